@@ -84,7 +84,7 @@ def make_plan(
     return learning.ChainPlan(
         kinds={"sgld": learning.ChainKind(sampler=sampler, num_steps=num_steps)},
         num_samples=num_chains,
-        law=samplers.uniform_law(shape, -1.0, 1.0),
+        start_fn=samplers.uniform_start(shape, -1.0, 1.0),
         reinit_prob=0.05,
     )
 

@@ -44,7 +44,7 @@ def attacked(key: Any) -> tuple[Any, Any, jax.Array, jax.Array]:
 
 ATTACK: dict[str, Any] = {"norm": "linf", "num_steps": 2}
 TEST = ImageData(np.zeros((2, 2, 2, 1), np.uint8), np.array([0, 1]))
-law = samplers.uniform_law((2,), -1.0, 1.0)
+start_fn = samplers.uniform_start((2,), -1.0, 1.0)
 tilt = partial(samplers.mala, step_size=0.3)
 CALLS: dict[str, Callable[[Any], Any]] = {
     "run_chain": lambda key: run_chain(
@@ -69,7 +69,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
         num_inner=2,
     ),
     "replay_buffer": lambda key: samplers.replay_buffer_draw(
-        key, samplers.replay_buffer_init(key, 8, law), 4, law, reinit_prob=0.5
+        key, samplers.replay_buffer_init(key, 8, start_fn), 4, start_fn, reinit_prob=0.5
     ),
     "annealed_importance_sampling": lambda key: latent.annealed_importance_sampling(
         key, jnp.zeros(4), jnp.linspace(0, 1, 3), parabola, parabola, sampler=tilt, num_steps=2

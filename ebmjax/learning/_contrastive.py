@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_at_least, check_positive
-from ebmjax.learning._memory import chain_law, positions_in, with_positions
+from ebmjax.learning._memory import chain_start, positions_in, with_positions
 from ebmjax.learning._plan import ChainPlan
 from ebmjax.learning._step_sizes import DualAveraging
 from ebmjax.samplers import (
@@ -95,7 +95,7 @@ def init_carry(
             f"shards, at least {plan.num_samples * num_shards} slots; got {buffer_size}."
         )
     buffers = [
-        replay_buffer_init(key, size, chain_law(plan), num_classes=plan.num_classes)
+        replay_buffer_init(key, size, chain_start(plan), num_classes=plan.num_classes)
         for key in jax.random.split(key, num_shards)
     ]
     return carry._replace(buffer=jax.tree.map(lambda *leaves: jnp.stack(leaves), *buffers))
@@ -127,13 +127,13 @@ def draw_starts(
     is_conditional: bool,
     num_others: int = 0,
 ) -> Starts:
-    """Draws starts from the buffer, or from the plan's law where there is no buffer.
+    """Draws starts from the buffer, or from the plan's start distribution where there is no buffer.
 
     Args:
       label_key: consumed by the classes of conditional chains.
       draw_key: consumed by slots and new positions.
       augment_key: consumed by ``plan.augment``.
-      plan: how many, and from which law.
+      plan: how many, and from which start distribution.
       buffer: of this shard; () for none.
       is_conditional: whether each chain belongs to a class, drawn uniformly here. The buffer is
         then partitioned by class.
@@ -157,12 +157,12 @@ def draw_starts(
         labels = jax.random.randint(label_key, (num + num_others,), 0, plan.num_classes)
     if not has_buffer:
         assert labels is not None
-        return Starts(jax.vmap(plan.law)(jax.random.split(draw_key, num), labels), labels)
+        return Starts(jax.vmap(plan.start_fn)(jax.random.split(draw_key, num), labels), labels)
     draw = replay_buffer_draw(
         draw_key,
         buffer,
         num + num_others,
-        chain_law(plan),
+        chain_start(plan),
         num_classes=plan.num_classes,
         reinit_prob=plan.reinit_prob,
         labels=labels,

@@ -85,7 +85,7 @@ def make_image_gradient_fn(
       energy_of: the model.
       loss_fn: see ``EnergyLoss``.
       view: uint8 images of the data to what the energy sees.
-      plan: samplers, lengths and initial law.
+      plan: samplers, lengths and start distribution.
       beta_fn: beta at a step (scalar int32, steps not skipped so far), below 1.
       live: makes the last steps of the chains live, for
         ``ebmjax.losses.improved_contrastive_divergence_loss``; needs a replay buffer.

@@ -48,7 +48,7 @@ def make_joint_gradient_fn(
       objective: the loss.
       classified_view: of the labelled images, with augmentation.
       positive_view: of the images whose density is raised; SADA-JEM's is without augmentation.
-      plan: samplers, lengths and initial law; None trains a plain classifier.
+      plan: samplers, lengths and start distribution; None trains a plain classifier.
       norm_policy: whose statistics batch normalisation uses; default ``NormPolicy()``.
       chain_classifier: the network of the chains where it differs, in precision for example; it
         must take the same parameters.

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax.learning._plan import ChainKind, ChainPlan
-from ebmjax.samplers import InitialLaw, memory_of, start_chain
+from ebmjax.samplers import StartFn, memory_of, start_chain
 from ebmjax.types import Key, PyTree
 
 
@@ -33,19 +33,19 @@ def with_positions(chains: PyTree, positions: PyTree) -> PyTree:
     return chains._replace(position=positions) if isinstance(chains, Chain) else positions
 
 
-def chain_law(plan: ChainPlan) -> InitialLaw:
-    """Returns the law of new rows of the buffer: ``plan.law``, with the memory that ``init`` sets.
+def chain_start(plan: ChainPlan) -> StartFn:
+    """Returns what draws new rows of the buffer: ``plan.start_fn``, with the memory of ``init``.
 
     Kinds that remember a field of the same name share it. A kind leaves the fields of others.
     """
     kinds = [kind for kind in plan.kinds.values() if kind.memory]
-    return _with_memory(plan.law, kinds) if kinds else plan.law
+    return _with_memory(plan.start_fn, kinds) if kinds else plan.start_fn
 
 
-def _with_memory(law: InitialLaw, kinds: Sequence[ChainKind]) -> InitialLaw:
+def _with_memory(start_fn: StartFn, kinds: Sequence[ChainKind]) -> StartFn:
     def draw(key: Key, label: jax.Array) -> Chain:
         key, *keys = jax.random.split(key, 1 + len(kinds))
-        position, memory = law(key, label), {}
+        position, memory = start_fn(key, label), {}
         for key, kind in zip(keys, kinds, strict=True):
             # No density decides what a state remembers, so that any serves.
             state = start_chain(key, kind.sampler(lambda position: jnp.zeros(())), position)

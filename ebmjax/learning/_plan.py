@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ebmjax._axes import AxisName
 from ebmjax._checks import check_at_least, check_fraction, check_not_negative, check_positive
 from ebmjax.learning._step_sizes import DualAveraging, dual_averaging_init
-from ebmjax.samplers import InitialLaw
+from ebmjax.samplers import StartFn
 from ebmjax.types import Key, Sampler
 
 OF_A_DENSITY = frozenset(
@@ -87,10 +87,10 @@ class ChainPlan:
       kinds: samplers by name; each moves an equal part of the chains. Which chains is drawn anew
         at every step, so that over time each slot of the buffer is moved by all of them.
       num_samples: chains (or particles) of a logical shard, a multiple of the number of kinds.
-      law: the initial law of chains that start anew.
+      start_fn: the start distribution of chains that start anew.
       reinit_prob: of each chain that comes from the buffer, in [0, 1].
-      num_classes: classes that ``law`` knows: the buffer starts with as many of each, and chains of
-        no class that start anew take a random one. 1 for a law without classes.
+      num_classes: classes that ``start_fn`` knows: the buffer starts with as many of each, and
+        chains of no class that start anew take a random one. 1 without classes.
       augment: ``augment(key, starts) -> starts`` of chains that go on from the buffer, such as
         ``ebmjax.data.augment_starts``; None for none.
       replacement: which of the moved samples go back to the buffer, see ``select_particles``.
@@ -103,7 +103,7 @@ class ChainPlan:
 
     kinds: Mapping[str, ChainKind]
     num_samples: int
-    law: InitialLaw
+    start_fn: StartFn
     reinit_prob: float
     num_classes: int = 1
     augment: Callable[[Key, jax.Array], jax.Array] | None = None

@@ -18,10 +18,6 @@ from ebmjax.samplers._gradient_descent import GradientDescentInfo as GradientDes
 from ebmjax.samplers._gradient_descent import gradient_descent as gradient_descent
 from ebmjax.samplers._gradient_descent import gradient_descent_init as gradient_descent_init
 from ebmjax.samplers._gradient_descent import gradient_descent_step as gradient_descent_step
-from ebmjax.samplers._initial_laws import InitialLaw as InitialLaw
-from ebmjax.samplers._initial_laws import gaussian_law as gaussian_law
-from ebmjax.samplers._initial_laws import informative_law as informative_law
-from ebmjax.samplers._initial_laws import uniform_law as uniform_law
 from ebmjax.samplers._langevin import LangevinInfo as LangevinInfo
 from ebmjax.samplers._langevin import LangevinState as LangevinState
 from ebmjax.samplers._langevin import implied_temperature as implied_temperature
@@ -48,6 +44,10 @@ from ebmjax.samplers._select_particles import select_particles as select_particl
 from ebmjax.samplers._sgld import sgld as sgld
 from ebmjax.samplers._sgld import sgld_init as sgld_init
 from ebmjax.samplers._sgld import sgld_step as sgld_step
+from ebmjax.samplers._starts import StartFn as StartFn
+from ebmjax.samplers._starts import gaussian_start as gaussian_start
+from ebmjax.samplers._starts import informative_start as informative_start
+from ebmjax.samplers._starts import uniform_start as uniform_start
 from ebmjax.samplers._states import memory_of as memory_of
 from ebmjax.samplers._states import position_of as position_of
 from ebmjax.samplers._states import with_memory as with_memory

@@ -11,7 +11,7 @@ import numpy as np
 from ebmjax._axes import everywhere, rows_like, set_rows, take_rows
 from ebmjax._checks import check_at_least, check_fraction, leading_size
 from ebmjax._programs import run_program
-from ebmjax.samplers._initial_laws import InitialLaw
+from ebmjax.samplers._starts import StartFn
 from ebmjax.types import Key, PyTree
 
 
@@ -34,9 +34,9 @@ class Draw(NamedTuple):
       slots: (num,) int32, all different, in random order. If a traced label is out of range, the
         entry is the number of slots, where nothing is written.
       labels: (num,) int32, the requested class. Without class labels, a new position has the class
-        of its law; the others have the class of their slot's block. That is their first class only
-        if no slot was ever reinitialised.
-      is_new: (num,) bool, true where the position is fresh from the initial law.
+        that it starts from; the others have the class of their slot's block. That is their
+        first class only if no slot was ever reinitialised.
+      is_new: (num,) bool, true where the position is fresh from the start distribution.
     """
 
     positions: PyTree
@@ -46,24 +46,24 @@ class Draw(NamedTuple):
 
 
 def replay_buffer_init(
-    key: Key, size: int, law: InitialLaw, *, num_classes: int = 1
+    key: Key, size: int, start_fn: StartFn, *, num_classes: int = 1
 ) -> ReplayBuffer:
-    """Fills a buffer from the initial law, slot i with class ``i * num_classes // size``.
+    """Fills a buffer from the start distribution, slot i with class ``i * num_classes // size``.
 
     Args:
       key: split into one for each slot.
       size: number of slots.
-      law: ``law(key, label) -> position``.
+      start_fn: ``start_fn(key, label) -> position``.
       num_classes: number of class blocks; 1 where there are no classes.
 
     Raises:
       ValueError: if ``size`` or ``num_classes`` is below 1, or the latter does not divide ``size``.
 
     Example:
-      >>> from ebmjax.samplers import uniform_law
-      >>> law = uniform_law((2,), -1.0, 1.0)
-      >>> buffer = replay_buffer_init(jax.random.key(0), 100, law)
-      >>> draw = replay_buffer_draw(jax.random.key(1), buffer, 8, law, reinit_prob=0.05)
+      >>> from ebmjax.samplers import uniform_start
+      >>> start_fn = uniform_start((2,), -1.0, 1.0)
+      >>> buffer = replay_buffer_init(jax.random.key(0), 100, start_fn)
+      >>> draw = replay_buffer_draw(jax.random.key(1), buffer, 8, start_fn, reinit_prob=0.05)
       >>> draw.positions.shape, draw.slots.shape
       ((8, 2), (8,))
       >>> buffer = replay_buffer_write(buffer, draw.slots, draw.positions + 0.1)
@@ -74,7 +74,7 @@ def replay_buffer_init(
 
     # Class by class: the draws of a class share its constants, in one matrix product.
     def fill_block(keys_and_label: tuple[Key, jax.Array]) -> PyTree:
-        return jax.vmap(law, in_axes=(0, None))(*keys_and_label)
+        return jax.vmap(start_fn, in_axes=(0, None))(*keys_and_label)
 
     inputs = keys, jnp.arange(num_classes, dtype=jnp.int32)
     blocks = run_program(partial(jax.lax.map, fill_block), inputs)
@@ -85,7 +85,7 @@ def replay_buffer_draw(
     key: Key,
     buffer: ReplayBuffer,
     num: int,
-    law: InitialLaw,
+    start_fn: StartFn,
     *,
     num_classes: int = 1,
     reinit_prob: Any,
@@ -95,24 +95,24 @@ def replay_buffer_draw(
 
     The buffer is only read: ``replay_buffer_write`` puts the moved chains back, new ones included.
     Slots are drawn uniformly without replacement in O(num log num) work, whatever the buffer's
-    size. New positions are drawn one by one, so a costly law is called for new slots only.
+    size. New positions are drawn one by one, so a costly ``start_fn`` is called for new slots only.
 
     Args:
       key: consumed.
       buffer: from ``replay_buffer_init``.
       num: chains to draw (static).
-      law: the initial law of new positions.
+      start_fn: the start distribution of new positions.
       num_classes: as in ``replay_buffer_init``.
       reinit_prob: probability in [0, 1] of a new start, independently for each slot.
       labels: (num,) integers in [0, num_classes): entry i is then drawn from its class's block,
-        without duplicates, or from its class's law. A traced label out of range gets some position
+        without duplicates, or anew by its class. A traced label out of range gets some position
         and a slot where nothing is written (see ``Draw``). None draws from the whole buffer, and
-        new positions from laws of random classes.
+        new positions of random classes.
 
     Raises:
       ValueError: if ``num`` exceeds the buffer (with labels: a class block, because a batch may
         have one class only); if ``num_classes`` does not divide the buffer's size. Also for
-        ``reinit_prob`` outside [0, 1], bad labels, or a law whose positions do not fit the buffer.
+        ``reinit_prob`` outside [0, 1], bad labels, or new positions that do not fit the buffer.
       TypeError: if labels are not integers.
 
     Source: JEM (Grathwohl et al. 2020). JEM draws with replacement and loses one of two chains from
@@ -122,9 +122,9 @@ def replay_buffer_draw(
     block_size = _block_size(size, num_classes)
     check_fraction("reinit_prob", reinit_prob)
     _check_num(num, block_size if labels is not None else size, labels is not None)
-    _check_law(law, buffer)
+    _check_start_fn(start_fn, buffer)
 
-    slots_key, new_key, label_key, law_key = jax.random.split(key, 4)
+    slots_key, new_key, label_key, start_key = jax.random.split(key, 4)
     is_new = jax.random.bernoulli(new_key, reinit_prob, (num,))
     if labels is None:
         slots = _distinct_slots(slots_key, jnp.zeros(num, jnp.int32), 1, size)
@@ -138,7 +138,7 @@ def replay_buffer_draw(
         slots = _distinct_slots(slots_key, grouped, num_classes, block_size)
         slots = jnp.where(is_class, slots, size)
     kept = everywhere(jax.tree.map(lambda leaf: take_rows(leaf, slots), buffer.positions))
-    positions = _restart(law_key, kept, labels, is_new, law)
+    positions = _restart(start_key, kept, labels, is_new, start_fn)
     return Draw(rows_like(positions, buffer.positions), slots, labels, is_new)
 
 
@@ -196,15 +196,15 @@ def _distinct_slots(key: Key, labels: jax.Array, num_classes: int, block_size: i
     return jnp.zeros_like(slots).at[order].set(slots)
 
 
-def _restart(key: Key, positions: PyTree, labels: Any, is_new: Any, law: InitialLaw) -> PyTree:
+def _restart(key: Key, positions: PyTree, labels: Any, is_new: Any, start_fn: StartFn) -> PyTree:
     """Returns ``positions`` with fresh draws where ``is_new``; does no work elsewhere."""
     (new_entries,) = jnp.nonzero(is_new, size=len(is_new), fill_value=0)
 
     def restart_one(i: jax.Array, carry: tuple[Key, PyTree]) -> tuple[Key, PyTree]:
         key, positions = carry
-        key, law_key = jax.random.split(key)
+        key, start_key = jax.random.split(key)
         entry = new_entries[i]
-        fresh = law(law_key, labels[entry])
+        fresh = start_fn(start_key, labels[entry])
         return key, jax.tree.map(lambda x, y: x.at[entry].set(y.astype(x.dtype)), positions, fresh)
 
     def restart(number: jax.Array, key: Key, positions: PyTree) -> PyTree:
@@ -233,13 +233,13 @@ def _check_num(num: int, available: int, is_by_class: bool) -> None:
         )
 
 
-def _check_law(law: InitialLaw, buffer: ReplayBuffer) -> None:
-    fresh = jax.eval_shape(law, jax.random.key(0), jnp.int32(0))
+def _check_start_fn(start_fn: StartFn, buffer: ReplayBuffer) -> None:
+    fresh = jax.eval_shape(start_fn, jax.random.key(0), jnp.int32(0))
     expected = jax.tree.map(lambda leaf: leaf.shape[1:], buffer.positions)
     given = jax.tree.map(lambda leaf: leaf.shape, fresh)
     if given != expected:
         raise ValueError(
-            f"law must draw what the replay buffer holds, positions of shapes {expected}; got "
+            f"start_fn must draw what the replay buffer holds, positions of shapes {expected}; got "
             f"{given}."
         )
 

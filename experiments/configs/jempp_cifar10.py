@@ -29,7 +29,7 @@ BASE = {
     "sampler.num_steps": 10,
     "sampler.box": "clamp",
     "sampler.max_score": 1.0,
-    "sampler.buffer.law": "informative",
+    "sampler.buffer.start": "informative",
     "optimizer.weight_decay": 4e-4,
     "optimizer.decay_epochs": (50, 100, 125),
     "train.num_epochs": 150,

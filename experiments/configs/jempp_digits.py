@@ -27,7 +27,7 @@ BASE = {
     "sampler.name": "pyld",
     "sampler.box": "clamp",
     "sampler.max_score": 1.0,
-    "sampler.buffer.law": "informative",
+    "sampler.buffer.start": "informative",
     "loss.energy_l2": 0.01,
 }
 VARIANTS = {

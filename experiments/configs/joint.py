@@ -16,7 +16,7 @@ Expected numbers (2026-11-26, seed 0): 4,000 images of MNIST, accuracy 95.1 %, E
 fresh chains 22, of their starts 93, of test images 6. More: docs/results/own_data.md.
 
 The images decide on train.num_epochs, with the intervals of checkpoints and evaluations, on
-train.max_abs_loss, sampler.buffer.law and sampler.sgld.step_size (docs/data.md). A field on the
+train.max_abs_loss, sampler.buffer.start and sampler.sgld.step_size (docs/data.md). A field on the
 command line wins. Without data.name it trains on the packaged digits.
 
 Variants:
@@ -43,7 +43,7 @@ BASE: dict[str, Any] = {
     "sampler.low": -1.2,
     "sampler.high": 1.2,
     "sampler.buffer.size": 2000,
-    "sampler.buffer.law": None,
+    "sampler.buffer.start": None,
     "loss.energy_l2": 0.01,
     "optimizer.learning_rate": 1e-3,
     "optimizer.schedule": "cosine",

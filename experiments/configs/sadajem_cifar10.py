@@ -42,7 +42,7 @@ BASE = {
     "sampler.name": "proximal_sgld",
     "sampler.num_steps": 10,
     "sampler.box": "clamp",
-    "sampler.buffer.law": "informative",
+    "sampler.buffer.start": "informative",
     "optimizer.rho": 0.2,
     "train.batch_size": 128,
 }

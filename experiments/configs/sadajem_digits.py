@@ -39,7 +39,7 @@ BASE = {
     "model.norm": "group",
     "sampler.name": "proximal_sgld",
     "sampler.box": "clamp",
-    "sampler.buffer.law": "informative",
+    "sampler.buffer.start": "informative",
     "loss.energy_l2": 0.01,
     "optimizer.rho": 0.05,
 }
@@ -51,7 +51,7 @@ JEM = JEMPP | {
     "model.norm": "none",
     "sampler.name": "sgld",
     "sampler.box": "none",
-    "sampler.buffer.law": "uniform",
+    "sampler.buffer.start": "uniform",
 }
 VARIANTS = {
     "k5": {"sampler.num_steps": 5},

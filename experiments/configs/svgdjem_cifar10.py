@@ -44,7 +44,7 @@ BASE = {
     "sampler.max_score": 1.0,
     "sampler.svgd.step_size": 5.5,
     "sampler.stochastic_svgd.step_size": 5.5,
-    "sampler.buffer.law": "informative",
+    "sampler.buffer.start": "informative",
     "sampler.buffer.replacement": "softmax",
     "sampler.buffer.num_kept": 10,
     "loss.name": "beta",

@@ -34,7 +34,7 @@ BASE = {
     "sampler.low": -1.2,
     "sampler.high": 1.2,
     "sampler.max_score": 1.0,
-    "sampler.buffer.law": "informative",
+    "sampler.buffer.start": "informative",
     "loss.name": "beta",
     "loss.beta": 0.1,
 }

@@ -62,7 +62,7 @@ CPU = {
     "sampler.num_steps": 10,
     "sampler.num_samples": 32,
     "sampler.buffer.size": 2000,
-    "sampler.buffer.law": "informative",
+    "sampler.buffer.start": "informative",
     "loss.energy_l2": 0.01,
     "optimizer.name": "adam",
     "optimizer.learning_rate": 3e-3,
@@ -92,16 +92,16 @@ CPU = {
 def on_cifar100(base: Mapping[str, Any], variant: str) -> Changes:
     """Returns CIFAR-10's configuration ``base`` for CIFAR-100, with ``variant``."""
     # A smoke run has too few images for every class, which the informative law needs.
-    law: Changes = {"sampler.buffer.law": "uniform"} if variant == "smoke" else {}
-    if base.get("sampler.buffer.law") == "informative":
+    start_fn: Changes = {"sampler.buffer.start": "uniform"} if variant == "smoke" else {}
+    if base.get("sampler.buffer.start") == "informative":
         # It needs as many slots of each class in each shard: 10,000 are no multiple of 800.
-        law["sampler.buffer.size"] = 10_400
+        start_fn["sampler.buffer.size"] = 10_400
     return {
         **base,
         "data.name": "cifar100",
         "data.num_classes": 100,
         "eval.ood.tfds": ("svhn_cropped", "cifar10", "celeb_a"),
-        **law,
+        **start_fn,
     }
 
 

@@ -29,7 +29,7 @@ def exponent_rows(label: str, config: str, weighted: str, names: Iterable[str]) 
 
 
 PARTS: dict[str, dict[str, tuple[Any, Any]]] = {
-    "informative start": {"sampler.buffer.law": ("informative", "uniform")},
+    "informative start": {"sampler.buffer.start": ("informative", "uniform")},
     "proximal step": {"sampler.name": ("proximal_sgld", "sgld")},
     "box of the data": {"sampler.low": (-1.0, -1.2), "sampler.high": (1.0, 1.2)},
     "SAM": {"optimizer.rho": (0.05, None)},
@@ -42,7 +42,7 @@ NORMALISED = {"group normalisation": {"model.norm": ("group", "none")}}
 
 # Draws of the informative law score like real images, and so do chains that stay there. From
 # uniform noise a score shows what chains do.
-(UNIFORM,) = make_flags({"sampler.buffer.law": "uniform"})
+(UNIFORM,) = make_flags({"sampler.buffer.start": "uniform"})
 
 
 def flags_of(part: Mapping[str, tuple[Any, Any]], *, is_jem: bool) -> tuple[str, ...]:

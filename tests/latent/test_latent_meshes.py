@@ -15,13 +15,13 @@ from ebmjax.latent import (
     sample_prior,
 )
 from ebmjax.learning import ChainKind, ChainPlan, profile_chains, run_chains, run_live_chains
-from ebmjax.samplers import sgld, uniform_law
+from ebmjax.samplers import sgld, uniform_start
 
 SGLD = partial(sgld, step_size=0.1)
 LADDER = jnp.array([0.0, 0.5, 1.0])
 KIND = ChainKind(sampler=SGLD, num_steps=2)
 PLAN = ChainPlan(
-    kinds={"sgld": KIND}, num_samples=2, law=uniform_law((3,), -1.0, 1.0), reinit_prob=0.1
+    kinds={"sgld": KIND}, num_samples=2, start_fn=uniform_start((3,), -1.0, 1.0), reinit_prob=0.1
 )
 
 

@@ -59,7 +59,7 @@ def negatives(**options):
     given = {
         "kinds": {"sgld": ChainKind(sampler=NOISELESS, num_steps=3)},
         "num_samples": 6,
-        "law": uniform,
+        "start_fn": uniform,
         "reinit_prob": 0.0,
         "num_classes": 2,
     }

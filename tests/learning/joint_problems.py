@@ -116,7 +116,7 @@ def cd_loss(positive, negative, smoothing):
     return contrastive_divergence_loss(-positive / smoothing, -negative / smoothing)
 
 
-def class_law(key, label):
+def class_start(key, label):
     """A start that depends on the class alone, so that its chain is known."""
     del key
     return jnp.full(SHAPE, 0.1) * (1.0 + label)
@@ -129,7 +129,7 @@ def negatives(**options):
     """Eight chains of three steps without noise, all from a buffer of their size."""
     given = {
         "num_samples": 8,
-        "law": lambda key, label: jax.random.uniform(key, SHAPE, minval=-1.0, maxval=1.0),
+        "start_fn": lambda key, label: jax.random.uniform(key, SHAPE, minval=-1.0, maxval=1.0),
         "reinit_prob": 0.0,
     }
     return ChainPlan(kinds={"only": kind(options)}, **(given | options))

@@ -61,7 +61,9 @@ def test_every_chain_of_the_batch_moves_by_its_kind_and_its_class(others, is_ada
         kinds["adapted"] = ChainKind(sampler=accepted, num_steps=3, target_acceptance=0.5)
     x = jax.random.normal(KEY, (2 * len(kinds), 2))
     labels = jnp.arange(1, len(x) + 1)
-    given = ChainPlan(kinds=kinds, num_samples=len(x), law=lambda key, label: x[0], reinit_prob=0.0)
+    given = ChainPlan(
+        kinds=kinds, num_samples=len(x), start_fn=lambda key, label: x[0], reinit_prob=0.0
+    )
     run = jax.jit(lambda keys: run_chains(keys, sloped, given, x, labels, given.init_adaptation()))
     ends, _, metrics = run(jax.random.split(KEY, len(kinds)))
     per_class = {**STEPS, "pyld": 2 * 0.1, "adapted": 1.0}
@@ -83,6 +85,8 @@ def test_every_chain_of_the_batch_moves_by_its_kind_and_its_class(others, is_ada
 def test_there_is_a_key_for_every_kind(keys):
     """JAX takes the last of too few keys twice: two kinds would move alike."""
     kind = ChainKind(sampler=functools.partial(gradient_descent, step_size=0.1), num_steps=1)
-    plan = ChainPlan(kinds=dict.fromkeys("abc", kind), num_samples=3, law=None, reinit_prob=0.0)
+    plan = ChainPlan(
+        kinds=dict.fromkeys("abc", kind), num_samples=3, start_fn=None, reinit_prob=0.0
+    )
     with pytest.raises(ValueError, match=r"one a row.*jax\.random\.split\(key, 3\)"):
         run_chains(keys, sloped, plan, jnp.zeros((3, 2)), jnp.zeros(3, jnp.int32))

@@ -134,7 +134,7 @@ def test_augmentation_moves_old_starts_alone():
     options["kinds"] = {"sgld": ChainKind(sampler=NOISELESS, num_steps=1)}
     for reinit_prob, start in ((0.0, 0.0), (1.0, 7.0)):
         draw = negatives(
-            reinit_prob=reinit_prob, law=lambda key, label: jnp.full(SHAPE, 7.0), **options
+            reinit_prob=reinit_prob, start_fn=lambda key, label: jnp.full(SHAPE, 7.0), **options
         )
         _, after, _, before = learn(draw)
         _, _, new = moved(before, after)
@@ -191,7 +191,7 @@ def test_the_loss_is_told_beta():
 def test_kinds_have_noise_of_their_own():
     kind = ChainKind(sampler=partial(sgld, step_size=0.2, noise_scale=0.3), num_steps=1)
     draw = negatives(
-        num_classes=1, law=lambda key, label: jnp.zeros(SHAPE), kinds={"a": kind, "b": kind}
+        num_classes=1, start_fn=lambda key, label: jnp.zeros(SHAPE), kinds={"a": kind, "b": kind}
     )
     _, after, _, before = learn(draw)
     _, _, ends = moved(before, after)

@@ -47,7 +47,7 @@ def test_live_chains_carry_the_gradient_of_their_last_step():
 def test_the_live_entropy_is_sought_among_the_buffers_other_slots():
     """Six chains start anew; their nearest are among the six slots that they are not written to."""
     draw = negatives(
-        num_classes=1, reinit_prob=1.0, law=lambda key, label: jax.random.normal(key, SHAPE)
+        num_classes=1, reinit_prob=1.0, start_fn=lambda key, label: jax.random.normal(key, SHAPE)
     )
     _, after, metrics, before = learn(
         draw, shard_of(draw), loss_fn=live_loss, live=live(noise_scale=0.3, num_references=6)
@@ -82,7 +82,7 @@ def test_live_steps_have_noise():
     draw = negatives(
         num_classes=1,
         num_samples=2000,
-        law=lambda key, label: jnp.full(SHAPE, 0.3),
+        start_fn=lambda key, label: jnp.full(SHAPE, 0.3),
         kinds={
             "sgld": ChainKind(sampler=partial(sgld, step_size=0.2, noise_scale=0.3), num_steps=2)
         },

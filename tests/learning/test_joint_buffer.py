@@ -15,7 +15,7 @@ from joint_problems import (
     SHAPE,
     batch,
     buffer_rows,
-    class_law,
+    class_start,
     joint_objective,
     logits_by_hand,
     make_gradient_fn,
@@ -74,12 +74,12 @@ def total_density(x):
 
 @pytest.mark.parametrize("reinit_prob", [0.0, 1.0])
 def test_chains_start_anew_with_their_probability(reinit_prob):
-    def far_law(key, label):
+    def far_start(key, label):
         del label
         return 5.0 + jax.random.uniform(key, SHAPE)
 
     here = shard_of(quadratic(), negatives(), buffer_size=8)
-    draw = negatives(law=far_law, reinit_prob=reinit_prob)
+    draw = negatives(start_fn=far_start, reinit_prob=reinit_prob)
     at_rest = joint_objective(density_scale=0.0)
     gradient_fn = jax.jit(make_gradient_fn(quadratic(), draw, at_rest))
     after = buffer_rows(gradient_fn(KEY, quadratic_params(), here, batch())[1])
@@ -114,7 +114,7 @@ def log_density(x):
 
 def test_chains_stay_in_the_slots_of_their_class():
     """Without noise the chain of a class comes ever nearer to the mean of its class alone."""
-    draw = negatives(num_classes=NUM_CLASSES, law=class_law, reinit_prob=0.5, num_steps=2)
+    draw = negatives(num_classes=NUM_CLASSES, start_fn=class_start, reinit_prob=0.5, num_steps=2)
     objective = joint_objective(is_conditional=True)
     params = quadratic_params()
     means = np.asarray(params["mean"], float)
@@ -130,9 +130,9 @@ def test_chains_stay_in_the_slots_of_their_class():
 
 def test_chains_of_no_class_start_anew_from_every_class():
     """One noiseless step from each class's start, along the joint score: the ends are known."""
-    draw = negatives(num_classes=NUM_CLASSES, law=class_law, reinit_prob=1.0, num_steps=1)
+    draw = negatives(num_classes=NUM_CLASSES, start_fn=class_start, reinit_prob=1.0, num_steps=1)
     before, *afters = step(draw, num_steps=12)
-    starts = np.stack([np.asarray(class_law(None, label)) for label in range(NUM_CLASSES)])
+    starts = np.stack([np.asarray(class_start(None, label)) for label in range(NUM_CLASSES)])
     moved = np.asarray(starts + 0.2 * jax.vmap(jax.grad(total_density))(jnp.asarray(starts)))
     counts = np.zeros(NUM_CLASSES, int)
     for earlier, after in itertools.pairwise([before, *afters]):
@@ -145,7 +145,7 @@ def test_chains_of_no_class_start_anew_from_every_class():
 
 def test_without_a_buffer_every_chain_starts_anew():
     """Chains at rest return the law's draws, here one start a class."""
-    draw = negatives(num_classes=NUM_CLASSES, law=class_law)
+    draw = negatives(num_classes=NUM_CLASSES, start_fn=class_start)
     carry = shard_of(quadratic(), draw, buffer_size=0)
     seen = []
 
@@ -159,7 +159,7 @@ def test_without_a_buffer_every_chain_starts_anew():
     )
     jax.effects_barrier()
     assert after.buffer == ()
-    starts = np.stack([np.ravel(class_law(None, label)) for label in range(NUM_CLASSES)])
+    starts = np.stack([np.ravel(class_start(None, label)) for label in range(NUM_CLASSES)])
     distances = np.abs(np.asarray(seen[0])[:, None] - log_density(starts))
     assert np.all(distances.min(axis=1) < 50 * EPS)
     assert len(set(distances.argmin(axis=1).tolist())) > 1

@@ -18,7 +18,7 @@ from joint_problems import (
     batch,
     buffer_rows,
     cd_loss,
-    class_law,
+    class_start,
     classification_gradient,
     generative_gradient,
     gradient_by_hand,
@@ -83,7 +83,7 @@ def test_the_reported_loss_is_the_one_differentiated():
 
 
 def test_class_conditional_densities_are_logits_of_labels():
-    draw = negatives(num_classes=NUM_CLASSES, law=class_law)
+    draw = negatives(num_classes=NUM_CLASSES, start_fn=class_start)
     shard = shard_of(quadratic(), draw, buffer_size=8 * NUM_CLASSES)
     (gradients, after, _), _ = run(joint_objective(is_conditional=True), draw, shard=shard)
 

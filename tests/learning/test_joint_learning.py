@@ -56,7 +56,7 @@ def train_on_blobs(draw, objective, optimizer, *, total_steps, batch_size):
 
 
 def test_it_learns_two_blobs_and_their_density():
-    def wide_law(key, label):
+    def wide_start(key, label):
         del label
         return 1.5 * jax.random.normal(key, SHAPE)
 
@@ -64,7 +64,7 @@ def test_it_learns_two_blobs_and_their_density():
         sampler=functools.partial(mala, step_size=0.02),
         num_steps=10,
         num_samples=64,
-        law=wide_law,
+        start_fn=wide_start,
     )
     result, columns = train_on_blobs(
         draw, joint_objective(), optax.adam(0.05), total_steps=400, batch_size=64

@@ -165,7 +165,7 @@ def test_a_wide_resnet_trains_with_batch_normalised_chains():
         sampler=functools.partial(sgld, step_size=1.0, noise_scale=0.01),
         num_steps=2,
         num_samples=4,
-        law=lambda key, label: jax.random.uniform(key, (8, 8, 1)),
+        start_fn=lambda key, label: jax.random.uniform(key, (8, 8, 1)),
     )
     optimizer = optax.sgd(0.01)
     state, gradient_fn = trainable(

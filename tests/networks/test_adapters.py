@@ -108,7 +108,7 @@ def test_a_joint_step_keeps_the_form_of_parameters_and_statistics(kind):
     plan = learning.ChainPlan(
         kinds={"sgld": learning.ChainKind(sampler=sampler, num_steps=2)},
         num_samples=2,
-        law=samplers.uniform_law((6, 6, 1), -1.0, 1.0),
+        start_fn=samplers.uniform_start((6, 6, 1), -1.0, 1.0),
         reinit_prob=0.05,
     )
     objective = learning.JointObjective(

@@ -35,6 +35,6 @@ def chain_plan(num_samples=4, num_classes=2, **kind):
         kinds={"descent": learning.ChainKind(**descent | kind)},
         num_samples=num_samples,
         num_classes=num_classes,
-        law=jax.tree_util.Partial(lambda key, label: jnp.full((3, 1, 1), label, jnp.float32)),
+        start_fn=jax.tree_util.Partial(lambda key, label: jnp.full((3, 1, 1), label, jnp.float32)),
         reinit_prob=0.0,
     )

@@ -20,14 +20,14 @@ from ebmjax.samplers import (
     LangevinInfo,
     ReplayBuffer,
     batch_step,
-    informative_law,
+    informative_start,
     position_of,
     replay_buffer_draw,
     replay_buffer_init,
     replay_buffer_write,
     run_chain,
     select_particles,
-    uniform_law,
+    uniform_start,
 )
 
 
@@ -119,25 +119,27 @@ def test_chains_under_shard_map(name: str, varies: str) -> None:
     assert all(leaf.shape[0] == 8 for leaf in jax.tree.leaves(shapes))
 
 
-KEY, LAW = jax.random.key(1), uniform_law((2,), -1.0, 1.0)
+KEY, LAW = jax.random.key(1), uniform_start((2,), -1.0, 1.0)
 
 
-def class_law() -> Any:
+def class_start() -> Any:
     images = np.linspace(-1.0, 1.0, 24).reshape(6, 2, 2)
-    return informative_law(images, [0, 1, 0, 1, 0, 1], 2)
+    return informative_start(images, [0, 1, 0, 1, 0, 1], 2)
 
 
 def test_a_law_by_class_on_an_explicit_mesh() -> None:
-    law, labels = class_law(), jnp.arange(8) % 2
+    start_fn, labels = class_start(), jnp.arange(8) % 2
     keys = jax.random.split(jax.random.key(3), 8)
-    draw = jax.jit(jax.vmap(law))
+    draw = jax.jit(jax.vmap(start_fn))
     expected = draw(keys, labels)
     with jax.set_mesh(mesh_of("Explicit")):
         found = draw(*jax.device_put((keys, labels), jax.P("device")))
-        buffer = replay_buffer_init(jax.random.key(0), 16, law, num_classes=2)
+        buffer = replay_buffer_init(jax.random.key(0), 16, start_fn, num_classes=2)
         buffer, spread = jax.device_put((buffer, labels), jax.P("device"))
         draw = partial(replay_buffer_draw, num_classes=2, reinit_prob=1.0)
-        drawn = jax.jit(lambda *arguments: draw(keys[0], arguments[0], 8, law, labels=arguments[1]))
+        drawn = jax.jit(
+            lambda *arguments: draw(keys[0], arguments[0], 8, start_fn, labels=arguments[1])
+        )
         drawn = drawn(buffer, spread)
     np.testing.assert_allclose(found, expected, rtol=1e-6)
     assert jax.typeof(found).sharding.spec[0] == "device"
@@ -189,7 +191,7 @@ def test_a_buffer_takes_positions_from_wherever_they_are(
             found = write(buffer, slots, positions).positions
             np.testing.assert_array_equal(found, expected)
             assert jax.typeof(found).sharding == jax.typeof(buffer.positions).sharding
-            draw = replay_buffer_draw(KEY, ReplayBuffer(found), 8, uniform_law((8,), -1.0, 1.0),
+            draw = replay_buffer_draw(KEY, ReplayBuffer(found), 8, uniform_start((8,), -1.0, 1.0),
                                       labels=0 * slots, reinit_prob=0.5)  # fmt: skip
             assert draw.positions.shape == (8, 8)
             kept = select_particles(KEY, positions, jnp.sum(positions, axis=1), 4)

@@ -17,15 +17,15 @@ from scipy import stats
 from ebmjax.samplers import (
     Draw,
     ReplayBuffer,
-    gaussian_law,
+    gaussian_start,
     replay_buffer_draw,
     replay_buffer_init,
     replay_buffer_write,
-    uniform_law,
+    uniform_start,
 )
 
 
-def labelled_law(key: Any, label: jax.Array) -> dict[str, jax.Array]:
+def labelled_start(key: Any, label: jax.Array) -> dict[str, jax.Array]:
     """A position that tells which class it was asked for."""
     return {
         "label": label.astype(jnp.float32),
@@ -45,7 +45,7 @@ def fresh(key: Any, label: jax.Array) -> jax.Array:
 
 
 def many_draws(num_trials: int, buffer: ReplayBuffer, num: int, **options: Any) -> Draw:
-    options = {"law": fresh, "reinit_prob": 0.0} | options
+    options = {"start_fn": fresh, "reinit_prob": 0.0} | options
     keys = jax.random.split(jax.random.key(0), num_trials)
     draw = partial(replay_buffer_draw, buffer=buffer, num=num, **options)
     return jax.jit(jax.vmap(lambda key: draw(key)))(keys)
@@ -60,7 +60,7 @@ def assert_equally_likely(outcomes: np.ndarray, possible: list[tuple[int, ...]])
 
 
 def test_slots_start_in_class_blocks() -> None:
-    buffer = replay_buffer_init(jax.random.key(0), 12, labelled_law, num_classes=3)
+    buffer = replay_buffer_init(jax.random.key(0), 12, labelled_start, num_classes=3)
     np.testing.assert_array_equal(buffer.positions["label"], np.arange(12) * 3 // 12)
     assert buffer.positions["noise"].shape == (12, 2)
     assert len(np.unique(buffer.positions["noise"])) == 24  # a key of its own for every slot
@@ -160,8 +160,8 @@ def test_restarts_follow_the_given_class() -> None:
 
 def test_restarts_are_draws_of_the_law() -> None:
     """Each from a key of its own, whatever its place in the batch."""
-    law = gaussian_law((), 100.0, 2.0)
-    draws = many_draws(5_000, numbered_buffer(8), 3, law=law, reinit_prob=0.5)
+    start_fn = gaussian_start((), 100.0, 2.0)
+    draws = many_draws(5_000, numbered_buffer(8), 3, start_fn=start_fn, reinit_prob=0.5)
     positions, is_new = np.asarray(draws.positions), np.asarray(draws.is_new)
     assert np.all((positions > 50) == is_new)
     assert_moments(positions[is_new], 100.0, 4.0)
@@ -176,14 +176,14 @@ def test_the_law_is_called_for_new_positions_only() -> None:
         jax.debug.callback(lambda: calls.append(1))
         return fresh(key, label)
 
-    draw_16 = partial(replay_buffer_draw, num=16, law=counted, reinit_prob=0.3)
+    draw_16 = partial(replay_buffer_draw, num=16, start_fn=counted, reinit_prob=0.3)
     draw = jax.jit(lambda key, buffer: draw_16(key, buffer))(jax.random.key(3), numbered_buffer(40))
     jax.effects_barrier()
     assert 0 < len(calls) == int(jnp.sum(draw.is_new)) < 16
 
 
 def test_write_changes_the_slots_and_nothing_else() -> None:
-    buffer = replay_buffer_init(jax.random.key(0), 10, labelled_law, num_classes=2)
+    buffer = replay_buffer_init(jax.random.key(0), 10, labelled_start, num_classes=2)
     slots = jnp.array([7, 2, 9])
     new = {"label": jnp.array([70.0, 20.0, 90.0]), "noise": jnp.full((3, 2), 5.0)}
     written = replay_buffer_write(buffer, slots, new)
@@ -215,8 +215,8 @@ def test_a_donated_buffer_is_written_in_place() -> None:
 
 
 def one_round(key: Any, buffer: ReplayBuffer) -> tuple[ReplayBuffer, Draw]:
-    law = uniform_law((), -1.0, 0.0)
-    draw = replay_buffer_draw(key, buffer, 3, law, num_classes=2, reinit_prob=0.5)
+    start_fn = uniform_start((), -1.0, 0.0)
+    draw = replay_buffer_draw(key, buffer, 3, start_fn, num_classes=2, reinit_prob=0.5)
     return replay_buffer_write(buffer, draw.slots, draw.positions + 0.25), draw
 
 
@@ -245,7 +245,7 @@ def test_keys_are_consumed_once() -> None:
 
 
 def draw_badly(**changes: Any) -> Any:
-    arguments = {"buffer": numbered_buffer(12), "num": 4, "law": fresh, "reinit_prob": 0.1}
+    arguments = {"buffer": numbered_buffer(12), "num": 4, "start_fn": fresh, "reinit_prob": 0.1}
     return replay_buffer_draw(jax.random.key(0), **(arguments | changes))
 
 
@@ -263,7 +263,7 @@ def draw_badly(**changes: Any) -> Any:
          "^num must be at most the 3 slots of one class.*num=4"),
         (lambda: draw_badly(reinit_prob=1.1), "^reinit_prob must lie between 0 and 1"),
         (lambda: draw_badly(reinit_prob=-0.1), "^reinit_prob must lie between 0 and 1"),
-        (lambda: draw_badly(law=gaussian_law((2,))), r"^law must draw .*\(\).*\(2,\)"),
+        (lambda: draw_badly(start_fn=gaussian_start((2,))), r"^start_fn must draw .*\(\).*\(2,\)"),
         (lambda: draw_badly(labels=jnp.zeros(3, int)), r"^labels must have shape .*\(4,\).*\(3,\)"),
         (lambda: draw_badly(labels=jnp.array([0, 0, 1, 0])), "^labels must lie in .*0 to 1"),
         (lambda: draw_badly(labels=jnp.array([0, -1, 0, 0])), "^labels must lie in .*-1 to 0"),

@@ -15,8 +15,8 @@ MULTIPLE = 5
 """Epochs come in multiples of it, so that blocks of as many steps divide a run: one compilation."""
 NUM_MEASURED, NUM_SAVED = 4, 10
 MAX_MEASURED = 64
-MAX_LAW_BYTES = 4e8
-"""Most memory for the informative law. Ten classes of 32x32x3 pixels take 377 MB."""
+MAX_START_BYTES = 4e8
+"""Most memory for informative starts. Ten classes of 32x32x3 pixels take 377 MB."""
 
 
 class Images(NamedTuple):
@@ -40,15 +40,15 @@ def num_epochs(config: Config, images: Images) -> int:
     return MULTIPLE * math.ceil(wanted / MULTIPLE)
 
 
-def law_bytes(config: Config, images: Images) -> int:
-    """Returns the memory of the informative law: a covariance and a mean for each class."""
+def start_bytes(config: Config, images: Images) -> int:
+    """Returns the memory of the informative starts: a covariance and a mean for each class."""
     num_pixels = math.prod(images.shape)
     return 4 * config.data.num_classes * num_pixels * (num_pixels + 1)
 
 
-def buffer_law(config: Config, images: Images) -> str:
-    """Returns the informative law where its table is small enough, else the uniform one."""
-    return "informative" if law_bytes(config, images) <= MAX_LAW_BYTES else "uniform"
+def buffer_start(config: Config, images: Images) -> str:
+    """Returns "informative" where its table is small enough, else "uniform"."""
+    return "informative" if start_bytes(config, images) <= MAX_START_BYTES else "uniform"
 
 
 def about_noise(config: Config, images: Images) -> str:
@@ -56,8 +56,8 @@ def about_noise(config: Config, images: Images) -> str:
     size = "x".join(map(str, images.shape))
     return (
         f"chains start from uniform noise: class Gaussians of {config.data.num_classes} classes of "
-        f"{size} would take {law_bytes(config, images) / 1e9:.1f} GB, more than "
-        f"{MAX_LAW_BYTES / 1e9:.1f}. Noise lost the chains in a trial. So watch the gap, and "
+        f"{size} would take {start_bytes(config, images) / 1e9:.1f} GB, more than "
+        f"{MAX_START_BYTES / 1e9:.1f}. Noise lost the chains in a trial. So watch the gap, and "
         "prefer smaller images, --config.data.image_size=32"
     )
 
@@ -86,7 +86,7 @@ RULES: Mapping[str, tuple[str, Callable[[Config, Images], object]]] = {
         "all, 64 at most",
         lambda config, images: min(images.num_test, MAX_MEASURED),
     ),
-    "sampler.buffer.law": ("by size", buffer_law),
+    "sampler.buffer.start": ("by size", buffer_start),
     "sampler.sgld.step_size": (
         f"pixels / {STEP_PIXELS}",
         lambda config, images: math.prod(images.shape[:2]) / STEP_PIXELS,
@@ -117,7 +117,7 @@ def choose(config: Config, images: Images) -> list[str]:
         if is_open and declare.no_effect(fields, config, name) is None:
             found[name] = rule(config, images)
             config.update_from_flattened_dict({name: found[name]})
-    if found.get("sampler.buffer.law") == "informative":  # with equal blocks for the classes
+    if found.get("sampler.buffer.start") == "informative":  # with equal blocks for the classes
         blocks = max(config.data.num_classes, 1) * config.mesh.num_shards
         size = config.sampler.buffer.size
         if size is not None and size % blocks and size > blocks:
@@ -125,5 +125,5 @@ def choose(config: Config, images: Images) -> list[str]:
     if not found:
         return []
     listed = ", ".join(f"{name}={value}" for name, value in found.items())
-    is_noise = found.get("sampler.buffer.law") == "uniform"
+    is_noise = found.get("sampler.buffer.start") == "uniform"
     return [f"chosen by the images: {listed}", *([about_noise(config, images)] if is_noise else [])]

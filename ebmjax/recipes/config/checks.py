@@ -101,16 +101,16 @@ def check_starts(config: Config, names: Iterable[str]) -> None:
     names, section, buffer = sorted(names), config.sampler, config.sampler.buffer
     if section.box != "reject" or not names:
         return
-    is_bounded = buffer.law != "gaussian"
-    reach = buffer.law_scale if buffer.law == "uniform" else 1.0  # images are in [-1, 1]
+    is_bounded = buffer.start != "gaussian"
+    reach = buffer.start_scale if buffer.start == "uniform" else 1.0  # images are in [-1, 1]
     if is_bounded and section.low <= -reach and reach <= section.high:
         return
-    law = f"within [-{reach:g}, {reach:g}]" if is_bounded else "anywhere"
+    where = f"within [-{reach:g}, {reach:g}]" if is_bounded else "anywhere"
     raise ConfigError(
         f"config.sampler.box='reject' holds chains of {names} in [{section.low:g}, "
-        f"{section.high:g}], and config.sampler.buffer.law={buffer.law!r} starts them {law}: "
-        "a chain that starts outside is never accepted anywhere. Take a law that starts "
-        "inside, config.sampler.buffer.law=uniform with a lower law_scale, or a wider box."
+        f"{section.high:g}], and config.sampler.buffer.start={buffer.start!r} starts them {where}: "
+        "a chain that starts outside is never accepted anywhere. Start them inside, "
+        "config.sampler.buffer.start=uniform with a lower start_scale, or a wider box."
     )
 
 

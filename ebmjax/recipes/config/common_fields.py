@@ -192,8 +192,8 @@ _KNOWN: Fields = {
     "sampler.buffer.reinit_prob": field(
         0.05, PROBABILITY, "share of chains that start anew instead of from the buffer", BUFFER
     ),
-    "sampler.buffer.law": field("uniform", one_of("uniform", "gaussian"), "where chains start"),
-    "sampler.buffer.law_scale": field(
+    "sampler.buffer.start": field("uniform", one_of("uniform", "gaussian"), "where chains start"),
+    "sampler.buffer.start_scale": field(
         1.0, POSITIVE, "half width or standard deviation of the start distribution"
     ),
     "loss.energy_l2": field(0.0, NOT_NEGATIVE, "weight of the penalty on squared energies"),

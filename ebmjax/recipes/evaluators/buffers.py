@@ -1,4 +1,4 @@
-"""Shows a replay buffer, and draws from the law that fills it."""
+"""Shows a replay buffer, and draws from the start distribution that fills it."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ import numpy as np
 
 from ebmjax.evaluate import Chains
 from ebmjax.learning import ChainPlan, positions_in
-from ebmjax.samplers import InitialLaw
+from ebmjax.samplers import StartFn
 from ebmjax.training import TrainState
 from ebmjax.types import Key
 
@@ -37,7 +37,7 @@ def spread_slots(
 
 
 def buffered(key: Key, plan: ChainPlan | None, state: TrainState, num: int) -> Chains | None:
-    """Returns slots of the buffers beside draws of the law that fills them; None without one.
+    """Returns slots of the buffers beside draws of what fills them; None without a buffer.
 
     Args:
       key: of an evaluation.
@@ -52,27 +52,27 @@ def buffered(key: Key, plan: ChainPlan | None, state: TrainState, num: int) -> C
     size = positions_in(state.shards.buffer.positions).shape[1]
     num_classes = plan.num_classes
     key = jax.random.fold_in(key, STARTS_KEY_NUMBER)
-    draws = draws_for_slots(key, plan.law, slots, size=size, num_classes=num_classes)
+    draws = draws_for_slots(key, plan.start_fn, slots, size=size, num_classes=num_classes)
     labels = (slots * num_classes // size).astype(np.int32)
     return Chains(draws, np.asarray(positions), labels, are_the_same=False)
 
 
 def draws_for_slots(
-    key: Key, law: InitialLaw, slots: np.ndarray, *, size: int, num_classes: int
+    key: Key, start_fn: StartFn, slots: np.ndarray, *, size: int, num_classes: int
 ) -> np.ndarray:
-    """Returns fresh draws of ``law``, one for each slot: its content before any chain moved.
+    """Returns fresh draws of ``start_fn``, one for each slot: its content before any chain moved.
 
     Args:
       key: split among the slots.
-      law: the law that fills the buffer.
+      start_fn: the start distribution that fills the buffer.
       slots: (N,), slots in a shard's buffer.
       size: slots of a shard's buffer, which has equal blocks of the classes.
-      num_classes: number of classes of the law.
+      num_classes: number of classes of the start distribution.
     """
     labels = jnp.asarray(np.asarray(slots) * num_classes // size, jnp.int32)
-    return np.asarray(_draw(law, jax.random.split(key, len(labels)), labels))
+    return np.asarray(_draw(start_fn, jax.random.split(key, len(labels)), labels))
 
 
 @jax.jit
-def _draw(law: InitialLaw, keys: Key, labels: jax.Array) -> jax.Array:
-    return jax.vmap(law)(keys, labels)
+def _draw(start_fn: StartFn, keys: Key, labels: jax.Array) -> jax.Array:
+    return jax.vmap(start_fn)(keys, labels)

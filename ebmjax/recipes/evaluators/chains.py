@@ -16,7 +16,7 @@ from ebmjax.learning import (
     run_chains,
 )
 from ebmjax.recipes.evaluators import chain_profiles
-from ebmjax.samplers import InitialLaw
+from ebmjax.samplers import StartFn
 from ebmjax.types import Key, Metrics
 
 DensitiesOf = Callable[[Any], Densities]
@@ -76,10 +76,10 @@ def make_profile(
 def make_fresh_chains(
     plan: ChainPlan, densities_of: DensitiesOf, num_steps: int
 ) -> Callable[[Key, Any, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """Chains as training draws them, but all from the initial law and of another length.
+    """Chains as training draws them, but all from the start distribution and of another length.
 
     Args:
-      plan: how training draws its negatives. Its law must be a PyTree, as those of
+      plan: how training draws its negatives. Its start distribution must be a PyTree, as those of
         ``ebmjax.samplers`` are.
       densities_of: what chains follow.
       num_steps: of each chain.
@@ -87,24 +87,24 @@ def make_fresh_chains(
     Returns:
       ``(key, model, labels) -> (starts, ends)``, each (chains, H, W, C). Labels are (groups, size)
       int32; the groups run one after the other, and each sampler moves an equal part of each.
-      ``ANY_CLASS`` starts by the law of a class, the classes in turn from the first label on.
+      ``ANY_CLASS`` starts as a class does, the classes in turn from the first label on.
     """
 
     @jax.jit
-    def run(key: Key, model: Any, law: InitialLaw, labels: jax.Array) -> Any:
-        # The law is an argument, so that its large constants stay out of the program.
+    def run(key: Key, model: Any, start_fn: StartFn, labels: jax.Array) -> Any:
+        # An argument, so that its large constants stay out of the program.
         def one_group(group: tuple[Key, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             key, labels, turns = group
             start_key, chain_key = jax.random.split(key)
             keys = jax.random.split(start_key, len(labels))
-            starts = jax.vmap(law)(keys, jnp.where(labels == ANY_CLASS, turns, labels))
+            starts = jax.vmap(start_fn)(keys, jnp.where(labels == ANY_CLASS, turns, labels))
             return starts, move(chain_key, plan, densities_of, model, starts, labels, num_steps)
 
         turns = jnp.arange(labels.size, dtype=jnp.int32).reshape(labels.shape) % plan.num_classes
         return jax.lax.map(one_group, (jax.random.split(key, len(labels)), labels, turns))
 
     def fresh_chains(key: Key, model: Any, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        starts, ends = run(key, model, plan.law, jnp.asarray(labels))
+        starts, ends = run(key, model, plan.start_fn, jnp.asarray(labels))
         flat = [np.asarray(x).reshape(-1, *x.shape[2:]) for x in (starts, ends)]
         return flat[0], flat[1]
 

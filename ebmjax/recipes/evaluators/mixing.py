@@ -46,7 +46,7 @@ class Mixing(Evaluator):
                     chain_key,
                     model.plan.kinds_at(trained.adaptation)[name].sampler,
                     model.densities_of(trained)(label),
-                    jax.vmap(model.plan.law, (0, None))(keys, label),
+                    jax.vmap(model.plan.start_fn, (0, None))(keys, label),
                     num_steps=model.num_chain_steps,
                 )
 

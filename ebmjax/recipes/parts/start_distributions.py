@@ -6,12 +6,12 @@ from ebmjax import samplers
 from ebmjax.recipes.config.errors import Config
 
 
-def laws(
+def start_makers(
     buffer: Config, image_shape: tuple[int, ...]
-) -> dict[str, Callable[[], samplers.InitialLaw]]:
-    """Name to maker, from ``buffer.law_scale``, of laws that do not depend on data."""
-    scale = buffer.law_scale
+) -> dict[str, Callable[[], samplers.StartFn]]:
+    """Returns makers of the start distributions that do not depend on data, by name."""
+    scale = buffer.start_scale
     return {
-        "uniform": lambda: samplers.uniform_law(image_shape, -scale, scale),
-        "gaussian": lambda: samplers.gaussian_law(image_shape, scale=scale),
+        "uniform": lambda: samplers.uniform_start(image_shape, -scale, scale),
+        "gaussian": lambda: samplers.gaussian_start(image_shape, scale=scale),
     }

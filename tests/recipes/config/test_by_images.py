@@ -44,7 +44,7 @@ def test_the_number_of_images_decides_on_the_length(family, num_train, epochs, s
 
 
 @pytest.mark.parametrize(
-    ("shape", "num_classes", "law"),
+    ("shape", "num_classes", "start_fn"),
     [
         ((8, 8, 1), 10, "informative"),
         ((28, 28, 1), 10, "informative"),
@@ -54,13 +54,13 @@ def test_the_number_of_images_decides_on_the_length(family, num_train, epochs, s
         ((64, 64, 3), 2, "uniform"),
     ],
 )
-def test_size_and_classes_decide_where_chains_of_a_classifier_start(shape, num_classes, law):
+def test_size_and_classes_decide_where_chains_of_a_classifier_start(shape, num_classes, start_fn):
     config = joint.get_config()
     config.data.num_classes = num_classes
     config, line = chosen(config, 1000, 100, shape)
-    assert config.sampler.buffer.law == law
-    assert f"sampler.buffer.law={law}, " in line
-    assert ("chains start from uniform noise" in line) == (law == "uniform")
+    assert config.sampler.buffer.start == start_fn
+    assert f"sampler.buffer.start={start_fn}, " in line
+    assert ("chains start from uniform noise" in line) == (start_fn == "uniform")
 
 
 @pytest.mark.parametrize(("num_classes", "size"), [(2, 2000), (3, 1998), (7, 1995), (3000, 2000)])
@@ -80,7 +80,7 @@ def test_a_run_says_why_chains_start_from_noise_and_what_to_do():
     shown = "10 classes of 64x64x3 would take 6.0 GB, more than 0.4"  # 10 * 4 * 12288 * 12289 bytes
     assert shown in line.splitlines()[1]
     assert line.endswith("--config.data.image_size=32")
-    config.sampler.buffer.law = "uniform"  # a user's own choice needs no warning
+    config.sampler.buffer.start = "uniform"  # a user's own choice needs no warning
     assert "noise" not in chosen(config, 1000, 100, (64, 64, 3))[1]
 
 
@@ -115,7 +115,7 @@ def test_what_the_user_gives_wins(family):
     given = {"train.num_epochs": 7, "train.checkpoint_every_epochs": 3, "eval.every_epochs": 2.0}
     given |= {
         "joint": {
-            "sampler.buffer.law": "uniform",
+            "sampler.buffer.start": "uniform",
             "sampler.sgld.step_size": 3.0,
             "train.max_abs_loss": 50.0,
         },

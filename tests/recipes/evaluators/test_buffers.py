@@ -86,10 +86,12 @@ def monitored(tmp_path):
             apply=lambda params, statistics, x: (x[..., 0, :2, 0], statistics)
         )
         images = ImageData(np.zeros((4, 8, 8, 1), np.uint8), np.zeros(4, np.int32))
-        law = jax.tree_util.Partial(lambda key, label: jnp.full((8, 8, 1), label / NUM_CLASSES))
+        start_fn = jax.tree_util.Partial(
+            lambda key, label: jnp.full((8, 8, 1), label / NUM_CLASSES)
+        )
 
         model = JointModel(
-            plan=SimpleNamespace(law=law, num_classes=NUM_CLASSES),  # pyright: ignore
+            plan=SimpleNamespace(start_fn=start_fn, num_classes=NUM_CLASSES),  # pyright: ignore
             densities_of=lambda model: None,  # pyright: ignore
             train=images,
             distances=Judge(images, images, config),

@@ -16,7 +16,7 @@ from ebmjax.recipes.evaluators.profile import Profile
 from ebmjax.recipes.models.joint import parts
 from ebmjax.recipes.models.joint.model import JointModel, densities_of
 from ebmjax.recipes.parts.samplers.bind import bound
-from ebmjax.samplers import ReplayBuffer, uniform_law
+from ebmjax.samplers import ReplayBuffer, uniform_start
 from experiments.configs import jem_digits
 from experiments.figures import image
 
@@ -54,7 +54,7 @@ def profile_fn(**overrides: Any) -> Any:
     plan = ChainPlan(
         kinds={name: kind},
         num_samples=8,
-        law=uniform_law(SHAPE, -1.0, 1.0),
+        start_fn=uniform_start(SHAPE, -1.0, 1.0),
         reinit_prob=0.05,
         num_classes=NUM_CLASSES if config.loss.is_conditional else 1,
     )

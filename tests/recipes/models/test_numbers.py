@@ -68,7 +68,7 @@ def step_of(config, workdir):
 
 def test_numbers_come_back_as_they_were():
     kind = ChainKind(sampler=max, num_steps=3, step_size=0.5)
-    plan = ChainPlan(kinds={"a": kind}, num_samples=2, law=max, reinit_prob=0.25)
+    plan = ChainPlan(kinds={"a": kind}, num_samples=2, start_fn=max, reinit_prob=0.25)
     given = {"plan": plan, "live": LiveSteps(step_size=0.1, noise_scale=0.2), "none": None, "n": 3}
     assert as_arguments(given)() == given
     # Many, and weak as Python's: a half-precision chain stays one.

@@ -19,7 +19,7 @@ from ebmjax.recipes.run.explain import BROKE_OFF
 from ebmjax.recipes.run.run import Run
 
 FAMILIES = {
-    "joint": {"sampler.buffer.law": "informative", "data.num_per_class": 30},
+    "joint": {"sampler.buffer.start": "informative", "data.num_per_class": 30},
     "image": {},
     "latent": {"sampler.persistent": True, "eval.gradient_variance.num_gradients": 2},
 }

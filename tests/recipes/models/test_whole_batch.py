@@ -67,7 +67,7 @@ def test_a_configuration_of_sada_jem_has_the_step_of_one_shard(tmp_path):
         "optimizer.rho": 1.0,
         "sampler.num_samples": 16,
         "sampler.buffer.size": 16,
-        "sampler.buffer.law": "uniform",
+        "sampler.buffer.start": "uniform",
         "sampler.buffer.reinit_prob": 0.0,
     }
     starts = np.random.default_rng(0).uniform(-1, 1, (16, 8, 8, 1)).astype(np.float32)

@@ -180,8 +180,11 @@ def test_rows_whose_starts_score_as_real_images_do_have_one_from_noise(study, la
     assert uniform == {f"{label}, uniform start" for label in labels}
     for label in labels:
         informed, other = made[label], made[f"{label}, uniform start"]
-        assert (informed.sampler.buffer.law, other.sampler.buffer.law) == ("informative", "uniform")
-        other.sampler.buffer.law = "informative"
+        assert (informed.sampler.buffer.start, other.sampler.buffer.start) == (
+            "informative",
+            "uniform",
+        )
+        other.sampler.buffer.start = "informative"
         assert other.to_dict() == informed.to_dict()
 
 

@@ -72,8 +72,8 @@ _FIELDS: dict[str, Field] = {
             "max_score": None,
             "buffer.size": 1000,
             "buffer.reinit_prob": 0.05,
-            "buffer.law": "uniform",
-            "buffer.law_scale": 1.0,
+            "buffer.start": "uniform",
+            "buffer.start_scale": 1.0,
         },
         loss={
             "energy_l2": 0.01,

@@ -249,4 +249,4 @@ class EnergyModel(ImageModel):
         assert self.plan is not None
         labels = jnp.arange(num, dtype=jnp.int32) % self.num_classes
         keys = jax.random.split(jax.random.fold_in(key, 0), num)
-        return jax.vmap(self.plan.law)(keys, labels), labels
+        return jax.vmap(self.plan.start_fn)(keys, labels), labels

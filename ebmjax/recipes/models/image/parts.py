@@ -16,7 +16,7 @@ from ebmjax.recipes.models.build import ACTIVATIONS, DTYPES, user_optimizer
 from ebmjax.recipes.models.image.checks import chosen, references_a_shard
 from ebmjax.recipes.parts.samplers import larger, noise_scale
 from ebmjax.recipes.parts.samplers.bind import bound
-from ebmjax.recipes.parts.start_distributions import laws
+from ebmjax.recipes.parts.start_distributions import start_makers
 from ebmjax.recipes.parts.user_networks import Part, user_networks
 from ebmjax.types import PyTree
 
@@ -141,7 +141,7 @@ def chain_plan(config: Config, image_shape: tuple[int, ...]) -> learning.ChainPl
     return learning.ChainPlan(
         kinds=kinds(config, image_shape),
         num_samples=section.num_samples // config.mesh.num_shards,
-        law=laws(buffer, image_shape)[buffer.law](),
+        start_fn=start_makers(buffer, image_shape)[buffer.start](),
         reinit_prob=buffer.reinit_prob,
         num_classes=config.data.num_classes if config.model.is_conditional else 1,
         augment=augmentation(config, image_shape),

@@ -55,7 +55,7 @@ def count_blocks(config: Config) -> int:
 
     Without a number of classes it is 1: the data decide, and what uses it comes again.
     """
-    has_blocks = config.loss.is_conditional or config.sampler.buffer.law == "informative"
+    has_blocks = config.loss.is_conditional or config.sampler.buffer.start == "informative"
     return (config.data.num_classes or 1) if has_blocks else 1
 
 

@@ -12,7 +12,7 @@ BATCH_NORM = When(
     lambda c: c.model.norm == "batch" or c.model.factory,
 )
 IN_BOX = waiting(chosen("sampler.box", "clamp", "reflect", "reject", what="a box"))
-SCALED = chosen("sampler.buffer.law", "uniform", "gaussian")
+SCALED = chosen("sampler.buffer.start", "uniform", "gaussian")
 PARTS_KEPT = given("sampler.buffer.num_kept", "a number of chains that are kept")
 STEERED = given("loss.smoothing_ratio", "a ratio that the smoothing is steered to")
 SGD = chosen("optimizer.name", "sgd")

@@ -98,12 +98,12 @@ _OF_ENERGY: dict[str, Field] = {
         "float32", one_of("float32", "bfloat16"), "type that chains compute in", OURS
     ),
     **decoupled(SAMPLERS, "sampler.name"),
-    "sampler.buffer.law": field(
+    "sampler.buffer.start": field(
         "uniform",
         one_of("uniform", "gaussian", "informative"),
         "where chains start; informative: a Gaussian for each class of the data",
     ),
-    **under(shared(sampler={"buffer.law_scale": 1.0}), SCALED),
+    **under(shared(sampler={"buffer.start_scale": 1.0}), SCALED),
     "sampler.buffer.replacement": field(
         "in_place",
         one_of("in_place", "softmax", "argmax"),
@@ -213,7 +213,7 @@ _FIELDS: dict[str, Field] = {
     "optimizer.rho": field(None, optional(POSITIVE), "radius of SAM; None: without SAM"),
     "optimizer.adaptive": field(False, FLAG, "SAM is adaptive (ASAM)", SAM),
 }
-FIELDS = left_open(_FIELDS, *LENGTHS, "train.max_abs_loss", "sampler.buffer.law")
+FIELDS = left_open(_FIELDS, *LENGTHS, "train.max_abs_loss", "sampler.buffer.start")
 SECTIONS = left_open(
     under(sections(SAMPLERS, "sampler.name", changes=CHANGES, on_images=True), MOVED),
     "sampler.sgld.step_size",

@@ -161,9 +161,9 @@ class JointModel(ImageModel):
 
     def generated(self, key: Key, num: int) -> dict[str, Chains]:
         """Returns fresh chains and the buffer."""
-        chain_key, law_key = jax.random.split(jax.random.split(key, 3)[1])
+        chain_key, start_key = jax.random.split(jax.random.split(key, 3)[1])
         sets = self.fresh_chains(chain_key, num, self.num_chain_steps)
-        buffer = self.buffer(law_key, num)
+        buffer = self.buffer(start_key, num)
         return sets if buffer is None else sets | {"buffer": buffer}
 
     def fresh_chains(self, key: Key, num: int, num_steps: int) -> dict[str, Chains]:

@@ -148,7 +148,7 @@ def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan:
     return learning.ChainPlan(
         kinds={chosen.name: kind},
         num_samples=_a_shard(config, "num_samples"),
-        law=initial_law(config, train),
+        start_fn=start_fn(config, train),
         reinit_prob=config.sampler.buffer.reinit_prob,
         num_classes=num_blocks,
         replacement=config.sampler.buffer.replacement,
@@ -162,19 +162,19 @@ def _a_shard(config: Config, name: str) -> Any:
     return None if total is None else total // config.mesh.num_shards
 
 
-def initial_law(config: Config, train: data.ImageData) -> samplers.InitialLaw:
-    """The law that chains start from, ``config.sampler.buffer.law``."""
+def start_fn(config: Config, train: data.ImageData) -> samplers.StartFn:
+    """The start distribution that chains start from, ``config.sampler.buffer.start``."""
     buffer = config.sampler.buffer
-    laws = start_distributions.laws(buffer, train.images.shape[1:])
+    makers = start_distributions.start_makers(buffer, train.images.shape[1:])
 
-    def informative() -> samplers.InitialLaw:
+    def informative() -> samplers.StartFn:
         images = map_rows(_signed_on_host, train.images, np.float32)
         num, num_classes = len(train.labels), config.data.num_classes
         with phase(f"start distribution: a Gaussian a class of {num:,} images"):
-            return samplers.informative_law(images, train.labels, num_classes)
+            return samplers.informative_start(images, train.labels, num_classes)
 
-    laws["informative"] = informative
-    return laws[buffer.law]()
+    makers["informative"] = informative
+    return makers[buffer.start]()
 
 
 def _signed_on_host(images: np.ndarray) -> np.ndarray:

@@ -39,11 +39,12 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     objective = objectives.objective(config)
     has_energy = bool(config.loss.generative_weight)
     gone = set(range(config.data.num_classes)).difference(train.labels.tolist())
-    if gone and has_energy and config.sampler.buffer.law == "informative":
+    if gone and has_energy and config.sampler.buffer.start == "informative":
         raise ConfigError(
-            f"config.sampler.buffer.law=informative needs training images of every class, and of "
+            f"config.sampler.buffer.start=informative needs training images of every class, and of "
             f"{sorted(gone)[:5]} none are left ({images.about[0]}). Hold fewer out "
-            "(config.data.holdout), read more (config.data.max_train), or take the law uniform."
+            "(config.data.holdout), read more (config.data.max_train), or start from "
+            "uniform noise, --config.sampler.buffer.start=uniform."
         )
     chain_plan = parts.chain_plan(config, train) if has_energy else None
     # A classifier alone has no chains in training, but may refine attacked images by such chains.

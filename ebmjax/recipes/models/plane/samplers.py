@@ -31,15 +31,15 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     plan = common.plan(config, len(points))
     energy_fn, params = beta.network(config, params_key)
     optimizer = beta.adam(config, plan.total_steps)
-    law = partial(start, points, config.sampler.start_scale)
-    monitor = SamplersMonitor(workdir, eval_key, energy_fn, toy, config, means, law)
+    start_fn = partial(start, points, config.sampler.start_scale)
+    monitor = SamplersMonitor(workdir, eval_key, energy_fn, toy, config, means, start_fn)
     monitor.check()
     return common.Experiment(
-        state=init_state(params, optimizer, buffers(config, buffer_key, law)),
+        state=init_state(params, optimizer, buffers(config, buffer_key, start_fn)),
         train_step=make_train_step(
             partial(denoise, config, energy_fn)
             if config.loss.name == "denoising"
-            else partial(learn, config, energy_fn, law),
+            else partial(learn, config, energy_fn, start_fn),
             optimizer,
             max_abs_loss=config.train.max_abs_loss,
         ),
@@ -77,19 +77,19 @@ def start(points: jax.Array, scale: float, key: Key, label: Any = 0) -> jax.Arra
     return jax.random.choice(point_key, points) + scale * jax.random.normal(noise_key, (2,))
 
 
-def buffers(config: Config, key: Key, law: samplers.InitialLaw) -> PyTree:
+def buffers(config: Config, key: Key, start_fn: samplers.StartFn) -> PyTree:
     """A replay buffer for every shard, or none."""
     size, num_shards = config.sampler.buffer.size, config.mesh.num_shards
     if not size:
         return ()
-    fill = partial(samplers.replay_buffer_init, size=size // num_shards, law=law)
+    fill = partial(samplers.replay_buffer_init, size=size // num_shards, start_fn=start_fn)
     return jax.vmap(fill)(jax.random.split(key, num_shards))
 
 
 def learn(
     config: Config,
     energy_fn: Callable[..., jax.Array],
-    law: samplers.InitialLaw,
+    start_fn: samplers.StartFn,
     key: Key,
     params: PyTree,
     buffer: PyTree,
@@ -99,7 +99,11 @@ def learn(
     start_key, chain_key = jax.random.split(key)
     if config.sampler.buffer.size:
         drawn = samplers.replay_buffer_draw(
-            start_key, buffer, len(positives), law, reinit_prob=config.sampler.buffer.reinit_prob
+            start_key,
+            buffer,
+            len(positives),
+            start_fn,
+            reinit_prob=config.sampler.buffer.reinit_prob,
         )
         negatives, chains = run(config, energy_fn, chain_key, params, drawn.positions)
         buffer = samplers.replay_buffer_write(buffer, drawn.slots, negatives)

@@ -18,7 +18,7 @@ from ebmjax.recipes.models.plane.checks import SETTINGS, chosen_for
 from ebmjax.recipes.models.plane.monitor import PlaneMonitor
 from ebmjax.recipes.models.plane.numbers import draws_numbers, grid_draws, nearest_mode
 from ebmjax.recipes.models.plane.samplers_chains import Chains
-from ebmjax.samplers import InitialLaw
+from ebmjax.samplers import StartFn
 from ebmjax.training import TrainState
 
 
@@ -30,11 +30,11 @@ class SamplersMonitor(PlaneMonitor):
 
     Attributes:
       means: means of the modes, (modes, 2).
-      law: law of a chain's start.
+      start_fn: start distribution of a chain's start.
     """
 
     means: jax.Array
-    law: InitialLaw
+    start_fn: StartFn
 
     def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
         """Returns the row of ``step``: how far the learned density is from the data's."""
@@ -57,7 +57,7 @@ class SamplersMonitor(PlaneMonitor):
         section, log_density = self.config.eval, self.learned(state.params)
         start_key, chain_key, draw_key = jax.random.split(self.key, 3)
         start_keys = jax.random.split(start_key, section.num_chains)
-        starts = jax.vmap(self.law, in_axes=(0, None))(start_keys, jnp.int32(0))
+        starts = jax.vmap(self.start_fn, in_axes=(0, None))(start_keys, jnp.int32(0))
         density = self.density_numbers(log_density)
         judge, references = self.references(draw_key, log_density, density, np.asarray(starts))
         report: dict[str, Any] = {"density": density, "references": references}

@@ -34,7 +34,7 @@ def test_chains_descend_from_the_law_in_steps_of_their_own_number(num, batch_siz
             for rate in rates
         },
         num_samples=100,
-        law=jax.tree_util.Partial(lambda key, label: jnp.full(SHAPE, 0.5)),
+        start_fn=jax.tree_util.Partial(lambda key, label: jnp.full(SHAPE, 0.5)),
         reinit_prob=0.0,
         num_classes=2,
     )

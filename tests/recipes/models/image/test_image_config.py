@@ -86,7 +86,7 @@ from experiments.configs import igebm_cifar10
             {
                 "sampler.names": ("sgld", "mala"),
                 "sampler.box": "reject",
-                "sampler.buffer.law_scale": 2,
+                "sampler.buffer.start_scale": 2,
             },
             r"chains of \['mala'\] in \[-1.2, 1.2\], and .*='uniform' starts them within \[-2, 2\]",
         ),

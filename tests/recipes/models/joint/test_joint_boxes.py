@@ -75,27 +75,27 @@ def test_pyld_has_a_box_of_its_own(box):
 
 
 @pytest.mark.parametrize(
-    ("law", "scale", "where"),
+    ("start", "scale", "where"),
     [
         ("uniform", 1.3, r"within \[-1.3, 1.3\]"),
         ("gaussian", 0.1, "anywhere"),
         ("informative", 0.1, r"within \[-1, 1\]"),
     ],
 )
-def test_chains_that_start_outside_of_a_box_that_rejects_are_refused(law, scale, where):
+def test_chains_that_start_outside_of_a_box_that_rejects_are_refused(start, scale, where):
     """There the density is zero: none would ever move."""
-    high = 0.9 if law == "informative" else 1.2
+    high = 0.9 if start == "informative" else 1.2
     config = jem_digits.get_config("mala")
-    config.sampler.buffer.update(law=law, law_scale=scale)
+    config.sampler.buffer.update(start=start, start_scale=scale)
     config.sampler.update(low=-1.2, high=high)
-    with pytest.raises(ConfigError, match=f"law='{law}' starts them {where}"):
+    with pytest.raises(ConfigError, match=f"start='{start}' starts them {where}"):
         joint_checks.check(config)
     config.sampler.update(name="sgld", box="clamp")  # whose starts are moved to the walls
     joint_checks.check(config)
 
 
-@pytest.mark.parametrize(("law", "scale"), [("uniform", 1.2), ("informative", 9.0)])
-def test_starts_may_reach_to_the_walls(law, scale):
+@pytest.mark.parametrize(("start", "scale"), [("uniform", 1.2), ("informative", 9.0)])
+def test_starts_may_reach_to_the_walls(start, scale):
     config = jem_digits.get_config("mala")
-    config.sampler.buffer.update(law=law, law_scale=scale)
+    config.sampler.buffer.update(start=start, start_scale=scale)
     joint_checks.check(config)

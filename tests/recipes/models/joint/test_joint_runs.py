@@ -142,7 +142,11 @@ def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, shallow, tmp
             "config.sampler.buffer.size must be at least 80: .* may be of one class; got 70",
         ),
         (
-            {"sampler.buffer.law": "informative", "mesh.num_shards": 8, "sampler.buffer.size": 200},
+            {
+                "sampler.buffer.start": "informative",
+                "mesh.num_shards": 8,
+                "sampler.buffer.size": 200,
+            },
             "config.sampler.buffer.size must be a multiple of 80: .*num_shards=8 .* 10 classes",
         ),
         ({"sampler.buffer.num_kept": 9}, "num_kept must be at most num_samples=8"),
@@ -154,7 +158,7 @@ def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, shallow, tmp
         ({"mesh.whole_batch": False}, "whole_batch=False has no effect here: it needs several sh"),
         ({"sampler.name": "gibbs"}, "config.sampler.name must be one of"),
         ({"sampler.box": "round"}, "config.sampler.box must be one of"),
-        ({"sampler.buffer.law": "cauchy"}, "config.*law must be one of"),
+        ({"sampler.buffer.start": "cauchy"}, "config.*start must be one of"),
         ({"sampler.name": "svgd", "loss.is_conditional": True}, "config.loss.is_conditional=True"),
         (
             {"loss.max_positive_weight": 0.9},

@@ -61,8 +61,8 @@ def test_a_class_without_so_many_images_is_refused():
 def test_the_informative_start_is_fitted_to_all_images():
     def starts(*arguments):
         config = digits(*arguments)
-        law = parts.initial_law(config, image_data.load(config)[0].train)
-        return law(jax.random.key(0), 3)
+        start_fn = parts.start_fn(config, image_data.load(config)[0].train)
+        return start_fn(jax.random.key(0), 3)
 
     np.testing.assert_array_equal(starts(*TEN), starts())
 

@@ -10,20 +10,22 @@ import pytest
 from monte_carlo import assert_mean, assert_moments
 
 from ebmjax._stored import map_rows
-from ebmjax.samplers import InitialLaw, gaussian_law, informative_law, uniform_law
+from ebmjax.samplers import StartFn, gaussian_start, informative_start, uniform_start
 
 NUM_DRAWS = 20_000
 
 
-def draws(law: InitialLaw, label: int = 0, seed: int = 0) -> np.ndarray:
+def draws(start_fn: StartFn, label: int = 0, seed: int = 0) -> np.ndarray:
     keys = jax.random.split(jax.random.key(seed), NUM_DRAWS)
     labels = jnp.full(NUM_DRAWS, label, jnp.int32)
-    return np.asarray(jax.jit(lambda law: jax.vmap(law)(keys, labels))(law), np.float64)
+    return np.asarray(
+        jax.jit(lambda start_fn: jax.vmap(start_fn)(keys, labels))(start_fn), np.float64
+    )
 
 
 def test_uniform_law() -> None:
     low, high = np.array([-1.0, 2.0]), np.array([0.5, 6.0])
-    positions = draws(uniform_law((2,), low, high))
+    positions = draws(uniform_start((2,), low, high))
     assert np.all((positions >= low) & (positions < high))
     assert_moments(positions, (low + high) / 2, (high - low) ** 2 / 12)
     assert_mean(positions[:, 0] * positions[:, 1], -0.25 * 4.0)  # independent entries
@@ -31,18 +33,20 @@ def test_uniform_law() -> None:
 
 def test_gaussian_law() -> None:
     mean, scale = np.array([[1.0, -2.0]]), np.array([[0.5, 3.0]])
-    positions = draws(gaussian_law((1, 2), mean, scale))
+    positions = draws(gaussian_start((1, 2), mean, scale))
     assert positions.shape == (NUM_DRAWS, 1, 2)
     assert_moments(positions, mean, scale**2)
     assert_mean(positions[:, 0, 0] * positions[:, 0, 1], -2.0)
-    assert_moments(draws(gaussian_law(())), 0.0, 1.0)
+    assert_moments(draws(gaussian_start(())), 0.0, 1.0)
 
 
-@pytest.mark.parametrize("law", [uniform_law((3,), 0.0, 1.0), gaussian_law((3,))])
-def test_the_label_is_ignored_and_the_key_is_not(law: InitialLaw) -> None:
+@pytest.mark.parametrize("start_fn", [uniform_start((3,), 0.0, 1.0), gaussian_start((3,))])
+def test_the_label_is_ignored_and_the_key_is_not(start_fn: StartFn) -> None:
     key = jax.random.key(1)
-    np.testing.assert_array_equal(law(key, jnp.int32(0)), law(key, jnp.int32(7)))
-    assert not np.array_equal(law(key, jnp.int32(0)), law(jax.random.key(2), jnp.int32(0)))
+    np.testing.assert_array_equal(start_fn(key, jnp.int32(0)), start_fn(key, jnp.int32(7)))
+    assert not np.array_equal(
+        start_fn(key, jnp.int32(0)), start_fn(jax.random.key(2), jnp.int32(0))
+    )
 
 
 def toy_images() -> tuple[np.ndarray, np.ndarray]:
@@ -59,11 +63,11 @@ def toy_images() -> tuple[np.ndarray, np.ndarray]:
 def test_informative_law_has_the_moments_of_its_class(label: int) -> None:
     """All first and second moments: means and the nine covariances divided by n."""
     images, labels = toy_images()
-    law = informative_law(images, labels, 2, jitter=1e-3, low=-np.inf, high=np.inf)
+    start_fn = informative_start(images, labels, 2, jitter=1e-3, low=-np.inf, high=np.inf)
     own = images[labels == label].reshape(-1, 3)
     covariance = np.cov(own, rowvar=False, bias=True) + 1e-3 * np.eye(3)
 
-    positions = draws(law, label, seed=label)
+    positions = draws(start_fn, label, seed=label)
     assert positions.shape == (NUM_DRAWS, 1, 3)
     centred = positions.reshape(-1, 3) - own.mean(axis=0)
     assert_mean(centred, 0.0)
@@ -75,11 +79,11 @@ def test_images_that_are_read_in_parts_make_the_same_law(
     is_on_disk: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The factor's square is the covariance of all, to its rounding in float32."""
-    monkeypatch.setattr("ebmjax.samplers._initial_laws.AT_ONCE", 2)
+    monkeypatch.setattr("ebmjax.samplers._starts.AT_ONCE", 2)
     images, labels = toy_images()
     given: Any = map_rows(np.copy, images, images.dtype) if is_on_disk else images
-    law = informative_law(given, labels, 2, jitter=1e-3, low=-np.inf, high=np.inf)
-    means, factors, *_ = jax.tree.leaves(law)
+    start_fn = informative_start(given, labels, 2, jitter=1e-3, low=-np.inf, high=np.inf)
+    means, factors, *_ = jax.tree.leaves(start_fn)
     for label in (0, 1):
         own = images[labels == label].reshape(-1, 3)
         covariance = np.cov(own, rowvar=False, bias=True) + 1e-3 * np.eye(3)
@@ -87,20 +91,20 @@ def test_images_that_are_read_in_parts_make_the_same_law(
         expected = np.linalg.cholesky(covariance)
         np.testing.assert_allclose(factors[label], expected, rtol=2e-7, atol=1e-12)
     with pytest.raises(ValueError, match=r"must lie in \[low, high\] = \[-0\.1, 0\.1\]"):
-        informative_law(given, labels, 2, low=-0.1, high=0.1)
+        informative_start(given, labels, 2, low=-0.1, high=0.1)
 
 
 def test_one_image_a_class_leaves_the_jitter() -> None:
     images = np.array([[0.2, -0.3], [0.0, 0.5]], np.float32)
-    law = informative_law(images, [1, 0], 2, jitter=1e-3)
-    assert_moments(draws(law, 1), images[0], 1e-3)
+    start_fn = informative_start(images, [1, 0], 2, jitter=1e-3)
+    assert_moments(draws(start_fn, 1), images[0], 1e-3)
 
 
 def test_moments_are_taken_in_float64() -> None:
     """A spread of 1e-4 around 1 is lost in float32 squares; the factor keeps it."""
     images = 1.0 + 1e-4 * np.array([[-1.0], [1.0]])
-    law = informative_law(images, [0, 0], 1, jitter=1e-12, low=0.0, high=2.0)
-    (_, factors, *_) = jax.tree.leaves(law)
+    start_fn = informative_start(images, [0, 0], 1, jitter=1e-12, low=0.0, high=2.0)
+    (_, factors, *_) = jax.tree.leaves(start_fn)
     # Exactly sqrt(1e-8 + 1e-12), to the float32 in which the factor is kept.
     np.testing.assert_allclose(factors, np.sqrt(1e-8 + 1e-12).reshape(1, 1, 1), rtol=1e-6)
 
@@ -108,7 +112,7 @@ def test_moments_are_taken_in_float64() -> None:
 def test_draws_are_clipped_to_the_box() -> None:
     images, labels = toy_images()
     free, boxed = (
-        informative_law(images, labels, 2, low=low, high=high)
+        informative_start(images, labels, 2, low=low, high=high)
         for low, high in ((-9.0, 9.0), (-0.3, 0.55))
     )
     expected = np.clip(draws(free, 1), -0.3, 0.55)
@@ -122,11 +126,11 @@ def test_a_law_is_an_argument_like_any_other() -> None:
     traces = []
 
     @jax.jit
-    def draw(law: InitialLaw) -> jax.Array:
+    def draw(start_fn: StartFn) -> jax.Array:
         traces.append(1)
-        return law(jax.random.key(0), jnp.int32(1))
+        return start_fn(jax.random.key(0), jnp.int32(1))
 
-    first = informative_law(images, labels, 2)
+    first = informative_start(images, labels, 2)
     second = jax.tree.map(lambda leaf: 0.5 * leaf, first)
     assert not np.array_equal(draw(first), draw(second))
     assert len(traces) == 1
@@ -140,30 +144,34 @@ NAN_IMAGES = np.where(np.arange(16).reshape(4, 2, 2) == 5, np.nan, 0.0)
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: uniform_law((2,), 1.0, 1.0), ValueError, "^low must be below high"),
-        (lambda: gaussian_law((2,), scale=0.0), ValueError, "^scale must be positive"),
-        (lambda: informative_law(NAN_IMAGES, LABELS, 2), ValueError, "^images .* 1 NaN"),
+        (lambda: uniform_start((2,), 1.0, 1.0), ValueError, "^low must be below high"),
+        (lambda: gaussian_start((2,), scale=0.0), ValueError, "^scale must be positive"),
+        (lambda: informative_start(NAN_IMAGES, LABELS, 2), ValueError, "^images .* 1 NaN"),
         (
-            lambda: informative_law(IMAGES + 1.5, LABELS, 2),
+            lambda: informative_start(IMAGES + 1.5, LABELS, 2),
             ValueError,
             r"^images must lie in .*1\.5",
         ),
-        (lambda: informative_law(IMAGES - 1.5, LABELS, 2), ValueError, "^images must lie in"),
-        (lambda: informative_law(IMAGES.astype(np.uint8), LABELS, 2), TypeError, "uint8.*127.5"),
-        (lambda: informative_law(IMAGES[:0], LABELS[:0], 2), ValueError, "^images must have shape"),
-        (lambda: informative_law(np.zeros(4), LABELS, 2), ValueError, "^images must have shape"),
+        (lambda: informative_start(IMAGES - 1.5, LABELS, 2), ValueError, "^images must lie in"),
+        (lambda: informative_start(IMAGES.astype(np.uint8), LABELS, 2), TypeError, "uint8.*127.5"),
         (
-            lambda: informative_law(IMAGES, LABELS[:3], 2),
+            lambda: informative_start(IMAGES[:0], LABELS[:0], 2),
+            ValueError,
+            "^images must have shape",
+        ),
+        (lambda: informative_start(np.zeros(4), LABELS, 2), ValueError, "^images must have shape"),
+        (
+            lambda: informative_start(IMAGES, LABELS[:3], 2),
             ValueError,
             r"^labels must hold one.*\(3,\)",
         ),
-        (lambda: informative_law(IMAGES, LABELS / 2, 2), TypeError, "^labels must be integers"),
-        (lambda: informative_law(IMAGES, LABELS, 1), ValueError, r"^labels must lie in .*0 to 1"),
-        (lambda: informative_law(IMAGES, LABELS - 1, 2), ValueError, "^labels must lie.*-1 to 0"),
-        (lambda: informative_law(IMAGES, LABELS, 4), ValueError, r"^labels must hold.*\[2, 3\]"),
-        (lambda: informative_law(IMAGES, LABELS, 0), ValueError, "^num_classes must be"),
-        (lambda: informative_law(IMAGES, LABELS, 2, jitter=0.0), ValueError, "^jitter must be"),
-        (lambda: informative_law(IMAGES, LABELS, 2, low=1.0), ValueError, "^low must be below"),
+        (lambda: informative_start(IMAGES, LABELS / 2, 2), TypeError, "^labels must be integers"),
+        (lambda: informative_start(IMAGES, LABELS, 1), ValueError, r"^labels must lie in .*0 to 1"),
+        (lambda: informative_start(IMAGES, LABELS - 1, 2), ValueError, "^labels must lie.*-1 to 0"),
+        (lambda: informative_start(IMAGES, LABELS, 4), ValueError, r"^labels must hold.*\[2, 3\]"),
+        (lambda: informative_start(IMAGES, LABELS, 0), ValueError, "^num_classes must be"),
+        (lambda: informative_start(IMAGES, LABELS, 2, jitter=0.0), ValueError, "^jitter must be"),
+        (lambda: informative_start(IMAGES, LABELS, 2, low=1.0), ValueError, "^low must be below"),
     ],
 )
 def test_bad_arguments(make: Callable[[], Any], error: type[Exception], message: str) -> None:
@@ -174,11 +182,14 @@ def test_bad_arguments(make: Callable[[], Any], error: type[Exception], message:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: uniform_law((2,), -jnp.inf, jnp.inf), "^low must be finite, got low=-inf"),
-        (lambda: uniform_law((2,), 0.0, jnp.inf), "^high must be finite, got high=inf"),
-        (lambda: uniform_law((2,), -3e38, 3e38), "^high - low must be finite"),
-        (lambda: uniform_law((2,), jnp.zeros(3), 1.0), r"^low must be a scalar or .*\(2,\)"),
-        (lambda: gaussian_law((2,), 0.0, jnp.ones((2, 2))), r"^scale must be a scalar or .*\(2,\)"),
+        (lambda: uniform_start((2,), -jnp.inf, jnp.inf), "^low must be finite, got low=-inf"),
+        (lambda: uniform_start((2,), 0.0, jnp.inf), "^high must be finite, got high=inf"),
+        (lambda: uniform_start((2,), -3e38, 3e38), "^high - low must be finite"),
+        (lambda: uniform_start((2,), jnp.zeros(3), 1.0), r"^low must be a scalar or .*\(2,\)"),
+        (
+            lambda: gaussian_start((2,), 0.0, jnp.ones((2, 2))),
+            r"^scale must be a scalar or .*\(2,\)",
+        ),
     ],
 )
 def test_ends_and_moments_that_make_no_law(make: Callable[[], Any], message: str) -> None:

@@ -21,24 +21,24 @@ from ebmjax._checks import (
 from ebmjax._stored import AT_ONCE, is_stored, map_rows
 from ebmjax.types import Key, PyTree
 
-InitialLaw = Callable[[Key, jax.Array], PyTree]
-"""``law(key, label) -> position``: one start of one chain, given a class (int32 scalar).
+StartFn = Callable[[Key, jax.Array], PyTree]
+"""``start_fn(key, label) -> position``: one start of one chain, given a class (int32 scalar).
 
-``jax.vmap(law)(keys, labels)`` gives many. The laws made here are PyTrees with their constants as
+``jax.vmap(start_fn)(keys, labels)`` gives many. Those made here are PyTrees with their constants as
 leaves: pass one to ``jit`` as an argument to keep large constants out of the program.
 """
 
 
-def uniform_law(shape: tuple[int, ...], low: Any, high: Any) -> InitialLaw:
-    """Returns a law of independent uniform entries on [low, high); it ignores the label.
+def uniform_start(shape: tuple[int, ...], low: Any, high: Any) -> StartFn:
+    """Returns starts of independent uniform entries on [low, high); the label is ignored.
 
     Args:
       shape: of one position.
       low, high: ends, in the position's units: numbers, or arrays of shape ``shape``.
 
     Example:
-      >>> law = uniform_law((8, 8, 1), -1.0, 1.0)
-      >>> law(jax.random.key(0), jnp.int32(0)).shape
+      >>> start_fn = uniform_start((8, 8, 1), -1.0, 1.0)
+      >>> start_fn(jax.random.key(0), jnp.int32(0)).shape
       (8, 8, 1)
     """
     check_interval(low, high)
@@ -50,8 +50,8 @@ def uniform_law(shape: tuple[int, ...], low: Any, high: Any) -> InitialLaw:
     return jax.tree_util.Partial(functools.partial(_draw_uniform, tuple(shape)), low, high)
 
 
-def gaussian_law(shape: tuple[int, ...], mean: Any = 0.0, scale: Any = 1.0) -> InitialLaw:
-    """Returns a law of independent N(mean, scale^2) entries; it ignores the label.
+def gaussian_start(shape: tuple[int, ...], mean: Any = 0.0, scale: Any = 1.0) -> StartFn:
+    """Returns starts of independent N(mean, scale^2) entries; the label is ignored.
 
     Args:
       shape: of one position.
@@ -64,7 +64,7 @@ def gaussian_law(shape: tuple[int, ...], mean: Any = 0.0, scale: Any = 1.0) -> I
     return jax.tree_util.Partial(functools.partial(_draw_gaussian, tuple(shape)), mean, scale)
 
 
-def informative_law(
+def informative_start(
     images: Any,
     labels: Any,
     num_classes: int,
@@ -72,8 +72,8 @@ def informative_law(
     jitter: float = 1e-4,
     low: float = -1.0,
     high: float = 1.0,
-) -> InitialLaw:
-    """Returns a law with a class's mean and covariance, Gaussian but clipped to the box.
+) -> StartFn:
+    """Returns starts with a class's mean and covariance, Gaussian but clipped to the box.
 
     The covariance is the maximum-likelihood one (division by n) of the flattened images, plus
     ``jitter`` times the identity: fewer images than pixels have no density otherwise. Its Cholesky
@@ -88,15 +88,16 @@ def informative_law(
       low, high: ends of the box.
 
     Returns:
-      A law that holds num_classes * d * (d + 1) numbers on the device, with d pixels an image. Ten
+      A ``StartFn`` that holds num_classes * d * (d + 1) numbers on the device, with d pixels an
+      image. Ten
       classes of 32 x 32 x 3 in float32 take 377 MB.
 
     Source: JEM++ (Yang & Ji 2021), informative initialisation, as SADA-JEM uses it.
 
     Example:
       >>> images = np.linspace(-1.0, 1.0, 24).reshape(6, 2, 2, 1)
-      >>> law = informative_law(images, [0, 1, 0, 1, 0, 1], 2)
-      >>> law(jax.random.key(0), jnp.int32(1)).shape
+      >>> start_fn = informative_start(images, [0, 1, 0, 1, 0, 1], 2)
+      >>> start_fn(jax.random.key(0), jnp.int32(1)).shape
       (2, 2, 1)
     """
     check_positive("jitter", jitter)
