@@ -15,7 +15,7 @@ from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.evaluators.table import is_used
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent import cost
-from ebmjax.recipes.models.latent import evidence as thermo_evidence
+from ebmjax.recipes.models.latent import evidence as latent_evidence
 from ebmjax.recipes.models.latent.monitor import LatentMonitor, params_of_repeats
 from ebmjax.training import TrainState, tree_digest
 from ebmjax.types import Key
@@ -82,7 +82,7 @@ class LatentEvaluation:
             methods = ", ".join(self.config.eval.evidence.methods)
             num_images = min(self.config.eval.evidence.num_images, len(self.test.images))
             say_part(f"evidence of {num_images:,} images by {methods}")
-            evidence = thermo_evidence.compare(
+            evidence = latent_evidence.compare(
                 [key.evidence for key in keys],
                 params,
                 self.monitor.model,

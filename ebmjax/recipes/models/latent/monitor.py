@@ -20,7 +20,7 @@ from ebmjax.recipes.evaluators.samples import draw_beside_starts, shown
 from ebmjax.recipes.evaluators.table import NEVER
 from ebmjax.recipes.folder.workdir import save_snapshot
 from ebmjax.recipes.models import build as common
-from ebmjax.recipes.models.latent import gradient_variance as thermo_gradient_variance
+from ebmjax.recipes.models.latent import gradient_variance as latent_variance
 from ebmjax.recipes.models.latent.parts import Examples
 from ebmjax.training import TrainState, tree_digest
 
@@ -153,7 +153,7 @@ class LatentMonitor:
             reconstructions=jax.jit(self._reconstructions),
             evidence=jax.jit(self._evidence),
             gradient=jax.jit(self.gradient_fn),
-            gradient_variance=jax.jit(thermo_gradient_variance.over_batches),
+            gradient_variance=jax.jit(latent_variance.over_batches),
         )
 
     def _measure_one(

@@ -16,8 +16,8 @@ from ebmjax.recipes.evaluators.evaluations import with_users
 from ebmjax.recipes.evaluators.extractors import check_weights
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent import checks, gradient_variance, memory, parts, plots
-from ebmjax.recipes.models.latent import pilot as thermo_pilot
-from ebmjax.recipes.models.latent import schedule as thermo_schedule
+from ebmjax.recipes.models.latent import pilot as latent_pilot
+from ebmjax.recipes.models.latent import schedule as latent_schedule
 from ebmjax.recipes.models.latent.evaluate import LatentEvaluation
 from ebmjax.recipes.models.latent.monitor import LatentMonitor
 from ebmjax.recipes.parts import image_data
@@ -45,11 +45,11 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     optimizer = parts.optimizer(config, len(train.images) // config.train.batch_size)
     examples = parts.Examples(train, jnp.arange(len(train.images)))
 
-    def pilot(law: jax.Array) -> thermo_pilot.Pilot:
+    def pilot(powers: jax.Array) -> latent_pilot.Pilot:
         params = init(common.root_keys(config)[0])
-        return thermo_pilot.run(config, model, params, optimizer, examples, law)
+        return latent_pilot.run(config, model, params, optimizer, examples, powers)
 
-    schedule = from_first(lambda: thermo_schedule.schedule(as_given, workdir, pilot))
+    schedule = from_first(lambda: latent_schedule.schedule(as_given, workdir, pilot))
     gradient_fn = parts.gradient_fn(config, model, schedule.powers)
 
     def initial_state(repeat: int) -> TrainState:

@@ -136,7 +136,7 @@ def test_the_report_keeps_errors_and_evidence_image_by_image(monkeypatch):
     """Has two repeats; the second diverged."""
     values = np.random.default_rng(1).normal(size=(2, NUM)).astype(np.float32)
     evidence = {"ais": {"log_evidence": values[:, :3], "mean": values[:, :3].mean(axis=1)}}
-    monkeypatch.setattr(evaluate.thermo_evidence, "compare", lambda *given: evidence)
+    monkeypatch.setattr(evaluate.latent_evidence, "compare", lambda *given: evidence)
     monkeypatch.setattr(evaluate, "params_of_repeats", lambda state: [None, None])
     monkeypatch.setattr(LatentEvaluation, "_cost", lambda *given: {})
     row = {"test_reconstruction_error": values.mean(axis=1)}
