@@ -81,6 +81,13 @@ def check_kept(config: Config, numbers: Collection[str]) -> None:
         )
     if name:
         choose("train.keep_best", name, {one: one for one in numbers})
+        maker = "classification" if name.startswith("test_") else "samples"
+        every = config.eval.get(maker, {"every": 1})["every"]
+        if every != 1:
+            raise ConfigError(
+                f"config.train.keep_best={name!r} chooses at every evaluation of training, and "
+                f"config.eval.{maker}.every={every!r} has no such number at some: set it to 1."
+            )
     if name.startswith("test_") and not config.data.holdout:
         raise ConfigError(
             f"config.train.keep_best={name!r} chooses a state by the images that it is judged by: "

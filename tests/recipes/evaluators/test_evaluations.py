@@ -9,6 +9,8 @@ import pytest
 from experiment_runs import launch, rows_of
 
 from ebmjax import data, recipes
+from ebmjax.recipes.config import families
+from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators import table
 from ebmjax.recipes.evaluators.evaluations import make_evaluators
 from ebmjax.recipes.evaluators.evaluator import Evaluator, Found, is_due
@@ -71,6 +73,19 @@ def test_evaluators_serve_from_python_as_in_a_run(run):
 )
 def test_times_count_evaluations(every, steps):
     assert [step for step in (0, 4, 8, 12) if is_due(every, step, interval=4)] == steps
+
+
+@pytest.mark.parametrize(
+    ("name", "evaluator", "every"),
+    [("sample_fid", "samples", 2), ("test_ece", "classification", "end")],
+)
+def test_a_number_that_chooses_is_there_at_every_evaluation(name, evaluator, every):
+    config = jem_digits.get_config("smoke")
+    config.update_from_flattened_dict({"train.keep_best": name, "data.holdout": 0.2})
+    families.check(config)
+    config.eval[evaluator].every = every
+    with pytest.raises(ConfigError, match=rf"eval\.{evaluator}\.every={every!r} .* set it to 1"):
+        families.check(config)
 
 
 @pytest.mark.parametrize("module", [igebm_digits, jem_digits, thermo_digits])
