@@ -93,7 +93,7 @@ def digits_features(side: int) -> Extractor:
 
     It is a classifier of the 1,440 training images. It has the same weights on all machines and in
     all versions, whatever part of the images a run trains on. It was made by
-    ``python -m ebmjax.recipes.evaluators.digits_features``.
+    ``python experiments/digits_features.py``.
 
     Args:
       side: of the images in pixels, 8 or 16.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ebmjax.recipes.evaluators.chain_profiles import draw_panels, read
+from ebmjax.recipes.evaluators.profile import draw_panels, read
 from ebmjax.recipes.study import reader
 from ebmjax.recipes.study.figures import (
     BUFFER_FID,

@@ -1,4 +1,4 @@
-"""Scores of a run's samples by one extractor, in its evaluation and along its training."""
+"""Scores of samples by one extractor of features, and which extractor a run has."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -9,9 +9,55 @@ import numpy as np
 from ebmjax import data, evaluate
 from ebmjax._phases import say_part
 from ebmjax.evaluate import Chains
-from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.evaluators.extractors import check_weights, extractor
+from ebmjax.recipes.config import extractor_names
+from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.training import tree_digest
+
+
+def extractor(config: Config, train: data.ImageData, test: data.ImageData) -> evaluate.Extractor:
+    """Returns the extractor that ``extractor_names.extractor_name`` names.
+
+    Args:
+      config: sections data and eval are read.
+      train: images that a classifier trains on.
+      test: images that it is tested on.
+
+    Raises:
+      ConfigError: if Inception's weights cannot be used.
+    """
+    name = extractor_names.extractor_name(config)
+    if name == extractor_names.INCEPTION:
+        return inception(config)
+    if name == extractor_names.DIGITS:
+        return evaluate.digits_features(train.images.shape[1])
+    if name == extractor_names.RANDOM:
+        return evaluate.random_features()
+    return evaluate.own_classifier(train, test, config.data.num_classes)
+
+
+def inception(config: Config) -> evaluate.Extractor:
+    """Returns the FID Inception-v3 that ``config.eval`` names."""
+    try:
+        return evaluate.inception(config.eval.inception_weights, config.eval.inception_sha256)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"config.eval.inception_weights: {error}") from error
+
+
+def check_weights(config: Config) -> None:
+    """Reads the Inception-v3 that ``config.eval`` names.
+
+    Raises:
+      ConfigError: if the file cannot be read, or has another hash than the configuration expects.
+    """
+    if not config.eval.inception_weights:
+        return
+    judge = inception(config)
+    if not config.eval.inception_sha256:
+        print(
+            "config.eval.inception_weights are taken unchecked. To have them checked: "
+            f"--config.eval.inception_sha256={judge.details['sha256']}"
+        )
+
 
 ALONG = ("fid", "fid_num_images", "fid_error", "fid_infinity", "kid", "kid_error", "is")
 """Scores of samples and of their starts along training."""
@@ -47,7 +93,7 @@ class Distances(evaluate.Distances):
         return extractor(self._config, self.train, self._test)
 
     def check(self) -> None:
-        """Reads Inception's weights, if the run has them; see ``extractors.check_weights``."""
+        """Reads Inception's weights, if the run has them; see ``check_weights``."""
         check_weights(self._config)
 
     def generation(self, sets: Mapping[str, Chains], test: data.ImageData) -> dict[str, Any]:

@@ -17,7 +17,7 @@ class Found(NamedTuple):
       report: numbers by name, nested, for evaluation.json.
       row: numbers for metrics.jsonl; None: the scalars of the report, by dotted names.
       arrays: for evaluation.npz, or ``monitor/<step>.npz`` during training.
-      per_image: values behind numbers of the report, see ``evaluators.per_image``.
+      per_image: values behind numbers of the report, see ``folder.per_image``.
     """
 
     report: Mapping[str, Any]

@@ -12,8 +12,7 @@ from ebmjax import data
 from ebmjax.evaluate import Chains
 from ebmjax.learning import ChainPlan
 from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.evaluators.buffers import buffered
-from ebmjax.recipes.evaluators.chains import DensitiesOf
+from ebmjax.recipes.evaluators.chains import DensitiesOf, buffered
 from ebmjax.recipes.evaluators.distances import Distances
 from ebmjax.training import TrainState
 from ebmjax.types import Key

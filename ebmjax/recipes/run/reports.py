@@ -11,9 +11,8 @@ from ebmjax._phases import phase
 from ebmjax._versions import versions
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.extractor_names import extractor_name
-from ebmjax.recipes.evaluators import per_image
 from ebmjax.recipes.evaluators.sample_scores import advice
-from ebmjax.recipes.folder import workdir
+from ebmjax.recipes.folder import per_image, workdir
 from ebmjax.recipes.folder.run_folder import as_json
 from ebmjax.recipes.models.build import Seconds
 from ebmjax.recipes.run import recover

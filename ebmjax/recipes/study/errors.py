@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 import ebmjax
-from ebmjax.recipes.evaluators import per_image
-from ebmjax.recipes.evaluators.per_image import Parts
+from ebmjax.recipes.folder import per_image
+from ebmjax.recipes.folder.per_image import Parts
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.cells import Cell
 

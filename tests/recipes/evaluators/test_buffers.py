@@ -9,7 +9,7 @@ import pytest
 
 from ebmjax.data import ImageData, from_signed_unit
 from ebmjax.learning import Chain
-from ebmjax.recipes.evaluators.buffers import spread_slots
+from ebmjax.recipes.evaluators.chains import spread_slots
 from ebmjax.recipes.evaluators.distances import Distances
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
 from ebmjax.recipes.models.joint.model import JointModel

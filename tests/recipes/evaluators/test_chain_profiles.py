@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from ebmjax.learning import ChainKind, ChainPlan, JointNetwork
 from ebmjax.networks import NormPolicy
-from ebmjax.recipes.evaluators import chain_profiles
+from ebmjax.recipes.evaluators import profile as chain_profiles
 from ebmjax.recipes.evaluators.profile import Profile
 from ebmjax.recipes.models.joint import parts
 from ebmjax.recipes.models.joint.model import JointModel, densities_of

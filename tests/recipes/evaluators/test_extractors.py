@@ -7,9 +7,8 @@ from experiment_runs import digits
 from ebmjax import evaluate
 from ebmjax.data import ImageData
 from ebmjax.recipes.config import extractor_names
-from ebmjax.recipes.evaluators import extractors
-from ebmjax.recipes.evaluators.distances import Distances
-from ebmjax.recipes.evaluators.extractors import extractor
+from ebmjax.recipes.evaluators import distances as extractors
+from ebmjax.recipes.evaluators.distances import Distances, extractor
 from ebmjax.recipes.parts import image_data
 from ebmjax.recipes.study.named_columns import fid_columns
 from experiments.configs import jem_digits

@@ -7,7 +7,7 @@ import pytest
 from experiment_runs import strict_json
 
 from ebmjax import metrics
-from ebmjax.recipes.evaluators import per_image
+from ebmjax.recipes.folder import per_image
 from ebmjax.recipes.folder.workdir import write_json
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.cells import cells

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.evaluators import chain_profiles
+from ebmjax.recipes.evaluators import profile as chain_profiles
 from ebmjax.recipes.evaluators.plots import panels
 from ebmjax.recipes.evaluators.sample_scores import FIDS
 from ebmjax.recipes.folder.workdir import read_rows

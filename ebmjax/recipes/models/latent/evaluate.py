@@ -16,7 +16,8 @@ from ebmjax.recipes.evaluators.table import is_used
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent import cost
 from ebmjax.recipes.models.latent import evidence as latent_evidence
-from ebmjax.recipes.models.latent.monitor import LatentMonitor, params_of_repeats
+from ebmjax.recipes.models.latent.monitor import LatentMonitor
+from ebmjax.recipes.models.latent.parts import params_of_repeats
 from ebmjax.training import TrainState, tree_digest
 from ebmjax.types import Key
 

@@ -21,7 +21,7 @@ from ebmjax.recipes.evaluators.table import NEVER
 from ebmjax.recipes.folder.workdir import save_snapshot
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent import gradient_variance as latent_variance
-from ebmjax.recipes.models.latent.parts import Examples
+from ebmjax.recipes.models.latent.parts import Examples, params_of_repeats
 from ebmjax.training import TrainState, tree_digest
 
 PARTS = ("reconstruction", "evidence", "gradient_variance", "samples")
@@ -55,21 +55,6 @@ class PriorSamples(NamedTuple):
     start_images: Any
     latents: Any
     start_latents: Any
-
-
-def params_of_repeats(state: TrainState) -> list[latent.LatentParams]:
-    """Returns the parameters of the run, or of each of its repeats, on the host.
-
-    Parameters of a mesh and of a checkpoint then use the same program.
-    """
-    params = jax.device_get(state.params)
-    if jnp.ndim(state.skipped) == 0:
-        return [params]
-
-    def select(repeat: int) -> latent.LatentParams:
-        return jax.tree.map(lambda leaf: leaf[repeat], params)
-
-    return [select(repeat) for repeat in range(len(state.skipped))]
 
 
 @dataclass(frozen=True)

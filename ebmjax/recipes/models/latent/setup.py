@@ -11,9 +11,8 @@ import numpy as np
 
 from ebmjax.learning import init_latent_carry
 from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.evaluators.distances import Distances
+from ebmjax.recipes.evaluators.distances import Distances, check_weights
 from ebmjax.recipes.evaluators.evaluations import with_users
-from ebmjax.recipes.evaluators.extractors import check_weights
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent import checks, gradient_variance, memory, parts, plots
 from ebmjax.recipes.models.latent import pilot as latent_pilot

@@ -18,8 +18,8 @@ from use_checks import check_use
 from ebmjax import data, metrics, training
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError
-from ebmjax.recipes.evaluators import per_image
 from ebmjax.recipes.evaluators.landscape import Landscape
+from ebmjax.recipes.folder import per_image
 from ebmjax.recipes.run.run import Run
 from ebmjax.recipes.run.tracking import evaluation_table
 from ebmjax.recipes.study.cells import cells, with_extractors

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from experiment_runs import build_experiment, digits, launch, rows_of, summary_of
 
-from ebmjax.recipes.evaluators import per_image
+from ebmjax.recipes.folder import per_image
 from ebmjax.recipes.study.table import descend
 from ebmjax.training import Checkpoints, select_repeat
 from experiments.studies.thermo_digits import COLUMNS

@@ -1,6 +1,6 @@
 """Makes the weights of the packaged digits' feature extractor, which ship with the package.
 
-    python -m ebmjax.recipes.evaluators.digits_features --out=FOLDER
+    python experiments/digits_features.py --out=FOLDER
 
 writes digits_8.npz and digits_16.npz, in about three minutes on two cores. The files that ship were
 made once: another machine rounds differently, and other weights are another extractor.
