@@ -131,6 +131,8 @@ def with_users(
 ) -> tuple[Callable[[TrainState, int], Any], Callable[[TrainState], Any]]:
     """Returns a monitor and an evaluation with the numbers of the user's functions, too."""
     users = [UserEvaluator(part, i) for i, part in enumerate(find_evaluators(config))]
+    if not users:
+        return monitor, evaluate
 
     def add(found: dict[str, Any], state: TrainState, test: data.ImageData) -> dict[str, Any]:
         for evaluator in users:

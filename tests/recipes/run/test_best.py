@@ -174,14 +174,13 @@ def test_a_joint_model_is_judged_and_evaluated_on_the_images_that_it_should(tmp_
     config.eval.use_test_split = True
     experiment = build_experiment(config, tmp_path)
     train, test = data.load_digits("train"), data.load_digits("test")
-    held, kept = experiment.monitor.test.images, experiment.data.images
+    monitored, evaluated = experiment.monitor.__self__.tests
+    held, kept = monitored.images, experiment.data.images
     assert len(held) == 20
     read = train.images[: config.data.max_train]
     both = sorted(image.tobytes() for images in (held, kept) for image in images)
     assert both == sorted(image.tobytes() for image in read)
-    np.testing.assert_array_equal(
-        experiment.evaluate.test.images, test.images[: config.data.max_test]
-    )
+    np.testing.assert_array_equal(evaluated.images, test.images[: config.data.max_test])
 
 
 def ended(run, folder, diverged):
