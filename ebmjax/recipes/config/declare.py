@@ -88,6 +88,11 @@ def chosen(name: str, *values: Any, what: str = "") -> When:
     return When(f"{what}, {choice}" if what else choice, holds)
 
 
+def other_than(name: str, value: Any, what: str) -> When:
+    """The condition that the field ``name`` is not ``value``."""
+    return When(f"{what}, config.{name} other than {value}", lambda c: c[name] != value)
+
+
 def given(name: str, what: str = "") -> When:
     """The condition that the field ``name`` is set: not None, 0, False or empty."""
     return When(f"{what}, config.{name}" if what else f"config.{name}", lambda c: c[name])

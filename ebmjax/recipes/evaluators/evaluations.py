@@ -23,6 +23,10 @@ ModelOf = Callable[[TrainState | None], Any]
 """``model_of(state)``: a model as evaluators see it; without a state, before it is trained."""
 
 
+OFF = {"every": table.NEVER}
+"""The section of an evaluator that a family does not have."""
+
+
 def make_evaluators(config: Config) -> dict[str, Evaluator]:
     """Returns the evaluators that run, by name, in the table's order; the user's come last.
 
@@ -34,7 +38,7 @@ def make_evaluators(config: Config) -> dict[str, Evaluator]:
     """
     made: dict[str, Evaluator] = {}
     for name, entry in table.EVALUATORS.items():
-        if not entry.made_by or name not in config.eval or not table.is_used(config, name):
+        if not entry.made_by or config.eval.get(name, OFF)["every"] == table.NEVER:
             continue
         module, _, kind = entry.made_by.partition(":")
         cls = getattr(importlib.import_module(f"ebmjax.recipes.evaluators.{module}"), kind)

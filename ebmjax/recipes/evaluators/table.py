@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ebmjax.recipes.config.declare import Field, When, field, given, under, waiting
+from ebmjax.recipes.config.declare import Field, When, field, given, other_than, under, waiting
 from ebmjax.recipes.config.ranges import (
     COUNT,
     FLAG,
@@ -132,15 +132,9 @@ SELECTED = field(False, FLAG, "also judge the buffer's images that the model is 
 """Field ``eval.generation.selected_by_confidence``, of models that classify."""
 
 
-def is_used(config: Any, name: str) -> bool:
-    """Returns whether a configuration's evaluator ``name`` runs at all."""
-    return config.eval[name].every != NEVER
-
-
 def used(name: str) -> When:
     """The condition that an evaluator runs; configuration files may set its fields all the same."""
-    words = f"an evaluation, config.eval.{name}.every other than never"
-    return waiting(When(words, lambda config: is_used(config, name)))
+    return waiting(other_than(f"eval.{name}.every", NEVER, "an evaluation"))
 
 
 def fields(name: str, *when: When, **changes: Any) -> dict[str, Field]:

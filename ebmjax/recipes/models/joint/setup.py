@@ -48,7 +48,8 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         )
     chain_plan = parts.chain_plan(config, train) if has_energy else None
     # A classifier alone has no chains in training, but may refine attacked images by such chains.
-    is_refined = table.is_used(config, "robustness") and config.eval.robustness.refine_steps
+    attacks = config.eval.robustness
+    is_refined = attacks.every != table.NEVER and attacks.refine_steps
     refining = parts.chain_plan(config, train) if is_refined else None
     carry = init_carry(
         buffer_key,

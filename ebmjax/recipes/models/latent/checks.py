@@ -6,7 +6,7 @@ from ebmjax.recipes.config import checks
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.extractor_names import scores_of_samples
 from ebmjax.recipes.config.ranges import MIN_FLOAT
-from ebmjax.recipes.evaluators.table import is_used
+from ebmjax.recipes.evaluators.table import NEVER
 from ebmjax.recipes.parts.samplers import SINGLE, Chosen, of_shared
 from ebmjax.recipes.parts.samplers import check as check_samplers
 
@@ -73,7 +73,7 @@ def _check_gaussians(config: Config) -> None:
     covariance, section = config.loss.kl_covariance, config.eval.evidence
     latent_dim = config.model.latent_dim
     smallest = fewest_chains(latent_dim)
-    if is_used(config, "evidence") and section.divergences and section.num_chains < smallest:
+    if section.every != NEVER and section.divergences and section.num_chains < smallest:
         raise ConfigError(
             f"config.eval.evidence.num_chains={section.num_chains} are too few for the log "
             "evidence that is reported: its divergences fit a full covariance in "
@@ -190,7 +190,7 @@ def _check_sizes(config: Config) -> None:
             f"{SMC_REPEATS} populations of them; got {num_chains}."
         )
     generated, smallest = config.eval.generation.num_images, config.eval.generation.smallest_num
-    if is_used(config, "generation") and not 2 <= smallest < generated:
+    if config.eval.generation.every != NEVER and not 2 <= smallest < generated:
         raise ConfigError(
             "config.eval.generation.smallest_num must be from 2 to "
             f"config.eval.generation.num_images - 1 = {generated - 1}, so that the metrics can be "

@@ -12,7 +12,7 @@ from ebmjax import data, latent, metrics
 from ebmjax._phases import say_part
 from ebmjax.evaluate import Chains, finite_images, rms_displacement
 from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.evaluators.table import is_used
+from ebmjax.recipes.evaluators.table import NEVER
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent import cost
 from ebmjax.recipes.models.latent import evidence as latent_evidence
@@ -70,7 +70,7 @@ class LatentEvaluation:
         params = params_of_repeats(state)
         keys = [keys_of(common.root_keys(self.config, repeat)[2]) for repeat in range(len(params))]
         report = jax.tree.map(partial(_finite_or_null, diverged), row)
-        if is_used(self.config, "generation"):
+        if self.config.eval.generation.every != NEVER:
             report["generation"] = self._generation(keys, params, diverged)
         report["powers"] = self.monitor.powers.tolist()
         report["diverged_repeats"] = int(diverged.sum())
@@ -79,7 +79,8 @@ class LatentEvaluation:
         if "squared_errors" in pictures:
             by_image["test_reconstruction_error"] = pictures["squared_errors"]
         report["cost"] = self._cost(keys[0].cost, params[0], int(state.step))
-        if is_used(self.config, "evidence") and self.config.eval.evidence.methods:
+        section = self.config.eval.evidence
+        if section.every != NEVER and section.methods:
             methods = ", ".join(self.config.eval.evidence.methods)
             num_images = min(self.config.eval.evidence.num_images, len(self.test.images))
             say_part(f"evidence of {num_images:,} images by {methods}")
