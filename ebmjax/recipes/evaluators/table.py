@@ -26,6 +26,12 @@ EVERY = Range(
     (END, NEVER, 1, 3),
 )
 EVERY_TEXT = "N: at every N-th evaluation of training and at its end; end: only then; never"
+IN_TRAINING = Range(
+    "'never', or an integer of at least 1",
+    lambda v: v == NEVER or COUNT.holds(v),
+    object,
+    (NEVER, 1, 3),
+)
 
 COMPARED = waiting(given("eval.evidence.methods", "methods to compare"))
 REFINED = given("eval.robustness.refine_steps", "chains before an attacked image is classified")
@@ -39,11 +45,13 @@ class Entry(NamedTuple):
         if the monitor of latent EBMs is the only one that has it.
       every: when it runs by default.
       fields: its fields below ``eval.<name>``, by name.
+      at_end: whether it runs in the evaluation after training, too.
     """
 
     made_by: str
     every: Any
     fields: Mapping[str, Field] = {}
+    at_end: bool = True
 
 
 EVALUATORS = {
@@ -52,11 +60,13 @@ EVALUATORS = {
         "samples:Samples",
         1,
         {"num_images": field(1000, TWO_OR_MORE, "samples that are scored during training")},
+        at_end=False,
     ),
     "profile": Entry(
         "profile:Profile",
         NEVER,
         {"num_chains": field(64, COUNT, "chains whose every step is kept and drawn")},
+        at_end=False,
     ),
     "ood": Entry(
         "ood:OutOfDistribution",
@@ -146,7 +156,10 @@ def fields(name: str, *when: When, **changes: Any) -> dict[str, Field]:
       changes: values in place of the table's defaults, by field; a new field is added.
     """
     entry = EVALUATORS[name]
-    made = {"every": field(entry.every, EVERY, EVERY_TEXT), **under(entry.fields, used(name))}
+    every = field(entry.every, IN_TRAINING, "N: at every N-th evaluation of training; never")
+    if entry.at_end:
+        every = field(entry.every, EVERY, EVERY_TEXT)
+    made = {"every": every, **under(entry.fields, used(name))}
     for key, value in changes.items():
         made[key] = value if isinstance(value, Field) else replace(made[key], default=value)
     return {f"eval.{name}.{key}": one for key, one in under(made, *when).items()}

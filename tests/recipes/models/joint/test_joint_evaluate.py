@@ -299,6 +299,7 @@ def test_the_command_line(tmp_path):
         ("generation.every", 0),
         ("landscape.num_points", 1),
         ("landscape.every", "always"),
+        ("samples.every", "end"),  # the evaluation after training generates its own
         ("ood.num_images", -1),
         ("ood.num_images", 1),
         ("robustness.step_size", 0.0),
