@@ -90,7 +90,7 @@ class Evaluations:
         row: dict[str, Any] = {}
         arrays: dict[str, Any] = {}
         for name, evaluator in self.evaluators.items():
-            if not (evaluator.in_training and self._is_due(name, step)):
+            if not self._is_due(name, step):
                 continue
             found = evaluator(model, self.tests[0], self.key)
             evaluator.check_new(found, row)

@@ -41,12 +41,10 @@ def is_due(every: Any, step: int, interval: int) -> bool:
 class Evaluator:
     """Finds numbers of a model: ``evaluator(model, test, key) -> Found``.
 
-    The model is ``Evaluations.model_of(state)``; each evaluator says which of its attributes it
-    uses. One object serves a whole run, so that its programs compile once.
+    Each evaluator says which attributes of the model it uses. One object serves a whole run, and
+    the models of all its states share their compiled programs.
     """
 
-    in_training = True
-    """True if it can run during training."""
     at_end = True
     """True if it runs in the evaluation after training."""
 

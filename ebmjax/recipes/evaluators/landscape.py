@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,8 @@ class Landscape(Evaluator):
         chosen = np.asarray(jax.random.permutation(image_key, len(train)))[:num_images]
         images = data.to_signed_unit(jnp.asarray(train[chosen]))
         coordinates = jnp.linspace(-1.0, 1.0, self.num_points)
-        energies = np.asarray(self._grid(model)(model.trained, (x_key, y_key), images))
+        grid = model.program(self, lambda: self._grid(model))
+        energies = np.asarray(grid(model.trained, (x_key, y_key), images))
         report = {
             "landscape_range": float(np.max(energies) - np.min(energies)),
             "num_points": len(coordinates),
@@ -50,32 +50,26 @@ class Landscape(Evaluator):
         arrays = {"landscape_energies": energies, "landscape_coordinates": np.asarray(coordinates)}
         return Found({"landscape": report}, arrays=arrays)
 
-    @cached_property
-    def _programs(self) -> dict[Any, Callable[..., jax.Array]]:
-        return {}
-
     def _grid(self, model: Any) -> Callable[..., jax.Array]:
-        if model.logits_of not in self._programs:
-            coordinates = jnp.linspace(-1.0, 1.0, self.num_points)
+        coordinates = jnp.linspace(-1.0, 1.0, self.num_points)
 
-            @jax.jit
-            def grid(trained: Any, keys: tuple[Key, Key], images: jax.Array) -> jax.Array:
-                def mean_energy(params: Any) -> jax.Array:
-                    one = trained._replace(params=params)
-                    logits = jax.lax.map(
-                        lambda image: model.logits_of(one, image),
-                        images,
-                        batch_size=min(self.batch_size, len(images)),
-                    )
-                    return jnp.mean(losses.joint_energy(logits))
-
-                x, y = (metrics.filter_normalised_direction(key, trained.params) for key in keys)
-                return metrics.energy_landscape(
-                    mean_energy, trained.params, x, y, coordinates, coordinates
+        @jax.jit
+        def grid(trained: Any, keys: tuple[Key, Key], images: jax.Array) -> jax.Array:
+            def mean_energy(params: Any) -> jax.Array:
+                one = trained._replace(params=params)
+                logits = jax.lax.map(
+                    lambda image: model.logits_of(one, image),
+                    images,
+                    batch_size=min(self.batch_size, len(images)),
                 )
+                return jnp.mean(losses.joint_energy(logits))
 
-            self._programs[model.logits_of] = grid
-        return self._programs[model.logits_of]
+            x, y = (metrics.filter_normalised_direction(key, trained.params) for key in keys)
+            return metrics.energy_landscape(
+                mean_energy, trained.params, x, y, coordinates, coordinates
+            )
+
+        return grid
 
     def draw(self, folder: Path, found: Found) -> None:
         """Draws ``eval_landscape.png``: contours of the energy around the trained parameters."""

@@ -179,7 +179,10 @@ class JointModel(ImageModel):
                 "config.loss.generative_weight=0 trains a classifier alone, which has no chains "
                 "to sample with."
             )
-        run = make_fresh_chains(self.plan, self.densities_of, num_steps)
+        plan = self.plan
+        run = self.program(
+            ("fresh", num_steps), lambda: make_fresh_chains(plan, self.densities_of, num_steps)
+        )
         any_class, of_class = self._labels(num)
         num_chains = any_class.size + of_class.size
         say_part(f"{num_chains:,} chains of {num_steps:,} steps")
