@@ -27,10 +27,10 @@ def regression_loss(params, batch):
     return jnp.mean((prediction - batch["y"]) ** 2)
 
 
-def regression_gradient(key, params, shard, batch):
+def regression_gradient(key, params, carry, batch):
     del key
     loss, gradients = jax.value_and_grad(regression_loss)(params, batch)
-    return gradients, shard, {"loss": loss}
+    return gradients, carry, {"loss": loss}
 
 
 def regression_state(optimizer):
@@ -81,9 +81,9 @@ def chains(num_shards=8, chains_per_shard=4, **options):
 def settled(gradient_fn):
     """``gradient_fn`` with the shard as a training step that counts leaves it."""
 
-    def settled_fn(key, params, shard, batch):
-        gradients, changed, metrics = gradient_fn(key, params, shard, batch)
-        return gradients, apply_writes(shard, changed), metrics
+    def settled_fn(key, params, carry, batch):
+        gradients, changed, metrics = gradient_fn(key, params, carry, batch)
+        return gradients, apply_writes(carry, changed), metrics
 
     return settled_fn
 

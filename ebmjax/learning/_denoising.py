@@ -22,7 +22,7 @@ def make_denoising_gradient_fn(energy_of: EnergyOf, *, view: View, noise_scale: 
       noise_scale: standard deviation of the noise at which scores are matched, positive.
 
     Returns:
-      A ``GradientFn`` whose batch is an ``ImageData`` and whose shard state is a ``Carry`` that
+      A ``GradientFn`` whose batch is an ``ImageData`` and whose carry is a ``Carry`` that
       counts steps. Metrics: "loss", "score_norm" and "positive_energy", the mean energy of the
       images without noise.
 

@@ -96,7 +96,7 @@ def make_image_gradient_fn(
         gradients are averaged.
 
     Returns:
-      A ``GradientFn`` whose batch is an ``ImageData`` and whose shard state is a ``Carry`` that
+      A ``GradientFn`` whose batch is an ``ImageData`` and whose carry is a ``Carry`` that
       counts steps. Metrics: "loss", those of ``loss_fn``, "beta", and those of ``run_chains``
       prefixed "chain_". An energy is conditional where ``plan.num_classes`` is above 1.
 

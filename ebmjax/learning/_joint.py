@@ -54,7 +54,7 @@ def make_joint_gradient_fn(
         must take the same parameters.
 
     Returns:
-      A ``GradientFn`` whose shard state is a ``Carry`` with statistics and smoothing. Metrics:
+      A ``GradientFn`` whose carry is a ``Carry`` with statistics and smoothing. Metrics:
       "loss", "smoothing", those of ``cross_entropy_loss``, of the generative loss, and of
       ``run_chains`` (prefixed "chain_"). Interacting samples add "negative_entropy" in nats, of the
       whole system where shards share it (``ChainKind.axis_name``). A plain classifier's

@@ -41,7 +41,7 @@ def make_latent_gradient_fn(
 
     Without ``powers`` the gradient is the vanilla one. With them it is that of ``loss_fn``, whose
     node at power 0 are the prior's own chains and whose other nodes are chains on the power
-    posteriors. Chains start afresh at every step where ``TrainState.shards`` is empty. Where it
+    posteriors. Chains start afresh at every step where ``TrainState.carry`` is empty. Where it
     comes from ``init_latent_carry`` they persist: each goes on where it stood when its logical
     shard last saw its observation.
 
@@ -68,13 +68,13 @@ def make_latent_gradient_fn(
     model_of = as_arguments(model)
 
     def gradient_fn(
-        key: Key, params: LatentParams, shard: PyTree, batch: PyTree
+        key: Key, params: LatentParams, carry: PyTree, batch: PyTree
     ) -> tuple[LatentParams, PyTree, Metrics]:
         model, observations = model_of(), jnp.repeat(observe(batch), num_chains, axis=0)
         indices = identify(batch) if identify else None
         expected = (len(observations), len(ladder) - 1, num_chains, chains.latent_dim)
-        check_latent_carry(shard, indices, expected)
-        start = take_chains(shard, indices)
+        check_latent_carry(carry, indices, expected)
+        start = take_chains(carry, indices)
         samples, acceptance = sample_ladder(
             key,
             params,
@@ -93,13 +93,13 @@ def make_latent_gradient_fn(
             return loss_fn(params, model, observations, *samples, powers)
 
         (value, metrics), gradients = jax.value_and_grad(loss, has_aux=True)(params)
-        shard = put_chains(shard, indices, samples.prior_latents, samples.power_latents[1:])
-        return gradients, shard, {"loss": value, **metrics, **acceptance}
+        carry = put_chains(carry, indices, samples.prior_latents, samples.power_latents[1:])
+        return gradients, carry, {"loss": value, **metrics, **acceptance}
 
-    def check_data(params: LatentParams, shard: PyTree, data: PyTree) -> None:
+    def check_data(params: LatentParams, carry: PyTree, data: PyTree) -> None:
         del params
         if identify is not None:
-            check_indices(shard, identify(data))
+            check_indices(carry, identify(data))
 
     return with_data_check(gradient_fn, check_data)
 
@@ -122,14 +122,14 @@ def make_through_chain_gradient_fn(
       **options: ``num_chains`` and the weights of ``through_chain_loss``.
 
     Returns:
-      A ``GradientFn`` without shard state, with the metrics of ``make_latent_gradient_fn``.
+      A ``GradientFn`` without a carry, with the metrics of ``make_latent_gradient_fn``.
     """
 
     static = {name: options.pop(name) for name in ("kl_weight",) if name in options}
     numbers = as_arguments({"model": model, **options})
 
     def gradient_fn(
-        key: Key, params: LatentParams, shard: PyTree, batch: PyTree
+        key: Key, params: LatentParams, carry: PyTree, batch: PyTree
     ) -> tuple[LatentParams, PyTree, Metrics]:
         observations = observe(batch)
 
@@ -145,6 +145,6 @@ def make_through_chain_gradient_fn(
             )
 
         (value, metrics), gradients = jax.value_and_grad(loss, has_aux=True)(params)
-        return gradients, shard, {"loss": value, **metrics}
+        return gradients, carry, {"loss": value, **metrics}
 
     return gradient_fn

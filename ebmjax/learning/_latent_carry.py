@@ -77,35 +77,35 @@ def init_latent_carry(
     )
 
 
-def check_latent_carry(shard: PyTree, indices: Any, expected: tuple[int, int, int, int]) -> None:
+def check_latent_carry(carry: PyTree, indices: Any, expected: tuple[int, int, int, int]) -> None:
     """Refuses persistent chains that do not fit; ``expected`` is (chains of the batch, powers
     above 0, chains of an observation, d)."""
-    if not isinstance(shard, LatentCarry):
+    if not isinstance(carry, LatentCarry):
         return
     if indices is None:
         raise ValueError(
             "persistent chains need identify, from a batch to the indices of its examples: give "
-            "it to make_latent_gradient_fn, or train with state.shards=() for fresh chains."
+            "it to make_latent_gradient_fn, or train with state.carry=() for fresh chains."
         )
     num_prior, num_powers, num_chains, latent_dim = expected
     fitting = (num_prior, latent_dim), (num_powers, num_chains, latent_dim)
-    found = shard.prior.shape, shard.posterior.shape[1:]
+    found = carry.prior.shape, carry.posterior.shape[1:]
     if found != fitting:
         raise ValueError(
             f"the persistent chains of a shard must have shapes {fitting[0]} (prior) and "
             f"(num_examples, {', '.join(map(str, fitting[1]))}) (posterior), got {found[0]} and "
-            f"{shard.posterior.shape}. Make them by init_latent_carry with the run's numbers."
+            f"{carry.posterior.shape}. Make them by init_latent_carry with the run's numbers."
         )
 
 
-def check_indices(shard: PyTree, indices: Any) -> None:
+def check_indices(carry: PyTree, indices: Any) -> None:
     """Raises ValueError unless persistent chains have a place for every index of the data.
 
     Inside ``jit`` another example's chains would stand in for the missing ones.
     """
-    if not isinstance(shard, LatentCarry):
+    if not isinstance(carry, LatentCarry):
         return
-    num_examples, values = shard.posterior.shape[0], np.asarray(indices)
+    num_examples, values = carry.posterior.shape[0], np.asarray(indices)
     is_integer = np.issubdtype(values.dtype, np.integer)
     if not is_integer or np.any((values < 0) | (values >= num_examples)):
         raise ValueError(
@@ -115,18 +115,18 @@ def check_indices(shard: PyTree, indices: Any) -> None:
         )
 
 
-def take_chains(shard: PyTree, indices: Any) -> LatentCarry:
+def take_chains(carry: PyTree, indices: Any) -> LatentCarry:
     """Starts of a batch's chains: (chains, d) and (powers, chains, d); Nones if fresh."""
-    if not isinstance(shard, LatentCarry):
+    if not isinstance(carry, LatentCarry):
         return LatentCarry(None, None)
-    by_power = jnp.moveaxis(shard.posterior[indices], 1, 0)
-    return LatentCarry(shard.prior, by_power.reshape(len(by_power), -1, by_power.shape[-1]))
+    by_power = jnp.moveaxis(carry.posterior[indices], 1, 0)
+    return LatentCarry(carry.prior, by_power.reshape(len(by_power), -1, by_power.shape[-1]))
 
 
-def put_chains(shard: PyTree, indices: Any, prior: jax.Array, posterior: jax.Array) -> PyTree:
-    """Changes of the shard: the ends of the batch's chains, in their places."""
-    if not isinstance(shard, LatentCarry):
-        return shard
-    num_powers, num_chains, latent_dim = shard.posterior.shape[1:]
+def put_chains(carry: PyTree, indices: Any, prior: jax.Array, posterior: jax.Array) -> PyTree:
+    """Changes of the carry: the ends of the batch's chains, in their places."""
+    if not isinstance(carry, LatentCarry):
+        return carry
+    num_powers, num_chains, latent_dim = carry.posterior.shape[1:]
     by_power = posterior.reshape(num_powers, -1, num_chains, latent_dim)
     return LatentCarry(prior, write_slots(indices, jnp.moveaxis(by_power, 0, 1)))

@@ -14,7 +14,7 @@ from ebmjax.types import Metrics, PyTree
 
 
 def check_arguments(gradient_fn: Callable[..., Any]) -> None:
-    """Raises TypeError unless ``gradient_fn(key, params, shard, batch)`` is a possible call."""
+    """Raises TypeError unless ``gradient_fn(key, params, carry, batch)`` is a possible call."""
     try:
         signature = inspect.signature(gradient_fn)
     except ValueError:  # some builtins do not say
@@ -23,25 +23,25 @@ def check_arguments(gradient_fn: Callable[..., Any]) -> None:
         signature.bind(*"kpsb")
     except TypeError as error:
         raise TypeError(
-            "gradient_fn must take four arguments, gradient_fn(key, params, shard, batch); got "
-            f"gradient_fn{signature}: {error}. A function without chains takes shard, too, and "
+            "gradient_fn must take four arguments, gradient_fn(key, params, carry, batch); got "
+            f"gradient_fn{signature}: {error}. A function without chains takes carry, too, and "
             "returns it."
         ) from None
 
 
-def check_returned(returned: Any, params: PyTree, shards: PyTree) -> tuple[PyTree, PyTree, Metrics]:
-    """Returns the checked (gradients, shards, metrics) of all shards of a device.
+def check_returned(returned: Any, params: PyTree, carry: PyTree) -> tuple[PyTree, PyTree, Metrics]:
+    """Returns the checked (gradients, carry, metrics) of all shards of a device.
 
     Args:
       returned: by ``gradient_fn`` under ``vmap``.
       params: the gradients must have their structure and shapes.
-      shards: those before the step; the new ones must be like them.
+      carry: that before the step; the new one must be like them.
     """
     if not isinstance(returned, tuple) or len(returned) != 3:
         got = f"{len(returned)} values" if isinstance(returned, tuple) else type(returned).__name__
         raise TypeError(
-            f"gradient_fn must return a tuple (gradients, shard, metrics), got {got}. Without "
-            "chains return the shard that came in."
+            f"gradient_fn must return a tuple (gradients, carry, metrics), got {got}. Without "
+            "chains return the carry that came in."
         )
     gradients, changed, metrics = returned
     _check_structure("gradients", gradients, "params", params)
@@ -52,8 +52,8 @@ def check_returned(returned: Any, params: PyTree, shards: PyTree) -> tuple[PyTre
                 f"gradients{path} of gradient_fn must hold floating-point numbers, as "
                 f"params{path} does with dtype {jnp.result_type(old)}; got dtype {leaf.dtype}."
             )
-    _check_structure("shard", changed, "TrainState.shards", shards)
-    for path, leaf, old in _pairs(changed, shards):
+    _check_structure("carry", changed, "TrainState.carry", carry)
+    for path, leaf, old in _pairs(changed, carry):
         _check_leaf(path, leaf, old)
     _check_metrics(metrics)
     return gradients, changed, metrics
@@ -119,7 +119,7 @@ def _check_shape(name: str, shape: tuple[int, ...], like: str, expected: tuple[i
 
 def _check_leaf(path: str, new: Any, old: Any) -> None:
     """Checks one leaf of all shards; a ``SlotWrite`` names some slots."""
-    name, like = f"shard{path}", f"TrainState.shards{path} of one shard"
+    name, like = f"carry{path}", f"TrainState.carry{path} of one shard"
     if _is_write(new):
         _check_shape(f"{name}.values[0]", new.values.shape[2:], f"{like}[0]", old.shape[2:])
         return

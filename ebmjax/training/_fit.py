@@ -266,11 +266,11 @@ def _check_state(key: Key, state: TrainState, plan: Plan) -> None:
             f"seeds); got key.shape={shapes[0]}, state.skipped.shape={shapes[1]} and "
             f"plan.data_seed={plan.data_seed}."
         )
-    if not jax.tree.leaves(state.shards):
+    if not jax.tree.leaves(state.carry):
         return
-    num_shards = leading_size("state.shards", state.shards)
+    num_shards = leading_size("state.carry", state.carry)
     if num_shards != plan.num_shards:
         raise ValueError(
-            f"state.shards must have a leading axis of plan.num_shards={plan.num_shards} logical "
+            f"state.carry must have a leading axis of plan.num_shards={plan.num_shards} logical "
             f"shards, got {num_shards}. Make the state with that many, or change the plan."
         )

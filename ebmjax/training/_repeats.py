@@ -10,7 +10,7 @@ from ebmjax.training._state import TrainState, state_axes
 from ebmjax.training._step import TrainStep
 from ebmjax.types import Key, Metrics, PyTree
 
-# Axis of repeats of each field of a stacked state. For shards it follows the axis that is split
+# Axis of repeats of each field of a stacked state. For carry it follows the axis that is split
 # over devices; all repeats share the step.
 _AXES: Any = state_axes(0, 1)._replace(step=None)
 
@@ -23,14 +23,14 @@ def stack_states(states: Sequence[TrainState]) -> TrainState:
 
     Returns:
       ``step`` stays a scalar; ``params``, ``opt_state``, ``skipped`` and ``consecutive_skipped``
-      have a leading axis of R, and the leaves of ``shards`` have shape (logical shards, R, ...).
+      have a leading axis of R, and the leaves of ``carry`` have shape (logical shards, R, ...).
 
     Example:
       >>> import optax
       >>> from ebmjax.training import init_state
       >>> states = [init_state(jnp.zeros(3), optax.sgd(0.1), jnp.zeros((8, 2))) for _ in range(5)]
       >>> state = stack_states(states)
-      >>> state.step.shape, state.params.shape, state.shards.shape
+      >>> state.step.shape, state.params.shape, state.carry.shape
       ((), (5, 3), (8, 5, 2))
     """
     if not states:
@@ -71,11 +71,11 @@ def select_repeat(state: TrainState, index: int) -> TrainState:
 
 
 def single_shard(state: TrainState) -> tuple[PyTree, PyTree]:
-    """Returns parameters and shard as a ``gradient_fn`` sees them: ``jax.ShapeDtypeStruct``."""
+    """Returns parameters and carry as a ``gradient_fn`` sees them: ``jax.ShapeDtypeStruct``."""
 
     def select(state: TrainState) -> tuple[PyTree, PyTree]:
         one = select_repeat(state, 0) if jnp.ndim(state.skipped) else state
-        return one.params, jax.tree.map(lambda leaf: leaf[0], one.shards)
+        return one.params, jax.tree.map(lambda leaf: leaf[0], one.carry)
 
     return jax.eval_shape(select, state)
 

@@ -28,16 +28,16 @@ def write_slots(slots: jax.Array, values: PyTree) -> PyTree:
     return jax.tree.map(lambda new: SlotWrite(slots, new), values)
 
 
-def apply_writes(shard: PyTree, changed: PyTree, is_kept: Any = True) -> PyTree:
-    """Returns one logical shard after a step: ``changed`` if ``is_kept``, else ``shard``.
+def apply_writes(carry: PyTree, changed: PyTree, is_kept: Any = True) -> PyTree:
+    """Returns a shard's carry after a step: ``changed`` if ``is_kept``, else ``carry``.
 
     Args:
-      shard: before the step.
-      changed: like ``shard``, with a ``SlotWrite`` in place of any array.
+      carry: before the step.
+      changed: like ``carry``, with a ``SlotWrite`` in place of any array.
       is_kept: scalar bool.
 
     Returns:
-      A PyTree like ``shard``. Under ``jit`` with a donated shard slots are overwritten in place.
+      A PyTree like ``carry``. Under ``jit`` with a donated carry slots are overwritten in place.
 
     Example:
       >>> import jax.numpy as jnp
@@ -51,4 +51,4 @@ def apply_writes(shard: PyTree, changed: PyTree, is_kept: Any = True) -> PyTree:
         values = jnp.where(is_kept, new.values.astype(old.dtype), old[new.slots])
         return old.at[new.slots].set(values)
 
-    return jax.tree.map(apply, changed, shard, is_leaf=lambda node: isinstance(node, SlotWrite))
+    return jax.tree.map(apply, changed, carry, is_leaf=lambda node: isinstance(node, SlotWrite))

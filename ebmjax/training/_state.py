@@ -20,7 +20,7 @@ class TrainState(NamedTuple):
       step: scalar int32, steps taken.
       params: optimised parameters, the same on every device.
       opt_state: the optimiser's; the same on every device.
-      shards: chains, buffers and statistics of the parts of a batch, each leaf with a leading axis
+      carry: chains, buffers and statistics of the parts of a batch, each leaf with a leading axis
         of logical shards; ``()`` if there are none.
       skipped: scalar int32, steps whose update was dropped because it was not finite.
       consecutive_skipped: scalar int32, skipped steps in a row up to now.
@@ -29,20 +29,20 @@ class TrainState(NamedTuple):
     step: jax.Array
     params: PyTree
     opt_state: PyTree
-    shards: PyTree
+    carry: PyTree
     skipped: jax.Array
     consecutive_skipped: jax.Array
 
 
 def init_state(
-    params: PyTree, optimizer: optax.GradientTransformation, shards: PyTree = ()
+    params: PyTree, optimizer: optax.GradientTransformation, carry: PyTree = ()
 ) -> TrainState:
     """Returns the state before the first step.
 
     Args:
       params: floating-point arrays or numbers.
       optimizer: its ``init`` sees ``params``.
-      shards: arrays of any dtype; every leaf has a leading axis of logical shards.
+      carry: arrays of any dtype; every leaf has a leading axis of logical shards.
 
     Raises:
       TypeError: if a leaf is not an array (such as an activation function of an Equinox module), or
@@ -50,14 +50,14 @@ def init_state(
       ValueError: if ``params`` hold no array.
     """
     check_floating("params", params)
-    check_arrays("shards", shards)
-    params, shards = jax.tree.map(_as_array, (params, shards))
+    check_arrays("carry", carry)
+    params, carry = jax.tree.map(_as_array, (params, carry))
     # Separate arrays, because a buffer cannot be donated twice.
     return TrainState(
         step=jnp.zeros((), jnp.int32),
         params=params,
         opt_state=optimizer.init(params),
-        shards=shards,
+        carry=carry,
         skipped=jnp.zeros((), jnp.int32),
         consecutive_skipped=jnp.zeros((), jnp.int32),
     )

@@ -20,11 +20,11 @@ from ebmjax.training._state import TrainState
 from ebmjax.types import Key, Metrics, PyTree
 
 GradientFn = Callable[[Key, PyTree, PyTree, PyTree], tuple[PyTree, PyTree, Metrics]]
-"""``gradient_fn(key, params, shard, batch) -> (gradients, shard, metrics)`` of one logical shard.
+"""``gradient_fn(key, params, carry, batch) -> (gradients, carry, metrics)`` of one logical shard.
 
-``shard`` is this shard's part of ``TrainState.shards``. The returned one is like it and may hold a
+``carry`` is this shard's part of ``TrainState.carry``. The returned one is like it and may hold a
 ``SlotWrite`` in place of a large array. ``metrics`` holds at least "loss". If the function has an
-attribute ``check_data``, ``fit`` calls ``check_data(params, shard, data)`` before it compiles
+attribute ``check_data``, ``fit`` calls ``check_data(params, carry, data)`` before it compiles
 anything, with all data and the shapes of the others.
 """
 
@@ -32,8 +32,8 @@ TrainStep = Callable[[Key, TrainState, PyTree], tuple[TrainState, Metrics]]
 """``train_step(key, state, batch) -> (state, metrics)``, pure; see ``make_train_step``."""
 
 CheckData = Callable[[PyTree, PyTree, PyTree], None]
-"""``check_data(params, shard, data)`` raises if ``data`` do not fit the model. ``params`` and
-``shard`` are those that one ``gradient_fn`` sees, as ``jax.ShapeDtypeStruct``."""
+"""``check_data(params, carry, data)`` raises if ``data`` do not fit the model. ``params`` and
+``carry`` are those that one ``gradient_fn`` sees, as ``jax.ShapeDtypeStruct``."""
 
 
 def with_data_check(function: Any, check_data: CheckData | None) -> Any:
@@ -70,7 +70,7 @@ def make_train_step(
       gradient_metrics_fn: function from averaged gradients to more metrics.
       max_abs_loss: a loss beyond it, of either sign, counts as diverged.
       hold_fn: function from averaged metrics to a scalar bool; true keeps parameters and optimiser
-        for this step, while the shards (chains) move on. Use it for steps that teach nothing but
+        for this step, while the carry (chains) moves on. Use it for steps that teach nothing but
         whose small gradients Adam would enlarge, such as the robust objective's if no negative
         competes (its paper, appendix H).
       axis_name: name of the mesh axis that the step runs under (``fit``, ``jax.shard_map``,
@@ -96,9 +96,9 @@ def make_train_step(
         first = member_index(axis_name) * num_local
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, first + jnp.arange(num_local))
         returned = jax.vmap(gradient_fn, in_axes=(0, None, 0, 0), axis_name="shard")(
-            keys, state.params, state.shards, batch
+            keys, state.params, state.carry, batch
         )
-        gradients, shards, metrics = check_returned(returned, state.params, state.shards)
+        gradients, carry, metrics = check_returned(returned, state.params, state.carry)
         local_mean = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), (gradients, metrics))
         gradients, metrics = _all_reduce_mean(local_mean, axis_name)
         gradient_norm = optax.tree.norm(at_least_float32(gradients))
@@ -117,7 +117,7 @@ def make_train_step(
             partial(jnp.where, is_taken), (params, opt_state), (state.params, state.opt_state)
         )
         is_kept = jnp.broadcast_to(is_sound, num_local)
-        shards = jax.vmap(apply_writes)(state.shards, shards, is_kept)
+        carry = jax.vmap(apply_writes)(state.carry, carry, is_kept)
         skipped = state.skipped + ~is_sound
         consecutive_skipped = jnp.where(is_sound, 0, state.consecutive_skipped + 1)
         metrics = {
@@ -129,7 +129,7 @@ def make_train_step(
             "consecutive_skipped": consecutive_skipped,
             "skip_cause": cause,
         }
-        state = TrainState(state.step + 1, params, opt_state, shards, skipped, consecutive_skipped)
+        state = TrainState(state.step + 1, params, opt_state, carry, skipped, consecutive_skipped)
         return state, metrics
 
     train_step.optimizer = optimizer  # which ``fit`` compares with that of a checkpoint

@@ -26,7 +26,7 @@ class WarmStart(NamedTuple):
     Attributes:
       state: ``step`` 0, a new optimiser state, no step skipped.
       step: of the other run.
-      taken: the fields of ``state.shards`` that are the other run's.
+      taken: the fields of ``state.carry`` that are the other run's.
       anew: requested fields for which the other run has nothing that fits.
     """
 
@@ -40,18 +40,18 @@ def warm_start(
     state: TrainState,
     optimizer: optax.GradientTransformation,
     directory: str | Path,
-    shard_fields: Sequence[str] = (),
+    carry_fields: Sequence[str] = (),
 ) -> WarmStart:
     """Returns ``state`` with the parameters of the newest checkpoint in ``directory``.
 
-    The optimiser and its schedules start anew. So do fields of ``state.shards`` that are not
+    The optimiser and its schedules start anew. So do fields of ``state.carry`` that are not
     requested, or whose shape, number or type differs from the other run's.
 
     Args:
       state: the new run's, from ``init_state``, or for repeats from ``stack_states``.
       optimizer: the new run's.
       directory: the other run's checkpoints; nothing in it is changed.
-      shard_fields: names of fields of ``state.shards``, such as "buffer" and "statistics".
+      carry_fields: names of fields of ``state.carry``, such as "buffer" and "statistics".
 
     Raises:
       FileNotFoundError: if there is no checkpoint in ``directory``.
@@ -86,22 +86,22 @@ def warm_start(
             f"Checkpoint {step} in {directory} is of another network: {difference}. Start from a "
             "run with the network of this one."
         )
-    shards, anew = {}, []
-    for name in shard_fields:
-        mine = getattr(state.shards, name)
-        field, difference = _of_the_other(mine, f".shards.{name}", leaves)
+    carry, anew = {}, []
+    for name in carry_fields:
+        mine = getattr(state.carry, name)
+        field, difference = _of_the_other(mine, f".carry.{name}", leaves)
         if difference:
             anew.append(name)
         elif jax.tree.leaves(field):
-            shards[name] = field
+            carry[name] = field
     # Each repeat has its optimiser state.
     init = jax.vmap(optimizer.init) if jnp.ndim(state.skipped) else optimizer.init
     state = state._replace(
         params=params,
         opt_state=init(params),
-        shards=state.shards._replace(**shards) if shards else state.shards,
+        carry=state.carry._replace(**carry) if carry else state.carry,
     )
-    return WarmStart(state, step, tuple(shards), tuple(anew))
+    return WarmStart(state, step, tuple(carry), tuple(anew))
 
 
 def _of_the_other(tree: PyTree, prefix: str, leaves: dict[str, np.ndarray]) -> tuple[PyTree, str]:

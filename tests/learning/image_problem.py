@@ -79,16 +79,16 @@ def batch(num=5):
     return ImageData(jnp.asarray(images), jnp.asarray(rng.integers(0, 2, size=num), jnp.int32))
 
 
-def learn(draw=None, shard=None, *, loss_fn=cd_loss, params=PARAMS, key=KEY, **options):
+def learn(draw=None, carry=None, *, loss_fn=cd_loss, params=PARAMS, key=KEY, **options):
     draw = draw or negatives()
-    shard = shard or shard_of(draw)
+    carry = carry or shard_of(draw)
     step = make_image_gradient_fn(energy_of, loss_fn, view=plain_view, plan=draw, **options)
-    return *jax.jit(settled(step))(key, params, shard, batch()), shard
+    return *jax.jit(settled(step))(key, params, carry, batch()), carry
 
 
 def moved(before, after):
     """(slots that changed, what they hold now) of two buffers."""
-    old, new = (np.asarray(shard.buffer.positions) for shard in (before, after))
+    old, new = (np.asarray(carry.buffer.positions) for carry in (before, after))
     slots = np.flatnonzero(np.any(old != new, axis=(1, 2, 3)))
     return slots, old[slots], new[slots]
 

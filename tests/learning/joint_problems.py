@@ -177,8 +177,8 @@ def batch():
     return ImageData(images[:6], labels[:6]), ImageData(images[10:15], labels[10:15])
 
 
-def buffer_rows(shard):
-    positions = np.asarray(shard.buffer.positions)
+def buffer_rows(carry):
+    positions = np.asarray(carry.buffer.positions)
     return positions.reshape(len(positions), -1)
 
 
@@ -190,13 +190,13 @@ ONE_HOT = np.eye(NUM_CLASSES)
 ATOL = 50 * 10 * EPS
 
 
-def run(objective=None, draw=None, *, classifier=None, shard=None, params=PARAMS, **options):
-    """(gradients, shard, metrics), and the shard the step started from."""
+def run(objective=None, draw=None, *, classifier=None, carry=None, params=PARAMS, **options):
+    """(gradients, carry, metrics), and the shard the step started from."""
     classifier = classifier or quadratic()
     draw = draw or negatives()
-    shard = shard or shard_of(classifier, draw)
+    carry = carry or shard_of(classifier, draw)
     gradient_fn = jax.jit(make_gradient_fn(classifier, draw, objective, **options))
-    return gradient_fn(KEY, params, shard, batch()), shard
+    return gradient_fn(KEY, params, carry, batch()), carry
 
 
 def assert_trees_close(got, expected, atol=ATOL):

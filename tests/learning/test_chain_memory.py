@@ -43,8 +43,8 @@ def still(**options):
     return negatives(kinds=kinds, num_classes=1)
 
 
-def rows(shard):
-    return shard.buffer.positions
+def rows(carry):
+    return carry.buffer.positions
 
 
 def rotated(position, velocity, num_steps):
@@ -70,14 +70,14 @@ def test_a_velocity_goes_on_where_it_stopped(wrapped):
     _, after, _, before = learn(plan, shard_of(plan, 6))
     _, later, _, _ = learn(plan, after, key=jax.random.key(8))
     assert np.std(rows(before).memory["velocity"]) > 0.5
-    for shard, num_steps in ((after, 3), (later, 6)):
+    for carry, num_steps in ((after, 3), (later, 6)):
         position, velocity = rotated(
             rows(before).position, rows(before).memory["velocity"], num_steps
         )
         # The noise of such a friction is sqrt(2 friction time) = 2e-6 of a velocity a move.
-        np.testing.assert_allclose(rows(shard).position, position, atol=ATOL + 5 * 6 * 2e-6)
+        np.testing.assert_allclose(rows(carry).position, position, atol=ATOL + 5 * 6 * 2e-6)
         np.testing.assert_allclose(
-            rows(shard).memory["velocity"], velocity, atol=ATOL + 5 * 6 * 2e-6
+            rows(carry).memory["velocity"], velocity, atol=ATOL + 5 * 6 * 2e-6
         )
 
 
@@ -94,11 +94,11 @@ def pixels_after(num_steps, one):
     step = settled(make_image_gradient_fn(energy_of, cd_loss, view=plain_view, plan=plan))
 
     @jax.jit
-    def run(shard):
-        def advance(shard, key):
-            return step(key, PARAMS, shard, batch())[1], None
+    def run(carry):
+        def advance(carry, key):
+            return step(key, PARAMS, carry, batch())[1], None
 
-        return jax.lax.scan(advance, shard, jax.random.split(KEY, num_steps))[0]
+        return jax.lax.scan(advance, carry, jax.random.split(KEY, num_steps))[0]
 
     return positions_in(rows(run(shard_of(plan, 2000))))
 
@@ -119,18 +119,18 @@ def test_persistent_chains_have_the_law_of_their_sampler(memory):
 def test_new_chains_draw_their_velocities():
     """At the start of the run, and where a slot starts anew; each its own."""
     plan = negatives(kinds={"one": kind(temperature=0.3)}, num_classes=1, reinit_prob=1.0)
-    shard = shard_of(plan, 3000)
-    assert_moments(np.ravel(rows(shard).memory["velocity"]), 0.0, 0.3)
+    carry = shard_of(plan, 3000)
+    assert_moments(np.ravel(rows(carry).memory["velocity"]), 0.0, 0.3)
     plan = negatives(
         kinds={"one": kind(temperature=0.3, step_size=1e-10, friction=1e-3, num_steps=1)},
         num_classes=1,
         num_samples=3000,
         reinit_prob=1.0,
     )
-    _, after, _, _ = learn(plan, shard)
+    _, after, _, _ = learn(plan, carry)
     velocity = np.ravel(rows(after).memory["velocity"])
     assert_moments(velocity, 0.0, 0.3)
-    assert np.abs(np.corrcoef(velocity, np.ravel(rows(shard).memory["velocity"]))[0, 1]) < (
+    assert np.abs(np.corrcoef(velocity, np.ravel(rows(carry).memory["velocity"]))[0, 1]) < (
         5 / np.sqrt(3000 * DIM)
     )
 
@@ -178,7 +178,7 @@ def test_a_kind_leaves_what_others_remember():
     turned = rotated(old.position, old.memory["velocity"], 3)[0]
     is_sgld = np.any(np.abs(new.position - turned) > 1e-3, axis=(1, 2, 3))
     assert np.sum(is_sgld) == 3
-    velocity = [shard.memory["velocity"][is_sgld] for shard in (old, new)]
+    velocity = [carry.memory["velocity"][is_sgld] for carry in (old, new)]
     np.testing.assert_array_equal(*velocity)
 
 
@@ -190,9 +190,9 @@ def test_live_chains_and_augmented_starts_keep_their_velocities():
         num_classes=1,
         augment=lambda key, x: jnp.full_like(x, MEAN),
     )
-    shard = shard_of(plan, 12)
-    _, after, _, _ = learn(plan, shard, loss_fn=live_loss, live=live())
-    old, new = rows(shard), rows(after)
+    carry = shard_of(plan, 12)
+    _, after, _, _ = learn(plan, carry, loss_fn=live_loss, live=live())
+    old, new = rows(carry), rows(after)
     is_moved = np.any(old.position != new.position, axis=(1, 2, 3))
     assert np.sum(is_moved) == 6
     _, velocity = rotated(np.full_like(old.position, MEAN), old.memory["velocity"], 2)

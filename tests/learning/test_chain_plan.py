@@ -261,7 +261,7 @@ def test_buffers_that_do_not_fit_are_refused(draw, options, message):
 
 def test_a_class_needs_as_many_slots_as_there_are_chains():
     draw = negatives(num_classes=NUM_CLASSES)
-    shard = shard_of(quadratic(), draw, buffer_size=12)
+    carry = shard_of(quadratic(), draw, buffer_size=12)
     gradient_fn = make_gradient_fn(quadratic(), draw, joint_objective(is_conditional=True))
     with pytest.raises(ValueError, match=r"num must be at most the 4 slots of one class.*num=8"):
-        jax.eval_shape(gradient_fn, KEY, quadratic_params(), shard, batch())
+        jax.eval_shape(gradient_fn, KEY, quadratic_params(), carry, batch())

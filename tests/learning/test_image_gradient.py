@@ -46,7 +46,7 @@ def test_chains_follow_the_class_of_their_slot_and_return_to_it():
 def test_the_gradient_is_contrastive_divergence_of_the_ends(is_live):
     """The ends are constants of it, also where other terms follow them through their chains."""
     options = {"loss_fn": live_loss, "live": live()} if is_live else {}
-    gradients, after, metrics, before = learn(shard=shard_of(negatives(), 20), **options)
+    gradients, after, metrics, before = learn(carry=shard_of(negatives(), 20), **options)
     slots, _, ends = moved(before, after)
     labels = jnp.asarray(slots >= 10, jnp.int32)
 
@@ -67,8 +67,8 @@ def test_without_a_buffer_every_chain_starts_anew():
         num_samples=2000,
         kinds={"gd": ChainKind(sampler=partial(gradient_descent, step_size=0.5), num_steps=1)},
     )
-    shard = shard_of(draw, buffer_size=0)
-    _, after, metrics, _ = learn(draw, shard)
+    carry = shard_of(draw, buffer_size=0)
+    _, after, metrics, _ = learn(draw, carry)
     assert jax.tree.leaves(after.buffer) == []
     # E of the ends: (0.8 / 2) (1 - 0.4)^2 |x - 0.3|^2 with x uniform on [-1, 1].
     expected = 0.4 * 0.36 * DIM * (1 / 3 + 0.09)
@@ -87,7 +87,7 @@ def test_several_kinds_move_equal_parts():
         },
     )
     _, after, metrics, before = learn(draw)
-    old, new = (np.asarray(shard.buffer.positions) for shard in (before, after))
+    old, new = (np.asarray(carry.buffer.positions) for carry in (before, after))
     is_at_mean = np.all(np.abs(new - 0.3) < 1e-5, axis=(1, 2, 3))
     assert np.sum(is_at_mean) == 3
     np.testing.assert_allclose(new[~is_at_mean], old[~is_at_mean], atol=1e-5)
@@ -104,7 +104,7 @@ def test_every_drawn_slot_gets_its_own_chain_back():
         for rate in rates
     }
     _, after, _, before = learn(draw := negatives(num_classes=1, kinds=kinds), shard_of(draw, 6))
-    old, new = (np.asarray(shard.buffer.positions) - 0.3 for shard in (before, after))
+    old, new = (np.asarray(carry.buffer.positions) - 0.3 for carry in (before, after))
     kept = np.median((new / old).reshape(6, -1), axis=1)
     assert sorted(np.round(kept, 4)) == [0.5] * 3 + [0.75] * 3
     np.testing.assert_allclose(new, kept[:, None, None, None] * old, atol=ATOL)
@@ -119,8 +119,8 @@ def test_beta_scales_what_chains_follow_and_is_told_the_step():
         return cd_loss(positive, negative, beta)
 
     draw = negatives(kinds={"sgld": ChainKind(sampler=NOISELESS, num_steps=1)})
-    shard = shard_of(draw)._replace(step=jnp.int32(5))
-    _, after, metrics, before = learn(draw, shard, loss_fn=loss_fn, beta_fn=lambda step: 0.1 * step)
+    carry = shard_of(draw)._replace(step=jnp.int32(5))
+    _, after, metrics, before = learn(draw, carry, loss_fn=loss_fn, beta_fn=lambda step: 0.1 * step)
     slots, old, new = moved(before, after)
     means = np.asarray(PARAMS["means"])[(slots >= 6).astype(int)].reshape(-1, 1, 1, 1)
     np.testing.assert_allclose(new - old, 0.5 * 0.16 * (means - old), atol=ATOL)

@@ -34,13 +34,13 @@ KEY = jax.random.key(4)
 
 def step(draw, *, objective=None, buffer_size=24, num_steps=1):
     """Buffers as rows, before and after each of some steps of the quadratic model."""
-    shard = shard_of(quadratic(), draw, buffer_size=buffer_size)
+    carry = shard_of(quadratic(), draw, buffer_size=buffer_size)
     gradient_fn = jax.jit(make_gradient_fn(quadratic(), draw, objective))
-    buffers = [buffer_rows(shard)]
+    buffers = [buffer_rows(carry)]
     for i in range(num_steps):
         key = jax.random.fold_in(KEY, i)
-        shard = gradient_fn(key, quadratic_params(), shard, batch())[1]
-        buffers.append(buffer_rows(shard))
+        carry = gradient_fn(key, quadratic_params(), carry, batch())[1]
+        buffers.append(buffer_rows(carry))
     return buffers
 
 

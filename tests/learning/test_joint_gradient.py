@@ -84,10 +84,10 @@ def test_the_reported_loss_is_the_one_differentiated():
 
 def test_class_conditional_densities_are_logits_of_labels():
     draw = negatives(num_classes=NUM_CLASSES, start_fn=class_start)
-    shard = shard_of(quadratic(), draw, buffer_size=8 * NUM_CLASSES)
-    (gradients, after, _), _ = run(joint_objective(is_conditional=True), draw, shard=shard)
+    carry = shard_of(quadratic(), draw, buffer_size=8 * NUM_CLASSES)
+    (gradients, after, _), _ = run(joint_objective(is_conditional=True), draw, carry=carry)
 
-    moved = np.any(buffer_rows(after) != buffer_rows(shard), axis=1)
+    moved = np.any(buffer_rows(after) != buffer_rows(carry), axis=1)
     ends, labels = buffer_rows(after)[moved], np.flatnonzero(moved) // 8
     assert len(ends) == 8
     unlabelled = batch()[1]
@@ -132,14 +132,14 @@ def test_a_plain_classifier_draws_nothing():
     shards = init_carry(KEY, None, num_shards=2, smoothing=1.0)
     assert jax.tree.leaves(shards.buffer) == []
     assert shards.smoothing.shape == (2,)
-    shard = jax.tree.map(lambda leaf: leaf[0], shards)
+    carry = jax.tree.map(lambda leaf: leaf[0], shards)
     gradient_fn = jax.jit(make_gradient_fn(quadratic(), None))
-    gradients, after, metrics = gradient_fn(KEY, PARAMS, shard, batch())
+    gradients, after, metrics = gradient_fn(KEY, PARAMS, carry, batch())
     assert_trees_close(gradients, classification_gradient(PARAMS))
-    assert jax.tree.structure(after) == jax.tree.structure(shard)
+    assert jax.tree.structure(after) == jax.tree.structure(carry)
     assert set(metrics) == {"loss", "cross_entropy", "accuracy"}
     # No random bits but those of the views, and these draw none.
-    assert "random" not in str(jax.make_jaxpr(gradient_fn)(KEY, PARAMS, shard, batch()))
+    assert "random" not in str(jax.make_jaxpr(gradient_fn)(KEY, PARAMS, carry, batch()))
 
 
 def test_every_role_has_its_view_and_views_their_keys():
@@ -195,11 +195,11 @@ def test_a_density_in_two_parts_is_the_same_density():
         (whole, negatives(**options)),
         (split, negatives(sampler=in_two_parts, **options)),
     ):
-        shard = shard_of(classifier, draw, buffer_size=24, smoothing=1.3)
-        (_, after, _), _ = run(objective, draw, classifier=classifier, shard=shard)
+        carry = shard_of(classifier, draw, buffer_size=24, smoothing=1.3)
+        (_, after, _), _ = run(objective, draw, classifier=classifier, carry=carry)
         ends.append(buffer_rows(after))
     np.testing.assert_allclose(ends[1], ends[0], rtol=0, atol=ATOL)
-    assert np.abs(ends[0] - buffer_rows(shard)).max() > 0.1
+    assert np.abs(ends[0] - buffer_rows(carry)).max() > 0.1
 
 
 def test_chains_may_have_a_network_of_their_own():
@@ -210,11 +210,11 @@ def test_chains_may_have_a_network_of_their_own():
 
     doubled = quadratic()._replace(apply=logits)
     draw = negatives(num_classes=NUM_CLASSES)
-    shard = shard_of(quadratic(), draw, buffer_size=24)
+    carry = shard_of(quadratic(), draw, buffer_size=24)
     objective = joint_objective(is_conditional=True)
-    (gradients, after, _), _ = run(objective, draw, shard=shard, chain_classifier=doubled)
+    (gradients, after, _), _ = run(objective, draw, carry=carry, chain_classifier=doubled)
     twice = joint_objective(is_conditional=True, density_scale=2.0)
-    (expected, expected_after, _), _ = run(twice, draw, shard=shard)
+    (expected, expected_after, _), _ = run(twice, draw, carry=carry)
     assert_trees_close(after.buffer, expected_after.buffer)
     assert_trees_close(gradients, expected)  # the loss keeps the network that trains
 
@@ -228,18 +228,18 @@ def test_interacting_chains_belong_to_no_class():
 @pytest.mark.parametrize("num_classes", [1, 2, 6])
 def test_conditional_chains_need_the_networks_classes(num_classes):
     draw = negatives(num_classes=num_classes)
-    shard = shard_of(quadratic(), draw, buffer_size=48)
+    carry = shard_of(quadratic(), draw, buffer_size=48)
     gradient_fn = make_gradient_fn(quadratic(), draw, joint_objective(is_conditional=True))
     with pytest.raises(ValueError, match="num_classes must be the network's 3"):
-        jax.eval_shape(gradient_fn, KEY, PARAMS, shard, batch())
+        jax.eval_shape(gradient_fn, KEY, PARAMS, carry, batch())
 
 
 def test_conditional_chains_are_put_back_in_place():
     draw = negatives(num_classes=NUM_CLASSES, replacement="argmax")
     gradient_fn = make_gradient_fn(quadratic(), draw, joint_objective(is_conditional=True))
-    shard = shard_of(quadratic(), draw, buffer_size=48)
+    carry = shard_of(quadratic(), draw, buffer_size=48)
     with pytest.raises(ValueError, match="replacement='argmax' reorders samples"):
-        jax.eval_shape(gradient_fn, KEY, PARAMS, shard, batch())
+        jax.eval_shape(gradient_fn, KEY, PARAMS, carry, batch())
 
 
 @pytest.mark.parametrize("draw", [negatives(), None])

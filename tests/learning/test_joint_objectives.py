@@ -59,9 +59,9 @@ def test_the_beta_objective_weighs_negatives_of_a_flatter_density():
     np.testing.assert_allclose(metrics["positive_weight"], 1 - kept.mean(), atol=ATOL)
 
 
-def chains_by_hand(shard, num_steps, step_size):
+def chains_by_hand(carry, num_steps, step_size):
     """Ends of chains without noise that climb f of the quadratic model, in float64."""
-    x = buffer_rows(shard).astype(float)
+    x = buffer_rows(carry).astype(float)
     means = np.asarray(PARAMS["mean"], float)
     precision = np.exp(np.asarray(PARAMS["log_precision"], float))
     for _ in range(num_steps):
@@ -73,10 +73,10 @@ def chains_by_hand(shard, num_steps, step_size):
 
 def test_smoothing_divides_the_density_of_chains_and_loss():
     draw = negatives()
-    shard = shard_of(quadratic(), draw, smoothing=2.5)
-    (gradients, after, metrics), _ = run(None, draw, shard=shard)
+    carry = shard_of(quadratic(), draw, smoothing=2.5)
+    (gradients, after, metrics), _ = run(None, draw, carry=carry)
     ends = buffer_rows(after)
-    np.testing.assert_allclose(ends, chains_by_hand(shard, 3, 0.2 / 2.5), atol=ATOL)
+    np.testing.assert_allclose(ends, chains_by_hand(carry, 3, 0.2 / 2.5), atol=ATOL)
     expected = added(classification_gradient(PARAMS), generative_gradient(PARAMS, ends, 1 / 2.5))
     assert_trees_close(gradients, expected)
     assert metrics["smoothing"] == after.smoothing == 2.5
@@ -86,8 +86,8 @@ def test_adaptive_smoothing_closes_its_share_of_the_way_to_the_ratio():
     weights = {"classification_weight": 0.5, "generative_weight": 2.0}
     objective = joint_objective(smoothing_ratio=0.7, smoothing_rate=0.25, **weights)
     draw = negatives()
-    shard = shard_of(quadratic(), draw, smoothing=1.5)
-    (gradients, after, metrics), _ = run(objective, draw, shard=shard)
+    carry = shard_of(quadratic(), draw, smoothing=1.5)
+    (gradients, after, metrics), _ = run(objective, draw, carry=carry)
 
     def norm(tree):
         return np.sqrt(sum(np.sum(leaf**2) for leaf in tree.values()))
@@ -108,9 +108,9 @@ def test_adaptive_smoothing_closes_its_share_of_the_way_to_the_ratio():
     gradient_fn = jax.jit(make_gradient_fn(quadratic(), draw, still))
     smoothings = [1.5]
     for _ in range(20):
-        shard = gradient_fn(KEY, PARAMS, shard, batch())[1]
-        smoothings.append(float(shard.smoothing))
-    starts = generative_gradient(PARAMS, buffer_rows(shard), 2.0)
+        carry = gradient_fn(KEY, PARAMS, carry, batch())[1]
+        smoothings.append(float(carry.smoothing))
+    starts = generative_gradient(PARAMS, buffer_rows(carry), 2.0)
     goal = np.log(norm(starts) / norm(classification) / 0.7)
     by_hand = goal + (np.log(1.5) - goal) * 0.75 ** np.arange(21)
     np.testing.assert_allclose(np.log(smoothings), by_hand, atol=4 * ATOL)  # 1 / (1 - 0.75)
@@ -120,12 +120,12 @@ def test_gradients_whose_squares_leave_half_precision_adapt_the_smoothing_too():
     weights = {"classification_weight": 1e4, "generative_weight": 1e4}
     objective = joint_objective(smoothing_ratio=0.7, smoothing_rate=0.25, **weights)
     gradient_fn = jax.jit(make_gradient_fn(quadratic(), negatives(), objective))
-    shard = shard_of(quadratic(), negatives(), smoothing=1.5)
+    carry = shard_of(quadratic(), negatives(), smoothing=1.5)
     half = jax.tree.map(lambda leaf: leaf.astype(jnp.float16), PARAMS)
-    gradients, after, _ = gradient_fn(KEY, half, shard, batch())
+    gradients, after, _ = gradient_fn(KEY, half, carry, batch())
     largest = max(float(jnp.max(jnp.abs(leaf))) for leaf in jax.tree.leaves(gradients))
     assert 256 < largest < 65504  # finite, its square is not
-    expected = gradient_fn(KEY, jax.tree.map(jnp.float32, half), shard, batch())[1].smoothing
+    expected = gradient_fn(KEY, jax.tree.map(jnp.float32, half), carry, batch())[1].smoothing
     # Each gradient is rounded to 11 bits, and the ratio of two norms enters with the power 0.25.
     np.testing.assert_allclose(after.smoothing, expected, rtol=0.25 * 2 * 2.0**-11)
 
@@ -137,12 +137,12 @@ def test_shards_share_the_smoothing_of_their_mean_gradients():
     images, labels = map(jnp.asarray, image_data())
     labelled = ImageData(images[:12].reshape(2, 6, *SHAPE), labels[:12].reshape(2, 6))
     unlabelled = ImageData(images[12:].reshape(2, 6, *SHAPE), labels[12:].reshape(2, 6))
-    shard = shard_of(quadratic(), draw, smoothing=1.5)
+    carry = shard_of(quadratic(), draw, smoothing=1.5)
 
     def step(objective):
         gradient_fn = make_gradient_fn(quadratic(), draw, objective)
         mapped = jax.vmap(gradient_fn, (None, None, None, 0), axis_name="shard")
-        return jax.jit(mapped)(KEY, PARAMS, shard, (labelled, unlabelled))
+        return jax.jit(mapped)(KEY, PARAMS, carry, (labelled, unlabelled))
 
     shared, own = (
         step(joint_objective(axis_name=axis_name, **options))[1].smoothing
@@ -178,9 +178,9 @@ def test_the_literal_svgd_loss_has_no_negative_phase(variant):
         return svgd_generative_loss(positive, negative, smoothing=smoothing, variant=variant)
 
     draw = negatives(sampler=lambda density: svgd(density, step_size=1.0), is_interacting=True)
-    shard = shard_of(quadratic(), draw, smoothing=2.0)
+    carry = shard_of(quadratic(), draw, smoothing=2.0)
     objective = joint_objective(generative_loss=generative_loss)
-    (gradients, after, metrics), _ = run(objective, draw, shard=shard)
+    (gradients, after, metrics), _ = run(objective, draw, carry=carry)
     x, ends = rows(batch()[1].images), buffer_rows(after)
     parts = [
         classification_gradient(PARAMS),

@@ -65,7 +65,7 @@ def train(sampler, num_devices, num_steps, **options):
 
 
 def particles(state):
-    return np.asarray(state.shards.buffer.positions).reshape(NUM_PARTICLES, *SHAPE)
+    return np.asarray(state.carry.buffer.positions).reshape(NUM_PARTICLES, *SHAPE)
 
 
 def moved_together(state):
@@ -112,7 +112,7 @@ def test_the_devices_do_not_change_the_trajectory(sampler):
     _, on_four = train(sampler, 4, 6)
     # Of particles as above over six steps; parameters follow them at the rate 0.05.
     atol = 6 * ATOL
-    for part in ("params", "shards"):
+    for part in ("params", "carry"):
         got, expected = getattr(on_four.state, part), getattr(on_one.state, part)
         jax.tree.map(
             lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=atol), got, expected

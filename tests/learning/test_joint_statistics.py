@@ -65,8 +65,8 @@ def test_statistics_are_updated_once_a_step_by_the_roles_of_the_policy(policy, r
 def test_a_plain_classifier_updates_its_statistics_by_the_labelled_images():
     statistics = centred().init(KEY, None)[1]
     shards = init_carry(KEY, None, num_shards=1, statistics=statistics, smoothing=1.0)
-    shard = jax.tree.map(lambda leaf: leaf[0], shards)
-    _, after, _ = jax.jit(make_gradient_fn(centred(), None))(KEY, PARAMS, shard, batch())
+    carry = jax.tree.map(lambda leaf: leaf[0], shards)
+    _, after, _ = jax.jit(make_gradient_fn(centred(), None))(KEY, PARAMS, carry, batch())
     got = np.ravel(after.statistics["centre"])
     np.testing.assert_allclose(got, updated(START, CLASSIFIED), atol=ATOL)
 
@@ -115,11 +115,11 @@ def test_each_role_is_normalised_as_the_policy_says(policy):
 def perturbed(chains):
     """Moves of the chains' ends when one start moves: that chain's first, then the others'."""
     classifier, draw = centred(), negatives()
-    shard = shard_of(classifier, draw)
-    moved = shard.buffer.positions.at[2].add(0.5)
-    other = shard._replace(buffer=shard.buffer._replace(positions=moved))
+    carry = shard_of(classifier, draw)
+    moved = carry.buffer.positions.at[2].add(0.5)
+    other = carry._replace(buffer=carry.buffer._replace(positions=moved))
     gradient_fn = jax.jit(make_gradient_fn(classifier, draw, norm_policy=NormPolicy(chains=chains)))
-    ends = [buffer_rows(gradient_fn(KEY, PARAMS, s, batch())[1]) for s in (shard, other)]
+    ends = [buffer_rows(gradient_fn(KEY, PARAMS, s, batch())[1]) for s in (carry, other)]
     distances = np.abs(ends[0] - ends[1]).max(axis=1)
     return distances[2], np.delete(distances, 2)
 
@@ -138,9 +138,9 @@ def test_chains_normalised_by_their_batch_do():
 
 def test_chains_normalised_by_their_batch_climb_the_density_of_all():
     draw = negatives()
-    shard = shard_of(centred(), draw)
+    carry = shard_of(centred(), draw)
     (_, after, _), _ = run(classifier=centred(), norm_policy=NormPolicy(chains="batch"))
-    x = shard.buffer.positions
+    x = carry.buffer.positions
 
     def total(x):
         logits = centred().apply(PARAMS, {"centre": jnp.zeros(SHAPE)}, x, use="batch")[0]

@@ -79,13 +79,13 @@ def on_one_device():
 @pytest.mark.parametrize("num_devices", [pytest.param(2, marks=pytest.mark.slow), 4])
 def test_the_devices_do_not_change_the_trajectory(on_one_device, num_devices):
     result = sitting(num_devices)
-    assert len(result.state.shards.buffer.positions.sharding.device_set) == num_devices
+    assert len(result.state.carry.buffer.positions.sharding.device_set) == num_devices
     # Devices change how many shards are computed side by side and the order in which four are
     # summed: per step some 50 roundings of gradients below 10, times the rate of 0.05. Chains see
     # parameters through a drift of 0.05 times their change and keep what they saw for 12 steps of
     # two moves; energies are convex, so nothing is amplified.
     atol = 12 * 0.05 * 50 * 10 * EPS
-    for part in ("params", "shards"):
+    for part in ("params", "carry"):
         got, expected = getattr(result.state, part), getattr(on_one_device.state, part)
         jax.tree.map(
             lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=2 * atol), got, expected
@@ -94,10 +94,10 @@ def test_the_devices_do_not_change_the_trajectory(on_one_device, num_devices):
     moved = optax.tree.norm(optax.tree.sub(result.state.params, start.params))
     assert moved > 1000 * atol
     assert int(result.state.skipped) == 0
-    for shards in (start.shards, result.state.shards):  # every shard has chains of its own
+    for shards in (start.carry, result.state.carry):  # every shard has chains of its own
         positions = np.asarray(shards.buffer.positions)
         assert len(np.unique(positions)) == positions.size
-    (smoothing,) = set(result.state.shards.smoothing.tolist())  # of all shards
+    (smoothing,) = set(result.state.carry.smoothing.tolist())  # of all shards
     assert abs(smoothing - 1.0) > 0.05
 
 
@@ -137,7 +137,7 @@ def test_a_step_that_succeeds_moves_chains_and_statistics():
     after, metrics = train_step(KEY, state, batch)
     assert int(metrics["skipped"]) == 0
     for part in ("buffer", "statistics"):
-        assert tree_digest(getattr(after.shards, part)) != tree_digest(getattr(state.shards, part))
+        assert tree_digest(getattr(after.carry, part)) != tree_digest(getattr(state.carry, part))
 
 
 @pytest.mark.parametrize("poison", ["label", "infinite_chain", "far_chain"])
@@ -149,9 +149,9 @@ def test_a_step_that_fails_leaves_chains_and_statistics_alone(poison):
         labelled = labelled._replace(labels=labels)
     else:
         far = 1e30 if poison == "infinite_chain" else 100.0
-        positions = state.shards.buffer.positions.at[1, 3].set(far)
-        buffer = state.shards.buffer._replace(positions=positions)
-        state = state._replace(shards=state.shards._replace(buffer=buffer))
+        positions = state.carry.buffer.positions.at[1, 3].set(far)
+        buffer = state.carry.buffer._replace(positions=positions)
+        state = state._replace(carry=state.carry._replace(buffer=buffer))
     after, metrics = train_step(KEY, state, (labelled, unlabelled))
     assert int(metrics["skipped"]) == int(after.skipped) == 1
     assert np.isfinite(metrics["loss"]) == (poison == "far_chain")
@@ -184,6 +184,6 @@ def test_a_wide_resnet_trains_with_batch_normalised_chains():
     result = fit(KEY, state, make_train_step(gradient_fn, optimizer), data, plan)
     assert int(result.state.skipped) == 0
     for part in ("buffer", "statistics"):
-        before, after = getattr(state.shards, part), getattr(result.state.shards, part)
+        before, after = getattr(state.carry, part), getattr(result.state.carry, part)
         changed = jax.tree.map(lambda a, b: bool(jnp.any(a != b)), before, after)
         assert all(jax.tree.leaves(changed)), part

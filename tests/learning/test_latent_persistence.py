@@ -94,7 +94,7 @@ def test_two_steps_of_a_persistent_chain_reach_the_posterior_over_a_run():
     sampler = functools.partial(mala, step_size=0.08)
     step = make_train_step(gradient_fn_of(sampler, num_chains=num_chains), optax.sgd(0.0))
     plan = Plan(total_steps=60, batch_size=4, steps_per_dispatch=60)
-    ends = fit(jax.random.key(2), state, step, DATA, plan).state.shards
+    ends = fit(jax.random.key(2), state, step, DATA, plan).state.carry
     fresh_is_far = False
     for example in range(4):
         for i, power in enumerate(POWERS[1:]):

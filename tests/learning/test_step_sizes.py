@@ -43,9 +43,9 @@ def test_a_step_size_finds_its_acceptance_in_training_and_keeps_its_floor():
     kind = {"sampler": mala, "num_steps": 5, "target_acceptance": 0.57, "step_size": 20.0}
     draw = negatives(num_classes=1, num_samples=64, kinds={"mala": ChainKind(**kind)})
     step = jax.jit(settled(make_image_gradient_fn(energy_of, cd_loss, view=plain_view, plan=draw)))
-    shard, seen = shard_of(draw, 64), []
+    carry, seen = shard_of(draw, 64), []
     for key in jax.random.split(KEY, 200):
-        _, shard, metrics = step(key, PARAMS, shard, batch())
+        _, carry, metrics = step(key, PARAMS, carry, batch())
         seen.append(float(metrics["chain_acceptance_prob"]))
     # 64 chains of 4 reported steps: an error of at most 0.5 / 16 in each, averaged over 100, and
     # what dual averaging leaves: the mean error tends to 0, as 0.05 log(200) / 14 = 0.02.

@@ -13,9 +13,9 @@ def test_parameters_are_averaged_and_skipped_steps_do_not_count():
     optimizer = optax.chain(optax.sgd(1.0), average_parameters(0.75))
     losses = jnp.array([1.0, jnp.nan, 1.0])
 
-    def gradient_fn(key, params, shard, batch):
+    def gradient_fn(key, params, carry, batch):
         del key
-        return jnp.float32(2.0), shard, {"loss": batch[0]}
+        return jnp.float32(2.0), carry, {"loss": batch[0]}
 
     step = make_train_step(gradient_fn, optimizer, axis_name=None)
     state, averages = init_state(jnp.float32(10.0), optimizer), []

@@ -170,14 +170,14 @@ def test_one_displacement_for_all_shards():
     centres = jnp.array([[0.0, 0.0], [4.0, 1.0], [-1.0, 5.0]])
     start = jnp.array([1.0, -1.0])
 
-    def shard(centre, axis_name):
+    def carry(centre, axis_name):
         def loss_fn(x):
             return 0.5 * jnp.sum((x - centre) ** 2), {}
 
         return sam_gradients(loss_fn, start, rho=0.5, axis_name=axis_name)[1]
 
     def gradients(axis_name):
-        mapped = functools.partial(shard, axis_name=axis_name)
+        mapped = functools.partial(carry, axis_name=axis_name)
         return jax.jit(jax.vmap(mapped, axis_name="shards"))(centres)
 
     own = np.asarray(start)[None] - np.asarray(centres)

@@ -124,7 +124,7 @@ def is_held(folder, step):
         return False
 
 
-def learn(breaks_at, key, params, shard, batch):
+def learn(breaks_at, key, params, carry, batch):
     def loss(params):
         error = params["weight"] * batch["x"] - batch["y"] * params["scale"].mean()
         return jnp.mean(jnp.square(error))
@@ -135,7 +135,7 @@ def learn(breaks_at, key, params, shard, batch):
         "weight": gradients["weight"] + 0.01 * jax.random.normal(key),
         "scale": jnp.zeros_like(params["scale"]),
     }
-    return gradients, Shard(shard.seen + batch["x"].size), {"loss": value}
+    return gradients, Shard(carry.seen + batch["x"].size), {"loss": value}
 
 
 def check(config):

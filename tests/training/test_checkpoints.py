@@ -98,7 +98,7 @@ def test_sharded_leaves_move_to_another_number_of_devices(tmp_path):
     save(tmp_path, place_state(state, make_mesh(8)))
     restored, _ = restore(tmp_path, state)
     on_two = place_state(restored, make_mesh(8, jax.devices()[:2]))
-    assert len(on_two.shards.sharding.device_set) == 2
+    assert len(on_two.carry.sharding.device_set) == 2
     assert tree_digest(on_two) == tree_digest(state)
 
 
@@ -305,11 +305,11 @@ def other_models():
     state, _, _ = chains()
     wider = state._replace(params=state.params | {"mean": jnp.zeros(3)})
     yield "shape", wider, r"params\['mean'\] is float32\(2,\) .* and float32\(3,\)"
-    half = state._replace(shards=state.shards.astype(jnp.bfloat16))
-    yield "dtype", half, r"shards is float32\(8, 4, 2\) .* and bfloat16\(8, 4, 2\)"
+    half = state._replace(carry=state.carry.astype(jnp.bfloat16))
+    yield "dtype", half, r"carry is float32\(8, 4, 2\) .* and bfloat16\(8, 4, 2\)"
     more = state._replace(params=state.params | {"offset": jnp.zeros(())})
     yield "more", more, r"params\['offset'\] is absent .* and float32\(\)"
-    fewer = init_state(state.params, optax.sgd(0.1), state.shards)
+    fewer = init_state(state.params, optax.sgd(0.1), state.carry)
     yield "fewer", fewer, r"opt_state.* and absent in this run"
 
 

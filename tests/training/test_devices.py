@@ -52,14 +52,14 @@ def assert_close(got, expected, atol):
 @pytest.mark.parametrize("num_devices", [2, 4, 8])
 def test_noisy_persistent_chains_do_not_notice_the_devices(on_one_device, num_devices):
     result = train(num_devices)
-    assert len(result.state.shards.sharding.device_set) == num_devices
+    assert len(result.state.carry.sharding.device_set) == num_devices
     # The devices only change the order in which eight shards are summed. A sum of eight is off by
     # at most 8 roundings, which Adam turns into as many relative ones of its update of 0.02 a
     # step. The energies are convex, so what came before is not amplified; a chain may be ten
     # times as sensitive as a parameter, because it starts and stays up to ten times as far out.
     atol = 200 * 0.02 * 8 * EPS
     assert_close(result.state.params, on_one_device.state.params, atol)
-    assert_close(result.state.shards, on_one_device.state.shards, 10 * atol)
+    assert_close(result.state.carry, on_one_device.state.carry, 10 * atol)
     assert int(result.state.skipped) == 0
     moved = optax.tree.norm(optax.tree.sub(result.state.params, chains()[0].params))
     assert moved > 1000 * atol
@@ -94,7 +94,7 @@ def test_shards_that_the_devices_do_not_divide_still_train(on_one_device):
     del on_one_device  # the number of shards is part of the trajectory: six are another run
     plan = Plan(total_steps=20, batch_size=12, num_shards=6, steps_per_dispatch=10)
     on_six, on_two, on_one = (train(n, plan) for n in (8, 2, 1))
-    assert len(on_six.state.shards.sharding.device_set) == 6
+    assert len(on_six.state.carry.sharding.device_set) == 6
     atol = 20 * 0.02 * 8 * EPS  # as above, 20 steps
     assert_close(on_six.state.params, on_one.state.params, atol)
     assert_close(on_two.state.params, on_one.state.params, atol)
@@ -124,11 +124,11 @@ def test_the_same_step_runs_under_pmap():
 
     axes = state_axes(None, 0)
     pmapped = jax.pmap(train_step, axis_name="data", in_axes=(None, axes, 0), out_axes=(axes, None))
-    state = state._replace(shards=split_batch(state.shards, 8))
+    state = state._replace(carry=split_batch(state.carry, 8))
     for i in range(3):
         key = jax.random.fold_in(KEY, i)
         state, last_metrics = pmapped(key, state, split_batch(batches[i], 8))
-    state = state._replace(shards=state.shards.reshape(16, 4, 2))
+    state = state._replace(carry=state.carry.reshape(16, 4, 2))
     # The same arithmetic, perhaps fused otherwise: a few roundings of numbers below 8, 3 times.
     assert_close(state, sharded, atol=3 * 4 * 8 * EPS)
     assert_close(last_metrics, jax.tree.map(lambda m: m[-1], metrics), atol=3 * 4 * 8 * EPS)
@@ -151,7 +151,7 @@ def test_a_step_is_one_all_reduce():
 
 
 def test_a_step_of_mixed_precision_is_one_all_reduce():
-    def gradient_fn(key, params, shard, batch):
+    def gradient_fn(key, params, carry, batch):
         del key
 
         def loss_fn(params):
@@ -159,7 +159,7 @@ def test_a_step_of_mixed_precision_is_one_all_reduce():
             return jnp.mean((hidden.astype(jnp.float32) + params["bias"] - batch["y"]) ** 2)
 
         loss, gradients = jax.value_and_grad(loss_fn)(params)
-        return gradients, shard, {"loss": loss, "count": jnp.int32(3), "is_odd": jnp.array([True])}
+        return gradients, carry, {"loss": loss, "count": jnp.int32(3), "is_odd": jnp.array([True])}
 
     optimizer = optax.adam(0.1)
     params = {"weight": jnp.zeros(3, jnp.bfloat16), "bias": jnp.zeros(())}

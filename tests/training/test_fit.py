@@ -56,8 +56,8 @@ def test_every_step_is_a_row_and_the_loss_falls():
 def test_rows_hold_what_the_step_reports():
     # One step after the other, by hand and without fit; each has a key of its own.
     def gradient_fn(key, *arguments):
-        gradients, shard, metrics = regression_gradient(key, *arguments)
-        return gradients, shard, {**metrics, "draw": jax.random.uniform(key)}
+        gradients, carry, metrics = regression_gradient(key, *arguments)
+        return gradients, carry, {**metrics, "draw": jax.random.uniform(key)}
 
     plan = make_plan(total_steps=6)
     _, writer = run(plan, lambda: regression(gradient_fn=gradient_fn))
@@ -76,8 +76,8 @@ def test_rows_hold_what_the_step_reports():
 
 
 def test_streams_are_independent_orders_of_the_same_examples():
-    def gradient_fn(key, params, shard, batch):
-        return params, shard, {"loss": jnp.zeros(()), "first": batch[0], "second": batch[1]}
+    def gradient_fn(key, params, carry, batch):
+        return params, carry, {"loss": jnp.zeros(()), "first": batch[0], "second": batch[1]}
 
     plan = make_plan(total_steps=12, batch_size=(16, 8), num_shards=2)
     optimizer = optax.sgd(0.0)
@@ -168,8 +168,8 @@ def test_dispatches_of_any_length_take_the_same_steps(problem):
         # step of Adam's updates, of up to 0.1; a chain is ten times as sensitive.
         jax.tree.map(
             lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=23 * 0.1 * 8 * EPS * 10),
-            (result.state.params, result.state.shards),
-            (results[0].state.params, results[0].state.shards),
+            (result.state.params, result.state.carry),
+            (results[0].state.params, results[0].state.carry),
         )
 
 
@@ -196,11 +196,11 @@ def test_seconds_are_plausible():
 def diverging_gradient(first_bad):
     """Finite up to the ``first_bad``-th step; params count the finite ones."""
 
-    def gradient_fn(key, params, shard, batch):
-        gradients, shard, metrics = regression_gradient(key, params, shard, batch)
-        is_bad = shard >= first_bad
+    def gradient_fn(key, params, carry, batch):
+        gradients, carry, metrics = regression_gradient(key, params, carry, batch)
+        is_bad = carry >= first_bad
         metrics["loss"] = jnp.where(is_bad, jnp.nan, metrics["loss"])
-        return gradients, shard + 1.0, metrics
+        return gradients, carry + 1.0, metrics
 
     return gradient_fn
 
@@ -208,7 +208,7 @@ def diverging_gradient(first_bad):
 def diverging(first_bad=7.0):
     """The regression, with a loss that is NaN for good from step ``first_bad + 1`` on."""
     state, train_step, data = regression(gradient_fn=diverging_gradient(first_bad))
-    return state._replace(shards=jnp.zeros(1)), train_step, data
+    return state._replace(carry=jnp.zeros(1)), train_step, data
 
 
 @pytest.mark.parametrize("checkpoint_every", [0, 5])
@@ -266,7 +266,7 @@ def test_fewer_skips_than_the_limit_are_forgiven_and_told(caplog):
 
 
 def test_shards_must_be_as_many_as_planned():
-    with pytest.raises(ValueError, match=r"state\.shards .*plan\.num_shards=4 .*got 8"):
+    with pytest.raises(ValueError, match=r"state\.carry .*plan\.num_shards=4 .*got 8"):
         run(make_plan(num_shards=4), chains)
 
 
@@ -307,8 +307,8 @@ def test_every_run_reads_anew_what_its_step_reads():
     scale = 1.0
 
     def scaled(*arguments):
-        gradients, shard, metrics = regression_gradient(*arguments)
-        return gradients, shard, {**metrics, "scale": jnp.asarray(scale)}
+        gradients, carry, metrics = regression_gradient(*arguments)
+        return gradients, carry, {**metrics, "scale": jnp.asarray(scale)}
 
     state, train_step, data = regression(gradient_fn=scaled)
     for scale in (1.0, 3.0):

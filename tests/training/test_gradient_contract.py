@@ -22,77 +22,77 @@ def never(*arguments):
     pytest.fail("ran before the mistake was told")
 
 
-def train(gradient_fn=regression_gradient, optimizer=None, *, key=KEY, params=PARAMS, shards=()):
+def train(gradient_fn=regression_gradient, optimizer=None, *, key=KEY, params=PARAMS, carry=()):
     """Two steps, evaluated before the first: what is wrong must be found earlier."""
     optimizer = optimizer or optax.sgd(0.1)
-    state = init_state(PARAMS, optimizer, shards)._replace(params=params)
+    state = init_state(PARAMS, optimizer, carry)._replace(params=params)
     plan = Plan(total_steps=2, batch_size=8, num_shards=2, monitor_every=1)
     step = make_train_step(gradient_fn, optimizer)
     return fit(key, state, step, regression_data(), plan, monitor=never)
 
 
 def returning(*returned):
-    """A gradient function that gives functions of (params, shard) for its three values."""
-    return lambda key, params, shard, batch: tuple(make(params, shard) for make in returned)
+    """A gradient function that gives functions of (params, carry) for its three values."""
+    return lambda key, params, carry, batch: tuple(make(params, carry) for make in returned)
 
 
-def same_params(params, shard):
+def same_params(params, carry):
     return params
 
 
-def same_shard(params, shard):
-    return shard
+def same_carry(params, carry):
+    return carry
 
 
-def one_loss(params, shard):
+def one_loss(params, carry):
     return LOSS
 
 
 WRONG = {
     "arity": (lambda params, batch: 0, r"four arguments.*got gradient_fn\(params, batch\)"),
-    "nothing": (lambda key, params, shard, batch: None, r"a tuple .*, got NoneType"),
+    "nothing": (lambda key, params, carry, batch: None, r"a tuple .*, got NoneType"),
     "pair": (returning(same_params, one_loss), "must return a tuple .*, got 2 values"),
     "metrics": (
-        returning(same_params, same_shard, lambda params, shard: jnp.float32(0)),
+        returning(same_params, same_carry, lambda params, carry: jnp.float32(0)),
         "metrics of gradient_fn must be a dictionary",
     ),
     "complex_loss": (
-        returning(same_params, same_shard, lambda params, shard: {"loss": jnp.complex64(1)}),
+        returning(same_params, same_carry, lambda params, carry: {"loss": jnp.complex64(1)}),
         'the "loss" of gradient_fn must be a real number, got dtype complex64',
     ),
     "structure": (
-        returning(lambda params, shard: {"weight": params["weight"]}, same_shard, one_loss),
+        returning(lambda params, carry: {"weight": params["weight"]}, same_carry, one_loss),
         r"gradients of gradient_fn must be a PyTree like params.*Missing: \[\"gradients\['bias'\]",
     ),
     "per_example": (
         returning(
-            lambda params, shard: {**params, "weight": jnp.zeros((4, 3))}, same_shard, one_loss
+            lambda params, carry: {**params, "weight": jnp.zeros((4, 3))}, same_carry, one_loss
         ),
         r"gradients\['weight'\] of .* the shape of params\['weight'\], \(3,\); got \(4, 3\)",
     ),
     "integers": (
-        returning(lambda params, shard: jax.tree.map(jnp.int32, params), same_shard, one_loss),
+        returning(lambda params, carry: jax.tree.map(jnp.int32, params), same_carry, one_loss),
         r"gradients\['bias'\] of .* must hold floating-point numbers.*float32; got dtype int32",
     ),
-    "no_shard": (
-        returning(same_params, lambda params, shard: (), one_loss),
-        r"shard of gradient_fn must be a PyTree like TrainState.shards.*\['chain'\]",
+    "no_carry": (
+        returning(same_params, lambda params, carry: (), one_loss),
+        r"carry of gradient_fn must be a PyTree like TrainState.carry.*\['chain'\]",
     ),
-    "shard_shape": (
-        returning(same_params, lambda params, shard: {"chain": shard["chain"][:2]}, one_loss),
-        r"shard\['chain'\] of .* of one shard, \(5, 3\); got \(2, 3\)",
+    "carry_shape": (
+        returning(same_params, lambda params, carry: {"chain": carry["chain"][:2]}, one_loss),
+        r"carry\['chain'\] of .* of one shard, \(5, 3\); got \(2, 3\)",
     ),
-    "shard_dtype": (
-        returning(same_params, lambda params, shard: jax.tree.map(jnp.int32, shard), one_loss),
-        r"shard\['chain'\] of .* the dtype of .*, float32; got int32",
+    "carry_dtype": (
+        returning(same_params, lambda params, carry: jax.tree.map(jnp.int32, carry), one_loss),
+        r"carry\['chain'\] of .* the dtype of .*, float32; got int32",
     ),
     "slots": (
         returning(
             same_params,
-            lambda params, shard: {"chain": SlotWrite(jnp.arange(2), jnp.zeros((2, 4)))},
+            lambda params, carry: {"chain": SlotWrite(jnp.arange(2), jnp.zeros((2, 4)))},
             one_loss,
         ),
-        r"shard\['chain'\].values\[0\] of .* of one shard\[0\], \(3,\); got \(4,\)",
+        r"carry\['chain'\].values\[0\] of .* of one shard\[0\], \(3,\); got \(4,\)",
     ),
 }
 
@@ -101,7 +101,7 @@ WRONG = {
 def test_a_gradient_function_that_breaks_its_contract(name):
     gradient_fn, message = WRONG[name]
     with pytest.raises((TypeError, ValueError), match=message):
-        train(gradient_fn, shards=SHARDS)
+        train(gradient_fn, carry=SHARDS)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_gradient_function_that_breaks_its_contract(name):
     ],
 )
 def test_parameters_that_no_gradient_moves(params, message):
-    gradient_fn = returning(same_params, same_shard, one_loss)
+    gradient_fn = returning(same_params, same_carry, one_loss)
     with pytest.raises((TypeError, ValueError), match=message):
         train(gradient_fn, params=params)
     with pytest.raises((TypeError, ValueError), match=message):

@@ -141,13 +141,13 @@ def test_an_interruption_s_checkpoint_neither_counts_nor_stays(tmp_path):
 def test_a_sick_checkpoint_neither_counts_nor_stays(tmp_path):
     """The loss is near 1, and 100 larger from step 25 to 44."""
 
-    def gradient_fn(key, params, shard, batch):
-        (count,) = shard
+    def gradient_fn(key, params, carry, batch):
+        (count,) = carry
         loss = 1.0 + 0.1 * jax.random.normal(key) + 100.0 * ((count >= 25) & (count < 45))
         return jax.tree.map(jnp.zeros_like, params), (count + 1,), {"loss": loss}
 
     state, train_step, data = regression(gradient_fn=gradient_fn)
-    state = state._replace(shards=(jnp.zeros(1, jnp.int32),))
+    state = state._replace(carry=(jnp.zeros(1, jnp.int32),))
     assert len(data["y"]) == NUM_EXAMPLES
     plan = dataclasses.replace(PLAN, num_shards=1)
     seen = []

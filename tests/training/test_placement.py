@@ -70,8 +70,8 @@ def test_a_run_goes_on_from_another_placement_with_the_same_bits(on_device, tmp_
 
 
 def test_streams_and_repeats_are_gathered_alike():
-    def gradient_fn(key, params, shard, batch):
-        return params, shard, {"loss": batch[0].sum(), "second": batch[1].sum()}
+    def gradient_fn(key, params, carry, batch):
+        return params, carry, {"loss": batch[0].sum(), "second": batch[1].sum()}
 
     optimizer = optax.sgd(0.0)
     states = stack_states([init_state(np.zeros(1, np.float32), optimizer) for _ in range(2)])

@@ -14,10 +14,10 @@ from ebmjax import training
 def fitted(num_steps, size, profile):
     """Ends of a run of ``num_steps`` in blocks of ``size``."""
 
-    def gradient_fn(key, params, shard, batch):
+    def gradient_fn(key, params, carry, batch):
         del key
         loss, gradients = jax.value_and_grad(lambda p: jnp.mean((p - batch) ** 2))(params)
-        return gradients, shard, {"loss": loss}
+        return gradients, carry, {"loss": loss}
 
     optimizer = optax.sgd(0.1)
     state = training.init_state(jnp.zeros(()), optimizer)

@@ -79,7 +79,7 @@ def test_a_repeat_is_the_single_run_of_its_seed(together, alone, index):
     assert jax.tree.map(lambda a: a.shape, state) == jax.tree.map(lambda a: a.shape, expected)
     assert jax.tree.map(lambda a: a.dtype, state) == jax.tree.map(lambda a: a.dtype, expected)
     assert_close(state.params, expected.params, ATOL)
-    assert_close(state.shards, expected.shards, 10 * ATOL)
+    assert_close(state.carry, expected.carry, 10 * ATOL)
     assert int(state.step) == NUM_STEPS
     # Any other seed is far away, and so is where it began.
     for other in (*(run[0].state for i, run in enumerate(alone) if i != index), initial(7)):
@@ -102,8 +102,8 @@ def test_rows_hold_a_number_for_each_repeat(together, alone):
 
 
 def test_every_repeat_has_its_own_order_in_every_stream():
-    def gradient_fn(key, params, shard, batch):
-        return params, shard, {"loss": jnp.zeros(()), "first": batch[0], "second": batch[1]}
+    def gradient_fn(key, params, carry, batch):
+        return params, carry, {"loss": jnp.zeros(()), "first": batch[0], "second": batch[1]}
 
     plan = make_plan(batch_size=(16, 8), num_shards=2, total_steps=12)
     optimizer = optax.sgd(0.0)
@@ -121,9 +121,9 @@ def test_every_repeat_has_its_own_order_in_every_stream():
 def test_the_devices_do_not_matter(together):
     result, _ = together
     on_one, _ = train(devices=jax.devices()[:1])
-    assert len(result.state.shards.sharding.device_set) == 8
+    assert len(result.state.carry.sharding.device_set) == 8
     assert_close(result.state.params, on_one.state.params, ATOL)
-    assert_close(result.state.shards, on_one.state.shards, 10 * ATOL)
+    assert_close(result.state.carry, on_one.state.carry, 10 * ATOL)
 
 
 def act_as(backend, monkeypatch):

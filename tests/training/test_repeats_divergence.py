@@ -20,9 +20,9 @@ from ebmjax.training import (
 def diverging(first_bad):
     """One repeat for each entry: its loss is NaN from that step (from 0) on."""
 
-    def gradient_fn(key, params, shard, batch):
-        loss = jnp.where(shard["steps"] >= shard["first_bad"], jnp.nan, 1.0)
-        return -jnp.ones(()), {**shard, "steps": shard["steps"] + 1.0}, {"loss": loss}
+    def gradient_fn(key, params, carry, batch):
+        loss = jnp.where(carry["steps"] >= carry["first_bad"], jnp.nan, 1.0)
+        return -jnp.ones(()), {**carry, "steps": carry["steps"] + 1.0}, {"loss": loss}
 
     optimizer = optax.sgd(1.0)
     states = [

@@ -14,7 +14,7 @@ def test_a_state_is_what_was_stacked():
     states = [initial(seed) for seed in SEEDS]
     stacked = stack_states(states)
     assert stacked.step.shape == ()
-    assert stacked.shards.shape == (8, 3, 4, 2)
+    assert stacked.carry.shape == (8, 3, 4, 2)
     assert {leaf.shape[0] for leaf in jax.tree.leaves((stacked.params, stacked.opt_state))} == {3}
     for index, state in enumerate(states):
         assert tree_digest(select_repeat(stacked, index)) == tree_digest(state)
@@ -23,7 +23,7 @@ def test_a_state_is_what_was_stacked():
 def test_typed_keys_may_be_part_of_a_state():
     states = [init_state(0.0, optax.sgd(0.1), keys((seed, 0))) for seed in SEEDS]
     stacked = stack_states(states)
-    assert stacked.shards.shape == (2, 3)
+    assert stacked.carry.shape == (2, 3)
     assert tree_digest(select_repeat(stacked, 2)) == tree_digest(states[2])
 
 

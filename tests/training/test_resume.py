@@ -168,7 +168,7 @@ def test_continuing_on_fewer_devices_agrees_up_to_rounding(tmp_path, whole):
 
     sitting(tmp_path, monitor=stop)
     result = sitting(tmp_path, devices=jax.devices()[:2])
-    assert len(result.state.shards.sharding.device_set) == 2
+    assert len(result.state.carry.sharding.device_set) == 2
     # As in test_devices: 8 roundings a step of updates of 0.02.
     atol = 23 * 0.02 * 8 * np.finfo(np.float32).eps
     for name, expected in whole[0].state.params.items():

@@ -48,9 +48,9 @@ def test_values_take_the_dtype_and_a_tree_its_slots():
 def training_step(num_slots, num_written=4):
     """Chains in the slots of a buffer, four of which a step moves."""
 
-    def gradient_fn(key, params, shard, batch):
+    def gradient_fn(key, params, carry, batch):
         slots = jax.random.choice(key, num_slots, (num_written,), replace=False)
-        ends = shard[slots] + 1.0
+        ends = carry[slots] + 1.0
         loss = jnp.where(jnp.any(batch < 0), jnp.nan, 0.0)
         return params, write_slots(slots, ends), {"loss": loss}
 
@@ -62,7 +62,7 @@ def training_step(num_slots, num_written=4):
 def test_a_training_step_writes_the_slots_of_every_shard_or_none(is_sound):
     state, train_step = training_step(num_slots=16)
     after, metrics = train_step(KEY, state, jnp.full((2, 1), 1.0 if is_sound else -1.0))
-    moved = np.any(np.asarray(after.shards) != 0, axis=2).sum(axis=1)
+    moved = np.any(np.asarray(after.carry) != 0, axis=2).sum(axis=1)
     np.testing.assert_array_equal(moved, [4, 4] if is_sound else [0, 0])
     assert metrics["skipped"] == (0 if is_sound else 1)
 

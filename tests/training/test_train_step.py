@@ -58,12 +58,12 @@ def test_the_update_follows_the_gradient_of_the_whole_batch(num_shards):
 
 
 def test_every_shard_has_its_own_key():
-    def gradient_fn(key, params, shard, batch):
+    def gradient_fn(key, params, carry, batch):
         return jax.tree.map(jnp.zeros_like, params), jax.random.normal(key), {"loss": jnp.zeros(())}
 
     state = init_state({"w": jnp.zeros(1)}, optax.sgd(1.0), jnp.zeros(6))
     train_step = make_train_step(gradient_fn, optax.sgd(1.0), axis_name=None)
-    drawn = train_step(KEY, state, jnp.zeros((6, 1)))[0].shards
+    drawn = train_step(KEY, state, jnp.zeros((6, 1)))[0].carry
     expected = [jax.random.normal(jax.random.fold_in(KEY, i)) for i in range(6)]
     assert np.array_equal(drawn, expected)
     assert len(set(np.asarray(drawn).tolist())) == 6
@@ -73,7 +73,7 @@ def poisoned(where, value):
     """A step that meets something not finite in one shard of its second batch."""
     state, _, data = chains(num_shards=4)
 
-    def gradient_fn(key, params, shard, batch):
+    def gradient_fn(key, params, carry, batch):
         poison = jnp.where(batch[0, 0] > 1e6, value, 0.0)
         loss = jnp.sum(params["mean"] ** 2)
         gradients = jax.tree.map(jnp.ones_like, params)
@@ -81,7 +81,7 @@ def poisoned(where, value):
             loss = loss + poison
         if where == "gradient":
             gradients["mean"] = gradients["mean"].at[0].add(poison)
-        return gradients, shard + 1.0, {"loss": loss}
+        return gradients, carry + 1.0, {"loss": loss}
 
     train_step = make_train_step(gradient_fn, optax.adam(0.1), axis_name=None)
     good = jnp.asarray(split_batch(data[:16], 4))
@@ -126,9 +126,9 @@ def test_parameters_do_not_overflow_on_a_finite_gradient():
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_a_loss_beyond_the_limit_is_skipped(sign):
-    def gradient_fn(key, params, shard, batch):
-        gradients, shard, metrics = regression_gradient(key, params, shard, batch)
-        return gradients, shard, {"loss": sign * metrics["loss"]}
+    def gradient_fn(key, params, carry, batch):
+        gradients, carry, metrics = regression_gradient(key, params, carry, batch)
+        return gradients, carry, {"loss": sign * metrics["loss"]}
 
     optimizer = optax.sgd(0.1)
     state = regression_state(optimizer)
@@ -155,7 +155,7 @@ def test_a_held_step_moves_the_chains_alone(is_held, of_type):
     assert loss["seen"] == metrics["loss"]  # the average over shards
     assert (tree_digest(new_state.params) == tree_digest(state.params)) == is_held
     assert (tree_digest(new_state.opt_state) == tree_digest(state.opt_state)) == is_held
-    assert tree_digest(new_state.shards) != tree_digest(state.shards)
+    assert tree_digest(new_state.carry) != tree_digest(state.carry)
     assert (int(new_state.step), int(new_state.skipped)) == (1, 0)
     assert int(new_state.consecutive_skipped) == 0
 
@@ -171,9 +171,9 @@ def test_gradient_metrics_see_the_averaged_gradient():
 
 
 def test_metrics_may_be_vectors():
-    def gradient_fn(key, params, shard, batch):
-        gradients, shard, metrics = regression_gradient(key, params, shard, batch)
-        return gradients, shard, metrics | {"column_means": jnp.mean(batch["x"], axis=0)}
+    def gradient_fn(key, params, carry, batch):
+        gradients, carry, metrics = regression_gradient(key, params, carry, batch)
+        return gradients, carry, metrics | {"column_means": jnp.mean(batch["x"], axis=0)}
 
     state, train_step, data = regression(gradient_fn=gradient_fn, axis_name=None)
     _, metrics = train_step(KEY, state, full_batch(4))
@@ -185,22 +185,22 @@ def test_metrics_may_be_vectors():
 @pytest.mark.parametrize("metrics", [{}, {"loss": jnp.zeros(3)}], ids=["missing", "vector"])
 def test_a_scalar_loss_is_asked_for(metrics):
     state, train_step, _ = regression(
-        gradient_fn=lambda key, params, shard, batch: (params, shard, metrics), axis_name=None
+        gradient_fn=lambda key, params, carry, batch: (params, carry, metrics), axis_name=None
     )
     with pytest.raises(ValueError, match='scalar "loss"'):
         train_step(KEY, state, full_batch(2))
 
 
 def test_init_state_gives_definite_dtypes():
-    state = init_state({"a": 1.0, "b": jnp.asarray(2.0)}, optax.sgd(1.0), shards=[0.5])
-    leaves = jax.tree.leaves((state.params, state.shards))
+    state = init_state({"a": 1.0, "b": jnp.asarray(2.0)}, optax.sgd(1.0), carry=[0.5])
+    leaves = jax.tree.leaves((state.params, state.carry))
     assert [leaf.dtype for leaf in leaves] == [jnp.float32] * 3
     assert not any(leaf.weak_type for leaf in leaves)
 
 
-def constant_gradient(key, params, shard, batch):
+def constant_gradient(key, params, carry, batch):
     del key, batch
-    return jax.tree.map(jnp.ones_like, params), shard, {"loss": jnp.float32(1.0)}
+    return jax.tree.map(jnp.ones_like, params), carry, {"loss": jnp.float32(1.0)}
 
 
 @pytest.mark.parametrize(

@@ -60,8 +60,8 @@ def test_it_has_the_others_parameters_and_its_own_beginning(tmp_path):
     found = warm_start(state_of(1.0), OPTIMIZER, tmp_path, ("buffer",))
     assert (found.step, found.taken, found.anew) == (3, ("buffer",), ())
     np.testing.assert_array_equal(found.state.params["weight"], other.params["weight"])
-    np.testing.assert_array_equal(found.state.shards.buffer, np.full((2, 4), 7.0))
-    np.testing.assert_array_equal(found.state.shards.count, np.ones(2))  # not asked for
+    np.testing.assert_array_equal(found.state.carry.buffer, np.full((2, 4), 7.0))
+    np.testing.assert_array_equal(found.state.carry.count, np.ones(2))  # not asked for
     assert (int(found.state.step), int(found.state.skipped)) == (0, 0)
     update, _ = OPTIMIZER.update(found.state.params, found.state.opt_state)
     # Adam's first step is the rate, up to the rounding of its bias correction: about
@@ -85,7 +85,7 @@ def test_what_does_not_fit_starts_anew_and_is_named(tmp_path):
     save(tmp_path, trained(7.0, num_slots=5))
     found = warm_start(state_of(1.0), OPTIMIZER, tmp_path, ("buffer", "count"))
     assert (found.taken, found.anew) == (("count",), ("buffer",))
-    np.testing.assert_array_equal(found.state.shards.buffer, np.ones((2, 4)))
+    np.testing.assert_array_equal(found.state.carry.buffer, np.ones((2, 4)))
 
 
 def test_another_network_is_refused(tmp_path):
@@ -133,7 +133,7 @@ def test_repeats_start_from_repeats(tmp_path):
     found = warm_start(fresh, OPTIMIZER, tmp_path, ("buffer",))
     assert found.state.params["bias"].shape == (2,)
     assert jax.tree.map(jnp.shape, found.state) == jax.tree.map(jnp.shape, fresh)
-    np.testing.assert_array_equal(found.state.shards.buffer[:, 1], np.full((2, 4), 9.0))
+    np.testing.assert_array_equal(found.state.carry.buffer[:, 1], np.full((2, 4), 9.0))
 
 
 def test_averaged_parameters_begin_at_the_others(tmp_path):

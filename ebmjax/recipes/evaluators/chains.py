@@ -34,9 +34,9 @@ def spread_slots(
     They are evenly spaced slots of each class's block, the classes in turn. If the buffers hold
     fewer, all are returned; without a buffer, None.
     """
-    if not jax.tree.leaves(state.shards.buffer):
+    if not jax.tree.leaves(state.carry.buffer):
         return None
-    positions = positions_in(state.shards.buffer.positions)
+    positions = positions_in(state.carry.buffer.positions)
     num_shards, size = positions.shape[:2]
     block = size // num_classes
     of_class = min(-(-num // num_classes), num_shards * block)
@@ -61,7 +61,7 @@ def buffered(key: Key, plan: ChainPlan | None, state: TrainState, num: int) -> C
     if shown is None or plan is None:
         return None
     positions, slots = shown
-    size = positions_in(state.shards.buffer.positions).shape[1]
+    size = positions_in(state.carry.buffer.positions).shape[1]
     num_classes = plan.num_classes
     key = jax.random.fold_in(key, STARTS_KEY_NUMBER)
     draws = draws_for_slots(key, plan.start_fn, slots, size=size, num_classes=num_classes)

@@ -21,7 +21,7 @@ NUM_CLASSES = 10
 
 def state_of(positions):
     buffer = ReplayBuffer(positions) if positions is not None else ()
-    return SimpleNamespace(shards=SimpleNamespace(buffer=buffer))
+    return SimpleNamespace(carry=SimpleNamespace(buffer=buffer))
 
 
 @pytest.mark.parametrize("memory", [None, {"velocity": jnp.zeros((1, 10))}])
@@ -80,8 +80,8 @@ def monitored(tmp_path):
         config.update_from_flattened_dict(changes)
         levels = jnp.repeat(jnp.arange(NUM_CLASSES) / NUM_CLASSES, 10)
         state = state_of(jnp.broadcast_to(levels[:, None, None, None], (2, 100, 8, 8, 1)))
-        state.params, state.shards.statistics = {}, {}
-        state.shards.smoothing, state.shards.adaptation = jnp.ones(2), {}
+        state.params, state.carry.statistics = {}, {}
+        state.carry.smoothing, state.carry.adaptation = jnp.ones(2), {}
         network = SimpleNamespace(
             apply=lambda params, statistics, x: (x[..., 0, :2, 0], statistics)
         )

@@ -36,7 +36,7 @@ CLASSIFIER: Any = SimpleNamespace(apply=of_level, first_layer=None, head=None)
 def state_of(positions: Any) -> Any:
     buffer = () if positions is None else ReplayBuffer(positions)
     shards = SimpleNamespace(buffer=buffer, statistics={}, smoothing=jnp.ones(1), adaptation={})
-    return SimpleNamespace(params={}, shards=shards)
+    return SimpleNamespace(params={}, carry=shards)
 
 
 def profile_fn(**overrides: Any) -> Any:

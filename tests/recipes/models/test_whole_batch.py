@@ -77,17 +77,17 @@ def test_a_configuration_of_sada_jem_has_the_step_of_one_shard(tmp_path):
         experiment = experiment_of("sadajem_digits", tmp_path, **more)
         state = experiment.state
         positions = starts.reshape(num_shards, -1, 8, 8, 1)
-        shards = state.shards._replace(buffer=state.shards.buffer._replace(positions=positions))
+        shards = state.carry._replace(buffer=state.carry.buffer._replace(positions=positions))
         plan = training.Plan(total_steps=1, batch_size=(16, 16), num_shards=num_shards)
         result = training.fit(
-            jax.random.key(1), state._replace(shards=shards), experiment.train_step,
+            jax.random.key(1), state._replace(carry=shards), experiment.train_step,
             experiment.data, plan,
         )  # fmt: skip
         return jax.device_get(result.state)
 
     one, eight, apart = moved(1), moved(8), moved(8, **{"mesh.whole_batch": False})
-    ends = [np.reshape(s.shards.buffer.positions, (16, -1)) for s in (one, eight, apart)]
-    statistics = [jax.tree.map(lambda a: a[-1], s.shards.statistics) for s in (one, eight, apart)]
+    ends = [np.reshape(s.carry.buffer.positions, (16, -1)) for s in (one, eight, apart)]
+    statistics = [jax.tree.map(lambda a: a[-1], s.carry.statistics) for s in (one, eight, apart)]
     for found in ([s.params for s in (one, eight, apart)], ends, statistics):
         same, other = (float(optax.tree.norm(optax.tree.sub(found[i], found[0]))) for i in (1, 2))
         assert 100 * same < other

@@ -57,7 +57,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         distances=Distances(train, images.monitored, config),
         config=config,
         energy_of=energy_of,
-        beta_of=lambda state: beta_fn(state.shards.step[0]),
+        beta_of=lambda state: beta_fn(state.carry.step[0]),
     )
     factor, last_beta = config.eval.step_factor, objectives.last_beta(config)
     finished = replace(

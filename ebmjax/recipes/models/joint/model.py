@@ -42,7 +42,7 @@ class Trained(NamedTuple):
 
 def trained(state: TrainState) -> Trained:
     """Returns the trained model of ``state``."""
-    carry = state.shards
+    carry = state.carry
     smoothing = jnp.mean(jnp.asarray(carry.smoothing))
     return Trained(state.params, averaged_statistics(state), smoothing, settled(carry.adaptation))
 
@@ -57,7 +57,7 @@ def averaged_statistics(state: TrainState) -> PyTree:
         is_number = jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
         return jnp.mean(leaf, axis=0) if is_number else jnp.asarray(leaf)[0]
 
-    return jax.tree.map(averaged, state.shards.statistics)
+    return jax.tree.map(averaged, state.carry.statistics)
 
 
 def densities_of(network: JointNetwork, density_scale: Any) -> DensitiesOf:

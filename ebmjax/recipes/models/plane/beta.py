@@ -158,7 +158,7 @@ def stacked(state: TrainState, num_models: int) -> TrainState:
         lambda leaf: jnp.repeat(leaf[None], num_models, axis=0), (state.params, state.opt_state)
     )
     none = jnp.zeros((1, num_models), jnp.int32)
-    return state._replace(params=params, opt_state=opt_state, shards=Models(none, none.copy()))
+    return state._replace(params=params, opt_state=opt_state, carry=Models(none, none.copy()))
 
 
 def train_step(
@@ -175,9 +175,9 @@ def train_step(
     """
     axes = state_axes(0, 0)._replace(step=None)
     betas = betas_fn(state.step)
-    counts = jax.tree.map(lambda leaf: leaf[0], state.shards)
+    counts = jax.tree.map(lambda leaf: leaf[0], state.carry)
     models = state._replace(
-        shards=betas[:, None],
+        carry=betas[:, None],
         skipped=counts.skipped,
         consecutive_skipped=counts.consecutive_skipped,
     )
@@ -187,7 +187,7 @@ def train_step(
     counts = Models(models.skipped[None], models.consecutive_skipped[None])
     consecutive = jnp.min(models.consecutive_skipped)
     skipped = state.skipped + (consecutive > 0)
-    state = models._replace(shards=counts, skipped=skipped, consecutive_skipped=consecutive)
+    state = models._replace(carry=counts, skipped=skipped, consecutive_skipped=consecutive)
     return state, {
         **metrics,
         "beta": betas,

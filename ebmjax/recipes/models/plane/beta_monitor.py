@@ -59,7 +59,7 @@ class BetaMonitor(PlaneMonitor):
         # Writes no arrays, because plots draw those of training, on training's grid.
         row, arrays = self._measure(state)
         row |= self._bias(state, arrays)
-        consecutive = state.shards.consecutive_skipped[0]
+        consecutive = state.carry.consecutive_skipped[0]
         by_beta = {}
         for i, beta in enumerate(self.config.loss.betas):
             is_diverged = bool(consecutive[i] >= self.config.train.max_consecutive_skips)
@@ -69,7 +69,7 @@ class BetaMonitor(PlaneMonitor):
                 **numbers,
                 "beta": beta,
                 "is_diverged": float(is_diverged),
-                "skipped": int(state.shards.skipped[0, i]),
+                "skipped": int(state.carry.skipped[0, i]),
             }
         _, data_key = jax.random.split(self.key)
         fresh = self.toy.points(data_key, self.config.eval.num_samples)

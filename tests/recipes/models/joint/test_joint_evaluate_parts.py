@@ -44,7 +44,7 @@ def test_a_trained_model_has_the_mean_of_its_shards():
         },
         adaptation={},
     )
-    found = trained(SimpleNamespace(params="params", shards=shards))
+    found = trained(SimpleNamespace(params="params", carry=shards))
     assert (found.params, float(found.smoothing)) == ("params", 2.0)
     np.testing.assert_array_equal(found.statistics["mean"], [1.0, 2.0])
     assert (found.statistics["count"].dtype, int(found.statistics["count"])) == (jnp.int32, 3)

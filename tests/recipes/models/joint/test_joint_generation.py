@@ -99,7 +99,7 @@ def generate(model, test=TRAIN, **fields):
 def buffer_of(positions):
     """A state whose buffer holds ``positions``; () for a state without one."""
     buffer = samplers.ReplayBuffer(positions)
-    return SimpleNamespace(shards=SimpleNamespace(buffer=buffer))
+    return SimpleNamespace(carry=SimpleNamespace(buffer=buffer))
 
 
 def test_the_most_confident_of_every_predicted_class():

@@ -38,8 +38,8 @@ def traced(items):
     config = digits(**dict(items))
     experiment = build_experiment(config, Path("nowhere"))
     plan = experiment.plan
-    shard = plan.batch_size // plan.num_shards
-    indices = jax.ShapeDtypeStruct((1, plan.num_shards, shard), jnp.int32)
+    carry = plan.batch_size // plan.num_shards
+    indices = jax.ShapeDtypeStruct((1, plan.num_shards, carry), jnp.int32)
     mesh = make_mesh(plan.num_shards, jax.devices()[:1])
     batches = describe_batches(experiment.data, indices, mesh)
     program, (state, metrics) = jax.make_jaxpr(
@@ -98,5 +98,5 @@ def test_what_is_only_evaluated_changes_no_step():
 
 def test_persistent_chains_stand_at_every_power_of_every_example():
     _, state, *_ = traced(hashable(COVARIANCE | PERSISTENT))
-    assert state.shards.prior.shape == (8, 72 // 8 * 4, 16)
-    assert state.shards.posterior.shape == (8, 144, 3, 4, 16)
+    assert state.carry.prior.shape == (8, 72 // 8 * 4, 16)
+    assert state.carry.posterior.shape == (8, 144, 3, 4, 16)

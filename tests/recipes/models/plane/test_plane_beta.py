@@ -93,8 +93,8 @@ def test_a_model_that_diverges_leaves_the_others_alone(tmp_path):
     step = jax.jit(experiment.train_step)
     after, metrics = step(jax.random.key(0), state._replace(params=broken), batch)
     after, metrics = step(jax.random.key(1), after, batch)
-    assert np.asarray(after.shards.consecutive_skipped).tolist() == [[2, 0]]
-    assert np.asarray(after.shards.skipped).tolist() == [[2, 0]]
+    assert np.asarray(after.carry.consecutive_skipped).tolist() == [[2, 0]]
+    assert np.asarray(after.carry.skipped).tolist() == [[2, 0]]
     assert int(after.step) == 2
     assert int(after.skipped) == int(after.consecutive_skipped) == 0
     assert np.asarray(metrics["skipped_by_model"]).tolist() == [2, 0]

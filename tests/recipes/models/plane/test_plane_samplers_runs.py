@@ -49,7 +49,7 @@ def test_chains_start_at_the_batch_under_noise(tmp_path):
     # 50 of the means, 1 within, 25 of the noise; a near-Gaussian mixture's variance: sqrt(2 / n).
     assert np.var(starts) == pytest.approx(76, rel=5 * math.sqrt(2 / 4000))
     before, after, metrics = step_of(config, tmp_path)
-    assert before.shards == () == after.shards
+    assert before.carry == () == after.carry
     assert float(metrics["chain_distance"]) < 1e-3
 
 
@@ -60,7 +60,7 @@ def test_persistent_chains_go_on_where_they_stood(tmp_path):
         "sampler.step_size": 1e-4,
     }
     before, after, metrics = step_of(smoke(**changes), tmp_path)
-    old, new = (np.asarray(state.shards.positions) for state in (before, after))
+    old, new = (np.asarray(state.carry.positions) for state in (before, after))
     assert old.shape == (1, 60, 2)
     moved = np.linalg.norm(new - old, axis=-1)[0]
     assert np.count_nonzero(moved) == 50
