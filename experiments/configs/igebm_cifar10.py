@@ -33,7 +33,7 @@ import json
 from functools import partial
 from typing import Any
 
-from ebmjax.recipes.models.image.fields import configure, noise_of
+from ebmjax.recipes.models.energy.fields import configure, noise_of
 
 SAMPLERS = ("sgld", "psgld", "mala", "tempered_mala")
 

@@ -36,7 +36,7 @@ Other variants:
 from functools import partial
 from typing import Any
 
-from ebmjax.recipes.models.image.fields import configure
+from ebmjax.recipes.models.energy.fields import configure
 
 BASE: dict[str, Any] = {}
 # Of step 1 and noise 0.01; the robust objective's o is its inverse.

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 
 from ebmjax.recipes.config.files import beside
-from ebmjax.recipes.models.image.fields import configure
+from ebmjax.recipes.models.energy.fields import configure
 
 BASE: dict[str, Any] = {
     "data.image_size": None,

@@ -28,7 +28,7 @@ from functools import partial
 from typing import Any
 
 from ebmjax.recipes.config.files import beside
-from ebmjax.recipes.models.image.fields import SMOKE, configure
+from ebmjax.recipes.models.energy.fields import SMOKE, configure
 
 igebm_cifar10 = beside(__file__, "igebm_cifar10.py")
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ebmjax.learning import step_size as adapted_step_size
 from ebmjax.recipes.config.files import project
-from ebmjax.recipes.models.image.checks import chosen
+from ebmjax.recipes.models.energy.checks import chosen
 from ebmjax.recipes.parts.samplers import temperature
 from ebmjax.samplers import clip_score, sgld_init
 from ebmjax.types import Key, LogDensityFn
@@ -24,7 +24,7 @@ def accept_ratios(model: Any, images: np.ndarray, key: Key, num: int = 100) -> d
     """Returns ``weigh_move`` of the run's first sampler, from ``num`` samples of training.
 
     Args:
-      model: an image energy, ``models.image.model.EnergyModel``.
+      model: an image energy, ``models.energy.model.EnergyModel``.
       images: test images; not used.
       key: of the samples and of the move's noise.
       num: of samples.

@@ -14,7 +14,7 @@ FACTORY_RUNS = {
             "eval.landscape.every": "never",
         },
     ),
-    "image": (
+    "energy": (
         "configs/igebm_digits.py:smoke",
         igebm_digits,
         {"model.factory": "own_networks:energy", "model.is_conditional": True},

@@ -16,7 +16,7 @@ from ebmjax.recipes.config.declare import Fields
 from ebmjax.recipes.config.errors import Config, ConfigError, choose, did_you_mean, flatten
 
 FAMILIES: dict[str, str | Path] = {
-    name: f"ebmjax.recipes.models.{name}" for name in ("image", "joint", "latent", "plane")
+    name: f"ebmjax.recipes.models.{name}" for name in ("energy", "joint", "latent", "plane")
 }
 """Package of each family, or its file."""
 

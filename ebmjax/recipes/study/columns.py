@@ -64,7 +64,7 @@ PATTERNS = {
         robustness.(|refined.)protocol.*
         {of_generation("(buffer|fresh|conditional|buffer_selected)")} landscape.*
     """,
-    "image": f"""
+    "energy": f"""
         {OF_CHAINS} {OF_SAMPLES}
         (sample|test)_energy temperature acceptance_(literal|energies|twice_step|decoupled|implied)
         log_ratio_(energy|proposal) squared_drift_to_noise score_change step_factor kl_terms

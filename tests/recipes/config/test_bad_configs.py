@@ -103,7 +103,7 @@ def test_a_value_out_of_range_is_named(name, value, refused):
 @pytest.mark.parametrize(
     ("family", "name"),
     [
-        ("image", "model.features"),
+        ("energy", "model.features"),
         ("plane", "model.hidden"),
         ("latent", "model.generator_features"),
     ],

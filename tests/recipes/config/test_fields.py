@@ -11,7 +11,7 @@ from experiment_runs import REPOSITORY
 from ebmjax.recipes.config import command_line, declare, families, pages, ranges
 from ebmjax.recipes.config.errors import ConfigError
 
-FAMILIES = ("image", "joint", "latent", "plane")
+FAMILIES = ("energy", "joint", "latent", "plane")
 FIELDS = [(family, name) for family in FAMILIES for name in families.all_fields(family)]
 CONDITIONAL = [(family, name) for family, name in FIELDS if families.all_fields(family)[name].when]
 
@@ -79,7 +79,7 @@ def test_a_field_without_effect_is_refused(family, name):
         declare.check(fields, config)
 
 
-DIGITS = {"latent": "thermo", "joint": "jem", "image": "igebm"}
+DIGITS = {"latent": "thermo", "joint": "jem", "energy": "igebm"}
 IGNORED = [
     ("latent", "loss.kl_weight=2.0"),
     ("latent:vanilla", "loss.kl_weight=2.0"),
@@ -95,10 +95,10 @@ IGNORED = [
     ("joint", "optimizer.momentum=0.5"),
     ("joint", "sampler.mala.step_size=0.2"),
     ("joint:softmax", "sampler.num_steps=5"),
-    ("image", "sampler.mala.step_size=0.2"),
-    ("image", "sampler.augmentation.min_area=0.5"),
+    ("energy", "sampler.mala.step_size=0.2"),
+    ("energy", "sampler.augmentation.min_area=0.5"),
     ("image:short_run", "sampler.buffer.reinit_prob=0.5"),
-    ("image", "sampler.allow_decoupled=True"),
+    ("energy", "sampler.allow_decoupled=True"),
     ("joint", "sampler.allow_decoupled=True"),
     ("joint:softmax", "eval.samples.num_images=30"),
     ("joint:softmax", "eval.inception_weights=weights.npz"),
@@ -132,7 +132,7 @@ MISTAKES = [
     ("igebm_digits", "sampler.num_samples=0"),
     ("thermo_digits", "train.batch_size=71"),
     ("joint", "data.path=mine.npz"),  # without data.name it would train on the digits
-    ("image", "data.path=mine.npz"),
+    ("energy", "data.path=mine.npz"),
     ("latent", "data.path=mine.npz"),
     ("toy_beta", "loss.beta_variant=nope"),
     ("toy_samplers", "eval.samplers=('nope',)"),

@@ -13,9 +13,9 @@ from ebmjax.recipes.folder import run_folder, workdir
 from ebmjax.recipes.run import saved_recoveries
 from experiments.configs import igebm_digits, jem_digits
 
-FAMILIES = ("image", "joint", "latent", "plane")
+FAMILIES = ("energy", "joint", "latent", "plane")
 NAMING = {
-    "image": ("sampler.names", ("mala", "psgld")),
+    "energy": ("sampler.names", ("mala", "psgld")),
     "joint": ("sampler.name", "psgld"),
     "latent": ("sampler.posterior.name", "psgld"),
     "plane": ("sampler.name", "psgld"),
@@ -60,7 +60,7 @@ def test_a_section_is_where_its_sampler_is_named(family):
     families.check(config)
     before = config.to_json_best_effort()
     expected = {"sampler.psgld"}
-    expected |= {"image": {"sampler.mala"}}.get(family, set())
+    expected |= {"energy": {"sampler.mala"}}.get(family, set())
     assert sections_in(run_folder.as_json(config)) == expected
     assert config.to_json_best_effort() == before
     families.prune(config)

@@ -134,14 +134,14 @@ def sampler_of(family, name, **fields):
     config = configured(family, **fields)
     if family == "joint":
         return of_section(config, "sampler.name", name, SAMPLERS)
-    if family == "image":
+    if family == "energy":
         return of_section(config, "sampler.names", name, SINGLE)
     config.sampler.prior.name = name
     return of_shared(config, "sampler.prior", SINGLE)
 
 
 @pytest.mark.parametrize(
-    ("family", "step_size"), [("joint", 0.5), ("image", 0.5), ("latent", 0.16)]
+    ("family", "step_size"), [("joint", 0.5), ("energy", 0.5), ("latent", 0.16)]
 )
 def test_a_sampler_has_its_own_defaults_and_the_options(family, step_size, here):
     """A latent model's section gives the step; the others leave the function its own."""
@@ -196,11 +196,11 @@ def test_particles_that_interact_are_refused_where_chains_move_alone(here):
     assert entry.interacting
     assert entry.memory == ("score",)
     with pytest.raises(ConfigError, match="moves all chains together"):
-        sampler_of("image", "own.py:together")
+        sampler_of("energy", "own.py:together")
 
 
 def test_a_loss_alone_gets_the_energies_means(here):
-    config = configured("image", loss__name="own.py:gap", loss__options='{"weight": 2.0}')
+    config = configured("energy", loss__name="own.py:gap", loss__options='{"weight": 2.0}')
     positive, negative = np.array([1.0, 3.0], np.float32), np.array([5.0], np.float32)
     value, metrics = user_losses.energy_loss(config)(positive, negative)
     assert float(value) == -6.0
@@ -217,7 +217,7 @@ def test_a_loss_alone_gets_the_energies_means(here):
 )
 def test_what_is_no_loss_is_refused(name, message, here):
     with pytest.raises(ConfigError, match=message):
-        user_losses.energy_loss(configured("image", loss__name=name))(
+        user_losses.energy_loss(configured("energy", loss__name=name))(
             np.ones(2, np.float32), np.ones(3, np.float32)
         )
 
@@ -278,11 +278,11 @@ def test_what_is_no_number_is_refused(name, message, here):
 
 def test_options_without_a_function_of_ones_own_have_no_effect():
     for section in ("sampler", "loss", "optimizer", "eval"):
-        config = configured("image", **{f"{section}__options": '{"a": 1}'})
+        config = configured("energy", **{f"{section}__options": '{"a": 1}'})
         with pytest.raises(
             ConfigError, match=rf"{section}\.options=.* has no effect here: it needs"
         ):
-            declare.check(families.all_fields("image"), config)
+            declare.check(families.all_fields("energy"), config)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from PIL import Image
 
 from ebmjax.latent import power_schedule
 from ebmjax.recipes.evaluators import plots
-from ebmjax.recipes.models.image import plots as image_plots
+from ebmjax.recipes.models.energy import plots as image_plots
 from ebmjax.recipes.models.joint import plots as joint_plots
 from ebmjax.recipes.models.latent import plots as latent_plots
 

@@ -21,7 +21,7 @@ from ebmjax.recipes.run import use
 from ebmjax.recipes.study.reader import Run
 
 CONFIGS = sorted((EXPERIMENTS / "configs").glob("[!_]*.py"))
-IMAGE_FAMILIES = ("image", "joint", "latent")
+IMAGE_FAMILIES = ("energy", "joint", "latent")
 OUTPUTS = {"sample": "s.png", "score": "s.csv", "export": "p.npz"}
 FACTORY = {"model.factory": "evil.py:make"}
 ATTACKS = {
@@ -398,7 +398,7 @@ def test_no_reader_fetches_a_data_set_that_the_folder_names(
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
     (tmp_path / "elsewhere").mkdir()
     named = {"data.name": "mnist", "data.path": data_path and str(tmp_path / data_path)}
-    folder = hostile(tmp_path / "run", "image", **named)
+    folder = hostile(tmp_path / "run", "energy", **named)
     with pytest.raises(data.DataUnavailableError, match="mnist is not prepared: there is no"):
         recipes.load(folder)
 
@@ -416,6 +416,6 @@ def test_names_from_a_stranger_cannot_disturb_a_terminal(tmp_path, monkeypatch, 
 @pytest.mark.parametrize("options", ['{"a":' + "[" * 5000, "[" * 5000 + "]" * 5000])
 def test_options_nested_too_deep_are_one_line(options, whole, tmp_path):
     named = {"model.factory": "ebmjax.networks:MLPEnergy", "model.options": options}
-    said = refusal(lambda: recipes.load(hostile(tmp_path / "run", "image", **named)))
+    said = refusal(lambda: recipes.load(hostile(tmp_path / "run", "energy", **named)))
     assert "config.model.options must be a JSON object" in said
     assert len(said) < 500

@@ -20,7 +20,7 @@ from ebmjax.recipes.run.run import Run
 
 FAMILIES = {
     "joint": {"sampler.buffer.start": "informative", "data.num_per_class": 30},
-    "image": {},
+    "energy": {},
     "latent": {"sampler.persistent": True, "eval.gradient_variance.num_gradients": 2},
 }
 
@@ -100,7 +100,7 @@ def test_a_finished_run_is_the_same_from_the_host(smoke, tmp_path):
 def test_a_file_that_changes_under_a_run_ends_it(folder, tmp_path, monkeypatch):
     """With one line that names the file. What was saved is whole, so the run goes on afterwards."""
     images = shutil.copytree(folder, tmp_path / "images") / "images.npy"
-    config = config_of("image", images.parent, "disk")
+    config = config_of("energy", images.parent, "disk")
     config.data.max_train = 88
     path, build = tmp_path / "run", Run.build
     times = [(0, 0)]

@@ -13,7 +13,7 @@ from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.parts import image_data
 from experiments.configs import igebm_digits, jem_digits, thermo_digits
 
-FAMILIES = {"joint": jem_digits, "image": igebm_digits, "latent": thermo_digits}
+FAMILIES = {"joint": jem_digits, "energy": igebm_digits, "latent": thermo_digits}
 IMAGES = np.random.default_rng(0).integers(0, 256, (120, 8, 8, 3), np.uint8)
 LABELS = np.arange(120) % 3
 
@@ -116,7 +116,7 @@ def test_another_split_is_not_left_out_in_silence(tmp_path):
 def test_a_number_and_its_fraction_hold_out_the_same_images(num_classes, tmp_path):
     held = [
         image_data.load(
-            own(tmp_path, "image", **{"data.holdout": holdout, "data.num_classes": num_classes})
+            own(tmp_path, "energy", **{"data.holdout": holdout, "data.num_classes": num_classes})
         )
         for holdout in (30, 0.25)
     ]
@@ -127,7 +127,7 @@ def test_a_number_and_its_fraction_hold_out_the_same_images(num_classes, tmp_pat
         np.testing.assert_array_equal(one.images, other.images)
     # More images held out include fewer, so that a run may start from another one.
     more, _ = image_data.load(
-        own(tmp_path, "image", **{"data.holdout": 60, "data.num_classes": num_classes})
+        own(tmp_path, "energy", **{"data.holdout": 60, "data.num_classes": num_classes})
     )
     fewer = {image.tobytes() for image in held[0][0].monitored.images}
     assert fewer < {image.tobytes() for image in more.monitored.images}
@@ -195,7 +195,7 @@ def test_the_split_of_the_test_images_has_any_name(tmp_path):
 
 @pytest.mark.parametrize("num_classes", [None, 3, 0])
 def test_the_data_decide_what_the_configuration_leaves_open(num_classes, tmp_path):
-    config = own(tmp_path, "image", **{"data.holdout": 10, "data.num_classes": num_classes})
+    config = own(tmp_path, "energy", **{"data.holdout": 10, "data.num_classes": num_classes})
     _, found = image_data.load(config)
     assert (found.data.image_size, found.data.max_train) == (8, 120)
     assert found.data.num_classes == (3 if num_classes is None else num_classes)

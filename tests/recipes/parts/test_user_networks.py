@@ -11,12 +11,12 @@ from small_configs import FACTORY_RUNS, configuration
 
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.models.image.parts import model_of as image_model
+from ebmjax.recipes.models.energy.parts import model_of as image_model
 from ebmjax.recipes.models.joint.parts import classifiers
 from ebmjax.recipes.models.latent.parts import model_of as latent_model
 
 SHAPE = (8, 8, 1)
-MAKE = {"joint": classifiers, "image": image_model, "latent": latent_model}
+MAKE = {"joint": classifiers, "energy": image_model, "latent": latent_model}
 
 
 def made(family, factory, **fields):
@@ -28,22 +28,27 @@ def made(family, factory, **fields):
 
 
 REFUSED = [
-    ("image", "nothing", {}, r"factory='own_networks:nothing' must name a function of .*'logits'"),
-    ("image", "raises", {}, r"raises', line \d+: RuntimeError: no such file"),
-    ("image", "number", {}, r"must return a Flax Linen, Flax NNX or Equinox module.* got a int"),
-    ("image", "dense", {"shape": [1]}, r"energies of shape \(\) .*got \(1,\)\. End it with \[\.\."),
+    ("energy", "nothing", {}, r"factory='own_networks:nothing' must name a function of .*'logits'"),
+    ("energy", "raises", {}, r"raises', line \d+: RuntimeError: no such file"),
+    ("energy", "number", {}, r"must return a Flax Linen, Flax NNX or Equinox module.* got a int"),
+    (
+        "energy",
+        "dense",
+        {"shape": [1]},
+        r"energies of shape \(\) .*got \(1,\)\. End it with \[\.\.",
+    ),
     ("joint", "dense", {"shape": [7]}, r"logits of shape \(10,\) .*\(8, 8, 1\), got \(7,\)"),
-    ("image", "normalised", {}, r"keeps batch statistics .* this family does not carry"),
+    ("energy", "normalised", {}, r"keeps batch statistics .* this family does not carry"),
     ("latent", "dense", {}, r"must return 2 networks, energies and images, got a Dense"),
     ("latent", "needs", {"depth": 2}, r"must return 2 networks"),
     (
-        "image",
+        "energy",
         "needs",
         {},
         r"has arguments \['depth'\] without a value.*options='\{\"depth\": \.\.\.",
     ),
-    ("image", "dense", {"width": 3}, r"options has \['width'\].* takes the options \['shape'\]"),
-    ("image", "needs", {"image_shape": 3}, r"options has \['image_shape'\].*options \['depth'\]"),
+    ("energy", "dense", {"width": 3}, r"options has \['width'\].* takes the options \['shape'\]"),
+    ("energy", "needs", {"image_shape": 3}, r"options has \['image_shape'\].*options \['depth'\]"),
 ]
 
 
@@ -62,8 +67,8 @@ def test_what_a_factory_does_wrong_is_said_before_anything_compiles(
         ("joint", "model.depth", 16),
         ("joint", "model.norm", "group"),
         ("joint", "sampler.dtype", "bfloat16"),
-        ("image", "model.spectral_norm", 2.0),
-        ("image", "model.dtype", "bfloat16"),
+        ("energy", "model.spectral_norm", 2.0),
+        ("energy", "model.dtype", "bfloat16"),
         ("latent", "model.prior_hidden", (3,)),
         ("latent", "model.generator_features", (3,)),
     ],
@@ -88,7 +93,7 @@ def test_what_needs_batch_statistics_is_told_where_there_are_none_and_where_ther
 @pytest.mark.parametrize("text", ["[1]", "{width: 3}", "3"])
 def test_options_are_a_json_object(text):
     with pytest.raises(ConfigError, match=r"config\.model\.options must be a JSON object"):
-        made("image", "dense", model__options=text)
+        made("energy", "dense", model__options=text)
 
 
 def test_a_name_that_is_no_function_is_refused_by_its_field():
@@ -100,7 +105,7 @@ def test_a_name_that_is_no_function_is_refused_by_its_field():
 
 
 def test_nothing_is_written_for_a_module_that_cannot_be_imported(tmp_path):
-    config = configuration("image", {"model.factory": "missing_module:energy"})
+    config = configuration("energy", {"model.factory": "missing_module:energy"})
     with pytest.raises(ConfigError, match=r"'missing_module' cannot be imported: ModuleNotFound"):
         launch(config, "configs/igebm_digits.py:smoke", str(tmp_path / "run"))
     assert not contents(tmp_path)
@@ -109,16 +114,16 @@ def test_nothing_is_written_for_a_module_that_cannot_be_imported(tmp_path):
 def test_a_module_may_lie_in_the_current_folder_and_take_a_seed_or_not(tmp_path, monkeypatch):
     (tmp_path / "in_this_folder.py").write_text("from own_networks import energy as mine")
     monkeypatch.chdir(tmp_path)
-    config = configuration("image", {"model.factory": "in_this_folder:mine"})
+    config = configuration("energy", {"model.factory": "in_this_folder:mine"})
     config.model.is_conditional = True
     first, second = (image_model(config, SHAPE).init(jax.random.key(seed)) for seed in (0, 1))
     assert np.abs(first["table"] - second["table"]).max() > 0.01
-    assert made("image", "from_own_functions").init(jax.random.key(0)).shape == SHAPE
+    assert made("energy", "from_own_functions").init(jax.random.key(0)).shape == SHAPE
 
 
 @pytest.mark.parametrize(
     "family",
-    ["image", *(pytest.param(name, marks=pytest.mark.slow) for name in ("joint", "latent"))],
+    ["energy", *(pytest.param(name, marks=pytest.mark.slow) for name in ("joint", "latent"))],
 )
 def test_a_run_trains_evaluates_and_resumes_bitwise(family, tmp_path):
     """The state of an NNX network, the labels of an Equinox one, and a pair of Linen ones."""

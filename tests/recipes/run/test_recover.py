@@ -353,7 +353,7 @@ SGLD = ["sampler.sgld.step_size", "sampler.sgld.noise_scale"]
     ("family", "fields"),
     {
         "joint": [*SGLD, "sampler.num_steps", "optimizer.learning_rate", "loss.energy_l2"],
-        "image": [*SGLD, "sampler.num_steps", "optimizer.learning_rate", "loss.energy_l2"],
+        "energy": [*SGLD, "sampler.num_steps", "optimizer.learning_rate", "loss.energy_l2"],
         "latent": [
             "sampler.prior.step_size",
             "sampler.posterior.step_size",
@@ -403,7 +403,7 @@ def test_smaller_steps_keep_the_temperature(noise):
 
 
 def test_steps_that_adapt_are_no_remedy():
-    fields = families.all_fields("image")
+    fields = families.all_fields("energy")
     config = declare.defaults(fields)
     assert remedies.changes(fields, config, "step_size")
     config.sampler.target_acceptance = 0.57

@@ -137,7 +137,7 @@ REPORTS = {  # of each family the numbers that a table shows, in the places of i
             "fresh chains minus starts, 95 % interval -6.0 (-8.0 to -4.0)",
         ],
     ),
-    "image": (
+    "energy": (
         {"generation": {"buffer": scored(3.0, None)}, "energies": {"gap": -1.0}},
         [
             "FID of the buffer () 3",

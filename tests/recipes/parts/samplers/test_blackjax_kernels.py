@@ -9,7 +9,7 @@ import pytest
 
 from ebmjax import samplers
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.models.image import checks as image_checks
+from ebmjax.recipes.models.energy import checks as image_checks
 from ebmjax.recipes.models.joint import checks as joint_checks
 from ebmjax.recipes.models.joint import parts
 from ebmjax.recipes.models.latent import checks as latent_checks

@@ -14,8 +14,8 @@ from ebmjax import data
 from ebmjax import samplers as library
 from ebmjax.learning import init_carry
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.models.image import checks as image_checks
-from ebmjax.recipes.models.image import parts as image_parts
+from ebmjax.recipes.models.energy import checks as image_checks
+from ebmjax.recipes.models.energy import parts as image_parts
 from ebmjax.recipes.models.joint import checks as joint_checks
 from ebmjax.recipes.models.joint import parts as joint_parts
 from ebmjax.recipes.models.latent import checks as latent_checks
@@ -35,11 +35,11 @@ from ebmjax.recipes.parts.samplers import (
 from ebmjax.recipes.parts.samplers.bind import bound
 from experiments.configs import jem_digits, thermo_digits, toy_beta, toy_samplers
 
-OWN_SECTIONS = {"joint": SAMPLERS, "image": SINGLE}
+OWN_SECTIONS = {"joint": SAMPLERS, "energy": SINGLE}
 # The family's configuration, where its step and noise are, and what refuses them.
 FAMILIES = {
     "joint": (jem_digits.get_config, "sampler.{name}", joint_checks.check),
-    "image": (image, "sampler.{name}", image_checks.check),
+    "energy": (image, "sampler.{name}", image_checks.check),
     "latent": (
         thermo_digits.get_config,
         "sampler.prior",
@@ -54,7 +54,7 @@ def set_up(family, name, **fields):
     """A configuration of the family with this sampler, and its check."""
     make, section, check = FAMILIES[family]
     config, section = make("smoke"), section.format(name=name)
-    if family == "image":
+    if family == "energy":
         config.sampler.names = (name,)
     elif family == "joint":
         config.sampler.name = name
@@ -72,7 +72,7 @@ def test_every_sampler_of_the_library_has_a_row():
 def test_reading_the_fields_loads_no_jax():
     """A mistake in a configuration is answered before."""
     families = ", ".join(
-        f"ebmjax.recipes.models.{family}.fields" for family in ("joint", "image", "latent")
+        f"ebmjax.recipes.models.{family}.fields" for family in ("joint", "energy", "latent")
     )
     code = f"import sys, {families}; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -113,7 +113,7 @@ def test_the_buffer_keeps_the_velocity_that_the_row_names(family):
     section, sgld = config.sampler.underdamped_langevin, config.sampler.sgld
     assert section.step_size == sgld.step_size == 1.0
     assert section.temperature == pytest.approx(sgld.noise_scale**2 / (2 * sgld.step_size))
-    if family == "image":
+    if family == "energy":
         plan = image_parts.chain_plan(config, (8, 8, 1))
     else:
         plan = joint_parts.chain_plan(config, data.load_digits("train"))
@@ -189,7 +189,7 @@ def moves_of(family, name, density, **fields):
     check(config)
     if family == "joint":
         chosen = joint_parts.sampler(config)
-    elif family == "image":
+    elif family == "energy":
         chosen = image_parts.chosen(config)[name]
     elif family == "latent":
         chosen = latent_parts.sampler(config, "prior")

@@ -15,7 +15,7 @@ from ebmjax.learning import ChainPlan, DualAveraging, Energy, EnergyOf, class_de
 from ebmjax.optim import averaged_parameters
 from ebmjax.recipes.evaluators import chains
 from ebmjax.recipes.evaluators.image_model import ImageModel, floats
-from ebmjax.recipes.models.image.checks import chosen
+from ebmjax.recipes.models.energy.checks import chosen
 from ebmjax.recipes.parts.samplers import implied_temperature, larger, temperature
 from ebmjax.training import TrainState
 from ebmjax.types import Key, PyTree

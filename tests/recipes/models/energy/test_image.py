@@ -38,7 +38,7 @@ def test_a_run_leaves_its_numbers_and_plots(finished):
     for name in ("sample_fid", "chain_mala_step_size", "sample_energy"):
         assert np.isfinite(summary[name]), name
     report = strict_json((finished / "evaluation.json").read_text())
-    assert unlisted(finished, "image") == set()
+    assert unlisted(finished, "energy") == set()
     shown = evaluation_table(report).splitlines()
     assert len(shown) == 8
     assert sum(" ± " in line for line in shown) == 4  # buffer, chains, starts and Gaussians

@@ -61,7 +61,7 @@ NEGATIVES += ("sampler.target_acceptance", "sampler.augmentation.name")
 """Fields of training's negatives. The other fields of the sampler also serve an evaluation."""
 
 _FIELDS: dict[str, Field] = {
-    **family("image"),
+    **family("energy"),
     **OF_IMAGES,
     **shared(
         data={"flip": False, "noise_scale": 0.03},
@@ -220,4 +220,4 @@ COMMON: dict[str, dict[str, Any]] = {
     "smoke": SMOKE,
     "bfloat16": {"model.dtype": "bfloat16"},
 }
-configure = partial(configure_images, "image", COMMON)
+configure = partial(configure_images, "energy", COMMON)

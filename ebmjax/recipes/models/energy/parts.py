@@ -13,7 +13,7 @@ from ebmjax._numbers import as_arguments
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.user_parts import is_users
 from ebmjax.recipes.models.build import ACTIVATIONS, DTYPES, user_optimizer
-from ebmjax.recipes.models.image.checks import chosen, references_a_shard
+from ebmjax.recipes.models.energy.checks import chosen, references_a_shard
 from ebmjax.recipes.parts.samplers import larger, noise_scale
 from ebmjax.recipes.parts.samplers.bind import bound
 from ebmjax.recipes.parts.start_distributions import start_makers

@@ -12,8 +12,8 @@ from image_smoke import smoke
 from ebmjax import densities, samplers
 from ebmjax.evaluate import Chains
 from ebmjax.learning import dual_averaging_init
-from ebmjax.recipes.models.image import parts
-from ebmjax.recipes.models.image.model import Trained
+from ebmjax.recipes.models.energy import parts
+from ebmjax.recipes.models.energy.model import Trained
 from ebmjax.recipes.parts.samplers import larger, temperature
 from ebmjax.recipes.parts.samplers.bind import bound as bind
 from experiments.literal.accept_ratios import accept_ratios, weigh_move

@@ -8,7 +8,7 @@ import pytest
 from image_smoke import smoke
 
 from ebmjax import data, losses, optim
-from ebmjax.recipes.models.image import objectives, parts
+from ebmjax.recipes.models.energy import objectives, parts
 
 LEVELS = jnp.asarray(np.arange(400 * 4, dtype=np.uint8).reshape(400, 2, 2, 1))
 POSITIVE, NEGATIVE = jnp.array([2.0, -1.0, 0.5]), jnp.array([-3.0, 2.0, 1.0])

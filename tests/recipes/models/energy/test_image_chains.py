@@ -12,7 +12,7 @@ from image_smoke import smoke
 from ebmjax import data, samplers
 from ebmjax.evaluate import Chains, rms_displacement
 from ebmjax.learning import ChainKind, ChainPlan
-from ebmjax.recipes.models.image.model import Trained, densities_of, make_fresh_chains, trained
+from ebmjax.recipes.models.energy.model import Trained, densities_of, make_fresh_chains, trained
 
 SHAPE = (2, 1, 1)
 

@@ -12,7 +12,7 @@ from ebmjax._numbers import as_arguments
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.user_parts import is_users
 from ebmjax.recipes.models.build import batch_axis
-from ebmjax.recipes.models.image.parts import view
+from ebmjax.recipes.models.energy.parts import view
 from ebmjax.recipes.parts.user_losses import EnergyLoss, energy_loss, energy_means, gradient_maker
 from ebmjax.training import GradientFn
 from ebmjax.types import Metrics

@@ -8,8 +8,8 @@ from experiment_runs import build_experiment
 from image_smoke import smoke
 
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.models.image import objectives
-from ebmjax.recipes.models.image import parts as image_parts
+from ebmjax.recipes.models.energy import objectives
+from ebmjax.recipes.models.energy import parts as image_parts
 from ebmjax.recipes.parts.samplers import implied_temperature, temperature
 from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block

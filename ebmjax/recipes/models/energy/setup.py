@@ -11,14 +11,14 @@ from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.evaluators.distances import Distances
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
 from ebmjax.recipes.models import build as common
-from ebmjax.recipes.models.image import checks, objectives, parts, plots
-from ebmjax.recipes.models.image.model import EnergyModel, densities_of
+from ebmjax.recipes.models.energy import checks, objectives, parts, plots
+from ebmjax.recipes.models.energy.model import EnergyModel, densities_of
 from ebmjax.recipes.parts import image_data
 from ebmjax.training import init_state, make_train_step, warm_start
 
 
 def build(config: Config, workdir: Path) -> common.Experiment:
-    """The experiment of ``config`` (see ``image/fields.py`` for the fields)."""
+    """The experiment of ``config`` (see ``energy/fields.py`` for the fields)."""
     images, config = image_data.load(config)
     checks.check(config)
     train = images.train
