@@ -159,10 +159,11 @@ def test_what_has_no_effect_is_not_chosen():
         assert "step_size" not in line
 
 
-@pytest.mark.parametrize("family", FILES)
-def test_these_runs_recover_and_those_of_papers_stop(family):
-    assert FILES[family].get_config().train.on_divergence == "recover"
-    assert families.all_fields(family)["train.on_divergence"].default == "stop"
+@pytest.mark.parametrize("name", FILES)
+def test_these_runs_recover_and_those_of_papers_stop(name):
+    config = FILES[name].get_config()
+    assert config.train.on_divergence == "recover"
+    assert families.all_fields(config.family)["train.on_divergence"].default == "stop"
 
 
 def own(tmp_path, family, num=120, labels=True, num_held_out=24):
