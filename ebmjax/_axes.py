@@ -57,7 +57,7 @@ def spread_axis(axis_name: AxisName) -> AxisName:
     return None if _num_members(axis_name) == 1 else axis_name
 
 
-def joined_axes(*axis_names: AxisName) -> AxisName:
+def join_axes(*axis_names: AxisName) -> AxisName:
     """Several axes as one, for a collective over all of them; None where there are none."""
     names = [(name,) if isinstance(name, str) else name or () for name in axis_names]
     joined = sum(names, ())
@@ -80,7 +80,7 @@ def _num_members(axis_name: AxisName, argument: str = "axis_name") -> int:
         ) from error
 
 
-def placed_like(tree: Any, reference: Any) -> Any:
+def place_like(tree: Any, reference: Any) -> Any:
     """``tree``, each leaf on the devices of its counterpart; ``tree`` itself where it is already.
 
     On an explicit mesh a leaf gets the counterpart's sharding, under ``jax.shard_map`` it varies
@@ -90,12 +90,12 @@ def placed_like(tree: Any, reference: Any) -> Any:
       tree: of arrays.
       reference: of the same structure, of arrays or of the shapes of ``jax.eval_shape``.
     """
-    placed = jax.tree.map(_placed_like, tree, reference)
+    placed = jax.tree.map(_place_leaf_like, tree, reference)
     pairs = zip(jax.tree.leaves(tree), jax.tree.leaves(placed), strict=True)
     return tree if all(before is after for before, after in pairs) else placed
 
 
-def _placed_like(leaf: jax.Array, reference: Any) -> jax.Array:
+def _place_leaf_like(leaf: jax.Array, reference: Any) -> jax.Array:
     goal = jax.typeof(reference)
     if is_spread(reference):
         leaf = _reshard(leaf, goal.sharding.mesh, goal.sharding.spec)
@@ -126,7 +126,7 @@ def place_carry(
     shapes = jax.eval_shape(lambda keys, state: step(keys[0], state), keys, state)
     if jax.tree.structure(state) != jax.tree.structure(shapes[0]):
         return state, shapes  # which the loop reports
-    placed = placed_like(state, shapes[0])
+    placed = place_like(state, shapes[0])
     return (state, shapes) if placed is state else place_carry(step, keys, placed)
 
 

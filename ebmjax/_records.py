@@ -60,7 +60,7 @@ def json_digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def saved_steps(directory: Path) -> list[int]:
+def list_steps(directory: Path) -> list[int]:
     """Returns the steps of the checkpoints in a folder, which may be missing, in their order."""
     names = [path.name for path in directory.glob("*")]
     return sorted(int(name) for name in names if re.fullmatch(r"0|[1-9][0-9]{0,17}", name))

@@ -42,7 +42,9 @@ COMPARISONS = {
 ANY_ORDER = re.compile(
     r"(max|min)(imum)?|logaddexp|hypot|varying_with|promote_types|isinstance|(get|has)attr|_?check_\w+"
 )
-UNSEEN = re.compile(r"print|warn|warning|info|debug|\w*Error|MaxNLocator|figure|opened|eval_shape")
+UNSEEN = re.compile(
+    r"print|warn|warning|info|debug|\w*Error|MaxNLocator|figure|open_figure|eval_shape"
+)
 LOOKS = re.compile(
     r"alpha|bbox_to_anchor|capsize|color|dpi|fig_?size|font_?size|line_?width|lw|loc|mew|ms|ncols|s"
     r"|[wh]pad|rotation|xmargin|z_?order"

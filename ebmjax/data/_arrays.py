@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ebmjax.data._limits import check_memory
-from ebmjax.data._npy import StoredArray, is_zip, members, stored_array
+from ebmjax.data._npy import StoredArray, find_array, is_zip, members
 from ebmjax.data._source import Source, about_unread, check_shape, existing
 from ebmjax.data._splits import TRAIN, MissingSplitError, find_split, is_alike
 
@@ -76,10 +76,10 @@ def _contents(place: Path) -> tuple[list[str], list[str], Callable[[str], Stored
         files = sorted(place.iterdir())
         arrays = [file for file in files if file.suffix == ".npy" and file.name[0] != "."]
         others = [file.name for file in files if file not in arrays]
-        return [file.stem for file in arrays], others, lambda n: stored_array(place / f"{n}.npy")
+        return [file.stem for file in arrays], others, lambda n: find_array(place / f"{n}.npy")
     if is_zip(place):
-        return *members(place), partial(stored_array, place)
-    return ["images"], [], lambda name: stored_array(place)
+        return *members(place), partial(find_array, place)
+    return ["images"], [], lambda name: find_array(place)
 
 
 def _meaning(name: str) -> tuple[str, str] | None:

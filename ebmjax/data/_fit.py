@@ -16,7 +16,7 @@ FITS = {
 """Words for what is done to images that are no squares, and the square's side from theirs."""
 
 
-def fitted_shape(height: int, width: int, size: int | None, fit: str) -> tuple[int, int]:
+def fit_shape(height: int, width: int, size: int | None, fit: str) -> tuple[int, int]:
     """Returns the height and width that ``fit_image`` makes."""
     if fit == "keep" and size is None:
         return height, width
@@ -42,7 +42,7 @@ def fit_image(image: np.ndarray, size: int | None, fit: str = "crop") -> np.ndar
         "keep" leaves it as it is without a size, and otherwise is "crop".
     """
     height, width, channels = image.shape
-    shape = fitted_shape(height, width, size, fit)
+    shape = fit_shape(height, width, size, fit)
     if image.shape[:2] == shape:
         return image
     if height != width and fit in ("crop", "keep"):

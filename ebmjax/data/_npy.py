@@ -48,7 +48,7 @@ def members(file: Path) -> tuple[list[str], list[str]]:
     return arrays, [name for name in names if not name.endswith(".npy")]
 
 
-def stored_array(file: Path, member: str | None = None) -> StoredArray:
+def find_array(file: Path, member: str | None = None) -> StoredArray:
     """Returns an array of an .npy file, or a member of an .npz file, by its header.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ebmjax._extras import needs_experiments
-from ebmjax.data._fit import fit_image, fitted_shape
+from ebmjax.data._fit import fit_image, fit_shape
 from ebmjax.data._limits import MAX_PIXELS
 
 FORMATS = {
@@ -153,7 +153,7 @@ def common_shape(sizes: dict[tuple[int, int], str], size: int | None, fit: str) 
     shapes: dict[tuple[int, int], str] = {}
     for one, name in sizes.items():
         try:
-            shapes.setdefault(fitted_shape(*one, size, fit), f"{one[0]}x{one[1]} for {name}")
+            shapes.setdefault(fit_shape(*one, size, fit), f"{one[0]}x{one[1]} for {name}")
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
     if len(shapes) > 1:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from ebmjax.data._limits import check_memory
-from ebmjax.data._npy import stored_array
+from ebmjax.data._npy import find_array
 
 
 def load_points(path: str | os.PathLike[str]) -> np.ndarray:
@@ -21,7 +21,7 @@ def load_points(path: str | os.PathLike[str]) -> np.ndarray:
     if not place.is_file():
         raise FileNotFoundError(f"{must_be}, and there is no such file.")
     try:
-        array = stored_array(place)  # which an .npz file is not
+        array = find_array(place)  # which an .npz file is not
     except ValueError as error:
         raise ValueError(f"{must_be}; {error}") from error
     if array.shape[1:] != (2,) or not array.shape[0] or array.dtype.kind not in "buif":

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ebmjax._extras import needs_experiments
-from ebmjax.data._tfds_copies import copies, damage, damaged_message, described_copies
+from ebmjax.data._tfds_copies import copies, damage, damage_message, describe_copies
 from ebmjax.data._tfds_without_tensorflow import tfds_without_tensorflow
 
 
@@ -46,15 +46,15 @@ def open_builder(name: str, data_dir: str | os.PathLike[str] | None) -> Any:
         raise ValueError(
             f"name must be a data set of tensorflow-datasets, such as cifar10, cifar100, "
             f"svhn_cropped, mnist, fashion_mnist or celeb_a, or one that lies in data_dir; got "
-            f"{name=}. {described_copies(root)}"
+            f"{name=}. {describe_copies(root)}"
         ) from None
     except Exception as error:  # of many types, one for each way to fail
         reason = textwrap.shorten(str(error).partition('}": ')[2] or str(error), 200).rstrip(".:")
         if there:
             reason = damage(there[-1]) or reason
-            raise DataUnavailableError(damaged_message(there[-1], reason)) from error
+            raise DataUnavailableError(damage_message(there[-1], reason)) from error
         raise DataUnavailableError(
-            f"{name} cannot be opened in {root}: {reason}. {described_copies(root)} Give the name "
+            f"{name} cannot be opened in {root}: {reason}. {describe_copies(root)} Give the name "
             "of one of these, with its version as in cifar10:3.0.2, or leave the version out."
         ) from error
 
@@ -93,7 +93,7 @@ def _check_name(name: str, root: Path) -> None:
     if "/" not in name and "\\" not in name:
         raise ValueError(
             f"name must be that of a data set of tensorflow-datasets, as cifar10, cifar10:3.0.2 or "
-            f"cifar10_corrupted/brightness_1; got {name=}. {described_copies(root)}"
+            f"cifar10_corrupted/brightness_1; got {name=}. {describe_copies(root)}"
         )
     path = Path(name).expanduser()
     raise ValueError(
@@ -113,7 +113,7 @@ def is_prepared(builder: Any) -> bool:
     if not folder.exists():
         return False
     if reason := damage(folder):
-        raise DataUnavailableError(damaged_message(folder, reason))
+        raise DataUnavailableError(damage_message(folder, reason))
     formats = {form.value for form in builder.info.available_file_formats()}
     if "array_record" not in formats:
         raise DataUnavailableError(

@@ -7,7 +7,7 @@ import numpy as np
 
 from ebmjax._shown import printable
 from ebmjax._stored import AT_ONCE, StoredRows
-from ebmjax.data._fit import about_fitting, fit_image, fitted_shape
+from ebmjax.data._fit import about_fitting, fit_image, fit_shape
 from ebmjax.data._images import ImageData
 from ebmjax.data._levels import LEVELS, to_levels
 from ebmjax.data._limits import check_memory
@@ -108,7 +108,7 @@ def _of_pictures(source: Source, places: np.ndarray, size: int | None, fit: str)
 def _of_array(source: Source, places: np.ndarray, size: int | None, fit: str) -> _Reading:
     rows, (height, width, channels) = source.rows, source.shape
     assert rows is not None
-    shape = fitted_shape(height, width, size, fit)
+    shape = fit_shape(height, width, size, fit)
     notes = about_fitting([(height, width)], size, fit)
     read = lambda some: _fit_all(rows(some), size, fit)  # noqa: E731
     return _Reading(read, (*shape, channels), notes)
@@ -116,7 +116,7 @@ def _of_array(source: Source, places: np.ndarray, size: int | None, fit: str) ->
 
 def _fit_all(images: np.ndarray, size: int | None, fit: str) -> np.ndarray:
     height, width = images.shape[1:3]
-    if fitted_shape(height, width, size, fit) == (height, width):
+    if fit_shape(height, width, size, fit) == (height, width):
         return images
     return np.stack([fit_image(image, size, fit) for image in images])
 

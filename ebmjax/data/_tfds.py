@@ -83,7 +83,7 @@ def tfds_source(
 
     Labels and the headers of images are read at once: they lie in the same records.
     """
-    builder = _prepared_builder(name, data_dir, prepare)
+    builder = _prepare_builder(name, data_dir, prepare)
     features = dict(builder.info.features)
     feature = features.get("image")
     if feature is None or feature.np_dtype != np.uint8:
@@ -137,7 +137,7 @@ def tfds_source(
 
 def check_prepared(name: str, data_dir: str | os.PathLike[str] | None = None) -> None:
     """Raises unless a data set is there to be read; downloads and writes nothing."""
-    _prepared_builder(name, data_dir, prepare=False)
+    _prepare_builder(name, data_dir, prepare=False)
 
 
 def _label(example: dict[str, Any], name: str) -> Any:
@@ -147,7 +147,7 @@ def _label(example: dict[str, Any], name: str) -> Any:
     return label
 
 
-def _prepared_builder(name: str, data_dir: Any, prepare: bool) -> Any:
+def _prepare_builder(name: str, data_dir: Any, prepare: bool) -> Any:
     check_is_folder_or_missing(data_dir)
     if data_dir is not None and not Path(data_dir).expanduser().exists():
         raise FileNotFoundError(

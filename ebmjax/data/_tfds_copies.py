@@ -14,7 +14,7 @@ def copies(root: Path, name: str = "*") -> list[Path]:
     return sorted(path for path in found if path.parts[len(root.parts)] != "downloads")
 
 
-def described_copies(root: Path) -> str:
+def describe_copies(root: Path) -> str:
     """Returns a sentence that says what ``root`` holds."""
     if not root.is_dir():
         return f"There is no folder {root}."
@@ -50,7 +50,7 @@ def damage(folder: Path) -> str:
     return f"{INFO} lacks {', '.join(lacking)}" if lacking else ""
 
 
-def damaged_message(folder: Path, reason: str) -> str:
+def damage_message(folder: Path, reason: str) -> str:
     """Returns the message about a copy that cannot be read, with what to do."""
     return (
         f"{folder} cannot be read: {reason}. The copy is damaged or incomplete: copy it again, or "

@@ -88,11 +88,11 @@ def run_chains(
         moved, report = _run(keys[i], densities, kind, *own)
         if name in adapted:
             report["step_size"] = step_size(adapted[name])
-            adapted[name] = _adapted(adapted[name], name, kind, report, batch_axis)
+            adapted[name] = _adapt_step_size(adapted[name], name, kind, report, batch_axis)
         ends.append(moved)
         reports[name] = report
     together = jax.tree.map(lambda *parts: jnp.concatenate(parts), *ends)
-    return together, adapted, _merged(reports)
+    return together, adapted, _merge_reports(reports)
 
 
 def profile_chains(
@@ -122,7 +122,7 @@ def profile_chains(
         distance = mean_squared_displacement(starts, position_of(states))
         return {"displacement": distance, **found}
 
-    states, step = _started(key, densities, kind, starts, labels)
+    states, step = _start_chains(key, densities, kind, starts, labels)
     return trace_chain(jax.random.split(key, kind.num_steps), states, step, report)[1]
 
 
@@ -144,7 +144,7 @@ def _run(
         del states
         return _means(info, REPORTED)
 
-    states, step = _started(key, densities, kind, starts, labels)
+    states, step = _start_chains(key, densities, kind, starts, labels)
     keys = jax.random.split(key, kind.num_steps)
     states, reports = trace_chain(keys[:-1], states, step, report)
     states, info = step(keys[-1], states)
@@ -159,7 +159,7 @@ def _run(
     return ends, {"displacement": travelled, **metrics}
 
 
-def _started(
+def _start_chains(
     key: Key, densities: Densities, kind: ChainKind, starts: PyTree, labels: jax.Array
 ) -> tuple[Any, Step]:
     """The states of all chains, and the step of all of them."""
@@ -207,7 +207,7 @@ def _means(info: Any, fields: Sequence[str]) -> dict[str, jax.Array]:
     return {name: jnp.mean(values) for name, values in found.items()}
 
 
-def _adapted(
+def _adapt_step_size(
     state: DualAveraging,
     name: str,
     kind: ChainKind,
@@ -229,7 +229,7 @@ def _adapted(
     )
 
 
-def _merged(reports: Mapping[str, Metrics]) -> dict[str, jax.Array]:
+def _merge_reports(reports: Mapping[str, Metrics]) -> dict[str, jax.Array]:
     if len(reports) == 1:
         return dict(*reports.values())
     names = {metric: None for report in reports.values() for metric in report}

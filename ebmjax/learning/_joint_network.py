@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ebmjax._axes import AxisName, joined_axes, spread_axis
+from ebmjax._axes import AxisName, join_axes, spread_axis
 from ebmjax.learning._chains import CHAIN_AXIS, Densities
 from ebmjax.losses import class_log_density, joint_log_density
 from ebmjax.networks import Network, NormPolicy
@@ -62,7 +62,7 @@ class JointNetwork(NamedTuple):
     def densities(self, params: PyTree, statistics: PyTree, scale: Any) -> Densities:
         """Label to the log density, times ``scale``, that chains of this class follow."""
         network, use = self.chain_classifier, self.policy.use("chains")
-        axes = joined_axes(CHAIN_AXIS, spread_axis(self.batch_axis))
+        axes = join_axes(CHAIN_AXIS, spread_axis(self.batch_axis))
         options: Any = {"use": use, "batch_axis": axes if use == "batch" else None}
 
         def of_label(label: jax.Array) -> ChainDensity:

@@ -54,7 +54,7 @@ def reliability_bins(
       ([0.0, 0.5], [0, 2])
     """
     check_at_least("num_bins", num_bins, 1)
-    probabilities, labels = _checked_probabilities(probabilities, labels)
+    probabilities, labels = _check_probabilities(probabilities, labels)
     confidence = jnp.max(probabilities, axis=-1)
     is_correct = (jnp.argmax(probabilities, axis=-1) == labels).astype(confidence.dtype)
     edges, index = _bins_of(confidence, num_bins)
@@ -113,7 +113,7 @@ def calibration_gaps(
       [-0.25, 0.75]
     """
     bins = reliability_bins(probabilities, labels, num_bins=num_bins)
-    probabilities, labels = _checked_probabilities(probabilities, labels)
+    probabilities, labels = _check_probabilities(probabilities, labels)
     confidence = jnp.max(probabilities, axis=-1)
     is_correct = jnp.argmax(probabilities, axis=-1) == labels
     _, index = _bins_of(confidence, num_bins)
@@ -142,7 +142,7 @@ def accuracy(logits: jax.Array, labels: jax.Array) -> jax.Array:
       >>> float(accuracy(jnp.array([[2.0, -1.0], [0.5, 3.0]]), jnp.array([0, 0])))
       0.5
     """
-    logits, labels = _checked_logits(logits, labels)
+    logits, labels = _check_logits(logits, labels)
     # Without this, NaN would count as a row's largest entry, as a class like any other.
     is_right = jnp.argmax(logits, axis=-1) == labels
     return jnp.where(jnp.any(jnp.isnan(logits)), jnp.nan, jnp.mean(is_right))
@@ -161,7 +161,7 @@ def negative_log_likelihood(logits: jax.Array, labels: jax.Array) -> jax.Array:
       >>> round(float(negative_log_likelihood(jnp.zeros((3, 10)), jnp.array([0, 4, 9]))), 4)
       2.3026
     """
-    logits, labels = _checked_logits(logits, labels)
+    logits, labels = _check_logits(logits, labels)
     return jnp.mean(optax.losses.softmax_cross_entropy_with_integer_labels(logits, labels))
 
 
@@ -183,7 +183,7 @@ def brier_score(probabilities: jax.Array, labels: jax.Array) -> jax.Array:
       >>> float(brier_score(jnp.array([[0.5, 0.5], [1.0, 0.0]]), jnp.array([0, 1])))
       1.25
     """
-    probabilities, labels = _checked_probabilities(probabilities, labels)
+    probabilities, labels = _check_probabilities(probabilities, labels)
     target = jax.nn.one_hot(labels, probabilities.shape[-1], dtype=probabilities.dtype)
     return jnp.mean(jnp.sum(jnp.square(probabilities - target), axis=-1))
 
@@ -203,18 +203,18 @@ def check_values(
         )
 
 
-def _checked_logits(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    logits, labels = _checked_examples("logits", logits, labels)
+def _check_logits(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+    logits, labels = _check_examples("logits", logits, labels)
     hint = "hold no NaN (look for NaN images or parameters)"
     check_values("logits", logits, lambda x: ~np.isnan(x), hint)
     return logits, labels
 
 
-def _checked_probabilities(
+def _check_probabilities(
     probabilities: jax.Array, labels: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     tolerance = 1e-3 if jnp.asarray(probabilities).dtype.itemsize >= 4 else 2e-2
-    probabilities, labels = _checked_examples("probabilities", probabilities, labels)
+    probabilities, labels = _check_examples("probabilities", probabilities, labels)
     check_values("probabilities", probabilities, lambda p: p >= 0, "be zero or more")
     hint = "sum to one over the last axis (of logits, take jax.nn.softmax)"
     sums = jnp.sum(probabilities, axis=-1)
@@ -222,9 +222,7 @@ def _checked_probabilities(
     return probabilities, labels
 
 
-def _checked_examples(
-    name: str, values: jax.Array, labels: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def _check_examples(name: str, values: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Returns ``values`` in float32 or wider and ``labels`` in int32, after checks."""
     values, labels = jnp.asarray(values), jnp.asarray(labels)
     if values.ndim != 2 or not values.size or labels.shape != values.shape[:1]:

@@ -33,20 +33,20 @@ def compiled_flops(fn: Callable[..., Any], *args: Any) -> float:
 
 
 def _flops(program: core.ClosedJaxpr) -> float:
-    total = _counted_once(program)
+    total = _count_once(program)
     for equation in _scans_and_branches(program.jaxpr):
         if equation.primitive.name == "cond":
             branches = equation.params["branches"]
-            total += max(map(_flops, branches)) - max(map(_counted_once, branches))
+            total += max(map(_flops, branches)) - max(map(_count_once, branches))
         else:
             length, unroll, body = (equation.params[k] for k in ("length", "unroll", "jaxpr"))
             # Counts how often the program holds the body: in the loop, and for the remainder.
             written = length if unroll >= length else unroll + length % unroll
-            total += length * _flops(body) - written * _counted_once(body)
+            total += length * _flops(body) - written * _count_once(body)
     return total
 
 
-def _counted_once(program: core.ClosedJaxpr) -> float:
+def _count_once(program: core.ClosedJaxpr) -> float:
     # Of the program as written: a compiled one for a GPU calls a library for its convolutions, and
     # XLA does not count those.
     lowered = jax.jit(core.jaxpr_as_fun(program)).lower(*program.in_avals)

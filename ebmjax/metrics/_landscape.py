@@ -87,10 +87,10 @@ def energy_landscape(
     """
     check_floating("params", params)
     params = jax.tree.map(jnp.asarray, params)
-    direction_x = _checked_direction("direction_x", direction_x, params)
-    direction_y = _checked_direction("direction_y", direction_y, params)
-    coordinates_x = _checked_coordinates("coordinates_x", coordinates_x)
-    coordinates_y = _checked_coordinates("coordinates_y", coordinates_y)
+    direction_x = _check_direction("direction_x", direction_x, params)
+    direction_y = _check_direction("direction_y", direction_y, params)
+    coordinates_x = _check_coordinates("coordinates_x", coordinates_x)
+    coordinates_y = _check_coordinates("coordinates_y", coordinates_y)
     shapes = jax.tree.map(lambda leaf: leaf.shape, jax.eval_shape(value_fn, params))
     if shapes != ():
         raise ValueError(
@@ -124,7 +124,7 @@ def _filter_norms(weights: jax.Array) -> jax.Array:
     return jnp.sqrt(jnp.sum(squares, axis=tuple(range(weights.ndim - 1)), keepdims=True))
 
 
-def _checked_direction(name: str, direction: PyTree, params: PyTree) -> PyTree:
+def _check_direction(name: str, direction: PyTree, params: PyTree) -> PyTree:
     direction = jax.tree.map(jnp.asarray, direction)
     expected, got = _shapes(params), _shapes(direction)
     for leaf in {**expected, **got}:
@@ -141,7 +141,7 @@ def _shapes(tree: PyTree) -> dict[str, tuple[int, ...]]:
     return {jax.tree_util.keystr(path): leaf.shape for path, leaf in leaves}
 
 
-def _checked_coordinates(name: str, coordinates: jax.Array) -> jax.Array:
+def _check_coordinates(name: str, coordinates: jax.Array) -> jax.Array:
     coordinates = jnp.asarray(coordinates)
     if coordinates.ndim != 1 or not coordinates.size:
         raise ValueError(

@@ -128,7 +128,7 @@ def from_linen(network: nn.Module, *, input_ndim: int | None = None) -> Network:
 
     def init(key: Any, *inputs: Any) -> tuple[PyTree, PyTree]:
         inputs, _ = _flat(inputs, input_ndim)
-        with _refused_random_numbers():
+        with _refuse_random_numbers():
             variables = network.init(key, *inputs, **_fill_choices(choices, "running"))
         others = sorted(set(variables) - {"params", "batch_stats"})
         if others:
@@ -194,9 +194,9 @@ def _bind(network: nn.Module, method: str) -> Callable[..., tuple[Any, PyTree]]:
             mapped.apply, variables, *inputs, method=method, **_fill_choices(choices, use)
         )
         if use == "running" or not set(choices) - {"deterministic"}:
-            with _refused_random_numbers():
+            with _refuse_random_numbers():
                 return jax.tree.map(at_float32, call()), state
-        with _refused_random_numbers(), _averaged_over(batch_axis):
+        with _refuse_random_numbers(), _average_over(batch_axis):
             outputs, updated = call(mutable=["batch_stats"])
         new = jax.tree.map(keep_dtype, state, updated.get("batch_stats", {}))
         return jax.tree.map(at_float32, outputs), new
@@ -204,7 +204,7 @@ def _bind(network: nn.Module, method: str) -> Callable[..., tuple[Any, PyTree]]:
     return apply
 
 
-def _averaged_over(axes: Axes) -> contextlib.AbstractContextManager[Any]:
+def _average_over(axes: Axes) -> contextlib.AbstractContextManager[Any]:
     """Averages statistics of batch normalisation also over mapped ``axes``."""
 
     def average(call: Any, args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
@@ -217,7 +217,7 @@ def _averaged_over(axes: Axes) -> contextlib.AbstractContextManager[Any]:
 
 
 @contextlib.contextmanager
-def _refused_random_numbers() -> Iterator[None]:
+def _refuse_random_numbers() -> Iterator[None]:
     try:
         yield
     except InvalidRngError as error:

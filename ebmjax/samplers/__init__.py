@@ -82,6 +82,6 @@ from ebmjax.samplers._wrappers import ScheduledState as ScheduledState
 from ebmjax.samplers._wrappers import clamp as clamp
 from ebmjax.samplers._wrappers import clip_drift as clip_drift
 from ebmjax.samplers._wrappers import clip_score as clip_score
-from ebmjax.samplers._wrappers import scheduled as scheduled
+from ebmjax.samplers._wrappers import schedule as schedule
 from ebmjax.types import Sampler as Sampler
 from ebmjax.types import acceptance_of as acceptance_of

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ebmjax._axes import placed_like
+from ebmjax._axes import place_like
 from ebmjax._checks import check_fraction, check_positive, per_leaf
 from ebmjax._precision import at_least_float32, root
 from ebmjax.samplers._bind import bind
@@ -83,7 +83,7 @@ def psgld_step(
 
     all elementwise. At a constant decay below 1 this does not sample p: the metric follows the
     chain, and as the step shrinks the law tends to p / G. To sample p, let the adaptation end:
-    under ``ebmjax.samplers.scheduled``, give a ``decay`` that tends to 1, such as ``1 - 1 / (step +
+    under ``ebmjax.samplers.schedule``, give a ``decay`` that tends to 1, such as ``1 - 1 / (step +
     2)``. Once it is 1, G is frozen and this is SGLD in rescaled coordinates.
 
     Both theses drop :math:`\Gamma_i = \partial G_i / \partial x_i`. ``curvature_drift`` adds it as
@@ -169,7 +169,7 @@ def _metric_slope(
 ) -> PyTree:
     """Returns ``dG_i/dx_i = -G_i^2 (1 - decay) s_i H_ii / sqrt(V_i)``, ``H_ii ~ v_i (H v)_i``."""
     signs = optax.tree.random_like(key, state.position, jax.random.rademacher)
-    signs = placed_like(signs, state.position)  # a tangent must be where its primal is
+    signs = place_like(signs, state.position)  # a tangent must be where its primal is
     _, curvature = jax.jvp(jax.grad(log_density_fn), (state.position,), (signs,))
 
     def slope(g: Any, v: Any, s: Any, sign: Any, hessian_sign: Any) -> jax.Array:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ebmjax._axes import place_carry, placed_like
+from ebmjax._axes import place_carry, place_like
 from ebmjax._checks import (
     check_at_least,
     check_box,
@@ -144,7 +144,7 @@ def pyld_step(
 
     def frozen_score(position: PyTree) -> PyTree:
         hidden, pull_back = jax.vjp(first_layer_fn, position)
-        return pull_back(placed_like(state.cotangent, hidden))[0]
+        return pull_back(place_like(state.cotangent, hidden))[0]
 
     def inner_move(key: Key, position: PyTree) -> tuple[PyTree, None]:
         noise = standard_normal_like(key, position)
@@ -185,7 +185,7 @@ def pyld(
 ) -> Sampler[PYLDState, PYLDInfo]:
     """Binds ``pyld_init`` and ``pyld_step`` to a density in two parts and hyperparameters.
 
-    ``scheduled`` wraps ``functools.partial(pyld, first_layer_fn)``. Do not use ``clamp``,
+    ``schedule`` wraps ``functools.partial(pyld, first_layer_fn)``. Do not use ``clamp``,
     ``reflect`` or ``clip_drift`` with it: they would act on the hidden layer. Box and clip are
     arguments here.
 

@@ -131,7 +131,7 @@ def replay_buffer_draw(
         random_labels = jax.random.randint(label_key, (num,), 0, num_classes, jnp.int32)
         labels = jnp.where(is_new, random_labels, slots // block_size)
     else:
-        labels = _checked_labels(labels, num, num_classes)
+        labels = _check_labels(labels, num, num_classes)
         is_class = (labels >= 0) & (labels < num_classes)
         # Labels out of range come after the last class, so they take no slot from it.
         grouped = jnp.where(is_class, labels, num_classes)
@@ -244,7 +244,7 @@ def _check_start_fn(start_fn: StartFn, buffer: ReplayBuffer) -> None:
         )
 
 
-def _checked_labels(labels: Any, num: int, num_classes: int) -> jax.Array:
+def _check_labels(labels: Any, num: int, num_classes: int) -> jax.Array:
     if not jnp.issubdtype(jnp.result_type(labels), jnp.integer):
         raise TypeError(f"labels must be integers, got dtype {jnp.result_type(labels)}.")
     if jnp.shape(labels) != (num,):

@@ -103,9 +103,9 @@ def informative_start(
     check_positive("jitter", jitter)
     check_interval(low, high)
     if is_stored(images):
-        images = map_rows(lambda some: _checked_images(some, low, high), images, images.dtype)
+        images = map_rows(lambda some: _check_images(some, low, high), images, images.dtype)
     else:
-        images = _checked_images(images, low, high)
+        images = _check_images(images, low, high)
     labels = np.asarray(labels)
     _check_labels(labels, len(images), num_classes)
 
@@ -159,7 +159,7 @@ def _class_moments(images: Any, places: np.ndarray, jitter: float) -> tuple[jax.
     return jnp.asarray(mean, default), jnp.asarray(np.linalg.cholesky(covariance), default)
 
 
-def _checked_images(images: Any, low: float, high: float) -> np.ndarray:
+def _check_images(images: Any, low: float, high: float) -> np.ndarray:
     images = np.asarray(images)
     if not jnp.issubdtype(images.dtype, jnp.floating):
         raise TypeError(

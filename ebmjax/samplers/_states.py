@@ -26,7 +26,7 @@ Turn = Callable[[PyTree, PyTree], PyTree]
 def position_of(state: Any) -> PyTree:
     """Returns ``state.position``, or ``state.particles`` for particle samplers.
 
-    A state without either may hold one that has it, as the states of ``scheduled`` do.
+    A state without either may hold one that has it, as the states of ``schedule`` do.
     """
     for name in POSITIONS:
         if hasattr(state, name):

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from ebmjax._axes import AxisName, everywhere, gather_rows, own_rows, placed_like
+from ebmjax._axes import AxisName, everywhere, gather_rows, own_rows, place_like
 from ebmjax._checks import (
     check_positive,
     check_scalar,
@@ -107,7 +107,7 @@ def unflatten_like(rows: jax.Array, particles: PyTree) -> PyTree:
     """Returns rows of shape (n, d) in the structure, dtypes and places of ``particles``."""
     whole = everywhere(particles)
     flat, unravel = ravel_pytree(jax.tree.map(lambda leaf: leaf[0], whole))
-    return placed_like(jax.vmap(unravel)(rows.astype(flat.dtype)), particles)
+    return place_like(jax.vmap(unravel)(rows.astype(flat.dtype)), particles)
 
 
 def centre(positions: jax.Array) -> jax.Array:

@@ -1,6 +1,6 @@
 """Wrappers of samplers: clamping, clipping, schedules.
 
-``clamp``, ``clip_drift`` and ``scheduled`` take the bound form of a sampler and return one that is
+``clamp``, ``clip_drift`` and ``schedule`` take the bound form of a sampler and return one that is
 called in the same way, so they compose::
 
     sampler = clamp(clip_drift(sgld, 1.0), -1.0, 1.0)(log_density_fn, step_size=1.0)
@@ -76,7 +76,7 @@ def clip_drift(make: MakeSampler, max_drift: Any) -> MakeSampler:
 
     With ``sgld`` this is the proximal SGLD of JEM++ and SADA-JEM.
 
-    Under ``scheduled``, too, no move exceeds ``max_drift``. A state carries the score that the
+    Under ``schedule``, too, no move exceeds ``max_drift``. A state carries the score that the
     previous step clipped. If the step size has fallen since, a clipped entry moves by ``max_drift``
     times the new step size over the old, and that step of MALA is not quite exact.
     """
@@ -189,12 +189,12 @@ class ScheduledState(NamedTuple):
         return position_of(self.inner)
 
 
-def scheduled(make: MakeSampler) -> MakeSampler:
+def schedule(make: MakeSampler) -> MakeSampler:
     """Lets any hyperparameter be a function of the step within the chain.
 
     A callable hyperparameter, such as an optax schedule, is evaluated at steps 0, 1, 2, ...;
     numbers stay as they are. In a PyTree each leaf may be either. Annealed Langevin dynamics is
-    ``scheduled(sgld)(log_density_fn, step_size=optax.linear_schedule(1e-2, 1e-4, 100))``.
+    ``schedule(sgld)(log_density_fn, step_size=optax.linear_schedule(1e-2, 1e-4, 100))``.
 
     Source: sampling-approaches thesis, section 3.4.
     """

@@ -36,7 +36,7 @@ class CheckpointAccessError(OSError):
 
 
 @contextlib.contextmanager
-def access_explained(done: str, directory: Path) -> Iterator[None]:
+def explain_access(done: str, directory: Path) -> Iterator[None]:
     """Turns errors of the system into a CheckpointAccessError: "could not be ``done``"."""
     try:
         yield

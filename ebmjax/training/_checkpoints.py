@@ -14,8 +14,8 @@ from ebmjax._checks import check_at_least
 from ebmjax._records import json_digest, read_record
 from ebmjax.training._access import (
     CheckpointAccessError,
-    access_explained,
     check_room,
+    explain_access,
     silence_orbax_errors,
     system_errno,
 )
@@ -81,7 +81,7 @@ class Checkpoints:
         self._max_to_keep = max_to_keep
         self._are_passing: dict[int, bool] = {}
         self._has_saved = False
-        with access_explained("made", self.directory):
+        with explain_access("made", self.directory):
             if not is_read_only:
                 self.directory.mkdir(parents=True, exist_ok=True)
             self._manager = ocp.CheckpointManager(self.directory, options=options)
@@ -116,7 +116,7 @@ class Checkpoints:
             state=self._ocp.args.StandardSave(leaves),
             meta=self._ocp.args.JsonSave({"record": record, "digest": json_digest(record)}),
         )
-        with access_explained("written", self.directory):
+        with explain_access("written", self.directory):
             self._manager.wait_until_finished()
             self._remove_surplus()
             check_room(self.directory, sum(leaf.nbytes for leaf in leaves.values()))
@@ -128,12 +128,12 @@ class Checkpoints:
     def _remove_surplus(self) -> None:
         """Removes what a later save has replaced; called while none is being written."""
         *earlier, _ = sorted(self._manager.all_steps()) or [0]
-        kept = self.kept_steps()
+        kept = self.list_steps()
         for step in earlier:
             if step not in kept:
                 self._manager.delete(step)
 
-    def kept_steps(self) -> list[int]:
+    def list_steps(self) -> list[int]:
         """Returns the steps of checkpoints to go back to, the oldest first: none is passing."""
         steps = sorted(self._manager.all_steps())
         return [one for one in steps if not self._is_passing(one)][-self._max_to_keep :]
@@ -210,12 +210,12 @@ class Checkpoints:
         return self._newest(read)[0]
 
     def newest_before(self, step: int) -> tuple[int, dict[str, Any]] | None:
-        """Returns (step, meta) of the newest intact one of ``kept_steps`` before ``step``, or None.
+        """Returns (step, meta) of the newest intact one of ``list_steps`` before ``step``, or None.
 
         Raises:
           CheckpointDamagedError, CheckpointAccessError: as ``restore_latest``.
         """
-        steps = [one for one in reversed(self.kept_steps()) if one < step]
+        steps = [one for one in reversed(self.list_steps()) if one < step]
         return self._newest(lambda one: (one, self._intact(one, None)[1]["user"]), steps)[0]
 
     def remove_after(self, step: int) -> None:
@@ -280,7 +280,7 @@ class Checkpoints:
         Raises:
           CheckpointAccessError: if one could not be written.
         """
-        with access_explained("written", self.directory):
+        with explain_access("written", self.directory):
             self._manager.wait_until_finished()
             if self._has_saved:
                 self._remove_surplus()

@@ -63,7 +63,7 @@ def warm_start(
     if directory.is_dir():
         with Checkpoints(directory, is_read_only=True) as checkpoints:
             found = checkpoints.read_latest()
-            kept = checkpoints.kept_steps()
+            kept = checkpoints.list_steps()
     if found is None:
         raise FileNotFoundError(
             f"{directory} holds no checkpoint to start from. Name the folder of the checkpoints of "

@@ -51,7 +51,7 @@ class JsonlWriter:
     def start(self, first_step: int) -> None:
         kept: list[tuple[int, bytes]] = []
         if self.path.exists():
-            parsed, damaged = _parsed_lines(self.path)
+            parsed, damaged = _parse_lines(self.path)
             kept = [(row["step"], line) for row, line in parsed if row["step"] <= first_step]
             if damaged:
                 self._keep_copy(f"{_lines(damaged)} damaged and left out")
@@ -107,13 +107,13 @@ def read_rows(path: str | Path) -> list[dict[str, Any]]:
     Raises:
       FileNotFoundError: if there is no such file.
     """
-    parsed, damaged = _parsed_lines(Path(path).expanduser())
+    parsed, damaged = _parse_lines(Path(path).expanduser())
     if damaged:
         logger.warning("%s: %s damaged and left out.", path, _lines(damaged))
     return [row for row, _ in parsed]
 
 
-def _parsed_lines(path: Path) -> tuple[list[tuple[dict[str, Any], bytes]], list[int]]:
+def _parse_lines(path: Path) -> tuple[list[tuple[dict[str, Any], bytes]], list[int]]:
     """Returns good rows with their bytes, and the numbers of damaged lines.
 
     An incomplete last line, as after a crash, is neither.

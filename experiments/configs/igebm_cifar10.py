@@ -44,7 +44,7 @@ def langevin(step_size: float, noise_scale: float) -> dict[str, Any]:
     return {**steps, **noise_of(*SAMPLERS, noise_scale=2 * noise_scale)}
 
 
-def printed(step_size: float, noise_scale: float) -> dict[str, Any]:
+def set_printed_mala(step_size: float, noise_scale: float) -> dict[str, Any]:
     """MALA as the thesis prints it, at a step and noise as of ``langevin``."""
     options = {"step_size": 4 * step_size, "noise_scale": 2 * noise_scale}
     return {
@@ -112,7 +112,7 @@ VARIANTS = {
     "thesis": THESIS,
     "psgld": THESIS | {"sampler.names": ("psgld",)},
     "mala": THESIS | {"sampler.names": ("mala",)},
-    "mala_literal": THESIS | printed(100.0, 1e-4),
+    "mala_literal": THESIS | set_printed_mala(100.0, 1e-4),
     "tempered_mala": THESIS
     | {"sampler.names": ("tempered_mala",), "sampler.tempered_mala.acceptance_decay": 0.0},
     "mala_adapted": {
@@ -138,8 +138,8 @@ VARIANTS = {
         "optimizer.b2": 0.9,
     },
     "cpu": SMALL,
-    "cpu_literal": SMALL | printed(10.0, 0.005),
+    "cpu_literal": SMALL | set_printed_mala(10.0, 0.005),
     "cpu_thesis": CPU_THESIS,
-    "cpu_thesis_literal": CPU_THESIS | printed(100.0, 0.01),
+    "cpu_thesis_literal": CPU_THESIS | set_printed_mala(100.0, 0.01),
 }
 get_config = partial(configure, base=BASE, variants=VARIANTS)

@@ -101,7 +101,7 @@ class Row:
 
     def loss(self) -> tuple[np.ndarray, np.ndarray]:
         """Returns steps (n,) and the loss at each, (n, repeats)."""
-        logged = [[row for row in run.logged() if "loss" in row] for run in self.runs]
+        logged = [[row for row in run.read_metrics() if "loss" in row] for run in self.runs]
         length = min(map(len, logged))
         losses = [_array([row["loss"] for row in rows[:length]]) for rows in logged]
         steps = np.array([row["step"] for row in logged[0][:length]])
@@ -167,14 +167,14 @@ def series(rows: Sequence[Row], estimator: str) -> list[Row]:
     Raises:
       Absent: if it has fewer than two rows.
     """
-    swept = _swept(estimator)
+    swept = _name_sweep(estimator)
     mine = [row for row in rows if row.estimator == estimator and row.changes.keys() <= {swept}]
     if len(mine) < 2:
         raise Absent(f"it takes two rows of {estimator} that differ in {swept} alone")
     return sorted(mine, key=lambda row: row.config[swept])
 
 
-def _swept(estimator: str) -> str:
+def _name_sweep(estimator: str) -> str:
     return BATCH_SIZE if estimator == "vanilla" else EXPONENT
 
 
@@ -215,7 +215,7 @@ def variants(rows: Sequence[Row], estimator: str) -> list[Row]:
     Raises:
       Absent: if there are none.
     """
-    swept = _swept(estimator)
+    swept = _name_sweep(estimator)
     mine = [row for row in rows if row.estimator == estimator and row.changes.keys() - {swept}]
     if not mine:
         raise Absent(f"it takes rows of {estimator} that change more than {swept}")

@@ -77,11 +77,11 @@ def variant_samples(rows: Sequence[Row], estimator: str, path: Path) -> None:
 
 def samples_by_score(rows: Sequence[Row], path: Path) -> None:
     """Draws Figs. 7 and 8: every row's samples, the lowest KID_inf first."""
-    found = sorted(_sound(rows), key=lambda row: shown_scores(row)[0])
+    found = sorted(_sound(rows), key=lambda row: find_shown_scores(row)[0])
     _grids(path, found, with_estimator=True)
 
 
-def shown_scores(row: Row) -> tuple[float, float]:
+def find_shown_scores(row: Row) -> tuple[float, float]:
     """Returns KID_inf with the RBF kernel and FID_inf of the shown repeat."""
     _, repeat = row.samples(at_infinity("kid_rbf"))
     kid, fid = (row.values(at_infinity(score))[repeat] for score in ("kid_rbf", "fid"))
@@ -125,7 +125,7 @@ def _grids(path: Path, rows: Sequence[Row], *, with_estimator: bool = False) -> 
     found = {}
     for row in rows:
         images, repeat = row.samples(at_infinity("kid_rbf"))
-        kid, fid = shown_scores(row)
+        kid, fid = find_shown_scores(row)
         name = f"{row.estimator}\n{row.label}" if with_estimator else row.label
         caption = f"{name}\nrepeat {repeat}: KID {1000 * kid:.3g}e-3, FID {fid:.3g}"
         found[caption] = images[: GRID_SIDE**2]

@@ -20,7 +20,7 @@ from functools import partial
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.figures import ACCURACY, BUFFER_FID, Panel, draw_each, over_training
-from ebmjax.recipes.study.named_columns import fid_columns, named
+from ebmjax.recipes.study.named_columns import fid_columns, pick_columns
 
 figures = project("figures.image")
 skip = project("settings.joint_rows").skip
@@ -51,7 +51,7 @@ PANELS: tuple[Panel, ...] = (
 )
 CHAINS = {
     **fid_columns("buffer", "fresh"),
-    **named("acceptance, end of training", "distance travelled", "preconditioner G"),
+    **pick_columns("acceptance, end of training", "distance travelled", "preconditioner G"),
 }
 COMMON = ("--config.eval.every_epochs=4", "--config.eval.profile.every=1")
 
@@ -59,7 +59,7 @@ COMMON = ("--config.eval.every_epochs=4", "--config.eval.profile.every=1")
 STUDIES = {
     "": Study(
         rows=ROWS,
-        columns={**named("accuracy, %", "ECE, %"), **CHAINS},
+        columns={**pick_columns("accuracy, %", "ECE, %"), **CHAINS},
         num_seeds=3,
         common=(*COMMON, *skip("ood", "attacks", "landscape")),
         draw=draw_each(

@@ -11,7 +11,7 @@ Variants:
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
-from ebmjax.recipes.study.named_columns import fid_columns, named
+from ebmjax.recipes.study.named_columns import fid_columns, pick_columns
 
 skip = project("settings.joint_rows").skip
 
@@ -20,9 +20,9 @@ L2 = "--config.loss.energy_l2"
 OPEN = "--config.sampler.box=none"
 COMMON = ("--config.train.checkpoint_every_epochs=40", "--config.eval.every_epochs=40")
 ENDS = {
-    **named("largest loss", "skipped steps"),
+    **pick_columns("largest loss", "skipped steps"),
     **fid_columns("buffer"),
-    **named("RMS displacement of fresh chains"),
+    **pick_columns("RMS displacement of fresh chains"),
 }
 
 STUDIES = {
@@ -33,7 +33,7 @@ STUDIES = {
             for weight in (0.0, 0.001, 0.01, 0.1)
         },
         columns={
-            **named("accuracy, %", "ECE, %"),
+            **pick_columns("accuracy, %", "ECE, %"),
             "f of data - of samples, nats": ("energy_gap", 1.0, 2),
             **ENDS,
         },
@@ -50,7 +50,7 @@ STUDIES = {
             )
             for weight in (0.0, 0.01)
         },
-        columns={**named("energy of samples - of data, nats"), **ENDS},
+        columns={**pick_columns("energy of samples - of data, nats"), **ENDS},
         common=COMMON,
     ),
 }

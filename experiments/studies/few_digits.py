@@ -15,7 +15,7 @@ Variants:
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study, make_flags
-from ebmjax.recipes.study.named_columns import auroc_columns, named
+from ebmjax.recipes.study.named_columns import auroc_columns, pick_columns
 
 skip = project("settings.joint_rows").skip
 
@@ -50,7 +50,7 @@ RADIUS = {"without": [SADAJEM, "--config.optimizer.rho=None"]} | {
     for rho in radii
 }
 COLUMNS = {
-    **named("accuracy, %", "ECE, %", "NLL, nats"),
+    **pick_columns("accuracy, %", "ECE, %", "NLL, nats"),
     "Brier score": ("classification.brier", 1.0, 3),
     **auroc_columns({"interp": "interp"}, "log p(x)", "max p(y|x)"),
 }

@@ -22,7 +22,7 @@ from functools import partial
 from ebmjax.recipes.config.files import beside, project
 from ebmjax.recipes.parts.samplers.table import NOISY
 from ebmjax.recipes.study import Study, make_flags
-from ebmjax.recipes.study.named_columns import fid_columns, named
+from ebmjax.recipes.study.named_columns import fid_columns, pick_columns
 
 figures = project("figures.image")
 
@@ -46,8 +46,8 @@ COLUMNS = {
     "at step": ("over_training.best_step", 1.0, 0),
     **fid_columns("buffer", "fresh"),
     "FID along training, draws of the starts": ("over_training.start_fid", 1.0, 1),
-    **named("energy of samples - of data, nats", "distance travelled"),
-    **named("skipped steps", "seconds of training"),
+    **pick_columns("energy of samples - of data, nats", "distance travelled"),
+    **pick_columns("skipped steps", "seconds of training"),
 }
 SGLD = {
     "bare, SGLD": [f"{CONFIG}:bare", OFF],
@@ -56,7 +56,7 @@ SGLD = {
 }
 
 
-def matched(noise: str, damping: float) -> tuple[str, list[str]]:
+def make_row(noise: str, damping: float) -> tuple[str, list[str]]:
     """Its label and its run, with ``damping`` times SGLD's step."""
     fields = {"damping": damping, "step_size": damping * NOISY["step_size"]}
     if noise == "preconditioned":
@@ -76,8 +76,8 @@ STUDIES = {
     ),
     "matched": study(
         {"SGLD": SGLD["bare, SGLD"]}
-        | dict(matched(noise, d) for noise in ("plain", "preconditioned") for d in DAMPINGS[:-1]),
-        COLUMNS | named("preconditioner G"),
+        | dict(make_row(noise, d) for noise in ("plain", "preconditioned") for d in DAMPINGS[:-1]),
+        COLUMNS | pick_columns("preconditioner G"),
         common=COMMON,
     ),
     "quick": study(

@@ -27,7 +27,7 @@ from functools import partial
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study, make_flags
 from ebmjax.recipes.study.figures import draw_each
-from ebmjax.recipes.study.named_columns import fid_columns, named
+from ebmjax.recipes.study.named_columns import fid_columns, pick_columns
 
 figures = project("figures.image")
 
@@ -74,16 +74,16 @@ ROWS: dict[str, str | list[str]] = {
     "SGLD + MALA + HMC": f"{CONFIG}:mixed",
 }
 COLUMNS = {
-    **named("implied T, 1e-6", "acceptance, end of training"),
+    **pick_columns("implied T, 1e-6", "acceptance, end of training"),
     "lowest in training": ("over_training.lowest_acceptance", 1.0, 3),
     "of a move, literal": ("acceptance_literal", 1.0, 3),
     "of a move, T = 1": ("acceptance_decoupled", 1.0, 3),
     "of a move, implied T": ("acceptance_implied", 1.0, 3),
-    **named("distance travelled", "energy of fresh - of data, nats", "R-hat of energies"),
+    **pick_columns("distance travelled", "energy of fresh - of data, nats", "R-hat of energies"),
     **fid_columns("buffer", "fresh"),
-    **named("KID, buffer"),
+    **pick_columns("KID, buffer"),
     "KID, draws of its law": ("generation.buffer.starts.kid", 1.0, 1),
-    **named("seconds of training"),
+    **pick_columns("seconds of training"),
 }
 COMMON = (
     "--config.eval.every_epochs=2",

@@ -26,7 +26,7 @@ from pathlib import Path
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study, make_flags
 from ebmjax.recipes.study.figures import Panel, over_training
-from ebmjax.recipes.study.named_columns import fid_columns, named
+from ebmjax.recipes.study.named_columns import fid_columns, pick_columns
 
 figures = project("figures.image")
 
@@ -86,10 +86,10 @@ DATA = {
 }
 COLUMNS = {
     **fid_columns("buffer", "fresh", "short"),
-    **named("KID, buffer"),
+    **pick_columns("KID, buffer"),
     "KID, starts of fresh chains": ("generation.fresh.starts.kid", 1.0, 1),
-    **named("implied T, 1e-6", "acceptance, end of training", "distance travelled"),
-    **named("energy of fresh - of data, nats", "R-hat of energies", "seconds of training"),
+    **pick_columns("implied T, 1e-6", "acceptance, end of training", "distance travelled"),
+    **pick_columns("energy of fresh - of data, nats", "R-hat of energies", "seconds of training"),
 }
 
 

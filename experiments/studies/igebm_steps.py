@@ -20,7 +20,7 @@ from typing import Any
 from ebmjax.recipes.evaluators.plots import figure
 from ebmjax.recipes.study import Study, reader
 from ebmjax.recipes.study.figures import draw_means
-from ebmjax.recipes.study.named_columns import fid_columns, named
+from ebmjax.recipes.study.named_columns import fid_columns, pick_columns
 from ebmjax.recipes.study.table import descend
 
 STEPS = (1e-5, 1e-3, 1e-1, 1.0, 10.0, 30.0, 100.0, 1000.0)
@@ -49,10 +49,10 @@ ROWS = {
 }
 COLUMNS = {
     **fid_columns("buffer", "fresh"),
-    **named("energy of samples - of data, nats"),
+    **pick_columns("energy of samples - of data, nats"),
     "squared distance travelled, a pixel": ("chain_displacement", 1.0, 6),
     "acceptance, T implied": ("chain_acceptance_prob", 1.0, 2),
-    **named("largest loss", "skipped steps"),
+    **pick_columns("largest loss", "skipped steps"),
 }
 PANELS = {
     "FID of the buffer (digits features)": "generation.buffer.fid",

@@ -26,7 +26,7 @@ from functools import partial
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study, make_flags
-from ebmjax.recipes.study.named_columns import auroc_columns, fid_columns, named
+from ebmjax.recipes.study.named_columns import auroc_columns, fid_columns, pick_columns
 
 figures = project("figures.joint")
 joint = project("settings.joint")
@@ -34,10 +34,10 @@ joint_rows = project("settings.joint_rows")
 
 JEM, SADAJEM = "configs/jem_cifar10.py", "configs/sadajem_cifar10.py"
 COLUMNS = {
-    **named("accuracy, %", "ECE, %", "NLL, nats"),
+    **pick_columns("accuracy, %", "ECE, %", "NLL, nats"),
     **fid_columns("buffer", "fresh", decimals=2),
     "robust accuracy, linf 4/255, %": ("robustness.linf.4", 100.0, 1),
-    **named("seconds of training"),
+    **pick_columns("seconds of training"),
 }
 INCEPTION = {
     "IS ({extractor}), buffer": ("generation.buffer.is", 1.0, 2),
@@ -147,14 +147,14 @@ SCENARIOS = {
     for label, name in joint_rows.SCENARIOS.items()
 }
 ROBUST = {
-    **named("accuracy, %"),
+    **pick_columns("accuracy, %"),
     "IS, buffer, best over training": ("over_training.best_sample_is", 1.0, 2),
     "FID, buffer, best over training": ("over_training.best_sample_fid", 1.0, 2),
     "IS, draws of the starts": ("over_training.start_is", 1.0, 2),
     "FID, draws of the starts": ("over_training.start_fid", 1.0, 2),
     **INCEPTION,
     **fid_columns("buffer", decimals=2),
-    **named("RMS displacement of fresh chains", "seconds of training"),
+    **pick_columns("RMS displacement of fresh chains", "seconds of training"),
 }
 JUDGED = {
     "data.holdout": 5000,

@@ -21,7 +21,7 @@ from functools import partial
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
-from ebmjax.recipes.study.named_columns import auroc_columns, fid_columns, named
+from ebmjax.recipes.study.named_columns import auroc_columns, fid_columns, pick_columns
 
 figures = project("figures.joint")
 joint = project("settings.joint")
@@ -64,7 +64,7 @@ ROWS = {
     "unconfined JEM, exponent 2": f"{JEM}:beta_2",
     "unconfined JEM, exponent 10": f"{JEM}:beta_10",
 }
-CLASSIFIED = named("accuracy, %", "ECE, %", "NLL, nats")
+CLASSIFIED = pick_columns("accuracy, %", "ECE, %", "NLL, nats")
 # Means of two images are near the digits, patches of photographs are far.
 OTHERS = {name: name for name in ("interp", "natural_patches")}
 SAMPLES = fid_columns("buffer", "fresh")
@@ -76,7 +76,7 @@ COLUMNS = {
     "KID, their starts": ("generation.fresh.starts.kid", 1.0, 0),
     "KID, test images": ("generation.test_images.kid", 1.0, 0),
     "robust accuracy, linf 16/255, %": ("robustness.linf.16", 100.0, 1),
-    **named("seconds of training"),
+    **pick_columns("seconds of training"),
 }
 ONCE = ("--config.train.checkpoint_every_epochs=40", "--config.eval.every_epochs=40")
 COMMON = (
@@ -159,7 +159,7 @@ STUDIES = {
     "radius_batch": study({label: [config, BATCH] for label, config in RADIUS.items()}),
     "scenarios": Study(
         {label: config for rows in SCENARIOS.values() for label, config in rows.items()},
-        {**named("accuracy, %", "ECE, %"), **SAMPLES},
+        {**pick_columns("accuracy, %", "ECE, %"), **SAMPLES},
         common=(*CURVES, *skip("ood", "attacks")),
         draw=partial(figures.scenarios, {label: list(rows) for label, rows in SCENARIOS.items()}),
     ),

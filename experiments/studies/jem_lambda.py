@@ -22,7 +22,7 @@ from ebmjax.recipes.study.figures import (
     Panel,
     over_training,
 )
-from ebmjax.recipes.study.named_columns import named
+from ebmjax.recipes.study.named_columns import pick_columns
 
 skip = project("settings.joint_rows").skip
 
@@ -50,12 +50,12 @@ STUDY = Study(
         "accuracy after an epoch, %": ("over_training.first_test_accuracy", 100.0, 1),
         "highest": ("over_training.best_test_accuracy", 100.0, 1),
         "at the end": ("classification.accuracy", 100.0, 1),
-        **named("largest loss", "skipped steps"),
+        **pick_columns("largest loss", "skipped steps"),
         "preconditioner G, end": ("chain_preconditioner", 1.0, 6),
         "distance travelled, end": ("chain_displacement", 1.0, 4),
         "lowest FID of the buffer ({extractor})": ("over_training.best_sample_fid", 1.0, 1),
         "FID of draws of its law": ("over_training.start_fid", 1.0, 1),
-        **named("seconds of training"),
+        **pick_columns("seconds of training"),
     },
     common=(
         "--config.eval.every_epochs=1",

@@ -18,7 +18,7 @@ from functools import partial
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.figures import draw_each
-from ebmjax.recipes.study.named_columns import named
+from ebmjax.recipes.study.named_columns import pick_columns
 
 figures = project("figures.joint")
 joint_rows = project("settings.joint_rows")
@@ -57,7 +57,7 @@ ATTACKS = {
     ", refined, through the chain alone": "robustness.refined.by_gradient.full.",
 }
 COLUMNS = {
-    **named("accuracy, %"),
+    **pick_columns("accuracy, %"),
     "landscape's range, nats": ("landscape.landscape_range", 1.0, 1),
     **{
         f"{norm} {level}/255{attack}, %": (f"{part}{norm}.{level}", 100.0, 1)

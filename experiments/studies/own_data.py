@@ -21,7 +21,7 @@ import numpy as np
 
 from ebmjax.recipes.study import Study, make_flags, reader
 from ebmjax.recipes.study.figures import draw_tiles
-from ebmjax.recipes.study.named_columns import Columns, fid_columns, named
+from ebmjax.recipes.study.named_columns import Columns, fid_columns, pick_columns
 
 SETS: dict[str, dict[str, object]] = {
     "digits 16x16": {"data.name": "digits", "data.image_size": 16, "train.num_epochs": 5},
@@ -110,25 +110,25 @@ def draw(name: str, folder: Path) -> None:
 
 def study(config: str, columns: Columns, drawn: str, *common: str, num_seeds: int = 3) -> Study:
     """The sets of images, each by ``config``."""
-    ended = named("steps", "skipped steps")
+    ended = pick_columns("steps", "skipped steps")
     return Study(rows(config), columns | ended, num_seeds, common, partial(draw, drawn))
 
 
 STUDIES = {
     "joint": study(
         "joint",
-        {**named("accuracy, %", "ECE, %"), **fid_columns("buffer", "fresh")},
+        {**pick_columns("accuracy, %", "ECE, %"), **fid_columns("buffer", "fresh")},
         "buffer_images",
         "--config.eval.ood.every=never",
     ),
     "image": study(
         "image",
-        {**fid_columns("buffer", "fresh"), **named("energy of fresh - of data, nats")},
+        {**fid_columns("buffer", "fresh"), **pick_columns("energy of fresh - of data, nats")},
         "buffer_images",
     ),
     "latent": study(
         "latent",
-        {**named("squared error a pixel"), **fid_columns("fresh")},
+        {**pick_columns("squared error a pixel"), **fid_columns("fresh")},
         "samples",
         "--config.train.num_repeats=3",
         "--config.eval.evidence.methods=()",

@@ -20,7 +20,7 @@ from functools import partial
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.figures import draw_each, over_training
-from ebmjax.recipes.study.named_columns import fid_columns, named
+from ebmjax.recipes.study.named_columns import fid_columns, pick_columns
 
 figures = project("figures.image")
 
@@ -41,7 +41,7 @@ COLUMNS = {
     "gap, last step": ("log_density_gap", 1.0, 2),
     "mean weight of the data, last step": ("positive_weight", 1.0, 3),
     "effective fraction of negatives, last step": ("effective_sample_fraction", 1.0, 3),
-    **named("seconds of training"),
+    **pick_columns("seconds of training"),
 }
 
 STUDY = Study(

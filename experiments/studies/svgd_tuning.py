@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study, make_flags
 from ebmjax.recipes.study.figures import DISTANCE, Panel, over_training
-from ebmjax.recipes.study.named_columns import named
+from ebmjax.recipes.study.named_columns import pick_columns
 
 skip = project("settings.joint_rows").skip
 
@@ -158,7 +158,7 @@ def study(base: Sequence[str], sweeps: Mapping[str, Sweep], num_updates: int = 2
             "f of data - f of particles": ("over_training.last.log_density_gap", 1.0, 3),
             "squared distance travelled": ("over_training.last.chain_displacement", 1.0, 7),
             "entropy of the particles": ("over_training.last.negative_entropy", 1.0, 0),
-            **named("skipped steps"),
+            **pick_columns("skipped steps"),
         },
         num_seeds=1,
         common=COMMON,

@@ -19,7 +19,7 @@ from typing import Any
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study, make_flags
-from ebmjax.recipes.study.named_columns import fid_columns, named
+from ebmjax.recipes.study.named_columns import fid_columns, pick_columns
 
 figures = project("figures.latent")
 
@@ -115,7 +115,7 @@ COLUMNS = {
     "recall": (f"{FRESH}.recall", 1.0, 3),
     "coverage": (f"{FRESH}.coverage", 1.0, 3),
     "log evidence by AIS, nats": ("evidence.ais.mean", 1.0, 1),
-    **named("squared error a pixel"),
+    **pick_columns("squared error a pixel"),
     "variance over coordinates": ("coordinate_gradient_variance", 1.0, 4),
     "variance over batches": ("gradient_variance", 1.0, 5),
     "signal to noise": ("gradient_signal_to_noise", 1.0, 2),

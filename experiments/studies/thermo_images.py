@@ -39,7 +39,7 @@ def row(config: str, estimator: str, **changes: Any) -> tuple[str, list[str]]:
     return label, [*run, f"--config.loss.name={estimator}"]
 
 
-def changed(config: str) -> list[tuple[str, list[str]]]:
+def list_changes(config: str) -> list[tuple[str, list[str]]]:
     """The thesis's changes of N_t and K at p = 0.1, and the gradient through the chains there."""
     return [
         *(row(config, "frozen_prior", p=0.1, **one) for one in ({"N_t": 30}, {"K": 40})),
@@ -82,7 +82,7 @@ def study(
 CELEBA, CIFAR = "configs/thermo_celeba.py", "configs/thermo_cifar10.py"
 CPU = f"{CIFAR}:cpu"
 STUDIES = {
-    "celeba": study(CELEBA, EXPONENTS, BATCHES, num_repeats=5, further=changed(CELEBA)),
+    "celeba": study(CELEBA, EXPONENTS, BATCHES, num_repeats=5, further=list_changes(CELEBA)),
     "cifar10": study(CIFAR, EXPONENTS, BATCHES, num_repeats=5),
-    "cpu": study(CPU, (0.1, 1.0, 6.0), (20, 40, 80), num_repeats=2, further=changed(CPU)),
+    "cpu": study(CPU, (0.1, 1.0, 6.0), (20, 40, 80), num_repeats=2, further=list_changes(CPU)),
 }

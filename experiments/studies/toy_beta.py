@@ -21,7 +21,7 @@ from ebmjax.recipes.config.files import beside, project
 from ebmjax.recipes.models.plane.beta_monitor import name_of
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.figures import draw_each
-from ebmjax.recipes.study.named_columns import named
+from ebmjax.recipes.study.named_columns import pick_columns
 
 figures = project("figures.plane_objectives")
 
@@ -61,7 +61,7 @@ def columns(betas: tuple[float, ...]) -> dict[str, tuple[str, float, int]]:
         for heading, (name, decimals) in told.items()
         for beta in betas
     }
-    return by_beta | named("seconds of training")
+    return by_beta | pick_columns("seconds of training")
 
 
 SETTINGS = dict.fromkeys(("", "restricted", "degenerate"), OBJECTIVES)

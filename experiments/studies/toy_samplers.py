@@ -26,16 +26,16 @@ from typing import Any
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.figures import Panel, over_training
-from ebmjax.recipes.study.named_columns import Columns, named
+from ebmjax.recipes.study.named_columns import Columns, pick_columns
 
 figures = project("figures.plane_samplers")
 
 COLUMNS = {
-    **named("density, TV", "density, KL in nats"),
+    **pick_columns("density, TV", "density, KL in nats"),
     "R-hat of locked chains": ("references.locked.rhat_classic", 1.0, 2),
     "R-hat of MALA, thesis's step": ("thesis.mala.rhat_classic", 1.0, 2),
     "R-hat of MALA, tuned": ("tuned.mala.rhat_classic", 1.0, 2),
-    **named("seconds of training"),
+    **pick_columns("seconds of training"),
     "seconds of evaluation": ("evaluation_seconds", 1.0, 0),
 }
 
@@ -54,11 +54,11 @@ TRAINED_BY = {
     "MALA": "mala",
 }
 TRAINING_COLUMNS = {
-    **named("density, TV", "density, KL in nats"),
+    **pick_columns("density, TV", "density, KL in nats"),
     "TV after 30 epochs": ("over_training.first_density_tv", 1.0, 3),
-    **named("energy of samples - of data, nats", "acceptance, end of training"),
+    **pick_columns("energy of samples - of data, nats", "acceptance, end of training"),
     "distance a chain travels": ("chain_distance", 1.0, 1),
-    **named("seconds of training"),
+    **pick_columns("seconds of training"),
 }
 PANELS: tuple[Panel, ...] = (
     ("density_tv", "total variation from the data", "linear"),

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.config.declare import Part, field, given
+from ebmjax.recipes.config.declare import Part, field, when_set
 from ebmjax.recipes.config.ranges import COUNT
 from ebmjax.recipes.models import build
 
@@ -54,7 +54,7 @@ def test_an_arrow_is_an_import_of_another_room(house, tmp_path, monkeypatch):
 
 def test_fields_are_counted_by_name_by_family_and_where_set(house, tmp_path, monkeypatch):
     own = field(0, COUNT, "a field")
-    of_sampler = replace(own, part=Part("sampler.a", given("sampler.name")))
+    of_sampler = replace(own, part=Part("sampler.a", when_set("sampler.name")))
     declared = {
         "joint": {"seed": own, "loss.name": own, "data.path": own, "sampler.a.b": of_sampler},
         "plane": {"seed": own, "sampler.a.b": of_sampler},

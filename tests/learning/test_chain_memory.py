@@ -24,7 +24,7 @@ from image_problem import (
 from training_problems import settled
 
 from ebmjax.learning import Chain, ChainKind, make_image_gradient_fn, positions_in
-from ebmjax.samplers import clamp, psgld, scheduled, sgld, tempered_mala, underdamped_langevin
+from ebmjax.samplers import clamp, psgld, schedule, sgld, tempered_mala, underdamped_langevin
 
 MEAN, PRECISION = float(PARAMS["means"][0]), float(PARAMS["precision"])
 STEP = 0.4
@@ -58,13 +58,13 @@ def rotated(position, velocity, num_steps):
     return MEAN + x, v
 
 
-@pytest.mark.parametrize("wrapped", ["plain", "clamp", "scheduled"])
+@pytest.mark.parametrize("wrapped", ["plain", "clamp", "schedule"])
 def test_a_velocity_goes_on_where_it_stopped(wrapped):
     """Two training steps of three moves are six moves, of positions and velocities alike."""
     wrap = {
         "plain": lambda make: make,
         "clamp": lambda make: clamp(make, -50.0, 50.0),
-        "scheduled": scheduled,
+        "schedule": schedule,
     }[wrapped]
     plan = still(make=wrap(underdamped_langevin))
     _, after, _, before = learn(plan, shard_of(plan, 6))

@@ -20,7 +20,7 @@ import optax
 
 from ebmjax import training
 from ebmjax.recipes.config import checks, declare, families
-from ebmjax.recipes.config.common_fields import RECOVERY, family, shared
+from ebmjax.recipes.config.common_fields import RECOVERY, family, pick_fields
 from ebmjax.recipes.config.declare import field
 from ebmjax.recipes.config.ranges import COUNT, POSITIVE, optional
 from ebmjax.recipes.evaluators import over_training
@@ -39,7 +39,7 @@ EVALUATED = (0, 4, 8, 10)
 
 FIELDS = {
     **family("linear"),
-    **shared(
+    **pick_fields(
         data={
             "name": "points",
             "path": "",

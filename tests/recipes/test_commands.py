@@ -153,7 +153,7 @@ def run(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
     options, rest = parser.parse_known_args(arguments)
     assert options.mode != "eval" or options.workdir
     named = {name: getattr(options, name) for name in processes.NAMES}
-    processes.asked_for(**named, distributed=options.distributed, environ={})
+    processes.read_request(**named, distributed=options.distributed, environ={})
     command_line.read(options.config, rest)
 
 

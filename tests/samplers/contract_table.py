@@ -10,7 +10,7 @@ import optax
 from sampler_names import init_of, with_a_key
 
 from ebmjax import samplers
-from ebmjax.samplers import clamp, clip_drift, clip_score, reflect, scheduled
+from ebmjax.samplers import clamp, clip_drift, clip_score, reflect, schedule
 
 
 def skewed(position: Any) -> jax.Array:
@@ -118,7 +118,7 @@ TABLE = {
         {"step_size": 0.1},
     ),
     "scheduled_sgld": Row(
-        scheduled(samplers.sgld),
+        schedule(samplers.sgld),
         {"noise_scale": 0.1},
         options={"step_size": optax.exponential_decay(0.2, 2, 0.5)},
     ),

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ebmjax.samplers import adaptive_svgd, run_chain, scheduled, svgd_direction
+from ebmjax.samplers import adaptive_svgd, run_chain, schedule, svgd_direction
 
 BANDWIDTH = 0.8
 MEAN, PRECISION = np.array([1.5, -0.5]), np.array([[2.0, 0.6], [0.6, 1.0]])
@@ -98,7 +98,7 @@ def test_falling_steps_come_to_rest() -> None:
         direction = svgd_direction(inner.particles, log_density, bandwidth=BANDWIDTH)
         return float(jnp.linalg.norm(direction))
 
-    falling = norm(scheduled(adaptive_svgd), lambda step: 0.1 * 0.985**step)
+    falling = norm(schedule(adaptive_svgd), lambda step: 0.1 * 0.985**step)
     assert falling < 1e-2 * norm(adaptive_svgd, 0.1)
 
 

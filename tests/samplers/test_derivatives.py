@@ -13,7 +13,7 @@ from ebmjax.losses import nearest_neighbour_entropy
 from ebmjax.metrics import ood_scores
 from ebmjax.metrics._attack_steps import BALLS
 from ebmjax.optim import sam_gradients
-from ebmjax.samplers import clamp, clip_drift, reflect, scheduled
+from ebmjax.samplers import clamp, clip_drift, reflect, schedule
 
 PARTICLES = ("svgd", "adaptive_svgd", "stochastic_svgd")
 FORMS: dict[str, Any] = {
@@ -38,8 +38,8 @@ FORMS: dict[str, Any] = {
     "reflect": partial(reflect(samplers.mala, -1.0, 1.0), step_size=0.1),
     "clamp": partial(clamp(samplers.sgld, -1.0, 1.0), step_size=0.1),
     "clip_drift": partial(clip_drift(samplers.sgld, 0.05), step_size=0.1),
-    "scheduled": partial(
-        scheduled(samplers.psgld), step_size=0.1, damping=0.5, decay=lambda t: 1 - 1 / (t + 2)
+    "schedule": partial(
+        schedule(samplers.psgld), step_size=0.1, damping=0.5, decay=lambda t: 1 - 1 / (t + 2)
     ),
 }
 

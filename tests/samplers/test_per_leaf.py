@@ -13,7 +13,7 @@ from sampler_names import with_a_key
 
 from ebmjax import samplers
 from ebmjax.learning import run_live_chains
-from ebmjax.samplers import clip_drift, reflect, scheduled
+from ebmjax.samplers import clip_drift, reflect, schedule
 from experiments.literal.psgld import literal_psgld
 
 FORMS: dict[str, Any] = {
@@ -27,7 +27,7 @@ FORMS: dict[str, Any] = {
     "underdamped_langevin": lambda f, **o: with_a_key(samplers.underdamped_langevin(f, **o)),
     "pyld": partial(partial(samplers.pyld, lambda x: x), num_inner=2, outer_step_size=0.1),
     "clip_drift": clip_drift(samplers.sgld, 0.2),
-    "scheduled": scheduled(samplers.mala),
+    "schedule": schedule(samplers.mala),
     "reflect": reflect(samplers.sgld, -1.0, 1.0),
 }
 POSITION = {"a": jnp.float32(0.4), "b": jnp.array([-0.3, 0.2])}
@@ -73,7 +73,7 @@ def test_live_chains_take_a_step_for_each_leaf() -> None:
 
 
 def test_a_schedule_for_a_leaf() -> None:
-    sampler = scheduled(samplers.sgld)(
+    sampler = schedule(samplers.sgld)(
         lambda x: -0.5 * (x["a"] ** 2 + x["b"] ** 2),
         step_size={"a": optax.constant_schedule(0.5), "b": 0.1},
         noise_scale=0.0,

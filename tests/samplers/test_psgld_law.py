@@ -10,7 +10,7 @@ import pytest
 from monte_carlo import assert_mean, grid_moments, run_replicas, stationary_moments
 
 from ebmjax import densities
-from ebmjax.samplers import psgld, psgld_init, psgld_step, scheduled
+from ebmjax.samplers import psgld, psgld_init, psgld_step, schedule
 
 CONCENTRATION, DAMPING, REPLICAS = 1.5, 0.1, 8000
 TARGET = densities.log_gamma(jnp.array(CONCENTRATION)).log_density_fn
@@ -23,7 +23,7 @@ P_OVER_G = grid_moments(DENSITY * (DAMPING + np.abs(SCORE)), GRID)
 
 def draws(step_size: float, num_steps: int, **options: Any) -> np.ndarray:
     """Ends of chains whose starts are exact draws from p."""
-    sampler = scheduled(psgld)(TARGET, step_size=step_size, damping=DAMPING, **options)
+    sampler = schedule(psgld)(TARGET, step_size=step_size, damping=DAMPING, **options)
     start_key, key = jax.random.split(jax.random.key(0))
     starts = jnp.log(jax.random.gamma(start_key, CONCENTRATION, (REPLICAS,)))
     return np.asarray(run_replicas(key, sampler, starts, num_steps)[0], np.float64)
@@ -67,7 +67,7 @@ def test_adaptation_that_ends_or_vanishes_samples_p(decay: Any) -> None:
 
 
 def test_a_scheduled_decay_is_the_decay_of_that_step_and_1_freezes() -> None:
-    sampler = scheduled(psgld)(TARGET, step_size=0.1, decay=lambda t: jnp.where(t < 2, 0.5, 1.0))
+    sampler = schedule(psgld)(TARGET, step_size=0.1, decay=lambda t: jnp.where(t < 2, 0.5, 1.0))
     state, expected = sampler.init(jnp.float32(0.3)), psgld_init(jnp.float32(0.3), TARGET)
     for step, key in enumerate(jax.random.split(jax.random.key(1), 4)):
         before = expected.second_moment

@@ -13,7 +13,7 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 from monte_carlo import assert_moments, run_replicas
 
-from ebmjax.samplers import clip_drift, pyld, pyld_init, pyld_step, scheduled, sgld
+from ebmjax.samplers import clip_drift, pyld, pyld_init, pyld_step, sgld
 
 WEIGHTS = np.array([[0.8, -0.3], [0.5, 1.1], [-0.7, 0.4]])
 START = np.array([0.6, -0.5])
@@ -203,7 +203,7 @@ def test_pytrees_and_dtypes() -> None:
 def test_a_schedule_wraps_the_head() -> None:
     schedule = optax.exponential_decay(0.4, 1, 0.5)
     options = {"num_inner": 2, "noise_scale": 0.0, "low": -1.0}
-    sampler = scheduled(partial(pyld, curved))(head, step_size=schedule, **options)
+    sampler = schedule(partial(pyld, curved))(head, step_size=schedule, **options)
     state = sampler.init(jnp.asarray(START, jnp.float32))
     expected = pyld_init(jnp.asarray(START, jnp.float32), curved, head)
     step = jax.jit(sampler.step)

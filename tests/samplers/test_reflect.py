@@ -16,7 +16,7 @@ from ebmjax.samplers import (
     position_of,
     psgld,
     reflect,
-    scheduled,
+    schedule,
     sgld,
     svgd,
     tempered_mala,
@@ -120,8 +120,8 @@ def test_mirrors_around_a_schedule_and_a_clip() -> None:
         return 0.2 + 0.0 * step
 
     alone = reflect(clip_drift(sgld, 0.3), -0.5, 0.5)(curved, step_size=0.2)
-    inside = reflect(scheduled(clip_drift(sgld, 0.3)), -0.5, 0.5)(curved, step_size=fixed)
-    outside = scheduled(reflect(clip_drift(sgld, 0.3), -0.5, 0.5))(curved, step_size=fixed)
+    inside = reflect(schedule(clip_drift(sgld, 0.3)), -0.5, 0.5)(curved, step_size=fixed)
+    outside = schedule(reflect(clip_drift(sgld, 0.3), -0.5, 0.5))(curved, step_size=fixed)
     states = [sampler.init(jnp.array([0.4, -0.4])) for sampler in (alone, inside, outside)]
     for key in jax.random.split(jax.random.key(5), 5):
         states = [

@@ -20,7 +20,7 @@ from ebmjax.samplers import (
     position_of,
     reflect,
     run_chain,
-    scheduled,
+    schedule,
     sgld,
 )
 
@@ -89,7 +89,7 @@ def test_a_velocity_turns_where_its_chain_meets_a_wall(
 ) -> None:
     """Whole PyTrees, states inside of states, and the momentum that stands beside one."""
     wrapped = getattr(samplers, wall)(make, -1.0, 1.0)
-    wrapped = scheduled(wrapped) if is_scheduled else wrapped
+    wrapped = schedule(wrapped) if is_scheduled else wrapped
     sampler = wrapped(flat, velocity=VELOCITY)
     state, _ = jax.jit(sampler.step)(jax.random.key(0), sampler.init(START))
     assert_close(position_of(state), expected[0])

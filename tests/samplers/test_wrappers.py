@@ -22,7 +22,7 @@ from ebmjax.samplers import (
     psgld,
     reflect,
     run_chain,
-    scheduled,
+    schedule,
     sgld,
     sgld_init,
     sgld_step,
@@ -114,7 +114,7 @@ def test_clip_drift_with_a_traced_step_size() -> None:
 
 def test_a_scheduled_clip_bounds_every_drift() -> None:
     """The score a state carries was clipped for the step size before: by 1 / 0.1 = 10 here."""
-    sampler = scheduled(clip_drift(gradient_descent, 1.0))(
+    sampler = schedule(clip_drift(gradient_descent, 1.0))(
         pull_to_two, step_size=lambda step: jnp.array([0.1, 1.0, 0.5])[step]
     )
     state = sampler.init(jnp.array([-50.0]))
@@ -169,7 +169,7 @@ def test_clip_score() -> None:
 
 def test_an_annealed_chain_is_a_loop_with_changing_arguments() -> None:
     schedule = optax.linear_schedule(0.3, 0.05, 4)
-    sampler = scheduled(sgld)(
+    sampler = schedule(sgld)(
         pull_to_two, step_size=schedule, noise_scale=lambda step: 0.1 / (1 + step)
     )
     key, num_steps = jax.random.key(2), 6
@@ -192,7 +192,7 @@ def test_an_annealed_chain_is_a_loop_with_changing_arguments() -> None:
 def test_constant_schedules_change_nothing(make: Any) -> None:
     position, key = jnp.array([[0.1, -0.2], [0.5, 1.0]]), jax.random.key(3)
     plain = make(pull_to_two, step_size=0.2)
-    annealed = scheduled(make)(pull_to_two, step_size=optax.constant_schedule(0.2))
+    annealed = schedule(make)(pull_to_two, step_size=optax.constant_schedule(0.2))
     expected, expected_info = jax.jit(plain.step)(key, plain.init(position))
     state, info = jax.jit(annealed.step)(key, annealed.init(position))
     chex.assert_trees_all_close(state.inner, expected, rtol=1e-6)
@@ -204,8 +204,8 @@ def test_wrappers_compose_in_either_order() -> None:
     """The SADA-JEM step (drift clipped to 0.1, box [-1, 1]) with a decaying step size."""
     schedule = optax.exponential_decay(0.5, 1, 0.5)
     arguments = {"step_size": schedule, "noise_scale": 0.01}
-    inside = clamp(scheduled(clip_drift(sgld, 0.1)), -1.0, 1.0)(pull_to_two, **arguments)
-    outside = scheduled(clamp(clip_drift(sgld, 0.1), -1.0, 1.0))(pull_to_two, **arguments)
+    inside = clamp(schedule(clip_drift(sgld, 0.1)), -1.0, 1.0)(pull_to_two, **arguments)
+    outside = schedule(clamp(clip_drift(sgld, 0.1), -1.0, 1.0))(pull_to_two, **arguments)
     key = jax.random.key(4)
     results = [
         jax.jit(lambda key, sampler=sampler: run_chain(

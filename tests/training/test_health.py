@@ -115,7 +115,7 @@ def test_a_later_sitting_judges_as_one_that_went_on():
 
 def saved(folder):
     with Checkpoints(folder) as checkpoints:
-        return checkpoints.kept_steps(), sorted(checkpoints._manager.all_steps())
+        return checkpoints.list_steps(), sorted(checkpoints._manager.all_steps())
 
 
 PLAN = Plan(total_steps=60, batch_size=16, num_shards=8, steps_per_dispatch=5, checkpoint_every=10)

@@ -6,7 +6,7 @@ import optax
 from repeated_problem import NUM_STEPS, keys, make_plan
 from training_problems import ListWriter, chains_data
 
-from ebmjax._records import read_record, saved_steps
+from ebmjax._records import list_steps, read_record
 from ebmjax.training import (
     Checkpoints,
     DivergenceError,
@@ -66,7 +66,7 @@ def test_a_run_ends_when_every_repeat_is_stuck(tmp_path):
     with Checkpoints(tmp_path) as checkpoints:
         state, _ = checkpoints.restore_latest(diverging(first_bad)[0])
     np.testing.assert_array_equal(state.params, first_bad)
-    about = [read_record(tmp_path, step)["user"] for step in saved_steps(tmp_path)]
+    about = [read_record(tmp_path, step)["user"] for step in list_steps(tmp_path)]
     assert [one["is_diverged"] for one in about] == [False] * (len(about) - 1) + [True]
     assert {one["total_steps"] for one in about} == {NUM_STEPS}
     again, _ = fit_diverging(first_bad, checkpoints=Checkpoints(tmp_path))  # and stays diverged

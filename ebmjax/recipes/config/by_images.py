@@ -95,7 +95,7 @@ RULES: Mapping[str, tuple[str, Callable[[Config, Images], object]]] = {
 """Words for people, and the choice, by field. Later ones may read what earlier ones chose."""
 
 
-def left_open(fields: Fields, *names: str) -> dict[str, Field]:
+def leave_open(fields: Fields, *names: str) -> dict[str, Field]:
     """``fields``, of which those in ``names`` may be None, for their rules in ``RULES``."""
 
     def opened(name: str) -> Field:
@@ -106,7 +106,7 @@ def left_open(fields: Fields, *names: str) -> dict[str, Field]:
     return {**fields, **{name: opened(name) for name in names}}
 
 
-def choose(config: Config, images: Images) -> list[str]:
+def fill_in(config: Config, images: Images) -> list[str]:
     """Fills in the fields of ``RULES`` that are None, and returns lines that say how.
 
     Fields without effect stay None.

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from ebmjax._shown import trim
-from ebmjax.recipes.config.errors import Config, ConfigError, choose
+from ebmjax.recipes.config.errors import Config, ConfigError, pick
 from ebmjax.recipes.config.ranges import MAX_SEED
 
 IS_HIGHER_BETTER = {
@@ -80,7 +80,7 @@ def check_kept(config: Config, numbers: Collection[str]) -> None:
             f"{sorted(numbers)}: take one of these, or --config.train.keep_best=''."
         )
     if name:
-        choose("train.keep_best", name, {one: one for one in numbers})
+        pick("train.keep_best", name, {one: one for one in numbers})
         maker = "classification" if name.startswith("test_") else "samples"
         every = config.eval.get(maker, {"every": 1})["every"]
         if every != 1:

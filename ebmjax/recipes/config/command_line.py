@@ -35,7 +35,7 @@ def without_effect(config: str, arguments: Sequence[str], where: str = "") -> se
     """
     found = read(config, arguments, is_checked=False, where=where)
     fields = families.all_fields(found.family)
-    return {name for name in typed(arguments) if declare.no_effect(fields, found, name)}
+    return {name for name in read_names(arguments) if declare.no_effect(fields, found, name)}
 
 
 def parse(
@@ -53,10 +53,10 @@ def parse(
     Raises:
       SystemExit: for a mistake in the command line or the configuration file, in one line.
     """
-    argv, unset_names = _split_unset(_joined(argv))
+    argv, unset_names = _split_unset(_join_config(argv))
     if not any(argument.partition("=")[0].lstrip("-") == "config" for argument in argv[1:]):
         stop(f"{where}--config is missing. Try --config=configs/thermo_digits.py or --help.")
-    names = {*typed(argv), *unset_names}
+    names = {*read_names(argv), *unset_names}
     sys.modules.pop("config_config", None)  # else a file would see what another one defined
     try:
         rest = values([resolve(argument, where) for argument in argv])
@@ -76,11 +76,11 @@ def parse(
         if str(error).startswith("error: "):  # of ``stop``, which has printed it
             raise
         given = [one.partition("=")[2] for one in argv if one.lstrip("-").startswith("config=")]
-        stop(where + _explained(error, given[-1] if given else "", names))
+        stop(where + _explain(error, given[-1] if given else "", names))
     return rest
 
 
-def _explained(error: BaseException, config: str, names: Collection[str]) -> str:
+def _explain(error: BaseException, config: str, names: Collection[str]) -> str:
     """Returns what is wrong, on one line: the configuration file, a field's name or its value."""
     found = files.places(config.partition(":")[0], "configs")
     path = found[0] if found else Path(config)
@@ -112,7 +112,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def typed(argv: Sequence[str]) -> list[str]:
+def read_names(argv: Sequence[str]) -> list[str]:
     """Returns the names of the fields that arguments set."""
     names = [argument.lstrip("-").partition("=")[0] for argument in argv if argument[:1] == "-"]
     return [name.removeprefix("config.") for name in names if name.startswith("config.")]
@@ -124,7 +124,7 @@ def _check_sections(config: Config, argv: Sequence[str]) -> None:
     Raises:
       ValueError: naming the section.
     """
-    for name in typed(argv):
+    for name in read_names(argv):
         if isinstance(config[name], ConfigDict):
             raise ValueError(
                 f"config.{name} is a section and keeps its fields: set them one by one, as in "
@@ -142,7 +142,7 @@ def resolve(argument: str, where: str = "") -> str:
     return f"--config={found}{colon}{variant}"
 
 
-def _joined(argv: list[str]) -> list[str]:
+def _join_config(argv: list[str]) -> list[str]:
     """Returns ``argv`` with ``--config PATH`` joined to ``--config=PATH``."""
     joined: list[str] = []
     for argument in argv:
@@ -161,7 +161,7 @@ def _split_unset(argv: list[str]) -> tuple[list[str], list[str]]:
     rest: list[str] = []
     names: set[str] = set()
     for argument in argv:
-        here, is_none = typed([argument]), argument.partition("=")[2] == "None"
+        here, is_none = read_names([argument]), argument.partition("=")[2] == "None"
         names = names.union(here) if is_none else names.difference(here)
         if not (here and is_none):
             rest.append(argument)

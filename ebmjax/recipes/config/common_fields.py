@@ -12,10 +12,10 @@ from ebmjax.recipes.config.declare import (
     Field,
     Fields,
     When,
-    chosen,
+    allow_preset,
     field,
-    given,
-    waiting,
+    when_is,
+    when_set,
 )
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.ranges import (
@@ -41,22 +41,22 @@ from ebmjax.recipes.config.ranges import (
 )
 from ebmjax.recipes.config.remedies import REMEDIES
 
-OURS = waiting(
+OURS = allow_preset(
     When("our own network, an empty config.model.factory", lambda c: not c.model.factory)
 )
 BOXES = ("none", "clamp", "reflect", "reject")
 ACTIVATIONS = ("leaky_relu_0.05", "leaky_relu_0.1", "leaky_relu_0.2", "gelu", "swish")
 BETA_VARIANTS = ("default", "no_positive", "batch_corrected", "true_objective")
 
-ROBUST = chosen("loss.name", "beta", what="the robust objective")
-BUFFER = given("sampler.buffer.size", "a replay buffer")
-HELD_OUT = given("data.holdout", "training images held out")
+ROBUST = when_is("loss.name", "beta", what="the robust objective")
+BUFFER = when_set("sampler.buffer.size", "a replay buffer")
+HELD_OUT = when_set("data.holdout", "training images held out")
 ARRAYS = When(
     "an array, config.data.name=npz, npy or FILE.py:FUNCTION",
     lambda config: config["data.name"] in ("npz", "npy") or is_function_name(config["data.name"]),
 )
-HUGGING_FACE = chosen("data.name", "huggingface")
-WEIGHTS = given("eval.inception_weights", "the weights that it is the hash of")
+HUGGING_FACE = when_is("data.name", "huggingface")
+WEIGHTS = when_set("eval.inception_weights", "the weights that it is the hash of")
 SEVERAL_SHARDS = When(
     "several shards to divide the batch among, config.mesh.num_shards above 1",
     lambda config: config.mesh.num_shards > 1,
@@ -147,7 +147,7 @@ OF_IMAGES: Fields = {
         "",
         TEXT,
         "its further arguments, a JSON object; empty: none",
-        given("model.factory", "your own network"),
+        when_set("model.factory", "your own network"),
     ),
     "train.start_from": field("", PATH, "folder of another run to begin with; empty: none"),
     "train.keep_best": field("", TEXT, "evaluation number whose best state is kept; empty: none"),
@@ -166,7 +166,7 @@ OF_IMAGES: Fields = {
         RECOVERY["remedies"],
         one_of(*REMEDIES),
         "what a run changes at each recovery, one after the other",
-        chosen("train.on_divergence", "recover"),
+        when_is("train.on_divergence", "recover"),
     ),
 }
 """Fields of every family of images, each with one default."""
@@ -247,7 +247,7 @@ _KNOWN: Fields = {
 }
 
 
-def shared(**sections: dict[str, object]) -> dict[str, Field]:
+def pick_fields(**sections: dict[str, object]) -> dict[str, Field]:
     """Declarations of the named fields with the defaults of a family, section by section."""
     defaults = {f"{name}.{key}": v for name, part in sections.items() for key, v in part.items()}
     return {name: replace(_KNOWN[name], default=value) for name, value in defaults.items()}

@@ -21,13 +21,13 @@ class When(NamedTuple):
     Attributes:
       needs: words for what must be set.
       holds: tests a configuration.
-      may_wait: whether a configuration file may set the field for another choice than its own, as
+      may_preset: whether a configuration file may set the field for another choice than its own, as
         it does the depth of our network beside a user's. A command line may not.
     """
 
     needs: str
     holds: Callable[[Config], Any]
-    may_wait: bool = False
+    may_preset: bool = False
 
 
 class Part(NamedTuple):
@@ -77,7 +77,7 @@ def field(default: Any, values: Range, text: str, *when: When) -> Field:
     return Field(default, values, text, when)
 
 
-def chosen(name: str, *values: Any, what: str = "") -> When:
+def when_is(name: str, *values: Any, what: str = "") -> When:
     """The condition that the field ``name`` has one of ``values``, or names one of them."""
     choice = " or ".join(f"config.{name}={value}" for value in values)
 
@@ -88,24 +88,24 @@ def chosen(name: str, *values: Any, what: str = "") -> When:
     return When(f"{what}, {choice}" if what else choice, holds)
 
 
-def other_than(name: str, value: Any, what: str) -> When:
+def when_other_than(name: str, value: Any, what: str) -> When:
     """The condition that the field ``name`` is not ``value``."""
     return When(f"{what}, config.{name} other than {value}", lambda c: c[name] != value)
 
 
-def given(name: str, what: str = "") -> When:
+def when_set(name: str, what: str = "") -> When:
     """The condition that the field ``name`` is set: not None, 0, False or empty."""
     return When(f"{what}, config.{name}" if what else f"config.{name}", lambda c: c[name])
 
 
-def above_zero(name: str, what: str) -> When:
+def when_above_zero(name: str, what: str) -> When:
     """The condition that the number ``name`` is above 0."""
     return When(f"{what}, config.{name} above 0", lambda c: c[name] > 0)
 
 
-def waiting(when: When) -> When:
+def allow_preset(when: When) -> When:
     """``when`` for a field that configuration files may set for another choice."""
-    return when._replace(may_wait=True)
+    return when._replace(may_preset=True)
 
 
 def under(fields: Fields, *when: When) -> dict[str, Field]:
@@ -221,7 +221,7 @@ def refusal_of(one: Field, name: str, value: Any) -> str:
     return f"config.{name} must be {many}{one.values.words}, got {trim(repr(value))}."
 
 
-def named_code(fields: Fields, config: Config) -> dict[str, Any]:
+def find_code(fields: Fields, config: Config) -> dict[str, Any]:
     """Returns the fields that name code from outside the package, with their values."""
 
     def names_code(one: Field, value: Any) -> bool:
@@ -243,7 +243,7 @@ def no_effect(
     if part and not part.named.holds(config):
         return part.named.needs if typed is None or name in typed else None
     for when in fields[name].when:
-        waits = when.may_wait and typed is not None and name not in typed
+        waits = when.may_preset and typed is not None and name not in typed
         if not waits and not when.holds(config):
             return when.needs
     return None

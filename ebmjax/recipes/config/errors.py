@@ -54,14 +54,14 @@ class PlainWarnings(logging.Handler):
         say(f"{record.levelname.lower()}: {record.getMessage()}", "stderr")
 
 
-def choose(name: str, value: str, table: Mapping[str, Any]) -> Any:
+def pick(name: str, value: str, table: Mapping[str, Any]) -> Any:
     """``table[value]``, or a ConfigError that lists the choices of ``config.<name>``."""
     if value not in table:
         raise ConfigError(f"config.{name} must be one of {sorted(table)}, got {value!r}.")
     return table[value]
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
+def count_nouns(number: int, noun: str, plural: str = "") -> str:
     """Returns "1 run", "2 runs"."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 

@@ -13,7 +13,7 @@ from typing import Any
 from ebmjax._user_function import definitions
 from ebmjax.recipes.config import checks, declare
 from ebmjax.recipes.config.declare import Fields
-from ebmjax.recipes.config.errors import Config, ConfigError, choose, did_you_mean, flatten
+from ebmjax.recipes.config.errors import Config, ConfigError, did_you_mean, flatten, pick
 
 FAMILIES: dict[str, str | Path] = {
     name: f"ebmjax.recipes.models.{name}" for name in ("energy", "joint", "latent", "plane")
@@ -78,7 +78,7 @@ def check(config: Config, typed: Collection[str] = ()) -> None:
 
 def module(family: str, part: str) -> Any:
     """Imports a part of a family: "fields", "checks" or "setup"; or the file that has all three."""
-    place = choose("family", family, FAMILIES)
+    place = pick("family", family, FAMILIES)
     if isinstance(place, Path):
         return definitions(place)
     return importlib.import_module(f"{place}.{part}")

@@ -14,7 +14,7 @@ from ebmjax.recipes.config import files, show_configs, show_fields
 MARKED = re.compile(r"<!-- (fields of \w+|configurations) -->\n.*?<!-- end -->", re.DOTALL)
 
 
-def filled(page: str) -> str:
+def fill_tables(page: str) -> str:
     """A page of Markdown with its marked tables written anew."""
 
     def made(found: re.Match[str]) -> str:
@@ -32,4 +32,4 @@ def filled(page: str) -> str:
 
 if __name__ == "__main__":
     for path in map(Path, sys.argv[1:]):
-        path.write_text(filled(path.read_text()))
+        path.write_text(fill_tables(path.read_text()))

@@ -8,7 +8,7 @@ from pathlib import Path
 from ebmjax.recipes.config import declare
 
 
-def defined(path: Path) -> tuple[str, set[str]]:
+def read_definitions(path: Path) -> tuple[str, set[str]]:
     """Returns the first line of a file's docstring, and the names that the file defines.
 
     Nothing is run. A file that is no Python has neither.
@@ -25,7 +25,7 @@ def defined(path: Path) -> tuple[str, set[str]]:
 def configurations(folder: Path) -> Iterator[tuple[Path, str, list[str]]]:
     """Path, first line and variants of every configuration file in a folder."""
     for path in sorted(folder.glob("*.py")):
-        text, names = defined(path)
+        text, names = read_definitions(path)
         if "get_config" in names:
             yield path, text, variants(path)
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from ebmjax.recipes.config import command_line, declare, families, files
 from ebmjax.recipes.config.checks import options_of
 from ebmjax.recipes.config.declare import Field, Fields
-from ebmjax.recipes.config.errors import Config, ConfigError, choose, stop
-from ebmjax.recipes.config.user_parts import declared_fields, find_function, is_users
+from ebmjax.recipes.config.errors import Config, ConfigError, pick, stop
+from ebmjax.recipes.config.user_parts import find_fields, find_function, is_users
 
 USAGE = """usage: ebmjax fields CONFIG[:VARIANT] [--config.FIELD=VALUE ...]
 
@@ -30,14 +30,14 @@ SECTIONS = [
 ]
 
 
-def described(name: str, one: Field, config: Config, fields: Fields) -> str:
+def describe_field(name: str, one: Field, config: Config, fields: Fields) -> str:
     """One line for a field: its value, its text, its range and what it needs."""
     needs = declare.no_effect(fields, config, name)
     warning = f"; no effect here: needs {needs}" if needs else ""
     return f"{name} = {config[name]!r}  # {one.text} [{values(one)}{warning}]"
 
 
-def described_options(config: Config, fields: Fields) -> Iterator[str]:
+def describe_options(config: Config, fields: Fields) -> Iterator[str]:
     """Yields a line for each option that a function of the user declares, if a field names one.
 
     Raises:
@@ -49,12 +49,12 @@ def described_options(config: Config, fields: Fields) -> Iterator[str]:
         for entry in entries if f"{section}.options" in fields and name != "model.factory" else ():
             if is_users(entry):
                 options = options_of(config, section)
-                for key, one in declared_fields(find_function(name, entry)).items():
+                for key, one in find_fields(find_function(name, entry)).items():
                     chosen = options.get(key, one.default)
                     yield f"{section}.options: {key} = {chosen!r}  # {one.text} [{values(one)}]"
 
 
-def unnamed(config: Config) -> str:
+def mention_other_samplers(config: Config) -> str:
     """Returns a line that tells how to see the fields of samplers that are not named."""
     parts = {one.part: None for one in families.all_fields(config.family).values() if one.part}
     others = [part for part in parts if not part.named.holds(config)]
@@ -124,12 +124,12 @@ def main() -> None:
         config = declare.defaults(families.all_fields(first))
     else:
         config = command_line.read(first, rest, is_checked=False)
-    choose("family", config.family, families.FAMILIES)
-    every, typed = families.all_fields(config.family), command_line.typed(rest)
+    pick("family", config.family, families.FAMILIES)
+    every, typed = families.all_fields(config.family), command_line.read_names(rest)
     fields = {**families.fields_of(config), **{k: every[k] for k in typed if k in every}}
-    lines = [described(name, one, config, fields) for name, one in in_order(fields).items()]
+    lines = [describe_field(name, one, config, fields) for name, one in in_order(fields).items()]
     try:
-        lines += described_options(config, fields)
+        lines += describe_options(config, fields)
     except ConfigError as error:
         stop(error)
-    print("\n".join([*lines, *filter(None, [unnamed(config)])]))
+    print("\n".join([*lines, *filter(None, [mention_other_samplers(config)])]))

@@ -68,7 +68,7 @@ def find_part(config: Config, field: str, name: str, given: Collection[str]) -> 
     """
     function, section = find_function(field, name), field.partition(".")[0]
     chosen = check_options(config, field, name, function, section, given)
-    for key, one in declared_fields(function).items():
+    for key, one in find_fields(function).items():
         value = chosen.get(key, one.default)
         if one.values.refusal(value) is not None:
             raise ConfigError(refusal_of(one, f"{section}.options {key!r}", value))
@@ -85,10 +85,10 @@ def default_options(function: Callable[..., Any], given: Collection[str]) -> dic
         for key, one in inspect.signature(function).parameters.items()
         if key not in given and one.default is not one.empty
     }
-    return own | {key: one.default for key, one in declared_fields(function).items()}
+    return own | {key: one.default for key, one in find_fields(function).items()}
 
 
-def declared_fields(function: Callable[..., Any]) -> dict[str, Field]:
+def find_fields(function: Callable[..., Any]) -> dict[str, Field]:
     """Returns the fields that the file of a function declares for it, ``FIELDS``, by option."""
     found = getattr(function, "__globals__", {}).get("FIELDS", {})
     names = inspect.signature(function).parameters
@@ -119,7 +119,7 @@ def check_options(
             f"config.{section}.options has {wrong}; config.{field}={name!r} takes the options "
             f"{able}."
         )
-    declared = declared_fields(function)
+    declared = find_fields(function)
     missing = [
         key
         for key in able

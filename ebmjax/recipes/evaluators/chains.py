@@ -48,7 +48,7 @@ def spread_slots(
     return positions[shards, slots], slots
 
 
-def buffered(key: Key, plan: ChainPlan | None, state: TrainState, num: int) -> Chains | None:
+def draw_buffer(key: Key, plan: ChainPlan | None, state: TrainState, num: int) -> Chains | None:
     """Returns slots of the buffers beside draws of what fills them; None without a buffer.
 
     Args:
@@ -95,7 +95,7 @@ DensitiesOf = Callable[[Any], Densities]
 field ``adaptation``, the step sizes that adapted in training."""
 
 
-def settled(adaptation: Mapping[str, DualAveraging]) -> dict[str, DualAveraging]:
+def average_step_sizes(adaptation: Mapping[str, DualAveraging]) -> dict[str, DualAveraging]:
     """The step sizes of the first shard, averaged over training; ``adaptation`` of all shards."""
     first = jax.tree.map(lambda leaf: leaf[0], dict(adaptation))
     return {name: s._replace(log_step_size=s.log_average) for name, s in first.items()}
@@ -138,7 +138,7 @@ def make_profile(
     def profile_of(model: Any, starts: Any, labels: Any) -> dict[str, np.ndarray]:
         arrays = {}
         for name, found in profile(model, jnp.asarray(starts), jnp.asarray(labels)).items():
-            arrays |= chain_profiles.named(name, found)
+            arrays |= chain_profiles.name_arrays(name, found)
         return arrays
 
     return profile_of

@@ -78,11 +78,11 @@ class Distances(evaluate.Distances):
           config: sections data and eval are read.
         """
         self._config = config
-        self._test = self._used(test)
+        self._test = self._merge_classes(test)
         self._known: dict[Any, Any] = {}
-        super().__init__(self._used(train), None, batch_size=config.eval.batch_size)
+        super().__init__(self._merge_classes(train), None, batch_size=config.eval.batch_size)
 
-    def _used(self, split: data.ImageData) -> data.ImageData:
+    def _merge_classes(self, split: data.ImageData) -> data.ImageData:
         if self._config.data.num_classes:
             return split
         return split._replace(labels=np.zeros_like(split.labels))
@@ -99,7 +99,7 @@ class Distances(evaluate.Distances):
     def generation(self, sets: Mapping[str, Chains], test: data.ImageData) -> dict[str, Any]:
         """Returns ``evaluate.generation``."""
         say_part("distances of the samples from the training images")
-        return evaluate.generation(sets, self._used(test), self)
+        return evaluate.generation(sets, self._merge_classes(test), self)
 
     def along_training(self, chains: Chains) -> dict[str, float]:
         """Returns scores of the finite samples and of what stands beside them, for metrics.jsonl.
@@ -117,9 +117,12 @@ class Distances(evaluate.Distances):
             self._known["starts"] = digest, found.starts
         if num not in self._known:
             self._known[num] = evaluate.score_references(self._test, self, num)
-        row = {**_named("sample", found.ends, ALONG), **_named("start", found.starts, ALONG)}
+        row = {
+            **_name_scores("sample", found.ends, ALONG),
+            **_name_scores("start", found.starts, ALONG),
+        }
         for name, scores in self._known[num].items():
-            row |= _named(name, scores, BESIDE)
+            row |= _name_scores(name, scores, BESIDE)
         paired = found.minus_starts["fid"]
         return row | {
             "fid_minus_starts": paired["difference"],
@@ -128,6 +131,6 @@ class Distances(evaluate.Distances):
         }
 
 
-def _named(prefix: str, scores: evaluate.Scores, names: tuple[str, ...]) -> dict[str, float]:
+def _name_scores(prefix: str, scores: evaluate.Scores, names: tuple[str, ...]) -> dict[str, float]:
     """Returns numbers by their names in metrics.jsonl; features without classes have no "is"."""
     return {f"{prefix}_{name}": scores.numbers[name] for name in names if name in scores.numbers}

@@ -12,7 +12,7 @@ from ebmjax import data
 from ebmjax.evaluate import Chains
 from ebmjax.learning import ChainPlan
 from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.evaluators.chains import DensitiesOf, buffered
+from ebmjax.recipes.evaluators.chains import DensitiesOf, draw_buffer
 from ebmjax.recipes.evaluators.distances import Distances
 from ebmjax.training import TrainState
 from ebmjax.types import Key
@@ -76,7 +76,7 @@ class ImageModel:
 
     def buffer(self, key: Key, num: int) -> Chains | None:
         """Returns ``num`` slots of the buffer and draws of its start distribution; or None."""
-        return None if self.state is None else buffered(key, self.plan, self.state, num)
+        return None if self.state is None else draw_buffer(key, self.plan, self.state, num)
 
     def samples(self, key: Key, num: int) -> Chains | None:
         """Returns samples as training draws them: by default the buffer's."""

@@ -39,26 +39,28 @@ def over_training(rows: Rows) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for name, best_of, prefix in JUDGED:
-        told = _told(rows, name)
+        told = _rows_with(rows, name)
         if told:
             first, best = told[0], best_of(told, key=itemgetter(name))
             found |= {f"first_{name}": first[name], f"first_{prefix}step": first["step"]}
             found |= {f"best_{name}": best[name], f"best_{prefix}step": best["step"]}
             if name == "sample_fid":
                 found |= {beside: best[beside] for beside in BESIDE if beside in best}
-    scored = _told(rows, "sample_is")
+    scored = _rows_with(rows, "sample_is")
     if scored:
         best = max(scored, key=itemgetter("sample_is"))
         found["best_sample_is"] = best["sample_is"]
         if "start_is" in best:
             found["start_is"] = best["start_is"]
-    acceptances = [row["chain_acceptance_prob"] for row in _told(rows, "chain_acceptance_prob")]
+    acceptances = [
+        row["chain_acceptance_prob"] for row in _rows_with(rows, "chain_acceptance_prob")
+    ]
     if acceptances:
         found["lowest_acceptance"] = min(acceptances)
-    losses = [abs(row["loss"]) for row in _told(rows, "loss")]
+    losses = [abs(row["loss"]) for row in _rows_with(rows, "loss")]
     if losses:
         found["largest_loss"] = max(losses)
-        found["last"] = _means(_told(rows, "loss")[-NUM_LAST:])
+        found["last"] = _means(_rows_with(rows, "loss")[-NUM_LAST:])
     return found
 
 
@@ -69,5 +71,5 @@ def _means(rows: Rows) -> dict[str, float]:
     return {name: sum(row[name] for row in rows) / len(rows) for name in shared if name != "step"}
 
 
-def _told(rows: Rows, name: str) -> list[dict[str, Any]]:
+def _rows_with(rows: Rows, name: str) -> list[dict[str, Any]]:
     return [row for row in rows if row.get(name) is not None and row["step"] > 0]

@@ -65,7 +65,7 @@ FEW = 25
 
 
 @contextmanager
-def opened(
+def open_figure(
     lines: int = 1, columns: int = 1, *, size: tuple[float, float] = (4.0, 3.0), **subplots: Any
 ) -> Iterator[np.ndarray]:
     """Opens a figure in the project's style.
@@ -88,11 +88,11 @@ def opened(
 def figure(
     path: Path, *shape: int, title: str = "", has_legend: bool = False, **options: Any
 ) -> Iterator[np.ndarray]:
-    """Opens a figure with ``opened``, arranges it, and saves it to ``path`` if nothing raised.
+    """Opens a figure with ``open_figure``, arranges it, and saves it to ``path`` if nothing raised.
 
     ``title`` stands above all panels; ``has_legend`` names below them what is drawn.
     """
-    with opened(*shape, **options) as grid:
+    with open_figure(*shape, **options) as grid:
         yield grid
         drawn = grid[0, 0].figure
         if has_legend:
@@ -112,11 +112,11 @@ def arrange(drawn: Figure) -> None:
                 _thin_out(axis)
         axes.set_visible(axes.get_visible() and bool(axes.has_data() or axes.texts))
         place = axes.get_position(original=True)
-        axes.set_title(_filled(axes.get_title(), width * place.width, "axes.titlesize"))
-        axes.set_xlabel(_filled(axes.get_xlabel(), width * place.width, "axes.labelsize"))
-        axes.set_ylabel(_filled(axes.get_ylabel(), height * place.height, "axes.labelsize"))
+        axes.set_title(_wrap(axes.get_title(), width * place.width, "axes.titlesize"))
+        axes.set_xlabel(_wrap(axes.get_xlabel(), width * place.width, "axes.labelsize"))
+        axes.set_ylabel(_wrap(axes.get_ylabel(), height * place.height, "axes.labelsize"))
     if drawn.get_suptitle():
-        drawn.suptitle(_filled(drawn.get_suptitle(), width, "figure.titlesize"))
+        drawn.suptitle(_wrap(drawn.get_suptitle(), width, "figure.titlesize"))
 
 
 def _thin_out(axis: Axis) -> None:
@@ -135,7 +135,7 @@ def _thin_out(axis: Axis) -> None:
     axis.set_minor_locator(NullLocator())
 
 
-def _filled(text: str, inches: float, size: str) -> str:
+def _wrap(text: str, inches: float, size: str) -> str:
     """Breaks lines of ``text`` longer than ``inches``, in letters of the style's ``size``."""
     letters = max(int(72 * inches / (LETTER * STYLE[size])), 8)
     lines = (textwrap.fill(line, letters, break_long_words=False) for line in text.split("\n"))

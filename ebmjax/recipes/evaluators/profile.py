@@ -33,7 +33,7 @@ LABELS = {
 """Numbers that are drawn, with their axes, in the order of the panels."""
 
 
-def named(sampler: str, profile: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def name_arrays(sampler: str, profile: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Returns ``learning.profile_chains`` by its arrays' names in ``monitor/``."""
     return {f"{PREFIX}.{sampler}.{number}": np.asarray(v) for number, v in profile.items()}
 
@@ -123,5 +123,5 @@ class Profile(Evaluator):
         found = model.program(self, make)(model.trained, key, starts, labels)
         arrays: dict[str, Any] = {}
         for name, numbers in found.items():
-            arrays |= named(name, numbers)
+            arrays |= name_arrays(name, numbers)
         return Found({}, {}, arrays)

@@ -39,7 +39,7 @@ class Samples(Evaluator):
         row = model.energy_row(chains) | model.distances.along_training(chains)
         if chains.are_the_same:
             row["sample_rms_displacement"] = rms_displacement(chains.starts, chains.ends)
-        arrays = {"samples": shown(chains.ends), "starts": shown(chains.starts)}
+        arrays = {"samples": take_first(chains.ends), "starts": take_first(chains.starts)}
         return Found({}, row, arrays)
 
     def draw_step(self, folder: Path, step: int, found: Found) -> None:
@@ -48,7 +48,7 @@ class Samples(Evaluator):
             draw_beside_starts(folder, step, found.arrays, found.row or {})
 
 
-def shown(images: Any) -> np.ndarray:
+def take_first(images: Any) -> np.ndarray:
     """Returns the first images of (N, H, W, C) in [-1, 1], as uint8."""
     return np.asarray(data.from_signed_unit(jnp.asarray(images[:NUM_SHOWN])))
 

@@ -4,7 +4,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ebmjax.recipes.config.declare import Field, When, field, given, other_than, under, waiting
+from ebmjax.recipes.config.declare import (
+    Field,
+    When,
+    allow_preset,
+    field,
+    under,
+    when_other_than,
+    when_set,
+)
 from ebmjax.recipes.config.ranges import (
     COUNT,
     FLAG,
@@ -33,8 +41,8 @@ IN_TRAINING = Range(
     (NEVER, 1, 3),
 )
 
-COMPARED = waiting(given("eval.evidence.methods", "methods to compare"))
-REFINED = given("eval.robustness.refine_steps", "chains before an attacked image is classified")
+COMPARED = allow_preset(when_set("eval.evidence.methods", "methods to compare"))
+REFINED = when_set("eval.robustness.refine_steps", "chains before an attacked image is classified")
 
 
 class Entry(NamedTuple):
@@ -142,9 +150,9 @@ SELECTED = field(False, FLAG, "also judge the buffer's images that the model is 
 """Field ``eval.generation.selected_by_confidence``, of models that classify."""
 
 
-def used(name: str) -> When:
+def when_evaluated(name: str) -> When:
     """The condition that an evaluator runs; configuration files may set its fields all the same."""
-    return waiting(other_than(f"eval.{name}.every", NEVER, "an evaluation"))
+    return allow_preset(when_other_than(f"eval.{name}.every", NEVER, "an evaluation"))
 
 
 def fields(name: str, *when: When, **changes: Any) -> dict[str, Field]:
@@ -159,7 +167,7 @@ def fields(name: str, *when: When, **changes: Any) -> dict[str, Field]:
     every = field(entry.every, IN_TRAINING, "N: at every N-th evaluation of training; never")
     if entry.at_end:
         every = field(entry.every, EVERY, EVERY_TEXT)
-    made = {"every": every, **under(entry.fields, used(name))}
+    made = {"every": every, **under(entry.fields, when_evaluated(name))}
     for key, value in changes.items():
         made[key] = value if isinstance(value, Field) else replace(made[key], default=value)
     return {f"eval.{name}.{key}": one for key, one in under(made, *when).items()}

@@ -48,7 +48,9 @@ class UserEvaluator(Evaluator):
     def __call__(self, model: Any, test: Any, key: Key) -> Found:
         """Returns its numbers, during training and afterwards by the same names."""
         key = jax.random.fold_in(key, self.place)
-        found = _checked(self.part, self.part.call(model, test.images, key, **self.part.options))
+        found = _check_numbers(
+            self.part, self.part.call(model, test.images, key, **self.part.options)
+        )
         return Found(found, found)
 
     def check_new(self, found: Found, others: Iterable[str]) -> None:
@@ -61,7 +63,7 @@ class UserEvaluator(Evaluator):
                 )
 
 
-def _checked(part: UserPart, found: Any) -> dict[str, float]:
+def _check_numbers(part: UserPart, found: Any) -> dict[str, float]:
     """Returns an evaluator's numbers as floats.
 
     Raises:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ebmjax import _records
-from ebmjax._records import saved_steps
+from ebmjax._records import list_steps
 from ebmjax._shown import trim
 from ebmjax.recipes.config import declare, families
-from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, choose, flatten
+from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, flatten, pick
 from ebmjax.recipes.config.ranges import FINITE
 
 # Fields for the place of the data, which may differ between two sittings of a run.
@@ -34,7 +34,7 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises:
       WorkdirError: if it cannot be read as one.
     """
-    with explained(path.parent):
+    with explain_errors(path.parent):
         try:
             return _records.read_json(path)
         except ValueError as error:  # also for bytes that are not text
@@ -45,7 +45,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def explained(folder: Path) -> Iterator[None]:
+def explain_errors(folder: Path) -> Iterator[None]:
     """Turns an error of the system into a WorkdirError."""
     try:
         yield
@@ -65,7 +65,7 @@ def check_links(folder: Path) -> None:
       WorkdirError: naming the first.
     """
     top = os.path.realpath(folder)
-    with explained(folder):
+    with explain_errors(folder):
         for place, mode in _below(top):
             target = os.path.realpath(place)
             if stat.S_ISLNK(mode) and os.path.commonpath([top, target]) != top:
@@ -117,7 +117,7 @@ def config_of(folder: Path) -> Config:
     except (ConfigError, TypeError) as error:
         raise WorkdirError(f"{path}: {error} {ANOTHER}") from error
     for directory in (folder / "checkpoints", folder / "best"):
-        for step in saved_steps(directory):
+        for step in list_steps(directory):
             _check_unchanged(path, config, directory, step)
     return config
 
@@ -125,7 +125,7 @@ def config_of(folder: Path) -> Config:
 def _as_config(saved: dict[str, Any]) -> Config:
     family = saved.get("family")
     family = family if isinstance(family, str) else trim(family)
-    choose("family", family, families.FAMILIES)
+    pick("family", family, families.FAMILIES)
     every, flat = families.all_fields(family), flatten(saved)
     flat |= {k: declare.from_json(every[k], k, flat[k]) for k in sorted(flat.keys() & every.keys())}
     config = declare.defaults(every)

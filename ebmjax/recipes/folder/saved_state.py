@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ebmjax._records import read_record, saved_steps
+from ebmjax._records import list_steps, read_record
 from ebmjax.recipes.config.errors import Config, WorkdirError
-from ebmjax.recipes.folder.run_folder import explained
+from ebmjax.recipes.folder.run_folder import explain_errors
 
 ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 """Errors of a checkpoint that lacks a file, which is damage; others are the system's."""
@@ -50,7 +50,7 @@ def find_saved(folder: Path, config: Config, step: int | None = None) -> Saved:
       WorkdirError: if it is not there; if the run diverged and neither a step nor the best state
         is asked for.
     """
-    steps = saved_steps(folder / "checkpoints")
+    steps = list_steps(folder / "checkpoints")
     is_best = step is None and config.eval.get("checkpoint") == "best"
     if not steps:
         raise WorkdirError(
@@ -64,7 +64,7 @@ def find_saved(folder: Path, config: Config, step: int | None = None) -> Saved:
         )
     newest = _newest(folder / "checkpoints", steps)
     if is_best:
-        kept = saved_steps(folder / "best")
+        kept = list_steps(folder / "best")
         if not kept:
             raise WorkdirError(
                 f"--workdir {folder} holds no best state: it monitored no finite number to choose "
@@ -86,7 +86,7 @@ def find_saved(folder: Path, config: Config, step: int | None = None) -> Saved:
 
 def _newest(directory: Path, steps: Sequence[int]) -> Saved:
     """Returns the newest checkpoint whose description can be read."""
-    with explained(directory.parent):
+    with explain_errors(directory.parent):
         for step in reversed(steps):
             try:
                 meta = read_record(directory, step)["user"]

@@ -11,9 +11,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ebmjax._records import saved_steps
+from ebmjax._records import list_steps
 from ebmjax.recipes.config.errors import Config, WorkdirError
-from ebmjax.recipes.folder.run_folder import as_json, differing, explained, read_config, read_json
+from ebmjax.recipes.folder.run_folder import (
+    as_json,
+    differing,
+    explain_errors,
+    read_config,
+    read_json,
+)
 
 try:
     import fcntl
@@ -46,7 +52,7 @@ def check(workdir: Path, config: Config, may_differ: str | None = None) -> None:
         files.
     """
     path = workdir / "config.json"
-    with explained(workdir):
+    with explain_errors(workdir):
         if path.exists():
             theirs = read_config(workdir)
             found = differing(config, theirs, lambda name: not name.startswith(may_differ or "-"))
@@ -77,7 +83,7 @@ def check_checkpoints(workdir: Path, checkpoint_every: int) -> None:
     Raises:
       WorkdirError: naming what is left of the run.
     """
-    if saved_steps(workdir / "checkpoints"):
+    if list_steps(workdir / "checkpoints"):
         return
     rows = read_rows(workdir) if (workdir / "metrics.jsonl").exists() else []
     last_step = max((row["step"] for row in rows), default=0)
@@ -99,10 +105,10 @@ def prepare(workdir: Path, config: Config) -> None:
     """
     check(workdir, config)
     path = workdir / "config.json"
-    with explained(workdir):
+    with explain_errors(workdir):
         workdir.mkdir(parents=True, exist_ok=True)
     check_writable(workdir)
-    with explained(workdir):
+    with explain_errors(workdir):
         if not path.exists():
             _write_once(path, json.dumps(as_json(config), indent=2, sort_keys=True) + "\n")
         (workdir / "plots").mkdir(exist_ok=True)
@@ -111,7 +117,7 @@ def prepare(workdir: Path, config: Config) -> None:
 
 def check_writable(workdir: Path) -> None:
     """Raises WorkdirError unless a file can be made in the folder; removes that file."""
-    with explained(workdir), tempfile.TemporaryFile(dir=workdir):
+    with explain_errors(workdir), tempfile.TemporaryFile(dir=workdir):
         pass
 
 

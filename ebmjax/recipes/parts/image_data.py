@@ -62,7 +62,7 @@ def load(config: Config) -> tuple[Images, Config]:
             f"{list(found.empty_classes[:5])} of {section.num_classes} have none. Number the "
             "classes 0, 1, ... without gaps."
         )
-    train = _checked(config, found, "train")
+    train = _check_images(config, found, "train")
     section.max_train = len(train.labels)
     found_test, about = None, []
     if not section.holdout or config.eval.use_test_split:
@@ -75,11 +75,11 @@ def load(config: Config) -> tuple[Images, Config]:
     about.insert(0, _about("train", train, found, section.num_classes, int(section.holdout)))
     section.image_size, held_out = train.images.shape[1], None
     if section.holdout:
-        train, held_out = _divided(train, int(section.holdout), bool(section.num_classes))
+        train, held_out = _hold_out(train, int(section.holdout), bool(section.num_classes))
     if found_test is None:
         assert held_out is not None
         return _with_choices(Images(train, held_out, held_out, tuple(about)), config)
-    test = _checked(config, found_test, section.test_split)
+    test = _check_images(config, found_test, section.test_split)
     _check_alike(config, found, found_test)
     section.max_test = len(test.labels)
     about.append(_about(section.test_split, test, found_test, section.num_classes))
@@ -107,7 +107,7 @@ def number_held_out(holdout: float, total: int, limit: int | None) -> int:
     return number
 
 
-def _divided(
+def _hold_out(
     train: data.ImageData, number: int, has_classes: bool
 ) -> tuple[data.ImageData, data.ImageData]:
     """Returns images to train on and images held out, the last ones of each class by its share.
@@ -135,7 +135,7 @@ def _with_choices(images: Images, config: Config) -> tuple[Images, Config]:
     if per_class is not None:
         num_train = min(num_train, per_class * config.data.num_classes)
     num_test = min(len(images.monitored.labels), len(images.evaluated.labels))
-    lines = by_images.choose(config, by_images.Images(num_train, num_test, shape))
+    lines = by_images.fill_in(config, by_images.Images(num_train, num_test, shape))
     if extractor_names.extractor_name(config) == extractor_names.RANDOM:
         lines.append(ABOUT_RANDOM)
     return images._replace(about=(*images.about, *lines)), config
@@ -243,7 +243,7 @@ def _where(config: Config, split: str) -> str:
     return f"config.data.name={config.data.name!r}{path}, split {split}"
 
 
-def _checked(config: Config, found: data.LoadedImages, split: str) -> data.ImageData:
+def _check_images(config: Config, found: data.LoadedImages, split: str) -> data.ImageData:
     try:
         return data.check_image_data(found.data, config.data.num_classes or None)
     except (TypeError, ValueError) as error:

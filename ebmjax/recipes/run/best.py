@@ -39,7 +39,7 @@ class KeepBest:
         self.monitor, self.folder, self.name = monitor, workdir / FOLDER, name
         self.sign = 1.0 if IS_HIGHER_BETTER[name] else -1.0
         self.about, self.best, self.kept_step = about, -math.inf, -1
-        found = _kept(workdir, template)
+        found = _read_kept(workdir, template)
         if found is not None:
             self.best, self.kept_step = self.sign * found[1][name], found[1]["step"]
 
@@ -73,7 +73,7 @@ def restore(workdir: Path, template: TrainState) -> TrainState:
       WorkdirError: if there is none, or it is damaged.
       CheckpointMismatchError: see ``Checkpoints.restore_latest``.
     """
-    found = _kept(workdir, template)
+    found = _read_kept(workdir, template)
     if found is None:
         raise WorkdirError(
             f"--workdir {workdir} holds no best state: it monitored no finite number to choose "
@@ -82,7 +82,7 @@ def restore(workdir: Path, template: TrainState) -> TrainState:
     return found[0]
 
 
-def _kept(workdir: Path, template: TrainState) -> tuple[TrainState, dict[str, Any]] | None:
+def _read_kept(workdir: Path, template: TrainState) -> tuple[TrainState, dict[str, Any]] | None:
     """Returns the state and its number, if there is one."""
     folder = workdir / FOLDER
     if not folder.exists():

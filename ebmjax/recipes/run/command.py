@@ -87,10 +87,10 @@ def execute(argv: list[str]) -> None:
     if config_argument.endswith(":smoke"):
         os.environ["XLA_FLAGS"] = quick_flags(os.environ.get("XLA_FLAGS", ""))
     try:
-        asked = processes.asked_for(**{name: flag.value for name, flag in PROCESSES.items()})
+        asked = processes.read_request(**{name: flag.value for name, flag in PROCESSES.items()})
     except ValueError as error:
         stop(error)
-    with processes.joined(asked):
+    with processes.join_processes(asked):
         # Only now: --help and mistakes in the command line answer without JAX's second.
         with tell_phases("stdout"), phase("loading JAX"):
             from ebmjax.recipes.run.explain import BROKE_OFF, USER_ERRORS

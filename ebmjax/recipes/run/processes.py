@@ -23,7 +23,7 @@ SECONDS_TO_LEAVE = 5
 """Time in which all processes of a run that fails on each of them say so and end."""
 
 
-def asked_for(
+def read_request(
     coordinator_address: str | None,
     num_processes: int | None,
     process_id: int | None,
@@ -97,7 +97,7 @@ def _integer(name: str, value: Any) -> int:
 
 
 @contextlib.contextmanager
-def joined(asked: dict[str, Any] | None) -> Iterator[None]:
+def join_processes(asked: dict[str, Any] | None) -> Iterator[None]:
     """Joins the other processes and, whatever happens inside, ends with an exit code.
 
     Only process 0 prints and warns. A process that fails prints why and ends at once, which ends

@@ -63,7 +63,7 @@ def check_end(config: Config, result: training.FitResult) -> None:
 def go_back(run: "Run", error: training.DivergenceError) -> list[Recovery]:
     """Takes a run back to a checkpoint, and says so.
 
-    That is the newest healthy one (``Checkpoints.kept_steps``) before the first skipped step and
+    That is the newest healthy one (``Checkpoints.list_steps``) before the first skipped step and
     before the one that the last recovery went back to, whatever was saved since. Where none is left
     because later ones have replaced them, it is the oldest. Without any it is step 0.
 
@@ -81,7 +81,7 @@ def go_back(run: "Run", error: training.DivergenceError) -> list[Recovery]:
     before = min([error.first_skipped, *(one.from_step for one in run.recoveries[-1:])])
     with run.checkpoints() as kept:
         good = kept.newest_before(before)
-        oldest = min(kept.kept_steps(), default=0)
+        oldest = min(kept.list_steps(), default=0)
         if good is None and error.first_skipped > oldest > run.experiment.plan.checkpoint_every:
             good = kept.newest_before(oldest + 1)
     step, meta = good or (0, {"seconds": {"wall": 0.0, "compile": 0.0}})
@@ -208,7 +208,7 @@ def about_bad_end(path: Path, health: dict[str, Any] | None) -> list[str]:
     if not health or health["is_healthy"]:
         return []
     with training.Checkpoints(path / "checkpoints", is_read_only=True) as kept:
-        steps = kept.kept_steps()
+        steps = kept.list_steps()
     newest = f"of step {steps[-1]}" if steps else "not kept any more"
     return [
         "The run ended in bad health. " + "".join(about_health(health)),

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ebmjax import training
-from ebmjax._records import saved_steps
+from ebmjax._records import list_steps
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError
 from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.folder.run_folder import read_config
@@ -23,7 +23,7 @@ def warm_start(run: "Run") -> training.WarmStart | None:
     """
     config, path, experiment = run.config, run.path, run.experiment
     folder = config.train.get("start_from", "")
-    if not folder or saved_steps(path / "checkpoints"):
+    if not folder or list_steps(path / "checkpoints"):
         return None
     other = Path(folder).expanduser()
     if not (other / "config.json").is_file() or other.resolve() == path.resolve():

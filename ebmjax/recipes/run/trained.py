@@ -132,7 +132,7 @@ def _check_code(path: Path, config: Config, given: Mapping[str, Any], allow_code
     Raises:
       ConfigError, WorkdirError: naming the field and what to do.
     """
-    named = declare.named_code(families.fields_of(config), config)
+    named = declare.find_code(families.fields_of(config), config)
     for name in given:
         if name not in (*MAY_DIFFER, *named):
             able = [one.replace(".", "_") for one in (*MAY_DIFFER, *named)]

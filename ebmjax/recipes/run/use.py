@@ -64,7 +64,7 @@ def main() -> None:
     }
     if arguments.checkpoint:
         given["eval_checkpoint"] = arguments.checkpoint
-    use = {"sample": _sampled, "score": _scored, "export": _exported}[command]
+    use = {"sample": _draw_samples, "score": _score_data, "export": _name_parameters}[command]
     options = {"step": arguments.step, "allow_code": arguments.allow_code, **given}
     try:
         with tell_phases("stdout"):
@@ -147,7 +147,7 @@ def _check_out(command: str, out: Path, arguments: argparse.Namespace) -> None:
     check_out(out, OUTPUTS[command], workdir, places, arguments.overwrite)
 
 
-def _sampled(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
+def _draw_samples(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
     import jax
 
     if len(run.input_shape) == 1 and arguments.out.endswith(".png"):
@@ -162,7 +162,7 @@ def _sampled(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _scored(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
+def _score_data(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
     from ebmjax import data
 
     if len(run.input_shape) == 1:
@@ -229,7 +229,7 @@ def _source(path: str) -> str:
     raise ConfigError(f"--data does not exist: {path}.")
 
 
-def _exported(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
+def _name_parameters(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
     import jax
 
     leaves = jax.tree_util.tree_leaves_with_path(run.params)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.config.command_line import read, typed, without_effect
+from ebmjax.recipes.config.command_line import read, read_names, without_effect
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.extractor_names import with_extractor
 from ebmjax.recipes.folder import workdir
@@ -121,8 +121,8 @@ def _command(study: Study, label: str, overrides: Sequence[str]) -> tuple[str, l
     together = [*study.common, *arguments, *overrides]
     if len(together) == len(arguments):
         return config, together
-    unused = without_effect(config, together, _row(label)) - {*typed(arguments)}
-    return config, [argument for argument in together if not unused & {*typed([argument])}]
+    unused = without_effect(config, together, _row(label)) - {*read_names(arguments)}
+    return config, [argument for argument in together if not unused & {*read_names([argument])}]
 
 
 def _row(label: str) -> str:

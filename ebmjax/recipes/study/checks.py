@@ -62,12 +62,12 @@ def check_data(cells: Sequence["Cell"]) -> None:
     """Raises ConfigError if a file or function that a row's fields name is not there."""
     seen: set[str] = set()
     for cell in cells:
-        named = _named(cell.config)
+        named = _find_outside(cell.config)
         new = {str(sorted(named.items()))} - seen
         seen |= new
         if new:
             try:
-                _check_named(cell.config, named)
+                _check_outside(cell.config, named)
             except (ValueError, OSError, RuntimeError) as error:
                 raise ConfigError(f"row {cell.label!r}: {error}") from error
 
@@ -121,7 +121,7 @@ def _is_column(value: Any) -> bool:
     return _is_text(name) and is_number and math.isfinite(factor) and factor != 0 and is_count
 
 
-def _named(config: Config) -> dict[str, Any]:
+def _find_outside(config: Config) -> dict[str, Any]:
     """Returns the fields of ``config`` that name something outside of it, with their values."""
     fields = families.fields_of(config)
     outside = {"data.name", *(name for name in fields if fields[name].values in (PATH, FUNCTION))}
@@ -132,7 +132,7 @@ def _named(config: Config) -> dict[str, Any]:
     }
 
 
-def _check_named(config: Config, named: Mapping[str, Any]) -> None:
+def _check_outside(config: Config, named: Mapping[str, Any]) -> None:
     for name, value in named.items():
         if families.fields_of(config)[name].values is PATH:
             if not Path(value).expanduser().exists():

@@ -96,7 +96,7 @@ def check_columns(columns: Mapping[str, Sequence[Any]], of: Collection[str]) -> 
     Raises:
       ConfigError: if such a name is near a known one.
     """
-    known = [name for one in of for pattern in _patterns(one) for name in expanded(pattern)]
+    known = [name for one in of for pattern in _patterns(one) for name in expand(pattern)]
     own = sorted({*of} - PATTERNS.keys())
     lines = []
     for heading, (name, *_) in columns.items():
@@ -115,14 +115,14 @@ def is_known(name: str, family: str) -> bool:
     return any(re.fullmatch(_expression(pattern), name) for pattern in _patterns(family))
 
 
-def expanded(pattern: str) -> Iterator[str]:
+def expand(pattern: str) -> Iterator[str]:
     """Returns the names that a pattern stands for; ``*`` stays."""
     inner = re.search(r"\(([^()]*)\)", pattern)
     if inner is None:
         yield pattern
         return
     for word in inner[1].split("|"):
-        yield from expanded(pattern[: inner.start()] + word + pattern[inner.end() :])
+        yield from expand(pattern[: inner.start()] + word + pattern[inner.end() :])
 
 
 def _patterns(family: str) -> Iterator[str]:

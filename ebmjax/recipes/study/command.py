@@ -36,7 +36,7 @@ from ebmjax.recipes.config.errors import (
     FAILED,
     ConfigError,
     WorkdirError,
-    counted,
+    count_nouns,
     did_you_mean,
     stop,
 )
@@ -73,7 +73,7 @@ def run_all(
 
     def tell(cell: Cell, status: str) -> None:
         num = len(cell.numbers().get("recoveries", ())) if status == "done" else 0
-        after = f" after {counted(num, 'recovery', 'recoveries')}" if num else ""
+        after = f" after {count_nouns(num, 'recovery', 'recoveries')}" if num else ""
         _say(cell, f"{status}{after}")
         if status not in ("done", "diverged"):
             failures.append(cell)
@@ -94,8 +94,8 @@ def run_all(
 def plan(ours: Sequence[Cell], num_ended: int, how: str) -> str:
     """Returns what will run, such as "3 rows x 2 seeds = 6 runs, 2 at a time; 1 ended before"."""
     num_rows = len({cell.label for cell in ours})
-    seeds = counted(len(ours) // num_rows, "seed")
-    runs = f"{counted(num_rows, 'row')} x {seeds} = {counted(len(ours), 'run')}, {how}"
+    seeds = count_nouns(len(ours) // num_rows, "seed")
+    runs = f"{count_nouns(num_rows, 'row')} x {seeds} = {count_nouns(len(ours), 'run')}, {how}"
     return runs + f"; {num_ended} ended before" * bool(num_ended)
 
 
@@ -207,5 +207,5 @@ def main() -> None:
         print("Interrupted, and so are its runs. The same command continues.", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
     if num_failed:
-        stop(f"{counted(num_failed, 'run')} failed.", FAILED)
+        stop(f"{count_nouns(num_failed, 'run')} failed.", FAILED)
     sys.exit(0)

@@ -32,7 +32,7 @@ def add_errors(
         for heading, (_, factor, _) in study.columns.items():
             runs = columns[heading]
             values = [value / factor for value in found[label][heading] if value is not None]
-            images = _stacked([*runs.values()]) if _fits([*runs.values()]) else None
+            images = _stack_parts([*runs.values()]) if _fits([*runs.values()]) else None
             if images:
                 errors[heading] = abs(factor) * ebmjax.metrics.sampling_error(images)
             ends = interval(values, images if images and len(runs) == len(values) else None)
@@ -138,7 +138,7 @@ def _fits(runs: Sequence[Run]) -> bool:
     return len(images) == 1
 
 
-def _stacked(runs: Sequence[Run]) -> tuple[np.ndarray, ...]:
+def _stack_parts(runs: Sequence[Run]) -> tuple[np.ndarray, ...]:
     """Returns (seeds, images) of each part."""
     return tuple(np.stack([parts[name] for _, parts in runs]) for name in runs[0][1])
 
@@ -151,7 +151,7 @@ def _difference(
     both = [ours[seed] for seed in seeds], [theirs[seed] for seed in seeds]
     if not _fits([*both[0], *both[1]]):
         return None
-    found = ebmjax.metrics.paired_difference(*(_stacked(runs) for runs in both))
+    found = ebmjax.metrics.paired_difference(*(_stack_parts(runs) for runs in both))
     low, high = sorted([factor * found.low, factor * found.high])
     difference = factor * found.difference
     return {"difference": difference, "low": low, "high": high, "seeds": len(seeds)}

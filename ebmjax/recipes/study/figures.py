@@ -53,7 +53,7 @@ def over_training(
     with figure(path, *shape(len(panels)), size=(4.6, 3.6), has_legend=True) as grid:
         for axes, (names, label, scale) in zip(grid.flat, panels, strict=False):
             for row, found in runs.items():
-                seeds = [run.logged() for run in found]
+                seeds = [run.read_metrics() for run in found]
                 curves = [_curve(rows_of_seed, names) for rows_of_seed in seeds]
                 if scale == "log":
                     curves = [(steps, np.where(y > 0, y, np.nan)) for steps, y in curves]
@@ -74,7 +74,7 @@ def _runs(
     else:
         shown = rows if isinstance(rows, Mapping) else {row: row for row in rows}
     found = {
-        text: [run for run in reader.runs(folder, row) if run.logged()]
+        text: [run for run in reader.runs(folder, row) if run.read_metrics()]
         for row, text in shown.items()
     }
     return {row: runs for row, runs in found.items() if runs}

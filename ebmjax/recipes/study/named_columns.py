@@ -38,7 +38,7 @@ SCORES = {
 """Scores that tell images of other data, by their words in headings."""
 
 
-def named(*headings: str) -> Columns:
+def pick_columns(*headings: str) -> Columns:
     """Returns those of ``COLUMNS`` with these headings."""
     return {heading: COLUMNS[heading] for heading in headings}
 

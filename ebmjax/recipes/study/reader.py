@@ -41,7 +41,7 @@ class Run:
         """Returns summary.json and evaluation.json as one object."""
         return self._read("summary.json") | self.evaluation()
 
-    def logged(self) -> list[dict[str, Any]]:
+    def read_metrics(self) -> list[dict[str, Any]]:
         """Returns the rows of metrics.jsonl; none if there is no such file."""
         exists = (self.folder / "metrics.jsonl").is_file()
         return workdir.read_rows(self.folder) if exists else []

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ebmjax.recipes.config import files, show_configs
-from ebmjax.recipes.config.errors import ConfigError, counted, did_you_mean, stop
+from ebmjax.recipes.config.errors import ConfigError, count_nouns, did_you_mean, stop
 from ebmjax.recipes.study import Study, study_file
 
 USAGE = """usage: ebmjax list [FOLDER | FILE[:VARIANT]]
@@ -51,7 +51,7 @@ def _all_of(folder: Path) -> Iterator[str]:
         if variants:
             yield f"  :{' :'.join(variants)}"
     for path in sorted(folder.glob("*.py")):
-        text, names = show_configs.defined(path)
+        text, names = show_configs.read_definitions(path)
         if names & {"STUDY", "STUDIES"}:
             yield from _head(path, text)
             try:
@@ -70,7 +70,7 @@ def _file(name: str) -> Iterator[str]:
         files.find(path, "*", "configuration or study")
     known: list[str] = []
     for file in dict.fromkeys(one for found in places.values() for one in found):
-        text, names = show_configs.defined(file)
+        text, names = show_configs.read_definitions(file)
         if "get_config" in names:
             yield from _head(file, text)
             known += (variants := show_configs.variants(file))
@@ -95,7 +95,7 @@ def _head(path: Path, text: str) -> Iterator[str]:
 
 
 def _size(name: str, study: Study) -> str:
-    rows, seeds = counted(len(study.rows), "row"), counted(study.num_seeds, "seed")
+    rows, seeds = count_nouns(len(study.rows), "row"), count_nouns(study.num_seeds, "seed")
     return f":{name} {rows} x {seeds}".removeprefix(": ")
 
 

@@ -74,7 +74,7 @@ def test_a_field_without_effect_is_refused(family, name):
     message = str(caught.value)
     assert message.startswith(f"config.{name}={value} has no effect here: it needs ")
     assert message.endswith(f"--config.{name}={fields[name].default}.")
-    waits = all(when.may_wait for when in fields[name].when if not when.holds(config))
+    waits = all(when.may_preset for when in fields[name].when if not when.holds(config))
     if waits:  # in a file
         declare.check(fields, config)
 
@@ -203,9 +203,9 @@ def test_the_tables_of_a_page_are_those_of_the_declarations(page):
     """To write them anew: python -m ebmjax.recipes.config.pages docs/configuration.md ..."""
     text = (REPOSITORY / "docs" / page).read_text()
     assert text.count("<!-- end -->") == {"configuration.md": 5, "experiments.md": 1}[page]
-    assert pages.filled(text) == text
+    assert pages.fill_tables(text) == text
     for row in ("| `seed` |", "| `jem_digits.py` |"):
-        assert pages.filled(text.replace(row, "| `old` |")) == text
+        assert pages.fill_tables(text.replace(row, "| `old` |")) == text
 
 
 def test_what_rounds_to_1_is_not_below_1():

@@ -15,7 +15,7 @@ from ebmjax.recipes.evaluators import profile as chain_profiles
 from ebmjax.recipes.evaluators.profile import Profile
 from ebmjax.recipes.models.joint import parts
 from ebmjax.recipes.models.joint.model import JointModel, densities_of
-from ebmjax.recipes.parts.samplers.bind import bound
+from ebmjax.recipes.parts.samplers.bind import bind_sampler
 from ebmjax.samplers import ReplayBuffer, uniform_start
 from experiments.configs import jem_digits
 from experiments.figures import image
@@ -46,7 +46,7 @@ def profile_fn(**overrides: Any) -> Any:
     config.update_from_flattened_dict(changes | overrides)
     name = config.sampler.name
     kind = ChainKind(
-        sampler=bound(parts.sampler(config), config.sampler, SHAPE),
+        sampler=bind_sampler(parts.sampler(config), config.sampler, SHAPE),
         num_steps=3,
         is_interacting=name == "svgd",
         axis_name=("data", "shard") if name == "svgd" else None,
@@ -116,7 +116,7 @@ def saved(folder: Path, step: int, **profiles: Any) -> None:
     (folder / "plots").mkdir(exist_ok=True)
     arrays: dict[str, Any] = {"samples": np.zeros((1, 2, 2, 1), np.uint8)}
     for sampler_name, profile in profiles.items():
-        arrays |= chain_profiles.named(sampler_name, profile)
+        arrays |= chain_profiles.name_arrays(sampler_name, profile)
     np.savez_compressed(folder / "monitor" / f"{step:06d}.npz", **arrays)
 
 
@@ -155,7 +155,9 @@ def test_the_figure_of_a_study_has_the_rows_that_were_run(
 def test_profiles_of_a_function_are_read_by_its_name(tmp_path):
     """Its dots are no ends of a name."""
     (tmp_path / "monitor").mkdir()
-    profile = chain_profiles.named("literal/mala.py:literal_mala", {"acceptance_prob": [0.5, 1.0]})
+    profile = chain_profiles.name_arrays(
+        "literal/mala.py:literal_mala", {"acceptance_prob": [0.5, 1.0]}
+    )
     np.savez(tmp_path / "monitor" / "000003.npz", **profile)
     (numbers,) = chain_profiles.read(tmp_path).values()
     np.testing.assert_array_equal(numbers["acceptance_prob"][3], [0.5, 1.0])

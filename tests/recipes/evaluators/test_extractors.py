@@ -58,7 +58,7 @@ def test_labels_that_are_not_used_are_no_classes_of_scores():
     images = ImageData(np.zeros((6, 8, 8, 1), np.uint8), np.arange(6, dtype=np.int32) % 3)
     distances = Distances(images, images, config)
     assert distances.train.labels.tolist() == [0] * 6
-    assert distances._used(images).labels.tolist() == [0] * 6
+    assert distances._merge_classes(images).labels.tolist() == [0] * 6
     config.data.num_classes = 3
     assert Distances(images, images, config).train.labels.tolist() == [0, 1, 2] * 2
 

@@ -148,7 +148,7 @@ def fill(grid):
 
 
 def test_long_titles_and_labels_are_broken_into_lines(tmp_path, figures):
-    with plots.opened(2, 3) as grid:
+    with plots.open_figure(2, 3) as grid:
         fill(grid)
         assert faults(grid[0, 0].figure)
     with plots.figure(tmp_path / "long.png", 2, 3) as grid:
@@ -158,7 +158,7 @@ def test_long_titles_and_labels_are_broken_into_lines(tmp_path, figures):
 
 
 def test_a_legend_within_a_panel_and_texts_over_each_other_are_faults():
-    with plots.opened(1, 1) as ((axes,),):
+    with plots.open_figure(1, 1) as ((axes,),):
         axes.plot([1, 2], [3, 4], label="one")
         axes.legend()
         axes.set_xticks([1.0, 1.001], ["first", "second"])

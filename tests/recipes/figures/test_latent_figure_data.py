@@ -166,7 +166,7 @@ def test_samples_are_the_last_of_the_first_sound_repeat(study, rows):
         measured["tempered p=0.1"]["generation"]["fresh"]["at_sizes"][one]["infinity"][1]
         for one in ("kid_rbf", "fid")
     )
-    assert runs.shown_scores(row) == expected
+    assert runs.find_shown_scores(row) == expected
 
 
 def test_costs_have_every_row_and_leave_out_what_has_none(study, rows):

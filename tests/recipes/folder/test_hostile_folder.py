@@ -142,7 +142,7 @@ def test_every_field_that_names_code_is_known_and_can_be_named_again():
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_no_configuration_of_ours_names_code_from_outside(path):
     config = runpy.run_path(str(path))["get_config"]()
-    assert declare.named_code(families.all_fields(config.family), config) == {}
+    assert declare.find_code(families.all_fields(config.family), config) == {}
 
 
 class BuiltError(Exception):

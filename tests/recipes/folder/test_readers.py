@@ -66,7 +66,7 @@ def test_who_samples_scores_exports_or_loads_leaves_the_folder_as_it_is(
         assert (tmp_path / out).exists()
     of_study = reader.first(read_only.parent.parent, "runs")
     assert of_study.config()["family"] == "latent"
-    assert of_study.numbers()["steps"] == of_study.logged()[-1]["step"] == 10
+    assert of_study.numbers()["steps"] == of_study.read_metrics()[-1]["step"] == 10
     assert of_study.snapshots()
     assert listing(read_only) == before
 

@@ -10,7 +10,7 @@ from ebmjax._numbers import as_arguments
 from ebmjax.learning import ChainKind, ChainPlan, LiveSteps
 from ebmjax.recipes.models import build
 from ebmjax.recipes.parts.samplers import SAMPLERS, Chosen, defaults
-from ebmjax.recipes.parts.samplers.bind import bound
+from ebmjax.recipes.parts.samplers.bind import bind_sampler
 from ebmjax.samplers import start_chain
 from ebmjax.training._block import make_block
 from ebmjax.training._feed import describe_batches
@@ -165,7 +165,7 @@ def test_no_number_of_a_sampler_is_part_of_its_move(name):
     start = jnp.zeros((3, 2) if SAMPLERS[name].interacting else 2)
     texts = set()
     for change in (lambda same: same, halved):
-        sampler_of = bound(Chosen(name, "", change(options)), change(section), (2,))
+        sampler_of = bind_sampler(Chosen(name, "", change(options)), change(section), (2,))
 
         def move(key, sampler_of=sampler_of):
             sampler = sampler_of(Bowl())

@@ -28,7 +28,7 @@ EPS = np.finfo(np.float32).eps
 def asked(environ=None, **flags):
     """Asks for processes by a command line where only ``flags`` are set."""
     unset = dict.fromkeys(processes.NAMES) | {"distributed": False}
-    return processes.asked_for(**(unset | flags), environ=environ or {})
+    return processes.read_request(**(unset | flags), environ=environ or {})
 
 
 def test_flags_and_variables_name_the_same_processes():
@@ -69,7 +69,7 @@ def test_a_cluster_that_is_not_there_is_said(monkeypatch):
 
     monkeypatch.setattr(jax.distributed, "initialize", initialize)
     expected = r"did not find each other \(coord.*\)\. --distributed needs Slurm"
-    with pytest.raises(SystemExit, match=expected), processes.joined({}):
+    with pytest.raises(SystemExit, match=expected), processes.join_processes({}):
         raise AssertionError("it joined nobody")
 
 
@@ -79,12 +79,12 @@ def test_a_process_that_fails_leaves_at_once(monkeypatch, capsys):
     monkeypatch.setattr(jax.distributed, "initialize", lambda **_: None)
     monkeypatch.setattr(processes, "_speak_before_an_abort", lambda me: None)
     monkeypatch.setattr(processes, "_leave", left.append)
-    with pytest.raises(SystemExit), processes.joined({}):
+    with pytest.raises(SystemExit), processes.join_processes({}):
         sys.exit(0)
     assert left == []
-    with processes.joined({}):
+    with processes.join_processes({}):
         sys.exit(3)
-    with processes.joined({}):
+    with processes.join_processes({}):
         raise ZeroDivisionError
     assert left == [3, FAILED]
     assert "ZeroDivisionError" in capsys.readouterr().err
@@ -162,7 +162,7 @@ WAITING = """
 import sys, time
 from ebmjax.recipes.run import processes
 
-with processes.joined(processes.asked_for(sys.argv[1], 2, int(sys.argv[2]), False)):
+with processes.join_processes(processes.read_request(sys.argv[1], 2, int(sys.argv[2]), False)):
     print("joined", flush=True, file=sys.stderr)
     time.sleep(100)
 """

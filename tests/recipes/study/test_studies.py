@@ -9,7 +9,7 @@ import pytest
 from experiment_runs import EXPERIMENTS
 
 from ebmjax.recipes.config import declare, families
-from ebmjax.recipes.config.command_line import typed
+from ebmjax.recipes.config.command_line import read_names
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.folder.run_folder import as_json
 from ebmjax.recipes.study import Study, figures
@@ -31,7 +31,7 @@ def test_every_row_is_a_run_whose_arguments_have_an_effect_and_columns_a_number(
     assert check_columns(columns, {cell.config.family for cell in made}) == []
     for cell in made:
         fields = families.all_fields(cell.config.family)
-        for field in typed(cell.command):
+        for field in read_names(cell.command):
             is_unused = declare.no_effect(fields, cell.config, field)
             assert not is_unused or cell.config[field] == fields[field].default, (cell.label, field)
 

@@ -54,9 +54,9 @@ def test_what_a_run_left(study):
     assert run.config() == as_json(CONFIG)
     assert run.evaluation() == {"accuracy": 0.5, "seed": 10}
     assert run.numbers() == {"steps": 7, "accuracy": 0.5, "seed": 10}
-    assert run.logged() == run.snapshots() == []
+    assert run.read_metrics() == run.snapshots() == []
     begun = reader.first(study, "begun")
-    assert begun.logged() == [{"step": 1, "loss": 2.0}]
+    assert begun.read_metrics() == [{"step": 1, "loss": 2.0}]
     assert begun.numbers() == begun.evaluation() == {}
 
 

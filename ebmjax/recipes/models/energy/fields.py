@@ -8,7 +8,7 @@ that is None the one that ``noise_scale`` implies.
 from functools import partial
 from typing import Any
 
-from ebmjax.recipes.config.by_images import LENGTHS, left_open
+from ebmjax.recipes.config.by_images import LENGTHS, leave_open
 from ebmjax.recipes.config.common_fields import (
     OF_IMAGES,
     OURS,
@@ -17,9 +17,9 @@ from ebmjax.recipes.config.common_fields import (
     configure_images,
     family,
     own_options,
-    shared,
+    pick_fields,
 )
-from ebmjax.recipes.config.declare import Field, When, chosen, field, given, under, waiting
+from ebmjax.recipes.config.declare import Field, When, allow_preset, field, under, when_is, when_set
 from ebmjax.recipes.config.ranges import (
     BELOW_ONE,
     COUNT,
@@ -35,22 +35,22 @@ from ebmjax.recipes.config.ranges import (
     optional,
 )
 from ebmjax.recipes.evaluators import table as evaluators
-from ebmjax.recipes.parts.samplers.sections import decoupled, sections
+from ebmjax.recipes.parts.samplers.sections import declare_decoupling, sections
 from ebmjax.recipes.parts.samplers.table import NOISY, SINGLE
 
-IMPROVED = chosen("loss.name", "improved", what="improved contrastive divergence")
-AUGMENTED = chosen("sampler.augmentation.name", "image", what="augmented starts")
-ADAPTED = given("sampler.target_acceptance", "an acceptance that steps adapt to")
+IMPROVED = when_is("loss.name", "improved", what="improved contrastive divergence")
+AUGMENTED = when_is("sampler.augmentation.name", "image", what="augmented starts")
+ADAPTED = when_set("sampler.target_acceptance", "an acceptance that steps adapt to")
 WITH_ENDS = When(
     "a box or augmented starts, config.sampler.box or config.sampler.augmentation.name",
     lambda c: c.sampler.box != "none" or c.sampler.augmentation.name != "none",
-    may_wait=True,
+    may_preset=True,
 )
 
 
 WITHOUT_CHAINS = ("denoising",)
 """Objectives that draw no negatives."""
-DRAWING = waiting(
+DRAWING = allow_preset(
     When(
         f"an objective with chains, config.loss.name other than {' and '.join(WITHOUT_CHAINS)}",
         lambda c: c.loss.name not in WITHOUT_CHAINS,
@@ -63,7 +63,7 @@ NEGATIVES += ("sampler.target_acceptance", "sampler.augmentation.name")
 _FIELDS: dict[str, Field] = {
     **family("energy"),
     **OF_IMAGES,
-    **shared(
+    **pick_fields(
         data={"flip": False, "noise_scale": 0.03},
         sampler={
             "num_steps": 10,
@@ -101,12 +101,12 @@ _FIELDS: dict[str, Field] = {
             "inception_sha256": "",
         },
     ),
-    **under(shared(optimizer={"b1": 0.0, "b2": 0.999}), chosen("optimizer.name", "adam")),
-    **under(shared(sampler={"low": -1.2, "high": 1.2}), WITH_ENDS),
+    **under(pick_fields(optimizer={"b1": 0.0, "b2": 0.999}), when_is("optimizer.name", "adam")),
+    **under(pick_fields(sampler={"low": -1.2, "high": 1.2}), WITH_ENDS),
     "data.dequantise": field(False, FLAG, "add uniform noise of one grey level"),
     **under(
         {
-            **shared(model={"activation": "leaky_relu_0.2", "dtype": "float32"}),
+            **pick_fields(model={"activation": "leaky_relu_0.2", "dtype": "float32"}),
             "model.features": field((16, 32), WIDTHS, "channels of each stage"),
             "model.depth": field(1, COUNT, "residual blocks of a stage"),
             "model.num_scales": field(1, COUNT, "scales at which images are seen"),
@@ -125,7 +125,7 @@ _FIELDS: dict[str, Field] = {
     **own_options("loss", "a loss"),
     "optimizer.name": field("adam", one_of_or_function("adam"), "optimiser"),
     **own_options("optimizer", "an optimiser"),
-    **decoupled(SINGLE, "sampler.names"),
+    **declare_decoupling(SINGLE, "sampler.names"),
     "sampler.target_acceptance": field(
         None, optional(POSITIVE), "acceptance that steps of mala and hmc adapt to; None: fixed"
     ),
@@ -152,15 +152,15 @@ _FIELDS: dict[str, Field] = {
         0.3,
         POSITIVE,
         "noise at which scores are matched, in units of images in [-1, 1]",
-        chosen("loss.name", "denoising", what="denoising score matching"),
+        when_is("loss.name", "denoising", what="denoising score matching"),
     ),
     "loss.kl_weight": field(1.0, NOT_NEGATIVE, "weight of the KL term", IMPROVED),
     "loss.entropy_weight": field(
-        0.3 / 64, NOT_NEGATIVE, "weight of the entropy of the negatives", waiting(IMPROVED)
+        0.3 / 64, NOT_NEGATIVE, "weight of the entropy of the negatives", allow_preset(IMPROVED)
     ),
     "loss.live_steps": field(1, COUNT, "last steps that are differentiated", IMPROVED),
     "loss.num_references": field(
-        100, COUNT, "buffered images among which neighbours are sought", waiting(IMPROVED)
+        100, COUNT, "buffered images among which neighbours are sought", allow_preset(IMPROVED)
     ),
     "loss.beta": field(
         0.0, BELOW_ONE, "exponent of the robust objective, at the end of the run", ROBUST
@@ -185,7 +185,7 @@ _FIELDS: dict[str, Field] = {
     ),
 }
 _FIELDS |= under({name: _FIELDS[name] for name in NEGATIVES}, DRAWING)
-FIELDS = left_open(_FIELDS, *LENGTHS)
+FIELDS = leave_open(_FIELDS, *LENGTHS)
 SECTIONS = sections(SINGLE, "sampler.names", on_images=True)
 
 

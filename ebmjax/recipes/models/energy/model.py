@@ -37,7 +37,7 @@ class Trained(NamedTuple):
 
 def trained(state: TrainState, beta: Any) -> Trained:
     """Returns the trained model of ``state``."""
-    adaptation = chains.settled(state.carry.adaptation)
+    adaptation = chains.average_step_sizes(state.carry.adaptation)
     return Trained(averaged_parameters(state.opt_state), adaptation, jnp.float32(beta))
 
 

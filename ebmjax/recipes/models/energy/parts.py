@@ -15,7 +15,7 @@ from ebmjax.recipes.config.user_parts import is_users
 from ebmjax.recipes.models.build import ACTIVATIONS, DTYPES, user_optimizer
 from ebmjax.recipes.models.energy.checks import chosen, references_a_shard
 from ebmjax.recipes.parts.samplers import larger, noise_scale
-from ebmjax.recipes.parts.samplers.bind import bound
+from ebmjax.recipes.parts.samplers.bind import bind_sampler
 from ebmjax.recipes.parts.start_distributions import start_makers
 from ebmjax.recipes.parts.user_networks import Part, user_networks
 from ebmjax.types import PyTree
@@ -124,7 +124,7 @@ def kinds(
         one = larger(one, step_factor)
         adapts = section.target_acceptance is not None and one.entry.adaptable
         made[name] = learning.ChainKind(
-            sampler=bound(one, section, image_shape),
+            sampler=bind_sampler(one, section, image_shape),
             num_steps=section.num_steps,
             target_acceptance=section.target_acceptance if adapts else None,
             step_size=one.options.get("step_size", 1.0),

@@ -2,23 +2,31 @@
 
 from collections.abc import Mapping
 
-from ebmjax.recipes.config.declare import Field, When, above_zero, chosen, given, under, waiting
+from ebmjax.recipes.config.declare import (
+    Field,
+    When,
+    allow_preset,
+    under,
+    when_above_zero,
+    when_is,
+    when_set,
+)
 
-ENERGY = above_zero("loss.generative_weight", "an energy model")
-AUGMENTED = given("data.augment_positives", "augmented images for p(x)")
-SVGD_LOSS = chosen("loss.name", "svgd", what="the loss of SVGD")
+ENERGY = when_above_zero("loss.generative_weight", "an energy model")
+AUGMENTED = when_set("data.augment_positives", "augmented images for p(x)")
+SVGD_LOSS = when_is("loss.name", "svgd", what="the loss of SVGD")
 BATCH_NORM = When(
     "batch normalisation, config.model.norm=batch or your own network's",
     lambda c: c.model.norm == "batch" or c.model.factory,
 )
-IN_BOX = waiting(chosen("sampler.box", "clamp", "reflect", "reject", what="a box"))
-SCALED = chosen("sampler.buffer.start", "uniform", "gaussian")
-PARTS_KEPT = given("sampler.buffer.num_kept", "a number of chains that are kept")
-STEERED = given("loss.smoothing_ratio", "a ratio that the smoothing is steered to")
-SGD = chosen("optimizer.name", "sgd")
-STEPS_DOWN = waiting(chosen("optimizer.schedule", "steps"))
-SAM = given("optimizer.rho", "SAM's radius")
-MOVED = waiting(
+IN_BOX = allow_preset(when_is("sampler.box", "clamp", "reflect", "reject", what="a box"))
+SCALED = when_is("sampler.buffer.start", "uniform", "gaussian")
+PARTS_KEPT = when_set("sampler.buffer.num_kept", "a number of chains that are kept")
+STEERED = when_set("loss.smoothing_ratio", "a ratio that the smoothing is steered to")
+SGD = when_is("optimizer.name", "sgd")
+STEPS_DOWN = allow_preset(when_is("optimizer.schedule", "steps"))
+SAM = when_set("optimizer.rho", "SAM's radius")
+MOVED = allow_preset(
     When(
         "chains, config.loss.generative_weight above 0 or config.eval.robustness.refine_steps",
         lambda c: (
@@ -44,6 +52,6 @@ def needing_energy(fields: Mapping[str, Field]) -> dict[str, Field]:
         if name.startswith("sampler.") and not name.startswith(("sampler.num_", "sampler.buffer.")):
             made |= under({name: one}, MOVED)
             continue
-        is_strict = one.when and not any(when.may_wait for when in one.when)
-        made |= under({name: one}, ENERGY if is_strict else waiting(ENERGY))
+        is_strict = one.when and not any(when.may_preset for when in one.when)
+        made |= under({name: one}, ENERGY if is_strict else allow_preset(ENERGY))
     return made

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ebmjax.recipes.config.by_images import LENGTHS, left_open
+from ebmjax.recipes.config.by_images import LENGTHS, leave_open
 from ebmjax.recipes.config.common_fields import (
     BUFFER,
     OF_IMAGES,
@@ -18,9 +18,9 @@ from ebmjax.recipes.config.common_fields import (
     configure_images,
     family,
     own_options,
-    shared,
+    pick_fields,
 )
-from ebmjax.recipes.config.declare import Field, field, under, waiting
+from ebmjax.recipes.config.declare import Field, allow_preset, field, under
 from ebmjax.recipes.config.ranges import (
     COUNT,
     FLAG,
@@ -49,7 +49,7 @@ from ebmjax.recipes.models.joint.conditions import (
     in_box,
     needing_energy,
 )
-from ebmjax.recipes.parts.samplers.sections import decoupled, sections
+from ebmjax.recipes.parts.samplers.sections import declare_decoupling, sections
 from ebmjax.recipes.parts.samplers.table import SAMPLERS
 
 # Samplers that reject follow the temperature 5e-4, at a step that they accept.
@@ -65,7 +65,7 @@ CHANGES |= {"proximal_sgld.noise_scale": 0.0}
 # Fields of the energy wait while the classifier is trained alone, as for the variants "softmax".
 _OF_ENERGY: dict[str, Field] = {
     **in_box(
-        shared(
+        pick_fields(
             sampler={
                 "num_steps": 10,
                 "num_samples": 64,
@@ -97,13 +97,13 @@ _OF_ENERGY: dict[str, Field] = {
     "sampler.dtype": field(
         "float32", one_of("float32", "bfloat16"), "type that chains compute in", OURS
     ),
-    **decoupled(SAMPLERS, "sampler.name"),
+    **declare_decoupling(SAMPLERS, "sampler.name"),
     "sampler.buffer.start": field(
         "uniform",
         one_of("uniform", "gaussian", "informative"),
         "where chains start; informative: a Gaussian for each class of the data",
     ),
-    **under(shared(sampler={"buffer.start_scale": 1.0}), SCALED),
+    **under(pick_fields(sampler={"buffer.start_scale": 1.0}), SCALED),
     "sampler.buffer.replacement": field(
         "in_place",
         one_of("in_place", "softmax", "argmax"),
@@ -136,14 +136,14 @@ _OF_ENERGY: dict[str, Field] = {
     "train.positive_batch_size": field(64, COUNT, "images of p(x) in an update"),
     **evaluators.fields("generation"),
     "eval.generation.selected_by_confidence": replace(
-        evaluators.SELECTED, when=(BUFFER, evaluators.used("generation"))
+        evaluators.SELECTED, when=(BUFFER, evaluators.when_evaluated("generation"))
     ),
 }
 
 _FIELDS: dict[str, Field] = {
     **family("joint"),
     **OF_IMAGES,
-    **shared(
+    **pick_fields(
         data={"flip": False, "noise_scale": 0.03},
         optimizer={"learning_rate": 5e-3, "warmup_steps": 0},
         train={
@@ -164,7 +164,7 @@ _FIELDS: dict[str, Field] = {
     ),
     **evaluators.fields("classification"),
     **evaluators.fields("profile", BUFFER, ENERGY),
-    **evaluators.fields("samples", waiting(BUFFER), waiting(ENERGY)),
+    **evaluators.fields("samples", allow_preset(BUFFER), allow_preset(ENERGY)),
     **evaluators.fields("ood"),
     **evaluators.fields("robustness"),
     **evaluators.fields("landscape"),
@@ -172,7 +172,9 @@ _FIELDS: dict[str, Field] = {
         None, optional(COUNT), "train on the first images of each class alone, this many; None: all"
     ),
     "data.crop_padding": field(1, WHOLE, "pixels that images are padded by before a random crop"),
-    "data.augment_positives": field(True, FLAG, "augment the images of p(x), too", waiting(ENERGY)),
+    "data.augment_positives": field(
+        True, FLAG, "augment the images of p(x), too", allow_preset(ENERGY)
+    ),
     "data.positive_crop_padding": field(
         None, optional(WHOLE), "crop_padding for p(x); None: the same", AUGMENTED, ENERGY
     ),
@@ -181,7 +183,7 @@ _FIELDS: dict[str, Field] = {
     ),
     **under(
         {
-            **shared(model={"dtype": "float32"}),
+            **pick_fields(model={"dtype": "float32"}),
             "model.depth": field(10, COUNT, "layers of the wide ResNet, 6 n + 4"),
             "model.widen_factor": field(1, COUNT, "width of the wide ResNet"),
             "model.norm": field("none", one_of("none", "batch", "group"), "normalisation"),
@@ -213,8 +215,8 @@ _FIELDS: dict[str, Field] = {
     "optimizer.rho": field(None, optional(POSITIVE), "radius of SAM; None: without SAM"),
     "optimizer.adaptive": field(False, FLAG, "SAM is adaptive (ASAM)", SAM),
 }
-FIELDS = left_open(_FIELDS, *LENGTHS, "train.max_abs_loss", "sampler.buffer.start")
-SECTIONS = left_open(
+FIELDS = leave_open(_FIELDS, *LENGTHS, "train.max_abs_loss", "sampler.buffer.start")
+SECTIONS = leave_open(
     under(sections(SAMPLERS, "sampler.name", changes=CHANGES, on_images=True), MOVED),
     "sampler.sgld.step_size",
 )

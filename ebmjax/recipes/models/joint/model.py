@@ -15,7 +15,7 @@ from ebmjax.evaluate import Chains, finite_images
 from ebmjax.learning import ANY_CLASS, ChainPlan, DualAveraging, JointNetwork
 from ebmjax.networks import NormPolicy
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.evaluators.chains import DensitiesOf, make_fresh_chains, settled
+from ebmjax.recipes.evaluators.chains import DensitiesOf, average_step_sizes, make_fresh_chains
 from ebmjax.recipes.evaluators.image_model import ImageModel
 from ebmjax.recipes.evaluators.robustness import Refine, refinement
 from ebmjax.recipes.models.joint.parts import sampler
@@ -44,10 +44,12 @@ def trained(state: TrainState) -> Trained:
     """Returns the trained model of ``state``."""
     carry = state.carry
     smoothing = jnp.mean(jnp.asarray(carry.smoothing))
-    return Trained(state.params, averaged_statistics(state), smoothing, settled(carry.adaptation))
+    return Trained(
+        state.params, average_statistics(state), smoothing, average_step_sizes(carry.adaptation)
+    )
 
 
-def averaged_statistics(state: TrainState) -> PyTree:
+def average_statistics(state: TrainState) -> PyTree:
     """Returns the running statistics that a trained model is used with, means over the shards.
 
     Counters and flags of a user's network are the first shard's: they are equal on all shards.

@@ -17,7 +17,7 @@ from ebmjax.recipes.config.user_parts import is_users
 from ebmjax.recipes.models.build import DTYPES, SHARD_AXES, user_optimizer
 from ebmjax.recipes.models.joint.checks import check_independence, count_blocks, sampler
 from ebmjax.recipes.parts import start_distributions
-from ebmjax.recipes.parts.samplers.bind import bound
+from ebmjax.recipes.parts.samplers.bind import bind_sampler
 from ebmjax.recipes.parts.user_networks import Part, user_networks
 
 NORMS = {"none": None, "batch": "batch", "group": "group"}
@@ -96,7 +96,7 @@ def learnt_images(config: Config, train: data.ImageData) -> data.ImageData:
     return data.ImageData(*(rows_of(array, places) for array in train))
 
 
-def classified_view(config: Config) -> learning.View:
+def make_classifier_view(config: Config) -> learning.View:
     """Labelled images to what the network sees: augmented, with noise."""
     section = config.data
     return partial(_view, section.noise_scale, section.crop_padding, section.flip)
@@ -139,7 +139,7 @@ def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan:
     num_blocks, chosen = count_blocks(config), sampler(config)
     is_interacting = chosen.entry.interacting
     kind = learning.ChainKind(
-        sampler=bound(chosen, config.sampler, train.images.shape[1:]),
+        sampler=bind_sampler(chosen, config.sampler, train.images.shape[1:]),
         num_steps=config.sampler.num_steps,
         is_interacting=is_interacting,
         axis_name=SHARD_AXES if is_interacting else None,
@@ -147,16 +147,16 @@ def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan:
     )
     return learning.ChainPlan(
         kinds={chosen.name: kind},
-        num_samples=_a_shard(config, "num_samples"),
+        num_samples=_per_shard(config, "num_samples"),
         start_fn=start_fn(config, train),
         reinit_prob=config.sampler.buffer.reinit_prob,
         num_classes=num_blocks,
         replacement=config.sampler.buffer.replacement,
-        num_kept=_a_shard(config, "buffer.num_kept"),
+        num_kept=_per_shard(config, "buffer.num_kept"),
     )
 
 
-def _a_shard(config: Config, name: str) -> Any:
+def _per_shard(config: Config, name: str) -> Any:
     """A shard's part of a number of samples, None of None."""
     total = config.sampler[name]
     return None if total is None else total // config.mesh.num_shards
@@ -168,7 +168,7 @@ def start_fn(config: Config, train: data.ImageData) -> samplers.StartFn:
     makers = start_distributions.start_makers(buffer, train.images.shape[1:])
 
     def informative() -> samplers.StartFn:
-        images = map_rows(_signed_on_host, train.images, np.float32)
+        images = map_rows(_to_signed_on_host, train.images, np.float32)
         num, num_classes = len(train.labels), config.data.num_classes
         with phase(f"start distribution: a Gaussian a class of {num:,} images"):
             return samplers.informative_start(images, train.labels, num_classes)
@@ -177,7 +177,7 @@ def start_fn(config: Config, train: data.ImageData) -> samplers.StartFn:
     return makers[buffer.start]()
 
 
-def _signed_on_host(images: np.ndarray) -> np.ndarray:
+def _to_signed_on_host(images: np.ndarray) -> np.ndarray:
     """``to_signed_unit`` of some images, without the device."""
     return (2.0 * images.astype(np.float32) - 255.0) / 255.0
 

@@ -62,7 +62,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     gradient_fn = make_joint_gradient_fn(
         classifier,
         objective,
-        classified_view=parts.classified_view(config),
+        classified_view=parts.make_classifier_view(config),
         positive_view=parts.positive_view(config),
         plan=chain_plan,
         norm_policy=policy,

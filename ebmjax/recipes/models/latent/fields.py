@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from ebmjax.recipes.config.by_images import LENGTHS, left_open
+from ebmjax.recipes.config.by_images import LENGTHS, leave_open
 from ebmjax.recipes.config.common_fields import (
     ACTIVATIONS,
     OF_IMAGES,
@@ -12,16 +12,16 @@ from ebmjax.recipes.config.common_fields import (
     configure_images,
     family,
     own_options,
-    shared,
+    pick_fields,
 )
 from ebmjax.recipes.config.declare import (
     Field,
     When,
-    chosen,
+    allow_preset,
     field,
     section,
     under,
-    waiting,
+    when_is,
 )
 from ebmjax.recipes.config.ranges import (
     COUNT,
@@ -35,21 +35,21 @@ from ebmjax.recipes.config.ranges import (
     optional,
 )
 from ebmjax.recipes.evaluators import table as evaluators
+from ebmjax.recipes.parts.samplers.sections import declare_section as of_any
 from ebmjax.recipes.parts.samplers.sections import sections
-from ebmjax.recipes.parts.samplers.sections import shared as of_any
 from ebmjax.recipes.parts.samplers.table import SINGLE
 
 OBJECTIVES = ("vanilla", "tempered", "telescoped", "covariance", "through_chain", "frozen_prior")
 
-POWERS = chosen("loss.name", *OBJECTIVES[1:], what="an objective with powers")
-THROUGH_CHAIN = chosen("loss.name", "through_chain")
-LEARNED_PRIOR = waiting(chosen("loss.name", *OBJECTIVES[:-1], what="a prior that learns"))
-COVARIANCE = chosen("loss.name", "covariance")
-PILOT = waiting(chosen("loss.schedule", "adaptive", what="powers that a pilot run places"))
+POWERS = when_is("loss.name", *OBJECTIVES[1:], what="an objective with powers")
+THROUGH_CHAIN = when_is("loss.name", "through_chain")
+LEARNED_PRIOR = allow_preset(when_is("loss.name", *OBJECTIVES[:-1], what="a prior that learns"))
+COVARIANCE = when_is("loss.name", "covariance")
+PILOT = allow_preset(when_is("loss.schedule", "adaptive", what="powers that a pilot run places"))
 DECAYING = When(
     "rates that decay, config.optimizer.decay_per_epoch below 1",
     lambda config: config.optimizer.decay_per_epoch < 1,
-    may_wait=True,
+    may_preset=True,
 )
 
 
@@ -72,7 +72,7 @@ def _rates(name: str, first: float, last: float, *when: When) -> dict[str, Field
 _FIELDS: dict[str, Field] = {
     **family("latent"),
     **OF_IMAGES,
-    **shared(
+    **pick_fields(
         loss={"energy_l2": 0.0},
         train={
             "num_epochs": 100,
@@ -95,7 +95,7 @@ _FIELDS: dict[str, Field] = {
     "model.latent_dim": field(16, COUNT, "dimensions of a latent"),
     **under(
         {
-            **shared(model={"dtype": "float32"}),
+            **pick_fields(model={"dtype": "float32"}),
             "model.prior_hidden": field(
                 (100, 100), COUNT, "hidden layers of the prior's energy; none: it is linear"
             ),
@@ -161,10 +161,10 @@ _FIELDS: dict[str, Field] = {
         240,
         COUNT,
         "smallest number of images that metrics are extrapolated from",
-        evaluators.used("generation"),
+        evaluators.when_evaluated("generation"),
     ),
 }
-FIELDS = left_open(_FIELDS, *LENGTHS, "eval.num_test")
+FIELDS = leave_open(_FIELDS, *LENGTHS, "eval.num_test")
 SECTIONS = sections(SINGLE, "sampler.prior.name", "sampler.posterior.name", has_shared=False)
 
 

@@ -16,7 +16,7 @@ from ebmjax.evaluate import Chains, rms_displacement
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.evaluators.distances import Distances
 from ebmjax.recipes.evaluators.evaluator import is_due
-from ebmjax.recipes.evaluators.samples import draw_beside_starts, shown
+from ebmjax.recipes.evaluators.samples import draw_beside_starts, take_first
 from ebmjax.recipes.evaluators.table import NEVER
 from ebmjax.recipes.folder.workdir import save_snapshot
 from ebmjax.recipes.models import build as common
@@ -167,7 +167,7 @@ class LatentMonitor:
     def _of_reconstructions(self, images: jax.Array) -> dict[str, Any]:
         """Returns the first reconstructions and originals, and the squared errors of all."""
         observations = data.to_signed_unit(jnp.asarray(self.test))
-        found: dict[str, Any] = {"reconstructions": shown(images)}
+        found: dict[str, Any] = {"reconstructions": take_first(images)}
         found["squared_errors"] = jnp.mean(  # whose mean is the row's reconstruction error
             jnp.square(images - observations), axis=tuple(range(1, observations.ndim))
         )
@@ -182,7 +182,7 @@ class LatentMonitor:
             **self.distances.along_training(Chains(found.start_images, found.images)),
             "sample_rms_displacement": rms_displacement(starts, ends),
         }
-        return row, {"samples": shown(found.images), "starts": shown(found.start_images)}
+        return row, {"samples": take_first(found.images), "starts": take_first(found.start_images)}
 
     def _generate(self, params: latent.LatentParams, latents: jax.Array) -> jax.Array:
         return jax.vmap(lambda z: self.model.generator_fn(params.generator, z))(latents)

@@ -14,7 +14,7 @@ from ebmjax.learning import make_latent_gradient_fn, make_through_chain_gradient
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent.checks import sampler
-from ebmjax.recipes.parts.samplers.bind import bound
+from ebmjax.recipes.parts.samplers.bind import bind_sampler
 from ebmjax.recipes.parts.user_networks import Part, user_networks
 from ebmjax.training import TrainState
 
@@ -54,9 +54,9 @@ def chains(config: Config) -> latent.LatentChains:
     section, shape = config.sampler, (config.model.latent_dim,)
     return latent.LatentChains(
         config.model.latent_dim,
-        prior_sampler=bound(sampler(config, "prior"), section, shape),
+        prior_sampler=bind_sampler(sampler(config, "prior"), section, shape),
         prior_steps=section.prior.num_steps,
-        posterior_sampler=bound(sampler(config, "posterior"), section, shape),
+        posterior_sampler=bind_sampler(sampler(config, "posterior"), section, shape),
         posterior_steps=section.posterior.num_steps,
         warm_start=section.warm_start,
     )

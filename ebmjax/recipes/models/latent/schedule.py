@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import latent
-from ebmjax._records import read_json, saved_steps
+from ebmjax._records import list_steps, read_json
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError
 from ebmjax.recipes.folder import workdir as folders
 from ebmjax.recipes.models import build as common
@@ -52,7 +52,7 @@ def schedule(config: Config, workdir: Path, pilot: Callable[[jax.Array], Pilot])
     path = workdir / FILE
     if path.exists():
         return _read(path, num_intervals)
-    if saved_steps(workdir / "checkpoints"):  # whoever reads a run writes nothing in its folder
+    if list_steps(workdir / "checkpoints"):  # whoever reads a run writes nothing in its folder
         raise _no_schedule(path, num_intervals, "it is missing")
     found = pilot(law)
     powers = _place(found, num_intervals)

@@ -3,7 +3,7 @@
 import inspect
 from typing import Any
 
-from ebmjax.recipes.config.errors import Config, ConfigError, choose
+from ebmjax.recipes.config.errors import Config, ConfigError, pick
 from ebmjax.recipes.config.user_parts import UserPart, default_options, find_function, is_users
 from ebmjax.recipes.models.plane.fields import COMPARED
 from ebmjax.recipes.parts.samplers import PLAIN, Chosen, defaults, of_shared
@@ -73,7 +73,7 @@ def chosen_for(setting: str, name: str) -> Chosen:
 
 def check(config: Config) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
-    choose("data.name", config.data.name, dict.fromkeys(DATA[config.loss.name]))
+    pick("data.name", config.data.name, dict.fromkeys(DATA[config.loss.name]))
     if config.data.name == "npy" and not config.data.path:
         raise ConfigError(
             "config.data.name=npy needs config.data.path, an .npy file of points (N, 2): set "

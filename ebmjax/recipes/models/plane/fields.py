@@ -7,8 +7,8 @@ trains one energy, which many samplers follow afterwards. The defaults are those
 from functools import partial
 
 from ebmjax.recipes.config import declare
-from ebmjax.recipes.config.common_fields import RECOVERY, ROBUST, family, own_options, shared
-from ebmjax.recipes.config.declare import Field, chosen, field, under, waiting
+from ebmjax.recipes.config.common_fields import RECOVERY, ROBUST, family, own_options, pick_fields
+from ebmjax.recipes.config.declare import Field, allow_preset, field, under, when_is
 from ebmjax.recipes.config.ranges import (
     BELOW_ONE,
     COUNT,
@@ -24,8 +24,8 @@ from ebmjax.recipes.config.ranges import (
     one_of_or_function,
     optional,
 )
+from ebmjax.recipes.parts.samplers.sections import declare_section as of_any
 from ebmjax.recipes.parts.samplers.sections import sections
-from ebmjax.recipes.parts.samplers.sections import shared as of_any
 from ebmjax.recipes.parts.samplers.table import PLAIN
 
 COMPARED = ("gradient_descent", "sgld", "psgld", "mala", "tempered_mala")
@@ -34,11 +34,11 @@ COMPARED += ("svgd", "stochastic_svgd", "hmc")
 ALPHA = 5e-4
 """Variance of the noise of the robust paper's chains, twice their step."""
 
-CD = waiting(chosen("loss.name", "contrastive_divergence"))
-DENOISING = chosen("loss.name", "denoising", what="denoising score matching")
-COMPARING = chosen("loss.name", "contrastive_divergence", "denoising")
-GAUSSIANS = chosen("data.name", "gaussians")
-OWN = chosen("data.name", "npy", what="your own points")
+CD = allow_preset(when_is("loss.name", "contrastive_divergence"))
+DENOISING = when_is("loss.name", "denoising", what="denoising score matching")
+COMPARING = when_is("loss.name", "contrastive_divergence", "denoising")
+GAUSSIANS = when_is("data.name", "gaussians")
+OWN = when_is("data.name", "npy", what="your own points")
 
 _COMPARED: dict[str, Field] = {
     "eval.samplers": field(
@@ -50,7 +50,7 @@ _COMPARED: dict[str, Field] = {
     "eval.num_frames": field(40, WHOLE, "frames of the animation; 0: none"),
 }
 _OF_BETA: dict[str, Field] = {
-    **shared(loss={"beta_variant": "default", "output_scale": 2 / ALPHA}),
+    **pick_fields(loss={"beta_variant": "default", "output_scale": 2 / ALPHA}),
     "sampler.num_samples": field(20, COUNT, "chains that move at each update"),
     "sampler.start_mean": field((0.0, 0.0), FINITE, "mean of the start distribution"),
     "loss.betas": field(
@@ -71,7 +71,7 @@ FIELDS: dict[str, Field] = {
         "eight weighted Gaussians, four circles, four equal Gaussians, or your points (npy)",
     ),
     "data.path": field("", PATH, "an .npy file of points (N, 2)", OWN),
-    **shared(
+    **pick_fields(
         data={"num_points": 50_000},
         model={"activation": "leaky_relu_0.05"},
         optimizer={"learning_rate": 1e-3},
@@ -100,7 +100,9 @@ FIELDS: dict[str, Field] = {
     "loss.name": field("beta", one_of("beta", "contrastive_divergence", "denoising"), "objective"),
     **under(_OF_BETA, ROBUST),
     **under(
-        shared(loss={"energy_l2": 0.0}, sampler={"buffer.size": None, "buffer.reinit_prob": 0.05}),
+        pick_fields(
+            loss={"energy_l2": 0.0}, sampler={"buffer.size": None, "buffer.reinit_prob": 0.05}
+        ),
         CD,
     ),
     "loss.noise_scale": field(

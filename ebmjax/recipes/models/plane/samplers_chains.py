@@ -13,7 +13,7 @@ import numpy as np
 from ebmjax import metrics, samplers
 from ebmjax.densities import from_energy
 from ebmjax.recipes.parts.samplers import Chosen
-from ebmjax.recipes.parts.samplers.bind import bound
+from ebmjax.recipes.parts.samplers.bind import bind_sampler
 from ebmjax.types import Key, LogDensityFn, Metrics, PyTree
 
 
@@ -124,7 +124,7 @@ def run_from(
     Returns:
       Ends (chains, 2), kept draws (chains, draws, 2), and ``run_chain``'s infos.
     """
-    sampler = bound(chosen, section, (2,))(log_density_fn)
+    sampler = bind_sampler(chosen, section, (2,))(log_density_fn)
     if chosen.entry.interacting:
         state, step = sampler.init(starts), sampler.step
     else:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.evaluators.plots import arrange, figure, opened, panels, shape
+from ebmjax.recipes.evaluators.plots import arrange, figure, open_figure, panels, shape
 from ebmjax.recipes.folder.workdir import read_rows, snapshots
 from ebmjax.recipes.models.plane.checks import SETTINGS
 from ebmjax.recipes.parts.samplers import SAMPLERS
@@ -147,7 +147,7 @@ def animation(
         return
     style: dict[str, Any] = {"s": 34, "edgecolors": "white", "lw": 0.6, "clip_on": False}
     images = []
-    with opened(*shape(len(chains), COLUMNS), size=(2.2, 2.4)) as grid:
+    with open_figure(*shape(len(chains), COLUMNS), size=(2.2, 2.4)) as grid:
         dots = []
         for axes, name in zip(grid.flat, chains, strict=False):
             energy_map(axes, log_density, config.eval.half_width)

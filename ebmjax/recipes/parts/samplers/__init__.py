@@ -9,10 +9,10 @@ from ebmjax.recipes.parts.samplers.chosen import noise_scale as noise_scale
 from ebmjax.recipes.parts.samplers.chosen import of_section as of_section
 from ebmjax.recipes.parts.samplers.chosen import of_shared as of_shared
 from ebmjax.recipes.parts.samplers.chosen import temperature as temperature
-from ebmjax.recipes.parts.samplers.sections import decoupled as decoupled
+from ebmjax.recipes.parts.samplers.sections import declare_decoupling as declare_decoupling
+from ebmjax.recipes.parts.samplers.sections import declare_section as declare_section
 from ebmjax.recipes.parts.samplers.sections import defaults as defaults
 from ebmjax.recipes.parts.samplers.sections import sections as sections
-from ebmjax.recipes.parts.samplers.sections import shared as shared
 from ebmjax.recipes.parts.samplers.table import PLAIN as PLAIN
 from ebmjax.recipes.parts.samplers.table import SAMPLERS as SAMPLERS
 from ebmjax.recipes.parts.samplers.table import SHARED as SHARED

@@ -15,7 +15,7 @@ from ebmjax.recipes.parts.samplers.chosen import Chosen, hyperparameters, is_ann
 from ebmjax.recipes.parts.samplers.table import BLACKJAX, FIRST_LAYER
 
 
-def bound(chosen: Chosen, section: Config, shape: Sequence[int]) -> Callable[..., Any]:
+def bind_sampler(chosen: Chosen, section: Config, shape: Sequence[int]) -> Callable[..., Any]:
     """Returns ``log_density_fn -> Sampler``, which also takes ``step_size=`` and ``axis_name=``.
 
     Scores are clipped first; then the box acts, and the step falls along the chain.
@@ -46,7 +46,7 @@ def bound(chosen: Chosen, section: Config, shape: Sequence[int]) -> Callable[...
             ends = {"low": low, "high": high} if box == "clamp" else {}
             return _split(partial(make, max_score=max_score, **ends), chosen.name, log_density_fn)
         if falls:
-            make = _annealed(make, options, values["fraction"], section.num_steps)
+            make = _anneal(make, options, values["fraction"], section.num_steps)
         if box != "none":
             make = in_box(make, box, low, high, rejects=chosen.rejects)
         if max_score is not None:
@@ -80,7 +80,7 @@ def _split(make: Callable[..., Any], name: str, density: Any) -> Any:
     return make(density)
 
 
-def _annealed(
+def _anneal(
     make: Callable[..., Any], options: dict[str, Any], final_fraction: float, num_steps: int
 ) -> Callable[..., Any]:
     """Steps that fall evenly to ``final_fraction`` of the first, at the same temperature.
@@ -95,6 +95,6 @@ def _annealed(
         falling = {"step_size": lambda step: step_size * fraction(step)}
         if noise_scale is not None:
             falling["noise_scale"] = lambda step: noise_scale * jnp.sqrt(fraction(step))
-        return samplers.scheduled(make)(density, **falling)
+        return samplers.schedule(make)(density, **falling)
 
     return make_annealed

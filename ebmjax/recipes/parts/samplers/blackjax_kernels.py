@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ebmjax.recipes.config.checks import check_installed as check_installed
-from ebmjax.recipes.config.errors import ConfigError, choose
+from ebmjax.recipes.config.errors import ConfigError, pick
 
 # Name to whether it asks for a mass matrix. All start from a log density and a position alone, and
 # all accept or reject. Others take an estimator of the gradient (sgld, sghmc), a key to start with
@@ -63,7 +63,7 @@ def check_options(*, kernel: str, temperature: Any, **sections: Mapping[str, Any
 
     del temperature
     where = "sampler.blackjax"
-    choose(f"{where}.kernel", kernel, KERNELS)
+    pick(f"{where}.kernel", kernel, KERNELS)
     given = {option: value for option, value in sections[kernel].items() if value is not None}
     mass = {"inverse_mass_matrix": None} if KERNELS[kernel] else {}
     # BlackJAX wraps the function that names its arguments.

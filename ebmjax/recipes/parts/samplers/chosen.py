@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.config.errors import Config, ConfigError, choose
+from ebmjax.recipes.config.errors import Config, ConfigError, pick
 from ebmjax.recipes.config.user_parts import UserPart, find_function, find_part, is_users
 from ebmjax.recipes.parts.samplers import table
 from ebmjax.recipes.parts.samplers.blackjax_kernels import check_installed, check_options
@@ -90,7 +90,7 @@ def of_section(config: Config, field: str, name: str, allowed: Mapping[str, tabl
     """
     if is_users(name):
         return _of_user(config, field, name, allowed)
-    choose(field, name, allowed)
+    pick(field, name, allowed)
     section = config.sampler.get(name, ConfigDict())
     return Chosen(name, f"config.sampler.{name}", section.to_dict())
 
@@ -277,7 +277,7 @@ def _check_adaptation(chosen: Chosen) -> None:
 
 def _check_box(section: Config, samplers: Sequence[Chosen]) -> None:
     box = section.get("box", "none")
-    choose("sampler.box", box, dict.fromkeys(("none", "clamp", "reflect", "reject")))
+    pick("sampler.box", box, dict.fromkeys(("none", "clamp", "reflect", "reject")))
     for chosen in samplers:
         if chosen.entry.needs == table.FIRST_LAYER and box not in ("none", "clamp"):
             raise ConfigError(

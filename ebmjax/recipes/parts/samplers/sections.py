@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from ebmjax.recipes.config import declare
-from ebmjax.recipes.config.declare import Field, Part, When, chosen, field
+from ebmjax.recipes.config.declare import Field, Part, When, field, when_is
 from ebmjax.recipes.config.ranges import FLAG, one_of_or_function
 from ebmjax.recipes.parts.samplers.table import LANGEVIN, SAMPLERS, SHARED
 
@@ -31,7 +31,7 @@ def sections(
     """
     left, made = dict(changes or {}), {}
     for name in names:
-        entry, part = SAMPLERS[name], Part(f"sampler.{name}", _named(name, named_by))
+        entry, part = SAMPLERS[name], Part(f"sampler.{name}", _when_named(name, named_by))
         for key, one in entry.fields.items():
             if has_shared or key not in SHARED:
                 usual = entry.on_images.get(key, one.default) if on_images else one.default
@@ -42,14 +42,14 @@ def sections(
     return made
 
 
-def _named(name: str, fields: Iterable[str]) -> When:
+def _when_named(name: str, fields: Iterable[str]) -> When:
     """Returns the condition that one of the fields names a sampler."""
-    conditions = [chosen(one, name) for one in fields]
+    conditions = [when_is(one, name) for one in fields]
     needs = " or ".join(one.needs for one in conditions)
     return When(needs, lambda config: any(one.holds(config) for one in conditions))
 
 
-def decoupled(names: Iterable[str], named_by: str) -> dict[str, Field]:
+def declare_decoupling(names: Iterable[str], named_by: str) -> dict[str, Field]:
     """Returns the field that lets a sampler that rejects aim at any temperature."""
     rejecting = [name for name in names if SAMPLERS[name].rejects]
     return {
@@ -57,12 +57,12 @@ def decoupled(names: Iterable[str], named_by: str) -> dict[str, Field]:
             False,
             FLAG,
             "let a sampler that rejects aim at another temperature than its noise's",
-            chosen(named_by, *rejecting, what="a sampler that rejects"),
+            when_is(named_by, *rejecting, what="a sampler that rejects"),
         )
     }
 
 
-def shared(
+def declare_section(
     section: str, names: Iterable[str], step_size: float, text: str = "sampler"
 ) -> dict[str, Field]:
     """Returns fields of one section for any sampler: its name, and what all have in common."""

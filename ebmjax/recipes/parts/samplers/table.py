@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ebmjax.recipes.config.declare import Field, chosen, field, section, waiting
+from ebmjax.recipes.config.declare import Field, allow_preset, field, section, when_is
 from ebmjax.recipes.config.ranges import (
     BANDWIDTH,
     COUNT,
@@ -100,7 +100,7 @@ BLACKJAX_STEP = field(0.01, POSITIVE, "step, in BlackJAX's own units")
 
 def _kernel(name: str, **fields: Field) -> dict[str, Field]:
     """Returns the fields of a kernel of BlackJAX, which only that kernel takes."""
-    return section(name, fields, waiting(chosen("sampler.blackjax.kernel", name)))
+    return section(name, fields, allow_preset(when_is("sampler.blackjax.kernel", name)))
 
 
 SAMPLERS: dict[str, Entry] = {

@@ -15,7 +15,7 @@ from ebmjax.learning import dual_averaging_init
 from ebmjax.recipes.models.energy import parts
 from ebmjax.recipes.models.energy.model import Trained
 from ebmjax.recipes.parts.samplers import larger, temperature
-from ebmjax.recipes.parts.samplers.bind import bound as bind
+from ebmjax.recipes.parts.samplers.bind import bind_sampler as bind
 from experiments.literal.accept_ratios import accept_ratios, weigh_move
 from experiments.literal.mala import literal_mala
 

@@ -12,7 +12,7 @@ from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.models.joint import checks as joint_checks
 from ebmjax.recipes.models.joint import parts
 from ebmjax.recipes.parts.samplers import SAMPLERS, check
-from ebmjax.recipes.parts.samplers.bind import bound as bind
+from ebmjax.recipes.parts.samplers.bind import bind_sampler as bind
 from ebmjax.recipes.parts.samplers.blackjax_kernels import KERNELS
 from ebmjax.samplers import start_chain
 from experiments.configs import jem_digits

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ebmjax.recipes.models.joint import parts
-from ebmjax.recipes.parts.samplers.bind import bound as bind
+from ebmjax.recipes.parts.samplers.bind import bind_sampler as bind
 from experiments.configs import jem_digits
 from experiments.literal.mala import literal_mala
 

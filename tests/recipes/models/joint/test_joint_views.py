@@ -27,7 +27,7 @@ def views(**fields):
     config = jem_digits.get_config()
     plain = {"noise_scale": 0.0, "crop_padding": 2, "flip": True}
     config.data.update(plain | fields)
-    return moves(joint_parts.classified_view(config)), moves(joint_parts.positive_view(config))
+    return moves(joint_parts.make_classifier_view(config)), moves(joint_parts.positive_view(config))
 
 
 AS_LABELS = ({-2, -1, 0, 1, 2}, {False, True})

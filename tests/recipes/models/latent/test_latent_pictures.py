@@ -104,7 +104,7 @@ def test_samples_come_with_their_scores(study, panels):
 
 def test_the_samples_of_the_lowest_distance_come_first(study, panels):
     drawn = panels(runs.samples_by_score)
-    rows = sorted(study[1], key=lambda row: runs.shown_scores(row)[0])
+    rows = sorted(study[1], key=lambda row: runs.find_shown_scores(row)[0])
     assert len(drawn) == len(rows)
     for axes, row in zip(drawn, rows, strict=True):
         assert words(axes.get_title()).startswith(words(f"{row.estimator} {row.label}"))

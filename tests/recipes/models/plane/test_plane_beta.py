@@ -348,11 +348,11 @@ def test_points_to_score_are_checked(finished, tmp_path):
     for points, expected in ((np.zeros((3, 3)), "got shape"), (np.full((3, 2), np.nan), "finite")):
         np.save(asked.data, points)
         with pytest.raises(ConfigError, match=expected):
-            use._scored(used, asked)
+            use._score_data(used, asked)
     np.save(asked.data, np.zeros((3, 2)))
-    assert use._scored(used, asked)["log_density"].shape == (3, 2)
+    assert use._score_data(used, asked)["log_density"].shape == (3, 2)
     with pytest.raises(ConfigError, match=r"must end in \.npz for points"):
-        use._sampled(used, SimpleNamespace(seed=0, num=2, num_steps=None, out="points.png"))
+        use._draw_samples(used, SimpleNamespace(seed=0, num=2, num_steps=None, out="points.png"))
 
 
 def test_points_of_a_law_may_differ_in_their_last_bits(finished, monkeypatch):

@@ -15,7 +15,7 @@ from ebmjax.recipes.models.joint import parts
 from ebmjax.recipes.models.latent import checks as latent_checks
 from ebmjax.recipes.models.plane import checks as plane_checks
 from ebmjax.recipes.parts.samplers import check
-from ebmjax.recipes.parts.samplers.bind import bound
+from ebmjax.recipes.parts.samplers.bind import bind_sampler
 from ebmjax.recipes.parts.samplers.blackjax_kernels import KERNELS, blackjax_kernel
 from experiments.configs import igebm_digits, jem_digits, thermo_digits
 from experiments.configs import toy_samplers as plane_config
@@ -75,7 +75,7 @@ def test_a_configuration_hands_its_options_and_temperature_to_the_kernel():
     config = config_of(temperature=TEMPERATURE, kernel="mala", **{"mala.step_size": 0.05})
     config.sampler.box = "none"
     key, start = jax.random.key(0), jnp.full((2, 1, 1), 0.3)
-    ours = bound(parts.sampler(config), config.sampler, (2, 1, 1))(normal)
+    ours = bind_sampler(parts.sampler(config), config.sampler, (2, 1, 1))(normal)
     found, expected = (chain.step(key, chain.init(start))[0] for chain in (ours, kernel("mala", 2)))
     np.testing.assert_array_equal(found.position, expected.position)
 
@@ -111,7 +111,7 @@ def test_an_option_beyond_the_defaults_is_passed_on():
     config = config_of(kernel="nuts")
     with config.unlocked():
         config.sampler.blackjax.nuts.divergence_threshold = -1e9  # below any change of energy
-    nuts = bound(parts.sampler(config), config.sampler, (2, 1, 1))(normal)
+    nuts = bind_sampler(parts.sampler(config), config.sampler, (2, 1, 1))(normal)
     _, info = nuts.step(jax.random.key(0), nuts.init(jnp.zeros((2, 1, 1))))
     assert info.is_divergent
 

@@ -32,7 +32,7 @@ from ebmjax.recipes.parts.samplers import (
     of_shared,
     sections,
 )
-from ebmjax.recipes.parts.samplers.bind import bound
+from ebmjax.recipes.parts.samplers.bind import bind_sampler
 from experiments.configs import jem_digits, thermo_digits, toy_beta, toy_samplers
 
 OWN_SECTIONS = {"joint": SAMPLERS, "energy": SINGLE}
@@ -82,7 +82,7 @@ def test_reading_the_fields_loads_no_jax():
 def test_a_row_makes_its_sampler_from_its_fields(name):
     """Bound at the defaults and traced: a field that the sampler does not take would be refused."""
     chosen = Chosen(name, "", defaults(name))
-    make = bound(chosen, ConfigDict({"box": "none"}), (2,))
+    make = bind_sampler(chosen, ConfigDict({"box": "none"}), (2,))
 
     def density(x):
         return -0.5 * jnp.sum(x**2)
@@ -198,7 +198,7 @@ def moves_of(family, name, density, **fields):
     section = config.sampler if family in OWN_SECTIONS else ConfigDict()
     if family in OWN_SECTIONS:
         config.sampler.box = "none"
-    sampler = bound(chosen, section, (2,))(density)
+    sampler = bind_sampler(chosen, section, (2,))(density)
     keys = jax.random.split(jax.random.key(0), 4)
     state = sampler.init(jnp.array([0.3, -0.2]))
     return np.asarray(jax.vmap(lambda key: sampler.step(key, state)[0].position)(keys))
@@ -253,7 +253,7 @@ def test_a_box_that_rejects_needs_a_sampler_that_rejects():
     with pytest.raises(ConfigError, match=r"\['mala'\] never take one back"):
         check(section, [sure])
     for chosen, expected in ((sgld, 0.5), (mala, 0.45)):
-        sampler = bound(chosen, section, (1,))(lambda x: 1e4 * jnp.sum(x))
+        sampler = bind_sampler(chosen, section, (1,))(lambda x: 1e4 * jnp.sum(x))
         state, _ = sampler.step(jax.random.key(0), sampler.init(jnp.full((1,), 0.45)))
         np.testing.assert_allclose(state.position, expected, rtol=1e-6)
 
