@@ -236,8 +236,8 @@ def no_effect(
 ) -> str | None:
     """Words for what a field needs to have an effect; None if it has one.
 
-    With ``typed``, the names that a command line sets, a field that a file may leave waiting counts
-    only if it is one of them. So do the fields of a part that is not named.
+    With ``typed``, the names that a command line sets, a field that a file may preset counts only
+    if it is one of them. So do the fields of a part that is not named.
     """
     part = fields[name].part
     if part and not part.named.holds(config):
