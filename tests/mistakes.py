@@ -289,10 +289,7 @@ def source_files(within: str = "") -> list[str]:
 
 
 def draw(number: int, seed: int, within: str = "") -> list[Mistake]:
-    """Draws different mistakes: a file by its lines of code, a place in it, a mistake there.
-
-    The same seed and the same source give the same mistakes.
-    """
+    """Draws different mistakes: a file by its lines of code, a place in it, a mistake there."""
     generator = random.Random(seed)
     files = source_files(within)
     weights = [len(find(file).code_lines) for file in files]

@@ -99,10 +99,7 @@ def table_errors(mutants: list[Mutant]) -> list[str]:
 
 
 def run_tests(
-    copy: Path,
-    tests: Sequence[str],
-    time_limit: float | None = None,
-    before: Sequence[str] = (),
+    copy: Path, tests: Sequence[str], time_limit: float | None = None, before: Sequence[str] = ()
 ) -> Outcome:
     """Runs default tests in ``copy`` until one fails, ``before`` between Python and pytest.
 

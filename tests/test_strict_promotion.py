@@ -22,15 +22,7 @@ def log_density(x):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "gradient_descent",
-        "sgld",
-        "psgld",
-        "mala",
-        "tempered_mala",
-        "svgd",
-        "stochastic_svgd",
-    ],
+    ["gradient_descent", "sgld", "psgld", "mala", "tempered_mala", "svgd", "stochastic_svgd"],
 )
 def test_samplers_step(name):
     sampler = getattr(samplers, name)(log_density, step_size=0.1)

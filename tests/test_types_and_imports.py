@@ -22,20 +22,9 @@ ROOT = Path(ebmjax.__file__).resolve().parents[1]
 PACKAGE = ROOT / "ebmjax"
 
 GROUND = {
-    "types",
-    "_checks",
-    "_axes",
-    "_extras",
-    "_numbers",
-    "_phases",
-    "_precision",
-    "_programs",
-    "_records",
-    "_shown",
-    "_stored",
-    "_user_function",
-    "_versions",
-}
+    "types", "_checks", "_axes", "_extras", "_numbers", "_phases", "_precision", "_programs",
+    "_records", "_shown", "_stored", "_user_function", "_versions",
+}  # fmt: skip
 # types -> densities -> samplers -> latent -> learning, and training -> learning: the engine knows
 # no model. The other rooms stand on the ground alone.
 MAY_IMPORT = {

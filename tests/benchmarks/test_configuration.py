@@ -15,29 +15,6 @@ def module(load):
     return load("configuration")
 
 
-def test_the_report_is_of_the_median_block(module):
-    cost = module.Cost(
-        step_seconds=[0.5, 0.25, 2.0],
-        compile_seconds=30.0,
-        steps_per_epoch=10,
-        total_steps=72_000,
-        flops=3e12,
-        peak_bytes=3 * 2**29,
-        process_bytes=5 * 2**19,
-    )
-    assert module.describe(cost, batch_size=64) == {
-        "a step": "500 ms (250-2000), 2 a second, 128 examples a second",
-        "an epoch": "5 s, 10 steps",
-        "the run": "10 h, 72000 steps, without monitoring",
-        "to compile": "30 s",
-        "process": "2.5 MiB at its peak",
-        "memory": "1.5 GiB at its peak",
-        "operations": "3 T a step, 6 T a second, 216 P in 72000 steps",
-    }
-    counted = module.describe(cost._replace(step_seconds=[]), batch_size=64)
-    assert counted == {"operations": "3 T a step, 216 P in 72000 steps"}
-
-
 @pytest.mark.parametrize("batch_size", [12, (12, 6)])
 def test_operations_are_of_every_step_of_a_loop_and_of_the_whole_batch(module, batch_size):
     def train_step(key, state, batch):

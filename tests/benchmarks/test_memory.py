@@ -8,11 +8,3 @@ def test_images_of_random_levels_are_written(load, tmp_path):
     images = np.load(tmp_path / "images" / "images.npy")
     assert images.shape == (100, 32, 32, 3)
     assert images.std() > 70  # that of uniform levels is 74
-
-
-def test_memory_is_a_row_for_every_placement(load, monkeypatch):
-    module = load("memory")
-    monkeypatch.setattr(module, "in_a_process", lambda folder, *_: int(folder.name))
-    *_, disk, images = module.measure(10, 3, 1)
-    assert list(disk.values()) == ["disk", 10, 30, 20]
-    assert images["MiB, 30 images"] == 30 * 32 * 32 * 3 / 2**20

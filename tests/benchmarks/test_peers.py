@@ -48,50 +48,6 @@ def test_both_sample_the_same_law(name, module, log_density_fn):
     assert abs(our_variance - their_variance) < 5 * variance * np.sqrt(4 / num_chains)
 
 
-def test_every_sampler_has_a_row(command, module):
-    tiny = "--works chains --energies mlp --resolutions 4 --chains 3 --steps 2 --repeats 1"
-    head, *lines = command("peers", tiny)
-    assert "BlackJAX" in head
-    assert [line.split(" steps ")[0] for line in lines[2:]] == [
-        f"{name} mlp 4x4x1, 3 chains, 2" for name in module.SAMPLERS
-    ]
-
-
-class TorchStandIn:
-    """Answers every request with a second."""
-
-    def __init__(self, python):
-        self.about, self.asked = {"ebmkit": "1", "threads": 2}, []
-
-    def ask(self, work, **asked):
-        self.asked.append({"work": work, **asked})
-        return 1.0
-
-    def close(self):
-        """Ends nothing."""
-
-
-def test_other_libraries_are_asked_for_the_same_work(command, module, monkeypatch):
-    torch = TorchStandIn(None)
-    monkeypatch.setattr(module, "TorchProcess", lambda python: torch)
-    small = {"SVGD_SHAPES": [(3, 2)], "PLANE": (3, 2), "PLANE_STEPS": 2}
-    for name, value in {**small, "IMAGES": [((4, 4, 1), 10)]}.items():
-        monkeypatch.setattr(module, name, value)
-    asked = "--works svgd plane images --repeats 1 --steps 2 --torch_python python"
-    head, *lines = command("peers", asked)
-    assert "ebmkit 1  threads 2" in head
-    rows, limits = lines[2 : lines.index("")], lines[lines.index("") + 4 :]
-    peers = [line.split(" steps ")[1].split()[0] for line in rows]
-    assert peers == ["BlackJAX", "ebmkit", "BlackJAX", "ebmkit", "torchebm", "PyTorch"]
-    assert [one["library"] for one in torch.asked[::2]] == [p for p in peers if p != "BlackJAX"]
-    assert torch.asked[0] == {"library": "ebmkit", "work": "svgd", "shape": (3, 2), "steps": 2}
-    assert torch.asked[-1]["shape"] == (64, 4, 4, 1)
-    assert all(" 1000 " in line for line in rows if "BlackJAX" not in line)
-    # Both works of networks say what limits them.
-    works = [line.split(" steps ")[0] for line in limits]
-    assert works == ["plane (3, 2), 2", "WRN-10-1 4x4x1, 64 x 10"]
-
-
 def test_the_ratio_is_theirs_over_ours(module, monkeypatch):
     program, _ = module.harness.compile_program(jnp.sum, jnp.ones(2))
     work = module.Work("work", SimpleNamespace(program=program), {"peer": lambda: 6.0}, {})

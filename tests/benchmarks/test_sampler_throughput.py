@@ -12,6 +12,7 @@ from ebmjax import samplers
 TINY = "--resolutions 8 --chains 4 --steps 2 --repeats 1"
 
 
+@pytest.mark.slow
 def test_every_sampler_gets_a_row(load, command, tmp_path):
     samplers = list(load("sampler_throughput").SAMPLERS)
     assert {"gradient_descent", "mala", "adaptive_svgd"} < set(samplers)
@@ -56,15 +57,6 @@ def test_as_many_gradients_as_steps_are_timed(load):
     chain, gradient = (lambda name=name: asked.append(name) for name in ("chain", "gradient"))
     load("_chains").beside_gradients(chain, gradient, steps=3, repeats=1, calls=2)
     assert asked == 2 * (2 * ["chain"] + 6 * ["gradient"])
-
-
-def test_convolutions_are_measured_too(command):
-    asked = f"{TINY} --energies conv --samplers sgld sgld_in_training"
-    lines = command("sampler_throughput", asked)
-    assert [line.split()[:4] for line in lines[3:]] == [
-        ["conv", "8", "4", "sgld"],
-        ["conv", "8", "4", "sgld_in_training"],
-    ]
 
 
 def test_what_counts_is_at_least_one(refused):

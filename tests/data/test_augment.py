@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ebmjax.data import (
-    add_gaussian_noise,
-    random_flip,
-    reflect_pad_crop,
-)
+from ebmjax.data import add_gaussian_noise, random_flip, reflect_pad_crop
 
 FIVE_SIGMA = 2 * stats.norm.sf(5)
 NUM, HEIGHT, WIDTH, CHANNELS = 2000, 5, 6, 2

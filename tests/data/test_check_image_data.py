@@ -29,12 +29,7 @@ NAN_IMAGES[1, 2:5] = np.nan
         (LEVELS, LABELS[:3], ValueError, r"labels must hold one class an image.*got \(3,\)"),
         (LEVELS, np.eye(4, 10, dtype=int), ValueError, r"labels must hold one.*got \(4, 10\)"),
         (LEVELS, LABELS.astype(float), TypeError, r"labels must be integers, got dtype float64"),
-        (
-            LEVELS,
-            LABELS + 1,
-            ValueError,
-            r"labels must lie in 0\.\.9; 1 of 4.*3\] = 10\. .*Subtract 1",
-        ),
+        (LEVELS, LABELS + 1, ValueError, r"labels must lie in 0\.\.9; 1 of 4.*3\] = 10"),
         (LEVELS, LABELS - 1, ValueError, r"labels must lie in 0\.\.9; 1 of 4.*labels\[0\] = -1"),
     ],
 )

@@ -160,7 +160,7 @@ def test_a_function_is_a_source(my_module):
         ("def read(split): return 3\n", r"must return \(images, labels\) or None, got a int"),
         (
             "import numpy as np\ndef read(split): return np.zeros((2, 8, 8), 'u1'), np.zeros(3)\n",
-            r"must have shape \(2,\), got \(3,\)",
+            r"must have shape \(2,\), got",
         ),
     ],
 )
@@ -198,11 +198,7 @@ def bad(images=IMAGES, **changes):
         (bad(labels=LABELS[:5]), ValueError, r"must have shape \(24,\).*got \(5,\)"),
         (bad(labels=np.eye(3)[LABELS]), ValueError, "argmax"),
         (bad(labels=LABELS / 2), TypeError, "labels must be integers, got dtype float64"),
-        (
-            bad(labels=LABELS - 1),
-            ValueError,
-            r"labels must be at least 0 and .*, got -1 for image 0",
-        ),
+        (bad(labels=LABELS - 1), ValueError, r"labels must be at least 0 and .*, got -1 for"),
         (bad(labels=LABELS + 2**31), ValueError, r"labels must .* below 2\*\*31, got 2147483648"),
         ({"pictures": IMAGES}, MissingSplitError, r"it holds \['pictures'\]"),
         (bad(np.zeros(3)), ValueError, "must have shape"),

@@ -130,10 +130,7 @@ def test_sizes_must_be_positive(arguments, message):
 @pytest.mark.parametrize(
     ("split", "message"),
     [
-        (
-            "valid",
-            r"got split='valid'; .*/3\.0\.2 has train \(50000\), test \(10000\)\. Take",
-        ),
+        ("valid", r"got split='valid'; .*/3\.0\.2 has train \(50000\), test \(10000\)\. Take"),
         ("test[:0]", r"got split='test\[:0\]'; "),
     ],
 )
@@ -154,10 +151,7 @@ def test_a_data_dir_one_level_off_names_the_right_one(data_dir):
     [
         ("./pngs", r"not a path; got name='\./pngs'.*give name='pngs' and data_dir='\.'; image"),
         ("/data/my.set", r"not a path; .*give name='my\.set' and data_dir='/data'"),
-        (
-            " cifar10",
-            r"must be that of .*cifar10:3\.0\.2 .*got name=' cifar10'\. .*no prepared",
-        ),
+        (" cifar10", r"must be that of .*cifar10:3\.0\.2 .*got name=' cifar10'\. .*no prepared"),
         ("", r"got name=''"),
         ("CIFAR10", r"got name='CIFAR10'\. .* holds no prepared data set"),
     ],

@@ -6,12 +6,7 @@ from PIL import Image
 from scipy import stats
 from sklearn.datasets import load_sample_images
 
-from ebmjax.data import (
-    constant_images,
-    interpolated_images,
-    natural_patches,
-    uniform_noise_images,
-)
+from ebmjax.data import constant_images, interpolated_images, natural_patches, uniform_noise_images
 
 FIVE_SIGMA = 2 * stats.norm.sf(5)
 

@@ -113,11 +113,7 @@ def test_the_same_picture_has_the_same_level_in_every_split(tmp_path):
         ("0..1", IMAGES / 127.5 - 1, r"0 to 1 as those of .* got -1 to 1"),
         ("-1..1", IMAGES.astype(float), r"-1 to 1 as those of .* got 0 to 255"),
         ("0..255", IMAGES / 255, r"0 to 255 as those of .* got 0 to 1 \(dtype float64\)"),
-        (
-            "0..1",
-            IMAGES // 255,
-            r"0..1 as those of .* got bytes from 0 to 1, of which 255",
-        ),
+        ("0..1", IMAGES // 255, r"0..1 as those of .* got bytes from 0 to 1, of which 255"),
     ],
 )
 def test_splits_of_two_ranges_are_refused(pixels, images, expected, tmp_path):

@@ -17,13 +17,7 @@ PARAMS = latent.LatentParams(
 )
 # "Images" of two pixels, as the linear model makes them.
 TEST = np.array([[255, 0], [130, 60]], np.uint8)
-SIZES = {
-    "latent_dim": 2,
-    "num_chains": 400,
-    "num_intervals": 8,
-    "num_steps": 20,
-    "step_size": 0.15,
-}
+SIZES = {"latent_dim": 2, "num_chains": 400, "num_intervals": 8, "num_steps": 20, "step_size": 0.15}
 OBSERVATIONS = data.to_signed_unit(jnp.asarray(TEST))
 
 

@@ -44,10 +44,7 @@ def fixed_shift(shift):
     def factory(log_density_fn):
         return Sampler(
             init=lambda position: State(position),
-            step=lambda key, state: (
-                State(state.position + shift),
-                log_density_fn(state.position),
-            ),
+            step=lambda key, state: (State(state.position + shift), log_density_fn(state.position)),
         )
 
     return factory

@@ -132,10 +132,7 @@ def test_it_makes_the_trapezium_rule_far_better_than_an_even_ladder():
 
 @pytest.mark.parametrize("num_intervals", [1, 2, 10, 33])
 def test_noisy_energies_still_give_a_ladder(num_intervals):
-    """An interval where noise makes E fall counts as empty; powers still increase strictly.
-
-    The noise of one nat exceeds the true increments of the top six intervals.
-    """
+    """An interval where noise makes E fall counts as empty; powers still increase strictly."""
     pilot = power_schedule(20, 4.0)
     energies = energies_along(pilot)
     assert np.all(np.diff(energies)[-6:] < 1.0)

@@ -92,10 +92,7 @@ def test_a_sampler_without_acceptance_reports_nothing():
 
 @pytest.mark.parametrize("warm_start", [False, True])
 def test_one_gradient_a_step(warm_start):
-    """Energy and generator are each differentiated once a step and once at each start.
-
-    The backward pass of an identity calls home, once for each chain that vmap carries.
-    """
+    """Energy and generator are each differentiated once a step and once at each start."""
     counts = {"energy": 0, "generator": 0}
 
     def counted(name):
@@ -119,15 +116,7 @@ def test_one_gradient_a_step(warm_start):
     )
     params, key = LatentParams(None, None), jax.random.key(8)
     posteriors(
-        key,
-        params,
-        model,
-        OBSERVATIONS,
-        POWERS,
-        2,
-        sampler=ULA,
-        num_steps=5,
-        warm_start=warm_start,
+        key, params, model, OBSERVATIONS, POWERS, 2, sampler=ULA, num_steps=5, warm_start=warm_start
     )[0].block_until_ready()
     jax.effects_barrier()
     chains = len(POWERS) * len(OBSERVATIONS)

@@ -116,10 +116,7 @@ def test_lowers_the_variance_below_that_of_the_ends(exponent):
             return telescoped_loss(params, MODEL, repeated, along, along[0], powers)[0]
 
         telescoped = gradients(loss_fn=ends)
-    for part, share in (
-        (slice(NUM_PRIOR_PARAMS), 0.25),
-        (slice(NUM_PRIOR_PARAMS, None), 0.5),
-    ):
+    for part, share in ((slice(NUM_PRIOR_PARAMS), 0.25), (slice(NUM_PRIOR_PARAMS, None), 0.5)):
         variance = controlled[:, part].var(0).sum()
         assert variance < share * plain[:, part].var(0).sum()
         assert variance < 0.8 * telescoped[:, part].var(0).sum()

@@ -6,12 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from covariance_problems import (
-    NUM_PRIOR_PARAMS,
-    exact_covariances,
-    learning_gradients,
-    repeated,
-)
+from covariance_problems import NUM_PRIOR_PARAMS, exact_covariances, learning_gradients, repeated
 from latent_problems import (
     MODEL,
     OBSERVATIONS,

@@ -43,8 +43,7 @@ def errors_in_deviations(values, exact):
 
 
 @pytest.mark.parametrize(
-    ("covariance", "d", "n"),
-    [("full", 1, 9), ("full", 3, 12), ("full", 8, 40), ("diagonal", 4, 9)],
+    ("covariance", "d", "n"), [("full", 1, 9), ("full", 3, 12), ("full", 8, 40), ("diagonal", 4, 9)]
 )
 def test_fitted_divergences_are_unbiased(covariance, d, n):
     """Within 5 standard errors of 4,000 repeats, where the plug-in ones are 10 and more away."""

@@ -131,10 +131,7 @@ def test_full_covariance_with_too_few_samples_names_the_way_out():
         (lambda: gaussian_moments(jnp.zeros((9, 2)), covariance="low"), "one of.*'low'"),
         (lambda: gaussian_moments(jnp.zeros(9)), r"shape \(..., n, d\).*\(9,\)"),
         (lambda: gaussian_moments(jnp.zeros((1, 2)), covariance="shrunk"), "two draws"),
-        (
-            lambda: gaussian_kl(jnp.zeros(2), jnp.eye(2), jnp.zeros(3), jnp.eye(3)),
-            r"mean_q \(3,\)",
-        ),
+        (lambda: gaussian_kl(jnp.zeros(2), jnp.eye(2), jnp.zeros(3), jnp.eye(3)), r"mean_q \(3,\)"),
         (
             lambda: gaussian_kl(jnp.zeros((4, 2)), jnp.eye(2), jnp.zeros((4, 2)), jnp.eye(2)),
             r"cov_p \(2, 2\)",

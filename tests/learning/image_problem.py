@@ -8,13 +8,7 @@ import numpy as np
 from training_problems import settled
 
 from ebmjax.data import ImageData, to_signed_unit
-from ebmjax.learning import (
-    ChainKind,
-    ChainPlan,
-    LiveSteps,
-    init_carry,
-    make_image_gradient_fn,
-)
+from ebmjax.learning import ChainKind, ChainPlan, LiveSteps, init_carry, make_image_gradient_fn
 from ebmjax.losses import contrastive_divergence_loss, improved_contrastive_divergence_loss
 from ebmjax.samplers import sgld
 

@@ -8,14 +8,7 @@ import numpy as np
 import pytest
 
 from ebmjax.learning import ANY_CLASS, ChainKind, ChainPlan, run_chains
-from ebmjax.samplers import (
-    LangevinInfo,
-    Sampler,
-    gradient_descent,
-    pyld,
-    svgd,
-    trace_chain,
-)
+from ebmjax.samplers import LangevinInfo, Sampler, gradient_descent, pyld, svgd, trace_chain
 
 EPS = np.finfo(np.float32).eps
 KEY = jax.random.key(4)

@@ -168,10 +168,7 @@ def test_a_temperature_is_kept():
 
 def test_a_kind_leaves_what_others_remember():
     """Which kind moves a slot is drawn anew at each step."""
-    kinds = {
-        "sgld": kind(sgld, (), noise_scale=0.0),
-        "underdamped": kind(friction=TINY),
-    }
+    kinds = {"sgld": kind(sgld, (), noise_scale=0.0), "underdamped": kind(friction=TINY)}
     plan = negatives(kinds=kinds, num_classes=1)
     _, after, _, before = learn(plan, shard_of(plan, 6))
     old, new = rows(before), rows(after)
@@ -186,9 +183,7 @@ def test_live_chains_and_augmented_starts_keep_their_velocities():
     """Differentiated last steps move the position alone; an augmentation too."""
     options = {"friction": TINY, "num_steps": 3}
     plan = negatives(
-        kinds={"one": kind(**options)},
-        num_classes=1,
-        augment=lambda key, x: jnp.full_like(x, MEAN),
+        kinds={"one": kind(**options)}, num_classes=1, augment=lambda key, x: jnp.full_like(x, MEAN)
     )
     carry = shard_of(plan, 12)
     _, after, _, _ = learn(plan, carry, loss_fn=live_loss, live=live())

@@ -23,13 +23,7 @@ from training_problems import ListWriter, split_batch
 from ebmjax.data import ImageData
 from ebmjax.networks import SADA_JEM_POLICY, WideResNet, from_linen
 from ebmjax.samplers import sgld
-from ebmjax.training import (
-    Checkpoints,
-    Plan,
-    fit,
-    make_train_step,
-    tree_digest,
-)
+from ebmjax.training import Checkpoints, Plan, fit, make_train_step, tree_digest
 
 KEY = jax.random.key(7)
 

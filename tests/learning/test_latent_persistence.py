@@ -87,9 +87,7 @@ def test_two_steps_of_a_persistent_chain_reach_the_posterior_over_a_run():
     means, within 5 standard errors of 600 chains (fresh chains of 2 steps do not)."""
     num_chains = 600
     state = init_state(
-        PARAMS,
-        optax.sgd(0.0),
-        shards(num_chains=num_chains, batch_size=4, num_examples=4),
+        PARAMS, optax.sgd(0.0), shards(num_chains=num_chains, batch_size=4, num_examples=4)
     )
     sampler = functools.partial(mala, step_size=0.08)
     step = make_train_step(gradient_fn_of(sampler, num_chains=num_chains), optax.sgd(0.0))

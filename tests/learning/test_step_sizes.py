@@ -5,16 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from blackjax.optimizers.dual_averaging import dual_averaging as blackjax_dual_averaging
-from image_problem import (
-    KEY,
-    PARAMS,
-    batch,
-    cd_loss,
-    energy_of,
-    negatives,
-    plain_view,
-    shard_of,
-)
+from image_problem import KEY, PARAMS, batch, cd_loss, energy_of, negatives, plain_view, shard_of
 from training_problems import settled
 
 from ebmjax.learning import (

@@ -70,10 +70,7 @@ def test_bad_input(arguments, error, match):
         (lambda: beta_sampling_temperature(0.99999999), "beta must lie in"),  # 1 in float32
         (lambda: beta_sampling_temperature(-0.5), "allow_negative"),
         (lambda: beta_sampling_temperature(0.5, output_scale=-1.0), "output_scale"),
-        (
-            lambda: beta_sampling_temperature(0.5, output_scale=jnp.ones(2)),
-            "output_scale must be a",
-        ),
+        (lambda: beta_sampling_temperature(0.5, output_scale=jnp.ones(2)), "output_scale must be"),
         (lambda: beta_from_exponents(jnp.ones(2), 1.0), "sampling_exponent must be a scalar"),
         (lambda: beta_from_exponents(0.0, 1.0), "sampling_exponent must be positive"),
         (lambda: beta_from_exponents(1.0, -1.0), r"sampling_exponent \+ reweighting_exponent"),

@@ -7,12 +7,7 @@ import pytest
 from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.metrics import accuracy_score, log_loss
 
-from ebmjax.losses import (
-    class_log_density,
-    cross_entropy_loss,
-    joint_energy,
-    joint_log_density,
-)
+from ebmjax.losses import class_log_density, cross_entropy_loss, joint_energy, joint_log_density
 
 EPS = np.finfo(np.float32).eps
 RNG = np.random.default_rng(2)
@@ -128,10 +123,3 @@ def test_labels_of_eight_bits_mean_the_same_classes(num_classes, dtype):
             small, wide = run(logits, labels.astype(dtype)), run(logits, labels)
             jax.tree.map(np.testing.assert_array_equal, small, wide)
             assert np.isfinite(jax.tree.leaves(small)[0]).all()
-
-
-def test_lists_are_arrays():
-    loss, _ = cross_entropy_loss([[0.0, 0.0]], [1])
-    np.testing.assert_allclose(loss, np.log(2.0), rtol=4 * EPS)
-    with pytest.raises(TypeError, match=r"^logits must hold floating-point numbers, got dtype int"):
-        cross_entropy_loss([[0, 1]], [1])

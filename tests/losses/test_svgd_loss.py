@@ -22,11 +22,7 @@ NEGATIVE = RNG.normal(-1.0, 3.0, 8).astype(np.float32)
 @functools.partial(jax.jit, static_argnames="variant")
 def value_and_grads(positive, negative, smoothing, variant, particle_entropy=None):
     return jax.value_and_grad(svgd_generative_loss, argnums=(0, 1), has_aux=True)(
-        positive,
-        negative,
-        smoothing=smoothing,
-        variant=variant,
-        particle_entropy=particle_entropy,
+        positive, negative, smoothing=smoothing, variant=variant, particle_entropy=particle_entropy
     )
 
 
@@ -46,10 +42,7 @@ def test_corrected_is_contrastive_divergence_over_the_smoothing(smoothing, entro
 
 @pytest.mark.parametrize("smoothing", [0.5, 1.0, 7.0])
 def test_literal_has_no_negative_phase(smoothing):
-    """The thesis's entropy estimate is minus its negative phase: what is left is -mean f(x+)/alpha.
-
-    To the last bit in value, and with exactly no gradient from any particle.
-    """
+    """The entropy estimate is minus the negative phase: what is left is -mean f(x)/alpha."""
     (loss, _), (to_positive, to_negative) = value_and_grads(
         POSITIVE, NEGATIVE, smoothing, "literal"
     )

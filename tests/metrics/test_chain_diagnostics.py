@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
-from blackjax import diagnostics as blackjax_diagnostics
 
 from ebmjax.metrics import acceptance_rate, effective_sample_size, potential_scale_reduction
 from ebmjax.samplers import LangevinInfo, batch_step, run_chain
@@ -29,11 +28,7 @@ def autoregressive(rng, correlation, shape):
 
 
 def make_draws(num_draws):
-    """``(chains, draws, cases)``, on a grid of 2^-10.
-
-    The grid makes subtracting a median exact in float32 too, so that both dtypes rank the same
-    numbers; a Cauchy draw is clipped to the 24 bits that leaves.
-    """
+    """``(chains, draws, cases)``, on a grid of 2^-10."""
     rng = np.random.default_rng(0)
     shape = (NUM_CHAINS, num_draws)
     chain = np.arange(NUM_CHAINS)[:, None]
@@ -98,16 +93,6 @@ def test_four_draws_are_enough():
     draws = make_draws(4)[..., :1]
     assert_scale_reduction(scale_reduction(draws), oracle(array_stats.rhat, draws), "float32")
     assert_sample_size(sample_size(draws), oracle(array_stats.ess, draws), draws.shape, "float32")
-
-
-def test_agrees_with_blackjax():
-    draws = jnp.asarray(make_draws(250))
-    for method, diagnostic in [
-        ("rank", blackjax_diagnostics.rhat),
-        ("classic", blackjax_diagnostics.potential_scale_reduction),
-    ]:
-        expected = np.asarray(jax.vmap(diagnostic, in_axes=-1)(draws))
-        assert_scale_reduction(scale_reduction(draws, method=method), expected, "float32")
 
 
 def test_one_chain_has_an_effective_sample_size():

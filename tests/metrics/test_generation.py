@@ -5,12 +5,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from ebmjax.metrics import (
-    extract_in_batches,
-    feature_moments,
-    frechet_distance,
-    inception_score,
-)
+from ebmjax.metrics import extract_in_batches, feature_moments, frechet_distance, inception_score
 
 EPS = np.finfo(np.float64).eps
 

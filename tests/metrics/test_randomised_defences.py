@@ -34,10 +34,7 @@ def test_restarts_find_what_a_masked_gradient_hides(random_start, num_restarts, 
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
-@pytest.mark.parametrize(
-    ("region", "probability"),
-    [("outer", 1 - 0.5**3), ("octant", 1 / 8)],
-)
+@pytest.mark.parametrize(("region", "probability"), [("outer", 1 - 0.5**3), ("octant", 1 / 8)])
 def test_starts_are_uniform_in_the_ball(norm, region, probability):
     """Three pixels: half the radius holds an eighth of the volume, an octant another eighth."""
 

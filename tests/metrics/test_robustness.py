@@ -250,10 +250,7 @@ def test_levels_are_two_255ths():
         ({"low": 0.0}, r"images must lie within \[low, high\] = \[0.0, 1.0\]; \d+ of 48"),
         ({"images": np.full((8, 6), np.nan)}, "images must lie within .*; 48 of 48 .*NaN"),
         ({"images": np.zeros(8)}, r"images must have shape \(N, ...\), none empty, got \(8,\)"),
-        (
-            {"labels": np.zeros(7, int)},
-            r"labels must hold one class an image, shape \(8,\); got \(7,\)",
-        ),
+        ({"labels": np.zeros(7, int)}, r"labels must hold one class an image, shape \(8,\); got"),
         ({"labels": np.full(8, 2)}, r"labels must lie in 0\.\.1.* from 2 to 2"),
         ({"logits_fn": lambda key, x: x[:, 0]}, "logits_fn.* must return shape .*two classes"),
         ({"logits_fn": lambda key, x: x[:, 0, 0, :1]}, "logits_fn.* must return .*two classes"),

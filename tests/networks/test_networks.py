@@ -65,10 +65,7 @@ def count(params):
 
 @pytest.mark.parametrize(
     ("network", "activation", "dim"),
-    [
-        (MLPEnergy, lambda x: x / (1 + jnp.exp(-x)), 2),
-        (LatentEnergy, lambda x: leaky(x, 0.1), 7),
-    ],
+    [(MLPEnergy, lambda x: x / (1 + jnp.exp(-x)), 2), (LatentEnergy, lambda x: leaky(x, 0.1), 7)],
 )
 def test_fully_connected_energies_equal_their_definition(network, activation, dim):
     positions = np.random.default_rng(1).normal(size=(6, dim)).astype(np.float32)
@@ -352,6 +349,9 @@ def test_a_network_has_second_derivatives_in_both_modes():
         np.testing.assert_allclose(forward, reverse, rtol=0, atol=64 * 4 * EPS * scale)
 
 
+KEY, FLAT = jax.random.key(0), jnp.zeros((8, 8))
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -360,24 +360,15 @@ def test_a_network_has_second_derivatives_in_both_modes():
         (lambda: WideResNet(10, 0, 10), "widen_factor"),
         (lambda: WideResNet(10, 1, 0), "num_classes"),
         (lambda: WideResNet(10, 1, 10, norm="layer"), "'batch' or 'group', got norm='layer'"),
-        (
-            lambda: WideResNet(10, 1, 10).init(jax.random.key(0), jnp.zeros((8, 8))),
-            "images must have shape",
-        ),
-        (lambda: MLPEnergy().init(jax.random.key(0), jnp.zeros(())), "got a scalar"),
-        (
-            lambda: ConvClassifier(0).init(jax.random.key(0), jnp.zeros((8, 8, 1))),
-            "num_classes must be",
-        ),
-        (
-            lambda: ConvClassifier(3).init(jax.random.key(0), jnp.zeros((8, 8))),
-            "images must have shape",
-        ),
-        (lambda: ConvGenerator((), 1).init(jax.random.key(0), jnp.zeros(4)), "features must name"),
-        (lambda: MLPEnergy((8, 0)).init(jax.random.key(0), jnp.zeros(2)), "hidden"),
-        (lambda: ConvGenerator((8,), 1).init(jax.random.key(0), jnp.zeros(())), "got a scalar"),
-        (lambda: ConvGenerator((8, 0), 1).init(jax.random.key(0), jnp.zeros(4)), "of features"),
-        (lambda: ConvGenerator((8,), 0).init(jax.random.key(0), jnp.zeros(4)), "channels and"),
+        (lambda: WideResNet(10, 1, 10).init(KEY, FLAT), "images must have shape"),
+        (lambda: MLPEnergy().init(KEY, jnp.zeros(())), "got a scalar"),
+        (lambda: ConvClassifier(0).init(KEY, jnp.zeros((8, 8, 1))), "num_classes must be"),
+        (lambda: ConvClassifier(3).init(KEY, FLAT), "images must have shape"),
+        (lambda: ConvGenerator((), 1).init(KEY, jnp.zeros(4)), "features must name"),
+        (lambda: MLPEnergy((8, 0)).init(KEY, jnp.zeros(2)), "hidden"),
+        (lambda: ConvGenerator((8,), 1).init(KEY, jnp.zeros(())), "got a scalar"),
+        (lambda: ConvGenerator((8, 0), 1).init(KEY, jnp.zeros(4)), "of features"),
+        (lambda: ConvGenerator((8,), 0).init(KEY, jnp.zeros(4)), "channels and"),
     ],
 )
 def test_bad_input_is_named(call, message):

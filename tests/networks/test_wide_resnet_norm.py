@@ -289,10 +289,7 @@ def test_a_policy_says_who_uses_and_who_updates_what():
         (lambda: NormPolicy(second_pass="frozen"), "second_pass must be"),
         (lambda: NormPolicy(updated_by="positives"), "tuple of roles"),
         (lambda: NormPolicy(updated_by=("sam",)), "role must be one of .* got role='sam'"),
-        (
-            lambda: NormPolicy(chains="running", updated_by=("chains",)),
-            "set chains='batch' or leave it out",
-        ),
+        (lambda: NormPolicy(chains="running", updated_by=("chains",)), "set chains='batch' or"),
         (lambda: NormPolicy().use("chain"), "got role='chain'"),
         (lambda: NormPolicy().updates("chain"), "got role='chain'"),
         (

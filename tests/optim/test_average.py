@@ -55,8 +55,3 @@ def test_the_average_is_of_the_parameters_as_they_are_after_the_step():
     params = jnp.ones((), jnp.bfloat16)
     _, state = optimizer.update(jnp.float32(2**-10), optimizer.init(params), params)
     assert float(averaged_parameters(state)) == 1.0
-
-
-def test_integers_are_no_parameters():
-    with pytest.raises(TypeError, match=r"^params must"):
-        average_parameters(0.5).init(jnp.arange(3))

@@ -33,10 +33,7 @@ def here(tmp_path, monkeypatch):
 
 
 def run_commands(page, folder, **programs):
-    """Runs a page's commands in a folder with no more than the files that the pages show.
-
-    ``programs`` are scripts by name, to be found before others.
-    """
+    """Runs a page's commands in a folder with no more than the files that the pages show."""
     for name, text in files().items():
         (folder / name).write_text(text)
     (folder / "bin").mkdir()

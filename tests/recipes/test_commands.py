@@ -226,10 +226,7 @@ def ebmjax(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
 
 
 def pip(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
-    """Checks what a command installs: extras that exist, and packages as the tests install them.
-
-    No package index has this project: a page names the folder of a clone.
-    """
+    """Checks what a command installs: extras that exist, and packages as the tests install them."""
     known = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     extras = known["optional-dependencies"]
     of_tests = dict(re.match(NAME_AND_EXTRAS, one).groups() for one in extras["test"])

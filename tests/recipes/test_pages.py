@@ -16,17 +16,9 @@ from ebmjax.recipes.config.errors import flatten
 from ebmjax.recipes.study import study_file
 
 ROOMS = (
-    "data",
-    "densities",
-    "latent",
-    "learning",
-    "losses",
-    "metrics",
-    "networks",
-    "optim",
-    "samplers",
-    "training",
-)
+    "data", "densities", "latent", "learning", "losses", "metrics", "networks", "optim",
+    "samplers", "training",
+)  # fmt: skip
 
 
 def configs():
@@ -127,7 +119,7 @@ def test_published_numbers_stand_beside_rows_of_their_study():
 LEDGER = "docs/results/README.md"
 RESULTS = [page for page in TEXTS if page.startswith("docs/results/")]
 DATED_IN_PLACE = {  # sections that say when and by which commit beside their numbers
-    "lambda = 1e-4 over six epochs",
+    "lambda = 1e-4 over six epochs"
 }
 
 

@@ -19,15 +19,7 @@ def command(monkeypatch, name, workdir, out, *further):
 
 
 def check_use(workdir, monkeypatch, folder, images, columns):
-    """Samples, scores ``images`` (or points) and exports; returns the loaded run.
-
-    Args:
-      workdir: a finished run.
-      monkeypatch: pytest's.
-      folder: gets the files.
-      images: uint8 (N, H, W, C).
-      columns: names in the header of the scores.
-    """
+    """Samples, scores ``images`` (or points) and exports; returns the loaded run."""
     run = recipes.load(workdir)
     samples = run.sample(jax.random.key(3), 3)["images"]
     assert (samples.shape, samples.dtype) == ((3, *run.input_shape), np.uint8)

@@ -9,10 +9,7 @@ from ebmjax.samplers import Sampler
 
 
 def spread_over(num_shards: int, make: Callable[..., Sampler], *given: Any, **options: Any) -> Any:
-    """``make(*given, **options)`` whose particles (n, ...) lie on ``num_shards`` shards.
-
-    Shard s draws with ``split(key, num_shards)[s]``. Its infos have a leading axis of shards.
-    """
+    """``make(*given, **options)`` whose particles (n, ...) lie on ``num_shards`` shards."""
     sampler = make(*given, axis_name="shard", **options)
 
     def step(key: Any, state: Any) -> tuple[Any, Any]:

@@ -53,16 +53,12 @@ def test_ties(num_particles: int) -> None:
         np.testing.assert_allclose(bandwidth, by_numpy(distances, num_particles), rtol=1e-6)
 
 
-def test_zeros_below_the_median_do_not_matter() -> None:
-    distances = np.array([0.0, 0.0, 1.0, 2.0, 3.0, 4.0])
-    bandwidth = compiled_rule(symmetric(distances**2, np.float32))
-    np.testing.assert_allclose(bandwidth, by_numpy(distances, 4), rtol=1e-6)
-
-
-def test_one_of_the_two_middle_distances_is_zero() -> None:
-    distances = np.array([0.0, 0.0, 0.0, 2.0, 3.0, 4.0])
-    bandwidth = compiled_rule(symmetric(distances**2, np.float32))
-    np.testing.assert_allclose(bandwidth, by_numpy(distances, 4), rtol=1e-6)
+@pytest.mark.parametrize(
+    "distances", [[0.0, 0.0, 1.0, 2.0, 3.0, 4.0], [0.0, 0.0, 0.0, 2.0, 3.0, 4.0]]
+)
+def test_zeros_below_the_median_and_in_the_middle(distances: list[float]) -> None:
+    bandwidth = compiled_rule(symmetric(np.square(distances), np.float32))
+    np.testing.assert_allclose(bandwidth, by_numpy(np.array(distances), 4), rtol=1e-6)
 
 
 @both_rules

@@ -14,7 +14,6 @@ from contract_table import TABLE, Row, skewed
 from jax.extend.core import jaxprs_in_params
 from sampler_names import NAMES, PARTICLES, SEED
 
-from ebmjax import samplers
 from ebmjax.samplers import batch_step, position_of
 
 SAME_CODE = {"psgld", "psgld_image_form", "svgd_fixed_bandwidth", "stochastic_svgd"}
@@ -22,8 +21,7 @@ SAME_CODE = {"psgld", "psgld_image_form", "svgd_fixed_bandwidth", "stochastic_sv
 
 every_row = pytest.mark.parametrize("entry", TABLE.values(), ids=TABLE)
 every_code = pytest.mark.parametrize(
-    "entry",
-    [pytest.param(TABLE[name], id=name) for name in TABLE if name not in SAME_CODE],
+    "entry", [pytest.param(TABLE[name], id=name) for name in TABLE if name not in SAME_CODE]
 )
 every_random_row = pytest.mark.parametrize(
     "entry",
@@ -233,8 +231,3 @@ def test_one_gradient_a_step(entry: Row) -> None:
     assert names.count("lgamma") == entry.gradients_per_step
     # A Hessian-vector product names digamma once more, in a tangent nobody reads.
     assert names.count("digamma") == 2 * entry.gradients_per_step - 1
-
-
-def test_every_public_sampler_has_a_row() -> None:
-    names = {name.removesuffix("_step") for name in dir(samplers) if name.endswith("_step")}
-    assert names - {"batch"} <= set(TABLE)

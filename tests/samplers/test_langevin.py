@@ -9,11 +9,7 @@ import pytest
 from monte_carlo import assert_moments, grid_moments, run_replicas, stationary_moments
 
 from ebmjax import densities
-from ebmjax.samplers import (
-    gradient_descent,
-    implied_temperature,
-    sgld,
-)
+from ebmjax.samplers import gradient_descent, implied_temperature, sgld
 
 REPLICAS = 20_000
 GRID = np.linspace(-12.0, 4.0, 1201)
@@ -74,10 +70,7 @@ def test_skewed_target(temperature: float | None, noise_scale: float | None) -> 
     concentration, step_size = 1.5, 0.3
     target = densities.log_gamma(jnp.array(concentration))
     sampler = sgld(
-        target.log_density_fn,
-        step_size=step_size,
-        noise_scale=noise_scale,
-        temperature=temperature,
+        target.log_density_fn, step_size=step_size, noise_scale=noise_scale, temperature=temperature
     )
     scale = noise_scale or np.sqrt(2 * step_size * (temperature or 1.0))
     expected = stationary_moments(drift(concentration, step_size), lambda _: scale, GRID)
@@ -104,20 +97,3 @@ def test_implied_temperature() -> None:
     np.testing.assert_allclose(implied_temperature(1.0, 0.01), 5e-5, rtol=1e-6)  # JEM
     np.testing.assert_allclose(implied_temperature(100.0, 1e-4), 5e-11, rtol=1e-6)  # IGEBM
     np.testing.assert_allclose(implied_temperature(0.16, np.sqrt(0.32)), 1.0, rtol=1e-6)
-
-
-def test_implied_temperature_is_the_one_that_is_sampled() -> None:
-    """Free noise is exact noise at the implied temperature: the same move, bit for bit."""
-    step_size, noise_scale = 0.3, 0.2
-    position = jnp.array([0.4, -0.2])
-    log_density_fn = densities.log_gamma(jnp.array([1.0, 2.0])).log_density_fn
-    free = sgld(log_density_fn, step_size=step_size, noise_scale=noise_scale)
-    exact = sgld(
-        log_density_fn,
-        step_size=step_size,
-        temperature=implied_temperature(step_size, noise_scale),
-    )
-    key = jax.random.key(0)
-    left, _ = free.step(key, free.init(position))
-    right, _ = exact.step(key, exact.init(position))
-    np.testing.assert_allclose(left.position, right.position, rtol=1e-6)

@@ -45,11 +45,7 @@ def tempered_moments(temperature: float) -> tuple[float, float]:
 def test_exact_moments(
     step_size: float, noise_scale: float | None, temperature: float, limit: float | None
 ) -> None:
-    """Chains that start in the law stay in it, however long the step.
-
-    Without the test they would leave it: that law's moments, by quadrature, are far off. (That
-    chains also get there from elsewhere is ``test_ergodic_averages``'s business.)
-    """
+    """Chains that start in the law stay in it, however long the step."""
     log_density_fn = clip_score(log_gamma, limit) if limit else log_gamma
     sampler = mala(
         log_density_fn, step_size=step_size, noise_scale=noise_scale, temperature=temperature

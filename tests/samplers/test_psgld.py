@@ -7,13 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from monte_carlo import (
-    assert_mean,
-    assert_moments,
-    grid_moments,
-    run_replicas,
-    stationary_moments,
-)
+from monte_carlo import assert_mean, assert_moments, grid_moments, run_replicas, stationary_moments
 
 from ebmjax import densities
 from ebmjax.samplers import psgld, psgld_init, psgld_step, sgld

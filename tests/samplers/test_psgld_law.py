@@ -31,11 +31,7 @@ def draws(step_size: float, num_steps: int, **options: Any) -> np.ndarray:
 
 @pytest.mark.slow
 def test_the_default_memory_leaves_p_for_p_over_g() -> None:
-    """A memory of 100 steps of 0.005, half a unit of time, lets the metric follow the chain.
-
-    From exact draws of p the variance goes towards that of p / G, by more than 5 standard errors.
-    With the curvature drift too: its slope counts the newest score only.
-    """
+    """A memory of 100 steps of 0.005, half a unit of time, lets the metric follow the chain."""
     ends = draws(0.005, 800, decay=0.99, curvature_drift=True)
     squares = (ends - ends.mean()) ** 2
     standard_error = squares.std() / REPLICAS**0.5

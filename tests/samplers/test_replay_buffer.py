@@ -27,10 +27,7 @@ from ebmjax.samplers import (
 
 def labelled_start(key: Any, label: jax.Array) -> dict[str, jax.Array]:
     """A position that tells which class it was asked for."""
-    return {
-        "label": label.astype(jnp.float32),
-        "noise": jax.random.uniform(key, (2,)),
-    }
+    return {"label": label.astype(jnp.float32), "noise": jax.random.uniform(key, (2,))}
 
 
 def numbered_buffer(size: int) -> ReplayBuffer:

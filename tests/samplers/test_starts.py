@@ -147,24 +147,12 @@ NAN_IMAGES = np.where(np.arange(16).reshape(4, 2, 2) == 5, np.nan, 0.0)
         (lambda: uniform_start((2,), 1.0, 1.0), ValueError, "^low must be below high"),
         (lambda: gaussian_start((2,), scale=0.0), ValueError, "^scale must be positive"),
         (lambda: informative_start(NAN_IMAGES, LABELS, 2), ValueError, "^images .* 1 NaN"),
-        (
-            lambda: informative_start(IMAGES + 1.5, LABELS, 2),
-            ValueError,
-            r"^images must lie in .*1\.5",
-        ),
+        (lambda: informative_start(IMAGES + 1.5, LABELS, 2), ValueError, r"^images must .*1\.5"),
         (lambda: informative_start(IMAGES - 1.5, LABELS, 2), ValueError, "^images must lie in"),
         (lambda: informative_start(IMAGES.astype(np.uint8), LABELS, 2), TypeError, "uint8.*127.5"),
-        (
-            lambda: informative_start(IMAGES[:0], LABELS[:0], 2),
-            ValueError,
-            "^images must have shape",
-        ),
+        (lambda: informative_start(IMAGES[:0], LABELS[:0], 2), ValueError, "^images must have sha"),
         (lambda: informative_start(np.zeros(4), LABELS, 2), ValueError, "^images must have shape"),
-        (
-            lambda: informative_start(IMAGES, LABELS[:3], 2),
-            ValueError,
-            r"^labels must hold one.*\(3,\)",
-        ),
+        (lambda: informative_start(IMAGES, LABELS[:3], 2), ValueError, r"^labels must .*\(3,\)"),
         (lambda: informative_start(IMAGES, LABELS / 2, 2), TypeError, "^labels must be integers"),
         (lambda: informative_start(IMAGES, LABELS, 1), ValueError, r"^labels must lie in .*0 to 1"),
         (lambda: informative_start(IMAGES, LABELS - 1, 2), ValueError, "^labels must lie.*-1 to 0"),
@@ -186,10 +174,7 @@ def test_bad_arguments(make: Callable[[], Any], error: type[Exception], message:
         (lambda: uniform_start((2,), 0.0, jnp.inf), "^high must be finite, got high=inf"),
         (lambda: uniform_start((2,), -3e38, 3e38), "^high - low must be finite"),
         (lambda: uniform_start((2,), jnp.zeros(3), 1.0), r"^low must be a scalar or .*\(2,\)"),
-        (
-            lambda: gaussian_start((2,), 0.0, jnp.ones((2, 2))),
-            r"^scale must be a scalar or .*\(2,\)",
-        ),
+        (lambda: gaussian_start((2,), 0.0, jnp.ones((2, 2))), r"^scale must be .*\(2,\)"),
     ],
 )
 def test_ends_and_moments_that_make_no_law(make: Callable[[], Any], message: str) -> None:

@@ -243,9 +243,7 @@ def test_blackjax_takes_the_same_step() -> None:
     x = jnp.asarray(np.random.default_rng(2).normal(size=(8, 3)), jnp.float32)
     bandwidth, step_size = 0.7, 0.2
     theirs = blackjax.svgd(
-        jax.grad(log_density),
-        optax.sgd(step_size),
-        update_kernel_parameters=lambda state: state,
+        jax.grad(log_density), optax.sgd(step_size), update_kernel_parameters=lambda state: state
     )
     state = theirs.init(x, {"length_scale": 2 * bandwidth**2})
     expected = jax.jit(theirs.step)(state).particles

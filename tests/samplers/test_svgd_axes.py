@@ -72,8 +72,7 @@ def test_a_step_of_shards_is_the_step_of_all(num_shards: int, bandwidth: float |
 
 
 @pytest.mark.parametrize(
-    ("names", "num_devices"),
-    [*((("data", "shard"), n) for n in (1, 2, 4)), (("shard", "data"), 2)],
+    ("names", "num_devices"), [*((("data", "shard"), n) for n in (1, 2, 4)), (("shard", "data"), 2)]
 )
 def test_shards_of_devices_are_one_system(names: tuple[str, str], num_devices: int) -> None:
     """Whichever axis comes first, every member finds its own rows among all."""

@@ -28,13 +28,7 @@ from ebmjax.training._sharding import place_state
 # still under way then complain that it is closed.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
-PLAN = Plan(
-    total_steps=20,
-    batch_size=16,
-    num_shards=8,
-    steps_per_dispatch=5,
-    checkpoint_every=5,
-)
+PLAN = Plan(total_steps=20, batch_size=16, num_shards=8, steps_per_dispatch=5, checkpoint_every=5)
 
 
 def save(folder, tree, step=1, meta=None):

@@ -8,13 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from training_problems import (
-    ListWriter,
-    chains,
-    read_rows,
-    regression,
-    regression_gradient,
-)
+from training_problems import ListWriter, chains, read_rows, regression, regression_gradient
 
 from ebmjax.data import batch_indices
 from ebmjax.training import (
@@ -184,10 +178,7 @@ def test_nothing_is_compiled_twice():
 
 def test_seconds_are_plausible():
     started = time.perf_counter()
-    result, _ = run(
-        make_plan(monitor_every=10),
-        monitor=lambda state, step: time.sleep(0.05) or {},
-    )
+    result, _ = run(make_plan(monitor_every=10), monitor=lambda state, step: time.sleep(0.05) or {})
     passed = time.perf_counter() - started
     assert 0 < result.compile_seconds < result.wall_seconds - 4 * 0.05
     assert 4 * 0.05 < result.wall_seconds < passed

@@ -107,10 +107,7 @@ def test_a_gradient_function_that_breaks_its_contract(name):
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        (
-            {**PARAMS, "bias": jnp.int32(0)},
-            r"params\['bias'\] must hold .*; got dtype int32\. Conv",
-        ),
+        ({**PARAMS, "bias": jnp.int32(0)}, r"params\['bias'\] must hold .*; got dtype int32"),
         ({}, "params holds no arrays"),
     ],
 )

@@ -8,13 +8,7 @@ import numpy as np
 import optax
 import pytest
 from repeated_problem import LEARNING_RATE, NUM_STEPS, SEEDS, initial, keys, make_plan
-from training_problems import (
-    ListWriter,
-    chains,
-    chains_data,
-    read_rows,
-    split_batch,
-)
+from training_problems import ListWriter, chains, chains_data, read_rows, split_batch
 
 from ebmjax.data import batch_indices
 from ebmjax.training import (
@@ -217,10 +211,7 @@ def test_a_broken_off_run_of_repeats_continues_to_the_same_bits(tmp_path):
     for index in range(3):
         digest = tree_digest(select_repeat(restored, index))
         assert digest == tree_digest(select_repeat(expected.state, index))
-    with (
-        Checkpoints(broken / "checkpoints") as checkpoints,
-        pytest.raises(CheckpointMismatchError),
-    ):
+    with Checkpoints(broken / "checkpoints") as checkpoints, pytest.raises(CheckpointMismatchError):
         checkpoints.restore_latest(stack_states([initial(0)] * 2))
 
 

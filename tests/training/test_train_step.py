@@ -162,8 +162,7 @@ def test_a_held_step_moves_the_chains_alone(is_held, of_type):
 
 def test_gradient_metrics_see_the_averaged_gradient():
     state, train_step, _ = regression(
-        axis_name=None,
-        gradient_metrics_fn=lambda gradients: {"bias_gradient": gradients["bias"]},
+        axis_name=None, gradient_metrics_fn=lambda gradients: {"bias_gradient": gradients["bias"]}
     )
     _, metrics = train_step(KEY, state, full_batch(8))
     expected = jax.grad(regression_loss)(state.params, regression_data())["bias"]

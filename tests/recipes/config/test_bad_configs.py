@@ -4,45 +4,26 @@ import math
 import re
 
 import pytest
-import tensorflow_datasets as tfds
 from experiment_runs import digits, launch
 
-from ebmjax.data import DataUnavailableError
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.run.explain import fields_behind
 
 COUNTS = (
-    "train.num_epochs",
-    "train.batch_size",
-    "train.steps_per_dispatch",
-    "train.log_every",
-    "train.checkpoint_every_epochs",
-    "train.max_consecutive_skips",
-    "mesh.num_shards",
-    "data.image_size",
-    "data.max_train",
-    "data.max_test",
-    "model.latent_dim",
-    "sampler.prior.num_steps",
-    "sampler.posterior.num_steps",
-    "loss.num_intervals",
-    "loss.pilot_intervals",
-    "eval.num_test",
-    "eval.evidence.num_images",
+    "train.num_epochs", "train.batch_size", "train.steps_per_dispatch", "train.log_every",
+    "train.checkpoint_every_epochs", "train.max_consecutive_skips", "mesh.num_shards",
+    "data.image_size", "data.max_train", "data.max_test", "model.latent_dim",
+    "sampler.prior.num_steps", "sampler.posterior.num_steps", "loss.num_intervals",
+    "loss.pilot_intervals", "eval.num_test", "eval.evidence.num_images",
     "eval.evidence.num_chains",
-)
+)  # fmt: skip
 POSITIVE = (
-    "sampler.prior.step_size",
-    "sampler.posterior.step_size",
-    "loss.exponent",
-    "model.likelihood_scale",
-    "optimizer.prior.learning_rate",
-    "optimizer.prior.final_learning_rate",
-    "optimizer.generator.learning_rate",
-    "optimizer.generator.final_learning_rate",
-    "eval.every_epochs",
-)
+    "sampler.prior.step_size", "sampler.posterior.step_size", "loss.exponent",
+    "model.likelihood_scale", "optimizer.prior.learning_rate",
+    "optimizer.prior.final_learning_rate", "optimizer.generator.learning_rate",
+    "optimizer.generator.final_learning_rate", "eval.every_epochs",
+)  # fmt: skip
 OUT_OF_RANGE = [
     *((name, value) for name in COUNTS for value in (0, -1)),
     *((name, value) for name in POSITIVE for value in (0.0, -1.0, math.nan, math.inf)),
@@ -116,12 +97,6 @@ def test_a_network_without_layers_is_refused(family, name):
         declare.check(fields, config)
 
 
-@pytest.mark.parametrize("value", [math.inf, 0.0])
-def test_a_number_to_be_positive_must_be_finite_as_well(value, refused):
-    message = refused(**{"loss.exponent": value})
-    assert message.startswith(f"config.loss.exponent must be positive and finite, got {value}.")
-
-
 @pytest.mark.parametrize("family", families.FAMILIES)
 def test_no_integer_may_be_larger_than_programs_count(family):
     """A larger one would end in the compiler, in a folder that was filled meanwhile."""
@@ -148,14 +123,8 @@ def test_an_unknown_name_lists_the_choices(name, value, choices, refused):
 @pytest.mark.parametrize(
     ("overrides", "expected"),
     [
-        (
-            {"train.batch_size": 152},
-            r"config\.train\.batch_size must be at most .* got 152 with 144 .*data\.max_train",
-        ),
-        (
-            {"mesh.num_shards": 7},
-            r"config\.train\.batch_size must be a multiple of config\.mesh\.num_shards=7, got 72\.",
-        ),
+        ({"train.batch_size": 152}, r"config\.train\.batch_size must be at most .* got 152 with"),
+        ({"mesh.num_shards": 7}, r"config\.train\.batch_size must be a multiple of"),
         (
             {"eval.evidence.num_chains": 47},
             r"config\.eval\.evidence\.num_chains=47 are too few .*config\.model\.latent_dim=16 .*"
@@ -166,18 +135,9 @@ def test_an_unknown_name_lists_the_choices(name, value, choices, refused):
             r"config\.data\.holdout=140 leaves 4 of 144 training images .*at least config\."
             r"train\.batch_size=72\.",
         ),
-        (
-            {"train.num_epochs": 2**31 - 1},
-            r"config\.train\.num_epochs=2147483647 makes more steps than 2147483647, .* has 2\.",
-        ),
-        (
-            {"data.max_test": 20, "eval.num_test": 24},
-            r"config\.eval\.num_test must be at most 20, .* got 24",
-        ),
-        (
-            {"eval.evidence.num_images": 25},
-            r"config\.eval\.evidence\.num_images must be at most 24, .* got 25",
-        ),
+        ({"train.num_epochs": 2**31 - 1}, r"config\.train\.num_epochs=2147483647 makes more"),
+        ({"data.max_test": 20, "eval.num_test": 24}, r"config\.eval\.num_test must be at most"),
+        ({"eval.evidence.num_images": 25}, r"config\.eval\.evidence\.num_images must be at most"),
         *(
             (
                 {"loss.num_intervals": num_intervals, "loss.exponent": exponent},
@@ -190,14 +150,8 @@ def test_an_unknown_name_lists_the_choices(name, value, choices, refused):
             {"loss.pilot_intervals": 40, "loss.exponent": 25.0, "loss.schedule": "adaptive"},
             r"config\.loss\.pilot_intervals=40 and config\.loss\.exponent=25\.0 make powers",
         ),
-        (
-            {"seed": 2**32 - 1, "train.num_repeats": 2},
-            r"config\.seed=4294967295 is that of the first of config\.train\.num_repeats=2, and",
-        ),
-        (
-            {"data.name": "cifar11"},
-            r"config\.data\.name='cifar11', split train: name must be a data set of .*; got name=",
-        ),
+        ({"seed": 2**32 - 1, "train.num_repeats": 2}, r"config\.seed=4294967295 is that of the"),
+        ({"data.name": "cifar11"}, r"config\.data\.name='cifar11', split train: name must be a"),
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
 )
@@ -211,40 +165,3 @@ def test_fields_are_found_by_the_arguments_of_the_library_and_their_values():
     assert found == ["config.loss.num_intervals=4", "config.sampler.prior.step_size=0.4"]
     assert fields_behind("prior_step_size must be 1; got 0.4.", config) == found[1:]
     assert fields_behind("config.loss.num_intervals=4 with num_intervals=4", config) == []
-
-
-CIFAR10 = {
-    "data.name": "cifar10",
-    "data.image_size": 32,
-    "model.generator_features": (8, 8, 8),
-}
-
-
-def test_a_data_dir_that_is_missing(refused, tmp_path):
-    missing = tmp_path / "nowhere"
-    message = refused(FileNotFoundError, **CIFAR10, **{"data.path": str(missing)})
-    assert message.startswith(f"data_dir does not exist: {missing}.")
-    assert message.endswith("or --data_path= of sample, score and export.")
-    assert not missing.exists()
-
-
-def test_a_data_dir_that_is_a_file(refused, tmp_path):
-    file = tmp_path / "cifar10.zip"
-    file.touch()
-    message = refused(NotADirectoryError, **CIFAR10, **{"data.path": str(file)})
-    assert message.startswith("data_dir must be a folder")
-
-
-def test_a_data_dir_without_the_data_set_and_no_network(refused, tmp_path, monkeypatch):
-    data_dir = tmp_path / "data"
-    data_dir.mkdir()
-
-    def offline(*_, **__):
-        raise ConnectionError("no network here")
-
-    monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", offline)
-    message = refused(DataUnavailableError, **CIFAR10, **{"data.path": str(data_dir)})
-    assert message.startswith(f"cifar10 is not prepared (looked for {data_dir}/cifar10/")
-    assert "no network here" in message
-    assert "What to do: " in message
-    assert not list(data_dir.iterdir())

@@ -1,6 +1,7 @@
 import runpy
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from absl.testing import flagsaver
@@ -133,15 +134,9 @@ def test_help_teaches_and_ends_well(tmp_path):
         ),
         ([SMOKE, "--config.train.bath_size=8"], "Did you mean 'train.batch_size'? `ebmjax fields"),
         ([SMOKE, "--config.trian.batch_size=8"], "Did you mean 'train.batch_size' or "),
-        (
-            [SMOKE, "--config.train.num_steps=100"],
-            "'sampler.posterior.num_steps' or 'sampler.prior.num_steps'? ",
-        ),
+        ([SMOKE, "--config.train.num_steps=100"], "'sampler.posterior.num_steps' or"),
         ([SMOKE, "--config.xyzzy=1"], "config.xyzzy is no field. `ebmjax fields configs/"),
-        (
-            [SMOKE, "--config.train.batch_size=many"],
-            "config.train.batch_size must be an integer of at least 1, got 'many'.",
-        ),
+        ([SMOKE, "--config.train.batch_size=many"], "config.train.batch_size must be an integer"),
         ([SMOKE, "--config.train.batch_size=1.5"], "an integer of at least 1, got '1.5'."),
         ([SMOKE, "--config.loss.exponent=six"], "config.loss.exponent must be positive and finite"),
         ([SMOKE, "--config.sampler.warm_start=maybe"], "must be True or False, got 'maybe'."),
@@ -149,10 +144,7 @@ def test_help_teaches_and_ends_well(tmp_path):
         ([SMOKE, "--config.model=3"], "--config.model=3"),
         ([SMOKE, "--config.sampler={}"], "config.sampler is a section and keeps its fields"),
         ([SMOKE, "--config.sampler.prior", "{}"], "--config.sampler.prior.FIELD=VALUE"),
-        (
-            [SMOKE, "--config.loss.exponent=None"],
-            "config.loss.exponent must have a value",
-        ),
+        ([SMOKE, "--config.loss.exponent=None"], "config.loss.exponent must have a value"),
         ([SMOKE, "--config.loss.exponnt=None"], "Did you mean 'loss.exponent'"),
         ([SMOKE, "--config.loss.exponent.x=None"], "loss.exponent.x"),
         (["--config=configs/thermo_digits.py:smoky"], "unknown variant 'smoky'; there are smoke"),
@@ -168,9 +160,14 @@ def test_help_teaches_and_ends_well(tmp_path):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_mistakes_in_the_command_line(arguments, expected, tmp_path):
-    """Runs processes, because these answer before JAX is imported."""
-    assert_told_in_a_paragraph(run_script(*arguments, cwd=tmp_path), expected)
+def test_mistakes_in_the_command_line(arguments, expected, parse, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(launch, "launch", pytest.fail)
+    with pytest.raises(SystemExit) as ended:
+        run_command.execute(parse(*arguments))
+    told = capsys.readouterr()
+    finished = SimpleNamespace(returncode=ended.value.code, stdout=told.out, stderr=told.err)
+    assert_told_in_a_paragraph(finished, expected)
     assert not list(tmp_path.iterdir())
 
 

@@ -168,11 +168,7 @@ REFUSED = [
     ("own.py:nowhere", "", r"config\.sampler\.name='own\.py:nowhere' must name a function of"),
     ("gone.py:drift", "", r"config\.sampler\.name='gone\.py:drift'.*No such file"),
     ("own.py:needs", "", r"arguments \['width'\] without a value.*sampler\.options='\{\"width\""),
-    (
-        "own.py:drift",
-        '{"size": 1}',
-        r"sampler\.options has \['size'\].*takes the options \['step_s",
-    ),
+    ("own.py:drift", '{"size": 1}', r"sampler\.options has \['size'\].*takes the options"),
     ("own.py:drift", '{"log_density_fn": 1}', r"sampler\.options has \['log_density_fn'\]"),
     ("own.py:drift", "[1]", r"config\.sampler\.options must be a JSON object"),
 ]

@@ -68,8 +68,7 @@ def test_evaluators_serve_from_python_as_in_a_run(run):
 
 
 @pytest.mark.parametrize(
-    ("every", "steps"),
-    [(1, [0, 4, 8, 12]), (2, [0, 8]), (3, [0, 12]), ("end", []), ("never", [])],
+    ("every", "steps"), [(1, [0, 4, 8, 12]), (2, [0, 8]), (3, [0, 12]), ("end", []), ("never", [])]
 )
 def test_times_count_evaluations(every, steps):
     assert [step for step in (0, 4, 8, 12) if is_due(every, step, interval=4)] == steps

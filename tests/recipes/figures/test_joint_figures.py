@@ -70,10 +70,3 @@ def test_the_study_draws_the_curves_of_every_row(tmp_path, figures):
     assert {line.get_color() for line in figure.axes[2].lines} == {names["SADA-JEM, K = 5"]}
     assert "refined" not in figure.axes[0].get_title()
     assert "refined" in figure.axes[2].get_title()
-
-
-def test_without_refined_images_there_is_one_line_of_panels(tmp_path, figures):
-    evaluated(tmp_path / "softmax" / "seed0", {"linf": {"0": 1.0, "16": 0.5}})
-    joint.robustness(["softmax", "absent"], tmp_path)
-    figure = figures["robustness.png"]
-    assert [len(axis.lines) for axis in figure.axes] == [1, 0]

@@ -34,10 +34,10 @@ STUDY = Study({"mine": "mine.py"}, {"steps": ("steps", 1.0, 0)}, num_seeds=1)
 """
 
 
-@pytest.fixture
-def here(tmp_path):
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
     """A folder of a user's own files; the package is a copy of what the wheel has, no more."""
-    ignored = shutil.ignore_patterns("__pycache__")
+    ignored, tmp_path = shutil.ignore_patterns("__pycache__"), tmp_path_factory.mktemp("own")
     wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
     for source, place in {"ebmjax": "ebmjax", **wheel["force-include"]}.items():
         shutil.copytree(REPOSITORY / source, tmp_path / "site" / place, ignore=ignored)
@@ -84,10 +84,7 @@ def test_the_packages_configurations_and_studies_need_no_checkout(here):
         (["run", "--config=nothing.py"], "no configuration file 'nothing.py'"),
         (["sample", "--workdir=~nobody.here", "--out=x.png"], "a path begins with ~ and the name"),
         (["study", "--study=nothing.py"], "no study file 'nothing.py'"),
-        (
-            ["train"],
-            "unknown command 'train'. There are run, study, fields, list, sample, score, export.",
-        ),
+        (["train"], "unknown command 'train'. There are run, study, fields, list, sample, score"),
     ],
 )
 def test_mistakes_are_told_in_a_line(arguments, expected, here):
@@ -97,9 +94,7 @@ def test_mistakes_are_told_in_a_line(arguments, expected, here):
     assert finished.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "arguments", ["--help", "--version", "run --help", "study --help", "fields joint", "list", "x"]
-)
+@pytest.mark.parametrize("arguments", ["--help", "study --help", "fields joint", "x"])
 @pytest.mark.parametrize("gone", ["stdout", "stderr"])
 def test_a_reader_that_has_gone_is_no_error(arguments, gone):
     """Ends without a traceback, as in ``ebmjax --help | head``."""

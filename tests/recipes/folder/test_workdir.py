@@ -26,13 +26,10 @@ def test_a_new_folder_is_made_with_its_parents(tmp_path):
     workdir.prepare(folder, linear())  # the same configuration: welcome back
 
 
-def test_an_empty_folder_is_taken(tmp_path):
-    workdir.prepare(tmp_path, linear())
-    assert json.loads((tmp_path / "config.json").read_text())["data"]["name"] == "points"
-
-
-def test_a_folder_left_by_a_kill_at_the_first_write_is_taken(tmp_path):
-    (tmp_path / "config.123.tmp").write_text('{"data": {"na')
+@pytest.mark.parametrize("left", [None, "config.123.tmp"])
+def test_an_empty_folder_and_one_left_by_a_kill_at_the_first_write_are_taken(left, tmp_path):
+    if left:
+        (tmp_path / left).write_text('{"data": {"na')
     workdir.prepare(tmp_path, linear())
     assert json.loads((tmp_path / "config.json").read_text())["data"]["name"] == "points"
 
@@ -54,38 +51,27 @@ def refusal(folder, config=None):
     return str(caught.value)
 
 
-def test_a_file_in_the_way(tmp_path):
-    file = tmp_path / "run"
-    file.write_text("precious")
-    assert refusal(file).startswith(f"--workdir {file} cannot be used: Not a directory.")
+@pytest.mark.parametrize("name", ["file", "file/run"])
+def test_a_file_in_the_way(name, tmp_path):
+    (tmp_path / "file").write_text("precious")
+    folder = tmp_path / name
+    assert refusal(folder).startswith(f"--workdir {folder} cannot be used: Not a directory.")
 
 
-def test_a_path_below_a_file(tmp_path):
-    file = tmp_path / "file"
-    file.write_text("precious")
-    message = refusal(file / "run")
-    assert message.startswith(f"--workdir {file / 'run'} cannot be used: Not a directory.")
-
-
-def test_a_folder_that_may_not_be_written(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("owner", "name"), [(workdir.Path, "write_text"), (workdir.tempfile, "TemporaryFile")]
+)
+def test_a_folder_that_may_not_or_no_longer_be_written(owner, name, tmp_path, monkeypatch):
     """Permissions do not stop root, so the refusal itself is put in place."""
 
-    def refuse(self, *_, **__):
-        raise PermissionError(13, "Permission denied", str(self))
-
-    monkeypatch.setattr(workdir.Path, "write_text", refuse)
-    folder = tmp_path / "run"
-    folder.mkdir()
-    assert refusal(folder).startswith(f"--workdir {folder} cannot be used: Permission denied.")
-
-
-def test_the_folder_of_a_run_that_may_no_longer_be_written(tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
     folder = tmp_path / "run"
-    workdir.prepare(folder, linear())
-    monkeypatch.setattr(workdir.tempfile, "TemporaryFile", refuse)
+    folder.mkdir()
+    if owner is workdir.tempfile:
+        workdir.prepare(folder, linear())
+    monkeypatch.setattr(owner, name, refuse)
     assert refusal(folder).startswith(f"--workdir {folder} cannot be used: Permission denied.")
 
 
@@ -198,15 +184,12 @@ def test_the_revision_is_the_commit_and_whether_files_changed(tmp_path, monkeypa
     assert workdir.revision() is None  # no git
 
 
-def test_versions_are_those_installed():
-    assert _versions.versions()["jax"] == metadata.version("jax")
-    assert re.match(r"3\.\d+\.\d+", _versions.versions()["python"])
-
-
-def test_a_checkout_that_is_not_installed_has_no_version(monkeypatch):
+def test_versions_are_those_installed(monkeypatch):
+    """A checkout that is not installed has none."""
     monkeypatch.setattr(_versions, "PACKAGES", ("jax", "not-installed"))
-    assert _versions.versions()["not-installed"] is None
-    assert _versions.versions()["jax"] == metadata.version("jax")
+    found = _versions.versions()
+    assert (found["jax"], found["not-installed"]) == (metadata.version("jax"), None)
+    assert re.match(r"3\.\d+\.\d+", found["python"])
 
 
 def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):

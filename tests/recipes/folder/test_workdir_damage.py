@@ -15,11 +15,7 @@ from ebmjax._user_function import definitions
 from ebmjax.recipes.config.errors import WorkdirError, WriteError
 from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.run.explain import BROKE_OFF, explain_writes
-from ebmjax.training import (
-    CheckpointAccessError,
-    CheckpointDamagedError,
-    CheckpointMismatchError,
-)
+from ebmjax.training import CheckpointAccessError, CheckpointDamagedError, CheckpointMismatchError
 
 
 def again(folder):
@@ -82,11 +78,7 @@ def test_a_damaged_row_ends_no_evaluation(tmp_path, caplog):
     ("error", "expected", "message"),
     [
         (OSError(errno.ENOSPC, "No space left on device"), WriteError, "run could not be written"),
-        (
-            OSError(errno.EDQUOT, "Disk quota exceeded"),
-            WriteError,
-            "quota exceeded.*Make room",
-        ),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), WriteError, "quota exceeded.*Make room"),
         (CheckpointAccessError(errno.EROFS, "A checkpoint."), WriteError, "^A checkpoint.$"),
         (CheckpointAccessError(errno.EMFILE, "Too many."), CheckpointAccessError, "Too many"),
         (FileNotFoundError(errno.ENOENT, "weights"), FileNotFoundError, "weights"),

@@ -16,13 +16,9 @@ from ebmjax.recipes.models import build
 
 # The telescoped gradient has no smoke run of its own and the stochastic kernel's noise no other.
 STEPS = [
-    "igebm_digits:smoke",
-    "jem_digits:smoke",
-    "svgdjem_digits:stochastic",
-    "thermo_digits:telescoped",
-    "toy_beta:smoke",
-    "toy_samplers:smoke",
-]
+    "igebm_digits:smoke", "jem_digits:smoke", "svgdjem_digits:stochastic",
+    "thermo_digits:telescoped", "toy_beta:smoke", "toy_samplers:smoke",
+]  # fmt: skip
 
 
 def traced_step(config, folder):

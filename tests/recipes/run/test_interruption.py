@@ -50,15 +50,7 @@ def whole(tmp_path_factory):
 
 @contextlib.contextmanager
 def interrupted(find, held, step, send, ended=lambda: False):
-    """Runs wait in their evaluation after ``step``; then ``send()``, and they may go on.
-
-    Args:
-      find: returns the folders of the runs, one in the end.
-      held: their ``data.path``.
-      step: see ``hold``.
-      send: sends the signal.
-      ended: returns whether the run is over already.
-    """
+    """Runs wait in their evaluation after ``step``; then ``send()``, and they may go on."""
     hold(held, step)
 
     def wait_and_send():

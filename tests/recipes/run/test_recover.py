@@ -9,15 +9,7 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
-from experiment_runs import (
-    contents,
-    digits,
-    launch,
-    rows_of,
-    run_script,
-    strict_json,
-    summary_of,
-)
+from experiment_runs import contents, digits, launch, rows_of, run_script, strict_json, summary_of
 from linear_family import NAME, accuracy, linear
 
 from ebmjax import training
@@ -34,6 +26,7 @@ from experiments.configs import joint
 # The weight rises to 1. It may rise to 0.4, and twice as far with twice the steps of a chain.
 BREAKING = {
     "train.checkpoint_every_epochs": 2,
+    "eval.every_epochs": 4,
     "optimizer.learning_rate": 0.01,
     "train.on_divergence": "recover",
     "train.max_consecutive_skips": 4,

@@ -37,11 +37,7 @@ def test_a_run_starts_as_good_as_the_other_ended(finished, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "taken"),
-    [
-        ("jem_digits.py", ["buffer"]),
-        ("igebm_digits.py", ["buffer"]),
-        ("thermo_digits.py", []),
-    ],
+    [("jem_digits.py", ["buffer"]), ("igebm_digits.py", ["buffer"]), ("thermo_digits.py", [])],
 )
 def test_every_family_says_what_it_takes_beside_parameters(name, taken, tmp_path):
     experiment = build_experiment(MODULES[name].get_config("smoke"), tmp_path)

@@ -1,4 +1,5 @@
 import io
+import math
 import re
 import sys
 from types import SimpleNamespace
@@ -139,10 +140,7 @@ REPORTS = {  # of each family the numbers that a table shows, in the places of i
     ),
     "energy": (
         {"generation": {"buffer": scored(3.0, None)}, "energies": {"gap": -1.0}},
-        [
-            "FID of the buffer () 3",
-            "energy of fresh chains less that of test images -1",
-        ],
+        ["FID of the buffer () 3", "energy of fresh chains less that of test images -1"],
     ),
     "latent": (  # two repeats
         {
@@ -151,7 +149,7 @@ REPORTS = {  # of each family the numbers that a table shows, in the places of i
                 "fresh": {**scored([3.0, 5.0], [0.1, 0.3]), "rms_displacement": [2.0]},
                 "gaussian": scored(8.0, 0.25),
                 "test_images": scored(1.0, 0.25),
-            },
+            }
         },
         [
             "FID of fresh chains (random features) 4.00 ± 0.20",
@@ -180,20 +178,6 @@ def test_a_number_that_could_not_be_measured_says_why(clock, capsys):
         assert tracking.table({"density_tv": value}).endswith(f"  {reason}")
     lines.write(10, {"loss": 1.0, "density_tv": [0.5, 0.25]})
     assert "total variation 0.375" in capsys.readouterr().out
-
-
-def test_of_several_repeats_the_mean_loss_is_shown(clock, capsys, monkeypatch):
-    lines = tracking.PlainLines(1)
-    lines.start(0)
-    lines.write(1, {"loss": [1.0, 2.0, 6.0]})
-    assert capsys.readouterr().out == "step 1/1  loss 3\n"
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    bar = tracking.ProgressBar(1)
-    bar.start(0)
-    bar.write(1, {"loss": [1.0, 2.0, 6.0]})
-    bar.close()
-    assert "loss 3" in terminal.getvalue()
 
 
 class Terminal(io.StringIO):
@@ -234,30 +218,18 @@ def test_tensorboard_gets_lists_by_number(tmp_path):
     writer = tracking.TensorBoardWriter(tmp_path)
     writer.start(0)
     writer.write(0, {"loss": 1.5})
-    writer.write(7, {"loss": -2.0, "energies": [0.25, float("nan"), 3]})
+    writer.write(7, {"loss": -2.0, "energies": [0.25, math.nan, 3], "lists": [[0.25], [0.75]]})
     writer.close()
-    found = scalars(tmp_path)
-    assert ("energies/1", 7) not in found  # it is not finite
-    assert found == {
-        ("loss", 0): 1.5,
-        ("loss", 7): -2.0,
-        ("energies/0", 7): 0.25,
-        ("energies/2", 7): 3.0,
+    ofs = {
+        "loss": -2.0,
+        "energies/0": 0.25,
+        "energies/2": 3.0,
+        "lists/0/0": 0.25,
+        "lists/1/0": 0.75,
     }
+    # One that is not finite is left out.
+    assert scalars(tmp_path) == {("loss", 0): 1.5} | {(name, 7): x for name, x in ofs.items()}
     assert session_starts(tmp_path) == [0]
-
-
-def test_tensorboard_gets_lists_of_lists_by_numbers(tmp_path):
-    writer = tracking.TensorBoardWriter(tmp_path)
-    writer.start(0)
-    writer.write(1, {"acceptance": [[0.25, 0.5], [0.75, 1.0]]})
-    writer.close()
-    assert scalars(tmp_path) == {
-        ("acceptance/0/0", 1): 0.25,
-        ("acceptance/0/1", 1): 0.5,
-        ("acceptance/1/0", 1): 0.75,
-        ("acceptance/1/1", 1): 1.0,
-    }
 
 
 def session_starts(folder):

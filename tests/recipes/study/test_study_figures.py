@@ -89,27 +89,6 @@ def test_there_is_no_figure_of_no_run(study, figures):
     assert not (study / "none.png").exists()
 
 
-@pytest.mark.parametrize(("num", "shape"), [(1, (1, 1)), (2, (1, 2)), (4, (2, 2)), (5, (2, 3))])
-def test_panels_fill_their_lines(num, shape, study, figures):
-    over_training((GAP,) * num, "grid", study)
-    grid = figures["grid.png"].axes[0].get_gridspec()
-    assert (grid.nrows, grid.ncols) == shape
-
-
-@pytest.mark.parametrize("name", ["jem_digits", "jem_cifar10"])
-def test_learning_curves_by_steps_are_those_of_the_rows(name, tmp_path, figures):
-    rows = [{"step": 8, "test_accuracy": 0.5, "sample_fid": 9.0, "sample_is": 2.0}]
-    study = load(f"studies/{name}.py:steps")
-    for label in study.rows:
-        write_run(tmp_path, label.replace(" ", "_"), 0, rows)
-    study.draw(tmp_path)
-    accuracy, fid = figures["training.png"].axes
-    assert lines(accuracy) == dict.fromkeys(study.rows, ([8], [0.5]))
-    assert lines(fid) == dict.fromkeys(study.rows, ([8], [9.0]))
-    assert list(lines(fid))[:3] == ["K = 5", "K = 10", "K = 20"]
-    assert (tmp_path / "training.png").exists()
-
-
 @pytest.mark.parametrize("name", ["studies/chains.py", "studies/chains.py:igebm"])
 def test_chains_are_drawn_by_their_rows_and_panels(name, tmp_path, figures):
     study = load(name)

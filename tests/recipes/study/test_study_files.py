@@ -34,12 +34,6 @@ def test_a_study_file_has_variants(tmp_path):
     assert default_folder("several:quick") == Path("runs/studies/several_quick")
 
 
-def test_a_study_file_is_found_from_experiments():
-    loaded = load("studies/jem_digits.py")
-    assert loaded.num_seeds == 5
-    assert "JEM, SGLD" in loaded.rows
-
-
 @pytest.fixture(autouse=True)
 def no_run(monkeypatch):
     """A mistake that is not found would start runs, which take minutes."""
@@ -146,17 +140,6 @@ def test_every_table_that_scores_samples_scores_their_starts_beside_them(name, v
     kinds = {one[1] for one in found if one and one[0] == "score"}
     assert {("starts", kind) for kind in kinds} <= found
     assert "displacement" in found or not kinds
-
-
-def test_what_columns_tell_of_samples():
-    assert told("generation.buffer.fid") == ("score", "fid")
-    assert told("generation.buffer_selected.starts.is") == ("starts", "is")
-    assert told("over_training.best_sample_fid") == ("score", "fid")
-    assert told("over_training.start_fid") == ("starts", "fid")
-    assert told("generation.fresh.at_sizes.kid_rbf.infinity") == ("score", "kid")
-    assert told("generation.test_images.at_sizes.fid.infinity") == ("real", "fid")
-    assert told("chain_displacement") == told("fresh.rms_displacement") == "displacement"
-    assert told("classification.accuracy") is told("test_reconstruction_error") is None
 
 
 @pytest.mark.parametrize(
@@ -296,10 +279,7 @@ def test_what_a_row_names_must_be_there_before_the_first_run(
         ("--jobs=-2", r"error: --jobs must be at least 1, got -2\."),
         ("--folder=taken", r"error: --folder=taken cannot be used: .*File exists"),
         ("new", r"error: unexpected argument 'new': only --config\.FIELD=VALUE changes a field of"),
-        (
-            "--rows=ros*",
-            r"error: --rows='ros\*' matches no row .*mean 'row'\? Its rows are 'row'\.",
-        ),
+        ("--rows=ros*", r"error: --rows='ros\*' matches no row .*mean 'row'\? Its rows are"),
         ("--sedes=1", r"error: unexpected argument '--sedes=1': "),
         ("--seed=1", r"error: unexpected argument '--seed=1': "),
         ("--config.eval.every", r"error: unexpected argument '--config\.eval\.every': "),

@@ -162,10 +162,7 @@ def test_lines_of_a_run_are_heard_and_its_command_knows_its_study(tmp_path):
     cell = Cell("a", 0, tmp_path / "a", [sys.executable, "-c", code], CONFIG)
     told, heard = [], []
     run_each(
-        [cell],
-        1,
-        lambda cell, status: told.append(status),
-        lambda cell, line: heard.append(line),
+        [cell], 1, lambda cell, status: told.append(status), lambda cell, line: heard.append(line)
     )
     assert told == ["failed with exit code 3: " + "x" * 400]
     assert heard == ["starting", "step 5 1", "step 6", ""]

@@ -13,6 +13,7 @@ from linear_family import NAME, linear
 from PIL import Image
 from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
+from test_joint_runs import assert_trained
 from use_checks import check_use
 
 from ebmjax import data, metrics, training
@@ -61,6 +62,10 @@ def copied(run, tmp_path):
 
 def report_of(folder):
     return strict_json((folder / "evaluation.json").read_text())
+
+
+def test_the_run_has_rows_a_summary_and_pictures(run):
+    assert_trained(run, 8, 1)
 
 
 def test_a_later_evaluation_repeats_the_one_after_training(run, copied):
@@ -281,12 +286,8 @@ def test_missing_weights_are_told_before_training(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_the_command_line(tmp_path):
+def test_an_unknown_mode_is_refused(tmp_path):
     config = "--config=configs/jem_digits.py:smoke"
-    finished = run_script(config, "--mode=eval", "--workdir=none", cwd=tmp_path)
-    assert finished.returncode == 2
-    assert finished.stderr.startswith("error: --workdir none holds no checkpoint")
-    assert len(finished.stderr.splitlines()) == 1
     finished = run_script(config, "--mode=judge", cwd=tmp_path)
     assert finished.returncode == 2
     assert "train|eval|all" in finished.stderr

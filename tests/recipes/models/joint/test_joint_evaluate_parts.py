@@ -110,12 +110,15 @@ def test_generated_chains_are_normalised_as_those_of_training(policy):
     assert far == (policy.chains == "batch")
 
 
-def test_sets_that_are_not_there_are_skipped_with_the_reason(tmp_path):
+@pytest.mark.parametrize(
+    ("folder", "reason"), [("", "is not prepared"), ("nowhere", "data_dir does not exist")]
+)
+def test_sets_that_are_not_there_are_skipped_with_the_reason(folder, reason, tmp_path):
     test = data.load_digits("test").images[:6]
-    evaluator = OutOfDistribution(tfds=("svhn_cropped",), tfds_folder=str(tmp_path))
+    evaluator = OutOfDistribution(tfds=("svhn_cropped",), tfds_folder=str(tmp_path / folder))
     sets, skipped = evaluator.make_sets(test)
     assert all(images.shape == test.shape for images in sets.values())
-    assert "is not prepared" in skipped["svhn_cropped"]
+    assert reason in skipped["svhn_cropped"]
     assert json.dumps(skipped)
     with pytest.raises(ConfigError, match=r"config\.eval\.ood\.tfds"):
         OutOfDistribution(tfds=("no_such_set",)).make_sets(test)
@@ -200,10 +203,7 @@ def test_refined_images_are_attacked_beside_plain_ones(tmp_path, monkeypatch):
         if transform is not None:
             images = jax.jit(transform)(key, images)
         asked.append((key, jax.jit(logits_fn)(images), len(test.labels), num_eot, settings))
-        return {
-            "protocol": {"number": len(asked)},
-            "per_image": {"l2.64": np.ones(2, bool)},
-        }
+        return {"protocol": {"number": len(asked)}, "per_image": {"l2.64": np.ones(2, bool)}}
 
     monkeypatch.setattr(evaluate, "robustness", attack)
     key = jax.random.key(3)

@@ -50,7 +50,4 @@ def test_p_x_has_its_own_part_of_the_augmentation(fields, of_positives):
 
 
 def test_p_x_may_be_flipped_where_the_labels_are_not():
-    assert views(flip=False, positive_flip=True) == (
-        (AS_LABELS[0], {False}),
-        AS_LABELS,
-    )
+    assert views(flip=False, positive_flip=True) == ((AS_LABELS[0], {False}), AS_LABELS)

@@ -40,11 +40,7 @@ OWN_SECTIONS = {"joint": SAMPLERS, "energy": SINGLE}
 FAMILIES = {
     "joint": (jem_digits.get_config, "sampler.{name}", joint_checks.check),
     "energy": (image, "sampler.{name}", image_checks.check),
-    "latent": (
-        thermo_digits.get_config,
-        "sampler.prior",
-        latent_checks.check,
-    ),
+    "latent": (thermo_digits.get_config, "sampler.prior", latent_checks.check),
     "toy_samplers": (toy_samplers.get_config, "sampler", plane_checks.check),
     "toy_beta": (toy_beta.get_config, "sampler", plane_checks.check),
 }
