@@ -13,7 +13,7 @@ from ebmjax import samplers
 from ebmjax.samplers import clamp, clip_drift, clip_score, reflect, schedule
 
 
-def skewed(position: Any) -> jax.Array:
+def skewed(position):
     """A log density of any PyTree, asymmetric in every coordinate."""
     return sum(jnp.sum(1.5 * leaf - jnp.exp(leaf)) for leaf in jax.tree.leaves(position))
 
@@ -33,29 +33,29 @@ class Row(NamedTuple):
     has_particles: bool = False
     gradients_per_step: int = 1
 
-    def bind(self, log_density_fn: Callable[..., Any], **overrides: Any) -> samplers.Sampler:
+    def bind(self, log_density_fn, **overrides):
         return with_a_key(
             self.make(log_density_fn, **self.hyperparameters, **self.options, **overrides)
         )
 
     @property
-    def sampler(self) -> samplers.Sampler:
+    def sampler(self):
         return self.bind(skewed)
 
     @property
-    def compiled(self) -> samplers.Sampler:
+    def compiled(self):
         """``sampler`` compiled: one compilation serves every test of the row."""
         return compiled_sampler(id(self))
 
 
 @cache
-def compiled_sampler(entry_id: int) -> samplers.Sampler:
+def compiled_sampler(entry_id):
     (entry,) = [entry for entry in TABLE.values() if id(entry) == entry_id]
     sampler = entry.sampler
     return samplers.Sampler(jax.jit(sampler.init), jax.jit(sampler.step))
 
 
-def row(name: str, hyperparameters: dict[str, Any], **fields: Any) -> Row:
+def row(name, hyperparameters, **fields):
     functional = (init_of(name), getattr(samplers, f"{name}_step"))
     return Row(getattr(samplers, name), hyperparameters, functional, **fields)
 

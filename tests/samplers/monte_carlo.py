@@ -1,20 +1,17 @@
 """Yardsticks for random samplers: standard errors, independent replicas, exact laws on a grid."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 import numpy as np
-from jax.typing import ArrayLike
 
-from ebmjax.samplers import Sampler, batch_step, position_of
+from ebmjax.samplers import batch_step, position_of
 
 RUNS_LONG = {"xla_backend_optimization_level": 1}
 """Options of ``jax.jit`` for programs that run longer than they compile."""
 
 
-def assert_mean(draws: ArrayLike, expected: ArrayLike, allowance: float = 0.0) -> None:
+def assert_mean(draws, expected, allowance=0.0):
     """The mean of independent ``draws`` (axis 0) lies within 5 standard errors of ``expected``.
 
     A right sampler fails with probability 6e-7 a number. ``allowance`` adds a bias that the
@@ -27,19 +24,19 @@ def assert_mean(draws: ArrayLike, expected: ArrayLike, allowance: float = 0.0) -
     assert np.all(gap <= 5.0 * standard_error + allowance), (gap / standard_error, gap)
 
 
-def assert_moments(draws: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> None:
+def assert_moments(draws, mean, variance):
     """Mean and variance, each within 5 of its own standard errors."""
     draws = np.asarray(draws, np.float64)
     assert_mean(draws, mean)
     assert_mean((draws - np.asarray(mean, np.float64)) ** 2, variance)
 
 
-def run_replicas(key: Any, sampler: Sampler, positions: Any, num_steps: int) -> tuple[Any, Any]:
+def run_replicas(key, sampler, positions, num_steps):
     """Final positions of independent chains, and the infos of their last step."""
     step = batch_step(sampler.step)
 
     @partial(jax.jit, compiler_options=RUNS_LONG)
-    def run(key: Any, positions: Any) -> tuple[Any, Any]:
+    def run(key, positions):
         keys = jax.random.split(key, num_steps)
         states = jax.vmap(sampler.init)(positions)
         states, _ = jax.lax.scan(lambda s, k: (step(k, s)[0], None), states, keys[:-1])
@@ -49,11 +46,7 @@ def run_replicas(key: Any, sampler: Sampler, positions: Any, num_steps: int) -> 
     return run(key, positions)
 
 
-def stationary_moments(
-    drift: Callable[[np.ndarray], np.ndarray],
-    scale: Callable[[np.ndarray], np.ndarray],
-    grid: np.ndarray,
-) -> tuple[float, float]:
+def stationary_moments(drift, scale, grid):
     """Mean and variance of the law that ``x' = x + drift(x) + scale(x) xi`` leaves invariant.
 
     One coordinate, by quadrature: the transition density on an even grid, whose sums converge
@@ -71,7 +64,7 @@ def stationary_moments(
     return grid_moments(law, grid)
 
 
-def grid_moments(density: np.ndarray, grid: np.ndarray) -> tuple[float, float]:
+def grid_moments(density, grid):
     """Mean and variance of an unnormalised density on an even grid."""
     density = density / density.sum()
     mean = float(density @ grid)

@@ -2,7 +2,6 @@
 
 import inspect
 from functools import partial
-from typing import Any
 
 import jax
 
@@ -15,7 +14,7 @@ NAMES.remove("batch")
 SEED = 3
 
 
-def taking(argument: str) -> list[str]:
+def taking(argument):
     """Returns the names of the samplers that take a hyperparameter of this name."""
     return [
         name for name in NAMES if argument in inspect.signature(getattr(samplers, name)).parameters
@@ -28,7 +27,7 @@ PARTICLES = taking("axis_name")
 ONE_CHAIN = [name for name in PLAIN if name not in PARTICLES]
 
 
-def init_of(name: str) -> Any:
+def init_of(name):
     """Returns ``init(position, log_density_fn)``; what it draws is drawn as by ``with_a_key``."""
     init = getattr(samplers, f"{name}_init")
     if "key" not in inspect.signature(init).parameters:
@@ -36,10 +35,10 @@ def init_of(name: str) -> Any:
     return partial(init, jax.random.key(SEED))
 
 
-def with_a_key(sampler: samplers.Sampler) -> samplers.Sampler:
+def with_a_key(sampler):
     """Returns ``sampler`` with an ``init`` that draws by a fixed key where none is given."""
 
-    def init(position: Any, key: Any = None) -> Any:
+    def init(position, key=None):
         key = jax.random.key(SEED) if key is None else key
         return samplers.start_chain(key, sampler, position)
 

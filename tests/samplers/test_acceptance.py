@@ -1,8 +1,5 @@
 """The reported acceptance probability against a ratio of densities by brute force, in float64."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,40 +15,34 @@ TOLERANCE = 1e-10
 
 
 @pytest.fixture(autouse=True)
-def double_precision() -> Iterator[None]:
+def double_precision():
     with jax.enable_x64(True):
         yield
 
 
-def log_density(x: Any) -> Any:
+def log_density(x):
     """Works on numpy and on JAX arrays; skewed."""
     module = jnp if isinstance(x, jax.Array) else np
     return module.sum(module.asarray(CONCENTRATION) * x - module.exp(x))
 
 
-def score(x: np.ndarray) -> np.ndarray:
+def score(x):
     return CONCENTRATION - np.exp(x)
 
 
-def by_brute_force(
-    x: np.ndarray,
-    y: np.ndarray,
-    temperature: float,
-    drift: Callable[[np.ndarray], np.ndarray],
-    scale: Any,
-) -> float:
+def by_brute_force(x, y, temperature, drift, scale):
     forward = stats.norm.logpdf(y, x + drift(x), scale).sum()
     backward = stats.norm.logpdf(x, y + drift(y), scale).sum()
     target = (log_density(y) - log_density(x)) / temperature
     return float(np.exp(min(0.0, target + backward - forward)))
 
 
-def positions() -> list[np.ndarray]:
+def positions():
     generator = np.random.default_rng(0)
     return [generator.normal(size=3) for _ in range(NUM_POINTS)]
 
 
-def assert_informative(probabilities: list[float]) -> None:
+def assert_informative(probabilities):
     """The comparison saw moves that are neither certain nor hopeless."""
     assert sum(0.01 < p < 0.99 for p in probabilities) >= 5
 
@@ -63,7 +54,7 @@ settings = pytest.mark.parametrize(
 
 
 @settings
-def test_mala_and_sgld(step_size: float, noise_scale: float | None, temperature: float) -> None:
+def test_mala_and_sgld(step_size, noise_scale, temperature):
     """SGLD's free noise sets the temperature of what it reports; MALA's target has its own."""
     noise = {"temperature": temperature} if noise_scale is None else {"noise_scale": noise_scale}
     scale = noise_scale or np.sqrt(2 * step_size * temperature)
@@ -74,7 +65,7 @@ def test_mala_and_sgld(step_size: float, noise_scale: float | None, temperature:
     unadjusted = sgld(log_density, step_size=step_size, **noise)
     step, propose = jax.jit(adjusted.step), jax.jit(unadjusted.step)
 
-    def of_move(x: np.ndarray, y: np.ndarray, temperature: float) -> float:
+    def of_move(x, y, temperature):
         return by_brute_force(x, y, temperature, lambda z: step_size * score(z), scale)
 
     expected = []
@@ -93,7 +84,7 @@ def test_mala_and_sgld(step_size: float, noise_scale: float | None, temperature:
     assert_informative(expected)
 
 
-def test_mala_with_a_clipped_score_weighs_the_clipped_drift() -> None:
+def test_mala_with_a_clipped_score_weighs_the_clipped_drift():
     step_size, limit = 0.5, 0.7
     sampler = mala(clip_score(log_density, limit), step_size=step_size)
     unadjusted = sgld(clip_score(log_density, limit), step_size=step_size)
@@ -114,7 +105,7 @@ def test_mala_with_a_clipped_score_weighs_the_clipped_drift() -> None:
 
 @pytest.mark.parametrize("noise_scale", [None, 0.5])
 @pytest.mark.parametrize("curvature_drift", [False, True])
-def test_psgld_with_its_metric_held(noise_scale: float | None, curvature_drift: bool) -> None:
+def test_psgld_with_its_metric_held(noise_scale, curvature_drift):
     step_size, decay, damping = 0.3, 0.7, 0.5
     # With the noise of 0.5 that it implies, 0.42.
     temperature = 1.4 if noise_scale is None else noise_scale**2 / (2 * step_size)

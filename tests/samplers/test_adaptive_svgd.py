@@ -1,7 +1,5 @@
 """Adaptive SVGD: its rule by hand, its rest points, its units."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,13 +11,13 @@ BANDWIDTH = 0.8
 MEAN, PRECISION = np.array([1.5, -0.5]), np.array([[2.0, 0.6], [0.6, 1.0]])
 
 
-def log_density(x: jax.Array) -> jax.Array:
+def log_density(x):
     """A Gaussian."""
     gap = x - jnp.asarray(MEAN, x.dtype)
     return -0.5 * gap @ jnp.asarray(PRECISION, x.dtype) @ gap
 
 
-def direction_by_hand(x: np.ndarray) -> np.ndarray:
+def direction_by_hand(x):
     gaps = x[:, None] - x[None]
     kernel = np.exp(-np.sum(gaps**2, axis=2) / (2 * BANDWIDTH**2))
     scores = -(x - MEAN) @ PRECISION
@@ -27,7 +25,7 @@ def direction_by_hand(x: np.ndarray) -> np.ndarray:
     return (kernel @ scores + repulsion) / len(x)
 
 
-def test_steps_by_hand() -> None:
+def test_steps_by_hand():
     step_size, decay, damping = 0.2, 0.7, 0.05
     x = np.random.default_rng(0).normal(size=(5, 2))
     with jax.enable_x64(True):
@@ -50,7 +48,7 @@ def test_steps_by_hand() -> None:
             assert info.preconditioner == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_rest_point_of_svgd_is_one_here() -> None:
+def test_a_rest_point_of_svgd_is_one_here():
     """Two particles at -a and a on N(0, 1) rest where a^2 = h^2 log(1 + 2 / h^2) / 2.
 
     There phi is below 4 eps, and a step moves by at most eps_step phi / damping.
@@ -73,7 +71,7 @@ def test_a_rest_point_of_svgd_is_one_here() -> None:
         np.testing.assert_allclose(beside.particles, 0.9 * rest + [[-0.3], [0.3]], rtol=1e-4)
 
 
-def test_particles_without_a_direction_stand_still_whatever_came_before() -> None:
+def test_particles_without_a_direction_stand_still_whatever_came_before():
     sampler = adaptive_svgd(lambda x: 0.0 * jnp.sum(x), step_size=0.3)
     state = sampler.init(jnp.ones((4, 3)))  # in one place, on a plain
     for moment in (0.0, 1e-12, 2.0):
@@ -85,11 +83,11 @@ def test_particles_without_a_direction_stand_still_whatever_came_before() -> Non
         np.testing.assert_allclose(after.second_moment, 0.9 * moment, rtol=1e-6)
 
 
-def test_falling_steps_come_to_rest() -> None:
+def test_falling_steps_come_to_rest():
     """At a fixed point of SVGD, which a constant step of 0.1 does not find."""
     particles = jax.random.normal(jax.random.key(0), (20, 2))
 
-    def norm(make: Any, step_size: Any) -> float:
+    def norm(make, step_size):
         sampler = make(log_density, step_size=step_size, bandwidth=BANDWIDTH)
         state, _, _ = jax.jit(lambda s: run_chain(jax.random.key(1), s, sampler.step, 600))(
             sampler.init(particles)
@@ -102,10 +100,10 @@ def test_falling_steps_come_to_rest() -> None:
     assert falling < 1e-2 * norm(adaptive_svgd, 0.1)
 
 
-def test_the_scale_of_the_density_does_not_matter_to_one_particle() -> None:
+def test_the_scale_of_the_density_does_not_matter_to_one_particle():
     start = jnp.array([[0.3, -1.2]])
 
-    def ends(scale: float) -> jax.Array:
+    def ends(scale):
         sampler = adaptive_svgd(lambda x: scale * log_density(x), step_size=0.05)
         return run_chain(jax.random.key(0), sampler.init(start), sampler.step, 5)[0].particles
 
@@ -113,8 +111,8 @@ def test_the_scale_of_the_density_does_not_matter_to_one_particle() -> None:
     np.testing.assert_allclose(ends(100.0), ends(1.0), rtol=1e-4)
 
 
-def test_shards_step_as_one_system() -> None:
-    options: Any = {"step_size": 0.2, "damping": 0.1, "bandwidth": BANDWIDTH}
+def test_shards_step_as_one_system():
+    options = {"step_size": 0.2, "damping": 0.1, "bandwidth": BANDWIDTH}
     with jax.enable_x64(True):
         particles = jax.random.normal(jax.random.key(0), (6, 2), jnp.float64)
         whole = adaptive_svgd(log_density, **options)

@@ -1,8 +1,6 @@
 """Bad input: the type of the exception, and that its message names what is wrong."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +13,7 @@ from ebmjax._checks import check_positive
 from ebmjax.samplers import clamp, clip_drift, clip_score, reflect
 
 
-def log_density(x: Any) -> jax.Array:
+def log_density(x):
     return -0.5 * sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(x))
 
 
@@ -43,17 +41,17 @@ BAD_HYPERPARAMETERS = [
 ]
 
 
-def bound(name: str, density: Any = log_density, **options: Any) -> samplers.Sampler:
+def bound(name, density=log_density, **options):
     return with_a_key(getattr(samplers, name)(density, **{"step_size": 0.1, **options}))
 
 
 @pytest.mark.parametrize(("name", "argument", "value"), BAD_HYPERPARAMETERS)
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "jit"])
-def test_hyperparameter_out_of_range(name: str, argument: str, value: Any, compiled: bool) -> None:
+def test_hyperparameter_out_of_range(name, argument, value, compiled):
     """Concrete hyperparameters are checked while tracing too."""
     sampler = bound(name, **{argument: value})
 
-    def init_and_step(key: Any, position: Any) -> Any:
+    def init_and_step(key, position):
         return sampler.step(key, sampler.init(position))
 
     run = partial(jax.eval_shape, init_and_step) if compiled else init_and_step
@@ -62,15 +60,15 @@ def test_hyperparameter_out_of_range(name: str, argument: str, value: Any, compi
 
 
 @pytest.mark.parametrize("value", ["0.1", None, [None]])
-def test_hyperparameter_of_the_wrong_type(value: Any) -> None:
+def test_hyperparameter_of_the_wrong_type(value):
     sampler = samplers.sgld(log_density, step_size=value)
     with pytest.raises(TypeError, match=r"^step_size must be a number"):
         sampler.step(jax.random.key(0), sampler.init(POSITION))
 
 
 @pytest.mark.parametrize("name", ["sgld", "psgld", "svgd"])
-def test_whole_numbers_act_as_floats(name: str) -> None:
-    def moved(step_size: Any) -> jax.Array:
+def test_whole_numbers_act_as_floats(name):
+    def moved(step_size):
         sampler = bound(name, step_size=step_size)
         return samplers.position_of(sampler.step(jax.random.key(0), sampler.init(POSITION))[0])
 
@@ -78,8 +76,8 @@ def test_whole_numbers_act_as_floats(name: str) -> None:
     assert jnp.array_equal(moved(1), moved(1.0))
 
 
-def test_traced_hyperparameters_are_not_looked_at() -> None:
-    def step(step_size: Any) -> Any:
+def test_traced_hyperparameters_are_not_looked_at():
+    def step(step_size):
         sampler = samplers.sgld(log_density, step_size=step_size)
         return sampler.step(jax.random.key(0), sampler.init(POSITION))
 
@@ -90,13 +88,13 @@ every_sampler = pytest.mark.parametrize("name", SAMPLERS)
 
 
 @every_sampler
-def test_integer_positions(name: str) -> None:
+def test_integer_positions(name):
     with pytest.raises(TypeError, match=r"\['a'\] must hold floating-point numbers.*int32"):
         init_of(name)({"a": jnp.arange(3), "b": jnp.ones(3)}, log_density)
 
 
 @every_sampler
-def test_empty_positions(name: str) -> None:
+def test_empty_positions(name):
     for nothing in ({}, [], None):
         with pytest.raises(ValueError, match=r"^(position|particles) holds no arrays"):
             init_of(name)(nothing, log_density)
@@ -106,7 +104,7 @@ def test_empty_positions(name: str) -> None:
 @pytest.mark.parametrize(
     "log_density_fn", [lambda x: x, lambda x: (jnp.sum(x), x)], ids=["vector", "with_aux"]
 )
-def test_log_density_that_is_no_scalar(name: str, log_density_fn: Any) -> None:
+def test_log_density_that_is_no_scalar(name, log_density_fn):
     sampler = bound(name, log_density_fn)
     position = jnp.ones((3, 2)) if "svgd" in name else jnp.ones(2)
     with pytest.raises(ValueError, match=r"^log_density_fn must return a scalar.*\(2,\)"):
@@ -114,7 +112,7 @@ def test_log_density_that_is_no_scalar(name: str, log_density_fn: Any) -> None:
 
 
 @pytest.mark.parametrize("name", PARTICLES)
-def test_particles_without_a_common_leading_axis(name: str) -> None:
+def test_particles_without_a_common_leading_axis(name):
     with pytest.raises(ValueError, match=r"^particles must be arrays that share.*'a'.*3.*'b'.*4"):
         init_of(name)({"a": jnp.ones((3, 2)), "b": jnp.ones(4)}, log_density)
     with pytest.raises(ValueError, match=r"^particles must be arrays that share.*None"):
@@ -137,7 +135,7 @@ def test_particles_without_a_common_leading_axis(name: str) -> None:
         (lambda: clip_score(log_density, -1.0), "^max_abs must be positive"),
     ],
 )  # fmt: skip
-def test_bad_wrappers(wrap: Callable[[], Any], message: str) -> None:
+def test_bad_wrappers(wrap, message):
     with pytest.raises(ValueError, match=message):
         wrap()
 
@@ -156,12 +154,10 @@ BAD_SHAPES = [
 
 
 @pytest.mark.parametrize(("name", "argument", "shape", "expected"), BAD_SHAPES)
-def test_hyperparameter_of_the_wrong_shape(
-    name: str, argument: str, shape: tuple[int, ...], expected: str
-) -> None:
+def test_hyperparameter_of_the_wrong_shape(name, argument, shape, expected):
     """Shapes are known inside jit too, where values are not."""
 
-    def init_and_step(key: Any, position: Any, value: Any) -> Any:
+    def init_and_step(key, position, value):
         sampler = bound(name, **{argument: value})
         return sampler.step(key, sampler.init(position))
 
@@ -170,7 +166,7 @@ def test_hyperparameter_of_the_wrong_shape(
         jax.eval_shape(init_and_step, jax.random.key(0), position, jnp.ones(shape))
 
 
-def test_a_step_size_for_each_coordinate_is_one_for_each() -> None:
+def test_a_step_size_for_each_coordinate_is_one_for_each():
     sampler = samplers.sgld(log_density, step_size=jnp.array([0.1, 0.5]), noise_scale=0.0)
     state, _ = sampler.step(jax.random.key(0), sampler.init(jnp.ones(2)))
     assert state.position.tolist() == pytest.approx([0.9, 0.5])

@@ -15,21 +15,21 @@ from ebmjax import optim, samplers, training
 from ebmjax.samplers import batch_step, run_chain
 
 
-def log_density(x: Any) -> jax.Array:
+def log_density(x):
     return -0.5 * sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(x))
 
 
 KEY = jax.random.key(0)
 
 
-def bound(name: str, **options: Any) -> samplers.Sampler:
+def bound(name, **options):
     if name == "pyld":
         return samplers.pyld(lambda x: x, log_density, step_size=0.1, num_inner=1)
     return with_a_key(getattr(samplers, name)(log_density, **{"step_size": 0.1, **options}))
 
 
 @pytest.mark.parametrize("name", [*ONE_CHAIN, "pyld"])
-def test_states_of_many_chains_need_batch_step(name: str) -> None:
+def test_states_of_many_chains_need_batch_step(name):
     sampler = bound(name)
     states = jax.vmap(sampler.init)(jnp.zeros((3, 3)))
     with pytest.raises(ValueError, match=r"^state must be that of one chain.*\(3,\).*batch_step"):
@@ -43,8 +43,8 @@ class ForeignState(NamedTuple):
     logdensity: jax.Array
 
 
-def test_many_foreign_states_are_pointed_to_batch_step() -> None:
-    def step(key: jax.Array, state: ForeignState) -> tuple[ForeignState, None]:
+def test_many_foreign_states_are_pointed_to_batch_step():
+    def step(key, state):
         position = state.position + jax.random.normal(key, state.position.shape)
         return ForeignState(position, -0.5 * jnp.sum(position**2)), None
 
@@ -56,7 +56,7 @@ def test_many_foreign_states_are_pointed_to_batch_step() -> None:
 
 
 @pytest.mark.parametrize("name", [*ONE_CHAIN, *PARTICLES, "pyld"])
-def test_a_position_is_no_state(name: str) -> None:
+def test_a_position_is_no_state(name):
     position = jnp.zeros((4, 2))
     with pytest.raises(TypeError, match=r"^state must be what the sampler's init.*Array"):
         bound(name).step(KEY, position)
@@ -66,7 +66,7 @@ def test_a_position_is_no_state(name: str) -> None:
         run_chain(KEY, position, lambda key, state: (state, None), 2)
 
 
-def test_a_sampler_is_no_step() -> None:
+def test_a_sampler_is_no_step():
     sampler = bound("sgld")
     state = sampler.init(jnp.zeros(2))
     for drive in (partial(run_chain, KEY, state, num_steps=2), batch_step):
@@ -81,7 +81,7 @@ class Module(equinox.Module):
     activation: Callable[..., Any]
 
 
-INITS: list[Callable[[Any], Any]] = [
+INITS = [
     *(bound(name).init for name in (*ONE_CHAIN, *PARTICLES, "pyld")),
     lambda params: training.init_state(params, optax.sgd(0.1)),
     lambda params: optim.sam_gradients(lambda p: (log_density(p), {}), params, rho=0.1),
@@ -90,7 +90,7 @@ INITS: list[Callable[[Any], Any]] = [
 
 
 @pytest.mark.parametrize("init", INITS)
-def test_positions_and_parameters_of_the_wrong_kind(init: Callable[[Any], Any]) -> None:
+def test_positions_and_parameters_of_the_wrong_kind(init):
     module = Module(jnp.ones((3, 2)), jax.nn.relu)
     with pytest.raises(TypeError, match=r"\.activation must be an array.*equinox\.partition"):
         init(module)
@@ -102,7 +102,7 @@ def test_positions_and_parameters_of_the_wrong_kind(init: Callable[[Any], Any]) 
 
 
 @pytest.mark.parametrize("name", PARTICLES)
-def test_particles_of_one_axis(name: str) -> None:
+def test_particles_of_one_axis(name):
     with pytest.raises(ValueError, match=r"^particles must have an axis.*\(5,\).*x\[None\]"):
         bound(name).init(jnp.zeros(5))
 
@@ -117,8 +117,8 @@ COMPLEX = [
 
 
 @pytest.mark.parametrize(("name", "argument"), COMPLEX)
-def test_complex_hyperparameters(name: str, argument: str) -> None:
-    def step(value: Any) -> Any:
+def test_complex_hyperparameters(name, argument):
+    def step(value):
         sampler = bound(name, **{argument: value})
         return sampler.step(KEY, sampler.init(jnp.ones((3, 2))))
 

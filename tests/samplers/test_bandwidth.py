@@ -1,7 +1,6 @@
 """The median rules against numpy's median over scipy's pairwise distances."""
 
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,12 +15,12 @@ compiled_rule = jax.jit(median_bandwidth, static_argnums=1)
 both_rules = pytest.mark.parametrize("rule", [None, "median"])
 
 
-def by_numpy(pair_distances: np.ndarray, num_particles: int, rule: Any = None) -> float:
+def by_numpy(pair_distances, num_particles, rule=None):
     length = 1.0 if rule == "median" else np.sqrt(2 * np.log(num_particles))
     return float(np.median(pair_distances) / length)
 
 
-def symmetric(pair_values: Any, dtype: Any) -> jax.Array:
+def symmetric(pair_values, dtype):
     return jnp.asarray(squareform(np.asarray(pair_values, dtype)))
 
 
@@ -29,7 +28,7 @@ def symmetric(pair_values: Any, dtype: Any) -> jax.Array:
 @pytest.mark.parametrize("num_particles", [2, 3, 4, 5, 6, 7, 8, 60])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @both_rules
-def test_is_the_median(num_particles: int, dtype: Any, rule: Any) -> None:
+def test_is_the_median(num_particles, dtype, rule):
     with jax.enable_x64(dtype == np.float64):
         generator = np.random.default_rng(num_particles)
         distances = pdist(generator.normal(size=(num_particles, 3)))
@@ -44,7 +43,7 @@ def test_is_the_median(num_particles: int, dtype: Any, rule: Any) -> None:
 
 
 @pytest.mark.parametrize("num_particles", [4, 5, 8])
-def test_ties(num_particles: int) -> None:
+def test_ties(num_particles):
     """Distances from {1, 2, 3}: the median falls within a run of equal values, or between two."""
     num_pairs = num_particles * (num_particles - 1) // 2
     for seed in range(20):
@@ -56,13 +55,13 @@ def test_ties(num_particles: int) -> None:
 @pytest.mark.parametrize(
     "distances", [[0.0, 0.0, 1.0, 2.0, 3.0, 4.0], [0.0, 0.0, 0.0, 2.0, 3.0, 4.0]]
 )
-def test_zeros_below_the_median_and_in_the_middle(distances: list[float]) -> None:
+def test_zeros_below_the_median_and_in_the_middle(distances):
     bandwidth = compiled_rule(symmetric(np.square(distances), np.float32))
     np.testing.assert_allclose(bandwidth, by_numpy(np.array(distances), 4), rtol=1e-6)
 
 
 @both_rules
-def test_root_mean_square_where_the_median_is_zero(rule: Any) -> None:
+def test_root_mean_square_where_the_median_is_zero(rule):
     distances = np.array([0.0, 0.0, 0.0, 0.0, 3.0, 4.0])
     bandwidth = compiled_rule(symmetric(distances**2, np.float32), rule)
     expected = by_numpy(np.sqrt(np.mean(distances**2)), 4, rule)
@@ -71,11 +70,11 @@ def test_root_mean_square_where_the_median_is_zero(rule: Any) -> None:
 
 @pytest.mark.parametrize("num_particles", [1, 2, 5])
 @both_rules
-def test_one_where_all_coincide(num_particles: int, rule: Any) -> None:
+def test_one_where_all_coincide(num_particles, rule):
     assert median_bandwidth(jnp.zeros((num_particles, num_particles)), rule) == 1.0
 
 
-def bandwidth_of(x: jax.Array, rule: Any) -> jax.Array:
+def bandwidth_of(x, rule):
     return median_bandwidth(squared_distances(x), rule)
 
 
@@ -84,7 +83,7 @@ slope_of_bandwidth = jax.jit(jax.grad(bandwidth_of), static_argnums=1)
 
 @pytest.mark.parametrize("num_particles", [2, 4, 5])
 @both_rules
-def test_derivative(num_particles: int, rule: Any) -> None:
+def test_derivative(num_particles, rule):
     """Against central differences in float64, whose error is about 1e-6^2 + 1e-16 / 1e-6."""
     with jax.enable_x64(True):
         x = jnp.asarray(np.random.default_rng(1).normal(size=(num_particles, 2)))
@@ -97,7 +96,7 @@ def test_derivative(num_particles: int, rule: Any) -> None:
         np.testing.assert_allclose(slope_of_bandwidth(x, rule), numeric, atol=1e-8)
 
 
-def test_derivative_is_finite_where_particles_coincide() -> None:
+def test_derivative_is_finite_where_particles_coincide():
     x = jnp.array([[0.0], [0.0], [0.0], [0.0], [2.0]])
     for particles in (x, x[:4], x[:1]):
         assert np.all(np.isfinite(slope_of_bandwidth(particles, None)))

@@ -14,7 +14,6 @@ from monte_carlo import assert_moments
 from scipy.stats import norm, truncnorm
 
 from ebmjax.samplers import (
-    Sampler,
     batch_step,
     clamp,
     position_of,
@@ -35,11 +34,11 @@ of the start."""
 Field = Callable[[np.ndarray], np.ndarray]
 
 
-def pressed(x: jax.Array) -> jax.Array:
+def pressed(x):
     return -0.5 * jnp.sum((x - MEAN) ** 2)
 
 
-def score(x: np.ndarray) -> np.ndarray:
+def score(x):
     return MEAN - x
 
 
@@ -53,18 +52,18 @@ class Move(NamedTuple):
     ends: tuple[float, float] = (LOW, HIGH)  # narrower where the row has a box itself
 
 
-def langevin(factor: float = 1.0, **others: Any) -> Move:
+def langevin(factor=1.0, **others):
     noise_scale = np.sqrt(2 * STEP * factor * others.get("temperature", 1.0))
     return Move(
         {"step_size": STEP, **others}, lambda x: STEP * factor * score(x), still(noise_scale)
     )
 
 
-def still(noise_scale: float) -> Field:
+def still(noise_scale):
     return lambda x: np.full_like(x, noise_scale)
 
 
-def metric(x: np.ndarray) -> np.ndarray:
+def metric(x):
     """G of the score's newest square alone (decay 0), whose law has one coordinate."""
     return 1 / (1 + np.abs(score(x)))
 
@@ -114,14 +113,14 @@ DETERMINISTIC = [name for name, row in TABLE.items() if not row.is_random]
 WRAPPERS = {"reflect": reflect, "clamp": clamp}
 
 
-def place(wall: str, x: Any, low: float = LOW, high: float = HIGH) -> Any:
+def place(wall, x, low=LOW, high=HIGH):
     """The place in the box where a move to ``x`` ends."""
     if wall == "clamp":
         return np.clip(x, low, high)
     return low + np.abs((x - low + (high - low)) % (2 * (high - low)) - (high - low))
 
 
-def boxed_moments(move: Move, wall: str) -> tuple[float, float]:
+def boxed_moments(move, wall):
     """Mean and variance of the law that a move leaves invariant in a box, by quadrature.
 
     Cells of 1/200 of the box, far below every noise, and one state for each wall where a clamp
@@ -153,37 +152,37 @@ def boxed_moments(move: Move, wall: str) -> tuple[float, float]:
     return mean, law @ (states - mean) ** 2
 
 
-def back(move: Move, wall: str, ends: np.ndarray, places: np.ndarray) -> np.ndarray:
+def back(move, wall, ends, places):
     """The drift at the end of a move, before it is placed: odd mirrors turn it."""
     is_turned = (wall == "reflect") & (np.gradient(places, ends) < 0)
     return move.drift(places) * np.where(is_turned, -1, 1)
 
 
-def start(name: str) -> jax.Array:
+def start(name):
     """Positions of one coordinate, all over the box; for particle samplers systems of one."""
     x = jnp.linspace(-0.9, 0.9, REPLICAS)
     return x[:, None, None] if TABLE[name].has_particles else x
 
 
-def ends_of(sampler: Sampler, starts: jax.Array) -> jax.Array:
+def ends_of(sampler, starts):
     """Final positions of independent chains."""
     return position_of(final_states(sampler, starts))
 
 
-def final_states(sampler: Sampler, starts: jax.Array) -> Any:
+def final_states(sampler, starts):
     states = start_chains(jax.random.key(7), sampler, starts)
     keys = jax.random.split(jax.random.key(0), NUM_STEPS)
     return trace_chain(keys, states, batch_step(sampler.step))[0]
 
 
-def test_every_row_is_here() -> None:
+def test_every_row_is_here():
     """Those of the last have tests of their own: PYLD's box, and a velocity beside the position."""
     assert set(MOVES) | set(DETERMINISTIC) | {"pyld", "underdamped_langevin"} == set(TABLE)
 
 
 @pytest.mark.parametrize("wall", WRAPPERS)
 @pytest.mark.parametrize("name", MOVES)
-def test_the_law_in_a_box(name: str, wall: str) -> None:
+def test_the_law_in_a_box(name, wall):
     """Mean and variance of independent chains, within 5 of their own standard errors."""
     move, row = MOVES[name], TABLE[name]
     make = partial(WRAPPERS[wall](row.make, LOW, HIGH), **row.options | move.hyperparameters)
@@ -193,7 +192,7 @@ def test_the_law_in_a_box(name: str, wall: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["mala", "reflected_mala"])
-def test_the_law_of_mala_between_mirrors_is_the_truncated_one(name: str) -> None:
+def test_the_law_of_mala_between_mirrors_is_the_truncated_one(name):
     """A closed form holds the quadrature itself."""
     ends = MOVES[name].ends
     truncated = truncnorm(ends[0] - MEAN, ends[1] - MEAN, MEAN)
@@ -201,14 +200,14 @@ def test_the_law_of_mala_between_mirrors_is_the_truncated_one(name: str) -> None
     np.testing.assert_allclose(boxed_moments(MOVES[name], "reflect"), expected, rtol=1e-3)
 
 
-def unfolded(x: jax.Array) -> jax.Array:
+def unfolded(x):
     """The density continued by reflection at the walls."""
     return pressed(HIGH - jnp.abs(jnp.mod(x - LOW, 2 * (HIGH - LOW)) - (HIGH - LOW)))
 
 
 @pytest.mark.parametrize("wall", WRAPPERS)
 @pytest.mark.parametrize("name", DETERMINISTIC)
-def test_what_has_no_law_moves_as_it_would_without_walls(name: str, wall: str) -> None:
+def test_what_has_no_law_moves_as_it_would_without_walls(name, wall):
     """Between mirrors: on the unfolded density, and folded afterwards. Clamped: step by step."""
     row = TABLE[name]
     options = row.options | row.hyperparameters | {"step_size": STEP}
@@ -224,27 +223,25 @@ def test_what_has_no_law_moves_as_it_would_without_walls(name: str, wall: str) -
     assert np.all((position_of(state) >= LOW) & (position_of(state) <= HIGH))
 
 
-def test_pyld_has_the_law_of_clamped_moves_by_its_own_box() -> None:
+def test_pyld_has_the_law_of_clamped_moves_by_its_own_box():
     make = partial(TABLE["pyld"].make, step_size=STEP, num_inner=1, low=LOW, high=HIGH)
     assert_moments(ends_of(make(pressed), start("pyld")), *boxed_moments(langevin(), "clamp"))
 
 
-def ghmc(log_density_fn: Any, *, step_size: float) -> Sampler:
+def ghmc(log_density_fn, *, step_size):
     """BlackJAX's, whose state carries a momentum that its ``init`` draws."""
     return blackjax.ghmc(
         log_density_fn, step_size, momentum_inverse_scale=jnp.ones(()), alpha=0.3, delta=0.1
     )
 
 
-def normal(x: jax.Array) -> jax.Array:
+def normal(x):
     return -0.5 * jnp.sum(x**2)
 
 
 @pytest.mark.parametrize(("make", "step_size"), [(ghmc, 0.3), (underdamped_langevin, 0.5 * 0.1**2)])
 @pytest.mark.parametrize("center", [0.0, MEAN])
-def test_chains_with_a_velocity_between_mirrors_have_the_truncated_law(
-    make: Any, step_size: float, center: float
-) -> None:
+def test_chains_with_a_velocity_between_mirrors_have_the_truncated_law(make, step_size, center):
     """N(0, 1) on [-1, 1] has variance 0.2911; with velocities that pass through walls 0.43."""
     sampler = reflect(make, LOW, HIGH)(lambda x: normal(x - center), step_size=step_size)
     starts = jnp.linspace(-0.9, 0.9, REPLICAS)
@@ -253,7 +250,7 @@ def test_chains_with_a_velocity_between_mirrors_have_the_truncated_law(
     assert_moments(draws, truncated.mean(), truncated.var())
 
 
-def test_clamped_chains_stay_inside_and_no_velocity_points_into_a_wall() -> None:
+def test_clamped_chains_stay_inside_and_no_velocity_points_into_a_wall():
     """At their start, too: a third of the chains start at a wall, half of these against it."""
     sampler = clamp(underdamped_langevin, LOW, HIGH)(pressed, step_size=STEP)
     starts = jnp.linspace(1.5 * LOW, 1.5 * HIGH, REPLICAS)

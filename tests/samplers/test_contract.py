@@ -1,8 +1,6 @@
 """Contract of every sampler, checked over one table with a row a sampler."""
 
-from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import blackjax
 import chex
@@ -10,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from contract_table import TABLE, Row, skewed
+from contract_table import TABLE, skewed
 from jax.extend.core import jaxprs_in_params
 from sampler_names import NAMES, PARTICLES, SEED
 
@@ -30,13 +28,13 @@ every_random_row = pytest.mark.parametrize(
 )
 
 
-def test_every_sampler_has_a_row() -> None:
+def test_every_sampler_has_a_row():
     assert set(NAMES) <= set(TABLE)
     for name in NAMES:
         assert TABLE[name].has_particles == (name in PARTICLES)
 
 
-def start(entry: Row, dtype: Any = jnp.float32, seed: int = 0) -> Any:
+def start(entry, dtype=jnp.float32, seed=0):
     """A PyTree of a scalar and a matrix; with six of each for particle samplers."""
     lead = (6,) if entry.has_particles else ()
     shapes = {"bias": (), "matrix": (2, 1)}
@@ -47,7 +45,7 @@ def start(entry: Row, dtype: Any = jnp.float32, seed: int = 0) -> Any:
     }
 
 
-def assert_same_up_to_rounding(actual: Any, expected: Any) -> None:
+def assert_same_up_to_rounding(actual, expected):
     """Equal up to the order in which compilers add: some ten operations, each to 1 ulp."""
     eps = {
         leaf.dtype: float(jnp.finfo(leaf.dtype).eps)
@@ -61,26 +59,26 @@ def assert_same_up_to_rounding(actual: Any, expected: Any) -> None:
     )
 
 
-def differs(left: Any, right: Any) -> bool:
+def differs(left, right):
     pairs = zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True)
     return any(not np.array_equal(a, b) for a, b in pairs)
 
 
 @every_code
-def test_jit_is_eager(entry: Row) -> None:
+def test_jit_is_eager(entry):
     state = entry.sampler.init(start(entry))
     key = jax.random.key(1)
     assert_same_up_to_rounding(entry.compiled.step(key, state), entry.sampler.step(key, state))
 
 
 @every_code
-def test_vmap_is_a_loop_over_chains(entry: Row) -> None:
+def test_vmap_is_a_loop_over_chains(entry):
     starts = [start(entry, seed=seed) for seed in range(3)]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *starts)
     key = jax.random.key(2)
 
     @jax.jit
-    def both(key: Any, stacked: Any) -> Any:
+    def both(key, stacked):
         states = jax.vmap(entry.sampler.init)(stacked)
         return states, batch_step(entry.sampler.step)(key, states)
 
@@ -96,7 +94,7 @@ def test_vmap_is_a_loop_over_chains(entry: Row) -> None:
 
 
 @every_code
-def test_scan_is_a_loop_over_steps_and_blackjax_drives_it(entry: Row) -> None:
+def test_scan_is_a_loop_over_steps_and_blackjax_drives_it(entry):
     key = jax.random.key(10)
     final, (states, infos) = blackjax.util.run_inference_algorithm(
         key, entry.sampler, num_steps=3, initial_position=start(entry)
@@ -112,7 +110,7 @@ def test_scan_is_a_loop_over_steps_and_blackjax_drives_it(entry: Row) -> None:
 
 @every_row
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float32, jnp.float64])
-def test_dtypes_and_structure_are_kept(entry: Row, dtype: Any) -> None:
+def test_dtypes_and_structure_are_kept(entry, dtype):
     with jax.enable_x64(dtype == jnp.float64):
         position = start(entry, dtype)
         state = jax.eval_shape(entry.sampler.init, position)
@@ -130,7 +128,7 @@ def test_dtypes_and_structure_are_kept(entry: Row, dtype: Any) -> None:
 
 
 @every_code
-def test_bfloat16_is_coarse_float32(entry: Row) -> None:
+def test_bfloat16_is_coarse_float32(entry):
     """Up to a few units of bfloat16's precision, where the step does not decide by a coin."""
     state = entry.compiled.init(start(entry, jnp.bfloat16))
     after, _ = entry.compiled.step(jax.random.key(0), state)
@@ -147,9 +145,9 @@ def test_bfloat16_is_coarse_float32(entry: Row) -> None:
 
 
 @every_row
-def test_hyperparameters_take_effect_without_retracing(entry: Row) -> None:
+def test_hyperparameters_take_effect_without_retracing(entry):
     @chex.assert_max_traces(n=1)
-    def step(keys: Any, state: Any, hyperparameters: dict[str, Any]) -> Any:
+    def step(keys, state, hyperparameters):
         sampler = entry.make(skewed, **hyperparameters, **entry.options)
         return jax.vmap(sampler.step, in_axes=(0, None))(keys, state)
 
@@ -164,7 +162,7 @@ def test_hyperparameters_take_effect_without_retracing(entry: Row) -> None:
 
 
 @every_row
-def test_a_python_number_does_not_compile_twice(entry: Row) -> None:
+def test_a_python_number_does_not_compile_twice(entry):
     """A state's types are settled by ``init``: a weakly typed one would change after one step."""
     position = [0.1, 0.2] if not entry.has_particles else [jnp.ones(3), jnp.zeros(3)]
     state = jax.eval_shape(entry.sampler.init, position)
@@ -174,7 +172,7 @@ def test_a_python_number_does_not_compile_twice(entry: Row) -> None:
 
 
 @every_random_row
-def test_a_key_is_a_draw(entry: Row) -> None:
+def test_a_key_is_a_draw(entry):
     state = entry.compiled.init(start(entry))
     first, again, other = (entry.compiled.step(jax.random.key(seed), state) for seed in (5, 5, 6))
     chex.assert_trees_all_equal(first, again)
@@ -182,7 +180,7 @@ def test_a_key_is_a_draw(entry: Row) -> None:
 
 
 @every_random_row
-def test_keys_are_consumed_once(entry: Row) -> None:
+def test_keys_are_consumed_once(entry):
     state = entry.compiled.init(start(entry))
     with jax.debug_key_reuse(True):
         key = jax.random.key(7)
@@ -196,13 +194,13 @@ def test_keys_are_consumed_once(entry: Row) -> None:
     [entry for entry in TABLE.values() if entry.functional],
     ids=[name for name, entry in TABLE.items() if entry.functional],
 )
-def test_bound_form_is_the_functional_form(entry: Row) -> None:
+def test_bound_form_is_the_functional_form(entry):
     init, step = entry.functional  # type: ignore[misc]
     state = init(start(entry), skewed)
     chex.assert_trees_all_equal(entry.sampler.init(start(entry)), state)
     chex.assert_trees_all_equal(entry.compiled.init(start(entry), jax.random.key(SEED)), state)
 
-    def functional(key: Any, state: Any) -> Any:
+    def functional(key, state):
         return step(key, state, skewed, **entry.hyperparameters, **entry.options)
 
     arguments = (jax.random.key(9), state)
@@ -210,7 +208,7 @@ def test_bound_form_is_the_functional_form(entry: Row) -> None:
     assert str(bound_program(*arguments)) == str(program(*arguments))
 
 
-def primitives(jaxpr: Any) -> Iterator[str]:
+def primitives(jaxpr):
     for equation in jaxpr.eqns:
         yield equation.primitive.name
         for inner in jaxprs_in_params(equation.params):
@@ -218,10 +216,10 @@ def primitives(jaxpr: Any) -> Iterator[str]:
 
 
 @every_row
-def test_one_gradient_a_step(entry: Row) -> None:
+def test_one_gradient_a_step(entry):
     """lgamma's derivative is digamma, which nothing else here uses: count it in the program."""
 
-    def log_density_fn(position: jax.Array) -> jax.Array:
+    def log_density_fn(position):
         return -jnp.sum(jax.lax.lgamma(jnp.exp(position)))
 
     sampler = entry.bind(log_density_fn)

@@ -1,7 +1,6 @@
 """A step can be differentiated where its score vanishes, as losses through chains do."""
 
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +15,7 @@ from ebmjax.optim import sam_gradients
 from ebmjax.samplers import clamp, clip_drift, reflect, schedule
 
 PARTICLES = ("svgd", "adaptive_svgd", "stochastic_svgd")
-FORMS: dict[str, Any] = {
+FORMS = {
     "gradient_descent": partial(samplers.gradient_descent, step_size=0.1),
     "sgld": partial(samplers.sgld, step_size=0.1),
     "sgld without noise": partial(samplers.sgld, step_size=0.1, noise_scale=0.0),
@@ -44,13 +43,13 @@ FORMS: dict[str, Any] = {
 }
 
 
-def log_density(x: jax.Array) -> jax.Array:
+def log_density(x):
     """Skewed in two coordinates with the mode at 0, flat in the third: masked."""
     return jnp.sum(x[:2] - jnp.exp(x[:2]))
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_derivative_of_a_step_at_the_mode(form: str) -> None:
+def test_the_derivative_of_a_step_at_the_mode(form):
     """Derivatives of state and info in the start equal central differences in float64.
 
     The differences err by h^2 times a third derivative. Where a preconditioner has the kink of
@@ -61,7 +60,7 @@ def test_the_derivative_of_a_step_at_the_mode(form: str) -> None:
         mode = jnp.array([0.0, 0.0, 0.3])
         start = jnp.stack([mode] * 3) if form in PARTICLES else mode
 
-        def after(x: jax.Array) -> jax.Array:
+        def after(x):
             state = samplers.start_chain(jax.random.key(1), sampler, x.reshape(start.shape))
             if form == "psgld curvature":
                 # From V = 0 the drift has the score's sign as a factor, which jumps at the mode.
@@ -71,7 +70,7 @@ def test_the_derivative_of_a_step_at_the_mode(form: str) -> None:
             return jnp.concatenate([jnp.ravel(leaf) for leaf in floats])
 
         @jax.jit
-        def both(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def both(x):
             h = 1e-6
             ends = jax.vmap(lambda e: after(x + h * e) - after(x - h * e))(jnp.eye(x.size))
             return jax.jacrev(after)(x), ends.T / (2 * h)
@@ -83,19 +82,19 @@ def test_the_derivative_of_a_step_at_the_mode(form: str) -> None:
 
 @pytest.mark.parametrize("name", PARTICLES)
 @pytest.mark.parametrize("rule", [None, "median"])
-def test_coincident_particles_under_a_median_rule(name: str, rule: Any) -> None:
+def test_coincident_particles_under_a_median_rule(name, rule):
     """No derivative exists, since any displacement sets the bandwidth; what comes is finite."""
     sampler = getattr(samplers, name)(log_density, step_size=0.1, bandwidth=rule)
 
-    def after(x: jax.Array) -> jax.Array:
+    def after(x):
         state, info = sampler.step(jax.random.key(0), sampler.init(x))
         return jnp.sum(state.particles**3) + info.direction_norm + info.bandwidth
 
     assert np.all(np.isfinite(jax.jit(jax.grad(after))(jnp.zeros((3, 3)))))
 
 
-def test_pyld_is_differentiable_in_an_outer_step_of_zero() -> None:
-    def after(outer: jax.Array) -> jax.Array:
+def test_pyld_is_differentiable_in_an_outer_step_of_zero():
+    def after(outer):
         sampler = samplers.pyld(
             lambda x: x,
             lambda x: -0.5 * x**2,
@@ -111,10 +110,10 @@ def test_pyld_is_differentiable_in_an_outer_step_of_zero() -> None:
 
 
 @pytest.mark.parametrize("adaptive", [False, True])
-def test_sam_where_the_gradient_is_zero(adaptive: bool) -> None:
+def test_sam_where_the_gradient_is_zero(adaptive):
     """The direction of a zero gradient jumps; derivatives through it stay finite."""
 
-    def slope(x: jax.Array) -> jax.Array:
+    def slope(x):
         loss_fn = lambda p: (jnp.sum(jnp.exp(p) - p), {})  # noqa: E731
         return jnp.sum(sam_gradients(loss_fn, x, rho=0.1, adaptive=adaptive)[1])
 
@@ -122,22 +121,22 @@ def test_sam_where_the_gradient_is_zero(adaptive: bool) -> None:
 
 
 @pytest.mark.parametrize("references", [None, jnp.zeros((2, 3))])
-def test_the_entropy_of_coincident_particles(references: Any) -> None:
+def test_the_entropy_of_coincident_particles(references):
     entropy = partial(nearest_neighbour_entropy, references=references)
     assert np.all(np.isfinite(jax.jit(jax.grad(entropy))(jnp.zeros((3, 3)))))
 
 
-def test_the_score_norm_of_images_on_a_plateau() -> None:
+def test_the_score_norm_of_images_on_a_plateau():
     """Logits that do not depend on the image: its score is 0, and so is the norm's derivative."""
 
-    def total(images: jax.Array) -> jax.Array:
+    def total(images):
         scores = ood_scores(lambda x: jnp.stack([0.0 * x[:, 0], 0.0 * x[:, 1]], axis=1), images)
         return jnp.sum(scores["negative_score_norm"])
 
     np.testing.assert_array_equal(jax.jit(jax.grad(total))(jnp.ones((2, 2))), 0.0)
 
 
-def test_the_l2_direction_of_an_image_without_a_gradient() -> None:
+def test_the_l2_direction_of_an_image_without_a_gradient():
     """Attacks step along gradient / norm, which is 0 where the gradient is."""
     towards = lambda x: jnp.sum(BALLS["l2"].direction(x) ** 2)  # noqa: E731
     assert np.all(np.isfinite(jax.jit(jax.grad(towards))(jnp.zeros((2, 3)))))

@@ -1,7 +1,5 @@
 """Gradient descent and SGLD against their exact laws, at the step size they really run with."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,11 +13,11 @@ REPLICAS = 20_000
 GRID = np.linspace(-12.0, 4.0, 1201)
 
 
-def normal(variance: float) -> densities.LogDensityFn:
+def normal(variance):
     return lambda x: -0.5 * x**2 / variance
 
 
-def test_gradient_descent_contracts_a_parabola() -> None:
+def test_gradient_descent_contracts_a_parabola():
     """x_m = (1 - eps/v)^m x_0, whose rounding in m steps is below m float32 units."""
     variance, step_size, num_steps = 2.0, 0.3, 20
     sampler = gradient_descent(normal(variance), step_size=step_size)
@@ -31,7 +29,7 @@ def test_gradient_descent_contracts_a_parabola() -> None:
     np.testing.assert_allclose(info.log_density, -0.5 * expected**2 / variance, rtol=1e-5)
 
 
-def test_gradient_descent_is_langevin_without_noise() -> None:
+def test_gradient_descent_is_langevin_without_noise():
     target = densities.log_gamma(jnp.array([0.7, 2.0]))
     position = jnp.array([0.5, -1.0])
     descent = gradient_descent(target.log_density_fn, step_size=0.2)
@@ -44,7 +42,7 @@ def test_gradient_descent_is_langevin_without_noise() -> None:
 
 
 @pytest.mark.parametrize("temperature", [1.0, 1.7])
-def test_exact_noise_on_a_gaussian(temperature: float) -> None:
+def test_exact_noise_on_a_gaussian(temperature):
     """Stationary variance v T / (1 - eps / 2v); 0.65^(2 * 40) of the start is left: nothing."""
     variance, step_size = 2.0, 0.7
     sampler = sgld(normal(variance), step_size=step_size, temperature=temperature)
@@ -52,7 +50,7 @@ def test_exact_noise_on_a_gaussian(temperature: float) -> None:
     assert_moments(draws, 0.0, variance * temperature / (1 - step_size / (2 * variance)))
 
 
-def test_free_noise_on_a_gaussian() -> None:
+def test_free_noise_on_a_gaussian():
     """Stationary variance sigma^2 / (1 - (1 - eps/v)^2)."""
     variance, step_size, noise_scale = 0.5, 0.2, 0.15
     sampler = sgld(normal(variance), step_size=step_size, noise_scale=noise_scale)
@@ -60,12 +58,12 @@ def test_free_noise_on_a_gaussian() -> None:
     assert_moments(draws, 0.0, noise_scale**2 / (1 - (1 - step_size / variance) ** 2))
 
 
-def drift(concentration: float, step_size: float) -> Any:
+def drift(concentration, step_size):
     return lambda x: step_size * (concentration - np.exp(x))
 
 
 @pytest.mark.parametrize(("temperature", "noise_scale"), [(None, None), (0.5, None), (None, 0.35)])
-def test_skewed_target(temperature: float | None, noise_scale: float | None) -> None:
+def test_skewed_target(temperature, noise_scale):
     """Against the invariant law of this very chain, found by quadrature; no temperature is 1."""
     concentration, step_size = 1.5, 0.3
     target = densities.log_gamma(jnp.array(concentration))
@@ -80,12 +78,12 @@ def test_skewed_target(temperature: float | None, noise_scale: float | None) -> 
     assert_moments(draws, *expected)
 
 
-def test_the_law_tends_to_the_tempered_density() -> None:
+def test_the_law_tends_to_the_tempered_density():
     """The invariant law of the step is p^(1/T) up to O(eps): halving eps halves the gap."""
     concentration, temperature = 1.5, 0.5
     exact = grid_moments(np.exp((concentration * GRID - np.exp(GRID)) / temperature), GRID)
 
-    def gap(step_size: float) -> np.ndarray:
+    def gap(step_size):
         scale = np.sqrt(2 * step_size * temperature)
         law = stationary_moments(drift(concentration, step_size), lambda _: scale, GRID)
         return np.subtract(law, exact)
@@ -93,7 +91,7 @@ def test_the_law_tends_to_the_tempered_density() -> None:
     np.testing.assert_allclose(gap(0.02) / gap(0.01), 2.0, rtol=0.05)
 
 
-def test_implied_temperature() -> None:
+def test_implied_temperature():
     np.testing.assert_allclose(implied_temperature(1.0, 0.01), 5e-5, rtol=1e-6)  # JEM
     np.testing.assert_allclose(implied_temperature(100.0, 1e-4), 5e-11, rtol=1e-6)  # IGEBM
     np.testing.assert_allclose(implied_temperature(0.16, np.sqrt(0.32)), 1.0, rtol=1e-6)

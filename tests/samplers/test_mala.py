@@ -1,7 +1,5 @@
 """MALA: exact moments of a skewed density, its rejections, and BlackJAX's MALA as an oracle."""
 
-from typing import Any
-
 import blackjax
 import jax
 import jax.numpy as jnp
@@ -18,13 +16,13 @@ REPLICAS = 20_000
 log_gamma = densities.log_gamma(jnp.array(CONCENTRATION)).log_density_fn
 
 
-def exact_draws(key: Any, temperature: float = 1.0) -> jax.Array:
+def exact_draws(key, temperature=1.0):
     """Independent draws of exp((c x - e^x) / T): see ``tempered_moments``."""
     concentration = CONCENTRATION / temperature
     return jnp.log(temperature * jax.random.gamma(key, concentration, (REPLICAS,)))
 
 
-def tempered_moments(temperature: float) -> tuple[float, float]:
+def tempered_moments(temperature):
     """exp((c x - e^x) / T) is the density of log(T g) with g a Gamma(c / T) draw."""
     concentration = CONCENTRATION / temperature
     mean = digamma(concentration) + np.log(temperature)
@@ -42,9 +40,7 @@ def tempered_moments(temperature: float) -> tuple[float, float]:
     ],
     ids=["langevin", "less_noise", "more_noise", "temperature", "clipped_score"],
 )
-def test_exact_moments(
-    step_size: float, noise_scale: float | None, temperature: float, limit: float | None
-) -> None:
+def test_exact_moments(step_size, noise_scale, temperature, limit):
     """Chains that start in the law stay in it, however long the step."""
     log_density_fn = clip_score(log_gamma, limit) if limit else log_gamma
     sampler = mala(
@@ -69,12 +65,12 @@ def test_exact_moments(
     assert bias > 10 * np.sqrt(variance / REPLICAS)
 
 
-def test_ergodic_averages() -> None:
+def test_ergodic_averages():
     """Ergodic averages of a PyTree position; the error from 40 chains as independent replicas."""
     target = densities.log_gamma(jnp.array([0.8, 2.5]))
     shift = 3.0
 
-    def log_density_fn(position: dict[str, jax.Array]) -> jax.Array:
+    def log_density_fn(position):
         return target.log_density_fn(position["skewed"]) - 0.5 * (position["normal"] - shift) ** 2
 
     sampler = mala(log_density_fn, step_size=0.6)
@@ -90,12 +86,12 @@ def test_ergodic_averages() -> None:
     assert infos.acceptance_prob.shape == (40, 900)
 
 
-def cliff(value_beyond: float) -> Any:
+def cliff(value_beyond):
     """Normal below zero; log density ``value_beyond`` above."""
     return lambda x: jnp.where(x > 0, value_beyond, -0.5 * x**2)
 
 
-def broken_gradient(x: jax.Array) -> jax.Array:
+def broken_gradient(x):
     """Normal; above zero the log density is finite and its gradient NaN."""
     return -0.5 * x**2 + jnp.sqrt(jnp.where(x > 0, 0.0 * x, 1.0))
 
@@ -105,7 +101,7 @@ def broken_gradient(x: jax.Array) -> jax.Array:
     [cliff(jnp.nan), cliff(jnp.inf), cliff(-jnp.inf), broken_gradient],
     ids=["nan", "plus_infinity", "minus_infinity", "nan_score"],
 )
-def test_non_finite_proposals_are_rejected(log_density_fn: Any) -> None:
+def test_non_finite_proposals_are_rejected(log_density_fn):
     """The half-normal law is left: mean -sqrt(2/pi), mean square 1, exactly."""
     sampler = mala(log_density_fn, step_size=0.4)
     half_normal = -jnp.abs(jax.random.normal(jax.random.key(2), (REPLICAS,)))
@@ -121,7 +117,7 @@ def test_non_finite_proposals_are_rejected(log_density_fn: Any) -> None:
         assert np.all(np.isfinite(leaf))
 
 
-def test_each_chain_accepts_for_itself() -> None:
+def test_each_chain_accepts_for_itself():
     sampler = mala(log_gamma, step_size=1.5)
     step = jax.jit(batch_step(sampler.step))
     positions = jnp.linspace(-2.0, 1.0, 64)
@@ -143,7 +139,7 @@ def test_each_chain_accepts_for_itself() -> None:
     np.testing.assert_array_equal(disturbed.position[others], after.position[others])
 
 
-def test_blackjax_walks_the_same_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blackjax_walks_the_same_path(monkeypatch):
     """Same convention (drift eps s, noise sqrt(2 eps)), same two keys: with the noise drawn the
     same way every step agrees to rounding, acceptance probability and decision included."""
     from ebmjax.samplers import _langevin
@@ -166,7 +162,7 @@ def test_blackjax_walks_the_same_path(monkeypatch: pytest.MonkeyPatch) -> None:
         assert 10 < sum(decisions) < 50
 
 
-def test_the_box_is_sampled_exactly() -> None:
+def test_the_box_is_sampled_exactly():
     """MALA on ``within_box``: a normal truncated to [0, 1] has a known mean and variance."""
     restricted = densities.within_box(lambda x: -0.5 * x**2, 0.0, 1.0)
     sampler = mala(restricted, step_size=0.08)

@@ -5,14 +5,13 @@ and an operation whose result could lie in several places is refused.
 """
 
 from functools import partial
-from typing import Any
 
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from contract_table import TABLE, Row
+from contract_table import TABLE
 from test_contract import SAME_CODE, assert_same_up_to_rounding, start
 
 from ebmjax import metrics
@@ -31,12 +30,12 @@ from ebmjax.samplers import (
 )
 
 
-def mesh_of(axis_type: str) -> jax.sharding.Mesh:
+def mesh_of(axis_type):
     axis = getattr(jax.sharding.AxisType, axis_type)
     return jax.make_mesh((8,), ("device",), axis_types=(axis,))
 
 
-def on_devices(entry: Row, key: Any, positions: Any) -> Any:
+def on_devices(entry, key, positions):
     """Ends of one chain at all ``positions``, of 8 chains at one each, and the latter's draws."""
     one, _, _ = run_chain(key, entry.sampler.init(positions), entry.sampler.step, 2)
     many = positions
@@ -57,7 +56,7 @@ ALIKE = {
 every_way = pytest.mark.parametrize("name", [name for name in TABLE if name not in ALIKE])
 
 
-def positions_of_chains() -> dict[str, jax.Array]:
+def positions_of_chains():
     generator = np.random.default_rng(0)
     shapes = {"vector": (8, 2), "scalar": (8,)}
     return {
@@ -67,7 +66,7 @@ def positions_of_chains() -> dict[str, jax.Array]:
 
 
 @every_way
-def test_positions_on_an_explicit_mesh(name: str) -> None:
+def test_positions_on_an_explicit_mesh(name):
     """No operation is refused, and all results lie where the positions do."""
     run = partial(on_devices, TABLE[name])
     with jax.set_mesh(mesh_of("Explicit")):
@@ -77,7 +76,7 @@ def test_positions_on_an_explicit_mesh(name: str) -> None:
 
 
 # On an automatic mesh the program is that of one device, and the rest is the compiler's work.
-NUMBERS: list[Any] = [
+NUMBERS = [
     pytest.param("Explicit", name, marks=[pytest.mark.slow] * (name not in ("mala", "svgd")))
     for name in TABLE
     if name not in SAME_CODE
@@ -86,7 +85,7 @@ NUMBERS += [("Auto", "mala"), pytest.param("Auto", "svgd", marks=pytest.mark.slo
 
 
 @pytest.mark.parametrize(("axis_type", "name"), NUMBERS)
-def test_numbers_of_eight_devices_are_those_of_one(axis_type: str, name: str) -> None:
+def test_numbers_of_eight_devices_are_those_of_one(axis_type, name):
     """One position, or chains, spread over a mesh."""
     run, key = jax.jit(partial(on_devices, TABLE[name])), jax.random.key(11)
     position = positions_of_chains()
@@ -98,11 +97,11 @@ def test_numbers_of_eight_devices_are_those_of_one(axis_type: str, name: str) ->
 
 @every_way
 @pytest.mark.parametrize("varies", ["starts", "keys"])
-def test_chains_under_shard_map(name: str, varies: str) -> None:
+def test_chains_under_shard_map(name, varies):
     """The devices' chains may differ in the start alone, or in the key alone, all checks on."""
     entry = TABLE[name]
 
-    def chain(keys: Any, starts: Any) -> Any:
+    def chain(keys, starts):
         position = jax.tree.map(lambda leaf: leaf[0], starts)
         state, step = entry.sampler.init(position), entry.sampler.step
         one = run_chain(keys[0], state, step, 3, burn_in=1)[1]
@@ -122,12 +121,12 @@ def test_chains_under_shard_map(name: str, varies: str) -> None:
 KEY, LAW = jax.random.key(1), uniform_start((2,), -1.0, 1.0)
 
 
-def class_start() -> Any:
+def class_start():
     images = np.linspace(-1.0, 1.0, 24).reshape(6, 2, 2)
     return informative_start(images, [0, 1, 0, 1, 0, 1], 2)
 
 
-def test_a_law_by_class_on_an_explicit_mesh() -> None:
+def test_a_law_by_class_on_an_explicit_mesh():
     start_fn, labels = class_start(), jnp.arange(8) % 2
     keys = jax.random.split(jax.random.key(3), 8)
     draw = jax.jit(jax.vmap(start_fn))
@@ -146,10 +145,10 @@ def test_a_law_by_class_on_an_explicit_mesh() -> None:
     assert drawn.positions.shape == (8, 2, 2)
 
 
-def test_a_replay_buffer_on_an_explicit_mesh() -> None:
+def test_a_replay_buffer_on_an_explicit_mesh():
     """Draws, by class too, and writes; draws are spread where the devices divide their number."""
 
-    def draw_and_write(key: Any, buffer: Any, labels: Any) -> Any:
+    def draw_and_write(key, buffer, labels):
         options = {"num_classes": 2, "reinit_prob": 0.5}
         draw = replay_buffer_draw(key, buffer, 8, LAW, labels=labels, **options)
         few = replay_buffer_draw(key, buffer, 3, LAW, **options)
@@ -176,9 +175,7 @@ PLACES = {"whole": jax.P(), "rows": jax.P("device"), "columns": jax.P(None, "dev
 @pytest.mark.parametrize("of_slots", ["whole", "rows"])
 @pytest.mark.parametrize("of_positions", PLACES)
 @pytest.mark.parametrize("of_buffer", PLACES)
-def test_a_buffer_takes_positions_from_wherever_they_are(
-    of_buffer: str, of_positions: str, of_slots: str
-) -> None:
+def test_a_buffer_takes_positions_from_wherever_they_are(of_buffer, of_positions, of_slots):
     """And stays where it is; by JAX's own rules writes of other places are refused."""
     buffer = ReplayBuffer(jnp.zeros((16, 8)))
     slots, positions = jnp.arange(8)[::-1], jnp.arange(64.0).reshape(8, 8)
@@ -199,10 +196,10 @@ def test_a_buffer_takes_positions_from_wherever_they_are(
 
 
 @pytest.mark.parametrize("axis_type", ["Explicit", "Auto"])
-def test_chain_metrics_of_spread_chains(axis_type: str) -> None:
+def test_chain_metrics_of_spread_chains(axis_type):
     draws = jax.random.normal(jax.random.key(0), (8, 24, 2))
 
-    def acceptance_rate(draws: Any) -> Any:
+    def acceptance_rate(draws):
         shares = jnp.abs(draws[..., 0])
         return metrics.acceptance_rate(LangevinInfo(shares, shares > 0, shares))
 

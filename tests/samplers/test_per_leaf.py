@@ -1,7 +1,6 @@
 """A PyTree of step sizes and noise scales for a PyTree of positions: one entry a leaf."""
 
 from functools import partial
-from typing import Any
 
 import chex
 import jax
@@ -16,7 +15,7 @@ from ebmjax.learning import run_live_chains
 from ebmjax.samplers import clip_drift, reflect, schedule
 from experiments.literal.psgld import literal_psgld
 
-FORMS: dict[str, Any] = {
+FORMS = {
     "gradient_descent": samplers.gradient_descent,
     "sgld": samplers.sgld,
     "sgld_free_noise": partial(samplers.sgld, noise_scale={"a": 0.3, "b": jnp.array([0.1, 0.2])}),
@@ -34,17 +33,17 @@ POSITION = {"a": jnp.float32(0.4), "b": jnp.array([-0.3, 0.2])}
 STEPS = {"a": 0.02, "b": jnp.array([0.1, 0.3])}
 
 
-def log_density(x: Any) -> jax.Array:
+def log_density(x):
     return sum(jnp.sum(1.5 * leaf - jnp.exp(leaf)) for leaf in jax.tree.leaves(x))
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_step_for_each_leaf(form: str) -> None:
+def test_a_step_for_each_leaf(form):
     """Each leaf moves as under its own step alone; equal entries are the same as one number."""
     key = jax.random.key(0)
 
     @jax.jit
-    def step(step_size: Any) -> Any:
+    def step(step_size):
         sampler = FORMS[form](log_density, step_size=step_size)
         state, info = sampler.step(key, sampler.init(POSITION))
         return samplers.position_of(state), info
@@ -58,7 +57,7 @@ def test_a_step_for_each_leaf(form: str) -> None:
     chex.assert_trees_all_close(step({"a": 0.1, "b": 0.1}), step(0.1), rtol=1e-6, atol=1e-6)
 
 
-def test_live_chains_take_a_step_for_each_leaf() -> None:
+def test_live_chains_take_a_step_for_each_leaf():
     starts = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), POSITION)
     ends = run_live_chains(
         jax.random.key(0),
@@ -72,7 +71,7 @@ def test_live_chains_take_a_step_for_each_leaf() -> None:
     np.testing.assert_allclose(ends["b"], 0.9 * starts["b"], rtol=1e-6)
 
 
-def test_a_schedule_for_a_leaf() -> None:
+def test_a_schedule_for_a_leaf():
     sampler = schedule(samplers.sgld)(
         lambda x: -0.5 * (x["a"] ** 2 + x["b"] ** 2),
         step_size={"a": optax.constant_schedule(0.5), "b": 0.1},
@@ -83,7 +82,7 @@ def test_a_schedule_for_a_leaf() -> None:
 
 
 @pytest.mark.parametrize("name", ["gradient_descent", "sgld", "psgld", "mala", "tempered_mala"])
-def test_step_sizes_that_do_not_fit(name: str) -> None:
+def test_step_sizes_that_do_not_fit(name):
     for steps, message in (
         ({"a": 0.1}, r"^step_size must be a scalar, an array or a PyTree with the structure"),
         ([0.1, 0.2], r"^step_size must be a scalar, an array or a PyTree with the structure"),
@@ -96,7 +95,7 @@ def test_step_sizes_that_do_not_fit(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["svgd", "adaptive_svgd", "stochastic_svgd"])
-def test_particles_have_one_step_size(name: str) -> None:
+def test_particles_have_one_step_size(name):
     particles = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf + 1]), POSITION)
     sampler = getattr(samplers, name)(log_density, step_size={"a": 0.1, "b": 0.2})
     with pytest.raises(ValueError, match=r"^step_size must be a scalar, got a PyTree of 2 values"):
@@ -105,7 +104,7 @@ def test_particles_have_one_step_size(name: str) -> None:
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 1])
 @pytest.mark.parametrize("name", ["sgld", "psgld", "literal_psgld"])
-def test_noise_and_temperature_together(name: str, temperature: float) -> None:
+def test_noise_and_temperature_together(name, temperature):
     """The noise would win and the temperature change nothing; when bound, and by the step. T = 1
     is what no temperature means, and given all the same."""
     both = {"step_size": 0.1, "noise_scale": 0.2, "temperature": temperature}
@@ -122,7 +121,7 @@ def test_noise_and_temperature_together(name: str, temperature: float) -> None:
         getattr(samplers, f"{name}_step")(jax.random.key(0), state, log_density, **both)
 
 
-def test_the_noise_sets_the_temperature_that_is_reported() -> None:
+def test_the_noise_sets_the_temperature_that_is_reported():
     """sgld(noise_scale) is sgld(temperature=noise_scale^2 / 2 step_size), acceptance and all."""
     steps = {"a": 0.02, "b": jnp.array([0.1, 0.3])}
     noise = jax.tree.map(lambda step: jnp.sqrt(2 * step * 0.4), steps)

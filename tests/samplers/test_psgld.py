@@ -1,7 +1,6 @@
 """Preconditioned SGLD: rescaled coordinates, the metric's recursion, the curvature drift's law."""
 
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,7 @@ DAMPING = 1.0
 GRID = np.linspace(-14.0, 3.5, 1201)
 
 
-def test_frozen_metric_is_langevin_in_rescaled_coordinates() -> None:
+def test_frozen_metric_is_langevin_in_rescaled_coordinates():
     """With u = x / sqrt(G), the step is ULA on u -> f(sqrt(G) u): same key, same path."""
     second_moment = jnp.array([0.01, 1.0, 25.0])
     root = jnp.sqrt(1 / (0.1 + jnp.sqrt(second_moment)))
@@ -37,7 +36,7 @@ def test_frozen_metric_is_langevin_in_rescaled_coordinates() -> None:
     np.testing.assert_array_equal(left.second_moment, second_moment)
 
 
-def test_a_step_reports_the_mean_of_the_metric() -> None:
+def test_a_step_reports_the_mean_of_the_metric():
     """Scores are -1 and -3 at decay 0.75, so V is 1/4 and 9/4, and G is 1 / (0.5 + root)."""
     sampler = psgld(
         lambda x: -0.5 * jnp.sum(x["a"] ** 2) - 0.5 * jnp.sum(x["b"] ** 2),
@@ -50,17 +49,17 @@ def test_a_step_reports_the_mean_of_the_metric() -> None:
     np.testing.assert_allclose(info.preconditioner, (3 * 1.0 + 0.5) / 4, rtol=1e-6)
 
 
-def test_frozen_metric_on_a_gaussian() -> None:
+def test_frozen_metric_on_a_gaussian():
     """Exact noise: v T / (1 - eps G / 2v). Image form: sigma^2 / (1 - (1 - eps G / v)^2)."""
     variance, step_size, temperature = np.array([0.6, 1.0]), 0.8, 0.8
     second_moment = jnp.array([0.04, 4.0])
     metric = 1 / (DAMPING + np.sqrt(np.array([0.04, 4.0])))
 
-    def log_density_fn(x: jax.Array) -> jax.Array:
+    def log_density_fn(x):
         return -0.5 * jnp.sum(x**2 / jnp.asarray(variance, jnp.float32))
 
-    def run(noise_scale: float | None) -> Any:
-        def init(position: Any, _: Any = None) -> Any:
+    def run(noise_scale):
+        def init(position, _=None):
             return psgld_init(position, log_density_fn)._replace(second_moment=second_moment)
 
         sampler = psgld(
@@ -79,7 +78,7 @@ def test_frozen_metric_on_a_gaussian() -> None:
     assert_moments(run(0.3), 0.0, 0.3**2 / (1 - (1 - rate) ** 2))
 
 
-def test_second_moment_and_step_by_hand() -> None:
+def test_second_moment_and_step_by_hand():
     """Without noise, in numpy: the metric of a step includes the score it moves along."""
     scores, decay, step_size = [], 0.6, 0.05
     target = densities.log_gamma(jnp.array([0.7, 3.0])).log_density_fn
@@ -104,20 +103,20 @@ def test_second_moment_and_step_by_hand() -> None:
         np.testing.assert_allclose(state.position, moved, rtol=1e-5)
 
 
-def terms(concentration: float) -> tuple[Any, Any]:
+def terms(concentration):
     """G = 1 / (damping + |s|) and its slope, for the memoryless metric (decay 0)."""
 
-    def metric(x: np.ndarray) -> np.ndarray:
+    def metric(x):
         return 1 / (DAMPING + np.abs(concentration - np.exp(x)))
 
-    def slope(x: np.ndarray) -> np.ndarray:
+    def slope(x):
         return metric(x) ** 2 * np.sign(concentration - np.exp(x)) * np.exp(x)
 
     return metric, slope
 
 
 @pytest.mark.parametrize("curvature_drift", [False, True])
-def test_law_of_the_memoryless_metric(curvature_drift: bool) -> None:
+def test_law_of_the_memoryless_metric(curvature_drift):
     """At decay 0 the chain is Markov in x alone and quadrature gives its law at this very step."""
     concentration, step_size, temperature = 1.5, 0.25, 2.0
     target = densities.log_gamma(jnp.array(concentration)).log_density_fn
@@ -142,7 +141,7 @@ def test_law_of_the_memoryless_metric(curvature_drift: bool) -> None:
     assert_moments(draws, *expected)
 
 
-def test_curvature_drift_makes_the_law_right() -> None:
+def test_curvature_drift_makes_the_law_right():
     """The law tends to p as the step shrinks; without the drift it tends to p / G."""
     concentration = 1.5
     metric, slope = terms(concentration)
@@ -151,7 +150,7 @@ def test_curvature_drift_makes_the_law_right() -> None:
     assert abs(limits[True][0] - limits[False][0]) > 0.05
     for has_drift, limit in limits.items():
 
-        def gap(step_size: float, has_drift: bool = has_drift, limit: Any = limit) -> Any:
+        def gap(step_size, has_drift=has_drift, limit=limit):
             law = stationary_moments(
                 lambda x: (
                     step_size * (metric(x) * (concentration - np.exp(x)) + has_drift * slope(x))
@@ -165,17 +164,17 @@ def test_curvature_drift_makes_the_law_right() -> None:
         assert gap(0.01) < 0.02
 
 
-def test_curvature_drift_is_unbiased_for_a_correlated_density() -> None:
+def test_curvature_drift_is_unbiased_for_a_correlated_density():
     """The random signs average to the diagonal of the Hessian, off-diagonal terms to zero."""
     precision = jnp.array([[2.0, 1.2], [1.2, 1.5]])
 
-    def log_density_fn(x: jax.Array) -> jax.Array:
+    def log_density_fn(x):
         return -0.5 * x @ precision @ x
 
     position, decay, step_size, temperature = jnp.array([0.7, -0.2]), 0.5, 0.1, 1.0
     state = psgld_init(position, log_density_fn)._replace(second_moment=jnp.array([0.5, 2.0]))
 
-    def displacement(key: Any, noise_scale: float = 0.0) -> jax.Array:
+    def displacement(key, noise_scale=0.0):
         after, _ = psgld_step(
             key,
             state,
@@ -204,13 +203,13 @@ def test_curvature_drift_is_unbiased_for_a_correlated_density() -> None:
     assert_mean(products, 0.0)
 
 
-def test_curvature_drift_where_the_score_vanishes() -> None:
+def test_curvature_drift_where_the_score_vanishes():
     sampler = psgld(lambda x: -0.5 * x**2, step_size=0.1, decay=0.0, curvature_drift=True)
     state, _ = sampler.step(jax.random.key(0), sampler.init(jnp.float32(0.0)))
     assert np.isfinite(state.position)
 
 
-def test_the_second_moment_of_a_bfloat16_chain_does_not_stall() -> None:
+def test_the_second_moment_of_a_bfloat16_chain_does_not_stall():
     """A constant score of 1 from V = 0.9: steps of 0.001 and below, less than bfloat16's 0.004."""
     sampler = psgld(jnp.sum, step_size=0.1, decay=0.99)
     state = sampler.init(jnp.zeros(1, jnp.bfloat16))

@@ -1,7 +1,5 @@
 """The law of preconditioned SGLD while its metric adapts, and once it does not."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,7 +19,7 @@ P = grid_moments(DENSITY, GRID)
 P_OVER_G = grid_moments(DENSITY * (DAMPING + np.abs(SCORE)), GRID)
 
 
-def draws(step_size: float, num_steps: int, **options: Any) -> np.ndarray:
+def draws(step_size, num_steps, **options):
     """Ends of chains whose starts are exact draws from p."""
     sampler = schedule(psgld)(TARGET, step_size=step_size, damping=DAMPING, **options)
     start_key, key = jax.random.split(jax.random.key(0))
@@ -30,7 +28,7 @@ def draws(step_size: float, num_steps: int, **options: Any) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_the_default_memory_leaves_p_for_p_over_g() -> None:
+def test_the_default_memory_leaves_p_for_p_over_g():
     """A memory of 100 steps of 0.005, half a unit of time, lets the metric follow the chain."""
     ends = draws(0.005, 800, decay=0.99, curvature_drift=True)
     squares = (ends - ends.mean()) ** 2
@@ -38,7 +36,7 @@ def test_the_default_memory_leaves_p_for_p_over_g() -> None:
     assert P[1] + 5 * standard_error < squares.mean() < P_OVER_G[1] + 5 * standard_error
 
 
-def frozen(step: Any) -> Any:
+def frozen(step):
     """The default for 100 steps, then 1: the metric stays."""
     return optax.join_schedules(
         [optax.constant_schedule(0.99), optax.constant_schedule(1.0)], [100]
@@ -48,7 +46,7 @@ def frozen(step: Any) -> Any:
 @pytest.mark.parametrize(
     "decay", [frozen, pytest.param(lambda t: 1.0 - 1.0 / (t + 2.0), marks=pytest.mark.slow)]
 )
-def test_adaptation_that_ends_or_vanishes_samples_p(decay: Any) -> None:
+def test_adaptation_that_ends_or_vanishes_samples_p(decay):
     """Moments within 5 standard errors, and the bias of the step, that of SGLD at eps G.
 
     The mean metric here is at most 1. At the constant decay of 0.99 these very steps put the
@@ -62,7 +60,7 @@ def test_adaptation_that_ends_or_vanishes_samples_p(decay: Any) -> None:
     assert_mean((ends - P[0]) ** 2, P[1], allowance=bias[1])
 
 
-def test_a_scheduled_decay_is_the_decay_of_that_step_and_1_freezes() -> None:
+def test_a_scheduled_decay_is_the_decay_of_that_step_and_1_freezes():
     sampler = schedule(psgld)(TARGET, step_size=0.1, decay=lambda t: jnp.where(t < 2, 0.5, 1.0))
     state, expected = sampler.init(jnp.float32(0.3)), psgld_init(jnp.float32(0.3), TARGET)
     for step, key in enumerate(jax.random.split(jax.random.key(1), 4)):

@@ -1,8 +1,6 @@
 """PYLD: a reference written out, its limits, its cost, its refusals."""
 
-from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import chex
 import jax
@@ -20,37 +18,37 @@ START = np.array([0.6, -0.5])
 KEY = jax.random.key(0)
 
 
-def linear(x: jax.Array) -> jax.Array:
+def linear(x):
     return jnp.asarray(WEIGHTS, x.dtype) @ x
 
 
-def curved(x: jax.Array) -> jax.Array:
+def curved(x):
     return jnp.tanh(linear(x))
 
 
-def head(hidden: jax.Array) -> jax.Array:
+def head(hidden):
     return jnp.sum(1.5 * hidden - jnp.exp(hidden))
 
 
-def log_density(x: jax.Array) -> jax.Array:
+def log_density(x):
     return head(curved(x))
 
 
 def reference(
-    x: np.ndarray,
-    is_curved: bool,
-    num_steps: int,
+    x,
+    is_curved,
+    num_steps,
     *,
-    step_size: float,
-    num_inner: int,
-    max_score: float = np.inf,
-    outer_step_size: float = 0.0,
-    low: float = -np.inf,
-    high: float = np.inf,
-) -> np.ndarray:
+    step_size,
+    num_inner,
+    max_score=np.inf,
+    outer_step_size=0.0,
+    low=-np.inf,
+    high=np.inf,
+):
     """The noiseless chain in float64, derivatives by hand."""
 
-    def score_with(cotangent: np.ndarray, x: np.ndarray) -> np.ndarray:
+    def score_with(cotangent, x):
         slope = 1.0 - np.tanh(WEIGHTS @ x) ** 2 if is_curved else np.ones(3)
         return WEIGHTS.T @ (slope * cotangent)
 
@@ -77,7 +75,7 @@ FORMS = {
 
 @pytest.mark.parametrize("first_layer", [linear, curved], ids=["linear", "curved"])
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_a_chain_is_the_written_out_loop(first_layer: Callable[..., Any], form: Any) -> None:
+def test_a_chain_is_the_written_out_loop(first_layer, form):
     """In float64: three steps of a few dozen roundings each, on a map that does not stretch
     differences by more than 1e3, leave 1e-11."""
     with jax.enable_x64(True):
@@ -97,7 +95,7 @@ def test_a_chain_is_the_written_out_loop(first_layer: Callable[..., Any], form: 
         np.testing.assert_array_equal(info.log_density, state.log_density)
 
 
-def test_the_forms_differ() -> None:
+def test_the_forms_differ():
     """Else the table above would check one of them four times."""
     ends = [reference(START, True, 3, **form) for form in FORMS.values()]  # type: ignore
     gaps = [np.max(np.abs(a - b)) for i, a in enumerate(ends) for b in ends[:i]]
@@ -105,7 +103,7 @@ def test_the_forms_differ() -> None:
 
 
 @pytest.mark.parametrize("noise_scale", [None, 0.3, 0.0])
-def test_one_inner_move_is_sgld(noise_scale: float | None) -> None:
+def test_one_inner_move_is_sgld(noise_scale):
     step = jax.jit(pyld(curved, head, step_size=0.2, num_inner=1, noise_scale=noise_scale).step)
     sgld_sampler = sgld(log_density, step_size=0.2, noise_scale=noise_scale)
     sgld_step = jax.jit(sgld_sampler.step)
@@ -119,7 +117,7 @@ def test_one_inner_move_is_sgld(noise_scale: float | None) -> None:
         np.testing.assert_allclose(info.log_density, sgld_info.log_density, atol=1e-5)
 
 
-def test_one_clipped_inner_move_is_proximal_sgld() -> None:
+def test_one_clipped_inner_move_is_proximal_sgld():
     """Scores clipped at c, drifts at step_size * c."""
     options = {"step_size": 0.5, "noise_scale": 0.0}
     sampler = pyld(curved, head, num_inner=1, max_score=0.4, **options)  # type: ignore[arg-type]
@@ -131,7 +129,7 @@ def test_one_clipped_inner_move_is_proximal_sgld() -> None:
     assert np.any(np.isclose(np.abs(state.position - position), 0.2))
 
 
-def test_noise_of_the_inner_moves_adds_up() -> None:
+def test_noise_of_the_inner_moves_adds_up():
     """Linear first layer, frozen score s: N moves end at N(x + N eps s, N sigma^2)."""
     sampler = pyld(linear, head, step_size=0.1, num_inner=3, noise_scale=0.4)
     start = jnp.asarray(START, jnp.float32)
@@ -140,7 +138,7 @@ def test_noise_of_the_inner_moves_adds_up() -> None:
     assert_moments(ends, start + 0.3 * score, 3 * 0.4**2)
 
 
-def test_stationary_law_behind_a_linear_first_layer() -> None:
+def test_stationary_law_behind_a_linear_first_layer():
     """N moves of eps are then one of N eps with its exact noise: variance v / (1 - N eps / 2v)."""
     variance, step_size, num_inner = 0.5, 0.1, 4
     sampler = pyld(
@@ -153,24 +151,24 @@ def test_stationary_law_behind_a_linear_first_layer() -> None:
     assert_moments(ends, 0.0, variance / (1.0 - num_inner * step_size / (2.0 * variance)))
 
 
-def test_noise_is_projected_too() -> None:
+def test_noise_is_projected_too():
     sampler = pyld(curved, head, step_size=0.1, num_inner=2, noise_scale=2.0, low=-0.3, high=0.2)
     ends, _ = run_replicas(KEY, sampler, jnp.full((100, 2), 5.0), 1)  # from outside, at that
     assert ends.min() == np.float32(-0.3)
     assert ends.max() == np.float32(0.2)
 
 
-def equations(jaxpr: Any, is_in_loop: bool = False) -> Iterator[tuple[str, bool]]:
+def equations(jaxpr, is_in_loop=False):
     for equation in jaxpr.eqns:
         yield equation.primitive.name, is_in_loop
         for inner in jaxprs_in_params(equation.params):
             yield from equations(inner, is_in_loop or equation.primitive.name == "scan")
 
 
-def test_one_gradient_of_the_head_a_step() -> None:
+def test_one_gradient_of_the_head_a_step():
     """lgamma and its derivative digamma mark the head; cos the slope of the first layer."""
 
-    def marked_head(hidden: jax.Array) -> jax.Array:
+    def marked_head(hidden):
         return -jnp.sum(jax.lax.lgamma(jnp.exp(hidden)))
 
     sampler = pyld(jnp.sin, marked_head, step_size=0.1, num_inner=5)
@@ -183,13 +181,13 @@ def test_one_gradient_of_the_head_a_step() -> None:
     assert ("cos", True) in found  # while the first layer is differentiated in the loop
 
 
-def test_pytrees_and_dtypes() -> None:
+def test_pytrees_and_dtypes():
     """Positions and hidden are PyTrees, of another structure and dtype each."""
 
-    def first_layer(position: Any) -> tuple[jax.Array, jax.Array]:
+    def first_layer(position):
         return linear(position["x"]).astype(jnp.float32), jnp.sin(position["y"])
 
-    def tree_head(hidden: Any) -> jax.Array:
+    def tree_head(hidden):
         return head(hidden[0]) + jnp.sum(hidden[1]).astype(jnp.float32)
 
     sampler = pyld(first_layer, tree_head, step_size=0.1, num_inner=2, max_score=1.0, low=-1.0)
@@ -200,7 +198,7 @@ def test_pytrees_and_dtypes() -> None:
     assert all(np.all(leaf != 0) for leaf in jax.tree.leaves(after.position))
 
 
-def test_a_schedule_wraps_the_head() -> None:
+def test_a_schedule_wraps_the_head():
     schedule = optax.exponential_decay(0.4, 1, 0.5)
     options = {"num_inner": 2, "noise_scale": 0.0, "low": -1.0}
     sampler = schedule(partial(pyld, curved))(head, step_size=schedule, **options)
@@ -228,13 +226,13 @@ def test_a_schedule_wraps_the_head() -> None:
         ({"outer_step_size": np.ones(3)}, "^outer_step_size must be a scalar or broadcast"),
     ],
 )
-def test_bad_hyperparameters(changes: dict[str, Any], message: str) -> None:
+def test_bad_hyperparameters(changes, message):
     sampler = pyld(curved, head, **({"step_size": 0.1, "num_inner": 2} | changes))
     with pytest.raises(ValueError, match=message):
         jax.eval_shape(sampler.step, KEY, sampler.init(jnp.zeros(2)))
 
 
-def test_bad_functions_and_positions() -> None:
+def test_bad_functions_and_positions():
     with pytest.raises(ValueError, match=r"^head_fn must return a scalar.*\(3,\)"):
         pyld_init(jnp.zeros(2), curved, jnp.exp)
     with pytest.raises(TypeError, match=r"^position must hold floating-point"):
@@ -244,8 +242,8 @@ def test_bad_functions_and_positions() -> None:
 
 
 @pytest.mark.parametrize("traced", [False, True])
-def test_no_outer_move_leaves_an_infinite_score_to_its_bound(traced: bool) -> None:
-    def step(outer_step_size: Any) -> jax.Array:
+def test_no_outer_move_leaves_an_infinite_score_to_its_bound(traced):
+    def step(outer_step_size):
         sampler = pyld(
             lambda x: x, lambda hidden: -jnp.exp(hidden), step_size=0.5, num_inner=1,
             noise_scale=0.0, max_score=1.0, outer_step_size=outer_step_size,

@@ -1,7 +1,6 @@
 """Mirrors on the walls of a box: where a move ends, what the state carries, and the exact law."""
 
 import math
-from typing import Any
 
 import blackjax
 import jax
@@ -25,7 +24,7 @@ from ebmjax.samplers import (
 SLOPE = 3.0
 
 
-def tilted(x: jax.Array) -> jax.Array:
+def tilted(x):
     """exp(3 x), which presses chains against the upper wall."""
     return SLOPE * jnp.sum(x)
 
@@ -35,7 +34,7 @@ MEAN = 1 / (1 - math.exp(-SLOPE)) - 1 / SLOPE
 VARIANCE = 1 / SLOPE**2 - math.exp(SLOPE) / (math.exp(SLOPE) - 1) ** 2
 
 
-def curved(x: jax.Array) -> jax.Array:
+def curved(x):
     return -0.5 * jnp.sum((x - 2.0) ** 2)
 
 
@@ -43,7 +42,7 @@ def curved(x: jax.Array) -> jax.Array:
     ("drift", "expected"),
     [(0.3, 0.7), (0.5, 0.9), (0.9, 0.7), (1.9, 0.3), (2.1, 0.5), (-0.9, 0.5), (-2.9, 0.5)],
 )
-def test_a_move_ends_where_a_ray_of_light_would(drift: float, expected: float) -> None:
+def test_a_move_ends_where_a_ray_of_light_would(drift, expected):
     """From 0.4 in [0, 1], without noise, over up to three walls."""
     sampler = reflect(sgld, 0.0, 1.0)(lambda x: drift * x, step_size=1.0, noise_scale=0.0)
     state, _ = sampler.step(jax.random.key(0), sampler.init(jnp.float32(0.4)))
@@ -53,7 +52,7 @@ def test_a_move_ends_where_a_ray_of_light_would(drift: float, expected: float) -
 
 
 @pytest.mark.parametrize("make", [sgld, mala, psgld, tempered_mala], ids=lambda make: make.__name__)
-def test_the_state_is_that_of_its_place(make: Any) -> None:
+def test_the_state_is_that_of_its_place(make):
     sampler = reflect(make, -0.5, 0.5)(curved, step_size=0.2)
     state = sampler.init(jnp.array([0.6, -1.7]))
     np.testing.assert_allclose(state.position, [0.4, 0.3], rtol=1e-6)
@@ -66,12 +65,12 @@ def test_the_state_is_that_of_its_place(make: Any) -> None:
         np.testing.assert_array_equal(info.log_density, state.log_density)
 
 
-def hmc(log_density_fn: Any, *, step_size: float) -> Any:
+def hmc(log_density_fn, *, step_size):
     return blackjax.hmc(log_density_fn, step_size, jnp.ones(2), num_integration_steps=3)
 
 
 @pytest.mark.parametrize(("make", "step_size"), [(mala, 0.05), (mala, 0.2), (hmc, 0.3)])
-def test_the_law_is_the_restricted_one(make: Any, step_size: float) -> None:
+def test_the_law_is_the_restricted_one(make, step_size):
     """Moves of a third of the box and more. 4000 chains of two coordinates each, from one end."""
     sampler = reflect(make, 0.0, 1.0)(tilted, step_size=step_size)
     draws, info = run_replicas(jax.random.key(1), sampler, jnp.full((4000, 2), 0.01), 60)
@@ -81,7 +80,7 @@ def test_the_law_is_the_restricted_one(make: Any, step_size: float) -> None:
     assert 0.1 < np.mean(getattr(info, name)) < 0.99
 
 
-def test_langevin_without_rejection_goes_there_with_its_step() -> None:
+def test_langevin_without_rejection_goes_there_with_its_step():
     """The bias falls with the root of the step, the width of a move, on which a wall is felt."""
     bias = []
     for step_size in (4e-2, 1e-2):
@@ -94,14 +93,14 @@ def test_langevin_without_rejection_goes_there_with_its_step() -> None:
     assert abs(bias[1]) < 0.5 * abs(bias[0]) + 5 * error
 
 
-def test_no_atom_stands_on_a_wall() -> None:
+def test_no_atom_stands_on_a_wall():
     sampler = reflect(sgld, 0.0, 1.0)(tilted, step_size=0.05)
     draws, _ = run_replicas(jax.random.key(4), sampler, jnp.full(2000, 0.5), 30)
     assert np.mean(draws == 1.0) == 0.0
 
 
-def test_pytrees_and_arrays_of_walls() -> None:
-    def log_density_fn(position: dict[str, jax.Array]) -> jax.Array:
+def test_pytrees_and_arrays_of_walls():
+    def log_density_fn(position):
         return jnp.sum(position["a"]) + position["b"].astype(jnp.float32)
 
     sampler = reflect(sgld, 0.0, 1.0)(log_density_fn, step_size=0.7)
@@ -115,8 +114,8 @@ def test_pytrees_and_arrays_of_walls() -> None:
     np.testing.assert_array_equal(state.position, [0.25, -0.75])
 
 
-def test_mirrors_around_a_schedule_and_a_clip() -> None:
-    def fixed(step: Any) -> Any:
+def test_mirrors_around_a_schedule_and_a_clip():
+    def fixed(step):
         return 0.2 + 0.0 * step
 
     alone = reflect(clip_drift(sgld, 0.3), -0.5, 0.5)(curved, step_size=0.2)
@@ -132,7 +131,7 @@ def test_mirrors_around_a_schedule_and_a_clip() -> None:
             np.testing.assert_allclose(position_of(state), states[0].position, rtol=1e-5)
 
 
-def test_particles_stay_inside() -> None:
+def test_particles_stay_inside():
     sampler = reflect(svgd, 0.0, 1.0)(tilted, step_size=1.0)
     state = sampler.init(jnp.linspace(0.1, 0.9, 5)[:, None])
     for _ in range(3):
@@ -140,7 +139,7 @@ def test_particles_stay_inside() -> None:
         assert np.all((state.particles >= 0) & (state.particles <= 1))
 
 
-def test_positions_that_are_not_finite_stay_so() -> None:
+def test_positions_that_are_not_finite_stay_so():
     state = reflect(sgld, 0.0, 1.0)(tilted, step_size=0.1).init(jnp.array([jnp.nan, jnp.inf, 0.5]))
     np.testing.assert_array_equal(np.isnan(state.position), [True, True, False])
 
@@ -154,11 +153,9 @@ def test_positions_that_are_not_finite_stay_so() -> None:
         (1.7, -0.3, (2.0, -2.0)),  # x - 2 (high - low)
     ],
 )
-def test_walls_may_be_traced_and_differentiated(
-    start: float, place: float, slopes: tuple[float, float]
-) -> None:
+def test_walls_may_be_traced_and_differentiated(start, place, slopes):
     @jax.checkpoint
-    def end(low: Any, high: Any) -> jax.Array:
+    def end(low, high):
         sampler = reflect(sgld, low, high)(curved, step_size=1e-30, noise_scale=0.0)
         state = sampler.init(jnp.full(1, start))
         return sampler.step(jax.random.key(0), state)[0].position[0]

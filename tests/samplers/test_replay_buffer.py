@@ -1,9 +1,7 @@
 """The replay buffer: uniform draws without duplicates, restarts, writes in place."""
 
-from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import permutations
-from typing import Any
 
 import chex
 import jax
@@ -15,7 +13,6 @@ from monte_carlo import assert_mean, assert_moments
 from scipy import stats
 
 from ebmjax.samplers import (
-    Draw,
     ReplayBuffer,
     gaussian_start,
     replay_buffer_draw,
@@ -25,30 +22,30 @@ from ebmjax.samplers import (
 )
 
 
-def labelled_start(key: Any, label: jax.Array) -> dict[str, jax.Array]:
+def labelled_start(key, label):
     """A position that tells which class it was asked for."""
     return {"label": label.astype(jnp.float32), "noise": jax.random.uniform(key, (2,))}
 
 
-def numbered_buffer(size: int) -> ReplayBuffer:
+def numbered_buffer(size):
     """Slot i holds i, so that a draw tells where it came from."""
     return ReplayBuffer(jnp.arange(float(size)))
 
 
-def fresh(key: Any, label: jax.Array) -> jax.Array:
+def fresh(key, label):
     """Values that no numbered buffer holds: -1 - label, with nothing random."""
     del key
     return -1.0 - label.astype(jnp.float32)
 
 
-def many_draws(num_trials: int, buffer: ReplayBuffer, num: int, **options: Any) -> Draw:
+def many_draws(num_trials, buffer, num, **options):
     options = {"start_fn": fresh, "reinit_prob": 0.0} | options
     keys = jax.random.split(jax.random.key(0), num_trials)
     draw = partial(replay_buffer_draw, buffer=buffer, num=num, **options)
     return jax.jit(jax.vmap(lambda key: draw(key)))(keys)
 
 
-def assert_equally_likely(outcomes: np.ndarray, possible: list[tuple[int, ...]]) -> None:
+def assert_equally_likely(outcomes, possible):
     """A chi-square test at 1e-6; an outcome that is not possible fails at once."""
     counts = dict.fromkeys(possible, 0)
     for outcome in map(tuple, outcomes.tolist()):
@@ -56,7 +53,7 @@ def assert_equally_likely(outcomes: np.ndarray, possible: list[tuple[int, ...]])
     assert stats.chisquare(list(counts.values())).pvalue > 1e-6
 
 
-def test_slots_start_in_class_blocks() -> None:
+def test_slots_start_in_class_blocks():
     buffer = replay_buffer_init(jax.random.key(0), 12, labelled_start, num_classes=3)
     np.testing.assert_array_equal(buffer.positions["label"], np.arange(12) * 3 // 12)
     assert buffer.positions["noise"].shape == (12, 2)
@@ -64,12 +61,12 @@ def test_slots_start_in_class_blocks() -> None:
 
 
 @pytest.mark.parametrize(("num", "size"), [(1, 4), (3, 5), (4, 4)])
-def test_every_ordered_choice_of_slots_is_equally_likely(num: int, size: int) -> None:
+def test_every_ordered_choice_of_slots_is_equally_likely(num, size):
     draws = many_draws(20_000, numbered_buffer(size), num)
     assert_equally_likely(np.asarray(draws.slots), list(permutations(range(size), num)))
 
 
-def test_every_ordered_choice_within_classes_is_equally_likely() -> None:
+def test_every_ordered_choice_within_classes_is_equally_likely():
     labels = jnp.array([2, 0, 2])
     draws = many_draws(20_000, numbered_buffer(9), 3, num_classes=3, labels=labels)
     possible = [(a, b, c) for a, c in permutations((6, 7, 8), 2) for b in (0, 1, 2)]
@@ -78,7 +75,7 @@ def test_every_ordered_choice_within_classes_is_equally_likely() -> None:
 
 
 @pytest.mark.parametrize("num", [33, 30])
-def test_no_slot_twice_in_crowded_draws(num: int) -> None:
+def test_no_slot_twice_in_crowded_draws(num):
     """Nearly all slots: the long chains of one step's choice depending on another's."""
     slots = np.asarray(many_draws(300, numbered_buffer(33), num).slots)
     assert slots.min() == 0
@@ -86,7 +83,7 @@ def test_no_slot_twice_in_crowded_draws(num: int) -> None:
     assert all(len(set(row)) == num for row in slots.tolist())
 
 
-def test_no_slot_twice_in_crowded_classes() -> None:
+def test_no_slot_twice_in_crowded_classes():
     labels = np.array([2] * 17 + [0] * 3 + [1] * 10 + [2] * 3)
     draws = many_draws(300, numbered_buffer(99), 33, num_classes=3, labels=jnp.asarray(labels))
     slots = np.asarray(draws.slots)
@@ -94,13 +91,13 @@ def test_no_slot_twice_in_crowded_classes() -> None:
     assert all(len(set(row)) == 33 for row in slots.tolist())
 
 
-def test_a_batch_of_one_class_may_empty_its_block() -> None:
+def test_a_batch_of_one_class_may_empty_its_block():
     labels = jnp.full(5, 1)
     draws = many_draws(50, numbered_buffer(10), 5, num_classes=2, labels=labels)
     np.testing.assert_array_equal(np.sort(draws.slots, axis=1), np.tile(np.arange(5, 10), (50, 1)))
 
 
-def outputs(jaxpr: Any) -> Iterator[Any]:
+def outputs(jaxpr):
     for equation in jaxpr.eqns:
         yield from equation.outvars
         for inner in jaxprs_in_params(equation.params):
@@ -108,10 +105,10 @@ def outputs(jaxpr: Any) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("labels", [None, jnp.array([0, 1, 1, 0])])
-def test_a_draw_costs_the_batch_not_the_buffer(labels: Any) -> None:
+def test_a_draw_costs_the_batch_not_the_buffer(labels):
     size = 1_000_000
 
-    def draw(key: Any, positions: jax.Array) -> Draw:
+    def draw(key, positions):
         return replay_buffer_draw(
             key, ReplayBuffer(positions), 4, fresh, num_classes=2, reinit_prob=0.1, labels=labels
         )
@@ -120,7 +117,7 @@ def test_a_draw_costs_the_batch_not_the_buffer(labels: Any) -> None:
     assert max(variable.aval.size for variable in outputs(program.jaxpr)) < 100
 
 
-def test_restarts_never_and_always() -> None:
+def test_restarts_never_and_always():
     buffer = numbered_buffer(20)
     kept = many_draws(10, buffer, 6, reinit_prob=0.0)
     np.testing.assert_array_equal(kept.positions, kept.slots)
@@ -130,7 +127,7 @@ def test_restarts_never_and_always() -> None:
     assert np.all(new.is_new)
 
 
-def test_restarts_are_independent_coins() -> None:
+def test_restarts_are_independent_coins():
     draws = many_draws(10_000, numbered_buffer(8), 4, num_classes=4, reinit_prob=0.3)
     is_new = np.asarray(draws.is_new, float)
     assert_mean(is_new, 0.3)
@@ -145,7 +142,7 @@ def test_restarts_are_independent_coins() -> None:
     assert_equally_likely(new_labels[:, None], [(label,) for label in range(4)])
 
 
-def test_restarts_follow_the_given_class() -> None:
+def test_restarts_follow_the_given_class():
     labels = jnp.array([3, 0, 3])
     options = {"num_classes": 4, "labels": labels, "reinit_prob": 0.5}
     draws = many_draws(20, numbered_buffer(16), 3, **options)
@@ -155,7 +152,7 @@ def test_restarts_follow_the_given_class() -> None:
     assert not np.all(draws.is_new)
 
 
-def test_restarts_are_draws_of_the_law() -> None:
+def test_restarts_are_draws_of_the_law():
     """Each from a key of its own, whatever its place in the batch."""
     start_fn = gaussian_start((), 100.0, 2.0)
     draws = many_draws(5_000, numbered_buffer(8), 3, start_fn=start_fn, reinit_prob=0.5)
@@ -166,10 +163,10 @@ def test_restarts_are_draws_of_the_law() -> None:
     assert_mean((positions[both, 0] - 100.0) * (positions[both, 2] - 100.0), 0.0)
 
 
-def test_the_law_is_called_for_new_positions_only() -> None:
+def test_the_law_is_called_for_new_positions_only():
     calls = []
 
-    def counted(key: Any, label: jax.Array) -> jax.Array:
+    def counted(key, label):
         jax.debug.callback(lambda: calls.append(1))
         return fresh(key, label)
 
@@ -179,7 +176,7 @@ def test_the_law_is_called_for_new_positions_only() -> None:
     assert 0 < len(calls) == int(jnp.sum(draw.is_new)) < 16
 
 
-def test_write_changes_the_slots_and_nothing_else() -> None:
+def test_write_changes_the_slots_and_nothing_else():
     buffer = replay_buffer_init(jax.random.key(0), 10, labelled_start, num_classes=2)
     slots = jnp.array([7, 2, 9])
     new = {"label": jnp.array([70.0, 20.0, 90.0]), "noise": jnp.full((3, 2), 5.0)}
@@ -190,16 +187,16 @@ def test_write_changes_the_slots_and_nothing_else() -> None:
     chex.assert_trees_all_equal(pick(written.positions), pick(buffer.positions))
 
 
-def test_write_keeps_the_dtype_of_the_buffer() -> None:
+def test_write_keeps_the_dtype_of_the_buffer():
     new = jnp.array([0.5, 1.5], jnp.bfloat16)
     written = replay_buffer_write(numbered_buffer(4), jnp.array([3, 0]), new)
     assert written.positions.dtype == jnp.float32
     np.testing.assert_array_equal(written.positions, [1.5, 1.0, 2.0, 0.5])
 
 
-def test_a_donated_buffer_is_written_in_place() -> None:
+def test_a_donated_buffer_is_written_in_place():
     @partial(jax.jit, donate_argnums=1)
-    def advance(key: Any, buffer: ReplayBuffer) -> ReplayBuffer:
+    def advance(key, buffer):
         draw = replay_buffer_draw(key, buffer, 4, fresh, reinit_prob=0.1)
         return replay_buffer_write(buffer, draw.slots, draw.positions + 100.0)
 
@@ -211,13 +208,13 @@ def test_a_donated_buffer_is_written_in_place() -> None:
     assert np.sum(np.asarray(written.positions) != np.arange(4096.0)) == 4
 
 
-def one_round(key: Any, buffer: ReplayBuffer) -> tuple[ReplayBuffer, Draw]:
+def one_round(key, buffer):
     start_fn = uniform_start((), -1.0, 0.0)
     draw = replay_buffer_draw(key, buffer, 3, start_fn, num_classes=2, reinit_prob=0.5)
     return replay_buffer_write(buffer, draw.slots, draw.positions + 0.25), draw
 
 
-def test_vmap_and_scan_are_loops() -> None:
+def test_vmap_and_scan_are_loops():
     keys, step = jax.random.split(jax.random.key(4), 3), jax.jit(one_round)
     buffer, draws = numbered_buffer(6), []
     for key in keys:
@@ -233,7 +230,7 @@ def test_vmap_and_scan_are_loops() -> None:
     chex.assert_trees_all_equal(jax.jit(jax.vmap(one_round))(keys, buffers), stacked)
 
 
-def test_keys_are_consumed_once() -> None:
+def test_keys_are_consumed_once():
     with jax.debug_key_reuse(True):
         key = jax.random.key(7)
         jax.jit(one_round)(key, numbered_buffer(6))
@@ -241,7 +238,7 @@ def test_keys_are_consumed_once() -> None:
             jax.random.normal(key)
 
 
-def draw_badly(**changes: Any) -> Any:
+def draw_badly(**changes):
     arguments = {"buffer": numbered_buffer(12), "num": 4, "start_fn": fresh, "reinit_prob": 0.1}
     return replay_buffer_draw(jax.random.key(0), **(arguments | changes))
 
@@ -274,27 +271,27 @@ def draw_badly(**changes: Any) -> Any:
          "^positions must be one for each entry of slots"),
     ],
 )  # fmt: skip
-def test_bad_arguments(call: Callable[[], Any], message: str) -> None:
+def test_bad_arguments(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
 
-def test_labels_that_are_no_integers() -> None:
+def test_labels_that_are_no_integers():
     with pytest.raises(TypeError, match=r"^labels must be integers"):
         draw_badly(labels=jnp.zeros(4))
 
 
-def test_shapes_are_checked_under_jit_too() -> None:
+def test_shapes_are_checked_under_jit_too():
     with pytest.raises(ValueError, match=r"^num must be at most"):
         jax.jit(lambda: draw_badly(num=13).slots)()
 
 
-def test_a_traced_label_out_of_range_reaches_no_slot() -> None:
+def test_a_traced_label_out_of_range_reaches_no_slot():
     """Nor does it disturb the draws of the other labels, of which class 0 wants every slot."""
     buffer = numbered_buffer(8)
 
     @jax.jit
-    def go(key: Any, labels: jax.Array) -> tuple[jax.Array, ReplayBuffer]:
+    def go(key, labels):
         draw = replay_buffer_draw(
             key, buffer, 4, fresh, num_classes=2, reinit_prob=0.0, labels=labels
         )
@@ -309,7 +306,7 @@ def test_a_traced_label_out_of_range_reaches_no_slot() -> None:
         assert set(np.flatnonzero(np.asarray(written.positions) == -1.0).tolist()) == taken
 
 
-def test_slots_and_labels_are_int32_also_where_64_bits_are_enabled() -> None:
+def test_slots_and_labels_are_int32_also_where_64_bits_are_enabled():
     with jax.enable_x64(True):
         for labels in (None, jnp.array([0, 1, 1])):
             draw = replay_buffer_draw(

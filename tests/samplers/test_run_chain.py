@@ -1,7 +1,6 @@
 """The drivers: what burn-in and thinning keep, who may be driven, what is refused."""
 
 from functools import partial
-from typing import Any
 
 import blackjax
 import chex
@@ -29,14 +28,14 @@ TARGET = densities.log_gamma(jnp.array([0.8, 2.5]))
 SAMPLER = mala(TARGET.log_density_fn, step_size=0.5)
 
 
-def run(num_steps: int, **options: Any) -> Any:
-    def chain(key: Any, state: Any) -> Any:
+def run(num_steps, **options):
+    def chain(key, state):
         return run_chain(key, state, SAMPLER.step, num_steps, **options)
 
     return jax.jit(chain)(jax.random.key(0), SAMPLER.init(jnp.zeros(2)))
 
 
-def test_a_chain_is_a_loop() -> None:
+def test_a_chain_is_a_loop():
     final, positions, infos = run(12)
     state = SAMPLER.init(jnp.zeros(2))
     step = jax.jit(SAMPLER.step)
@@ -53,7 +52,7 @@ def test_a_chain_is_a_loop() -> None:
 @pytest.mark.parametrize(
     ("burn_in", "thinning"), [(0, 1), (5, 1), (0, 3), (4, 3), (3, 7), (11, 2), (10, 5)]
 )
-def test_burn_in_and_thinning_only_choose(burn_in: int, thinning: int) -> None:
+def test_burn_in_and_thinning_only_choose(burn_in, thinning):
     """The kept draws are those of the full run, bit for bit, and the leftover steps are taken."""
     num_steps = 12
     final, everything, all_infos = run(num_steps)
@@ -65,13 +64,13 @@ def test_burn_in_and_thinning_only_choose(burn_in: int, thinning: int) -> None:
     chex.assert_trees_all_equal(kept_final, final)
 
 
-def test_the_gradient_is_compiled_once() -> None:
+def test_the_gradient_is_compiled_once():
     """Products of matrices in the program: those of one step, whatever is kept."""
 
-    def log_density_fn(x: jax.Array) -> jax.Array:
+    def log_density_fn(x):
         return -jnp.sum(jnp.tanh(jnp.ones((3, 2)) @ x) ** 2)
 
-    def num_products(function: Any, *arguments: Any) -> int:
+    def num_products(function, *arguments):
         return str(jax.make_jaxpr(function)(*arguments)).count("dot_general[")
 
     sampler = sgld(log_density_fn, step_size=0.1)
@@ -81,14 +80,14 @@ def test_the_gradient_is_compiled_once() -> None:
 
 
 @pytest.mark.parametrize("wrap", [jax.jit, jax.checkpoint], ids=["jit", "checkpoint"])
-def test_a_wrapped_batch_step_is_still_one(wrap: Any) -> None:
+def test_a_wrapped_batch_step_is_still_one(wrap):
     states = jax.vmap(SAMPLER.init)(jnp.zeros((5, 2)))
     step = wrap(batch_step(SAMPLER.step))
     shapes = jax.eval_shape(lambda key: run_chain(key, states, step, 3), jax.random.key(0))
     assert shapes[1].shape == (5, 3, 2)
 
 
-def test_a_trace_reports_the_steps_of_the_same_chain() -> None:
+def test_a_trace_reports_the_steps_of_the_same_chain():
     start = SAMPLER.init(jnp.array([0.3, -0.2]))
     key = jax.random.key(5)
     state, positions, infos = run_chain(key, start, SAMPLER.step, 6)
@@ -103,7 +102,7 @@ def test_a_trace_reports_the_steps_of_the_same_chain() -> None:
         trace_chain(keys, start, SAMPLER)  # pyright: ignore
 
 
-def test_the_acceptance_has_one_reader_for_ours_and_blackjax() -> None:
+def test_the_acceptance_has_one_reader_for_ours_and_blackjax():
     hmc = blackjax.hmc(
         TARGET.log_density_fn,
         step_size=0.1,
@@ -116,18 +115,18 @@ def test_the_acceptance_has_one_reader_for_ours_and_blackjax() -> None:
     assert acceptance_of(()) is None
 
 
-def test_all_burn_in_keeps_nothing() -> None:
+def test_all_burn_in_keeps_nothing():
     final, positions, infos = run(6, burn_in=6)
     assert positions.shape == (0, 2)
     assert infos.acceptance_prob.shape == (0,)
     chex.assert_trees_all_equal(final, run(6)[0])
 
 
-def test_unrolling_changes_the_program_alone() -> None:
+def test_unrolling_changes_the_program_alone():
     chex.assert_trees_all_close(run(6), run(6, thinning=1, unroll=6), rtol=1e-5, atol=1e-6)
 
 
-def test_many_chains_and_many_particles() -> None:
+def test_many_chains_and_many_particles():
     states = jax.vmap(SAMPLER.init)(jnp.zeros((5, 2)))
     final, positions, infos = run_chain(
         jax.random.key(1), states, batch_step(SAMPLER.step), 6, thinning=2
@@ -145,7 +144,7 @@ def test_many_chains_and_many_particles() -> None:
 
 
 @pytest.mark.parametrize("name", ["hmc", "nuts"])
-def test_blackjax_samplers_are_driven(name: str) -> None:
+def test_blackjax_samplers_are_driven(name):
     """Moments of a skewed target from 30 parallel chains, each one independent replica."""
     mass = {"step_size": 0.5, "inverse_mass_matrix": jnp.ones(2)}
     options = {"num_integration_steps": 4} if name == "hmc" else {"max_num_doublings": 4}
@@ -153,7 +152,7 @@ def test_blackjax_samplers_are_driven(name: str) -> None:
     states = jax.vmap(sampler.init)(jnp.zeros((30, 2)))
 
     @jax.jit
-    def run(key: Any, states: Any) -> Any:
+    def run(key, states):
         return run_chain(key, states, batch_step(sampler.step), 400, burn_in=50)
 
     _, draws, infos = run(jax.random.key(3), states)
@@ -173,12 +172,12 @@ def test_blackjax_samplers_are_driven(name: str) -> None:
         ({"num_steps": 10, "burn_in": 11}, "burn_in must be at most num_steps"),
     ],
 )
-def test_bad_counts(arguments: dict[str, Any], message: str) -> None:
+def test_bad_counts(arguments, message):
     with pytest.raises(ValueError, match=message):
         run_chain(jax.random.key(0), SAMPLER.init(jnp.zeros(2)), SAMPLER.step, **arguments)
 
 
-def test_states_without_a_common_leading_axis() -> None:
+def test_states_without_a_common_leading_axis():
     sampler = sgld(TARGET.log_density_fn, step_size=0.1)
     with pytest.raises(ValueError, match="states must be arrays that share their leading axis"):
         batch_step(sampler.step)(jax.random.key(0), sampler.init(jnp.zeros(2)))
@@ -190,10 +189,10 @@ def test_states_without_a_common_leading_axis() -> None:
 
 
 @pytest.mark.parametrize("make", [mala, psgld, sgld, tempered_mala])
-def test_a_chain_on_every_device_of_a_mesh(make: Any) -> None:
+def test_a_chain_on_every_device_of_a_mesh(make):
     sampler = make(TARGET.log_density_fn, step_size=0.1)
 
-    def chain(key: Any, starts: jax.Array) -> jax.Array:
+    def chain(key, starts):
         state = sampler.init(starts[0])
         return run_chain(key, state, sampler.step, 3)[0].position[None]
 
@@ -204,7 +203,7 @@ def test_a_chain_on_every_device_of_a_mesh(make: Any) -> None:
     assert jax.jit(run_all)(jax.random.key(0), jnp.zeros((1, 2))).shape == (1, 2)
 
 
-def test_a_legacy_key_drives_the_same_chain() -> None:
+def test_a_legacy_key_drives_the_same_chain():
     state = SAMPLER.init(jnp.zeros(2))
     key = jax.random.key(3)
     expected = run_chain(key, state, SAMPLER.step, 7, burn_in=1, thinning=2)[1]
@@ -213,7 +212,7 @@ def test_a_legacy_key_drives_the_same_chain() -> None:
 
 
 @pytest.mark.parametrize("key", [jax.random.key(0), jax.random.PRNGKey(0)], ids=["typed", "legacy"])
-def test_one_key_where_one_a_step_is_wanted(key: Any) -> None:
+def test_one_key_where_one_a_step_is_wanted(key):
     """``run_chain`` takes one, so that this mistake is natural."""
     state = SAMPLER.init(jnp.zeros(2))
     message = r"keys must be keys, one a row, got .*jax\.random\.split\(key, num_steps\)"

@@ -1,7 +1,6 @@
 """Which particles return to the buffer: the law of the choice, its corners, its refusals."""
 
 from itertools import permutations
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,14 +14,14 @@ POSITIONS = {"index": jnp.arange(4.0), "pixels": jnp.arange(8.0).reshape(4, 2)}
 LOG_DENSITIES = jnp.array([-1.0, 2.0, 0.5, -3.0])
 
 
-def chosen(policy: Any, num: int, log_densities: Any = LOG_DENSITIES, seed: int = 0) -> list[int]:
+def chosen(policy, num, log_densities=LOG_DENSITIES, seed=0):
     select = jax.jit(select_particles, static_argnums=3, static_argnames="policy")
     kept = select(jax.random.key(seed), POSITIONS, log_densities, num, policy=policy)
     np.testing.assert_array_equal(kept["pixels"], POSITIONS["pixels"][kept["index"].astype(int)])
     return kept["index"].astype(int).tolist()
 
 
-def test_softmax_draws_one_after_another_without_replacement() -> None:
+def test_softmax_draws_one_after_another_without_replacement():
     """P(i, then j) = w_i w_j / (1 - w_i), the twelve ordered pairs of four particles."""
     num_trials = 20_000
     keys = jax.random.split(jax.random.key(0), num_trials)
@@ -38,30 +37,30 @@ def test_softmax_draws_one_after_another_without_replacement() -> None:
     assert result.pvalue > 1e-6
 
 
-def test_argmax_takes_the_highest_and_in_place_the_first() -> None:
+def test_argmax_takes_the_highest_and_in_place_the_first():
     assert chosen("argmax", 3) == [1, 2, 0]
     assert chosen("in_place", 3) == [0, 1, 2]
 
 
-def test_choosing_all_loses_none() -> None:
+def test_choosing_all_loses_none():
     for policy in ("softmax", "argmax", "in_place"):
         assert sorted(chosen(policy, 4)) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("policy", ["softmax", "argmax"])
 @pytest.mark.parametrize("bad", [jnp.nan, jnp.inf, -jnp.inf])
-def test_what_is_not_finite_comes_last(policy: Any, bad: float) -> None:
+def test_what_is_not_finite_comes_last(policy, bad):
     log_densities = LOG_DENSITIES.at[1].set(bad)
     for seed in range(5):
         assert chosen(policy, 4, log_densities, seed)[-1] == 1
 
 
-def test_large_log_densities_do_not_overflow() -> None:
+def test_large_log_densities_do_not_overflow():
     """Gaps of 1e4 decide: noise of size one cannot reverse them."""
     assert chosen("softmax", 4, 1e4 * LOG_DENSITIES) == [1, 2, 0, 3]
 
 
-def test_a_duplicated_particle_is_lost_to_svgd() -> None:
+def test_a_duplicated_particle_is_lost_to_svgd():
     """The reason for drawing without replacement: equal particles stay equal."""
     sampler = svgd(lambda x: -0.5 * jnp.sum(x**2), step_size=0.5)
     state = sampler.init(jnp.array([[1.0, 2.0], [1.0, 2.0], [0.0, -1.0], [2.0, 0.5]]))
@@ -81,12 +80,12 @@ def test_a_duplicated_particle_is_lost_to_svgd() -> None:
         (({"a": jnp.ones(2), "b": jnp.ones(3)}, LOG_DENSITIES, 2), "softmax", "^positions must be"),
     ],
 )
-def test_bad_arguments(arguments: tuple[Any, ...], policy: Any, message: str) -> None:
+def test_bad_arguments(arguments, policy, message):
     with pytest.raises(ValueError, match=message):
         select_particles(jax.random.key(0), *arguments, policy=policy)
 
 
-def test_equal_bfloat16_densities_favour_no_particle() -> None:
+def test_equal_bfloat16_densities_favour_no_particle():
     """Noise of eight bits ties, and ties would go to the lowest index."""
     num_trials = 4000
     keys = jax.random.split(jax.random.key(1), num_trials)

@@ -1,8 +1,5 @@
 """Initial laws: their moments, their box, and images that make no law."""
 
-from collections.abc import Callable
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,12 +7,12 @@ import pytest
 from monte_carlo import assert_mean, assert_moments
 
 from ebmjax._stored import map_rows
-from ebmjax.samplers import StartFn, gaussian_start, informative_start, uniform_start
+from ebmjax.samplers import gaussian_start, informative_start, uniform_start
 
 NUM_DRAWS = 20_000
 
 
-def draws(start_fn: StartFn, label: int = 0, seed: int = 0) -> np.ndarray:
+def draws(start_fn, label=0, seed=0):
     keys = jax.random.split(jax.random.key(seed), NUM_DRAWS)
     labels = jnp.full(NUM_DRAWS, label, jnp.int32)
     return np.asarray(
@@ -23,7 +20,7 @@ def draws(start_fn: StartFn, label: int = 0, seed: int = 0) -> np.ndarray:
     )
 
 
-def test_uniform_law() -> None:
+def test_uniform_law():
     low, high = np.array([-1.0, 2.0]), np.array([0.5, 6.0])
     positions = draws(uniform_start((2,), low, high))
     assert np.all((positions >= low) & (positions < high))
@@ -31,7 +28,7 @@ def test_uniform_law() -> None:
     assert_mean(positions[:, 0] * positions[:, 1], -0.25 * 4.0)  # independent entries
 
 
-def test_gaussian_law() -> None:
+def test_gaussian_law():
     mean, scale = np.array([[1.0, -2.0]]), np.array([[0.5, 3.0]])
     positions = draws(gaussian_start((1, 2), mean, scale))
     assert positions.shape == (NUM_DRAWS, 1, 2)
@@ -41,7 +38,7 @@ def test_gaussian_law() -> None:
 
 
 @pytest.mark.parametrize("start_fn", [uniform_start((3,), 0.0, 1.0), gaussian_start((3,))])
-def test_the_label_is_ignored_and_the_key_is_not(start_fn: StartFn) -> None:
+def test_the_label_is_ignored_and_the_key_is_not(start_fn):
     key = jax.random.key(1)
     np.testing.assert_array_equal(start_fn(key, jnp.int32(0)), start_fn(key, jnp.int32(7)))
     assert not np.array_equal(
@@ -49,7 +46,7 @@ def test_the_label_is_ignored_and_the_key_is_not(start_fn: StartFn) -> None:
     )
 
 
-def toy_images() -> tuple[np.ndarray, np.ndarray]:
+def toy_images():
     """Two classes of five and four correlated images of 1 x 3 pixels."""
     generator = np.random.default_rng(0)
     mixing = np.array([[0.1, 0.05, 0.0], [0.0, 0.08, -0.06], [0.0, 0.0, 0.03]])
@@ -60,7 +57,7 @@ def toy_images() -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("label", [0, 1])
-def test_informative_law_has_the_moments_of_its_class(label: int) -> None:
+def test_informative_law_has_the_moments_of_its_class(label):
     """All first and second moments: means and the nine covariances divided by n."""
     images, labels = toy_images()
     start_fn = informative_start(images, labels, 2, jitter=1e-3, low=-np.inf, high=np.inf)
@@ -75,13 +72,11 @@ def test_informative_law_has_the_moments_of_its_class(label: int) -> None:
 
 
 @pytest.mark.parametrize("is_on_disk", [False, True])
-def test_images_that_are_read_in_parts_make_the_same_law(
-    is_on_disk: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_images_that_are_read_in_parts_make_the_same_law(is_on_disk, monkeypatch):
     """The factor's square is the covariance of all, to its rounding in float32."""
     monkeypatch.setattr("ebmjax.samplers._starts.AT_ONCE", 2)
     images, labels = toy_images()
-    given: Any = map_rows(np.copy, images, images.dtype) if is_on_disk else images
+    given = map_rows(np.copy, images, images.dtype) if is_on_disk else images
     start_fn = informative_start(given, labels, 2, jitter=1e-3, low=-np.inf, high=np.inf)
     means, factors, *_ = jax.tree.leaves(start_fn)
     for label in (0, 1):
@@ -94,13 +89,13 @@ def test_images_that_are_read_in_parts_make_the_same_law(
         informative_start(given, labels, 2, low=-0.1, high=0.1)
 
 
-def test_one_image_a_class_leaves_the_jitter() -> None:
+def test_one_image_a_class_leaves_the_jitter():
     images = np.array([[0.2, -0.3], [0.0, 0.5]], np.float32)
     start_fn = informative_start(images, [1, 0], 2, jitter=1e-3)
     assert_moments(draws(start_fn, 1), images[0], 1e-3)
 
 
-def test_moments_are_taken_in_float64() -> None:
+def test_moments_are_taken_in_float64():
     """A spread of 1e-4 around 1 is lost in float32 squares; the factor keeps it."""
     images = 1.0 + 1e-4 * np.array([[-1.0], [1.0]])
     start_fn = informative_start(images, [0, 0], 1, jitter=1e-12, low=0.0, high=2.0)
@@ -109,7 +104,7 @@ def test_moments_are_taken_in_float64() -> None:
     np.testing.assert_allclose(factors, np.sqrt(1e-8 + 1e-12).reshape(1, 1, 1), rtol=1e-6)
 
 
-def test_draws_are_clipped_to_the_box() -> None:
+def test_draws_are_clipped_to_the_box():
     images, labels = toy_images()
     free, boxed = (
         informative_start(images, labels, 2, low=low, high=high)
@@ -120,13 +115,13 @@ def test_draws_are_clipped_to_the_box() -> None:
     np.testing.assert_array_equal(draws(boxed, 1), np.asarray(expected, np.float32))
 
 
-def test_a_law_is_an_argument_like_any_other() -> None:
+def test_a_law_is_an_argument_like_any_other():
     """Its constants are leaves, so another law of the same shape compiles nothing."""
     images, labels = toy_images()
     traces = []
 
     @jax.jit
-    def draw(start_fn: StartFn) -> jax.Array:
+    def draw(start_fn):
         traces.append(1)
         return start_fn(jax.random.key(0), jnp.int32(1))
 
@@ -162,7 +157,7 @@ NAN_IMAGES = np.where(np.arange(16).reshape(4, 2, 2) == 5, np.nan, 0.0)
         (lambda: informative_start(IMAGES, LABELS, 2, low=1.0), ValueError, "^low must be below"),
     ],
 )
-def test_bad_arguments(make: Callable[[], Any], error: type[Exception], message: str) -> None:
+def test_bad_arguments(make, error, message):
     with pytest.raises(error, match=message):
         make()
 
@@ -177,6 +172,6 @@ def test_bad_arguments(make: Callable[[], Any], error: type[Exception], message:
         (lambda: gaussian_start((2,), 0.0, jnp.ones((2, 2))), r"^scale must be .*\(2,\)"),
     ],
 )
-def test_ends_and_moments_that_make_no_law(make: Callable[[], Any], message: str) -> None:
+def test_ends_and_moments_that_make_no_law(make, message):
     with pytest.raises(ValueError, match=message):
         make()

@@ -41,29 +41,29 @@ class Nested(NamedTuple):
     momentum: Any
 
 
-def ball(log_density_fn: Any, *, velocity: Any, other: Any = None) -> Sampler:
+def ball(log_density_fn, *, velocity, other=None):
     """Free flight: the position moves by the velocity, which stays."""
 
-    def init(position: Any, key: Any = None) -> Ball:
+    def init(position, key=None):
         return Ball(position, velocity, log_density_fn(position), other)
 
-    def step(key: Any, state: Ball) -> tuple[Ball, None]:
+    def step(key, state):
         position = jax.tree.map(jnp.add, state.position, state.velocity)
         return state._replace(position=position, log_density=log_density_fn(position)), None
 
     return Sampler(init, step)
 
 
-def nested_ball(log_density_fn: Any, *, velocity: Any, **others: Any) -> Sampler:
+def nested_ball(log_density_fn, *, velocity, **others):
     inner = ball(log_density_fn, velocity=velocity, **others)
 
-    def step(key: Any, state: Nested) -> tuple[Nested, None]:
+    def step(key, state):
         return state._replace(chain=inner.step(key, state.chain)[0]), None
 
     return Sampler(lambda x, key=None: Nested(inner.init(x), velocity), step)
 
 
-def flat(x: Any) -> jax.Array:
+def flat(x):
     return 0.0 * sum(jnp.sum(leaf) for leaf in jax.tree.leaves(x))
 
 
@@ -75,7 +75,7 @@ PLACES = {
 }
 
 
-def assert_close(found: Any, expected: Any) -> None:
+def assert_close(found, expected):
     """Up to a few roundings of numbers of order one."""
     expected = jax.tree.map(jnp.asarray, expected, is_leaf=lambda x: isinstance(x, list))
     jax.tree.map(partial(np.testing.assert_allclose, atol=1e-6), found, expected)
@@ -84,9 +84,7 @@ def assert_close(found: Any, expected: Any) -> None:
 @pytest.mark.parametrize("make", [ball, nested_ball], ids=["alone", "nested"])
 @pytest.mark.parametrize("is_scheduled", [False, True])
 @pytest.mark.parametrize(("wall", "expected"), PLACES.items(), ids=list(PLACES))
-def test_a_velocity_turns_where_its_chain_meets_a_wall(
-    make: Any, is_scheduled: bool, wall: str, expected: Any
-) -> None:
+def test_a_velocity_turns_where_its_chain_meets_a_wall(make, is_scheduled, wall, expected):
     """Whole PyTrees, states inside of states, and the momentum that stands beside one."""
     wrapped = getattr(samplers, wall)(make, -1.0, 1.0)
     wrapped = schedule(wrapped) if is_scheduled else wrapped
@@ -101,7 +99,7 @@ def test_a_velocity_turns_where_its_chain_meets_a_wall(
 
 
 @pytest.mark.parametrize("wall", PLACES)
-def test_many_chains_turn_one_by_one(wall: str) -> None:
+def test_many_chains_turn_one_by_one(wall):
     wrapped = getattr(samplers, wall)(ball, -1.0, 1.0)
     sampler = wrapped(flat, velocity=0.4)
     states = jax.vmap(sampler.init)(jnp.array([0.5, 0.7]))
@@ -113,7 +111,7 @@ def test_many_chains_turn_one_by_one(wall: str) -> None:
     assert_close(state.velocity, [0.4, -0.4])
 
 
-def test_a_clamp_turns_the_velocity_of_a_chain_that_stands_at_a_wall() -> None:
+def test_a_clamp_turns_the_velocity_of_a_chain_that_stands_at_a_wall():
     """A rejected move leaves such a one. Walls are met exactly: all numbers are powers of two."""
     starts = jnp.array([-0.5, 0.5])
     sampler = clamp(ball, -1.0, 1.0)(flat, velocity=starts)
@@ -122,10 +120,10 @@ def test_a_clamp_turns_the_velocity_of_a_chain_that_stands_at_a_wall() -> None:
     np.testing.assert_array_equal(state.velocity, [0.5, -0.5])
 
 
-def test_a_clamp_leaves_no_momentum_that_points_into_the_wall() -> None:
+def test_a_clamp_leaves_no_momentum_that_points_into_the_wall():
     """Nor does it change the size of one; BlackJAX's chains, pressed against the upper wall."""
 
-    def make(log_density_fn: Any, **options: Any) -> Sampler:
+    def make(log_density_fn, **options):
         kernel = blackjax.ghmc(log_density_fn, **options)
         return Sampler(lambda x, key=None: kernel.init(x, jax.random.key(0)), kernel.step)
 
@@ -165,9 +163,7 @@ WRAPPERS = {
         (jnp.ones(3), Ball(None, jnp.ones(2), None), "Ball.velocity"),  # of another shape
     ],
 )
-def test_a_field_that_no_wrapper_knows_is_refused(
-    wrapper: str, make: Any, position: Any, other: Any, name: str
-) -> None:
+def test_a_field_that_no_wrapper_knows_is_refused(wrapper, make, position, other, name):
     velocity = jax.tree.map(jnp.zeros_like, position)
     options = {"step_size": 0.1} if wrapper == "clip_drift" else {}
     sampler = WRAPPERS[wrapper](make)(flat, velocity=velocity, other=other, **options)
@@ -181,14 +177,14 @@ def test_a_field_that_no_wrapper_knows_is_refused(
 class Nameless:
     """A state that JAX takes apart by number, though it has the attributes."""
 
-    def __init__(self, *parts: Any) -> None:
+    def __init__(self, *parts):
         self.position, self.velocity = parts
 
-    def tree_flatten(self) -> tuple[tuple[Any, ...], None]:
+    def tree_flatten(self):
         return (self.position, self.velocity), None
 
     @classmethod
-    def tree_unflatten(cls, _: None, parts: tuple[Any, ...]) -> "Nameless":
+    def tree_unflatten(cls, _, parts):
         return cls(*parts)
 
 
@@ -198,7 +194,7 @@ class Nameless:
     [Nameless, lambda *parts: parts, lambda x, v: {"q": x, "p": v}],
     ids=["nameless", "pair", "other_names"],
 )
-def test_a_state_whose_position_is_not_found_is_refused(wrapper: str, make_state: Any) -> None:
+def test_a_state_whose_position_is_not_found_is_refused(wrapper, make_state):
     """Its walls would let everything through."""
     sampler = Sampler(lambda x, key=None: make_state(x, x), lambda key, state: (state, None))
     options = {"step_size": 0.1} if wrapper == "clip_drift" else {}
@@ -213,7 +209,7 @@ def test_a_state_whose_position_is_not_found_is_refused(wrapper: str, make_state
     [None, jnp.int32(3), jnp.ones(4), jax.random.key(0), {"second_moment": jnp.ones(3)}],
     ids=["none", "count", "length", "key", "moment"],
 )
-def test_whatever_a_mirror_leaves_unchanged_is_carried_on(wrapper: str, other: Any) -> None:
+def test_whatever_a_mirror_leaves_unchanged_is_carried_on(wrapper, other):
     options = {"step_size": 0.1} if wrapper == "clip_drift" else {}
     make = WRAPPERS[wrapper](ball)
     sampler = make(flat, velocity=jnp.full(3, 0.7), other=other, **options)
@@ -225,7 +221,7 @@ def test_whatever_a_mirror_leaves_unchanged_is_carried_on(wrapper: str, other: A
 
 
 @pytest.mark.parametrize("wrapper", ["reflect", "clamp", "clip_drift"])
-def test_pyld_is_told_to_take_its_own_box(wrapper: str) -> None:
+def test_pyld_is_told_to_take_its_own_box(wrapper):
     """Around it a box would hold the hidden layer, whose gradient the state carries."""
     make = partial(samplers.pyld, lambda x: jnp.concatenate([x, x]), num_inner=1)
     with pytest.raises(TypeError, match=r"PYLDState\.cotangent.*For PYLD give its own low"):
@@ -235,12 +231,12 @@ def test_pyld_is_told_to_take_its_own_box(wrapper: str) -> None:
 WRAPPERS_WITH_STEP = WRAPPERS | {"clip_drift": lambda make: clip_drift(make, 1.0)}
 
 
-def test_the_position_of_a_state_inside_a_state() -> None:
+def test_the_position_of_a_state_inside_a_state():
     inner = sgld(flat, step_size=0.1)
     state = Nested(inner.init(jnp.ones(2)), None)
     assert_close(position_of(state), [1.0, 1.0])
 
-    def step(key: Any, state: Nested) -> tuple[Nested, Any]:
+    def step(key, state):
         chain, info = inner.step(key, state.chain)
         return Nested(chain, None), info
 
@@ -248,10 +244,10 @@ def test_the_position_of_a_state_inside_a_state() -> None:
     assert positions.shape == (4, 2)
 
 
-def test_a_state_of_two_chains_has_no_one_position_but_both_are_turned() -> None:
+def test_a_state_of_two_chains_has_no_one_position_but_both_are_turned():
     one = HMCState(jnp.array(0.3), jnp.array(0.0), jnp.array(0.5))
 
-    def make(log_density_fn: Any) -> Sampler:
+    def make(log_density_fn):
         far = one._replace(position=jnp.array(1.3))
         return Sampler(
             lambda x, key=None: CoupledHMCState(one, one), lambda k, s: ((one, far), None)

@@ -1,8 +1,6 @@
 """Stochastic SVGD: its drift and noise by automatic differentiation, its law by simulation."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +10,7 @@ from monte_carlo import assert_mean, assert_moments, run_replicas
 from spread_systems import spread_over
 
 from ebmjax import densities
-from ebmjax.samplers import Sampler, stochastic_svgd
+from ebmjax.samplers import stochastic_svgd
 from ebmjax.samplers._bandwidth import median_bandwidth
 from ebmjax.samplers._svgd import squared_distances
 
@@ -21,12 +19,12 @@ BANDWIDTH, WEIGHT = 0.9, 0.2
 both_rules = pytest.mark.parametrize("rule", [None, "median"])
 
 
-def log_density(x: jax.Array) -> jax.Array:
+def log_density(x):
     """Skewed, and coupled between coordinates."""
     return jnp.sum(1.5 * x - jnp.exp(x)) - 0.2 * jnp.sum(x) ** 2
 
 
-def mobility(particles: jax.Array, bandwidth: Any = BANDWIDTH) -> jax.Array:
+def mobility(particles, bandwidth=BANDWIDTH):
     """D(X) of the derivation, (n d, n d), written from its definition."""
     num_particles, dimension = particles.shape
     differences = particles[:, None, :] - particles[None, :, :]
@@ -41,11 +39,11 @@ def mobility(particles: jax.Array, bandwidth: Any = BANDWIDTH) -> jax.Array:
     return jnp.kron(kernel + WEIGHT * jnp.eye(num_particles), jnp.eye(dimension)) / num_particles
 
 
-def exact_drift(particles: jax.Array, temperature: float, bandwidth: Any = BANDWIDTH) -> jax.Array:
+def exact_drift(particles, temperature, bandwidth=BANDWIDTH):
     """D grad log pi + T div D, the divergence row by row from the whole Jacobian of D."""
     shape, flat = particles.shape, particles.ravel()
 
-    def flat_mobility(flat: jax.Array) -> jax.Array:
+    def flat_mobility(flat):
         return mobility(flat.reshape(shape), bandwidth)
 
     scores = jax.vmap(jax.grad(log_density))(particles).ravel()
@@ -54,19 +52,13 @@ def exact_drift(particles: jax.Array, temperature: float, bandwidth: Any = BANDW
     return (flat_mobility(flat) @ scores + temperature * divergence).reshape(shape)
 
 
-def drift_and_noise(
-    key: Any,
-    particles: jax.Array,
-    temperature: float,
-    bandwidth: Any = BANDWIDTH,
-    make: Callable[..., Sampler] = stochastic_svgd,
-) -> tuple[jax.Array, jax.Array]:
+def drift_and_noise(key, particles, temperature, bandwidth=BANDWIDTH, make=stochastic_svgd):
     """Takes two steps of different size with one key apart: eps b + sqrt(2 eps T / n) eta.
 
     The noise is that over sqrt(2 eps T), whose covariance is the mobility.
     """
 
-    def displacement(step_size: float) -> jax.Array:
+    def displacement(step_size):
         sampler = make(
             log_density,
             step_size=step_size,
@@ -84,9 +76,7 @@ def drift_and_noise(
 
 @pytest.mark.parametrize(("num_particles", "dimension"), [(1, 2), (2, 1), (3, 2)])
 @pytest.mark.parametrize("temperature", [1.0, 1.7])
-def test_drift_is_that_of_the_derivation(
-    num_particles: int, dimension: int, temperature: float
-) -> None:
+def test_drift_is_that_of_the_derivation(num_particles, dimension, temperature):
     with jax.enable_x64(True):
         particles = jax.random.normal(jax.random.key(0), (num_particles, dimension), jnp.float64)
         expected = jax.jit(exact_drift)(particles, temperature)
@@ -98,7 +88,7 @@ def test_drift_is_that_of_the_derivation(
     ("num_particles", "dimension", "rule"),
     [(2, 1, None), (3, 2, "median"), (4, 1, "median"), (6, 3, None)],
 )
-def test_drift_follows_a_moving_bandwidth(num_particles: int, dimension: int, rule: Any) -> None:
+def test_drift_follows_a_moving_bandwidth(num_particles, dimension, rule):
     """The rule's bandwidth is differentiated too; odd and even numbers of pairs."""
     with jax.enable_x64(True):
         particles = jax.random.normal(jax.random.key(0), (num_particles, dimension), jnp.float64)
@@ -109,7 +99,7 @@ def test_drift_follows_a_moving_bandwidth(num_particles: int, dimension: int, ru
 
 
 @both_rules
-def test_drift_follows_a_bandwidth_that_many_pairs_attain(rule: Any) -> None:
+def test_drift_follows_a_bandwidth_that_many_pairs_attain(rule):
     """On a lattice of 8, 5 pairs are at the median distance 3 and share its derivative equally.
 
     The median has no derivative there, so the rule's own, which does not know of rows, is taken.
@@ -123,7 +113,7 @@ def test_drift_follows_a_bandwidth_that_many_pairs_attain(rule: Any) -> None:
         np.testing.assert_allclose(drift, expected, rtol=1e-10, atol=1e-10)
 
 
-def test_noise_has_the_covariance_of_the_mobility() -> None:
+def test_noise_has_the_covariance_of_the_mobility():
     particles = jnp.array([[0.0, 0.1], [0.6, -0.3], [-0.2, 1.0]])
     keys = jax.random.split(jax.random.key(2), 20_000)
     _, noise = jax.jit(jax.vmap(drift_and_noise, in_axes=(0, None, None)))(keys, particles, 1.3)
@@ -136,7 +126,7 @@ def test_noise_has_the_covariance_of_the_mobility() -> None:
 
 
 @pytest.mark.parametrize("bandwidth", [BANDWIDTH, None, "median"])
-def test_shards_move_as_one_system(bandwidth: Any) -> None:
+def test_shards_move_as_one_system(bandwidth):
     """The drift of all particles together; waves of the first shard's key, phases of each one's."""
     num_shards, key = 3, jax.random.key(1)
     make = partial(spread_over, num_shards, stochastic_svgd)
@@ -151,7 +141,7 @@ def test_shards_move_as_one_system(bandwidth: Any) -> None:
         np.testing.assert_allclose(noise, by_hand, rtol=1e-11, atol=1e-11)
 
 
-def noise_by_hand(keys: jax.Array, particles: jax.Array, bandwidth: Any) -> np.ndarray:
+def noise_by_hand(keys, particles, bandwidth):
     """Over sqrt(n), of a system whose shards have these keys."""
     first, _ = jax.random.split(keys[0])
     frequencies, amplitudes = (
@@ -178,7 +168,7 @@ def noise_by_hand(keys: jax.Array, particles: jax.Array, bandwidth: Any) -> np.n
     return (waves @ complex_amplitudes).real / np.sqrt(8 * len(particles))
 
 
-def test_one_particle_is_langevin_dynamics() -> None:
+def test_one_particle_is_langevin_dynamics():
     """With step (1 + weight) eps: on N(0, v) the variance is v T / (1 - (1 + weight) eps / 2v)."""
     variance, temperature, step_size = 0.8, 1.5, 0.3
     sampler = stochastic_svgd(
@@ -204,9 +194,7 @@ def test_one_particle_is_langevin_dynamics() -> None:
         (4, BANDWIDTH, partial(spread_over, 4, stochastic_svgd)),
     ],
 )
-def test_particles_are_independent_draws(
-    num_particles: int, bandwidth: Any, make: Callable[..., Sampler]
-) -> None:
+def test_particles_are_independent_draws(num_particles, bandwidth, make):
     """The product law is kept: skewed marginals, uncorrelated particles, T other than 1.
 
     Replicas start in the law and run for a time of 4, several relaxation times, with two step
@@ -218,7 +206,7 @@ def test_particles_are_independent_draws(
     mean, variance = float(target.mean[0] + np.log(temperature)), float(target.variance[0])
     log_gamma = densities.log_gamma(jnp.array([concentration])).log_density_fn
 
-    def draws(step_size: float, num_steps: int) -> np.ndarray:
+    def draws(step_size, num_steps):
         start_key, key = jax.random.split(jax.random.key(num_steps))
         shape = (num_replicas, num_particles, 1)
         gamma = jax.random.gamma(start_key, concentration / temperature, shape)
@@ -234,7 +222,7 @@ def test_particles_are_independent_draws(
 
     coarse, fine = draws(0.1, 40), draws(0.05, 80)
 
-    def extrapolated(statistic: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    def extrapolated(statistic):
         return 2 * statistic(fine) - statistic(coarse)
 
     assert_mean(extrapolated(lambda x: x), 0.0)
@@ -243,7 +231,7 @@ def test_particles_are_independent_draws(
 
 
 @pytest.mark.parametrize("num_particles", [3, 10])
-def test_a_cloud_of_any_size_moves_by_finite_numbers(num_particles: int) -> None:
+def test_a_cloud_of_any_size_moves_by_finite_numbers(num_particles):
     cloud = jax.random.normal(jax.random.key(0), (num_particles, 2))
     sampler = stochastic_svgd(lambda x: 0.0 * jnp.sum(x), step_size=1e-3)
     step = jax.jit(sampler.step)
@@ -252,7 +240,7 @@ def test_a_cloud_of_any_size_moves_by_finite_numbers(num_particles: int) -> None
         assert np.isfinite(after.particles).all(), scale
 
 
-def test_coincident_particles_part() -> None:
+def test_coincident_particles_part():
     """The share of independent dynamics gives each its own noise, of variance 2 eps w / n."""
     step_size = 0.1
     sampler = stochastic_svgd(
@@ -265,14 +253,14 @@ def test_coincident_particles_part() -> None:
     assert_moments(gap, 0.0, 2 * (2 * step_size * WEIGHT / 3))
 
 
-def test_all_in_one_place_with_the_median_rule() -> None:
+def test_all_in_one_place_with_the_median_rule():
     sampler = stochastic_svgd(log_density, step_size=0.1)
     state, _ = jax.jit(sampler.step)(jax.random.key(5), sampler.init(jnp.ones((6, 2))))
     assert np.all(np.isfinite(state.particles))
     assert len(np.unique(state.particles[:, 0])) == 6
 
 
-def test_drift_follows_the_root_mean_square_where_most_particles_coincide() -> None:
+def test_drift_follows_the_root_mean_square_where_most_particles_coincide():
     """15 of the 28 distances are zero: every other pair moves the bandwidth."""
     with jax.enable_x64(True):
         particles = jnp.array([0.0] * 6 + [1.0, 2.5])[:, None]

@@ -1,8 +1,6 @@
 """SVGD: its direction by explicit loops, its fixed points, its degenerate particles, its memory."""
 
-from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import blackjax
 import jax
@@ -29,7 +27,7 @@ from ebmjax.samplers import (
 FLOAT32 = float(np.finfo(np.float32).eps)
 
 
-def log_density(x: jax.Array) -> jax.Array:
+def log_density(x):
     """Skewed, and coupled between coordinates."""
     return jnp.sum(1.5 * x - jnp.exp(x)) - 0.2 * jnp.sum(x) ** 2
 
@@ -40,18 +38,18 @@ compiled_direction = jax.jit(
 compiled_step = jax.jit(partial(svgd(log_density, step_size=0.3).step, jax.random.key(0)))
 
 
-def score(x: np.ndarray) -> np.ndarray:
+def score(x):
     return 1.5 - np.exp(x) - 0.4 * np.sum(x)
 
 
-def median_rule(x: np.ndarray) -> float:
+def median_rule(x):
     return float(np.median(pdist(x)) / np.sqrt(2 * np.log(len(x))))
 
 
 BANDWIDTHS = {None: median_rule, "median": lambda x: float(np.median(pdist(x))), 0.6: lambda _: 0.6}
 
 
-def by_double_loop(x: np.ndarray, bandwidth: float) -> np.ndarray:
+def by_double_loop(x, bandwidth):
     direction = np.zeros_like(x)
     for i in range(len(x)):
         for j in range(len(x)):
@@ -63,7 +61,7 @@ def by_double_loop(x: np.ndarray, bandwidth: float) -> np.ndarray:
 
 @pytest.mark.parametrize(("num_particles", "dimension"), [(2, 1), (3, 2), (7, 5), (20, 1)])
 @pytest.mark.parametrize("given", BANDWIDTHS)
-def test_direction_by_double_loop(num_particles: int, dimension: int, given: Any) -> None:
+def test_direction_by_double_loop(num_particles, dimension, given):
     x = np.random.default_rng(dimension).normal(size=(num_particles, dimension))
     bandwidth = BANDWIDTHS[given](x)
     expected = by_double_loop(x, bandwidth)
@@ -77,11 +75,11 @@ def test_direction_by_double_loop(num_particles: int, dimension: int, given: Any
     np.testing.assert_allclose(single, expected, atol=atol)
 
 
-def test_a_pytree_is_its_flattened_rows() -> None:
+def test_a_pytree_is_its_flattened_rows():
     x = jnp.asarray(np.random.default_rng(0).normal(size=(6, 5)), jnp.float32)
     tree = {"a": x[:, 0], "b": x[:, 1:].reshape(6, 2, 2)}
 
-    def log_density_of_tree(particle: dict[str, jax.Array]) -> jax.Array:
+    def log_density_of_tree(particle):
         return log_density(jnp.concatenate([particle["a"][None], particle["b"].ravel()]))
 
     direction = jax.jit(lambda tree: svgd_direction(tree, log_density_of_tree))(tree)
@@ -90,7 +88,7 @@ def test_a_pytree_is_its_flattened_rows() -> None:
     np.testing.assert_allclose(direction["b"].reshape(6, 4), expected[:, 1:], atol=1e-6)
 
 
-def test_one_particle_is_gradient_ascent() -> None:
+def test_one_particle_is_gradient_ascent():
     position = jnp.array([0.3, -1.2])
     particles, climber = (
         svgd(log_density, step_size=0.1),
@@ -105,7 +103,7 @@ def test_one_particle_is_gradient_ascent() -> None:
     assert info.bandwidth == 1.0
 
 
-def test_info() -> None:
+def test_info():
     x = jnp.asarray(np.random.default_rng(1).normal(size=(5, 2)), jnp.float32)
     state, info = compiled_step(svgd_init(x, log_density))
     direction = compiled_direction(x)
@@ -116,13 +114,13 @@ def test_info() -> None:
     np.testing.assert_allclose(info.log_density, jax.vmap(log_density)(x), rtol=1e-6)
 
 
-def test_stein_identity() -> None:
+def test_stein_identity():
     """A particle among n - 1 draws from p moves on average by its own score over n: the other
     terms average to zero, and their spread falls as 1 / sqrt(n)."""
     target = densities.log_gamma(jnp.array([0.8, 2.0]))
     here = jnp.array([0.5, -0.5])
 
-    def direction_there(key: Any, num_others: int) -> jax.Array:
+    def direction_there(key, num_others):
         draws = jnp.log(jax.random.gamma(key, jnp.array([[0.8, 2.0]]), (num_others, 2)))
         particles = jnp.concatenate([here[None], draws])
         return svgd_direction(particles, target.log_density_fn, bandwidth=0.9)[0]
@@ -140,7 +138,7 @@ def test_stein_identity() -> None:
 
 
 @pytest.fixture(scope="module")
-def settled_on_a_gaussian() -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
+def settled_on_a_gaussian():
     """Particles, directions and bandwidth after 4000 steps on N(1.5, 0.7) in float64."""
     with jax.enable_x64(True):
         density = densities.gaussian(jnp.array([1.5]), jnp.array([[0.7]])).log_density_fn
@@ -155,9 +153,7 @@ def settled_on_a_gaussian() -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
         yield np.asarray(state.particles)[:, 0], np.asarray(direction)[:, 0], 1.0
 
 
-def test_many_particles_on_a_gaussian(
-    settled_on_a_gaussian: tuple[np.ndarray, np.ndarray, float],
-) -> None:
+def test_many_particles_on_a_gaussian(settled_on_a_gaussian):
     """Mean and variance, with a tolerance from the Stein identity that a fixed point satisfies.
 
     For g = sum_i a_i k(., x_i) the directions give mean_j [s(x_j) g(x_j) + g'(x_j)] =
@@ -170,7 +166,7 @@ def test_many_particles_on_a_gaussian(
     kernel = np.exp(-(gaps**2) / (2 * bandwidth**2))
     slope = -gaps / bandwidth**2 * kernel
 
-    def misfit(values: np.ndarray, slopes: np.ndarray) -> float:
+    def misfit(values, slopes):
         system, goal = np.vstack([kernel, slope]), np.concatenate([values, slopes])
         weights = np.linalg.lstsq(system, goal, rcond=1e-8)[0]
         wrong_values, wrong_slopes = np.split(np.abs(system @ weights - goal), 2)
@@ -185,7 +181,7 @@ def test_many_particles_on_a_gaussian(
     assert abs(np.mean((x - mean) ** 2) - variance) <= variance * bound
 
 
-def test_coincident_particles_do_not_repel() -> None:
+def test_coincident_particles_do_not_repel():
     """All in one place: everybody follows the common score, and together they stay."""
     x = jnp.full((5, 3), 0.4)
     direction = compiled_direction(x)
@@ -193,8 +189,8 @@ def test_coincident_particles_do_not_repel() -> None:
 
 
 @jax.jit
-def bandwidth_and_direction(x: jax.Array, offset: jax.Array) -> tuple[jax.Array, jax.Array]:
-    def around_offset(particle: jax.Array) -> jax.Array:
+def bandwidth_and_direction(x, offset):
+    def around_offset(particle):
         return log_density(particle - offset)
 
     _, info = svgd_step(jax.random.key(0), SVGDState(x), around_offset, step_size=1.0)
@@ -204,7 +200,7 @@ def bandwidth_and_direction(x: jax.Array, offset: jax.Array) -> tuple[jax.Array,
 @pytest.mark.parametrize("dimension", [1, 2, 10, 100])
 @pytest.mark.parametrize("offset", [0.0, 1e4])
 @pytest.mark.parametrize("num_same", [2, 9])
-def test_some_particles_coincide(dimension: int, offset: float, num_same: int) -> None:
+def test_some_particles_coincide(dimension, offset, num_same):
     """Rounding leaves coincident particles no distance, also where they are most of all and the
     median distance is zero. (Distances by norms summed apart from the Gram matrix fail here.)"""
     for seed in range(3):
@@ -223,11 +219,11 @@ def test_some_particles_coincide(dimension: int, offset: float, num_same: int) -
 
 
 @pytest.mark.parametrize("sampler", [svgd, stochastic_svgd])
-def test_memory_is_that_of_the_gram_matrix(sampler: Any) -> None:
+def test_memory_is_that_of_the_gram_matrix(sampler):
     """No intermediate is larger than n^2 or n d numbers; in particular none is (n, n, d)."""
     num_particles, dimension = 51, 49
 
-    def sizes(jaxpr: Any) -> Iterator[int]:
+    def sizes(jaxpr):
         for equation in jaxpr.eqns:
             yield from (variable.aval.size for variable in equation.outvars)
             for inner in jaxprs_in_params(equation.params):
@@ -238,7 +234,7 @@ def test_memory_is_that_of_the_gram_matrix(sampler: Any) -> None:
     assert max(sizes(program.jaxpr)) <= num_particles * max(num_particles, dimension)
 
 
-def test_blackjax_takes_the_same_step() -> None:
+def test_blackjax_takes_the_same_step():
     """BlackJAX's kernel is exp(-d^2 / length_scale): length_scale = 2 bandwidth^2."""
     x = jnp.asarray(np.random.default_rng(2).normal(size=(8, 3)), jnp.float32)
     bandwidth, step_size = 0.7, 0.2
@@ -253,7 +249,7 @@ def test_blackjax_takes_the_same_step() -> None:
 
 
 @pytest.mark.parametrize("num_particles", [2, 5, 8])
-def test_blackjax_has_the_same_median_rule(num_particles: int) -> None:
+def test_blackjax_has_the_same_median_rule(num_particles):
     x = jnp.asarray(np.random.default_rng(3).normal(size=(num_particles, 3)), jnp.float32)
     _, info = compiled_step(svgd_init(x, log_density))
     length_scale = jax.jit(lambda x: median_heuristic({}, x)["length_scale"])(x)
@@ -268,7 +264,7 @@ def test_a_bandwidth_may_be_a_large_integer():
 
 
 @pytest.mark.parametrize("make", [svgd, stochastic_svgd])
-def test_weakly_typed_particles_compile_once(make: Any) -> None:
+def test_weakly_typed_particles_compile_once(make):
     """jnp.full of a Python number is weakly typed, particles that have moved are not."""
     sampler = make(lambda x: -0.5 * jnp.sum(x**2), step_size=0.1)
     start = sampler.init(jnp.full((3, 2), 1.0))
@@ -276,7 +272,7 @@ def test_weakly_typed_particles_compile_once(make: Any) -> None:
     assert start.particles.weak_type == moved.particles.weak_type
 
 
-def test_particles_a_rounding_apart_count_as_one() -> None:
+def test_particles_a_rounding_apart_count_as_one():
     """9 of 10 within an ulp: the median distance is zero, not the rounding of the Gram matrix."""
     for seed in range(3):
         rng = np.random.default_rng(seed)

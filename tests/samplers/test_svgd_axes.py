@@ -1,9 +1,7 @@
 """One particle system spread over mapped axes: the same step, computed once, on any devices."""
 
 import re
-from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,19 +13,18 @@ from spread_systems import spread_over
 
 from ebmjax.samplers import stochastic_svgd as stochastic
 from ebmjax.samplers import svgd, svgd_direction, svgd_init, svgd_step
-from ebmjax.types import PyTree
 
 EPS = float(np.finfo(np.float32).eps)
 NUM_PARTICLES, DIMENSION, STEP_SIZE = 24, 3, 0.3
 
 
-def log_density(particle: dict[str, jax.Array]) -> jax.Array:
+def log_density(particle):
     """Skewed, and coupled between the leaves."""
     x = jnp.concatenate([particle["a"][None], particle["b"].ravel()])
     return jnp.sum(1.5 * x - jnp.exp(x)) - 0.2 * jnp.sum(x) ** 2
 
 
-def cloud() -> dict[str, jax.Array]:
+def cloud():
     """Particles of two leaves around (5, 5, 5), three of them in one place."""
     rows = 5 + np.random.default_rng(0).normal(size=(NUM_PARTICLES, DIMENSION))
     rows[[7, 20]] = rows[0]
@@ -35,12 +32,12 @@ def cloud() -> dict[str, jax.Array]:
     return {"a": x[:, 0], "b": x[:, 1:].reshape(NUM_PARTICLES, 2, 1)}
 
 
-def shifted(particle: dict[str, jax.Array]) -> jax.Array:
+def shifted(particle):
     """``log_density`` around the cloud."""
     return log_density(jax.tree.map(lambda leaf: leaf - 5.0, particle))
 
 
-def bound_on_directions(bandwidth: float) -> float:
+def bound_on_directions(bandwidth):
     """Largest distance between two orders of the same float32 sums.
 
     Scores stay below 10 and particles within 3 of their mean, so the n terms of an entry's mean
@@ -51,14 +48,14 @@ def bound_on_directions(bandwidth: float) -> float:
     return (NUM_PARTICLES + 10 * 9 * DIMENSION / (2 * bandwidth**2)) * terms * EPS
 
 
-def assert_close(got: PyTree, expected: PyTree, atol: float) -> None:
+def assert_close(got, expected, atol):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=atol), got, expected)
 
 
 @pytest.mark.parametrize("num_shards", [4, NUM_PARTICLES])
 @pytest.mark.parametrize("bandwidth", [None, 0.7])
-def test_a_step_of_shards_is_the_step_of_all(num_shards: int, bandwidth: float | None) -> None:
-    options: Any = {"step_size": STEP_SIZE, "bandwidth": bandwidth}
+def test_a_step_of_shards_is_the_step_of_all(num_shards, bandwidth):
+    options = {"step_size": STEP_SIZE, "bandwidth": bandwidth}
     whole, spread = svgd(shifted, **options), spread_over(num_shards, svgd, shifted, **options)
     key, state = jax.random.key(0), svgd_init(cloud(), shifted)
     expected, info = jax.jit(whole.step)(key, state)
@@ -74,7 +71,7 @@ def test_a_step_of_shards_is_the_step_of_all(num_shards: int, bandwidth: float |
 @pytest.mark.parametrize(
     ("names", "num_devices"), [*((("data", "shard"), n) for n in (1, 2, 4)), (("shard", "data"), 2)]
 )
-def test_shards_of_devices_are_one_system(names: tuple[str, str], num_devices: int) -> None:
+def test_shards_of_devices_are_one_system(names, num_devices):
     """Whichever axis comes first, every member finds its own rows among all."""
     direction = partial(svgd_direction, log_density_fn=shifted)
     of_shards = jax.vmap(partial(direction, axis_name=names), axis_name="shard")
@@ -94,7 +91,7 @@ def test_shards_of_devices_are_one_system(names: tuple[str, str], num_devices: i
     assert_close(got, expected, bound_on_directions(float(info.bandwidth)))
 
 
-def equations(jaxpr: Any) -> Iterator[Any]:
+def equations(jaxpr):
     for equation in jaxpr.eqns:
         yield equation
         for inner in jaxprs_in_params(equation.params):
@@ -102,7 +99,7 @@ def equations(jaxpr: Any) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("make", [svgd, stochastic])
-def test_shards_of_one_device_share_the_matrices(make: Any) -> None:
+def test_shards_of_one_device_share_the_matrices(make):
     """No array is larger than n^2 or n d, and what is searched is one for all."""
     num_particles, dimension = 40, 29
     spread = spread_over(5, make, lambda x: -jnp.sum(x**2), step_size=1.0)
@@ -117,8 +114,8 @@ def test_shards_of_one_device_share_the_matrices(make: Any) -> None:
 
 
 @pytest.mark.parametrize("make", [svgd, stochastic])
-def test_one_shard_takes_the_program_without_axes(make: Any) -> None:
-    def program(**options: Any) -> str:
+def test_one_shard_takes_the_program_without_axes(make):
+    def program(**options):
         step = make(log_density, step_size=0.1, **options).step
         mapped = jax.jit(jax.vmap(step, axis_name="shard"))
         state = jax.tree.map(lambda leaf: leaf[None], svgd_init(cloud(), log_density))
@@ -128,7 +125,7 @@ def test_one_shard_takes_the_program_without_axes(make: Any) -> None:
 
 
 @pytest.mark.parametrize("names", ["shard", ("data", "shard")])
-def test_an_axis_that_is_not_mapped(names: Any) -> None:
+def test_an_axis_that_is_not_mapped(names):
     message = f"^axis_name must name axes that are mapped.*got axis_name={re.escape(repr(names))}"
     with pytest.raises(ValueError, match=message):
         svgd_direction(cloud(), log_density, axis_name=names)

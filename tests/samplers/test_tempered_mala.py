@@ -21,12 +21,12 @@ CONCENTRATION = 1.5
 log_gamma = densities.log_gamma(jnp.array(CONCENTRATION)).log_density_fn
 
 
-def skewed(x: jax.Array) -> jax.Array:
+def skewed(x):
     return jnp.sum(CONCENTRATION * x - jnp.exp(x))
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.8])
-def test_temperature_follows_the_documented_recursion(decay: float) -> None:
+def test_temperature_follows_the_documented_recursion(decay):
     """A' = d A + (1 - d) a; where A' <= u, T grows tenfold and A starts again at 1."""
     threshold, growth = 0.6, 10.0
     sampler = tempered_mala(
@@ -50,8 +50,8 @@ def test_temperature_follows_the_documented_recursion(decay: float) -> None:
     assert np.mean(infos.acceptance_prob[-20:]) > threshold  # and the rises were worth it
 
 
-def test_a_threshold_of_zero_keeps_the_temperature_where_no_move_is_possible() -> None:
-    def support(x: jax.Array) -> jax.Array:  # no density at all but where the chain starts
+def test_a_threshold_of_zero_keeps_the_temperature_where_no_move_is_possible():
+    def support(x):  # no density at all but where the chain starts
         return jnp.where(jnp.all(x == 0), 0.0, -jnp.inf)
 
     sampler = tempered_mala(support, step_size=0.3, acceptance_threshold=0.0, acceptance_decay=0.0)
@@ -60,7 +60,7 @@ def test_a_threshold_of_zero_keeps_the_temperature_where_no_move_is_possible() -
     assert float(state.temperature) == 1.0
 
 
-def test_a_step_is_a_mala_step_at_the_temperature_of_the_state() -> None:
+def test_a_step_is_a_mala_step_at_the_temperature_of_the_state():
     """Drift eps / T and noise sqrt(2 eps): the Langevin move of the density p^(1/T)."""
     temperature, step_size = 7.0, 0.4
     state = tempered_mala_init(jnp.array([0.2, -0.7]), skewed, temperature=temperature)
@@ -81,7 +81,7 @@ def test_a_step_is_a_mala_step_at_the_temperature_of_the_state() -> None:
     assert info.temperature == temperature
 
 
-def test_law_at_a_resting_temperature() -> None:
+def test_law_at_a_resting_temperature():
     """Threshold 0 is never met, T stays: the law is p^(1/T), that of log(T g), g ~ Gamma(c/T)."""
     temperature = 2.5
     sampler = tempered_mala(
@@ -95,7 +95,7 @@ def test_law_at_a_resting_temperature() -> None:
     assert_moments(draws, mean, polygamma(1, concentration))
 
 
-def test_a_slow_average_moves_in_bfloat16() -> None:
+def test_a_slow_average_moves_in_bfloat16():
     """Moves that are never accepted raise T after log(0.5) / log(0.998) = 346 steps."""
     sampler = tempered_mala(
         lambda x: -0.5e6 * jnp.sum(x**2), step_size=1.0, noise_scale=0.0, acceptance_decay=0.998

@@ -1,7 +1,6 @@
 """Underdamped Langevin dynamics: its splitting by hand, its law, and where its velocity starts."""
 
 from functools import partial
-from typing import Any
 
 import blackjax
 import jax
@@ -28,29 +27,29 @@ from ebmjax.samplers import (
 CHAINS = 20_000
 
 
-def run(sampler: Any, positions: jax.Array, num_steps: int) -> Any:
+def run(sampler, positions, num_steps):
     """Final states of independent chains, by ``run_chain``."""
 
     @partial(jax.jit, compiler_options=RUNS_LONG)
-    def drive(key: Any, states: Any) -> Any:
+    def drive(key, states):
         step = batch_step(sampler.step)
         return run_chain(key, states, step, num_steps, burn_in=num_steps)[0]
 
     return drive(jax.random.key(1), start_chains(jax.random.key(0), sampler, positions))
 
 
-def test_a_step_by_hand() -> None:
+def test_a_step_by_hand():
     """Kick, drift, refresh, drift, kick, in numpy and float64, on an asymmetric density."""
     step_size, friction, temperature = 0.3, 0.7, 0.6
     x, v = np.array([-0.4, 0.9]), np.array([0.5, -1.1])
     options = {"step_size": step_size, "friction": friction, "temperature": temperature}
 
-    def score(x: np.ndarray) -> np.ndarray:
+    def score(x):
         return 1.5 - np.exp(x)
 
     with jax.enable_x64(True):
 
-        def log_density(x: jax.Array) -> jax.Array:
+        def log_density(x):
             return jnp.sum(1.5 * x - jnp.exp(x))
 
         key = jax.random.key(5)
@@ -79,9 +78,7 @@ def test_a_step_by_hand() -> None:
 @pytest.mark.parametrize(
     ("step_size", "friction", "temperature"), [(0.5, 1.0, 1.0), (2.0, 0.5, 0.7), (3.0, 2.0, 0.7)]
 )
-def test_the_law_on_a_gaussian_is_exact_at_any_stable_step(
-    step_size: float, friction: float, temperature: float
-) -> None:
+def test_the_law_on_a_gaussian_is_exact_at_any_stable_step(step_size, friction, temperature):
     """N(1, v) at T: positions N(1, v T) at every step; velocities T (1 - step / 2v).
 
     Both follow from the discrete Lyapunov equation of the linear step. 60 steps at rates of
@@ -96,12 +93,12 @@ def test_the_law_on_a_gaussian_is_exact_at_any_stable_step(
     assert_moments((final.position - 1.0) * final.velocity, *product_moments(final))
 
 
-def product_moments(final: Any) -> tuple[float, float]:
+def product_moments(final):
     """Position and velocity are independent: the mean 0 and the product of the variances."""
     return 0.0, float(jnp.mean(jnp.square(final.position - 1.0)) * jnp.var(final.velocity))
 
 
-def test_the_law_on_a_skewed_density() -> None:
+def test_the_law_on_a_skewed_density():
     """log of a Gamma variable, whose mean is -0.58 and whose skewness is -1.14.
 
     A million chains measured the bias of this step once: 0.001 +- 0.001 of the mean, 0.002 +- 0.003
@@ -115,11 +112,11 @@ def test_the_law_on_a_skewed_density() -> None:
     assert_moments(final.velocity, 0.0, 1.0 - 0.08 / 2)
 
 
-def test_the_first_move_without_friction_is_that_of_mala() -> None:
+def test_the_first_move_without_friction_is_that_of_mala():
     """x + step s(x) + sqrt(2 step T) xi with xi the velocity that ``init`` drew."""
     step_size, temperature, friction = 0.3, 0.6, 1e-6
 
-    def log_density(x: jax.Array) -> jax.Array:
+    def log_density(x):
         return jnp.sum(1.5 * x - jnp.exp(x))
 
     options = {"step_size": step_size, "friction": friction, "temperature": temperature}
@@ -134,23 +131,23 @@ def test_the_first_move_without_friction_is_that_of_mala() -> None:
     np.testing.assert_allclose(moved.position, expected, atol=5 * error)
 
 
-def test_velocities_start_from_their_law() -> None:
+def test_velocities_start_from_their_law():
     sampler = underdamped_langevin(lambda x: -0.5 * x**2, step_size=0.1, temperature=0.3)
     states = start_chains(jax.random.key(0), sampler, jnp.ones(CHAINS))
     assert_moments(states.velocity, 0.0, 0.3)
 
 
-def test_a_start_without_a_key_is_refused() -> None:
+def test_a_start_without_a_key_is_refused():
     """At rest, or with one velocity for all, chains would silently start from another law."""
     sampler = underdamped_langevin(lambda x: -0.5 * x**2, step_size=0.1)
     with pytest.raises(TypeError, match=r"^init of this sampler draws.*init\(position, key\)"):
         sampler.init(1.0)
 
 
-def test_start_chain_gives_a_key_to_those_that_take_one() -> None:
+def test_start_chain_gives_a_key_to_those_that_take_one():
     """BlackJAX's, ours, and a sampler of one argument; and a key that no step of the chain has."""
 
-    def normal(x: jax.Array) -> jax.Array:
+    def normal(x):
         return -0.5 * jnp.sum(x**2)
 
     key, position = jax.random.key(3), jnp.ones(2)

@@ -1,7 +1,6 @@
 """Clamping, clipping, schedules: what they do to a step, alone and composed."""
 
 from functools import partial
-from typing import Any
 
 import chex
 import jax
@@ -32,13 +31,13 @@ from ebmjax.samplers import (
 )
 
 
-def pull_to_two(x: jax.Array) -> jax.Array:
+def pull_to_two(x):
     """Mode at 2, outside the boxes below, so that chains press against the wall."""
     return -0.5 * jnp.sum((x - 2.0) ** 2)
 
 
 @pytest.mark.parametrize("make", [sgld, mala, psgld, tempered_mala], ids=lambda make: make.__name__)
-def test_clamp_keeps_chains_in_the_box(make: Any) -> None:
+def test_clamp_keeps_chains_in_the_box(make):
     sampler = clamp(make, -0.5, 0.5)(pull_to_two, step_size=0.05)
     state = sampler.init(jnp.array([3.0, -3.0]))
     np.testing.assert_array_equal(state.position, [0.5, -0.5])
@@ -56,7 +55,7 @@ def test_clamp_keeps_chains_in_the_box(make: Any) -> None:
 
 
 @pytest.mark.parametrize("make", [svgd, stochastic_svgd], ids=lambda make: make.__name__)
-def test_clamp_keeps_particles_in_the_box(make: Any) -> None:
+def test_clamp_keeps_particles_in_the_box(make):
     sampler = clamp(make, -0.5, 0.5)(pull_to_two, step_size=1.0)
     state = sampler.init(jnp.array([[3.0, 0.1], [-3.0, 0.2], [0.0, 0.3]]))
     step = jax.jit(sampler.step)
@@ -67,7 +66,7 @@ def test_clamp_keeps_particles_in_the_box(make: Any) -> None:
     assert np.all(np.isfinite(info.log_density))
 
 
-def test_a_clamped_step_is_project_after_step() -> None:
+def test_a_clamped_step_is_project_after_step():
     """The move itself is the sampler's own, from the same key; only then comes the box."""
     position, key = jnp.array([0.2, -0.4]), jax.random.key(1)
     free = sgld(pull_to_two, step_size=0.4)
@@ -77,8 +76,8 @@ def test_a_clamped_step_is_project_after_step() -> None:
     np.testing.assert_allclose(state.position, np.clip(expected.position, -0.5, 0.5), rtol=1e-6)
 
 
-def test_clamp_takes_pytrees_arrays_and_half_lines() -> None:
-    def log_density_fn(position: dict[str, jax.Array]) -> jax.Array:
+def test_clamp_takes_pytrees_arrays_and_half_lines():
+    def log_density_fn(position):
         return -jnp.sum(position["a"] ** 2) - position["b"] ** 2
 
     sampler = clamp(sgld, 0.0, jnp.inf)(log_density_fn, step_size=0.1)
@@ -90,7 +89,7 @@ def test_clamp_takes_pytrees_arrays_and_half_lines() -> None:
     np.testing.assert_array_equal(state.position, [0.0, 0.0])
 
 
-def test_clip_drift_bounds_the_drift() -> None:
+def test_clip_drift_bounds_the_drift():
     """Without noise the move is the drift, proximal SGLD's clip(eps s, -c, c)."""
     sampler = clip_drift(sgld, 0.1)(pull_to_two, step_size=0.5, noise_scale=0.0)
     position = jnp.array([-50.0, 1.95, 2.0, 2.05, 90.0])
@@ -102,8 +101,8 @@ def test_clip_drift_bounds_the_drift() -> None:
     np.testing.assert_allclose(state.log_density, pull_to_two(state.position), rtol=1e-6)
 
 
-def test_clip_drift_with_a_traced_step_size() -> None:
-    def final(step_size: Any) -> jax.Array:
+def test_clip_drift_with_a_traced_step_size():
+    def final(step_size):
         sampler = clip_drift(gradient_descent, 0.1)(pull_to_two, step_size=step_size)
         return sampler.step(jax.random.key(0), sampler.init(jnp.array([-50.0])))[0].position
 
@@ -112,7 +111,7 @@ def test_clip_drift_with_a_traced_step_size() -> None:
     np.testing.assert_allclose(moved, [0.1, 52e-4], atol=1e-5)
 
 
-def test_a_scheduled_clip_bounds_every_drift() -> None:
+def test_a_scheduled_clip_bounds_every_drift():
     """The score a state carries was clipped for the step size before: by 1 / 0.1 = 10 here."""
     sampler = schedule(clip_drift(gradient_descent, 1.0))(
         pull_to_two, step_size=lambda step: jnp.array([0.1, 1.0, 0.5])[step]
@@ -127,7 +126,7 @@ def test_a_scheduled_clip_bounds_every_drift() -> None:
     np.testing.assert_allclose(moves, [1.0, 1.0, 0.5], rtol=1e-5)
 
 
-def chain_end(make: Any, limit: Any) -> jax.Array:
+def chain_end(make, limit):
     """End of three steps from -1 towards 2, under wrappers that ``make`` bounds by ``limit``."""
     sampler = make(limit)(pull_to_two, step_size=0.2, noise_scale=0.0)
     return run_chain(jax.random.key(0), sampler.init(-jnp.ones(1)), sampler.step, 3)[0].position[0]
@@ -144,14 +143,14 @@ def chain_end(make: Any, limit: Any) -> jax.Array:
     ],
     ids=["clamp below", "clamp above", "clip_drift", "clip_score"],
 )
-def test_bounds_may_be_traced_and_differentiated(make: Any, slope: float) -> None:
+def test_bounds_may_be_traced_and_differentiated(make, slope):
     limit = jnp.array({0.0: -4.0, 1.0: -0.5}.get(slope, 0.01))
     end = jax.jit(chain_end, static_argnums=0)
     assert jax.grad(end, argnums=1)(make, limit) == pytest.approx(slope)
     assert jax.grad(lambda limit: jax.checkpoint(partial(end, make))(limit))(limit) == slope
 
 
-def test_clip_score() -> None:
+def test_clip_score():
     clipped = clip_score(pull_to_two, 0.3)
     x = jnp.array([-5.0, 1.9, 5.0])
     np.testing.assert_allclose(clipped(x), pull_to_two(x))
@@ -167,7 +166,7 @@ def test_clip_score() -> None:
     np.testing.assert_allclose(scores[:, 0], limits)
 
 
-def test_an_annealed_chain_is_a_loop_with_changing_arguments() -> None:
+def test_an_annealed_chain_is_a_loop_with_changing_arguments():
     schedule = optax.linear_schedule(0.3, 0.05, 4)
     sampler = schedule(sgld)(
         pull_to_two, step_size=schedule, noise_scale=lambda step: 0.1 / (1 + step)
@@ -189,7 +188,7 @@ def test_an_annealed_chain_is_a_loop_with_changing_arguments() -> None:
 
 
 @pytest.mark.parametrize("make", [mala, psgld, svgd], ids=lambda make: make.__name__)
-def test_constant_schedules_change_nothing(make: Any) -> None:
+def test_constant_schedules_change_nothing(make):
     position, key = jnp.array([[0.1, -0.2], [0.5, 1.0]]), jax.random.key(3)
     plain = make(pull_to_two, step_size=0.2)
     annealed = schedule(make)(pull_to_two, step_size=optax.constant_schedule(0.2))
@@ -200,7 +199,7 @@ def test_constant_schedules_change_nothing(make: Any) -> None:
     np.testing.assert_array_equal(state.position, position_of(state.inner))
 
 
-def test_wrappers_compose_in_either_order() -> None:
+def test_wrappers_compose_in_either_order():
     """The SADA-JEM step (drift clipped to 0.1, box [-1, 1]) with a decaying step size."""
     schedule = optax.exponential_decay(0.5, 1, 0.5)
     arguments = {"step_size": schedule, "noise_scale": 0.01}
@@ -220,14 +219,14 @@ def test_wrappers_compose_in_either_order() -> None:
     assert np.all(np.abs(np.diff(positions, axis=0)) <= 0.1 + 5 * 0.01)
 
 
-def test_clamped_descent_finds_the_constrained_mode() -> None:
+def test_clamped_descent_finds_the_constrained_mode():
     """The gradient at the wall is not zeroed: a chain can leave the wall again."""
     sampler = clamp(gradient_descent, -1.0, 1.0)(lambda x: -0.5 * (x - 0.25) ** 2, step_size=0.5)
     state, _, _ = run_chain(jax.random.key(5), sampler.init(7.0), sampler.step, 30)
     np.testing.assert_allclose(state.position, 0.25, rtol=1e-6)
 
 
-def test_mala_with_a_clipped_score_and_mala_in_a_box_are_different_things() -> None:
+def test_mala_with_a_clipped_score_and_mala_in_a_box_are_different_things():
     """Projection has no exact law: the wall collects an atom, which the truncated law has not."""
     projected = clamp(mala, 0.0, 1.0)(lambda x: -0.5 * x**2, step_size=0.1)
     draws, _ = run_replicas(jax.random.key(6), projected, jnp.full(2000, 0.5), 20)
@@ -256,11 +255,11 @@ THREE, COLUMN = jnp.ones(3), jnp.zeros((3, 1))
     ],
 )
 @pytest.mark.parametrize("is_jitted", [False, True])
-def test_bounds_of_another_shape_than_the_position(make: Any, name: str, is_jitted: bool) -> None:
+def test_bounds_of_another_shape_than_the_position(make, name, is_jitted):
     """A row of bounds for a column of coordinates would make a square of it."""
     sampler = make(pull_to_two, step_size=0.1)
 
-    def step(position: jax.Array) -> Any:
+    def step(position):
         return sampler.step(jax.random.key(0), sampler.init(position))
 
     message = rf"^{name} must be a scalar or broadcast to the shape of position, \((3, )?1,?\); got"
