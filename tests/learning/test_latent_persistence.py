@@ -36,14 +36,9 @@ NUM_CHAINS = 3
 
 def gradient_fn_of(sampler, *, num_chains=NUM_CHAINS, identify=lambda batch: batch[1]):
     return make_latent_gradient_fn(
-        MODEL,
-        LatentChains(2, sampler, 2, sampler, 2),
-        observe=lambda batch: batch[0],
-        powers=POWERS,
-        loss_fn=telescoped_loss,
-        num_chains=num_chains,
-        identify=identify,
-    )
+        MODEL, LatentChains(2, sampler, 2, sampler, 2), observe=lambda batch: batch[0],
+        powers=POWERS, loss_fn=telescoped_loss, num_chains=num_chains, identify=identify,
+    )  # fmt: skip
 
 
 def shards(**changes):
@@ -143,12 +138,8 @@ def test_shapes():
 
 def test_first_chains_are_as_wide_as_the_base():
     options = {
-        "num_shards": 2,
-        "batch_size": 4,
-        "num_examples": 3,
-        "num_powers": 3,
-        "latent_dim": 2,
-    }
+        "num_shards": 2, "batch_size": 4, "num_examples": 3, "num_powers": 3, "latent_dim": 2,
+    }  # fmt: skip
     one = init_latent_carry(jax.random.key(0), **options)
     four = init_latent_carry(jax.random.key(0), **options, base_scale=4.0)
     np.testing.assert_array_equal(four.prior, 4 * one.prior)

@@ -46,14 +46,9 @@ def continue_run(folder):
     writer = JsonlWriter(folder / "metrics.jsonl")
     try:
         return fit(
-            jax.random.key(2),
-            state,
-            train_step,
-            data,
-            PLAN,
-            checkpoints=Checkpoints(folder / "checkpoints"),
-            writers=[writer],
-        )
+            jax.random.key(2), state, train_step, data, PLAN,
+            checkpoints=Checkpoints(folder / "checkpoints"), writers=[writer],
+        )  # fmt: skip
     finally:
         writer.close()
 

@@ -173,15 +173,9 @@ def sitting(folder, monitor=monitor):
     checkpoints = Checkpoints(folder / "checkpoints")
     try:
         return fit(
-            keys(),
-            state,
-            chains()[1],
-            chains_data(),
-            plan,
-            checkpoints=checkpoints,
-            writers=[writer],
-            monitor=monitor,
-        )
+            keys(), state, chains()[1], chains_data(), plan, checkpoints=checkpoints,
+            writers=[writer], monitor=monitor,
+        )  # fmt: skip
     finally:
         writer.close()
 

@@ -21,13 +21,9 @@ from experiments.configs import igebm_digits, jem_digits, thermo_digits
 pytestmark = pytest.mark.usefixtures("shallow")
 
 TIMES = {
-    "eval.robustness.every": 2,
-    "eval.landscape.every": 2,
-    "eval.landscape.num_points": 2,
-    "eval.samples.every": "never",
-    "eval.ood.every": "never",
-    "eval.generation.every": "never",
-}
+    "eval.robustness.every": 2, "eval.landscape.every": 2, "eval.landscape.num_points": 2,
+    "eval.samples.every": "never", "eval.ood.every": "never", "eval.generation.every": "never",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

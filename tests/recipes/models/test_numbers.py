@@ -17,13 +17,10 @@ from ebmjax.training._feed import describe_batches
 from experiments.configs import jem_digits, toy_beta
 
 JOINT = {
-    "sampler.max_score": (1.0, 2.0),
-    "sampler.low": (-1.2, -1.5),
-    "sampler.buffer.reinit_prob": (0.05, 0.5),
-    "loss.energy_l2": (0.01, 0.02),
-    "loss.generative_weight": (1.0, 0.5),
-    "optimizer.learning_rate": (5e-3, 1e-3),
-}
+    "sampler.max_score": (1.0, 2.0), "sampler.low": (-1.2, -1.5),
+    "sampler.buffer.reinit_prob": (0.05, 0.5), "loss.energy_l2": (0.01, 0.02),
+    "loss.generative_weight": (1.0, 0.5), "optimizer.learning_rate": (5e-3, 1e-3),
+}  # fmt: skip
 IMAGE = {
     "sampler.max_score": (1.0, 2.0),
     "sampler.high": (1.2, 1.5),

@@ -84,12 +84,9 @@ def assert_same_run(workdir, uninterrupted):
 
 def start(*arguments, cwd):
     return subprocess.Popen(
-        [sys.executable, *map(str, arguments)],
-        cwd=cwd,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+        [sys.executable, *map(str, arguments)], cwd=cwd, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
 
 
 def signalled(process, workdir, held, step, signum):

@@ -124,15 +124,9 @@ def huggingface(folder):
 
 
 SOURCES = {
-    npz: "train",
-    npz_of_splits: "test",
-    npy_folder: "train",
-    plain_folder: "train",
-    folder_of_classes: "train",
-    folder_of_splits: "test",
-    function: "train",
-    huggingface: "test",
-}
+    npz: "train", npz_of_splits: "test", npy_folder: "train", plain_folder: "train",
+    folder_of_classes: "train", folder_of_splits: "test", function: "train", huggingface: "test",
+}  # fmt: skip
 """Sources of ``IMAGES``, and the split that is scored where none is named."""
 
 
