@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import itertools
-from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +26,6 @@ from joint_problems import (
 
 from ebmjax.learning import ChainKind, dual_averaging_init, dual_averaging_update
 from ebmjax.samplers import mala
-from ebmjax.training import Checkpoints
 
 KEY = jax.random.key(4)
 
@@ -182,19 +180,3 @@ def test_several_kinds_share_a_joint_batch_and_adapt():
     acceptance = metrics["chain_adapted_acceptance_prob"]
     by_hand = dual_averaging_update(dual_averaging_init(0.3), acceptance, step_size=0.3, target=0.5)
     np.testing.assert_allclose(after.adaptation["adapted"], by_hand, rtol=1e-5)
-
-
-def test_checkpoints_of_a_joint_model_from_before_the_common_carry_are_read(tmp_path):
-    """Its fields were a buffer, statistics and a smoothing, which have the same paths."""
-
-    class JointShard(NamedTuple):
-        buffer: Any
-        statistics: Any
-        smoothing: Any
-
-    carry = shard_of(quadratic(), negatives())
-    with Checkpoints(tmp_path) as checkpoints:
-        checkpoints.save(1, JointShard(carry.buffer, {}, carry.smoothing), {})
-    with Checkpoints(tmp_path) as checkpoints:
-        restored, _ = checkpoints.restore_latest(carry)
-    jax.tree.map(np.testing.assert_array_equal, restored, carry)
