@@ -7,14 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ebmjax import data
 from ebmjax._user_function import is_function_name
-from ebmjax.data import (
-    DataChangedError,
-    MissingSplitError,
-    check_image_data,
-    load_digits,
-    load_images,
-)
 from ebmjax.training import tree_digest
 
 RANDOM = np.random.default_rng(0)
@@ -78,16 +72,16 @@ def test_a_source_gives_the_images_with_their_labels(name, tmp_path):
         "folder": lambda: write_folder(tmp_path),
         "huggingface": lambda: write_saved_dataset(tmp_path),
     }[name]()
-    found = load_images("npz" if name == "npy" else name, "train", path=path)
+    found = data.load_images("npz" if name == "npy" else name, "train", path=path)
     assert as_set(*found.data) == as_set(IMAGES, LABELS)
     assert (found.data.images.dtype, found.data.labels.dtype) == (np.uint8, np.int32)
     assert (found.num_found, found.num_classes, found.notes) == (24, 3, ())
     # Files are often sorted by class: the first images must not be those of one class.
-    few = load_images("npz" if name == "npy" else name, "train", path=path, max_examples=12)
+    few = data.load_images("npz" if name == "npy" else name, "train", path=path, max_examples=12)
     assert (len(few.data.labels), few.num_found, few.num_classes) == (12, 24, 3)
     assert len(set(few.data.labels.tolist())) == 3
-    with pytest.raises(MissingSplitError, match="test"):
-        load_images("npz" if name == "npy" else name, "test", path=path)
+    with pytest.raises(data.MissingSplitError, match="test"):
+        data.load_images("npz" if name == "npy" else name, "test", path=path)
 
 
 @pytest.mark.parametrize("name", ["npz", "folder", "huggingface"])
@@ -99,7 +93,7 @@ def test_images_that_stay_on_the_disk_are_the_same(name, tmp_path, monkeypatch):
         "huggingface": lambda: write_saved_dataset(tmp_path),
     }[name]()
     options = {"path": path, "image_size": 5, "max_examples": 23}
-    whole, stored = (load_images(name, "train", on_disk=there, **options) for there in (0, 1))
+    whole, stored = (data.load_images(name, "train", on_disk=there, **options) for there in (0, 1))
     assert stored[1:] == whole[1:]
     images = stored.data.images
     assert (images.shape, images.dtype, len(images)) == ((23, 5, 5, 3), np.uint8, 23)
@@ -108,31 +102,31 @@ def test_images_that_stay_on_the_disk_are_the_same(name, tmp_path, monkeypatch):
         np.testing.assert_array_equal(images[places], whole.data.images[places])
     np.testing.assert_array_equal(images.rows(slice(5, None))[:3], whole.data.images[5:8])
     assert tree_digest(stored.data) == tree_digest(whole.data)
-    assert tree_digest(check_image_data(stored.data, 3)) == tree_digest(whole.data)
+    assert tree_digest(data.check_image_data(stored.data, 3)) == tree_digest(whole.data)
 
 
 def test_images_that_cannot_stay_on_the_disk_are_refused(tmp_path):
     path = write_npz(tmp_path, images=IMAGES)
     with pytest.raises(ValueError, match="their file can only be read whole: leave them in memory"):
-        load_images("npz", "train", path=path, on_disk=True)
+        data.load_images("npz", "train", path=path, on_disk=True)
     path.unlink()
     write_npy(tmp_path, images=IMAGES / 255.0)
     with pytest.raises(ValueError, match="must be levels 0 to 255, uint8, got dtype float64"):
-        load_images("npz", "train", path=tmp_path, on_disk=True)
+        data.load_images("npz", "train", path=tmp_path, on_disk=True)
 
 
 def test_a_file_that_changes_later_is_named(tmp_path):
-    found = load_images("folder", "train", path=write_folder(tmp_path), on_disk=True)
+    found = data.load_images("folder", "train", path=write_folder(tmp_path), on_disk=True)
     for file in tmp_path.glob("*/*.png"):
         file.write_bytes(b"no image")
-    with pytest.raises(DataChangedError, match=r"\.png has another size or time of change"):
+    with pytest.raises(data.DataChangedError, match=r"\.png has another size or time of change"):
         found.data.images[:3]
 
 
 def test_a_missing_package_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ImportError, match=r'pip install "ebmjax\[huggingface\]"'):
-        load_images("huggingface", "train", path=tmp_path)
+        data.load_images("huggingface", "train", path=tmp_path)
 
 
 def test_a_function_is_a_source(my_module):
@@ -142,11 +136,11 @@ def test_a_function_is_a_source(my_module):
         "    if split == 'train':\n"
         "        return np.arange(4 * 9.0).reshape(4, 3, 3) / 36, np.array([0, 1, 0, 1])\n"
     )
-    found = load_images(name, "train")
+    found = data.load_images(name, "train")
     assert found.data.images.shape == (4, 3, 3, 1)
     assert found.notes == ("pixels are 0..1 and became levels",)
-    with pytest.raises(MissingSplitError, match="returned None"):
-        load_images(name, "test")
+    with pytest.raises(data.MissingSplitError, match="returned None"):
+        data.load_images(name, "test")
 
 
 @pytest.mark.parametrize(
@@ -166,7 +160,7 @@ def test_a_function_is_a_source(my_module):
 )
 def test_mistakes_of_a_function_are_named(text, expected, my_module):
     with pytest.raises(ValueError, match=expected):
-        load_images(my_module(text), "train")
+        data.load_images(my_module(text), "train")
 
 
 @pytest.mark.parametrize(
@@ -181,7 +175,7 @@ def test_mistakes_of_a_function_are_named(text, expected, my_module):
 )
 def test_arrays_have_the_usual_names(names, split, tmp_path):
     path = write_npz(tmp_path, **dict(zip(names, (IMAGES, LABELS[:, None]), strict=True)))
-    assert as_set(*load_images("npz", split, path=path).data) == as_set(IMAGES, LABELS)
+    assert as_set(*data.load_images("npz", split, path=path).data) == as_set(IMAGES, LABELS)
 
 
 def bad(images=IMAGES, **changes):
@@ -200,46 +194,46 @@ def bad(images=IMAGES, **changes):
         (bad(labels=LABELS / 2), TypeError, "labels must be integers, got dtype float64"),
         (bad(labels=LABELS - 1), ValueError, r"labels must be at least 0 and .*, got -1 for"),
         (bad(labels=LABELS + 2**31), ValueError, r"labels must .* below 2\*\*31, got 2147483648"),
-        ({"pictures": IMAGES}, MissingSplitError, r"it holds \['pictures'\]"),
+        ({"pictures": IMAGES}, data.MissingSplitError, r"it holds \['pictures'\]"),
         (bad(np.zeros(3)), ValueError, "must have shape"),
         (bad(np.array([[[None]]])), ValueError, "images in .* Python objects.*never unpickled"),
     ],
 )
 def test_mistakes_of_arrays_are_named(arrays, error, expected, tmp_path):
     with pytest.raises(error, match=expected):
-        load_images("npz", "train", path=write_npz(tmp_path, **arrays))
+        data.load_images("npz", "train", path=write_npz(tmp_path, **arrays))
 
 
 def test_files_that_are_no_arrays_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"path does not exist: .*nothing.npz"):
-        load_images("npz", "train", path=tmp_path / "nothing.npz")
+        data.load_images("npz", "train", path=tmp_path / "nothing.npz")
     with pytest.raises(ValueError, match=r"path must name an .npz file, an .npy file"):
-        load_images("npz", "train")
-    with pytest.raises(MissingSplitError, match="it holds no arrays"):
-        load_images("npz", "train", path=tmp_path)
+        data.load_images("npz", "train")
+    with pytest.raises(data.MissingSplitError, match="it holds no arrays"):
+        data.load_images("npz", "train", path=tmp_path)
     (tmp_path / "text.npz").write_text("no array")
     with pytest.raises(ValueError, match=r"text.npz cannot be read"):
-        load_images("npz", "train", path=tmp_path / "text.npz")
+        data.load_images("npz", "train", path=tmp_path / "text.npz")
     cut = write_npz(tmp_path, images=IMAGES).read_bytes()
     (tmp_path / "cut.npz").write_bytes(cut[:300] + bytes(500) + cut[800:])
     with pytest.raises(ValueError, match=r"images in .*cut.npz cannot be read"):
-        load_images("npz", "train", path=tmp_path / "cut.npz")
+        data.load_images("npz", "train", path=tmp_path / "cut.npz")
 
 
 @pytest.mark.parametrize("name", ["npz", "npy"])
 def test_one_npy_file_holds_training_images_alone(name, tmp_path):
     np.save(tmp_path / "mine.npy", IMAGES)
-    found = load_images(name, "train", path=tmp_path / "mine.npy")
+    found = data.load_images(name, "train", path=tmp_path / "mine.npy")
     assert as_set(*found.data) == as_set(IMAGES, np.zeros(24))
     assert (found.num_classes, found.notes) == (None, ())
-    with pytest.raises(MissingSplitError, match="must hold the test images"):
-        load_images(name, "test", path=tmp_path / "mine.npy")
+    with pytest.raises(data.MissingSplitError, match="must hold the test images"):
+        data.load_images(name, "test", path=tmp_path / "mine.npy")
 
 
 def test_a_folder_has_splits_or_is_the_training_images(tmp_path):
     write_folder(tmp_path / "train")
     write_folder(tmp_path / "test", IMAGES[:4], [None] * 4)
-    train, test = (load_images("folder", split, path=tmp_path) for split in ("train", "test"))
+    train, test = (data.load_images("folder", split, path=tmp_path) for split in ("train", "test"))
     for image, label, file in zip(*train.data, train.files, strict=True):
         assert file.startswith(f"{'abc'[label]}/")
         np.testing.assert_array_equal(image, IMAGES[int(Path(file).stem)])
@@ -249,9 +243,9 @@ def test_a_folder_has_splits_or_is_the_training_images(tmp_path):
 
 def test_grey_files_have_one_channel_and_a_mixture_three(tmp_path):
     grey = write_folder(tmp_path / "grey", IMAGES[..., :1], LABELS, ".jpg")
-    assert load_images("folder", "train", path=grey).data.images.shape == (24, 10, 10, 1)
+    assert data.load_images("folder", "train", path=grey).data.images.shape == (24, 10, 10, 1)
     Image.fromarray(IMAGES[0]).save(grey / "a" / "colour.png")
-    found = load_images("folder", "train", path=grey)
+    found = data.load_images("folder", "train", path=grey)
     assert found.data.images.shape == (25, 10, 10, 3)
     assert found.notes == ("some images are grey and some in colour: all became RGB",)
 
@@ -263,14 +257,14 @@ def test_nothing_is_resized_in_silence(name, tmp_path):
         "folder": lambda: write_folder(tmp_path),
         "huggingface": lambda: write_saved_dataset(tmp_path),
     }
-    found = load_images(name, "train", path=write[name](), image_size=5)
+    found = data.load_images(name, "train", path=write[name](), image_size=5)
     assert found.data.images.shape == (24, 5, 5, 3)
     assert found.notes == ("resized from 10x10",)
 
 
 def test_classes_without_images_are_told(tmp_path):
     path = write_npz(tmp_path, images=IMAGES, labels=2 * LABELS)
-    found = load_images("npz", "train", path=path)
+    found = data.load_images("npz", "train", path=path)
     assert (found.num_classes, found.empty_classes) == (5, (1, 3))
 
 
@@ -278,31 +272,31 @@ def test_mistakes_of_a_folder_are_named(tmp_path):
     with pytest.raises(
         ValueError, match=r"holds no images \(.png, .jpg, .jpeg, .jfif, .webp, .bmp\)"
     ):
-        load_images("folder", "train", path=tmp_path)
+        data.load_images("folder", "train", path=tmp_path)
     write_folder(tmp_path)
     (tmp_path / "d").mkdir()
     with pytest.raises(ValueError, match=r"classes \['d'\] have no images"):
-        load_images("folder", "train", path=tmp_path)
+        data.load_images("folder", "train", path=tmp_path)
     (tmp_path / "d" / "broken.png").write_bytes(b"no image")
     with pytest.raises(ValueError, match=r"broken.png cannot be read as an image"):
-        load_images("folder", "train", path=tmp_path)
+        data.load_images("folder", "train", path=tmp_path)
     whole = (tmp_path / "a" / "000.png").read_bytes()
     (tmp_path / "d" / "broken.png").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match=r"broken.png cannot be read as an image"):
-        load_images("folder", "train", path=tmp_path)
+        data.load_images("folder", "train", path=tmp_path)
     Image.fromarray(IMAGES[0].astype(np.uint16)[..., 0]).save(tmp_path / "d" / "broken.png")
     with pytest.raises(ValueError, match=r"broken.png must have at most 8 bits a channel"):
-        load_images("folder", "train", path=tmp_path)
+        data.load_images("folder", "train", path=tmp_path)
     (tmp_path / "d" / "broken.png").rename(tmp_path / "stray.png")
     with pytest.raises(ValueError, match=r"stray.png.*beside folders of classes"):
-        load_images("folder", "train", path=tmp_path)
+        data.load_images("folder", "train", path=tmp_path)
 
 
 def test_digits_come_in_their_own_order_and_can_be_enlarged():
-    found = load_images("digits", "test")
-    np.testing.assert_array_equal(found.data.images, load_digits("test").images)
+    found = data.load_images("digits", "test")
+    np.testing.assert_array_equal(found.data.images, data.load_digits("test").images)
     assert (found.num_found, found.num_classes) == (357, 10)
-    larger = load_images("digits", "test", image_size=16, max_examples=3)
+    larger = data.load_images("digits", "test", image_size=16, max_examples=3)
     assert larger.data.images.shape == (3, 16, 16, 1)
     assert larger.notes == ("resized from 8x8",)
 

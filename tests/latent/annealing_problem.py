@@ -6,27 +6,19 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ebmjax.latent import (
-    LatentParams,
-    LinearGenerator,
-    QuadraticPrior,
-    linear_gaussian_log_evidence,
-    linear_gaussian_log_normalizer,
-    linear_gaussian_model,
-    power_schedule,
-)
+from ebmjax import latent
 from ebmjax.samplers import mala
 from ebmjax.types import Sampler
 
-MODEL = linear_gaussian_model(base_scale=1.3, likelihood_scale=0.6)
-PARAMS = LatentParams(
-    QuadraticPrior(jnp.array([[0.7, 0.2], [0.2, 0.3]]), jnp.array([0.8, -0.4])),
-    LinearGenerator(jnp.array([[1.0, -0.5], [0.3, 0.9]]), jnp.array([0.1, -0.2])),
+MODEL = latent.linear_gaussian_model(base_scale=1.3, likelihood_scale=0.6)
+PARAMS = latent.LatentParams(
+    latent.QuadraticPrior(jnp.array([[0.7, 0.2], [0.2, 0.3]]), jnp.array([0.8, -0.4])),
+    latent.LinearGenerator(jnp.array([[1.0, -0.5], [0.3, 0.9]]), jnp.array([0.1, -0.2])),
 )
 X = jnp.array([1.5, -0.8])
-LOG_Z = float(linear_gaussian_log_normalizer(PARAMS, MODEL))
-LOG_EVIDENCE = float(linear_gaussian_log_evidence(PARAMS, MODEL, X))
-POWERS = power_schedule(6, 2.0)
+LOG_Z = float(latent.linear_gaussian_log_normalizer(PARAMS, MODEL))
+LOG_EVIDENCE = float(latent.linear_gaussian_log_evidence(PARAMS, MODEL, X))
+POWERS = latent.power_schedule(6, 2.0)
 MALA = functools.partial(mala, step_size=0.1)
 
 

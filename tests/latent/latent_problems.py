@@ -5,31 +5,23 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from ebmjax.latent import (
-    LatentParams,
-    LinearGenerator,
-    QuadraticPrior,
-    linear_gaussian_log_evidence,
-    linear_gaussian_mean_log_likelihood,
-    linear_gaussian_model,
-    linear_gaussian_power_posterior,
-)
+from ebmjax import latent
 
-MODEL = linear_gaussian_model(base_scale=1.3, likelihood_scale=0.6)
+MODEL = latent.linear_gaussian_model(base_scale=1.3, likelihood_scale=0.6)
 OBSERVATIONS = np.array([[1.5, -0.8, 0.6], [-0.4, 1.1, -1.3]])
 
 
 def make_params():
-    prior = QuadraticPrior(jnp.array([[0.7, 0.5], [-0.1, 0.3]]), jnp.array([0.8, -0.4]))
+    prior = latent.QuadraticPrior(jnp.array([[0.7, 0.5], [-0.1, 0.3]]), jnp.array([0.8, -0.4]))
     weight = jnp.array([[1.0, -0.5], [0.3, 0.9], [-0.7, 0.2]])
-    return LatentParams(prior, LinearGenerator(weight, jnp.array([0.1, -0.2, 0.3])))
+    return latent.LatentParams(prior, latent.LinearGenerator(weight, jnp.array([0.1, -0.2, 0.3])))
 
 
 def exact_moments(params, powers, observations=OBSERVATIONS):
     """Means (num_powers, batch, d) and covariances, of every power and observation."""
 
     def one(power, x):
-        return linear_gaussian_power_posterior(params, MODEL, x, power)
+        return latent.linear_gaussian_power_posterior(params, MODEL, x, power)
 
     return jax.vmap(jax.vmap(one, (None, 0)), (0, None))(powers, jnp.asarray(observations))
 
@@ -63,7 +55,7 @@ def evidence_by_differences(params):
     """The gradient of the exact mean log evidence."""
 
     def evidence(params):
-        one = jax.vmap(lambda x: linear_gaussian_log_evidence(params, MODEL, x))
+        one = jax.vmap(lambda x: latent.linear_gaussian_log_evidence(params, MODEL, x))
         return jnp.mean(one(jnp.asarray(OBSERVATIONS)))
 
     return by_differences(evidence, params)
@@ -89,13 +81,13 @@ def energy_penalty_by_hand(params, posterior_latents, prior_latents):
             value += energy**2 / len(latents)
             precision += energy * np.outer(z, z) / len(latents)
             shift -= 2 * energy * z / len(latents)
-    return value, QuadraticPrior(precision, shift)
+    return value, latent.QuadraticPrior(precision, shift)
 
 
 def exact_metrics(params, powers):
     """The expectations of every loss's metrics under exact samples."""
     along = jax.vmap(
-        lambda t, x: linear_gaussian_mean_log_likelihood(params, MODEL, x, t), (None, 0)
+        lambda t, x: latent.linear_gaussian_mean_log_likelihood(params, MODEL, x, t), (None, 0)
     )
     along = np.asarray(jax.vmap(along, (0, None))(powers, jnp.asarray(OBSERVATIONS))).mean(1)
     mean, covariance = map(np.asarray, exact_moments(params, powers))

@@ -5,28 +5,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ebmjax.latent import (
-    LatentParams,
-    LinearGenerator,
-    QuadraticPrior,
-    adaptive_schedule,
-    linear_gaussian_log_evidence,
-    linear_gaussian_mean_log_likelihood,
-    linear_gaussian_model,
-    linear_gaussian_terms,
-    log_evidence,
-    power_schedule,
-)
+from ebmjax import latent
 
-MODEL = linear_gaussian_model(likelihood_scale=0.05)
-exact_terms = jax.jit(linear_gaussian_terms, static_argnums=1)
+MODEL = latent.linear_gaussian_model(likelihood_scale=0.05)
+exact_terms = jax.jit(latent.linear_gaussian_terms, static_argnums=1)
 
 
 def make_problem():
     """A sharp likelihood (the posterior's scale is a twentieth of the prior's), an off-centre x."""
-    params = LatentParams(
-        QuadraticPrior(jnp.array([[0.7, 0.2], [0.2, 0.3]]), jnp.array([0.8, -0.4])),
-        LinearGenerator(jnp.array([[1.0, -0.5], [0.3, 0.9]]), jnp.array([0.1, -0.2])),
+    params = latent.LatentParams(
+        latent.QuadraticPrior(jnp.array([[0.7, 0.2], [0.2, 0.3]]), jnp.array([0.8, -0.4])),
+        latent.LinearGenerator(jnp.array([[1.0, -0.5], [0.3, 0.9]]), jnp.array([0.1, -0.2])),
     )
     return params, jnp.array([1.0, -0.5])
 
@@ -44,7 +33,7 @@ def divergences_along(powers):
 
 def test_divergences_of_neighbours_sum_to_the_step_in_power_times_that_in_energy():
     with jax.enable_x64(True):
-        powers = power_schedule(6, 3.0)
+        powers = latent.power_schedule(6, 3.0)
         expected = np.diff(powers) * np.diff(energies_along(powers))
         # Energies of up to 1e3 nats, of which a difference keeps the absolute error.
         np.testing.assert_allclose(divergences_along(powers), expected, rtol=1e-9, atol=1e-10)
@@ -58,8 +47,10 @@ def test_equal_divergences_are_left_as_they_are():
         "rtol": 0,
         "atol": 1e-4,
     }  # float32 of 111 nats, over a first step of 100: 1e-7 * 1e2
-    np.testing.assert_allclose(adaptive_schedule(powers, energies, 4), powers, **rounding)
-    np.testing.assert_allclose(adaptive_schedule(powers, energies, 2), powers[::2], **rounding)
+    np.testing.assert_allclose(latent.adaptive_schedule(powers, energies, 4), powers, **rounding)
+    np.testing.assert_allclose(
+        latent.adaptive_schedule(powers, energies, 2), powers[::2], **rounding
+    )
 
 
 def test_length_is_the_root_of_the_divergence():
@@ -67,7 +58,7 @@ def test_length_is_the_root_of_the_divergence():
     powers = jnp.array([0.0, 0.25, 1.0])
     energies = jnp.array([0.0, 4.0, 16.0])
     np.testing.assert_allclose(
-        jax.jit(adaptive_schedule, static_argnums=2)(powers, energies, 4),
+        jax.jit(latent.adaptive_schedule, static_argnums=2)(powers, energies, 4),
         [0.0, 0.25, 0.5, 0.75, 1.0],
         atol=1e-6,
     )
@@ -78,7 +69,7 @@ def speed_and_bend(power):
     params, x = make_problem()
 
     def speed(t):
-        energy = jax.grad(lambda t: linear_gaussian_mean_log_likelihood(params, MODEL, x, t))
+        energy = jax.grad(lambda t: latent.linear_gaussian_mean_log_likelihood(params, MODEL, x, t))
         return jnp.sqrt(energy(t))
 
     value, slope = jax.value_and_grad(speed)(power)
@@ -93,8 +84,8 @@ def test_shares_of_a_fine_pilot_have_equal_divergences(num_intervals):
     the next order. The pilot's own error is that squared over a finer length, and not seen here.
     """
     with jax.enable_x64(True):
-        pilot = power_schedule(2000, 4.0)
-        powers = adaptive_schedule(pilot, energies_along(pilot), num_intervals)
+        pilot = latent.power_schedule(2000, 4.0)
+        powers = latent.adaptive_schedule(pilot, energies_along(pilot), num_intervals)
         lengths, bends = jax.jit(jax.vmap(speed_and_bend))(pilot)
         share = np.trapezoid(np.asarray(lengths), np.asarray(pilot)) / num_intervals
         bound = 2 * float(jnp.max(bends**2)) * share**2 / 12
@@ -109,36 +100,36 @@ def test_shares_of_a_fine_pilot_have_equal_divergences(num_intervals):
 def test_a_coarse_pilot_does_as_documented(exponent, worst):
     """The figure of the docstring: a measurement, not a bound."""
     with jax.enable_x64(True):
-        pilot = power_schedule(20, exponent)
-        powers = adaptive_schedule(pilot, energies_along(pilot), 10)
+        pilot = latent.power_schedule(20, exponent)
+        powers = latent.adaptive_schedule(pilot, energies_along(pilot), 10)
         divergences = divergences_along(powers)
         assert divergences.max() / divergences.min() < worst
-        plain = divergences_along(power_schedule(10, 1.0))
+        plain = divergences_along(latent.power_schedule(10, 1.0))
         assert plain.max() / plain.min() > 1000
 
 
 def test_it_makes_the_trapezium_rule_far_better_than_an_even_ladder():
     with jax.enable_x64(True):
         params, x = make_problem()
-        exact = linear_gaussian_log_evidence(params, MODEL, x)
+        exact = latent.linear_gaussian_log_evidence(params, MODEL, x)
 
         def error(powers):
-            return abs(float(log_evidence(energies_along(powers), powers) - exact))
+            return abs(float(latent.log_evidence(energies_along(powers), powers) - exact))
 
-        pilot = power_schedule(20, 5.0)
-        adaptive = adaptive_schedule(pilot, energies_along(pilot), 10)
-        assert error(adaptive) < 0.05 * error(power_schedule(10, 1.0))
+        pilot = latent.power_schedule(20, 5.0)
+        adaptive = latent.adaptive_schedule(pilot, energies_along(pilot), 10)
+        assert error(adaptive) < 0.05 * error(latent.power_schedule(10, 1.0))
 
 
 @pytest.mark.parametrize("num_intervals", [1, 2, 10, 33])
 def test_noisy_energies_still_give_a_ladder(num_intervals):
     """An interval where noise makes E fall counts as empty; powers still increase strictly."""
-    pilot = power_schedule(20, 4.0)
+    pilot = latent.power_schedule(20, 4.0)
     energies = energies_along(pilot)
     assert np.all(np.diff(energies)[-6:] < 1.0)
     noisy = energies[None] + jax.random.normal(jax.random.key(0), (200, 21))
     assert float(jnp.mean(jnp.any(jnp.diff(noisy) < 0, axis=1))) > 0.9
-    powers = jax.jit(jax.vmap(lambda e: adaptive_schedule(pilot, e, num_intervals)))(noisy)
+    powers = jax.jit(jax.vmap(lambda e: latent.adaptive_schedule(pilot, e, num_intervals)))(noisy)
     assert powers.shape == (200, num_intervals + 1)
     assert np.all(np.diff(powers) > 0)
     assert np.all(powers[:, 0] == 0.0)
@@ -149,7 +140,7 @@ def test_empty_intervals_at_either_end():
     powers = jnp.array([0.0, 0.25, 0.5, 0.75, 1.0])
     energies = jnp.array([2.0, 1.0, 3.0, 3.0, 0.0])
     np.testing.assert_allclose(
-        adaptive_schedule(powers, energies, 4), [0.0, 0.3125, 0.375, 0.4375, 1.0], atol=1e-6
+        latent.adaptive_schedule(powers, energies, 4), [0.0, 0.3125, 0.375, 0.4375, 1.0], atol=1e-6
     )
 
 
@@ -169,4 +160,4 @@ PILOT = jnp.array([0.0, 0.5, 1.0])
 )
 def test_bad_input_is_refused(powers, energies, num_intervals, message):
     with pytest.raises(ValueError, match=message):
-        adaptive_schedule(powers, energies, num_intervals)
+        latent.adaptive_schedule(powers, energies, num_intervals)

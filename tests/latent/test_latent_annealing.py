@@ -20,25 +20,16 @@ from annealing_problem import (
     try_with,
 )
 
-from ebmjax.latent import (
-    Estimate,
-    ais_log_evidence,
-    ais_log_normalizer,
-    annealed_importance_sampling,
-    linear_gaussian_log_normalizer,
-    linear_gaussian_power_posterior,
-    log_mean_exp,
-    path_to_posterior,
-    path_to_prior,
-    weight_sample_size,
-)
+from ebmjax import latent
 from ebmjax.samplers import sgld
 
 REPEATS, CHAINS = 200, 100
 
 
 anneal = jax.jit(
-    annealed_importance_sampling, static_argnums=(3, 4), static_argnames=("sampler", "num_steps")
+    latent.annealed_importance_sampling,
+    static_argnums=(3, 4),
+    static_argnames=("sampler", "num_steps"),
 )
 
 
@@ -46,20 +37,20 @@ anneal = jax.jit(
 def to_posterior():
     """Many chains from the base to the posterior: REPEATS * CHAINS of them."""
     start = base_draws(0, (REPEATS * CHAINS,))
-    path = path_to_posterior(PARAMS, MODEL, X)
+    path = latent.path_to_posterior(PARAMS, MODEL, X)
     return anneal(jax.random.key(1), start, POWERS, *path, sampler=MALA, num_steps=2)
 
 
 def test_weights_are_unbiased(to_posterior):
     """E[w] = Z p(x), on the weights themselves; the log only changes the scale."""
-    estimate = log_mean_exp(to_posterior.log_weights)
+    estimate = latent.log_mean_exp(to_posterior.log_weights)
     assert estimate.standard_error < 0.02
     assert abs(estimate.value - LOG_Z - LOG_EVIDENCE) < 5 * estimate.standard_error
 
 
 def test_standard_error_is_the_spread_over_repeats(to_posterior):
     """The spread of R repeats is known to 1 / sqrt(2 (R - 1)), 5 % of it; 5 of those."""
-    repeats = log_mean_exp(to_posterior.log_weights.reshape(REPEATS, CHAINS).T)
+    repeats = latent.log_mean_exp(to_posterior.log_weights.reshape(REPEATS, CHAINS).T)
     spread = np.std(np.asarray(repeats.value), ddof=1)
     typical = np.sqrt(np.mean(np.square(repeats.standard_error)))
     assert abs(typical / spread - 1) < 5 / np.sqrt(2 * (REPEATS - 1))
@@ -70,7 +61,7 @@ def test_weighted_positions_are_the_posterior(to_posterior):
     weights = np.exp(np.asarray(to_posterior.log_weights, np.float64))
     weights /= weights.sum()
     z = np.asarray(to_posterior.positions, np.float64)
-    mean, covariance = linear_gaussian_power_posterior(PARAMS, MODEL, X, 1.0)
+    mean, covariance = latent.linear_gaussian_power_posterior(PARAMS, MODEL, X, 1.0)
     for values, expected in (
         (z, mean),
         (z[:, :, None] * z[:, None, :], covariance + jnp.outer(mean, mean)),
@@ -85,7 +76,7 @@ def test_weighted_positions_are_the_posterior(to_posterior):
 
 def test_on_a_single_interval_it_is_importance_sampling():
     start = base_draws(2, (50,))
-    path = path_to_posterior(PARAMS, MODEL, X)
+    path = latent.path_to_posterior(PARAMS, MODEL, X)
     samples = anneal(
         jax.random.key(0), start, jnp.array([0.0, 1.0]), *path, sampler=MALA, num_steps=1
     )
@@ -97,7 +88,7 @@ def test_on_a_single_interval_it_is_importance_sampling():
 def test_order_of_weighing_and_moving_by_hand():
     """Weigh by the interval at the old position, then move at the new power, k steps."""
     powers = jnp.array([0.0, 0.25, 1.0])
-    samples = annealed_importance_sampling(
+    samples = latent.annealed_importance_sampling(
         jax.random.key(0), jnp.array([1.0, 2.0]), powers, lambda z: 10.0 * z, lambda z: z**2,
         sampler=fixed_shift(1.0), num_steps=2,
     )  # fmt: skip
@@ -110,10 +101,10 @@ def test_order_of_weighing_and_moving_by_hand():
 def test_unadjusted_langevin_biases_the_weights():
     """The docstring warns of this bias: chains mix well, so only the step's error is left."""
     start = base_draws(3, (4000,))
-    path = path_to_posterior(PARAMS, MODEL, X)
+    path = latent.path_to_posterior(PARAMS, MODEL, X)
     sampler = functools.partial(sgld, step_size=0.2)
     samples = anneal(jax.random.key(1), start, POWERS, *path, sampler=sampler, num_steps=4)
-    estimate = log_mean_exp(samples.log_weights)
+    estimate = latent.log_mean_exp(samples.log_weights)
     assert abs(estimate.value - LOG_Z - LOG_EVIDENCE) > 10 * estimate.standard_error
 
 
@@ -123,10 +114,12 @@ def test_evidence_and_normalizer_of_the_model():
     @jax.jit
     def both(first, second):
         arguments = {"num_chains": 3000, "sampler": MALA, "num_steps": 2}
-        log_z = ais_log_normalizer(first, PARAMS, MODEL, POWERS, 2, **arguments)
-        known = Estimate(LOG_Z, 0.0)
+        log_z = latent.ais_log_normalizer(first, PARAMS, MODEL, POWERS, 2, **arguments)
+        known = latent.Estimate(LOG_Z, 0.0)
         evidences = [
-            ais_log_evidence(second, PARAMS, MODEL, X, POWERS, 2, log_normalizer=given, **arguments)
+            latent.ais_log_evidence(
+                second, PARAMS, MODEL, X, POWERS, 2, log_normalizer=given, **arguments
+            )
             for given in (log_z, known)
         ]
         return log_z, *evidences
@@ -152,8 +145,8 @@ def test_an_observation_of_each_device():
     arguments = {"num_chains": 4, "sampler": MALA, "num_steps": 2}
 
     def evidence(key, x):
-        known = Estimate(jnp.float32(LOG_Z), jnp.float32(0))
-        return ais_log_evidence(
+        known = latent.Estimate(jnp.float32(LOG_Z), jnp.float32(0))
+        return latent.ais_log_evidence(
             key, PARAMS, MODEL, x, POWERS, 2, log_normalizer=known, **arguments
         ).value
 
@@ -173,10 +166,10 @@ def test_an_observation_of_each_device():
 def test_starts_have_the_scale_of_the_base():
     """On one interval nothing moves before it is weighed, so that wrong starts are not mended."""
     ends = jnp.array([0.0, 1.0])
-    estimate = ais_log_normalizer(
+    estimate = latent.ais_log_normalizer(
         jax.random.key(0), PARAMS, MODEL, ends, 2, num_chains=20_000, sampler=MALA, num_steps=1
     )
-    unit_scale = linear_gaussian_log_normalizer(PARAMS, MODEL._replace(base_scale=1.0))
+    unit_scale = latent.linear_gaussian_log_normalizer(PARAMS, MODEL._replace(base_scale=1.0))
     assert abs(unit_scale - LOG_Z) > 10 * estimate.standard_error
     assert abs(estimate.value - LOG_Z) < 5 * estimate.standard_error
 
@@ -188,8 +181,8 @@ def test_paths_start_at_the_normalised_base_and_end_at_the_model():
     fit = MODEL.generator_fn(PARAMS.generator, z)
     likelihood = jax.scipy.stats.norm.logpdf(X, fit, MODEL.likelihood_scale).sum()
     for path, tilt in (
-        (path_to_prior(PARAMS, MODEL), -energy),
-        (path_to_posterior(PARAMS, MODEL, X), likelihood - energy),
+        (latent.path_to_prior(PARAMS, MODEL), -energy),
+        (latent.path_to_posterior(PARAMS, MODEL, X), likelihood - energy),
     ):
         np.testing.assert_allclose(path.log_base_fn(z), base, rtol=1e-6)
         np.testing.assert_allclose(path.log_tilt_fn(z), tilt, rtol=1e-5)
@@ -198,16 +191,16 @@ def test_paths_start_at_the_normalised_base_and_end_at_the_model():
 @pytest.mark.parametrize(("changes", "message"), BAD_INPUT)
 def test_bad_input_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
-        try_with(annealed_importance_sampling, MALA, **{"start": jnp.zeros(3), **changes})
+        try_with(latent.annealed_importance_sampling, MALA, **{"start": jnp.zeros(3), **changes})
 
 
 def test_one_chain_has_no_error_and_is_refused():
     with pytest.raises(ValueError, match=r"num_chains.*at least 2"):
-        ais_log_normalizer(
+        latent.ais_log_normalizer(
             jax.random.key(0), PARAMS, MODEL, POWERS, 2, num_chains=1, sampler=MALA, num_steps=1
         )
 
 
 def test_log_weights_may_be_a_list() -> None:
-    assert float(log_mean_exp([0.0, 0.0]).value) == 0.0
-    assert float(weight_sample_size([0.0, 0.0])) == 2.0
+    assert float(latent.log_mean_exp([0.0, 0.0]).value) == 0.0
+    assert float(latent.weight_sample_size([0.0, 0.0])) == 2.0

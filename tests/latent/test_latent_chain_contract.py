@@ -7,30 +7,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ebmjax.latent import (
-    LatentModel,
-    LatentParams,
-    LinearGenerator,
-    QuadraticPrior,
-    linear_gaussian_model,
-    log_likelihood,
-    log_prior,
-    sample_power_posteriors,
-    sample_prior,
-)
+from ebmjax import latent
 from ebmjax.samplers import LangevinInfo, Sampler, gradient_descent, sgld
 
-MODEL = linear_gaussian_model(base_scale=1.3, likelihood_scale=0.6)
-PARAMS = LatentParams(
-    QuadraticPrior(jnp.array([[0.7, 0.2], [0.2, 0.3]]), jnp.array([0.8, -0.4])),
-    LinearGenerator(jnp.array([[1.0, -0.5], [0.3, 0.9]]), jnp.array([0.1, -0.2])),
+MODEL = latent.linear_gaussian_model(base_scale=1.3, likelihood_scale=0.6)
+PARAMS = latent.LatentParams(
+    latent.QuadraticPrior(jnp.array([[0.7, 0.2], [0.2, 0.3]]), jnp.array([0.8, -0.4])),
+    latent.LinearGenerator(jnp.array([[1.0, -0.5], [0.3, 0.9]]), jnp.array([0.1, -0.2])),
 )
 POWERS = jnp.array([0.1, 0.25, 1.0])
 ULA = functools.partial(sgld, step_size=0.1)
 OBSERVATIONS = jnp.array([[1.5, -0.8], [-2.0, 0.6]])
 
 posteriors = jax.jit(
-    sample_power_posteriors,
+    latent.sample_power_posteriors,
     static_argnums=(2, 5),
     static_argnames=("sampler", "num_steps", "warm_start"),
 )
@@ -64,23 +54,23 @@ def test_acceptance_is_averaged_over_steps_and_chains_and_kept_by_power():
 
     key = jax.random.key(5)
     zero = jnp.zeros(2)
-    likelihood = np.mean([log_likelihood(PARAMS, MODEL, zero, x) for x in OBSERVATIONS])
-    prior = float(log_prior(PARAMS, MODEL, zero))
+    likelihood = np.mean([latent.log_likelihood(PARAMS, MODEL, zero, x) for x in OBSERVATIONS])
+    prior = float(latent.log_prior(PARAMS, MODEL, zero))
     for warm_start in (False, True):
-        _, metrics = sample_power_posteriors(
+        _, metrics = latent.sample_power_posteriors(
             key, PARAMS, MODEL, OBSERVATIONS, POWERS, 2, sampler=reporting, num_steps=4,
             warm_start=warm_start,
         )  # fmt: skip
         expected = 1.5 * (np.asarray(POWERS) * likelihood + prior)
         np.testing.assert_allclose(metrics["acceptance_prob"], expected, rtol=1e-5)
-    _, metrics = sample_prior(key, PARAMS, MODEL, 3, 2, sampler=reporting, num_steps=4)
+    _, metrics = latent.sample_prior(key, PARAMS, MODEL, 3, 2, sampler=reporting, num_steps=4)
     np.testing.assert_allclose(metrics["acceptance_prob"], 1.5 * prior, rtol=1e-5)
 
 
 def test_a_sampler_without_acceptance_reports_nothing():
     sampler = functools.partial(gradient_descent, step_size=0.1)
     key = jax.random.key(6)
-    assert sample_prior(key, PARAMS, MODEL, 2, 2, sampler=sampler, num_steps=2)[1] == {}
+    assert latent.sample_prior(key, PARAMS, MODEL, 2, 2, sampler=sampler, num_steps=2)[1] == {}
 
 
 @pytest.mark.parametrize("warm_start", [False, True])
@@ -104,10 +94,10 @@ def test_one_gradient_a_step(warm_start):
         return identity
 
     in_energy, in_generator = counted("energy"), counted("generator")
-    model = LatentModel(
+    model = latent.LatentModel(
         lambda _, z: 0.1 * jnp.sum(in_energy(z) ** 4), lambda _, z: 2.0 * in_generator(z)
     )
-    params, key = LatentParams(None, None), jax.random.key(8)
+    params, key = latent.LatentParams(None, None), jax.random.key(8)
     posteriors(
         key, params, model, OBSERVATIONS, POWERS, 2, sampler=ULA, num_steps=5, warm_start=warm_start
     )[0].block_until_ready()
@@ -123,7 +113,7 @@ def test_same_key_same_draw_and_no_retrace_when_numbers_change():
     def run(key, params, observations, powers, step_size):
         traces.append(None)
         sampler = functools.partial(sgld, step_size=step_size)
-        return sample_power_posteriors(
+        return latent.sample_power_posteriors(
             key, params, MODEL, observations, powers, 2, sampler=sampler, num_steps=2
         )[0]
 
@@ -138,11 +128,11 @@ def test_same_key_same_draw_and_no_retrace_when_numbers_change():
 def test_keys_are_used_once():
     with jax.debug_key_reuse(True):
         for warm_start in (False, True):
-            sample_power_posteriors(
+            latent.sample_power_posteriors(
                 jax.random.key(10), PARAMS, MODEL, OBSERVATIONS, POWERS, 2, sampler=ULA,
                 num_steps=2, warm_start=warm_start,
             )  # fmt: skip
-        sample_prior(jax.random.key(11), PARAMS, MODEL, 2, 2, sampler=ULA, num_steps=2)
+        latent.sample_prior(jax.random.key(11), PARAMS, MODEL, 2, 2, sampler=ULA, num_steps=2)
 
 
 @pytest.mark.parametrize(
@@ -164,11 +154,11 @@ def test_bad_input_is_refused(changes, message):
         "num_steps": 1,
     }  # fmt: skip
     with pytest.raises(ValueError, match=message):
-        sample_power_posteriors(jax.random.key(0), PARAMS, MODEL, **{**arguments, **changes})
+        latent.sample_power_posteriors(jax.random.key(0), PARAMS, MODEL, **{**arguments, **changes})
 
 
 @pytest.mark.parametrize("name", ["num_chains", "latent_dim", "num_steps"])
 def test_chains_of_the_prior_are_at_least_one_of_each(name):
     sizes = {"num_chains": 1, "latent_dim": 2, "num_steps": 1, name: 0}
     with pytest.raises(ValueError, match=f"{name}.*at least 1"):
-        sample_prior(jax.random.key(0), PARAMS, MODEL, sampler=ULA, **sizes)
+        latent.sample_prior(jax.random.key(0), PARAMS, MODEL, sampler=ULA, **sizes)

@@ -7,19 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ebmjax.latent import (
-    LatentModel,
-    LatentParams,
-    annealed_importance_sampling,
-    sample_power_posteriors,
-    sample_prior,
-)
+from ebmjax import latent
 from ebmjax.samplers import gradient_descent, sgld, underdamped_langevin
 
-MODEL = LatentModel(
+MODEL = latent.LatentModel(
     energy_fn=lambda a, z: 0.5 * a * jnp.sum(z**2), generator_fn=lambda w, z: w * z, base_scale=1.0
 )
-PARAMS = LatentParams(jnp.array(0.5), jnp.array(0.3))
+PARAMS = latent.LatentParams(jnp.array(0.5), jnp.array(0.3))
 OBSERVATIONS = jnp.array([[1.0, -2.0], [0.5, 0.0], [2.0, 1.0]])
 POWERS = jnp.array([0.25, 1.0])
 STEP = 0.05
@@ -29,7 +23,7 @@ DESCENT = functools.partial(gradient_descent, step_size=STEP)
 def test_prior_chains_go_on_from_start():
     """Without noise two steps contract by (1 - step (1 + a))^2, the Gaussian base included."""
     start = jnp.array([[1.0, -3.0], [2.0, 0.5]])
-    ends, _ = sample_prior(
+    ends, _ = latent.sample_prior(
         jax.random.key(0), PARAMS, MODEL, 2, 2, sampler=DESCENT, num_steps=2, start=start
     )
     np.testing.assert_allclose(ends, (1 - STEP * 1.5) ** 2 * start, rtol=1e-6)
@@ -38,7 +32,7 @@ def test_prior_chains_go_on_from_start():
 def test_power_posterior_chains_go_on_from_start():
     """Each from its own position: one step along t w (x - w z) / s^2 - 1.5 z."""
     start = jax.random.normal(jax.random.key(1), (2, 3, 2))
-    ends, _ = sample_power_posteriors(
+    ends, _ = latent.sample_power_posteriors(
         jax.random.key(0), PARAMS, MODEL, OBSERVATIONS, POWERS, 2,
         sampler=DESCENT, num_steps=1, start=start,
     )  # fmt: skip
@@ -52,7 +46,7 @@ def test_power_posterior_chains_go_on_from_start():
 def test_start_of_another_shape_is_refused(shape):
     start = jnp.zeros(shape)
     with pytest.raises(ValueError, match=r"start must have shape \(2, 3, 2\)"):
-        sample_power_posteriors(
+        latent.sample_power_posteriors(
             jax.random.key(0), PARAMS, MODEL, OBSERVATIONS, POWERS, 2,
             sampler=DESCENT, num_steps=1, start=start,
         )  # fmt: skip
@@ -60,7 +54,7 @@ def test_start_of_another_shape_is_refused(shape):
 
 def test_start_and_warm_start_exclude_each_other():
     with pytest.raises(ValueError, match="exclude each other"):
-        sample_power_posteriors(
+        latent.sample_power_posteriors(
             jax.random.key(0), PARAMS, MODEL, OBSERVATIONS, POWERS, 2,
             sampler=DESCENT, num_steps=1, start=jnp.zeros((2, 3, 2)), warm_start=True,
         )  # fmt: skip
@@ -68,7 +62,7 @@ def test_start_and_warm_start_exclude_each_other():
 
 def hidden_model(width):
     """A generator whose hidden layer is far larger than a latent."""
-    return LatentModel(
+    return latent.LatentModel(
         energy_fn=lambda a, z: 0.5 * a * jnp.sum(z**2),
         generator_fn=lambda w, z: jnp.tanh(z[:1] * w * jnp.ones(width)).mean() * jnp.ones(2),
     )
@@ -78,7 +72,7 @@ def temporary_bytes(num_steps, width=4096):
     model = hidden_model(width)
 
     def loss(params):
-        latents, _ = sample_power_posteriors(
+        latents, _ = latent.sample_power_posteriors(
             jax.random.key(0), params, model, OBSERVATIONS, POWERS, 2,
             sampler=functools.partial(sgld, step_size=STEP), num_steps=num_steps,
         )  # fmt: skip
@@ -105,12 +99,12 @@ def test_every_chain_draws_its_own_start():
     sampler = functools.partial(underdamped_langevin, step_size=step, friction=1e-9)
     start = jnp.zeros((num, 2))
     key, options = jax.random.key(0), {"sampler": sampler, "num_steps": 1}
-    moved = {"prior": sample_prior(key, PARAMS, MODEL, num, 2, start=start, **options)[0]}
+    moved = {"prior": latent.sample_prior(key, PARAMS, MODEL, num, 2, start=start, **options)[0]}
     observations = jnp.ones((num, 2))
-    moved["powers"], _ = sample_power_posteriors(
+    moved["powers"], _ = latent.sample_power_posteriors(
         key, PARAMS, MODEL, observations, POWERS, 2, start=jnp.stack([start, start]), **options
     )
-    moved["annealed"] = annealed_importance_sampling(
+    moved["annealed"] = latent.annealed_importance_sampling(
         key, start, jnp.array([0.0, 1.0]), lambda z: -0.5 * jnp.sum(z**2), jnp.sum, **options
     ).positions
     for name, ends in moved.items():

@@ -10,17 +10,7 @@ from covariance_problems import NUM_PRIOR_PARAMS, exact_covariances, learning_gr
 from jax.flatten_util import ravel_pytree
 from latent_problems import MODEL, assert_means, exact_draws, make_params
 
-from ebmjax.latent import (
-    LatentModel,
-    LatentParams,
-    covariance_loss,
-    log_joint,
-    log_likelihood,
-    log_prior,
-    power_schedule,
-    telescoped_loss,
-    trapezium_weights,
-)
+from ebmjax import latent
 from ebmjax.latent._control_variates import stein_control
 
 
@@ -88,7 +78,7 @@ def test_degenerate_chains_give_finite_numbers(where):
 def test_matches_exact_covariances():
     """Within 5 standard errors of 4000 draws, with two observations only."""
     with jax.enable_x64(True):
-        params, powers = make_params(), power_schedule(3, 1.0)
+        params, powers = make_params(), latent.power_schedule(3, 1.0)
         draws = exact_draws(jax.random.key(4), params, powers, num_draws=4000, num_chains=8)
         controlled = learning_gradients(params, *draws, powers, 8, control_variates=True)
         defined = exact_covariances(params, powers)
@@ -104,7 +94,7 @@ def test_lowers_the_variance_below_that_of_the_ends(exponent):
     """
     with jax.enable_x64(True):
         x = 1.3 * jax.random.normal(jax.random.key(6), (32, 3))
-        params, powers = make_params(), power_schedule(5, exponent)
+        params, powers = make_params(), latent.power_schedule(5, exponent)
         draws = exact_draws(
             jax.random.key(7), params, powers, num_draws=600, num_chains=8, observations=x
         )
@@ -113,7 +103,7 @@ def test_lowers_the_variance_below_that_of_the_ends(exponent):
 
         def ends(params, along, powers, num_chains):
             repeated = jnp.repeat(x, num_chains, axis=0)
-            return telescoped_loss(params, MODEL, repeated, along, along[0], powers)[0]
+            return latent.telescoped_loss(params, MODEL, repeated, along, along[0], powers)[0]
 
         telescoped = gradients(loss_fn=ends)
     for part, share in ((slice(NUM_PRIOR_PARAMS), 0.25), (slice(NUM_PRIOR_PARAMS, None), 0.5)):
@@ -122,13 +112,13 @@ def test_lowers_the_variance_below_that_of_the_ends(exponent):
         assert variance < 0.8 * telescoped[:, part].var(0).sum()
 
 
-CURVED = LatentModel(
+CURVED = latent.LatentModel(
     energy_fn=lambda a, z: jnp.sum(a * jnp.cos(2.0 * z)),
     generator_fn=lambda w, z: jnp.tanh(w * z),
     base_scale=1.2,
     likelihood_scale=0.5,
 )
-CURVED_PARAMS = LatentParams(jnp.array(0.8), jnp.array([1.5, -0.7]))
+CURVED_PARAMS = latent.LatentParams(jnp.array(0.8), jnp.array([1.5, -0.7]))
 CURVED_X = jnp.array([[0.9, 0.1], [-0.3, 0.6], [0.2, -0.8]])
 
 
@@ -138,8 +128,8 @@ def curved_grid(powers):
 
     def log_law(t, x):
         def one(z):
-            prior = log_prior(CURVED_PARAMS, CURVED, z)
-            return prior + t * log_likelihood(CURVED_PARAMS, CURVED, z, x)
+            prior = latent.log_prior(CURVED_PARAMS, CURVED, z)
+            return prior + t * latent.log_likelihood(CURVED_PARAMS, CURVED, z, x)
 
         return jax.nn.softmax(jax.vmap(one)(grid))
 
@@ -151,14 +141,16 @@ def curved_covariances(powers):
     grid, law = curved_grid(powers)
 
     def means(params, frozen_law):
-        values = jax.vmap(lambda x: jax.vmap(lambda z: log_likelihood(params, CURVED, z, x))(grid))
+        values = jax.vmap(
+            lambda x: jax.vmap(lambda z: latent.log_likelihood(params, CURVED, z, x))(grid)
+        )
         return jnp.sum(frozen_law * values(CURVED_X)[None], axis=(1, 2)) / len(CURVED_X)
 
     def moving_law(params):
         def one(t, x, reference):
             def exponent(z):
-                joint = log_joint(params, CURVED, z, x)
-                return joint - (1.0 - t) * log_likelihood(params, CURVED, z, x)
+                joint = latent.log_joint(params, CURVED, z, x)
+                return joint - (1.0 - t) * latent.log_likelihood(params, CURVED, z, x)
 
             # By the grid's own quadrature: the weights follow the exponent.
             change = jax.vmap(exponent)(grid)
@@ -168,7 +160,7 @@ def curved_covariances(powers):
         return jax.vmap(jax.vmap(one, (None, 0, 0)), (0, None, 0))(powers, CURVED_X, reference)
 
     def trapezium(params):
-        return jnp.sum(trapezium_weights(powers) * means(params, moving_law(params)))
+        return jnp.sum(latent.trapezium_weights(powers) * means(params, moving_law(params)))
 
     return ravel_pytree(jax.grad(trapezium)(CURVED_PARAMS))[0]
 
@@ -177,7 +169,7 @@ def test_unbiased_for_a_model_that_is_not_gaussian():
     """A rippled prior under a curved generator, by exact draws from a grid: 5 standard errors."""
     num_draws, num_chains = 8000, 4
     with jax.enable_x64(True):
-        powers = power_schedule(2, 1.0)
+        powers = latent.power_schedule(2, 1.0)
         grid, law = curved_grid(powers)
         law = jnp.repeat(law, num_chains, axis=1)
         uniforms = jax.random.uniform(jax.random.key(5), (num_draws, *law.shape[:2]))
@@ -188,7 +180,7 @@ def test_unbiased_for_a_model_that_is_not_gaussian():
 
         def gradient(latents):
             def loss(params):
-                return covariance_loss(
+                return latent.covariance_loss(
                     params, CURVED, x, latents, jnp.zeros((1, 1)), powers,
                     num_chains=num_chains, control_variates=True,
                 )[0]  # fmt: skip
@@ -209,7 +201,7 @@ def test_unbiased_for_a_model_that_is_not_gaussian():
 def test_bad_input_is_refused(num_chains, message):
     x = jnp.repeat(CURVED_X, num_chains, axis=0)
     with pytest.raises(ValueError, match=message):
-        covariance_loss(
+        latent.covariance_loss(
             CURVED_PARAMS, CURVED, x, jnp.zeros((3, len(x), 1)), jnp.zeros((1, 1)),
-            power_schedule(2, 1.0), num_chains=num_chains, control_variates=True,
+            latent.power_schedule(2, 1.0), num_chains=num_chains, control_variates=True,
         )  # fmt: skip

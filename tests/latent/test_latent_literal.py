@@ -5,30 +5,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ebmjax.latent import (
-    LatentParams,
-    LinearGenerator,
-    QuadraticPrior,
-    linear_gaussian_log_evidence,
-    linear_gaussian_model,
-    linear_gaussian_terms,
-    literal_log_evidence,
-    log_evidence,
-    power_schedule,
-)
+from ebmjax import latent
 
-MODEL = linear_gaussian_model(base_scale=1.3, likelihood_scale=0.6)
+MODEL = latent.linear_gaussian_model(base_scale=1.3, likelihood_scale=0.6)
 X = np.array([1.5, -0.8])
 
 
 def make_terms(num_intervals, exponent):
-    params = LatentParams(
-        QuadraticPrior(jnp.array([[0.7, 0.2], [0.2, 0.3]]), jnp.array([0.8, -0.4])),
-        LinearGenerator(jnp.array([[1.0, -0.5], [0.3, 0.9]]), jnp.array([0.1, -0.2])),
+    params = latent.LatentParams(
+        latent.QuadraticPrior(jnp.array([[0.7, 0.2], [0.2, 0.3]]), jnp.array([0.8, -0.4])),
+        latent.LinearGenerator(jnp.array([[1.0, -0.5], [0.3, 0.9]]), jnp.array([0.1, -0.2])),
     )
-    powers, x = power_schedule(num_intervals, exponent), jnp.asarray(X)
-    terms = jax.jit(linear_gaussian_terms, static_argnums=1)(params, MODEL, x, powers)
-    return powers, terms, float(linear_gaussian_log_evidence(params, MODEL, x))
+    powers, x = latent.power_schedule(num_intervals, exponent), jnp.asarray(X)
+    terms = jax.jit(latent.linear_gaussian_terms, static_argnums=1)(params, MODEL, x, powers)
+    return powers, terms, float(latent.linear_gaussian_log_evidence(params, MODEL, x))
 
 
 # float64 throughout; sums of a dozen terms of some ten nats through solves of condition below 100.
@@ -40,7 +30,9 @@ TOLERANCE = 1e-11
 def test_it_is_too_large_by_the_backward_divergences(num_intervals, exponent):
     with jax.enable_x64(True):
         powers, (energies, forward, backward), exact = make_terms(num_intervals, exponent)
-        value = literal_log_evidence(energies, powers, kl_forward=forward, kl_backward=backward)
+        value = latent.literal_log_evidence(
+            energies, powers, kl_forward=forward, kl_backward=backward
+        )
         excess = float(jnp.sum(backward))
         assert excess > 0.01
         np.testing.assert_allclose(value, exact + excess, rtol=0, atol=TOLERANCE)
@@ -52,12 +44,12 @@ def test_it_is_a_riemann_sum_weighted_between_trapezium_and_right_hand(weight):
         powers, (energies, forward, backward), _ = make_terms(5, 2.0)
         trapezium = np.trapezoid(np.asarray(energies), np.asarray(powers))
         right_hand = float(jnp.sum(jnp.diff(powers) * energies[1:]))
-        value = literal_log_evidence(
+        value = latent.literal_log_evidence(
             energies, powers, kl_forward=forward, kl_backward=backward, kl_weight=weight
         )
         expected = (1 - weight) * trapezium + weight * right_hand
         np.testing.assert_allclose(value, expected, rtol=0, atol=TOLERANCE)
-        correct = log_evidence(
+        correct = latent.log_evidence(
             energies, powers, kl_forward=forward, kl_backward=backward, kl_weight=weight
         )
         np.testing.assert_allclose(value - correct, weight * backward.sum(), atol=TOLERANCE)
@@ -78,6 +70,6 @@ def test_its_error_falls_only_as_one_over_the_intervals():
 
 def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="kl_backward must have one entry per interval"):
-        literal_log_evidence(
+        latent.literal_log_evidence(
             jnp.zeros(2), jnp.array([0.0, 1.0]), kl_forward=jnp.zeros(1), kl_backward=jnp.zeros(2)
         )

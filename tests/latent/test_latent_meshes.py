@@ -7,13 +7,7 @@ import jax.numpy as jnp
 import pytest
 from latent_problems import MODEL, OBSERVATIONS, make_params
 
-from ebmjax.latent import (
-    LatentChains,
-    annealed_importance_sampling,
-    sample_ladder,
-    sample_power_posteriors,
-    sample_prior,
-)
+from ebmjax import latent
 from ebmjax.learning import ChainKind, ChainPlan, profile_chains, run_chains, run_live_chains
 from ebmjax.samplers import sgld, uniform_start
 
@@ -28,21 +22,21 @@ PLAN = ChainPlan(
 def prior(key, x):
     params = jax.tree.map(lambda leaf: leaf + x[0, 0], make_params())
     start = jnp.zeros((3, 2))
-    return sample_prior(key, params, MODEL, 3, 2, sampler=SGLD, num_steps=2, start=start)
+    return latent.sample_prior(key, params, MODEL, 3, 2, sampler=SGLD, num_steps=2, start=start)
 
 
 def ladder(key, x):
-    chains = LatentChains(2, SGLD, 2, SGLD, 2)
-    return sample_ladder(key, make_params(), MODEL, x, LADDER, chains)
+    chains = latent.LatentChains(2, SGLD, 2, SGLD, 2)
+    return latent.sample_ladder(key, make_params(), MODEL, x, LADDER, chains)
 
 
 def annealed(key, x):
     options = {"sampler": SGLD, "num_steps": 2, "warm_start": True}
-    return sample_power_posteriors(key, make_params(), MODEL, x, LADDER[1:], 2, **options)
+    return latent.sample_power_posteriors(key, make_params(), MODEL, x, LADDER[1:], 2, **options)
 
 
 def importance_sampling(key, x):
-    return annealed_importance_sampling(
+    return latent.annealed_importance_sampling(
         key, jnp.zeros((4, 3)), LADDER, lambda z: -0.5 * jnp.sum(z**2),
         lambda z: -0.5 * jnp.sum((z - x[0]) ** 2), sampler=SGLD, num_steps=2,
     )  # fmt: skip

@@ -8,22 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ebmjax.latent import (
-    LatentParams,
-    LinearGenerator,
-    QuadraticPrior,
-    linear_gaussian_model,
-    linear_gaussian_power_posterior,
-    sample_power_posteriors,
-    sample_prior,
-    vanilla_loss,
-)
+from ebmjax import latent
 from ebmjax.samplers import mala, sgld, svgd
 
-MODEL = linear_gaussian_model(base_scale=1.3, likelihood_scale=0.6)
-PARAMS = LatentParams(
-    QuadraticPrior(jnp.array([[0.7, 0.2], [0.2, 0.3]]), jnp.array([0.8, -0.4])),
-    LinearGenerator(jnp.array([[1.0, -0.5], [0.3, 0.9]]), jnp.array([0.1, -0.2])),
+MODEL = latent.linear_gaussian_model(base_scale=1.3, likelihood_scale=0.6)
+PARAMS = latent.LatentParams(
+    latent.QuadraticPrior(jnp.array([[0.7, 0.2], [0.2, 0.3]]), jnp.array([0.8, -0.4])),
+    latent.LinearGenerator(jnp.array([[1.0, -0.5], [0.3, 0.9]]), jnp.array([0.1, -0.2])),
 )
 POWERS = jnp.array([0.1, 0.25, 1.0])
 STEP = 0.1
@@ -32,7 +23,7 @@ OBSERVATIONS = jnp.array([[1.5, -0.8], [-2.0, 0.6]])
 CHAINS = 4000
 
 posteriors = jax.jit(
-    sample_power_posteriors,
+    latent.sample_power_posteriors,
     static_argnums=(2, 5),
     static_argnames=("sampler", "num_steps", "warm_start"),
 )
@@ -40,7 +31,7 @@ posteriors = jax.jit(
 
 def power_target(x, power):
     """Mean and precision of the exact power posterior, in numpy."""
-    mean, covariance = linear_gaussian_power_posterior(PARAMS, MODEL, x, power)
+    mean, covariance = latent.linear_gaussian_power_posterior(PARAMS, MODEL, x, power)
     return np.asarray(mean, np.float64), np.linalg.inv(np.asarray(covariance, np.float64))
 
 
@@ -105,7 +96,7 @@ def test_warm_started_chains_pass_from_power_to_power():
 
 def test_prior_chains_have_the_exact_law_of_langevin():
     latents, _ = jax.jit(
-        lambda key: sample_prior(key, PARAMS, MODEL, CHAINS, 2, sampler=ULA, num_steps=20)
+        lambda key: latent.sample_prior(key, PARAMS, MODEL, CHAINS, 2, sampler=ULA, num_steps=20)
     )(jax.random.key(2))
     assert latents.shape == (CHAINS, 2)
     assert_drawn_from(latents, fresh_law(power_target(OBSERVATIONS[0], 0.0), 20))
@@ -177,16 +168,16 @@ def test_a_blackjax_sampler_serves():
 def test_particles_that_move_together_are_no_chains():
     particles = functools.partial(svgd, step_size=0.1)
     with pytest.raises(ValueError, match=r"^sampler must move one position.*SVGDState.*sgld"):
-        sample_prior(jax.random.key(0), PARAMS, MODEL, 3, 2, sampler=particles, num_steps=2)
+        latent.sample_prior(jax.random.key(0), PARAMS, MODEL, 3, 2, sampler=particles, num_steps=2)
     with pytest.raises(ValueError, match=r"^sampler must move one position.*SVGDState.*sgld"):
-        sample_power_posteriors(
+        latent.sample_power_posteriors(
             jax.random.key(0), PARAMS, MODEL, OBSERVATIONS, jnp.ones(1), 2, sampler=particles,
             num_steps=2,
         )  # fmt: skip
 
 
 def test_a_start_may_be_a_list():
-    ends, _ = sample_prior(
+    ends, _ = latent.sample_prior(
         jax.random.key(0), PARAMS, MODEL, 1, 2, sampler=ULA, num_steps=1, start=[[0.0, 0.0]]
     )
     assert ends.shape == (1, 2)
@@ -194,9 +185,9 @@ def test_a_start_may_be_a_list():
 
 def test_no_observations():
     with pytest.raises(ValueError, match=r"^the number of observations must be .* at least 1"):
-        sample_power_posteriors(
+        latent.sample_power_posteriors(
             jax.random.key(0), PARAMS, MODEL, jnp.zeros((0, 2)), jnp.ones(1), 2, sampler=ULA,
             num_steps=1,
         )  # fmt: skip
     with pytest.raises(ValueError, match=r"^the number of observations must be .* at least 1"):
-        vanilla_loss(PARAMS, MODEL, jnp.zeros((0, 2)), jnp.zeros((0, 2)), jnp.zeros((3, 2)))
+        latent.vanilla_loss(PARAMS, MODEL, jnp.zeros((0, 2)), jnp.zeros((0, 2)), jnp.zeros((3, 2)))

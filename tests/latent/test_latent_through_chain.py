@@ -22,20 +22,14 @@ from latent_problems import (
     standard_errors,
 )
 
-from ebmjax.latent import (
-    LatentChains,
-    log_likelihood,
-    power_schedule,
-    sample_ladder,
-    through_chain_loss,
-)
+from ebmjax import latent
 from ebmjax.samplers import mala, sgld
 
 X = jnp.asarray(OBSERVATIONS, jnp.float32)
-ULA = LatentChains(
+ULA = latent.LatentChains(
     2, functools.partial(sgld, step_size=0.2), 3, functools.partial(sgld, step_size=0.1), 4
 )
-MALA = LatentChains(
+MALA = latent.LatentChains(
     2, functools.partial(mala, step_size=0.6), 3, functools.partial(mala, step_size=0.3), 4
 )
 
@@ -56,11 +50,11 @@ MALA = LatentChains(
 def test_gradient_is_the_derivative_of_the_very_program(chains, options):
     """Differences with the key held; both are of order 1e-9, and the gradient of order 10."""
     with jax.enable_x64(True):
-        params, powers = make_params(), power_schedule(2, 2.0)
+        params, powers = make_params(), latent.power_schedule(2, 2.0)
 
         def loss(params):
             observations = jnp.asarray(OBSERVATIONS)
-            return through_chain_loss(
+            return latent.through_chain_loss(
                 jax.random.key(0), params, MODEL, observations, powers, chains, **options
             )[0]
 
@@ -102,7 +96,7 @@ def replicas(params, powers, num_draws, chains, **options):
 
     def one(key):
         (loss, metrics), gradient = jax.value_and_grad(
-            lambda p: through_chain_loss(
+            lambda p: latent.through_chain_loss(
                 key, p, MODEL, jnp.asarray(OBSERVATIONS), powers, chains, **options
             ),
             has_aux=True,
@@ -127,7 +121,7 @@ def test_unbiased_for_the_law_of_short_chains(kl_weight, kind):
     """Loss, gradient and metrics within 5 standard errors of closed forms after 3 and 4 steps."""
     num_chains, steps = 9, [(0.2, 3), (0.1, 4)]
     with jax.enable_x64(True):
-        params, powers = make_params(), power_schedule(2, 2.0)
+        params, powers = make_params(), latent.power_schedule(2, 2.0)
         options = {"num_chains": num_chains, "kl_weight": kl_weight, "kl_covariance": kind}
         loss, metrics, gradients = replicas(params, powers, 1000, ULA, **options)
         arguments = (powers, steps, kl_weight, kind)
@@ -151,10 +145,10 @@ def test_long_chains_and_divergences_give_the_gradient_of_the_evidence():
     """Within 5 standard errors and what closed forms leave, the bias of the step."""
     num_chains, steps = 100, [(0.1, 60), (0.02, 200)]
     with jax.enable_x64(True):
-        params, powers = make_params(), power_schedule(2, 2.0)
+        params, powers = make_params(), latent.power_schedule(2, 2.0)
         _, _, gradients = replicas(
             params, powers, 40,
-            LatentChains(
+            latent.LatentChains(
                 2,
                 functools.partial(sgld, step_size=0.1), 60,
                 functools.partial(sgld, step_size=0.02), 200,
@@ -172,8 +166,8 @@ def test_long_chains_and_divergences_give_the_gradient_of_the_evidence():
 
 
 def one_chain(params, energy_l2, chains=ULA):
-    return through_chain_loss(
-        jax.random.key(2), params, MODEL, X[:1], power_schedule(1, 1.0), chains,
+    return latent.through_chain_loss(
+        jax.random.key(2), params, MODEL, X[:1], latent.power_schedule(1, 1.0), chains,
         energy_l2=energy_l2,
     )  # fmt: skip
 
@@ -209,7 +203,7 @@ def test_acceptance_is_reported_where_samplers_report_it():
         acceptance_prob: float
 
     def metrics(prior, posterior):
-        chains = LatentChains(2, reporting(prior), 3, reporting(posterior), 4)
+        chains = latent.LatentChains(2, reporting(prior), 3, reporting(posterior), 4)
         return jax.jit(lambda: one_chain(make_params(), 0.0, chains)[1])()
 
     reported = metrics(Acceptance(0.25), Acceptance(0.5))
@@ -222,8 +216,8 @@ def test_the_literal_sum_adds_the_divergence_that_the_corrected_one_subtracts():
     """They are apart by the weight times the mean of the backward divergences' sum."""
 
     def loss(kl_weight, kl_sum):
-        return through_chain_loss(
-            jax.random.key(5), make_params(), MODEL, X, power_schedule(3, 1.0), ULA,
+        return latent.through_chain_loss(
+            jax.random.key(5), make_params(), MODEL, X, latent.power_schedule(3, 1.0), ULA,
             num_chains=8, kl_weight=kl_weight, kl_sum=kl_sum,
         )[0]  # fmt: skip
 
@@ -251,8 +245,8 @@ def test_memory_grows_by_the_chains_states_alone():
 
     def temporaries(num_steps):
         def loss(params):
-            return through_chain_loss(
-                jax.random.key(4), params, model, X, power_schedule(num_powers - 1, 1.0),
+            return latent.through_chain_loss(
+                jax.random.key(4), params, model, X, latent.power_schedule(num_powers - 1, 1.0),
                 ULA._replace(prior_steps=num_steps, posterior_steps=num_steps),
                 num_chains=num_chains,
             )[0]  # fmt: skip
@@ -268,16 +262,16 @@ def test_memory_grows_by_the_chains_states_alone():
 
 @pytest.mark.parametrize("warm_start", [False, True], ids=["afresh", "annealed"])
 def test_the_powers_are_annealed_if_asked(warm_start):
-    key, params, powers = jax.random.key(7), make_params(), power_schedule(3, 1.0)
+    key, params, powers = jax.random.key(7), make_params(), latent.power_schedule(3, 1.0)
     chains = ULA._replace(warm_start=warm_start)
 
     @jax.jit
     def both(key):
-        _, metrics = through_chain_loss(key, params, MODEL, X, powers, chains)
-        return metrics, sample_ladder(key, params, MODEL, X, powers, chains)[0]
+        _, metrics = latent.through_chain_loss(key, params, MODEL, X, powers, chains)
+        return metrics, latent.sample_ladder(key, params, MODEL, X, powers, chains)[0]
 
     metrics, samples = both(key)
-    of_pair = functools.partial(log_likelihood, params, MODEL)
+    of_pair = functools.partial(latent.log_likelihood, params, MODEL)
     expected = jax.vmap(jax.vmap(of_pair), (0, None))(samples.power_latents, X).mean(axis=1)
     np.testing.assert_allclose(metrics["mean_log_likelihoods"], expected, rtol=1e-4)
 
@@ -286,8 +280,8 @@ def test_the_divergences_are_of_diagonal_gaussians_unless_told_otherwise():
     """Four chains are enough for them, and for full ones they are not."""
 
     def loss(**options):
-        return through_chain_loss(
-            jax.random.key(6), make_params(), MODEL, X, power_schedule(1, 1.0), ULA,
+        return latent.through_chain_loss(
+            jax.random.key(6), make_params(), MODEL, X, latent.power_schedule(1, 1.0), ULA,
             num_chains=4, kl_weight=1.0, **options,
         )[0]  # fmt: skip
 
@@ -314,8 +308,8 @@ def test_the_divergences_are_of_diagonal_gaussians_unless_told_otherwise():
     ],
 )
 def test_bad_input_is_refused(changes, message):
-    options = {"powers": power_schedule(1, 1.0), "chains": ULA, **changes}
-    call = functools.partial(through_chain_loss, model=MODEL, **options)
+    options = {"powers": latent.power_schedule(1, 1.0), "chains": ULA, **changes}
+    call = functools.partial(latent.through_chain_loss, model=MODEL, **options)
     with pytest.raises(ValueError, match=message):
         jax.eval_shape(
             lambda key: call(key, params=make_params(), observations=X), jax.random.key(0)

@@ -9,16 +9,9 @@ import pytest
 from joint_problems import NUM_CLASSES, quadratic, quadratic_params
 from training_problems import regression, regression_data
 
+from ebmjax import learning
 from ebmjax.data import ImageData
 from ebmjax.latent import LatentChains, LatentModel
-from ebmjax.learning import (
-    JointObjective,
-    init_carry,
-    init_latent_carry,
-    make_image_gradient_fn,
-    make_joint_gradient_fn,
-    make_latent_gradient_fn,
-)
 from ebmjax.training import (
     CheckpointMismatchError,
     Checkpoints,
@@ -51,18 +44,18 @@ def joint_model():
     """(state, train_step) of a joint energy model of three classes."""
     draw = joint_problems.negatives()
     views = {"classified_view": joint_problems.plain_view, "positive_view": never}
-    step = make_joint_gradient_fn(
-        quadratic(), JointObjective(generative_loss=never), plan=draw, **views
+    step = learning.make_joint_gradient_fn(
+        quadratic(), learning.JointObjective(generative_loss=never), plan=draw, **views
     )
-    shards = init_carry(KEY, draw, num_shards=1, buffer_size=8, smoothing=1.0)
+    shards = learning.init_carry(KEY, draw, num_shards=1, buffer_size=8, smoothing=1.0)
     return init_state(quadratic_params(), OPTIMIZER, shards), make_train_step(step, OPTIMIZER)
 
 
 def conditional_energy():
     """(state, train_step) of an energy of images of three classes."""
     draw = image_problem.negatives(num_classes=NUM_CLASSES)
-    step = make_image_gradient_fn(image_problem.energy_of, never, view=never, plan=draw)
-    shards = init_carry(KEY, draw, num_shards=1, buffer_size=12, counts_steps=True)
+    step = learning.make_image_gradient_fn(image_problem.energy_of, never, view=never, plan=draw)
+    shards = learning.init_carry(KEY, draw, num_shards=1, buffer_size=12, counts_steps=True)
     state = init_state(image_problem.PARAMS, OPTIMIZER, shards)
     return state, make_train_step(step, OPTIMIZER)
 
@@ -96,10 +89,10 @@ def test_good_labels_train():
     """The classes are those of the network: nobody says how many."""
     views = dict.fromkeys(("classified_view", "positive_view"), joint_problems.plain_view)
     draw = joint_problems.negatives()
-    gradient_fn = make_joint_gradient_fn(
+    gradient_fn = learning.make_joint_gradient_fn(
         quadratic(), joint_problems.joint_objective(), plan=draw, **views
     )
-    shards = init_carry(KEY, draw, num_shards=1, buffer_size=8, smoothing=1.0)
+    shards = learning.init_carry(KEY, draw, num_shards=1, buffer_size=8, smoothing=1.0)
     state = init_state(quadratic_params(), OPTIMIZER, shards)
     plan = Plan(total_steps=1, batch_size=(16, 16))
     train_step = make_train_step(gradient_fn, OPTIMIZER)
@@ -110,13 +103,13 @@ def test_good_labels_train():
 @pytest.mark.parametrize("worst", [-1, 4, 0.5])
 def test_persistent_chains_must_know_every_example(worst):
     """A clamped index would go on from another example's chains."""
-    step = make_latent_gradient_fn(
+    step = learning.make_latent_gradient_fn(
         LatentModel(never, never),
         LatentChains(2, never, 1, never, 1),
         observe=never,
         identify=lambda batch: batch["index"],
     )
-    shards = init_latent_carry(
+    shards = learning.init_latent_carry(
         KEY, num_shards=1, batch_size=2, num_examples=4, num_powers=2, latent_dim=2
     )
     state = init_state(np.zeros(2), OPTIMIZER, shards)

@@ -9,35 +9,26 @@ import optax
 import pytest
 from training_problems import settled
 
-from ebmjax.latent import (
-    LatentChains,
-    LatentParams,
-    LinearGenerator,
-    QuadraticPrior,
-    linear_gaussian_model,
-    linear_gaussian_power_posterior,
-    power_schedule,
-    telescoped_loss,
-)
+from ebmjax import latent
 from ebmjax.learning import LatentCarry, init_latent_carry, make_latent_gradient_fn
 from ebmjax.samplers import gradient_descent, mala
 from ebmjax.training import Plan, fit, init_state, make_train_step
 
-MODEL = linear_gaussian_model(likelihood_scale=0.7)
-PARAMS = LatentParams(
-    QuadraticPrior(jnp.array([[0.5, 0.1], [0.1, 0.8]]), jnp.array([0.3, -0.2])),
-    LinearGenerator(jnp.array([[1.0, -0.5], [0.3, 0.9]]), jnp.zeros(2)),
+MODEL = latent.linear_gaussian_model(likelihood_scale=0.7)
+PARAMS = latent.LatentParams(
+    latent.QuadraticPrior(jnp.array([[0.5, 0.1], [0.1, 0.8]]), jnp.array([0.3, -0.2])),
+    latent.LinearGenerator(jnp.array([[1.0, -0.5], [0.3, 0.9]]), jnp.zeros(2)),
 )
 OBSERVATIONS = jnp.array([[1.5, -0.8], [-2.0, 0.6], [0.2, 0.1], [1.0, 1.0]])
-POWERS = power_schedule(2, 2.0)
+POWERS = latent.power_schedule(2, 2.0)
 DATA = (OBSERVATIONS, jnp.arange(4))
 NUM_CHAINS = 3
 
 
 def gradient_fn_of(sampler, *, num_chains=NUM_CHAINS, identify=lambda batch: batch[1]):
     return make_latent_gradient_fn(
-        MODEL, LatentChains(2, sampler, 2, sampler, 2), observe=lambda batch: batch[0],
-        powers=POWERS, loss_fn=telescoped_loss, num_chains=num_chains, identify=identify,
+        MODEL, latent.LatentChains(2, sampler, 2, sampler, 2), observe=lambda batch: batch[0],
+        powers=POWERS, loss_fn=latent.telescoped_loss, num_chains=num_chains, identify=identify,
     )  # fmt: skip
 
 
@@ -63,7 +54,7 @@ def test_only_the_chains_of_the_batch_move_and_each_along_its_own_power_and_obse
     )
     for example in (3, 1):
         for i, power in enumerate(POWERS[1:]):
-            mean, covariance = linear_gaussian_power_posterior(
+            mean, covariance = latent.linear_gaussian_power_posterior(
                 PARAMS, MODEL, OBSERVATIONS[example], power
             )
             contraction = np.eye(2) - 0.1 * np.linalg.inv(covariance)
@@ -91,7 +82,7 @@ def test_two_steps_of_a_persistent_chain_reach_the_posterior_over_a_run():
     fresh_is_far = False
     for example in range(4):
         for i, power in enumerate(POWERS[1:]):
-            mean, covariance = linear_gaussian_power_posterior(
+            mean, covariance = latent.linear_gaussian_power_posterior(
                 PARAMS, MODEL, OBSERVATIONS[example], power
             )
             error = 5 * np.sqrt(np.diag(covariance) / num_chains)

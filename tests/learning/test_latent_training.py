@@ -9,20 +9,7 @@ import optax
 import pytest
 from training_problems import ListWriter
 
-from ebmjax.latent import (
-    LatentChains,
-    LatentModel,
-    LatentParams,
-    LinearGenerator,
-    QuadraticPrior,
-    covariance_loss,
-    linear_gaussian_log_evidence,
-    linear_gaussian_model,
-    power_schedule,
-    sample_ladder,
-    telescoped_loss,
-    tempered_loss,
-)
+from ebmjax import latent
 from ebmjax.learning import make_latent_gradient_fn, make_through_chain_gradient_fn
 from ebmjax.networks import ConvGenerator, LatentEnergy
 from ebmjax.samplers import sgld
@@ -30,14 +17,14 @@ from ebmjax.training import Plan, fit, init_state, make_train_step
 
 ESTIMATORS = {
     "vanilla": {},
-    "tempered": {"powers": power_schedule(3, 2.0), "loss_fn": tempered_loss},
-    "telescoped": {"powers": power_schedule(3, 2.0), "loss_fn": telescoped_loss},
+    "tempered": {"powers": latent.power_schedule(3, 2.0), "loss_fn": latent.tempered_loss},
+    "telescoped": {"powers": latent.power_schedule(3, 2.0), "loss_fn": latent.telescoped_loss},
     "covariance": {
-        "powers": power_schedule(3, 2.0),
-        "loss_fn": functools.partial(covariance_loss, num_chains=16),
+        "powers": latent.power_schedule(3, 2.0),
+        "loss_fn": functools.partial(latent.covariance_loss, num_chains=16),
         "num_chains": 16,
     },
-    "through_chain": {"powers": power_schedule(3, 2.0)},
+    "through_chain": {"powers": latent.power_schedule(3, 2.0)},
 }
 
 
@@ -51,13 +38,13 @@ def linear_data():
 
 def linear_params():
     weight = 0.3 * jax.random.normal(jax.random.key(8), (6, 2))
-    prior = QuadraticPrior(jnp.zeros((2, 2)), jnp.zeros(2))
-    return LatentParams(prior, LinearGenerator(weight, jnp.zeros(6)))
+    prior = latent.QuadraticPrior(jnp.zeros((2, 2)), jnp.zeros(2))
+    return latent.LatentParams(prior, latent.LinearGenerator(weight, jnp.zeros(6)))
 
 
 def linear_gradient_fn(name):
     options = {
-        "chains": LatentChains(
+        "chains": latent.LatentChains(
             2,
             functools.partial(sgld, step_size=0.2),
             10,
@@ -69,8 +56,8 @@ def linear_gradient_fn(name):
         **ESTIMATORS[name],
     }
     if name == "through_chain":
-        return make_through_chain_gradient_fn(linear_gaussian_model(), **options)
-    return make_latent_gradient_fn(linear_gaussian_model(), **options)
+        return make_through_chain_gradient_fn(latent.linear_gaussian_model(), **options)
+    return make_latent_gradient_fn(latent.linear_gaussian_model(), **options)
 
 
 def train_linear(name):
@@ -78,7 +65,7 @@ def train_linear(name):
     # Adam moves an entry by about its rate at most: in 150 steps of 0.002 the quadratic tilt stays
     # above -2 * 0.3 of the base's 1, so the prior stays one.
     rates = {"prior": optax.adam(0.002), "generator": optax.adam(0.02)}
-    optimizer = optax.multi_transform(rates, LatentParams("prior", "generator"))
+    optimizer = optax.multi_transform(rates, latent.LatentParams("prior", "generator"))
     state, writer = init_state(linear_params(), optimizer), ListWriter()
     train_step = make_train_step(gradient_fn, optimizer)
     plan = Plan(total_steps=150, batch_size=32, steps_per_dispatch=50)
@@ -97,7 +84,9 @@ def test_every_estimator_raises_the_exact_evidence(name):
     state, result, writer = train_linear(name)
 
     def evidence(params):
-        of_one = functools.partial(linear_gaussian_log_evidence, params, linear_gaussian_model())
+        of_one = functools.partial(
+            latent.linear_gaussian_log_evidence, params, latent.linear_gaussian_model()
+        )
         return float(jnp.mean(jax.vmap(of_one)(linear_data())))
 
     # No Gaussian does better on average than that of the data's own moments.
@@ -124,10 +113,10 @@ def test_networks_train_on_images():
     energy, generator = LatentEnergy(hidden=(8,)), ConvGenerator(features=(8,), channels=1)
     keys = jax.random.split(jax.random.key(5), 2)
     z = jnp.zeros(4)
-    params = LatentParams(energy.init(keys[0], z), generator.init(keys[1], z))
+    params = latent.LatentParams(energy.init(keys[0], z), generator.init(keys[1], z))
     gradient_fn = make_latent_gradient_fn(
-        LatentModel(energy.apply, generator.apply),
-        LatentChains(
+        latent.LatentModel(energy.apply, generator.apply),
+        latent.LatentChains(
             4,
             functools.partial(sgld, step_size=0.08),
             5,
@@ -156,19 +145,20 @@ def test_networks_train_on_images():
 @pytest.mark.parametrize("warm_start", [False, True])
 def test_the_powers_are_annealed_if_asked(warm_start):
     """One key, so the chains are ``sample_ladder``'s to the bit, and so is their loss."""
-    model, powers = linear_gaussian_model(), power_schedule(3, 2.0)
-    params = LatentParams(
-        QuadraticPrior(jnp.eye(2), jnp.zeros(2)), LinearGenerator(jnp.ones((3, 2)), jnp.zeros(3))
+    model, powers = latent.linear_gaussian_model(), latent.power_schedule(3, 2.0)
+    params = latent.LatentParams(
+        latent.QuadraticPrior(jnp.eye(2), jnp.zeros(2)),
+        latent.LinearGenerator(jnp.ones((3, 2)), jnp.zeros(3)),
     )
     x, key = jnp.ones((4, 3)), jax.random.key(0)
     samplers = [functools.partial(sgld, step_size=step_size) for step_size in (0.1, 0.01)]
-    chains = LatentChains(2, samplers[0], 2, samplers[1], 2, warm_start)
+    chains = latent.LatentChains(2, samplers[0], 2, samplers[1], 2, warm_start)
     step = make_latent_gradient_fn(model, chains, observe=lambda b: b, powers=powers)
 
     @jax.jit
     def losses(key):
         _, _, metrics = step(key, params, (), x)
-        samples, _ = sample_ladder(key, params, model, x, powers, chains)
-        return metrics["loss"], tempered_loss(params, model, x, *samples, powers)[0]
+        samples, _ = latent.sample_ladder(key, params, model, x, powers, chains)
+        return metrics["loss"], latent.tempered_loss(params, model, x, *samples, powers)[0]
 
     np.testing.assert_allclose(*losses(key), rtol=1e-6)

@@ -5,29 +5,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ebmjax import losses
 from ebmjax.latent._surrogate import SampleTerms
 from ebmjax.latent._surrogate import energy_penalty as energy_penalty_of_latents
-from ebmjax.losses import (
-    beta_from_exponents,
-    beta_objective_loss,
-    beta_sampling_temperature,
-    contrastive_divergence_loss,
-    cross_entropy_loss,
-    improved_contrastive_divergence_loss,
-    nearest_neighbour_entropy,
-    svgd_generative_loss,
-)
 
 FEW, PAIRS, LABELS = [0.1, -0.3, 0.4], [[0.1, 0.2], [0.3, -1.0]], [0, 1]
 CALLS = {
-    "contrastive divergence": lambda of: contrastive_divergence_loss(of(FEW), of(FEW[:2])),
-    "improved": lambda of: improved_contrastive_divergence_loss(
+    "contrastive divergence": lambda of: losses.contrastive_divergence_loss(of(FEW), of(FEW[:2])),
+    "improved": lambda of: losses.improved_contrastive_divergence_loss(
         of(FEW), of(FEW[:2]), of(FEW[1:]), 0.2, entropy_weight=0.1
     ),
-    "robust": lambda of: beta_objective_loss(of(FEW), of(FEW[:2]), beta=0.1),
-    "svgd": lambda of: svgd_generative_loss(of(FEW), of(FEW[:2]), smoothing=0.5),
-    "cross entropy": lambda of: cross_entropy_loss(of(PAIRS), of(LABELS)),
-    "entropy": lambda of: nearest_neighbour_entropy(of(PAIRS), references=of([[0.0, 0.5]])),
+    "robust": lambda of: losses.beta_objective_loss(of(FEW), of(FEW[:2]), beta=0.1),
+    "svgd": lambda of: losses.svgd_generative_loss(of(FEW), of(FEW[:2]), smoothing=0.5),
+    "cross entropy": lambda of: losses.cross_entropy_loss(of(PAIRS), of(LABELS)),
+    "entropy": lambda of: losses.nearest_neighbour_entropy(of(PAIRS), references=of([[0.0, 0.5]])),
 }
 
 
@@ -57,21 +48,23 @@ def test_the_split_of_a_density_is_as_wide_as_its_numbers():
     with jax.enable_x64(True):
         for dtype in (jnp.float32, jnp.float64):
             half = jnp.asarray(0.5, dtype)
-            assert beta_sampling_temperature(half).dtype == dtype
-            assert {value.dtype for value in beta_from_exponents(half, half)} == {jnp.dtype(dtype)}
+            assert losses.beta_sampling_temperature(half).dtype == dtype
+            assert {value.dtype for value in losses.beta_from_exponents(half, half)} == {
+                jnp.dtype(dtype)
+            }
 
 
 HUGE = jnp.array([1e20, -1e20, 3e20])
 PENALISED = {
-    "contrastive divergence": lambda e: contrastive_divergence_loss(e, e[:2], energy_l2=0),
-    "improved": lambda e: improved_contrastive_divergence_loss(
+    "contrastive divergence": lambda e: losses.contrastive_divergence_loss(e, e[:2], energy_l2=0),
+    "improved": lambda e: losses.improved_contrastive_divergence_loss(
         e, e[:2], e, 0.2, energy_l2=0.0, kl_weight=0.0, entropy_weight=0.0
     ),
     "traced": lambda e: jax.jit(
-        lambda weight: contrastive_divergence_loss(e, e[:2], energy_l2=weight)
+        lambda weight: losses.contrastive_divergence_loss(e, e[:2], energy_l2=weight)
     )(0.0),
-    "robust": lambda e: beta_objective_loss(e, e[:2], beta=0.0),
-    "svgd": lambda e: svgd_generative_loss(e, e[:2], smoothing=1.0),
+    "robust": lambda e: losses.beta_objective_loss(e, e[:2], beta=0.0),
+    "svgd": lambda e: losses.svgd_generative_loss(e, e[:2], smoothing=1.0),
     "latent": lambda e: (energy_penalty_of_latents(SampleTerms(e, e[:2], e), 0.0), {}),
 }
 

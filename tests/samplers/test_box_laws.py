@@ -13,15 +13,7 @@ from contract_table import TABLE
 from monte_carlo import assert_moments
 from scipy.stats import norm, truncnorm
 
-from ebmjax.samplers import (
-    batch_step,
-    clamp,
-    position_of,
-    reflect,
-    start_chains,
-    trace_chain,
-    underdamped_langevin,
-)
+from ebmjax import samplers
 
 LOW, HIGH = -1.0, 1.0
 MEAN = 1.5
@@ -110,7 +102,7 @@ MOVES = {
 DETERMINISTIC = [name for name, row in TABLE.items() if not row.is_random]
 """Rows without a law."""
 
-WRAPPERS = {"reflect": reflect, "clamp": clamp}
+WRAPPERS = {"reflect": samplers.reflect, "clamp": samplers.clamp}
 
 
 def place(wall, x, low=LOW, high=HIGH):
@@ -166,13 +158,13 @@ def start(name):
 
 def ends_of(sampler, starts):
     """Final positions of independent chains."""
-    return position_of(final_states(sampler, starts))
+    return samplers.position_of(final_states(sampler, starts))
 
 
 def final_states(sampler, starts):
-    states = start_chains(jax.random.key(7), sampler, starts)
+    states = samplers.start_chains(jax.random.key(7), sampler, starts)
     keys = jax.random.split(jax.random.key(0), NUM_STEPS)
-    return trace_chain(keys, states, batch_step(sampler.step))[0]
+    return samplers.trace_chain(keys, states, samplers.batch_step(sampler.step))[0]
 
 
 def test_every_row_is_here():
@@ -218,9 +210,9 @@ def test_what_has_no_law_moves_as_it_would_without_walls(name, wall):
     for _ in range(20):
         other, _ = free_step(jax.random.key(0), state if wall == "clamp" else other)
         state, _ = step(jax.random.key(0), state)
-        expected = place(wall, np.asarray(position_of(other)))
-        np.testing.assert_allclose(position_of(state), expected, rtol=1e-4, atol=1e-5)
-    assert np.all((position_of(state) >= LOW) & (position_of(state) <= HIGH))
+        expected = place(wall, np.asarray(samplers.position_of(other)))
+        np.testing.assert_allclose(samplers.position_of(state), expected, rtol=1e-4, atol=1e-5)
+    assert np.all((samplers.position_of(state) >= LOW) & (samplers.position_of(state) <= HIGH))
 
 
 def test_pyld_has_the_law_of_clamped_moves_by_its_own_box():
@@ -239,11 +231,13 @@ def normal(x):
     return -0.5 * jnp.sum(x**2)
 
 
-@pytest.mark.parametrize(("make", "step_size"), [(ghmc, 0.3), (underdamped_langevin, 0.5 * 0.1**2)])
+@pytest.mark.parametrize(
+    ("make", "step_size"), [(ghmc, 0.3), (samplers.underdamped_langevin, 0.5 * 0.1**2)]
+)
 @pytest.mark.parametrize("center", [0.0, MEAN])
 def test_chains_with_a_velocity_between_mirrors_have_the_truncated_law(make, step_size, center):
     """N(0, 1) on [-1, 1] has variance 0.2911; with velocities that pass through walls 0.43."""
-    sampler = reflect(make, LOW, HIGH)(lambda x: normal(x - center), step_size=step_size)
+    sampler = samplers.reflect(make, LOW, HIGH)(lambda x: normal(x - center), step_size=step_size)
     starts = jnp.linspace(-0.9, 0.9, REPLICAS)
     draws = ends_of(sampler, starts)
     truncated = truncnorm(LOW - center, HIGH - center, center)
@@ -252,9 +246,9 @@ def test_chains_with_a_velocity_between_mirrors_have_the_truncated_law(make, ste
 
 def test_clamped_chains_stay_inside_and_no_velocity_points_into_a_wall():
     """At their start, too: a third of the chains start at a wall, half of these against it."""
-    sampler = clamp(underdamped_langevin, LOW, HIGH)(pressed, step_size=STEP)
+    sampler = samplers.clamp(samplers.underdamped_langevin, LOW, HIGH)(pressed, step_size=STEP)
     starts = jnp.linspace(1.5 * LOW, 1.5 * HIGH, REPLICAS)
-    at_start = start_chains(jax.random.key(7), sampler, starts)
+    at_start = samplers.start_chains(jax.random.key(7), sampler, starts)
     for states in (at_start, final_states(sampler, starts)):
         x, velocity = np.asarray(states.position), np.asarray(states.velocity)
         assert np.all((x >= LOW) & (x <= HIGH))

@@ -14,20 +14,7 @@ import pytest
 from contract_table import TABLE
 from test_contract import SAME_CODE, assert_same_up_to_rounding, start
 
-from ebmjax import metrics
-from ebmjax.samplers import (
-    LangevinInfo,
-    ReplayBuffer,
-    batch_step,
-    informative_start,
-    position_of,
-    replay_buffer_draw,
-    replay_buffer_init,
-    replay_buffer_write,
-    run_chain,
-    select_particles,
-    uniform_start,
-)
+from ebmjax import metrics, samplers
 
 
 def mesh_of(axis_type):
@@ -37,14 +24,14 @@ def mesh_of(axis_type):
 
 def on_devices(entry, key, positions):
     """Ends of one chain at all ``positions``, of 8 chains at one each, and the latter's draws."""
-    one, _, _ = run_chain(key, entry.sampler.init(positions), entry.sampler.step, 2)
+    one, _, _ = samplers.run_chain(key, entry.sampler.init(positions), entry.sampler.step, 2)
     many = positions
     if entry.has_particles:  # 8 systems of 3 particles
         many = jax.tree.map(lambda leaf: jnp.stack([leaf, 2 * leaf, -leaf], 1), positions)
     states = jax.vmap(entry.sampler.init)(many)
-    step = batch_step(entry.sampler.step)
-    ends, draws, _ = run_chain(key, states, step, 3, burn_in=1)
-    return position_of(one), position_of(ends), draws
+    step = samplers.batch_step(entry.sampler.step)
+    ends, draws, _ = samplers.run_chain(key, states, step, 3, burn_in=1)
+    return samplers.position_of(one), samplers.position_of(ends), draws
 
 
 ALIKE = {
@@ -104,9 +91,9 @@ def test_chains_under_shard_map(name, varies):
     def chain(keys, starts):
         position = jax.tree.map(lambda leaf: leaf[0], starts)
         state, step = entry.sampler.init(position), entry.sampler.step
-        one = run_chain(keys[0], state, step, 3, burn_in=1)[1]
+        one = samplers.run_chain(keys[0], state, step, 3, burn_in=1)[1]
         states = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), state)
-        many = run_chain(keys[0], states, batch_step(step), 3, thinning=2)[1]
+        many = samplers.run_chain(keys[0], states, samplers.batch_step(step), 3, thinning=2)[1]
         return jax.tree.map(lambda leaf: leaf[None], (one, many))
 
     rows, whole = jax.P("device"), jax.P()
@@ -118,12 +105,12 @@ def test_chains_under_shard_map(name, varies):
     assert all(leaf.shape[0] == 8 for leaf in jax.tree.leaves(shapes))
 
 
-KEY, LAW = jax.random.key(1), uniform_start((2,), -1.0, 1.0)
+KEY, LAW = jax.random.key(1), samplers.uniform_start((2,), -1.0, 1.0)
 
 
 def class_start():
     images = np.linspace(-1.0, 1.0, 24).reshape(6, 2, 2)
-    return informative_start(images, [0, 1, 0, 1, 0, 1], 2)
+    return samplers.informative_start(images, [0, 1, 0, 1, 0, 1], 2)
 
 
 def test_a_law_by_class_on_an_explicit_mesh():
@@ -133,9 +120,9 @@ def test_a_law_by_class_on_an_explicit_mesh():
     expected = draw(keys, labels)
     with jax.set_mesh(mesh_of("Explicit")):
         found = draw(*jax.device_put((keys, labels), jax.P("device")))
-        buffer = replay_buffer_init(jax.random.key(0), 16, start_fn, num_classes=2)
+        buffer = samplers.replay_buffer_init(jax.random.key(0), 16, start_fn, num_classes=2)
         buffer, spread = jax.device_put((buffer, labels), jax.P("device"))
-        draw = partial(replay_buffer_draw, num_classes=2, reinit_prob=1.0)
+        draw = partial(samplers.replay_buffer_draw, num_classes=2, reinit_prob=1.0)
         drawn = jax.jit(
             lambda *arguments: draw(keys[0], arguments[0], 8, start_fn, labels=arguments[1])
         )
@@ -150,13 +137,13 @@ def test_a_replay_buffer_on_an_explicit_mesh():
 
     def draw_and_write(key, buffer, labels):
         options = {"num_classes": 2, "reinit_prob": 0.5}
-        draw = replay_buffer_draw(key, buffer, 8, LAW, labels=labels, **options)
-        few = replay_buffer_draw(key, buffer, 3, LAW, **options)
-        kept = select_particles(key, draw.positions, jnp.sum(draw.positions, axis=1), 8)
-        return draw, few, kept, replay_buffer_write(buffer, draw.slots, kept)
+        draw = samplers.replay_buffer_draw(key, buffer, 8, LAW, labels=labels, **options)
+        few = samplers.replay_buffer_draw(key, buffer, 3, LAW, **options)
+        kept = samplers.select_particles(key, draw.positions, jnp.sum(draw.positions, axis=1), 8)
+        return draw, few, kept, samplers.replay_buffer_write(buffer, draw.slots, kept)
 
     key, labels = jax.random.key(1), jnp.arange(8) % 2
-    buffer = replay_buffer_init(jax.random.key(0), 32, LAW, num_classes=2)
+    buffer = samplers.replay_buffer_init(jax.random.key(0), 32, LAW, num_classes=2)
     expected = jax.jit(draw_and_write)(key, buffer, labels)
     with jax.set_mesh(mesh_of("Explicit")):
         spread = jax.device_put((buffer, labels), jax.P("device"))
@@ -177,21 +164,23 @@ PLACES = {"whole": jax.P(), "rows": jax.P("device"), "columns": jax.P(None, "dev
 @pytest.mark.parametrize("of_buffer", PLACES)
 def test_a_buffer_takes_positions_from_wherever_they_are(of_buffer, of_positions, of_slots):
     """And stays where it is; by JAX's own rules writes of other places are refused."""
-    buffer = ReplayBuffer(jnp.zeros((16, 8)))
+    buffer = samplers.ReplayBuffer(jnp.zeros((16, 8)))
     slots, positions = jnp.arange(8)[::-1], jnp.arange(64.0).reshape(8, 8)
-    expected = replay_buffer_write(buffer, slots, positions).positions
+    expected = samplers.replay_buffer_write(buffer, slots, positions).positions
     with jax.set_mesh(mesh_of("Explicit")):
         buffer = jax.device_put(buffer, PLACES[of_buffer])
         slots = jax.device_put(slots, PLACES[of_slots])
         positions = jax.device_put(positions, PLACES[of_positions])
-        for write in (replay_buffer_write, jax.jit(replay_buffer_write)):
+        for write in (samplers.replay_buffer_write, jax.jit(samplers.replay_buffer_write)):
             found = write(buffer, slots, positions).positions
             np.testing.assert_array_equal(found, expected)
             assert jax.typeof(found).sharding == jax.typeof(buffer.positions).sharding
-            draw = replay_buffer_draw(KEY, ReplayBuffer(found), 8, uniform_start((8,), -1.0, 1.0),
-                                      labels=0 * slots, reinit_prob=0.5)  # fmt: skip
+            draw = samplers.replay_buffer_draw(
+                KEY, samplers.ReplayBuffer(found), 8, samplers.uniform_start((8,), -1.0, 1.0),
+                labels=0 * slots, reinit_prob=0.5,
+            )  # fmt: skip
             assert draw.positions.shape == (8, 8)
-            kept = select_particles(KEY, positions, jnp.sum(positions, axis=1), 4)
+            kept = samplers.select_particles(KEY, positions, jnp.sum(positions, axis=1), 4)
             assert kept.shape == (4, 8)
 
 
@@ -201,7 +190,7 @@ def test_chain_metrics_of_spread_chains(axis_type):
 
     def acceptance_rate(draws):
         shares = jnp.abs(draws[..., 0])
-        return metrics.acceptance_rate(LangevinInfo(shares, shares > 0, shares))
+        return metrics.acceptance_rate(samplers.LangevinInfo(shares, shares > 0, shares))
 
     for diagnose in (
         metrics.potential_scale_reduction,

@@ -16,19 +16,16 @@ from ebmjax.samplers import clip_drift, reflect, schedule
 from experiments.literal.psgld import literal_psgld
 
 FORMS = {
-    "gradient_descent": samplers.gradient_descent,
-    "sgld": samplers.sgld,
+    "gradient_descent": samplers.gradient_descent, "sgld": samplers.sgld,
     "sgld_free_noise": partial(samplers.sgld, noise_scale={"a": 0.3, "b": jnp.array([0.1, 0.2])}),
     "psgld": partial(samplers.psgld, damping=0.5),
     "psgld_curvature": partial(samplers.psgld, damping=0.5, curvature_drift=True),
-    "mala": samplers.mala,
-    "tempered_mala": samplers.tempered_mala,
+    "mala": samplers.mala, "tempered_mala": samplers.tempered_mala,
     "underdamped_langevin": lambda f, **o: with_a_key(samplers.underdamped_langevin(f, **o)),
     "pyld": partial(partial(samplers.pyld, lambda x: x), num_inner=2, outer_step_size=0.1),
-    "clip_drift": clip_drift(samplers.sgld, 0.2),
-    "schedule": schedule(samplers.mala),
+    "clip_drift": clip_drift(samplers.sgld, 0.2), "schedule": schedule(samplers.mala),
     "reflect": reflect(samplers.sgld, -1.0, 1.0),
-}
+}  # fmt: skip
 POSITION = {"a": jnp.float32(0.4), "b": jnp.array([-0.3, 0.2])}
 STEPS = {"a": 0.02, "b": jnp.array([0.1, 0.3])}
 
@@ -60,13 +57,9 @@ def test_a_step_for_each_leaf(form):
 def test_live_chains_take_a_step_for_each_leaf():
     starts = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), POSITION)
     ends = run_live_chains(
-        jax.random.key(0),
-        lambda label: lambda x: -0.5 * (x["a"] ** 2 + jnp.sum(x["b"] ** 2)),
-        starts,
-        jnp.zeros(2, jnp.int32),
-        step_size={"a": 0.5, "b": 0.1},
-        noise_scale=0.0,
-    )
+        jax.random.key(0), lambda label: lambda x: -0.5 * (x["a"] ** 2 + jnp.sum(x["b"] ** 2)),
+        starts, jnp.zeros(2, jnp.int32), step_size={"a": 0.5, "b": 0.1}, noise_scale=0.0,
+    )  # fmt: skip
     np.testing.assert_allclose(ends["a"], 0.5 * starts["a"], rtol=1e-6)
     np.testing.assert_allclose(ends["b"], 0.9 * starts["b"], rtol=1e-6)
 

@@ -10,27 +10,15 @@ import numpy as np
 import pytest
 from monte_carlo import assert_mean
 
-from ebmjax import densities
-from ebmjax.samplers import (
-    acceptance_of,
-    batch_step,
-    mala,
-    position_of,
-    psgld,
-    run_chain,
-    sgld,
-    svgd,
-    tempered_mala,
-    trace_chain,
-)
+from ebmjax import densities, samplers
 
 TARGET = densities.log_gamma(jnp.array([0.8, 2.5]))
-SAMPLER = mala(TARGET.log_density_fn, step_size=0.5)
+SAMPLER = samplers.mala(TARGET.log_density_fn, step_size=0.5)
 
 
 def run(num_steps, **options):
     def chain(key, state):
-        return run_chain(key, state, SAMPLER.step, num_steps, **options)
+        return samplers.run_chain(key, state, SAMPLER.step, num_steps, **options)
 
     return jax.jit(chain)(jax.random.key(0), SAMPLER.init(jnp.zeros(2)))
 
@@ -73,33 +61,36 @@ def test_the_gradient_is_compiled_once():
     def num_products(function, *arguments):
         return str(jax.make_jaxpr(function)(*arguments)).count("dot_general[")
 
-    sampler = sgld(log_density_fn, step_size=0.1)
+    sampler = samplers.sgld(log_density_fn, step_size=0.1)
     key, state = jax.random.key(0), sampler.init(jnp.zeros(2))
-    chain = partial(run_chain, step=sampler.step, num_steps=10, burn_in=3, thinning=2)
+    chain = partial(samplers.run_chain, step=sampler.step, num_steps=10, burn_in=3, thinning=2)
     assert num_products(chain, key, state) == num_products(sampler.step, key, state)
 
 
 @pytest.mark.parametrize("wrap", [jax.jit, jax.checkpoint], ids=["jit", "checkpoint"])
 def test_a_wrapped_batch_step_is_still_one(wrap):
     states = jax.vmap(SAMPLER.init)(jnp.zeros((5, 2)))
-    step = wrap(batch_step(SAMPLER.step))
-    shapes = jax.eval_shape(lambda key: run_chain(key, states, step, 3), jax.random.key(0))
+    step = wrap(samplers.batch_step(SAMPLER.step))
+    shapes = jax.eval_shape(lambda key: samplers.run_chain(key, states, step, 3), jax.random.key(0))
     assert shapes[1].shape == (5, 3, 2)
 
 
 def test_a_trace_reports_the_steps_of_the_same_chain():
     start = SAMPLER.init(jnp.array([0.3, -0.2]))
     key = jax.random.key(5)
-    state, positions, infos = run_chain(key, start, SAMPLER.step, 6)
+    state, positions, infos = samplers.run_chain(key, start, SAMPLER.step, 6)
     keys = jax.random.split(key, 6)
-    ended, (seen, accepted) = trace_chain(
-        keys, start, SAMPLER.step, lambda state, info: (state.position, acceptance_of(info))
+    ended, (seen, accepted) = samplers.trace_chain(
+        keys,
+        start,
+        SAMPLER.step,
+        lambda state, info: (state.position, samplers.acceptance_of(info)),
     )
     chex.assert_trees_all_equal((ended, seen), (state, positions))
     np.testing.assert_array_equal(accepted, infos.acceptance_prob)
-    assert trace_chain(keys, start, SAMPLER.step)[1] is None
+    assert samplers.trace_chain(keys, start, SAMPLER.step)[1] is None
     with pytest.raises(TypeError, match=r"step must be a function.*sampler\.step"):
-        trace_chain(keys, start, SAMPLER)  # pyright: ignore
+        samplers.trace_chain(keys, start, SAMPLER)  # pyright: ignore
 
 
 def test_the_acceptance_has_one_reader_for_ours_and_blackjax():
@@ -111,8 +102,8 @@ def test_the_acceptance_has_one_reader_for_ours_and_blackjax():
     )
     for sampler, field in ((SAMPLER, "acceptance_prob"), (hmc, "acceptance_rate")):
         _, info = sampler.step(jax.random.key(0), sampler.init(jnp.array([0.3, -0.2])))
-        assert acceptance_of(info) is getattr(info, field)
-    assert acceptance_of(()) is None
+        assert samplers.acceptance_of(info) is getattr(info, field)
+    assert samplers.acceptance_of(()) is None
 
 
 def test_all_burn_in_keeps_nothing():
@@ -128,19 +119,19 @@ def test_unrolling_changes_the_program_alone():
 
 def test_many_chains_and_many_particles():
     states = jax.vmap(SAMPLER.init)(jnp.zeros((5, 2)))
-    final, positions, infos = run_chain(
-        jax.random.key(1), states, batch_step(SAMPLER.step), 6, thinning=2
+    final, positions, infos = samplers.run_chain(
+        jax.random.key(1), states, samplers.batch_step(SAMPLER.step), 6, thinning=2
     )
     np.testing.assert_array_equal(positions[:, -1], final.position)
     assert positions.shape == (5, 3, 2)
     assert infos.is_accepted.shape == (5, 3)
     assert len(np.unique(positions[:, -1, 0])) > 1  # a key of its own for each chain
 
-    particles = svgd(TARGET.log_density_fn, step_size=0.1)
+    particles = samplers.svgd(TARGET.log_density_fn, step_size=0.1)
     state = particles.init(jnp.arange(8.0).reshape(4, 2))
-    final, trace, _ = run_chain(jax.random.key(2), state, particles.step, 3)
+    final, trace, _ = samplers.run_chain(jax.random.key(2), state, particles.step, 3)
     assert trace.shape == (3, 4, 2)
-    np.testing.assert_array_equal(trace[-1], position_of(final))
+    np.testing.assert_array_equal(trace[-1], samplers.position_of(final))
 
 
 @pytest.mark.parametrize("name", ["hmc", "nuts"])
@@ -153,7 +144,7 @@ def test_blackjax_samplers_are_driven(name):
 
     @jax.jit
     def run(key, states):
-        return run_chain(key, states, batch_step(sampler.step), 400, burn_in=50)
+        return samplers.run_chain(key, states, samplers.batch_step(sampler.step), 400, burn_in=50)
 
     _, draws, infos = run(jax.random.key(3), states)
     assert draws.shape == (30, 350, 2)
@@ -174,27 +165,29 @@ def test_blackjax_samplers_are_driven(name):
 )
 def test_bad_counts(arguments, message):
     with pytest.raises(ValueError, match=message):
-        run_chain(jax.random.key(0), SAMPLER.init(jnp.zeros(2)), SAMPLER.step, **arguments)
+        samplers.run_chain(jax.random.key(0), SAMPLER.init(jnp.zeros(2)), SAMPLER.step, **arguments)
 
 
 def test_states_without_a_common_leading_axis():
-    sampler = sgld(TARGET.log_density_fn, step_size=0.1)
+    sampler = samplers.sgld(TARGET.log_density_fn, step_size=0.1)
     with pytest.raises(ValueError, match="states must be arrays that share their leading axis"):
-        batch_step(sampler.step)(jax.random.key(0), sampler.init(jnp.zeros(2)))
+        samplers.batch_step(sampler.step)(jax.random.key(0), sampler.init(jnp.zeros(2)))
     states = jax.vmap(sampler.init)(jnp.zeros((3, 2)))
     with pytest.raises(ValueError, match=r"states\.log_density': 2"):
-        batch_step(sampler.step)(
+        samplers.batch_step(sampler.step)(
             jax.random.key(0), states._replace(log_density=states.log_density[:2])
         )
 
 
-@pytest.mark.parametrize("make", [mala, psgld, sgld, tempered_mala])
+@pytest.mark.parametrize(
+    "make", [samplers.mala, samplers.psgld, samplers.sgld, samplers.tempered_mala]
+)
 def test_a_chain_on_every_device_of_a_mesh(make):
     sampler = make(TARGET.log_density_fn, step_size=0.1)
 
     def chain(key, starts):
         state = sampler.init(starts[0])
-        return run_chain(key, state, sampler.step, 3)[0].position[None]
+        return samplers.run_chain(key, state, sampler.step, 3)[0].position[None]
 
     mesh = jax.make_mesh((1,), ("chains",), axis_types=(jax.sharding.AxisType.Auto,))
     rows = jax.sharding.PartitionSpec("chains")
@@ -206,8 +199,10 @@ def test_a_chain_on_every_device_of_a_mesh(make):
 def test_a_legacy_key_drives_the_same_chain():
     state = SAMPLER.init(jnp.zeros(2))
     key = jax.random.key(3)
-    expected = run_chain(key, state, SAMPLER.step, 7, burn_in=1, thinning=2)[1]
-    legacy = run_chain(jax.random.key_data(key), state, SAMPLER.step, 7, burn_in=1, thinning=2)[1]
+    expected = samplers.run_chain(key, state, SAMPLER.step, 7, burn_in=1, thinning=2)[1]
+    legacy = samplers.run_chain(
+        jax.random.key_data(key), state, SAMPLER.step, 7, burn_in=1, thinning=2
+    )[1]
     np.testing.assert_array_equal(legacy, expected)
 
 
@@ -218,6 +213,6 @@ def test_one_key_where_one_a_step_is_wanted(key):
     message = r"keys must be keys, one a row, got .*jax\.random\.split\(key, num_steps\)"
     for report in ({}, {"report": lambda state, info: info.log_density}):
         with pytest.raises(ValueError, match=message):
-            trace_chain(key, state, SAMPLER.step, **report)
+            samplers.trace_chain(key, state, SAMPLER.step, **report)
     with pytest.raises(ValueError, match=message):
-        trace_chain((jnp.arange(3), jax.random.key(0)), state, SAMPLER.step)
+        samplers.trace_chain((jnp.arange(3), jax.random.key(0)), state, SAMPLER.step)

@@ -12,17 +12,6 @@ from blackjax.mcmc.coupled_hmc import CoupledHMCState
 from blackjax.mcmc.hmc import HMCState
 
 from ebmjax import samplers
-from ebmjax.samplers import (
-    Sampler,
-    batch_step,
-    clamp,
-    clip_drift,
-    position_of,
-    reflect,
-    run_chain,
-    schedule,
-    sgld,
-)
 
 
 class Ball(NamedTuple):
@@ -51,7 +40,7 @@ def ball(log_density_fn, *, velocity, other=None):
         position = jax.tree.map(jnp.add, state.position, state.velocity)
         return state._replace(position=position, log_density=log_density_fn(position)), None
 
-    return Sampler(init, step)
+    return samplers.Sampler(init, step)
 
 
 def nested_ball(log_density_fn, *, velocity, **others):
@@ -60,7 +49,7 @@ def nested_ball(log_density_fn, *, velocity, **others):
     def step(key, state):
         return state._replace(chain=inner.step(key, state.chain)[0]), None
 
-    return Sampler(lambda x, key=None: Nested(inner.init(x), velocity), step)
+    return samplers.Sampler(lambda x, key=None: Nested(inner.init(x), velocity), step)
 
 
 def flat(x):
@@ -87,10 +76,10 @@ def assert_close(found, expected):
 def test_a_velocity_turns_where_its_chain_meets_a_wall(make, is_scheduled, wall, expected):
     """Whole PyTrees, states inside of states, and the momentum that stands beside one."""
     wrapped = getattr(samplers, wall)(make, -1.0, 1.0)
-    wrapped = schedule(wrapped) if is_scheduled else wrapped
+    wrapped = samplers.schedule(wrapped) if is_scheduled else wrapped
     sampler = wrapped(flat, velocity=VELOCITY)
     state, _ = jax.jit(sampler.step)(jax.random.key(0), sampler.init(START))
-    assert_close(position_of(state), expected[0])
+    assert_close(samplers.position_of(state), expected[0])
     state = state.inner if is_scheduled else state
     if make is nested_ball:
         assert_close(state.momentum, expected[1])
@@ -103,7 +92,7 @@ def test_many_chains_turn_one_by_one(wall):
     wrapped = getattr(samplers, wall)(ball, -1.0, 1.0)
     sampler = wrapped(flat, velocity=0.4)
     states = jax.vmap(sampler.init)(jnp.array([0.5, 0.7]))
-    states, _ = batch_step(sampler.step)(jax.random.key(0), states)
+    states, _ = samplers.batch_step(sampler.step)(jax.random.key(0), states)
     assert_close(states.velocity, [0.4, -0.4])
     # A sampler of many at once, inside of the wrapper.
     sampler = wrapped(flat, velocity=jnp.array([0.4, 0.4]))
@@ -114,7 +103,7 @@ def test_many_chains_turn_one_by_one(wall):
 def test_a_clamp_turns_the_velocity_of_a_chain_that_stands_at_a_wall():
     """A rejected move leaves such a one. Walls are met exactly: all numbers are powers of two."""
     starts = jnp.array([-0.5, 0.5])
-    sampler = clamp(ball, -1.0, 1.0)(flat, velocity=starts)
+    sampler = samplers.clamp(ball, -1.0, 1.0)(flat, velocity=starts)
     state, _ = sampler.step(jax.random.key(0), sampler.init(starts))
     np.testing.assert_array_equal(state.position, [-1.0, 1.0])
     np.testing.assert_array_equal(state.velocity, [0.5, -0.5])
@@ -125,10 +114,10 @@ def test_a_clamp_leaves_no_momentum_that_points_into_the_wall():
 
     def make(log_density_fn, **options):
         kernel = blackjax.ghmc(log_density_fn, **options)
-        return Sampler(lambda x, key=None: kernel.init(x, jax.random.key(0)), kernel.step)
+        return samplers.Sampler(lambda x, key=None: kernel.init(x, jax.random.key(0)), kernel.step)
 
     options = {"step_size": 0.5, "momentum_inverse_scale": jnp.ones(2), "alpha": 0.5, "delta": 0.1}
-    sampler = clamp(make, -1.0, 1.0)(lambda x: 0.5 * jnp.sum(x), **options)
+    sampler = samplers.clamp(make, -1.0, 1.0)(lambda x: 0.5 * jnp.sum(x), **options)
     step, state = jax.jit(sampler.step), sampler.init(jnp.full(2, 0.9))
     num_turned = 0
     for key in jax.random.split(jax.random.key(1), 20):
@@ -140,9 +129,9 @@ def test_a_clamp_leaves_no_momentum_that_points_into_the_wall():
 
 
 WRAPPERS = {
-    "reflect": lambda make: reflect(make, -1.0, 1.0),
-    "clamp": lambda make: clamp(make, -1.0, 1.0),
-    "clip_drift": lambda make: clip_drift(
+    "reflect": lambda make: samplers.reflect(make, -1.0, 1.0),
+    "clamp": lambda make: samplers.clamp(make, -1.0, 1.0),
+    "clip_drift": lambda make: samplers.clip_drift(
         lambda density, step_size, **others: make(density, **others), 1.0
     ),
 }
@@ -196,7 +185,9 @@ class Nameless:
 )
 def test_a_state_whose_position_is_not_found_is_refused(wrapper, make_state):
     """Its walls would let everything through."""
-    sampler = Sampler(lambda x, key=None: make_state(x, x), lambda key, state: (state, None))
+    sampler = samplers.Sampler(
+        lambda x, key=None: make_state(x, x), lambda key, state: (state, None)
+    )
     options = {"step_size": 0.1} if wrapper == "clip_drift" else {}
     wrapped = WRAPPERS[wrapper](lambda density, **others: sampler)(flat, **options)
     with pytest.raises(TypeError, match=r"no field named .*position in .*register_dataclass"):
@@ -228,19 +219,19 @@ def test_pyld_is_told_to_take_its_own_box(wrapper):
         WRAPPERS_WITH_STEP[wrapper](make)(flat, step_size=0.1).init(jnp.ones(2))
 
 
-WRAPPERS_WITH_STEP = WRAPPERS | {"clip_drift": lambda make: clip_drift(make, 1.0)}
+WRAPPERS_WITH_STEP = WRAPPERS | {"clip_drift": lambda make: samplers.clip_drift(make, 1.0)}
 
 
 def test_the_position_of_a_state_inside_a_state():
-    inner = sgld(flat, step_size=0.1)
+    inner = samplers.sgld(flat, step_size=0.1)
     state = Nested(inner.init(jnp.ones(2)), None)
-    assert_close(position_of(state), [1.0, 1.0])
+    assert_close(samplers.position_of(state), [1.0, 1.0])
 
     def step(key, state):
         chain, info = inner.step(key, state.chain)
         return Nested(chain, None), info
 
-    _, positions, _ = run_chain(jax.random.key(0), state, step, 4)
+    _, positions, _ = samplers.run_chain(jax.random.key(0), state, step, 4)
     assert positions.shape == (4, 2)
 
 
@@ -249,13 +240,13 @@ def test_a_state_of_two_chains_has_no_one_position_but_both_are_turned():
 
     def make(log_density_fn):
         far = one._replace(position=jnp.array(1.3))
-        return Sampler(
+        return samplers.Sampler(
             lambda x, key=None: CoupledHMCState(one, one), lambda k, s: ((one, far), None)
         )
 
-    sampler = reflect(make, -1.0, 1.0)(flat)
+    sampler = samplers.reflect(make, -1.0, 1.0)(flat)
     with pytest.raises(TypeError, match="position"):
-        position_of(sampler.init(jnp.zeros(())))
+        samplers.position_of(sampler.init(jnp.zeros(())))
     (first, second), _ = sampler.step(jax.random.key(0), None)
     assert_close((first.position, second.position), (0.3, 0.7))
     assert_close((first.logdensity_grad, second.logdensity_grad), (0.5, -0.5))

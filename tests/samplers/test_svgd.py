@@ -13,16 +13,7 @@ from jax.extend.core import jaxprs_in_params
 from monte_carlo import assert_mean
 from scipy.spatial.distance import pdist
 
-from ebmjax import densities
-from ebmjax.samplers import (
-    SVGDState,
-    gradient_descent,
-    stochastic_svgd,
-    svgd,
-    svgd_direction,
-    svgd_init,
-    svgd_step,
-)
+from ebmjax import densities, samplers
 
 FLOAT32 = float(np.finfo(np.float32).eps)
 
@@ -33,9 +24,9 @@ def log_density(x):
 
 
 compiled_direction = jax.jit(
-    partial(svgd_direction, log_density_fn=log_density), static_argnames="bandwidth"
+    partial(samplers.svgd_direction, log_density_fn=log_density), static_argnames="bandwidth"
 )
-compiled_step = jax.jit(partial(svgd(log_density, step_size=0.3).step, jax.random.key(0)))
+compiled_step = jax.jit(partial(samplers.svgd(log_density, step_size=0.3).step, jax.random.key(0)))
 
 
 def score(x):
@@ -82,7 +73,7 @@ def test_a_pytree_is_its_flattened_rows():
     def log_density_of_tree(particle):
         return log_density(jnp.concatenate([particle["a"][None], particle["b"].ravel()]))
 
-    direction = jax.jit(lambda tree: svgd_direction(tree, log_density_of_tree))(tree)
+    direction = jax.jit(lambda tree: samplers.svgd_direction(tree, log_density_of_tree))(tree)
     expected = compiled_direction(x)
     np.testing.assert_allclose(direction["a"], expected[:, 0], atol=1e-6)
     np.testing.assert_allclose(direction["b"].reshape(6, 4), expected[:, 1:], atol=1e-6)
@@ -91,8 +82,8 @@ def test_a_pytree_is_its_flattened_rows():
 def test_one_particle_is_gradient_ascent():
     position = jnp.array([0.3, -1.2])
     particles, climber = (
-        svgd(log_density, step_size=0.1),
-        gradient_descent(log_density, step_size=0.1),
+        samplers.svgd(log_density, step_size=0.1),
+        samplers.gradient_descent(log_density, step_size=0.1),
     )
     state, other = particles.init(position[None]), climber.init(position)
     step, climb = jax.jit(particles.step), jax.jit(climber.step)
@@ -105,7 +96,7 @@ def test_one_particle_is_gradient_ascent():
 
 def test_info():
     x = jnp.asarray(np.random.default_rng(1).normal(size=(5, 2)), jnp.float32)
-    state, info = compiled_step(svgd_init(x, log_density))
+    state, info = compiled_step(samplers.svgd_init(x, log_density))
     direction = compiled_direction(x)
     np.testing.assert_allclose(state.particles, x + 0.3 * direction, rtol=1e-5)
     np.testing.assert_allclose(info.bandwidth, median_rule(np.asarray(x, np.float64)), rtol=1e-5)
@@ -123,7 +114,7 @@ def test_stein_identity():
     def direction_there(key, num_others):
         draws = jnp.log(jax.random.gamma(key, jnp.array([[0.8, 2.0]]), (num_others, 2)))
         particles = jnp.concatenate([here[None], draws])
-        return svgd_direction(particles, target.log_density_fn, bandwidth=0.9)[0]
+        return samplers.svgd_direction(particles, target.log_density_fn, bandwidth=0.9)[0]
 
     spreads = []
     for num_others in (24, 99):
@@ -142,14 +133,14 @@ def settled_on_a_gaussian():
     """Particles, directions and bandwidth after 4000 steps on N(1.5, 0.7) in float64."""
     with jax.enable_x64(True):
         density = densities.gaussian(jnp.array([1.5]), jnp.array([[0.7]])).log_density_fn
-        sampler = svgd(density, step_size=1.0, bandwidth=1.0)
+        sampler = samplers.svgd(density, step_size=1.0, bandwidth=1.0)
         particles = -1.0 + 0.3 * jax.random.normal(jax.random.key(0), (50, 1), jnp.float64)
         state, _ = jax.jit(
             lambda state: jax.lax.scan(
                 lambda s, _: (sampler.step(jax.random.key(0), s)[0], None), state, length=4000
             )
         )(sampler.init(particles))
-        direction = svgd_direction(state.particles, density, bandwidth=1.0)
+        direction = samplers.svgd_direction(state.particles, density, bandwidth=1.0)
         yield np.asarray(state.particles)[:, 0], np.asarray(direction)[:, 0], 1.0
 
 
@@ -193,8 +184,10 @@ def bandwidth_and_direction(x, offset):
     def around_offset(particle):
         return log_density(particle - offset)
 
-    _, info = svgd_step(jax.random.key(0), SVGDState(x), around_offset, step_size=1.0)
-    return info.bandwidth, svgd_direction(x, around_offset)
+    _, info = samplers.svgd_step(
+        jax.random.key(0), samplers.SVGDState(x), around_offset, step_size=1.0
+    )
+    return info.bandwidth, samplers.svgd_direction(x, around_offset)
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 10, 100])
@@ -218,7 +211,7 @@ def test_some_particles_coincide(dimension, offset, num_same):
         np.testing.assert_allclose(direction, expected, atol=atol)
 
 
-@pytest.mark.parametrize("sampler", [svgd, stochastic_svgd])
+@pytest.mark.parametrize("sampler", [samplers.svgd, samplers.stochastic_svgd])
 def test_memory_is_that_of_the_gram_matrix(sampler):
     """No intermediate is larger than n^2 or n d numbers; in particular none is (n, n, d)."""
     num_particles, dimension = 51, 49
@@ -229,7 +222,7 @@ def test_memory_is_that_of_the_gram_matrix(sampler):
             for inner in jaxprs_in_params(equation.params):
                 yield from sizes(inner)
 
-    state = svgd_init(jnp.zeros((num_particles, dimension)), log_density)
+    state = samplers.svgd_init(jnp.zeros((num_particles, dimension)), log_density)
     program = jax.make_jaxpr(sampler(log_density, step_size=1.0).step)(jax.random.key(0), state)
     assert max(sizes(program.jaxpr)) <= num_particles * max(num_particles, dimension)
 
@@ -243,7 +236,7 @@ def test_blackjax_takes_the_same_step():
     )
     state = theirs.init(x, {"length_scale": 2 * bandwidth**2})
     expected = jax.jit(theirs.step)(state).particles
-    ours = svgd(log_density, step_size=step_size, bandwidth=bandwidth)
+    ours = samplers.svgd(log_density, step_size=step_size, bandwidth=bandwidth)
     state, _ = jax.jit(ours.step)(jax.random.key(0), ours.init(x))
     np.testing.assert_allclose(state.particles, expected, rtol=2e-5, atol=2e-6)
 
@@ -251,19 +244,19 @@ def test_blackjax_takes_the_same_step():
 @pytest.mark.parametrize("num_particles", [2, 5, 8])
 def test_blackjax_has_the_same_median_rule(num_particles):
     x = jnp.asarray(np.random.default_rng(3).normal(size=(num_particles, 3)), jnp.float32)
-    _, info = compiled_step(svgd_init(x, log_density))
+    _, info = compiled_step(samplers.svgd_init(x, log_density))
     length_scale = jax.jit(lambda x: median_heuristic({}, x)["length_scale"])(x)
     np.testing.assert_allclose(2 * info.bandwidth**2, length_scale, rtol=1e-5)
 
 
 def test_a_bandwidth_may_be_a_large_integer():
     particles = jnp.array([[0.0], [1.0]])
-    direction = svgd_direction(particles, lambda x: -0.5 * jnp.sum(x**2), bandwidth=2**16)
+    direction = samplers.svgd_direction(particles, lambda x: -0.5 * jnp.sum(x**2), bandwidth=2**16)
     # The kernel is one everywhere: both take the mean score.
     np.testing.assert_allclose(direction, [[-0.5], [-0.5]], atol=1e-6)
 
 
-@pytest.mark.parametrize("make", [svgd, stochastic_svgd])
+@pytest.mark.parametrize("make", [samplers.svgd, samplers.stochastic_svgd])
 def test_weakly_typed_particles_compile_once(make):
     """jnp.full of a Python number is weakly typed, particles that have moved are not."""
     sampler = make(lambda x: -0.5 * jnp.sum(x**2), step_size=0.1)

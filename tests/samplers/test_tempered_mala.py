@@ -7,15 +7,7 @@ import pytest
 from monte_carlo import assert_moments, run_replicas
 from scipy.special import digamma, polygamma
 
-from ebmjax import densities
-from ebmjax.samplers import (
-    LangevinState,
-    mala_step,
-    run_chain,
-    tempered_mala,
-    tempered_mala_init,
-    tempered_mala_step,
-)
+from ebmjax import densities, samplers
 
 CONCENTRATION = 1.5
 log_gamma = densities.log_gamma(jnp.array(CONCENTRATION)).log_density_fn
@@ -29,7 +21,7 @@ def skewed(x):
 def test_temperature_follows_the_documented_recursion(decay):
     """A' = d A + (1 - d) a; where A' <= u, T grows tenfold and A starts again at 1."""
     threshold, growth = 0.6, 10.0
-    sampler = tempered_mala(
+    sampler = samplers.tempered_mala(
         # At T = 1 a step of this size is hopeless, so the temperature must rise.
         lambda x: -0.5 * jnp.sum(x**2) / 0.01,
         step_size=0.3,
@@ -38,7 +30,7 @@ def test_temperature_follows_the_documented_recursion(decay):
         acceptance_decay=decay,
     )
     state = sampler.init(jnp.full(3, 0.1))
-    _, _, infos = run_chain(jax.random.key(0), state, sampler.step, 60)
+    _, _, infos = samplers.run_chain(jax.random.key(0), state, sampler.step, 60)
     temperature, running = 1.0, 1.0
     rises = 0
     for reported, probability in zip(infos.temperature, infos.acceptance_prob, strict=True):
@@ -54,8 +46,10 @@ def test_a_threshold_of_zero_keeps_the_temperature_where_no_move_is_possible():
     def support(x):  # no density at all but where the chain starts
         return jnp.where(jnp.all(x == 0), 0.0, -jnp.inf)
 
-    sampler = tempered_mala(support, step_size=0.3, acceptance_threshold=0.0, acceptance_decay=0.0)
-    state, _, _ = run_chain(jax.random.key(0), sampler.init(jnp.zeros(2)), sampler.step, 3)
+    sampler = samplers.tempered_mala(
+        support, step_size=0.3, acceptance_threshold=0.0, acceptance_decay=0.0
+    )
+    state, _, _ = samplers.run_chain(jax.random.key(0), sampler.init(jnp.zeros(2)), sampler.step, 3)
     assert float(state.running_acceptance) == 0.0
     assert float(state.temperature) == 1.0
 
@@ -63,11 +57,11 @@ def test_a_threshold_of_zero_keeps_the_temperature_where_no_move_is_possible():
 def test_a_step_is_a_mala_step_at_the_temperature_of_the_state():
     """Drift eps / T and noise sqrt(2 eps): the Langevin move of the density p^(1/T)."""
     temperature, step_size = 7.0, 0.4
-    state = tempered_mala_init(jnp.array([0.2, -0.7]), skewed, temperature=temperature)
+    state = samplers.tempered_mala_init(jnp.array([0.2, -0.7]), skewed, temperature=temperature)
     key = jax.random.key(1)
-    after, info = tempered_mala_step(key, state, skewed, step_size=step_size)
-    expected, expected_info = mala_step(
-        key, LangevinState(state.position, state.log_density, state.score), skewed,
+    after, info = samplers.tempered_mala_step(key, state, skewed, step_size=step_size)
+    expected, expected_info = samplers.mala_step(
+        key, samplers.LangevinState(state.position, state.log_density, state.score), skewed,
         step_size=step_size / temperature, temperature=temperature,
     )  # fmt: skip
     # The two ways to write the step round differently: a few float32 units.
@@ -81,7 +75,7 @@ def test_a_step_is_a_mala_step_at_the_temperature_of_the_state():
 def test_law_at_a_resting_temperature():
     """Threshold 0 is never met, T stays: the law is p^(1/T), that of log(T g), g ~ Gamma(c/T)."""
     temperature = 2.5
-    sampler = tempered_mala(
+    sampler = samplers.tempered_mala(
         log_gamma, step_size=1.5, temperature=temperature, acceptance_threshold=0.0
     )
     draws, infos = run_replicas(jax.random.key(2), sampler, jnp.zeros(20_000), 100)
@@ -94,10 +88,10 @@ def test_law_at_a_resting_temperature():
 
 def test_a_slow_average_moves_in_bfloat16():
     """Moves that are never accepted raise T after log(0.5) / log(0.998) = 346 steps."""
-    sampler = tempered_mala(
+    sampler = samplers.tempered_mala(
         lambda x: -0.5e6 * jnp.sum(x**2), step_size=1.0, noise_scale=0.0, acceptance_decay=0.998
     )
     state = sampler.init(jnp.full(2, 1.0, jnp.bfloat16))
     assert {state.temperature.dtype, state.running_acceptance.dtype} == {jnp.dtype(jnp.float32)}
-    state, _, _ = run_chain(jax.random.key(0), state, sampler.step, 350)
+    state, _, _ = samplers.run_chain(jax.random.key(0), state, sampler.step, 350)
     assert float(state.temperature) == 10.0

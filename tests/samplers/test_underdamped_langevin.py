@@ -10,19 +10,7 @@ import optax
 import pytest
 from monte_carlo import RUNS_LONG, assert_moments
 
-from ebmjax import densities
-from ebmjax.samplers import (
-    batch_step,
-    mala,
-    run_chain,
-    sgld,
-    start_chain,
-    start_chains,
-    start_key,
-    underdamped_langevin,
-    underdamped_langevin_init,
-    underdamped_langevin_step,
-)
+from ebmjax import densities, samplers
 
 CHAINS = 20_000
 
@@ -32,10 +20,10 @@ def run(sampler, positions, num_steps):
 
     @partial(jax.jit, compiler_options=RUNS_LONG)
     def drive(key, states):
-        step = batch_step(sampler.step)
-        return run_chain(key, states, step, num_steps, burn_in=num_steps)[0]
+        step = samplers.batch_step(sampler.step)
+        return samplers.run_chain(key, states, step, num_steps, burn_in=num_steps)[0]
 
-    return drive(jax.random.key(1), start_chains(jax.random.key(0), sampler, positions))
+    return drive(jax.random.key(1), samplers.start_chains(jax.random.key(0), sampler, positions))
 
 
 def test_a_step_by_hand():
@@ -53,11 +41,11 @@ def test_a_step_by_hand():
             return jnp.sum(1.5 * x - jnp.exp(x))
 
         key = jax.random.key(5)
-        state = underdamped_langevin_init(key, jnp.asarray(x), log_density)
+        state = samplers.underdamped_langevin_init(key, jnp.asarray(x), log_density)
         state = state._replace(velocity=jnp.asarray(v))
-        found, info = underdamped_langevin_step(key, state, log_density, **options)
+        found, info = samplers.underdamped_langevin_step(key, state, log_density, **options)
         # The noise is what the step adds to a velocity of 0 where nothing pulls.
-        flat = underdamped_langevin(lambda x: 0.0 * jnp.sum(x), **options)
+        flat = samplers.underdamped_langevin(lambda x: 0.0 * jnp.sum(x), **options)
         at_rest = flat.init(jnp.zeros(2), key)._replace(velocity=jnp.zeros(2))
         noise = np.asarray(flat.step(key, at_rest)[0].velocity)
         drawn = np.asarray(optax.tree.random_like(key, jnp.zeros(2), jax.random.normal))
@@ -86,7 +74,7 @@ def test_the_law_on_a_gaussian_is_exact_at_any_stable_step(step_size, friction, 
     """
     variance = 2.0
     options = {"step_size": step_size, "friction": friction, "temperature": temperature}
-    sampler = underdamped_langevin(lambda x: -0.5 * (x - 1.0) ** 2 / variance, **options)
+    sampler = samplers.underdamped_langevin(lambda x: -0.5 * (x - 1.0) ** 2 / variance, **options)
     final = run(sampler, jnp.zeros(CHAINS), 60)
     assert_moments(final.position, 1.0, variance * temperature)
     assert_moments(final.velocity, 0.0, temperature * (1 - step_size / (2 * variance)))
@@ -106,7 +94,7 @@ def test_the_law_on_a_skewed_density():
     step E[s^2] / 2 = 0.04 of their variance, to first order.
     """
     target = densities.log_gamma(jnp.array(1.0))
-    sampler = underdamped_langevin(target.log_density_fn, step_size=0.08)
+    sampler = samplers.underdamped_langevin(target.log_density_fn, step_size=0.08)
     final = run(sampler, jnp.zeros(CHAINS), 75)
     assert_moments(final.position, target.mean, target.variance)
     assert_moments(final.velocity, 0.0, 1.0 - 0.08 / 2)
@@ -120,7 +108,7 @@ def test_the_first_move_without_friction_is_that_of_mala():
         return jnp.sum(1.5 * x - jnp.exp(x))
 
     options = {"step_size": step_size, "friction": friction, "temperature": temperature}
-    sampler = underdamped_langevin(log_density, **options)
+    sampler = samplers.underdamped_langevin(log_density, **options)
     state = sampler.init(jnp.array([0.3, -0.8]), jax.random.key(0))
     moved, _ = sampler.step(jax.random.key(1), state)
     noise = state.velocity / temperature**0.5
@@ -132,14 +120,14 @@ def test_the_first_move_without_friction_is_that_of_mala():
 
 
 def test_velocities_start_from_their_law():
-    sampler = underdamped_langevin(lambda x: -0.5 * x**2, step_size=0.1, temperature=0.3)
-    states = start_chains(jax.random.key(0), sampler, jnp.ones(CHAINS))
+    sampler = samplers.underdamped_langevin(lambda x: -0.5 * x**2, step_size=0.1, temperature=0.3)
+    states = samplers.start_chains(jax.random.key(0), sampler, jnp.ones(CHAINS))
     assert_moments(states.velocity, 0.0, 0.3)
 
 
 def test_a_start_without_a_key_is_refused():
     """At rest, or with one velocity for all, chains would silently start from another law."""
-    sampler = underdamped_langevin(lambda x: -0.5 * x**2, step_size=0.1)
+    sampler = samplers.underdamped_langevin(lambda x: -0.5 * x**2, step_size=0.1)
     with pytest.raises(TypeError, match=r"^init of this sampler draws.*init\(position, key\)"):
         sampler.init(1.0)
 
@@ -152,14 +140,16 @@ def test_start_chain_gives_a_key_to_those_that_take_one():
 
     key, position = jax.random.key(3), jnp.ones(2)
     ghmc = blackjax.ghmc(normal, 0.1, momentum_inverse_scale=jnp.ones(2), alpha=0.3, delta=0.1)
-    others = [start_chain(key, ghmc, position) for key in jax.random.split(key)]
+    others = [samplers.start_chain(key, ghmc, position) for key in jax.random.split(key)]
     assert not np.array_equal(others[0].momentum, others[1].momentum)
-    bare = mala(normal, step_size=0.1)
+    bare = samplers.mala(normal, step_size=0.1)
     alone = bare._replace(init=lambda position: bare.init(position))
-    for sampler in (sgld(normal, step_size=0.1), bare, alone, blackjax.mala(normal, 0.1)):
-        np.testing.assert_array_equal(start_chain(key, sampler, position).position, position)
-    sampler = underdamped_langevin(normal, step_size=0.1)
-    velocity = sampler.init(position, start_key(key)).velocity
+    for sampler in (samplers.sgld(normal, step_size=0.1), bare, alone, blackjax.mala(normal, 0.1)):
+        np.testing.assert_array_equal(
+            samplers.start_chain(key, sampler, position).position, position
+        )
+    sampler = samplers.underdamped_langevin(normal, step_size=0.1)
+    velocity = sampler.init(position, samplers.start_key(key)).velocity
     for number in range(100):
         other = sampler.init(position, jax.random.fold_in(key, number)).velocity
         assert not np.array_equal(velocity, other)

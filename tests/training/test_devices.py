@@ -16,28 +16,21 @@ from training_problems import (
     split_batch,
 )
 
-from ebmjax.training import (
-    Plan,
-    TrainState,
-    fit,
-    init_state,
-    make_mesh,
-    make_train_step,
-    state_axes,
-    tree_digest,
-)
+from ebmjax import training
 from ebmjax.training._block import make_block
 from ebmjax.training._feed import make_gather
 from ebmjax.training._sharding import place_state
 
 KEY = jax.random.key(5)
 EPS = np.finfo(np.float32).eps
-PLAN = Plan(total_steps=200, batch_size=16, num_shards=8, steps_per_dispatch=50, log_every=50)
+PLAN = training.Plan(
+    total_steps=200, batch_size=16, num_shards=8, steps_per_dispatch=50, log_every=50
+)
 
 
 def train(num_devices, plan=PLAN):
     state, train_step, data = chains(plan.num_shards)
-    return fit(KEY, state, train_step, data, plan, devices=jax.devices()[:num_devices])
+    return training.fit(KEY, state, train_step, data, plan, devices=jax.devices()[:num_devices])
 
 
 @pytest.fixture(scope="module")
@@ -80,19 +73,19 @@ def test_the_chains_learn_the_data(on_one_device):
     [(8, 8, 8), (8, 7, 4), (8, 3, 2), (6, 8, 6), (12, 8, 6), (7, 4, 1), (1, 8, 1), (16, 8, 8)],
 )
 def test_the_mesh_takes_the_most_devices_that_divide_the_shards(num_shards, num_devices, used):
-    mesh = make_mesh(num_shards, jax.devices()[:num_devices])
+    mesh = training.make_mesh(num_shards, jax.devices()[:num_devices])
     assert dict(mesh.shape) == {"data": used}
     assert list(mesh.devices) == jax.devices()[:used]
 
 
 def test_the_mesh_asks_for_a_shard():
     with pytest.raises(ValueError, match="num_shards"):
-        make_mesh(0)
+        training.make_mesh(0)
 
 
 def test_shards_that_the_devices_do_not_divide_still_train(on_one_device):
     del on_one_device  # the number of shards is part of the trajectory: six are another run
-    plan = Plan(total_steps=20, batch_size=12, num_shards=6, steps_per_dispatch=10)
+    plan = training.Plan(total_steps=20, batch_size=12, num_shards=6, steps_per_dispatch=10)
     on_six, on_two, on_one = (train(n, plan) for n in (8, 2, 1))
     assert len(on_six.state.carry.sharding.device_set) == 6
     atol = 20 * 0.02 * 8 * EPS  # as above, 20 steps
@@ -104,8 +97,8 @@ def test_the_sharded_gradient_is_that_of_the_whole_batch():
     # Under shard_map with its replication check on, this very step is 8 times too large.
     optimizer = optax.sgd(1.0)
     state, data = regression_state(optimizer), regression_data()
-    train_step = make_train_step(regression_gradient, optimizer)
-    mesh = make_mesh(8)
+    train_step = training.make_train_step(regression_gradient, optimizer)
+    mesh = training.make_mesh(8)
     block = make_block(train_step, mesh)
     indices = jnp.arange(96).reshape(1, 8, 12)
     new_state, metrics = block(KEY, place_state(state, mesh), make_gather(mesh)(data, indices))
@@ -119,10 +112,10 @@ def test_the_sharded_gradient_is_that_of_the_whole_batch():
 def test_the_same_step_runs_under_pmap():
     state, train_step, data = chains(num_shards=16)
     batches = jnp.asarray(data[:96]).reshape(3, 16, 2, 2)
-    mesh = make_mesh(16)
+    mesh = training.make_mesh(16)
     sharded, metrics = make_block(train_step, mesh)(KEY, place_state(state, mesh), batches)
 
-    axes = state_axes(None, 0)
+    axes = training.state_axes(None, 0)
     pmapped = jax.pmap(train_step, axis_name="data", in_axes=(None, axes, 0), out_axes=(axes, None))
     state = state._replace(carry=split_batch(state.carry, 8))
     for i in range(3):
@@ -136,7 +129,7 @@ def test_the_same_step_runs_under_pmap():
 
 def collectives(train_step, state, data, *, steps=5):
     """Names of the collectives in the compiled text of one block on eight devices."""
-    mesh = make_mesh(8)
+    mesh = training.make_mesh(8)
     indices = jnp.zeros((steps, 8, 2), jnp.int32)
     block = make_block(train_step, mesh)
     arguments = (KEY, place_state(state, mesh), make_gather(mesh)(data, indices))
@@ -163,12 +156,12 @@ def test_a_step_of_mixed_precision_is_one_all_reduce():
 
     optimizer = optax.adam(0.1)
     params = {"weight": jnp.zeros(3, jnp.bfloat16), "bias": jnp.zeros(())}
-    train_step = make_train_step(gradient_fn, optimizer)
-    state, data = init_state(params, optimizer), regression_data()
+    train_step = training.make_train_step(gradient_fn, optimizer)
+    state, data = training.init_state(params, optimizer), regression_data()
     assert collectives(train_step, state, data) == ["all-reduce"]
 
-    plan = Plan(total_steps=4, batch_size=16, num_shards=8, steps_per_dispatch=2)
-    result = fit(KEY, state, train_step, data, plan)
+    plan = training.Plan(total_steps=4, batch_size=16, num_shards=8, steps_per_dispatch=2)
+    result = training.fit(KEY, state, train_step, data, plan)
     assert result.state.params["weight"].dtype == jnp.bfloat16
     assert result.row["count"] == 3
     assert result.row["is_odd"] == [1.0]
@@ -177,11 +170,13 @@ def test_a_step_of_mixed_precision_is_one_all_reduce():
 @pytest.mark.parametrize("num_devices", [1, 8])
 def test_the_arrays_given_to_fit_stay_the_callers(num_devices):
     state, train_step, data = chains()
-    before = tree_digest(state)
-    plan = Plan(total_steps=4, batch_size=16, num_shards=8, steps_per_dispatch=2)
-    fit(KEY, state, train_step, data, plan, devices=jax.devices()[:num_devices])
-    assert tree_digest(state) == before
+    before = training.tree_digest(state)
+    plan = training.Plan(total_steps=4, batch_size=16, num_shards=8, steps_per_dispatch=2)
+    training.fit(KEY, state, train_step, data, plan, devices=jax.devices()[:num_devices])
+    assert training.tree_digest(state) == before
 
 
 def test_state_axes_cover_the_state():
-    assert state_axes("all", "split") == TrainState("all", "all", "all", "split", "all", "all")
+    assert training.state_axes("all", "split") == training.TrainState(
+        "all", "all", "all", "split", "all", "all"
+    )

@@ -8,23 +8,15 @@ import optax
 import pytest
 from training_problems import ListWriter, chains
 
+from ebmjax import training
 from ebmjax._stored import StoredRows
-from ebmjax.training import (
-    Checkpoints,
-    Plan,
-    fit,
-    init_state,
-    make_train_step,
-    stack_states,
-    tree_digest,
-)
 
 KEY = jax.random.key(5)
 
 
 def plan(**changes):
     sizes = {"batch_size": 16, "num_shards": 8, "steps_per_dispatch": 5, "checkpoint_every": 10}
-    return Plan(**({"total_steps": 23} | sizes | changes))
+    return training.Plan(**({"total_steps": 23} | sizes | changes))
 
 
 def stored(array, place):
@@ -40,8 +32,8 @@ def run(data=None, **options):
     writer = ListWriter()
     options = {"plan": plan()} | options
     data = given if data is None else data
-    result = fit(KEY, state, train_step, data, writers=[writer], **options)
-    return tree_digest(result.state), writer.rows
+    result = training.fit(KEY, state, train_step, data, writers=[writer], **options)
+    return training.tree_digest(result.state), writer.rows
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +54,7 @@ def test_a_run_goes_on_from_another_placement_with_the_same_bits(on_device, tmp_
     host = {"placement": "host"}
     file = {**host, "data": stored(chains()[2], tmp_path)}
     for options, until in ({}, 5), (host, 10), (file, 23):
-        checkpoints = Checkpoints(tmp_path / "checkpoints")
+        checkpoints = training.Checkpoints(tmp_path / "checkpoints")
         found = run(plan=plan(total_steps=until), checkpoints=checkpoints, **options)
     assert found[0] == on_device[0]
     assert [step for step, _ in found[1]] == list(range(11, 24))
@@ -74,15 +66,17 @@ def test_streams_and_repeats_are_gathered_alike():
         return params, carry, {"loss": batch[0].sum(), "second": batch[1].sum()}
 
     optimizer = optax.sgd(0.0)
-    states = stack_states([init_state(np.zeros(1, np.float32), optimizer) for _ in range(2)])
+    states = training.stack_states(
+        [training.init_state(np.zeros(1, np.float32), optimizer) for _ in range(2)]
+    )
     of_two = plan(batch_size=(16, 8), data_seed=(0, 1), checkpoint_every=0, total_steps=7)
     rows = []
     for placement in ("device", "host"):
         writer = ListWriter()
         keys = jax.random.split(KEY, 2)
-        step = make_train_step(gradient_fn, optimizer)
+        step = training.make_train_step(gradient_fn, optimizer)
         data = np.arange(96, dtype=np.float32)
-        fit(keys, states, step, data, of_two, writers=[writer], placement=placement)
+        training.fit(keys, states, step, data, of_two, writers=[writer], placement=placement)
         rows.append(writer.rows)
     assert rows[0] == rows[1]
     assert len(set(map(str, (row["second"] for _, row in rows[0])))) == 7  # each batch another

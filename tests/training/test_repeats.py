@@ -10,20 +10,8 @@ import pytest
 from repeated_problem import LEARNING_RATE, NUM_STEPS, SEEDS, initial, keys, make_plan
 from training_problems import ListWriter, chains, chains_data, read_rows, split_batch
 
+from ebmjax import training
 from ebmjax.data import batch_indices
-from ebmjax.training import (
-    CheckpointMismatchError,
-    Checkpoints,
-    JsonlWriter,
-    fit,
-    init_state,
-    make_mesh,
-    make_train_step,
-    repeat_step,
-    select_repeat,
-    stack_states,
-    tree_digest,
-)
 from ebmjax.training._block import make_block
 from ebmjax.training._feed import make_gather
 from ebmjax.training._sharding import place_state
@@ -34,9 +22,11 @@ EPS = np.finfo(np.float32).eps
 def train(seeds=SEEDS, plan=None, **options):
     """All ``seeds`` in one run."""
     writer = ListWriter()
-    state = stack_states([initial(seed) for seed in seeds])
+    state = training.stack_states([initial(seed) for seed in seeds])
     plan = plan or make_plan(tuple(seeds))
-    result = fit(keys(seeds), state, chains()[1], chains_data(), plan, writers=[writer], **options)
+    result = training.fit(
+        keys(seeds), state, chains()[1], chains_data(), plan, writers=[writer], **options
+    )
     return result, writer
 
 
@@ -52,7 +42,7 @@ def alone():
     for seed in SEEDS:
         writer = ListWriter()
         arguments = (jax.random.key(seed), initial(seed), chains()[1], chains_data())
-        runs.append((fit(*arguments, make_plan(seed), writers=[writer]), writer))
+        runs.append((training.fit(*arguments, make_plan(seed), writers=[writer]), writer))
     return runs
 
 
@@ -68,7 +58,7 @@ ATOL = NUM_STEPS * LEARNING_RATE * 8 * EPS
 
 @pytest.mark.parametrize("index", range(3))
 def test_a_repeat_is_the_single_run_of_its_seed(together, alone, index):
-    state, expected = select_repeat(together[0].state, index), alone[index][0].state
+    state, expected = training.select_repeat(together[0].state, index), alone[index][0].state
     assert jax.tree.structure(state) == jax.tree.structure(expected)
     assert jax.tree.map(lambda a: a.shape, state) == jax.tree.map(lambda a: a.shape, expected)
     assert jax.tree.map(lambda a: a.dtype, state) == jax.tree.map(lambda a: a.dtype, expected)
@@ -101,10 +91,10 @@ def test_every_repeat_has_its_own_order_in_every_stream():
 
     plan = make_plan(batch_size=(16, 8), num_shards=2, total_steps=12)
     optimizer = optax.sgd(0.0)
-    state = stack_states([init_state({"unused": jnp.zeros(())}, optimizer)] * 3)
+    state = training.stack_states([training.init_state({"unused": jnp.zeros(())}, optimizer)] * 3)
     writer = ListWriter()
-    step = make_train_step(gradient_fn, optimizer)
-    fit(keys(), state, step, np.arange(96.0, dtype=np.float32), plan, writers=[writer])
+    step = training.make_train_step(gradient_fn, optimizer)
+    training.fit(keys(), state, step, np.arange(96.0, dtype=np.float32), plan, writers=[writer])
     for i, (_, row) in enumerate(writer.rows):
         for name, offset, size in (("first", 0, 16), ("second", 2**32, 8)):
             for index, seed in enumerate(SEEDS):
@@ -127,8 +117,8 @@ def act_as(backend, monkeypatch):
 
 def test_a_step_of_all_repeats_at_once_is_one_all_reduce(monkeypatch):
     act_as("gpu", monkeypatch)
-    mesh = make_mesh(8)
-    state = place_state(stack_states([initial(seed) for seed in SEEDS]), mesh)
+    mesh = training.make_mesh(8)
+    state = place_state(training.stack_states([initial(seed) for seed in SEEDS]), mesh)
     indices = jnp.zeros((5, 8, 3, 2), jnp.int32)
     block = make_block(chains()[1], mesh)
     batches = make_gather(mesh)(chains_data(), indices)
@@ -146,14 +136,14 @@ def test_the_step_outside_of_fit(backend, monkeypatch):
     alone = jax.jit(train_step)
     states = [initial(seed) for seed in SEEDS]
     batches = [split_batch(jnp.asarray(chains_data()[16 * i : 16 * (i + 1)]), 8) for i in range(3)]
-    state, metrics = jax.jit(repeat_step(train_step))(
-        keys(), stack_states(states), jnp.stack(batches, axis=1)
+    state, metrics = jax.jit(training.repeat_step(train_step))(
+        keys(), training.stack_states(states), jnp.stack(batches, axis=1)
     )
     for index in range(3):
         expected, expected_metrics = alone(
             jax.random.key(SEEDS[index]), states[index], batches[index]
         )
-        assert_close(select_repeat(state, index).params, expected.params, ATOL)
+        assert_close(training.select_repeat(state, index).params, expected.params, ATOL)
         # The difference of two mean energies, each below 64 and rounded up to 8 times.
         loss, atol = metrics["loss"][index], 2 * 64 * 8 * EPS
         np.testing.assert_allclose(loss, expected_metrics["loss"], rtol=0, atol=atol)
@@ -163,16 +153,16 @@ def test_the_step_outside_of_fit(backend, monkeypatch):
 
 
 def monitor(state, step):
-    return {"mean": [np.asarray(select_repeat(state, i).params["mean"]) for i in range(3)]}
+    return {"mean": [np.asarray(training.select_repeat(state, i).params["mean"]) for i in range(3)]}
 
 
 def sitting(folder, monitor=monitor):
-    writer = JsonlWriter(folder / "metrics.jsonl")
+    writer = training.JsonlWriter(folder / "metrics.jsonl")
     plan = make_plan(monitor_every=10, checkpoint_every=5)
-    state = stack_states([initial(seed) for seed in SEEDS])
-    checkpoints = Checkpoints(folder / "checkpoints")
+    state = training.stack_states([initial(seed) for seed in SEEDS])
+    checkpoints = training.Checkpoints(folder / "checkpoints")
     try:
-        return fit(
+        return training.fit(
             keys(), state, chains()[1], chains_data(), plan, checkpoints=checkpoints,
             writers=[writer], monitor=monitor,
         )  # fmt: skip
@@ -194,26 +184,29 @@ def test_a_broken_off_run_of_repeats_continues_to_the_same_bits(tmp_path):
         sitting(broken, fail)
     result = sitting(broken)
     assert result.first_step == 15
-    assert tree_digest(result.state) == tree_digest(expected.state)
+    assert training.tree_digest(result.state) == training.tree_digest(expected.state)
     rows = read_rows(broken / "metrics.jsonl")
     assert rows == read_rows(whole / "metrics.jsonl")
     assert np.shape(rows[-1]["mean"]) == (3, 2)
     assert [len(rows[-1][name]) for name in ("loss", "skipped")] == [3, 3]
 
-    with Checkpoints(broken / "checkpoints") as checkpoints:
-        restored, _ = checkpoints.restore_latest(stack_states([initial(0)] * 3))
+    with training.Checkpoints(broken / "checkpoints") as checkpoints:
+        restored, _ = checkpoints.restore_latest(training.stack_states([initial(0)] * 3))
     for index in range(3):
-        digest = tree_digest(select_repeat(restored, index))
-        assert digest == tree_digest(select_repeat(expected.state, index))
-    with Checkpoints(broken / "checkpoints") as checkpoints, pytest.raises(CheckpointMismatchError):
-        checkpoints.restore_latest(stack_states([initial(0)] * 2))
+        digest = training.tree_digest(training.select_repeat(restored, index))
+        assert digest == training.tree_digest(training.select_repeat(expected.state, index))
+    with (
+        training.Checkpoints(broken / "checkpoints") as checkpoints,
+        pytest.raises(training.CheckpointMismatchError),
+    ):
+        checkpoints.restore_latest(training.stack_states([initial(0)] * 2))
 
 
 def test_a_selected_repeat_outlives_the_next_block():
     kept = []
     train(
         plan=make_plan(monitor_every=5),
-        monitor=lambda state, step: kept.append(select_repeat(state, 1)) or {},
+        monitor=lambda state, step: kept.append(training.select_repeat(state, 1)) or {},
     )
     assert [int(state.step) for state in kept] == [0, 5, 10, 15, 20, 23]
-    assert len({tree_digest(state.params) for state in kept}) == 6
+    assert len({training.tree_digest(state.params) for state in kept}) == 6
