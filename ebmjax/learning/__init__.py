@@ -1,5 +1,8 @@
 """Gradient functions of the models: they draw samples and differentiate a loss, for one step."""
 
+from ebmjax.learning._chainless import (
+    make_chainless_gradient_fn as make_chainless_gradient_fn,
+)
 from ebmjax.learning._chains import ANY_CLASS as ANY_CLASS
 from ebmjax.learning._chains import CHAIN_AXIS as CHAIN_AXIS
 from ebmjax.learning._chains import Densities as Densities
@@ -12,9 +15,6 @@ from ebmjax.learning._contrastive import View as View
 from ebmjax.learning._contrastive import draw_starts as draw_starts
 from ebmjax.learning._contrastive import init_carry as init_carry
 from ebmjax.learning._contrastive import put_back as put_back
-from ebmjax.learning._denoising import (
-    make_denoising_gradient_fn as make_denoising_gradient_fn,
-)
 from ebmjax.learning._image import Energy as Energy
 from ebmjax.learning._image import EnergyLoss as EnergyLoss
 from ebmjax.learning._image import EnergyOf as EnergyOf

@@ -14,7 +14,8 @@ from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.evaluations import with_users
 from ebmjax.recipes.evaluators.user import find_evaluators
 from ebmjax.recipes.models.build import user_optimizer
-from ebmjax.recipes.parts import user_losses
+from ebmjax.recipes.parts.objectives.energies import Energies
+from ebmjax.recipes.parts.objectives.objective import draws, make_chainless_loss, make_loss
 from ebmjax.recipes.parts.samplers import SAMPLERS, SINGLE, of_section, of_shared
 
 OWN = """
@@ -69,6 +70,10 @@ def kept(log_density_fn, *, keep):
 
 def gap(positive, negative, weight=1.0):
     return weight * (jnp.mean(positive) - jnp.mean(negative))
+
+
+def slope(key, energy, x, weight=1.0):
+    return weight * jnp.mean(energy(x))
 
 
 def two(positive, negative):
@@ -196,10 +201,12 @@ def test_particles_that_interact_are_refused_where_chains_move_alone(here):
 
 
 def test_a_loss_alone_gets_the_energies_means(here):
-    config = configured("energy", loss__name="own.py:gap", loss__options='{"weight": 2.0}')
+    config = configured(
+        "energy", loss__name="own.py:gap", loss__options='{"weight": 2.0}', loss__energy_l2=0.5
+    )
     positive, negative = np.array([1.0, 3.0], np.float32), np.array([5.0], np.float32)
-    value, metrics = user_losses.energy_loss(config)(positive, negative)
-    assert float(value) == -6.0
+    value, metrics = make_loss(config)(Energies(positive, negative))
+    assert float(value) == -6.0 + 0.5 * (5.0 + 25.0)
     assert float(metrics["energy_gap"]) == 3.0
 
 
@@ -213,9 +220,20 @@ def test_a_loss_alone_gets_the_energies_means(here):
 )
 def test_what_is_no_loss_is_refused(name, message, here):
     with pytest.raises(ConfigError, match=message):
-        user_losses.energy_loss(configured("energy", loss__name=name))(
-            np.ones(2, np.float32), np.ones(3, np.float32)
+        make_loss(configured("energy", loss__name=name))(
+            Energies(np.ones(2, np.float32), np.ones(3, np.float32))
         )
+
+
+def test_a_loss_without_chains_gets_a_key_the_energy_and_the_data(here):
+    config = configured("energy", loss__name="own.py:slope", loss__options='{"weight": 2.0}')
+    assert not draws(config)
+    x = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
+    value, metrics = make_chainless_loss(config)(jax.random.key(0), lambda x: (x**2).sum(1), x)
+    assert float(value) == 2.0 * 15.0
+    assert metrics == {}
+    with pytest.raises(ConfigError, match=r"is a loss without chains.*takes a loss of energies"):
+        make_loss(configured("joint", loss__name="own.py:slope"))
 
 
 def test_an_optimiser_gets_the_rate_of_the_run(here):

@@ -13,15 +13,13 @@ from ebmjax.recipes.config.common_fields import (
     OF_IMAGES,
     OURS,
     OWN_EVALUATIONS,
-    ROBUST,
     configure_images,
     family,
     own_options,
     pick_fields,
 )
-from ebmjax.recipes.config.declare import Field, When, allow_preset, field, under, when_is, when_set
+from ebmjax.recipes.config.declare import Field, When, field, under, when_is, when_set
 from ebmjax.recipes.config.ranges import (
-    BELOW_ONE,
     COUNT,
     FLAG,
     FRACTION,
@@ -35,10 +33,10 @@ from ebmjax.recipes.config.ranges import (
     optional,
 )
 from ebmjax.recipes.evaluators import table as evaluators
+from ebmjax.recipes.parts.objectives import table as objectives
 from ebmjax.recipes.parts.samplers.sections import declare_decoupling, sections
 from ebmjax.recipes.parts.samplers.table import NOISY, SINGLE
 
-IMPROVED = when_is("loss.name", "improved", what="improved contrastive divergence")
 AUGMENTED = when_is("sampler.augmentation.name", "image", what="augmented starts")
 ADAPTED = when_set("sampler.target_acceptance", "an acceptance that steps adapt to")
 WITH_ENDS = When(
@@ -48,14 +46,6 @@ WITH_ENDS = When(
 )
 
 
-WITHOUT_CHAINS = ("denoising",)
-"""Objectives that draw no negatives."""
-DRAWING = allow_preset(
-    When(
-        f"an objective with chains, config.loss.name other than {' and '.join(WITHOUT_CHAINS)}",
-        lambda c: c.loss.name not in WITHOUT_CHAINS,
-    )
-)
 NEGATIVES = ("sampler.num_samples", "sampler.buffer.size", "loss.energy_l2")
 NEGATIVES += ("sampler.target_acceptance", "sampler.augmentation.name")
 """Fields of training's negatives. The other fields of the sampler also serve an evaluation."""
@@ -75,12 +65,7 @@ _FIELDS: dict[str, Field] = {
             "buffer.start": "uniform",
             "buffer.start_scale": 1.0,
         },
-        loss={
-            "energy_l2": 0.01,
-            "beta_variant": "default",
-            "output_scale": 1.0,
-            "max_positive_weight": None,
-        },
+        loss={"energy_l2": 0.01},
         optimizer={"learning_rate": 1e-3},
         train={
             "num_epochs": 40,
@@ -143,32 +128,7 @@ _FIELDS: dict[str, Field] = {
     "sampler.augmentation.jitter_prob": field(
         0.8, PROBABILITY, "probability of changed colours", AUGMENTED
     ),
-    "loss.name": field(
-        "contrastive_divergence",
-        one_of_or_function("contrastive_divergence", "improved", "beta", *WITHOUT_CHAINS),
-        "objective",
-    ),
-    "loss.noise_scale": field(
-        0.3,
-        POSITIVE,
-        "noise at which scores are matched, in units of images in [-1, 1]",
-        when_is("loss.name", "denoising", what="denoising score matching"),
-    ),
-    "loss.kl_weight": field(1.0, NOT_NEGATIVE, "weight of the KL term", IMPROVED),
-    "loss.entropy_weight": field(
-        0.3 / 64, NOT_NEGATIVE, "weight of the entropy of the negatives", allow_preset(IMPROVED)
-    ),
-    "loss.live_steps": field(1, COUNT, "last steps that are differentiated", IMPROVED),
-    "loss.num_references": field(
-        100, COUNT, "buffered images among which neighbours are sought", allow_preset(IMPROVED)
-    ),
-    "loss.beta": field(
-        0.0, BELOW_ONE, "exponent of the robust objective, at the end of the run", ROBUST
-    ),
-    "loss.beta_start": field(
-        None, optional(BELOW_ONE), "beta at the start, linear to loss.beta; None: constant", ROBUST
-    ),
-    "loss.allow_negative": field(False, FLAG, "allow a beta below 0", ROBUST),
+    **objectives.fields("energy"),
     "optimizer.max_norm": field(
         None, optional(POSITIVE), "largest norm of a gradient; None: not clipped"
     ),
@@ -184,7 +144,7 @@ _FIELDS: dict[str, Field] = {
         1.0, POSITIVE, "steps of --mode=eval's chains, in steps of training's"
     ),
 }
-_FIELDS |= under({name: _FIELDS[name] for name in NEGATIVES}, DRAWING)
+_FIELDS |= under({name: _FIELDS[name] for name in NEGATIVES}, objectives.DRAWING)
 FIELDS = leave_open(_FIELDS, *LENGTHS)
 SECTIONS = sections(SINGLE, "sampler.names", on_images=True)
 

@@ -1,120 +1,72 @@
-"""Objectives of an image energy: the table of losses, and those that draw no negatives."""
+"""The gradient of an energy's training step, by the objective that the configuration names."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from ebmjax import learning, losses
+from ebmjax import learning
 from ebmjax._numbers import as_arguments
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.user_parts import is_users
 from ebmjax.recipes.models.build import batch_axis
-from ebmjax.recipes.models.energy.parts import view
-from ebmjax.recipes.parts.user_losses import EnergyLoss, energy_loss, energy_means, gradient_maker
+from ebmjax.recipes.models.energy import parts
+from ebmjax.recipes.parts.objectives import user
+from ebmjax.recipes.parts.objectives.energies import Energies, energy_means
+from ebmjax.recipes.parts.objectives.objective import draws, make_chainless_loss, make_loss
 from ebmjax.training import GradientFn
-from ebmjax.types import Metrics
 
 
-def _contrastive_divergence(
-    section: Mapping[str, Any], positive: jax.Array, negative: jax.Array, beta: Any
-) -> tuple[jax.Array, Metrics]:
-    del beta
-    return losses.contrastive_divergence_loss(positive, negative, energy_l2=section["energy_l2"])
-
-
-def _improved(
-    section: Mapping[str, Any],
-    positive: jax.Array,
-    negative: jax.Array,
-    beta: Any,
-    live: jax.Array,
-    entropy: jax.Array,
-) -> tuple[jax.Array, Metrics]:
-    del beta
-    weights = {name: section[name] for name in ("energy_l2", "kl_weight", "entropy_weight")}
-    return losses.improved_contrastive_divergence_loss(positive, negative, live, entropy, **weights)
-
-
-def _beta_objective(
-    section: Mapping[str, Any], positive: jax.Array, negative: jax.Array, beta: Any
-) -> tuple[jax.Array, Metrics]:
-    value, metrics = losses.beta_objective_loss(
-        -positive,
-        -negative,
-        beta=beta,
-        variant=section["beta_variant"],
-        output_scale=section["output_scale"],
-        allow_negative=section["allow_negative"],
-    )
-    penalty = losses.energy_penalty(section["energy_l2"], positive, negative)
-    energies = energy_means(positive, negative)
-    return value + penalty, {**metrics, **energies, "energy_l2": penalty}
-
-
-def _own(users: EnergyLoss) -> Callable[..., tuple[jax.Array, Metrics]]:
-    """Returns a loss of the user with the penalty on squared energies."""
-
-    def loss(
-        section: Mapping[str, Any], positive: jax.Array, negative: jax.Array, beta: Any
-    ) -> tuple[jax.Array, Metrics]:
-        del beta
-        value, metrics = users(positive, negative)
-        penalty = losses.energy_penalty(section["energy_l2"], positive, negative)
-        return value + penalty, {**metrics, "energy_l2": penalty}
-
-    return loss
-
-
-LOSSES = {
-    "contrastive_divergence": _contrastive_divergence,
-    "improved": _improved,
-    "beta": _beta_objective,
-}
+def make_gradient_fn(
+    config: Config,
+    energy_of: learning.EnergyOf,
+    plan: learning.ChainPlan,
+    beta_fn: Callable[[jax.Array], Any],
+) -> GradientFn:
+    """Returns the gradient function of ``config.loss``; ``plan`` draws the samples it needs."""
+    view = parts.view(config)
+    if draws(config):
+        return learning.make_image_gradient_fn(
+            energy_of,
+            loss(config),
+            view=view,
+            plan=plan,
+            beta_fn=beta_fn,
+            live=parts.live_steps(config),
+            batch_axis=batch_axis(config),
+        )
+    if is_users(config.loss.name) and user.kind_of(config) == user.GRADIENT:
+        given = {"energy_of": energy_of, "view": view, "batch_axis": batch_axis(config)}
+        return user.gradient_maker(config, **given)
+    return learning.make_chainless_gradient_fn(energy_of, make_chainless_loss(config), view=view)
 
 
 def loss(config: Config) -> learning.EnergyLoss:
-    """The loss of ``config.loss``.
+    """Returns the loss of an objective with chains.
 
     That of beta also reports "negative_weight_<sampler>" of several: the share of the weights that
     its chains have.
     """
-    name = config.loss.name
-    loss_fn: Any = _own(energy_loss(config)) if is_users(name) else LOSSES[name]
-    numbers, names = as_arguments(config.loss.to_dict()), config.sampler.names
-    if config.loss.name != "beta" or len(names) == 1:
-        return lambda *given: loss_fn(numbers(), *given)
+    objective, names = make_loss(config), config.sampler.names
+    is_shared = config.loss.name == "beta" and len(names) > 1
+    scale = as_arguments({"output_scale": config.loss.output_scale})
 
-    def with_shares(positive: jax.Array, negative: jax.Array, beta: Any) -> Any:
-        section = numbers()
-        value, metrics = loss_fn(section, positive, negative, beta)
-        weights = jax.nn.softmax(-beta * section["output_scale"] * negative)
-        # ``run_chains`` returns equal parts, in the order of the names.
-        shares = jnp.sum(weights.reshape(len(names), -1), axis=1)
-        return value, metrics | {
-            f"negative_weight_{name}": share for name, share in zip(names, shares, strict=True)
-        }
+    def loss_fn(positive: jax.Array, negative: jax.Array, beta: Any, *live: jax.Array) -> Any:
+        of_chains = dict(zip(("live", "entropy"), live, strict=False))
+        energies = Energies(positive, negative, beta=beta, **of_chains)
+        value, metrics = objective(energies)
+        metrics = {**energy_means(positive, negative), **metrics}
+        if is_shared:
+            weights = jax.nn.softmax(-beta * scale()["output_scale"] * negative)
+            # ``run_chains`` returns equal parts, in the order of the names.
+            shares = jnp.sum(weights.reshape(len(names), -1), axis=1)
+            for name, share in zip(names, shares, strict=True):
+                metrics[f"negative_weight_{name}"] = share
+        return value, metrics
 
-    return with_shares
-
-
-def gradient_without_chains(config: Config, energy_of: learning.EnergyOf) -> GradientFn | None:
-    """Returns the gradient function of an objective that draws no negatives; None for others."""
-    name = config.loss.name
-    if is_users(name):
-        given = {"view": view(config), "batch_axis": batch_axis(config)}
-        return gradient_maker(config, energy_of=energy_of, **given)
-    if name != "denoising":
-        return None
-    numbers = as_arguments({"noise_scale": config.loss.noise_scale})
-
-    def gradient_fn(*given: Any) -> Any:
-        make = learning.make_denoising_gradient_fn
-        return make(energy_of, view=view(config), **numbers())(*given)
-
-    return gradient_fn
+    return loss_fn
 
 
 def last_beta(config: Config) -> float:

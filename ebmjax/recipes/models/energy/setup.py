@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jax
 
-from ebmjax.learning import init_carry, make_image_gradient_fn
+from ebmjax.learning import init_carry
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.evaluators.distances import Distances
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
@@ -14,6 +14,7 @@ from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.energy import checks, objectives, parts, plots
 from ebmjax.recipes.models.energy.model import EnergyModel, densities_of
 from ebmjax.recipes.parts import image_data
+from ebmjax.recipes.parts.objectives.objective import draws
 from ebmjax.training import init_state, make_train_step, warm_start
 
 
@@ -30,22 +31,11 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     energy_of, init = parts.model_of(config, image_shape)
     chain_plan = parts.chain_plan(config, image_shape)
     beta_fn = objectives.beta_fn(config, plan.total_steps)
-    gradient_fn = objectives.gradient_without_chains(config, energy_of)
-    draws = gradient_fn is None
-    if gradient_fn is None:
-        gradient_fn = make_image_gradient_fn(
-            energy_of,
-            objectives.loss(config),
-            view=parts.view(config),
-            plan=chain_plan,
-            beta_fn=beta_fn,
-            live=parts.live_steps(config),
-            batch_axis=common.batch_axis(config),
-        )
+    gradient_fn = objectives.make_gradient_fn(config, energy_of, chain_plan, beta_fn)
     optimizer = parts.optimizer(config)
     carry = init_carry(
         buffer_key,
-        chain_plan if draws else None,
+        chain_plan if draws(config) else None,
         num_shards=config.mesh.num_shards,
         buffer_size=config.sampler.buffer.size or 0,
         counts_steps=True,

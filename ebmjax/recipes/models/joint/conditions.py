@@ -14,7 +14,6 @@ from ebmjax.recipes.config.declare import (
 
 ENERGY = when_above_zero("loss.generative_weight", "an energy model")
 AUGMENTED = when_set("data.augment_positives", "augmented images for p(x)")
-SVGD_LOSS = when_is("loss.name", "svgd", what="the loss of SVGD")
 BATCH_NORM = When(
     "batch normalisation, config.model.norm=batch or your own network's",
     lambda c: c.model.norm == "batch" or c.model.factory,

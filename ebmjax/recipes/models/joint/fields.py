@@ -14,7 +14,6 @@ from ebmjax.recipes.config.common_fields import (
     OF_IMAGES,
     OURS,
     OWN_EVALUATIONS,
-    ROBUST,
     configure_images,
     family,
     own_options,
@@ -45,10 +44,10 @@ from ebmjax.recipes.models.joint.conditions import (
     SGD,
     STEERED,
     STEPS_DOWN,
-    SVGD_LOSS,
     in_box,
     needing_energy,
 )
+from ebmjax.recipes.parts.objectives import table as objectives
 from ebmjax.recipes.parts.samplers.sections import declare_decoupling, sections
 from ebmjax.recipes.parts.samplers.table import SAMPLERS
 
@@ -76,12 +75,7 @@ _OF_ENERGY: dict[str, Field] = {
                 "buffer.size": 10_000,
                 "buffer.reinit_prob": 0.05,
             },
-            loss={
-                "energy_l2": 0.0,
-                "beta_variant": "default",
-                "output_scale": 1.0,
-                "max_positive_weight": None,
-            },
+            loss={"energy_l2": 0.0},
             eval={
                 "num_chain_steps": None,
                 "inception_weights": "",
@@ -113,19 +107,8 @@ _OF_ENERGY: dict[str, Field] = {
     "sampler.buffer.num_kept": field(
         None, optional(COUNT), "chains that go back to the buffer; None: all", BUFFER
     ),
-    "loss.name": field(
-        "contrastive_divergence",
-        one_of_or_function("contrastive_divergence", "beta", "svgd"),
-        "objective of p(x)",
-    ),
+    **objectives.fields("joint", "objective of p(x)"),
     "loss.is_conditional": field(False, FLAG, "chains follow p(x | y) of a class", ENERGY),
-    "loss.beta": field(0.0, FRACTION, "exponent of the robust objective", ROBUST),
-    "loss.sampling_beta": field(
-        None, optional(FRACTION), "beta that the chains follow; None: loss.beta", ROBUST
-    ),
-    "loss.svgd_variant": field(
-        "corrected", one_of("corrected", "literal"), "form of the loss of SVGD", SVGD_LOSS
-    ),
     "loss.smoothing": field(1.0, POSITIVE, "alpha: p(x) is proportional to exp(f / alpha)"),
     "loss.smoothing_ratio": field(
         None,

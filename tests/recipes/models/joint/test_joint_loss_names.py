@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from ebmjax import data, losses
-from ebmjax.recipes.models.joint.objectives import GENERATIVE_LOSSES, objective
+from ebmjax.recipes.models.joint.objectives import objective
 from ebmjax.recipes.models.joint.parts import chain_plan
+from ebmjax.recipes.parts.objectives import table
 from experiments.configs import jem_digits
 
 POSITIVE, NEGATIVE = jnp.array([2.0, -1.0, 0.5]), jnp.array([-3.0, 2.0])
@@ -20,7 +21,7 @@ def value_of(name, alpha, **overrides):
 
 
 @pytest.mark.parametrize("alpha", [1.0, ALPHA])
-@pytest.mark.parametrize("name", GENERATIVE_LOSSES)
+@pytest.mark.parametrize("name", table.serving("joint"))
 def test_penalty_and_means_are_of_f_whatever_the_smoothing(name, alpha):
     bare, _ = value_of(name, alpha, energy_l2=0.0)
     value, metrics = value_of(name, alpha, energy_l2=0.1)

@@ -1,11 +1,14 @@
-"""The gradient of denoising score matching: of one energy with one parameter, by hand."""
+"""The gradient of an objective without chains: denoising score matching, by hand."""
+
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ebmjax.data import ImageData
-from ebmjax.learning import Carry, make_denoising_gradient_fn
+from ebmjax.learning import Carry, make_chainless_gradient_fn
+from ebmjax.recipes.parts.objectives.denoising import denoising
 
 IMAGES = np.arange(24, dtype=np.uint8).reshape(6, 2, 2, 1)
 BATCH = ImageData(IMAGES, np.array([0, 1, 2, 0, 1, 2], np.int32))
@@ -22,7 +25,9 @@ def view(key, images):
 
 
 def test_the_gradient_is_that_of_the_loss_at_the_noisy_images():
-    gradient_fn = make_denoising_gradient_fn(energy_of, view=view, noise_scale=0.5)
+    gradient_fn = make_chainless_gradient_fn(
+        energy_of, partial(denoising, {"noise_scale": 0.5}), view=view
+    )
     key, carry = jax.random.key(3), Carry(step=jnp.int32(4))
     gradient, carry, metrics = gradient_fn(key, jnp.float32(0.7), carry, BATCH)
 

@@ -1,0 +1,1 @@
+"""Objectives that configurations name: one file each, and one table of them."""

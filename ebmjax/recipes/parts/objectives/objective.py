@@ -1,0 +1,64 @@
+"""The two contracts of objectives, and the one that a configuration names."""
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+
+from ebmjax import losses
+from ebmjax._numbers import as_arguments
+from ebmjax.recipes.config.errors import Config
+from ebmjax.recipes.config.user_parts import is_users
+from ebmjax.recipes.parts.objectives import user
+from ebmjax.recipes.parts.objectives.energies import Energies
+from ebmjax.recipes.parts.objectives.table import OBJECTIVES
+from ebmjax.types import Key, Metrics
+
+EnergyObjective = Callable[[Mapping[str, Any], Energies], tuple[jax.Array, Metrics]]
+"""``(section, energies) -> (loss, metrics)``, the section ``config.loss`` with traced numbers."""
+
+ChainlessObjective = Callable[..., tuple[jax.Array, Metrics]]
+"""``(section, key, energy, x) -> (loss, metrics)``: ``energy`` takes arrays (N, ...) like ``x``,
+which the data are, to energies (N,)."""
+
+
+def draws(config: Config) -> bool:
+    """Returns whether the objective of ``config.loss`` compares the data with samples of chains."""
+    name = config.loss.name
+    return user.kind_of(config) == user.ENERGIES if is_users(name) else OBJECTIVES[name].draws
+
+
+def make_loss(config: Config) -> Callable[[Energies], tuple[jax.Array, Metrics]]:
+    """Returns the loss of an objective with chains, with the penalty on squared energies.
+
+    The penalty is of the energies themselves, whatever the smoothing: where that adapts, the weight
+    of the penalty stays.
+    """
+    objective = user.energy_objective(config) if is_users(config.loss.name) else _function(config)
+    numbers = as_arguments(config.loss.to_dict())
+
+    def loss(energies: Energies) -> tuple[jax.Array, Metrics]:
+        section = numbers()
+        value, metrics = objective(section, energies)
+        penalty = losses.energy_penalty(section["energy_l2"], energies.positive, energies.negative)
+        return value + penalty, {**metrics, "energy_l2": penalty}
+
+    return loss
+
+
+def make_chainless_loss(config: Config) -> Callable[..., tuple[jax.Array, Metrics]]:
+    """Returns ``(key, energy, x) -> (loss, metrics)`` of an objective without chains."""
+    if is_users(config.loss.name):
+        return user.chainless_objective(config)
+    objective, numbers = _function(config), as_arguments(config.loss.to_dict())
+
+    def loss(key: Key, energy: Any, x: jax.Array) -> tuple[jax.Array, Metrics]:
+        return objective(numbers(), key, energy, x)
+
+    return loss
+
+
+def _function(config: Config) -> Any:
+    module, _, function = OBJECTIVES[config.loss.name].made_by.partition(":")
+    return getattr(importlib.import_module(f"ebmjax.recipes.parts.objectives.{module}"), function)

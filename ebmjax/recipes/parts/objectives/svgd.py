@@ -1,0 +1,20 @@
+"""The generative loss of SVGD-in-JEM."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+from ebmjax import losses
+from ebmjax.recipes.parts.objectives.energies import Energies
+from ebmjax.types import Metrics
+
+
+def svgd(section: Mapping[str, Any], energies: Energies) -> tuple[jax.Array, Metrics]:
+    """An ``EnergyObjective``, see ``losses.svgd_generative_loss``."""
+    return losses.svgd_generative_loss(
+        -energies.positive,
+        -energies.negative,
+        smoothing=energies.smoothing,
+        variant=section["svgd_variant"],
+    )

@@ -1,0 +1,138 @@
+"""The one table of objectives: what makes each, what it needs, its fields. Imports no JAX."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from ebmjax.recipes.config.common_fields import pick_fields
+from ebmjax.recipes.config.declare import Field, When, allow_preset, field, when_is
+from ebmjax.recipes.config.ranges import (
+    BELOW_ONE,
+    COUNT,
+    FLAG,
+    FRACTION,
+    NOT_NEGATIVE,
+    POSITIVE,
+    one_of,
+    one_of_or_function,
+    optional,
+)
+
+
+class Entry(NamedTuple):
+    """An objective that configurations can name.
+
+    Attributes:
+      made_by: "module:function" of ``ebmjax.recipes.parts.objectives``. The function is an
+        ``EnergyObjective``, or a ``ChainlessObjective`` where ``draws`` is False.
+      what: words for it in "no effect here".
+      fields: its fields below ``loss``, by the model that has them.
+      draws: whether it compares the data with samples of chains.
+    """
+
+    made_by: str
+    what: str = ""
+    fields: Mapping[str, Mapping[str, Field]] = {"energy": {}, "joint": {}}
+    draws: bool = True
+
+
+_SHARED = {"beta_variant": "default", "output_scale": 1.0, "max_positive_weight": None}
+_ROBUST = {name.removeprefix("loss."): one for name, one in pick_fields(loss=_SHARED).items()}
+_IMPROVED = allow_preset(
+    when_is("loss.name", "improved", what="improved contrastive divergence")
+)  # a configuration file sets them for a variant
+OBJECTIVES = {
+    "contrastive_divergence": Entry("contrastive_divergence:contrastive_divergence"),
+    "improved": Entry(
+        "improved:improved",
+        "improved contrastive divergence",
+        {
+            "energy": {
+                "kl_weight": field(1.0, NOT_NEGATIVE, "weight of the KL term"),
+                "entropy_weight": field(
+                    0.3 / 64, NOT_NEGATIVE, "weight of the entropy of the negatives", _IMPROVED
+                ),
+                "live_steps": field(1, COUNT, "last steps that are differentiated"),
+                "num_references": field(
+                    100, COUNT, "buffered images among which neighbours are sought", _IMPROVED
+                ),
+            }
+        },
+    ),
+    "beta": Entry(
+        "beta:beta_objective",
+        "the robust objective",
+        {
+            "energy": {
+                **_ROBUST,
+                "beta": field(
+                    0.0, BELOW_ONE, "exponent of the robust objective, at the end of the run"
+                ),
+                "beta_start": field(
+                    None,
+                    optional(BELOW_ONE),
+                    "beta at the start, linear to loss.beta; None: constant",
+                ),
+                "allow_negative": field(False, FLAG, "allow a beta below 0"),
+            },
+            "joint": {
+                **_ROBUST,
+                "beta": field(0.0, FRACTION, "exponent of the robust objective"),
+                "sampling_beta": field(
+                    None, optional(FRACTION), "beta that the chains follow; None: loss.beta"
+                ),
+            },
+        },
+    ),
+    "svgd": Entry(
+        "svgd:svgd",
+        "the loss of SVGD",
+        {
+            "joint": {
+                "svgd_variant": field(
+                    "corrected", one_of("corrected", "literal"), "form of the loss of SVGD"
+                )
+            }
+        },
+    ),
+    "denoising": Entry(
+        "denoising:denoising",
+        "denoising score matching",
+        {
+            "energy": {
+                "noise_scale": field(
+                    0.3,
+                    POSITIVE,
+                    "noise at which scores are matched, in units of images in [-1, 1]",
+                )
+            }
+        },
+        draws=False,
+    ),
+}
+
+WITHOUT_CHAINS = tuple(name for name, one in OBJECTIVES.items() if not one.draws)
+DRAWING = allow_preset(
+    When(
+        f"an objective with chains, config.loss.name other than {' and '.join(WITHOUT_CHAINS)}",
+        lambda config: config.loss.name not in WITHOUT_CHAINS,
+    )
+)
+"""The condition that the objective compares the data with samples of chains."""
+
+
+def serving(model: str) -> list[str]:
+    """Returns the names of the objectives that a model, "energy" or "joint", can be trained by."""
+    return [name for name, one in OBJECTIVES.items() if model in one.fields]
+
+
+def fields(model: str, text: str = "objective") -> dict[str, Field]:
+    """Returns ``loss.name`` and the fields of the objectives that serve a model."""
+    names = serving(model)
+    made = {"loss.name": field(names[0], one_of_or_function(*names), text)}
+    for name in names:
+        entry = OBJECTIVES[name]
+        when = when_is("loss.name", name, what=entry.what)
+        for key, one in entry.fields[model].items():
+            made[f"loss.{key}"] = one if one.when else replace(one, when=(when,))
+    return made
