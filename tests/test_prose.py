@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import itertools
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -91,6 +92,57 @@ def test_docstrings_say_who_does_what() -> None:
         if (match := AVOIDED.search(text))
     ]
     assert not found, "\n".join(found)
+
+
+PARTICIPLE = re.compile(
+    r"\w+[^e]ed|built|chosen|done|drawn|found|frozen|given|held|kept|known|laid|learnt|left|made|meant|"
+    r"said|seen|sent|shown|spent|taken|thrown|told|written"
+)
+ADJECTIVES = (
+    "annealed averaged compiled controlled expected fitted frozen implied improved interpolated "
+    "paired squared telescoped tempered transposed underdamped weighted"
+)
+"""Words that name a method or a quantity if a noun follows, as in ``squared_distances``."""
+ALLOWED = {
+    "_improved": "of a file that is being divided",
+    "shifted": "of a configuration that another change holds",
+    "tempered": "public, as the density that it returns",
+    "left_out_error": "the error where points are left out",
+}
+
+
+def participles(text: str) -> Iterator[tuple[int, str]]:
+    """Line and name of functions and methods of a file whose name begins with a participle."""
+    tree = ast.parse(text)
+    bodies = [tree.body, *(node.body for node in tree.body if isinstance(node, ast.ClassDef))]
+    for node in itertools.chain(*bodies):
+        match node:
+            case ast.FunctionDef(name=name) if not any(
+                "property" in ast.unparse(one) for one in node.decorator_list
+            ):
+                first, _, noun = name.strip("_").partition("_")
+                if PARTICIPLE.fullmatch(first) and not (noun and first in ADJECTIVES.split()):
+                    yield node.lineno, name
+
+
+def test_functions_are_verb_and_noun() -> None:
+    """``open_figure``, not ``opened``: a reader can tell what the function does."""
+    found = {
+        name: f"{path.relative_to(ROOT)}:{line} {name}"
+        for room in ("ebmjax", "experiments")
+        for path in sorted((ROOT / room).rglob("*.py"))
+        if path.parent.name not in ("plane", "points")  # which move
+        for line, name in participles(path.read_text())
+    }
+    assert not found.keys() - ALLOWED, "\n".join(found[name] for name in found.keys() - ALLOWED)
+
+
+def test_the_reader_of_function_names_knows_participles() -> None:
+    text = (
+        "def opened(): ...\ndef told_so(): ...\ndef feed(): ...\ndef squared_sum(): ...\n"
+        "class A:\n    def _kept(self): ...\n    @property\n    def given(self): ...\n"
+    )
+    assert list(participles(text)) == [(1, "opened"), (2, "told_so"), (6, "_kept")]
 
 
 PAGES = [page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent.name != "results"]

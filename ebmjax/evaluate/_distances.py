@@ -1,7 +1,7 @@
 """Distances of images from the training images, with errors, in the features of one extractor."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -67,22 +67,26 @@ class Distances:
     batch_size: int
 
     def __init__(
-        self, train: data.ImageData, extractor: Extractor | None, *, batch_size: int = 256
+        self,
+        train: data.ImageData,
+        extractor: Extractor | Callable[[], Extractor] | None,
+        *,
+        batch_size: int = 256,
     ) -> None:
         """Keeps the reference images, whose features are computed once.
 
         Args:
           train: the reference images and their classes; labels are all 0 without classes.
-          extractor: of features, such as ``random_features()`` or ``own_classifier(...)``; None
-            does without scores.
+          extractor: of features, such as ``random_features()`` or ``own_classifier(...)``; or a
+            function that makes it at its first use. None does without scores.
           batch_size: images a call.
         """
         self.train, self._extractor, self.batch_size = train, extractor, batch_size
 
-    @property
+    @cached_property
     def extractor(self) -> Extractor | None:
         """Extractor of features."""
-        return self._extractor
+        return self._extractor() if callable(self._extractor) else self._extractor
 
     def scores(
         self,

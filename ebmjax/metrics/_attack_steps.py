@@ -14,7 +14,7 @@ from ebmjax._checks import check_floating, check_interval, check_labels
 from ebmjax._precision import root
 from ebmjax.types import Key
 
-LogitsFn = Callable[[Key, jax.Array], jax.Array]
+KeyedLogitsFn = Callable[[Key, jax.Array], jax.Array]
 """``logits_fn(key, images) -> (N, classes)``; each row depends only on its image."""
 
 
@@ -76,7 +76,7 @@ def round_towards(images: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def margins_of(
-    logits_fn: LogitsFn, labels: jax.Array, num_eot: int, key: Key, images: jax.Array
+    logits_fn: KeyedLogitsFn, labels: jax.Array, num_eot: int, key: Key, images: jax.Array
 ) -> jax.Array:
     """Returns margins (N,) of the mean logits over ``num_eot`` copies."""
     logits = jax.lax.map(lambda key: logits_fn(key, images), jax.random.split(key, num_eot))
@@ -84,7 +84,7 @@ def margins_of(
 
 
 def margins_and_gradients(
-    logits_fn: LogitsFn, labels: jax.Array, num_eot: int, key: Key, images: jax.Array
+    logits_fn: KeyedLogitsFn, labels: jax.Array, num_eot: int, key: Key, images: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Returns ``margins_of`` and the copies' mean gradient of the attack's objective, (N, ...)."""
 

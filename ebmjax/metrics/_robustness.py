@@ -18,7 +18,7 @@ from ebmjax._precision import at_least_float32
 from ebmjax._programs import run_program
 from ebmjax.metrics._attack_steps import (
     BALLS,
-    LogitsFn,
+    KeyedLogitsFn,
     check_classes,
     check_images,
     is_usable,
@@ -66,7 +66,7 @@ def epsilon_from_levels(levels: Any) -> jax.Array:
 
 def pgd_attack(
     key: Key,
-    logits_fn: LogitsFn,
+    logits_fn: KeyedLogitsFn,
     images: jax.Array,
     labels: jax.Array,
     *,
@@ -205,7 +205,7 @@ def warn_without_gradient(had_gradient: jax.Array) -> None:
 
 def robust_accuracy_curve(
     key: Key,
-    logits_fn: LogitsFn,
+    logits_fn: KeyedLogitsFn,
     images: jax.Array,
     labels: jax.Array,
     epsilons: jax.Array,
@@ -231,7 +231,7 @@ def robust_accuracy_curve(
 
 def robust_images(
     key: Key,
-    logits_fn: LogitsFn,
+    logits_fn: KeyedLogitsFn,
     images: jax.Array,
     labels: jax.Array,
     epsilons: jax.Array,

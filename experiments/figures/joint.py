@@ -92,7 +92,7 @@ def robustness(rows: Iterable[str], folder: Path) -> None:
 
 def _reports(folder: Path, row: str, part: str) -> list[dict[str, Any]]:
     """Returns a part of the evaluations of a row's runs that did not diverge."""
-    reports = [run.evaluation() for run in reader.done(folder, row)]
+    reports = [run.evaluation() for run in reader.find_done(folder, row)]
     return [report[part] for report in reports if part in report]
 
 

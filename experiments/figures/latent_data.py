@@ -14,7 +14,7 @@ import numpy as np
 from numpy.polynomial import Polynomial
 
 from ebmjax.recipes.config.errors import flatten
-from ebmjax.recipes.study.reader import Run, done, row_names
+from ebmjax.recipes.study.reader import StudyRun, find_done, row_names
 from ebmjax.recipes.study.table import descend
 
 BATCH_SIZE, EXPONENT, EPOCHS = "train.batch_size", "loss.exponent", "train.num_epochs"
@@ -52,7 +52,7 @@ class Row:
 
     config: Mapping[str, Any]
     changes: Mapping[str, Any]
-    runs: tuple[Run, ...]
+    runs: tuple[StudyRun, ...]
     evaluations: tuple[Mapping[str, Any], ...]
 
     @property
@@ -143,7 +143,7 @@ def _short(value: Any) -> str:
 
 def gather(folder: Path) -> list[Row]:
     """Returns the rows of a study's folder that have a finished run of a latent EBM."""
-    every = [tuple(done(folder, row)) for row in row_names(folder)]
+    every = [tuple(find_done(folder, row)) for row in row_names(folder)]
     found = [(flatten(runs[0].config()), runs) for runs in every if runs]
     found = [(config, runs) for config, runs in found if config["family"] == "latent"]
     common = {}

@@ -11,7 +11,7 @@ from ebmjax.recipes.models.plane.beta_plots import shown_density, tile
 from ebmjax.recipes.models.plane.checks import name_of
 from ebmjax.recipes.models.plane.grid import Grid
 from ebmjax.recipes.study.figures import draw_means
-from ebmjax.recipes.study.reader import Run, done, first, row_names
+from ebmjax.recipes.study.reader import StudyRun, find_done, first, row_names
 
 TITLES = {
     "default": "default",
@@ -34,7 +34,7 @@ def divergences(folder: Path) -> None:
     for row in sorted(row_names(folder)):
         words = row.replace("_", " ").replace(",", "")
         panel = max((name for name in DATA if words.startswith(name)), key=len, default=None)
-        runs = [[*run.evaluation()["by_beta"].values()] for run in done(folder, row)]
+        runs = [[*run.evaluation()["by_beta"].values()] for run in find_done(folder, row)]
         if panel and runs:
             lines[panel].append((words.removeprefix(panel).strip() or "default", runs))
     lines = {panel: found for panel, found in lines.items() if found}
@@ -68,9 +68,9 @@ def objectives(folder: Path) -> None:
         panels(folder / f"panels_{name}.png", runs)
 
 
-def by_setting(folder: Path) -> dict[str, dict[str, Run]]:
+def by_setting(folder: Path) -> dict[str, dict[str, StudyRun]]:
     """Returns, by data set and setting, the runs of seed 0 by objective in TITLES' order."""
-    found: dict[str, dict[str, Run]] = {}
+    found: dict[str, dict[str, StudyRun]] = {}
     for row in row_names(folder):
         run = first(folder, row)
         if run.status != "missing":
@@ -80,7 +80,7 @@ def by_setting(folder: Path) -> dict[str, dict[str, Run]]:
     return {name: {o: runs[o] for o in TITLES if o in runs} for name, runs in found.items()}
 
 
-def panels(path: Path, runs: dict[str, Run]) -> None:
+def panels(path: Path, runs: dict[str, StudyRun]) -> None:
     """Draws one figure: the data, then a line for each of ``runs``, by objective."""
     shown = next(iter(runs.values()))
     config = shown.config()
@@ -103,7 +103,7 @@ def panels(path: Path, runs: dict[str, Run]) -> None:
 
 
 def _models(
-    run: Run, grid: Grid, truth: np.ndarray, betas: Sequence[float]
+    run: StudyRun, grid: Grid, truth: np.ndarray, betas: Sequence[float]
 ) -> list[tuple[str, np.ndarray | None]]:
     """Returns caption and log density of every model; None if it diverged or leaves the grid."""
     diverged = ("diverged", None)

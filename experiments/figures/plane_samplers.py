@@ -47,7 +47,7 @@ def study(folder: Path) -> None:
     """Writes samplers.md of a study's folder, and samplers_<row>.png for each row."""
     sections = []
     for row in reader.row_names(folder):
-        runs = [run.evaluation() for run in reader.done(folder, row)]
+        runs = [run.evaluation() for run in reader.find_done(folder, row)]
         if not runs:
             continue
         settings = [name for name in SETTINGS if name in runs[0]]

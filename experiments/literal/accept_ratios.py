@@ -12,7 +12,7 @@ import numpy as np
 
 from ebmjax.learning import step_size as adapted_step_size
 from ebmjax.recipes.config.files import project
-from ebmjax.recipes.models.energy.checks import chosen
+from ebmjax.recipes.models.energy.checks import find_samplers
 from ebmjax.recipes.parts.samplers import temperature
 from ebmjax.samplers import clip_score, sgld_init
 from ebmjax.types import Key, LogDensityFn
@@ -30,7 +30,7 @@ def accept_ratios(model: Any, images: np.ndarray, key: Key, num: int = 100) -> d
       num: of samples.
     """
     name, max_score = model.config.sampler.names[0], model.config.sampler.max_score
-    sampler, chains = chosen(model.config)[name], model.samples(key, num)
+    sampler, chains = find_samplers(model.config)[name], model.samples(key, num)
 
     def make() -> Any:
         @jax.jit

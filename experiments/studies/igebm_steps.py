@@ -63,13 +63,13 @@ PANELS = {
 
 def draw(folder: Path) -> None:
     """Draws ``steps.png``: numbers at the end against the step, a line a noise, seeds as dots."""
-    if not any(reader.done(folder, row) for row in ROWS):
+    if not any(reader.find_done(folder, row) for row in ROWS):
         return
     options: Any = {"size": (4.6, 3.6), "has_legend": True}
     with figure(folder / "steps.png", 1, len(PANELS), **options) as (axes,):
         for axis, (title, name) in zip(axes, PANELS.items(), strict=True):
             for noise in NOISES:
-                runs = [reader.done(folder, label(noise, step)) for step in STEPS]
+                runs = [reader.find_done(folder, label(noise, step)) for step in STEPS]
                 found = [[descend(run.numbers(), name) for run in seeds] for seeds in runs]
                 if any(found):
                     draw_means(axis, STEPS, [*zip_longest(*found)], "dots", label=noise)

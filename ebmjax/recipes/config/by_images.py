@@ -19,7 +19,7 @@ MAX_START_BYTES = 4e8
 """Most memory for informative starts. Ten classes of 32x32x3 pixels take 377 MB."""
 
 
-class Images(NamedTuple):
+class ImageFacts(NamedTuple):
     """Facts about a run's images that decide.
 
     Attributes:
@@ -33,25 +33,25 @@ class Images(NamedTuple):
     shape: tuple[int, ...]
 
 
-def num_epochs(config: Config, images: Images) -> int:
+def num_epochs(config: Config, images: ImageFacts) -> int:
     """Returns 10 epochs, or as many as make 1,000 steps, in multiples of 5."""
     steps_an_epoch = max(images.num_train // config.train.batch_size, 1)
     wanted = max(MIN_EPOCHS, math.ceil(MIN_STEPS / steps_an_epoch))
     return MULTIPLE * math.ceil(wanted / MULTIPLE)
 
 
-def start_bytes(config: Config, images: Images) -> int:
+def start_bytes(config: Config, images: ImageFacts) -> int:
     """Returns the memory of the informative starts: a covariance and a mean for each class."""
     num_pixels = math.prod(images.shape)
     return 4 * config.data.num_classes * num_pixels * (num_pixels + 1)
 
 
-def buffer_start(config: Config, images: Images) -> str:
+def buffer_start(config: Config, images: ImageFacts) -> str:
     """Returns "informative" where its table is small enough, else "uniform"."""
     return "informative" if start_bytes(config, images) <= MAX_START_BYTES else "uniform"
 
 
-def about_noise(config: Config, images: Images) -> str:
+def about_noise(config: Config, images: ImageFacts) -> str:
     """Returns a line about chains that start from noise because the images are large."""
     size = "x".join(map(str, images.shape))
     return (
@@ -68,7 +68,7 @@ MAX_GAP = 5.0
 """Nats beyond the loss of guessing at which a generator is lost."""
 LENGTHS = ("train.num_epochs", "train.checkpoint_every_epochs", "eval.every_epochs")
 
-RULES: Mapping[str, tuple[str, Callable[[Config, Images], object]]] = {
+RULES: Mapping[str, tuple[str, Callable[[Config, ImageFacts], object]]] = {
     "train.num_epochs": ("10, or for 1,000 steps", num_epochs),
     "train.checkpoint_every_epochs": (
         "10 times in a run",
@@ -106,7 +106,7 @@ def leave_open(fields: Fields, *names: str) -> dict[str, Field]:
     return {**fields, **{name: opened(name) for name in names}}
 
 
-def fill_in(config: Config, images: Images) -> list[str]:
+def fill_in(config: Config, images: ImageFacts) -> list[str]:
     """Fills in the fields of ``RULES`` that are None, and returns lines that say how.
 
     Fields without effect stay None.

@@ -1,7 +1,7 @@
 """Scores of samples by one extractor of features, and which extractor a run has."""
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -65,7 +65,7 @@ BESIDE = ("fid", "fid_num_images", "fid_error")
 """Scores of test images and of Gaussians along training."""
 
 
-class Distances(evaluate.Distances):
+class RunDistances(evaluate.Distances):
     """The distances of a run; their extractor is made when it is first used."""
 
     def __init__(self, train: data.ImageData, test: data.ImageData, config: Config) -> None:
@@ -78,19 +78,15 @@ class Distances(evaluate.Distances):
           config: sections data and eval are read.
         """
         self._config = config
-        self._test = self._merge_classes(test)
         self._known: dict[Any, Any] = {}
-        super().__init__(self._merge_classes(train), None, batch_size=config.eval.batch_size)
+        train, self._test = self._merge_classes(train), self._merge_classes(test)
+        make = partial(extractor, config, train, self._test)
+        super().__init__(train, make, batch_size=config.eval.batch_size)
 
     def _merge_classes(self, split: data.ImageData) -> data.ImageData:
         if self._config.data.num_classes:
             return split
         return split._replace(labels=np.zeros_like(split.labels))
-
-    @cached_property
-    def extractor(self) -> evaluate.Extractor | None:
-        """Extractor of features."""
-        return extractor(self._config, self.train, self._test)
 
     def check(self) -> None:
         """Reads Inception's weights, if the run has them; see ``check_weights``."""

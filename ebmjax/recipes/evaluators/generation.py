@@ -27,14 +27,14 @@ BY_CLASS = {
     "buffer": "replay buffer by class",
 }
 
-Samples = Mapping[str, np.ndarray]
+SampleArrays = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Generation(Evaluator):
     """Distances of generated images, of their starts and of the test images.
 
-    It uses ``model.generated``, ``model.distances``, ``model.score_samples`` and
+    It uses ``model.draw_sets``, ``model.distances``, ``model.score_samples`` and
     ``model.describe_chains``.
 
     Attributes:
@@ -47,7 +47,7 @@ class Generation(Evaluator):
 
     def __call__(self, model: Any, test: data.ImageData, key: Key) -> Found:
         """Returns "generation"; the samples are arrays, with what sorts them."""
-        sets = model.generated(key, self.num_images)
+        sets = model.draw_sets(key, self.num_images)
         report = model.describe_chains() | model.distances.generation(sets, test)
         arrays: dict[str, Any] = {}
         for name, chains in sets.items():
@@ -112,7 +112,7 @@ def most_confident(logits: np.ndarray, share: float) -> np.ndarray:
     return np.sort(np.concatenate(kept))
 
 
-def draw_samples(folder: Path, arrays: Samples) -> None:
+def draw_samples(folder: Path, arrays: SampleArrays) -> None:
     """Draws samples of a run's folder by falling log p(x), and those with labels by class.
 
     Args:
@@ -140,7 +140,7 @@ def draw_samples(folder: Path, arrays: Samples) -> None:
             _by_class(folder / "plots" / f"eval_{name}.png", sets[name], title)
 
 
-def _of_set(arrays: Samples, name: str) -> dict[str, np.ndarray]:
+def _of_set(arrays: SampleArrays, name: str) -> dict[str, np.ndarray]:
     return {
         key.removeprefix(f"{name}_"): array
         for key, array in arrays.items()
@@ -148,7 +148,7 @@ def _of_set(arrays: Samples, name: str) -> dict[str, np.ndarray]:
     }
 
 
-def _by_class(path: Path, found: Samples, of_class: str) -> None:
+def _by_class(path: Path, found: SampleArrays, of_class: str) -> None:
     """Draws a row a class, sorted by log p(x) on the left and by p(y|x) on the right."""
     classes, counts = np.unique(found["labels"], return_counts=True)
     columns = min(2 * COLUMNS, int(counts.max()))

@@ -13,7 +13,7 @@ from ebmjax.evaluate import Chains
 from ebmjax.learning import ChainPlan
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.evaluators.chains import DensitiesOf, draw_buffer
-from ebmjax.recipes.evaluators.distances import Distances
+from ebmjax.recipes.evaluators.distances import RunDistances
 from ebmjax.training import TrainState
 from ebmjax.types import Key
 
@@ -40,14 +40,14 @@ class ImageModel:
     plan: ChainPlan | None
     densities_of: DensitiesOf
     train: data.ImageData
-    distances: Distances
+    distances: RunDistances
     config: Config
     state: TrainState | None = None
     trained: Any = None
     programs: dict[Any, Any] = field(default_factory=dict)
     known_sets: dict[str, Chains] = field(default_factory=dict)
 
-    def trained_at(self, state: TrainState) -> Any:
+    def extract_trained(self, state: TrainState) -> Any:
         """Returns the parts of a state that are used."""
         raise NotImplementedError
 
@@ -55,7 +55,7 @@ class ImageModel:
         """Returns the model of a state; without one, the model as it is."""
         if state is None:
             return self
-        return replace(self, state=state, trained=self.trained_at(state), known_sets={})
+        return replace(self, state=state, trained=self.extract_trained(state), known_sets={})
 
     def program(self, name: Any, make: Callable[[], Any]) -> Any:
         """Returns ``make()``, made once for all states."""
@@ -86,7 +86,7 @@ class ImageModel:
         """Returns the mean energy or log density of samples, for metrics.jsonl."""
         raise NotImplementedError
 
-    def generated(self, key: Key, num: int) -> dict[str, Chains]:
+    def draw_sets(self, key: Key, num: int) -> dict[str, Chains]:
         """Returns ``num`` chains of every kind that an evaluation judges, by name."""
         raise NotImplementedError
 

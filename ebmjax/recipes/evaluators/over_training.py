@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
-Rows = Sequence[dict[str, Any]]
+MetricRows = Sequence[dict[str, Any]]
 
 NUM_LAST = 20
 
@@ -28,7 +28,7 @@ JUDGED: tuple[tuple[str, Callable[..., Any], str], ...] = (
 )
 
 
-def over_training(rows: Rows) -> dict[str, Any]:
+def over_training(rows: MetricRows) -> dict[str, Any]:
     """Returns numbers from the rows of metrics.jsonl after step 0; leaves out missing ones.
 
     They are the first and the best "sample_fid", "test_accuracy" and "density_tv" (plane) with
@@ -64,12 +64,12 @@ def over_training(rows: Rows) -> dict[str, Any]:
     return found
 
 
-def _means(rows: Rows) -> dict[str, float]:
+def _means(rows: MetricRows) -> dict[str, float]:
     """Returns means of the numbers that all of ``rows`` have."""
     names = [name for name, value in rows[0].items() if isinstance(value, int | float)]
     shared = [name for name in names if all(row.get(name) is not None for row in rows)]
     return {name: sum(row[name] for row in rows) / len(rows) for name in shared if name != "step"}
 
 
-def _rows_with(rows: Rows, name: str) -> list[dict[str, Any]]:
+def _rows_with(rows: MetricRows, name: str) -> list[dict[str, Any]]:
     return [row for row in rows if row.get(name) is not None and row["step"] > 0]

@@ -88,7 +88,7 @@ def draw_panels(path: Path, rows: Mapping[str, Numbers]) -> None:
 
 
 @dataclass(frozen=True)
-class Profile(Evaluator):
+class ChainProfile(Evaluator):
     """Acceptance, displacement and more at every step of some chains, which start as training's do.
 
     It uses ``model.profile_starts``, ``model.plan`` and ``model.densities_of``.

@@ -71,7 +71,7 @@ EVALUATORS = {
         at_end=False,
     ),
     "profile": Entry(
-        "profile:Profile",
+        "profile:ChainProfile",
         NEVER,
         {"num_chains": field(64, COUNT, "chains whose every step is kept and drawn")},
         at_end=False,

@@ -9,11 +9,11 @@ import ebmjax
 
 FILE = "per_image.npz"
 
-Parts = dict[str, np.ndarray]
+PerImage = dict[str, np.ndarray]
 """Set of images to (images,) or (repeats, images); a number is the sum of the parts' means."""
 
 
-def write(folder: Path, found: Mapping[str, Parts]) -> dict[str, float]:
+def write(folder: Path, found: Mapping[str, PerImage]) -> dict[str, float]:
     """Writes per_image.npz: its arrays are called "<name in evaluation.json>#<set of images>".
 
     Numbers of fewer than two images, and those with no finite repeat, are left out.
@@ -31,7 +31,7 @@ def write(folder: Path, found: Mapping[str, Parts]) -> dict[str, float]:
     return errors
 
 
-def read(folder: Path, name: str, num_repeats: int = 1) -> list[Parts | None]:
+def read(folder: Path, name: str, num_repeats: int = 1) -> list[PerImage | None]:
     """Returns the number ``name`` of each repeat; None if it is missing or not finite."""
     path = folder / FILE
     if not path.exists():
@@ -45,7 +45,7 @@ def read(folder: Path, name: str, num_repeats: int = 1) -> list[Parts | None]:
     return [one if all(np.isfinite(x).all() for x in one.values()) else None for one in repeats]
 
 
-def _finite(parts: Parts) -> Parts:
+def _finite(parts: PerImage) -> PerImage:
     """Returns (repeats, images) of the repeats whose numbers are all finite."""
     whole = {name: np.atleast_2d(np.asarray(part)) for name, part in parts.items()}
     is_finite = np.all([np.isfinite(part).all(axis=1) for part in whole.values()], axis=0)

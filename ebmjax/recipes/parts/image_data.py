@@ -135,7 +135,7 @@ def _with_choices(images: Images, config: Config) -> tuple[Images, Config]:
     if per_class is not None:
         num_train = min(num_train, per_class * config.data.num_classes)
     num_test = min(len(images.monitored.labels), len(images.evaluated.labels))
-    lines = by_images.fill_in(config, by_images.Images(num_train, num_test, shape))
+    lines = by_images.fill_in(config, by_images.ImageFacts(num_train, num_test, shape))
     if extractor_names.extractor_name(config) == extractor_names.RANDOM:
         lines.append(ABOUT_RANDOM)
     return images._replace(about=(*images.about, *lines)), config

@@ -20,7 +20,7 @@ RANDOM = ("rngs", "key")
 """Arguments of a factory whose parameters depend on the seed: of NNX, of Equinox."""
 
 
-class Part(NamedTuple):
+class NetworkSpec(NamedTuple):
     """One of the networks that a factory makes.
 
     Attributes:
@@ -35,7 +35,11 @@ class Part(NamedTuple):
 
 
 def user_networks(
-    config: Config, given: dict[str, Any], parts: tuple[Part, ...], *, has_state: bool = False
+    config: Config,
+    given: dict[str, Any],
+    parts: tuple[NetworkSpec, ...],
+    *,
+    has_state: bool = False,
 ) -> tuple[Network, ...]:
     """Returns the networks of ``config.model.factory``, one for each of ``parts``.
 
@@ -112,7 +116,7 @@ def _network(make: Callable[..., Any], random: str | None, input_ndim: int) -> N
     )
 
 
-def _check(network: Network, part: Part, has_state: bool) -> None:
+def _check(network: Network, part: NetworkSpec, has_state: bool) -> None:
     """Raises unless ``network`` takes one example and two, and gives what ``part`` says."""
     key = jax.random.key(0)
     params, state = jax.eval_shape(network.init, key, *part.inputs)

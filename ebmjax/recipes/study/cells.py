@@ -14,7 +14,7 @@ from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.extractor_names import with_extractor
 from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.study.checks import check_study
-from ebmjax.recipes.study.reader import Run, folder_name
+from ebmjax.recipes.study.reader import StudyRun, folder_name
 
 RUN = ("-m", "ebmjax.recipes", "run")
 
@@ -62,7 +62,7 @@ class Cell:
     @property
     def status(self) -> str:
         """ "done", "diverged" or "missing"."""
-        return Run(self.folder).status
+        return StudyRun(self.folder).status
 
     @property
     def repeats(self) -> int:
@@ -78,7 +78,7 @@ class Cell:
 
     def numbers(self) -> dict[str, Any]:
         """Returns both JSON objects of a finished run as one."""
-        return Run(self.folder).numbers()
+        return StudyRun(self.folder).numbers()
 
 
 def cells(study: Study, folder: Path, num_seeds: int, overrides: Sequence[str] = ()) -> list[Cell]:

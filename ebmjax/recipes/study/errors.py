@@ -7,11 +7,11 @@ import numpy as np
 
 import ebmjax
 from ebmjax.recipes.folder import per_image
-from ebmjax.recipes.folder.per_image import Parts
+from ebmjax.recipes.folder.per_image import PerImage
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.cells import Cell
 
-Run = tuple[Any, Parts]
+RunParts = tuple[Any, PerImage]
 """Images by their digest, and a number of each image."""
 
 
@@ -117,11 +117,11 @@ def line_of(texts: Iterable[str]) -> str:
     return "| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |"
 
 
-def _runs(study: Study, all_cells: Sequence[Cell], label: str) -> dict[str, dict[int, Run]]:
+def _runs(study: Study, all_cells: Sequence[Cell], label: str) -> dict[str, dict[int, RunParts]]:
     """Returns, by heading and seed, the numbers of a row's finished runs."""
     done = [cell for cell in all_cells if cell.label == label and cell.status == "done"]
     digests = {cell.seed: cell.numbers().get("images_sha256") for cell in done}
-    found: dict[str, dict[int, Run]] = {}
+    found: dict[str, dict[int, RunParts]] = {}
     for heading, (name, _, _) in study.columns.items():
         found[heading] = {
             cell.seed + repeat: (digests[cell.seed], parts)
@@ -132,19 +132,19 @@ def _runs(study: Study, all_cells: Sequence[Cell], label: str) -> dict[str, dict
     return found
 
 
-def _fits(runs: Sequence[Run]) -> bool:
+def _fits(runs: Sequence[RunParts]) -> bool:
     """Returns whether there are runs, all on the same images."""
     images = {(digest, *((name, len(x)) for name, x in parts.items())) for digest, parts in runs}
     return len(images) == 1
 
 
-def _stack_parts(runs: Sequence[Run]) -> tuple[np.ndarray, ...]:
+def _stack_parts(runs: Sequence[RunParts]) -> tuple[np.ndarray, ...]:
     """Returns (seeds, images) of each part."""
     return tuple(np.stack([parts[name] for _, parts in runs]) for name in runs[0][1])
 
 
 def _difference(
-    ours: Mapping[int, Run], theirs: Mapping[int, Run], factor: float
+    ours: Mapping[int, RunParts], theirs: Mapping[int, RunParts], factor: float
 ) -> dict[str, Any] | None:
     """Returns the paired difference over common seeds; None without any on the same images."""
     seeds = [seed for seed in ours if seed in theirs]

@@ -67,7 +67,7 @@ def over_training(
 
 def _runs(
     folder: Path, rows: Sequence[str] | Mapping[str, str] | None
-) -> dict[str, list[reader.Run]]:
+) -> dict[str, list[reader.StudyRun]]:
     """Returns the runs with logs, by a row's name in the figure, for rows with any."""
     if rows is None:
         shown = {name: name.replace("_", " ") for name in reader.row_names(folder)}

@@ -11,7 +11,7 @@ DIVERGED = "diverged.txt"
 
 
 @dataclass(frozen=True)
-class Run:
+class StudyRun:
     """One run of a study.
 
     Attributes:
@@ -65,17 +65,17 @@ def row_names(folder: Path) -> list[str]:
     return sorted({path.parent.name for path in folder.glob("*/seed*")})
 
 
-def runs(folder: Path, row: str) -> list[Run]:
+def runs(folder: Path, row: str) -> list[StudyRun]:
     """Returns the runs of a row, given by its label or its folder's name, by seed."""
     found = (folder / folder_name(row)).glob("seed*")
-    return [Run(path) for path in sorted(found, key=lambda path: (len(path.name), path.name))]
+    return [StudyRun(path) for path in sorted(found, key=lambda path: (len(path.name), path.name))]
 
 
-def done(folder: Path, row: str) -> list[Run]:
+def find_done(folder: Path, row: str) -> list[StudyRun]:
     """Returns those of ``runs`` that were evaluated and did not diverge."""
     return [run for run in runs(folder, row) if run.status == "done"]
 
 
-def first(folder: Path, row: str) -> Run:
+def first(folder: Path, row: str) -> StudyRun:
     """Returns the run of seed 0, which may be missing."""
-    return Run(folder / folder_name(row) / "seed0")
+    return StudyRun(folder / folder_name(row) / "seed0")

@@ -16,7 +16,7 @@ LENGTHS = ("train.num_epochs", "train.checkpoint_every_epochs", "eval.every_epoc
 
 def chosen(config, num_train, num_test, shape):
     config = config.copy_and_resolve_references()
-    lines = by_images.fill_in(config, by_images.Images(num_train, num_test, shape))
+    lines = by_images.fill_in(config, by_images.ImageFacts(num_train, num_test, shape))
     return config, "\n".join(lines)
 
 

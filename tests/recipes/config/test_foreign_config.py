@@ -14,7 +14,7 @@ from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError, flatten
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.folder.saved_state import find_saved
-from ebmjax.recipes.study.reader import Run
+from ebmjax.recipes.study.reader import StudyRun
 
 ANOTHER = "It was edited, or the run was made by another version of ebmjax: put it back, use that"
 NEVER = [["text", 3], [[3]], [{}], [None], {"text": 3}, {}]
@@ -128,7 +128,7 @@ def test_a_file_that_is_no_configuration_is_one_line_for_every_reader(
         lambda: launch(linear(), NAME, str(folder)),
         lambda: launch(linear(), NAME, str(folder), "eval"),
         lambda: launch(start, NAME, str(tmp_path / "new")),
-        lambda: Run(folder).config(),
+        lambda: StudyRun(folder).config(),
     ):
         with pytest.raises((WorkdirError, ValueError), match=expected) as caught:
             call()
@@ -184,7 +184,7 @@ def test_a_configuration_that_was_edited_after_the_run_is_noticed(field, value, 
         lambda: launch(linear(**{field: kind}), NAME, str(tmp_path)),  # goes on with the edit
         lambda: launch(linear(**{field: kind}), NAME, str(tmp_path), "eval"),
         lambda: launch(start, NAME, str(tmp_path.parent / "new")),
-        lambda: Run(tmp_path).config(),
+        lambda: StudyRun(tmp_path).config(),
     ):
         with pytest.raises((WorkdirError, ValueError), match=rf"changed since step 4.*{expected}"):
             call()

@@ -10,7 +10,7 @@ import pytest
 from ebmjax.data import ImageData, from_signed_unit
 from ebmjax.learning import Chain
 from ebmjax.recipes.evaluators.chains import spread_slots
-from ebmjax.recipes.evaluators.distances import Distances
+from ebmjax.recipes.evaluators.distances import RunDistances
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
 from ebmjax.recipes.models.joint.model import JointModel
 from ebmjax.samplers import ReplayBuffer
@@ -61,7 +61,7 @@ def test_no_buffer_shows_nothing():
     assert spread_slots(state_of(None), 3) is None
 
 
-class Judge(Distances):
+class Judge(RunDistances):
     """Keeps the chains that it is given."""
 
     given = None

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from ebmjax.learning import ChainKind, ChainPlan, JointNetwork
 from ebmjax.networks import NormPolicy
 from ebmjax.recipes.evaluators import profile as chain_profiles
-from ebmjax.recipes.evaluators.profile import Profile
+from ebmjax.recipes.evaluators.profile import ChainProfile
 from ebmjax.recipes.models.joint import parts
 from ebmjax.recipes.models.joint.model import JointModel, densities_of
 from ebmjax.recipes.parts.samplers.bind import bind_sampler
@@ -61,7 +61,7 @@ def profile_fn(**overrides: Any) -> Any:
         plan=plan, densities_of=densities_of(network, 1.0), train=nothing, distances=nothing,
         config=config, network=network, density_scale=1.0, refining=None, logits_of=nothing,
     )  # fmt: skip
-    evaluator = Profile(config.eval.profile.num_chains)
+    evaluator = ChainProfile(config.eval.profile.num_chains)
     return lambda state: evaluator(model.at(state), nothing, jax.random.key(0)).arrays
 
 

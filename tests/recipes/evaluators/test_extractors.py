@@ -8,7 +8,7 @@ from ebmjax import evaluate
 from ebmjax.data import ImageData
 from ebmjax.recipes.config import extractor_names
 from ebmjax.recipes.evaluators import distances as extractors
-from ebmjax.recipes.evaluators.distances import Distances, extractor
+from ebmjax.recipes.evaluators.distances import RunDistances, extractor
 from ebmjax.recipes.parts import image_data
 from ebmjax.recipes.study.named_columns import fid_columns
 from experiments.configs import jem_digits
@@ -56,11 +56,11 @@ def test_labels_that_are_not_used_are_no_classes_of_scores():
     config = jem_digits.get_config("smoke")
     config.data.num_classes = 0
     images = ImageData(np.zeros((6, 8, 8, 1), np.uint8), np.arange(6, dtype=np.int32) % 3)
-    distances = Distances(images, images, config)
+    distances = RunDistances(images, images, config)
     assert distances.train.labels.tolist() == [0] * 6
     assert distances._merge_classes(images).labels.tolist() == [0] * 6
     config.data.num_classes = 3
-    assert Distances(images, images, config).train.labels.tolist() == [0, 1, 2] * 2
+    assert RunDistances(images, images, config).train.labels.tolist() == [0, 1, 2] * 2
 
 
 def test_images_of_few_classes_say_what_judges_them():

@@ -18,7 +18,7 @@ from ebmjax.recipes.config.errors import ConfigError, WorkdirError
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.run import run as runs
 from ebmjax.recipes.run import use
-from ebmjax.recipes.study.reader import Run
+from ebmjax.recipes.study.reader import StudyRun
 
 CONFIGS = sorted((EXPERIMENTS / "configs").glob("[!_]*.py"))
 OUTPUTS = {"sample": "s.png", "score": "s.csv", "export": "p.npz"}
@@ -285,7 +285,7 @@ def test_a_link_out_of_the_folder_is_followed_by_nobody(name, tmp_path):
         lambda: launch(linear(), NAME, str(folder)),
         lambda: launch(linear(), NAME, str(folder), "eval"),
         lambda: launch(start, NAME, str(tmp_path / "new")),
-        lambda: Run(folder).config(),
+        lambda: StudyRun(folder).config(),
     ):
         message = refusal(call)
         assert f"{folder / name} is a link that leads out of the run's folder, to {outside}" in (
@@ -366,7 +366,7 @@ def test_an_evaluation_and_a_summary_from_a_stranger_are_data(tmp_path):
     folder = write(tmp_path / "run", run_folder.as_json(linear()))
     for name in ("evaluation.json", "summary.json"):
         (folder / name).write_text('{"a": ' + "[" * 5000 + "]" * 5000 + "}")
-        assert "nested more than 32 levels deep" in refusal(lambda: Run(folder).numbers())
+        assert "nested more than 32 levels deep" in refusal(lambda: StudyRun(folder).numbers())
         (folder / name).unlink()
     (folder / "evaluation.json").write_text('{"eval": {"../../evil": 1}}')
     from ebmjax.recipes.folder.workdir import check_evaluated

@@ -44,13 +44,13 @@ def test_rows_and_their_runs_by_seed(study):
         found = reader.runs(study, row)
         assert [run.folder.name for run in found] == ["seed0", "seed2", "seed10"]
         assert [run.status for run in found] == ["done", "diverged", "done"]
-        assert [run.folder.name for run in reader.done(study, row)] == ["seed0", "seed10"]
+        assert [run.folder.name for run in reader.find_done(study, row)] == ["seed0", "seed10"]
     assert reader.runs(study, "nothing") == []
     assert reader.first(study, "nothing").status == reader.first(study, "begun").status == "missing"
 
 
 def test_what_a_run_left(study):
-    run = reader.done(study, "JEM, K = 5")[-1]
+    run = reader.find_done(study, "JEM, K = 5")[-1]
     assert run.config() == as_json(CONFIG)
     assert run.evaluation() == {"accuracy": 0.5, "seed": 10}
     assert run.numbers() == {"steps": 7, "accuracy": 0.5, "seed": 10}

@@ -20,14 +20,14 @@ def check(config: Config) -> None:
     _check_beta(config)
     _check_improved(config)
     _check_chain_steps(config.eval.num_chain_steps)
-    samplers = chosen(config)
+    samplers = find_samplers(config)
     _check_adaptation(config.sampler)
     checks.check_box(config)
     check_samplers(config.sampler, list(samplers.values()))
     checks.check_starts(config, [name for name, one in samplers.items() if one.rejects])
 
 
-def chosen(config: Config) -> dict[str, Chosen]:
+def find_samplers(config: Config) -> dict[str, Chosen]:
     """Returns the samplers in ``config.sampler.names``, by name.
 
     They move one chain at a time, because a chain may belong to a class. They have a step, which

@@ -15,13 +15,13 @@ from ebmjax.learning import ChainPlan, DualAveraging, Energy, EnergyOf, class_de
 from ebmjax.optim import averaged_parameters
 from ebmjax.recipes.evaluators import chains
 from ebmjax.recipes.evaluators.image_model import ImageModel, floats
-from ebmjax.recipes.models.energy.checks import chosen
+from ebmjax.recipes.models.energy.checks import find_samplers
 from ebmjax.recipes.parts.samplers import implied_temperature, larger, temperature
 from ebmjax.training import TrainState
 from ebmjax.types import Key, PyTree
 
 
-class Trained(NamedTuple):
+class TrainedEnergy(NamedTuple):
     """Parts of a run's state that are used.
 
     Attributes:
@@ -35,18 +35,18 @@ class Trained(NamedTuple):
     beta: Any
 
 
-def trained(state: TrainState, beta: Any) -> Trained:
+def extract_trained(state: TrainState, beta: Any) -> TrainedEnergy:
     """Returns the trained model of ``state``."""
     adaptation = chains.average_step_sizes(state.carry.adaptation)
-    return Trained(averaged_parameters(state.opt_state), adaptation, jnp.float32(beta))
+    return TrainedEnergy(averaged_parameters(state.opt_state), adaptation, jnp.float32(beta))
 
 
 def densities_of(energy_of: EnergyOf) -> chains.DensitiesOf:
-    """Returns the densities that chains of a ``Trained`` model follow, see ``class_densities``."""
+    """Returns the densities that chains of a trained model follow, see ``class_densities``."""
     return lambda model: class_densities(energy_of(model.params), model.beta)
 
 
-def with_larger_steps(model: Trained, factor: float) -> Trained:
+def with_larger_steps(model: TrainedEnergy, factor: float) -> TrainedEnergy:
     """Returns ``model`` with the step sizes that adapted times ``factor``."""
     larger = {
         name: s._replace(log_step_size=s.log_step_size + math.log(factor))
@@ -70,7 +70,7 @@ def make_fresh_chains(
     num: int,
     num_steps: int,
     batch_size: int,
-) -> Callable[[Key, Trained], Chains]:
+) -> Callable[[Key, TrainedEnergy], Chains]:
     """Returns chains from the start distribution, of the classes in turn: ``(key, model)``.
 
     Args:
@@ -88,7 +88,7 @@ def make_fresh_chains(
     labels = np.arange(num_groups * size, dtype=np.int32) % plan.num_classes
     run = chains.make_fresh_chains(plan, densities_of, num_steps)
 
-    def fresh_chains(key: Key, model: Trained) -> Chains:
+    def fresh_chains(key: Key, model: TrainedEnergy) -> Chains:
         starts, ends = run(key, model, labels.reshape(num_groups, size))
         return Chains(starts[:num], ends[:num], labels[:num])
 
@@ -109,9 +109,9 @@ class EnergyModel(ImageModel):
     beta_of: Callable[[TrainState], Any]
     step_factor: float = 1.0
 
-    def trained_at(self, state: TrainState) -> Trained:
+    def extract_trained(self, state: TrainState) -> TrainedEnergy:
         """Returns the averaged parameters and the steps that adapted."""
-        return with_larger_steps(trained(state, self.beta_of(state)), self.step_factor)
+        return with_larger_steps(extract_trained(state, self.beta_of(state)), self.step_factor)
 
     def apply(self, params: PyTree, images: jax.Array, labels: Any = None) -> jax.Array:
         """Returns energies (N,) of images (N, H, W, C) in [-1, 1].
@@ -193,7 +193,7 @@ class EnergyModel(ImageModel):
         """Returns the mean energy of samples."""
         return {"sample_energy": float(np.mean(self.energies(chains.ends, chains.labels)))}
 
-    def generated(self, key: Key, num: int) -> dict[str, Chains]:
+    def draw_sets(self, key: Key, num: int) -> dict[str, Chains]:
         """Returns chains as long as training's, long ones, and the buffer."""
         short_key, long_key, _ = jax.random.split(key, 3)
         for name, one, steps in (
@@ -213,7 +213,7 @@ class EnergyModel(ImageModel):
         A temperature is given as configured, and as its moves imply.
         """
         found = {}
-        for name, one in chosen(self.config).items():
+        for name, one in find_samplers(self.config).items():
             sampler = larger(one, self.step_factor)
             adapted = self.trained.adaptation.get(name)
             found[name] = {

@@ -13,11 +13,11 @@ from ebmjax._numbers import as_arguments
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.user_parts import is_users
 from ebmjax.recipes.models.build import ACTIVATIONS, DTYPES, user_optimizer
-from ebmjax.recipes.models.energy.checks import chosen, references_a_shard
+from ebmjax.recipes.models.energy.checks import find_samplers, references_a_shard
 from ebmjax.recipes.parts.samplers import larger, noise_scale
 from ebmjax.recipes.parts.samplers.bind import bind_sampler
 from ebmjax.recipes.parts.start_distributions import start_makers
-from ebmjax.recipes.parts.user_networks import Part, user_networks
+from ebmjax.recipes.parts.user_networks import NetworkSpec, user_networks
 from ebmjax.types import PyTree
 
 
@@ -40,7 +40,7 @@ def model_of(config: Config, image_shape: tuple[int, ...]) -> Model:
     if config.model.factory:
         shapes = tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in example)
         given = {"num_classes": num_classes, "image_shape": tuple(image_shape)}
-        (users,) = user_networks(config, given, (Part("energies", shapes, ()),))
+        (users,) = user_networks(config, given, (NetworkSpec("energies", shapes, ()),))
         return Model(
             _users_energy_of(users, len(example)), lambda key: users.init(key, *example)[0]
         )
@@ -108,7 +108,7 @@ def live_steps(config: Config) -> learning.LiveSteps | None:
     box = {"low": section.low, "high": section.high} if section.box != "none" else {}
     return learning.LiveSteps(
         step_size=section.sgld.step_size * fraction,
-        noise_scale=noise_scale(chosen(config)["sgld"]) * fraction**0.5,
+        noise_scale=noise_scale(find_samplers(config)["sgld"]) * fraction**0.5,
         num_steps=config.loss.live_steps,
         num_references=references_a_shard(config),
         **box,
@@ -120,7 +120,7 @@ def kinds(
 ) -> dict[str, learning.ChainKind]:
     """Returns the kind of each sampler, by name, with ``step_factor`` times its steps."""
     section, made = config.sampler, {}
-    for name, one in chosen(config).items():
+    for name, one in find_samplers(config).items():
         one = larger(one, step_factor)
         adapts = section.target_acceptance is not None and one.entry.adaptable
         made[name] = learning.ChainKind(

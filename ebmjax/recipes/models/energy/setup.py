@@ -8,7 +8,7 @@ import jax
 
 from ebmjax.learning import init_carry
 from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.evaluators.distances import Distances
+from ebmjax.recipes.evaluators.distances import RunDistances
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.energy import checks, objectives, parts, plots
@@ -44,7 +44,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         plan=chain_plan,
         densities_of=densities_of(energy_of),
         train=train,
-        distances=Distances(train, images.monitored, config),
+        distances=RunDistances(train, images.monitored, config),
         config=config,
         energy_of=energy_of,
         beta_of=lambda state: beta_fn(state.carry.step[0]),

@@ -24,7 +24,7 @@ from ebmjax.training import TrainState
 from ebmjax.types import Key, PyTree
 
 
-class Trained(NamedTuple):
+class TrainedJoint(NamedTuple):
     """Parts of a run's state that are used.
 
     Attributes:
@@ -40,11 +40,11 @@ class Trained(NamedTuple):
     adaptation: dict[str, DualAveraging]
 
 
-def trained(state: TrainState) -> Trained:
+def extract_trained(state: TrainState) -> TrainedJoint:
     """Returns the trained model of ``state``."""
     carry = state.carry
     smoothing = jnp.mean(jnp.asarray(carry.smoothing))
-    return Trained(
+    return TrainedJoint(
         state.params, average_statistics(state), smoothing, average_step_sizes(carry.adaptation)
     )
 
@@ -85,24 +85,24 @@ class JointModel(ImageModel):
       network: the classifier, the network of its chains, and what these are normalised by.
       density_scale: factor of the log density that chains follow.
       refining: plan whose sampler refines attacked images; None if none does.
-      logits_of: function of ``Trained`` and images (N, H, W, C) in [-1, 1].
+      logits_of: function of ``TrainedJoint`` and images (N, H, W, C) in [-1, 1].
     """
 
     network: JointNetwork
     density_scale: float
     refining: ChainPlan | None
-    logits_of: Callable[[Trained, jax.Array], jax.Array]
+    logits_of: Callable[[TrainedJoint, jax.Array], jax.Array]
 
-    def trained_at(self, state: TrainState) -> Trained:
+    def extract_trained(self, state: TrainState) -> TrainedJoint:
         """Returns the trained parts of ``state``."""
-        return trained(state)
+        return extract_trained(state)
 
-    def abstract(self, shape: tuple[int, ...]) -> Trained:
+    def abstract(self, shape: tuple[int, ...]) -> TrainedJoint:
         """Returns the shapes of a trained model of images (H, W, C)."""
         images = jax.ShapeDtypeStruct((2, *shape), jnp.float32)
         params, statistics = jax.eval_shape(self.network.classifier.init, jax.random.key(0), images)
         smoothing: Any = jax.ShapeDtypeStruct((), jnp.float32)
-        return Trained(params, statistics, smoothing, {})
+        return TrainedJoint(params, statistics, smoothing, {})
 
     @property
     def logits(self) -> Partial:
@@ -148,7 +148,7 @@ class JointModel(ImageModel):
             size = self.config.eval.batch_size
 
             @jax.jit
-            def mean(trained: Trained, images: jax.Array) -> jax.Array:
+            def mean(trained: TrainedJoint, images: jax.Array) -> jax.Array:
                 logits = jax.lax.map(
                     lambda image: self.logits_of(trained, image),
                     images,
@@ -161,7 +161,7 @@ class JointModel(ImageModel):
         mean = self.program("mean log density", make)
         return {"buffer_log_density": mean(self.trained, jnp.asarray(chains.ends))}
 
-    def generated(self, key: Key, num: int) -> dict[str, Chains]:
+    def draw_sets(self, key: Key, num: int) -> dict[str, Chains]:
         """Returns fresh chains and the buffer."""
         chain_key, start_key = jax.random.split(jax.random.split(key, 3)[1])
         sets = self.fresh_chains(chain_key, num, self.num_chain_steps)

@@ -18,7 +18,7 @@ from ebmjax.recipes.models.build import DTYPES, SHARD_AXES, user_optimizer
 from ebmjax.recipes.models.joint.checks import check_independence, count_blocks, sampler
 from ebmjax.recipes.parts import start_distributions
 from ebmjax.recipes.parts.samplers.bind import bind_sampler
-from ebmjax.recipes.parts.user_networks import Part, user_networks
+from ebmjax.recipes.parts.user_networks import NetworkSpec, user_networks
 
 NORMS = {"none": None, "batch": "batch", "group": "group"}
 NORM_POLICIES = {
@@ -42,7 +42,7 @@ def classifiers(
     (network,) = user_networks(
         config,
         {"num_classes": num_classes, "image_shape": tuple(image_shape)},
-        (Part("logits", (image,), (num_classes,)),),
+        (NetworkSpec("logits", (image,), (num_classes,)),),
         has_state=True,
     )
     _, state = jax.eval_shape(network.init, jax.random.key(0), image)
@@ -72,7 +72,7 @@ def _wide_resnet(config: Config, section: Literal["model", "sampler"]) -> networ
     )
 
 
-def learnt_images(config: Config, train: data.ImageData) -> data.ImageData:
+def take_images(config: Config, train: data.ImageData) -> data.ImageData:
     """Returns the training images that batches are drawn from.
 
     All of them, or with ``config.data.num_per_class`` the first ones of each class, by class.

@@ -10,7 +10,7 @@ from ebmjax import data
 from ebmjax.learning import JointNetwork, init_carry, make_joint_gradient_fn
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.evaluators import table
-from ebmjax.recipes.evaluators.distances import Distances
+from ebmjax.recipes.evaluators.distances import RunDistances
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.joint import checks, objectives, parts, plots
@@ -24,7 +24,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     images, config = image_data.load(config)
     checks.check(config, images.about[0])
     train = images.train
-    learnt = parts.learnt_images(config, train)
+    learnt = parts.take_images(config, train)
     streams = (config.train.positive_batch_size,)
     plan = common.plan(config, len(learnt.images), further_streams=streams)
     params_key, _, eval_key = common.root_keys(config)
@@ -80,7 +80,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         plan=chain_plan,
         densities_of=densities_of(network, objective.density_scale),
         train=train,
-        distances=Distances(train, images.monitored, config),
+        distances=RunDistances(train, images.monitored, config),
         config=config,
         network=network,
         density_scale=objective.density_scale,

@@ -59,9 +59,9 @@ def check_memory(config: Config, generator_fn: Callable[..., Any], params: Any) 
 def programs(config: Config, generator_fn: Callable[..., Any], params: Any) -> list[Program]:
     """Returns the training step and the programs of the monitor, which run on a single device."""
     kept = chain_bytes(generator_fn, params, config.model.latent_dim)
-    powers = {_told(config, "loss.num_intervals", "powers"): config.loss.num_intervals}
-    test = {_told(config, "eval.num_test", "images"): config.eval.num_test}
-    chains = {_told(config, "eval.evidence.num_chains", "chains"): config.eval.evidence.num_chains}
+    powers = {_quote(config, "loss.num_intervals", "powers"): config.loss.num_intervals}
+    test = {_quote(config, "eval.num_test", "images"): config.eval.num_test}
+    chains = {_quote(config, "eval.evidence.num_chains", "chains"): config.eval.evidence.num_chains}
     found = [
         _training_step(config, kept, powers),
         Program("reconstructing the monitored images", powers | test, kept),
@@ -69,7 +69,7 @@ def programs(config: Config, generator_fn: Callable[..., Any], params: Any) -> l
     ]
     if config.loss.schedule == "adaptive":
         looked_at = {
-            _told(config, "loss.pilot_intervals", "powers"): config.loss.pilot_intervals,
+            _quote(config, "loss.pilot_intervals", "powers"): config.loss.pilot_intervals,
             f"{pilot.IMAGES} images": pilot.IMAGES,
         }
         found.append(Program("the pilot run's look at its powers", looked_at, kept))
@@ -82,9 +82,9 @@ def _training_step(config: Config, kept: int, powers: dict[str, int]) -> Program
     num_repeats = 1 if repeats_take_turns() else config.train.num_repeats
     images = "images" if num_devices == 1 else f"images over {num_devices} devices"
     chains = {
-        _told(config, "train.batch_size", images): batch_size // num_devices,
-        _told(config, "loss.chains_per_observation", "chains"): config.loss.chains_per_observation,
-        f"{num_repeats} of {_told(config, 'train.num_repeats', 'repeats at a time')}": num_repeats,
+        _quote(config, "train.batch_size", images): batch_size // num_devices,
+        _quote(config, "loss.chains_per_observation", "chains"): config.loss.chains_per_observation,
+        f"{num_repeats} of {_quote(config, 'train.num_repeats', 'repeats at a time')}": num_repeats,
     }
     counts = chains if config.loss.name == "vanilla" else powers | chains
     if config.loss.control_variates:  # every activation has a tangent
@@ -104,7 +104,7 @@ def _training_step(config: Config, kept: int, powers: dict[str, int]) -> Program
     )
 
 
-def _told(config: Config, field: str, unit: str) -> str:
+def _quote(config: Config, field: str, unit: str) -> str:
     return f"config.{field}={config[field]} {unit}"
 
 

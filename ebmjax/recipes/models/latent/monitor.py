@@ -14,7 +14,7 @@ from ebmjax import data, latent
 from ebmjax._stored import take_rows
 from ebmjax.evaluate import Chains, rms_displacement
 from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.evaluators.distances import Distances
+from ebmjax.recipes.evaluators.distances import RunDistances
 from ebmjax.recipes.evaluators.evaluator import is_due
 from ebmjax.recipes.evaluators.samples import draw_beside_starts, take_first
 from ebmjax.recipes.evaluators.table import NEVER
@@ -84,7 +84,7 @@ class LatentMonitor:
     gradient_fn: Callable[..., Any]
     train: Examples
     test: np.ndarray
-    distances: Distances
+    distances: RunDistances
     interval: int
     config: Config
 

@@ -15,7 +15,7 @@ from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent.checks import sampler
 from ebmjax.recipes.parts.samplers.bind import bind_sampler
-from ebmjax.recipes.parts.user_networks import Part, user_networks
+from ebmjax.recipes.parts.user_networks import NetworkSpec, user_networks
 from ebmjax.training import TrainState
 
 ESTIMATORS: dict[str, Callable[..., Any]] = {
@@ -163,7 +163,7 @@ def _users(config: Config, z: jax.Array, image_shape: tuple[int, ...]) -> list[_
             "image_shape": image_shape,
             "num_classes": config.data.num_classes,
         },
-        (Part("energies", (shape,), ()), Part("images", (shape,), image_shape)),
+        (NetworkSpec("energies", (shape,), ()), NetworkSpec("images", (shape,), image_shape)),
     )
     return [
         _Functions(

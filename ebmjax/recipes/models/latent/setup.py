@@ -11,7 +11,7 @@ import numpy as np
 
 from ebmjax.learning import init_latent_carry
 from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.evaluators.distances import Distances, check_weights
+from ebmjax.recipes.evaluators.distances import RunDistances, check_weights
 from ebmjax.recipes.evaluators.evaluations import with_users
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent import checks, gradient_variance, memory, parts, plots
@@ -64,7 +64,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         gradient_fn=gradient_fn,
         train=examples,
         test=test.images[: config.eval.num_test],
-        distances=Distances(train, test, config),
+        distances=RunDistances(train, test, config),
         interval=plan.monitor_every,
         config=config,
     )

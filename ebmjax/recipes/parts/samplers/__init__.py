@@ -17,4 +17,4 @@ from ebmjax.recipes.parts.samplers.table import PLAIN as PLAIN
 from ebmjax.recipes.parts.samplers.table import SAMPLERS as SAMPLERS
 from ebmjax.recipes.parts.samplers.table import SHARED as SHARED
 from ebmjax.recipes.parts.samplers.table import SINGLE as SINGLE
-from ebmjax.recipes.parts.samplers.table import Entry as Entry
+from ebmjax.recipes.parts.samplers.table import SamplerEntry as SamplerEntry

@@ -32,7 +32,7 @@ class Chosen(NamedTuple):
     part: UserPart | None = None
 
     @property
-    def entry(self) -> table.Entry:
+    def entry(self) -> table.SamplerEntry:
         """Its row of the table. A function of the user has a row by its attributes.
 
         These are ``rejects``, ``interacting`` and ``memory``.
@@ -40,7 +40,7 @@ class Chosen(NamedTuple):
         if self.part is None:
             return table.SAMPLERS[self.name]
         function = self.part.function
-        return table.Entry(
+        return table.SamplerEntry(
             self.name,
             self.name,
             cast(Any, dict.fromkeys(self.options)),
@@ -76,7 +76,9 @@ class Chosen(NamedTuple):
         return self.entry.rejects and self.options.get("rejects", True)
 
 
-def of_section(config: Config, field: str, name: str, allowed: Mapping[str, table.Entry]) -> Chosen:
+def of_section(
+    config: Config, field: str, name: str, allowed: Mapping[str, table.SamplerEntry]
+) -> Chosen:
     """Returns the sampler whose fields are in a section ``config.sampler.<name>``.
 
     Args:
@@ -95,7 +97,9 @@ def of_section(config: Config, field: str, name: str, allowed: Mapping[str, tabl
     return Chosen(name, f"config.sampler.{name}", section.to_dict())
 
 
-def _of_user(config: Config, field: str, name: str, allowed: Mapping[str, table.Entry]) -> Chosen:
+def _of_user(
+    config: Config, field: str, name: str, allowed: Mapping[str, table.SamplerEntry]
+) -> Chosen:
     """Returns the sampler that a function of the user makes, with ``config.sampler.options``."""
     function = find_function(field, name)
     density = next(iter(inspect.signature(function).parameters), "log_density_fn")
@@ -109,7 +113,7 @@ def _of_user(config: Config, field: str, name: str, allowed: Mapping[str, table.
     return chosen
 
 
-def of_shared(config: Config, section: str, allowed: Mapping[str, table.Entry]) -> Chosen:
+def of_shared(config: Config, section: str, allowed: Mapping[str, table.SamplerEntry]) -> Chosen:
     """Returns the sampler that ``config.<section>.name`` names, with that section's step and noise.
 
     Its other fields are in ``config.sampler.<name>``.

@@ -30,7 +30,7 @@ SHARED = ("step_size", "noise_scale", "temperature")
 in it, and the others in a section of each sampler."""
 
 
-class Entry(NamedTuple):
+class SamplerEntry(NamedTuple):
     """A sampler that configurations can name.
 
     Attributes:
@@ -103,21 +103,21 @@ def _kernel(name: str, **fields: Field) -> dict[str, Field]:
     return section(name, fields, allow_preset(when_is("sampler.blackjax.kernel", name)))
 
 
-SAMPLERS: dict[str, Entry] = {
-    "gradient_descent": Entry(
+SAMPLERS: dict[str, SamplerEntry] = {
+    "gradient_descent": SamplerEntry(
         "gradient descent",
         "ebmjax.samplers:gradient_descent",
         STEP,
         on_images={"step_size": 1.0},
     ),
-    "sgld": Entry("SGLD", "ebmjax.samplers:sgld", LANGEVIN, on_images=NOISY),
-    "proximal_sgld": Entry(
+    "sgld": SamplerEntry("SGLD", "ebmjax.samplers:sgld", LANGEVIN, on_images=NOISY),
+    "proximal_sgld": SamplerEntry(
         "proximal SGLD",
         "ebmjax.recipes.parts.samplers.adapted:proximal_sgld",
         {**LANGEVIN, "max_drift": field(1.0, POSITIVE, "largest drift of a coordinate at a step")},
         on_images=NOISY,
     ),
-    "psgld": Entry(
+    "psgld": SamplerEntry(
         "pSGLD",
         "ebmjax.samplers:psgld",
         {
@@ -128,7 +128,7 @@ SAMPLERS: dict[str, Entry] = {
         },
         on_images=SCALED,
     ),
-    "mala": Entry(
+    "mala": SamplerEntry(
         "MALA",
         "ebmjax.samplers:mala",
         LANGEVIN,
@@ -136,7 +136,7 @@ SAMPLERS: dict[str, Entry] = {
         adaptable=True,
         on_images=NOISY,
     ),
-    "tempered_mala": Entry(
+    "tempered_mala": SamplerEntry(
         "tempered MALA",
         "ebmjax.recipes.parts.samplers.adapted:tempered_mala",
         {
@@ -154,7 +154,7 @@ SAMPLERS: dict[str, Entry] = {
         rejects=True,
         on_images=NOISY,
     ),
-    "underdamped_langevin": Entry(
+    "underdamped_langevin": SamplerEntry(
         "underdamped Langevin",
         "ebmjax.samplers:underdamped_langevin",
         {
@@ -165,14 +165,14 @@ SAMPLERS: dict[str, Entry] = {
         memory=("velocity",),
         on_images={"step_size": 1.0, "temperature": COLD},
     ),
-    "svgd": Entry(
+    "svgd": SamplerEntry(
         "SVGD",
         "ebmjax.samplers:svgd",
         {**STEP, **BANDWIDTH},
         interacting=True,
         on_images={"step_size": 8.0},
     ),
-    "adaptive_svgd": Entry(
+    "adaptive_svgd": SamplerEntry(
         "adaptive SVGD",
         "ebmjax.samplers:adaptive_svgd",
         {
@@ -184,7 +184,7 @@ SAMPLERS: dict[str, Entry] = {
         interacting=True,
         on_images={"step_size": 0.02},
     ),
-    "stochastic_svgd": Entry(
+    "stochastic_svgd": SamplerEntry(
         "stochastic SVGD",
         "ebmjax.samplers:stochastic_svgd",
         {
@@ -196,7 +196,7 @@ SAMPLERS: dict[str, Entry] = {
         interacting=True,
         on_images={"step_size": 8.0, "temperature": COLD},
     ),
-    "hmc": Entry(
+    "hmc": SamplerEntry(
         "HMC",
         "ebmjax.recipes.parts.samplers.blackjax_kernels:hmc",
         {**STEP, **TEMPERATURE, "num_integration_steps": LEAPFROGS},
@@ -205,7 +205,7 @@ SAMPLERS: dict[str, Entry] = {
         needs=BLACKJAX,
         on_images={"step_size": 0.1, "temperature": COLD},
     ),
-    "blackjax": Entry(
+    "blackjax": SamplerEntry(
         "a kernel of BlackJAX",
         "ebmjax.recipes.parts.samplers.blackjax_kernels:blackjax_kernel",
         {
@@ -235,7 +235,7 @@ SAMPLERS: dict[str, Entry] = {
         rejects=True,
         needs=BLACKJAX,
     ),
-    "pyld": Entry(
+    "pyld": SamplerEntry(
         "PYLD",
         "ebmjax.recipes.parts.samplers.adapted:pyld",
         {
@@ -251,12 +251,14 @@ SAMPLERS: dict[str, Entry] = {
     ),
 }
 
-PLAIN: dict[str, Entry] = {
+PLAIN: dict[str, SamplerEntry] = {
     name: entry
     for name, entry in SAMPLERS.items()
     if "step_size" in entry.fields and entry.needs != FIRST_LAYER
 }
 """Samplers with a ``step_size``, on a density that is one function."""
 
-SINGLE: dict[str, Entry] = {name: entry for name, entry in PLAIN.items() if not entry.interacting}
+SINGLE: dict[str, SamplerEntry] = {
+    name: entry for name, entry in PLAIN.items() if not entry.interacting
+}
 """Those of them that move one chain at a time."""

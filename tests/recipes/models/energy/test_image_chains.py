@@ -12,7 +12,12 @@ from image_smoke import smoke
 from ebmjax import data, samplers
 from ebmjax.evaluate import Chains, rms_displacement
 from ebmjax.learning import ChainKind, ChainPlan
-from ebmjax.recipes.models.energy.model import Trained, densities_of, make_fresh_chains, trained
+from ebmjax.recipes.models.energy.model import (
+    TrainedEnergy,
+    densities_of,
+    extract_trained,
+    make_fresh_chains,
+)
 
 SHAPE = (2, 1, 1)
 
@@ -42,7 +47,7 @@ def test_chains_descend_from_the_law_in_steps_of_their_own_number(num, batch_siz
     run = make_fresh_chains(
         densities_of(energy_of), plan, num=num, num_steps=4, batch_size=batch_size
     )
-    model = Trained(jnp.float32(2.0), {}, jnp.float32(0.25))
+    model = TrainedEnergy(jnp.float32(2.0), {}, jnp.float32(0.25))
     starts, ends, labels, _ = run(jax.random.key(0), model)
     assert starts.tolist() == np.full((num, *SHAPE), 0.5).tolist()
     assert ends.shape == (num, *SHAPE)
@@ -71,7 +76,7 @@ def test_without_a_buffer_the_monitor_shows_chains_and_not_their_starts(tmp_path
         num_steps=config.sampler.num_steps,
         batch_size=config.eval.batch_size,
     )
-    starts, ends, _, _ = chains(evaluations.key, trained(experiment.state, 0.0))
+    starts, ends, _, _ = chains(evaluations.key, extract_trained(experiment.state, 0.0))
     np.testing.assert_array_equal(shown, data.from_signed_unit(jnp.asarray(ends)))
     # What the starts themselves would get stands beside, and how far the chains came.
     expected = model.distances.along_training(Chains(starts, starts))

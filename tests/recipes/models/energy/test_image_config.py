@@ -165,11 +165,11 @@ def test_augmentation_of_what_is_no_image(shape):
 def test_temperatures():
     config = smoke(**{"sampler.mala.step_size": 2.0, "sampler.mala.noise_scale": 0.4})
     config.sampler.names = ("mala", "hmc")
-    mala, hmc = image_parts.chosen(config).values()
+    mala, hmc = image_parts.find_samplers(config).values()
     assert implied_temperature(mala) == temperature(mala) == pytest.approx(0.04)
     assert implied_temperature(hmc) == temperature(hmc) == 5e-5
     config.sampler.mala.temperature = 1.0
-    mala = image_parts.chosen(config)["mala"]
+    mala = image_parts.find_samplers(config)["mala"]
     assert temperature(mala) == 1.0
     assert implied_temperature(mala) == pytest.approx(0.04)
 

@@ -13,7 +13,7 @@ from ebmjax import densities, samplers
 from ebmjax.evaluate import Chains
 from ebmjax.learning import dual_averaging_init
 from ebmjax.recipes.models.energy import parts
-from ebmjax.recipes.models.energy.model import Trained
+from ebmjax.recipes.models.energy.model import TrainedEnergy
 from ebmjax.recipes.parts.samplers import larger, temperature
 from ebmjax.recipes.parts.samplers.bind import bind_sampler as bind
 from experiments.literal.accept_ratios import accept_ratios, weigh_move
@@ -24,7 +24,7 @@ LITERAL = "literal/mala.py:literal_mala"
 
 def bound(config, name, shape):
     config.sampler.names = (name,)
-    return bind(parts.chosen(config)[name], config.sampler, shape)
+    return bind(parts.find_samplers(config)[name], config.sampler, shape)
 
 
 def normal(x):
@@ -101,7 +101,7 @@ def test_an_adapted_step_anneals_too():
 def test_larger_steps_keep_the_temperature():
     config = smoke(**{"sampler.names": ("sgld", "tempered_mala")})
     config.sampler.tempered_mala.update(noise_scale=None, temperature=0.5)
-    samplers = parts.chosen(config)
+    samplers = parts.find_samplers(config)
     moved = {name: larger(one, 4.0) for name, one in samplers.items()}
     for name, one in samplers.items():
         assert moved[name].options["step_size"] == 4 * one.options["step_size"]
@@ -227,7 +227,7 @@ def model_at(x, energy, adaptation, beta, config):
         config=config,
         samples=lambda key, num: Chains(x, x, np.zeros(1, np.int32)),
         densities_of=lambda trained: density,
-        trained=Trained({}, adaptation, beta),
+        trained=TrainedEnergy({}, adaptation, beta),
         program=lambda name, make: make(),
     )
 

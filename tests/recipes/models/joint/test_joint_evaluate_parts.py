@@ -21,7 +21,7 @@ from ebmjax.recipes.evaluators.generation import extremes
 from ebmjax.recipes.evaluators.ood import OutOfDistribution
 from ebmjax.recipes.evaluators.robustness import Robustness, draw_curves
 from ebmjax.recipes.models.joint import checks
-from ebmjax.recipes.models.joint.model import Trained, densities_of, trained
+from ebmjax.recipes.models.joint.model import TrainedJoint, densities_of, extract_trained
 from experiments.configs import jem_digits
 
 
@@ -44,7 +44,7 @@ def test_a_trained_model_has_the_mean_of_its_shards():
         },
         adaptation={},
     )
-    found = trained(SimpleNamespace(params="params", carry=shards))
+    found = extract_trained(SimpleNamespace(params="params", carry=shards))
     assert (found.params, float(found.smoothing)) == ("params", 2.0)
     np.testing.assert_array_equal(found.statistics["mean"], [1.0, 2.0])
     assert (found.statistics["count"].dtype, int(found.statistics["count"])) == (jnp.int32, 3)
@@ -90,7 +90,7 @@ def test_generated_chains_are_normalised_as_those_of_training(policy):
     params, statistics = jax.jit(network.init)(jax.random.key(0), starts)
     joint = JointNetwork(network, network, policy, is_conditional=False)
     of_training = joint.densities(params, statistics, 0.25)(jnp.int32(0))
-    model = Trained(params, statistics, jnp.float32(1.0), {})
+    model = TrainedJoint(params, statistics, jnp.float32(1.0), {})
     found = densities_of(joint, 0.25)(model)(jnp.int32(ANY_CLASS))
 
     def split(x):

@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 from ebmjax import data, metrics, samplers
 from ebmjax.evaluate import Chains, Extractor
 from ebmjax.learning import ANY_CLASS
-from ebmjax.recipes.evaluators.distances import Distances
+from ebmjax.recipes.evaluators.distances import RunDistances
 from ebmjax.recipes.evaluators.generation import SHARES, Generation, most_confident
 from ebmjax.recipes.models.joint.model import JointModel
 
@@ -39,7 +39,7 @@ class Stub:
         return {"logits": logits, "log_density": logsumexp(logits, axis=1)}
 
 
-class PixelDistances(Distances):
+class PixelDistances(RunDistances):
     extractor = Stub.extractor
 
 

@@ -44,18 +44,18 @@ def test_a_sweep_changes_one_field(name, objective):
 
 def test_images_are_the_first_of_each_class():
     images = data.load_digits("train")
-    found = parts.learnt_images(digits("--config.data.num_per_class=2"), images)
+    found = parts.take_images(digits("--config.data.num_per_class=2"), images)
     np.testing.assert_array_equal(found.labels, np.repeat(np.arange(10), 2))
     for label in range(10):
         theirs = images.images[images.labels == label]
         np.testing.assert_array_equal(found.images[2 * label : 2 * label + 2], theirs[:2])
-    assert parts.learnt_images(digits(), images) is images
+    assert parts.take_images(digits(), images) is images
 
 
 def test_a_class_without_so_many_images_is_refused():
     config = digits("--config.data.num_per_class=9", "--config.data.max_train=60")
     with pytest.raises(ConfigError, match=r"data\.num_per_class must .*got 9 where .* has \d of"):
-        parts.learnt_images(config, image_data.load(config)[0].train)
+        parts.take_images(config, image_data.load(config)[0].train)
 
 
 def test_the_informative_start_is_fitted_to_all_images():

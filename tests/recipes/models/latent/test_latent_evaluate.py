@@ -13,7 +13,7 @@ from experiment_runs import digits
 from ebmjax.data import ImageData
 from ebmjax.evaluate import Extractor
 from ebmjax.metrics import feature_moments, frechet_distance, manifold_scores
-from ebmjax.recipes.evaluators.distances import Distances
+from ebmjax.recipes.evaluators.distances import RunDistances
 from ebmjax.recipes.models.latent import cost, evaluate
 from ebmjax.recipes.models.latent.evaluate import LatentEvaluation
 from ebmjax.recipes.models.latent.monitor import PriorSamples
@@ -29,7 +29,7 @@ def features(images):
     return flat, None
 
 
-class FlatDistances(Distances):
+class FlatDistances(RunDistances):
     extractor = Extractor("flat", features, {})
 
 

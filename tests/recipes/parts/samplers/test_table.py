@@ -186,7 +186,7 @@ def moves_of(family, name, density, **fields):
     if family == "joint":
         chosen = joint_parts.sampler(config)
     elif family == "energy":
-        chosen = image_parts.chosen(config)[name]
+        chosen = image_parts.find_samplers(config)[name]
     elif family == "latent":
         chosen = latent_parts.sampler(config, "prior")
     else:
