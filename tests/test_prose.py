@@ -104,7 +104,6 @@ ADJECTIVES = (
 )
 """Words that name a method or a quantity if a noun follows, as in ``squared_distances``."""
 ALLOWED = {
-    "_improved": "of a file that is being divided",
     "shifted": "of a configuration that another change holds",
     "tempered": "public, as the density that it returns",
     "left_out_error": "the error where points are left out",

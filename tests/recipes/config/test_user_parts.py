@@ -14,7 +14,7 @@ from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.evaluations import with_users
 from ebmjax.recipes.evaluators.user import find_evaluators
 from ebmjax.recipes.models.build import user_optimizer
-from ebmjax.recipes.parts.objectives.energies import Energies
+from ebmjax.recipes.parts.objectives.energies import EnergyBatch
 from ebmjax.recipes.parts.objectives.objective import draws, make_chainless_loss, make_loss
 from ebmjax.recipes.parts.samplers import SAMPLERS, SINGLE, of_section, of_shared
 
@@ -205,7 +205,7 @@ def test_a_loss_alone_gets_the_energies_means(here):
         "energy", loss__name="own.py:gap", loss__options='{"weight": 2.0}', loss__energy_l2=0.5
     )
     positive, negative = np.array([1.0, 3.0], np.float32), np.array([5.0], np.float32)
-    value, metrics = make_loss(config)(Energies(positive, negative))
+    value, metrics = make_loss(config)(EnergyBatch(positive, negative))
     assert float(value) == -6.0 + 0.5 * (5.0 + 25.0)
     assert float(metrics["energy_gap"]) == 3.0
 
@@ -221,7 +221,7 @@ def test_a_loss_alone_gets_the_energies_means(here):
 def test_what_is_no_loss_is_refused(name, message, here):
     with pytest.raises(ConfigError, match=message):
         make_loss(configured("energy", loss__name=name))(
-            Energies(np.ones(2, np.float32), np.ones(3, np.float32))
+            EnergyBatch(np.ones(2, np.float32), np.ones(3, np.float32))
         )
 
 

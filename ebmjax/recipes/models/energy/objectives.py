@@ -14,7 +14,7 @@ from ebmjax.recipes.config.user_parts import is_users
 from ebmjax.recipes.models.build import batch_axis
 from ebmjax.recipes.models.energy import parts
 from ebmjax.recipes.parts.objectives import user
-from ebmjax.recipes.parts.objectives.energies import Energies, energy_means
+from ebmjax.recipes.parts.objectives.energies import EnergyBatch, energy_means
 from ebmjax.recipes.parts.objectives.objective import draws, make_chainless_loss, make_loss
 from ebmjax.training import GradientFn
 
@@ -55,7 +55,7 @@ def loss(config: Config) -> learning.EnergyLoss:
 
     def loss_fn(positive: jax.Array, negative: jax.Array, beta: Any, *live: jax.Array) -> Any:
         of_chains = dict(zip(("live", "entropy"), live, strict=False))
-        energies = Energies(positive, negative, beta=beta, **of_chains)
+        energies = EnergyBatch(positive, negative, beta=beta, **of_chains)
         value, metrics = objective(energies)
         metrics = {**energy_means(positive, negative), **metrics}
         if is_shared:

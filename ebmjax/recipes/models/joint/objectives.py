@@ -9,7 +9,7 @@ from ebmjax import learning
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.user_parts import is_users
 from ebmjax.recipes.models.build import SHARD_AXES, batch_axis
-from ebmjax.recipes.parts.objectives.energies import Energies
+from ebmjax.recipes.parts.objectives.energies import EnergyBatch
 from ebmjax.recipes.parts.objectives.objective import make_loss
 
 
@@ -35,7 +35,7 @@ def _generative_loss(config: Config) -> learning.GenerativeLoss:
     objective = make_loss(config)
 
     def generative_loss(positive: jax.Array, negative: jax.Array, smoothing: jax.Array) -> Any:
-        value, metrics = objective(Energies(-positive, -negative, smoothing))
+        value, metrics = objective(EnergyBatch(-positive, -negative, smoothing))
         gap = jnp.mean(positive) - jnp.mean(negative)
         users = {"log_density_gap": gap} if is_users(config.loss.name) else {}
         return value, {**metrics, **users}

@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax import losses
-from ebmjax.recipes.parts.objectives.energies import Energies
+from ebmjax.recipes.parts.objectives.energies import EnergyBatch
 from ebmjax.types import Metrics
 
 
-def beta_objective(section: Mapping[str, Any], energies: Energies) -> tuple[jax.Array, Metrics]:
+def beta_objective(section: Mapping[str, Any], energies: EnergyBatch) -> tuple[jax.Array, Metrics]:
     """An ``EnergyObjective``, see ``losses.beta_objective_loss``."""
     value, metrics = losses.beta_objective_loss(
         -energies.positive / energies.smoothing,

@@ -6,12 +6,12 @@ from typing import Any
 import jax
 
 from ebmjax import losses
-from ebmjax.recipes.parts.objectives.energies import Energies
+from ebmjax.recipes.parts.objectives.energies import EnergyBatch
 from ebmjax.types import Metrics
 
 
 def contrastive_divergence(
-    section: Mapping[str, Any], energies: Energies
+    section: Mapping[str, Any], energies: EnergyBatch
 ) -> tuple[jax.Array, Metrics]:
     """An ``EnergyObjective``, see ``losses.contrastive_divergence_loss``."""
     del section

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from ebmjax.types import Metrics
 
 
-class Energies(NamedTuple):
+class EnergyBatch(NamedTuple):
     """Energies of a batch, in nats.
 
     Attributes:

@@ -6,11 +6,13 @@ from typing import Any
 import jax
 
 from ebmjax import losses
-from ebmjax.recipes.parts.objectives.energies import Energies
+from ebmjax.recipes.parts.objectives.energies import EnergyBatch
 from ebmjax.types import Metrics
 
 
-def improved(section: Mapping[str, Any], energies: Energies) -> tuple[jax.Array, Metrics]:
+def improved_divergence(
+    section: Mapping[str, Any], energies: EnergyBatch
+) -> tuple[jax.Array, Metrics]:
     """An ``EnergyObjective``, see ``losses.improved_contrastive_divergence_loss``."""
     return losses.improved_contrastive_divergence_loss(
         energies.positive,

@@ -11,11 +11,11 @@ from ebmjax._numbers import as_arguments
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.user_parts import is_users
 from ebmjax.recipes.parts.objectives import user
-from ebmjax.recipes.parts.objectives.energies import Energies
+from ebmjax.recipes.parts.objectives.energies import EnergyBatch
 from ebmjax.recipes.parts.objectives.table import OBJECTIVES
 from ebmjax.types import Key, Metrics
 
-EnergyObjective = Callable[[Mapping[str, Any], Energies], tuple[jax.Array, Metrics]]
+EnergyObjective = Callable[[Mapping[str, Any], EnergyBatch], tuple[jax.Array, Metrics]]
 """``(section, energies) -> (loss, metrics)``, the section ``config.loss`` with traced numbers."""
 
 ChainlessObjective = Callable[..., tuple[jax.Array, Metrics]]
@@ -29,7 +29,7 @@ def draws(config: Config) -> bool:
     return user.kind_of(config) == user.ENERGIES if is_users(name) else OBJECTIVES[name].draws
 
 
-def make_loss(config: Config) -> Callable[[Energies], tuple[jax.Array, Metrics]]:
+def make_loss(config: Config) -> Callable[[EnergyBatch], tuple[jax.Array, Metrics]]:
     """Returns the loss of an objective with chains, with the penalty on squared energies.
 
     The penalty is of the energies themselves, whatever the smoothing: where that adapts, the weight
@@ -38,7 +38,7 @@ def make_loss(config: Config) -> Callable[[Energies], tuple[jax.Array, Metrics]]
     objective = user.energy_objective(config) if is_users(config.loss.name) else _function(config)
     numbers = as_arguments(config.loss.to_dict())
 
-    def loss(energies: Energies) -> tuple[jax.Array, Metrics]:
+    def loss(energies: EnergyBatch) -> tuple[jax.Array, Metrics]:
         section = numbers()
         value, metrics = objective(section, energies)
         penalty = losses.energy_penalty(section["energy_l2"], energies.positive, energies.negative)

@@ -6,11 +6,11 @@ from typing import Any
 import jax
 
 from ebmjax import losses
-from ebmjax.recipes.parts.objectives.energies import Energies
+from ebmjax.recipes.parts.objectives.energies import EnergyBatch
 from ebmjax.types import Metrics
 
 
-def svgd(section: Mapping[str, Any], energies: Energies) -> tuple[jax.Array, Metrics]:
+def svgd(section: Mapping[str, Any], energies: EnergyBatch) -> tuple[jax.Array, Metrics]:
     """An ``EnergyObjective``, see ``losses.svgd_generative_loss``."""
     return losses.svgd_generative_loss(
         -energies.positive,

@@ -19,7 +19,7 @@ from ebmjax.recipes.config.ranges import (
 )
 
 
-class Entry(NamedTuple):
+class ObjectiveEntry(NamedTuple):
     """An objective that configurations can name.
 
     Attributes:
@@ -42,9 +42,9 @@ _IMPROVED = allow_preset(
     when_is("loss.name", "improved", what="improved contrastive divergence")
 )  # a configuration file sets them for a variant
 OBJECTIVES = {
-    "contrastive_divergence": Entry("contrastive_divergence:contrastive_divergence"),
-    "improved": Entry(
-        "improved:improved",
+    "contrastive_divergence": ObjectiveEntry("contrastive_divergence:contrastive_divergence"),
+    "improved": ObjectiveEntry(
+        "improved:improved_divergence",
         "improved contrastive divergence",
         {
             "energy": {
@@ -59,7 +59,7 @@ OBJECTIVES = {
             }
         },
     ),
-    "beta": Entry(
+    "beta": ObjectiveEntry(
         "beta:beta_objective",
         "the robust objective",
         {
@@ -84,7 +84,7 @@ OBJECTIVES = {
             },
         },
     ),
-    "svgd": Entry(
+    "svgd": ObjectiveEntry(
         "svgd:svgd",
         "the loss of SVGD",
         {
@@ -95,7 +95,7 @@ OBJECTIVES = {
             }
         },
     ),
-    "denoising": Entry(
+    "denoising": ObjectiveEntry(
         "denoising:denoising",
         "denoising score matching",
         {

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.user_parts import UserPart, find_function, find_part
-from ebmjax.recipes.parts.objectives.energies import Energies, energy_means
+from ebmjax.recipes.parts.objectives.energies import EnergyBatch, energy_means
 from ebmjax.types import Key, Metrics
 
 GRADIENT, CHAINLESS, ENERGIES = "gradient function", "loss without chains", "loss of energies"
@@ -44,7 +44,7 @@ def _find(config: Config, kind: str) -> UserPart:
     return find_part(config, "loss.name", name, tuple(given))
 
 
-def energy_objective(config: Config) -> Callable[[Any, Energies], tuple[jax.Array, Metrics]]:
+def energy_objective(config: Config) -> Callable[[Any, EnergyBatch], tuple[jax.Array, Metrics]]:
     """Returns the user's loss of energies as an ``EnergyObjective``.
 
     The function may return the loss alone, or ``(loss, metrics)``. The means of the energies are
@@ -55,11 +55,11 @@ def energy_objective(config: Config) -> Callable[[Any, Energies], tuple[jax.Arra
     """
     part = _find(config, ENERGIES)
 
-    def objective(section: Any, energies: Energies) -> tuple[jax.Array, Metrics]:
+    def objective(section: Any, energies: EnergyBatch) -> tuple[jax.Array, Metrics]:
         del section
         positive = energies.positive / energies.smoothing
         negative = energies.negative / energies.smoothing
-        value, metrics = _checked(part, part.call(positive, negative, **part.options))
+        value, metrics = _check_loss(part, part.call(positive, negative, **part.options))
         return value, {**energy_means(positive, negative), **metrics}
 
     return objective
@@ -74,12 +74,12 @@ def chainless_objective(config: Config) -> Callable[..., tuple[jax.Array, Metric
     part = _find(config, CHAINLESS)
 
     def loss(key: Key, energy: Any, x: jax.Array) -> tuple[jax.Array, Metrics]:
-        return _checked(part, part.call(key, energy, x, **part.options))
+        return _check_loss(part, part.call(key, energy, x, **part.options))
 
     return loss
 
 
-def _checked(part: UserPart, found: Any) -> tuple[jax.Array, Metrics]:
+def _check_loss(part: UserPart, found: Any) -> tuple[jax.Array, Metrics]:
     """Returns what a user's loss has returned, as (loss, metrics)."""
     value: Any = found
     metrics: Any = {}
