@@ -11,7 +11,7 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 from monte_carlo import assert_moments, run_replicas
 
-from ebmjax.samplers import clip_drift, pyld, pyld_init, pyld_step, sgld
+from ebmjax.samplers import clip_drift, pyld, pyld_init, pyld_step, schedule, sgld
 
 WEIGHTS = np.array([[0.8, -0.3], [0.5, 1.1], [-0.7, 0.4]])
 START = np.array([0.6, -0.5])
@@ -199,9 +199,9 @@ def test_pytrees_and_dtypes():
 
 
 def test_a_schedule_wraps_the_head():
-    schedule = optax.exponential_decay(0.4, 1, 0.5)
+    falling = optax.exponential_decay(0.4, 1, 0.5)
     options = {"num_inner": 2, "noise_scale": 0.0, "low": -1.0}
-    sampler = schedule(partial(pyld, curved))(head, step_size=schedule, **options)
+    sampler = schedule(partial(pyld, curved))(head, step_size=falling, **options)
     state = sampler.init(jnp.asarray(START, jnp.float32))
     expected = pyld_init(jnp.asarray(START, jnp.float32), curved, head)
     step = jax.jit(sampler.step)

@@ -167,9 +167,9 @@ def test_clip_score():
 
 
 def test_an_annealed_chain_is_a_loop_with_changing_arguments():
-    schedule = optax.linear_schedule(0.3, 0.05, 4)
+    falling = optax.linear_schedule(0.3, 0.05, 4)
     sampler = schedule(sgld)(
-        pull_to_two, step_size=schedule, noise_scale=lambda step: 0.1 / (1 + step)
+        pull_to_two, step_size=falling, noise_scale=lambda step: 0.1 / (1 + step)
     )
     key, num_steps = jax.random.key(2), 6
     state, positions, _ = run_chain(key, sampler.init(jnp.zeros(2)), sampler.step, num_steps)
@@ -198,8 +198,8 @@ def test_constant_schedules_change_nothing(make):
 
 def test_wrappers_compose_in_either_order():
     """The SADA-JEM step (drift clipped to 0.1, box [-1, 1]) with a decaying step size."""
-    schedule = optax.exponential_decay(0.5, 1, 0.5)
-    arguments = {"step_size": schedule, "noise_scale": 0.01}
+    falling = optax.exponential_decay(0.5, 1, 0.5)
+    arguments = {"step_size": falling, "noise_scale": 0.01}
     inside = clamp(schedule(clip_drift(sgld, 0.1)), -1.0, 1.0)(pull_to_two, **arguments)
     outside = schedule(clamp(clip_drift(sgld, 0.1), -1.0, 1.0))(pull_to_two, **arguments)
     key = jax.random.key(4)
