@@ -3,6 +3,7 @@
 import functools
 import gc
 import os
+import shutil
 from pathlib import Path
 
 from ebmjax.recipes.run.compilation import quick_flags
@@ -27,6 +28,12 @@ if jax.__version__.startswith("0.10."):
     mlir.make_ir_context = functools.cache(mlir.make_ir_context)
 # Tracing makes many objects and few cycles: look for these less often than every 700 objects.
 gc.set_threshold(50_000, 20, 20)
+
+# Checkpoints are many small files, and a busy disk takes most of the time of a short run for them.
+MEMORY = Path("/dev/shm")
+may_run = MEMORY.is_dir() and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC
+if may_run and shutil.disk_usage(MEMORY).free > 4 * 2**30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache" / "jax"
 if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):  # which JAX reads by itself

@@ -179,23 +179,6 @@ def test_states_without_a_common_leading_axis():
         )
 
 
-@pytest.mark.parametrize(
-    "make", [samplers.mala, samplers.psgld, samplers.sgld, samplers.tempered_mala]
-)
-def test_a_chain_on_every_device_of_a_mesh(make):
-    sampler = make(TARGET.log_density_fn, step_size=0.1)
-
-    def chain(key, starts):
-        state = sampler.init(starts[0])
-        return samplers.run_chain(key, state, sampler.step, 3)[0].position[None]
-
-    mesh = jax.make_mesh((1,), ("chains",), axis_types=(jax.sharding.AxisType.Auto,))
-    rows = jax.sharding.PartitionSpec("chains")
-    whole = jax.sharding.PartitionSpec()
-    run_all = jax.shard_map(chain, mesh=mesh, in_specs=(whole, rows), out_specs=rows)
-    assert jax.jit(run_all)(jax.random.key(0), jnp.zeros((1, 2))).shape == (1, 2)
-
-
 def test_a_legacy_key_drives_the_same_chain():
     state = SAMPLER.init(jnp.zeros(2))
     key = jax.random.key(3)
