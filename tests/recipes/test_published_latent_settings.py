@@ -8,8 +8,8 @@ import pytest
 from config_checks import chosen
 
 from ebmjax.recipes.config.errors import flatten
+from ebmjax.recipes.evaluators.evaluations import make_evaluators
 from ebmjax.recipes.models.build import ACTIVATIONS
-from ebmjax.recipes.models.latent.evaluate import LatentEvaluation
 from ebmjax.recipes.models.latent.parts import model_of
 from ebmjax.recipes.study.cells import cells
 from ebmjax.recipes.study.study_file import load
@@ -124,5 +124,15 @@ def kernels(params):
 def test_images_are_compared_at_the_sizes_of_the_thesis(name):
     """Appendix 7.6.3."""
     config = importlib.import_module(f"experiments.configs.{name}").get_config()
-    made = LatentEvaluation(monitor=None, test=None, config=config)  # pyright: ignore
-    assert made.sizes == [1000, 1389, 1778, 2167, 2556, 2944, 3333, 3722, 4111, 4500]
+    assert make_evaluators(config)["generation"].sizes == [
+        1000,
+        1389,
+        1778,
+        2167,
+        2556,
+        2944,
+        3333,
+        3722,
+        4111,
+        4500,
+    ]

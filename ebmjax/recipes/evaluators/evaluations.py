@@ -2,21 +2,23 @@
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.evaluators import table
-from ebmjax.recipes.evaluators.evaluator import Evaluator, is_due
+from ebmjax.recipes.evaluators.evaluator import Evaluator, Found, is_due, stack_repeats
 from ebmjax.recipes.evaluators.over_training import over_training
 from ebmjax.recipes.evaluators.user import UserEvaluator, find_evaluators
 from ebmjax.recipes.folder.workdir import read_rows, save_snapshot
-from ebmjax.training import TrainState, tree_digest
+from ebmjax.training import TrainState, select_repeat, tree_digest
 from ebmjax.types import Key
 
 ModelOf = Callable[[TrainState | None], Any]
@@ -38,7 +40,7 @@ def make_evaluators(config: Config) -> dict[str, Evaluator]:
     """
     made: dict[str, Evaluator] = {}
     for name, entry in table.EVALUATORS.items():
-        if not entry.made_by or config.eval.get(name, OFF)["every"] == table.NEVER:
+        if config.eval.get(name, OFF)["every"] == table.NEVER:
             continue
         module, _, kind = entry.made_by.partition(":")
         cls = getattr(importlib.import_module(f"ebmjax.recipes.evaluators.{module}"), kind)
@@ -47,6 +49,14 @@ def make_evaluators(config: Config) -> dict[str, Evaluator]:
         made[name] = cls(**{key: value for key, value in options.items() if key in taken})
     users = enumerate(find_evaluators(config))
     return made | {part.name: UserEvaluator(part, place) for place, part in users}
+
+
+def repeats_of(state: TrainState) -> list[TrainState]:
+    """Returns the state of each repeat of a run, or of its only one."""
+    if np.ndim(state.skipped) == 0:
+        return [state]
+    state = jax.device_get(state)  # of a mesh and of a checkpoint alike
+    return [select_repeat(state, index) for index in range(len(state.skipped))]
 
 
 def _about_data(config: Config) -> dict[str, Any]:
@@ -59,9 +69,12 @@ def _about_data(config: Config) -> dict[str, Any]:
 class Evaluations:
     """The evaluators of a run.
 
+    Each repeat of a run is a model by itself (``config.train.num_repeats``). Its numbers and arrays
+    get a leading axis of repeats; the pictures are the first one's.
+
     Attributes:
       folder: of the run; gets pictures, plots and arrays.
-      key: of all random numbers.
+      key: of all random numbers; (num_repeats,) if there are several.
       evaluators: by name.
       config: of the run.
       interval: steps between two evaluations of training.
@@ -86,66 +99,52 @@ class Evaluations:
 
     def monitor(self, state: TrainState, step: int) -> dict[str, Any]:
         """Returns the row of ``step``; saves its arrays and pictures."""
-        model = self.models[0](state)
+        models = [self.models[0](one) for one in repeats_of(state)]
         row: dict[str, Any] = {}
         arrays: dict[str, Any] = {}
         for name, evaluator in self.evaluators.items():
             if not self._is_due(name, step):
                 continue
-            found = evaluator(model, self.tests[0], self.key)
+            each = self._find(evaluator, models, self.tests[0])
+            found = stack_repeats(each)
             evaluator.check_new(found, row)
             row |= found.numbers()
             arrays |= found.arrays
-            evaluator.draw_step(self.folder, step, found)
+            evaluator.draw_step(self.folder, step, each[0])
         save_snapshot(self.folder, step, arrays)
         return row
 
     def evaluate(self, state: TrainState) -> dict[str, Any]:
         """Returns the report; writes evaluation.npz and ``plots/eval_*.png``."""
-        model = self.models[1](state)
+        models = [self.models[1](one) for one in repeats_of(state)]
+        train = self.config.train
+        is_lost = np.atleast_1d(state.consecutive_skipped) >= train.max_consecutive_skips
         arrays: dict[str, Any] = {}
         images_sha256 = tree_digest(self.tests[1].images)
-        report: dict[str, Any] = {**model.about(), "images_sha256": images_sha256, "per_image": {}}
+        report: dict[str, Any] = {**models[0].about(), "images_sha256": images_sha256}
+        report["per_image"] = {}
+        if "num_repeats" in train:
+            report["diverged_repeats"] = int(is_lost.sum())
         for evaluator in self.evaluators.values():
             if not evaluator.at_end:
                 continue
-            found = evaluator(model, self.tests[1], self.key)
+            each = self._find(evaluator, models, self.tests[1])
+            found = stack_repeats(each, is_lost)
             evaluator.check_new(found, report)
             report |= found.report
             report["per_image"] |= found.per_image
             arrays |= found.arrays
-            evaluator.draw(self.folder, found)
+            evaluator.draw(self.folder, each[0])
         split = "validation" if self.config.data.holdout else "test"
         report["over_training"] = {"split": split, **over_training(read_rows(self.folder))}
         np.savez_compressed(self.folder / "evaluation.npz", **arrays)
         return report
 
+    def _find(self, evaluator: Evaluator, models: Sequence[Any], test: Any) -> list[Found]:
+        """Returns what an evaluator finds of each repeat."""
+        keys = jnp.atleast_1d(self.key)
+        return [evaluator(model, test, key) for model, key in zip(models, keys, strict=True)]
+
     def _is_due(self, name: str, step: int) -> bool:
         every = self.config.eval[name].every if name in table.EVALUATORS else 1
         return is_due(every, step, self.interval)
-
-
-def with_users(
-    config: Config,
-    key: Key,
-    model_of: Callable[[TrainState], Any],
-    tests: tuple[data.ImageData, data.ImageData],
-    monitor: Callable[[TrainState, int], dict[str, Any]],
-    evaluate: Callable[[TrainState], dict[str, Any]],
-) -> tuple[Callable[[TrainState, int], Any], Callable[[TrainState], Any]]:
-    """Returns a monitor and an evaluation with the numbers of the user's functions, too."""
-    users = [UserEvaluator(part, i) for i, part in enumerate(find_evaluators(config))]
-    if not users:
-        return monitor, evaluate
-
-    def add(found: dict[str, Any], state: TrainState, test: data.ImageData) -> dict[str, Any]:
-        for evaluator in users:
-            theirs = evaluator(model_of(state), test, key)
-            evaluator.check_new(theirs, found)
-            found = {**found, **theirs.report}
-        return found
-
-    return (
-        lambda state, step: add(monitor(state, step), state, tests[0]),
-        lambda state: add(evaluate(state), state, tests[1]),
-    )

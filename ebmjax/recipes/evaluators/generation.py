@@ -1,21 +1,24 @@
 """Quality of the images that a trained model generates."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ebmjax import data
+from ebmjax import data, metrics
 from ebmjax.evaluate import finite_images
 from ebmjax.recipes.evaluators.evaluator import Evaluator, Found
+from ebmjax.recipes.evaluators.image_model import floats
+from ebmjax.recipes.evaluators.latent.keys import keys_of
 from ebmjax.recipes.evaluators.plots import figure, tiles
 from ebmjax.types import Key
 
 SHARES = {"fid": 0.9, "is": 0.1}
 """Shares of every predicted class, for the Frechet distance and the inception score."""
+NUM_SIZES = 10
 ROWS, COLUMNS = 10, 10
 TITLES = {
     "short": "chains as in training, by log p(x)",
@@ -40,15 +43,19 @@ class Generation(Evaluator):
     Attributes:
       num_images: images of every kind of chain.
       selected_by_confidence: also judge the buffer's images that the model is sure of.
+      smallest_num: the smallest of ten numbers of images that are scored, up to all, to extrapolate
+        scores to infinitely many; None for none.
     """
 
     num_images: int = 1000
     selected_by_confidence: bool = False
+    smallest_num: int | None = None
 
     def __call__(self, model: Any, test: data.ImageData, key: Key) -> Found:
         """Returns "generation"; the samples are arrays, with what sorts them."""
         sets = model.draw_sets(key, self.num_images)
         report = model.describe_chains() | model.distances.generation(sets, test)
+        shared = tuple(f"generation.{name}" for name in (*(report.keys() - sets.keys()), "sizes"))
         arrays: dict[str, Any] = {}
         for name, chains in sets.items():
             means, samples = model.score_samples(name, chains)
@@ -60,11 +67,47 @@ class Generation(Evaluator):
                 **select_and_score(model, test, buffer.ends),
                 "starts": select_and_score(model, test, buffer.starts),
             }
-        return Found({"generation": report}, arrays=arrays)
+        if self.smallest_num is not None:
+            report["sizes"] = self.sizes
+            for place, images, sizes in self._list_places(report, sets, test):
+                place["at_sizes"] = scores_at_sizes(model, key, images, sizes)
+        return Found({"generation": report}, arrays=arrays, shared=shared)
+
+    @property
+    def sizes(self) -> list[int]:
+        """Ten numbers of images, evenly spaced as in the thesis."""
+        spaced = np.linspace(self.smallest_num or 0, self.num_images, NUM_SIZES)
+        return spaced.round().astype(int).tolist()
+
+    def _list_places(self, report: Any, sets: Any, test: data.ImageData) -> Iterator[Any]:
+        """Yields places of a report, images in [-1, 1] and their sizes.
+
+        Fewer test images have sizes in the same proportion.
+        """
+        for name, chains in sets.items():
+            is_finite = np.isfinite(chains.ends).all(axis=(1, 2, 3))
+            yield report[name], chains.ends[is_finite], self.sizes
+            yield report[name]["starts"], chains.starts[is_finite], self.sizes
+        images = test.images[: self.num_images]
+        sizes = [max(2, round(len(images) / self.num_images * size)) for size in self.sizes]
+        yield report["test_images"], floats(images), sizes
 
     def draw(self, folder: Path, found: Found) -> None:
         """Draws ``eval_samples.png``, and the sets of ``BY_CLASS`` with a row a class."""
         draw_samples(folder, found.arrays)
+
+
+def scores_at_sizes(model: Any, key: Key, images: Any, sizes: Sequence[int]) -> dict[str, Any]:
+    """Returns "values" of every score at these sizes, and at "infinity"; NaN for unknown ones."""
+    scores = model.distances.at_sizes(keys_of(key).sizes, finite_images(images), sizes)
+    found = {}
+    for name, values in scores.items():
+        known = np.isfinite(values)
+        at = np.array(sizes)[known]
+        has_line = len(set(at)) > 1
+        infinity = metrics.extrapolate_to_infinity(at, values[known]) if has_line else np.nan
+        found[name] = {"values": values.tolist(), "infinity": float(infinity)}
+    return found
 
 
 def select_and_score(model: Any, test: data.ImageData, ends: np.ndarray) -> dict[str, Any]:

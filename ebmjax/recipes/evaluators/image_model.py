@@ -82,7 +82,7 @@ class ImageModel:
         """Returns samples as training draws them: by default the buffer's."""
         return self.buffer(key, num)
 
-    def energy_row(self, chains: Chains) -> dict[str, float]:
+    def sample_row(self, chains: Chains) -> dict[str, float]:
         """Returns the mean energy or log density of samples, for metrics.jsonl."""
         raise NotImplementedError
 

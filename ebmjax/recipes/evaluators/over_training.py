@@ -72,4 +72,5 @@ def _means(rows: MetricRows) -> dict[str, float]:
 
 
 def _rows_with(rows: MetricRows, name: str) -> list[dict[str, Any]]:
-    return [row for row in rows if row.get(name) is not None and row["step"] > 0]
+    """Returns the rows that have such a number; those of several repeats have lists."""
+    return [row for row in rows if isinstance(row.get(name), int | float) and row["step"] > 0]

@@ -36,41 +36,31 @@ class Samples(Evaluator):
         chains = model.samples(key, self.num_images)
         if chains is None:
             return Found({}, {})
-        row = model.energy_row(chains) | model.distances.along_training(chains)
+        row = {}
         if chains.are_the_same:
             row["sample_rms_displacement"] = rms_displacement(chains.starts, chains.ends)
+        row |= model.sample_row(chains) | model.distances.along_training(chains)
         arrays = {"samples": take_first(chains.ends), "starts": take_first(chains.starts)}
         return Found({}, row, arrays)
 
     def draw_step(self, folder: Path, step: int, found: Found) -> None:
         """Draws ``plots/samples_<step>.png``: samples beside their starts, with their FIDs."""
-        if found.arrays:
-            draw_beside_starts(folder, step, found.arrays, found.row or {})
+        if not found.arrays:
+            return
+        row, path = found.row or {}, folder / "plots" / f"samples_{step:06d}.png"
+        titles = {
+            "sample": f"samples at step {step:,}",
+            "start": "where their chains started",
+        }
+        path.parent.mkdir(exist_ok=True)
+        with figure(path, 1, 2, size=(4.0, 4.4)) as (axes,):
+            for axis, (name, title) in zip(axes, titles.items(), strict=True):
+                if f"{name}_fid" in row:
+                    score = with_error(row[f"{name}_fid"], row.get(f"{name}_fid_error"))
+                    title += f"\nFID {score}"
+                tiles(axis, found.arrays[f"{name}s"], COLUMNS, title)
 
 
 def take_first(images: Any) -> np.ndarray:
     """Returns the first images of (N, H, W, C) in [-1, 1], as uint8."""
     return np.asarray(data.from_signed_unit(jnp.asarray(images[:NUM_SHOWN])))
-
-
-def draw_beside_starts(folder: Path, step: int, arrays: Any, row: Any) -> None:
-    """Draws ``plots/samples_<step>.png``.
-
-    Args:
-      folder: of the run.
-      step: of training.
-      arrays: "samples" and "starts", uint8 (N, H, W, C) in the same order.
-      row: scores along training.
-    """
-    panels = {
-        "sample": (f"samples at step {step:,}", arrays["samples"]),
-        "start": ("where their chains started", arrays["starts"]),
-    }
-    path = folder / "plots" / f"samples_{step:06d}.png"
-    path.parent.mkdir(exist_ok=True)
-    with figure(path, 1, 2, size=(4.0, 4.4)) as (axes,):
-        for axis, (name, (title, images)) in zip(axes, panels.items(), strict=True):
-            if f"{name}_fid" in row:
-                score = with_error(row[f"{name}_fid"], row.get(f"{name}_fid_error"))
-                title += f"\nFID {score}"
-            tiles(axis, images, COLUMNS, title)

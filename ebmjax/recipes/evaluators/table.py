@@ -49,8 +49,7 @@ class Entry(NamedTuple):
     """An evaluator that configurations can name.
 
     Attributes:
-      made_by: "module:class" of ``ebmjax.recipes.evaluators``; its arguments are the fields. Empty
-        if the monitor of latent EBMs is the only one that has it.
+      made_by: "module:class" of ``ebmjax.recipes.evaluators``; its arguments are the fields.
       every: when it runs by default.
       fields: its fields below ``eval.<name>``, by name.
       at_end: whether it runs in the evaluation after training, too.
@@ -114,9 +113,9 @@ EVALUATORS = {
     ),
     "energies": Entry("energies:Energies", 1),
     "mixing": Entry("mixing:Mixing", END),
-    "reconstruction": Entry("", 1),
+    "reconstruction": Entry("latent.reconstruction:Reconstruction", 1),
     "evidence": Entry(
-        "",
+        "latent.evidence:Evidence",
         1,
         {
             "num_images": field(32, COUNT, "images whose log evidence is estimated"),
@@ -137,7 +136,9 @@ EVALUATORS = {
         },
     ),
     "gradient_variance": Entry(
-        "", 1, {"num_gradients": field(8, TWO_OR_MORE, "gradients whose variance is measured")}
+        "latent.gradient_variance:GradientVariance",
+        1,
+        {"num_gradients": field(8, TWO_OR_MORE, "gradients whose variance is measured")},
     ),
     "landscape": Entry(
         "landscape:Landscape",

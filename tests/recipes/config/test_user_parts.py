@@ -1,6 +1,7 @@
 """Samplers, losses, optimisers and evaluations of the user: FILE.py:FUNCTION in every family."""
 
 import json
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -11,12 +12,14 @@ from experiment_runs import contents, launch, rows_of, summary_of
 from ebmjax import data
 from ebmjax.recipes.config import command_line, declare, families
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.evaluators.evaluations import with_users
-from ebmjax.recipes.evaluators.user import find_evaluators
+from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
+from ebmjax.recipes.evaluators.evaluator import Evaluator, Found
+from ebmjax.recipes.evaluators.user import UserEvaluator, find_evaluators
 from ebmjax.recipes.models.build import user_optimizer
 from ebmjax.recipes.parts.objectives.energies import EnergyBatch
 from ebmjax.recipes.parts.objectives.objective import draws, make_chainless_loss, make_loss
 from ebmjax.recipes.parts.samplers import SAMPLERS, SINGLE, of_section, of_shared
+from ebmjax.training import init_state
 
 OWN = """
 from typing import Any, NamedTuple
@@ -261,19 +264,31 @@ def test_an_evaluation_must_take_a_model_images_and_a_key(here):
         find_evaluators(config)
 
 
-def with_numbers(config):
-    """A monitor and an evaluation of two numbers, with those of a user's evaluation."""
+class Ours(Evaluator):
+    def __call__(self, model, test, key):
+        return Found({"accuracy": 1}, {"test_energy": 0.5})
+
+
+def evaluations(config, folder):
+    """Evaluates two numbers of ours, and those of a user's evaluation."""
     tests = [data.ImageData(np.full((1, 2), grey), np.zeros(1, np.int32)) for grey in (3.0, 5.0)]
-    monitor, evaluate = (lambda state, step: {"test_energy": 0.5}), (lambda state: {"accuracy": 1})
+    users = {k: v for k, v in make_evaluators(config).items() if isinstance(v, UserEvaluator)}
+    models = (lambda state: SimpleNamespace(about=dict),) * 2
+    evaluators = {"classification": Ours(), **users}
     key = jax.random.key(0)
-    return with_users(config, key, lambda state: state, tuple(tests), monitor, evaluate)
+    return Evaluations(folder, key, evaluators, config, 1, models, (tests[0], tests[1]))
+
+
+STATE = init_state(np.zeros(1), optax.sgd(0.1))
 
 
 def test_numbers_stand_in_the_rows_and_in_the_evaluation_each_of_its_images(here):
     config = configured("joint", eval__functions=("own.py:pixels",), eval__options='{"scale": 2}')
-    monitor, evaluate = with_numbers(config)
-    assert monitor(0, 1) == {"test_energy": 0.5, "mean_pixel": 6.0}
-    assert evaluate(0) == {"accuracy": 1, "mean_pixel": 10.0}
+    made = evaluations(config, here)
+    assert made.monitor(STATE, 1) == {"test_energy": 0.5, "mean_pixel": 6.0}
+    (here / "metrics.jsonl").write_text('{"step": 1}\n')
+    report = made.evaluate(STATE)
+    assert (report["accuracy"], report["mean_pixel"]) == (1, 10.0)
 
 
 @pytest.mark.parametrize(
@@ -285,9 +300,9 @@ def test_numbers_stand_in_the_rows_and_in_the_evaluation_each_of_its_images(here
     ],
 )
 def test_what_is_no_number_is_refused(name, message, here):
-    monitor, _ = with_numbers(configured("joint", eval__functions=(name,)))
+    made = evaluations(configured("joint", eval__functions=(name,)), here)
     with pytest.raises(ConfigError, match=message):
-        monitor(0, 1)
+        made.monitor(STATE, 1)
 
 
 def test_options_without_a_function_of_ones_own_have_no_effect():

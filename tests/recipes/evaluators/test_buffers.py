@@ -21,7 +21,7 @@ NUM_CLASSES = 10
 
 def state_of(positions):
     buffer = ReplayBuffer(positions) if positions is not None else ()
-    return SimpleNamespace(carry=SimpleNamespace(buffer=buffer))
+    return SimpleNamespace(skipped=0, carry=SimpleNamespace(buffer=buffer))
 
 
 @pytest.mark.parametrize("memory", [None, {"velocity": jnp.zeros((1, 10))}])

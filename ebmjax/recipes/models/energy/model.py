@@ -189,7 +189,7 @@ class EnergyModel(ImageModel):
         steps = self.config.sampler.num_steps
         return self.fresh_chains(key, num, steps) if chains is None else chains
 
-    def energy_row(self, chains: Chains) -> dict[str, float]:
+    def sample_row(self, chains: Chains) -> dict[str, float]:
         """Returns the mean energy of samples."""
         return {"sample_energy": float(np.mean(self.energies(chains.ends, chains.labels)))}
 

@@ -141,7 +141,7 @@ class JointModel(ImageModel):
 
         return self.program(("refinement", num_steps), make)
 
-    def energy_row(self, chains: Chains) -> dict[str, float]:
+    def sample_row(self, chains: Chains) -> dict[str, float]:
         """Returns the mean log density of the buffer."""
 
         def make() -> Any:

@@ -156,12 +156,14 @@ _FIELDS: dict[str, Field] = {
     **evaluators.fields("evidence"),
     **evaluators.fields("gradient_variance"),
     **evaluators.fields("samples"),
-    **evaluators.fields("generation"),
-    "eval.generation.smallest_num": field(
-        240,
-        COUNT,
-        "smallest number of images that metrics are extrapolated from",
-        evaluators.when_evaluated("generation"),
+    **evaluators.fields(
+        "generation",
+        smallest_num=field(
+            240,
+            COUNT,
+            "smallest number of images that metrics are extrapolated from",
+            evaluators.when_evaluated("generation"),
+        ),
     ),
 }
 FIELDS = leave_open(_FIELDS, *LENGTHS, "eval.num_test")

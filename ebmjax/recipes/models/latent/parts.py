@@ -16,7 +16,6 @@ from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent.checks import sampler
 from ebmjax.recipes.parts.samplers.bind import bind_sampler
 from ebmjax.recipes.parts.user_networks import NetworkSpec, user_networks
-from ebmjax.training import TrainState
 
 ESTIMATORS: dict[str, Callable[..., Any]] = {
     "vanilla": latent.vanilla_loss,
@@ -180,18 +179,3 @@ def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformat
         {name: common.adam(config, name, steps_per_epoch) for name in latent.LatentParams._fields},
         latent.LatentParams(*latent.LatentParams._fields),
     )
-
-
-def params_of_repeats(state: TrainState) -> list[latent.LatentParams]:
-    """Returns the parameters of the run, or of each of its repeats, on the host.
-
-    Parameters of a mesh and of a checkpoint then use the same program.
-    """
-    params = jax.device_get(state.params)
-    if jnp.ndim(state.skipped) == 0:
-        return [params]
-
-    def select(repeat: int) -> latent.LatentParams:
-        return jax.tree.map(lambda leaf: leaf[repeat], params)
-
-    return [select(repeat) for repeat in range(len(state.skipped))]

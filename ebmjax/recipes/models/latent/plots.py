@@ -39,9 +39,13 @@ def draw(workdir: Path, config: Config, powers: np.ndarray) -> None:
     """
     rows, plots = read_rows(workdir), workdir / "plots"
     monitored = {int(p.stem): _of_first_repeat(dict(np.load(p))) for p in snapshots(workdir)}
-    if all("samples" in arrays for arrays in monitored.values()):
-        samples_over_training(plots / "samples_over_training.png", monitored)
-    reconstructions(plots / "reconstructions.png", monitored)
+    for name, draw_them in (
+        ("samples", samples_over_training),
+        ("reconstructions", reconstructions),
+    ):
+        found = {step: arrays for step, arrays in monitored.items() if name in arrays}
+        if found:
+            draw_them(plots / f"{draw_them.__name__}.png", found)
     schedule(plots / "schedule.png", powers)
     log_likelihood_by_power(plots / "mean_log_likelihood.png", rows, powers)
     panels(plots / "training.png", [row | _acceptances(row) for row in rows], PANELS, config)

@@ -1,22 +1,19 @@
 """Distances of a latent EBM's samples where some of them diverged."""
 
 import time
-from dataclasses import replace
-from types import SimpleNamespace
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from experiment_runs import digits
+from test_latent_evaluators import KEY, linear
 
 from ebmjax.data import ImageData
 from ebmjax.evaluate import Extractor
 from ebmjax.metrics import feature_moments, frechet_distance, manifold_scores
 from ebmjax.recipes.evaluators.distances import RunDistances
-from ebmjax.recipes.models.latent import cost, evaluate
-from ebmjax.recipes.models.latent.evaluate import LatentEvaluation
-from ebmjax.recipes.models.latent.monitor import PriorSamples
+from ebmjax.recipes.evaluators.generation import Generation
+from ebmjax.recipes.models.latent import cost
 from ebmjax.recipes.run.tracking import evaluation_table
 
 NUM = 40
@@ -33,38 +30,26 @@ class FlatDistances(RunDistances):
     extractor = Extractor("flat", features, {})
 
 
-@pytest.fixture
-def evaluation():
-    """Uses samples that are the training images, but for the first ``num_diverged``.
+DATA = ImageData(IMAGES, np.zeros(NUM, np.int32))
+DISTANCES = FlatDistances(DATA, DATA, digits())
+EVALUATOR = Generation(num_images=NUM, smallest_num=4)
+
+
+def generated(num_diverged, num_test=NUM):
+    """Judges samples that are the training images, but for the first ``num_diverged``.
 
     Their chains began at black images, half a unit from each latent.
     """
-
-    def make(num_diverged):
-        samples = IMAGES / 127.5 - 1.0
-        samples[:num_diverged, 0] = np.nan
-        found = PriorSamples(samples, np.full_like(samples, -1.0), LATENTS, LATENTS + 0.5)
-        config = digits(**{"eval.generation.num_images": NUM, "eval.generation.smallest_num": 4})
-        train = ImageData(IMAGES, np.zeros(NUM, np.int32))
-        monitor = SimpleNamespace(
-            programs=SimpleNamespace(sample=lambda *_: found),
-            distances=FlatDistances(train, train, config),
-        )
-        return LatentEvaluation(monitor=monitor, test=train, config=config)  # pyright: ignore
-
-    return make
+    samples = IMAGES / 127.5 - 1.0
+    samples[:num_diverged, 0] = np.nan
+    drawn = np.full_like(samples, -1.0), samples, LATENTS + 0.5, LATENTS
+    model = linear(distances=DISTANCES, programs={("prior", NUM, 40): lambda *_: drawn})
+    test = ImageData(IMAGES[:num_test], np.zeros(num_test, np.int32))
+    return EVALUATOR(model, test, KEY).report["generation"]
 
 
-KEYS = [evaluate.keys_of(jax.random.key(0))]
-
-
-def generated(made):
-    return made._generation(KEYS, [None], np.array(False))
-
-
-def test_no_sample_diverged(evaluation):
-    made = evaluation(0)
-    report = generated(made)
+def test_no_sample_diverged():
+    report = generated(0)
     found = report["fresh"]
     assert found["num_diverged"] == 0
     assert report["extractor"] == {"name": "flat"}
@@ -79,12 +64,11 @@ def test_no_sample_diverged(evaluation):
     assert "FID of fresh chains (flat)" in evaluation_table({"generation": report})
 
 
-def test_diverged_samples_are_left_out_and_counted(evaluation):
+def test_diverged_samples_are_left_out_and_counted():
     """Black images in their place would be 0 in every feature."""
-    made = evaluation(10)
-    found = generated(made)["fresh"]
+    found = generated(10)["fresh"]
     assert (found["num_diverged"], found["num_images"]) == (10, 30)
-    is_reached = np.array(made.sizes) <= 30
+    is_reached = np.array(EVALUATOR.sizes) <= 30
     assert 2 <= is_reached.sum() < 10
     values = np.array(found["at_sizes"]["fid"]["values"])
     np.testing.assert_array_equal(np.isfinite(values), is_reached)
@@ -96,16 +80,16 @@ def test_diverged_samples_are_left_out_and_counted(evaluation):
     assert found["rms_displacement"] == pytest.approx(0.5)  # of latents
     starts = found["starts"]
     assert starts["num_images"] == 30
-    black = made.monitor.distances.scores(np.zeros_like(IMAGES[10:]), at=NUM).numbers
+    black = DISTANCES.scores(np.zeros_like(IMAGES[10:]), at=NUM).numbers
     assert starts["fid"] == pytest.approx(black["fid"])
     assert found["minus_starts"]["high"] < 0  # the samples are the data, and their starts black
-    expected = np.polyfit(1 / np.array(made.sizes)[is_reached], values[is_reached], 1)[1]
+    expected = np.polyfit(1 / np.array(EVALUATOR.sizes)[is_reached], values[is_reached], 1)[1]
     assert found["at_sizes"]["fid"]["infinity"] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("num_left", [0, 3, 5, 7])
-def test_too_few_samples_have_no_distance_at_infinity(evaluation, num_left):
-    found = generated(evaluation(NUM - num_left))["fresh"]
+def test_too_few_samples_have_no_distance_at_infinity(num_left):
+    found = generated(NUM - num_left)["fresh"]
     assert np.isfinite(found["fid"]) == (num_left >= 2)
     assert np.isfinite(found["fid_error"]) == (num_left >= 4)
     values = found["at_sizes"]["fid"]["values"]
@@ -115,12 +99,10 @@ def test_too_few_samples_have_no_distance_at_infinity(evaluation, num_left):
 
 
 @pytest.mark.parametrize("num_test", [NUM, NUM // 2])
-def test_test_images_are_judged_at_as_many_or_proportional_sizes(evaluation, num_test):
-    made = evaluation(0)
-    made = replace(made, test=ImageData(IMAGES[:num_test], np.zeros(num_test, np.int32)))
-    report = generated(made)
+def test_test_images_are_judged_at_as_many_or_proportional_sizes(num_test):
+    report = generated(0, num_test)
     found = report["test_images"]["at_sizes"]["fid"]
-    assert report["sizes"] == made.sizes
+    assert report["sizes"] == EVALUATOR.sizes
     assert np.isfinite(found["values"]).all()
     assert np.isfinite(found["infinity"])
     # All test images are the training images, or the first half of them.
@@ -130,33 +112,6 @@ def test_test_images_are_judged_at_as_many_or_proportional_sizes(evaluation, num
     assert found["values"][-1] == pytest.approx(
         frechet_distance(*moments[0], *moments[1]), abs=1e-6
     )
-
-
-def test_the_report_keeps_errors_and_evidence_image_by_image(monkeypatch):
-    """Has two repeats; the second diverged."""
-    values = np.random.default_rng(1).normal(size=(2, NUM)).astype(np.float32)
-    evidence = {"ais": {"log_evidence": values[:, :3], "mean": values[:, :3].mean(axis=1)}}
-    monkeypatch.setattr(evaluate.latent_evidence, "compare", lambda *given: evidence)
-    monkeypatch.setattr(evaluate, "params_of_repeats", lambda state: [None, None])
-    monkeypatch.setattr(LatentEvaluation, "_cost", lambda *given: {})
-    row = {"test_reconstruction_error": values.mean(axis=1)}
-    monitor = SimpleNamespace(
-        measure=lambda state: (row, {"squared_errors": values}), powers=np.ones(2), model=None
-    )
-    config = digits(**{"eval.generation.every": "never", "train.max_consecutive_skips": 5})
-    test = ImageData(IMAGES, np.zeros(NUM, np.int32))
-    evaluation = LatentEvaluation(monitor=monitor, test=test, config=config)  # pyright: ignore
-    report = evaluation(SimpleNamespace(consecutive_skipped=np.array([0, 5]), step=3))  # pyright: ignore
-    found = report["per_image"]
-    assert set(found) == {"test_reconstruction_error", "evidence.ais.mean"}
-    for name, number in (
-        ("test_reconstruction_error", report["test_reconstruction_error"]),
-        ("evidence.ais.mean", report["evidence"]["ais"]["mean"]),
-    ):
-        kept = found[name]["test"]
-        assert np.isnan(kept[1]).all()
-        assert kept[0].mean() == pytest.approx(number[0], rel=1e-5)
-    assert len(report["images_sha256"]) == 64
 
 
 def test_the_cost_is_the_median_of_calls_after_the_first(monkeypatch):

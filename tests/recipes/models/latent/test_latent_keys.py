@@ -3,16 +3,16 @@
 from types import SimpleNamespace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import pytest
 from experiment_runs import digits
+from test_latent_evaluators import TEST, linear
 
+from ebmjax import evaluate
+from ebmjax.recipes.evaluators.evaluations import make_evaluators
+from ebmjax.recipes.evaluators.generation import Generation
 from ebmjax.recipes.models import build
-from ebmjax.recipes.models.latent import evidence as latent_evidence
+from ebmjax.recipes.models.latent import model as latent_model
 from ebmjax.recipes.models.latent import setup as thermo
-from ebmjax.recipes.models.latent.evaluate import LatentEvaluation
-from ebmjax.recipes.models.latent.monitor import LatentMonitor, PriorSamples, Programs
 
 
 def numbers(*keys):
@@ -36,63 +36,47 @@ def test_persistent_chains_start_by_a_key_of_their_own(tmp_path, monkeypatch):
     assert used[0] not in numbers(*roots, *jax.random.split(roots[0]))
 
 
-@pytest.fixture
-def used(monkeypatch):
-    """The keys that draw something in a full evaluation, filled while it runs."""
-    drawn = []
+def test_the_full_evaluation_draws_by_keys_of_its_own(monkeypatch):
+    used = []
 
     def draw(answer):
         def fake(key, *_, **__):
-            drawn.extend(numbers(key))
+            used.extend(numbers(key))
             return answer
 
         return fake
 
-    def generation(self, keys, params, diverged):
-        drawn.extend(numbers(*(part for k in keys for part in jax.random.split(k.distances))))
+    def each(params, keys, images):
+        used.extend(numbers(*keys))
         return {}
 
-    def compare(keys, *_):
-        drawn.extend(numbers(*keys, *(jax.random.fold_in(key, i) for key in keys for i in (0, 1))))
-        return {}
-
-    programs = Programs(
-        sample=draw(PriorSamples(*[jnp.zeros((1, 8, 8, 1))] * 2, *[jnp.zeros((1, 2))] * 2)),
-        reconstructions=draw(({}, jnp.zeros((1, 8, 8, 1)))),
-        evidence=draw({}),
-        gradient=draw(None),
-        gradient_variance=lambda _: {"mean_coordinate_gradient_variance": 0.0},
+    images, latents, params = np.zeros((1, 2, 1, 1)), np.zeros((1, 2)), {"weight": np.zeros(1)}
+    along = {"reconstruction_error": 0.0, "mean_log_likelihoods": np.zeros(3)}
+    config = digits(**{"train.batch_size": 3})
+    section = config.eval
+    drawn = draw((images, images, latents, latents))
+    programs = {
+        ("prior", section.samples.num_images, 40): drawn,
+        ("prior", section.generation.num_images, 40): drawn,
+        "reconstruction": draw((along, latents, np.zeros(1))),
+        ("evidence", section.evidence.num_chains, True): each,
+        "gradient": draw((None,)),
+        "gradient_variance": lambda gradients: {},
+    }
+    monkeypatch.setattr(evaluate, "evidence", draw({}))
+    monkeypatch.setattr(Generation, "_list_places", lambda *_: [({}, images, ())])
+    monkeypatch.setattr(latent_model, "cost", lambda fn, key, *_, **__: draw({})(key))
+    distances = SimpleNamespace(
+        along_training=lambda *_: {},
+        generation=lambda *_: {"fresh": {}},
+        at_sizes=draw({}),
     )
-    monkeypatch.setattr(LatentMonitor, "programs", programs)
-    monkeypatch.setattr(LatentMonitor, "_gradients", lambda self, key, _: draw([])(key))
-    monkeypatch.setattr(LatentEvaluation, "_generation", generation)
-    monkeypatch.setattr(LatentEvaluation, "_cost", lambda self, key, *_: draw({})(key))
-    monkeypatch.setattr(latent_evidence, "compare", compare)
-    return drawn
-
-
-def test_the_full_evaluation_draws_by_keys_of_its_own(used, tmp_path):
-    config = digits(**{"train.num_repeats": 2})
-    monitor = LatentMonitor(
-        workdir=tmp_path,
-        model=None,
-        chains={},
-        powers=np.zeros(1),
-        gradient_fn=None,
-        train=None,
-        test=np.zeros((1, 8, 8, 1), np.uint8),
-        distances=SimpleNamespace(along_training=lambda *_: {}),
-        interval=1,
-        config=config,
-    )
-    test = SimpleNamespace(images=np.zeros((1, 8, 8, 1), np.uint8))
-    state = SimpleNamespace(
-        params={"weight": np.zeros((2, 1))},
-        skipped=np.zeros(2),
-        consecutive_skipped=np.zeros(2),
-        step=3,
-    )
-    LatentEvaluation(monitor=monitor, test=test, config=config)(state)
-    # Of each repeat 4 along training, 2 for samples and 3 for evidence; one for the cost.
-    assert len(used) == 2 * (4 + 2 + 3) + 1
+    parts = {"trained": params, "distances": distances, "programs": programs}
+    model = linear(config=config, is_finished=True, **parts)
+    model.about()
+    for evaluator in make_evaluators(config).values():
+        evaluator(model, TEST, build.root_keys(config)[2])
+    # Samples, powers, images of the evidence, gradients; generation, sizes, methods, cost.
+    num = section.evidence.num_images + section.gradient_variance.num_gradients
+    assert len(used) == 2 + num + 4
     assert len(set(used)) == len(used)

@@ -4,12 +4,47 @@ An estimator that does not train the prior has exact zeros for the prior's coord
 the variance of all. So compare estimators by the generator's part."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ebmjax import metrics
 from ebmjax.latent import LatentParams
+from ebmjax.recipes.evaluators.evaluator import Evaluator, Found
+from ebmjax.recipes.evaluators.latent.keys import keys_of
+from ebmjax.types import Key
+
+
+@dataclass(frozen=True)
+class GradientVariance(Evaluator):
+    """Variance over independent minibatches of training's size, with fresh chains.
+
+    It uses ``model.gradient``, ``model.batch``, ``model.examples`` and ``model.config``.
+
+    Attributes:
+      num_gradients: gradients whose variance is measured.
+    """
+
+    num_gradients: int = 8
+
+    def __call__(self, model: Any, test: Any, key: Key) -> Found:
+        """Returns the numbers of ``over_batches``; the report's names are without "mean_"."""
+        num_examples, size = len(model.examples.index), model.config.train.batch_size
+
+        def gradient(key: Key) -> LatentParams:
+            index_key, chain_key = jax.random.split(key)
+            index = jax.random.choice(index_key, num_examples, (size,), replace=False)
+            return model.gradient(chain_key, model.params, (), model.batch(np.asarray(index)))[0]
+
+        gradients = [
+            gradient(one) for one in jax.random.split(keys_of(key).gradients, self.num_gradients)
+        ]
+        measure = model.program("gradient_variance", lambda: jax.jit(over_batches))
+        row = {name: float(value) for name, value in measure(gradients).items()}
+        return Found({name.removeprefix("mean_"): row[name] for name in row}, row)
 
 
 def over_coordinates(gradient: LatentParams) -> dict[str, jax.Array]:

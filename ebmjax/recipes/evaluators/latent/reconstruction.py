@@ -1,0 +1,54 @@
+"""Reconstructions of test images, and their log likelihoods at every power."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax import data, latent
+from ebmjax.recipes.evaluators.evaluator import Evaluator, Found
+from ebmjax.recipes.evaluators.image_model import floats
+from ebmjax.recipes.evaluators.latent.keys import keys_of
+from ebmjax.recipes.evaluators.samples import take_first
+from ebmjax.types import Key
+
+
+@dataclass(frozen=True)
+class Reconstruction(Evaluator):
+    """Squared errors and E_t of images; uses ``model.draw_ladder`` and ``model.apply``.
+
+    Attributes:
+      num_test: test images that are reconstructed.
+    """
+
+    num_test: int
+
+    def __call__(self, model: Any, test: data.ImageData, key: Key) -> Found:
+        """Returns their means; the first reconstructions and the errors of all as arrays."""
+
+        def make() -> Any:
+            @jax.jit
+            def reconstruct(key: Key, params: Any, observations: jax.Array) -> Any:
+                nodes = model.draw_ladder(key, params, observations)
+                _, along = latent.telescoped_loss(
+                    params, model.networks, observations, nodes, nodes[0], model.powers
+                )
+                images = model.apply(params, nodes[-1])
+                axes = tuple(range(1, images.ndim))
+                return along, images, jnp.mean(jnp.square(images - observations), axis=axes)
+
+            return reconstruct
+
+        originals = test.images[: self.num_test]
+        program = model.program("reconstruction", make)
+        found = program(keys_of(key).powers, model.params, floats(originals))
+        along, images, errors = jax.device_get(found)
+        row = {
+            "test_reconstruction_error": float(along["reconstruction_error"]),
+            "test_mean_log_likelihoods": along["mean_log_likelihoods"].tolist(),
+        }
+        arrays = {"reconstructions": take_first(images), "squared_errors": errors}
+        arrays["originals"] = np.asarray(originals[: len(arrays["reconstructions"])])
+        return Found(row, row, arrays, {"test_reconstruction_error": {"test": errors}})

@@ -1,0 +1,185 @@
+"""A trained latent EBM: its chains, its images, and what evaluators ask of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax import latent
+from ebmjax._phases import say_part
+from ebmjax._stored import take_rows
+from ebmjax.evaluate import finite_images, rms_displacement
+from ebmjax.recipes.evaluators.evaluations import repeats_of
+from ebmjax.recipes.evaluators.image_model import ImageModel
+from ebmjax.recipes.evaluators.latent.evidence import evidence_of_each
+from ebmjax.recipes.evaluators.latent.keys import keys_of
+from ebmjax.recipes.models import build as common
+from ebmjax.recipes.models.latent.cost import cost
+from ebmjax.recipes.models.latent.parts import Examples
+from ebmjax.training import TrainState
+from ebmjax.types import Key
+
+
+class PriorChains(NamedTuple):
+    """N fresh chains of the prior, as ``evaluate.Chains``, with their latents.
+
+    Attributes:
+      starts: (N, H, W, C) in [-1, 1], the images of the chains' starts.
+      ends: (N, H, W, C) in [-1, 1], of their ends.
+      start_latents: (N, d), draws of N(0, base_scale^2 I).
+      latents: (N, d), the chains' ends.
+      labels: None, since no chain has a class.
+      are_the_same: True, since each end and its start belong to the same chain.
+    """
+
+    starts: Any
+    ends: Any
+    start_latents: Any
+    latents: Any
+    labels: None = None
+    are_the_same: bool = True
+
+    def about_finite(self) -> tuple[int, float]:
+        """Returns how many are not finite, and how far the others came, a root mean square."""
+        is_finite = np.isfinite(self.ends).all(axis=(1, 2, 3))
+        way = rms_displacement(self.start_latents[is_finite], self.latents[is_finite])
+        return int(np.sum(~is_finite)), way
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LatentEBM(ImageModel):
+    """A latent EBM; of several repeats, the first.
+
+    Gradients are measured with fresh chains, also where training's persist.
+
+    Attributes:
+      networks: energy of the prior and generator.
+      chains: samplers and lengths.
+      powers: the schedule, (num_powers,), from 0 to 1.
+      gradient_fn: training's gradient function.
+      examples: the training data, with their indices.
+      pilot: time of the pilot run; None without one.
+      is_finished: whether training is over; the methods of evidence are compared only then.
+    """
+
+    networks: latent.LatentModel
+    chains: latent.LatentChains
+    powers: jax.Array
+    gradient_fn: Callable[..., Any]
+    examples: Examples
+    pilot: common.Seconds | None = None
+    is_finished: bool = False
+    plan: None = None
+    densities_of: Any = None
+
+    def extract_trained(self, state: TrainState) -> latent.LatentParams:
+        """Returns the parameters, on the host.
+
+        Parameters of a mesh and of a checkpoint then use the same program.
+        """
+        return jax.device_get(repeats_of(state)[0].params)
+
+    @property
+    def params(self) -> latent.LatentParams:
+        """Parameters of prior and generator."""
+        return self.trained
+
+    def apply(self, params: latent.LatentParams, latents: jax.Array) -> jax.Array:
+        """Returns images float32 (N, H, W, C) in [-1, 1] of latents (N, d)."""
+        return jax.vmap(partial(self.networks.generator_fn, params.generator))(latents)
+
+    def sample(self, key: Key, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:
+        """Returns "images", uint8, from fresh chains of the prior."""
+        return {"images": finite_images(self._prior_chains(key, num, num_steps).ends)}
+
+    def score(self, images: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns "log_evidence" (N,) of uint8 images in nats, estimated as the run monitors it."""
+        key, section = common.root_keys(self.config)[2], self.config.eval.evidence
+        options = {"num_chains": section.num_chains, "divergences": section.divergences}
+        found = evidence_of_each(key, self, images, **options)
+        trapezium = found["test_trapezium_log_evidence"]
+        return {"log_evidence": found.get("test_log_evidence", trapezium)}
+
+    def samples(self, key: Key, num: int) -> PriorChains:
+        """Returns fresh chains of the prior: the same starts at every step of training."""
+        return self._prior_chains(keys_of(key).samples, num)
+
+    def sample_row(self, chains: PriorChains) -> dict[str, float]:
+        """Returns how many samples are not finite, and how far the others came, of latents."""
+        names = "num_diverged_samples", "sample_rms_displacement"
+        return dict(zip(names, chains.about_finite(), strict=True))
+
+    def draw_sets(self, key: Key, num: int) -> dict[str, PriorChains]:
+        """Returns fresh chains of the prior."""
+        say_part(f"chains of {num:,} samples")
+        return {"fresh": self._prior_chains(keys_of(key).generated, num)}
+
+    def score_samples(self, name: str, chains: PriorChains) -> tuple[dict[str, float], Any]:
+        """Returns the way of the finite chains, of latents, not of pixels; and no arrays."""
+        return {"rms_displacement": chains.about_finite()[1]}, {}
+
+    def about(self) -> dict[str, Any]:
+        """Returns the powers, and the cost of a step of training."""
+        say_part("timing a step")
+        found = cost(
+            self.gradient,
+            keys_of(common.root_keys(self.config)[2]).cost,
+            self.params,
+            (),
+            self.batch(np.arange(self.config.train.batch_size)),
+            num_steps=int(self.state.step) if self.state else 0,
+            pilot_seconds=self.pilot.run if self.pilot else 0.0,
+        )
+        return {"powers": self.powers.tolist(), "cost": found}
+
+    @property
+    def gradient(self) -> Callable[..., Any]:
+        """Training's gradient function, jitted."""
+        return self.program("gradient", lambda: jax.jit(self.gradient_fn))
+
+    def batch(self, index: np.ndarray) -> Examples:
+        """Returns the training examples of ``index``."""
+        return jax.tree.map(lambda leaf: take_rows(leaf, index), self.examples)
+
+    def draw_ladder(
+        self, key: Key, params: latent.LatentParams, observations: jax.Array
+    ) -> jax.Array:
+        """Returns a chain for every power and observation, (num_powers, N, d); prior first."""
+        samples, _ = latent.sample_ladder(
+            key, params, self.networks, observations, self.powers, self.chains
+        )
+        return samples.power_latents
+
+    def _prior_chains(self, key: Key, num: int, num_steps: int | None = None) -> PriorChains:
+        """Returns the chains of ``latent.sample_prior`` with this key, and their starts."""
+        chains, networks = self.chains, self.networks
+        num_steps = num_steps or chains.prior_steps
+        size = min(self.config.eval.batch_size, 2 * num)
+
+        def make() -> Any:
+            @jax.jit
+            def draw(key: Key, params: latent.LatentParams) -> tuple[jax.Array, ...]:
+                normals = jax.random.normal(jax.random.split(key)[0], (num, chains.latent_dim))
+                starts = networks.base_scale * normals
+                ends, _ = latent.sample_prior(
+                    key,
+                    params,
+                    networks,
+                    num,
+                    chains.latent_dim,
+                    sampler=chains.prior_sampler,
+                    num_steps=num_steps,
+                    start=starts,
+                )
+                generate = partial(networks.generator_fn, params.generator)
+                images = jax.lax.map(generate, jnp.concatenate([ends, starts]), batch_size=size)
+                return images[num:], images[:num], starts, ends
+
+            return draw
+
+        program = self.program(("prior", num, num_steps), make)
+        return PriorChains(*jax.device_get(program(key, self.params)))

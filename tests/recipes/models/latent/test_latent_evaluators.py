@@ -1,0 +1,227 @@
+"""Numbers of a latent model by its evaluators, where the truth is known in closed form."""
+
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experiment_runs import digits
+
+from ebmjax import data, evaluate, latent
+from ebmjax.evaluate import _evidence
+from ebmjax.recipes.evaluators.latent.evidence import Evidence, evidence_of_each
+from ebmjax.recipes.evaluators.latent.gradient_variance import GradientVariance
+from ebmjax.recipes.evaluators.latent.keys import keys_of
+from ebmjax.recipes.evaluators.latent.reconstruction import Reconstruction
+from ebmjax.recipes.evaluators.samples import Samples
+from ebmjax.recipes.models.latent import checks
+from ebmjax.recipes.models.latent.model import LatentEBM
+from ebmjax.recipes.models.latent.parts import Examples
+from ebmjax.samplers import mala
+from experiments.configs import thermo_celeba
+
+NUM_CHAINS, KEY = 400, jax.random.key(3)
+MODEL = latent.linear_gaussian_model(likelihood_scale=0.5)
+PARAMS = latent.LatentParams(
+    prior=latent.QuadraticPrior(precision=0.5 * jnp.eye(2), shift=jnp.array([0.5, 0.0])),
+    generator=latent.LinearGenerator(weight=jnp.array([[1.0, 0.4], [0.0, 0.8]]), bias=jnp.zeros(2)),
+)
+# "Images" of two pixels, as the linear model makes them.
+IMAGES = np.array([[255, 0], [130, 60], [20, 200]], np.uint8)
+TEST = data.ImageData(IMAGES, np.zeros(3, np.int32))
+
+
+def describe(chains):
+    """Returns the shapes of what is given to distances, and how many ends are not finite."""
+    num_lost = np.isnan(chains.ends).any(axis=(1, 2, 3)).sum()
+    shapes = {"sample_shape": chains.ends.shape, "start_shape": chains.starts.shape}
+    return {**shapes, "sample_num_lost": num_lost}
+
+
+def linear(made: Any = LatentEBM, **changes: Any) -> LatentEBM:
+    sampler = partial(mala, step_size=0.15)
+    parts = {
+        "train": TEST,
+        "distances": SimpleNamespace(along_training=describe),
+        "config": digits(**{"train.batch_size": 3}),
+        "trained": PARAMS,
+        "networks": MODEL,
+        "chains": latent.LatentChains(2, sampler, 40, sampler, 40),
+        "powers": latent.power_schedule(2, 3.0),
+        "gradient_fn": lambda *_: None,
+        "examples": Examples(TEST, jnp.arange(3)),
+    }
+    return made(**parts | changes)
+
+
+def evidences():
+    """Corrected and plain log evidence and discrepancy under 16 independent keys, each (16,)."""
+    model, evaluator = linear(), Evidence(num_images=3, num_chains=NUM_CHAINS)
+    rows = [evaluator(model, TEST, k).row or {} for k in jax.random.split(jax.random.key(1), 16)]
+    names = ("test_log_evidence", "test_trapezium_log_evidence", "quadrature_discrepancy")
+    return [np.array([row[name] for row in rows]) for name in names]
+
+
+def test_each_image_has_the_evidence_of_its_own_chains():
+    observations = data.to_signed_unit(jnp.asarray(IMAGES))
+    exact = jax.vmap(lambda x: latent.linear_gaussian_log_evidence(PARAMS, MODEL, x))(observations)
+    corrected, trapezium, _ = evidences()
+    # 5 standard errors of the 16 repeats. A divergence fitted to n draws in d dimensions is too
+    # large by about d (d + 3) / 2n; half the difference of two such in each of 2 intervals is at
+    # most d (d + 3) / 2n.
+    error = 5 * corrected.std(ddof=1) / 4 + 2 * 5 / (2 * NUM_CHAINS)
+    assert abs(corrected.mean() - exact.mean()) < error
+    # Two intervals are too few for the trapezium rule alone, so the test above means something.
+    assert abs(trapezium.mean() - exact.mean()) > 4 * error
+
+
+def test_the_discrepancy_is_the_whole_correction():
+    corrected, trapezium, discrepancy = evidences()
+    assert np.abs(discrepancy).min() > 0.1
+    # Rounding of sums of order 10.
+    np.testing.assert_allclose(discrepancy, corrected - trapezium, atol=1e-5)
+
+
+class ExactDraws(LatentEBM):
+    """Draws independently from the power posteriors, as if every chain had arrived."""
+
+    def draw_ladder(self, key, params, observations):
+        moments = partial(latent.linear_gaussian_power_posterior, params, self.networks)
+        mean, covariance = jax.vmap(partial(moments, observations[0]))(self.powers)
+        shape = (len(self.powers), len(observations), mean.shape[1])
+        factor = jnp.linalg.cholesky(covariance)
+        return mean[:, None] + jnp.einsum(
+            "pij,pnj->pni", factor, jax.random.normal(key, shape), precision="highest"
+        )
+
+
+@pytest.mark.slow
+def test_the_reported_evidence_is_right_at_published_size():
+    """Settings of thermo_celeba: 80 latents, and chains enough to fit their covariances."""
+    config = thermo_celeba.get_config()
+    d, num_outputs = config.model.latent_dim, 192
+    rng = np.random.default_rng(0)
+    weight = jnp.asarray(1.5 * np.linalg.qr(rng.normal(size=(num_outputs, d)))[0], jnp.float32)
+    params = latent.LatentParams(
+        latent.QuadraticPrior(jnp.zeros((d, d)), jnp.zeros(d)),
+        latent.LinearGenerator(weight, jnp.zeros(num_outputs)),
+    )
+    networks = latent.linear_gaussian_model(likelihood_scale=config.model.likelihood_scale)
+    powers = latent.power_schedule(config.loss.num_intervals, config.loss.exponent)
+    model = linear(ExactDraws, trained=params, networks=networks, powers=powers)
+    images = rng.integers(0, 256, (1, num_outputs), np.uint8)
+    section = config.eval.evidence
+    keys = jax.random.split(jax.random.key(0), 24)
+    options = {"num_chains": section.num_chains, "divergences": section.divergences}
+    rows = [evidence_of_each(key, model, images, **options) for key in keys]
+    x = data.to_signed_unit(jnp.asarray(images[0]))
+    terms = jax.jit(latent.linear_gaussian_terms, static_argnums=1)(params, networks, x, powers)
+    exact = {
+        "test_log_evidence": latent.linear_gaussian_log_evidence(params, networks, x),
+        "quadrature_discrepancy": jnp.sum(terms.kl_forward - terms.kl_backward) / 2,
+    }
+    assert exact["quadrature_discrepancy"] > 5.0  # a correction of nats, so it has to be right
+    for name, value in exact.items():
+        found = np.concatenate([row[name] for row in rows])
+        error = found.std(ddof=1) / len(keys) ** 0.5
+        assert error < 0.4
+        assert abs(found.mean() - value) < 5 * error, name
+
+
+def test_without_divergences_the_trapezium_rule_alone_is_reported():
+    found = Evidence(num_images=1, num_chains=2, divergences=False)(linear(), TEST, KEY)
+    assert found.report.keys() == {"test_trapezium_log_evidence"}
+
+
+def test_methods_are_compared_after_training_with_the_settings_of_the_run(monkeypatch):
+    asked = []
+
+    def recorded(key, params, model, images, **settings):
+        asked.append((key, params, model, len(images), settings))
+        return {"ais": {"log_evidence": np.arange(2.0), "mean": np.float64(0.5)}}
+
+    monkeypatch.setattr(evaluate, "evidence", recorded)
+    settings = {"methods": ("ais",), "num_chains": 8, "num_steps": 4, "step_size": 0.5}
+    evaluator = Evidence(num_images=2, divergences=False, num_intervals=3, **settings)
+    assert "evidence" not in evaluator(linear(), TEST, KEY).report
+    assert not asked
+    found = evaluator(linear(is_finished=True), TEST, KEY)
+    assert found.report["evidence"] == {"ais": {"log_evidence": [0.0, 1.0], "mean": 0.5}}
+    assert found.row is not None
+    assert "evidence" not in found.row
+    assert found.per_image["evidence.ais.mean"]["test"].tolist() == [0.0, 1.0]
+    expected = {"latent_dim": 2, "num_intervals": 3, "with_divergences": False, **settings}
+    assert asked == [(keys_of(KEY).methods, PARAMS, MODEL, 2, expected)]
+
+
+def test_fields_are_checked_by_what_the_methods_need():
+    """``checks`` has numbers of its own, because it needs no JAX."""
+    assert checks.SMC_REPEATS == checks.JACKKNIFE_GROUPS == _evidence.NUM_GROUPS
+
+
+class Standing(LatentEBM):
+    """Has all its chains at one place."""
+
+    def draw_ladder(self, key, params, observations):
+        return jnp.full((len(self.powers), len(observations), 2), 0.25)
+
+
+def test_every_test_image_is_reconstructed_from_its_own_chain():
+    found = Reconstruction(num_test=2)(linear(Standing), TEST, KEY)
+    made, originals = np.array([0.35, 0.2]), IMAGES[:2] / 127.5 - 1
+    errors = np.square(made - originals).mean(axis=1)
+    rounding = 10 * float(np.finfo(np.float32).eps)
+    np.testing.assert_allclose(found.arrays["squared_errors"], errors, rtol=rounding)
+    report = found.report
+    assert report["test_reconstruction_error"] == pytest.approx(errors.mean(), rel=rounding)
+    # A Gaussian of two pixels around the image that is made, at every power.
+    scale = MODEL.likelihood_scale
+    expected = -errors.mean() / scale**2 - np.log(2 * np.pi * scale**2)
+    assert report["test_mean_log_likelihoods"] == pytest.approx([expected] * 3, rel=rounding)
+    np.testing.assert_array_equal(found.arrays["originals"], IMAGES[:2])
+    np.testing.assert_array_equal(found.arrays["reconstructions"], [[172, 153]] * 2)
+
+
+def test_diverged_samples_are_counted():
+    images = np.zeros((4, 2, 1, 1))
+    images[1, 0] = np.nan
+    latents = np.full((4, 3), 2.0)
+    latents[1] = 100.0
+    drawn = np.zeros_like(images), images, np.zeros((4, 3)), latents
+    row = Samples(4)(linear(programs={("prior", 4, 40): lambda *_: drawn}), TEST, KEY).row or {}
+    assert row["num_diverged_samples"] == 1
+    # Distances are of the samples that are drawn anyway; what to leave out is theirs to know.
+    assert (row["sample_shape"], row["sample_num_lost"]) == ((4, 2, 1, 1), 1)
+    assert row["start_shape"] == (4, 2, 1, 1)
+    assert row["sample_rms_displacement"] == 2.0  # without the chain that is lost
+
+
+def test_minibatches_hold_no_example_twice():
+    batches = []
+    programs = {
+        "gradient": lambda key, params, carry, batch: (batches.append(batch.index.tolist()),),
+        "gradient_variance": lambda gradients: {"mean_a": 1.0, "b": 2.0},
+    }
+    found = GradientVariance(8)(linear(programs=programs), TEST, KEY)
+    assert (found.row, found.report) == ({"mean_a": 1.0, "b": 2.0}, {"a": 1.0, "b": 2.0})
+    assert [sorted(batch) for batch in batches] == [[0, 1, 2]] * 8
+
+
+def test_samples_stand_beside_the_images_of_their_chains_starts():
+    model = linear()
+    found = model.samples(KEY, 5)
+    # The chains are those that start afresh by this key: where they start, nothing else changes.
+    draw = partial(latent.sample_prior, keys_of(KEY).samples, PARAMS, MODEL, 5, 2)
+    ends, _ = draw(sampler=model.chains.prior_sampler, num_steps=40)
+    np.testing.assert_allclose(found.latents, ends, rtol=1e-6)
+    unmoved, _ = draw(sampler=partial(mala, step_size=1e-30), num_steps=1)
+    np.testing.assert_allclose(found.start_latents, unmoved, atol=1e-12)
+    weight, bias = map(np.asarray, PARAMS.generator)
+    for latents, images in (
+        (found.latents, found.ends),
+        (found.start_latents, found.starts),
+    ):
+        np.testing.assert_allclose(images, latents @ weight.T + bias, rtol=1e-5, atol=1e-6)
