@@ -59,8 +59,6 @@ def check(config: Config, typed: Collection[str] = ()) -> None:
         other.
     """
     every, names = all_fields(config.get("family")), set(flatten(config.to_dict()))
-    # BlackJAX's kernels have further options, which a file may add.
-    names -= {name for name in names - every.keys() if name.startswith("sampler.blackjax.")}
     needed = {name for name, one in every.items() if not one.part}
     if needed <= names:
         needed = {*fields_of(config)}

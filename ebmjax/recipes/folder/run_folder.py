@@ -17,7 +17,6 @@ from ebmjax._records import list_steps
 from ebmjax._shown import trim
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, flatten, pick
-from ebmjax.recipes.config.ranges import FINITE
 
 # Fields for the place of the data, which may differ between two sittings of a run.
 LOCATIONS = ("data.path", "data.placement")
@@ -134,7 +133,7 @@ def _as_config(saved: dict[str, Any]) -> Config:
     for name in sorted(flat.keys() | fields.keys()):
         if name not in flat:
             raise ConfigError(f"config.{name} is missing.")
-        if name not in fields and not _is_further_option(fields, name, flat[name]):
+        if name not in fields:
             unnamed = every[name].part if name in every else None
             where = f"here, without {unnamed.named.needs}" if unnamed else f"of the family {family}"
             raise ConfigError(f"config.{trim(name)} is no field {where}.")
@@ -142,14 +141,6 @@ def _as_config(saved: dict[str, Any]) -> Config:
     with config.unlocked():
         config.update_from_flattened_dict(flat)
     return config
-
-
-def _is_further_option(fields: declare.Fields, name: str, value: Any) -> bool:
-    """Returns whether it is an option of a kernel of BlackJAX, which may have more than fields."""
-    kernel, _, option = name.rpartition(".")
-    is_kernel = kernel.startswith("sampler.blackjax.") and kernel.count(".") == 2
-    is_here = is_kernel and any(one.startswith(f"{kernel}.") for one in fields)
-    return is_here and option.isidentifier() and (value in (True, False) or FINITE.holds(value))
 
 
 def _check_unchanged(path: Path, config: Config, directory: Path, step: int) -> None:

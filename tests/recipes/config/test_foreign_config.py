@@ -225,30 +225,3 @@ def test_a_checkpoint_of_endless_steps_is_damaged(tmp_path):
         checkpoints.save(4, {"weight": np.ones(2)}, meta)
     with pytest.raises(WorkdirError, match=r"None of the checkpoints \[4\] .* can be read back"):
         find_saved(tmp_path, config)
-
-
-@pytest.mark.parametrize("family", ["joint", "plane"])
-@pytest.mark.parametrize(
-    ("name", "value", "is_option"),
-    [
-        ("nuts.divergence_threshold", 100, True),
-        ("nuts.divergence_threshold", "100", False),
-        ("nuts.divergence_threshold", [1], False),
-        ("nuts.divergence_threshold", math.inf, False),
-        ("nuts.further.threshold", 100, False),
-        ("tomorrow.step_size", 0.1, False),
-        ("tomorrow", 0.1, False),
-        ("", 0.1, False),
-    ],
-)
-def test_kernels_of_blackjax_may_have_further_numbers_alone(
-    name, value, is_option, family, tmp_path
-):
-    named = {"sampler.name": "blackjax"} if family == "joint" else {}
-    changed = with_value(configuration(family, **named), f"sampler.blackjax.{name}", value)
-    if is_option and family == "joint":
-        found = run_folder.config_of(written(tmp_path, changed))
-        assert found.sampler.blackjax.nuts.divergence_threshold == 100
-        return
-    with pytest.raises(WorkdirError, match=rf"config\.sampler\.blackjax\.{name} is no field"):
-        run_folder.config_of(written(tmp_path, changed))

@@ -101,6 +101,22 @@ def test_every_field_of_an_evaluator_is_an_argument_of_its_class(module):
                 assert getattr(evaluator, field) == value, (name, field)
 
 
+@pytest.mark.parametrize(
+    ("module", "field"),
+    [
+        (jem_digits, "eval.classification.every"),
+        (igebm_digits, "eval.energies.every"),
+        (igebm_digits, "eval.mixing.every"),
+    ],
+)
+def test_an_evaluator_that_never_runs_is_not_made(module, field):
+    config, name = module.get_config("smoke"), field.split(".")[1]
+    config[field] = "end"
+    assert name in make_evaluators(config)
+    config[field] = "never"
+    assert name not in make_evaluators(config)
+
+
 @dataclass(frozen=True)
 class Numbers(Evaluator):
     """Finds what a row of metrics.jsonl cannot hold, too."""

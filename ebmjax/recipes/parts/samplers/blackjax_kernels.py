@@ -2,23 +2,55 @@
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ebmjax.recipes.config.checks import check_installed as check_installed
-from ebmjax.recipes.config.errors import ConfigError, pick
+from ebmjax.recipes.config.checks import options_of
+from ebmjax.recipes.config.declare import Field, field, refusal_of
+from ebmjax.recipes.config.errors import Config, ConfigError, pick
+from ebmjax.recipes.config.ranges import COUNT, FINITE, POSITIVE
 
-# Name to whether it asks for a mass matrix. All start from a log density and a position alone, and
-# all accept or reject. Others take an estimator of the gradient (sgld, sghmc), a key to start with
-# (ghmc, mclmc, dynamic_hmc) or a distribution besides the density (irmh, mgrad_gaussian). "hmc" is
-# a sampler of the table itself, with a step as Langevin samplers have it.
-KERNELS = {
-    "adjusted_mclmc": False,
-    "barker": False,
-    "mala": False,
-    "multinomial_hmc": True,
-    "normal_random_walk": False,
-    "nuts": True,
+SECTION = "sampler.blackjax"
+STEP = field(0.01, POSITIVE, "step, in BlackJAX's own units")
+LEAPFROGS = field(5, COUNT, "leapfrog steps of a move")
+KERNELS: dict[str, dict[str, Field]] = {
+    "adjusted_mclmc": {
+        "step_size": replace(STEP, default=0.08),
+        "num_integration_steps": LEAPFROGS,
+    },
+    "barker": {"step_size": STEP},
+    "mala": {"step_size": replace(STEP, default=5e-5)},
+    "multinomial_hmc": {"step_size": STEP, "num_integration_steps": LEAPFROGS},
+    "normal_random_walk": {"sigma": field(0.01, POSITIVE, "standard deviation of a move")},
+    "nuts": {
+        "step_size": STEP,
+        "max_num_doublings": field(4, COUNT, "doublings of a trajectory, at most"),
+    },
 }
+"""Kernels and their options. All start from a log density and a position alone, and all accept or
+reject. Others take an estimator of the gradient (sgld, sghmc), a key to start with (ghmc, mclmc,
+dynamic_hmc) or a distribution besides the density (irmh, mgrad_gaussian). "hmc" is a sampler of the
+table itself, with a step as Langevin samplers have it."""
+WITH_MASS = ("multinomial_hmc", "nuts")
+"""Kernels that ask for a mass matrix."""
+
+
+def read_options(config: Config) -> dict[str, Any]:
+    """Returns the section of BlackJAX's kernels, with all options of the kernel that it names.
+
+    Raises:
+      ConfigError: if the kernel is unknown, or an option is no finite number or out of range.
+    """
+    section = config[SECTION]
+    fields = pick(f"{SECTION}.kernel", section.kernel, KERNELS)
+    options = {name: one.default for name, one in fields.items()} | options_of(config, SECTION)
+    for name, value in options.items():
+        one = fields.get(name, field(0.0, FINITE, ""))
+        is_flag = isinstance(value, bool) and name not in fields
+        if not is_flag and one.values.refusal(value) is not None:
+            raise ConfigError(refusal_of(one, f"{SECTION}.options {name!r}", value))
+    return section.to_dict() | {"options": options}
 
 
 def blackjax_kernel(
@@ -26,8 +58,8 @@ def blackjax_kernel(
     *,
     kernel: str,
     temperature: Any,
+    options: Mapping[str, Any],
     num_coordinates: int,
-    **sections: Mapping[str, Any],
 ) -> Any:
     """Returns one of ``KERNELS`` at ``temperature``, with a unit mass matrix.
 
@@ -35,49 +67,34 @@ def blackjax_kernel(
       log_density_fn: of one position, untempered.
       kernel: name that BlackJAX gives it.
       temperature: T of the target ``log_density_fn / T``.
+      options: of the kernel, by the names of BlackJAX's arguments.
       num_coordinates: of a position.
-      sections: options of each kernel, by the names of BlackJAX's arguments; those that are None
-        are left out.
-
-    Raises:
-      ConfigError: if the kernel is unknown, or an option is missing or is none of the kernel's.
     """
     import blackjax
     import jax.numpy as jnp
 
     from ebmjax.densities import tempered
 
-    options = check_options(kernel=kernel, temperature=temperature, **sections)
-    if KERNELS[kernel]:
-        options["inverse_mass_matrix"] = jnp.ones(num_coordinates)
-    return getattr(blackjax, kernel)(tempered(log_density_fn, temperature), **options)
+    mass = {"inverse_mass_matrix": jnp.ones(num_coordinates)} if kernel in WITH_MASS else {}
+    return getattr(blackjax, kernel)(tempered(log_density_fn, temperature), **options, **mass)
 
 
-def check_options(*, kernel: str, temperature: Any, **sections: Mapping[str, Any]) -> Any:
-    """Returns the options of ``kernel`` that are set.
+def check_options(kernel: str, options: Mapping[str, Any]) -> None:
+    """Refuses options that BlackJAX's kernel does not take.
 
     Raises:
-      ConfigError: if the kernel is unknown, or an option is missing or is none of the kernel's.
+      ConfigError: naming those that it takes.
     """
     import blackjax
 
-    del temperature
-    where = "sampler.blackjax"
-    pick(f"{where}.kernel", kernel, KERNELS)
-    given = {option: value for option, value in sections[kernel].items() if value is not None}
-    mass = {"inverse_mass_matrix": None} if KERNELS[kernel] else {}
-    # BlackJAX wraps the function that names its arguments.
-    make = getattr(blackjax, kernel)
-    signature = inspect.signature(getattr(make, "differentiable", make))
-    try:
-        signature.bind(None, **given, **mass)
-    except TypeError as error:
-        taken = [p for p in list(signature.parameters)[1:] if p != "inverse_mass_matrix"]
+    make = getattr(blackjax, kernel)  # BlackJAX wraps the function that names its arguments
+    parameters = inspect.signature(getattr(make, "differentiable", make)).parameters
+    taken = [name for name in list(parameters)[1:] if name != "inverse_mass_matrix"]
+    unknown = [name for name in options if name not in taken]
+    if unknown:
         raise ConfigError(
-            f"config.{where}.{kernel}: {error}. BlackJAX's {kernel} takes {taken}; set what it "
-            f"needs with --config.{where}.{kernel}.OPTION=..."
-        ) from error
-    return given
+            f"config.{SECTION}.options has {unknown}; BlackJAX's {kernel} takes {taken}."
+        )
 
 
 def hmc(

@@ -10,7 +10,11 @@ from ml_collections import ConfigDict
 from ebmjax.recipes.config.errors import Config, ConfigError, pick
 from ebmjax.recipes.config.user_parts import UserPart, find_function, find_part, is_users
 from ebmjax.recipes.parts.samplers import table
-from ebmjax.recipes.parts.samplers.blackjax_kernels import check_installed, check_options
+from ebmjax.recipes.parts.samplers.blackjax_kernels import (
+    check_installed,
+    check_options,
+    read_options,
+)
 
 # How far noise and temperature may be apart and still count as one chain's, relatively.
 TOLERANCE = 0.01
@@ -88,11 +92,13 @@ def of_section(
       allowed: the family's part of the table.
 
     Raises:
-      ConfigError: if ``name`` is not in ``allowed``.
+      ConfigError: if ``name`` is not in ``allowed``, or an option of BlackJAX's kernel is wrong.
     """
     if is_users(name):
         return _of_user(config, field, name, allowed)
     pick(field, name, allowed)
+    if name == "blackjax":
+        return Chosen(name, f"config.sampler.{name}", read_options(config))
     section = config.sampler.get(name, ConfigDict())
     return Chosen(name, f"config.sampler.{name}", section.to_dict())
 
@@ -231,7 +237,7 @@ def _check_needs(chosen: Chosen) -> None:
     if chosen.entry.needs == table.BLACKJAX:
         check_installed(f"{chosen.name!r} in {chosen.where}")
     if chosen.name == "blackjax":
-        check_options(**chosen.options)
+        check_options(chosen.options["kernel"], chosen.options["options"])
 
 
 def _check_noise(chosen: Chosen, allow_decoupled: bool | None) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ebmjax.recipes.config.declare import Field, allow_preset, field, section, when_is
+from ebmjax.recipes.config.declare import Field, field
 from ebmjax.recipes.config.ranges import (
     BANDWIDTH,
     COUNT,
@@ -17,6 +17,7 @@ from ebmjax.recipes.config.ranges import (
     NOT_NEGATIVE,
     POSITIVE,
     PROBABILITY,
+    TEXT,
     one_of,
     optional,
 )
@@ -95,12 +96,6 @@ NOISY: Mapping[str, Any] = {"step_size": 1.0, "noise_scale": 0.01, "temperature"
 """A Langevin move on images: its noise is chosen, and implies the temperature 5e-5."""
 SCALED: Mapping[str, Any] = {**NOISY, "decay": 0.9, "damping": 1.0}
 COLD = 5e-5
-BLACKJAX_STEP = field(0.01, POSITIVE, "step, in BlackJAX's own units")
-
-
-def _kernel(name: str, **fields: Field) -> dict[str, Field]:
-    """Returns the fields of a kernel of BlackJAX, which only that kernel takes."""
-    return section(name, fields, allow_preset(when_is("sampler.blackjax.kernel", name)))
 
 
 SAMPLERS: dict[str, SamplerEntry] = {
@@ -211,26 +206,7 @@ SAMPLERS: dict[str, SamplerEntry] = {
         {
             "kernel": field("nuts", one_of(*KERNELS), "kernel of BlackJAX"),
             **TEMPERATURE,
-            **_kernel(
-                "adjusted_mclmc",
-                step_size=replace(BLACKJAX_STEP, default=0.08),
-                num_integration_steps=replace(LEAPFROGS, default=5),
-            ),
-            **_kernel("barker", step_size=BLACKJAX_STEP),
-            **_kernel("mala", step_size=replace(BLACKJAX_STEP, default=5e-5)),
-            **_kernel(
-                "multinomial_hmc",
-                step_size=BLACKJAX_STEP,
-                num_integration_steps=replace(LEAPFROGS, default=5),
-            ),
-            **_kernel(
-                "normal_random_walk", sigma=field(0.01, POSITIVE, "standard deviation of a move")
-            ),
-            **_kernel(
-                "nuts",
-                step_size=BLACKJAX_STEP,
-                max_num_doublings=field(4, COUNT, "doublings of a trajectory, at most"),
-            ),
+            "options": field("", TEXT, "options of the kernel, a JSON object"),
         },
         rejects=True,
         needs=BLACKJAX,

@@ -44,7 +44,7 @@ def normal(x):
 
 def kernel(name, num_coordinates):
     options = {"temperature": TEMPERATURE, "num_coordinates": num_coordinates}
-    return blackjax_kernel(normal, kernel=name, **options, **OPTIONS)
+    return blackjax_kernel(normal, kernel=name, options=OPTIONS[name], **options)
 
 
 def refused(config):
@@ -69,7 +69,7 @@ def test_the_chains_of_a_kernel_keep_its_tempered_density(name):
 
 
 def test_a_configuration_hands_its_options_and_temperature_to_the_kernel():
-    config = config_of(temperature=TEMPERATURE, kernel="mala", **{"mala.step_size": 0.05})
+    config = config_of(temperature=TEMPERATURE, kernel="mala", options='{"step_size": 0.05}')
     config.sampler.box = "none"
     key, start = jax.random.key(0), jnp.full((2, 1, 1), 0.3)
     ours = bind_sampler(parts.sampler(config), config.sampler, (2, 1, 1))(normal)
@@ -90,24 +90,31 @@ def test_what_is_no_kernel_of_a_log_density_is_refused(name):
         refused(config_of(kernel=name))
 
 
-def test_options_that_a_kernel_lacks_or_does_not_know_are_named():
-    config = config_of(kernel="nuts")
-    with config.unlocked():
-        del config.sampler.blackjax.nuts.step_size
-    with pytest.raises(
-        ConfigError, match=r"nuts: missing a required argument: 'step_size'.*OPTION="
-    ):
-        refused(config)
-    with config.unlocked():
-        config.sampler.blackjax.nuts.update(step_size=0.1, width=2.0)
-    with pytest.raises(ConfigError, match="got an unexpected keyword argument 'width'"):
-        refused(config)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ('{"width": 2.0}', r"options has \['width'\]; BlackJAX's nuts takes \['step_size'"),
+        ('{"step_size": 0}', "options 'step_size' must be positive and finite, got 0"),
+        ('{"step_size": true}', "options 'step_size' must be positive and finite, got True"),
+        ('{"max_num_doublings": 1.5}', "'max_num_doublings' must be an integer of at least 1, got"),
+        ('{"divergence_threshold": "100"}', "'divergence_threshold' must be finite, got '100'"),
+        ('{"divergence_threshold": 1e999}', "'divergence_threshold' must be finite, got inf"),
+        ('{"step_size"', "config.sampler.blackjax.options must be a JSON object"),
+    ],
+)
+def test_options_that_a_kernel_does_not_take_are_named(options, message):
+    with pytest.raises(ConfigError, match=message):
+        refused(config_of(kernel="nuts", options=options))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_kernel_takes_its_defaults(name):
+    refused(config_of(kernel=name))
 
 
 def test_an_option_beyond_the_defaults_is_passed_on():
-    config = config_of(kernel="nuts")
-    with config.unlocked():
-        config.sampler.blackjax.nuts.divergence_threshold = -1e9  # below any change of energy
+    threshold = '{"divergence_threshold": -1e9}'  # below any change of energy
+    config = config_of(kernel="nuts", options=threshold)
     nuts = bind_sampler(parts.sampler(config), config.sampler, (2, 1, 1))(normal)
     _, info = nuts.step(jax.random.key(0), nuts.init(jnp.zeros((2, 1, 1))))
     assert info.is_divergent
