@@ -107,13 +107,16 @@ def test_every_field_of_an_evaluator_is_an_argument_of_its_class(module):
         (jem_digits, "eval.classification.every"),
         (igebm_digits, "eval.energies.every"),
         (igebm_digits, "eval.mixing.every"),
+        (thermo_digits, "eval.evidence.every"),
+        (thermo_digits, "eval.gradient_variance.every"),
+        (thermo_digits, "eval.reconstruction.every"),
     ],
 )
 def test_an_evaluator_that_never_runs_is_not_made(module, field):
     config, name = module.get_config("smoke"), field.split(".")[1]
-    config[field] = "end"
+    config.update_from_flattened_dict({field: "end"})
     assert name in make_evaluators(config)
-    config[field] = "never"
+    config.update_from_flattened_dict({field: "never"})
     assert name not in make_evaluators(config)
 
 
