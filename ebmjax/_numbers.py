@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 HOISTED = 16
-"""Floats of the smallest array that a program takes as an argument: above 32 bytes, JAX's limit."""
+"""Floats of the array at least: JAX keeps arrays of at most 32 bytes inside the program."""
 
 T = TypeVar("T")
 

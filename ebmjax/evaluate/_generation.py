@@ -40,8 +40,8 @@ class Chains(NamedTuple):
     """N samples beside their chains' starts.
 
     Attributes:
-      starts: (N, H, W, C) in [-1, 1], where the chains began. A buffer does not keep that; then as
-        many draws of the law that fills it.
+      starts: (N, H, W, C) in [-1, 1], where the chains began; for a buffer, as many fresh draws
+        of its start distribution.
       ends: (N, H, W, C) in [-1, 1], where they stand.
       labels: (N,) int32, the classes of the starts, in turn, so that there are as many of each;
         None where starts have no class. Errors are those of images of these fixed classes.
@@ -195,8 +195,8 @@ def generation(
 ) -> dict[str, Any]:
     """Returns the scores of sets of samples, of their starts, of test images and of Gaussians.
 
-    A score says something of the chains only beside that of their starts, and of real images. All
-    are of as many images of each class. FID is stated for as many images as the largest set has;
+    Compare a score with that of the chains' starts and of real images. All sets have as many images
+    of each class. FID is stated for as many images as the largest set has;
     scores without an error use as many images as there are balanced test images.
 
     Args:

@@ -51,10 +51,9 @@ def run_chains(
 ) -> tuple[PyTree, dict[str, DualAveraging], Metrics]:
     """Moves equal parts of the starts by every kind of chain, and adapts the step sizes.
 
-    K steps cost K gradients, because the last step stands outside the loop. A sampler that scores
-    its new position only for the next step (SGLD) then need not score the last one. Its acceptance
-    is reported over the steps before. A single step has none before it and is reported itself,
-    which costs one more gradient. A sampler that must score its last position (MALA) costs K + 1.
+    SGLD's last position is not scored, because the last step stands outside the loop. So K steps
+    cost K gradients, and the reported acceptance is that of the first K - 1 steps. With K = 1 the
+    position is scored, with one more gradient. MALA must score its last position: K + 1 gradients.
 
     Args:
       keys: (kinds,), one for each kind.

@@ -22,7 +22,7 @@ OF_A_DENSITY = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class ChainKind:
-    """One way of moving chains.
+    """A sampler, and how its chains run.
 
     Attributes:
       sampler: from a log density to a ``Sampler`` (or a BlackJAX ``SamplingAlgorithm``), such as

@@ -18,8 +18,8 @@ class Profile:
 
     Attributes:
       folder: gets the trace, for XProf and TensorBoard, and ``perfetto_trace.json.gz``.
-      num_steps: so many steps are asked for, at least 1.
-      num_traced: so many steps have been traced; 0 if the sitting has one block.
+      num_steps: number of steps to trace, at least 1.
+      num_traced: number of traced steps; 0 if the sitting has one block.
     """
 
     def __init__(self, folder: str | Path, num_steps: int):

@@ -24,7 +24,7 @@ class DivergenceError(RuntimeError):
     """Raised after too many steps in a row without a finite update.
 
     Attributes:
-      step: the step at which so many had been skipped.
+      step: the step at which the limit of skips was reached.
       first_skipped: the step at which the skipping began, of repeats the first one's.
       reason: why steps were skipped, in words; "" if unknown.
       wall_seconds: as in ``FitResult``, like the next two.

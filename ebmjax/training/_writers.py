@@ -40,7 +40,7 @@ class JsonlWriter:
 
     Args:
       path: the file.
-      log_every: the plan's, at most so many steps between two rows; None does not look for gaps.
+      log_every: the plan's, the most steps between two rows; None does not look for gaps.
     """
 
     def __init__(self, path: str | Path, *, log_every: int | None = None):

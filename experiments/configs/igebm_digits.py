@@ -39,7 +39,7 @@ from typing import Any
 from ebmjax.recipes.models.energy.fields import configure
 
 BASE: dict[str, Any] = {}
-# Of step 1 and noise 0.01; the robust objective's o is its inverse.
+# noise^2 / (2 step) for step 1 and noise 0.01; the robust objective's o is 1 / TEMPERATURE.
 TEMPERATURE = 5e-5
 
 

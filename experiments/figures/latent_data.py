@@ -198,7 +198,7 @@ def regimes(rows: Sequence[Row], estimator: str) -> dict[str, list[Row]]:
 
 
 def equal_updates(rows: Sequence[Row]) -> list[Row]:
-    """Returns vanilla learning with the common row's number of updates, for any batch size."""
+    """Returns vanilla rows whose number of updates equals that of the unchanged row."""
     mine = [
         row
         for row in rows

@@ -32,7 +32,7 @@ def literal_mala(
     proposal: str = "twice_step",
     rejects: bool = True,
 ) -> Sampler:
-    r"""``ebmjax.samplers.mala`` but for the number that decides.
+    r"""``ebmjax.samplers.mala`` with another number that decides.
 
     .. math::
         \alpha = \min\Big(1, \frac{E(y)\, q(x \mid y)}{E(x)\, q(y \mid x)}\Big), \qquad

@@ -23,7 +23,7 @@ def literal_psgld(
     decay: Any = 0.99,
     damping: Any = 1e-5,
 ) -> Sampler:
-    r"""``ebmjax.samplers.psgld`` but for the moment that makes the metric: that of the step before.
+    r"""``ebmjax.samplers.psgld`` with the metric of the step before.
 
     .. math::
         G_k = \frac{1}{\lambda + \sqrt{V_{k-1}}}, \qquad
@@ -40,7 +40,7 @@ def literal_psgld(
       decay: a.
       damping: :math:`\lambda`.
 
-    Source: sampling-approaches thesis, Alg. 2. Alg. 6 is the same but for the sign in G, a product
+    Source: sampling-approaches thesis, Alg. 2. Alg. 6 differs in the sign in G, a product
     where Alg. 2 and the text divide.
     """
 

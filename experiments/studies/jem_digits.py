@@ -139,8 +139,8 @@ NORM = {
     "SADA-JEM, as published, uniform start": [f"{SADAJEM}:literal", UNIFORM],
     "JEM, SGLD, group": [JEM, "--config.model.norm=group"],
 }
-# The rows of JEM start from uniform noise but for one, those of SADA-JEM from the informative law
-# but for one: what else it takes shows from equal starts.
+# One row of JEM starts from the informative distribution, one of SADA-JEM from uniform noise: equal
+# starts show what else differs.
 BY_PARTS = joint_rows.rows_by_parts([JEM, BATCH], [IN_BATCHES], joint_rows.PARTS)
 NORM_PARTS = BY_PARTS | {
     f"{label}, uniform start": [*row, UNIFORM]

@@ -1,4 +1,4 @@
-"""Chooses the fields that a configuration leaves to its images. Nothing here imports JAX."""
+"""Fills in the fields that a configuration leaves to its images. Nothing here imports JAX."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ MAX_START_BYTES = 4e8
 
 
 class ImageFacts(NamedTuple):
-    """Facts about a run's images that decide.
+    """Counts and shape of a run's images, from which open fields are filled in.
 
     Attributes:
       num_train: images that batches are drawn from.

@@ -147,7 +147,7 @@ def make_profile(
 def make_fresh_chains(
     plan: ChainPlan, densities_of: DensitiesOf, num_steps: int
 ) -> Callable[[Key, Any, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """Chains as training draws them, but all from the start distribution and of another length.
+    """Returns a function that runs training's samplers from their start distribution.
 
     Args:
       plan: how training draws its negatives. Its start distribution must be a PyTree, as those of

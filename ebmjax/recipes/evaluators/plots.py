@@ -61,7 +61,7 @@ SHORT = 21
 """Letters of a name of which two fit side by side above a panel."""
 
 FEW = 25
-"""Curves of at most so many points have a dot at each."""
+"""Most points of a curve that has a dot at each."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Says how good samples are, always beside what their number is to be compared with."""
+"""Says how good samples are, always beside the number to compare with."""
 
 import math
 from collections.abc import Mapping

@@ -45,7 +45,7 @@ toy_beta, evaluation.npz and plots/eval_*. Of an unfinished run it takes the new
 --mode=all trains and then evaluates; the default is --mode=train. The fields of --config.eval may
 differ from those the run was trained with.
 
---profile=STEPS writes a trace of so many steps, after the first block, into the run's profile/.
+--profile=STEPS writes a trace of this many steps, after the first block, into the run's profile/.
 
 Several processes share a run, each with its devices. Start the same command on each machine with
 --coordinator_address=HOST:PORT --num_processes=N --process_id=0 (1, ..., N-1), or the variables
@@ -68,7 +68,7 @@ PROCESSES = {
 
 STEP = flags.DEFINE_integer("step", None, "Saved step that --mode=eval evaluates.", lower_bound=0)
 PROFILE = flags.DEFINE_integer(
-    "profile", None, "Write a trace of so many steps of training.", lower_bound=1
+    "profile", None, "Write a trace of this many steps of training.", lower_bound=1
 )
 
 

@@ -27,7 +27,7 @@ ABANDONED = "abandoned"
 """Folder of what a run measured after the steps that it went back to, by recovery."""
 
 SKIPPED_AT_END = 3
-"""Skipped steps at the very end that are a divergence: there is no time for more to follow."""
+"""A run whose last steps, this many, were all skipped counts as diverged."""
 
 
 def complete(path: Path, config: Config) -> list[Recovery]:

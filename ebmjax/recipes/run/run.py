@@ -26,7 +26,7 @@ NUM_KEPT = {"stop": 3, "recover": 5}
 """Checkpoints that a run keeps: with more it can go back further."""
 
 ABOVE_STEPS = MAX_INTEGER + 1
-"""A recovery's key is numbered above all steps, whose keys come of the same root."""
+"""Folded into the run's key at a recovery: larger than any step, so no key is used twice."""
 
 
 class Run:

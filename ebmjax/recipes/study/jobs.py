@@ -20,7 +20,7 @@ INTERRUPTED = {code for s in (signal.SIGINT, signal.SIGTERM) for code in (-s, 12
 
 
 Told = Callable[[Cell, str], None]
-"""Takes a cell and what is to be said of it."""
+"""Takes a cell and a line about it."""
 
 
 def run_each(

@@ -75,14 +75,14 @@ def make_fresh_chains(
 
     Args:
       densities_of: what chains follow.
-      plan: how training draws its negatives; samplers get equal parts of every group of chains that
-        run together, but for chains too many in the last.
+      plan: how training draws its negatives. Every sampler moves the same number of chains of a
+        group; surplus chains of the last group are dropped.
       num: of chains.
       num_steps: of each chain.
       batch_size: of chains that run at the same time, or by a few more, one for each sampler.
     """
     num_kinds = len(plan.kinds)
-    # Groups of nearly equal size: of one that is cut off only some of its samplers' chains count.
+    # Groups of equal size: cutting the last one to num drops no sampler's chains.
     size = -(-num // (-(-num // batch_size) * num_kinds)) * num_kinds
     num_groups = -(-num // size)
     labels = np.arange(num_groups * size, dtype=np.int32) % plan.num_classes

@@ -21,8 +21,8 @@ class Program(NamedTuple):
     """Program that runs on one device.
 
     Attributes:
-      name: the subject of a sentence.
-      counts: factors of its number of chains, by the words for their fields.
+      name: what the message calls it.
+      counts: numbers whose product is the number of chains, by the words for their fields.
       chain_bytes: bytes of each chain.
       further_bytes: other bytes.
       advice: what to do besides lowering a count.

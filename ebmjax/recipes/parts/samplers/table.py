@@ -37,13 +37,13 @@ class SamplerEntry(NamedTuple):
     Attributes:
       title: name in tables and pictures.
       made_by: "module:function" of ``function(log_density_fn, **hyperparameters) -> Sampler``.
-      fields: hyperparameters by name, dotted for those of a kernel. Where a sampler has both
+      fields: hyperparameters by name. Where a sampler has both
         "noise_scale" and "temperature", one is set and makes the noise (see ``temperature``).
       rejects: whether it takes moves back.
       interacting: whether it moves all chains as one system of particles.
       adaptable: whether its step size can adapt to an acceptance.
-      needs: "", ``BLACKJAX`` or ``FIRST_LAYER``. The latter also means that box and clipping are
-        arguments of the function, because they belong to its inner moves.
+      needs: "", ``BLACKJAX`` or ``FIRST_LAYER``. A sampler that needs the first layer also takes
+        the box and the clipping as arguments, for its inner moves.
       memory: fields of its state that chains keep in the buffer (``learning.ChainKind.memory``).
       on_images: defaults for chains on images in [-1, 1], where those of the fields do not suit.
     """
