@@ -41,7 +41,7 @@ def make_chainless_gradient_fn(
 
         def loss(params: PyTree) -> tuple[Any, Metrics]:
             energy = energy_of(params)
-            return loss_fn(loss_key, lambda x: energy(x, labels), x)
+            return loss_fn(loss_key, lambda x: energy(x, jnp.resize(labels, (len(x),))), x)
 
         (value, metrics), gradients = jax.value_and_grad(loss, has_aux=True)(params)
         metrics = {"positive_energy": jnp.mean(energy_of(params)(x, labels)), **metrics}

@@ -20,7 +20,12 @@ from ebmjax.learning._joint_objective import JointObjective
 from ebmjax.learning._memory import positions_in
 from ebmjax.learning._plan import ChainPlan
 from ebmjax.learning._step_sizes import DualAveraging
-from ebmjax.losses import adapt_smoothing, cross_entropy_loss, nearest_neighbour_entropy
+from ebmjax.losses import (
+    adapt_smoothing,
+    cross_entropy_loss,
+    joint_log_density,
+    nearest_neighbour_entropy,
+)
 from ebmjax.networks import Network, NormPolicy
 from ebmjax.optim import sam_gradients
 from ebmjax.training import GradientFn, with_data_check
@@ -48,7 +53,8 @@ def make_joint_gradient_fn(
       objective: the loss.
       classified_view: of the labelled images, with augmentation.
       positive_view: of the images whose density is raised; SADA-JEM's is without augmentation.
-      plan: samplers, lengths and start distribution; None trains a plain classifier.
+      plan: samplers, lengths and start distribution; None trains a plain classifier, and an
+        ``objective.chainless_loss`` needs none.
       norm_policy: whose statistics batch normalisation uses; default ``NormPolicy()``.
       chain_classifier: the network of the chains where it differs, in precision for example; it
         must take the same parameters.
@@ -93,6 +99,8 @@ def make_joint_gradient_fn(
     ) -> tuple[PyTree, Carry, Metrics]:
         values = numbers()
         traced = step._replace(objective=values["objective"])
+        if traced.objective.chainless_loss is not None:
+            return traced.learn_without_chains(key, params, carry, batch)
         if plan is None:
             return traced.classify(key, params, carry, batch)
         return traced.learn(values["plan"], key, params, carry, batch)
@@ -141,6 +149,11 @@ class _JointStep(NamedTuple):
     ) -> tuple[PyTree, Carry, Metrics]:
         """The gradient of the joint loss, and the carry with its chains moved on."""
         objective, log_density = self.objective, self.network.log_density
+        generative_loss = objective.generative_loss
+        if generative_loss is None:
+            raise ValueError(
+                "objective.generative_loss must be a loss where a plan is given, got None."
+            )
         check_mapped("objective.batch_axis", objective.batch_axis)
         labelled, unlabelled = _pair(batch)
         classified_key, positive_key, negative_key, keep_key = jax.random.split(key, 4)
@@ -160,20 +173,18 @@ class _JointStep(NamedTuple):
             cross_entropy, metrics = cross_entropy_loss(logits["classified"], labelled.labels)
             positive = log_density(logits["positives"], unlabelled.labels)
             negative = log_density(logits["negatives"], starts.labels)
-            generative, more = objective.generative_loss(
+            generative, more = generative_loss(
                 gather_rows(positive, objective.batch_axis),
                 gather_rows(negative, objective.batch_axis),
                 carry.smoothing,
             )
-            weights = (objective.classification_weight, objective.generative_weight)
-            weighted = jnp.stack([cross_entropy, generative]) * jnp.array(weights)
-            return weighted, ({**metrics, **more}, statistics, negative)
+            return objective.weigh(cross_entropy, generative), (
+                {**metrics, **more},
+                statistics,
+                negative,
+            )
 
-        def loss_fn(params: PyTree, *, second_pass: bool = False) -> tuple[jax.Array, Any]:
-            weighted, aux = terms(params, second_pass)
-            return jnp.sum(weighted), aux
-
-        (loss, aux), gradients = self._differentiate(loss_fn, params)
+        (loss, aux), gradients = self._differentiate(terms, params)
         metrics, statistics, negative = aux
         metrics = {**metrics, "loss": loss, "smoothing": carry.smoothing}
         metrics |= {f"chain_{name}": value for name, value in chain_metrics.items()}
@@ -184,6 +195,38 @@ class _JointStep(NamedTuple):
         carry = carry._replace(statistics=statistics, smoothing=smoothing)
         carry = put_back(keep_key, plan, carry, starts, chains, negative, adaptation)
         return gradients, carry, metrics
+
+    def learn_without_chains(
+        self, key: Key, params: PyTree, carry: Carry, batch: PyTree
+    ) -> tuple[PyTree, Carry, Metrics]:
+        """The gradient of the joint loss by an objective without chains."""
+        objective, network = self.objective, self.network
+        assert objective.chainless_loss is not None
+        chainless_loss = objective.chainless_loss
+        check_mapped("objective.batch_axis", objective.batch_axis)
+        labelled, unlabelled = _pair(batch)
+        classified_key, positive_key, loss_key = jax.random.split(key, 3)
+        images = {"classified": self.views["classified"](classified_key, labelled.images)}
+        x = self.views["positives"](positive_key, unlabelled.images)
+
+        def terms(params: PyTree, second_pass: bool = False) -> tuple[jax.Array, Any]:
+            logits, statistics = network.logits(
+                params, carry.statistics, images, second_pass=second_pass
+            )
+            cross_entropy, metrics = cross_entropy_loss(logits["classified"], labelled.labels)
+
+            def energy(x: jax.Array) -> jax.Array:
+                # Running statistics: a score is that of one image, whatever stands beside it.
+                logits, _ = network.classifier.apply(params, carry.statistics, x)
+                return -joint_log_density(logits) / carry.smoothing
+
+            generative, more = chainless_loss(loss_key, energy, x)
+            return objective.weigh(cross_entropy, generative), ({**metrics, **more}, statistics)
+
+        (loss, (metrics, statistics)), gradients = self._differentiate(terms, params)
+        smoothing = self._adapt_smoothing(carry.smoothing, lambda p: terms(p)[0], params)
+        metrics = {**metrics, "loss": loss, "smoothing": carry.smoothing}
+        return gradients, carry._replace(statistics=statistics, smoothing=smoothing), metrics
 
     def _draw(
         self, plan: ChainPlan, key: Key, params: PyTree, carry: Carry
@@ -228,7 +271,13 @@ class _JointStep(NamedTuple):
                 f"objective.is_conditional is True, got {plan.num_classes}."
             )
 
-    def _differentiate(self, loss_fn: Callable[..., Any], params: PyTree) -> Any:
+    def _differentiate(self, terms: Callable[..., Any], params: PyTree) -> Any:
+        """Value, what ``terms`` returns besides, and gradient of the sum of the loss's terms."""
+
+        def loss_fn(params: PyTree, *, second_pass: bool = False) -> tuple[jax.Array, Any]:
+            values, aux = terms(params, second_pass=second_pass)
+            return jnp.sum(values), aux
+
         if self.objective.rho is None:
             return jax.value_and_grad(loss_fn, has_aux=True)(params)
         policy = self.network.policy

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from ebmjax._axes import AxisName
 from ebmjax._checks import check_fraction, check_not_negative, check_positive
+from ebmjax.learning._chainless import ChainlessLoss
 from ebmjax.types import Metrics
 
 GenerativeLoss = Callable[[jax.Array, jax.Array, jax.Array], tuple[jax.Array, Metrics]]
@@ -19,7 +21,10 @@ class JointObjective:
     """The loss of a joint energy model: weighted cross-entropy and generative loss.
 
     Attributes:
-      generative_loss: of log densities and smoothing, see ``GenerativeLoss``.
+      generative_loss: of log densities and smoothing, see ``GenerativeLoss``; None for a classifier
+        alone, or with ``chainless_loss``.
+      chainless_loss: in its place: of the energy -f(x) / smoothing, without chains, see
+        ``ChainlessLoss``. The density is p(x); images are normalised by running statistics.
       classification_weight: of the cross-entropy.
       generative_weight: of the generative loss.
       density_scale: what multiplies the log density for the sampler alone, such as 1 - beta under
@@ -44,7 +49,8 @@ class JointObjective:
     Source: JEM (Grathwohl et al. 2020), Eq. 6; SADA-JEM, Eq. 9; SVGD-in-JEM thesis, Eq. 3.8.
     """
 
-    generative_loss: GenerativeLoss
+    generative_loss: GenerativeLoss | None = None
+    chainless_loss: ChainlessLoss | None = None
     classification_weight: float = 1.0
     generative_weight: float = 1.0
     density_scale: Any = 1.0
@@ -62,5 +68,14 @@ class JointObjective:
         for name in ("rho", "smoothing_ratio"):
             if getattr(self, name) is not None:
                 check_positive(name, getattr(self, name))
+        if self.chainless_loss is not None and self.is_conditional:
+            raise ValueError(
+                "is_conditional must be False with a chainless_loss, which is of p(x); got True."
+            )
         check_positive("smoothing_rate", self.smoothing_rate)
         check_fraction("smoothing_rate", self.smoothing_rate)
+
+    def weigh(self, cross_entropy: jax.Array, generative: jax.Array) -> jax.Array:
+        """The two terms of the loss, (2,), times their weights."""
+        weights = (self.classification_weight, self.generative_weight)
+        return jnp.stack([cross_entropy, generative]) * jnp.array(weights)

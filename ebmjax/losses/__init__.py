@@ -9,6 +9,7 @@ from ebmjax.losses._contrastive_divergence import energy_penalty as energy_penal
 from ebmjax.losses._denoising import (
     denoising_score_matching_loss as denoising_score_matching_loss,
 )
+from ebmjax.losses._energy_discrepancy import energy_discrepancy_loss as energy_discrepancy_loss
 from ebmjax.losses._entropy import nearest_neighbour_entropy as nearest_neighbour_entropy
 from ebmjax.losses._exponents import beta_from_exponents as beta_from_exponents
 from ebmjax.losses._exponents import beta_sampling_temperature as beta_sampling_temperature
@@ -19,4 +20,6 @@ from ebmjax.losses._joint import class_log_density as class_log_density
 from ebmjax.losses._joint import cross_entropy_loss as cross_entropy_loss
 from ebmjax.losses._joint import joint_energy as joint_energy
 from ebmjax.losses._joint import joint_log_density as joint_log_density
+from ebmjax.losses._noise_contrastive import noise_contrastive_loss as noise_contrastive_loss
+from ebmjax.losses._score_matching import score_matching_loss as score_matching_loss
 from ebmjax.losses._svgd import svgd_generative_loss as svgd_generative_loss

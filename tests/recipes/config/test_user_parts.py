@@ -232,7 +232,9 @@ def test_a_loss_without_chains_gets_a_key_the_energy_and_the_data(here):
     config = configured("energy", loss__name="own.py:slope", loss__options='{"weight": 2.0}')
     assert not draws(config)
     x = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
-    value, metrics = make_chainless_loss(config)(jax.random.key(0), lambda x: (x**2).sum(1), x)
+    train = data.ImageData(x, np.zeros(2, np.int32))
+    loss_fn = make_chainless_loss(config, train)
+    value, metrics = loss_fn(jax.random.key(0), lambda x: (x**2).sum(1), x)
     assert float(value) == 2.0 * 15.0
     assert metrics == {}
     with pytest.raises(ConfigError, match=r"is a loss without chains.*takes a loss of energies"):

@@ -146,7 +146,7 @@ _FIELDS: dict[str, Field] = {
 }
 _FIELDS |= under({name: _FIELDS[name] for name in NEGATIVES}, objectives.DRAWING)
 FIELDS = leave_open(_FIELDS, *LENGTHS)
-SECTIONS = sections(SINGLE, "sampler.names", on_images=True)
+SECTIONS = {**sections(SINGLE, "sampler.names", on_images=True), **objectives.sections("energy")}
 
 
 def noise_of(*names: str, noise_scale: float = NOISY["noise_scale"]) -> dict[str, Any]:

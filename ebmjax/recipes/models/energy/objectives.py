@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ebmjax import learning
+from ebmjax import data, learning
 from ebmjax._numbers import as_arguments
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.user_parts import is_users
@@ -24,6 +24,7 @@ def make_gradient_fn(
     energy_of: learning.EnergyOf,
     plan: learning.ChainPlan,
     beta_fn: Callable[[jax.Array], Any],
+    train: data.ImageData,
 ) -> GradientFn:
     """Returns the gradient function of ``config.loss``; ``plan`` draws the samples it needs."""
     view = parts.view(config)
@@ -40,7 +41,9 @@ def make_gradient_fn(
     if is_users(config.loss.name) and user.kind_of(config) == user.GRADIENT:
         given = {"energy_of": energy_of, "view": view, "batch_axis": batch_axis(config)}
         return user.gradient_maker(config, **given)
-    return learning.make_chainless_gradient_fn(energy_of, make_chainless_loss(config), view=view)
+    return learning.make_chainless_gradient_fn(
+        energy_of, make_chainless_loss(config, train), view=view
+    )
 
 
 def loss(config: Config) -> learning.EnergyLoss:

@@ -31,7 +31,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     energy_of, init = parts.model_of(config, image_shape)
     chain_plan = parts.chain_plan(config, image_shape)
     beta_fn = objectives.beta_fn(config, plan.total_steps)
-    gradient_fn = objectives.make_gradient_fn(config, energy_of, chain_plan, beta_fn)
+    gradient_fn = objectives.make_gradient_fn(config, energy_of, chain_plan, beta_fn, train)
     optimizer = parts.optimizer(config)
     carry = init_carry(
         buffer_key,

@@ -123,6 +123,10 @@ _OF_ENERGY: dict[str, Field] = {
     ),
 }
 
+NEGATIVES = ("sampler.num_samples", "sampler.buffer.size", "loss.energy_l2")
+NEGATIVES += ("loss.is_conditional",)
+_OF_ENERGY |= under({name: _OF_ENERGY[name] for name in NEGATIVES}, objectives.DRAWING)
+
 _FIELDS: dict[str, Field] = {
     **family("joint"),
     **OF_IMAGES,
@@ -202,7 +206,7 @@ FIELDS = leave_open(_FIELDS, *LENGTHS, "train.max_abs_loss", "sampler.buffer.sta
 SECTIONS = leave_open(
     under(sections(SAMPLERS, "sampler.name", changes=CHANGES, on_images=True), MOVED),
     "sampler.sgld.step_size",
-)
+) | under(objectives.sections("joint"), ENERGY)
 SMOKE: dict[str, Any] = {
     "mesh.num_shards": 1,
     "data.max_train": 64,

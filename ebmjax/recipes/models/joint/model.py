@@ -142,7 +142,7 @@ class JointModel(ImageModel):
         return self.program(("refinement", num_steps), make)
 
     def sample_row(self, chains: Chains) -> dict[str, float]:
-        """Returns the mean log density of the buffer."""
+        """Returns the mean log density of the buffer, or of fresh chains."""
 
         def make() -> Any:
             size = self.config.eval.batch_size
@@ -159,7 +159,15 @@ class JointModel(ImageModel):
             return mean
 
         mean = self.program("mean log density", make)
-        return {"buffer_log_density": mean(self.trained, jnp.asarray(chains.ends))}
+        name = "sample" if chains.are_the_same else "buffer"
+        return {f"{name}_log_density": mean(self.trained, jnp.asarray(chains.ends))}
+
+    def samples(self, key: Key, num: int) -> Chains | None:
+        """Returns the buffer's slots, or without one fresh chains of any class."""
+        chains, steps = self.buffer(key, num), self.config.sampler.num_steps
+        if chains is not None or self.plan is None:
+            return chains
+        return self.fresh_chains(key, num, steps)["fresh"]
 
     def draw_sets(self, key: Key, num: int) -> dict[str, Chains]:
         """Returns fresh chains and the buffer."""

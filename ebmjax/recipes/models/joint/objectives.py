@@ -5,19 +5,21 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax import learning
+from ebmjax import data, learning
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.user_parts import is_users
 from ebmjax.recipes.models.build import SHARD_AXES, batch_axis
 from ebmjax.recipes.parts.objectives.energies import EnergyBatch
-from ebmjax.recipes.parts.objectives.objective import make_loss
+from ebmjax.recipes.parts.objectives.objective import draws, make_chainless_loss, make_loss
 
 
-def objective(config: Config) -> learning.JointObjective:
+def objective(config: Config, train: data.ImageData) -> learning.JointObjective:
     """The loss of ``config.loss``, with SAM as ``config.optimizer`` says."""
     loss = config.loss
+    is_chainless = bool(loss.generative_weight) and not draws(config)
     return learning.JointObjective(
-        generative_loss=_generative_loss(config),
+        generative_loss=None if is_chainless else _generative_loss(config),
+        chainless_loss=make_chainless_loss(config, train) if is_chainless else None,
         generative_weight=loss.generative_weight,
         is_conditional=loss.is_conditional,
         density_scale=_density_scale(config),

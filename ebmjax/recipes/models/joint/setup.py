@@ -16,6 +16,7 @@ from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.joint import checks, objectives, parts, plots
 from ebmjax.recipes.models.joint.model import JointModel, densities_of
 from ebmjax.recipes.parts import image_data
+from ebmjax.recipes.parts.objectives.objective import draws
 from ebmjax.training import init_state, make_train_step, warm_start
 
 
@@ -36,7 +37,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     params, statistics = jax.jit(classifier.init)(
         network_key, data.to_signed_unit(jnp.asarray(train.images[:2]))
     )
-    objective = objectives.objective(config)
+    objective = objectives.objective(config, train)
     has_energy = bool(config.loss.generative_weight)
     gone = set(range(config.data.num_classes)).difference(train.labels.tolist())
     if gone and has_energy and config.sampler.buffer.start == "informative":
@@ -53,7 +54,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     refining = parts.chain_plan(config, train) if is_refined else None
     carry = init_carry(
         buffer_key,
-        chain_plan,
+        chain_plan if draws(config) else None,
         num_shards=config.mesh.num_shards,
         buffer_size=config.sampler.buffer.size or 0,
         statistics=statistics,
@@ -64,7 +65,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         objective,
         classified_view=parts.make_classifier_view(config),
         positive_view=parts.positive_view(config),
-        plan=chain_plan,
+        plan=chain_plan if draws(config) else None,
         norm_policy=policy,
         chain_classifier=chain_classifier,
     )

@@ -1,12 +1,13 @@
 """The two contracts of objectives, and the one that a configuration names."""
 
 import importlib
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 
-from ebmjax import losses
+from ebmjax import data, losses
 from ebmjax._numbers import as_arguments
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.user_parts import is_users
@@ -19,8 +20,11 @@ EnergyObjective = Callable[[Mapping[str, Any], EnergyBatch], tuple[jax.Array, Me
 """``(section, energies) -> (loss, metrics)``, the section ``config.loss`` with traced numbers."""
 
 ChainlessObjective = Callable[..., tuple[jax.Array, Metrics]]
-"""``(section, key, energy, x) -> (loss, metrics)``: ``energy`` takes arrays (N, ...) like ``x``,
-which the data are, to energies (N,)."""
+"""``(section, key, energy, x) -> (loss, metrics)``, the section ``config.loss.<name>``.
+
+``energy`` takes arrays (N, ...) like ``x``, which the data are, to energies (N,). If the file has a
+function ``fit(section, train)``, its result for the training data is one more argument.
+"""
 
 
 def draws(config: Config) -> bool:
@@ -47,14 +51,29 @@ def make_loss(config: Config) -> Callable[[EnergyBatch], tuple[jax.Array, Metric
     return loss
 
 
-def make_chainless_loss(config: Config) -> Callable[..., tuple[jax.Array, Metrics]]:
-    """Returns ``(key, energy, x) -> (loss, metrics)`` of an objective without chains."""
-    if is_users(config.loss.name):
+def make_chainless_loss(
+    config: Config, train: data.ImageData
+) -> Callable[..., tuple[jax.Array, Metrics]]:
+    """Returns ``(key, energy, x) -> (loss, metrics)`` of an objective without chains.
+
+    Args:
+      config: ``config.loss`` is read.
+      train: the training data, to which an objective with a function ``fit`` fits what it needs.
+
+    Raises:
+      ConfigError: for whatever a function of the user does wrong, or data that do not fit.
+    """
+    name = config.loss.name
+    if is_users(name):
         return user.chainless_objective(config)
-    objective, numbers = _function(config), as_arguments(config.loss.to_dict())
+    objective = _function(config)
+    options = config.loss[name].to_dict()
+    fit = getattr(inspect.getmodule(objective), "fit", None)
+    fitted = () if fit is None else (fit(options, train),)
+    numbers = as_arguments(options)
 
     def loss(key: Key, energy: Any, x: jax.Array) -> tuple[jax.Array, Metrics]:
-        return objective(numbers(), key, energy, x)
+        return objective(numbers(), key, energy, x, *fitted)
 
     return loss
 

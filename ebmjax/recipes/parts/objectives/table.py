@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ebmjax.recipes.config.common_fields import pick_fields
-from ebmjax.recipes.config.declare import Field, When, allow_preset, field, when_is
+from ebmjax.recipes.config.declare import Field, Part, When, allow_preset, field, when_is
 from ebmjax.recipes.config.ranges import (
     BELOW_ONE,
     COUNT,
@@ -13,6 +13,7 @@ from ebmjax.recipes.config.ranges import (
     FRACTION,
     NOT_NEGATIVE,
     POSITIVE,
+    WHOLE,
     one_of,
     one_of_or_function,
     optional,
@@ -26,14 +27,20 @@ class ObjectiveEntry(NamedTuple):
       made_by: "module:function" of ``ebmjax.recipes.parts.objectives``. The function is an
         ``EnergyObjective``, or a ``ChainlessObjective`` where ``draws`` is False.
       what: words for it in "no effect here".
-      fields: its fields below ``loss``, by the model that has them.
+      fields: its fields ``loss.<field>``, by the model that has them.
+      section: its fields ``loss.<name>.<field>``, which only configurations have that name it.
       draws: whether it compares the data with samples of chains.
     """
 
     made_by: str
     what: str = ""
     fields: Mapping[str, Mapping[str, Field]] = {"energy": {}, "joint": {}}
+    section: Mapping[str, Field] = {}
     draws: bool = True
+
+
+def _chainless(name: str, what: str, section: Mapping[str, Field]) -> ObjectiveEntry:
+    return ObjectiveEntry(f"{name}:{name}", what, section=section, draws=False)
 
 
 _SHARED = {"beta_variant": "default", "output_scale": 1.0, "max_positive_weight": None}
@@ -95,26 +102,51 @@ OBJECTIVES = {
             }
         },
     ),
-    "denoising": ObjectiveEntry(
-        "denoising:denoising",
+    "denoising": _chainless(
+        "denoising",
         "denoising score matching",
         {
-            "energy": {
-                "noise_scale": field(
-                    0.3,
-                    POSITIVE,
-                    "noise at which scores are matched, in units of images in [-1, 1]",
-                )
-            }
+            "noise_scale": field(
+                0.3, POSITIVE, "noise at which scores are matched, in units of the data"
+            )
         },
-        draws=False,
+    ),
+    "score_matching": _chainless(
+        "score_matching",
+        "score matching",
+        {
+            "num_slices": field(
+                1, WHOLE, "random directions of each example; 0: exact, along every coordinate"
+            )
+        },
+    ),
+    "energy_discrepancy": _chainless(
+        "energy_discrepancy",
+        "energy discrepancy",
+        {
+            "noise_scale": field(
+                0.3, POSITIVE, "sqrt(t): each of two noises of a copy, in units of the data"
+            ),
+            "num_copies": field(16, COUNT, "perturbed copies of each example"),
+            "stabiliser": field(1.0, NOT_NEGATIVE, "w: weight of the example itself"),
+        },
+    ),
+    "noise_contrastive": _chainless(
+        "noise_contrastive",
+        "noise-contrastive estimation",
+        {
+            "noise_ratio": field(1, COUNT, "draws of the noise for each example"),
+            "noise_scale": field(
+                0.1, POSITIVE, "what blurs the Gaussian of the data that the noise is"
+            ),
+        },
     ),
 }
 
 WITHOUT_CHAINS = tuple(name for name, one in OBJECTIVES.items() if not one.draws)
 DRAWING = allow_preset(
     When(
-        f"an objective with chains, config.loss.name other than {' and '.join(WITHOUT_CHAINS)}",
+        f"an objective with chains, config.loss.name other than {', '.join(WITHOUT_CHAINS)}",
         lambda config: config.loss.name not in WITHOUT_CHAINS,
     )
 )
@@ -135,4 +167,14 @@ def fields(model: str, text: str = "objective") -> dict[str, Field]:
         when = when_is("loss.name", name, what=entry.what)
         for key, one in entry.fields[model].items():
             made[f"loss.{key}"] = one if one.when else replace(one, when=(when,))
+    return made
+
+
+def sections(model: str) -> dict[str, Field]:
+    """Returns the fields ``loss.<name>.<field>`` of the objectives that serve a model."""
+    made: dict[str, Field] = {}
+    for name in serving(model):
+        part = Part(f"loss.{name}", when_is("loss.name", name))
+        for key, one in OBJECTIVES[name].section.items():
+            made[f"loss.{name}.{key}"] = replace(one, part=part)
     return made
