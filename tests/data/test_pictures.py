@@ -161,20 +161,13 @@ def test_other_formats_are_read(source, tmp_path, monkeypatch):
     [
         ("crop", None, WIDE[:, 1:5], "cut to the central square (fit=crop) from 4x6"),
         ("crop", 4, WIDE[:, 1:5], "cut to the central square (fit=crop) from 4x6"),
-        (
-            "pad",
-            None,
-            np.pad(WIDE, ((1, 1), (0, 0), (0, 0))),
-            "padded to a square with black (fit=pad) from 4x6",
-        ),
-        (
-            "stretch",
-            4,
-            np.asarray(Image.fromarray(WIDE).resize((4, 4), Image.Resampling.BILINEAR)),
-            "stretched to a square (fit=stretch) from 4x6",
-        ),
+        ("pad", None, np.pad(WIDE, ((1, 1), (0, 0), (0, 0))),
+         "padded to a square with black (fit=pad) from 4x6"),
+        ("stretch", 4,
+         np.asarray(Image.fromarray(WIDE).resize((4, 4), Image.Resampling.BILINEAR)),
+         "stretched to a square (fit=stretch) from 4x6"),
     ],
-)
+)  # fmt: skip
 def test_rectangles_become_squares(source, fit, size, expected, note, tmp_path, monkeypatch):
     options = {"fit": fit, "image_size": size}
     found = load(source, tmp_path, [encoded(WIDE)], monkeypatch, **options)

@@ -146,17 +146,13 @@ def test_a_mixture_that_is_none(changes, expected):
         (lambda: ring_points(jax.random.key(0), 0, radii=[1.0], scale=1), "num must be an integer"),
         (lambda: circle_means(0), "num must be an integer of at least 1, got num=0"),
         (lambda: circle_means(3, 0.0), "radius must be positive"),
-        (
-            lambda: gaussian_mixture_log_density(jnp.zeros(2), **(MIXTURE | {"scale": [1.0, 2.0]})),
-            "scale must be a scalar, got a PyTree of 2 values",
-        ),
-        (
-            lambda: ring_log_density(jnp.zeros((5, 2)), **RINGS),
-            r"position must be one point of shape \(2,\), got shape \(5, 2\); .* jax.vmap",
-        ),
+        (lambda: gaussian_mixture_log_density(jnp.zeros(2), **(MIXTURE | {"scale": [1.0, 2.0]})),
+         "scale must be a scalar, got a PyTree of 2 values"),
+        (lambda: ring_log_density(jnp.zeros((5, 2)), **RINGS),
+         r"position must be one point of shape \(2,\), got shape \(5, 2\); .* jax.vmap"),
         (lambda: gaussian_mixture_log_density(jnp.zeros(3), **MIXTURE), r"position must be one"),
     ],
-)
+)  # fmt: skip
 def test_other_bad_arguments(call, expected):
     with pytest.raises(ValueError, match=expected):
         call()

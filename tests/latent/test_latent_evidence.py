@@ -215,6 +215,9 @@ def test_trapezium_weights_are_numpys():
     )
 
 
+ENDS = jnp.zeros(2), jnp.array([0.0, 1.0])
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -229,25 +232,12 @@ def test_trapezium_weights_are_numpys():
         (lambda: log_evidence(jnp.zeros(3), jnp.array([0.0, 1.0])), r"shape \(2, ...\).*\(3,\)"),
         (lambda: log_evidence(jnp.zeros(2), jnp.array([0.1, 1.0])), "run from 0"),
         (lambda: log_evidence(jnp.zeros(2), jnp.array([0.0, 0.9])), "run from 0"),
-        (
-            lambda: log_evidence(jnp.zeros(2), jnp.array([0.0, 1.0]), kl_forward=jnp.zeros(1)),
-            "kl_backward is missing",
-        ),
-        (
-            lambda: log_evidence(jnp.zeros(2), jnp.array([0.0, 1.0]), kl_backward=jnp.zeros(1)),
-            "kl_forward is missing",
-        ),
-        (
-            lambda: log_evidence(
-                jnp.zeros(2),
-                jnp.array([0.0, 1.0]),
-                kl_forward=jnp.zeros(2),
-                kl_backward=jnp.zeros(1),
-            ),
-            r"kl_forward must have one entry per interval, shape \(1,\), got \(2,\)",
-        ),
+        (lambda: log_evidence(*ENDS, kl_forward=jnp.zeros(1)), "kl_backward is missing"),
+        (lambda: log_evidence(*ENDS, kl_backward=jnp.zeros(1)), "kl_forward is missing"),
+        (lambda: log_evidence(*ENDS, kl_forward=jnp.zeros(2), kl_backward=jnp.zeros(1)),
+         r"kl_forward must have one entry per interval, shape \(1,\), got \(2,\)"),
     ],
-)
+)  # fmt: skip
 def test_bad_input_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()

@@ -211,13 +211,10 @@ def test_a_memory_that_no_state_has():
     [
         ({"memory": "velocity"}, TypeError, r"^memory must be a tuple.*got 'velocity'"),
         ({"memory": ("score",)}, ValueError, r"^memory must not name .*density.*\('score',\)"),
-        (
-            {"memory": ("second_moment",), "is_interacting": True},
-            ValueError,
-            r"^memory must be \(\)",
-        ),
+        ({"memory": ("second_moment",), "is_interacting": True}, ValueError,
+         r"^memory must be \(\)"),
     ],
-)
+)  # fmt: skip
 def test_bad_memories(options, error, message):
     with pytest.raises(error, match=message):
         ChainKind(sampler=psgld, num_steps=1, **options)

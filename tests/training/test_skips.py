@@ -18,20 +18,16 @@ def row(cause=0, consecutive=0, **metrics):
     ("metrics", "expected"),
     [
         ({"cause": 1, "loss": NAN}, "the loss was not finite."),
-        (
-            {"cause": 1, "loss": NAN, "cross_entropy": NAN, "energies": [1.0, np.inf], "kl": 3.0},
-            "the loss was not finite (nor were the metrics cross_entropy, energies).",
-        ),
-        (
-            {"cause": 2, "gradient_norm": np.inf},
-            "the gradient was not finite (nor were the metrics",
-        ),
+        ({"cause": 1, "loss": NAN, "cross_entropy": NAN, "energies": [1.0, np.inf], "kl": 3.0},
+         "the loss was not finite (nor were the metrics cross_entropy, energies)."),
+        ({"cause": 2, "gradient_norm": np.inf},
+         "the gradient was not finite (nor were the metrics"),
         ({"cause": 3, "loss": 1e9}, "the loss was beyond max_abs_loss."),
         ({"cause": 4}, "the updated parameters were not finite."),
         ({"cause": [0, 2]}, "the gradient was not finite."),
         ({"cause": 1, **{f"m{i:02}": NAN for i in range(30)}}, "m06, m07, ...)."),
     ],
-)
+)  # fmt: skip
 def test_a_divergence_says_what_was_not_finite_and_since_when(metrics, expected):
     watch = SkipWatch(3, 10, 0, 0, {})
     watch(11, row())

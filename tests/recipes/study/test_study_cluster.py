@@ -202,11 +202,8 @@ def test_a_refused_job_is_said(fake_slurm, tmp_path):
         ("slurm", ["--slurm.time=1:30:00"], r"a whole number; got 1:30:00"),
         ("slurm", ["--slurm.time"], r"unexpected argument '--slurm\.time'; --slurm\.NAME=VALUE"),
         ("slurm", ["--slurm.time=5"], r"finds no Slurm here: .*srun"),
-        (
-            "slurm",
-            ["--slurm.time=5", "--slurm.nodes=4", "--slurm.ntasks-per-node=8"],
-            r"--slurm\.nodes=4 would start a run several times in one folder.*gres=gpu:N",
-        ),
+        ("slurm", ["--slurm.time=5", "--slurm.nodes=4", "--slurm.ntasks-per-node=8"],
+         r"--slurm\.nodes=4 would start a run several times in one folder.*gres=gpu:N"),
         ("slurm", ["--slurm.time=5", "--slurm.ntasks-per-node=8"], r"\.ntasks-per-node=8 would"),
         ("slurm", ["--slurm.time=5", "--slurm.ntasks_per_node=8"], r"\.ntasks_per_node=8 would"),
         ("slurm", ["--slurm.time=5", "--slurm.tasks-per-node=8"], r"\.tasks-per-node=8 would"),
@@ -218,7 +215,7 @@ def test_a_refused_job_is_said(fake_slurm, tmp_path):
         ("slurm", ["--slurm.time=5", "--slurm.nodelist=a"], r"finds no Slurm here"),
         ("local", ["--slurm.time=5"], r"--slurm\.time=5 has no effect without --executor=slurm"),
     ],
-)
+)  # fmt: skip
 def test_mistakes_are_named(name, arguments, message, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigError, match=message):

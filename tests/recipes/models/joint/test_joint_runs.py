@@ -117,24 +117,14 @@ def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, shallow, tmp
     [
         ({"sampler.buffer.size": 4}, "config.sampler.buffer.size must be at least 8: .* got 4"),
         ({"sampler.buffer.size": 201, "loss.is_conditional": True}, "multiple of 10: .* got 201"),
-        (
-            {"sampler.buffer.size": 70, "loss.is_conditional": True},
-            "config.sampler.buffer.size must be at least 80: .* may be of one class; got 70",
-        ),
-        (
-            {
-                "sampler.buffer.start": "informative",
-                "mesh.num_shards": 8,
-                "sampler.buffer.size": 200,
-            },
-            "config.sampler.buffer.size must be a multiple of 80: .*num_shards=8 .* 10 classes",
-        ),
+        ({"sampler.buffer.size": 70, "loss.is_conditional": True},
+         "config.sampler.buffer.size must be at least 80: .* may be of one class; got 70"),
+        ({"sampler.buffer.start": "informative", "mesh.num_shards": 8, "sampler.buffer.size": 200},
+         "config.sampler.buffer.size must be a multiple of 80: .*num_shards=8 .* 10 classes"),
         ({"sampler.buffer.num_kept": 9}, "num_kept must be at most num_samples=8"),
         ({"sampler.num_samples": 9, "mesh.num_shards": 2}, "config.sampler.num_samples must be"),
-        (
-            {"sampler.buffer.num_kept": 3, "mesh.num_shards": 2},
-            r"config.sampler.buffer.num_kept must be a multiple of .*num_shards=2, got 3",
-        ),
+        ({"sampler.buffer.num_kept": 3, "mesh.num_shards": 2},
+         r"config.sampler.buffer.num_kept must be a multiple of .*num_shards=2, got 3"),
         ({"mesh.whole_batch": False}, "whole_batch=False has no effect here: it needs several sh"),
         ({"sampler.name": "gibbs"}, "config.sampler.name must be one of"),
         ({"sampler.box": "round"}, "config.sampler.box must be one of"),
@@ -145,10 +135,8 @@ def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, shallow, tmp
         ({"loss.output_scale": 2e4}, "config.loss.output_scale=20000.0 has .*_scale=1.0"),
         ({"loss.beta_variant": "true_objective"}, "beta_variant=true_objective has .*=default"),
         ({"loss.sampling_beta": 0.1, "loss.name": "svgd"}, "loss.sampling_beta=0.1 has no effect"),
-        (
-            {"loss.beta": 0.1, "loss.name": "beta", "loss.generative_weight": 0.0},
-            "config.loss.beta=0.1 has no effect",
-        ),
+        ({"loss.beta": 0.1, "loss.name": "beta", "loss.generative_weight": 0.0},
+         "config.loss.beta=0.1 has no effect"),
         ({"loss.svgd_variant": "literal"}, "it needs the loss of SVGD, config.loss.name=svgd"),
         ({"model.norm_policy": "sada_jem"}, "it needs batch normalisation"),
         ({"model.norm": "batch", "sampler.name": "mala"}, "'mala' takes moves back chain by chain"),
@@ -157,19 +145,13 @@ def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, shallow, tmp
         ({"eval.profile.num_chains": 4, "loss.generative_weight": 0.0}, "it needs an energy model"),
         ({"eval.robustness.num_eot": 4}, "it needs chains before an attacked image is classified"),
         ({"sampler.buffer.size": None, "sampler.buffer.num_kept": 4}, "it needs a replay buffer"),
-        (
-            {"sampler.buffer.size": None, "train.keep_best": "sample_fid"},
-            "is not monitored by this run",
-        ),
+        ({"sampler.buffer.size": None, "train.keep_best": "sample_fid"},
+         "is not monitored by this run"),
         ({"eval.inception_sha256": "ab"}, "it needs the weights that it is the hash of"),
-        (
-            {"train.keep_best": "sample_fid", "loss.generative_weight": 0.0},
-            "not monitored by this run",
-        ),
-        (
-            {"data.positive_crop_padding": 0, "data.augment_positives": False},
-            "positive_crop_padding=0 has no effect here: it needs augmented images for p",
-        ),
+        ({"train.keep_best": "sample_fid", "loss.generative_weight": 0.0},
+         "not monitored by this run"),
+        ({"data.positive_crop_padding": 0, "data.augment_positives": False},
+         "positive_crop_padding=0 has no effect here: it needs augmented images for p"),
         ({"data.positive_flip": False, "loss.generative_weight": 0.0}, "needs an energy model"),
         ({"data.positive_crop_padding": -1}, "positive_crop_padding must be an integer of at"),
         ({"optimizer.adaptive": True}, "adaptive=True has no effect here: it needs SAM's radius"),
@@ -178,21 +160,17 @@ def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, shallow, tmp
         ({"optimizer.rho": -0.1}, "config.optimizer.rho must be positive"),
         ({"train.positive_batch_size": 65}, "config.train.positive_batch_size must be at most"),
         ({"data.holdout": 60, "data.max_holdout": None}, r"holdout=60 leaves 4 .*batch_size=16"),
-        (
-            {"data.holdout": 47, "data.max_holdout": None, "train.positive_batch_size": 20},
-            r"config.data.holdout=47 leaves 17 .* config.train.positive_batch_size=20",
-        ),
+        ({"data.holdout": 47, "data.max_holdout": None, "train.positive_batch_size": 20},
+         r"config.data.holdout=47 leaves 17 .* config.train.positive_batch_size=20"),
         ({"sampler.dtype": "float64"}, "config.sampler.dtype must be one of"),
-        (
-            {"sampler.name": "svgd", "sampler.num_samples": 1},
-            "config.sampler.num_samples must be at least 2 for config.sampler.name='svgd'",
-        ),
+        ({"sampler.name": "svgd", "sampler.num_samples": 1},
+         "config.sampler.num_samples must be at least 2 for config.sampler.name='svgd'"),
         ({"data.num_classes": 5}, r"labels must lie in 0..4; \d+ of 64 do not"),
         ({"data.crop_padding": 8}, r"padding must be below .* config\.data\.crop_padding=8\."),
         ({"model.norm": "layer"}, "config.model.norm must be one of"),
         ({"model.depth": 11}, "depth must be 6n"),
     ],
-)
+)  # fmt: skip
 def test_a_mistake_is_told(overrides, message, shallow, tmp_path):
     config = config_of("jem_digits", **overrides)
     with pytest.raises(ConfigError, match=message):
