@@ -23,11 +23,11 @@ LONG = 10
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ImageModel:
-    """A trained image energy or joint model, as evaluators see it.
+    """A trained model of images, as evaluators see it.
 
     Attributes:
       plan: how training draws its negatives; None without chains.
-      densities_of: what chains of ``trained`` follow.
+      densities_of: what chains of ``trained`` follow; None where they move latents.
       train: the training images.
       distances: distances of samples from the training images.
       config: of the run.
@@ -83,7 +83,7 @@ class ImageModel:
         return self.buffer(key, num)
 
     def sample_row(self, chains: Chains) -> dict[str, float]:
-        """Returns the mean energy or log density of samples, for metrics.jsonl."""
+        """Returns numbers of samples for metrics.jsonl, such as their mean energy."""
         raise NotImplementedError
 
     def draw_sets(self, key: Key, num: int) -> dict[str, Chains]:

@@ -234,6 +234,19 @@ def test_the_plots_can_be_drawn_again_from_the_folder_alone(bare, smoke):
         assert again[name] == original[name], name
 
 
+def test_pictures_are_of_the_steps_that_have_them(bare, figures):
+    *earlier, last = sorted((bare / "monitor").iterdir())
+    np.savez(last)
+    draw(bare)
+    assert figures["reconstructions.png"].axes[0].get_title() == f"step {int(earlier[-1].stem)}"
+    for path in earlier:
+        np.savez(path)
+    for path in (bare / "plots").iterdir():
+        path.unlink()
+    draw(bare)
+    assert len(list((bare / "plots").iterdir())) == 3
+
+
 def test_a_run_full_of_nulls_can_be_drawn(bare):
     names = ("loss", "test_log_evidence", "test_trapezium_log_evidence", "prior_acceptance")
     names += ("reconstruction_error", "test_reconstruction_error")

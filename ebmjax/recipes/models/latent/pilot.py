@@ -1,7 +1,7 @@
 """Pilot run that places the powers of a latent EBM run."""
 
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import optax
@@ -40,8 +40,8 @@ def run(
 ) -> Pilot:
     """Trains ``config.loss.pilot_epochs`` along the powers ``law`` and measures E_t.
 
-    It uses only ``config.seed``, whatever the number of repeats, and one device, so that the powers
-    do not depend on devices.
+    Its chains start afresh and are as long as training's. It uses only ``config.seed``, whatever
+    the number of repeats, and one device, so that the powers do not depend on devices.
 
     Raises:
       DivergenceError: as training.
@@ -53,13 +53,18 @@ def run(
     powers = latent.power_schedule(config.loss.pilot_intervals, config.loss.exponent)
     trained = jax.device_get(result.state.params)
     observations = parts.observe(jax.tree.map(lambda leaf: leaf[:IMAGES], examples))
-    measure = jax.jit(
-        lambda key, params: _mean_log_likelihoods(key, config, model, params, observations, powers)
-    )
+    chains = parts.chains(config)
+
+    @jax.jit
+    def measure(key: jax.Array, params: latent.LatentParams) -> jax.Array:
+        samples, _ = latent.sample_ladder(key, params, model, observations, powers, chains)
+        _, along = latent.telescoped_loss(params, model, observations, *samples, powers)
+        return along["mean_log_likelihoods"]
+
     before = time.perf_counter()
-    measure = measure.lower(eval_key, trained).compile()
+    compiled = measure.lower(eval_key, trained).compile()
     compile_seconds = result.compile_seconds + time.perf_counter() - before
-    means = jax.block_until_ready(measure(eval_key, trained))
+    means = jax.block_until_ready(compiled(eval_key, trained))
     seconds = common.Seconds(time.perf_counter() - started, compile_seconds)
     return Pilot(powers, means, seconds)
 
@@ -78,7 +83,7 @@ def _train(
         key,
         init_state(params, optimizer),
         make_train_step(
-            parts.gradient_fn(_fresh(config), model, law),
+            parts.gradient_fn(config, model, law),
             optimizer,
             max_abs_loss=config.train.max_abs_loss,
         ),
@@ -96,25 +101,3 @@ def _train(
         placement=common.placement(config),
         signals=False,
     )
-
-
-def _fresh(config: Config) -> Any:
-    """The pilot's chains start anew: it keeps no shards."""
-    pilot = config.copy_and_resolve_references()
-    pilot.sampler.persistent = False
-    return pilot
-
-
-def _mean_log_likelihoods(
-    key: jax.Array,
-    config: Config,
-    model: latent.LatentModel,
-    params: latent.LatentParams,
-    observations: jax.Array,
-    powers: jax.Array,
-) -> jax.Array:
-    """Returns E_t at every power, averaged over observations, from chains as long as training's."""
-    chains = parts.chains(config)
-    samples, _ = latent.sample_ladder(key, params, model, observations, powers, chains)
-    _, along = latent.telescoped_loss(params, model, observations, *samples, powers)
-    return along["mean_log_likelihoods"]

@@ -39,13 +39,13 @@ def draw(workdir: Path, config: Config, powers: np.ndarray) -> None:
     """
     rows, plots = read_rows(workdir), workdir / "plots"
     monitored = {int(p.stem): _of_first_repeat(dict(np.load(p))) for p in snapshots(workdir)}
-    for name, draw_them in (
+    for name, draw_images in (
         ("samples", samples_over_training),
         ("reconstructions", reconstructions),
     ):
         found = {step: arrays for step, arrays in monitored.items() if name in arrays}
         if found:
-            draw_them(plots / f"{draw_them.__name__}.png", found)
+            draw_images(plots, found)
     schedule(plots / "schedule.png", powers)
     log_likelihood_by_power(plots / "mean_log_likelihood.png", rows, powers)
     panels(plots / "training.png", [row | _acceptances(row) for row in rows], PANELS, config)
@@ -55,19 +55,20 @@ def _of_first_repeat(pictures: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name: x[0] if x.ndim == 5 else x for name, x in pictures.items()}
 
 
-def samples_over_training(path: Path, monitored: dict[int, dict[str, np.ndarray]]) -> None:
+def samples_over_training(plots: Path, monitored: dict[int, dict[str, np.ndarray]]) -> None:
     """Draws a row of prior samples for each monitored step, with the same noise along a column."""
     strips = np.concatenate([arrays["samples"][:SHOWN] for arrays in monitored.values()])
-    with figure(path, size=(7, 0.75 * len(monitored) + 0.6)) as ((axes,),):
+    size = (7, 0.75 * len(monitored) + 0.6)
+    with figure(plots / "samples_over_training.png", size=size) as ((axes,),):
         tiles(axes, strips, SHOWN, "samples of the prior chains", [*map(str, monitored)])
         axes.set_ylabel("step")
 
 
-def reconstructions(path: Path, monitored: dict[int, dict[str, np.ndarray]]) -> None:
+def reconstructions(plots: Path, monitored: dict[int, dict[str, np.ndarray]]) -> None:
     """Draws test images above their reconstructions at the last monitored step."""
     last = max(monitored)
     pairs = [monitored[last][name][:SHOWN] for name in ("originals", "reconstructions")]
-    with figure(path, size=(7, 2)) as ((axes,),):
+    with figure(plots / "reconstructions.png", size=(7, 2)) as ((axes,),):
         rows = ("test image", "reconstruction")
         tiles(axes, np.concatenate(pairs), len(pairs[0]), f"step {last}", rows)
 

@@ -53,11 +53,9 @@ def build(config: Config, workdir: Path) -> common.Experiment:
 
     def initial_state(repeat: int) -> TrainState:
         params_key, _, _ = common.root_keys(config, repeat)
-        shards = _shards(config, params_key, len(train.images)) if config.sampler.persistent else ()
-        return init_state(init(params_key), optimizer, shards)
-
-    def eval_key(repeat: int) -> jax.Array:
-        return common.root_keys(config, repeat)[2]
+        return init_state(
+            init(params_key), optimizer, _carry(config, params_key, len(examples.index))
+        )
 
     model = LatentEBM(
         train=train,
@@ -73,7 +71,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     finished = replace(model, is_finished=True)
     evaluations = Evaluations(
         folder=workdir,
-        key=common.over_repeats(config, eval_key, jnp.stack),
+        key=common.over_repeats(config, lambda i: common.root_keys(config, i)[2], jnp.stack),
         evaluators=make_evaluators(config),
         config=config,
         interval=plan.monitor_every,
@@ -104,8 +102,10 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     )
 
 
-def _shards(config: Config, key: jax.Array, num_examples: int) -> Any:
-    """Persistent chains for every example and power."""
+def _carry(config: Config, key: jax.Array, num_examples: int) -> Any:
+    """Returns chains for every example and power, if they persist."""
+    if not config.sampler.persistent:
+        return ()
     is_vanilla = config.loss.name == "vanilla"
     return init_latent_carry(
         jax.random.fold_in(key, 2),  # the networks' keys use 0 and 1
