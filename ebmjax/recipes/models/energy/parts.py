@@ -141,7 +141,7 @@ def chain_plan(config: Config, image_shape: tuple[int, ...]) -> learning.ChainPl
     return learning.ChainPlan(
         kinds=kinds(config, image_shape),
         num_samples=section.num_samples // config.mesh.num_shards,
-        start_fn=start_makers(buffer, image_shape)[buffer.start](),
+        start_fn=start_makers(image_shape, buffer.start_scale)[buffer.start](),
         reinit_prob=buffer.reinit_prob,
         num_classes=config.data.num_classes if config.model.is_conditional else 1,
         augment=augmentation(config, image_shape),

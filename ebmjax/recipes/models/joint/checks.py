@@ -31,7 +31,7 @@ def check(config: Config, about_images: str = "") -> None:
         )
     has_energy, section = bool(config.loss.generative_weight), config.sampler
     has_samples = has_energy and section.buffer.size is not None
-    chosen, num_blocks = _check_sampler(config, has_energy), count_blocks(config)
+    num_blocks, chosen = count_blocks(config), _check_sampler(config, has_energy)
     of_samples = scores_of_samples(config) if has_samples else set()
     if chosen:
         checks.check_box(config)
@@ -71,7 +71,13 @@ def _check_sampler(config: Config, has_energy: bool) -> Chosen | None:
         check_samplers(config.sampler, (chosen,))
     if has_energy:
         check_particles((chosen,), config.sampler.num_samples)
-        _check_classes(config, chosen)
+        if config.loss.is_conditional and chosen.entry.interacting:
+            able = sorted(name for name, entry in SAMPLERS.items() if not entry.interacting)
+            raise ConfigError(
+                f"config.loss.is_conditional=True needs chains that belong to a class; the "
+                f"particles of config.sampler.name={chosen.name!r} move together. Take one of "
+                f"{able}."
+            )
         if config.model.norm == "batch" and not config.model.factory:
             check_independence(config, chosen)
     if is_refined:
@@ -95,15 +101,6 @@ def check_independence(config: Config, chosen: Chosen) -> None:
             f"as by {batch_norm} and norm_policy={config.model.norm_policy!r}, depend on "
             f"each other in a way it does not know: {instead}, or "
             "--config.model.norm_policy=running."
-        )
-
-
-def _check_classes(config: Config, chosen: Chosen) -> None:
-    if config.loss.is_conditional and chosen.entry.interacting:
-        able = sorted(name for name, entry in SAMPLERS.items() if not entry.interacting)
-        raise ConfigError(
-            f"config.loss.is_conditional=True needs chains that belong to a class; the particles "
-            f"of config.sampler.name={chosen.name!r} move together. Take one of {able}."
         )
 
 

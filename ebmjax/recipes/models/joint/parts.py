@@ -165,7 +165,7 @@ def _per_shard(config: Config, name: str) -> Any:
 def start_fn(config: Config, train: data.ImageData) -> samplers.StartFn:
     """The start distribution that chains start from, ``config.sampler.buffer.start``."""
     buffer = config.sampler.buffer
-    makers = start_distributions.start_makers(buffer, train.images.shape[1:])
+    makers = start_distributions.start_makers(train.images.shape[1:], buffer.start_scale)
 
     def informative() -> samplers.StartFn:
         images = map_rows(_to_signed_on_host, train.images, np.float32)
