@@ -1,5 +1,6 @@
 """The objective of a joint model: the loss of p(x) that its configuration names, and SAM."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,31 +16,30 @@ from ebmjax.recipes.parts.objectives.objective import draws, make_chainless_loss
 
 def objective(config: Config, train: data.ImageData) -> learning.JointObjective:
     """The loss of ``config.loss``, with SAM as ``config.optimizer`` says."""
-    loss = config.loss
+    loss, density_scale, axis = config.loss, _density_scale(config), batch_axis(config)
     is_chainless = bool(loss.generative_weight) and not draws(config)
     return learning.JointObjective(
-        generative_loss=None if is_chainless else _generative_loss(config),
+        generative_loss=None if is_chainless else _generative_loss(make_loss(config), loss.name),
         chainless_loss=make_chainless_loss(config, train) if is_chainless else None,
         generative_weight=loss.generative_weight,
         is_conditional=loss.is_conditional,
-        density_scale=_density_scale(config),
+        density_scale=density_scale,
         rho=config.optimizer.rho,
         is_adaptive=config.optimizer.adaptive,
         smoothing_ratio=loss.smoothing_ratio,
         smoothing_rate=loss.smoothing_rate,
         axis_name=SHARD_AXES,
-        batch_axis=batch_axis(config),
+        batch_axis=axis,
     )
 
 
-def _generative_loss(config: Config) -> learning.GenerativeLoss:
+def _generative_loss(objective: Callable[..., Any], name: str) -> learning.GenerativeLoss:
     """The loss of p(x) proportional to exp(f / alpha), alpha the smoothing, and the penalty."""
-    objective = make_loss(config)
 
     def generative_loss(positive: jax.Array, negative: jax.Array, smoothing: jax.Array) -> Any:
         value, metrics = objective(EnergyBatch(-positive, -negative, smoothing))
         gap = jnp.mean(positive) - jnp.mean(negative)
-        users = {"log_density_gap": gap} if is_users(config.loss.name) else {}
+        users = {"log_density_gap": gap} if is_users(name) else {}
         return value, {**metrics, **users}
 
     return generative_loss

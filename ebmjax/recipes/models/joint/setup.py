@@ -16,7 +16,6 @@ from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.joint import checks, objectives, parts, plots
 from ebmjax.recipes.models.joint.model import JointModel, densities_of
 from ebmjax.recipes.parts import image_data
-from ebmjax.recipes.parts.objectives.objective import draws
 from ebmjax.training import init_state, make_train_step, warm_start
 
 
@@ -26,13 +25,13 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     checks.check(config, images.about[0])
     train = images.train
     learnt = parts.take_images(config, train)
+    classifier, chain_classifier = parts.classifiers(config, train.images.shape[1:])
     streams = (config.train.positive_batch_size,)
     plan = common.plan(config, len(learnt.images), further_streams=streams)
     params_key, _, eval_key = common.root_keys(config)
     hold_fn = common.hold_fn(config)
     network_key, buffer_key = jax.random.split(params_key)
 
-    classifier, chain_classifier = parts.classifiers(config, train.images.shape[1:])
     policy = parts.NORM_POLICIES[config.model.norm_policy]
     params, statistics = jax.jit(classifier.init)(
         network_key, data.to_signed_unit(jnp.asarray(train.images[:2]))
@@ -48,13 +47,14 @@ def build(config: Config, workdir: Path) -> common.Experiment:
             "uniform noise, --config.sampler.buffer.start=uniform."
         )
     chain_plan = parts.chain_plan(config, train) if has_energy else None
+    trained_by = None if objective.chainless_loss else chain_plan
     # A classifier alone has no chains in training, but may refine attacked images by such chains.
     attacks = config.eval.robustness
     is_refined = attacks.every != table.NEVER and attacks.refine_steps
     refining = parts.chain_plan(config, train) if is_refined else None
     carry = init_carry(
         buffer_key,
-        chain_plan if draws(config) else None,
+        trained_by,
         num_shards=config.mesh.num_shards,
         buffer_size=config.sampler.buffer.size or 0,
         statistics=statistics,
@@ -65,7 +65,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         objective,
         classified_view=parts.make_classifier_view(config),
         positive_view=parts.positive_view(config),
-        plan=chain_plan if draws(config) else None,
+        plan=trained_by,
         norm_policy=policy,
         chain_classifier=chain_classifier,
     )
