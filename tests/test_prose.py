@@ -144,6 +144,19 @@ def test_the_reader_of_function_names_knows_participles() -> None:
     assert list(participles(text)) == [(1, "opened"), (2, "told_so"), (6, "_kept")]
 
 
+def test_every_class_has_a_name_of_its_own() -> None:
+    places: dict[str, str] = {}
+    for path in sorted((ROOT / "ebmjax").rglob("*.py")) + sorted(
+        (ROOT / "experiments").rglob("*.py")
+    ):
+        if path.parent.name in ("plane", "points"):  # which move
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                assert node.name not in places, f"{node.name}: {path} and {places[node.name]}"
+                places[node.name] = str(path)
+
+
 PAGES = [page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent.name != "results"]
 
 
