@@ -136,7 +136,7 @@ EVALUATORS = {
         },
     ),
     "gradient_variance": Entry(
-        "latent.gradient_variance:GradientVariance",
+        "latent.gradient_variance:VarianceOfGradients",
         1,
         {"num_gradients": field(8, TWO_OR_MORE, "gradients whose variance is measured")},
     ),

@@ -19,7 +19,7 @@ from ebmjax.types import Key
 
 
 @dataclass(frozen=True)
-class GradientVariance(Evaluator):
+class VarianceOfGradients(Evaluator):
     """Variance over independent minibatches of training's size, with fresh chains.
 
     It uses ``model.gradient``, ``model.batch``, ``model.examples`` and ``model.config``.

@@ -13,7 +13,7 @@ from experiment_runs import digits
 from ebmjax import data, evaluate, latent
 from ebmjax.evaluate import _evidence
 from ebmjax.recipes.evaluators.latent.evidence import Evidence, evidence_of_each
-from ebmjax.recipes.evaluators.latent.gradient_variance import GradientVariance
+from ebmjax.recipes.evaluators.latent.gradient_variance import VarianceOfGradients
 from ebmjax.recipes.evaluators.latent.keys import keys_of
 from ebmjax.recipes.evaluators.latent.reconstruction import Reconstruction
 from ebmjax.recipes.evaluators.samples import Samples
@@ -205,7 +205,7 @@ def test_minibatches_hold_no_example_twice():
         "gradient": lambda key, params, carry, batch: (batches.append(batch.index.tolist()),),
         "gradient_variance": lambda gradients: {"mean_a": 1.0, "b": 2.0},
     }
-    found = GradientVariance(8)(linear(programs=programs), TEST, KEY)
+    found = VarianceOfGradients(8)(linear(programs=programs), TEST, KEY)
     assert (found.row, found.report) == ({"mean_a": 1.0, "b": 2.0}, {"a": 1.0, "b": 2.0})
     assert [sorted(batch) for batch in batches] == [[0, 1, 2]] * 8
 
