@@ -28,6 +28,7 @@ import numpy as np
 from ebmjax import metrics, training
 from ebmjax.recipes.__main__ import quietly
 from ebmjax.recipes.config import command_line
+from ebmjax.recipes.config.common_fields import is_points
 from ebmjax.recipes.models import build
 
 
@@ -118,7 +119,7 @@ def main() -> None:
     config = command_line.read(options.config, rest)
     if options.flops and config.train.get("num_repeats", 1) > 1:
         parser.error("--flops counts one run: leave it out, or --config.train.num_repeats=1.")
-    if options.random_examples and (config.data.name == "digits" or "num_points" in config.data):
+    if options.random_examples and (config.data.name == "digits" or is_points(config)):
         parser.error("--random_examples is for data sets of tensorflow-datasets: leave it out.")
     if not (options.blocks or options.flops):
         parser.error("--blocks=0 leaves nothing but the operations: give --flops, too.")

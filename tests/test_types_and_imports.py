@@ -67,7 +67,7 @@ RECIPES = {
     "study": {"config", "folder", "parts", "evaluators"},
     "run": {"config", "folder", "parts", "evaluators", "models"},
 }
-MODELS = {"image", "joint", "latent", "plane"}
+MODELS = {"energy", "joint", "latent"}
 MODULES = sorted(path.relative_to(ROOT) for path in PACKAGE.rglob("*.py"))
 
 

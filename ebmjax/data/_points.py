@@ -1,5 +1,6 @@
-"""Reads points of the plane from an .npy file."""
+"""Reads points from an .npy file."""
 
+import math
 import os
 from pathlib import Path
 
@@ -10,23 +11,23 @@ from ebmjax.data._npy import find_array
 
 
 def load_points(path: str | os.PathLike[str]) -> np.ndarray:
-    """Returns the points in an .npy file, float32 (N, 2).
+    """Returns the points in an .npy file, float32 (N, d).
 
     Raises:
       FileNotFoundError: if there is no such file.
-      ValueError: unless it holds one or more finite points of the plane.
+      ValueError: unless it holds one or more finite points.
     """
     place = Path(path).expanduser()
-    must_be = f"{place} must be an .npy file of points (N, 2)"
+    must_be = f"{place} must be an .npy file of points (N, d)"
     if not place.is_file():
         raise FileNotFoundError(f"{must_be}, and there is no such file.")
     try:
         array = find_array(place)  # which an .npz file is not
     except ValueError as error:
         raise ValueError(f"{must_be}; {error}") from error
-    if array.shape[1:] != (2,) or not array.shape[0] or array.dtype.kind not in "buif":
+    if len(array.shape) != 2 or 0 in array.shape or array.dtype.kind not in "buif":
         raise ValueError(f"{must_be}, got shape {array.shape} and dtype {array.dtype}.")
-    check_memory(2 * 4 * array.shape[0], f"the points of {place}")
+    check_memory(4 * math.prod(array.shape), f"the points of {place}")
     with np.errstate(over="ignore"):  # infinite numbers are named below
         points = np.asarray(array.load(), np.float32)
     broken = np.flatnonzero(~np.isfinite(points).all(axis=1))

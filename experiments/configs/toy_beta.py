@@ -1,15 +1,15 @@
-"""The robust objective in the plane: a weighted Gaussian mixture and circles, six betas at once.
+"""The robust objective on points: a weighted Gaussian mixture and circles, one beta a run.
 
 Claim: with short chains from noise, beta = 0 learns a density far from the data's, although the
 ends of the chains resemble the data. A larger beta brings the learned density closer and the ends
 of short chains farther away. beta = 0.1 is already far better than 0. The default objective is the
 best of four where negatives are few or bad.
-Paper: robust-objective paper, section 4.1, appendix K, Figures 2 and 5-11. Network, data, initial
-laws and batches are the paper's, partly through the public settings of Nijkamp et al. 2020.
+Paper: robust-objective paper, section 4.1, appendix K, Figures 2 and 5-11. Network, data, starts
+and batches are the paper's, partly through the public settings of Nijkamp et al. 2020.
 Not in the paper, and chosen here:
 - The mixture's weights are 1 to 8, in order.
 - The chains' alpha is 5e-4: 20 such steps drift as far as Nijkamp's 100 of 1e-4. f is 2 / alpha
-  times the network.
+  times the network, so alpha / 2 is the temperature of the network's energy.
 - Training takes a fifth of the paper's 100,000 updates, at a tenfold rate that decays back.
 - Points are drawn once, 50,000 of them, not anew for every batch.
 - The kernel's widths, 0.05 and on circles 0.075, are absolute. In the public code they are SciPy's
@@ -19,14 +19,17 @@ The paper describes the chains on circles twice. Section 4.1 takes 20 steps inst
 of negatives (for the mixture, Figure 10 gives 20 and 20). Here circles have 20 steps and 100
 negatives: the section gives a reason, and its larger step belongs to the shorter chain. The other
 reading was run for 5,000 updates alone, by circles with
---config.sampler.num_steps=100 --config.sampler.step_size=5e-5 --config.loss.output_scale=2e4.
+--config.sampler.num_steps=100 --config.sampler.sgld.temperature=5e-5
+--config.loss.output_scale=2e4.
 Command:
-  python experiments/run.py --config=configs/toy_beta.py
-One cell alone: --config.loss.betas=(0.1,). Another objective: --config.loss.beta_variant=NAME.
-Hardware: 2 CPU cores, busy with other work too. Training takes 72 s for the mixture and 279 s for
-circles; compiling comes on top.
-Expected numbers (2026-11-22, five seeds): total variation from the data's density, for beta 0,
-0.1, 0.3, 0.5, 0.7 and 0.9.
+  python experiments/run.py --config=configs/toy_beta.py --mode=all
+Another beta: --config.loss.beta=0.5 (several: studies/toy_beta.py). Another objective:
+--config.loss.beta_variant=NAME. The bias of the chains is measured too with
+--config.eval.functions="('literal/beta_bias.py:beta_bias',)".
+Hardware: 2 CPU cores, busy with other work too. Six betas in one program took 72 s for the mixture
+and 279 s for circles; compiling comes on top, now for every run.
+Expected numbers (2026-11-22, five seeds, six betas in one program): total variation from the data's
+density, for beta 0, 0.1, 0.3, 0.5, 0.7 and 0.9.
   mixture, learned density  0.91  0.65  0.43  0.28  0.17  0.14  (spread over seeds 0.02 to 0.05)
   mixture, chains' ends     0.16  0.30  0.48  0.55  0.58  0.60  (the data's own points: 0.06)
   circles, learned density  0.97  0.83  0.68  0.60  0.50  0.49
@@ -38,45 +41,70 @@ Variants (base is the mixture):
 - long: twice the updates.
 - shifted: chains start in a corner, from a law half as wide, with ten times alpha.
 - restricted: 3 negatives, 3 steps. degenerate: 1 negative, no step.
-- negative: betas below 0. schedule: beta grows from 0.
+- negative: betas below 0 are allowed. schedule: beta grows from 0.
 - smoke: a few steps, to see that everything runs.
 """
 
 from functools import partial
 from typing import Any
 
-from ebmjax.recipes.models.plane.fields import ALPHA, configure
+from ebmjax.recipes.models.energy.fields import POINTS, configure, steps_of
+
+ALPHA = 5e-4
+"""Variance of the noise of the paper's chains."""
 
 
-def langevin(alpha: float) -> dict[str, float]:
+def langevin(alpha: float) -> dict[str, Any]:
     """The paper's Eq. 4 with noise of variance alpha, for a drift of the network's own gradient."""
-    return {"sampler.step_size": alpha / 2, "loss.output_scale": 2 / alpha}
+    return {**steps_of(1.0, temperature=alpha / 2), "loss.output_scale": 2 / alpha}
 
 
 def shifted(scale: float) -> dict[str, Any]:
     """Chains from the bottom right, half as wide as by default."""
     return {
-        "sampler.start_mean": (scale, -scale),
-        "sampler.start_scale": scale / 2,
+        "sampler.buffer.start_mean": (scale, -scale),
+        "sampler.buffer.start_scale": scale / 2,
         **langevin(10 * ALPHA),
     }
 
 
+BASE: dict[str, Any] = {
+    **POINTS,
+    "data.name": "gmm",
+    "data.max_train": 50_000,
+    "sampler.num_samples": 20,
+    "sampler.num_steps": 20,
+    **langevin(ALPHA),
+    "loss.name": "beta",
+    "loss.beta": 0.1,
+    "train.num_epochs": 20,
+    "train.batch_size": 50,
+    "train.steps_per_dispatch": 500,
+    "train.log_every": 100,
+    "train.checkpoint_every_epochs": 20,
+    "train.max_abs_loss": 1e3,
+    "eval.every_epochs": 5,
+}
 CIRCLES = {
     "data.name": "circles",
     "sampler.num_samples": 100,
-    "sampler.start_scale": 2.0,
+    "sampler.buffer.start_scale": 2.0,
     "train.num_epochs": 40,
     "train.batch_size": 100,
     "train.checkpoint_every_epochs": 40,
     "eval.every_epochs": 10,
-    "eval.bandwidth": 0.075,
-    "eval.half_width": 5.0,
+    "eval.density.bandwidth": 0.075,
+    "eval.density.half_width": 5.0,
 }
 SETTINGS: dict[str, dict[str, Any]] = {
     "restricted": {"sampler.num_samples": 3, "sampler.num_steps": 3},
-    "degenerate": {"sampler.num_samples": 1, "sampler.num_steps": 0},
-    "negative": {"loss.betas": (-0.9, -0.5, -0.3, -0.1, 0.0), "loss.allow_negative": True},
+    # The step is too small to move a chain, so that the negative is a draw of the start.
+    "degenerate": {
+        "sampler.num_samples": 1,
+        "sampler.num_steps": 1,
+        **steps_of(1e-30, temperature=1e-30),
+    },
+    "negative": {"loss.allow_negative": True},
     "schedule": {"loss.beta_start": 0.0},
 }
 VARIANTS = {
@@ -88,18 +116,19 @@ VARIANTS = {
     "circles_shifted": CIRCLES | shifted(2.0),
     **{f"circles_{name}": CIRCLES | changes for name, changes in SETTINGS.items()},
     "smoke": {
-        "data.num_points": 500,
+        "data.max_train": 500,
+        "data.max_test": 100,
         "model.hidden": (8, 8),
         "sampler.num_steps": 2,
         "sampler.num_samples": 4,
-        "loss.betas": (0.0, 0.5),
+        "loss.beta": 0.5,
         "train.num_epochs": 2,
         "train.steps_per_dispatch": 5,
         "train.log_every": 5,
         "train.checkpoint_every_epochs": 1,
         "eval.every_epochs": 1,
-        "eval.num_samples": 200,
-        "eval.grid_points": 80,
+        "eval.density.num_samples": 200,
+        "eval.density.grid_points": 80,
     },
 }
-get_config = partial(configure, base={}, variants=VARIANTS)
+get_config = partial(configure, base=BASE, variants=VARIANTS)

@@ -1,4 +1,4 @@
-"""One energy of four Gaussians in the plane, and eight samplers that follow it.
+"""One energy of points, four Gaussians, and eight samplers that follow it.
 
 Claim: gradient descent is no sampler, Langevin dynamics is one, and MALA and preconditioned
 Langevin dynamics mix better. The thesis's R-hat over 10 chains of 5,000 steps of 0.01 is 2891.63,
@@ -38,15 +38,18 @@ Variants:
 from functools import partial
 from typing import Any
 
-from ebmjax.recipes.models.plane.fields import configure
+from ebmjax.recipes.models.energy.fields import POINTS, configure, steps_of
 
 BASE: dict[str, Any] = {
+    **POINTS,
     "data.name": "gaussians",
-    "data.num_points": 1000,
+    "data.max_train": 1000,
     "model.activation": "swish",
-    "sampler.step_size": 0.1,
+    **steps_of(0.1),
+    "sampler.num_samples": 100,
     "sampler.num_steps": 100,
-    "sampler.start_scale": 15.0,
+    "sampler.buffer.start": "data",
+    "sampler.buffer.start_scale": 15.0,
     "loss.name": "contrastive_divergence",
     "loss.energy_l2": 0.05,
     "train.num_epochs": 300,
@@ -56,21 +59,24 @@ BASE: dict[str, Any] = {
     "train.checkpoint_every_epochs": 300,
     "train.max_abs_loss": 1e4,
     "eval.every_epochs": 50,
-    "eval.half_width": 30.0,
-    "eval.grid_points": 300,
-    "eval.num_samples": 2000,
+    "eval.density.half_width": 30.0,
+    "eval.density.grid_points": 300,
+    "eval.density.num_samples": 2000,
+    "eval.density.bandwidth": 0.5,
+    "eval.comparison.every": "end",
 }
 VARIANTS = {
     "near": {
         "data.radius": 3.0,
-        "sampler.start_scale": 4.0,
-        "eval.half_width": 10.0,
-        "eval.grid_points": 100,
+        "sampler.buffer.start_scale": 4.0,
+        "eval.density.half_width": 10.0,
+        "eval.density.grid_points": 100,
     },
     "weak_l2": {"loss.energy_l2": 1e-3},
     "persistent": {"sampler.buffer.size": 1000},
     "thesis": {
-        "sampler.step_size": 0.01,
+        **steps_of(0.01),
+        "sampler.num_samples": 1000,
         "sampler.num_steps": 5000,
         "train.batch_size": 1000,
         "train.steps_per_dispatch": 5,
@@ -78,21 +84,24 @@ VARIANTS = {
         "train.checkpoint_every_epochs": 50,
     },
     "smoke": {
-        "data.num_points": 200,
+        "data.max_train": 200,
+        "data.max_test": 50,
         "model.hidden": (8, 8),
         "sampler.num_steps": 3,
+        "sampler.num_samples": 50,
         "train.num_epochs": 4,
         "train.batch_size": 50,
         "train.steps_per_dispatch": 4,
         "train.log_every": 4,
         "train.checkpoint_every_epochs": 4,
         "eval.every_epochs": 2,
-        "eval.grid_points": 60,
-        "eval.num_chains": 4,
-        "eval.num_chain_steps": 60,
-        "eval.burn_in": 20,
-        "eval.num_samples": 40,
-        "eval.num_frames": 3,
+        "eval.density.grid_points": 60,
+        "eval.density.num_samples": 40,
+        "eval.density.bandwidth": 1.0,
+        "eval.comparison.num_chains": 4,
+        "eval.comparison.num_steps": 60,
+        "eval.comparison.burn_in": 20,
+        "eval.comparison.num_frames": 3,
     },
 }
 get_config = partial(configure, base=BASE, variants=VARIANTS)

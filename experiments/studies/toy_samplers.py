@@ -28,7 +28,7 @@ from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.figures import Panel, over_training
 from ebmjax.recipes.study.named_columns import Columns, pick_columns
 
-figures = project("figures.plane_samplers")
+figures = project("figures.points_samplers")
 
 COLUMNS = {
     **pick_columns("density, TV", "density, KL in nats"),
@@ -39,7 +39,7 @@ COLUMNS = {
     "seconds of evaluation": ("evaluation_seconds", 1.0, 0),
 }
 
-CONFIG, STILL = "configs/toy_samplers.py", "--config.eval.num_frames=0"
+CONFIG, STILL = "configs/toy_samplers.py", "--config.eval.comparison.num_frames=0"
 PRINTED = (
     "sgld",
     "psgld",
@@ -57,8 +57,7 @@ TRAINING_COLUMNS = {
     **pick_columns("density, TV", "density, KL in nats"),
     "TV after 30 epochs": ("over_training.first_density_tv", 1.0, 3),
     **pick_columns("energy of samples - of data, nats", "acceptance, end of training"),
-    "distance a chain travels": ("chain_distance", 1.0, 1),
-    **pick_columns("seconds of training"),
+    **pick_columns("distance travelled", "seconds of training"),
 }
 PANELS: tuple[Panel, ...] = (
     ("density_tv", "total variation from the data", "linear"),
@@ -71,13 +70,14 @@ def training(config: str) -> Study:
     """The sampler of the training, with the chains of ``config``."""
     return Study(
         rows={
-            label: [config, f"--config.sampler.name={name}"] for label, name in TRAINED_BY.items()
+            label: [config, f"--config.sampler.names=('{name}',)"]
+            for label, name in TRAINED_BY.items()
         },
         columns=TRAINING_COLUMNS,
         common=(
             "--config.eval.every_epochs=30",
-            "--config.eval.samplers=('sgld',)",
-            "--config.eval.num_frames=0",
+            "--config.eval.comparison.samplers=('sgld',)",
+            "--config.eval.comparison.num_frames=0",
         ),
         draw=partial(over_training, PANELS, "training"),
     )
@@ -94,7 +94,7 @@ STUDIES = {
         {name: [f"{CONFIG}:{name}", STILL] for name in ("near", "weak_l2", "persistent")}
     ),
     "printed": study(
-        {"four Gaussians": [CONFIG, STILL, f"--config.eval.samplers={PRINTED}"]},
+        {"four Gaussians": [CONFIG, STILL, f"--config.eval.comparison.samplers={PRINTED}"]},
         {
             **COLUMNS,
             "of MALA as printed": ("thesis.literal_mala.rhat_classic", 1.0, 2),

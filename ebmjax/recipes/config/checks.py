@@ -108,7 +108,7 @@ def check_starts(config: Config, names: Iterable[str]) -> None:
     names, section, buffer = sorted(names), config.sampler, config.sampler.buffer
     if section.box != "reject" or not names:
         return
-    is_bounded = buffer.start != "gaussian"
+    is_bounded = buffer.start not in ("gaussian", "data")
     reach = buffer.start_scale if buffer.start == "uniform" else 1.0  # images are in [-1, 1]
     if is_bounded and section.low <= -reach and reach <= section.high:
         return

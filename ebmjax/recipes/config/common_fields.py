@@ -62,6 +62,24 @@ SEVERAL_SHARDS = When(
     lambda config: config.mesh.num_shards > 1,
 )
 
+POINTS = ("gmm", "circles", "gaussians", "points")
+"""Sources of points, in place of images; the last reads the user's file, the others have a law."""
+
+
+def is_points(config: Mapping[str, Any]) -> bool:
+    """Returns whether a run learns from points, and not from images."""
+    return config["family"] == "energy" and config["data"]["name"] in POINTS
+
+
+OF_POINTS = allow_preset(when_is("data.name", *POINTS, what="points"))
+ON_IMAGES = allow_preset(
+    When(f"images, config.data.name other than {', '.join(POINTS)}", lambda c: not is_points(c))
+)
+NOT_DRAWN = When(
+    f"data that are not drawn anew, config.data.name other than {', '.join(POINTS[:-1])}",
+    lambda config: config["data.name"] not in POINTS[:-1],
+)
+
 RECOVERY = {
     "on_divergence": "stop",
     "remedies": ("step_size", "chain_steps", "learning_rate", "energy_penalty", "learning_rate"),
@@ -104,9 +122,9 @@ OF_IMAGES: Fields = {
         PATH,
         "file or folder of the data; empty: tensorflow-datasets' own folder",
         When(
-            "a source that lies there, config.data.name=npz, npy, folder, huggingface or a "
+            "a source that lies there, config.data.name=npz, npy, points, folder, huggingface or a "
             "tensorflow-datasets name",
-            lambda config: config["data.name"] != "digits",
+            lambda config: config["data.name"] not in ("digits", *POINTS[:-1]),
         ),
     ),
     "data.test_split": field("test", NAME, "split of the test images"),
@@ -175,7 +193,6 @@ OF_IMAGES: Fields = {
 _KNOWN: Fields = {
     **OF_IMAGES,
     "seed": field(0, SEED, "seed of all random numbers of the run"),
-    "data.num_points": field(1, COUNT, "number of training points"),
     "data.flip": field(False, FLAG, "flip images at random"),
     "data.noise_scale": field(0.0, NOT_NEGATIVE, "Gaussian noise added to images in [-1, 1]"),
     "model.activation": field("swish", one_of(*ACTIVATIONS), "activation; leaky_relu by its slope"),

@@ -16,7 +16,7 @@ from ebmjax.recipes.config.declare import Fields
 from ebmjax.recipes.config.errors import Config, ConfigError, did_you_mean, flatten, pick
 
 FAMILIES: dict[str, str | Path] = {
-    name: f"ebmjax.recipes.models.{name}" for name in ("energy", "joint", "latent", "plane")
+    name: f"ebmjax.recipes.models.{name}" for name in ("energy", "joint", "latent")
 }
 """Package of each family, or its file."""
 

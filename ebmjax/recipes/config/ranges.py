@@ -115,8 +115,8 @@ HOLDOUT = _number(
     "0, a fraction below 1, or a whole number",
     lambda v: 0 <= v < ONE or v % 1 == 0 < v,
     0,
-    0.2,
     5,
+    0.2,
 )
 GRID = _integer("an integer from 10 to 5000", lambda v: 10 <= v <= 5000, 10, 60)
 SEED = _integer(f"an integer from 0 to {MAX_SEED}", lambda v: 0 <= v <= MAX_SEED, 0, 3)

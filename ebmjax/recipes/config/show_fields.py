@@ -12,7 +12,7 @@ from ebmjax.recipes.config.user_parts import find_fields, find_function, is_user
 USAGE = """usage: ebmjax fields CONFIG[:VARIANT] [--config.FIELD=VALUE ...]
 
 Prints every field with its value, text and range, and says of a field that has no effect what it
-needs. "joint" stands for configs/joint.py, "plane" for the defaults of that family. Of samplers it
+needs. "joint" stands for configs/joint.py, "energy" for the defaults of that family. Of samplers it
 prints those that CONFIG names: --config.sampler.name=mala prints the fields of mala."""
 
 HEAD: tuple[str, ...] = ("| field | default | values | what it is |", "|---|---|---|---|")

@@ -12,6 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data
+from ebmjax.recipes.config import declare, families
+from ebmjax.recipes.config.common_fields import is_points
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.evaluators import table
 from ebmjax.recipes.evaluators.evaluator import Evaluator, Found, is_due, stack_repeats
@@ -38,10 +40,13 @@ def make_evaluators(config: Config) -> dict[str, Evaluator]:
     Raises:
       ConfigError: for whatever a function of the user does wrong.
     """
+    fields = families.fields_of(config)
     made: dict[str, Evaluator] = {}
     for name, entry in table.EVALUATORS.items():
         if config.eval.get(name, OFF)["every"] == table.NEVER:
             continue
+        if declare.no_effect(fields, config, f"eval.{name}.every"):
+            continue  # images have no density, and points no FID
         module, _, kind = entry.made_by.partition(":")
         cls = getattr(importlib.import_module(f"ebmjax.recipes.evaluators.{module}"), kind)
         options = {**config.eval.to_dict(), **_about_data(config), **config.eval[name].to_dict()}
@@ -60,7 +65,8 @@ def repeats_of(state: TrainState) -> list[TrainState]:
 
 
 def _about_data(config: Config) -> dict[str, Any]:
-    section, is_tfds = config.data, data.is_tfds(config.data.name)
+    section = config.data
+    is_tfds = not is_points(config) and data.is_tfds(section.name)
     tfds_folder = section.path or None if is_tfds else None
     return {"data_name": section.name, "fit": section.fit, "tfds_folder": tfds_folder}
 
@@ -93,7 +99,8 @@ class Evaluations:
     def check(self) -> None:
         """Raises ConfigError for whatever would stop the evaluation half-way."""
         model = self.models[1](None)
-        model.distances.check()
+        if model.distances is not None:
+            model.distances.check()
         for evaluator in self.evaluators.values():
             evaluator.check(model, self.tests[1])
 
@@ -146,5 +153,6 @@ class Evaluations:
         return [evaluator(model, test, key) for model, key in zip(models, keys, strict=True)]
 
     def _is_due(self, name: str, step: int) -> bool:
-        every = self.config.eval[name].every if name in table.EVALUATORS else 1
+        is_ours = name in table.EVALUATORS
+        every = self.config.eval[name].every if is_ours else self.evaluators[name].every
         return is_due(every, step, self.interval)

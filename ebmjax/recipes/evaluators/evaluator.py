@@ -80,6 +80,8 @@ class Evaluator:
 
     at_end = True
     """True if it runs in the evaluation after training."""
+    every: Any = 1
+    """When it runs, as ``eval.<name>.every`` has it; of the user's, which have no such field."""
 
     def __call__(self, model: Any, test: Any, key: Key) -> Found:
         """Returns what it finds.

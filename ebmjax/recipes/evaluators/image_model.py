@@ -29,7 +29,7 @@ class ImageModel:
       plan: how training draws its negatives; None without chains.
       densities_of: what chains of ``trained`` follow; None where they move latents.
       train: the training images.
-      distances: distances of samples from the training images.
+      distances: distances of samples from the training images; None for points.
       config: of the run.
       state: of training; None before ``at``.
       trained: the parts of the state that are used; None before ``at``.
@@ -40,7 +40,7 @@ class ImageModel:
     plan: ChainPlan | None
     densities_of: DensitiesOf
     train: data.ImageData
-    distances: RunDistances
+    distances: RunDistances | None
     config: Config
     state: TrainState | None = None
     trained: Any = None

@@ -31,7 +31,7 @@ JUDGED: tuple[tuple[str, Callable[..., Any], str], ...] = (
 def over_training(rows: MetricRows) -> dict[str, Any]:
     """Returns numbers from the rows of metrics.jsonl after step 0; leaves out missing ones.
 
-    They are the first and the best "sample_fid", "test_accuracy" and "density_tv" (plane) with
+    They are the first and the best "sample_fid", "test_accuracy" and "density_tv" (points) with
     their steps. They also are the highest "sample_is", the lowest acceptance of the chains, and the
     largest loss of either sign. ``BESIDE`` stand beside the best FID, and "start_is" beside the
     best "sample_is". "last" has means over the last ``NUM_LAST`` rows of training, for numbers that

@@ -16,6 +16,7 @@ from ebmjax.recipes.config.declare import (
 from ebmjax.recipes.config.ranges import (
     COUNT,
     FLAG,
+    GRID,
     NAME,
     POSITIVE,
     RADIUS,
@@ -23,8 +24,10 @@ from ebmjax.recipes.config.ranges import (
     WHOLE,
     Range,
     one_of,
+    one_of_or_function,
     optional,
 )
+from ebmjax.recipes.parts.samplers.table import PLAIN
 
 END, NEVER = "end", "never"
 EVERY = Range(
@@ -42,6 +45,8 @@ IN_TRAINING = Range(
 )
 
 COMPARED = allow_preset(when_set("eval.evidence.methods", "methods to compare"))
+COMPARED_SAMPLERS = ("gradient_descent", "sgld", "psgld", "mala", "tempered_mala")
+COMPARED_SAMPLERS += ("svgd", "stochastic_svgd", "hmc")
 REFINED = when_set("eval.robustness.refine_steps", "chains before an attacked image is classified")
 
 
@@ -113,6 +118,29 @@ EVALUATORS = {
     ),
     "energies": Entry("energies:Energies", 1),
     "mixing": Entry("mixing:Mixing", END),
+    "density": Entry(
+        "points.density:Density",
+        1,
+        {
+            "half_width": field(2.0, POSITIVE, "half width of the grid of densities in the plane"),
+            "grid_points": field(200, GRID, "cells of the grid along an axis"),
+            "num_samples": field(10_000, TWO_OR_MORE, "samples whose distances are measured"),
+            "bandwidth": field(0.05, POSITIVE, "kernel bandwidth of density estimates"),
+        },
+    ),
+    "comparison": Entry(
+        "points.comparison:Comparison",
+        NEVER,
+        {
+            "samplers": field(
+                COMPARED_SAMPLERS, one_of_or_function(*PLAIN), "samplers that are compared"
+            ),
+            "num_chains": field(10, TWO_OR_MORE, "chains of each sampler"),
+            "num_steps": field(5000, COUNT, "steps of a chain"),
+            "burn_in": field(1000, WHOLE, "first steps that are left out"),
+            "num_frames": field(40, WHOLE, "frames of the animation; 0: none"),
+        },
+    ),
     "reconstruction": Entry("latent.reconstruction:Reconstruction", 1),
     "evidence": Entry(
         "latent.evidence:Evidence",

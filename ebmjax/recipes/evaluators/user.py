@@ -45,6 +45,11 @@ class UserEvaluator(Evaluator):
     part: UserPart
     place: int
 
+    @property
+    def every(self) -> Any:
+        """When it runs: the function's attribute ``every``, or at every evaluation."""
+        return getattr(self.part.function, "every", 1)
+
     def __call__(self, model: Any, test: Any, key: Key) -> Found:
         """Returns its numbers, during training and afterwards by the same names."""
         key = jax.random.fold_in(key, self.place)

@@ -1,1 +1,1 @@
-"""Image energies, joint models, latent models and densities in the plane."""
+"""Energies of images or points, joint models and latent models."""

@@ -210,7 +210,6 @@ def _check_batch(config: Config, name: str, size: int, num_examples: int) -> Non
     if size <= num_examples:
         return
     section = config.data
-    limit = "num_points" if "num_points" in section else "max_train"
     num_held_out = int(section.get("holdout") or 0)  # by now a number, no fraction
     if size <= num_examples + num_held_out:
         raise ConfigError(
@@ -221,7 +220,7 @@ def _check_batch(config: Config, name: str, size: int, num_examples: int) -> Non
         )
     raise ConfigError(
         f"config.train.{name} must be at most the number of training examples, got {size} with "
-        f"{num_examples} examples (config.data.{limit}). Take a smaller batch, or more examples."
+        f"{num_examples} examples (config.data.max_train). Take a smaller batch, or more examples."
     )
 
 

@@ -1,15 +1,46 @@
-"""Start distributions of chains of images."""
+"""Distributions that chains start from."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
 
 from ebmjax import samplers
+from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.types import Key
 
 
 def start_makers(
-    image_shape: tuple[int, ...], scale: float
+    shape: tuple[int, ...], scale: float, mean: Sequence[float] = (0.0,), points: Any = None
 ) -> dict[str, Callable[[], samplers.StartFn]]:
-    """Returns makers of the start distributions that do not depend on data, by name."""
+    """Returns makers of start distributions by name.
+
+    Args:
+      shape: of one position.
+      scale: half width or standard deviation.
+      mean: one number, or one for each coordinate of points.
+      points: training points (N, d), for "data".
+    """
     return {
-        "uniform": lambda: samplers.uniform_start(image_shape, -scale, scale),
-        "gaussian": lambda: samplers.gaussian_start(image_shape, scale=scale),
+        "uniform": lambda: samplers.uniform_start(shape, -scale, scale),
+        "gaussian": lambda: samplers.gaussian_start(shape, _fit_mean(mean, shape), scale),
+        "data": lambda: jax.tree_util.Partial(_draw_near, jnp.asarray(points), scale),
     }
+
+
+def _fit_mean(mean: Sequence[float], shape: tuple[int, ...]) -> Any:
+    if len(mean) not in (1, shape[-1]) or (len(mean) > 1 and len(shape) > 1):
+        raise ConfigError(
+            "config.sampler.buffer.start_mean must have one entry, or for points one for each of "
+            f"the {shape[-1]} coordinates; got {tuple(mean)}."
+        )
+    return mean[0] if len(mean) == 1 else jnp.asarray(mean, jnp.float32)
+
+
+def _draw_near(points: jax.Array, scale: Any, key: Key, label: Any) -> jax.Array:
+    """Returns a random one of ``points`` (N, d) under noise."""
+    del label
+    point_key, noise_key = jax.random.split(key)
+    point = jax.random.choice(point_key, points)
+    return point + scale * jax.random.normal(noise_key, point.shape)

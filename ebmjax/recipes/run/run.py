@@ -10,6 +10,7 @@ import jax
 from ebmjax import training
 from ebmjax._phases import phase
 from ebmjax.recipes.config import families
+from ebmjax.recipes.config.common_fields import is_points
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.ranges import MAX_INTEGER
 from ebmjax.recipes.folder import workdir
@@ -213,7 +214,7 @@ class Run:
         """
         data, template = self.config.data, self.experiment.state
         # Points of a law are what the configuration says; their last bits depend on the machine.
-        if "num_points" not in data or data.name == "npy":
+        if not is_points(self.config) or data.name == "points":
             digest = training.digest_data(self.experiment.data)
             training.check_same_data(found.meta, found.newest, digest)
         if found.is_best:

@@ -57,8 +57,6 @@ def _check_held_out(config: Config, ours: Config, other: Path, theirs: dict[str,
       theirs: section ``data`` of its configuration.
     """
     asked, there, names = config.data, ours.data, ("name", "max_train", "holdout")
-    if "max_train" not in theirs:  # points of the plane
-        return
     if not there.holdout or theirs["name"] != asked.name:
         return
     if all(theirs[name] == asked[name] for name in names):

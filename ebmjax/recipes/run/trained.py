@@ -12,6 +12,7 @@ from ebmjax import data
 from ebmjax._checks import check_at_least
 from ebmjax._phases import phase
 from ebmjax.recipes.config import declare, families
+from ebmjax.recipes.config.common_fields import is_points
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.run.run import Run
@@ -28,7 +29,7 @@ class TrainedRun(NamedTuple):
       config: its configuration, with what recoveries changed (``config.train.on_divergence``) and
         what its data decided.
       params: PyTree of its parameters.
-      apply: pure function of parameters and a batch: logits (joint), energies (image, plane), or
+      apply: pure function of parameters and a batch: logits (joint), energies (energy), or
         the generator's images (latent).
       sample: see ``build.Use``.
       score: see ``build.Use``.
@@ -95,7 +96,8 @@ def load(
         raise WorkdirError(f"{path}/config.json: {error}") from error
     run = Run(config, path)
     found = run.find(step)
-    if "max_train" in config.data and data.is_tfds(config.data.name):  # no points of the plane
+    name = config.data.get("name")
+    if name is not None and not is_points(config) and data.is_tfds(name):
         with contextlib.suppress(ValueError):  # which building explains
             data.check_prepared(config.data.name, config.data.path or None)
     with phase(f"{path}: {found}; reading its data and making its model", default="stderr"):

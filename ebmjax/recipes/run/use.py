@@ -170,6 +170,11 @@ def _score_data(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray
             points = data.load_points(arguments.data)
         except ValueError as error:
             raise ConfigError(f"--data: {error}") from error
+        if points.shape[1:] != run.input_shape:
+            raise ConfigError(
+                f"--data must hold points with {run.input_shape[0]} coordinates, as the run was "
+                f"trained on, got {points.shape[1]}."
+            )
         with phase(f"scoring {len(points):,} points"):
             return run.score(points)
     try:

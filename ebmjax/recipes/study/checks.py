@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ebmjax._shown import trim
 from ebmjax._user_function import is_function_name, user_function
 from ebmjax.recipes.config import declare, families
+from ebmjax.recipes.config.common_fields import is_points
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.ranges import FUNCTION, PATH
 from ebmjax.recipes.study.reader import folder_name
@@ -139,7 +140,8 @@ def _check_outside(config: Config, named: Mapping[str, Any]) -> None:
                 raise ConfigError(f"config.{name}={value!r} does not exist, from {Path.cwd()}.")
         elif is_function_name(value):
             user_function(value)
-    if "data.test_split" in families.fields_of(config) and config.data.name != "digits":
+    has_images = "data.test_split" in families.fields_of(config) and not is_points(config)
+    if has_images and config.data.name != "digits":
         from ebmjax.recipes.parts import image_data
 
         image_data.check(config)

@@ -53,6 +53,10 @@ def of_generation(sets: str) -> str:
     """
 
 
+OF_DENSITY = """
+    density_(tv|kl|share_tv) sample_(tv|kl|share_tv) border_mass is_normalisable outside
+"""
+
 PATTERNS = {
     "joint": f"""
         {OF_CHAINS} {OF_SAMPLES}
@@ -72,6 +76,9 @@ PATTERNS = {
         {of_generation("(short|fresh|buffer)")} energies.gap
         {below("energies.(short|fresh|buffer|test)", "mean deviation num_not_finite")}
         mixing.(acceptance|rhat_energy|rhat_pixel) mixing.by_sampler.*.* samplers.*.*
+        {OF_DENSITY} {below("density", OF_DENSITY)} density.perfect_sampler.*
+        (thesis|tuned|references).*.*
+        bias_(slope|correlation) (negative|reweighted|long|exact)_tv
     """,
     "latent": f"""
         {OF_SAMPLES} (prior|posterior)_energy prior_acceptance reconstruction_error
@@ -81,11 +88,6 @@ PATTERNS = {
         {of_generation("fresh")}
         {below("evidence.(ais|stepping_stone|thermodynamic|trapezium)", "mean")}
         {below("cost", "flops_per_step steps (pilot|train)_seconds seconds_per_step")}
-    """,
-    "plane": f"""
-        {OF_CHAINS} (|density.)(density_tv|density_kl|border_mass) density_share_tv losses
-        sample_(tv|kl|share_tv) outside is_normalisable skipped_by_model
-        perfect_sampler.* (thesis|tuned|references).*.* by_beta.*.*
     """,
 }
 

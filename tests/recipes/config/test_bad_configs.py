@@ -47,7 +47,7 @@ OUT_OF_RANGE = [
 # Numbers of intervals and exponents whose powers underflow near 0, or round to 1.
 INDISTINCT = [(10, 38.0), (10, 40.0), (10, 60.0), (30, 30.0), (10, 1e-7), (10, 1e-9)]
 UNKNOWN = [
-    ("family", "thermal", "'plane'"),
+    ("family", "thermal", "'latent'"),
     ("sampler.prior.name", "nuts", "'sgld'"),
     ("sampler.posterior.name", "svgd", "'mala'"),
     ("loss.name", "best", "['covariance', 'frozen_prior', 'telescoped', 'tempered'"),
@@ -85,7 +85,7 @@ def test_a_value_out_of_range_is_named(name, value, refused):
     ("family", "name"),
     [
         ("energy", "model.features"),
-        ("plane", "model.hidden"),
+        ("energy", "model.hidden"),
         ("latent", "model.generator_features"),
     ],
 )
@@ -104,7 +104,7 @@ def test_no_integer_may_be_larger_than_programs_count(family):
     names = {
         name
         for name, one in fields.items()
-        if one.values.kind is int and name not in ("seed", "eval.grid_points")
+        if one.values.kind is int and name not in ("seed", "eval.density.grid_points")
     }
     assert {"train.num_epochs", "mesh.num_shards"} < names
     for name in names:

@@ -11,7 +11,7 @@ from experiment_runs import REPOSITORY
 from ebmjax.recipes.config import command_line, declare, families, pages, ranges
 from ebmjax.recipes.config.errors import ConfigError
 
-FAMILIES = ("energy", "joint", "latent", "plane")
+FAMILIES = ("energy", "joint", "latent")
 FIELDS = [(family, name) for family in FAMILIES for name in families.all_fields(family)]
 CONDITIONAL = [(family, name) for family, name in FIELDS if families.all_fields(family)[name].when]
 
@@ -135,7 +135,7 @@ MISTAKES = [
     ("image", "data.path=mine.npz"),
     ("latent", "data.path=mine.npz"),
     ("toy_beta", "loss.beta_variant=nope"),
-    ("toy_samplers", "eval.samplers=('nope',)"),
+    ("toy_samplers", "eval.comparison.samplers=('nope',)"),
 ]
 
 
@@ -184,9 +184,9 @@ def test_fields_print_without_jax_and_as_the_page_shows():
 def test_the_fields_of_a_family_and_of_a_mistake(capsys, monkeypatch):
     from ebmjax.recipes.config import show_fields
 
-    monkeypatch.setattr(sys, "argv", ["ebmjax fields", "plane"])
+    monkeypatch.setattr(sys, "argv", ["ebmjax fields", "energy"])
     show_fields.main()
-    expected = "loss.name = 'beta'  # objective [beta, contrastive_divergence, denoising]"
+    expected = "loss.name = 'contrastive_divergence'  # objective [contrastive_divergence, "
     assert expected in capsys.readouterr().out
     for name, rate in (("joint", "step_size = None"), ("joint:smoke", "num_epochs = 2")):
         monkeypatch.setattr(sys, "argv", ["ebmjax fields", name])
@@ -202,7 +202,7 @@ def test_the_fields_of_a_family_and_of_a_mistake(capsys, monkeypatch):
 def test_the_tables_of_a_page_are_those_of_the_declarations(page):
     """To write them anew: python -m ebmjax.recipes.config.pages docs/configuration.md ..."""
     text = (REPOSITORY / "docs" / page).read_text()
-    assert text.count("<!-- end -->") == {"configuration.md": 5, "experiments.md": 1}[page]
+    assert text.count("<!-- end -->") == {"configuration.md": 4, "experiments.md": 1}[page]
     assert pages.fill_tables(text) == text
     for row in ("| `seed` |", "| `jem_digits.py` |"):
         assert pages.fill_tables(text.replace(row, "| `old` |")) == text

@@ -22,7 +22,8 @@ def test_a_function_of_the_project_is_found_from_anywhere(tmp_path, monkeypatch)
 def test_a_folder_that_names_a_function_of_the_project_runs_none(tmp_path):
     """A file of that name in the current folder would be run in its place."""
     config, path = toy_samplers.get_config(), tmp_path / "config.json"
-    config.eval.samplers = ("sgld", LITERAL)
-    with pytest.raises(WorkdirError, match=r"code from outside ebmjax, config\.eval\.samplers"):
+    config.eval.comparison.samplers = ("sgld", LITERAL)
+    name = "eval.comparison.samplers"
+    with pytest.raises(WorkdirError, match=r"code from outside ebmjax, config\.eval\.comp"):
         trained._check_code(path, config, {}, False)
-    trained._check_code(path, config, {"eval.samplers": (LITERAL,)}, False)
+    trained._check_code(path, config, {name: (LITERAL,)}, False)

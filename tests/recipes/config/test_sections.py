@@ -13,12 +13,11 @@ from ebmjax.recipes.folder import run_folder, workdir
 from ebmjax.recipes.run import saved_recoveries
 from experiments.configs import igebm_digits, jem_digits
 
-FAMILIES = ("energy", "joint", "latent", "plane")
+FAMILIES = ("energy", "joint", "latent")
 NAMING = {
     "energy": ("sampler.names", ("mala", "psgld")),
     "joint": ("sampler.name", "psgld"),
     "latent": ("sampler.posterior.name", "psgld"),
-    "plane": ("sampler.name", "psgld"),
 }
 FILE = """
 from functools import partial
@@ -97,7 +96,7 @@ def test_a_field_of_a_sampler_that_is_not_named_is_refused(refused):
     for config, argument, needs in (
         ("jem_digits", "sampler.mala.step_size=0.2", "config.sampler.name=mala"),
         ("igebm_digits", "sampler.mala.step_size=0.2", "config.sampler.names=mala"),
-        ("toy_beta", "sampler.psgld.decay=0.2", "config.sampler.name=psgld"),
+        ("toy_beta", "sampler.psgld.decay=0.2", "config.sampler.names=psgld"),
         (
             "thermo_digits",
             "sampler.psgld.decay=0.2",
@@ -232,6 +231,6 @@ def test_fields_of_a_sampler_of_ones_own_are_printed(tmp_path, printed, capsys):
 
 def test_the_defaults_of_a_family_take_no_further_argument(printed, capsys):
     with pytest.raises(SystemExit) as ended:
-        printed("plane", "--config.sampler.name=psgld")
+        printed("energy", "--config.sampler.names=('psgld',)")
     assert ended.value.code == 2
-    assert "plane is a family: name a configuration to change" in capsys.readouterr().err
+    assert "energy is a family: name a configuration to change" in capsys.readouterr().err

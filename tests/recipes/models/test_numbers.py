@@ -43,7 +43,7 @@ def joint(**overrides):
     return config
 
 
-def plane(**overrides):
+def points(**overrides):
     config = toy_beta.get_config("smoke")
     config.update_from_flattened_dict(overrides)
     return config
@@ -129,7 +129,11 @@ def changed(changes, place):
             LATENT,
             marks=pytest.mark.slow,
         ),
-        (plane, {}, {"sampler.step_size": (0.1, 0.2), "optimizer.learning_rate": (1e-3, 1e-4)}),
+        (
+            points,
+            {},
+            {"sampler.sgld.step_size": (0.1, 0.2), "optimizer.learning_rate": (1e-3, 1e-4)},
+        ),
     ],
 )
 def test_a_number_is_no_part_of_the_step(config, fixed, changes, tmp_path, shallow):

@@ -351,11 +351,6 @@ SGLD = ["sampler.sgld.step_size", "sampler.sgld.noise_scale"]
             "optimizer.generator.final_learning_rate",
             "loss.energy_l2",
         ],
-        "plane": [
-            "sampler.step_size",
-            "sampler.num_steps",
-            "optimizer.learning_rate",
-        ],  # no penalty for beta
     }.items(),
 )
 def test_every_family_has_remedies(family, fields):

@@ -1,9 +1,11 @@
 """Refuses fields of an image energy's configuration that exclude each other. Needs no JAX."""
 
 from ebmjax.recipes.config import checks
+from ebmjax.recipes.config.common_fields import is_points
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.extractor_names import scores_of_samples
-from ebmjax.recipes.parts.samplers import SINGLE, Chosen, of_section
+from ebmjax.recipes.evaluators.points import settings
+from ebmjax.recipes.parts.samplers import PLAIN, SINGLE, Chosen, check_particles, of_section
 from ebmjax.recipes.parts.samplers import check as check_samplers
 
 MIN_CHAIN_STEPS = 8
@@ -12,7 +14,8 @@ MIN_CHAIN_STEPS = 8
 
 def check(config: Config) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
-    checks.check_kept(config, scores_of_samples(config))
+    _check_points(config)
+    checks.check_kept(config, set() if is_points(config) else scores_of_samples(config))
     checks.options_of(config, "model")
     _check_classes(config)
     _check_shares(config)
@@ -24,17 +27,41 @@ def check(config: Config) -> None:
     _check_adaptation(config.sampler)
     checks.check_box(config)
     check_samplers(config.sampler, list(samplers.values()))
+    check_particles(samplers.values(), config.sampler.num_samples // len(samplers))
     checks.check_starts(config, [name for name, one in samplers.items() if one.rejects])
 
 
 def find_samplers(config: Config) -> dict[str, Chosen]:
     """Returns the samplers in ``config.sampler.names``, by name.
 
-    They move one chain at a time, because a chain may belong to a class. They have a step, which
-    adapts and which the monitor uses to weigh a move.
+    Those of images move one chain at a time, because a chain may belong to a class. All have a
+    step, which adapts and which the monitor uses to weigh a move.
     """
-    names = config.sampler.names
-    return {name: of_section(config, "sampler.names", name, SINGLE) for name in names}
+    names, offered = config.sampler.names, PLAIN if is_points(config) else SINGLE
+    return {name: of_section(config, "sampler.names", name, offered) for name in names}
+
+
+def _check_points(config: Config) -> None:
+    start = config.sampler.buffer.start
+    if not is_points(config):
+        if start == "data":
+            raise ConfigError(
+                "config.sampler.buffer.start='data' starts chains at points, and "
+                f"config.data.name={config.data.name!r} has images: take uniform or gaussian."
+            )
+        return
+    if config.data.name == "points":
+        if not config.data.path:
+            raise ConfigError(
+                "config.data.name=points needs config.data.path, an .npy file of points (N, d): "
+                "set --config.data.path=FILE."
+            )
+        if config.data.holdout == 0:
+            raise ConfigError(
+                "config.data.holdout must be above 0 for config.data.name=points, which have no "
+                f"test split, got {config.data.holdout}: None holds out a fifth."
+            )
+    settings.check(config)
 
 
 def _check_classes(config: Config) -> None:

@@ -1,16 +1,20 @@
-"""Every field of an image energy's configuration, with the digits' values.
+"""Every field of an energy's configuration, of images or of points, with the digits' values.
 
 ``sampler.names`` lists samplers, among which every batch of negatives is split evenly, and brings
 their sections. In a section, noise that is None is the one for ``temperature``, and a temperature
 that is None the one that ``noise_scale`` implies.
 """
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from ebmjax.recipes.config.by_images import LENGTHS, leave_open
 from ebmjax.recipes.config.common_fields import (
+    NOT_DRAWN,
     OF_IMAGES,
+    OF_POINTS,
+    ON_IMAGES,
     OURS,
     OWN_EVALUATIONS,
     configure_images,
@@ -18,14 +22,16 @@ from ebmjax.recipes.config.common_fields import (
     own_options,
     pick_fields,
 )
-from ebmjax.recipes.config.declare import Field, When, field, under, when_is, when_set
+from ebmjax.recipes.config.declare import Field, When, allow_preset, field, under, when_is, when_set
 from ebmjax.recipes.config.ranges import (
     COUNT,
+    FINITE,
     FLAG,
     FRACTION,
     NOT_NEGATIVE,
     POSITIVE,
     PROBABILITY,
+    SOURCE,
     UP_TO_ONE,
     WIDTHS,
     one_of,
@@ -35,7 +41,7 @@ from ebmjax.recipes.config.ranges import (
 from ebmjax.recipes.evaluators import table as evaluators
 from ebmjax.recipes.parts.objectives import table as objectives
 from ebmjax.recipes.parts.samplers.sections import declare_decoupling, sections
-from ebmjax.recipes.parts.samplers.table import NOISY, SINGLE
+from ebmjax.recipes.parts.samplers.table import NOISY, PLAIN
 
 AUGMENTED = when_is("sampler.augmentation.name", "image", what="augmented starts")
 ADAPTED = when_set("sampler.target_acceptance", "an acceptance that steps adapt to")
@@ -46,6 +52,15 @@ WITH_ENDS = When(
 )
 
 
+IMAGES_ALONE = tuple(
+    f"data.{name}"
+    for name in ("test_split", "image_size", "fit", "num_classes", "placement", "flip")
+)
+IMAGES_ALONE += ("data.noise_scale", "data.dequantise", "model.features", "model.depth")
+IMAGES_ALONE += ("model.num_scales", "model.spectral_norm", "model.is_conditional")
+IMAGES_ALONE += ("sampler.augmentation.name", "train.keep_best")
+IMAGES_ALONE += ("eval.inception_weights",)
+"""Fields of images that points do not have."""
 NEGATIVES = ("sampler.num_samples", "sampler.buffer.size", "loss.energy_l2")
 NEGATIVES += ("sampler.target_acceptance", "sampler.augmentation.name")
 """Fields of training's negatives. The other fields of the sampler also serve an evaluation."""
@@ -62,7 +77,6 @@ _FIELDS: dict[str, Field] = {
             "max_score": None,
             "buffer.size": 1000,
             "buffer.reinit_prob": 0.05,
-            "buffer.start": "uniform",
             "buffer.start_scale": 1.0,
         },
         loss={"energy_l2": 0.01},
@@ -88,6 +102,20 @@ _FIELDS: dict[str, Field] = {
     ),
     **under(pick_fields(optimizer={"b1": 0.0, "b2": 0.999}), when_is("optimizer.name", "adam")),
     **under(pick_fields(sampler={"low": -1.2, "high": 1.2}), WITH_ENDS),
+    "data.name": replace(
+        OF_IMAGES["data.name"],
+        values=replace(SOURCE, examples=("some", "gmm")),
+        text="source of images, or of points: gmm, circles, gaussians, or points (your own)",
+    ),
+    "data.radius": field(
+        10.0,
+        POSITIVE,
+        "distance of the Gaussians' means from the origin",
+        allow_preset(when_is("data.name", "gaussians")),
+    ),
+    "model.hidden": field(
+        (32, 64, 64, 64), WIDTHS, "hidden layers of an energy of points", OURS, OF_POINTS
+    ),
     "data.dequantise": field(False, FLAG, "add uniform noise of one grey level"),
     **under(
         {
@@ -103,14 +131,14 @@ _FIELDS: dict[str, Field] = {
     ),
     "model.is_conditional": field(False, FLAG, "an energy E(x, y) of images with labels"),
     "sampler.names": field(
-        ("sgld",), one_of_or_function(*SINGLE), "samplers that share the negatives"
+        ("sgld",), one_of_or_function(*PLAIN), "samplers that share the negatives"
     ),
     **own_options("sampler", "a sampler", "sampler.names"),
     **OWN_EVALUATIONS,
     **own_options("loss", "a loss"),
     "optimizer.name": field("adam", one_of_or_function("adam"), "optimiser"),
     **own_options("optimizer", "an optimiser"),
-    **declare_decoupling(SINGLE, "sampler.names"),
+    **declare_decoupling(PLAIN, "sampler.names"),
     "sampler.target_acceptance": field(
         None, optional(POSITIVE), "acceptance that steps of mala and hmc adapt to; None: fixed"
     ),
@@ -119,6 +147,17 @@ _FIELDS: dict[str, Field] = {
     ),
     "sampler.final_step_fraction": field(
         1.0, UP_TO_ONE, "a training chain's last step, in parts of its first"
+    ),
+    "sampler.buffer.start": field(
+        "uniform",
+        one_of("uniform", "gaussian", "data"),
+        "where chains start; data: at a training point under noise",
+    ),
+    "sampler.buffer.start_mean": field(
+        (0.0,),
+        FINITE,
+        "mean of the starts: a number, or one for each coordinate of points",
+        allow_preset(when_is("sampler.buffer.start", "gaussian")),
     ),
     "sampler.augmentation.name": field(
         "none", one_of("none", "image"), "augmentation of starts from the buffer"
@@ -132,21 +171,28 @@ _FIELDS: dict[str, Field] = {
     "optimizer.max_norm": field(
         None, optional(POSITIVE), "largest norm of a gradient; None: not clipped"
     ),
+    "optimizer.final_fraction": field(
+        1.0, UP_TO_ONE, "last learning rate, in parts of the first; it decays geometrically"
+    ),
     "optimizer.average_decay": field(
         0.99, FRACTION, "decay of the averaged parameters that are evaluated"
     ),
-    **evaluators.fields("samples"),
+    **evaluators.fields("samples", ON_IMAGES),
     **evaluators.fields("energies"),
     **evaluators.fields("profile"),
-    **evaluators.fields("generation"),
-    **evaluators.fields("mixing"),
+    **evaluators.fields("generation", ON_IMAGES),
+    **evaluators.fields("mixing", ON_IMAGES),
+    **evaluators.fields("density", OF_POINTS),
+    **evaluators.fields("comparison", OF_POINTS),
     "eval.step_factor": field(
         1.0, POSITIVE, "steps of --mode=eval's chains, in steps of training's"
     ),
 }
 _FIELDS |= under({name: _FIELDS[name] for name in NEGATIVES}, objectives.DRAWING)
+_FIELDS |= under({name: _FIELDS[name] for name in IMAGES_ALONE}, ON_IMAGES)
+_FIELDS |= under({n: _FIELDS[n] for n in ("data.holdout", "data.max_holdout")}, NOT_DRAWN)
 FIELDS = leave_open(_FIELDS, *LENGTHS)
-SECTIONS = {**sections(SINGLE, "sampler.names", on_images=True), **objectives.sections("energy")}
+SECTIONS = {**sections(PLAIN, "sampler.names", on_images=True), **objectives.sections("energy")}
 
 
 def noise_of(*names: str, noise_scale: float = NOISY["noise_scale"]) -> dict[str, Any]:
@@ -175,6 +221,37 @@ SMOKE: dict[str, Any] = {
     "eval.generation.num_images": 20,
     "eval.num_chain_steps": 8,
 }
+
+POINTS: dict[str, Any] = {
+    "data.max_test": 1000,
+    "model.activation": "leaky_relu_0.05",
+    **{
+        f"sampler.{name}.{key}": entry.fields[key].default
+        for name, entry in PLAIN.items()
+        for key in entry.on_images
+    },
+    "sampler.box": "none",
+    "sampler.buffer.size": None,
+    "sampler.buffer.start": "gaussian",
+    "loss.energy_l2": 0.0,
+    "optimizer.b1": 0.9,
+    "optimizer.final_fraction": 0.1,
+    "optimizer.average_decay": 0.0,
+    "eval.batch_size": 10_000,
+}
+"""Changes of a configuration of points: chains at temperature 1 that start anew, and no box."""
+
+
+def steps_of(step_size: float, temperature: float = 1.0) -> dict[str, Any]:
+    """Returns one step for every sampler, and one temperature for those that have one."""
+    given = {"step_size": step_size, "temperature": temperature}
+    return {
+        f"sampler.{name}.{key}": value
+        for name, entry in PLAIN.items()
+        for key, value in given.items()
+        if key in entry.fields
+    }
+
 
 COMMON: dict[str, dict[str, Any]] = {
     "smoke": SMOKE,

@@ -177,6 +177,8 @@ class EnergyModel(ImageModel):
         def make() -> Any:
             assert self.plan is not None
             size = self.config.eval.batch_size
+            if self.plan.is_interacting:  # as many particles as in training
+                size = self.config.sampler.num_samples
             return make_fresh_chains(
                 self.densities_of, self.plan, num=num, num_steps=num_steps, batch_size=size
             )

@@ -1,4 +1,4 @@
-"""The parts of an image energy that its configuration names: the tables and what they make."""
+"""The parts of an energy that its configuration names: the tables and what they make."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,9 +10,10 @@ import optax
 
 from ebmjax import data, learning, networks, optim
 from ebmjax._numbers import as_arguments
+from ebmjax.recipes.config.common_fields import is_points
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.user_parts import is_users
-from ebmjax.recipes.models.build import ACTIVATIONS, DTYPES, user_optimizer
+from ebmjax.recipes.models.build import ACTIVATIONS, DTYPES, batch_axis, user_optimizer
 from ebmjax.recipes.models.energy.checks import find_samplers, references_a_shard
 from ebmjax.recipes.parts.samplers import larger, noise_scale
 from ebmjax.recipes.parts.samplers.bind import bind_sampler
@@ -44,6 +45,8 @@ def model_of(config: Config, image_shape: tuple[int, ...]) -> Model:
         return Model(
             _users_energy_of(users, len(example)), lambda key: users.init(key, *example)[0]
         )
+    if is_points(config):
+        return _mlp_energy(config, example)
     network = _residual_energy(config, num_classes)
     return Model(_energy_of(network), lambda key: network.init(key, *example))
 
@@ -53,6 +56,18 @@ def _users_energy_of(network: networks.Network, num_inputs: int) -> learning.Ene
         return lambda *inputs: network.apply(params, {}, *inputs[:num_inputs])[0]
 
     return energy_of
+
+
+def _mlp_energy(config: Config, example: tuple[jax.Array, ...]) -> Model:
+    model = config.model
+    network = networks.MLPEnergy(
+        hidden=model.hidden, activation=ACTIVATIONS[model.activation], dtype=DTYPES[model.dtype]
+    )
+
+    def energy_of(params: PyTree) -> learning.Energy:
+        return lambda points, labels: network.apply(params, points)  # pyright: ignore
+
+    return Model(energy_of, lambda key: network.init(key, *example))
 
 
 def _residual_energy(config: Config, num_classes: int | None) -> networks.ResidualEnergy:
@@ -81,8 +96,10 @@ def _energy_of(network: networks.ResidualEnergy) -> learning.EnergyOf:
 
 
 def view(config: Config) -> learning.View:
-    """Images of the data to what the energy sees."""
+    """Images of the data to what the energy sees; points are seen as they are."""
     section = config.data
+    if is_points(config):
+        return lambda key, points: points
 
     def view(key: jax.Array, images: jax.Array) -> jax.Array:
         flip_key, level_key, noise_key = jax.random.split(key, 3)
@@ -127,6 +144,8 @@ def kinds(
             sampler=bind_sampler(one, section, image_shape),
             num_steps=section.num_steps,
             target_acceptance=section.target_acceptance if adapts else None,
+            is_interacting=one.entry.interacting,
+            axis_name=batch_axis(config) if one.entry.interacting else None,
             step_size=one.options.get("step_size", 1.0),
             min_step_size=section.min_step_size,
             memory=one.entry.memory,
@@ -134,14 +153,17 @@ def kinds(
     return made
 
 
-def chain_plan(config: Config, image_shape: tuple[int, ...]) -> learning.ChainPlan:
-    """The plan of negatives, by ``config.sampler``."""
+def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan:
+    """The plan of negatives, by ``config.sampler``; ``train`` has the training data."""
+    image_shape = train.images.shape[1:]
+    points = train.images if is_points(config) else None
     section = config.sampler
     buffer = section.buffer
+    makers = start_makers(image_shape, buffer.start_scale, buffer.start_mean, points)
     return learning.ChainPlan(
         kinds=kinds(config, image_shape),
         num_samples=section.num_samples // config.mesh.num_shards,
-        start_fn=start_makers(image_shape, buffer.start_scale)[buffer.start](),
+        start_fn=makers[buffer.start](),
         reinit_prob=buffer.reinit_prob,
         num_classes=config.data.num_classes if config.model.is_conditional else 1,
         augment=augmentation(config, image_shape),
@@ -172,13 +194,19 @@ def augmentation(
 AUGMENTATIONS = {"none": None, "image": data.augment_starts}
 
 
-def optimizer(config: Config) -> optax.GradientTransformation:
-    """The optimiser after a clipped norm where one is set, and the average of the parameters."""
+def optimizer(config: Config, total_steps: int) -> optax.GradientTransformation:
+    """The optimiser after a clipped norm where one is set, and the average of the parameters.
+
+    The rate decays geometrically over the run, to ``optimizer.final_fraction`` of the first.
+    """
     section = config.optimizer
     numbers = as_arguments({"learning_rate": section.learning_rate})
 
     def rate(count: Any) -> Any:
-        return numbers()["learning_rate"]
+        first = numbers()["learning_rate"]
+        if section.final_fraction == 1.0:
+            return first
+        return optax.exponential_decay(first, total_steps, section.final_fraction)(count)
 
     return optax.chain(
         optax.identity()

@@ -1,10 +1,11 @@
-"""Plots of an image energy's run."""
+"""Plots of an energy's run."""
 
 from pathlib import Path
 
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.evaluators import profile as chain_profiles
 from ebmjax.recipes.evaluators.plots import panels
+from ebmjax.recipes.evaluators.points import density_plots
 from ebmjax.recipes.evaluators.sample_scores import FIDS
 from ebmjax.recipes.folder.workdir import read_rows
 
@@ -17,6 +18,8 @@ PANELS = (
     ),
     ("acceptance in training", ("chain_acceptance_prob",), "linear"),
     ("FID of samples ({extractor})", FIDS, "linear"),
+    ("total variation from the data", ("density_tv", "sample_tv"), "linear"),
+    ("KL(data || model), nats", ("density_kl",), "log"),
     ("chains", ("chain_displacement", "chain_step_size"), "log"),
     (
         "robust objective",
@@ -27,6 +30,10 @@ PANELS = (
 
 
 def draw(workdir: Path, config: Config) -> None:
-    """Draws ``plots/training.png``, everything the run logged; and ``chains.png`` if profiled."""
+    """Draws ``plots/training.png``, everything the run logged; and ``chains.png`` if profiled.
+
+    Points also get ``density.png``, see ``density_plots.over_training``.
+    """
     panels(workdir / "plots" / "training.png", read_rows(workdir), PANELS, config)
     chain_profiles.draw(workdir)
+    density_plots.over_training(workdir, config.eval.density.half_width)

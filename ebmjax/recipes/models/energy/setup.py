@@ -1,4 +1,4 @@
-"""An energy of images (IGEBM and what followed), from its configuration."""
+"""An energy of images (IGEBM and what followed) or of points, from its configuration."""
 
 from dataclasses import replace
 from functools import partial
@@ -7,20 +7,26 @@ from pathlib import Path
 import jax
 
 from ebmjax.learning import init_carry
+from ebmjax.recipes.config.common_fields import is_points
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.evaluators.distances import RunDistances
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.energy import checks, objectives, parts, plots
 from ebmjax.recipes.models.energy.model import EnergyModel, densities_of
-from ebmjax.recipes.parts import image_data
+from ebmjax.recipes.models.energy.points import points_model
+from ebmjax.recipes.parts import image_data, points_data
 from ebmjax.recipes.parts.objectives.objective import draws
 from ebmjax.training import init_state, make_train_step, warm_start
 
 
 def build(config: Config, workdir: Path) -> common.Experiment:
     """The experiment of ``config`` (see ``energy/fields.py`` for the fields)."""
-    images, config = image_data.load(config)
+    truth = None
+    if is_points(config):
+        images, truth, config = points_data.load(config)
+    else:
+        images, config = image_data.load(config)
     checks.check(config)
     train = images.train
     plan = common.plan(config, len(train.images))
@@ -29,10 +35,10 @@ def build(config: Config, workdir: Path) -> common.Experiment:
 
     image_shape = train.images.shape[1:]
     energy_of, init = parts.model_of(config, image_shape)
-    chain_plan = parts.chain_plan(config, image_shape)
+    chain_plan = parts.chain_plan(config, train)
     beta_fn = objectives.beta_fn(config, plan.total_steps)
     gradient_fn = objectives.make_gradient_fn(config, energy_of, chain_plan, beta_fn, train)
-    optimizer = parts.optimizer(config)
+    optimizer = parts.optimizer(config, plan.total_steps)
     carry = init_carry(
         buffer_key,
         chain_plan if draws(config) else None,
@@ -40,11 +46,12 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         buffer_size=config.sampler.buffer.size or 0,
         counts_steps=True,
     )
-    model = EnergyModel(
+    make_model = EnergyModel if truth is None else partial(points_model, truth)
+    model = make_model(
         plan=chain_plan,
         densities_of=densities_of(energy_of),
         train=train,
-        distances=RunDistances(train, images.monitored, config),
+        distances=RunDistances(train, images.monitored, config) if truth is None else None,
         config=config,
         energy_of=energy_of,
         beta_of=lambda state: beta_fn(state.carry.step[0]),
@@ -66,6 +73,8 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         models=(model.at, finished.at),
         tests=(images.monitored, images.evaluated),
     )
+    if truth is not None:  # a grid that suits the points is needed from the first step on
+        evaluations.check()
     state = init_state(jax.jit(init)(network_key), optimizer, carry)
     return common.Experiment(
         state=state,

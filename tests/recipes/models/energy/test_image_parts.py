@@ -10,6 +10,8 @@ from image_smoke import smoke
 from ebmjax import data, losses, optim
 from ebmjax.recipes.models.energy import objectives, parts
 
+TRAIN = data.load_digits("train")
+
 LEVELS = jnp.asarray(np.arange(400 * 4, dtype=np.uint8).reshape(400, 2, 2, 1))
 POSITIVE, NEGATIVE = jnp.array([2.0, -1.0, 0.5]), jnp.array([-3.0, 2.0, 1.0])
 
@@ -95,7 +97,7 @@ def test_chains_have_the_numbers_of_their_fields_shared_among_the_shards():
     config.sampler.update(num_steps=7, num_samples=40, target_acceptance=0.5, min_step_size=0.125)
     config.sampler.buffer.reinit_prob = 0.25
     config.sampler.mala.update(step_size=0.5, noise_scale=None, temperature=1.0)
-    plan = parts.chain_plan(config, (8, 8, 1))
+    plan = parts.chain_plan(config, TRAIN)
     assert (plan.num_samples, plan.reinit_prob, plan.num_classes) == (20, 0.25, 1)
     sgld, mala = plan.kinds["sgld"], plan.kinds["mala"]
     assert (sgld.target_acceptance, mala.target_acceptance) == (None, 0.5)
@@ -106,12 +108,12 @@ def test_chains_have_the_numbers_of_their_fields_shared_among_the_shards():
 
 def test_a_conditional_energy_has_a_buffer_of_every_class():
     config = smoke("conditional")
-    assert parts.chain_plan(config, (8, 8, 1)).num_classes == config.data.num_classes == 10
+    assert parts.chain_plan(config, TRAIN).num_classes == config.data.num_classes == 10
 
 
 def updates_of(**fields):
     """The updates of two steps of gradients (3, 4), and the average afterwards."""
-    optimizer = parts.optimizer(smoke(**{f"optimizer.{k}": v for k, v in fields.items()}))
+    optimizer = parts.optimizer(smoke(**{f"optimizer.{k}": v for k, v in fields.items()}), 100)
     params, found = jnp.zeros(2), []
     state = optimizer.init(params)
     for _ in range(2):

@@ -13,12 +13,11 @@ from ebmjax.recipes.models.energy import checks as image_checks
 from ebmjax.recipes.models.joint import checks as joint_checks
 from ebmjax.recipes.models.joint import parts
 from ebmjax.recipes.models.latent import checks as latent_checks
-from ebmjax.recipes.models.plane import checks as plane_checks
 from ebmjax.recipes.parts.samplers import check
 from ebmjax.recipes.parts.samplers.bind import bind_sampler
 from ebmjax.recipes.parts.samplers.blackjax_kernels import KERNELS, blackjax_kernel
 from experiments.configs import igebm_digits, jem_digits, thermo_digits
-from experiments.configs import toy_samplers as plane_config
+from experiments.configs import toy_samplers as points_config
 
 TEMPERATURE = 0.25
 # On a Gaussian of deviation 0.5.
@@ -128,7 +127,7 @@ def test_every_family_tells_before_a_run_that_blackjax_is_missing(monkeypatch):
         lambda: joint_checks.check(jem_digits.get_config("hmc")),
         lambda: image_checks.check(igebm_digits.get_config("hmc")),
         lambda: latent_checks.check(thermo),
-        lambda: plane_checks.check(plane_config.get_config("smoke")),
+        lambda: image_checks.check(points_config.get_config("smoke")),
     ]
     for refuse in families:
         with pytest.raises(ConfigError, match="needs BlackJAX, which is not installed: pip"):

@@ -14,14 +14,13 @@ from ebmjax import data
 from ebmjax import samplers as library
 from ebmjax.learning import init_carry
 from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.evaluators.points.settings import SETTINGS, sampler_in
 from ebmjax.recipes.models.energy import checks as image_checks
 from ebmjax.recipes.models.energy import parts as image_parts
 from ebmjax.recipes.models.joint import checks as joint_checks
 from ebmjax.recipes.models.joint import parts as joint_parts
 from ebmjax.recipes.models.latent import checks as latent_checks
 from ebmjax.recipes.models.latent import parts as latent_parts
-from ebmjax.recipes.models.plane import checks as plane_checks
-from ebmjax.recipes.models.plane.checks import SETTINGS, chosen_for
 from ebmjax.recipes.parts.samplers import (
     PLAIN,
     SAMPLERS,
@@ -29,20 +28,18 @@ from ebmjax.recipes.parts.samplers import (
     Chosen,
     check,
     defaults,
-    of_shared,
     sections,
 )
 from ebmjax.recipes.parts.samplers.bind import bind_sampler
-from experiments.configs import jem_digits, thermo_digits, toy_beta, toy_samplers
+from experiments.configs import jem_digits, thermo_digits, toy_beta
 
-OWN_SECTIONS = {"joint": SAMPLERS, "energy": SINGLE}
+OWN_SECTIONS = {"joint": SAMPLERS, "energy": SINGLE, "points": PLAIN}
 # The family's configuration, where its step and noise are, and what refuses them.
 FAMILIES = {
     "joint": (jem_digits.get_config, "sampler.{name}", joint_checks.check),
     "energy": (image, "sampler.{name}", image_checks.check),
     "latent": (thermo_digits.get_config, "sampler.prior", latent_checks.check),
-    "toy_samplers": (toy_samplers.get_config, "sampler", plane_checks.check),
-    "toy_beta": (toy_beta.get_config, "sampler", plane_checks.check),
+    "points": (toy_beta.get_config, "sampler.{name}", image_checks.check),
 }
 
 
@@ -50,7 +47,7 @@ def set_up(family, name, **fields):
     """A configuration of the family with this sampler, and its check."""
     make, section, check = FAMILIES[family]
     config, section = make("smoke"), section.format(name=name)
-    if family == "energy":
+    if family in ("energy", "points"):
         config.sampler.names = (name,)
     elif family == "joint":
         config.sampler.name = name
@@ -103,7 +100,7 @@ def test_a_row_makes_its_sampler_from_its_fields(name):
     assert all(texts)
 
 
-@pytest.mark.parametrize("family", OWN_SECTIONS)
+@pytest.mark.parametrize("family", ["joint", "energy"])
 def test_the_buffer_keeps_the_velocity_that_the_row_names(family):
     """Underdamped Langevin dynamics moves images by the step and the temperature of SGLD."""
     config, check = set_up(family, "underdamped_langevin")
@@ -111,10 +108,8 @@ def test_the_buffer_keeps_the_velocity_that_the_row_names(family):
     section, sgld = config.sampler.underdamped_langevin, config.sampler.sgld
     assert section.step_size == sgld.step_size == 1.0
     assert section.temperature == pytest.approx(sgld.noise_scale**2 / (2 * sgld.step_size))
-    if family == "energy":
-        plan = image_parts.chain_plan(config, (8, 8, 1))
-    else:
-        plan = joint_parts.chain_plan(config, data.load_digits("train"))
+    parts = image_parts if family == "energy" else joint_parts
+    plan = parts.chain_plan(config, data.load_digits("train"))
     carry = init_carry(jax.random.key(0), plan, num_shards=1, buffer_size=200)
     rows = carry.buffer.positions
     assert rows.position.shape == rows.memory["velocity"].shape == (1, 200, 8, 8, 1)
@@ -122,7 +117,7 @@ def test_the_buffer_keeps_the_velocity_that_the_row_names(family):
 
 def test_each_family_has_the_samplers_that_can_move_its_chains():
     assert {name for name in SAMPLERS if name in jem_digits.get_config().sampler} == set(SAMPLERS)
-    assert {name for name in SAMPLERS if name in image().sampler} == set(SINGLE)
+    assert {name for name in SAMPLERS if name in image().sampler} == set(PLAIN)
     assert set(SETTINGS["tuned"]) <= set(PLAIN)
     assert not {"svgd", "stochastic_svgd", "pyld", "blackjax"} & set(SINGLE)
 
@@ -172,8 +167,8 @@ def test_noise_and_temperature_of_a_sampler_that_rejects_belong_together(family)
         check(config)
 
 
-@pytest.mark.parametrize("family", ["latent", "toy_samplers", "toy_beta"])
-def test_a_noise_that_the_sampler_does_not_have_is_refused(family):
+def test_a_noise_that_the_sampler_does_not_have_is_refused():
+    family = "latent"
     config, check = set_up(family, "gradient_descent", noise_scale=0.1)
     with pytest.raises(ConfigError, match=r"noise_scale=0.1 has no effect here: gradient_desc"):
         check(config)
@@ -187,12 +182,10 @@ def moves_of(family, name, density, **fields):
     check(config)
     if family == "joint":
         chosen = joint_parts.sampler(config)
-    elif family == "energy":
-        chosen = image_parts.find_samplers(config)[name]
     elif family == "latent":
         chosen = latent_parts.sampler(config, "prior")
     else:
-        chosen = of_shared(config, "sampler", PLAIN)
+        chosen = image_parts.find_samplers(config)[name]
     section = config.sampler if family in OWN_SECTIONS else ConfigDict()
     if family in OWN_SECTIONS:
         config.sampler.box = "none"
@@ -253,8 +246,8 @@ def test_a_box_that_rejects_needs_a_sampler_that_rejects():
         np.testing.assert_allclose(state.position, expected, rtol=1e-6)
 
 
-def test_a_setting_of_the_plane_takes_the_rest_from_the_table():
-    chosen = chosen_for("thesis", "psgld")
+def test_a_setting_of_a_comparison_takes_the_rest_from_the_table():
+    chosen = sampler_in("thesis", "psgld")
     assert chosen.options["step_size"] == 0.01
     assert chosen.options["temperature"] == 1.0
     assert chosen.options["decay"] == 0.99

@@ -1,4 +1,4 @@
-"""Table and figure of a study of samplers in the plane, from the runs' evaluation.json."""
+"""Table and figure of a study of samplers on points, from the runs' evaluation.json."""
 
 import statistics
 from collections.abc import Iterable
@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ebmjax.recipes.evaluators import plots
-from ebmjax.recipes.models.plane.checks import SETTINGS
-from ebmjax.recipes.models.plane.samplers_plots import title
+from ebmjax.recipes.evaluators.points.comparison_plots import title
+from ebmjax.recipes.evaluators.points.settings import SETTINGS
 from ebmjax.recipes.study import reader
 from ebmjax.recipes.study.table_entry import entry
 

@@ -99,5 +99,17 @@ def smoothed(density: np.ndarray, grid: Grid, bandwidth: float) -> np.ndarray:
     return ndimage.gaussian_filter(density, bandwidth / grid.width, mode="constant")
 
 
+def grid_draws(
+    rng: np.random.Generator, log_density: np.ndarray, *, grid: Grid, num: int
+) -> np.ndarray:
+    """Returns ``num`` independent draws (num, 2) of a density that is constant in each cell.
+
+    ``log_density`` (num, num) is up to a constant, because exponentials may underflow.
+    """
+    shares = special.softmax(log_density.ravel())
+    cells = rng.choice(len(shares), size=num, p=shares)
+    return grid.centres[cells] + grid.width * rng.uniform(-0.5, 0.5, (num, 2))
+
+
 def _finite(points: np.ndarray) -> np.ndarray:
     return points[np.all(np.isfinite(points), axis=1)].astype(np.float64)

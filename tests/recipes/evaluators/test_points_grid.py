@@ -1,4 +1,4 @@
-"""Densities on the grid of the plane: their constants and divergences against closed forms."""
+"""Densities on a grid of the plane: their constants and divergences against closed forms."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ebmjax.recipes.models.plane.grid import (
+from ebmjax.recipes.evaluators.points.grid import (
     Grid,
     border_mass,
     kl_divergence,

@@ -1,4 +1,4 @@
-"""The study of samplers in the plane: its numbers on known laws, and its chains."""
+"""Samplers compared on points: numbers of chains on known laws, and the chains."""
 
 import math
 
@@ -13,16 +13,11 @@ from scipy import stats
 from ebmjax import samplers
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.models.plane import samplers_chains, samplers_plots
-from ebmjax.recipes.models.plane.checks import SETTINGS, chosen_for
-from ebmjax.recipes.models.plane.grid import Grid
-from ebmjax.recipes.models.plane.numbers import (
-    draws_numbers,
-    grid_draws,
-    mode_visits,
-    nearest_mode,
-    spread_draws,
-)
+from ebmjax.recipes.evaluators.points import chains as sampler_chains
+from ebmjax.recipes.evaluators.points import comparison_plots
+from ebmjax.recipes.evaluators.points.grid import Grid, grid_draws
+from ebmjax.recipes.evaluators.points.numbers import draws_numbers, mode_visits, spread_draws
+from ebmjax.recipes.evaluators.points.settings import SETTINGS, sampler_in
 from ebmjax.recipes.parts.samplers import Chosen, defaults
 from experiments.configs.toy_samplers import get_config
 from experiments.literal.mala import literal_mala
@@ -42,11 +37,15 @@ def quadratic(params, position):
     return 0.5 * params * jnp.sum(jnp.square(position), axis=-1)
 
 
+def density_of(params):
+    return lambda position: -quadratic(params, position)
+
+
 def chains_of(name, options, num_chains=64, params=1.0, **sizes):
     starts = 3.0 * jax.random.normal(jax.random.key(1), (num_chains, 2))
     chosen = Chosen(name, "", defaults(name) | options)
-    return samplers_chains.run(
-        jax.random.key(2), starts, quadratic, jnp.float32(params), chosen, **(SIZES | sizes)
+    return sampler_chains.run(
+        jax.random.key(2), starts, density_of, jnp.float32(params), chosen, **(SIZES | sizes)
     )
 
 
@@ -117,7 +116,8 @@ def test_visits_of_modes_are_counted_once_and_ways_between_them_are_none():
     pair = np.array([[[1.1, 0.0], [0.9, 0.0], [-1.5, 0.0], [0.0, 0.5]]])
     near = mode_visits(pair, np.array([[0.0, 0.0], [2.0, 0.0]]))
     assert near == {"modes": 2.0, "inside": 0.75, "crossings": 1.0}
-    np.testing.assert_array_equal(nearest_mode(1.3 * MEANS, MEANS), range(4))
+    alone = mode_visits(np.array([[[0.0, 0.0], [2.0, 2.5]]]), np.zeros((1, 2)))
+    assert alone == {"modes": 1.0, "inside": 0.5, "crossings": 0.0}  # one mode has no next one
 
 
 def test_distances_are_of_all_chains_evenly():
@@ -228,16 +228,16 @@ def test_psgld_as_printed_preconditions_with_the_moment_before():
 
 @pytest.mark.parametrize("setting", ["thesis", "tuned"])
 def test_a_function_is_compared_at_temperature_1_with_the_settings_step(setting):
-    chosen = chosen_for(setting, "literal/psgld.py:literal_psgld")
+    chosen = sampler_in(setting, "literal/psgld.py:literal_psgld")
     step = {"thesis": 0.01, "tuned": 0.1}[setting]
     expected = {"step_size": step, "noise_scale": None, "temperature": 1.0}
     assert chosen.options == expected | {"decay": 0.99, "damping": 1e-5}
     start = jnp.zeros((2, 2))
-    chains = samplers_chains.run(
-        jax.random.key(0), start, quadratic, 1.0, chosen, num_steps=5, burn_in=0
+    chains = sampler_chains.run(
+        jax.random.key(0), start, density_of, 1.0, chosen, num_steps=5, burn_in=0
     )
     assert chains.positions.shape == (2, 5, 2)
-    assert samplers_plots.title(chosen.label) == "literal psgld"
+    assert comparison_plots.title(chosen.label) == "literal psgld"
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_a_function_is_compared_at_temperature_1_with_the_settings_step(setting)
     [
         (("own.py:bare",), r"own\.py:bare' has arguments \['width'\] without a value\. Give them"),
         (("own.py:fine", "other.py:fine"), "must name each function once"),
-        (("own.py:absent",), r"eval\.samplers='own\.py:absent' must name a function"),
+        (("own.py:absent",), r"eval\.comparison\.samplers='own\.py:absent' must name a function"),
     ],
 )
 def test_functions_that_cannot_be_compared_are_refused(names, expected, tmp_path, monkeypatch):
@@ -254,13 +254,13 @@ def test_functions_that_cannot_be_compared_are_refused(names, expected, tmp_path
         text = "def bare(f, *, width): ...\ndef fine(f, *, step_size=0.1): ...\n"
         (tmp_path / file).write_text(text)
     config = get_config("smoke")
-    config.eval.samplers = names
+    config.eval.comparison.samplers = names
     with pytest.raises(ConfigError, match=expected):
         families.check(config)
 
 
 def test_settings_are_those_of_the_page():
-    page = (REPOSITORY / "docs/families/plane.md").read_text()
+    page = (REPOSITORY / "docs/families/points.md").read_text()
     for name, options in SETTINGS["tuned"].items():
         leapfrogs = options.get("num_integration_steps")
         more = f" with {leapfrogs} leapfrog steps" if leapfrogs else ""

@@ -1,7 +1,7 @@
-"""A learned density makes up for its chains: the plane's numbers against closed forms."""
+"""A learned density makes up for its chains: numbers against closed forms."""
 
-import dataclasses
 import math
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -10,10 +10,11 @@ import pytest
 from experiment_runs import build_experiment
 from scipy import stats
 
-from ebmjax.recipes.models.plane import beta as plane_beta
-from ebmjax.recipes.models.plane.beta_bias import compensation, reweighted_distance
-from ebmjax.recipes.models.plane.grid import Grid, normalised
+from ebmjax.recipes.evaluators.points.grid import Grid, normalised
+from ebmjax.recipes.evaluators.points.plane import plane_of
 from experiments.configs.toy_beta import get_config
+from experiments.literal import beta_bias
+from experiments.literal.beta_bias import compensation, distance_after_weighting
 
 # Sums over cells of these Gaussians are exact to about exp(-2 (pi scale / width)^2), and 5 widths
 # to the border leave 1e-6.
@@ -70,53 +71,36 @@ def test_the_fixed_point_reweights_its_negatives_to_the_data(beta):
     """exp(beta f) = data / negatives, whatever these are; another exponent misses."""
     truth, negatives = gaussian(), gaussian((0.5, 0.0), 1.5)
     fixed = (truth - negatives) / beta + 7.0
-    distance = reweighted_distance(fixed, truth, negatives=np.exp(negatives), beta=beta, grid=GRID)
+    distance = distance_after_weighting(
+        fixed, truth, negatives=np.exp(negatives), beta=beta, grid=GRID
+    )
     assert distance == pytest.approx(0.0, abs=1e-9)
     negatives = np.exp(negatives)
-    other = reweighted_distance(fixed, truth, negatives=negatives, beta=0.8 * beta, grid=GRID)
+    other = distance_after_weighting(fixed, truth, negatives=negatives, beta=0.8 * beta, grid=GRID)
     assert other > 0.04
-    nothing = reweighted_distance(fixed, truth, negatives=0 * negatives, beta=beta, grid=GRID)
+    nothing = distance_after_weighting(fixed, truth, negatives=0 * negatives, beta=beta, grid=GRID)
     assert math.isnan(nothing)
 
 
 def test_at_beta_0_nothing_is_reweighted():
     """TV of equal widths at distance d: 2 Phi(d / 2) - 1."""
-    distance = reweighted_distance(
+    distance = distance_after_weighting(
         gaussian(scale=0.3), gaussian(), negatives=np.exp(gaussian((1.0, 0))), beta=0.0, grid=GRID
     )
     assert distance == pytest.approx(2 * stats.norm.cdf(0.5) - 1, abs=1e-3)
 
 
-def test_the_parts_of_the_data_carry_what_its_law_says():
-    """Modes weigh 1 to 8; a circle's nearest points are its own but for a tail of 3.3 scales."""
-    for name, weights in (("gmm", np.arange(1, 9) / 36), ("circles", np.full(4, 1 / 4))):
-        points = np.asarray(plane_beta.DATA[name].points(jax.random.key(0), 20_000))
-        shares = plane_beta.PARTS[name].shares(points)
-        # 5 standard errors of a share, and what leaks from a mode to its neighbours: 2 * 0.5 %.
-        np.testing.assert_allclose(shares, weights, atol=5 * math.sqrt(0.2 / 20_000) + 0.01)
-    broken = np.full((3, 2), np.nan)
-    assert np.isnan(plane_beta.PARTS["gmm"].shares(broken)).all()
-
-
-def monitor_of(workdir, **changes):
+def model_of(workdir, log_density, **changes):
+    """A smoke run's model of f = ``log_density(x)``, with network energies -f / output_scale."""
     config = get_config("smoke")
-    config.update_from_flattened_dict({"loss.output_scale": 1.0, **changes})
-    return build_experiment(config, workdir).monitor
-
-
-def test_masses_of_cells_count(tmp_path):
-    """The truth with its first mode gone: the others keep their ratios, 1 / 36 is missing."""
-    monitor = monitor_of(tmp_path)
-    centres = monitor.grid.centres
-    parts = monitor.parts.nearest(centres).reshape(monitor.truth.shape)
-    without = np.where(parts == 0, monitor.truth - 50.0, monitor.truth)
-    points = np.asarray(monitor.toy.points(jax.random.key(1), 200))
-    numbers = monitor.numbers(without, points)
-    first = monitor._truth_shares[0]
-    assert first == pytest.approx(1 / 36, abs=0.005)  # its neighbours of weight 2 and 8 leak in
-    assert numbers["density_share_tv"] == pytest.approx(first, abs=1e-9)
-    moved = monitor.numbers(without, points[monitor.parts.nearest(points) == 7])
-    assert moved["sample_share_tv"] == pytest.approx(1 - monitor._truth_shares[7], abs=1e-9)
+    config.update_from_flattened_dict({"loss.output_scale": 10.0, **changes})
+    built = build_experiment(config, workdir)
+    return replace(
+        built.use(built.state),
+        densities_of=lambda model: lambda label: lambda x: (1 - model.beta) * log_density(x) / 10,
+        log_density_of=lambda params: log_density,
+        programs={},
+    )
 
 
 def test_chains_by_temperature_and_length(tmp_path):
@@ -125,47 +109,40 @@ def test_chains_by_temperature_and_length(tmp_path):
     40 steps of 0.1 forget their starts (0.9^80); a discretised chain's variance is
     v / (1 - step / 2v).
     """
-    monitor = monitor_of(
-        tmp_path,
-        **{
-            "loss.betas": (0.5,),
-            "sampler.step_size": 0.1,
-            "sampler.num_steps": 40,
-            "eval.num_samples": 4000,
-        },
+    steps = {"sampler.num_steps": 40, "sampler.sgld.temperature": 0.1}  # 1 / output_scale
+    model = model_of(tmp_path, lambda x: -jnp.sum(x**2, axis=-1), **steps)
+    first, second, third = jax.random.split(jax.random.key(0), 3)
+    draws = (
+        (model.follow(first, 4000, 40, beta=0.5), 1.0),
+        (model.follow(second, 4000, 40), 0.5),
+        (beta_bias.long_chains(model, third, 4000), 0.5),
     )
-    monitor = dataclasses.replace(
-        monitor, energy_fn=lambda params, x: params * jnp.sum(x**2, axis=-1)
-    )
-    keys = jax.random.split(jax.random.key(0), 2)
-    ends, draws = monitor._chains(keys, jnp.array([1.0]), jnp.array([0.5]))
-    assert ends.shape == draws.shape == (1, 4000, 2)
-    for positions, variance in ((ends, 1.0), (draws, 0.5)):
+    for positions, variance in draws:
+        assert positions.shape == (4000, 2)
         expected = variance / (1 - 0.1 / (2 * variance))
         error = expected * math.sqrt(2 / positions.size)
-        assert np.var(np.asarray(positions)) == pytest.approx(expected, abs=5 * error)
+        assert np.var(positions) == pytest.approx(expected, abs=5 * error)
 
 
-def test_a_run_is_told_its_bias(tmp_path):
+def test_a_run_has_its_bias(tmp_path, monkeypatch):
     """Noise as negatives, and an energy that is the objective's own optimum for them."""
-    monitor = monitor_of(
-        tmp_path,
-        **{"sampler.num_steps": 0, "eval.half_width": 4.0, "eval.grid_points": 200},
-    )
-    squares = np.sum(monitor.grid.centres**2, axis=1).reshape(monitor.truth.shape)
-    beta = 0.5
-    log_density = (monitor.truth + 0.5 * squares) / beta
-    rng = np.random.default_rng(0)
-    noise = rng.normal(size=(20_000, 2))
-    numbers = monitor.bias_numbers(beta, log_density, noise, noise, noise, rng=rng)
+    beta, noise = 0.5, np.random.default_rng(0).normal(size=(20_000, 2))
+    grid = {"eval.density.half_width": 4.0, "eval.density.grid_points": 200}
+    model = model_of(tmp_path, jnp.sum, **grid)
+    plane = plane_of(model)
+    squares = np.sum(plane.grid.centres**2, axis=1).reshape(plane.log_density.shape)
+    learned = (plane.log_density + 0.5 * squares) / beta
+    monkeypatch.setattr(type(model), "follow", lambda *given, **others: noise)
+    monkeypatch.setattr(beta_bias, "long_chains", lambda *given: noise)
+    monkeypatch.setattr(beta_bias, "on_grid", lambda *given: learned)
+    numbers = beta_bias.beta_bias(model, None, jax.random.key(0))
     assert numbers["reweighted_tv"] < 0.15 < 0.5 < numbers["negative_tv"]
     assert numbers["exact_tv"] < 0.15 < 0.5 < numbers["long_tv"]
     # 1 - 1 / beta, were the noise as even over the modes as the data are not: it varies little. The
     # kernel adds (0.05 / 0.15)^2, a ninth.
     assert numbers["bias_slope"] == pytest.approx(-10 / 9, abs=0.1)
     assert numbers["bias_correlation"] < -0.9
-    assert sum(numbers["density_shares"]) == pytest.approx(1.0)
-    nowhere = monitor.bias_numbers(beta, squares, noise, noise, noise, rng=rng)
+    monkeypatch.setattr(beta_bias, "on_grid", lambda *given: squares)
+    nowhere = beta_bias.beta_bias(model, None, jax.random.key(0))
     assert math.isnan(nowhere["bias_slope"])
     assert math.isnan(nowhere["long_tv"])
-    assert nowhere["density_shares"] is None

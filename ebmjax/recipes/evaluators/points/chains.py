@@ -1,8 +1,8 @@
-"""Runs, times and judges chains of every sampler on a learned energy."""
+"""Runs and times chains of any sampler on a learned density of points."""
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,13 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import metrics, samplers
-from ebmjax.densities import from_energy
 from ebmjax.recipes.parts.samplers import Chosen
 from ebmjax.recipes.parts.samplers.bind import bind_sampler
-from ebmjax.types import Key, LogDensityFn, Metrics, PyTree
+from ebmjax.types import Key, LogDensityFn, PyTree
 
 
-class Chains(NamedTuple):
+class ChainRecord(NamedTuple):
     """Record of a sampler's chains.
 
     Attributes:
@@ -32,17 +31,27 @@ class Chains(NamedTuple):
     temperature: float
     seconds: float
 
+    def numbers(self, judged: Mapping[str, float]) -> dict[str, float]:
+        """Returns what the sampler reports, and the effective sizes of ``judged`` a second."""
+        return {
+            "acceptance_prob": self.acceptance_prob,
+            "temperature": self.temperature,
+            "seconds": self.seconds,
+            "ess_per_second": judged["ess"] / self.seconds,
+            "ess_within_per_second": judged["ess_within"] / self.seconds,
+        }
+
 
 def run(
     key: Key,
     starts: jax.Array,
-    energy_fn: Callable[..., jax.Array],
+    log_density_of: Callable[[PyTree], LogDensityFn],
     params: PyTree,
     chosen: Chosen,
     *,
     num_steps: int,
     burn_in: int,
-) -> Chains:
+) -> ChainRecord:
     """``num_steps`` of a sampler from ``starts`` (chains, 2), run twice and timed once.
 
     The parameters and all numbers but counts are arguments of the compiled program, so it serves
@@ -56,7 +65,7 @@ def run(
         starts,
         params,
         traced,
-        energy_fn=energy_fn,
+        log_density_of=log_density_of,
         like=chosen._replace(options=(), part=chosen.part and chosen.part._replace(options=())),
         static=tuple(static.items()),
         num_steps=num_steps,
@@ -66,7 +75,7 @@ def run(
     began = time.perf_counter()
     positions, reported = jax.block_until_ready(program())
     seconds = time.perf_counter() - began
-    return Chains(
+    return ChainRecord(
         np.asarray(positions),
         float(reported.get("acceptance_prob", math.nan)),
         float(reported.get("temperature", math.nan)),
@@ -74,14 +83,14 @@ def run(
     )
 
 
-@partial(jax.jit, static_argnames=("energy_fn", "like", "static", "num_steps", "burn_in"))
+@partial(jax.jit, static_argnames=("log_density_of", "like", "static", "num_steps", "burn_in"))
 def _run(
     key: Key,
     starts: jax.Array,
     params: PyTree,
     options: dict[str, Any],
     *,
-    energy_fn: Callable[..., jax.Array],
+    log_density_of: Callable[[PyTree], LogDensityFn],
     like: Any,
     static: tuple[tuple[str, Any], ...],
     num_steps: int,
@@ -89,8 +98,15 @@ def _run(
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Positions (chains, steps, 2), of particles too, and what the sampler reports of itself."""
     chosen = like._replace(options=options | dict(static))
-    log_density_fn = from_energy(partial(energy_fn, params))
-    _, positions, infos = run_from(chosen, {}, key, starts, log_density_fn, num_steps)
+    sampler = bind_sampler(chosen, {}, starts.shape[1:])(log_density_of(params))
+    if chosen.entry.interacting:
+        state, step = sampler.init(starts), sampler.step
+    else:
+        state = samplers.start_chains(key, sampler, starts)
+        step = samplers.batch_step(sampler.step)
+    _, positions, infos = samplers.run_chain(key, state, step, num_steps)
+    if chosen.entry.interacting:
+        positions = jnp.swapaxes(positions, 0, 1)
     reported = {}
     if samplers.acceptance_of(infos) is not None:
         judged = jax.tree.map(lambda leaf: leaf[:, burn_in:], infos)
@@ -99,44 +115,3 @@ def _run(
     if hasattr(infos, "temperature"):
         reported["temperature"] = jnp.mean(infos.temperature[:, -1])
     return positions, reported
-
-
-def run_from(
-    chosen: Chosen,
-    section: Any,
-    key: Key,
-    starts: jax.Array,
-    log_density_fn: LogDensityFn,
-    num_steps: int,
-    **kept: int,
-) -> tuple[jax.Array, jax.Array, PyTree]:
-    """Runs chains, or particles that interact, from ``starts`` (chains, 2).
-
-    Args:
-      chosen: the sampler.
-      section: ``config.sampler``, or an empty one.
-      key: of all moves.
-      starts: of the chains.
-      log_density_fn: of one point.
-      num_steps: of each chain.
-      kept: burn_in and thinning, as ``run_chain`` takes them.
-
-    Returns:
-      Ends (chains, 2), kept draws (chains, draws, 2), and ``run_chain``'s infos.
-    """
-    sampler = bind_sampler(chosen, section, (2,))(log_density_fn)
-    if chosen.entry.interacting:
-        state, step = sampler.init(starts), sampler.step
-    else:
-        state = samplers.start_chains(key, sampler, starts)
-        step = samplers.batch_step(sampler.step)
-    state, positions, infos = samplers.run_chain(key, state, step, num_steps, **kept)
-    if chosen.entry.interacting:
-        positions = jnp.swapaxes(positions, 0, 1)
-    return samplers.position_of(state), positions, infos
-
-
-def mean_acceptance(infos: PyTree) -> Metrics:
-    """Returns the mean of what the moves report as "chain_acceptance_prob", if they report it."""
-    acceptance = samplers.acceptance_of(infos)
-    return {} if acceptance is None else {"chain_acceptance_prob": jnp.mean(acceptance)}

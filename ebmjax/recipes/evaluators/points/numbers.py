@@ -6,10 +6,8 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy import special
 
 from ebmjax import metrics
-from ebmjax.recipes.models.plane.grid import Grid
 
 # Radius of a mode in the Gaussians' standard deviations: 98.9 % of the mass.
 MODE_RADIUS = 3.0
@@ -69,11 +67,6 @@ def _diagnostics(draws: jax.Array) -> tuple[jax.Array, ...]:
     )
 
 
-def nearest_mode(positions: np.ndarray, means: np.ndarray) -> np.ndarray:
-    """Returns (...): the index of the mean nearest to each of ``positions`` (..., 2)."""
-    return np.argmin(_distances(positions, means), axis=-1)
-
-
 def mode_visits(draws: np.ndarray, means: np.ndarray) -> dict[str, float]:
     """Returns visits of ``draws`` (chains, n, 2): modes found and changes of mode.
 
@@ -81,7 +74,7 @@ def mode_visits(draws: np.ndarray, means: np.ndarray) -> dict[str, float]:
     "inside" is the share of such draws, "crossings" the changes of mode a chain.
     """
     between = _distances(means, means)
-    radius = min(MODE_RADIUS, np.min(between[between > 0]) / 2)
+    radius = min(MODE_RADIUS, np.min(between[between > 0], initial=np.inf) / 2)
     distances = _distances(draws, means)
     modes = np.where(np.min(distances, axis=-1) < radius, np.argmin(distances, axis=-1), -1)
     crossings = [np.count_nonzero(np.diff(chain[chain >= 0])) for chain in modes]
@@ -90,18 +83,6 @@ def mode_visits(draws: np.ndarray, means: np.ndarray) -> dict[str, float]:
         "inside": float(np.mean(modes >= 0)),
         "crossings": float(np.mean(crossings)),
     }
-
-
-def grid_draws(
-    rng: np.random.Generator, log_density: np.ndarray, *, grid: Grid, num: int
-) -> np.ndarray:
-    """Returns ``num`` independent draws (num, 2) of a density that is constant in each cell.
-
-    ``log_density`` (num, num) is up to a constant, because exponentials may underflow.
-    """
-    shares = special.softmax(log_density.ravel())
-    cells = rng.choice(len(shares), size=num, p=shares)
-    return grid.centres[cells] + grid.width * rng.uniform(-0.5, 0.5, (num, 2))
 
 
 def _distances(positions: np.ndarray, means: np.ndarray) -> np.ndarray:

@@ -1,6 +1,6 @@
-"""Pictures of a comparison of samplers in the plane, drawn from the run's folder."""
+"""Pictures of a comparison of samplers in the plane."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,64 +10,32 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.evaluators.plots import arrange, figure, open_figure, panels, shape
-from ebmjax.recipes.folder.workdir import read_rows, snapshots
-from ebmjax.recipes.models.plane.checks import SETTINGS
+from ebmjax.recipes.evaluators.plots import arrange, figure, open_figure, shape
+from ebmjax.recipes.evaluators.points.density_plots import COLUMNS, energy_map
+from ebmjax.recipes.evaluators.points.settings import SETTINGS
 from ebmjax.recipes.parts.samplers import SAMPLERS
 
-COLUMNS = 4
 SHOWN = 2000
 MILLISECONDS = 120
-PANELS = (
-    ("energy", ("positive_energy", "negative_energy"), "linear"),
-    ("distance a chain travels", ("chain_distance",), "linear"),
-    ("acceptance of chains", ("chain_acceptance_prob",), "linear"),
-    ("total variation from the data", ("density_tv",), "linear"),
-    ("KL(data || model), nats", ("density_kl",), "log"),
-    ("gradient norm", ("gradient_norm",), "log"),
-)
 
 
-def draw(workdir: Path, config: Config) -> None:
-    """Draws every plot of the training in ``workdir``."""
-    plots = workdir / "plots"
-    panels(plots / "training.png", read_rows(workdir), PANELS, config)
-    densities(plots / "density.png", snapshots(workdir), config.eval.half_width)
+def draw(plots: Path, found: Any, look: Any) -> None:
+    """Draws ``eval_<kind>_<setting>``: scatter, traces and steps, and an animation of chains.
 
-
-def densities(path: Path, files: Sequence[Path], half_width: float) -> None:
-    """Draws the learned energy at each monitored step, from its file of ``monitor/``."""
-    with figure(path, *shape(len(files), COLUMNS), size=(2.4, 2.7)) as grid:
-        for axes, file in zip(grid.flat, files, strict=False):
-            with np.load(file) as arrays:
-                energy_map(axes, arrays["log_density"], half_width)
-            axes.set_title(f"step {int(file.stem)}")
-
-
-def energy_map(axes: Any, log_density: np.ndarray, half_width: float) -> None:
-    """Draws the learned energy, low blue and high red as in the thesis."""
-    energy = log_density.max() - log_density.T
-    extent = (-half_width, half_width, -half_width, half_width)
-    axes.imshow(energy, origin="lower", extent=extent, cmap="coolwarm", alpha=0.75)
-    axes.set(xticks=[], yticks=[], xlim=extent[:2], ylim=extent[2:])
-
-
-def evaluation(workdir: Path, config: Config, report: dict[str, Any]) -> None:
-    """Draws plots/eval_* of a run from its evaluation.npz."""
-    plots = workdir / "plots"
-    with np.load(workdir / "evaluation.npz") as arrays:
-        log_density = arrays["log_density"]
-        for setting in SETTINGS:
-            numbers = report[setting]
-            chains = {name: arrays[f"{setting}.{name}"] for name in numbers}
-            starts = arrays["starts"]
-            path = plots / f"eval_scatter_{setting}.png"
-            scatter(path, chains, log_density, numbers, config)
-            traces(plots / f"eval_traces_{setting}.png", chains, config)
-            stills(plots / f"eval_steps_{setting}.png", chains, starts, log_density, config)
-            path = plots / f"eval_chains_{setting}.gif"
-            animation(path, chains, starts, log_density, config)
+    Args:
+      plots: folder.
+      found: by the evaluator.
+      look: the evaluator, whose half_width, num_steps, burn_in and num_frames are read here.
+    """
+    log_density, starts = found.arrays["log_density"], found.arrays["starts"]
+    for setting in SETTINGS:
+        numbers = found.report[setting]
+        chains = {name: found.arrays[f"{setting}.{name}"] for name in numbers}
+        path = plots / f"eval_scatter_{setting}.png"
+        scatter(path, chains, log_density, numbers, look)
+        traces(plots / f"eval_traces_{setting}.png", chains, look)
+        stills(plots / f"eval_steps_{setting}.png", chains, starts, log_density, look)
+        animation(plots / f"eval_chains_{setting}.gif", chains, starts, log_density, look)
 
 
 def scatter(
@@ -75,20 +43,20 @@ def scatter(
     chains: dict[str, np.ndarray],
     log_density: np.ndarray,
     numbers: dict[str, dict[str, float]],
-    config: Config,
+    look: Any,
 ) -> None:
     """Plots draws after the burn-in over the learned energy, a colour a chain."""
     with figure(path, *shape(len(chains), COLUMNS), size=(2.8, 3.3)) as grid:
         for axes, (name, positions) in zip(grid.flat, chains.items(), strict=False):
-            energy_map(axes, log_density, config.eval.half_width)
-            kept = positions[:, config.eval.burn_in :]
+            energy_map(axes, log_density, look.half_width)
+            kept = positions[:, look.burn_in :]
             every = max(1, kept.shape[0] * kept.shape[1] // SHOWN)
             for i, chain in enumerate(kept):
                 axes.plot(*chain[::every].T, ".", ms=2.5, color=shade(i), mew=0)
             axes.set_title(f"{title(name)}\nR-hat {numbers[name]['rhat_classic']:.3g}")
 
 
-def traces(path: Path, chains: dict[str, np.ndarray], config: Config) -> None:
+def traces(path: Path, chains: dict[str, np.ndarray], look: Any) -> None:
     """Plots both coordinates of every chain against the step, within the map."""
     with figure(path, 2, len(chains), size=(2.4, 2.2), sharex=True, sharey=True) as grid:
         for column, (name, positions) in zip(grid.T, chains.items(), strict=True):
@@ -98,8 +66,8 @@ def traces(path: Path, chains: dict[str, np.ndarray], config: Config) -> None:
                 for axes, values in zip(column, chain[::every].T, strict=True):
                     axes.plot(steps, values, lw=0.7, color=shade(i))
             for axes in column:
-                axes.axvline(config.eval.burn_in, color="0.3", ls=":")
-                axes.set_ylim(-config.eval.half_width, config.eval.half_width)
+                axes.axvline(look.burn_in, color="0.3", ls=":")
+                axes.set_ylim(-look.half_width, look.half_width)
             column[0].set_title(title(name))
             column[1].set_xlabel("step")
         grid[0, 0].set_ylabel("first coordinate")
@@ -111,24 +79,24 @@ def stills(
     chains: dict[str, np.ndarray],
     starts: np.ndarray,
     log_density: np.ndarray,
-    config: Config,
+    look: Any,
 ) -> None:
     """Draws chains after few and many steps, a row a sampler, with their way.
 
     A chain beyond the map is drawn at its edge.
     """
-    times = [0, *moments(10, config.eval.num_chain_steps, 4)]
+    times = [0, *moments(10, look.num_steps, 4)]
     dot: dict[str, Any] = {"ms": 3.5, "mec": "white", "mew": 0.4, "clip_on": False}
     with figure(path, len(chains), len(times), size=(1.9, 1.9)) as grid:
         for row, (name, positions) in zip(grid, chains.items(), strict=True):
             path_so_far = np.concatenate([starts[:, None], positions], axis=1)
             for axes, time in zip(row, times, strict=True):
-                energy_map(axes, log_density, config.eval.half_width)
+                energy_map(axes, log_density, look.half_width)
                 # Only the last tenth of the way: all of it would hide the density.
                 tail = path_so_far[:, time - time // 10 : time + 1]
                 for i, way in enumerate(tail):
                     axes.plot(*way.T, lw=0.5, color=shade(i))
-                    axes.plot(*within(way[-1], config), "o", color=shade(i), **dot)
+                    axes.plot(*within(way[-1], look), "o", color=shade(i), **dot)
             row[0].set_ylabel(title(name))
         for axes, time in zip(grid[0], times, strict=True):
             axes.set_title(f"step {time}")
@@ -139,10 +107,10 @@ def animation(
     chains: dict[str, np.ndarray],
     starts: np.ndarray,
     log_density: np.ndarray,
-    config: Config,
+    look: Any,
 ) -> None:
     """Draws all samplers, faster and faster, in an endless GIF; edges as in ``stills``."""
-    num_frames = config.eval.num_frames
+    num_frames = look.num_frames
     if not num_frames:
         return
     style: dict[str, Any] = {"s": 34, "edgecolors": "white", "lw": 0.6, "clip_on": False}
@@ -150,16 +118,16 @@ def animation(
     with open_figure(*shape(len(chains), COLUMNS), size=(2.2, 2.4)) as grid:
         dots = []
         for axes, name in zip(grid.flat, chains, strict=False):
-            energy_map(axes, log_density, config.eval.half_width)
+            energy_map(axes, log_density, look.half_width)
             axes.set_title(title(name))
             dots.append(axes.scatter(*starts.T, c=[*map(shade, range(len(starts)))], **style))
         film = grid[0, 0].figure
         arrange(film)
         clock = film.text(0.01, 0.01, "")
         frame = frames(film, [*dots, clock])
-        for time in (0, *moments(1, config.eval.num_chain_steps, num_frames)):
+        for time in (0, *moments(1, look.num_steps, num_frames)):
             for artist, positions in zip(dots, chains.values(), strict=True):
-                artist.set_offsets(within(starts if time == 0 else positions[:, time - 1], config))
+                artist.set_offsets(within(starts if time == 0 else positions[:, time - 1], look))
             clock.set_text(f"step {time}")
             images.append(frame())
     images[0].save(
@@ -187,9 +155,9 @@ def frames(film: Figure, artists: list[Any]) -> Callable[[], Image.Image]:
     return frame
 
 
-def within(positions: np.ndarray, config: Config) -> np.ndarray:
+def within(positions: np.ndarray, look: Any) -> np.ndarray:
     """Returns ``positions``, moved to the edge of the map if they lie beyond."""
-    return np.clip(positions, -config.eval.half_width, config.eval.half_width)
+    return np.clip(positions, -look.half_width, look.half_width)
 
 
 def moments(first: int, last: int, num: int) -> list[int]:

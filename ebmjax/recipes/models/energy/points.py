@@ -1,0 +1,76 @@
+"""A trained energy of points: what evaluators of points ask of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax.recipes.evaluators.points.density import on_grid
+from ebmjax.recipes.evaluators.points.plane import plane_of
+from ebmjax.recipes.models.energy.model import EnergyModel
+from ebmjax.recipes.parts.points_data import Truth
+from ebmjax.types import Key, LogDensityFn, PyTree
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PointsModel(EnergyModel):
+    """An energy of points (N, d).
+
+    Attributes:
+      truth: knowledge of the data's law.
+      log_density_of: parameters to the learned log density of points (..., d), up to a constant.
+    """
+
+    truth: Truth
+    log_density_of: Callable[[PyTree], LogDensityFn]
+
+    def log_densities(self, points: Any) -> jax.Array:
+        """Returns the log densities (N,) of points, up to a constant."""
+
+        def make() -> Any:
+            return jax.jit(lambda params, points: self.log_density_of(params)(points))
+
+        return self.program("log densities", make)(self.params, jnp.asarray(points, jnp.float32))
+
+    def follow(self, key: Key, num: int, num_steps: int, *, beta: Any = 0.0) -> np.ndarray:
+        """Returns ends (num, d) of fresh chains of the run's samplers.
+
+        They follow ``1 - beta`` of the log density: by default the model itself.
+        """
+        followed = replace(self, trained=self.trained._replace(beta=jnp.float32(beta)))
+        return followed.fresh_chains(key, num, num_steps).ends
+
+    def score(self, images: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns "log_density" (N,), up to a constant, of points."""
+        return {"log_density": np.asarray(self.log_densities(images))}
+
+    def sample(self, key: Key, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:
+        """Returns "points" (num, d).
+
+        In the plane they are independent draws of the learned density on the grid of
+        ``eval.density``. With ``num_steps``, or in another space, they are the finite ends of
+        chains.
+        """
+        if num_steps is None and self.train.images.shape[1] == 2:
+            plane = plane_of(self)
+            return {"points": plane.draw(key, on_grid(self, plane.grid), num)}
+        ends = self.follow(key, num, num_steps or self.num_chain_steps)
+        return {"points": ends[np.isfinite(ends).all(axis=1)]}
+
+
+def points_model(truth: Truth, **parts: Any) -> PointsModel:
+    """Returns the model of points with the ``parts`` of an ``EnergyModel``.
+
+    The robust objective has its own factor on the log density, ``loss.output_scale``.
+    """
+    section, energy_of = parts["config"].loss, parts["energy_of"]
+    scale = section.output_scale if section.name == "beta" else 1.0
+
+    def log_density_of(params: PyTree) -> LogDensityFn:
+        energy = energy_of(params)
+        return lambda x: -scale * energy(x, jnp.zeros(jnp.shape(x)[:-1], jnp.int32))
+
+    return PointsModel(truth=truth, log_density_of=log_density_of, **parts)

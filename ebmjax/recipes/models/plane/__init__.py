@@ -1,1 +1,0 @@
-"""Energies of points: samplers in the plane, and the objective robust to bad samples."""

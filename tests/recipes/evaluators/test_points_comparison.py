@@ -1,0 +1,158 @@
+"""The comparison of samplers on points with a known energy: its numbers, report and table."""
+
+import json
+import math
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experiment_runs import build_experiment
+
+from ebmjax.recipes.evaluators.evaluations import make_evaluators
+from ebmjax.recipes.evaluators.points import comparison, comparison_plots
+from ebmjax.recipes.evaluators.points.numbers import draws_numbers
+from ebmjax.recipes.evaluators.points.plane import plane_of
+from ebmjax.recipes.evaluators.points.settings import SETTINGS
+from experiments.configs.toy_samplers import get_config
+from experiments.figures import points_samplers
+
+MEANS = np.array([[10.0, 0.0], [0.0, 10.0], [-10.0, 0.0], [0.0, -10.0]])
+
+
+def density_of(params):
+    return lambda x: -0.02 * jnp.sum(x**2, axis=-1)
+
+
+@pytest.fixture
+def compared(tmp_path):
+    """Returns a function: the evaluator, and a model of energy x^2 / 50 of a smoke run."""
+
+    def make(num_samples=40, **fields):
+        config = get_config("smoke")
+        config.eval.comparison.update(fields)
+        config.eval.density.num_samples = num_samples
+        built = build_experiment(config, tmp_path)
+        model = replace(built.use(built.state), log_density_of=density_of, programs={})
+        return make_evaluators(config)["comparison"], model
+
+    return make
+
+
+def test_references_are_of_the_data_and_of_the_density(compared):
+    one, model = compared(num_steps=220, num_samples=100)
+    truth = plane_of(model).log_density
+    judge, references = one.references(jax.random.key(0), model, truth + 3.0, 1.5 * MEANS)
+    assert list(references) == ["data", "model", "locked"]
+    for name in ("data", "model"):
+        assert references[name]["modes"] == 4
+        assert references[name]["inside"] == pytest.approx(0.989, abs=0.02)  # within 3 deviations
+        assert references[name]["crossings"] > 100  # 3 of 4 draws of 200 are of another mode
+        # 100 draws against 100, of a mean distance of 12: E D^2 = 2 / 100 * 12; four times that.
+        assert references[name]["distance_to_data"] < math.sqrt(4 * 2 / 100 * 12)
+        assert references[name]["distance_to_model"] < math.sqrt(4 * 2 / 100 * 12)
+    locked = references["locked"]
+    assert (locked["crossings"], locked["modes"]) == (0, 4)
+    assert locked["rhat_classic"] > 5
+    assert judge(np.full((4, 200, 2), 10.0))["inside"] == 0
+
+
+def test_every_sampler_runs_in_every_setting(compared, tmp_path, monkeypatch):
+    samplers = ("gradient_descent", "mala")
+    one, model = compared(samplers=samplers, num_steps=30, burn_in=10)
+    drawn = []
+    monkeypatch.setattr(comparison_plots, "draw", lambda *given: drawn.append(given))
+    found = one(model, None, jax.random.key(0))
+    one.draw(tmp_path, found)
+    assert drawn == [(tmp_path / "plots", found, one)]
+    report, arrays = found.report, found.arrays
+    assert list(report) == ["references", *SETTINGS, "notes"]
+    starts = arrays["starts"]
+    for setting in SETTINGS:
+        assert tuple(report[setting]) == samplers
+        for name, numbers in report[setting].items():
+            positions = arrays[f"{setting}.{name}"]
+            assert positions.shape == (4, 30, 2)
+            draws = positions[:, 10:]
+            alone = draws_numbers(draws, data=draws[0], model=None, means=MEANS, num=40)
+            for shared in ("rhat_classic", "ess", "modes", "inside", "crossings"):
+                np.testing.assert_equal(numbers[shared], alone[shared])
+            assert numbers["ess_per_second"] == numbers["ess"] / numbers["seconds"]
+        step = SETTINGS[setting]["gradient_descent"]["step_size"]
+        way = arrays[f"{setting}.gradient_descent"]
+        np.testing.assert_allclose(way[:, 0], (1 - 0.04 * step) * starts, rtol=1e-5)
+        assert 0 <= report[setting]["mala"]["acceptance_prob"] <= 1
+    assert np.ptp(starts, axis=0).min() > 1  # every chain from a start of its own
+
+
+def test_a_density_without_end_is_compared_with_nothing(compared):
+    one, model = compared(samplers=("sgld",), num_steps=30, burn_in=10)
+    slope = replace(model, log_density_of=lambda params: lambda x: jnp.sum(x, axis=-1))
+    report = one(slope, None, jax.random.key(0)).report
+    assert list(report["references"]) == ["data"]
+    assert math.isnan(report["tuned"]["sgld"]["distance_to_model"])
+    assert report["notes"][0].endswith("Nothing is compared with it.")
+
+
+def test_notes_say_which_numbers_to_doubt():
+    sound = {"rhat_rank": 1.0, "temperature": math.nan}
+    thesis = {"mala": {"rhat_rank": math.nan, "temperature": 1.0}, "sgld": sound}
+    tuned = {"tempered_mala": {"rhat_rank": 1.0, "temperature": 12.5}}
+    first, second = comparison._notes({"thesis": thesis, "tuned": tuned})
+    assert first.startswith("mala (thesis): not all draws are finite")
+    assert "tempered_mala (tuned) ended at a mean temperature of 12.5" in second
+
+
+def fake_report(rhat):
+    """A finished run of two samplers, as evaluation.json has it."""
+    numbers = {name: 1.0 for name, _ in points_samplers.COLUMNS.values()}
+    return {
+        "eval": {"samplers": ["mala", "sgld"]},
+        "thesis": {"sgld": numbers | {"rhat_classic": rhat}, "mala": numbers},
+        "tuned": {"sgld": numbers | {"distance_to_model": None}, "mala": numbers},
+        "references": {"data": numbers, "model": numbers | {"rhat_rank": 1.5}},
+    }
+
+
+@pytest.fixture
+def study(tmp_path):
+    for seed, rhat in enumerate((19.0, 21.0, None)):
+        folder = tmp_path / "four_Gaussians" / f"seed{seed}"
+        folder.mkdir(parents=True)
+        (folder / "evaluation.json").write_text(json.dumps(fake_report(rhat)))
+    points_samplers.study(tmp_path)
+    return tmp_path
+
+
+def test_the_table_of_a_study(study):
+    thesis, tuned = (study / "samplers.md").read_text().split("## ")[1:]
+    assert thesis.startswith("four_Gaussians, thesis\n")
+    assert tuned.startswith("four_Gaussians, tuned\n")
+    assert "| SGLD | 19.21 | 20.00 ± 1.41 (2 of 3) | 1.00 ± 0.00 | 1.0 ± 0.0 |" in thesis
+    assert "| SGLD | - | 1.00 ± 0.00 |" in tuned
+    lines = [line.split(" | ")[0] for line in thesis.splitlines()[2:] if line.startswith("|")]
+    assert lines[2:] == [
+        "| SGLD",
+        "| MALA",
+        *[f"| {x}" for x in points_samplers.REFERENCES.values()],
+    ]
+    assert "| *independent draws, model* | - | 1.00 ± 0.00 | 1.50 ± 0.00 |" in thesis
+
+
+def test_the_figure_of_a_study_has_a_dot_a_run(study, figures):
+    points_samplers.study(study)
+    panels = figures["samplers_four_Gaussians.png"].axes
+    classic, rank, _, distance = panels
+    titles = [text.get_text() for text in classic.get_yticklabels()]
+    assert titles == ["SGLD", "MALA"]
+    thesis, tuned, *references, published = classic.lines
+    assert (thesis.get_label(), tuned.get_label()) == ("thesis", "tuned")
+    at = {tuple(point) for point in thesis.get_xydata().tolist()}
+    assert at == {(19.0, 0.0), (21.0, 0.0), (1.0, 1.0)}
+    assert set(tuned.get_ydata()) == {0.25, 1.25}
+    np.testing.assert_allclose(published.get_xydata(), [[19.21, 0], [6.46, 1]])
+    assert [line.get_label() for line in references] == ["model"]
+    assert set(rank.lines[2].get_xdata()) == {1.5}
+    assert set(distance.lines[1].get_ydata()) == {1.25}  # SGLD has no number there
+    assert classic.get_xscale() == "log"

@@ -1,0 +1,98 @@
+"""The figures of the beta study's folder, from runs whose densities are known."""
+
+import json
+
+import numpy as np
+import pytest
+
+from ebmjax.recipes.evaluators.points.grid import Grid, normalised
+from ebmjax.recipes.folder.run_folder import as_json
+from ebmjax.recipes.study.study_file import load
+from experiments.configs.toy_beta import get_config
+from experiments.figures.points_objectives import by_setting, divergences, objectives
+
+GRID = Grid(2.0, 40)
+TRUTH = normalised(-8.0 * np.sum(GRID.centres**2, axis=1), GRID)
+WIDE = np.zeros_like(TRUTH)  # as much mass at the border as anywhere
+
+
+def fake_run(folder, row, log_density=WIDE, diverged=False):
+    """Seed 0 of ``row``, whose density is WIDE at first."""
+    run = folder / row / "seed0"
+    (run / "monitor").mkdir(parents=True)
+    config = get_config()
+    config.eval.density.update(half_width=2.0, grid_points=40)
+    (run / "config.json").write_text(json.dumps(as_json(config)))
+    for step, one in ((0, WIDE), (20, log_density)):
+        np.savez(run / "monitor" / f"{step:06d}.npz", log_density=one, truth=TRUTH)
+    if diverged:
+        (run / "diverged.txt").write_text("Training diverged")
+    numbers = {"density_tv": 0.5, "sample_tv": 0.25}
+    (run / "evaluation.json").write_text(json.dumps({"density": numbers}))
+    return run
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Restricted runs that finished, diverged, and are under way: the truth at beta 0.5."""
+    fake_run(tmp_path, "gmm,_beta_0.5", TRUTH + 3.0)
+    fake_run(tmp_path, "gmm,_restricted,_batch_corrected,_beta_0")
+    fake_run(tmp_path, "gmm,_restricted,_batch_corrected,_beta_0.5", diverged=True)
+    fake_run(tmp_path, "gmm,_restricted,_beta_0.5", TRUTH + 3.0)
+    fake_run(tmp_path, "gmm,_restricted,_beta_0")
+    running = fake_run(tmp_path, "gmm,_restricted,_true_objective,_beta_0")
+    (running / "evaluation.json").unlink()
+    return tmp_path
+
+
+def test_the_runs_of_a_setting_by_objective(folder):
+    found = by_setting(folder)
+    assert {name: {o: [*runs] for o, runs in one.items()} for name, one in found.items()} == {
+        "gmm": {"default": [0.5]},
+        "gmm_restricted": {"default": [0.0, 0.5], "batch_corrected": [0.0, 0.5]},
+    }
+
+
+def test_the_objectives_of_a_setting_side_by_side(folder, figures):
+    objectives(folder)
+    assert set(figures) == {"panels_gmm.png", "panels_gmm_restricted.png"}
+    squares = np.array(figures["panels_gmm_restricted.png"].axes).reshape(2, 3)
+    assert [axes.get_visible() for axes in squares[:, 0]] == [True, False]
+    assert [axes.get_ylabel() for axes in squares[:, 1]] == ["default", "batch corrected"]
+    titles = [[axes.get_title() for axes in line] for line in squares]
+    assert titles == [["data", "beta 0", "beta 0.5\nTV 0.00"], ["", "", ""]]
+    said = [[text.get_text() for axes in line for text in axes.texts] for line in squares]
+    assert said == [["not normalisable"], ["not normalisable", "diverged"]]
+    data, learned = (squares[0, i].images[0] for i in (0, 2))
+    np.testing.assert_allclose(learned.get_array(), data.get_array(), rtol=1e-6)
+    assert learned.get_clim() == data.get_clim() == (0.0, pytest.approx(np.exp(TRUTH.max())))
+
+
+def test_a_study_has_means_and_spreads_by_beta(tmp_path, figures):
+    seeds = {"gmm": (0.5, 0.6, None), "gmm,_restricted,_no_positive": (0.25,)}
+    for row, numbers in seeds.items():
+        for beta in (0.5, 0.0):
+            for seed, number in enumerate(numbers):
+                folder = tmp_path / f"{row},_beta_{beta:g}" / f"seed{seed}"
+                folder.mkdir(parents=True)
+                found = {"density": {"density_tv": number, "sample_tv": 0.1}}
+                (folder / "evaluation.json").write_text(json.dumps(found))
+    divergences(tmp_path)
+    grid = np.array(figures["divergences.png"].axes).reshape(2, 2)
+    assert [axes.get_title() for axes in grid[0]] == ["gmm", "gmm restricted"]
+    assert [axes.get_xlabel() for axes in grid.ravel()] == ["beta"] * 4
+    (bars,), (alone,) = grid[0, 0].containers, grid[0, 1].containers
+    assert (bars.get_label(), alone.get_label()) == ("default", "no positive")
+    np.testing.assert_allclose(bars.lines[0].get_xydata(), [[0.0, 0.55], [0.5, 0.55]])
+    spread = np.std([0.5, 0.6], ddof=1)
+    for segment in bars.lines[2][0].get_segments():
+        np.testing.assert_allclose(segment[:, 1], [0.55 - spread, 0.55 + spread])
+    np.testing.assert_allclose(alone.lines[0].get_ydata(), [0.25, 0.25])
+    np.testing.assert_allclose(alone.lines[2][0].get_segments()[0][:, 1], [0.25, 0.25])
+    np.testing.assert_allclose(grid[1, 0].containers[0].lines[0].get_ydata(), [0.1, 0.1])
+
+
+def test_the_study_draws_its_figures(folder):
+    load("studies/toy_beta.py").draw(folder)
+    for name in ("divergences", "panels_gmm", "panels_gmm_restricted"):
+        assert (folder / f"{name}.png").stat().st_size > 5_000

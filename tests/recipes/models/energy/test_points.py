@@ -1,0 +1,356 @@
+"""Energies of points: their data, their training, their runs, and what is refused."""
+
+import math
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experiment_runs import (
+    build_experiment,
+    launch,
+    rows_of,
+    strict_json,
+    summary_of,
+    unlisted,
+)
+from PIL import Image
+from scipy import stats
+
+from ebmjax import recipes, training
+from ebmjax.recipes.config import families
+from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.evaluators.points.density import Density
+from ebmjax.recipes.evaluators.points.grid import mass
+from ebmjax.recipes.evaluators.points.plane import plane_of
+from ebmjax.recipes.models.energy import parts
+from ebmjax.recipes.parts.points_data import load
+from ebmjax.recipes.run import use
+from experiments.configs import toy_beta, toy_samplers
+
+CONFIGS = {"beta": toy_beta, "samplers": toy_samplers}
+WIDTHS = {"gmm": 2.0, "circles": 5.0, "gaussians": 14.0}
+
+
+def smoke(kind="beta", **overrides):
+    config = CONFIGS[kind].get_config("smoke")
+    config.update_from_flattened_dict(overrides)
+    return config
+
+
+@pytest.fixture
+def model_of(tmp_path):
+    """Returns a function: the model of a configuration before training."""
+
+    def make(config):
+        built = build_experiment(config, tmp_path)
+        return built.use(built.state)
+
+    return make
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+def test_the_truth_of_the_data_is_normalised_and_its_points_follow_it(name, model_of):
+    fine = {"eval.density.half_width": WIDTHS[name], "eval.density.grid_points": 200}
+    plane = plane_of(model_of(smoke(**{"data.name": name, **fine, "eval.density.bandwidth": 0.2})))
+    density = jax.vmap(plane.truth.log_density_fn)(jnp.asarray(plane.grid.centres))
+    # Cells of a third of the data's scale at most: the sum is the integral to 1e-3.
+    whole = mass(np.exp(np.asarray(density, np.float64)), plane.grid)
+    assert whole == pytest.approx(1.0, abs=2e-3)
+    points = np.asarray(plane.truth.draw(jax.random.key(0), 10_000))
+    cells = np.histogram2d(*points.T, bins=2, range=[[-19, 19], [-19, 19]])[0].ravel()
+    x, y = plane.grid.centres.T
+    quadrant = (x > 0) * 2 + (y > 0)
+    shares = np.bincount(quadrant, np.exp(plane.log_density).ravel()) * plane.grid.width**2
+    assert stats.chisquare(cells, 10_000 * shares / shares.sum()).pvalue > 2 * stats.norm.sf(5)
+
+
+def test_the_parts_of_the_data_carry_what_its_law_says():
+    """Modes weigh 1 to 8; a circle's nearest points are its own but for a tail of 3.3 scales."""
+    for name, weights in (("gmm", np.arange(1, 9) / 36), ("circles", np.full(4, 1 / 4))):
+        truth = load(smoke(**{"data.name": name}))[1]
+        shares = truth.shares(np.asarray(truth.draw(jax.random.key(0), 20_000)))
+        # 5 standard errors of a share, and what leaks from a mode to its neighbours: 2 * 0.5 %.
+        np.testing.assert_allclose(shares, weights, atol=5 * math.sqrt(0.2 / 20_000) + 0.01)
+        assert np.isnan(truth.shares(np.full((3, 2), np.nan))).all()
+
+
+def test_a_seed_draws_points_of_its_own():
+    first, again, other = (load(smoke(seed=seed))[0] for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first.train.images, again.train.images)
+    assert not np.isclose(first.train.images, other.train.images).any()
+    assert not np.isin(first.train.images, first.monitored.images).any()
+
+
+def test_chains_start_at_the_data_under_noise():
+    """50 of the means, 1 within, 25 of the noise; variance of a near-Gaussian: sqrt(2 / n)."""
+    config = smoke("samplers", **{"sampler.buffer.start_scale": 5.0, "data.max_train": 2000})
+    images, _, config = load(config)
+    start_fn = parts.chain_plan(config, images.train).start_fn
+    keys = jax.random.split(jax.random.key(1), 2000)
+    starts = np.asarray(jax.vmap(start_fn, (0, None))(keys, jnp.int32(0)))
+    assert np.var(starts) == pytest.approx(76, rel=5 * math.sqrt(2 / 4000))
+
+
+def test_chains_start_around_their_mean():
+    start = {"sampler.buffer.start_mean": (3.0, -1.0), "sampler.buffer.start_scale": 0.5}
+    images, _, config = load(smoke(**start))
+    start_fn = parts.chain_plan(config, images.train).start_fn
+    starts = jax.vmap(start_fn, (0, None))(jax.random.split(jax.random.key(0), 4000), 0)
+    starts = np.asarray(starts)
+    means = np.mean(starts, axis=0)
+    np.testing.assert_allclose(means, (3.0, -1.0), atol=5 * 0.5 / math.sqrt(4000))
+    error = 5 * 0.5 / math.sqrt(2 * 8000)
+    assert np.std(starts - means) == pytest.approx(0.5, abs=error)
+
+
+def test_the_rate_decays_geometrically():
+    config = smoke(**{"optimizer.learning_rate": 0.5, "optimizer.final_fraction": 0.04})
+    optimizer, gradient = parts.optimizer(config, 10), {"w": jnp.ones(())}
+    state, sizes = optimizer.init(gradient), []
+    for _ in range(11):
+        updates, state = optimizer.update(gradient, state, gradient)
+        sizes.append(-float(updates["w"]))
+    # Adam's updates under a constant gradient are the rate.
+    np.testing.assert_allclose(np.take(sizes, (0, 5, 10)), (0.5, 0.1, 0.02), rtol=1e-4)
+
+
+@pytest.mark.parametrize("changes", [{"mesh.num_shards": 2}, {"sampler.buffer.size": 100}])
+def test_particles_train_an_energy_as_one_system(changes, tmp_path):
+    """A kernel as wide as the plane lifts every particle alike: none stays behind."""
+    config = smoke("samplers", **changes)
+    config.sampler.names = ("svgd",)
+    config.update_from_flattened_dict(
+        {"sampler.svgd.bandwidth": 1e4, "sampler.svgd.step_size": 1e-3}
+    )
+    config.train.num_epochs = 1
+    assert launch(config, "configs/toy_samplers.py:smoke", str(tmp_path / "run"), "train") is None
+    assert rows_of(tmp_path / "run")[-1]["chain_direction_norm"] > 0
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("points") / "run"
+    config = smoke(**{"eval.functions": ("literal/beta_bias.py:beta_bias",)})
+    assert launch(config, "configs/toy_beta.py:smoke", str(workdir), "all") is None
+    return workdir
+
+
+def test_a_run_leaves_its_numbers_and_panels(finished):
+    report = strict_json((finished / "evaluation.json").read_text())
+    numbers, perfect = report["density"], report["density"]["perfect_sampler"]
+    assert unlisted(finished, "energy") == set()
+    assert 0 < perfect["sample_tv"] < numbers["sample_tv"] <= 1
+    assert 0 < perfect["sample_kl"] < numbers["sample_kl"]
+    assert len(numbers["shares"]["chains"]) == len(numbers["shares"]["data"]) == 8
+    has_none = numbers["density_tv"] is None
+    assert has_none == (numbers["border_mass"] > 0.01) == bool(numbers["notes"])
+    assert has_none == (numbers["is_normalisable"] == 0) == (report["long_tv"] is None)
+    assert has_none == (numbers["density_share_tv"] is None)
+    assert 0 <= report["reweighted_tv"] <= 1
+    rows = rows_of(finished)
+    assert rows[-1]["step"] == summary_of(finished)["steps"] == 20
+    assert not any("negative_tv" in row for row in rows)  # the end's alone
+    for name in ("density", "density_000020", "eval_density", "training"):
+        assert (finished / "plots" / f"{name}.png").stat().st_size > 10_000
+
+
+def test_the_trained_model_is_used(finished):
+    used = recipes.load(finished, allow_code=True)
+    points = used.sample(jax.random.key(0), 5)["points"]
+    assert points.shape == used.sample(jax.random.key(0), 5, 3)["points"].shape == (5, 2)
+    energies = used.apply(used.params, points)
+    scale = used.config.loss.output_scale
+    np.testing.assert_allclose(used.score(points)["log_density"], -scale * energies, rtol=1e-5)
+
+
+def test_points_to_score_are_checked(finished, tmp_path):
+    used = recipes.load(finished, allow_code=True)
+    asked = SimpleNamespace(data=str(tmp_path / "points.npy"))
+    wrong = {"2 coordinates.* 3": np.zeros((3, 3)), "finite": np.full((3, 2), np.nan)}
+    for expected, points in wrong.items():
+        np.save(asked.data, points)
+        with pytest.raises(ConfigError, match=expected):
+            use._score_data(used, asked)
+    np.save(asked.data, np.zeros((3, 2)))
+    assert use._score_data(used, asked)["log_density"].shape == (3,)
+    with pytest.raises(ConfigError, match=r"must end in \.npz for points"):
+        use._draw_samples(used, SimpleNamespace(seed=0, num=2, num_steps=None, out="points.png"))
+
+
+def test_points_of_a_law_may_differ_in_their_last_bits(finished, monkeypatch):
+    """Another machine draws them so, or a compiler with other flags."""
+    digest, end = training.digest_data, np.float32(np.inf)
+
+    def digest_elsewhere(data):
+        return digest(data._replace(images=np.nextafter(np.asarray(data.images), end)))
+
+    monkeypatch.setattr(training, "digest_data", digest_elsewhere)
+    assert recipes.load(finished, allow_code=True).is_finished
+
+
+@pytest.mark.slow
+def test_a_comparison_leaves_its_numbers_and_pictures(tmp_path):
+    folder = tmp_path / "run"
+    assert launch(smoke("samplers"), "configs/toy_samplers.py:smoke", str(folder), "all") is None
+    report = strict_json((folder / "evaluation.json").read_text())
+    assert unlisted(folder, "energy") == set()
+    for setting in ("thesis", "tuned"):
+        assert len(report[setting]) == 8
+        for kind in ("scatter", "traces", "steps"):
+            assert (folder / "plots" / f"eval_{kind}_{setting}.png").stat().st_size > 10_000
+        with Image.open(folder / "plots" / f"eval_chains_{setting}.gif") as film:
+            assert film.n_frames == 4
+
+
+def test_numbers_of_a_known_model(model_of):
+    """A density that is the truth's own scores nothing, and a slope is refused."""
+    model = model_of(smoke())
+    plane = plane_of(model)
+    perfect = plane.density_numbers(plane.log_density + 5.0)
+    for name in ("density_tv", "density_kl", "density_share_tv"):
+        assert perfect[name] == pytest.approx(0.0, abs=1e-9)
+    slope = plane.grid.centres.sum(axis=1).reshape(plane.log_density.shape)
+    refused = plane.density_numbers(slope)
+    assert refused["is_normalisable"] == 0.0
+    assert math.isnan(refused["density_tv"])
+    assert math.isnan(refused["density_kl"])
+    lost = plane.density_numbers(np.full_like(slope, np.nan))
+    told = plane.not_normalised(lost["border_mass"])
+    assert "all of its mass at the grid's border, or values that are not finite" in told
+    parts_of = plane.truth.part_of(plane.grid.centres).reshape(slope.shape)
+    without = np.where(parts_of == 0, plane.log_density - 50.0, plane.log_density)
+    first = plane.density_shares(plane.log_density)[0]
+    assert first == pytest.approx(1 / 36, abs=0.005)  # its neighbours of weight 2 and 8 leak in
+    assert plane.density_numbers(without)["density_share_tv"] == pytest.approx(first, abs=1e-9)
+
+
+def test_an_evaluation_is_of_density_and_chains(model_of):
+    """A Gaussian's energy: its log density, KL(data || model), and the ends of its chains."""
+    model = model_of(smoke(**{"eval.density.grid_points": 100, "eval.density.num_samples": 500}))
+    spread = lambda params: lambda x: -2.0 * jnp.sum(x**2, axis=-1)  # noqa: E731
+    object.__setattr__(model, "log_density_of", spread)
+    found = Density(2.0, 100, 500, 0.05)(model, None, jax.random.key(0))
+    plane, ends = plane_of(model), found.arrays["ends"]
+    squares = np.sum(plane.grid.centres**2, axis=1).reshape(100, 100)
+    np.testing.assert_allclose(found.arrays["log_density"], -2 * squares, rtol=1e-5)
+    cell = plane.grid.width**2
+    data, gaussian = np.exp(plane.log_density), np.exp(-2 * squares)
+    gaussian /= gaussian.sum() * cell
+    report = found.report["density"]
+    expected = np.sum(data * np.log(data / gaussian)) * cell
+    assert report["density_kl"] == pytest.approx(expected, rel=1e-5)
+    assert report["density_tv"] == pytest.approx(np.abs(data - gaussian).sum() * cell / 2, rel=1e-5)
+    assert ends.shape == (500, 2)
+    assert report["sample_tv"] == plane.sample_numbers(ends)["sample_tv"]
+    assert found.row["sample_tv"] == report["sample_tv"]
+
+
+POINTS = np.random.default_rng(0).normal([0.5, -0.25], [0.4, 0.3], (400, 2))
+
+
+def own(folder, points=POINTS, kind="beta", **changes):
+    np.save(folder / "mine.npy", points)
+    place = {"data.name": "points", "data.path": str(folder / "mine.npy"), "data.max_test": None}
+    return smoke(kind, **place, **changes)
+
+
+def test_the_density_of_own_points_is_scipys_kernel_estimate(tmp_path):
+    truth = load(own(tmp_path))[1]
+    at = POINTS[:50] + 0.1
+    widths = POINTS.astype(np.float32).std(axis=0) * 400 ** (-1 / 6)
+    expected = [np.log(np.mean(np.prod(stats.norm.pdf(x, POINTS, widths), axis=1))) for x in at]
+    # Sums of 400 float32 terms.
+    np.testing.assert_allclose(jax.vmap(truth.log_density_fn)(at), expected, atol=1e-3)
+    drawn = np.asarray(truth.draw(jax.random.key(0), 400))  # every point once
+    order, ours = np.lexsort(drawn.T), np.lexsort(np.float32(POINTS).T)
+    np.testing.assert_array_equal(drawn[order], np.float32(POINTS)[ours])
+    assert truth.draw(jax.random.key(0), 1000).shape == (1000, 2)
+
+
+def test_own_points_are_held_out(tmp_path):
+    images, _, config = load(own(tmp_path, **{"data.max_train": 300}))
+    assert images.train.images.shape == (240, 2)
+    assert images.about == ("train 240 of 400 points (60 held out), truth: their kernel estimate",)
+    assert (config.data.holdout, config.data.max_train) == (60, 300)
+    assert not np.isin(images.train.images, images.monitored.images).any()
+
+
+@pytest.mark.parametrize(
+    ("points", "expected"),
+    [
+        (POINTS[:1], "differ in every coordinate"),
+        (POINTS[:0], r"got shape \(0, 2\)"),
+        (POINTS[:, 0], r"got shape \(400,\)"),
+        (np.where(POINTS > 0.9, np.nan, POINTS), "all finite in 32 bits: .* the first in row"),
+        (np.array([["a", "b"]] * 3), "and dtype <U1"),
+    ],
+)
+def test_mistakes_of_points_name_the_file(points, expected, tmp_path):
+    with pytest.raises(ConfigError, match=rf"config\.data\.path=.*{expected}"):
+        build_experiment(own(tmp_path, points), tmp_path / "run")
+
+
+def test_points_of_three_coordinates_have_no_grid_and_all_else(tmp_path):
+    points = np.concatenate([POINTS, POINTS[:, :1]], axis=1)
+    with pytest.raises(ConfigError, match=r"needs points in the plane, .* 3 coordinates: set"):
+        build_experiment(own(tmp_path, points), tmp_path / "run")
+    never = {"eval.density.every": "never", "eval.comparison.every": "never"}
+    config = own(tmp_path, points, "samplers", **never)
+    config.data.radius, folder = 10.0, tmp_path / "run"
+    assert launch(config, "configs/toy_samplers.py:smoke", str(folder), "all") is None
+    used = recipes.load(folder)
+    assert used.sample(jax.random.key(0), 4, 2)["points"].shape == (4, 3)
+    assert used.score(points[:5])["log_density"].shape == (5,)
+
+
+def _build_typed(config, changes, folder):
+    families.check(config, changes)
+    build_experiment(config, folder)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "expected"),
+    [
+        ("beta", {"data.name": "points"}, r"points needs config\.data\.path, an \.npy file"),
+        ("beta", {"eval.density.half_width": 1.0}, r"half_width=1\.0 leaves .* Widen it"),
+        (
+            "beta",
+            {"eval.density.grid_points": 20},
+            r"density\.bandwidth=0\.05 must be at least .* 0\.2\.",
+        ),
+        (
+            "beta",
+            {"sampler.buffer.start_mean": (1.0, 2.0, 3.0)},
+            r"start_mean must have one entry, or .* 2 coordinates",
+        ),
+        ("beta", {"train.batch_size": 502}, r"train\.batch_size must be at most .* 500 examples"),
+        ("beta", {"data.flip": True}, r"data\.flip=True has no effect here: it needs images"),
+        ("beta", {"data.holdout": 0.5}, r"data\.holdout=0\.5 has no effect here"),
+        ("beta", {"train.keep_best": "sample_fid"}, r"keep_best=sample_fid has no effect"),
+        ("samplers", {"eval.comparison.samplers": ("nuts",)}, r"samplers must be one of"),
+        ("samplers", {"eval.comparison.samplers": ()}, r"must name at least one sampler"),
+        ("samplers", {"eval.comparison.burn_in": 57}, r"burn_in must leave at least 4 .* got 57"),
+        ("samplers", {"eval.density.every": "never"}, r"on the grid of the density"),
+        ("samplers", {"sampler.names": ("svgd",), "sampler.num_samples": 1}, r"at least 2"),
+    ],
+)
+def test_what_a_configuration_may_not_say(kind, changes, expected, tmp_path):
+    config = smoke(kind, **changes)
+    with pytest.raises(ConfigError, match=expected):
+        _build_typed(config, changes, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_images_have_no_particles_and_no_points():
+    config = toy_beta.configure("smoke", base={}, variants={})
+    for name, value, expected in (
+        ("sampler.names", ("svgd",), r"config\.sampler\.names must be one of"),
+        ("sampler.buffer.start", "data", "starts chains at points"),
+        ("eval.density.num_samples", 100, "has no effect here: it needs points"),
+    ):
+        changed = config.copy_and_resolve_references()
+        changed.update_from_flattened_dict({name: value})
+        with pytest.raises(ConfigError, match=expected):
+            families.check(changed, [name])
