@@ -6,12 +6,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
-from ebmjax._axes import check_mapped, gather_rows, mean_over_members
+from ebmjax._axes import check_mapped, gather_rows
 from ebmjax._checks import check_labels
 from ebmjax._numbers import as_arguments
-from ebmjax._precision import at_least_float32
 from ebmjax.data import ImageData
 from ebmjax.learning._chains import run_chains
 from ebmjax.learning._contrastive import Carry, Starts, View, draw_starts, put_back
@@ -21,7 +19,6 @@ from ebmjax.learning._memory import positions_in
 from ebmjax.learning._plan import ChainPlan
 from ebmjax.learning._step_sizes import DualAveraging
 from ebmjax.losses import (
-    adapt_smoothing,
     cross_entropy_loss,
     joint_log_density,
     nearest_neighbour_entropy,
@@ -191,7 +188,7 @@ class _JointStep(NamedTuple):
         axes = [kind.axis_name for kind in plan.kinds.values() if kind.is_interacting]
         if axes:
             metrics["negative_entropy"] = nearest_neighbour_entropy(gather_rows(ends, axes[0]))
-        smoothing = self._adapt_smoothing(carry.smoothing, lambda p: terms(p)[0], params)
+        smoothing = objective.adapt_smoothing(carry.smoothing, lambda p: terms(p)[0], params)
         carry = carry._replace(statistics=statistics, smoothing=smoothing)
         carry = put_back(keep_key, plan, carry, starts, chains, negative, adaptation)
         return gradients, carry, metrics
@@ -224,7 +221,7 @@ class _JointStep(NamedTuple):
             return objective.weigh(cross_entropy, generative), ({**metrics, **more}, statistics)
 
         (loss, (metrics, statistics)), gradients = self._differentiate(terms, params)
-        smoothing = self._adapt_smoothing(carry.smoothing, lambda p: terms(p)[0], params)
+        smoothing = objective.adapt_smoothing(carry.smoothing, lambda p: terms(p)[0], params)
         metrics = {**metrics, "loss": loss, "smoothing": carry.smoothing}
         return gradients, carry._replace(statistics=statistics, smoothing=smoothing), metrics
 
@@ -289,31 +286,6 @@ class _JointStep(NamedTuple):
             adaptive=self.objective.is_adaptive,
             second_loss_fn=None if is_like_first else partial(loss_fn, second_pass=True),
             axis_name=self.objective.batch_axis,
-        )
-
-    def _adapt_smoothing(
-        self, smoothing: jax.Array, terms: Callable[[PyTree], Any], params: PyTree
-    ) -> jax.Array:
-        """The next smoothing, from the norms of the gradients of the loss's two terms.
-
-        The gradients are those of all shards: one smoothing divides the density of one network.
-        """
-        if self.objective.smoothing_ratio is None:
-            return smoothing
-        _, pull_back = jax.vjp(terms, params)
-        gradients = [pull_back(chosen)[0] for chosen in jnp.eye(2)]
-        axis_name = self.objective.axis_name or self.objective.batch_axis
-        gradients = mean_over_members(gradients, axis_name)
-        # Squares of half-precision gradients may leave half precision's range.
-        classification_norm, generative_norm = map(
-            optax.tree.norm, map(at_least_float32, gradients)
-        )
-        return adapt_smoothing(
-            smoothing,
-            generative_norm,
-            classification_norm,
-            target_ratio=self.objective.smoothing_ratio,
-            rate=self.objective.smoothing_rate,
         )
 
 

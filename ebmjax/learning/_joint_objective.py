@@ -6,11 +6,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 
-from ebmjax._axes import AxisName
+from ebmjax._axes import AxisName, mean_over_members
 from ebmjax._checks import check_fraction, check_not_negative, check_positive
+from ebmjax._precision import at_least_float32
 from ebmjax.learning._chainless import ChainlessLoss
-from ebmjax.types import Metrics
+from ebmjax.losses import adapt_smoothing
+from ebmjax.types import Metrics, PyTree
 
 GenerativeLoss = Callable[[jax.Array, jax.Array, jax.Array], tuple[jax.Array, Metrics]]
 """``(positive log densities, negative log densities, smoothing) -> (loss, metrics)``."""
@@ -79,3 +82,32 @@ class JointObjective:
         """The two terms of the loss, (2,), times their weights."""
         weights = (self.classification_weight, self.generative_weight)
         return jnp.stack([cross_entropy, generative]) * jnp.array(weights)
+
+    def adapt_smoothing(
+        self, smoothing: jax.Array, terms: Callable[[PyTree], jax.Array], params: PyTree
+    ) -> jax.Array:
+        """The next smoothing, from the norms of the gradients of the loss's two terms.
+
+        The gradients are those of all shards: one smoothing divides the density of one network.
+
+        Args:
+          smoothing: of this step.
+          terms: parameters to the two weighted terms, (2,).
+          params: of the network.
+        """
+        if self.smoothing_ratio is None:
+            return smoothing
+        _, pull_back = jax.vjp(terms, params)
+        gradients = [pull_back(chosen)[0] for chosen in jnp.eye(2)]
+        gradients = mean_over_members(gradients, self.axis_name or self.batch_axis)
+        # Squares of half-precision gradients may leave half precision's range.
+        classification_norm, generative_norm = map(
+            optax.tree.norm, map(at_least_float32, gradients)
+        )
+        return adapt_smoothing(
+            smoothing,
+            generative_norm,
+            classification_norm,
+            target_ratio=self.smoothing_ratio,
+            rate=self.smoothing_rate,
+        )
