@@ -9,12 +9,7 @@ from ml_collections import ConfigDict
 
 from ebmjax.recipes.config.errors import Config, ConfigError, pick
 from ebmjax.recipes.config.user_parts import UserPart, find_function, find_part, is_users
-from ebmjax.recipes.parts.samplers import table
-from ebmjax.recipes.parts.samplers.blackjax_kernels import (
-    check_installed,
-    check_options,
-    read_options,
-)
+from ebmjax.recipes.parts.samplers import blackjax_kernels, table
 
 # How far noise and temperature may be apart and still count as one chain's, relatively.
 TOLERANCE = 0.01
@@ -98,7 +93,7 @@ def of_section(
         return _of_user(config, field, name, allowed)
     pick(field, name, allowed)
     if name == "blackjax":
-        return Chosen(name, f"config.sampler.{name}", read_options(config))
+        return Chosen(name, f"config.sampler.{name}", blackjax_kernels.read_options(config))
     section = config.sampler.get(name, ConfigDict())
     return Chosen(name, f"config.sampler.{name}", section.to_dict())
 
@@ -235,9 +230,9 @@ def check_particles(samplers: Iterable[Chosen], num: int) -> None:
 
 def _check_needs(chosen: Chosen) -> None:
     if chosen.entry.needs == table.BLACKJAX:
-        check_installed(f"{chosen.name!r} in {chosen.where}")
+        blackjax_kernels.check_installed(f"{chosen.name!r} in {chosen.where}")
     if chosen.name == "blackjax":
-        check_options(chosen.options["kernel"], chosen.options["options"])
+        blackjax_kernels.check_options(chosen.options["kernel"], chosen.options["options"])
 
 
 def _check_noise(chosen: Chosen, allow_decoupled: bool | None) -> None:
