@@ -25,13 +25,16 @@ def test_lines_files_and_functions_are_counted(house, tmp_path, monkeypatch):
     (tmp_path / "ebmjax" / "recipes" / "c.py").write_text("def f(): ...\ndef _g(): ...\n")
     (tmp_path / "experiments" / "inner" / "d.py").write_text(301 * "1\n")
     assert house.measure_sizes() == {
-        "ebmjax/": "5 lines, 2 files", "ebmjax/recipes/": "2 lines, 1 files",
-        "experiments/": "301 lines, 1 files", "tests/": "0 lines, 0 files",
-        "ebmjax/ without recipes/": "3 lines", "ebmjax/ and experiments/": "306 lines",
+        "ebmjax/": "5 lines, 2 files",
+        "ebmjax/recipes/": "2 lines, 1 files",
+        "experiments/": "301 lines, 1 files",
+        "tests/": "0 lines, 0 files",
+        "ebmjax/ without recipes/": "3 lines",
+        "ebmjax/ and experiments/": "306 lines",
         "fullest folder of recipes/": "ebmjax/recipes, 1 files",
         "files over 300 lines": "1 experiments/inner/d.py",
         "public functions without a docstring": "1 c.f",
-    }  # fmt: skip
+    }
 
 
 def test_an_arrow_is_an_import_of_another_room(house, tmp_path, monkeypatch):

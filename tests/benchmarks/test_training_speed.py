@@ -99,9 +99,12 @@ def test_chains_without_noise_end_in_the_same_place(load):
     plan = load("_chains").make_plan(shape, 2, 3, partial(sgld, step_size=1.0, noise_scale=0.0))
     starts, keys = jnp.concatenate([start, start]), jax.random.split(jax.random.key(5), 1)
     ends, _, _ = run_chains(
-        keys, lambda label: lambda x: joint_log_density(network.apply(params, {}, x)[0]), plan,
-        starts, jnp.zeros(2, jnp.int32),
-    )  # fmt: skip
+        keys,
+        lambda label: lambda x: joint_log_density(network.apply(params, {}, x)[0]),
+        plan,
+        starts,
+        jnp.zeros(2, jnp.int32),
+    )
     # Three scores, each of sums of up to 576 products in two orders in ten layers.
     scale = float(jnp.abs(ends - starts).max())
     assert scale > 1e-3

@@ -16,8 +16,11 @@ def philox_stream(seed, epoch, count):
         for _ in range(10):
             first, second = 0xD2E7470EE14C6C93 * c0, 0xCA5A826395121157 * c2
             c0, c1, c2, c3 = (
-                (second >> 64) ^ c1 ^ k0, second & MASK, (first >> 64) ^ c3 ^ k1, first & MASK,
-            )  # fmt: skip
+                (second >> 64) ^ c1 ^ k0,
+                second & MASK,
+                (first >> 64) ^ c3 ^ k1,
+                first & MASK,
+            )
             k0, k1 = (k0 + 0x9E3779B97F4A7C15) & MASK, (k1 + 0xBB67AE8584CAA73B) & MASK
         stream += [c0, c1, c2, c3]
     return stream[:count]

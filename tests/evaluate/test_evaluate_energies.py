@@ -36,9 +36,12 @@ def test_chains_that_hardly_move_do_not_mix(step_size, is_mixed):
     """1,000 steps of 1e-4 travel 0.4 of the distance of 2 between neighbouring starts."""
     starts = jnp.linspace(-7.0, 7.0, 8)[:, None, None]
     found = mixing(
-        jax.random.key(0), partial(samplers.mala, step_size=step_size), normal, starts,
+        jax.random.key(0),
+        partial(samplers.mala, step_size=step_size),
+        normal,
+        starts,
         num_steps=1000,
-    )  # fmt: skip
+    )
     assert found.keys() == {"rhat_energy", "rhat_pixel", "acceptance", "squared_distance"}
     assert (found["rhat_pixel"] < 1.1) == (found["rhat_energy"] < 1.1) == is_mixed
     assert 0.5 < found["acceptance"] <= 1.0
@@ -61,9 +64,12 @@ def test_a_chain_at_nan_leaves_no_median():
 def test_descent_reports_the_distance_and_no_acceptance():
     """Each step halves the distance: to 1/2 after five, the first kept, 1/16 after eight."""
     found = mixing(
-        jax.random.key(0), partial(samplers.gradient_descent, step_size=0.5), normal,
-        jnp.array([[16.0], [-16.0]]), num_steps=8,
-    )  # fmt: skip
+        jax.random.key(0),
+        partial(samplers.gradient_descent, step_size=0.5),
+        normal,
+        jnp.array([[16.0], [-16.0]]),
+        num_steps=8,
+    )
     assert np.isnan(found["acceptance"])
     assert found["squared_distance"] == (0.5 - 0.0625) ** 2
 

@@ -89,9 +89,14 @@ def test_order_of_weighing_and_moving_by_hand():
     """Weigh by the interval at the old position, then move at the new power, k steps."""
     powers = jnp.array([0.0, 0.25, 1.0])
     samples = latent.annealed_importance_sampling(
-        jax.random.key(0), jnp.array([1.0, 2.0]), powers, lambda z: 10.0 * z, lambda z: z**2,
-        sampler=fixed_shift(1.0), num_steps=2,
-    )  # fmt: skip
+        jax.random.key(0),
+        jnp.array([1.0, 2.0]),
+        powers,
+        lambda z: 10.0 * z,
+        lambda z: z**2,
+        sampler=fixed_shift(1.0),
+        num_steps=2,
+    )
     np.testing.assert_allclose(samples.log_weights, [0.25 * 1 + 0.75 * 9, 0.25 * 4 + 0.75 * 16])
     np.testing.assert_allclose(samples.positions, [5.0, 6.0])
     # The density of each rung, at the last step's start: 10 z + t z^2.

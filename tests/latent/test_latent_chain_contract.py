@@ -58,9 +58,16 @@ def test_acceptance_is_averaged_over_steps_and_chains_and_kept_by_power():
     prior = float(latent.log_prior(PARAMS, MODEL, zero))
     for warm_start in (False, True):
         _, metrics = latent.sample_power_posteriors(
-            key, PARAMS, MODEL, OBSERVATIONS, POWERS, 2, sampler=reporting, num_steps=4,
+            key,
+            PARAMS,
+            MODEL,
+            OBSERVATIONS,
+            POWERS,
+            2,
+            sampler=reporting,
+            num_steps=4,
             warm_start=warm_start,
-        )  # fmt: skip
+        )
         expected = 1.5 * (np.asarray(POWERS) * likelihood + prior)
         np.testing.assert_allclose(metrics["acceptance_prob"], expected, rtol=1e-5)
     _, metrics = latent.sample_prior(key, PARAMS, MODEL, 3, 2, sampler=reporting, num_steps=4)
@@ -129,9 +136,16 @@ def test_keys_are_used_once():
     with jax.debug_key_reuse(True):
         for warm_start in (False, True):
             latent.sample_power_posteriors(
-                jax.random.key(10), PARAMS, MODEL, OBSERVATIONS, POWERS, 2, sampler=ULA,
-                num_steps=2, warm_start=warm_start,
-            )  # fmt: skip
+                jax.random.key(10),
+                PARAMS,
+                MODEL,
+                OBSERVATIONS,
+                POWERS,
+                2,
+                sampler=ULA,
+                num_steps=2,
+                warm_start=warm_start,
+            )
         latent.sample_prior(jax.random.key(11), PARAMS, MODEL, 2, 2, sampler=ULA, num_steps=2)
 
 
@@ -150,9 +164,12 @@ def test_keys_are_used_once():
 )
 def test_bad_input_is_refused(changes, message):
     arguments = {
-        "observations": OBSERVATIONS, "powers": POWERS, "latent_dim": 2, "sampler": ULA,
+        "observations": OBSERVATIONS,
+        "powers": POWERS,
+        "latent_dim": 2,
+        "sampler": ULA,
         "num_steps": 1,
-    }  # fmt: skip
+    }
     with pytest.raises(ValueError, match=message):
         latent.sample_power_posteriors(jax.random.key(0), PARAMS, MODEL, **{**arguments, **changes})
 

@@ -206,9 +206,12 @@ def test_penalty_on_energies_by_hand():
 )
 def test_bad_input_is_refused(changes, message):
     arguments = {
-        "observations": jnp.repeat(X, 2, axis=0), "power_latents": LATENTS, "prior_latents": PRIOR,
-        "powers": POWERS, "num_chains": 2,
-    }  # fmt: skip
+        "observations": jnp.repeat(X, 2, axis=0),
+        "power_latents": LATENTS,
+        "prior_latents": PRIOR,
+        "powers": POWERS,
+        "num_chains": 2,
+    }
     call = functools.partial(covariance_loss, model=MODEL, **{**arguments, **changes})
     with pytest.raises(ValueError, match=message):
         jax.eval_shape(lambda params: call(params), make_params())

@@ -37,9 +37,14 @@ def annealed(key, x):
 
 def importance_sampling(key, x):
     return latent.annealed_importance_sampling(
-        key, jnp.zeros((4, 3)), LADDER, lambda z: -0.5 * jnp.sum(z**2),
-        lambda z: -0.5 * jnp.sum((z - x[0]) ** 2), sampler=SGLD, num_steps=2,
-    )  # fmt: skip
+        key,
+        jnp.zeros((4, 3)),
+        LADDER,
+        lambda z: -0.5 * jnp.sum(z**2),
+        lambda z: -0.5 * jnp.sum((z - x[0]) ** 2),
+        sampler=SGLD,
+        num_steps=2,
+    )
 
 
 def density(label):

@@ -81,9 +81,16 @@ def test_warm_started_chains_pass_from_power_to_power():
     """Two steps at each power, each power beginning with the law the one before ended with."""
     observations = jnp.repeat(OBSERVATIONS[:1], CHAINS, axis=0)
     latents, metrics = posteriors(
-        jax.random.key(1), PARAMS, MODEL, observations, POWERS, 2, sampler=ULA, num_steps=2,
+        jax.random.key(1),
+        PARAMS,
+        MODEL,
+        observations,
+        POWERS,
+        2,
+        sampler=ULA,
+        num_steps=2,
         warm_start=True,
-    )  # fmt: skip
+    )
     assert latents.shape == (3, CHAINS, 2)
     assert metrics["acceptance_prob"].shape == (3,)
     law = np.zeros(2), MODEL.base_scale**2 * np.eye(2)
@@ -108,9 +115,16 @@ def test_chains_are_independent_of_each_other(warm_start):
 
     def run(observations):
         return posteriors(
-            jax.random.key(3), PARAMS, MODEL, observations, POWERS, 2, sampler=ULA, num_steps=3,
+            jax.random.key(3),
+            PARAMS,
+            MODEL,
+            observations,
+            POWERS,
+            2,
+            sampler=ULA,
+            num_steps=3,
             warm_start=warm_start,
-        )[0]  # fmt: skip
+        )[0]
 
     observations = jnp.repeat(OBSERVATIONS[:1], 2000, axis=0)
     latents = run(observations)
@@ -134,9 +148,15 @@ def test_small_steps_of_mala_reach_the_posterior_and_report_their_acceptance():
 
     def run(step_size):
         return posteriors(
-            jax.random.key(4), PARAMS, MODEL, observations, POWERS[1:], 2,
-            sampler=functools.partial(mala, step_size=step_size), num_steps=60,
-        )  # fmt: skip
+            jax.random.key(4),
+            PARAMS,
+            MODEL,
+            observations,
+            POWERS[1:],
+            2,
+            sampler=functools.partial(mala, step_size=step_size),
+            num_steps=60,
+        )
 
     latents, metrics = run(0.1)
     for i, power in enumerate(POWERS[1:]):
@@ -171,9 +191,15 @@ def test_particles_that_move_together_are_no_chains():
         latent.sample_prior(jax.random.key(0), PARAMS, MODEL, 3, 2, sampler=particles, num_steps=2)
     with pytest.raises(ValueError, match=r"^sampler must move one position.*SVGDState.*sgld"):
         latent.sample_power_posteriors(
-            jax.random.key(0), PARAMS, MODEL, OBSERVATIONS, jnp.ones(1), 2, sampler=particles,
+            jax.random.key(0),
+            PARAMS,
+            MODEL,
+            OBSERVATIONS,
+            jnp.ones(1),
+            2,
+            sampler=particles,
             num_steps=2,
-        )  # fmt: skip
+        )
 
 
 def test_a_start_may_be_a_list():
@@ -186,8 +212,14 @@ def test_a_start_may_be_a_list():
 def test_no_observations():
     with pytest.raises(ValueError, match=r"^the number of observations must be .* at least 1"):
         latent.sample_power_posteriors(
-            jax.random.key(0), PARAMS, MODEL, jnp.zeros((0, 2)), jnp.ones(1), 2, sampler=ULA,
+            jax.random.key(0),
+            PARAMS,
+            MODEL,
+            jnp.zeros((0, 2)),
+            jnp.ones(1),
+            2,
+            sampler=ULA,
             num_steps=1,
-        )  # fmt: skip
+        )
     with pytest.raises(ValueError, match=r"^the number of observations must be .* at least 1"):
         latent.vanilla_loss(PARAMS, MODEL, jnp.zeros((0, 2)), jnp.zeros((0, 2)), jnp.zeros((3, 2)))

@@ -55,9 +55,14 @@ def test_smc_on_a_single_interval_is_importance_sampling_after_the_first_moves()
 def test_smc_takes_the_steps_it_is_told_before_it_weighs():
     """Particles at 0 that move by 1 a step are weighed at 3, then at 6: 0.25 * 3 + 0.75 * 6."""
     estimate = smc_log_normalizer(
-        jax.random.key(0), jnp.zeros((2, 4)), jnp.array([0.0, 0.25, 1.0]), lambda z: -(z**2),
-        lambda z: z, sampler=fixed_shift(1.0), num_steps=3,
-    )  # fmt: skip
+        jax.random.key(0),
+        jnp.zeros((2, 4)),
+        jnp.array([0.0, 0.25, 1.0]),
+        lambda z: -(z**2),
+        lambda z: z,
+        sampler=fixed_shift(1.0),
+        num_steps=3,
+    )
     np.testing.assert_allclose(estimate.value, 5.25, rtol=1e-6)
     np.testing.assert_allclose(estimate.standard_error, 0.0, atol=1e-6)
 
@@ -76,9 +81,14 @@ def test_without_blackjax_smc_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "blackjax", None)
     with pytest.raises(ImportError, match=r"ebmjax\[test\]"):
         smc_log_normalizer(
-            jax.random.key(0), jnp.zeros((2, 3)), POWERS, lambda z: -(z**2), lambda z: z,
-            sampler=MALA, num_steps=1,
-        )  # fmt: skip
+            jax.random.key(0),
+            jnp.zeros((2, 3)),
+            POWERS,
+            lambda z: -(z**2),
+            lambda z: z,
+            sampler=MALA,
+            num_steps=1,
+        )
 
 
 @pytest.mark.parametrize(("changes", "message"), BAD_INPUT)

@@ -51,9 +51,12 @@ def uniform(key, label):
 
 def negatives(**options):
     given = {
-        "kinds": {"sgld": ChainKind(sampler=NOISELESS, num_steps=3)}, "num_samples": 6,
-        "start_fn": uniform, "reinit_prob": 0.0, "num_classes": 2,
-    }  # fmt: skip
+        "kinds": {"sgld": ChainKind(sampler=NOISELESS, num_steps=3)},
+        "num_samples": 6,
+        "start_fn": uniform,
+        "reinit_prob": 0.0,
+        "num_classes": 2,
+    }
     return ChainPlan(**(given | options))
 
 
@@ -88,9 +91,14 @@ def live_loss(positive, negative, beta, live_energy, live_entropy):
     """Contrastive divergence, of what live chains report nothing."""
     del beta
     return improved_contrastive_divergence_loss(
-        positive, negative, live_energy, live_entropy, kl_weight=0.0, entropy_weight=0.0,
+        positive,
+        negative,
+        live_energy,
+        live_entropy,
+        kl_weight=0.0,
+        entropy_weight=0.0,
         energy_l2=0.1,
-    )  # fmt: skip
+    )
 
 
 def live(**options):

@@ -143,9 +143,13 @@ def shard_of(classifier, negatives, *, buffer_size=8, smoothing=1.0):
     """The state of one logical shard, without the axis of shards."""
     statistics = classifier.init(jax.random.key(0), None)[1]
     shards = init_carry(
-        jax.random.key(0), negatives, num_shards=1, buffer_size=buffer_size, statistics=statistics,
+        jax.random.key(0),
+        negatives,
+        num_shards=1,
+        buffer_size=buffer_size,
+        statistics=statistics,
         smoothing=smoothing,
-    )  # fmt: skip
+    )
     return jax.tree.map(lambda leaf: leaf[0], shards)
 
 

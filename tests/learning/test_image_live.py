@@ -63,9 +63,12 @@ def test_live_chains_follow_beta_their_class_and_the_box():
     """Down (1 - beta) E of the slot's class, here by 1 - 0.2 * 0.5 * 0.8 = 0.92 a step."""
     draw = negatives()
     _, after, metrics, before = learn(
-        draw, shard_of(draw, 20), loss_fn=live_loss,
-        live=live(num_references=2, low=-0.6, high=0.5), beta_fn=lambda step: 0.5,
-    )  # fmt: skip
+        draw,
+        shard_of(draw, 20),
+        loss_fn=live_loss,
+        live=live(num_references=2, low=-0.6, high=0.5),
+        beta_fn=lambda step: 0.5,
+    )
     slots, old, new = moved(before, after)
     means = np.asarray(PARAMS["means"])[(slots >= 10).astype(int)].reshape(-1, 1, 1, 1)
     expected = np.clip(means + 0.92**3 * (old - means), -0.6, 0.5)

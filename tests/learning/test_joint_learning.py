@@ -38,9 +38,14 @@ def two_gaussians():
 
 def train_on_blobs(draw, objective, optimizer, *, total_steps, batch_size):
     state, gradient_fn = trainable(
-        quadratic(), draw, objective, optimizer, num_shards=1, buffer_size=2 * draw.num_samples,
+        quadratic(),
+        draw,
+        objective,
+        optimizer,
+        num_shards=1,
+        buffer_size=2 * draw.num_samples,
         params=two_gaussians(),
-    )  # fmt: skip
+    )
     train_step = make_train_step(gradient_fn, optimizer)
     sizes = (batch_size, batch_size)
     plan = Plan(total_steps=total_steps, batch_size=sizes, steps_per_dispatch=total_steps)

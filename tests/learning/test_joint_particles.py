@@ -34,14 +34,21 @@ STOCHASTIC = functools.partial(stochastic_svgd, step_size=0.5)
 def problem(sampler, axes=("data", "shard"), num_shards=NUM_SHARDS, mesh_axis="data"):
     """(state, train_step) whose particles are all that the buffers hold."""
     draw = negatives(
-        sampler=sampler, num_steps=NUM_STEPS, num_samples=NUM_PARTICLES // num_shards,
-        is_interacting=True, axis_name=axes,
-    )  # fmt: skip
+        sampler=sampler,
+        num_steps=NUM_STEPS,
+        num_samples=NUM_PARTICLES // num_shards,
+        is_interacting=True,
+        axis_name=axes,
+    )
     optimizer = optax.sgd(0.05)
     state, gradient_fn = trainable(
-        quadratic(), draw, joint_objective(), optimizer, num_shards=num_shards,
+        quadratic(),
+        draw,
+        joint_objective(),
+        optimizer,
+        num_shards=num_shards,
         buffer_size=NUM_PARTICLES,
-    )  # fmt: skip
+    )
     return state, make_train_step(gradient_fn, optimizer, axis_name=mesh_axis)
 
 

@@ -72,9 +72,12 @@ def test_a_plain_classifier_updates_its_statistics_by_the_labelled_images():
 
 
 CASES = [
-    NormPolicy(), NormPolicy(chains="running"), NormPolicy(negatives="running"),
-    NormPolicy(positives="running", updated_by=("classified",)), NormPolicy(second_pass="running"),
-]  # fmt: skip
+    NormPolicy(),
+    NormPolicy(chains="running"),
+    NormPolicy(negatives="running"),
+    NormPolicy(positives="running", updated_by=("classified",)),
+    NormPolicy(second_pass="running"),
+]
 
 
 @pytest.mark.parametrize(

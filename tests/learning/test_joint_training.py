@@ -32,9 +32,12 @@ KEY = jax.random.key(7)
 def everything_at_once():
     """Running statistics, class-conditional noisy chains, SAM and a smoothing that adapts."""
     draw = negatives(
-        sampler=functools.partial(sgld, step_size=0.05), num_steps=2, num_samples=2,
-        num_classes=NUM_CLASSES, reinit_prob=0.2,
-    )  # fmt: skip
+        sampler=functools.partial(sgld, step_size=0.05),
+        num_steps=2,
+        num_samples=2,
+        num_classes=NUM_CLASSES,
+        reinit_prob=0.2,
+    )
     objective = joint_objective(
         is_conditional=True, rho=0.1, smoothing_ratio=1.0, axis_name=("data", "shard")
     )
@@ -46,9 +49,13 @@ def everything_at_once():
 
 
 PLAN = Plan(
-    total_steps=12, batch_size=(16, 8), num_shards=4, steps_per_dispatch=3, monitor_every=6,
+    total_steps=12,
+    batch_size=(16, 8),
+    num_shards=4,
+    steps_per_dispatch=3,
+    monitor_every=6,
     checkpoint_every=6,
-)  # fmt: skip
+)
 
 
 def sitting(num_devices, monitor=lambda state, step: {}, **options):
@@ -156,9 +163,14 @@ def test_a_wide_resnet_trains_with_batch_normalised_chains():
     )
     optimizer = optax.sgd(0.01)
     state, gradient_fn = trainable(
-        network, draw, joint_objective(), optimizer, num_shards=2, buffer_size=8,
+        network,
+        draw,
+        joint_objective(),
+        optimizer,
+        num_shards=2,
+        buffer_size=8,
         norm_policy=SADA_JEM_POLICY,
-    )  # fmt: skip
+    )
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, size=(16, 8, 8, 1)).astype(np.uint8)
     data = ImageData(images, rng.integers(0, 10, size=16).astype(np.int32))

@@ -27,9 +27,14 @@ NUM_CHAINS = 3
 
 def gradient_fn_of(sampler, *, num_chains=NUM_CHAINS, identify=lambda batch: batch[1]):
     return make_latent_gradient_fn(
-        MODEL, latent.LatentChains(2, sampler, 2, sampler, 2), observe=lambda batch: batch[0],
-        powers=POWERS, loss_fn=latent.telescoped_loss, num_chains=num_chains, identify=identify,
-    )  # fmt: skip
+        MODEL,
+        latent.LatentChains(2, sampler, 2, sampler, 2),
+        observe=lambda batch: batch[0],
+        powers=POWERS,
+        loss_fn=latent.telescoped_loss,
+        num_chains=num_chains,
+        identify=identify,
+    )
 
 
 def shards(**changes):
@@ -129,8 +134,12 @@ def test_shapes():
 
 def test_first_chains_are_as_wide_as_the_base():
     options = {
-        "num_shards": 2, "batch_size": 4, "num_examples": 3, "num_powers": 3, "latent_dim": 2,
-    }  # fmt: skip
+        "num_shards": 2,
+        "batch_size": 4,
+        "num_examples": 3,
+        "num_powers": 3,
+        "latent_dim": 2,
+    }
     one = init_latent_carry(jax.random.key(0), **options)
     four = init_latent_carry(jax.random.key(0), **options, base_scale=4.0)
     np.testing.assert_array_equal(four.prior, 4 * one.prior)

@@ -131,9 +131,13 @@ def test_networks_train_on_images():
     state, writer = init_state(params, optimizer), ListWriter()
     plan = Plan(total_steps=40, batch_size=16, steps_per_dispatch=20)
     result = fit(
-        jax.random.key(6), state, make_train_step(gradient_fn, optimizer), bright, plan,
+        jax.random.key(6),
+        state,
+        make_train_step(gradient_fn, optimizer),
+        bright,
+        plan,
         writers=[writer],
-    )  # fmt: skip
+    )
     errors = [row["reconstruction_error"] for _, row in writer.rows]
     assert np.mean(errors[-5:]) < 0.5 * np.mean(errors[:5])
     prior = jax.tree.map(

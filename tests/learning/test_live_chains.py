@@ -21,9 +21,14 @@ def quadratic(precision):
 
 def ends(precision, *, starts=STARTS, key=KEY, step_size=0.2, noise_scale=0.3, **options):
     return run_live_chains(
-        key, quadratic(precision), starts, LABELS, step_size=step_size, noise_scale=noise_scale,
+        key,
+        quadratic(precision),
+        starts,
+        LABELS,
+        step_size=step_size,
+        noise_scale=noise_scale,
         **options,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("num_steps", [1, 3])
@@ -139,8 +144,13 @@ def test_every_step_has_noise_of_its_own():
     """Two steps from the mode: 0.7 n1 + n2 of scale 0.3."""
     num = 40_000
     found = run_live_chains(
-        KEY, lambda label: lambda x: -0.5 * 1.5 * x**2, jnp.zeros(num), jnp.zeros(num, int),
-        step_size=0.2, noise_scale=0.3, num_steps=2,
-    )  # fmt: skip
+        KEY,
+        lambda label: lambda x: -0.5 * 1.5 * x**2,
+        jnp.zeros(num),
+        jnp.zeros(num, int),
+        step_size=0.2,
+        noise_scale=0.3,
+        num_steps=2,
+    )
     expected = 0.09 * (0.7**2 + 1)
     assert np.var(np.float64(found)) == pytest.approx(expected, rel=5 * np.sqrt(2 / num))

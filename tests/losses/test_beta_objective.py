@@ -29,9 +29,13 @@ NEGATIVE = np.float32(RNG.normal(-0.5, 2.0, 5)).astype(np.float64)
 def value_and_grads(positive, negative, beta, variant, output_scale=1.0, allow_negative=True):
     """(loss, metrics), (gradient to the positives, gradient to the negatives), all traced."""
     return jax.value_and_grad(beta_objective_loss, argnums=(0, 1), has_aux=True)(
-        positive, negative, beta=beta, variant=variant, output_scale=output_scale,
+        positive,
+        negative,
+        beta=beta,
+        variant=variant,
+        output_scale=output_scale,
         allow_negative=allow_negative,
-    )  # fmt: skip
+    )
 
 
 def run(variant, beta, positive=POSITIVE, negative=NEGATIVE, output_scale=1.0):

@@ -68,10 +68,13 @@ def loss_of_precision(a, kl_weight):
 
     entropy = 0.5 * jnp.log(2 * jnp.pi * jnp.e * jnp.mean(live**2))
     return improved_contrastive_divergence_loss(
-        energy(a, data), energy(a, jax.lax.stop_gradient(live)),
-        energy(jax.lax.stop_gradient(a), live), entropy, kl_weight=kl_weight,
+        energy(a, data),
+        energy(a, jax.lax.stop_gradient(live)),
+        energy(jax.lax.stop_gradient(a), live),
+        entropy,
+        kl_weight=kl_weight,
         entropy_weight=kl_weight,
-    )[0]  # fmt: skip
+    )[0]
 
 
 def test_it_adds_what_hintons_objective_subtracts():
@@ -118,9 +121,12 @@ def test_its_kl_terms_are_the_divergence_up_to_the_models_constant():
 )
 def test_bad_input(changed, error, match):
     good = {
-        "positive_energy": POSITIVE, "negative_energy": NEGATIVE, "live_energy": LIVE,
-        "live_entropy": 1.0, "entropy_weight": 0.1,
-    }  # fmt: skip
+        "positive_energy": POSITIVE,
+        "negative_energy": NEGATIVE,
+        "live_energy": LIVE,
+        "live_entropy": 1.0,
+        "entropy_weight": 0.1,
+    }
     with pytest.raises(error, match=match):
         improved_contrastive_divergence_loss(**{**good, **changed})
 

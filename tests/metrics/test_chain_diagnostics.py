@@ -33,11 +33,15 @@ def make_draws(num_draws):
     shape = (NUM_CHAINS, num_draws)
     chain = np.arange(NUM_CHAINS)[:, None]
     draws = [
-        rng.normal(size=shape), autoregressive(rng, 0.9, shape), autoregressive(rng, -0.6, shape),
-        rng.normal(size=shape) + np.linspace(0, 3, num_draws), rng.normal(size=shape) + chain,
+        rng.normal(size=shape),
+        autoregressive(rng, 0.9, shape),
+        autoregressive(rng, -0.6, shape),
+        rng.normal(size=shape) + np.linspace(0, 3, num_draws),
+        rng.normal(size=shape) + chain,
         rng.normal(size=shape) * np.where(chain == 0, 4, 1),
-        np.clip(rng.standard_cauchy(shape), -4000, 4000), np.round(rng.normal(size=shape)),
-    ]  # fmt: skip
+        np.clip(rng.standard_cauchy(shape), -4000, 4000),
+        np.round(rng.normal(size=shape)),
+    ]
     return np.round(np.stack(draws, axis=-1) * 1024) / 1024
 
 

@@ -148,9 +148,12 @@ def test_kernel_distance_names_bad_arguments(kwargs, message):
 def test_subsets_name_bad_arguments(num_subsets, subset_size, message):
     with pytest.raises(ValueError, match=message):
         kernel_distance_subsets(
-            jax.random.key(0), np.zeros((20, 2)), np.zeros((10, 2)), num_subsets=num_subsets,
+            jax.random.key(0),
+            np.zeros((20, 2)),
+            np.zeros((10, 2)),
+            num_subsets=num_subsets,
             subset_size=subset_size,
-        )  # fmt: skip
+        )
 
 
 def test_a_median_distance_of_zero_asks_for_a_bandwidth():

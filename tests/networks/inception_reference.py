@@ -53,13 +53,17 @@ class Reference:
             "Conv2d_3b_1x1": lambda x: self.unit("Conv2d_3b_1x1", self.ops.max_pool(x, 2, 0)),
             "Conv2d_4a_3x3": lambda x: self.unit("Conv2d_4a_3x3", x),
             "Mixed_5b": lambda x: a("Mixed_5b", self.ops.max_pool(x, 2, 0)),
-            "Mixed_5c": lambda x: a("Mixed_5c", x), "Mixed_5d": lambda x: a("Mixed_5d", x),
-            "Mixed_6a": lambda x: b("Mixed_6a", x), "Mixed_6b": lambda x: c("Mixed_6b", x),
-            "Mixed_6c": lambda x: c("Mixed_6c", x), "Mixed_6d": lambda x: c("Mixed_6d", x),
-            "Mixed_6e": lambda x: c("Mixed_6e", x), "Mixed_7a": lambda x: d("Mixed_7a", x),
+            "Mixed_5c": lambda x: a("Mixed_5c", x),
+            "Mixed_5d": lambda x: a("Mixed_5d", x),
+            "Mixed_6a": lambda x: b("Mixed_6a", x),
+            "Mixed_6b": lambda x: c("Mixed_6b", x),
+            "Mixed_6c": lambda x: c("Mixed_6c", x),
+            "Mixed_6d": lambda x: c("Mixed_6d", x),
+            "Mixed_6e": lambda x: c("Mixed_6e", x),
+            "Mixed_7a": lambda x: d("Mixed_7a", x),
             "Mixed_7b": lambda x: self.block_e("Mixed_7b", x, self.ops.average_pool(x)),
             "Mixed_7c": lambda x: self.block_e("Mixed_7c", x, self.ops.max_pool(x, 1, 1)),
-        }  # fmt: skip
+        }
 
     def unit(self, name, x, stride=1, padding=(0, 0)):
         w = self.weights
@@ -116,10 +120,13 @@ class Reference:
         single = unit("branch3x3_1", x)
         double = unit("branch3x3dbl_2", unit("branch3x3dbl_1", x), (1, 1))
         branches = [
-            unit("branch1x1", x), unit("branch3x3_2a", single, (0, 1)),
-            unit("branch3x3_2b", single, (1, 0)), unit("branch3x3dbl_3a", double, (0, 1)),
-            unit("branch3x3dbl_3b", double, (1, 0)), unit("branch_pool", pooled),
-        ]  # fmt: skip
+            unit("branch1x1", x),
+            unit("branch3x3_2a", single, (0, 1)),
+            unit("branch3x3_2b", single, (1, 0)),
+            unit("branch3x3dbl_3a", double, (0, 1)),
+            unit("branch3x3dbl_3b", double, (1, 0)),
+            unit("branch_pool", pooled),
+        ]
         return self.ops.concatenate(branches)
 
 

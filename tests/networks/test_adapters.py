@@ -117,9 +117,12 @@ def test_a_joint_step_keeps_the_form_of_parameters_and_statistics(kind):
         )
     )
     gradient_fn = learning.make_joint_gradient_fn(
-        network, objective, classified_view=lambda _, images: images,
-        positive_view=lambda _, images: images, plan=plan,
-    )  # fmt: skip
+        network,
+        objective,
+        classified_view=lambda _, images: images,
+        positive_view=lambda _, images: images,
+        plan=plan,
+    )
 
     def step(key):
         params, state = network.init(key, images_of())

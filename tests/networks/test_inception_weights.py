@@ -191,17 +191,27 @@ def edited(**changes):
 @pytest.mark.parametrize(
     "data",
     [
-        b"", b"\x00" * 4, struct.pack("<Q", 1 << 60) + b"{}", struct.pack("<Q", 2) + b"{]",
-        struct.pack("<Q", 2) + b"[]", safetensors_bytes(TENSORS)[:-1],
-        edited(data_offsets=[0, 20]), edited(data_offsets=[4, 28]), edited(data_offsets=[24, 0]),
-        edited(data_offsets=[-24, 0]), edited(shape=[-2, -3]), edited(dtype="BF16"),
-        edited(dtype=None), edited(shape=[2**62, 2**62]),
+        b"",
+        b"\x00" * 4,
+        struct.pack("<Q", 1 << 60) + b"{}",
+        struct.pack("<Q", 2) + b"{]",
+        struct.pack("<Q", 2) + b"[]",
+        safetensors_bytes(TENSORS)[:-1],
+        edited(data_offsets=[0, 20]),
+        edited(data_offsets=[4, 28]),
+        edited(data_offsets=[24, 0]),
+        edited(data_offsets=[-24, 0]),
+        edited(shape=[-2, -3]),
+        edited(dtype="BF16"),
+        edited(dtype=None),
+        edited(shape=[2**62, 2**62]),
         edited(shape=[2**62, 1], data_offsets=[0, 2**64]),
-        edited(data_offsets=[2**64, 2**64 + 24]), edited(shape=None),
+        edited(data_offsets=[2**64, 2**64 + 24]),
+        edited(shape=None),
         struct.pack("<Q", 200_000) + b"[" * 200_000,
         struct.pack("<Q", 600_000) + b'{"a":' * 120_000,
     ],
-)  # fmt: skip
+)
 def test_damaged_safetensors_are_refused(data, tmp_path):
     (tmp_path / "good.safetensors").write_bytes(edited())
     assert read_tensors(tmp_path / "good.safetensors")["a"].shape == (2, 3)

@@ -84,9 +84,14 @@ def test_it_equals_its_definition(labels, lowering):
     num_classes = None if labels is None else CLASSES
     with jax.enable_x64(True):
         network = ResidualEnergy(
-            features=(3, 4), depth=2, num_classes=num_classes, num_scales=2, spectral_norm=None,
-            lowering=lowering, dtype=jnp.float64,
-        )  # fmt: skip
+            features=(3, 4),
+            depth=2,
+            num_classes=num_classes,
+            num_scales=2,
+            spectral_norm=None,
+            lowering=lowering,
+            dtype=jnp.float64,
+        )
         params = randomised(initial(network, IMAGES, labels))
         energy = jax.jit(network.apply)(params, IMAGES, labels)
         layers = in_float64(params["params"])

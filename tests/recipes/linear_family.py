@@ -173,9 +173,13 @@ def build(config, folder):
         }
 
     return common.Experiment(
-        state=state, train_step=training.make_train_step(partial(learn, breaks_at), optimizer),
-        data=data, plan=common.plan(config, len(data["x"])), monitor=monitor, draw=draw,
+        state=state,
+        train_step=training.make_train_step(partial(learn, breaks_at), optimizer),
+        data=data,
+        plan=common.plan(config, len(data["x"])),
+        monitor=monitor,
+        draw=draw,
         evaluate=evaluate,
         warm_start=lambda other: training.warm_start(state, optimizer, other, ("seen",)),
         about_data=("train points on a line",),
-    )  # fmt: skip
+    )

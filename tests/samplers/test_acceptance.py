@@ -111,10 +111,14 @@ def test_psgld_with_its_metric_held(noise_scale, curvature_drift):
     temperature = 1.4 if noise_scale is None else noise_scale**2 / (2 * step_size)
     second_moment = np.array([0.2, 1.0, 3.0])
     sampler = psgld(
-        log_density, step_size=step_size, noise_scale=noise_scale,
-        temperature=temperature if noise_scale is None else None, decay=decay, damping=damping,
+        log_density,
+        step_size=step_size,
+        noise_scale=noise_scale,
+        temperature=temperature if noise_scale is None else None,
+        decay=decay,
+        damping=damping,
         curvature_drift=curvature_drift,
-    )  # fmt: skip
+    )
     step = jax.jit(sampler.step)
     expected = []
     for seed, x in enumerate(positions()):
@@ -128,10 +132,13 @@ def test_psgld_with_its_metric_held(noise_scale, curvature_drift):
         scale = noise_scale or np.sqrt(2 * step_size * temperature * metric)
         expected.append(
             by_brute_force(
-                x, np.asarray(after.position), temperature,
-                lambda z, g=metric, c=correction: step_size * (g * score(z) + c), scale,
+                x,
+                np.asarray(after.position),
+                temperature,
+                lambda z, g=metric, c=correction: step_size * (g * score(z) + c),
+                scale,
             )
-        )  # fmt: skip
+        )
         np.testing.assert_allclose(info.acceptance_prob, expected[-1], rtol=TOLERANCE)
         np.testing.assert_allclose(after.second_moment, moment, rtol=TOLERANCE)
     assert_informative(expected)

@@ -63,9 +63,13 @@ def test_frozen_metric_on_a_gaussian():
             return psgld_init(position, log_density_fn)._replace(second_moment=second_moment)
 
         sampler = psgld(
-            log_density_fn, step_size=step_size, noise_scale=noise_scale,
-            temperature=temperature if noise_scale is None else None, decay=1.0, damping=DAMPING,
-        )._replace(init=init)  # fmt: skip
+            log_density_fn,
+            step_size=step_size,
+            noise_scale=noise_scale,
+            temperature=temperature if noise_scale is None else None,
+            decay=1.0,
+            damping=DAMPING,
+        )._replace(init=init)
         # The slower coordinate keeps 1 - eps G / v = 0.73 a step: 40 steps leave 4e-6.
         return run_replicas(jax.random.key(1), sampler, jnp.zeros((REPLICAS, 2)), 40)[0]
 
@@ -83,9 +87,14 @@ def test_second_moment_and_step_by_hand():
     for _ in range(3):
         before = state
         state, _ = psgld_step(
-            jax.random.key(0), state, target, step_size=step_size, noise_scale=0.0, decay=decay,
+            jax.random.key(0),
+            state,
+            target,
+            step_size=step_size,
+            noise_scale=0.0,
+            decay=decay,
             damping=0.2,
-        )  # fmt: skip
+        )
         scores.append(np.asarray(before.score, np.float64))
         weights = (1 - decay) * decay ** np.arange(len(scores))[::-1]
         moment = weights @ np.square(scores)
@@ -112,9 +121,13 @@ def test_law_of_the_memoryless_metric(curvature_drift):
     concentration, step_size, temperature = 1.5, 0.25, 2.0
     target = densities.log_gamma(jnp.array(concentration)).log_density_fn
     sampler = psgld(
-        target, step_size=step_size, temperature=temperature, decay=0.0, damping=DAMPING,
+        target,
+        step_size=step_size,
+        temperature=temperature,
+        decay=0.0,
+        damping=DAMPING,
         curvature_drift=curvature_drift,
-    )  # fmt: skip
+    )
     metric, slope = terms(concentration)
     weight = curvature_drift * temperature
     expected = stationary_moments(
@@ -163,9 +176,15 @@ def test_curvature_drift_is_unbiased_for_a_correlated_density():
 
     def displacement(key, noise_scale=0.0):
         after, _ = psgld_step(
-            key, state, log_density_fn, step_size=step_size, noise_scale=noise_scale, decay=decay,
-            damping=DAMPING, curvature_drift=True,
-        )  # fmt: skip
+            key,
+            state,
+            log_density_fn,
+            step_size=step_size,
+            noise_scale=noise_scale,
+            decay=decay,
+            damping=DAMPING,
+            curvature_drift=True,
+        )
         return after.position - position
 
     score = -np.asarray(precision @ position, np.float64)

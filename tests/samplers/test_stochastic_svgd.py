@@ -60,9 +60,12 @@ def drift_and_noise(key, particles, temperature, bandwidth=BANDWIDTH, make=stoch
 
     def displacement(step_size):
         sampler = make(
-            log_density, step_size=step_size, bandwidth=bandwidth, temperature=temperature,
+            log_density,
+            step_size=step_size,
+            bandwidth=bandwidth,
+            temperature=temperature,
             langevin_weight=WEIGHT,
-        )  # fmt: skip
+        )
         after, _ = sampler.step(key, sampler.init(particles))
         return after.particles - particles
 
@@ -208,9 +211,12 @@ def test_particles_are_independent_draws(num_particles, bandwidth, make):
         shape = (num_replicas, num_particles, 1)
         gamma = jax.random.gamma(start_key, concentration / temperature, shape)
         sampler = make(
-            log_gamma, step_size=step_size, bandwidth=bandwidth, temperature=temperature,
+            log_gamma,
+            step_size=step_size,
+            bandwidth=bandwidth,
+            temperature=temperature,
             langevin_weight=WEIGHT,
-        )  # fmt: skip
+        )
         after, _ = run_replicas(key, sampler, jnp.log(temperature * gamma), num_steps)
         return np.asarray(after, np.float64)[:, :, 0] - mean
 

@@ -61,9 +61,12 @@ def test_a_step_is_a_mala_step_at_the_temperature_of_the_state():
     key = jax.random.key(1)
     after, info = samplers.tempered_mala_step(key, state, skewed, step_size=step_size)
     expected, expected_info = samplers.mala_step(
-        key, samplers.LangevinState(state.position, state.log_density, state.score), skewed,
-        step_size=step_size / temperature, temperature=temperature,
-    )  # fmt: skip
+        key,
+        samplers.LangevinState(state.position, state.log_density, state.score),
+        skewed,
+        step_size=step_size / temperature,
+        temperature=temperature,
+    )
     # The two ways to write the step round differently: a few float32 units.
     np.testing.assert_allclose(after.position, expected.position, rtol=1e-6)
     np.testing.assert_allclose(info.acceptance_prob, expected_info.acceptance_prob, rtol=1e-5)

@@ -176,9 +176,12 @@ def test_an_annealed_chain_is_a_loop_with_changing_arguments():
     expected = sgld_init(jnp.zeros(2), pull_to_two)
     for step, step_key in enumerate(jax.random.split(key, num_steps)):
         expected, _ = sgld_step(
-            step_key, expected, pull_to_two, step_size=0.3 - 0.25 * min(step, 4) / 4,
+            step_key,
+            expected,
+            pull_to_two,
+            step_size=0.3 - 0.25 * min(step, 4) / 4,
             noise_scale=0.1 / (1 + step),
-        )  # fmt: skip
+        )
         np.testing.assert_allclose(positions[step], expected.position, rtol=1e-5)
     assert state.step == num_steps
     chex.assert_trees_all_close(state.inner, expected, rtol=1e-5)

@@ -38,9 +38,14 @@ def continue_run(folder):
     writer = training.JsonlWriter(folder / "metrics.jsonl")
     try:
         return training.fit(
-            jax.random.key(2), state, train_step, data, PLAN,
-            checkpoints=training.Checkpoints(folder / "checkpoints"), writers=[writer],
-        )  # fmt: skip
+            jax.random.key(2),
+            state,
+            train_step,
+            data,
+            PLAN,
+            checkpoints=training.Checkpoints(folder / "checkpoints"),
+            writers=[writer],
+        )
     finally:
         writer.close()
 

@@ -118,10 +118,15 @@ def test_rows_with_arrays_reach_the_disk(tmp_path):
     state, train_step, data = regression()
     writer = JsonlWriter(tmp_path / "metrics.jsonl")
     fit(
-        KEY, state, train_step, data, make_plan(total_steps=5, monitor_every=5),
-        checkpoints=Checkpoints(tmp_path / "checkpoints"), writers=[writer],
+        KEY,
+        state,
+        train_step,
+        data,
+        make_plan(total_steps=5, monitor_every=5),
+        checkpoints=Checkpoints(tmp_path / "checkpoints"),
+        writers=[writer],
         monitor=lambda state, step: {"a": jnp.ones(2), "b": np.float32(np.nan), "c": "text"},
-    )  # fmt: skip
+    )
     writer.close()
     last = read_rows(tmp_path / "metrics.jsonl")[-1]
     assert (last["a"], last["b"], last["c"]) == ([1.0, 1.0], None, "text")

@@ -53,10 +53,14 @@ def test_the_untrained_state_may_be_left_out():
 @pytest.mark.parametrize(
     "name",
     [
-        "total_steps", "batch_size", "num_shards", "steps_per_dispatch", "log_every",
+        "total_steps",
+        "batch_size",
+        "num_shards",
+        "steps_per_dispatch",
+        "log_every",
         "max_consecutive_skips",
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("value", [0, -1, 1.5, "3", True, None])
 def test_counts_start_at_one(name, value):
     with pytest.raises(ValueError, match=f"{name} must be an integer of at least 1"):

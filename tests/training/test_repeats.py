@@ -163,9 +163,15 @@ def sitting(folder, monitor=monitor):
     checkpoints = training.Checkpoints(folder / "checkpoints")
     try:
         return training.fit(
-            keys(), state, chains()[1], chains_data(), plan, checkpoints=checkpoints,
-            writers=[writer], monitor=monitor,
-        )  # fmt: skip
+            keys(),
+            state,
+            chains()[1],
+            chains_data(),
+            plan,
+            checkpoints=checkpoints,
+            writers=[writer],
+            monitor=monitor,
+        )
     finally:
         writer.close()
 

@@ -18,9 +18,14 @@ from ebmjax.training import Checkpoints, JsonlWriter, Plan, fit, tree_digest
 
 KEY = jax.random.key(11)
 PLAN = Plan(
-    total_steps=43, batch_size=16, num_shards=8, steps_per_dispatch=5, log_every=2,
-    monitor_every=10, checkpoint_every=20,
-)  # fmt: skip
+    total_steps=43,
+    batch_size=16,
+    num_shards=8,
+    steps_per_dispatch=5,
+    log_every=2,
+    monitor_every=10,
+    checkpoint_every=20,
+)
 
 
 def monitor(state, step):
@@ -33,9 +38,17 @@ def sitting(folder, plan=PLAN, monitor=monitor, devices=None, signals=True):
     writer = JsonlWriter(folder / "metrics.jsonl")
     try:
         return fit(
-            KEY, state, train_step, data, plan, checkpoints=Checkpoints(folder / "checkpoints"),
-            writers=[writer], monitor=monitor, devices=devices, signals=signals,
-        )  # fmt: skip
+            KEY,
+            state,
+            train_step,
+            data,
+            plan,
+            checkpoints=Checkpoints(folder / "checkpoints"),
+            writers=[writer],
+            monitor=monitor,
+            devices=devices,
+            signals=signals,
+        )
     finally:
         writer.close()
 

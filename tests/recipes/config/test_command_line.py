@@ -81,10 +81,13 @@ def test_values_may_follow_a_space(config, seed, parse):
 
 def test_fields_of_every_type_can_be_set(parse):
     parse(
-        SMOKE, "--config.loss.exponent=2", "--config.train.num_epochs=3",
-        "--config.model.prior_hidden=(7, 8)", "--config.sampler.warm_start",
+        SMOKE,
+        "--config.loss.exponent=2",
+        "--config.train.num_epochs=3",
+        "--config.model.prior_hidden=(7, 8)",
+        "--config.sampler.warm_start",
         "--config.sampler.prior.name=mala",
-    )  # fmt: skip
+    )
     config = run_command.CONFIG.value
     assert (config.loss.exponent, config.train.num_epochs) == (2.0, 3)
     assert isinstance(config.loss.exponent, float)

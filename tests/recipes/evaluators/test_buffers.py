@@ -102,9 +102,14 @@ def monitored(tmp_path):
             logits_of=lambda trained, x: x[..., 0, :2, 0],
         )
         evaluations = Evaluations(
-            folder=tmp_path, key=jax.random.key(0), evaluators=make_evaluators(config),
-            config=config, interval=1, models=(model.at, model.at), tests=(images, images),
-        )  # fmt: skip
+            folder=tmp_path,
+            key=jax.random.key(0),
+            evaluators=make_evaluators(config),
+            config=config,
+            interval=1,
+            models=(model.at, model.at),
+            tests=(images, images),
+        )
         return evaluations, state, levels
 
     return make

@@ -52,15 +52,25 @@ def profile_fn(**overrides: Any) -> Any:
         axis_name=("data", "shard") if name == "svgd" else None,
     )
     plan = ChainPlan(
-        kinds={name: kind}, num_samples=8, start_fn=uniform_start(SHAPE, -1.0, 1.0),
-        reinit_prob=0.05, num_classes=NUM_CLASSES if config.loss.is_conditional else 1,
-    )  # fmt: skip
+        kinds={name: kind},
+        num_samples=8,
+        start_fn=uniform_start(SHAPE, -1.0, 1.0),
+        reinit_prob=0.05,
+        num_classes=NUM_CLASSES if config.loss.is_conditional else 1,
+    )
     nothing: Any = None
     network = JointNetwork(CLASSIFIER, CLASSIFIER, NormPolicy(), config.loss.is_conditional)
     model = JointModel(
-        plan=plan, densities_of=densities_of(network, 1.0), train=nothing, distances=nothing,
-        config=config, network=network, density_scale=1.0, refining=None, logits_of=nothing,
-    )  # fmt: skip
+        plan=plan,
+        densities_of=densities_of(network, 1.0),
+        train=nothing,
+        distances=nothing,
+        config=config,
+        network=network,
+        density_scale=1.0,
+        refining=None,
+        logits_of=nothing,
+    )
     evaluator = ChainProfile(config.eval.profile.num_chains)
     return lambda state: evaluator(model.at(state), nothing, jax.random.key(0)).arrays
 

@@ -24,9 +24,13 @@ from experiments.configs import igebm_digits, jem_digits, thermo_digits
 pytestmark = pytest.mark.usefixtures("shallow")
 
 TIMES = {
-    "eval.robustness.every": 2, "eval.landscape.every": 2, "eval.landscape.num_points": 2,
-    "eval.samples.every": "never", "eval.ood.every": "never", "eval.generation.every": "never",
-}  # fmt: skip
+    "eval.robustness.every": 2,
+    "eval.landscape.every": 2,
+    "eval.landscape.num_points": 2,
+    "eval.samples.every": "never",
+    "eval.ood.every": "never",
+    "eval.generation.every": "never",
+}
 
 
 @pytest.fixture(scope="module")

@@ -42,9 +42,12 @@ def test_a_fid_is_told_beside_all_that_is_known():
 
 def row_of(difference, low, high):
     return {
-        "sample_fid": 10.0, "start_fid": 8.0, "fid_minus_starts": difference,
-        "fid_minus_starts_low": low, "fid_minus_starts_high": high,
-    }  # fmt: skip
+        "sample_fid": 10.0,
+        "start_fid": 8.0,
+        "fid_minus_starts": difference,
+        "fid_minus_starts_low": low,
+        "fid_minus_starts_high": high,
+    }
 
 
 @pytest.mark.parametrize(

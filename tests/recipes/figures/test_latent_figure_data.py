@@ -56,10 +56,14 @@ def test_equal_updates_of_vanilla_learning_are_a_regime_of_their_own(tmp_path):
     make(":regimes", tmp_path)
     found = gather(tmp_path)
     assert labels(equal_updates(found)) == [
-        "batch = 15, epochs = 2", "batch = 25, epochs = 3", "batch = 40, epochs = 5",
-        "batch = 50, epochs = 7", "batch = 75", "batch = 100, epochs = 14",
+        "batch = 15, epochs = 2",
+        "batch = 25, epochs = 3",
+        "batch = 40, epochs = 5",
+        "batch = 50, epochs = 7",
+        "batch = 75",
+        "batch = 100, epochs = 14",
         "batch = 150, epochs = 21",
-    ]  # fmt: skip
+    ]
     assert labels(series(found, "vanilla")) == [f"batch = {n}" for n in FINER_BATCHES]
     for estimator in ("frozen_prior", "tempered"):
         by_name = regimes(found, estimator)

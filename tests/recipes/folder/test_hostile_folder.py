@@ -210,10 +210,17 @@ def test_an_evaluation_runs_what_the_command_line_names_and_not_the_folder(tmp_p
 
 
 RECOVERY = {
-    "number": 1, "diverged_at": 8, "first_skipped": 6, "reason": "", "from_step": 4,
-    "remedy": "learning_rate", "changes": {"optimizer.learning_rate": [0.04, 0.02]},
-    "lost_seconds": 1.0, "lost_compile_seconds": 0.5, "is_prepared": False,
-}  # fmt: skip
+    "number": 1,
+    "diverged_at": 8,
+    "first_skipped": 6,
+    "reason": "",
+    "from_step": 4,
+    "remedy": "learning_rate",
+    "changes": {"optimizer.learning_rate": [0.04, 0.02]},
+    "lost_seconds": 1.0,
+    "lost_compile_seconds": 0.5,
+    "is_prepared": False,
+}
 HOSTILE = [
     ("changes", {"model.factory": ["", "evil.py:make"]}, "does not change 'model.factory'"),
     ("changes", {"data.name": ["points", "evil.py:make"]}, "does not change 'data.name'"),

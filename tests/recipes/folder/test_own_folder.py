@@ -52,9 +52,13 @@ def run(*arguments, cwd):
     """``ebmjax ARGUMENTS`` of the copy, to its end."""
     environment = os.environ | {"PYTHONPATH": str(cwd.parent / "site")}
     return subprocess.run(
-        [sys.executable, "-m", "ebmjax.recipes", *arguments], cwd=cwd, env=environment,
-        capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+        [sys.executable, "-m", "ebmjax.recipes", *arguments],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
 
 
 def test_a_configuration_of_ones_own_is_read_and_checked(here):

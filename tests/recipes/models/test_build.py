@@ -53,9 +53,12 @@ def test_a_joint_models_rate_decays_as_often_as_its_epochs_say():
     """Twice at the same step, where two of them fall on it."""
     config = jem_digits.get_config()
     config.optimizer.update(
-        name="sgd", momentum=0.0, learning_rate=0.8, decay_epochs=(1.0, 2.0, 2.0, 2.1),
+        name="sgd",
+        momentum=0.0,
+        learning_rate=0.8,
+        decay_epochs=(1.0, 2.0, 2.0, 2.1),
         decay_factor=0.5,
-    )  # fmt: skip
+    )
     optimizer = joint_parts.optimizer(config, steps_per_epoch=3)
     state, updates = optimizer.init(jnp.zeros(())), []
     for _ in range(8):

@@ -11,16 +11,20 @@ from ebmjax.learning import ChainKind, ChainPlan, LiveSteps
 from ebmjax.recipes.models import build
 from ebmjax.recipes.parts.samplers import SAMPLERS, Chosen, defaults
 from ebmjax.recipes.parts.samplers.bind import bind_sampler
+from ebmjax.recipes.parts.samplers.blackjax_kernels import KERNELS
 from ebmjax.samplers import start_chain
 from ebmjax.training._block import make_block
 from ebmjax.training._feed import describe_batches
 from experiments.configs import jem_digits, toy_beta
 
 JOINT = {
-    "sampler.max_score": (1.0, 2.0), "sampler.low": (-1.2, -1.5),
-    "sampler.buffer.reinit_prob": (0.05, 0.5), "loss.energy_l2": (0.01, 0.02),
-    "loss.generative_weight": (1.0, 0.5), "optimizer.learning_rate": (5e-3, 1e-3),
-}  # fmt: skip
+    "sampler.max_score": (1.0, 2.0),
+    "sampler.low": (-1.2, -1.5),
+    "sampler.buffer.reinit_prob": (0.05, 0.5),
+    "loss.energy_l2": (0.01, 0.02),
+    "loss.generative_weight": (1.0, 0.5),
+    "optimizer.learning_rate": (5e-3, 1e-3),
+}
 IMAGE = {
     "sampler.max_score": (1.0, 2.0),
     "sampler.high": (1.2, 1.5),
@@ -162,6 +166,9 @@ def halved(options):
 @pytest.mark.parametrize("name", sorted(SAMPLERS))
 def test_no_number_of_a_sampler_is_part_of_its_move(name):
     options = defaults(name)
+    if name == "blackjax":
+        kernel = KERNELS[options["kernel"]]
+        options["options"] = {key: one.default for key, one in kernel.items()}
     section = {"box": "clamp", "low": -1.0, "high": 1.0, "max_score": 2.0}
     start = jnp.zeros((3, 2) if SAMPLERS[name].interacting else 2)
     texts = set()

@@ -60,9 +60,13 @@ def trained(config, folder):
         data_seed=experiment.plan.data_seed,
     )
     result = training.fit(
-        build.train_key(config), experiment.state, experiment.train_step, experiment.data, plan,
+        build.train_key(config),
+        experiment.state,
+        experiment.train_step,
+        experiment.data,
+        plan,
         placement=build.placement(config),
-    )  # fmt: skip
+    )
     return experiment, training.tree_digest(result.state)
 
 

@@ -16,10 +16,13 @@ from ebmjax.training._sharding import place_state
 
 BETA = {
     "igebm_digits": {
-        "model.features": (4,), "loss.name": "beta", "loss.beta": 0.5, "sampler.num_samples": 8,
+        "model.features": (4,),
+        "loss.name": "beta",
+        "loss.beta": 0.5,
+        "sampler.num_samples": 8,
     },
     "jem_digits": {"loss.name": "beta", "loss.beta": 0.5, "optimizer.rho": 0.1},
-}  # fmt: skip
+}
 
 
 def experiment_of(name, folder, **overrides):
@@ -55,11 +58,18 @@ def test_shards_are_one_batch_unless_the_configuration_says_otherwise(name, tmp_
 def test_a_configuration_of_sada_jem_has_the_step_of_one_shard(tmp_path):
     """Batch normalisation in chains and losses, ASAM, and WRN-10-1, without random draws."""
     overrides = {
-        "data.crop_padding": 0, "model.norm": "batch", "model.norm_policy": "sada_jem",
-        "optimizer.name": "sgd", "optimizer.momentum": 0.0, "optimizer.adaptive": True,
-        "optimizer.rho": 1.0, "sampler.num_samples": 16, "sampler.buffer.size": 16,
-        "sampler.buffer.start": "uniform", "sampler.buffer.reinit_prob": 0.0,
-    }  # fmt: skip
+        "data.crop_padding": 0,
+        "model.norm": "batch",
+        "model.norm_policy": "sada_jem",
+        "optimizer.name": "sgd",
+        "optimizer.momentum": 0.0,
+        "optimizer.adaptive": True,
+        "optimizer.rho": 1.0,
+        "sampler.num_samples": 16,
+        "sampler.buffer.size": 16,
+        "sampler.buffer.start": "uniform",
+        "sampler.buffer.reinit_prob": 0.0,
+    }
     starts = np.random.default_rng(0).uniform(-1, 1, (16, 8, 8, 1)).astype(np.float32)
 
     def moved(num_shards, **more):

@@ -84,9 +84,12 @@ def assert_same_run(workdir, uninterrupted):
 
 def start(*arguments, cwd):
     return subprocess.Popen(
-        [sys.executable, *map(str, arguments)], cwd=cwd, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [sys.executable, *map(str, arguments)],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def signalled(process, workdir, held, step, signum):

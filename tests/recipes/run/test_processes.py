@@ -121,9 +121,13 @@ def address_and_devices():
 
 def start_process(command, variables):
     return subprocess.Popen(
-        command, cwd=REPOSITORY, env=os.environ | variables, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        command,
+        cwd=REPOSITORY,
+        env=os.environ | variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 MESSAGES = """

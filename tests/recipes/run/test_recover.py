@@ -25,12 +25,15 @@ from experiments.configs import joint
 
 # The weight rises to 1. It may rise to 0.4, and twice as far with twice the steps of a chain.
 BREAKING = {
-    "train.checkpoint_every_epochs": 2, "eval.every_epochs": 4, "optimizer.learning_rate": 0.01,
-    "train.on_divergence": "recover", "train.max_consecutive_skips": 4,
+    "train.checkpoint_every_epochs": 2,
+    "eval.every_epochs": 4,
+    "optimizer.learning_rate": 0.01,
+    "train.on_divergence": "recover",
+    "train.max_consecutive_skips": 4,
     "train.keep_best": "test_accuracy",
     "train.remedies": ("learning_rate", "energy_penalty", "chain_steps", "chain_steps"),
     "loss.breaks_at": 0.4,
-}  # fmt: skip
+}
 BROKEN = training.DivergenceError
 
 
@@ -294,8 +297,12 @@ def without_seconds(event):
 
 def test_a_run_that_ends_in_bad_health_says_so(tmp_path):
     found = {
-        "name": "energy_gap", "value": 8.98, "centre": -0.12, "width": 1.0, "is_healthy": False,
-    }  # fmt: skip
+        "name": "energy_gap",
+        "value": 8.98,
+        "centre": -0.12,
+        "width": 1.0,
+        "is_healthy": False,
+    }
     with training.Checkpoints(tmp_path / "checkpoints") as kept:
         for step in (2, 4):
             kept.save(step, {"weight": np.zeros(2)}, {}, is_passing=step == 4)

@@ -150,8 +150,11 @@ def test_the_command_says_where_things_are_and_a_second_call_has_nothing_left_to
         "compiled programs are kept, so another run starts sooner",
     ]
     assert begun[10:14] == [
-        "digest of 20 examples", "measuring at step 0", "training 10 steps", "compiling 2 steps",
-    ]  # fmt: skip
+        "digest of 20 examples",
+        "measuring at step 0",
+        "training 10 steps",
+        "compiling 2 steps",
+    ]
     assert begun[-5] == "drawing plots"
     done = next(i for i, line in enumerate(lines) if line.startswith("Done in "))
     assert re.fullmatch(r"Done in \d+ s, of which compiling took \d+ s\.", lines[done])

@@ -98,10 +98,15 @@ def test_a_line_has_fid_beside_what_it_is_compared_with(clock, capsys):
 
 def test_the_table_has_errors_and_names_the_features():
     row = {
-        "sample_fid": 12.54, "sample_fid_error": 0.61, "start_fid": [20.0, 22.0],
-        "start_fid_error": [1.0, 1.0], "fid_minus_starts": -8.46, "fid_minus_starts_low": -9.1,
-        "fid_minus_starts_high": -7.82, "other": 3.0,
-    }  # fmt: skip
+        "sample_fid": 12.54,
+        "sample_fid_error": 0.61,
+        "start_fid": [20.0, 22.0],
+        "start_fid_error": [1.0, 1.0],
+        "fid_minus_starts": -8.46,
+        "fid_minus_starts_low": -9.1,
+        "fid_minus_starts_high": -7.82,
+        "other": 3.0,
+    }
     assert tracking.table(row | {"extractor": "digits_features"}).splitlines() == [
         "  FID of samples (digits features)     12.54 ± 0.61",
         "  FID of the chains' starts            21.0 ± 1.0",
@@ -216,8 +221,12 @@ def test_tensorboard_gets_lists_by_number(tmp_path):
     writer.write(7, {"loss": -2.0, "energies": [0.25, math.nan, 3], "lists": [[0.25], [0.75]]})
     writer.close()
     ofs = {
-        "loss": -2.0, "energies/0": 0.25, "energies/2": 3.0, "lists/0/0": 0.25, "lists/1/0": 0.75,
-    }  # fmt: skip
+        "loss": -2.0,
+        "energies/0": 0.25,
+        "energies/2": 3.0,
+        "lists/0/0": 0.25,
+        "lists/1/0": 0.75,
+    }
     # One that is not finite is left out.
     assert scalars(tmp_path) == {("loss", 0): 1.5} | {(name, 7): x for name, x in ofs.items()}
     assert session_starts(tmp_path) == [0]

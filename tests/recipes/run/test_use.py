@@ -124,9 +124,15 @@ def huggingface(folder):
 
 
 SOURCES = {
-    npz: "train", npz_of_splits: "test", npy_folder: "train", plain_folder: "train",
-    folder_of_classes: "train", folder_of_splits: "test", function: "train", huggingface: "test",
-}  # fmt: skip
+    npz: "train",
+    npz_of_splits: "test",
+    npy_folder: "train",
+    plain_folder: "train",
+    folder_of_classes: "train",
+    folder_of_splits: "test",
+    function: "train",
+    huggingface: "test",
+}
 """Sources of ``IMAGES``, and the split that is scored where none is named."""
 
 

@@ -73,9 +73,14 @@ def test_a_folder_of_ones_own_is_listed_without_running_other_programs(listed, t
     for name, text in OWN.items():
         (tmp_path / name).write_text(text)
     assert listed(str(tmp_path)) == [
-        f"{tmp_path}/broken.py", "  ", f"{tmp_path}/mine.py", "  Mine.", f"{tmp_path}/table.py",
-        "  Table.", f"  {tmp_path}/table.py: rows must be a dict of at least one row; got {{}}.",
-    ]  # fmt: skip
+        f"{tmp_path}/broken.py",
+        "  ",
+        f"{tmp_path}/mine.py",
+        "  Mine.",
+        f"{tmp_path}/table.py",
+        "  Table.",
+        f"  {tmp_path}/table.py: rows must be a dict of at least one row; got {{}}.",
+    ]
     assert [*show_configs.configurations(tmp_path)][1] == (tmp_path / "mine.py", "Mine.", [])
 
 

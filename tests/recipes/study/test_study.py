@@ -23,10 +23,17 @@ def test_a_cell_is_one_run_of_its_row_and_seed(tmp_path):
         ("other/b", 1),
     ]
     assert made[3].command == [
-        sys.executable, "-m", "ebmjax.recipes", "run", "--config=configs/jem_digits.py:mala",
-        "--config.eval.ood.every=never", "--config.train.num_epochs=3", "--config.seed=1",
-        f"--workdir={tmp_path}/other-b/seed1", "--mode=all",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "ebmjax.recipes",
+        "run",
+        "--config=configs/jem_digits.py:mala",
+        "--config.eval.ood.every=never",
+        "--config.train.num_epochs=3",
+        "--config.seed=1",
+        f"--workdir={tmp_path}/other-b/seed1",
+        "--mode=all",
+    ]
     assert len({cell.folder for cell in made}) == 4
     assert [cell.config.seed for cell in made] == [0, 0, 1, 1]
 

@@ -22,10 +22,13 @@ from experiments.configs import toy_samplers as points_config
 TEMPERATURE = 0.25
 # On a Gaussian of deviation 0.5.
 OPTIONS = {
-    "adjusted_mclmc": {"step_size": 0.5, "num_integration_steps": 3}, "barker": {"step_size": 0.5},
-    "mala": {"step_size": 0.05}, "multinomial_hmc": {"step_size": 0.3, "num_integration_steps": 3},
-    "normal_random_walk": {"sigma": 0.3}, "nuts": {"step_size": 0.3, "max_num_doublings": 2},
-}  # fmt: skip
+    "adjusted_mclmc": {"step_size": 0.5, "num_integration_steps": 3},
+    "barker": {"step_size": 0.5},
+    "mala": {"step_size": 0.05},
+    "multinomial_hmc": {"step_size": 0.3, "num_integration_steps": 3},
+    "normal_random_walk": {"sigma": 0.3},
+    "nuts": {"step_size": 0.3, "max_num_doublings": 2},
+}
 
 
 def config_of(**overrides):
