@@ -59,7 +59,7 @@ def langevin(alpha: float) -> dict[str, Any]:
     return {**steps_of(1.0, temperature=alpha / 2), "loss.output_scale": 2 / alpha}
 
 
-def shifted(scale: float) -> dict[str, Any]:
+def shift_starts(scale: float) -> dict[str, Any]:
     """Chains from the bottom right, half as wide as by default."""
     return {
         "sampler.buffer.start_mean": (scale, -scale),
@@ -109,11 +109,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 VARIANTS = {
     "long": {"train.num_epochs": 40},
-    "shifted": shifted(1.0),
+    "shifted": shift_starts(1.0),
     **SETTINGS,
     "circles": CIRCLES,
     "circles_long": CIRCLES | {"train.num_epochs": 80},
-    "circles_shifted": CIRCLES | shifted(2.0),
+    "circles_shifted": CIRCLES | shift_starts(2.0),
     **{f"circles_{name}": CIRCLES | changes for name, changes in SETTINGS.items()},
     "smoke": {
         "data.max_train": 500,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ebmjax.recipes.evaluators.plots import figure
-from ebmjax.recipes.evaluators.points.density_plots import shown_density, tile
+from ebmjax.recipes.evaluators.points.density_plots import describe_density, tile
 from ebmjax.recipes.evaluators.points.grid import Grid
 from ebmjax.recipes.study.figures import draw_means
 from ebmjax.recipes.study.reader import StudyRun, find_done, first, row_names
@@ -141,4 +141,4 @@ def _model(run: StudyRun | None, grid: Grid, truth: np.ndarray) -> tuple[str, np
     if run.status == "diverged":
         return "diverged", None
     with np.load(run.snapshots()[-1]) as arrays:
-        return shown_density(arrays["log_density"], grid, truth)
+        return describe_density(arrays["log_density"], grid, truth)

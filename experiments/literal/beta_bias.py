@@ -57,8 +57,8 @@ def beta_bias(model: Any, points: np.ndarray, key: Key) -> dict[str, float]:
     }
     if grids.border_mass(learned, plane.grid) > grids.MAX_BORDER_MASS:
         return numbers
-    learned = grids.normalised(learned, plane.grid)
-    data = grids.smoothed(np.exp(plane.log_density), plane.grid, plane.bandwidth)
+    learned = grids.normalise(learned, plane.grid)
+    data = grids.smooth(np.exp(plane.log_density), plane.grid, plane.bandwidth)
     draws = long_chains(model, keys[2], num)
     exact = plane.draw(keys[3], learned, len(draws))
     return {
@@ -149,5 +149,5 @@ def distance_after_weighting(
         return math.nan
     with np.errstate(divide="ignore"):
         product = np.log(negatives) + beta * np.asarray(log_density, np.float64)
-    product = grids.normalised(product, grid)
+    product = grids.normalise(product, grid)
     return grids.total_variation(np.exp(truth), np.exp(product), grid)

@@ -10,7 +10,7 @@ import pytest
 from experiment_runs import build_experiment
 from scipy import stats
 
-from ebmjax.recipes.evaluators.points.grid import Grid, normalised
+from ebmjax.recipes.evaluators.points.grid import Grid, normalise
 from ebmjax.recipes.evaluators.points.plane import plane_of
 from experiments.configs.toy_beta import get_config
 from experiments.literal import beta_bias
@@ -23,7 +23,7 @@ GRID = Grid(half_width=6.0, num=150)
 
 def gaussian(mean=(0.0, 0.0), scale=1.0):
     squares = np.sum((GRID.centres - np.asarray(mean)) ** 2, axis=1).reshape(GRID.num, GRID.num)
-    return normalised(-0.5 * squares / scale**2, GRID)
+    return normalise(-0.5 * squares / scale**2, GRID)
 
 
 @pytest.mark.parametrize("bandwidth", [0.0, 0.5])

@@ -11,8 +11,8 @@ from ebmjax.recipes.evaluators.points.grid import (
     border_mass,
     kl_divergence,
     mass,
-    normalised,
-    smoothed_histogram,
+    normalise,
+    smooth_histogram,
     total_variation,
 )
 
@@ -36,7 +36,7 @@ def test_a_grid_has_its_cells_where_it_says():
 
 
 def test_normalising_finds_the_constant_of_a_gaussian():
-    learned = normalised(gaussian(scale=0.7) + 123.4, GRID)
+    learned = normalise(gaussian(scale=0.7) + 123.4, GRID)
     expected = stats.multivariate_normal.logpdf(GRID.centres, cov=0.49 * np.eye(2)).reshape(
         300, 300
     )
@@ -46,8 +46,8 @@ def test_normalising_finds_the_constant_of_a_gaussian():
 
 def test_divergences_of_two_gaussians():
     """TV of equal widths at distance d: 2 Phi(d / 2) - 1; KL: d^2 / 2."""
-    first = normalised(gaussian((0.3, -0.4)), GRID)
-    second = normalised(gaussian((-0.3, 0.4)), GRID)
+    first = normalise(gaussian((0.3, -0.4)), GRID)
+    second = normalise(gaussian((-0.3, 0.4)), GRID)
     # The kink of the absolute difference costs order width^2 = 1.6e-3, times a density of 0.16.
     expected = 2 * stats.norm.cdf(0.5) - 1
     variation = total_variation(np.exp(first), np.exp(second), GRID)
@@ -57,7 +57,7 @@ def test_divergences_of_two_gaussians():
 
 def test_kl_is_not_symmetric():
     """KL(N(0, 1) || N(0, s^2)) in two dimensions: 1 / s^2 - 1 + 2 log s."""
-    first, second = (normalised(gaussian(scale=s), GRID) for s in (1.0, 0.8))
+    first, second = (normalise(gaussian(scale=s), GRID) for s in (1.0, 0.8))
     expected = 1 / 0.64 - 1 + 2 * math.log(0.8)
     # What lies beyond 6 scales weighs more here: 1e-8 times 36 / 0.64 / 2.
     assert kl_divergence(first, second, GRID) == pytest.approx(expected, abs=1e-5)
@@ -68,16 +68,16 @@ def test_kl_is_not_symmetric():
 
 def test_kl_of_a_density_with_empty_cells():
     """Uniform on a quarter of the grid, against uniform on all of it: log 4."""
-    whole = normalised(np.zeros((300, 300)), GRID)
+    whole = normalise(np.zeros((300, 300)), GRID)
     quarter = np.full((300, 300), -np.inf)
     quarter[:150, :150] = 0.0
-    quarter = normalised(quarter, GRID)
+    quarter = normalise(quarter, GRID)
     assert kl_divergence(quarter, whole, GRID) == pytest.approx(math.log(4), abs=1e-12)
     assert total_variation(np.exp(quarter), np.exp(whole), GRID) == pytest.approx(0.75, abs=1e-12)
 
 
 def test_mass_outside_counts_as_far():
-    density = np.exp(normalised(gaussian(), GRID))
+    density = np.exp(normalise(gaussian(), GRID))
     assert total_variation(density, 0.25 * density, GRID) == pytest.approx(0.75, abs=1e-9)
     assert total_variation(density, 0 * density, GRID) == pytest.approx(1.0, abs=1e-9)
 
@@ -99,7 +99,7 @@ def test_smoothed_histogram_is_a_kernel_density_estimate():
         [stats.multivariate_normal.pdf(grid.centres, point, bandwidth**2) for point in points],
         axis=0,
     ).reshape(240, 240)
-    estimate = smoothed_histogram(points, grid, bandwidth)
+    estimate = smooth_histogram(points, grid, bandwidth)
     # Moving a point to the centre of its cell adds a variance of width^2 / 12, 0.2 % of the
     # kernel's; the filter is cut at 4 bandwidths, 3e-4 of the mass.
     assert total_variation(direct, estimate, grid) < 5e-3
@@ -108,4 +108,4 @@ def test_smoothed_histogram_is_a_kernel_density_estimate():
 
 def test_points_outside_and_not_finite_are_missing_mass():
     points = np.array([[0.0, 0.0], [np.nan, 0.0], [7.0, 0.0], [np.inf, 0.0]])
-    assert mass(smoothed_histogram(points, GRID, 0.2), GRID) == pytest.approx(0.25, abs=1e-6)
+    assert mass(smooth_histogram(points, GRID, 0.2), GRID) == pytest.approx(0.25, abs=1e-6)

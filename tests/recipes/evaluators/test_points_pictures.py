@@ -11,16 +11,16 @@ from PIL import Image
 from ebmjax.recipes.evaluators.evaluator import Found
 from ebmjax.recipes.evaluators.points import comparison_plots, density_plots
 from ebmjax.recipes.evaluators.points.comparison import Comparison
-from ebmjax.recipes.evaluators.points.grid import Grid, normalised, smoothed_histogram
+from ebmjax.recipes.evaluators.points.grid import Grid, normalise, smooth_histogram
 
 GRID = Grid(2.0, 40)
-TRUTH = normalised(-8.0 * np.sum((GRID.centres - [0.3, 0.0]) ** 2, axis=1), GRID)
+TRUTH = normalise(-8.0 * np.sum((GRID.centres - [0.3, 0.0]) ** 2, axis=1), GRID)
 WIDE = np.zeros_like(TRUTH)  # as much mass at the border as anywhere
 
 
 def test_panels_are_the_densities_of_model_and_chains(tmp_path, figures):
     ends = np.random.default_rng(0).normal([0.3, 0.0], 0.25, (500, 2))
-    chains = smoothed_histogram(ends, GRID, 0.2)
+    chains = smooth_histogram(ends, GRID, 0.2)
     far = 0.5 * np.abs(np.exp(TRUTH) - chains).sum() * GRID.width**2
     for name, log_density in (("good", TRUTH + 3.0), ("wide", WIDE)):
         arrays = {"log_density": log_density, "truth": TRUTH, "ends": ends}

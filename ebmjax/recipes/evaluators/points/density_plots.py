@@ -30,9 +30,9 @@ def panels(
       bandwidth: of the kernel estimate of the chains.
     """
     truth = arrays["truth"]
-    title, learned = shown_density(arrays["log_density"], grid, np.exp(truth))
+    title, learned = describe_density(arrays["log_density"], grid, np.exp(truth))
     with np.errstate(divide="ignore"):
-        chains = np.log(grids.smoothed_histogram(arrays["ends"], grid, bandwidth))
+        chains = np.log(grids.smooth_histogram(arrays["ends"], grid, bandwidth))
     columns = (
         ("data", truth),
         (f"model: {title}", learned),
@@ -48,13 +48,13 @@ def panels(
             axes.set_ylabel(name)
 
 
-def shown_density(
+def describe_density(
     log_density: np.ndarray, grid: Grid, truth: np.ndarray
 ) -> tuple[str, np.ndarray | None]:
     """Returns a learned density's caption, and its normalised logarithm or None."""
     if grids.border_mass(log_density, grid) > grids.MAX_BORDER_MASS:
         return "not normalisable", None
-    learned = grids.normalised(log_density, grid)
+    learned = grids.normalise(log_density, grid)
     return f"TV {grids.total_variation(truth, np.exp(learned), grid):.2f}", learned
 
 

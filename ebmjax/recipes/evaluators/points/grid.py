@@ -38,7 +38,7 @@ class Grid:
         return np.stack(np.meshgrid(middle, middle, indexing="ij"), axis=-1).reshape(-1, 2)
 
 
-def normalised(log_density: np.ndarray, grid: Grid) -> np.ndarray:
+def normalise(log_density: np.ndarray, grid: Grid) -> np.ndarray:
     """Returns ``log_density`` (num, num) plus the constant that gives it mass 1 on the grid."""
     values = np.asarray(log_density, np.float64).reshape(grid.num, grid.num)
     return values - special.logsumexp(values) - 2 * math.log(grid.width)
@@ -58,7 +58,7 @@ def border_mass(log_density: np.ndarray, grid: Grid) -> float:
     values = np.asarray(log_density, np.float64)
     if not np.all(np.isfinite(values)):
         return 1.0
-    density = np.exp(normalised(values, grid))
+    density = np.exp(normalise(values, grid))
     frame = max(1, round(BORDER * grid.num))
     inner = density[frame:-frame, frame:-frame]
     return max(0.0, 1.0 - mass(inner, grid))
@@ -80,7 +80,7 @@ def kl_divergence(log_first: np.ndarray, log_second: np.ndarray, grid: Grid) -> 
     return mass(np.exp(log_first[present]) * difference, grid)
 
 
-def smoothed_histogram(points: np.ndarray, grid: Grid, bandwidth: float) -> np.ndarray:
+def smooth_histogram(points: np.ndarray, grid: Grid, bandwidth: float) -> np.ndarray:
     """Returns the density of ``points`` (n, 2): counts in cells, spread by a Gaussian kernel.
 
     Points outside the grid, or not finite, count in n and leave mass missing.
@@ -91,11 +91,11 @@ def smoothed_histogram(points: np.ndarray, grid: Grid, bandwidth: float) -> np.n
       bandwidth: standard deviation of the kernel, in units of the position.
     """
     counts, _, _ = np.histogram2d(*_finite(points).T, bins=(grid.edges, grid.edges))
-    return smoothed(counts / (len(points) * grid.width**2), grid, bandwidth)
+    return smooth(counts / (len(points) * grid.width**2), grid, bandwidth)
 
 
-def smoothed(density: np.ndarray, grid: Grid, bandwidth: float) -> np.ndarray:
-    """Spreads ``density`` (num, num) by the kernel of ``smoothed_histogram``; 0 beyond the grid."""
+def smooth(density: np.ndarray, grid: Grid, bandwidth: float) -> np.ndarray:
+    """Spreads ``density`` (num, num) by the kernel of ``smooth_histogram``; 0 beyond the grid."""
     return ndimage.gaussian_filter(density, bandwidth / grid.width, mode="constant")
 
 

@@ -49,7 +49,7 @@ class Plane:
     def log_density(self) -> np.ndarray:
         """Log density of the data (num, num), normalised on the grid."""
         values = jax.vmap(self.truth.log_density_fn)(jnp.asarray(self.grid.centres, jnp.float32))
-        return grids.normalised(np.asarray(values), self.grid)
+        return grids.normalise(np.asarray(values), self.grid)
 
     def draw(self, key: Key, log_density: np.ndarray, num: int) -> np.ndarray:
         """Returns ``num`` independent draws (num, 2) of a log density (num, num) on the grid."""
@@ -58,7 +58,7 @@ class Plane:
 
     def estimate(self, samples: np.ndarray) -> np.ndarray:
         """Returns the kernel density estimate (num, num) of samples (n, 2)."""
-        return grids.smoothed_histogram(samples, self.grid, self.bandwidth)
+        return grids.smooth_histogram(samples, self.grid, self.bandwidth)
 
     def not_normalised(self, border_mass: float) -> str:
         """Returns why a density with so much of its mass at the border has no divergences."""
@@ -76,7 +76,7 @@ class Plane:
         names = ("density_tv", "density_kl", "density_share_tv")
         report = dict.fromkeys(names, math.nan) | {"border_mass": share, "is_normalisable": 0.0}
         if share <= MAX_BORDER_MASS:
-            learned = grids.normalised(log_density, self.grid)
+            learned = grids.normalise(log_density, self.grid)
             report |= {
                 "density_tv": self.distance(np.exp(learned)),
                 "density_kl": grids.kl_divergence(self.log_density, learned, self.grid),
@@ -111,7 +111,7 @@ class Plane:
 
     def density_shares(self, log_density: np.ndarray) -> np.ndarray:
         """Returns the masses of the data's parts, their modes or circles, under a log density."""
-        masses = np.exp(grids.normalised(log_density, self.grid)).ravel()
+        masses = np.exp(grids.normalise(log_density, self.grid)).ravel()
         return self.truth.shares(self.grid.centres, masses)
 
     def share_distance(self, shares: np.ndarray) -> float:
