@@ -18,6 +18,7 @@ from ebmjax.recipes.config.declare import (
     when_set,
 )
 from ebmjax.recipes.config.errors import Config
+from ebmjax.recipes.config.points import POINTS
 from ebmjax.recipes.config.ranges import (
     COUNT,
     FINITE,
@@ -60,24 +61,6 @@ WEIGHTS = when_set("eval.inception_weights", "the weights that it is the hash of
 SEVERAL_SHARDS = When(
     "several shards to divide the batch among, config.mesh.num_shards above 1",
     lambda config: config.mesh.num_shards > 1,
-)
-
-POINTS = ("gmm", "circles", "gaussians", "points")
-"""Sources of points, in place of images; the last reads the user's file, the others have a law."""
-
-
-def is_points(config: Mapping[str, Any]) -> bool:
-    """Returns whether a run learns from points, and not from images."""
-    return config["family"] == "energy" and config["data"]["name"] in POINTS
-
-
-OF_POINTS = allow_preset(when_is("data.name", *POINTS, what="points"))
-ON_IMAGES = allow_preset(
-    When(f"images, config.data.name other than {', '.join(POINTS)}", lambda c: not is_points(c))
-)
-NOT_DRAWN = When(
-    f"data that are not drawn anew, config.data.name other than {', '.join(POINTS[:-1])}",
-    lambda config: config["data.name"] not in POINTS[:-1],
 )
 
 RECOVERY = {

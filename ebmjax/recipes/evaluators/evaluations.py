@@ -13,8 +13,8 @@ import numpy as np
 
 from ebmjax import data
 from ebmjax.recipes.config import declare, families
-from ebmjax.recipes.config.common_fields import is_points
 from ebmjax.recipes.config.errors import Config
+from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.evaluators import table
 from ebmjax.recipes.evaluators.evaluator import Evaluator, Found, is_due, stack_repeats
 from ebmjax.recipes.evaluators.over_training import over_training
@@ -40,7 +40,7 @@ def make_evaluators(config: Config) -> dict[str, Evaluator]:
     Raises:
       ConfigError: for whatever a function of the user does wrong.
     """
-    fields = families.fields_of(config)
+    fields, about = families.fields_of(config), _about_data(config)
     made: dict[str, Evaluator] = {}
     for name, entry in table.EVALUATORS.items():
         if config.eval.get(name, OFF)["every"] == table.NEVER:
@@ -49,7 +49,7 @@ def make_evaluators(config: Config) -> dict[str, Evaluator]:
             continue  # images have no density, and points no FID
         module, _, kind = entry.made_by.partition(":")
         cls = getattr(importlib.import_module(f"ebmjax.recipes.evaluators.{module}"), kind)
-        options = {**config.eval.to_dict(), **_about_data(config), **config.eval[name].to_dict()}
+        options = {**config.eval.to_dict(), **about, **config.eval[name].to_dict()}
         taken = inspect.signature(cls).parameters
         made[name] = cls(**{key: value for key, value in options.items() if key in taken})
     users = enumerate(find_evaluators(config))

@@ -12,8 +12,8 @@ from ebmjax import data
 from ebmjax._checks import check_at_least
 from ebmjax._phases import phase
 from ebmjax.recipes.config import declare, families
-from ebmjax.recipes.config.common_fields import is_points
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError
+from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.run.run import Run
 from ebmjax.types import Key

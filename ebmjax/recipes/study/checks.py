@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ebmjax._shown import trim
 from ebmjax._user_function import is_function_name, user_function
 from ebmjax.recipes.config import declare, families
-from ebmjax.recipes.config.common_fields import is_points
 from ebmjax.recipes.config.errors import Config, ConfigError
+from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.config.ranges import FUNCTION, PATH
 from ebmjax.recipes.study.reader import folder_name
 

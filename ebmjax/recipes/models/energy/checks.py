@@ -1,9 +1,9 @@
 """Refuses fields of an image energy's configuration that exclude each other. Needs no JAX."""
 
 from ebmjax.recipes.config import checks
-from ebmjax.recipes.config.common_fields import is_points
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.extractor_names import scores_of_samples
+from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.evaluators.points import settings
 from ebmjax.recipes.parts.samplers import PLAIN, SINGLE, Chosen, check_particles, of_section
 from ebmjax.recipes.parts.samplers import check as check_samplers

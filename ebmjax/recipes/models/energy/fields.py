@@ -11,10 +11,7 @@ from typing import Any
 
 from ebmjax.recipes.config.by_images import LENGTHS, leave_open
 from ebmjax.recipes.config.common_fields import (
-    NOT_DRAWN,
     OF_IMAGES,
-    OF_POINTS,
-    ON_IMAGES,
     OURS,
     OWN_EVALUATIONS,
     configure_images,
@@ -23,6 +20,7 @@ from ebmjax.recipes.config.common_fields import (
     pick_fields,
 )
 from ebmjax.recipes.config.declare import Field, When, allow_preset, field, under, when_is, when_set
+from ebmjax.recipes.config.points import NOT_DRAWN, OF_POINTS, ON_IMAGES
 from ebmjax.recipes.config.ranges import (
     COUNT,
     FINITE,

@@ -10,8 +10,8 @@ import optax
 
 from ebmjax import data, learning, networks, optim
 from ebmjax._numbers import as_arguments
-from ebmjax.recipes.config.common_fields import is_points
 from ebmjax.recipes.config.errors import Config, ConfigError
+from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.config.user_parts import is_users
 from ebmjax.recipes.models.build import ACTIVATIONS, DTYPES, batch_axis, user_optimizer
 from ebmjax.recipes.models.energy.checks import find_samplers, references_a_shard

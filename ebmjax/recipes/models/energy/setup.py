@@ -7,8 +7,8 @@ from pathlib import Path
 import jax
 
 from ebmjax.learning import init_carry
-from ebmjax.recipes.config.common_fields import is_points
 from ebmjax.recipes.config.errors import Config
+from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.evaluators.distances import RunDistances
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
 from ebmjax.recipes.models import build as common
