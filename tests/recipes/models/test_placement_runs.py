@@ -79,12 +79,11 @@ def test_a_run_has_the_same_bits_wherever_its_images_lie(family, folder, tmp_pat
         images = jax.tree.leaves(experiment.data)[0]
         assert is_stored(images) == (placement == "disk")
         found[placement] = [digest, training.tree_digest(experiment.data), len(images)]
+        model = experiment.monitor.__self__.models[0](None)
+        found[placement].append(model.distances.train_reference.features.tolist())
         if family == "latent":
-            batch = experiment.monitor.batch(np.array([3, 700, 4]))
-            found[placement].append(training.tree_digest(jax.tree.map(np.asarray, batch)))
-        else:
-            distances = experiment.monitor.__self__.models[0](None).distances
-            found[placement].append(distances.train_reference.features.tolist())
+            batch = jax.tree.map(np.asarray, model.batch(np.array([3, 700, 4])))
+            found[placement].append(training.tree_digest(batch))
     assert found["host"] == found["disk"] == found["device"]
     assert found["disk"][2] == (60 if family == "joint" else 1224)
 
