@@ -28,7 +28,7 @@ import numpy as np
 from ebmjax import metrics, training
 from ebmjax.recipes.__main__ import quietly
 from ebmjax.recipes.config import command_line
-from ebmjax.recipes.config.common_fields import is_points
+from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.models import build
 
 
