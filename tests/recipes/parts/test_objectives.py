@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ebmjax.data import ImageData
+from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.parts.objectives import noise_contrastive
 from ebmjax.recipes.parts.objectives.objective import draws, make_chainless_loss
@@ -82,3 +83,11 @@ def test_a_gaussian_of_too_many_numbers_is_refused():
     train = ImageData(np.zeros((3, 65, 64, 1), np.uint8), np.zeros(3, np.int32))
     with pytest.raises(ConfigError, match=r"at most 4096 numbers an example, got 4160"):
         noise_contrastive.fit({"noise_scale": 0.1}, train)
+
+
+@pytest.mark.parametrize("name", WITHOUT_CHAINS)
+@pytest.mark.parametrize("file", ["toy_beta", "toy_samplers", "igebm_digits", "jem_digits"])
+def test_naming_an_objective_is_a_complete_change(file, name):
+    """What the file sets for its own objective waits, such as beta and the buffer."""
+    config = command_line.read(f"configs/{file}.py", [f"--config.loss.name={name}"])
+    assert {*SECTIONS[name]} == {*config.loss[name]}
