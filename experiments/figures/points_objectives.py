@@ -134,6 +134,36 @@ def panels(path: Path, runs: dict[str, dict[float, StudyRun]]) -> None:
             place.set_title("\n".join(filter(None, (f"beta {beta:g}", place.get_title()))))
 
 
+def side_by_side(folder: Path) -> None:
+    """Draws ``side_by_side.png`` of a study's folder: densities of ``<data>, <objective>``, seed 0.
+
+    There is a line a data set and a column an objective, beside the data's density.
+    """
+    runs: dict[str, dict[str, StudyRun]] = {}
+    for row in row_names(folder):
+        data, _, objective = row.replace("_", " ").partition(", ")
+        run = first(folder, row)
+        if run.snapshots():
+            runs.setdefault(data, {})[objective] = run
+    if not runs:
+        return
+    names = list(dict.fromkeys(name for found in runs.values() for name in found))
+    with figure(folder / "side_by_side.png", len(runs), len(names) + 1, size=(1.6, 1.9)) as squares:
+        for axes, (data, found) in zip(squares, runs.items(), strict=True):
+            some = next(iter(found.values()))
+            section = some.config()["eval"]["density"]
+            with np.load(some.snapshots()[-1]) as arrays:
+                truth = arrays["truth"]
+            limits = (0.0, float(np.exp(truth.max())))
+            tile(axes[0], truth, np.exp, limits)
+            axes[0].set(title=data, ylabel="")
+            grid = Grid(section["half_width"], section["grid_points"])
+            for place, name in zip(axes[1:], names, strict=True):
+                title, learned = _model(found.get(name), grid, np.exp(truth))
+                tile(place, learned, np.exp, limits, missing=title)
+                place.set_title("\n".join((*name.split(", "), "" if learned is None else title)))
+
+
 def _model(run: StudyRun | None, grid: Grid, truth: np.ndarray) -> tuple[str, np.ndarray | None]:
     """Returns caption and log density of a run; None if it diverged or leaves the grid."""
     if run is None:

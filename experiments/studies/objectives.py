@@ -5,13 +5,18 @@ A row is a data set and an objective. All train the same network, with smooth ac
 samples are short chains from noise. Total variation and KL are of the learned density, normalised
 on a grid; "shares" is the total variation of the masses of modes or circles.
 
+Figure: side_by_side.png, the learned densities of seed 0.
+
 Variants:
 - "": all rows, 3 seeds.
 - quick: a few steps of two rows; shows nothing.
 """
 
+from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.named_columns import pick_columns
+
+figures = project("figures.points_objectives")
 
 CONFIG = "configs/toy_beta.py"
 DATA = {
@@ -45,7 +50,7 @@ ROWS = {
     for name, flags in OBJECTIVES.items()
 }
 STUDIES = {
-    "": Study(ROWS, COLUMNS, 3, ("--config.model.activation=swish",)),
+    "": Study(ROWS, COLUMNS, 3, ("--config.model.activation=swish",), figures.side_by_side),
     "quick": Study(
         {
             name: [f"{CONFIG}:smoke", *WITHOUT_CHAINS[name]]
@@ -53,5 +58,6 @@ STUDIES = {
         },
         COLUMNS,
         2,
+        draw=figures.side_by_side,
     ),
 }

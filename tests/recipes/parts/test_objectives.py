@@ -88,6 +88,6 @@ def test_a_gaussian_of_too_many_numbers_is_refused():
 @pytest.mark.parametrize("name", WITHOUT_CHAINS)
 @pytest.mark.parametrize("file", ["toy_beta", "toy_samplers", "igebm_digits", "jem_digits"])
 def test_naming_an_objective_is_a_complete_change(file, name):
-    """What the file sets for its own objective waits, such as beta and the buffer."""
+    """Fields that the file sets for another objective wait, such as beta and the buffer."""
     config = command_line.read(f"configs/{file}.py", [f"--config.loss.name={name}"])
     assert {*SECTIONS[name]} == {*config.loss[name]}
