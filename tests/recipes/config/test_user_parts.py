@@ -75,6 +75,10 @@ def gap(positive, negative, weight=1.0):
     return weight * (jnp.mean(positive) - jnp.mean(negative))
 
 
+def whole_gradient(energy_of):
+    return energy_of
+
+
 def slope(key, energy, x, weight=1.0):
     return weight * jnp.mean(energy(x))
 
@@ -239,6 +243,14 @@ def test_a_loss_without_chains_gets_a_key_the_energy_and_the_data(here):
     assert metrics == {}
     with pytest.raises(ConfigError, match=r"is a loss without chains.*takes a loss of energies"):
         make_loss(configured("joint", loss__name="own.py:slope"))
+
+
+def test_a_joint_model_refuses_a_function_that_makes_the_gradient(here):
+    config = configured("joint", loss__name="own.py:whole_gradient")
+    train = data.ImageData(np.zeros((2, 2), np.float32), np.zeros(2, np.int32))
+    message = r"is a gradient function.*'joint' takes a loss of energies.*\(key, energy, x\)"
+    with pytest.raises(ConfigError, match=message):
+        make_chainless_loss(config, train)
 
 
 def test_an_optimiser_gets_the_rate_of_the_run(here):

@@ -22,9 +22,10 @@ def score_matching(
     def score_fn(x: jax.Array) -> jax.Array:
         return jax.grad(lambda x: -jnp.sum(energy(x)))(x)
 
+    score, slope_along = jax.linearize(score_fn, x)
+
     def along(direction: jax.Array) -> jax.Array:
-        slope = jax.jvp(score_fn, (x,), (direction,))[1]
-        return jnp.sum((direction * slope).reshape(len(x), -1), axis=1)
+        return jnp.sum((direction * slope_along(direction)).reshape(len(x), -1), axis=1)
 
     num = section["num_slices"]
     if num:
@@ -36,4 +37,4 @@ def score_matching(
         divergence = jnp.sum(
             jax.lax.map(lambda unit: along(jnp.broadcast_to(unit, x.shape)), units), axis=0
         )
-    return score_matching_loss(score_fn(x), divergence)
+    return score_matching_loss(score, divergence)

@@ -31,7 +31,8 @@ def _find(config: Config, kind: str) -> UserPart:
     if found != kind:
         raise ConfigError(
             f"config.loss.name={name!r} is a {found}, by its first arguments {arguments[:2]}; "
-            f"the family {config.family!r} takes a {kind} here: (positive, negative)."
+            f"the family {config.family!r} takes a loss of energies, (positive, negative), or one "
+            "without chains, (key, energy, x)."
         )
     least = {GRADIENT: 1, CHAINLESS: 3, ENERGIES: 2}[kind]
     if len(arguments) < least:
