@@ -66,6 +66,7 @@ def parse(
             _unset(values.config, name)
         _check_sections(values.config, argv)
         if is_checked:
+            families.reset_siblings(values.config, names)
             families.check(values.config, names)
             families.prune(values.config)
     except flags.UnrecognizedFlagError as error:

@@ -49,7 +49,7 @@ BOXES = ("none", "clamp", "reflect", "reject")
 ACTIVATIONS = ("leaky_relu_0.05", "leaky_relu_0.1", "leaky_relu_0.2", "gelu", "swish")
 BETA_VARIANTS = ("default", "no_positive", "batch_corrected", "true_objective")
 
-ROBUST = allow_preset(when_is("loss.name", "beta", what="the robust objective"))
+ROBUST = when_is("loss.name", "beta", what="the robust objective")
 BUFFER = when_set("sampler.buffer.size", "a replay buffer")
 HELD_OUT = when_set("data.holdout", "training images held out")
 ARRAYS = When(

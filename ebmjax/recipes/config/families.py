@@ -47,6 +47,19 @@ def prune(config: Config) -> None:
                 del config[part.section]
 
 
+def reset_siblings(config: Config, typed: Collection[str]) -> None:
+    """Gives defaults to what a file sets for its own choice where a command line names another.
+
+    With ``loss.name`` typed, these are the fields ``loss.*`` that then have no effect.
+    """
+    sections = {name.removesuffix(".name") for name in typed if name.endswith(".name")}
+    fields = fields_of(config)
+    for name, one in fields.items():
+        is_sibling = name.rpartition(".")[0] in sections and name not in typed
+        if is_sibling and declare.no_effect(fields, config, name, typed):
+            config.update_from_flattened_dict({name: one.default})
+
+
 def check(config: Config, typed: Collection[str] = ()) -> None:
     """Refuses what can be refused without data, before JAX is imported.
 

@@ -45,6 +45,9 @@ def _chainless(name: str, what: str, section: Mapping[str, Field]) -> ObjectiveE
 
 _SHARED = {"beta_variant": "default", "output_scale": 1.0, "max_positive_weight": None}
 _ROBUST = {name.removeprefix("loss."): one for name, one in pick_fields(loss=_SHARED).items()}
+_IMPROVED = allow_preset(
+    when_is("loss.name", "improved", what="improved contrastive divergence")
+)  # a configuration file sets them for a variant
 OBJECTIVES = {
     "contrastive_divergence": ObjectiveEntry("contrastive_divergence:contrastive_divergence"),
     "improved": ObjectiveEntry(
@@ -54,11 +57,11 @@ OBJECTIVES = {
             "energy": {
                 "kl_weight": field(1.0, NOT_NEGATIVE, "weight of the KL term"),
                 "entropy_weight": field(
-                    0.3 / 64, NOT_NEGATIVE, "weight of the entropy of the negatives"
+                    0.3 / 64, NOT_NEGATIVE, "weight of the entropy of the negatives", _IMPROVED
                 ),
                 "live_steps": field(1, COUNT, "last steps that are differentiated"),
                 "num_references": field(
-                    100, COUNT, "buffered images among which neighbours are sought"
+                    100, COUNT, "buffered images among which neighbours are sought", _IMPROVED
                 ),
             }
         },
@@ -161,7 +164,7 @@ def fields(model: str, text: str = "objective") -> dict[str, Field]:
     made = {"loss.name": field(names[0], one_of_or_function(*names), text)}
     for name in names:
         entry = OBJECTIVES[name]
-        when = allow_preset(when_is("loss.name", name, what=entry.what))
+        when = when_is("loss.name", name, what=entry.what)
         for key, one in entry.fields[model].items():
             made[f"loss.{key}"] = one if one.when else replace(one, when=(when,))
     return made
