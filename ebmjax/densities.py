@@ -1,15 +1,22 @@
-"""Log densities: from energies, tempered, restricted, bridged; analytic ones with known moments.
+"""Log densities: from energies, tempered, restricted, composed; analytic ones with known moments.
 
 A log density is a function of one position (one chain) that returns a scalar, unnormalised.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import digamma, polygamma
 
-from ebmjax._checks import check_box, check_interval, check_positive, check_scalar
+from ebmjax._checks import (
+    check_box,
+    check_interval,
+    check_labels,
+    check_positive,
+    check_scalar,
+)
 from ebmjax.types import EnergyFn, LogDensityFn, PyTree
 
 
@@ -39,6 +46,132 @@ def power_posterior(
     Source: thermodynamic-integration thesis, section 2; Friel & Pettitt 2008.
     """
     return lambda position: power * log_likelihood_fn(position) + log_prior_fn(position)
+
+
+def product(
+    log_density_fns: Sequence[LogDensityFn], powers: Sequence[float | jax.Array] | None = None
+) -> LogDensityFn:
+    r"""The product of densities: ``sum(power * log_density)``, the weighted sum of minus energies.
+
+    .. math:: \log p(x) = \sum_i w_i \log p_i(x)
+
+    A negative power is a negation: the product turns away from what :math:`p_i` likes. The others
+    must then fall faster than :math:`p_i^{w_i}` rises, or the product has no integral. Where a
+    power is not positive, its density must be above 0 wherever the others are.
+
+    Args:
+      log_density_fns: of the same position; at least one.
+      powers: :math:`w_i`, a scalar for each, may be traced; None for all 1.
+
+    Raises:
+      ValueError: if there is none, or not one power for each.
+
+    Source: Hinton 2002 (products of experts); Du et al. 2020 (arXiv 2004.06030).
+
+    Example:
+      >>> both = product([lambda x: -(x**2), lambda x: -((x - 2.0) ** 2)], [1.0, 0.5])
+      >>> float(both(1.0))
+      -1.5
+    """
+    fns = tuple(log_density_fns)
+    weights = (1.0,) * len(fns) if powers is None else tuple(powers)
+    _check_members("powers", weights, fns)
+
+    def log_product(position: PyTree) -> jax.Array:
+        terms = [weight * fn(position) for weight, fn in zip(weights, fns, strict=True)]
+        return sum(terms[1:], start=terms[0])
+
+    return log_product
+
+
+def mixture(
+    log_density_fns: Sequence[LogDensityFn], weights: Sequence[float | jax.Array] | None = None
+) -> LogDensityFn:
+    r"""The weighted sum of densities: ``logsumexp(log(weight) + log_density)``.
+
+    .. math:: \log p(x) = \log \sum_i w_i\, p_i(x)
+
+    The densities are summed as they are, unnormalised: a component's share of the mass is in
+    proportion to :math:`w_i Z_i`. So energies of different runs, whose constants are free, need
+    estimates of log Z (``ebmjax.evaluate``) before their shares mean anything.
+
+    Args:
+      log_density_fns: of the same position; at least one.
+      weights: :math:`w_i`, a positive scalar for each, may be traced; None for all 1.
+
+    Raises:
+      ValueError: if there is none, not one weight for each, or a concrete weight is not positive.
+
+    Source: Du et al. 2020 (arXiv 2004.06030).
+
+    Example:
+      >>> either = mixture([lambda x: -(x**2), lambda x: -(x**2)], [1.0, 3.0])
+      >>> round(float(jnp.exp(either(0.0))), 4)
+      4.0
+    """
+    fns = tuple(log_density_fns)
+    shares = (1.0,) * len(fns) if weights is None else tuple(weights)
+    _check_members("weights", shares, fns)
+    for one in shares:
+        check_positive("weights", one)
+
+    def log_mixture(position: PyTree) -> jax.Array:
+        logs = jnp.stack([jnp.asarray(fn(position)) for fn in fns])
+        factors = jnp.stack([jnp.asarray(one, logs.dtype) for one in shares])
+        return jax.nn.logsumexp(logs, b=factors)
+
+    return log_mixture
+
+
+def guide(
+    log_density_fn: LogDensityFn,
+    logits_fn: Callable[[PyTree], jax.Array],
+    label: int | jax.Array,
+    weight: float | jax.Array,
+) -> LogDensityFn:
+    r"""A density that a classifier draws to one class.
+
+    .. math:: \log p(x) + w \log p(y \mid x)
+
+    Weight 0 is the density itself. Weight 1 is the class's own density where classifier and density
+    agree. Larger weights ask for images of which the classifier is surer.
+
+    Args:
+      log_density_fn: :math:`\log p`.
+      logits_fn: position to logits (classes,), whose softmax is :math:`p(y \mid x)`.
+      label: :math:`y`, from 0; may be traced.
+      weight: :math:`w`, a scalar; may be traced.
+
+    Raises:
+      ValueError: while tracing, if there is not one row of logits, or no such class.
+
+    Source: Dhariwal & Nichol 2021 (arXiv 2105.05233), section 4.
+
+    Example:
+      >>> to_class_1 = guide(lambda x: -(x**2), lambda x: jnp.array([0.0, x]), 1, 2.0)
+      >>> round(float(to_class_1(0.0)), 4)  # 2 log(1/2)
+      -1.3863
+    """
+    check_scalar("weight", weight)
+
+    def log_probability(position: PyTree) -> jax.Array:
+        logits = jnp.asarray(logits_fn(position))
+        if logits.ndim != 1:
+            raise ValueError(f"logits_fn must return logits (classes,), got shape {logits.shape}.")
+        check_labels("label", label, (), len(logits))
+        return jax.nn.log_softmax(logits)[label]
+
+    return power_posterior(log_density_fn, log_probability, weight)
+
+
+def _check_members(name: str, numbers: Sequence[Any], fns: Sequence[LogDensityFn]) -> None:
+    if not fns or len(numbers) != len(fns):
+        raise ValueError(
+            f"{name} must be one for each of at least one density, got {len(numbers)} for "
+            f"{len(fns)}."
+        )
+    for one in numbers:
+        check_scalar(name, one)
 
 
 def within_box(log_density_fn: LogDensityFn, low: Any, high: Any) -> LogDensityFn:

@@ -1,11 +1,15 @@
-"""Densities: the sign, the temperature, the box, and targets against numerical integration."""
+"""Densities: the sign, temperature, box, compositions; targets against numerical integration."""
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import expit, softmax
+from scipy.stats import norm
 
-from ebmjax import densities
+from ebmjax import densities, samplers
 
 POSITION = {"a": jnp.array([0.5, -0.2]), "b": jnp.float32(1.0)}
 
@@ -61,6 +65,128 @@ def test_within_box() -> None:
     np.testing.assert_array_equal(inside["a"], jax.grad(energy)(POSITION)["a"])
     with pytest.raises(ValueError, match=r"^low must be below high, got low=1.0 and high=-0.3"):
         densities.within_box(energy, 1.0, -0.3)
+
+
+def normal(mean: float, scale: float) -> Any:
+    """The log density of N(mean, scale^2), normalised."""
+    return lambda x: -0.5 * ((x - mean) / scale) ** 2 - jnp.log(scale) - 0.5 * jnp.log(2 * jnp.pi)
+
+
+@pytest.mark.parametrize("powers", [(1.0, 1.0), (0.5, 2.0), (1.0, -0.3)])
+def test_a_product_of_gaussians_is_a_gaussian(powers: tuple[float, float]) -> None:
+    """Precisions add, times their powers; a negative power is a negation."""
+    means = np.array([1.0, -2.0]), np.array([0.5, 3.0])
+    covariances = np.array([[2.0, 0.6], [0.6, 0.5]]), np.array([[1.0, -0.2], [-0.2, 3.0]])
+    parts = [
+        densities.gaussian(*map(jnp.asarray, pair)) for pair in zip(means, covariances, strict=True)
+    ]
+    both = densities.product([part.log_density_fn for part in parts], powers)
+    if powers == (1.0, 1.0):  # the default
+        both = densities.product([part.log_density_fn for part in parts])
+
+    precisions = [w * np.linalg.inv(c) for w, c in zip(powers, covariances, strict=True)]
+    precision = precisions[0] + precisions[1]
+    assert np.linalg.eigvalsh(precision).min() > 0  # so it is normalisable
+    mean = np.linalg.solve(precision, precisions[0] @ means[0] + precisions[1] @ means[1])
+    points = np.random.default_rng(0).normal(size=(50, 2)) * 3
+    offsets = points - mean
+    exact = -0.5 * np.einsum("ni,ij,nj->n", offsets, precision, offsets)
+    found = jax.vmap(both)(jnp.asarray(points, jnp.float32))
+    centre = float(both(jnp.asarray(mean, jnp.float32)))
+    # Sums of a few numbers below 100, each rounded to float32.
+    np.testing.assert_allclose(found - centre, exact, rtol=1e-5, atol=1e-4)
+    score = jax.grad(both)(jnp.asarray(points[0], jnp.float32))
+    np.testing.assert_allclose(score, -precision @ offsets[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_mixture_is_the_weighted_sum_at_every_point() -> None:
+    laws, weights = [(-2.0, 0.5), (1.0, 1.5), (4.0, 0.2)], (0.2, 2.0, 0.7)
+    found = densities.mixture([normal(*law) for law in laws], weights)
+    x = np.linspace(-12, 12, 201)
+    logs = np.stack([norm.logpdf(x, *law) for law in laws])
+    exact = np.log(np.array(weights) @ np.exp(logs))
+    np.testing.assert_allclose(jax.vmap(found)(jnp.asarray(x)), exact, rtol=1e-5, atol=1e-5)
+    equal = densities.mixture([normal(*law) for law in laws])
+    exact = np.log(np.sum(np.exp(logs[:, 100])))
+    np.testing.assert_allclose(equal(jnp.float32(x[100])), exact, rtol=1e-5)
+
+
+def test_chains_follow_a_density_with_one_component_negated() -> None:
+    """Two modes, of which the second is divided out; shares of bins against the grid's."""
+    modes = densities.mixture([normal(-1.0, 0.7), normal(1.5, 0.7)], [0.5, 0.5])
+    followed = densities.product([modes, normal(1.5, 1.0)], [1.0, -0.3])
+    edges = np.array([-np.inf, -1.8, -1.2, -0.6, 0.4, 1.5, np.inf])
+    grid = np.linspace(-9, 9, 18_001)
+    mass = np.exp(
+        np.logaddexp(norm.logpdf(grid, -1.0, 0.7), norm.logpdf(grid, 1.5, 0.7))
+        - 0.3 * norm.logpdf(grid, 1.5, 1.0)
+    )
+    shares = np.histogram(grid, edges, weights=mass / mass.sum())[0]
+    assert shares.min() > 0.05
+
+    num = 8192
+    starts = 2.0 * jax.random.normal(jax.random.key(0), (num,))
+    kernel = samplers.mala(followed, step_size=0.6)
+    states = jax.vmap(kernel.init)(starts)
+    step = samplers.batch_step(kernel.step)
+    states = samplers.run_chain(jax.random.key(1), states, step, 100)
+    found = np.histogram(samplers.position_of(states), edges)[0] / num
+    # Chains are independent, so a share is binomial.
+    errors = np.sqrt(shares * (1 - shares) / num)
+    assert np.all(np.abs(found - shares) < 5 * errors)
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0, 2.5])
+def test_guidance_by_a_linear_classifier_of_gaussians(weight: float) -> None:
+    """Two Gaussians of equal scale and Bayes' classifier of them: at weight 1 one of the two."""
+    m = 1.2
+    either = densities.mixture([normal(-m, 1.0), normal(m, 1.0)], [0.5, 0.5])
+    found = densities.guide(either, lambda x: jnp.stack([-m * x, m * x]), 1, weight)
+    x = np.linspace(-5, 5, 101)
+    of_either = np.logaddexp(norm.logpdf(x, -m), norm.logpdf(x, m)) + np.log(0.5)
+    exact = of_either + weight * np.log(expit(2 * m * x))
+    if weight == 1.0:
+        np.testing.assert_allclose(exact, norm.logpdf(x, m) + np.log(0.5))
+    np.testing.assert_allclose(jax.vmap(found)(jnp.asarray(x)), exact, rtol=1e-5, atol=1e-5)
+
+
+def test_guidance_by_a_linear_classifier_of_many_classes() -> None:
+    """A Gaussian, and any linear logits: the score is the Gaussian's and the classifier's."""
+    weights = np.array([[1.0, 0.0], [0.0, 2.0], [-1.0, 1.0]])
+    target = densities.gaussian(jnp.zeros(2), jnp.eye(2))
+    x, label, weight = jnp.array([0.4, -0.7]), jnp.int32(2), 1.5
+    found = densities.guide(target.log_density_fn, lambda x: weights @ x, label, weight)
+    probabilities = softmax(weights @ np.asarray(x))
+    exact = -np.asarray(x) + weight * (weights[2] - probabilities @ weights)
+    np.testing.assert_allclose(jax.grad(found)(x), exact, rtol=1e-5)
+
+
+def test_numbers_of_compositions_may_be_traced() -> None:
+    def value(a: jax.Array) -> jax.Array:
+        one, two = normal(0.0, 1.0), normal(1.0, 2.0)
+        both = densities.product([one, two], [1.0, a])
+        return both(0.5) + densities.mixture([one, two], [1.0, a])(0.5)
+
+    np.testing.assert_allclose(jax.jit(value)(jnp.float32(0.7)), value(jnp.float32(0.7)), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda: densities.product([]), "powers must be one for each of at least one density"),
+        (lambda: densities.product([energy], [1.0, 2.0]), "got 2 for 1"),
+        (lambda: densities.product([energy], [jnp.ones(2)]), "powers must be a scalar"),
+        (lambda: densities.mixture([energy, energy], [1.0]), "weights must be one for each"),
+        (lambda: densities.mixture([energy], [0.0]), "weights must be positive and finite"),
+        (lambda: densities.guide(energy, energy, 0, 1.0)(POSITION), "logits_fn must return log"),
+        (lambda: densities.guide(energy, lambda x: x["a"], 2, 1.0)(POSITION), "label must"),
+        (lambda: densities.guide(energy, lambda x: x["a"], -1, 1.0)(POSITION), "label must"),
+        (lambda: densities.guide(energy, lambda x: x["a"], 0, jnp.ones(2)), "weight must be a sc"),
+    ],
+)
+def test_compositions_refuse(make: Any, expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        make()
 
 
 def grid_moments(log_density: np.ndarray, grid: np.ndarray) -> tuple[float, float]:
