@@ -12,9 +12,9 @@ from ebmjax.learning._image import EnergyOf
 from ebmjax.training import GradientFn
 from ebmjax.types import Key, Metrics, PyTree
 
-ChainlessLoss = Callable[[Key, Callable[[jax.Array], jax.Array], jax.Array], tuple[Any, Metrics]]
+ChainlessLoss = Callable[[Key, Callable[..., jax.Array], jax.Array], tuple[Any, Metrics]]
 """``(key, energy, x) -> (loss, metrics)``: ``energy`` takes arrays (N, ...) to energies (N,), and
-``x`` are the data, (N, ...)."""
+``x`` are the data, (N, ...). An energy of many noise levels also takes noise scales (N,)."""
 
 
 def make_chainless_gradient_fn(
@@ -41,7 +41,9 @@ def make_chainless_gradient_fn(
 
         def loss(params: PyTree) -> tuple[Any, Metrics]:
             energy = energy_of(params)
-            return loss_fn(loss_key, lambda x: energy(x, jnp.resize(labels, (len(x),))), x)
+            return loss_fn(
+                loss_key, lambda x, *noise: energy(x, jnp.resize(labels, (len(x),)), *noise), x
+            )
 
         (value, metrics), gradients = jax.value_and_grad(loss, has_aux=True)(params)
         metrics = {"positive_energy": jnp.mean(energy_of(params)(x, labels)), **metrics}

@@ -20,8 +20,9 @@ from ebmjax.losses import nearest_neighbour_entropy
 from ebmjax.training import GradientFn, with_data_check
 from ebmjax.types import Key, LogDensityFn, Metrics, PyTree
 
-Energy = Callable[[jax.Array, jax.Array], jax.Array]
-"""``energy(images, labels)``: (..., H, W, C) and (...,) to (...,); labels may be ignored."""
+Energy = Callable[..., jax.Array]
+"""``energy(images, labels)``: (..., H, W, C) and (...,) to (...,); labels may be ignored. An
+energy of many noise levels also takes noise scales (...,)."""
 
 EnergyOf = Callable[[PyTree], Energy]
 """``energy_of(params) -> energy``: what all chains of a step share, such as a spectral norm, is
@@ -62,8 +63,10 @@ def class_densities(energy: Energy, beta: Any) -> Callable[[jax.Array], LogDensi
     Args:
       energy: of images (H, W, C) and their labels.
       beta: of the robust objective, below 1: its weights carry the rest of the density. 0 without.
+
+    An energy of many noise levels gives densities that take the noise, too.
     """
-    return lambda label: lambda x: -(1.0 - beta) * energy(x, label)
+    return lambda label: lambda x, *noise: -(1.0 - beta) * energy(x, label, *noise)
 
 
 def make_image_gradient_fn(

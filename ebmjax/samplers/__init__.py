@@ -8,6 +8,9 @@ from ebmjax.samplers._adaptive_svgd import AdaptiveSVGDState as AdaptiveSVGDStat
 from ebmjax.samplers._adaptive_svgd import adaptive_svgd as adaptive_svgd
 from ebmjax.samplers._adaptive_svgd import adaptive_svgd_init as adaptive_svgd_init
 from ebmjax.samplers._adaptive_svgd import adaptive_svgd_step as adaptive_svgd_step
+from ebmjax.samplers._annealed_langevin import (
+    run_annealed_langevin as run_annealed_langevin,
+)
 from ebmjax.samplers._chains import batch_step as batch_step
 from ebmjax.samplers._chains import run_chain as run_chain
 from ebmjax.samplers._chains import start_chain as start_chain

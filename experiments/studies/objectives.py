@@ -29,6 +29,10 @@ WITHOUT_CHAINS = {
         "--config.loss.name=denoising",
         "--config.loss.denoising.noise_scale=0.1",
     ),
+    "denoising, levels from 0.1": (
+        "--config.loss.name=denoising_levels",
+        "--config.loss.denoising_levels.min_noise_scale=0.1",
+    ),
     "energy discrepancy": ("--config.loss.name=energy_discrepancy",),
     "noise-contrastive": ("--config.loss.name=noise_contrastive",),
 }

@@ -47,6 +47,39 @@ def test_the_minimum_is_the_score_of_the_blurred_data(noise_scale):
         assert sign * mean > bound
 
 
+def test_each_level_recovers_the_data_under_its_noise():
+    """Quadratic energies of data N(m, S): precision (S + noise^2 I)^-1 and mean m at every level.
+
+    The loss is quadratic in (precision, precision times mean), so one Newton step from 0 is its
+    minimum. It sees second moments alone, which points at +-sqrt(2) standard deviations have.
+    """
+    noise_scales, mean = np.array([0.1, 1.0, 7.0]), np.array([1.0, -2.0])
+    covariance = np.array([[0.3, 0.1], [0.1, 0.2]])
+    root = np.linalg.cholesky(covariance)
+    corners = np.sqrt(2) * np.concatenate([np.eye(2), -np.eye(2)])
+    data = np.repeat(mean + corners @ root.T, 4, axis=0)
+    noise = np.tile(corners, (4, 1))
+    levels = np.repeat(np.arange(3), 16)
+    noise, noise_scale = np.tile(noise, (3, 1)), noise_scales[levels]
+    noisy = np.tile(data, (3, 1)) + noise_scale[:, None] * noise
+
+    with jax.enable_x64(True):
+
+        def loss(flat):
+            precisions, pulls = flat[:12].reshape(3, 2, 2), flat[12:].reshape(3, 2)
+            score = pulls[levels] - jnp.einsum("nij,nj->ni", precisions[levels], noisy)
+            return denoising_score_matching_loss(score, noise, noise_scale=noise_scale)[0]
+
+        start = jnp.zeros(18)
+        best = -np.linalg.solve(jax.hessian(loss)(start), jax.grad(loss)(start))
+    for level, scale in enumerate(noise_scales):
+        precision = best[:12].reshape(3, 2, 2)[level]
+        expected = np.linalg.inv(covariance + scale**2 * np.eye(2))
+        np.testing.assert_allclose(precision, expected, rtol=1e-6)
+        found = np.linalg.solve(precision, best[12:].reshape(3, 2)[level])
+        np.testing.assert_allclose(found, mean, rtol=1e-6)
+
+
 def test_other_shapes_and_scales_are_refused():
     with pytest.raises(
         ValueError, match=r"noise must have the shape of score, \(2, 2\), got \(2,\)"
@@ -54,3 +87,7 @@ def test_other_shapes_and_scales_are_refused():
         denoising_score_matching_loss(SCORE, NOISE[0], noise_scale=0.5)
     with pytest.raises(ValueError, match="noise_scale must"):
         denoising_score_matching_loss(SCORE, NOISE, noise_scale=0.0)
+    with pytest.raises(
+        ValueError, match=r"noise_scale must be .* one an example, \(2,\), .* \(3,\)"
+    ):
+        denoising_score_matching_loss(SCORE, NOISE, noise_scale=jnp.ones(3))

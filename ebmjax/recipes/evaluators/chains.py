@@ -13,6 +13,7 @@ from ebmjax.learning import (
     ChainPlan,
     Densities,
     DualAveraging,
+    NoiseLevels,
     positions_in,
     profile_chains,
     run_chains,
@@ -145,7 +146,10 @@ def make_profile(
 
 
 def make_fresh_chains(
-    plan: ChainPlan, densities_of: DensitiesOf, num_steps: int
+    plan: ChainPlan,
+    densities_of: DensitiesOf,
+    num_steps: int,
+    levels: NoiseLevels | None = None,
 ) -> Callable[[Key, Any, np.ndarray], tuple[np.ndarray, np.ndarray]]:
     """Returns a function that runs training's samplers from their start distribution.
 
@@ -154,6 +158,7 @@ def make_fresh_chains(
         ``ebmjax.samplers`` are.
       densities_of: what chains follow.
       num_steps: of each chain.
+      levels: noise levels; then chains of no sampler are annealed through them, from noise.
 
     Returns:
       ``(key, model, labels) -> (starts, ends)``, each (chains, H, W, C). Labels are (groups, size)
@@ -169,6 +174,13 @@ def make_fresh_chains(
             start_key, chain_key = jax.random.split(key)
             keys = jax.random.split(start_key, len(labels))
             starts = jax.vmap(start_fn)(keys, jnp.where(labels == ANY_CLASS, turns, labels))
+            if levels is not None:
+                starts, density = levels.draw_like(start_key, starts), densities_of(model)
+                anneal = levels.anneal
+                keys = jax.random.split(chain_key, len(labels))
+                return starts, jax.vmap(
+                    lambda key, start, label: anneal(key, start, density(label), num_steps)
+                )(keys, starts, labels)
             return starts, move(chain_key, plan, densities_of, model, starts, labels, num_steps)
 
         turns = jnp.arange(labels.size, dtype=jnp.int32).reshape(labels.shape) % plan.num_classes

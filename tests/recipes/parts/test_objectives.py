@@ -9,8 +9,8 @@ from ebmjax.data import ImageData
 from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.parts.objectives import noise_contrastive
-from ebmjax.recipes.parts.objectives.objective import draws, make_chainless_loss
-from ebmjax.recipes.parts.objectives.table import WITHOUT_CHAINS
+from ebmjax.recipes.parts.objectives.objective import draws, make_chainless_loss, noise_levels
+from ebmjax.recipes.parts.objectives.table import WITHOUT_CHAINS, serving
 from experiments.configs import igebm_digits
 
 COVARIANCE = np.array([[0.3, 0.1], [0.1, 0.2]])
@@ -29,6 +29,7 @@ def configured(name, **options):
 
 
 SECTIONS = {
+    "denoising_levels": {"min_noise_scale": 0.05, "max_noise_scale": None, "relative_step": 0.5},
     "denoising": {"noise_scale": 0.3},
     "score_matching": {"num_slices": 1},
     "energy_discrepancy": {"noise_scale": 0.3, "num_copies": 16, "stabiliser": 1.0},
@@ -58,17 +59,21 @@ def test_the_minimum_is_the_data_s_precision(name, options):
     loss_fn = make_chainless_loss(config, train)
     blur = 0.3**2 if name == "denoising" else 0.0
     precision = np.linalg.inv(COVARIANCE + blur * np.eye(2))
+    values, vectors = np.linalg.eigh(COVARIANCE)
     log_partition = np.log(2 * np.pi) - 0.5 * np.linalg.slogdet(precision)[1]
 
     def slope(scale, key):
         def loss(scale):
             matrix = scale * jnp.asarray(precision, jnp.float32)
-            # Normalised at the minimum, which noise-contrastive estimation asks for.
-            return loss_fn(
-                jax.random.fold_in(key, 1),
-                lambda x: 0.5 * jnp.sum((x @ matrix) * x, axis=1) + log_partition,
-                points(key, 64),
-            )[0]
+
+            def energy(x, noise_scale=None):
+                if noise_scale is not None:  # each example at its level
+                    inverse = 1 / (values[None] + noise_scale[:, None] ** 2)
+                    return 0.5 * scale * jnp.sum(inverse * (x @ vectors) ** 2, axis=1)
+                # Normalised at the minimum, which noise-contrastive estimation asks for.
+                return 0.5 * jnp.sum((x @ matrix) * x, axis=1) + log_partition
+
+            return loss_fn(jax.random.fold_in(key, 1), energy, points(key, 64))[0]
 
         return jax.grad(loss)(scale)
 
@@ -89,5 +94,27 @@ def test_a_gaussian_of_too_many_numbers_is_refused():
 @pytest.mark.parametrize("file", ["toy_beta", "toy_samplers", "igebm_digits", "jem_digits"])
 def test_naming_an_objective_is_a_complete_change(file, name):
     """Fields that the file sets for another objective wait, such as beta and the buffer."""
-    config = command_line.read(f"configs/{file}.py", [f"--config.loss.name={name}"])
+    model = "joint" if file.startswith("jem") else "energy"
+    arguments = [f"--config.loss.name={name}"]
+    if name not in serving(model):
+        with pytest.raises(SystemExit, match=rf"loss\.name must be one of .* got '{name}'"):
+            command_line.read(f"configs/{file}.py", arguments)
+        return
+    config = command_line.read(f"configs/{file}.py", arguments)
     assert {*SECTIONS[name]} == {*config.loss[name]}
+
+
+def test_levels_follow_the_data_and_must_be_in_order():
+    """Two images, black and white: 4 pixels that are 2 apart, all of square 1."""
+    images = np.array([0, 255], np.uint8)[:, None, None, None] * np.ones((1, 2, 2, 1), np.uint8)
+    train = ImageData(images, np.zeros(2, np.int32))
+    levels = noise_levels(configured("denoising_levels"), train)
+    assert levels is not None
+    np.testing.assert_allclose(levels, (0.05, 4.0, 1.0, 0.5), rtol=1e-6)
+    assert noise_levels(configured("denoising"), train) is None
+    for options, message in (
+        ({"min_noise_scale": 5.0}, r"below max_noise_scale=4, the largest distance .*got 5"),
+        ({"max_noise_scale": 0.05}, r"below max_noise_scale=0\.05; got 0\.05: take a smaller"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            noise_levels(configured("denoising_levels", **options), train)

@@ -9,6 +9,7 @@ import pytest
 from experiment_runs import contents, launch, rows_of, strict_json, summary_of
 from small_configs import FACTORY_RUNS, configuration
 
+from ebmjax.learning import NoiseLevels
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.models.energy.parts import model_of as image_model
@@ -54,6 +55,22 @@ def test_what_a_factory_does_wrong_is_said_before_anything_compiles(
     text = str(options).replace("'", '"') if options else ""
     with pytest.raises(ConfigError, match=message):
         made(family, factory, model__options=text)
+
+
+def test_a_network_that_ignores_the_noise_is_refused():
+    """One whose last layer starts at 0 changes with the noise once it has learnt."""
+    levels = NoiseLevels(lowest=0.1, highest=2.0, data_scale=1.0)
+    config = configuration(
+        "energy", {"loss.name": "denoising_levels", "model.is_conditional": False}
+    )
+    config.model.factory = "own_networks:blind"
+    with pytest.raises(ConfigError, match=r"'own_networks:blind' ignores the noise.*\(8, 8, 2\)"):
+        image_model(config, SHAPE, levels)
+    config.model.factory = "own_networks:late_start"
+    energy_of, init = image_model(config, SHAPE, levels)
+    x = np.ones((2, *SHAPE), np.float32)
+    energy = energy_of(init(jax.random.key(0)))(x, np.zeros(2, np.int32), 2.0)
+    np.testing.assert_allclose(energy, 64 / (2 * (1.0 + 2.0**2)), rtol=1e-6)
 
 
 @pytest.mark.parametrize(

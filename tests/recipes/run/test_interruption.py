@@ -21,6 +21,7 @@ from experiment_runs import (
 from linear_family import LINEAR, NAME, hold, linear
 
 from ebmjax import training
+from ebmjax.recipes.config import command_line
 from experiments.configs import (
     igebm_digits,
     jem_digits,
@@ -205,12 +206,14 @@ def terminated(folder, step):
         (lebm_digits, {}),
         (toy_samplers, {}),
         (toy_beta, {}),
+        (toy_beta, {"loss.name": "denoising_levels"}),
     ],
     ids=lambda x: x.__name__.rsplit(".", 1)[-1] if hasattr(x, "__name__") else "",
 )
 def test_every_family_goes_on_to_the_same_bits(module, overrides, tmp_path):
-    config = module.get_config("smoke")
-    config.update_from_flattened_dict(overrides)
+    file = f"configs/{module.__name__.rsplit('.', 1)[-1]}.py:smoke"
+    arguments = [f"--config.{name}={value}" for name, value in overrides.items()]
+    config = command_line.read(file, arguments)
     config.train.num_epochs *= 4
     config.train.log_every = 1
     config.eval.every_epochs = config.train.num_epochs

@@ -11,7 +11,14 @@ import numpy as np
 
 from ebmjax._phases import say_part
 from ebmjax.evaluate import Chains, finite_images
-from ebmjax.learning import ChainPlan, DualAveraging, Energy, EnergyOf, class_densities
+from ebmjax.learning import (
+    ChainPlan,
+    DualAveraging,
+    Energy,
+    EnergyOf,
+    NoiseLevels,
+    class_densities,
+)
 from ebmjax.optim import averaged_parameters
 from ebmjax.recipes.evaluators import chains
 from ebmjax.recipes.evaluators.image_model import ImageModel, floats
@@ -70,6 +77,7 @@ def make_fresh_chains(
     num: int,
     num_steps: int,
     batch_size: int,
+    levels: NoiseLevels | None = None,
 ) -> Callable[[Key, TrainedEnergy], Chains]:
     """Returns chains from the start distribution, of the classes in turn: ``(key, model)``.
 
@@ -80,13 +88,14 @@ def make_fresh_chains(
       num: of chains.
       num_steps: of each chain.
       batch_size: of chains that run at the same time, or by a few more, one for each sampler.
+      levels: noise levels that chains are annealed through, from noise; None for plan's samplers.
     """
     num_kinds = len(plan.kinds)
     # Groups of equal size: cutting the last one to num drops no sampler's chains.
     size = -(-num // (-(-num // batch_size) * num_kinds)) * num_kinds
     num_groups = -(-num // size)
     labels = np.arange(num_groups * size, dtype=np.int32) % plan.num_classes
-    run = chains.make_fresh_chains(plan, densities_of, num_steps)
+    run = chains.make_fresh_chains(plan, densities_of, num_steps, levels)
 
     def fresh_chains(key: Key, model: TrainedEnergy) -> Chains:
         starts, ends = run(key, model, labels.reshape(num_groups, size))
@@ -103,11 +112,13 @@ class EnergyModel(ImageModel):
       energy_of: parameters to energy.
       beta_of: function of a state, the share of the energy that chains lack.
       step_factor: chains' steps, in steps of training's.
+      levels: of an energy E(x, noise), through which fresh chains are annealed; else None.
     """
 
     energy_of: EnergyOf
     beta_of: Callable[[TrainState], Any]
     step_factor: float = 1.0
+    levels: NoiseLevels | None = None
 
     def extract_trained(self, state: TrainState) -> TrainedEnergy:
         """Returns the averaged parameters and the steps that adapted."""
@@ -180,7 +191,12 @@ class EnergyModel(ImageModel):
             if self.plan.is_interacting:  # as many particles as in training
                 size = self.config.sampler.num_samples
             return make_fresh_chains(
-                self.densities_of, self.plan, num=num, num_steps=num_steps, batch_size=size
+                self.densities_of,
+                self.plan,
+                num=num,
+                num_steps=num_steps,
+                batch_size=size,
+                levels=self.levels,
             )
 
         return self.program(("fresh", num, num_steps), make)(key, self.trained)
@@ -226,7 +242,9 @@ class EnergyModel(ImageModel):
                 else float(np.exp(adapted.log_step_size)),
             }
         first = found[self.config.sampler.names[0]]
+        levels = {} if self.levels is None else {"noise_levels": self.levels._asdict()}
         return {
+            **levels,
             "num_chain_steps": self.num_chain_steps,
             "step_factor": self.step_factor,
             "samplers": found,

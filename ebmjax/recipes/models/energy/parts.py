@@ -34,8 +34,21 @@ class Model(NamedTuple):
     init: Callable[[jax.Array], PyTree]
 
 
-def model_of(config: Config, image_shape: tuple[int, ...]) -> Model:
-    """Returns the energy of ``config.model``, ours or the user's."""
+def model_of(
+    config: Config, image_shape: tuple[int, ...], levels: learning.NoiseLevels | None = None
+) -> Model:
+    """Returns the energy of ``config.model``, ours or the user's.
+
+    With noise levels the network sees one channel, or coordinate, more.
+
+    Raises:
+      ConfigError: for whatever a network of the user does wrong, such as to ignore the noise.
+    """
+    if levels is not None:
+        energy_of, init = model_of(config, learning.widen(image_shape))
+        if config.model.factory:
+            _check_sees_noise(config, init(jax.random.key(0)), energy_of, image_shape)
+        return Model(learning.condition_on_noise(energy_of, levels, len(image_shape)), init)
     num_classes = config.data.num_classes if config.model.is_conditional else None
     example = (jnp.zeros(image_shape), *(() if num_classes is None else (jnp.int32(0),)))
     if config.model.factory:
@@ -49,6 +62,33 @@ def model_of(config: Config, image_shape: tuple[int, ...]) -> Model:
         return _mlp_energy(config, example)
     network = _residual_energy(config, num_classes)
     return Model(_energy_of(network), lambda key: network.init(key, *example))
+
+
+def _check_sees_noise(
+    config: Config, params: PyTree, energy_of: learning.EnergyOf, shape: tuple[int, ...]
+) -> None:
+    """Raises ConfigError if the last channel changes no energy, under random parameters."""
+    leaves, tree = jax.tree.flatten(params)
+    keys = jax.random.split(jax.random.key(1), len(leaves))
+    # Weights that start at 0 would hide what they multiply.
+    moved = [
+        x + 0.1 * jax.random.normal(k, x.shape, x.dtype) for x, k in zip(leaves, keys, strict=True)
+    ]
+    x = jax.random.normal(jax.random.key(2), (8, *shape))
+    low, high = (
+        energy_of(tree.unflatten(moved))(
+            jnp.concatenate([x, jnp.full((*x.shape[:-1], 1), level)], axis=-1),
+            jnp.zeros(len(x), jnp.int32),
+        )
+        for level in (-2.0, 2.0)
+    )
+    if bool(jnp.all(low == high)):
+        raise ConfigError(
+            f"config.model.factory={config.model.factory!r} ignores the noise: under "
+            f"config.loss.name={config.loss.name} the last channel of its input, "
+            f"{learning.widen(shape)}, is log(noise), and no energy changes with it. Use every "
+            "channel, or take an objective of one noise level, --config.loss.name=denoising."
+        )
 
 
 def _users_energy_of(network: networks.Network, num_inputs: int) -> learning.EnergyOf:

@@ -16,7 +16,7 @@ from ebmjax.recipes.models.energy import checks, objectives, parts, plots
 from ebmjax.recipes.models.energy.model import EnergyModel, densities_of
 from ebmjax.recipes.models.energy.points import points_model
 from ebmjax.recipes.parts import image_data, points_data
-from ebmjax.recipes.parts.objectives.objective import draws
+from ebmjax.recipes.parts.objectives.objective import draws, noise_levels
 from ebmjax.training import init_state, make_train_step, warm_start
 
 
@@ -34,7 +34,8 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     network_key, buffer_key = jax.random.split(params_key)
 
     image_shape = train.images.shape[1:]
-    energy_of, init = parts.model_of(config, image_shape)
+    levels = noise_levels(config, train)
+    energy_of, init = parts.model_of(config, image_shape, levels)
     chain_plan = parts.chain_plan(config, train)
     beta_fn = objectives.beta_fn(config, plan.total_steps)
     gradient_fn = objectives.make_gradient_fn(config, energy_of, chain_plan, beta_fn, train)
@@ -54,6 +55,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         distances=RunDistances(train, images.monitored, config) if truth is None else None,
         config=config,
         energy_of=energy_of,
+        levels=levels,
         beta_of=lambda state: beta_fn(state.carry.step[0]),
     )
     factor, last_beta = config.eval.step_factor, objectives.last_beta(config)

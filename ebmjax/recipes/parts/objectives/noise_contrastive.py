@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data
-from ebmjax._stored import take_rows
 from ebmjax.losses import noise_contrastive_loss
 from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.parts.objectives.fitting import first_rows
 from ebmjax.types import Key, Metrics
 
 MAX_SIZE = 4096
@@ -33,9 +33,7 @@ def fit(section: Mapping[str, Any], train: data.ImageData) -> Gaussian:
     Raises:
       ConfigError: if examples have more than ``MAX_SIZE`` coordinates.
     """
-    rows = np.asarray(take_rows(train.images, np.arange(min(len(train.images), NUM_FITTED))))
-    x = np.asarray(data.to_signed_unit(jnp.asarray(rows)) if rows.dtype == np.uint8 else rows)
-    x = x.reshape(len(x), -1).astype(np.float64)
+    x = first_rows(train, NUM_FITTED)
     size = x.shape[1]
     if size > MAX_SIZE:
         raise ConfigError(

@@ -9,6 +9,7 @@ import jax
 
 from ebmjax import data, losses
 from ebmjax._numbers import as_arguments
+from ebmjax.learning import NoiseLevels
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.user_parts import is_users
 from ebmjax.recipes.parts.objectives import user
@@ -22,8 +23,9 @@ EnergyObjective = Callable[[Mapping[str, Any], EnergyBatch], tuple[jax.Array, Me
 ChainlessObjective = Callable[..., tuple[jax.Array, Metrics]]
 """``(section, key, energy, x) -> (loss, metrics)``, the section ``config.loss.<name>``.
 
-``energy`` takes arrays (N, ...) like ``x``, which the data are, to energies (N,). If the file has a
-function ``fit(section, train)``, its result for the training data is one more argument.
+``energy`` takes arrays (N, ...) like ``x``, which the data are, to energies (N,). Of an objective
+with noise levels it also takes noise scales (N,). If the file has a function
+``fit(section, train)``, its result for the training data is one more argument.
 """
 
 
@@ -69,13 +71,27 @@ def make_chainless_loss(
     objective = _function(config)
     options = config.loss[name].to_dict()
     fit = getattr(inspect.getmodule(objective), "fit", None)
-    fitted = () if fit is None else (fit(options, train),)
-    numbers = as_arguments(options)
+    fitted = {} if fit is None else {"fitted": fit(options, train)}
+    numbers = as_arguments({"options": options, **fitted})
 
     def loss(key: Key, energy: Any, x: jax.Array) -> tuple[jax.Array, Metrics]:
-        return objective(numbers(), key, energy, x, *fitted)
+        section, *fitted = numbers().values()
+        return objective(section, key, energy, x, *fitted)
 
     return loss
+
+
+def noise_levels(config: Config, train: data.ImageData) -> NoiseLevels | None:
+    """Returns the levels of an objective whose energy is E(x, noise); None of others.
+
+    Raises:
+      ConfigError: if they are out of order.
+    """
+    name = config.loss.name
+    if is_users(name) or not OBJECTIVES[name].has_levels:
+        return None
+    fit = getattr(inspect.getmodule(_function(config)), "fit")  # noqa: B009
+    return fit(config.loss[name].to_dict(), train)
 
 
 def _function(config: Config) -> Any:

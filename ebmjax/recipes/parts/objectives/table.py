@@ -30,6 +30,7 @@ class ObjectiveEntry(NamedTuple):
       fields: its fields ``loss.<field>``, by the model that has them.
       section: its fields ``loss.<name>.<field>``, which only configurations have that name it.
       draws: whether it compares the data with samples of chains.
+      has_levels: whether its energy is E(x, noise); its file's ``fit`` returns ``NoiseLevels``.
     """
 
     made_by: str
@@ -37,6 +38,7 @@ class ObjectiveEntry(NamedTuple):
     fields: Mapping[str, Mapping[str, Field]] = {"energy": {}, "joint": {}}
     section: Mapping[str, Field] = {}
     draws: bool = True
+    has_levels: bool = False
 
 
 def _chainless(name: str, what: str, section: Mapping[str, Field]) -> ObjectiveEntry:
@@ -110,6 +112,26 @@ OBJECTIVES = {
                 0.3, POSITIVE, "noise at which scores are matched, in units of the data"
             )
         },
+    ),
+    "denoising_levels": ObjectiveEntry(
+        "denoising_levels:denoising_levels",
+        "score matching at many noise levels",
+        {"energy": {}},
+        {
+            "min_noise_scale": field(
+                0.05, POSITIVE, "smallest noise, which evaluations see, in units of the data"
+            ),
+            "max_noise_scale": field(
+                None,
+                optional(POSITIVE),
+                "largest noise; None: the largest distance of two examples",
+            ),
+            "relative_step": field(
+                0.5, POSITIVE, "step of annealed chains, in squares of a level's noise"
+            ),
+        },
+        draws=False,
+        has_levels=True,
     ),
     "score_matching": _chainless(
         "score_matching",

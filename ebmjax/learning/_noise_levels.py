@@ -1,0 +1,98 @@
+"""One energy for many noise levels, from any network of one more channel or coordinate."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ebmjax._numbers import as_arguments
+from ebmjax.learning._image import EnergyOf
+from ebmjax.samplers import run_annealed_langevin
+from ebmjax.types import Key, PyTree
+
+
+class NoiseLevels(NamedTuple):
+    """Noise levels of an energy, in units of the data.
+
+    Attributes:
+      lowest: noise at which the energy is used after training, positive.
+      highest: noise that hides the data, above ``lowest``.
+      data_scale: root mean square of the data.
+      relative_step: of annealed chains, see ``run_annealed_langevin``.
+    """
+
+    lowest: float
+    highest: float
+    data_scale: float
+    relative_step: float = 0.5
+
+    def draw_like(self, key: Key, positions: jax.Array) -> jax.Array:
+        """Returns draws of about the law of the highest level, shaped like ``positions``."""
+        scale = jnp.sqrt(self.highest**2 + self.data_scale**2)
+        return scale * jax.random.normal(key, positions.shape, positions.dtype)
+
+    def anneal(
+        self,
+        key: Key,
+        position: jax.Array,
+        log_density_fn: Callable[..., jax.Array],
+        num_steps: int,
+    ) -> jax.Array:
+        """Returns the end of an annealed chain of ``num_steps`` evaluations of the score.
+
+        The levels fall geometrically, one a step; the last evaluation removes the noise.
+        """
+        num_levels = max(num_steps - 1, 1)
+        return run_annealed_langevin(
+            key,
+            position,
+            log_density_fn,
+            noise_scales=jnp.geomspace(self.highest, self.lowest, num_levels),
+            relative_step=self.relative_step,
+        )
+
+
+def widen(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Returns the shape of an example that ``condition_on_noise`` shows its network."""
+    return (*shape[:-1], shape[-1] + 1)
+
+
+def condition_on_noise(energy_of: EnergyOf, levels: NoiseLevels, num_axes: int) -> EnergyOf:
+    r"""Returns E(x, noise) from an energy of examples with one more channel, the noise's logarithm.
+
+    .. math::
+        E(x, \sigma) = \frac{|x|^2}{2 v} + \frac{\sigma_d}{\sigma}\,
+        F\left(\frac{x}{\sqrt v}, \log \sigma\right), \qquad v = \sigma^2 + \sigma_d^2
+
+    With F = 0 it is the energy of data N(0, :math:`\sigma_d^2`) under the noise.
+
+    Args:
+      energy_of: parameters to F: of (..., *widen(shape)) and labels.
+      levels: whose ``data_scale`` is :math:`\sigma_d`.
+      num_axes: axes of an example: 1 for points, 3 for images.
+
+    Returns:
+      Parameters to ``energy(x, labels, noise_scale)``. The noise has the leading axes of x, or
+      none; without it the energy is that of ``levels.lowest``.
+    """
+
+    numbers = as_arguments(levels)
+
+    def conditional_of(params: PyTree) -> Callable[..., jax.Array]:
+        network, (lowest, _, data_scale, _) = energy_of(params), numbers()
+
+        def energy(x: jax.Array, labels: jax.Array, noise_scale: Any = None) -> jax.Array:
+            leading = x.shape[: x.ndim - num_axes]
+            noise_scale = lowest if noise_scale is None else noise_scale
+            noise_scale = jnp.broadcast_to(jnp.asarray(noise_scale, x.dtype), leading)
+            wide = noise_scale.reshape(*leading, *[1] * num_axes)
+            scaled = x / jnp.sqrt(jnp.square(wide) + data_scale**2)
+            level = jnp.broadcast_to(jnp.log(wide), (*x.shape[:-1], 1))
+            found = network(jnp.concatenate([scaled, level], axis=-1), labels)
+            base = 0.5 * jnp.sum(jnp.square(scaled), axis=range(-num_axes, 0))
+            return base + data_scale / noise_scale * found
+
+        return energy
+
+    return conditional_of

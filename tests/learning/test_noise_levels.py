@@ -1,0 +1,59 @@
+"""An energy of many noise levels, from a network of one more channel."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax.learning import NoiseLevels, condition_on_noise, widen
+
+LEVELS = NoiseLevels(lowest=0.5, highest=4.0, data_scale=1.5)
+
+
+def energy_of(params):
+    """Takes everything apart: the image, the noise's logarithm, the label."""
+
+    def energy(images, labels):
+        seen = jnp.sum(images[..., :1] ** 3, axis=(-3, -2, -1)) + 10 * jnp.max(
+            images[..., 1:], axis=(-3, -2, -1)
+        )
+        return params * seen + labels
+
+    return energy
+
+
+def test_the_energy_by_hand_of_one_image_and_of_many():
+    x = np.random.default_rng(0).normal(size=(3, 2, 2, 1)).astype(np.float32)
+    labels, noise = np.array([0, 1, 5]), np.array([0.5, 1.0, 3.0], np.float32)
+    energy = condition_on_noise(energy_of, LEVELS, 3)(jnp.float32(2.0))
+    variance = noise.astype(np.float64) ** 2 + 1.5**2
+    cubes = np.sum(x.astype(np.float64) ** 3, axis=(1, 2, 3)) / variance**1.5
+    network = 2.0 * (cubes + 10 * np.log(noise)) + labels
+    expected = np.sum(x**2, axis=(1, 2, 3)) / (2 * variance) + 1.5 / noise * network
+    np.testing.assert_allclose(energy(x, labels, noise), expected, rtol=1e-5)
+    for i in range(3):
+        np.testing.assert_allclose(energy(x[i], labels[i], noise[i]), expected[i], rtol=1e-5)
+    # Without a noise it is that of the lowest level, which the first image has.
+    np.testing.assert_allclose(energy(x, labels)[0], expected[0], rtol=1e-5)
+    assert widen((2, 2, 1)) == (2, 2, 2)
+
+
+def test_chains_are_annealed_over_as_many_levels_as_they_have_steps():
+    """With a network of 0 the data are N(0, 1.5^2), and a chain's variance is known at its end."""
+    energy = condition_on_noise(lambda params: lambda x, label: 0.0, LEVELS, 1)(())
+    starts = LEVELS.draw_like(jax.random.key(0), jnp.zeros((4000, 2)))
+    variance = 4.0**2 + 1.5**2
+    error = 5 * np.sqrt(2 / starts.size)
+    assert abs(np.var(np.asarray(starts)) / variance - 1) < error
+    for noise in np.geomspace(4.0, 0.5, 19):
+        kept = 1 - 0.5 * noise**2 / (1.5**2 + noise**2)
+        variance = kept**2 * variance + noise**2
+    variance *= (1.5**2 / (1.5**2 + 0.5**2)) ** 2  # the 20th evaluation removes the noise
+
+    def end(key, start):
+        def density(x, noise):
+            return -energy(x, jnp.int32(0), noise)
+
+        return LEVELS.anneal(key, start, density, 20)
+
+    ends = jax.jit(jax.vmap(end))(jax.random.split(jax.random.key(1), 4000), starts)
+    assert abs(np.var(np.asarray(ends)) / variance - 1) < error
