@@ -37,6 +37,11 @@ def split_shuffled(images: np.ndarray, labels: np.ndarray, num_train: int) -> Im
     return ImageSet(images[first], labels[first], images[last], labels[last])
 
 
+def to_levels(values: np.ndarray) -> np.ndarray:
+    """Returns values of 0 to 1 as uint8; others are clipped."""
+    return np.round(255 * np.clip(values, 0, 1)).astype(np.uint8)
+
+
 def keep_classes(found: ImageSet, classes: list[int]) -> ImageSet:
     """Returns the images of the named classes, numbered in their order."""
     parts = []
@@ -63,17 +68,11 @@ def make_mnist() -> ImageSet:
     return split_shuffled(pixels.reshape(-1, 28, 28, 1).astype(np.uint8), labels, 4000)
 
 
-def keep_first(found: ImageSet, num: int) -> ImageSet:
-    """Returns the first training images, and all test images."""
-    return found._replace(images=found.images[:num], labels=found.labels[:num])
-
-
 def make_faces() -> ImageSet:
     """Faces (class 0) and other things, 25x25: scikit-image's subset of LFW, 160 for training."""
     from skimage.data import lfw_subset  # pyright: ignore[reportMissingImports]
 
-    levels = np.round(255 * lfw_subset()[..., None]).astype(np.uint8)
-    return split_shuffled(levels, np.repeat([0, 1], 100), 160)
+    return split_shuffled(to_levels(lfw_subset()[..., None]), np.repeat([0, 1], 100), 160)
 
 
 def draw_letter(letter: str, path: str, side: int, rng: np.random.Generator) -> np.ndarray:
@@ -119,26 +118,32 @@ SHAPES: list[Callable[[np.ndarray, np.ndarray], np.ndarray]] = [
 """A function that is negative inside of the shape, whose half width is about 1."""
 
 
-def make_shapes(side: int, kinds: list[int], num_train: int, num_test: int) -> ImageSet:
-    """Coloured shapes on shaded backgrounds (side, side, 3), with noise; a class each."""
+def make_shapes(size: tuple[int, int], kinds: list[int], num_train: int, num: int) -> ImageSet:
+    """Coloured shapes on shaded backgrounds (*size, 3), with noise; ``num`` in all."""
     rng = np.random.default_rng(2)
-    ticks = (np.arange(3 * side) + 0.5) / (3 * side) * 2 - 1
-    x, y = np.meshgrid(ticks, ticks)
-    labels = np.arange(num_train + num_test) % len(kinds)
+    height, width = size
+    y, x = (np.mgrid[: 3 * height, : 3 * width] + 0.5) * 2 / (3 * height)
+    x, y = x - width / height, y - 1
+    labels = np.arange(num) % len(kinds)
     pictures = []
     for label in labels:
-        (left, top), radius, turn = rng.uniform(-0.2, 0.2, 2), rng.uniform(0.45, 0.65), 0.5
-        angle = rng.uniform(-turn, turn)
-        u, v = (x - left) / radius, (y - top) / radius
+        (left, top), radius = rng.uniform(-0.2, 0.2, 2), rng.uniform(0.45, 0.65)
+        u, v, angle = (x - left) / radius, (y - top) / radius, rng.uniform(-0.5, 0.5)
         u, v = np.cos(angle) * u + np.sin(angle) * v, np.cos(angle) * v - np.sin(angle) * u
         inside = (SHAPES[kinds[label]](u, v) < 0)[..., None]
         back, front = rng.uniform(0, 0.4, 3), rng.uniform(0.55, 1, 3)
         shade = 1 + 0.3 * (rng.uniform(-1, 1) * x + rng.uniform(-1, 1) * y)[..., None]
         picture = np.where(inside, front, back * shade)
-        picture = picture.reshape(side, 3, side, 3, 3).mean(axis=(1, 3))
-        picture += 0.04 * rng.standard_normal(picture.shape)
-        pictures.append(np.round(255 * picture.clip(0, 1)).astype(np.uint8))
-    return split_shuffled(np.stack(pictures), labels, num_train)
+        picture = picture.reshape(height, 3, width, 3, 3).mean(axis=(1, 3))
+        pictures.append(picture + 0.04 * rng.standard_normal(picture.shape))
+    return split_shuffled(to_levels(np.stack(pictures)), labels, num_train)
+
+
+def make_rectangles() -> ImageSet:
+    """Grey shapes of four kinds, 20 high and 28 wide: 1,000 for training and 300 for tests."""
+    found = make_shapes((20, 28), [0, 2, 3, 5], 1000, 1300)
+    images, test_images = found.images[..., 1:2], found.test_images[..., 1:2]
+    return found._replace(images=images, test_images=test_images)
 
 
 def draw_texture(kind: int, side: int, rng: np.random.Generator) -> np.ndarray:
@@ -170,8 +175,7 @@ def make_textures() -> ImageSet:
         0.5 + rng.uniform(0.25, 0.45) * draw_texture(kind, 32, rng) + rng.uniform(-0.05, 0.05)
         for kind in labels.tolist()
     ]
-    levels = np.round(255 * np.clip(np.stack(drawn), 0, 1)).astype(np.uint8)
-    return split_shuffled(levels[..., None], labels, 1750)
+    return split_shuffled(to_levels(np.stack(drawn)[..., None]), labels, 1750)
 
 
 def make_spectrograms() -> ImageSet:
@@ -208,35 +212,21 @@ def make_spectrograms() -> ImageSet:
         sound += 0.01 * rng.standard_normal(len(time))
         power = np.abs(np.fft.rfft(sound[places] * np.hanning(frame))) ** 2
         pictures.append(np.log(power[:, :128].reshape(num_frames, 32, 4).mean(axis=2)).T[::-1])
-    levels = np.stack(pictures)
-    low, high = np.percentile(levels, (1, 99.8))
-    levels = np.round(255 * np.clip((levels - low) / (high - low), 0, 1)).astype(np.uint8)
-    return split_shuffled(levels[..., None], labels, 1500)
+    low, high = np.percentile(pictures, (1, 99.8))
+    levels = to_levels((np.stack(pictures)[..., None] - low) / (high - low))
+    return split_shuffled(levels, labels, 1500)
 
 
-def make_rectangles() -> ImageSet:
-    """Four kinds of marks on pictures 20 high and 28 wide: 1,000 for training, 300 for tests."""
-    rng = np.random.default_rng(6)
-    y, x = np.mgrid[-1:1:20j, -1.4:1.4:28j]
-    labels = np.arange(1300) % 4
-    pictures = []
-    for kind in labels:
-        (top, left), width = rng.uniform(-0.3, 0.3, 2), rng.uniform(0.1, 0.2)
-        u, v, slope = x - left, y - top, rng.uniform(0.6, 1.2)
-        far = [np.hypot(u, v) - 0.5, v - slope * u, v + slope * u, np.maximum(abs(u), abs(v)) - 0.5]
-        mark = np.exp(-((far[kind] / width) ** 2))
-        pictures.append(rng.uniform(0.6, 0.9) * mark + 0.1 + 0.03 * rng.standard_normal(x.shape))
-    levels = np.round(255 * np.clip(np.stack(pictures), 0, 1)).astype(np.uint8)
-    return split_shuffled(levels[..., None], labels, 1000)
+def keep_rows(found: ImageSet, rows: np.ndarray) -> ImageSet:
+    """Returns the training images of these rows, and all test images."""
+    return found._replace(images=found.images[rows], labels=found.labels[rows])
 
 
 def make_unbalanced() -> ImageSet:
     """MNIST with 380 training images of a 0 down to 20 of a 9; its 1,000 test images."""
-    found = make_mnist()
-    sizes = np.round(np.geomspace(380, 20, 10)).astype(int)
+    found, sizes = make_mnist(), np.round(np.geomspace(380, 20, 10)).astype(int)
     rows = [np.flatnonzero(found.labels == i)[:num] for i, num in enumerate(sizes)]
-    kept = np.sort(np.concatenate(rows))
-    return found._replace(images=found.images[kept], labels=found.labels[kept])
+    return keep_rows(found, np.sort(np.concatenate(rows)))
 
 
 SETS: dict[str, Callable[[], ImageSet]] = {
@@ -246,7 +236,7 @@ SETS: dict[str, Callable[[], ImageSet]] = {
     "cifar16": lambda: resize_set("cifar10", 16, 3200, 1000),
     "cifar32": lambda: resize_set("cifar10", 32, 3200, 1000),
     "glyphs": make_glyphs,
-    "shapes": lambda: make_shapes(24, [0, 1, 2, 3, 4, 5], 2000, 500),
+    "shapes": lambda: make_shapes((24, 24), [0, 1, 2, 3, 4, 5], 2000, 2500),
     "textures": make_textures,
     "spectrograms": make_spectrograms,
     "rectangles": make_rectangles,
@@ -254,8 +244,8 @@ SETS: dict[str, Callable[[], ImageSet]] = {
     "unbalanced": make_unbalanced,
     "two": lambda: keep_classes(make_mnist(), [4, 9]),
     "unlabelled": lambda: make_glyphs("abcdefghijklmnopqrstuvwxyz", 24),
-    "small300": lambda: keep_first(make_mnist(), 300),
-    "large64": lambda: make_shapes(64, [0, 1, 3, 4], 640, 160),
+    "small300": lambda: keep_rows(make_mnist(), np.arange(300)),
+    "large64": lambda: make_shapes((64, 64), [0, 1, 3, 4], 640, 800),
 }
 """Name to the function that makes the set."""
 WITHOUT_LABELS = {"unlabelled"}

@@ -15,7 +15,7 @@ def module(load):
 def test_numbers_of_classes_that_divide_no_round_number_occur(num_classes, module):
     made = {
         3: lambda: module.keep_classes(module.split_shuffled(*_points(), 8), [1, 2, 4]),
-        6: lambda: module.make_shapes(8, [0, 1, 2, 3, 4, 5], 60, 40),
+        6: lambda: module.make_shapes((8, 8), [0, 1, 2, 3, 4, 5], 60, 100),
         7: lambda: module.make_textures(),
     }[num_classes]()
     assert set(made.labels) == set(made.test_labels) == set(range(num_classes))
@@ -32,7 +32,7 @@ def test_classes_keep_their_images(module):
 
 
 def test_every_call_makes_the_same_images(module):
-    first, second = (module.make_shapes(8, [0, 1], 6, 2) for _ in range(2))
+    first, second = (module.make_shapes((8, 8), [0, 1], 6, 8) for _ in range(2))
     for one, other in zip(first, second, strict=True):
         np.testing.assert_array_equal(one, other)
     assert len(np.unique(first.images, axis=0)) == 6
@@ -40,7 +40,7 @@ def test_every_call_makes_the_same_images(module):
 
 def test_a_class_of_shapes_covers_its_own_area(module):
     """A disc of radius r covers pi r^2, a bar 4 x 0.32 x 1.1 r^2, as fractions of its box."""
-    disc, bar = (module.make_shapes(24, [kind], 60, 4).images for kind in (0, 5))
+    disc, bar = (module.make_shapes((24, 24), [kind], 60, 64).images for kind in (0, 5))
     is_front = [images.min(axis=-1) > 255 * 0.5 for images in (disc, bar)]
     areas = [front.mean() * 4 for front in is_front]
     mean_square = (0.65**3 - 0.45**3) / (3 * 0.2)
@@ -52,7 +52,7 @@ def test_a_class_of_shapes_covers_its_own_area(module):
 def test_a_file_is_read_by_a_run_and_unlabelled_ones_hold_images_alone(
     module, tmp_path, monkeypatch, command
 ):
-    monkeypatch.setitem(module.SETS, "shapes", lambda: module.make_shapes(8, [0, 1, 2], 9, 6))
+    monkeypatch.setitem(module.SETS, "shapes", lambda: module.make_shapes((8, 8), [0, 1, 2], 9, 15))
     monkeypatch.setitem(module.SETS, "unlabelled", module.SETS["shapes"])
     lines = command("image_sets", f"--out {tmp_path} --sets shapes unlabelled")
     found = load_images("npz", "test", path=tmp_path / "shapes.npz")
