@@ -15,6 +15,8 @@ from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError
 from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.folder import run_folder
+from ebmjax.recipes.run.guidance import check_guidance
+from ebmjax.recipes.run.guide import sample_guided
 from ebmjax.recipes.run.run import Run
 from ebmjax.types import Key
 
@@ -31,7 +33,8 @@ class TrainedRun(NamedTuple):
       params: PyTree of its parameters.
       apply: pure function of parameters and a batch: logits (joint), energies (energy), or
         the generator's images (latent).
-      sample: see ``build.Use``.
+      sample: see ``build.Use``. A further run ``guide=``, a class ``label=`` and a ``weight=`` (1)
+        guide it, see ``guide.sample_guided``.
       score: see ``build.Use``.
       model: what evaluators take (``ebmjax.recipes.evaluators``): they give a run's numbers again,
         or those of other images.
@@ -108,14 +111,32 @@ def load(
         state, found = run.restore(found, step is not None)
     used = experiment.use(jax.device_get(state))
 
-    def sample(key: Key, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:
+    def sample(
+        key: Key,
+        num: int,
+        num_steps: int | None = None,
+        *,
+        guide: TrainedRun | None = None,
+        label: int | None = None,
+        weight: float | None = None,
+    ) -> dict[str, np.ndarray]:
         check_at_least("num", num, 1)
         if num_steps is not None:
             check_at_least("num_steps", num_steps, 1)
-        return used.sample(key, num, num_steps)
+        check_guidance(made.config, guide and guide.config, label, weight)
+        if guide is None and label is None:
+            return used.sample(key, num, num_steps)
+        other = guide or made
+        if other.input_shape != made.input_shape:
+            raise ConfigError(
+                f"--guide must be a run on data of shape {made.input_shape}, as this run's, got "
+                f"{other.input_shape}."
+            )
+        weight = 1.0 if weight is None else weight
+        return sample_guided(key, used, other.model, label, weight, num, num_steps)
 
     first = jax.tree.leaves(experiment.data)[0]
-    return TrainedRun(
+    made = TrainedRun(
         experiment.config or run.now,
         used.params,
         used.apply,
@@ -126,6 +147,7 @@ def load(
         step=int(state.step),
         is_finished=found.is_end,
     )
+    return made
 
 
 def _check_code(path: Path, config: Config, given: Mapping[str, Any], allow_code: bool) -> None:

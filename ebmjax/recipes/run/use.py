@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from ebmjax._phases import phase, tell_phases
-from ebmjax.recipes.config import families
+from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError, stop
 from ebmjax.recipes.config.ranges import MAX_INTEGER, MAX_SEED
 from ebmjax.recipes.folder import run_folder
+from ebmjax.recipes.run.guidance import check_guidance
 from ebmjax.recipes.run.outputs import OUTPUTS, check_out, write
 
 USAGE = """Uses the model of a run. The data that it was trained on must still be there. The folder
@@ -20,6 +21,12 @@ stays as it is.
   ebmjax sample --workdir=RUN --num=64 --out=samples.png     draws new images (or points)
   ebmjax score --workdir=RUN --data=FILE --out=scores.csv    scores your images, one row each
   ebmjax export --workdir=RUN --out=params.safetensors       writes the parameters
+
+sample draws from a product of densities, or of one class, with a guide:
+
+  ebmjax sample --workdir=RUN --guide=OTHER --out=s.png              log p + w log q of another run
+  ebmjax sample --workdir=RUN --guide=JOINT --class=3 --out=s.png    log p + w log p(3 | image)
+  ebmjax sample --workdir=JOINT --class=3 --guide_weight=2 --out=s.png    by its own classifier
 
 sample writes .png (a sheet of images) or .npz (arrays). score reads an .npz or .npy file, a folder
 of images or of .npy files, what datasets.save_to_disk wrote, or FILE.py:FUNCTION. It writes .csv or
@@ -117,6 +124,9 @@ def parser(command: str) -> argparse.ArgumentParser:
     if command == "sample":
         add("--num", type=_integer(1), default=64, help="number of samples (default: %(default)s)")
         add("--num_steps", type=_integer(1), help="steps of each chain (default: as the run says)")
+        add("--guide", help="folder of a run that guides the chains (default: none)")
+        add("--class", type=int, dest="label", help="class of the guide (default: its density)")
+        add("--guide_weight", type=float, help="weight w of the guide (default: 1)")
         add("--seed", type=_integer(0, MAX_SEED), default=0, help="seed (default: %(default)s)")
     if command == "score":
         add("--data", required=True, help="your images: file, folder or function")
@@ -145,6 +155,26 @@ def _check_out(command: str, out: Path, arguments: argparse.Namespace) -> None:
         _source(arguments.data)
         places.append(arguments.data)
     check_out(out, OUTPUTS[command], workdir, places, arguments.overwrite)
+    if command == "sample":
+        _check_guide(out, config, arguments)
+
+
+def _check_guide(out: Path, config: Any, arguments: argparse.Namespace) -> None:
+    """Refuses a guide that cannot be one, and a file that it needs, at once."""
+    guide = None
+    if arguments.guide:
+        folder = Path(arguments.guide).expanduser()
+        guide = run_folder.config_of(folder)
+        places = [guide.get("data", {}).get("path", "")]
+        check_out(out, OUTPUTS["sample"], folder, places, arguments.overwrite)
+        code = declare.find_code(families.fields_of(guide), guide)
+        if code and not arguments.allow_code:
+            name, value = next(iter(code.items()))
+            raise WorkdirError(
+                f"--guide={folder} names code from outside ebmjax, config.{name}={value!r}, and "
+                "nothing of it was run: trust both folders with --allow_code."
+            )
+    check_guidance(config, guide, arguments.label, arguments.guide_weight)
 
 
 def _draw_samples(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
@@ -152,13 +182,25 @@ def _draw_samples(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarr
 
     if len(run.input_shape) == 1 and arguments.out.endswith(".png"):
         raise ConfigError("--out must end in .npz for points, which are no images.")
+    by = {}
+    if arguments.guide is not None or arguments.label is not None:
+        from ebmjax.recipes.run.trained import load
+
+        guide = arguments.guide and load(arguments.guide, allow_code=arguments.allow_code)
+        by = {"guide": guide, "label": arguments.label, "weight": arguments.guide_weight}
     with phase(f"drawing {arguments.num:,} samples"):
-        arrays = run.sample(jax.random.key(arguments.seed), arguments.num, arguments.num_steps)
+        arrays = run.sample(
+            jax.random.key(arguments.seed), arguments.num, arguments.num_steps, **by
+        )
     num_found = len(next(iter(arrays.values())))
     if num_found < arguments.num:
         print(f"{arguments.num - num_found} chains diverged and are left out.")
     if not num_found:
         raise ConfigError("every chain diverged, so there is nothing to write.")
+    for name in {"class_probability", "guide_log_density"} & arrays.keys():
+        start = arrays.get(f"start_{name}")
+        began = "" if start is None else f", {np.mean(start):.3g} where the chains began"
+        print(f"{name} by the guide: {np.mean(arrays[name]):.3g} on average{began}")
     return arrays
 
 

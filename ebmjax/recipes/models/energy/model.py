@@ -25,7 +25,7 @@ from ebmjax.recipes.evaluators.image_model import ImageModel, floats
 from ebmjax.recipes.models.energy.checks import find_samplers
 from ebmjax.recipes.parts.samplers import implied_temperature, larger, temperature
 from ebmjax.training import TrainState
-from ebmjax.types import Key, PyTree
+from ebmjax.types import Key, LogDensityFn, PyTree
 
 
 class TrainedEnergy(NamedTuple):
@@ -143,6 +143,22 @@ class EnergyModel(ImageModel):
         """Number of classes of a conditional energy, else 1."""
         assert self.plan is not None
         return self.plan.num_classes
+
+    def class_log_densities(self, trained: TrainedEnergy, x: jax.Array) -> jax.Array:
+        """Returns the log density (classes,) of one image (H, W, C) in [-1, 1] by its class."""
+        energy = self.energy_of(trained.params)
+        return -jax.vmap(lambda label: energy(x, label))(jnp.arange(self.num_classes))
+
+    def chain_scale(self, trained: TrainedEnergy) -> Any:
+        """Returns the factor by which chains follow the log density."""
+        return 1.0 - trained.beta
+
+    def any_class_density(self, trained: TrainedEnergy) -> LogDensityFn:
+        """Returns what chains of no class follow: the sum of the classes' densities."""
+        if self.num_classes == 1:
+            return self.densities_of(trained)(jnp.int32(0))
+        scale = self.chain_scale(trained)
+        return lambda x: scale * jax.nn.logsumexp(self.class_log_densities(trained, x))
 
     def energies(self, images: Any, labels: Any) -> np.ndarray:
         """Returns energies (N,) of uint8 images, or float32 ones in [-1, 1]."""

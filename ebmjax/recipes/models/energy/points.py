@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.evaluators.points.density import on_grid
 from ebmjax.recipes.evaluators.points.plane import plane_of
-from ebmjax.recipes.models.energy.model import EnergyModel
+from ebmjax.recipes.models.energy.model import EnergyModel, TrainedEnergy
 from ebmjax.recipes.parts.points_data import Truth
 from ebmjax.types import Key, LogDensityFn, PyTree
 
@@ -34,6 +35,14 @@ class PointsModel(EnergyModel):
             return jax.jit(lambda params, points: self.log_density_of(params)(points))
 
         return self.program("log densities", make)(self.params, jnp.asarray(points, jnp.float32))
+
+    def class_log_densities(self, trained: TrainedEnergy, x: jax.Array) -> jax.Array:
+        """Returns the log density (1,) of one point (d,)."""
+        return self.log_density_of(trained.params)(x)[None]
+
+    def chain_scale(self, trained: TrainedEnergy) -> Any:
+        """Returns the factor by which chains follow the log density."""
+        return super().chain_scale(trained) / output_scale(self.config)
 
     def follow(self, key: Key, num: int, num_steps: int, *, beta: Any = 0.0) -> np.ndarray:
         """Returns ends (num, d) of fresh chains of the run's samplers.
@@ -61,13 +70,17 @@ class PointsModel(EnergyModel):
         return {"points": ends[np.isfinite(ends).all(axis=1)]}
 
 
+def output_scale(config: Config) -> float:
+    """Returns the factor of the robust objective on the log density; 1 for others."""
+    return config.loss.output_scale if config.loss.name == "beta" else 1.0
+
+
 def points_model(truth: Truth, **parts: Any) -> PointsModel:
     """Returns the model of points with the ``parts`` of an ``EnergyModel``.
 
     The robust objective has its own factor on the log density, ``loss.output_scale``.
     """
-    section, energy_of = parts["config"].loss, parts["energy_of"]
-    scale = section.output_scale if section.name == "beta" else 1.0
+    scale, energy_of = output_scale(parts["config"]), parts["energy_of"]
 
     def log_density_of(params: PyTree) -> LogDensityFn:
         energy = energy_of(params)

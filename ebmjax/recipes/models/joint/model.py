@@ -21,7 +21,7 @@ from ebmjax.recipes.evaluators.robustness import Refine, refinement
 from ebmjax.recipes.models.joint.parts import sampler
 from ebmjax.recipes.parts.samplers import implied_temperature
 from ebmjax.training import TrainState
-from ebmjax.types import Key, PyTree
+from ebmjax.types import Key, LogDensityFn, PyTree
 
 
 class TrainedJoint(NamedTuple):
@@ -112,6 +112,18 @@ class JointModel(ImageModel):
     def apply(self, params: PyTree, images: jax.Array) -> jax.Array:
         """Returns logits (N, classes) of images (N, H, W, C) in [-1, 1]."""
         return self.logits_of(self.trained._replace(params=params), images)
+
+    def class_log_densities(self, trained: TrainedJoint, x: jax.Array) -> jax.Array:
+        """Returns the log density (classes,) of one image (H, W, C) in [-1, 1] by its class."""
+        return self.logits_of(trained, x[None])[0]
+
+    def chain_scale(self, trained: TrainedJoint) -> Any:
+        """Returns the factor by which chains follow the log density."""
+        return self.density_scale / trained.smoothing
+
+    def any_class_density(self, trained: TrainedJoint) -> LogDensityFn:
+        """Returns what chains of no class follow."""
+        return self.densities_of(trained)(jnp.int32(ANY_CLASS))
 
     def scores(self, images: Any) -> dict[str, np.ndarray]:
         """Returns logits and the three scores of images, see ``evaluate.scores``."""
