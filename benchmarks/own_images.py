@@ -135,6 +135,25 @@ def read_samples(folder: Path) -> list[np.ndarray]:
     return [np.load(path)[name] for name in names]
 
 
+@cache
+def judge_samples(folder: Path, path: Path) -> Facts:
+    """Returns ``measure_copies`` of a run's samples, and draws those of seed 0.
+
+    Args:
+      folder: of the run, OUT/runs/ROW/seed<k>; the figure is OUT/ROW.png.
+      path: of the set's file.
+    """
+    (train, _), (test, _) = read_images(path)
+    starts, ends = read_samples(folder)
+    if folder.name == "seed0":
+        nearest = train[find_nearest(ends[:36], train)[0]]
+        sets = {"training images": train[:36], "starts": starts[:36], "samples": ends[:36]}
+        sets |= {"nearest training images": nearest}
+        path = folder.parents[2] / f"{folder.parent.name}.png"
+        draw_tiles(path, sets, 6, most=4, size=(3, 3.2))
+    return measure_copies(ends, train, test)
+
+
 def measure_decay(rows: Sequence[Mapping[str, Any]], checkpoint: str | None) -> float:
     """Returns the last FID of samples less the best along training, in standard errors."""
     scored = [row for row in rows if row["step"] > 0 and row.get("sample_fid") is not None]
@@ -155,7 +174,7 @@ def read_facts(label: str, run: StudyRun, path: Path) -> Facts:
       run: the run.
       path: of the set's file.
     """
-    numbers, (train, test) = run.numbers(), read_images(path)
+    numbers, shape = run.numbers(), read_images(path)[0].images.shape
 
     def number(place: str, of: Mapping[str, Any] = numbers) -> float:
         value = descend(of, place)
@@ -179,7 +198,7 @@ def read_facts(label: str, run: StudyRun, path: Path) -> Facts:
             run.read_metrics(), descend(numbers, "eval.checkpoint")
         ),
     }
-    if train.images.shape[3] == 1 and max(train.images.shape[1:3]) <= 32:
+    if shape[3] == 1 and max(shape[1:3]) <= 32:
         facts["FID / test"] = facts["FID"] / facts["test"]
     if label.startswith("joint"):
         alone = StudyRun(run.folder.parents[1] / folder_name(f"{label} {ALONE}") / run.folder.name)
@@ -189,14 +208,7 @@ def read_facts(label: str, run: StudyRun, path: Path) -> Facts:
         facts |= {"classifier - accuracy": of_alone - accuracy}
         facts |= {"ECE, %": 100 * number("classification.ece")}
     if run.status == "done":
-        starts, ends = read_samples(run.folder)
-        facts |= measure_copies(ends, train.images, test.images)
-        if run.folder.name == "seed0":
-            nearest = train.images[find_nearest(ends[:36], train.images)[0]]
-            sets = {"training images": train.images[:36], "starts": starts[:36]}
-            sets |= {"samples": ends[:36], "nearest training images": nearest}
-            path = run.folder.parents[2] / f"{folder_name(label)}.png"
-            draw_tiles(path, sets, 6, most=4, size=(3, 3.2))
+        facts |= judge_samples(run.folder, path)
     return facts
 
 

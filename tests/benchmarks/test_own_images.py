@@ -188,7 +188,7 @@ def test_a_set_that_cannot_be_made_has_no_runs(module, tmp_path, monkeypatch, co
 
 @pytest.mark.slow
 def test_a_quick_exam_runs_and_continues(path, tmp_path, command):
-    arguments = f"--out {tmp_path} --sets shapes --configs joint --seeds 1 --quick"
+    arguments = f"--out {tmp_path} --sets shapes --configs image --seeds 1 --quick"
     first, again = (command("own_images", arguments) for _ in range(2))
     (facts,) = json.loads((tmp_path / "exam.json").read_text())
     assert facts["refused"] == facts["diverged"] == 0
