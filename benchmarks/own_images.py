@@ -50,6 +50,13 @@ from ebmjax.recipes.study.table import descend
 
 CONFIGS = ("joint", "image", "latent")
 ALONE = "classifier"
+OF_ALONE = {
+    "loss.generative_weight": 0,
+    "eval.ood.every": "never",
+    "train.keep_best": "",  # which may be a number of samples
+    "eval.checkpoint": "newest",
+}
+"""Fields of a joint model that is a classifier alone."""
 Facts = dict[str, Any]
 
 DEMANDS = {
@@ -137,20 +144,15 @@ def read_samples(folder: Path) -> list[np.ndarray]:
 
 @cache
 def judge_samples(folder: Path, path: Path) -> Facts:
-    """Returns ``measure_copies`` of a run's samples, and draws those of seed 0.
-
-    Args:
-      folder: of the run, OUT/runs/ROW/seed<k>; the figure is OUT/ROW.png.
-      path: of the set's file.
-    """
+    """Returns ``measure_copies`` of the samples in OUT/runs/ROW/seed<k>; draws OUT/ROW.png once."""
     (train, _), (test, _) = read_images(path)
     starts, ends = read_samples(folder)
     if folder.name == "seed0":
         nearest = train[find_nearest(ends[:36], train)[0]]
         sets = {"training images": train[:36], "starts": starts[:36], "samples": ends[:36]}
         sets |= {"nearest training images": nearest}
-        path = folder.parents[2] / f"{folder.parent.name}.png"
-        draw_tiles(path, sets, 6, most=4, size=(3, 3.2))
+        figure = folder.parents[2] / f"{folder.parent.name}.png"
+        draw_tiles(figure, sets, 6, most=4, size=(3, 3.2))
     return measure_copies(ends, train, test)
 
 
@@ -167,12 +169,9 @@ def measure_decay(rows: Sequence[Mapping[str, Any]], checkpoint: str | None) -> 
 
 
 def read_facts(label: str, run: StudyRun, path: Path) -> Facts:
-    """Returns the numbers of a run and of its baselines; NaN for what it does not have.
+    """Returns the numbers of a run of a row, and of its baselines; NaN for what it does not have.
 
-    Args:
-      label: of its row.
-      run: the run.
-      path: of the set's file.
+    ``path`` is the file of the row's set.
     """
     numbers, shape = run.numbers(), read_images(path)[0].images.shape
 
@@ -244,8 +243,7 @@ def make_rows(
             row = [f"configs/{config}.py{':smoke' * is_quick}", *make_flags(fields)]
             yield f"{config} {name}", row
             if config == "joint":
-                alone = {"loss.generative_weight": 0, "eval.ood.every": "never"}
-                yield f"{config} {name} {ALONE}", [*row, *make_flags(alone)]
+                yield f"{config} {name} {ALONE}", [*row, *make_flags(OF_ALONE)]
 
 
 def main() -> None:

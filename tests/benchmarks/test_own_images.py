@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ebmjax.recipes.config.command_line import read
 from ebmjax.recipes.study.reader import StudyRun
 
 
@@ -167,6 +168,14 @@ def test_only_models_of_labels_need_labels(module):
     )
     assert list(rows) == ["latent unlabelled", "joint two", "joint two classifier", "latent two"]
     assert rows["latent two"][0] == "configs/latent.py:smoke"
+
+
+def test_a_classifier_alone_keeps_no_best_samples(module, tmp_path):
+    rows = dict(module.make_rows(["joint"], {"two": tmp_path / "two.npz"}, False))
+    joint, alone = (row[1:] for row in rows.values())
+    keeping = ["--config.data.holdout=0.2", "--config.train.keep_best=sample_fid"]
+    assert read("configs/joint.py", [*joint, *keeping]).train.keep_best == "sample_fid"
+    assert not read("configs/joint.py", [*joint, *keeping, *alone]).train.keep_best
 
 
 @pytest.mark.parametrize("argument", ["--config.seed=1", "--config.nope=1", "--nope"])
