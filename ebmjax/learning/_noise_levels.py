@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from ebmjax._numbers import as_arguments
 from ebmjax.learning._image import EnergyOf
-from ebmjax.samplers import run_annealed_langevin
+from ebmjax.samplers import run_annealed_langevin, run_recovery_chains
 from ebmjax.types import Key, PyTree
 
 
@@ -19,13 +19,25 @@ class NoiseLevels(NamedTuple):
       lowest: noise at which the energy is used after training, positive.
       highest: noise that hides the data, above ``lowest``.
       data_scale: root mean square of the data.
-      relative_step: of annealed chains, see ``run_annealed_langevin``.
+      relative_step: of chains, see ``run_annealed_langevin`` and ``run_recovery_chains``.
+      num_levels: of diffusion recovery, the highest not counted; None for a chain that is annealed
+        through as many levels as it has steps.
     """
 
     lowest: float
     highest: float
     data_scale: float
     relative_step: float = 0.5
+    num_levels: int | None = None
+
+    def noise_at(self, level: Any) -> Any:
+        """Returns the noise of a level, from 0 to ``num_levels``; its logarithm is even."""
+        assert self.num_levels is not None
+        return self.lowest * (self.highest / self.lowest) ** (level / self.num_levels)
+
+    def noise_between(self, level: Any) -> Any:
+        """Returns the noise that takes a level to the one above."""
+        return jnp.sqrt(self.noise_at(level + 1) ** 2 - self.noise_at(level) ** 2)
 
     def draw_like(self, key: Key, positions: jax.Array) -> jax.Array:
         """Returns draws of about the law of the highest level, shaped like ``positions``."""
@@ -39,10 +51,13 @@ class NoiseLevels(NamedTuple):
         log_density_fn: Callable[..., jax.Array],
         num_steps: int,
     ) -> jax.Array:
-        """Returns the end of an annealed chain of ``num_steps`` evaluations of the score.
+        """Returns the end of a chain of ``num_steps`` evaluations of the score, from above.
 
-        The levels fall geometrically, one a step; the last evaluation removes the noise.
+        The levels fall geometrically, one a step; the last evaluation removes the noise. With
+        ``num_levels`` each has an equal part of the steps, and at least one.
         """
+        if self.num_levels is not None:
+            return self._recover(key, position, log_density_fn, num_steps // self.num_levels)
         num_levels = max(num_steps - 1, 1)
         return run_annealed_langevin(
             key,
@@ -51,6 +66,25 @@ class NoiseLevels(NamedTuple):
             noise_scales=jnp.geomspace(self.highest, self.lowest, num_levels),
             relative_step=self.relative_step,
         )
+
+    def _recover(
+        self, key: Key, position: jax.Array, log_density_fn: Callable[..., Any], num_steps: int
+    ) -> jax.Array:
+        def lower(position: jax.Array, inputs: Any) -> tuple[jax.Array, None]:
+            key, level = inputs
+            moved = run_recovery_chains(
+                key,
+                position,
+                lambda x: log_density_fn(x, self.noise_at(level)),
+                noise_scale=self.noise_between(level),
+                num_steps=max(num_steps, 1),
+                relative_step=self.relative_step,
+            )
+            return moved, None
+
+        assert self.num_levels is not None
+        keys, levels = jax.random.split(key, self.num_levels), jnp.arange(self.num_levels)
+        return jax.lax.scan(lower, position, (keys, levels[::-1]))[0]
 
 
 def widen(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -80,7 +114,7 @@ def condition_on_noise(energy_of: EnergyOf, levels: NoiseLevels, num_axes: int) 
     numbers = as_arguments(levels)
 
     def conditional_of(params: PyTree) -> Callable[..., jax.Array]:
-        network, (lowest, _, data_scale, _) = energy_of(params), numbers()
+        network, (lowest, _, data_scale, *_) = energy_of(params), numbers()
 
         def energy(x: jax.Array, labels: jax.Array, noise_scale: Any = None) -> jax.Array:
             leading = x.shape[: x.ndim - num_axes]

@@ -33,6 +33,10 @@ WITHOUT_CHAINS = {
         "--config.loss.name=denoising_levels",
         "--config.loss.denoising_levels.min_noise_scale=0.1",
     ),
+    "diffusion recovery": (
+        "--config.loss.name=diffusion_recovery",
+        "--config.loss.diffusion_recovery.min_noise_scale=0.1",
+    ),
     "energy discrepancy": ("--config.loss.name=energy_discrepancy",),
     "noise-contrastive": ("--config.loss.name=noise_contrastive",),
 }

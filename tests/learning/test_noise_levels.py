@@ -57,3 +57,24 @@ def test_chains_are_annealed_over_as_many_levels_as_they_have_steps():
 
     ends = jax.jit(jax.vmap(end))(jax.random.split(jax.random.key(1), 4000), starts)
     assert abs(np.var(np.asarray(ends)) / variance - 1) < error
+
+
+def test_levels_are_recovered_from_the_highest_down():
+    """The same data, by 3 levels of 10 steps, each of whose chains is a linear map."""
+    levels = LEVELS._replace(num_levels=3, relative_step=0.2)
+    energy = condition_on_noise(lambda params: lambda x, label: 0.0, levels, 1)(())
+    noises, variance = np.geomspace(0.5, 4.0, 4), 4.0**2 + 1.5**2
+    for low, high in zip(noises[2::-1], noises[:0:-1], strict=True):
+        size = 0.2 * (high**2 - low**2)
+        kept = 1 - size / (1.5**2 + low**2) - 0.2
+        slope, spread = 1.0, 0.0
+        for _ in range(10):
+            slope, spread = kept * slope + 0.2, kept**2 * spread + 2 * size
+        variance = slope**2 * variance + spread
+
+    def end(key, start):
+        return levels.anneal(key, start, lambda x, noise: -energy(x, jnp.int32(0), noise), 30)
+
+    starts = levels.draw_like(jax.random.key(0), jnp.zeros((4000, 2)))
+    ends = jax.jit(jax.vmap(end))(jax.random.split(jax.random.key(1), 4000), starts)
+    assert abs(np.var(np.asarray(ends)) / variance - 1) < 5 * np.sqrt(2 / starts.size)

@@ -18,6 +18,8 @@ ROOT = np.linalg.cholesky(COVARIANCE)
 # A mean of 256 copies has little bias at this noise, and none is added.
 OPTIONS = {"energy_discrepancy": {"num_copies": 256, "stabiliser": 0.0}}
 OPTIONS |= {"noise_contrastive": {"noise_ratio": 2}}
+# Chains so long and steps so small have a bias below one standard error, by their recursion.
+OPTIONS |= {"diffusion_recovery": {"num_levels": 20, "num_steps": 300, "relative_step": 0.02}}
 
 
 def configured(name, **options):
@@ -28,8 +30,10 @@ def configured(name, **options):
     return config
 
 
+LEVELS = {"min_noise_scale": 0.05, "max_noise_scale": None}
 SECTIONS = {
-    "denoising_levels": {"min_noise_scale": 0.05, "max_noise_scale": None, "relative_step": 0.5},
+    "denoising_levels": {**LEVELS, "relative_step": 0.5},
+    "diffusion_recovery": {**LEVELS, "num_levels": 6, "num_steps": 30, "relative_step": 0.1},
     "denoising": {"noise_scale": 0.3},
     "score_matching": {"num_slices": 1},
     "energy_discrepancy": {"noise_scale": 0.3, "num_copies": 16, "stabiliser": 1.0},
@@ -110,7 +114,7 @@ def test_levels_follow_the_data_and_must_be_in_order():
     train = ImageData(images, np.zeros(2, np.int32))
     levels = noise_levels(configured("denoising_levels"), train)
     assert levels is not None
-    np.testing.assert_allclose(levels, (0.05, 4.0, 1.0, 0.5), rtol=1e-6)
+    np.testing.assert_allclose(levels[:4], (0.05, 4.0, 1.0, 0.5), rtol=1e-6)
     assert noise_levels(configured("denoising"), train) is None
     for options, message in (
         ({"min_noise_scale": 5.0}, r"below max_noise_scale=4, the largest distance .*got 5"),
@@ -118,3 +122,9 @@ def test_levels_follow_the_data_and_must_be_in_order():
     ):
         with pytest.raises(ConfigError, match=message):
             noise_levels(configured("denoising_levels", **options), train)
+    one_level = configured("diffusion_recovery", num_levels=1)
+    with pytest.raises(ConfigError, match=r"relative_step must be below 0\.00031 .* more levels"):
+        noise_levels(one_level, train)
+    levels = noise_levels(configured("diffusion_recovery"), train)
+    assert levels is not None
+    assert levels.num_levels == 6

@@ -207,6 +207,7 @@ def terminated(folder, step):
         (toy_samplers, {}),
         (toy_beta, {}),
         (toy_beta, {"loss.name": "denoising_levels"}),
+        (toy_beta, {"loss.name": "diffusion_recovery"}),
     ],
     ids=lambda x: x.__name__.rsplit(".", 1)[-1] if hasattr(x, "__name__") else "",
 )

@@ -33,7 +33,7 @@ def fit(section: Mapping[str, Any], train: data.ImageData) -> NoiseLevels:
         highest, about = float(np.sqrt(distances.max())), ", the largest distance of two examples"
     if lowest >= highest:
         raise ConfigError(
-            "config.loss.denoising_levels.min_noise_scale must be below max_noise_scale"
+            "min_noise_scale of config.loss must be below max_noise_scale"
             f"={highest:.3g}{about}; got {lowest:g}: take a smaller one."
         )
     scale = float(np.sqrt(np.mean(np.square(x))))

@@ -45,6 +45,19 @@ def _chainless(name: str, what: str, section: Mapping[str, Field]) -> ObjectiveE
     return ObjectiveEntry(f"{name}:{name}", what, section=section, draws=False)
 
 
+def _with_levels(name: str, what: str, section: Mapping[str, Field]) -> ObjectiveEntry:
+    levels = {
+        "min_noise_scale": field(
+            0.05, POSITIVE, "smallest noise, which evaluations see, in units of the data"
+        ),
+        "max_noise_scale": field(
+            None, optional(POSITIVE), "largest noise; None: the largest distance of two examples"
+        ),
+    }
+    made = _chainless(name, what, {**levels, **section})
+    return made._replace(fields={"energy": {}}, has_levels=True)
+
+
 _SHARED = {"beta_variant": "default", "output_scale": 1.0, "max_positive_weight": None}
 _ROBUST = {name.removeprefix("loss."): one for name, one in pick_fields(loss=_SHARED).items()}
 _IMPROVED = allow_preset(
@@ -113,25 +126,25 @@ OBJECTIVES = {
             )
         },
     ),
-    "denoising_levels": ObjectiveEntry(
-        "denoising_levels:denoising_levels",
+    "denoising_levels": _with_levels(
+        "denoising_levels",
         "score matching at many noise levels",
-        {"energy": {}},
         {
-            "min_noise_scale": field(
-                0.05, POSITIVE, "smallest noise, which evaluations see, in units of the data"
-            ),
-            "max_noise_scale": field(
-                None,
-                optional(POSITIVE),
-                "largest noise; None: the largest distance of two examples",
-            ),
             "relative_step": field(
                 0.5, POSITIVE, "step of annealed chains, in squares of a level's noise"
+            )
+        },
+    ),
+    "diffusion_recovery": _with_levels(
+        "diffusion_recovery",
+        "diffusion recovery likelihood",
+        {
+            "num_levels": field(6, COUNT, "noise levels"),
+            "num_steps": field(30, COUNT, "steps of a training chain, from one level to the next"),
+            "relative_step": field(
+                0.1, POSITIVE, "step of chains, in squares of the noise between two levels"
             ),
         },
-        draws=False,
-        has_levels=True,
     ),
     "score_matching": _chainless(
         "score_matching",
