@@ -1,5 +1,8 @@
 """Gradient functions of the models: they draw samples and differentiate a loss, for one step."""
 
+from ebmjax.learning._chainless import ChainlessLoss as ChainlessLoss
+from ebmjax.learning._chainless import LossWithMemory as LossWithMemory
+from ebmjax.learning._chainless import draw_for_loss as draw_for_loss
 from ebmjax.learning._chainless import (
     make_chainless_gradient_fn as make_chainless_gradient_fn,
 )
@@ -44,3 +47,8 @@ from ebmjax.learning._plan import step_size as step_size
 from ebmjax.learning._step_sizes import DualAveraging as DualAveraging
 from ebmjax.learning._step_sizes import dual_averaging_init as dual_averaging_init
 from ebmjax.learning._step_sizes import dual_averaging_update as dual_averaging_update
+from ebmjax.learning._walkers import Walkers as Walkers
+from ebmjax.learning._walkers import WeightedSamples as WeightedSamples
+from ebmjax.learning._walkers import advance_walkers as advance_walkers
+from ebmjax.learning._walkers import init_walkers as init_walkers
+from ebmjax.learning._walkers import systematic_indices as systematic_indices

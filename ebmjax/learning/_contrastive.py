@@ -33,6 +33,7 @@ class Carry(NamedTuple):
       smoothing: scalar alpha, which divides the log density in sampler and loss.
       step: scalar int32, steps that were not skipped.
       adaptation: step sizes that adapt, by the name of their kind of chain.
+      memory: of an objective without chains that has one, see ``LossWithMemory``.
     """
 
     buffer: Any = ()
@@ -40,6 +41,7 @@ class Carry(NamedTuple):
     smoothing: Any = ()
     step: Any = ()
     adaptation: Any = ()
+    memory: Any = ()
 
 
 def init_carry(
@@ -51,6 +53,7 @@ def init_carry(
     statistics: PyTree = (),
     smoothing: float | None = None,
     counts_steps: bool = False,
+    init_memory: Callable[[Key], PyTree] | None = None,
 ) -> Carry:
     """The carry of every logical shard before the first step, for ``init_state``.
 
@@ -63,6 +66,7 @@ def init_carry(
       statistics: from ``Network.init``, the same for all shards. For joint models.
       smoothing: positive. For joint models; None leaves the field empty.
       counts_steps: whether steps are counted. For image models.
+      init_memory: ``LossWithMemory.init``, for a loss that has one.
 
     Returns:
       Each leaf with a leading axis of ``num_shards``.
@@ -82,6 +86,8 @@ def init_carry(
         adaptation={} if plan is None else plan.init_adaptation(),
     )
     carry = jax.tree.map(lambda leaf: jnp.stack([leaf] * num_shards), carry)
+    if init_memory is not None:
+        carry = carry._replace(memory=jax.vmap(init_memory)(jax.random.split(key, num_shards)))
     if plan is None or not buffer_size:
         return carry
     size = buffer_size // num_shards

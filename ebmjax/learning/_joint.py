@@ -11,6 +11,7 @@ from ebmjax._axes import check_mapped, gather_rows
 from ebmjax._checks import check_labels
 from ebmjax._numbers import as_arguments
 from ebmjax.data import ImageData
+from ebmjax.learning._chainless import draw_for_loss
 from ebmjax.learning._chains import run_chains
 from ebmjax.learning._contrastive import Carry, Starts, View, draw_starts, put_back
 from ebmjax.learning._joint_network import JointNetwork
@@ -18,11 +19,7 @@ from ebmjax.learning._joint_objective import JointObjective
 from ebmjax.learning._memory import positions_in
 from ebmjax.learning._plan import ChainPlan
 from ebmjax.learning._step_sizes import DualAveraging
-from ebmjax.losses import (
-    cross_entropy_loss,
-    joint_log_density,
-    nearest_neighbour_entropy,
-)
+from ebmjax.losses import cross_entropy_loss, joint_log_density, nearest_neighbour_entropy
 from ebmjax.networks import Network, NormPolicy
 from ebmjax.optim import sam_gradients
 from ebmjax.training import GradientFn, with_data_check
@@ -199,31 +196,34 @@ class _JointStep(NamedTuple):
         """The gradient of the joint loss by an objective without chains."""
         objective, network = self.objective, self.network
         assert objective.chainless_loss is not None
-        chainless_loss = objective.chainless_loss
         check_mapped("objective.batch_axis", objective.batch_axis)
         labelled, unlabelled = _pair(batch)
         classified_key, positive_key, loss_key = jax.random.split(key, 3)
         images = {"classified": self.views["classified"](classified_key, labelled.images)}
         x = self.views["positives"](positive_key, unlabelled.images)
 
+        def energy(params: PyTree, x: jax.Array) -> jax.Array:
+            # Running statistics: a score is that of one image, whatever stands beside it.
+            logits, _ = network.classifier.apply(params, carry.statistics, x)
+            return -joint_log_density(logits) / carry.smoothing
+
+        loss, memory, drawn = draw_for_loss(
+            objective.chainless_loss, loss_key, partial(energy, params), x, carry.memory
+        )
+
         def terms(params: PyTree, second_pass: bool = False) -> tuple[jax.Array, Any]:
             logits, statistics = network.logits(
                 params, carry.statistics, images, second_pass=second_pass
             )
             cross_entropy, metrics = cross_entropy_loss(logits["classified"], labelled.labels)
-
-            def energy(x: jax.Array) -> jax.Array:
-                # Running statistics: a score is that of one image, whatever stands beside it.
-                logits, _ = network.classifier.apply(params, carry.statistics, x)
-                return -joint_log_density(logits) / carry.smoothing
-
-            generative, more = chainless_loss(loss_key, energy, x)
+            generative, more = loss(partial(energy, params), x)
             return objective.weigh(cross_entropy, generative), ({**metrics, **more}, statistics)
 
-        (loss, (metrics, statistics)), gradients = self._differentiate(terms, params)
+        (value, (metrics, statistics)), gradients = self._differentiate(terms, params)
         smoothing = objective.adapt_smoothing(carry.smoothing, lambda p: terms(p)[0], params)
-        metrics = {**metrics, "loss": loss, "smoothing": carry.smoothing}
-        return gradients, carry._replace(statistics=statistics, smoothing=smoothing), metrics
+        metrics = {**drawn, **metrics, "loss": value, "smoothing": carry.smoothing}
+        carry = carry._replace(statistics=statistics, smoothing=smoothing, memory=memory)
+        return gradients, carry, metrics
 
     def _draw(
         self, plan: ChainPlan, key: Key, params: PyTree, carry: Carry

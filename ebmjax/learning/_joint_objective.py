@@ -11,7 +11,7 @@ import optax
 from ebmjax._axes import AxisName, mean_over_members
 from ebmjax._checks import check_fraction, check_not_negative, check_positive
 from ebmjax._precision import at_least_float32
-from ebmjax.learning._chainless import ChainlessLoss
+from ebmjax.learning._chainless import ChainlessLoss, LossWithMemory
 from ebmjax.losses import adapt_smoothing
 from ebmjax.types import Metrics, PyTree
 
@@ -27,7 +27,8 @@ class JointObjective:
       generative_loss: of log densities and smoothing, see ``GenerativeLoss``; None for a classifier
         alone, or with ``chainless_loss``.
       chainless_loss: in its place: of the energy -f(x) / smoothing, without chains, see
-        ``ChainlessLoss``. The density is p(x); images are normalised by running statistics.
+        ``ChainlessLoss`` and ``LossWithMemory``. The density is p(x); images are normalised by
+        running statistics.
       classification_weight: of the cross-entropy.
       generative_weight: of the generative loss.
       density_scale: what multiplies the log density for the sampler alone, such as 1 - beta under
@@ -53,7 +54,7 @@ class JointObjective:
     """
 
     generative_loss: GenerativeLoss | None = None
-    chainless_loss: ChainlessLoss | None = None
+    chainless_loss: ChainlessLoss | LossWithMemory | None = None
     classification_weight: float = 1.0
     generative_weight: float = 1.0
     density_scale: Any = 1.0

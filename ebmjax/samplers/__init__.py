@@ -38,6 +38,7 @@ from ebmjax.samplers._pyld import pyld as pyld
 from ebmjax.samplers._pyld import pyld_init as pyld_init
 from ebmjax.samplers._pyld import pyld_step as pyld_step
 from ebmjax.samplers._recovery_chains import run_recovery_chains as run_recovery_chains
+from ebmjax.samplers._reflect import fold_into_box as fold_into_box
 from ebmjax.samplers._reflect import reflect as reflect
 from ebmjax.samplers._replay_buffer import Draw as Draw
 from ebmjax.samplers._replay_buffer import ReplayBuffer as ReplayBuffer

@@ -35,7 +35,7 @@ def reflect(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
 
     def mirrored(position: PyTree, vector: PyTree) -> PyTree:
         return jax.tree.map(
-            lambda x, v: _in_box(x, low, high)[1].astype(v.dtype) * v, position, vector
+            lambda x, v: fold_into_box(x, low, high)[1].astype(v.dtype) * v, position, vector
         )
 
     def make_reflected(log_density_fn: LogDensityFn, **hyperparameters: Any) -> Sampler:
@@ -53,8 +53,13 @@ def reflect(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
     return make_reflected
 
 
-def _in_box(x: jax.Array, low: Any, high: Any) -> tuple[jax.Array, jax.Array]:
-    """Returns the place in the box to which ``x`` folds, and the slope: -1 behind an odd mirror."""
+def fold_into_box(x: jax.Array, low: Any, high: Any) -> tuple[jax.Array, jax.Array]:
+    """Returns the place in the box to which ``x`` folds by reflection, and the slope: -1 or 1.
+
+    Args:
+      x: positions.
+      low, high: ends of the box, which broadcast to ``x``.
+    """
     width = jnp.asarray(high, x.dtype) - jnp.asarray(low, x.dtype)
     offset = jnp.mod(x - low, 2.0 * width)
     is_inside = (x >= low) & (x <= high)
@@ -65,13 +70,15 @@ def _in_box(x: jax.Array, low: Any, high: Any) -> tuple[jax.Array, jax.Array]:
 
 @jax.custom_jvp
 def _fold(x: jax.Array, low: Any, high: Any) -> jax.Array:
-    return _in_box(x, low, high)[0]
+    return fold_into_box(x, low, high)[0]
 
 
 def _fold_slope(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
     x, *ends = primals
-    place, slope = jax.jvp(lambda *ends: _in_box(x, *ends)[0], tuple(ends), tuple(tangents[1:]))
-    return place, _in_box(*primals)[1] * tangents[0] + slope
+    place, slope = jax.jvp(
+        lambda *ends: fold_into_box(x, *ends)[0], tuple(ends), tuple(tangents[1:])
+    )
+    return place, fold_into_box(*primals)[1] * tangents[0] + slope
 
 
 _fold.defjvp(_fold_slope)

@@ -42,6 +42,10 @@ WITHOUT_CHAINS = {
 }
 OBJECTIVES = {
     "contrastive divergence": ("--config.loss.beta=0",),
+    "walkers with weights": (
+        "--config.loss.name=jarzynski",
+        "--config.loss.jarzynski.num_walkers=1024",
+    ),
     "robust, beta 0.9": ("--config.loss.beta=0.9",),
     **WITHOUT_CHAINS,
 }

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from ebmjax.data import ImageData
+from ebmjax.learning import LossWithMemory, draw_for_loss
 from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.parts.objectives import noise_contrastive
 from ebmjax.recipes.parts.objectives.objective import draws, make_chainless_loss, noise_levels
 from ebmjax.recipes.parts.objectives.table import WITHOUT_CHAINS, serving
+from ebmjax.recipes.study import columns
 from experiments.configs import igebm_digits
 
 COVARIANCE = np.array([[0.3, 0.1], [0.1, 0.2]])
@@ -20,6 +22,8 @@ OPTIONS = {"energy_discrepancy": {"num_copies": 256, "stabiliser": 0.0}}
 OPTIONS |= {"noise_contrastive": {"noise_ratio": 2}}
 # Chains so long and steps so small have a bias below one standard error, by their recursion.
 OPTIONS |= {"diffusion_recovery": {"num_levels": 20, "num_steps": 300, "relative_step": 0.02}}
+# The bias of a weighted mean is of order 1 / 1024, the bound below about 1 / 30.
+OPTIONS |= {"jarzynski": {"num_walkers": 1024}}
 
 
 def configured(name, **options):
@@ -27,6 +31,7 @@ def configured(name, **options):
     with config.unlocked():
         config.loss.name = name
         config.loss[name] = {**SECTIONS[name], **options}
+        config.sampler.box = "none"
     return config
 
 
@@ -38,6 +43,7 @@ SECTIONS = {
     "score_matching": {"num_slices": 1},
     "energy_discrepancy": {"noise_scale": 0.3, "num_copies": 16, "stabiliser": 1.0},
     "noise_contrastive": {"noise_ratio": 1, "noise_scale": 0.1},
+    "jarzynski": {"num_walkers": 256, "num_moves": 1, "step_size": 0.01, "start_scale": 1.0},
 }
 
 
@@ -66,26 +72,50 @@ def test_the_minimum_is_the_data_s_precision(name, options):
     values, vectors = np.linalg.eigh(COVARIANCE)
     log_partition = np.log(2 * np.pi) - 0.5 * np.linalg.slogdet(precision)[1]
 
+    def energy_at(scale):
+        matrix = scale * jnp.asarray(precision, jnp.float32)
+
+        def energy(x, noise_scale=None):
+            if noise_scale is not None:  # each example at its level
+                inverse = 1 / (values[None] + noise_scale[:, None] ** 2)
+                return 0.5 * scale * jnp.sum(inverse * (x @ vectors) ** 2, axis=1)
+            # Normalised at the minimum, which noise-contrastive estimation asks for.
+            return 0.5 * jnp.sum((x @ matrix) * x, axis=1) + log_partition
+
+        return energy
+
     def slope(scale, key):
-        def loss(scale):
-            matrix = scale * jnp.asarray(precision, jnp.float32)
-
-            def energy(x, noise_scale=None):
-                if noise_scale is not None:  # each example at its level
-                    inverse = 1 / (values[None] + noise_scale[:, None] ** 2)
-                    return 0.5 * scale * jnp.sum(inverse * (x @ vectors) ** 2, axis=1)
-                # Normalised at the minimum, which noise-contrastive estimation asks for.
-                return 0.5 * jnp.sum((x @ matrix) * x, axis=1) + log_partition
-
-            return loss_fn(jax.random.fold_in(key, 1), energy, points(key, 64))[0]
-
-        return jax.grad(loss)(scale)
+        x, memory = points(key, 64), ()
+        if isinstance(loss_fn, LossWithMemory):
+            memory = loss_fn.init(jax.random.fold_in(key, 2))
+        at = draw_for_loss(loss_fn, jax.random.fold_in(key, 1), energy_at(scale), x, memory)[0]
+        return jax.grad(lambda scale: at(energy_at(scale), x)[0])(scale)
 
     keys = jax.random.split(jax.random.key(0), 400)
     for scale, sign in ((1.0, 0), (0.7, -1), (1.4, 1)):
         slopes = np.asarray(jax.jit(jax.vmap(slope, (None, 0)))(jnp.float32(scale), keys), float)
         mean, bound = slopes.mean(), 5 * slopes.std(ddof=1) / np.sqrt(len(slopes))
         assert abs(mean) < bound if sign == 0 else sign * mean > bound
+
+
+@pytest.mark.parametrize("name", WITHOUT_CHAINS)
+def test_a_study_may_have_a_column_of_every_metric(name):
+    train = ImageData(np.asarray(points(jax.random.key(9), 50)), np.zeros(50, np.int32))
+    loss_fn = make_chainless_loss(configured(name), train)
+
+    def energy(x, *noise_scale):
+        return jnp.sum(jnp.square(x), axis=1)
+
+    def report(key):
+        x, memory = jnp.asarray(train.images), ()
+        if isinstance(loss_fn, LossWithMemory):
+            memory = loss_fn.init(key)
+        at, _, metrics = draw_for_loss(loss_fn, key, energy, x, memory)
+        return metrics | at(energy, x)[1]
+
+    for metric in jax.eval_shape(report, jax.random.key(0)):
+        assert columns.is_known(metric, "energy"), metric
+        assert columns.is_known(metric, "joint"), metric
 
 
 def test_a_gaussian_of_too_many_numbers_is_refused():

@@ -22,14 +22,6 @@ from linear_family import LINEAR, NAME, hold, linear
 
 from ebmjax import training
 from ebmjax.recipes.config import command_line
-from experiments.configs import (
-    igebm_digits,
-    jem_digits,
-    lebm_digits,
-    svgdjem_digits,
-    toy_beta,
-    toy_samplers,
-)
 
 STEPS = 120
 ADAPTED = {
@@ -198,23 +190,23 @@ def terminated(folder, step):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("module", "overrides"),
+    ("name", "overrides"),
     [
-        (igebm_digits, ADAPTED),
-        (jem_digits, {"optimizer.rho": 0.1}),
-        (svgdjem_digits, {}),
-        (lebm_digits, {}),
-        (toy_samplers, {}),
-        (toy_beta, {}),
-        (toy_beta, {"loss.name": "denoising_levels"}),
-        (toy_beta, {"loss.name": "diffusion_recovery"}),
+        ("igebm_digits", ADAPTED),
+        ("jem_digits", {"optimizer.rho": 0.1}),
+        ("svgdjem_digits", {}),
+        ("lebm_digits", {}),
+        ("toy_samplers", {}),
+        ("toy_beta", {}),
+        ("toy_beta", {"loss.name": "denoising_levels"}),
+        ("toy_beta", {"loss.name": "diffusion_recovery"}),
+        ("toy_beta", {"loss.name": "jarzynski", "mesh.num_shards": 2}),
+        ("jem_digits", {"loss.name": "jarzynski", "optimizer.rho": 0.1}),
     ],
-    ids=lambda x: x.__name__.rsplit(".", 1)[-1] if hasattr(x, "__name__") else "",
 )
-def test_every_family_goes_on_to_the_same_bits(module, overrides, tmp_path):
-    file = f"configs/{module.__name__.rsplit('.', 1)[-1]}.py:smoke"
-    arguments = [f"--config.{name}={value}" for name, value in overrides.items()]
-    config = command_line.read(file, arguments)
+def test_every_family_goes_on_to_the_same_bits(name, overrides, tmp_path):
+    flags = [f"--config.{field}={value}" for field, value in overrides.items()]
+    config = command_line.read(f"configs/{name}.py:smoke", flags)
     config.train.num_epochs *= 4
     config.train.log_every = 1
     config.eval.every_epochs = config.train.num_epochs

@@ -5,6 +5,7 @@ from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.extractor_names import scores_of_samples
 from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.evaluators.points import settings
+from ebmjax.recipes.parts.objectives.checks import check_objective
 from ebmjax.recipes.parts.samplers import PLAIN, SINGLE, Chosen, check_particles, of_section
 from ebmjax.recipes.parts.samplers import check as check_samplers
 
@@ -22,6 +23,7 @@ def check(config: Config) -> None:
     _check_buffer(config)
     _check_beta(config)
     _check_improved(config)
+    check_objective(config)
     _check_chain_steps(config.eval.num_chain_steps)
     samplers = find_samplers(config)
     _check_adaptation(config.sampler)

@@ -17,6 +17,7 @@ from ebmjax.recipes.parts.objectives import user
 from ebmjax.recipes.parts.objectives.energies import EnergyBatch, energy_means
 from ebmjax.recipes.parts.objectives.objective import draws, make_chainless_loss, make_loss
 from ebmjax.training import GradientFn
+from ebmjax.types import Key, PyTree
 
 
 def make_gradient_fn(
@@ -25,11 +26,14 @@ def make_gradient_fn(
     plan: learning.ChainPlan,
     beta_fn: Callable[[jax.Array], Any],
     train: data.ImageData,
-) -> GradientFn:
-    """Returns the gradient function of ``config.loss``; ``plan`` draws the samples it needs."""
+) -> tuple[GradientFn, Callable[[Key], PyTree] | None]:
+    """Returns the gradient function of ``config.loss``, and what makes its memory if it has one.
+
+    ``plan`` draws the samples it needs.
+    """
     view = parts.view(config)
     if draws(config):
-        return learning.make_image_gradient_fn(
+        gradient_fn = learning.make_image_gradient_fn(
             energy_of,
             loss(config),
             view=view,
@@ -38,12 +42,13 @@ def make_gradient_fn(
             live=parts.live_steps(config),
             batch_axis=batch_axis(config),
         )
+        return gradient_fn, None
     if is_users(config.loss.name) and user.kind_of(config) == user.GRADIENT:
         given = {"energy_of": energy_of, "view": view, "batch_axis": batch_axis(config)}
-        return user.gradient_maker(config, **given)
-    return learning.make_chainless_gradient_fn(
-        energy_of, make_chainless_loss(config, train), view=view
-    )
+        return user.gradient_maker(config, **given), None
+    loss_fn = make_chainless_loss(config, train, batch_axis(config))
+    gradient_fn = learning.make_chainless_gradient_fn(energy_of, loss_fn, view=view)
+    return gradient_fn, getattr(loss_fn, "init", None)
 
 
 def loss(config: Config) -> learning.EnergyLoss:

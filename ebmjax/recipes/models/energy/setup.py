@@ -38,7 +38,9 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     energy_of, init = parts.model_of(config, image_shape, levels)
     chain_plan = parts.chain_plan(config, train)
     beta_fn = objectives.beta_fn(config, plan.total_steps)
-    gradient_fn = objectives.make_gradient_fn(config, energy_of, chain_plan, beta_fn, train)
+    gradient_fn, init_memory = objectives.make_gradient_fn(
+        config, energy_of, chain_plan, beta_fn, train
+    )
     optimizer = parts.optimizer(config, plan.total_steps)
     carry = init_carry(
         buffer_key,
@@ -46,6 +48,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         num_shards=config.mesh.num_shards,
         buffer_size=config.sampler.buffer.size or 0,
         counts_steps=True,
+        init_memory=init_memory,
     )
     make_model = EnergyModel if truth is None else partial(points_model, truth)
     model = make_model(
@@ -92,7 +95,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         draw=partial(plots.draw, workdir, config),
         evaluate=evaluations.evaluate,
         check_evaluate=evaluations.check,
-        warm_start=lambda folder: warm_start(state, optimizer, folder, ("buffer",)),
+        warm_start=lambda folder: warm_start(state, optimizer, folder, ("buffer", "memory")),
         use=finished.at,
         about_data=images.about,
         config=config,

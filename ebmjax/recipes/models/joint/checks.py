@@ -4,6 +4,7 @@ from ebmjax.recipes.config import checks
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.extractor_names import OF_SAMPLES, scores_of_samples
 from ebmjax.recipes.evaluators.table import NEVER
+from ebmjax.recipes.parts.objectives.checks import check_objective
 from ebmjax.recipes.parts.samplers import SAMPLERS, Chosen, check_particles, of_section
 from ebmjax.recipes.parts.samplers import check as check_samplers
 
@@ -38,6 +39,8 @@ def check(config: Config, about_images: str = "") -> None:
     if chosen and has_energy:
         checks.check_starts(config, [chosen.name] if chosen.rejects else [])
         checks.check_shards(config, "sampler.num_samples", "sampler.buffer.num_kept")
+    if has_energy:
+        check_objective(config)
     if has_samples:
         repeated = num_blocks if config.loss.is_conditional else 1
         checks.check_buffer(config, num_blocks, num_drawn=section.num_samples * repeated)

@@ -20,7 +20,7 @@ def objective(config: Config, train: data.ImageData) -> learning.JointObjective:
     is_chainless = bool(loss.generative_weight) and not draws(config)
     return learning.JointObjective(
         generative_loss=None if is_chainless else _generative_loss(make_loss(config), loss.name),
-        chainless_loss=make_chainless_loss(config, train) if is_chainless else None,
+        chainless_loss=make_chainless_loss(config, train, axis) if is_chainless else None,
         generative_weight=loss.generative_weight,
         is_conditional=loss.is_conditional,
         density_scale=density_scale,

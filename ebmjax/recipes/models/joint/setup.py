@@ -59,6 +59,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         buffer_size=config.sampler.buffer.size or 0,
         statistics=statistics,
         smoothing=config.loss.smoothing,
+        init_memory=getattr(objective.chainless_loss, "init", None),
     )
     gradient_fn = make_joint_gradient_fn(
         classifier,
@@ -110,7 +111,9 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         draw=partial(plots.draw, workdir, config),
         evaluate=evaluations.evaluate,
         check_evaluate=evaluations.check,
-        warm_start=lambda folder: warm_start(state, optimizer, folder, ("buffer", "statistics")),
+        warm_start=lambda folder: warm_start(
+            state, optimizer, folder, ("buffer", "statistics", "memory")
+        ),
         use=model.at,
         about_data=images.about,
         config=config,

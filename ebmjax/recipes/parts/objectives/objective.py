@@ -7,7 +7,8 @@ from typing import Any
 
 import jax
 
-from ebmjax import data, losses
+from ebmjax import data, learning, losses
+from ebmjax._axes import AxisName
 from ebmjax._numbers import as_arguments
 from ebmjax.learning import NoiseLevels
 from ebmjax.recipes.config.errors import Config
@@ -25,7 +26,8 @@ ChainlessObjective = Callable[..., tuple[jax.Array, Metrics]]
 
 ``energy`` takes arrays (N, ...) like ``x``, which the data are, to energies (N,). Of an objective
 with noise levels it also takes noise scales (N,). If the file has a function
-``fit(section, train)``, its result for the training data is one more argument.
+``fit(section, train)``, its result for the training data is one more argument. An objective that
+``has_memory`` is ``(config, train, batch_axis) -> learning.LossWithMemory``.
 """
 
 
@@ -54,13 +56,14 @@ def make_loss(config: Config) -> Callable[[EnergyBatch], tuple[jax.Array, Metric
 
 
 def make_chainless_loss(
-    config: Config, train: data.ImageData
-) -> Callable[..., tuple[jax.Array, Metrics]]:
-    """Returns ``(key, energy, x) -> (loss, metrics)`` of an objective without chains.
+    config: Config, train: data.ImageData, batch_axis: AxisName = None
+) -> learning.ChainlessLoss | learning.LossWithMemory:
+    """Returns ``(key, energy, x) -> (loss, metrics)``, or a loss with memory.
 
     Args:
       config: ``config.loss`` is read.
       train: the training data, to which an objective with a function ``fit`` fits what it needs.
+      batch_axis: mapped axes whose shards make up one batch, for a loss with memory.
 
     Raises:
       ConfigError: for whatever a function of the user does wrong, or data that do not fit.
@@ -69,6 +72,8 @@ def make_chainless_loss(
     if is_users(name):
         return user.chainless_objective(config)
     objective = _function(config)
+    if OBJECTIVES[name].has_memory:
+        return objective(config, train, batch_axis)
     options = config.loss[name].to_dict()
     fit = getattr(inspect.getmodule(objective), "fit", None)
     fitted = {} if fit is None else {"fitted": fit(options, train)}

@@ -31,6 +31,8 @@ class ObjectiveEntry(NamedTuple):
       section: its fields ``loss.<name>.<field>``, which only configurations have that name it.
       draws: whether it compares the data with samples of chains.
       has_levels: whether its energy is E(x, noise); its file's ``fit`` returns ``NoiseLevels``.
+      has_memory: whether it keeps something between steps other than such chains, see
+        ``ChainlessObjective``.
     """
 
     made_by: str
@@ -39,6 +41,7 @@ class ObjectiveEntry(NamedTuple):
     section: Mapping[str, Field] = {}
     draws: bool = True
     has_levels: bool = False
+    has_memory: bool = False
 
 
 def _chainless(name: str, what: str, section: Mapping[str, Field]) -> ObjectiveEntry:
@@ -176,6 +179,22 @@ OBJECTIVES = {
             ),
         },
     ),
+    "jarzynski": _chainless(
+        "jarzynski",
+        "Jarzynski-corrected chains",
+        {
+            "num_walkers": field(
+                256, COUNT, "walkers of all shards, which all move at each update"
+            ),
+            "num_moves": field(1, COUNT, "Langevin moves of each walker at each update"),
+            "step_size": field(
+                0.01, POSITIVE, "h of a move, drift h and noise sqrt(2 h), in squared units of data"
+            ),
+            "start_scale": field(
+                1.0, POSITIVE, "standard deviation of starts without a box; in a box: uniform"
+            ),
+        },
+    )._replace(has_memory=True),
 }
 
 WITHOUT_CHAINS = tuple(name for name, one in OBJECTIVES.items() if not one.draws)
