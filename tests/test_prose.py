@@ -105,6 +105,9 @@ ADJECTIVES = (
 """Words that name a method or a quantity if a noun follows, as in ``squared_distances``."""
 ALLOWED = {
     "tempered": "public, as the density that it returns",
+    **dict.fromkeys(
+        ("tilted_langevin", "tilted_langevin_init", "tilted_langevin_step"), "public, a density"
+    ),
     "left_out_error": "the error where points are left out",
 }
 

@@ -70,6 +70,12 @@ from ebmjax.samplers._tempered_mala import TemperedMALAState as TemperedMALAStat
 from ebmjax.samplers._tempered_mala import tempered_mala as tempered_mala
 from ebmjax.samplers._tempered_mala import tempered_mala_init as tempered_mala_init
 from ebmjax.samplers._tempered_mala import tempered_mala_step as tempered_mala_step
+from ebmjax.samplers._tilted_langevin import FactorGaussian as FactorGaussian
+from ebmjax.samplers._tilted_langevin import factor_gaussian_start as factor_gaussian_start
+from ebmjax.samplers._tilted_langevin import fit_factor_gaussian as fit_factor_gaussian
+from ebmjax.samplers._tilted_langevin import tilted_langevin as tilted_langevin
+from ebmjax.samplers._tilted_langevin import tilted_langevin_init as tilted_langevin_init
+from ebmjax.samplers._tilted_langevin import tilted_langevin_step as tilted_langevin_step
 from ebmjax.samplers._underdamped_langevin import (
     UnderdampedLangevinInfo as UnderdampedLangevinInfo,
 )

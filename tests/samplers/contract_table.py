@@ -73,6 +73,7 @@ TABLE = {
     "psgld_curvature": row(
         "psgld", psgld, options={"curvature_drift": True}, gradients_per_step=2
     ),
+    "tilted_langevin": row("tilted_langevin", {"step_size": 0.1, "temperature": 0.5}),
     "mala": row("mala", {"step_size": 0.2, "noise_scale": 0.5, "temperature": 0.7}),
     "tempered_mala": row(
         "tempered_mala",

@@ -83,6 +83,11 @@ MOVES = {
         lambda x: STEP * (metric(x) * score(x) + T * metric(x) ** 2),
         lambda x: np.sqrt(2 * STEP * T * metric(x)),
     ),
+    "tilted_langevin": Move(
+        {"step_size": STEP, "temperature": T},
+        lambda x: STEP * (score(x) - T * x),
+        still((2 * STEP * T) ** 0.5),
+    ),
     "mala": MALA,
     "tempered_mala": MALA._replace(
         hyperparameters={"step_size": STEP, "acceptance_threshold": 0.0}

@@ -11,12 +11,12 @@ from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.ranges import optional
 
 MIN_EPOCHS, MIN_STEPS = 10, 1000
+JOINT_STEPS, JOINT_PIXELS = 2500, 1.2e7
+"""Steps of a joint model: so many, fewer where steps times pixel values exceed the second."""
 MULTIPLE = 5
 """Epochs come in multiples of it, so that blocks of as many steps divide a run: one compilation."""
 NUM_MEASURED, NUM_SAVED = 4, 10
 MAX_MEASURED = 64
-MAX_START_BYTES = 4e8
-"""Most memory for informative starts. Ten classes of 32x32x3 pixels take 377 MB."""
 
 
 class ImageFacts(NamedTuple):
@@ -34,42 +34,21 @@ class ImageFacts(NamedTuple):
 
 
 def num_epochs(config: Config, images: ImageFacts) -> int:
-    """Returns 10 epochs, or as many as make 1,000 steps, in multiples of 5."""
+    """Returns 10 epochs, or as many as make 1,000 steps (joint: up to 2,500), in multiples of 5."""
+    steps = MIN_STEPS
+    if config.family == "joint":
+        steps = max(min(JOINT_STEPS, JOINT_PIXELS / math.prod(images.shape)), MIN_STEPS)
     steps_an_epoch = max(images.num_train // config.train.batch_size, 1)
-    wanted = max(MIN_EPOCHS, math.ceil(MIN_STEPS / steps_an_epoch))
+    wanted = max(MIN_EPOCHS, math.ceil(steps / steps_an_epoch))
     return MULTIPLE * math.ceil(wanted / MULTIPLE)
 
 
-def start_bytes(config: Config, images: ImageFacts) -> int:
-    """Returns the memory of the informative starts: a covariance and a mean for each class."""
-    num_pixels = math.prod(images.shape)
-    return 4 * config.data.num_classes * num_pixels * (num_pixels + 1)
-
-
-def buffer_start(config: Config, images: ImageFacts) -> str:
-    """Returns "informative" where its table is small enough, else "uniform"."""
-    return "informative" if start_bytes(config, images) <= MAX_START_BYTES else "uniform"
-
-
-def about_noise(config: Config, images: ImageFacts) -> str:
-    """Returns a line about chains that start from noise because the images are large."""
-    size = "x".join(map(str, images.shape))
-    return (
-        f"chains start from uniform noise: class Gaussians of {config.data.num_classes} classes of "
-        f"{size} would take {start_bytes(config, images) / 1e9:.1f} GB, more than "
-        f"{MAX_START_BYTES / 1e9:.1f}. Noise lost the chains in a trial. So watch the gap, and "
-        "prefer smaller images, --config.data.image_size=32"
-    )
-
-
-STEP_PIXELS = 128
-"""Pixels of an image whose step is 1. The step grows with their number."""
 MAX_GAP = 5.0
 """Nats beyond the loss of guessing at which a generator is lost."""
 LENGTHS = ("train.num_epochs", "train.checkpoint_every_epochs", "eval.every_epochs")
 
 RULES: Mapping[str, tuple[str, Callable[[Config, ImageFacts], object]]] = {
-    "train.num_epochs": ("10, or for 1,000 steps", num_epochs),
+    "train.num_epochs": ("10, or for 1,000 steps (joint: 2,500 at most)", num_epochs),
     "train.checkpoint_every_epochs": (
         "10 times in a run",
         lambda config, images: max(config.train.num_epochs // NUM_SAVED, 1),
@@ -85,11 +64,6 @@ RULES: Mapping[str, tuple[str, Callable[[Config, ImageFacts], object]]] = {
     "eval.num_test": (
         "all, 64 at most",
         lambda config, images: min(images.num_test, MAX_MEASURED),
-    ),
-    "sampler.buffer.start": ("by size", buffer_start),
-    "sampler.sgld.step_size": (
-        f"pixels / {STEP_PIXELS}",
-        lambda config, images: math.prod(images.shape[:2]) / STEP_PIXELS,
     ),
 }
 """Words for people, and the choice, by field. Later ones may read what earlier ones chose."""
@@ -117,13 +91,12 @@ def fill_in(config: Config, images: ImageFacts) -> list[str]:
         if is_open and declare.no_effect(fields, config, name) is None:
             found[name] = rule(config, images)
             config.update_from_flattened_dict({name: found[name]})
-    if found.get("sampler.buffer.start") == "informative":  # with equal blocks for the classes
-        blocks = max(config.data.num_classes, 1) * config.mesh.num_shards
+    if config.family == "joint" and config.sampler.buffer.start == "informative":
+        blocks = max(config.data.num_classes, 1) * config.mesh.num_shards  # equal for the classes
         size = config.sampler.buffer.size
         if size is not None and size % blocks and size > blocks:
             found["sampler.buffer.size"] = config.sampler.buffer.size = size - size % blocks
     if not found:
         return []
     listed = ", ".join(f"{name}={value}" for name, value in found.items())
-    is_noise = found.get("sampler.buffer.start") == "uniform"
-    return [f"chosen by the images: {listed}", *([about_noise(config, images)] if is_noise else [])]
+    return [f"chosen by the images: {listed}"]

@@ -197,6 +197,11 @@ _KNOWN: Fields = {
         1.0, POSITIVE, "half width or standard deviation of the start distribution"
     ),
     "loss.energy_l2": field(0.0, NOT_NEGATIVE, "weight of the penalty on squared energies"),
+    "loss.max_gap": field(
+        None,
+        optional(POSITIVE),
+        "gap of log density at which the loss of p(x) has faded to 0; None: it stays",
+    ),
     "loss.beta_variant": field(
         "default", one_of(*BETA_VARIANTS), "form of the robust objective", ROBUST
     ),

@@ -5,10 +5,19 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from ebmjax import samplers
+from ebmjax import data, samplers
+from ebmjax._stored import map_rows
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.types import Key
+
+
+def rescale_images(train: data.ImageData) -> Any:
+    """Returns the images on the host, (N, ...) in [-1, 1]; those on a disk stay there."""
+    return map_rows(
+        lambda some: (2.0 * some.astype(np.float32) - 255.0) / 255.0, train.images, np.float32
+    )
 
 
 def start_makers(

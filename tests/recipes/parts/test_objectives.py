@@ -10,10 +10,16 @@ from ebmjax.learning import LossWithMemory, draw_for_loss
 from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.parts.objectives import noise_contrastive
-from ebmjax.recipes.parts.objectives.objective import draws, make_chainless_loss, noise_levels
+from ebmjax.recipes.parts.objectives.energies import EnergyBatch
+from ebmjax.recipes.parts.objectives.objective import (
+    draws,
+    make_chainless_loss,
+    make_loss,
+    noise_levels,
+)
 from ebmjax.recipes.parts.objectives.table import WITHOUT_CHAINS, serving
 from ebmjax.recipes.study import columns
-from experiments.configs import igebm_digits
+from experiments.configs import igebm_digits, jem_digits
 
 COVARIANCE = np.array([[0.3, 0.1], [0.1, 0.2]])
 ROOT = np.linalg.cholesky(COVARIANCE)
@@ -158,3 +164,18 @@ def test_levels_follow_the_data_and_must_be_in_order():
     levels = noise_levels(configured("diffusion_recovery"), train)
     assert levels is not None
     assert levels.num_levels == 6
+
+
+@pytest.mark.parametrize(
+    ("gap", "share"), [(-3.0, 1.0), (0.0, 1.0), (1.0, 0.5), (2.0, 0.0), (9.0, 0.0)]
+)
+def test_the_loss_of_p_x_fades_as_the_gap_grows(gap, share):
+    """Its gradient has this share of the whole, and the share itself is not differentiated."""
+    config = jem_digits.get_config()
+    config.update_from_flattened_dict({"loss.max_gap": 2.0, "loss.energy_l2": 0.0})
+    loss_fn = make_loss(config)
+
+    def loss(energy):
+        return loss_fn(EnergyBatch(jnp.zeros(3), jnp.full(3, energy)))[0]
+
+    np.testing.assert_allclose(jax.grad(loss)(gap), -share, atol=1e-6)

@@ -19,7 +19,7 @@ from ebmjax.recipes.config.common_fields import (
     own_options,
     pick_fields,
 )
-from ebmjax.recipes.config.declare import Field, allow_preset, field, under
+from ebmjax.recipes.config.declare import Field, allow_preset, field, under, when_is
 from ebmjax.recipes.config.ranges import (
     COUNT,
     FLAG,
@@ -59,6 +59,7 @@ CHANGES = {
 }
 CHANGES |= {"hmc.temperature": 5e-4, "hmc.num_integration_steps": 5, "blackjax.temperature": 5e-4}
 CHANGES |= {"proximal_sgld.noise_scale": 0.0}
+ADAPTABLE = [name for name, entry in SAMPLERS.items() if entry.adaptable]
 
 
 # Fields of the energy wait while the classifier is trained alone, as for the variants "softmax".
@@ -75,7 +76,7 @@ _OF_ENERGY: dict[str, Field] = {
                 "buffer.size": 10_000,
                 "buffer.reinit_prob": 0.05,
             },
-            loss={"energy_l2": 0.0},
+            loss={"energy_l2": 0.0, "max_gap": None},
             eval={
                 "num_chain_steps": None,
                 "inception_weights": "",
@@ -92,6 +93,12 @@ _OF_ENERGY: dict[str, Field] = {
         "float32", one_of("float32", "bfloat16"), "type that chains compute in", OURS
     ),
     **declare_decoupling(SAMPLERS, "sampler.name"),
+    "sampler.target_acceptance": field(
+        None,
+        optional(POSITIVE),
+        "acceptance that the step adapts to; None: fixed",
+        when_is("sampler.name", *ADAPTABLE, what="a sampler whose step can adapt"),
+    ),
     "sampler.buffer.start": field(
         "uniform",
         one_of("uniform", "gaussian", "informative"),
@@ -123,7 +130,10 @@ _OF_ENERGY: dict[str, Field] = {
     ),
 }
 
-NEGATIVES = ("sampler.num_samples", "sampler.buffer.size", "loss.energy_l2")
+_OF_ENERGY["sampler.buffer.reinit_prob"] = replace(
+    _OF_ENERGY["sampler.buffer.reinit_prob"], when=(allow_preset(BUFFER),)
+)
+NEGATIVES = ("sampler.num_samples", "sampler.buffer.size", "loss.energy_l2", "loss.max_gap")
 NEGATIVES += ("loss.is_conditional",)
 _OF_ENERGY |= under({name: _OF_ENERGY[name] for name in NEGATIVES}, objectives.DRAWING)
 
@@ -199,13 +209,15 @@ _FIELDS: dict[str, Field] = {
         (24.0, 34.0), NOT_NEGATIVE, "epochs at which the learning rate steps down", STEPS_DOWN
     ),
     "optimizer.decay_factor": field(0.3, UP_TO_ONE, "factor of each step down", STEPS_DOWN),
+    "optimizer.average_decay": field(
+        0.0, FRACTION, "decay of the averaged parameters that are evaluated; 0: the newest"
+    ),
     "optimizer.rho": field(None, optional(POSITIVE), "radius of SAM; None: without SAM"),
     "optimizer.adaptive": field(False, FLAG, "SAM is adaptive (ASAM)", SAM),
 }
-FIELDS = leave_open(_FIELDS, *LENGTHS, "train.max_abs_loss", "sampler.buffer.start")
-SECTIONS = leave_open(
-    under(sections(SAMPLERS, "sampler.name", changes=CHANGES, on_images=True), MOVED),
-    "sampler.sgld.step_size",
+FIELDS = leave_open(_FIELDS, *LENGTHS, "train.max_abs_loss")
+SECTIONS = under(
+    sections(SAMPLERS, "sampler.name", changes=CHANGES, on_images=True), MOVED
 ) | under(objectives.sections("joint"), ENERGY)
 SMOKE: dict[str, Any] = {
     "mesh.num_shards": 1,

@@ -14,6 +14,7 @@ from ebmjax._phases import say_part
 from ebmjax.evaluate import Chains, finite_images
 from ebmjax.learning import ANY_CLASS, ChainPlan, DualAveraging, JointNetwork
 from ebmjax.networks import NormPolicy
+from ebmjax.optim import averaged_parameters
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.chains import DensitiesOf, average_step_sizes, make_fresh_chains
 from ebmjax.recipes.evaluators.image_model import ImageModel
@@ -28,7 +29,7 @@ class TrainedJoint(NamedTuple):
     """Parts of a run's state that are used.
 
     Attributes:
-      params: of the network.
+      params: of the network, averaged over training where ``optimizer.average_decay`` says so.
       statistics: running averages of batch normalisation, the mean of the shards'.
       smoothing: scalar, the mean of the shards'.
       adaptation: of the first shard, at the averaged step sizes.
@@ -40,12 +41,13 @@ class TrainedJoint(NamedTuple):
     adaptation: dict[str, DualAveraging]
 
 
-def extract_trained(state: TrainState) -> TrainedJoint:
-    """Returns the trained model of ``state``."""
+def extract_trained(state: TrainState, is_averaged: bool = False) -> TrainedJoint:
+    """Returns the trained model of ``state``, with the averaged parameters if they are kept."""
     carry = state.carry
     smoothing = jnp.mean(jnp.asarray(carry.smoothing))
+    params = averaged_parameters(state.opt_state) if is_averaged else state.params
     return TrainedJoint(
-        state.params, average_statistics(state), smoothing, average_step_sizes(carry.adaptation)
+        params, average_statistics(state), smoothing, average_step_sizes(carry.adaptation)
     )
 
 
@@ -95,7 +97,7 @@ class JointModel(ImageModel):
 
     def extract_trained(self, state: TrainState) -> TrainedJoint:
         """Returns the trained parts of ``state``."""
-        return extract_trained(state)
+        return extract_trained(state, self.config.optimizer.average_decay > 0)
 
     def abstract(self, shape: tuple[int, ...]) -> TrainedJoint:
         """Returns the shapes of a trained model of images (H, W, C)."""

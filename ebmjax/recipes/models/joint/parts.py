@@ -1,5 +1,6 @@
 """The parts of a joint energy model that its configuration names: the tables and what they make."""
 
+import math
 from functools import partial
 from typing import Any, Literal
 
@@ -8,18 +9,20 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ebmjax import data, learning, networks, samplers
+from ebmjax import data, learning, networks, optim, samplers
 from ebmjax._numbers import as_arguments
 from ebmjax._phases import phase
-from ebmjax._stored import map_rows, rows_of
+from ebmjax._stored import rows_of
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.user_parts import is_users
 from ebmjax.recipes.models.build import DTYPES, SHARD_AXES, user_optimizer
 from ebmjax.recipes.models.joint.checks import check_independence, count_blocks, sampler
 from ebmjax.recipes.parts import start_distributions
-from ebmjax.recipes.parts.samplers.bind import bind_sampler
+from ebmjax.recipes.parts.samplers.bind import MOST_FITTED, bind_sampler
 from ebmjax.recipes.parts.user_networks import NetworkSpec, user_networks
 
+MAX_START_BYTES = 4e8
+"""Most memory for whole covariances of informative starts; beyond it they have few directions."""
 NORMS = {"none": None, "batch": "batch", "group": "group"}
 NORM_POLICIES = {
     "default": networks.NormPolicy(),
@@ -139,11 +142,13 @@ def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan:
     num_blocks, chosen = count_blocks(config), sampler(config)
     is_interacting = chosen.entry.interacting
     kind = learning.ChainKind(
-        sampler=bind_sampler(chosen, config.sampler, train.images.shape[1:]),
+        sampler=bind_sampler(chosen, config.sampler, train.images.shape[1:], train),
         num_steps=config.sampler.num_steps,
         is_interacting=is_interacting,
         axis_name=SHARD_AXES if is_interacting else None,
         memory=chosen.entry.memory,
+        target_acceptance=config.sampler.target_acceptance,
+        step_size=chosen.options.get("step_size", 1.0),
     )
     return learning.ChainPlan(
         kinds={chosen.name: kind},
@@ -168,18 +173,36 @@ def start_fn(config: Config, train: data.ImageData) -> samplers.StartFn:
     makers = start_distributions.start_makers(train.images.shape[1:], buffer.start_scale)
 
     def informative() -> samplers.StartFn:
-        images = map_rows(_to_signed_on_host, train.images, np.float32)
+        images = start_distributions.rescale_images(train)
         num, num_classes = len(train.labels), config.data.num_classes
         with phase(f"start distribution: a Gaussian a class of {num:,} images"):
-            return samplers.informative_start(images, train.labels, num_classes)
+            num_pixels = math.prod(images.shape[1:])
+            if 4 * num_classes * num_pixels**2 <= MAX_START_BYTES:
+                return samplers.informative_start(images, train.labels, num_classes)
+            classes = [np.flatnonzero(train.labels == label) for label in range(num_classes)]
+            fitted = [
+                samplers.fit_factor_gaussian(images[some[:MOST_FITTED]], jitter=1e-4)
+                for some in classes
+            ]
+            bases = jax.tree.map(lambda *rows: jnp.stack(rows), *_of_equal_rank(fitted))
+            return samplers.factor_gaussian_start(bases)
 
     makers["informative"] = informative
     return makers[buffer.start]()
 
 
-def _to_signed_on_host(images: np.ndarray) -> np.ndarray:
-    """``to_signed_unit`` of some images, without the device."""
-    return (2.0 * images.astype(np.float32) - 255.0) / 255.0
+def _of_equal_rank(fitted: list[samplers.FactorGaussian]) -> list[samplers.FactorGaussian]:
+    """Returns the Gaussians with directions of no variance beyond the rest's, as many each."""
+    most = max(len(one.variances) for one in fitted)
+
+    def padded(one: samplers.FactorGaussian) -> samplers.FactorGaussian:
+        more = most - len(one.variances)
+        return one._replace(
+            directions=jnp.pad(one.directions, ((0, 0), (0, more))),
+            variances=jnp.pad(one.variances, (0, more), constant_values=one.rest),
+        )
+
+    return [padded(one) for one in fitted]
 
 
 def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformation:
@@ -201,8 +224,9 @@ def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformat
         return decaying(count) * jnp.minimum(1.0, (count + 1) / max(section.warmup_steps, 1))
 
     decay = optax.add_decayed_weights(section.weight_decay)
+    average = [optim.average_parameters(section.average_decay)] if section.average_decay else []
     if is_users(section.name):
-        return optax.chain(decay, user_optimizer(config, schedule))
+        return optax.chain(decay, user_optimizer(config, schedule), *average)
     transforms = {
         "adam": optax.scale_by_adam,
         "sgd": lambda: optax.trace(decay=section.momentum),
@@ -211,4 +235,5 @@ def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformat
         decay,
         transforms[section.name](),
         optax.scale_by_learning_rate(schedule),
+        *average,
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from ebmjax import data, learning, losses
 from ebmjax._axes import AxisName
@@ -49,10 +50,18 @@ def make_loss(config: Config) -> Callable[[EnergyBatch], tuple[jax.Array, Metric
     def loss(energies: EnergyBatch) -> tuple[jax.Array, Metrics]:
         section = numbers()
         value, metrics = objective(section, energies)
+        if section.get("max_gap") is not None:
+            value *= _fade(section["max_gap"], energies)
         penalty = losses.energy_penalty(section["energy_l2"], energies.positive, energies.negative)
         return value + penalty, {**metrics, "energy_l2": penalty}
 
     return loss
+
+
+def _fade(max_gap: Any, energies: EnergyBatch) -> jax.Array:
+    """Returns 1 where data and samples have equal energies, 0 from the largest gap on."""
+    gap = jnp.mean(energies.negative) - jnp.mean(energies.positive)
+    return jax.lax.stop_gradient(jnp.clip(1.0 - gap / max_gap, 0.0, 1.0))
 
 
 def make_chainless_loss(

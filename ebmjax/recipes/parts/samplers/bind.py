@@ -6,16 +6,25 @@ from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from ebmjax import densities, samplers
 from ebmjax._numbers import as_arguments
+from ebmjax._phases import phase
+from ebmjax.data import ImageData
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.parts.samplers.chosen import Chosen, hyperparameters, is_annealed
-from ebmjax.recipes.parts.samplers.table import BLACKJAX, FIRST_LAYER
+from ebmjax.recipes.parts.samplers.table import BASE, BLACKJAX, FIRST_LAYER
+from ebmjax.recipes.parts.start_distributions import rescale_images
+
+MOST_FITTED = 10_000
+"""Images that a Gaussian is fitted to, at most."""
 
 
-def bind_sampler(chosen: Chosen, section: Config, shape: Sequence[int]) -> Callable[..., Any]:
+def bind_sampler(
+    chosen: Chosen, section: Config, shape: Sequence[int], train: ImageData | None = None
+) -> Callable[..., Any]:
     """Returns ``log_density_fn -> Sampler``, which also takes ``step_size=`` and ``axis_name=``.
 
     Scores are clipped first; then the box acts, and the step falls along the chain.
@@ -27,12 +36,18 @@ def bind_sampler(chosen: Chosen, section: Config, shape: Sequence[int]) -> Calla
       section: ``config.sampler``. Of it max_score, box, low, high and final_step_fraction are read
         where the family has them.
       shape: of one position.
+      train: the training images, to which a sampler's Gaussian is fitted; None for N(0, I).
     """
     box, falls = section.get("box", "none"), is_annealed(section)
     options = hyperparameters(chosen)
     if chosen.entry.needs == BLACKJAX:
         options["num_coordinates"] = math.prod(shape)
     habits = {name: section.get(name) for name in ("max_score", "low", "high")}
+    if chosen.entry.needs == BASE and train is not None:
+        with phase(f"a Gaussian of {len(train.images):,} images"):
+            options["base"] = samplers.fit_factor_gaussian(
+                rescale_images(train)[np.arange(min(len(train.images), MOST_FITTED))]
+            )
     numbers = as_arguments(
         {"options": options, "fraction": section.get("final_step_fraction"), **habits}
     )

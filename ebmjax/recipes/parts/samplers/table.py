@@ -23,8 +23,9 @@ from ebmjax.recipes.config.ranges import (
 )
 from ebmjax.recipes.parts.samplers.blackjax_kernels import KERNELS
 
-BLACKJAX, FIRST_LAYER = "blackjax", "first_layer"
-"""Needs of samplers: the package BlackJAX; a density that is split after its first layer."""
+BLACKJAX, FIRST_LAYER, BASE = "blackjax", "first_layer", "base"
+"""Needs of samplers: the package BlackJAX; a density that is split after its first layer; a
+Gaussian fitted to the training images."""
 
 SHARED = ("step_size", "noise_scale", "temperature")
 """Fields with one meaning for every sampler. Families with one section for all samplers have these
@@ -42,8 +43,8 @@ class SamplerEntry(NamedTuple):
       rejects: whether it takes moves back.
       interacting: whether it moves all chains as one system of particles.
       adaptable: whether its step size can adapt to an acceptance.
-      needs: "", ``BLACKJAX`` or ``FIRST_LAYER``. A sampler that needs the first layer also takes
-        the box and the clipping as arguments, for its inner moves.
+      needs: "", ``BLACKJAX``, ``FIRST_LAYER`` or ``BASE``. A sampler that needs the first layer
+        also takes the box and the clipping as arguments, for its inner moves.
       memory: fields of its state that chains keep in the buffer (``learning.ChainKind.memory``).
       on_images: defaults for chains on images in [-1, 1], where those of the fields do not suit.
     """
@@ -160,6 +161,20 @@ SAMPLERS: dict[str, SamplerEntry] = {
         memory=("velocity",),
         on_images={"step_size": 1.0, "temperature": COLD},
     ),
+    "tilted_langevin": SamplerEntry(
+        "Langevin on a tilted Gaussian",
+        "ebmjax.samplers:tilted_langevin",
+        {
+            "step_size": field(
+                0.2, POSITIVE, "step: the score is multiplied by it and q's covariance"
+            ),
+            "temperature": field(
+                0.01, POSITIVE, "T of q(x) exp(f(x) / T), q the Gaussian of the training images"
+            ),
+        },
+        adaptable=True,
+        needs=BASE,
+    ),
     "svgd": SamplerEntry(
         "SVGD",
         "ebmjax.samplers:svgd",
@@ -230,7 +245,7 @@ SAMPLERS: dict[str, SamplerEntry] = {
 PLAIN: dict[str, SamplerEntry] = {
     name: entry
     for name, entry in SAMPLERS.items()
-    if "step_size" in entry.fields and entry.needs != FIRST_LAYER
+    if "step_size" in entry.fields and entry.needs not in (FIRST_LAYER, BASE)
 }
 """Samplers with a ``step_size``, on a density that is one function."""
 

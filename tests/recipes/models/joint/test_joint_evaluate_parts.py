@@ -14,6 +14,7 @@ from scipy.special import logsumexp
 from ebmjax import data, evaluate
 from ebmjax.learning import ANY_CLASS, CHAIN_AXIS, JointNetwork
 from ebmjax.networks import SADA_JEM_POLICY, NormPolicy, WideResNet, from_linen
+from ebmjax.optim import average_parameters
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.chains import make_fresh_chains
@@ -49,6 +50,16 @@ def test_a_trained_model_has_the_mean_of_its_shards():
     np.testing.assert_array_equal(found.statistics["mean"], [1.0, 2.0])
     assert (found.statistics["count"].dtype, int(found.statistics["count"])) == (jnp.int32, 3)
     assert found.statistics["is_first"].dtype == bool
+
+
+def test_a_trained_model_has_the_averaged_parameters_where_they_are_kept():
+    optimizer = average_parameters(0.5)
+    params = jnp.array([4.0])
+    _, opt_state = optimizer.update(jnp.array([2.0]), optimizer.init(params), params)
+    carry = SimpleNamespace(smoothing=jnp.ones(1), statistics={}, adaptation={})
+    state = SimpleNamespace(params=jnp.array([6.0]), opt_state=opt_state, carry=carry)
+    assert extract_trained(state, is_averaged=True).params == 5.0
+    assert extract_trained(state).params == 6.0
 
 
 @pytest.mark.parametrize("label", [ANY_CLASS, 0, 1])

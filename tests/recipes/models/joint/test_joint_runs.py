@@ -12,6 +12,8 @@ from small_networks import ShallowResNet
 
 from ebmjax import networks
 from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.models.joint import parts
+from ebmjax.recipes.parts import image_data
 from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block
 from ebmjax.training._feed import describe_batches
@@ -176,3 +178,21 @@ def test_a_mistake_is_told(overrides, message, shallow, tmp_path):
     with pytest.raises(ConfigError, match=message):
         launch(config, "configs/jem_digits.py:smoke", str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
+
+
+def test_starts_of_large_images_have_few_directions(monkeypatch, tmp_path):
+    """Their means are those of whole covariances, within 5 standard errors of the draws."""
+    config = config_of("joint", **{"data.max_train": 200})
+    images, config = image_data.load(config)
+    train = images.train
+    whole = parts.start_fn(config, train)
+    monkeypatch.setattr(parts, "MAX_START_BYTES", 0)
+    few = parts.start_fn(config, train)
+    assert few.args[0].directions.shape[1:] == (64, few.args[0].variances.shape[1])
+    keys = jax.random.split(jax.random.key(0), 2000)
+    for label in (0, 9):
+        found, other = (np.asarray(jax.vmap(fn, (0, None))(keys, label)) for fn in (few, whole))
+        # Those of whole covariances are clipped to the box, which moves means by this at most.
+        clipped = np.abs(found - np.clip(found, -1.0, 1.0)).mean(axis=0)
+        error = np.hypot(found.std(axis=0), other.std(axis=0)) / 2000**0.5
+        assert np.all(np.abs(found.mean(axis=0) - other.mean(axis=0)) < 5 * error + clipped)
