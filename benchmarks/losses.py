@@ -3,8 +3,8 @@
   python benchmarks/losses.py --torch_python ENVIRONMENT/bin/python
 
 An MLP's energy of points, in float64. --torch_python names the Python of an environment with
-PyTorch, ebmkit and torchebm (pip install torch==2.13.0 ebmkit torchebm). Nothing is timed. Where a
-library's loss has another factor or constant, it is brought to ours first:
+PyTorch, ebmkit and torchebm (pip install torch==2.13.0 numpy ebmkit torchebm). Nothing is timed.
+Where a library's loss has another factor or constant, it is brought to ours first:
 
 - denoising: theirs is d / (2 sigma^2) times ours, which is per coordinate and weighted by sigma^2;
   of many levels, where ebmkit weighs by sigma^2 too, d / 2 times;

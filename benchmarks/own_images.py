@@ -1,7 +1,6 @@
 """Exam of the configurations for anyone's images: sets that nobody tuned for, beside baselines.
 
 python benchmarks own_images --out FOLDER --sets glyphs shapes --configs joint image --seeds 1
-python benchmarks own_images --config.sampler.num_steps=20
 
 It makes the sets of image_sets.py, which says what to install. Then it runs configs/joint.py,
 image.py and latent.py on them with --mode=all, as a user would. `joint` also trains as a classifier

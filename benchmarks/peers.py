@@ -12,7 +12,7 @@
   an eager loop. PyTorch's network must give the same logits first.
 
 --torch_python names the Python of an environment with PyTorch, ebmkit and torchebm (pip install
-torch==2.13.0 ebmkit torchebm); without it their rows are left out. We and one peer take turns
+torch==2.13.0 numpy ebmkit torchebm); without it their rows are left out. We and one peer take turns
 within each repeat, so that the ratio survives a machine whose speed drifts. Above 1, ours is the
 faster. BlackJAX walks under our driver, ``samplers.run_chain``; the others under their own.
 

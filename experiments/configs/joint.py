@@ -12,8 +12,8 @@ beyond that of guessing for five steps; then it goes back and takes a remedy.
 Command:
   python experiments/run.py --config=configs/joint.py --config.data.name=npz --config.data.path=FILE
 Hardware: 2 CPU cores, or one GPU.
-Expected numbers (2026-11-27, seed 0): EXPECTED
-More: docs/results/own_data.md.
+Expected numbers (2026-11-27, seed 0): 4,000 images of MNIST, accuracy 97.8 %, ECE 1.7 %, FID of
+480 fresh chains 15, of 1,000 starts 101, of test images 0.6. More: docs/results/own_data.md.
 
 The images decide on train.num_epochs, with the intervals of checkpoints and evaluations, and on
 train.max_abs_loss (docs/data.md). A field on the command line wins. Without data.name it trains on
