@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import scipy.linalg
 
 from ebmjax._axes import row_of
 from ebmjax._checks import check_at_least, check_positive, check_scalar
@@ -47,7 +48,9 @@ class FactorGaussian(NamedTuple):
         return (rest * flat + self.directions @ along).reshape(x.shape)
 
 
-def fit_factor_gaussian(images: Any, num_directions: int = 128, jitter: float = 0.03**2) -> Any:
+def fit_factor_gaussian(
+    images: Any, num_directions: int = 128, jitter: float = 0.03**2
+) -> FactorGaussian:
     """Fits a ``FactorGaussian`` by maximum likelihood, as probabilistic principal components.
 
     Args:
@@ -74,8 +77,9 @@ def fit_factor_gaussian(images: Any, num_directions: int = 128, jitter: float = 
     # The smaller of the two Gram matrices has the same eigenvalues.
     is_wide = num < size
     gram = centred @ centred.T if is_wide else centred.T @ centred
-    values, vectors = np.linalg.eigh(gram / num)
-    values, vectors = np.maximum(values[::-1][:count], 0.0), vectors[:, ::-1][:, :count]
+    largest = (len(gram) - count, len(gram) - 1)
+    values, vectors = scipy.linalg.eigh(gram / num, subset_by_index=largest)
+    values = np.maximum(values, 0.0)
     if is_wide:
         vectors = np.linalg.qr(centred.T @ vectors)[0]
     others = max(size - count, 1)

@@ -181,8 +181,10 @@ def start_fn(config: Config, train: data.ImageData) -> samplers.StartFn:
                 return samplers.informative_start(images, train.labels, num_classes)
             classes = [np.flatnonzero(train.labels == label) for label in range(num_classes)]
             fitted = [
-                samplers.fit_factor_gaussian(images[some[:MOST_FITTED]], jitter=1e-4)
+                # One image counts twice: a Gaussian is fitted to at least two.
+                samplers.fit_factor_gaussian(images[np.resize(some, max(size, 2))], jitter=1e-4)
                 for some in classes
+                for size in [min(len(some), MOST_FITTED)]
             ]
             bases = jax.tree.map(lambda *rows: jnp.stack(rows), *_of_equal_rank(fitted))
             return samplers.factor_gaussian_start(bases)

@@ -18,8 +18,8 @@ from ebmjax.recipes.parts.samplers.chosen import Chosen, hyperparameters, is_ann
 from ebmjax.recipes.parts.samplers.table import BASE, BLACKJAX, FIRST_LAYER
 from ebmjax.recipes.parts.start_distributions import rescale_images
 
-MOST_FITTED = 10_000
-"""Images that a Gaussian is fitted to, at most."""
+MOST_FITTED = 4000
+"""Images that a Gaussian is fitted to, at most: their products take seconds."""
 
 
 def bind_sampler(
