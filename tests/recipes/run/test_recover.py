@@ -21,7 +21,6 @@ from ebmjax.recipes.run.launch import evaluate_saved
 from ebmjax.recipes.run.run import Run
 from ebmjax.recipes.run.saved_recoveries import read
 from ebmjax.recipes.run.trained import load
-from experiments.configs import joint
 
 # The weight rises to 1. It may rise to 0.4, and twice as far with twice the steps of a chain.
 BREAKING = {
@@ -396,20 +395,6 @@ def test_steps_that_adapt_are_no_remedy():
     assert remedies.changes(fields, config, "step_size")
     config.sampler.target_acceptance = 0.57
     assert not remedies.changes(fields, config, "step_size")
-
-
-def test_a_step_that_the_images_chose_is_halved(tmp_path, capsys):
-    config = joint.get_config("smoke")
-    run = Run(config, tmp_path)
-    experiment = run.build()
-    assert (config.sampler.sgld.step_size, experiment.config.sampler.sgld.step_size) == (None, 0.5)
-    workdir.prepare(tmp_path, config)
-    run.recoveries = recover.go_back(run, fallen(7, 4))
-    (found,) = run.recoveries
-    assert found.changes["sampler.sgld.step_size"] == [0.5, 0.25]
-    again = run.build()
-    assert again.config.sampler.sgld.step_size == 0.25
-    assert "half the step of the sampler" in capsys.readouterr().out
 
 
 def test_a_damaged_file_of_recoveries_is_refused(recovered, config, tmp_path):
