@@ -37,6 +37,8 @@ BASE: dict[str, Any] = {
     "data.augment_positives": False,
     "model.factory": "ebmjax.networks:ConvClassifier",
     "sampler.name": "tilted_langevin",
+    "sampler.tilted_langevin.step_size": 0.2,
+    "sampler.tilted_langevin.temperature": 0.01,
     "sampler.num_steps": 10,
     "sampler.num_samples": 32,
     "sampler.target_acceptance": 0.8,
