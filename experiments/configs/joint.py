@@ -1,7 +1,8 @@
 """Joint energy model of your own images, without a step to choose.
 
 Claim: a classifier of images of 8 to 32 pixels trains as an energy-based model, whatever the
-images; it is as good as a classifier alone, and its samples are better than class Gaussians.
+images. On eight sets it is no worse than PCA with a support vector machine. On six its samples are
+better than class Gaussians.
 Paper: JEM's loss, with the informative start of JEM++ and averaged parameters. Chains follow
 q(x) exp(f(x) / T), q a Gaussian fitted to the images, in the coordinates of q: so one step suits
 every size (tilted_langevin). Their step adapts to an acceptance of 0.8. The loss of p(x) fades as
