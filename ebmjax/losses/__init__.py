@@ -10,6 +10,8 @@ from ebmjax.losses._denoising import (
     denoising_score_matching_loss as denoising_score_matching_loss,
 )
 from ebmjax.losses._energy_discrepancy import energy_discrepancy_loss as energy_discrepancy_loss
+from ebmjax.losses._energy_matching import energy_matching_loss as energy_matching_loss
+from ebmjax.losses._energy_matching import match_pairs as match_pairs
 from ebmjax.losses._entropy import nearest_neighbour_entropy as nearest_neighbour_entropy
 from ebmjax.losses._exponents import beta_from_exponents as beta_from_exponents
 from ebmjax.losses._exponents import beta_sampling_temperature as beta_sampling_temperature

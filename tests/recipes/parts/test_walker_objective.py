@@ -1,4 +1,4 @@
-"""Jarzynski-corrected chains by configuration: walkers, their shards, resuming, bad fields."""
+"""Objectives with a memory by configuration: their shards, resuming, bad fields."""
 
 import os
 import signal
@@ -13,16 +13,19 @@ from ebmjax.recipes.config import command_line
 from ebmjax.training import Checkpoints, fit, tree_digest
 
 FLAGS = ["--config.loss.name=jarzynski", "--config.loss.jarzynski.num_walkers=24"]
+# The second phase begins where the run is stopped.
+MATCHING = ["--config.loss.name=energy_matching", "--config.loss.energy_matching.num_steps=50"]
 
 
 def read(name, *flags):
     return command_line.read(f"configs/{name}.py:smoke", [*FLAGS, *flags])
 
 
-def test_walkers_of_two_shards_go_on_bit_for_bit(tmp_path):
-    """On two devices; stopped half-way, and log Z is that of one population."""
-    built = build_experiment(read("toy_beta", "--config.mesh.num_shards=2"), tmp_path / "run")
-    assert built.state.carry.memory.positions.shape == (2, 12, 2)
+@pytest.mark.parametrize("flags", [FLAGS, MATCHING])
+def test_two_shards_go_on_bit_for_bit(flags, tmp_path):
+    """On two devices; stopped half-way, and log Z of walkers is that of one population."""
+    config = command_line.read("configs/toy_beta.py:smoke", [*flags, "--config.mesh.num_shards=2"])
+    built = build_experiment(config, tmp_path / "run")
     half = built.plan.total_steps // 2
 
     def sitting(*stop_at, **options):
@@ -44,7 +47,11 @@ def test_walkers_of_two_shards_go_on_bit_for_bit(tmp_path):
     resumed = sitting(checkpoints=Checkpoints(tmp_path / "saved"))
     assert tree_digest(resumed.state) == tree_digest(whole.state)
     assert tree_digest(resumed.state.carry.memory) != tree_digest(stopped.state.carry.memory)
-    row = whole.row
+    row, memory = whole.row, built.state.carry.memory
+    if flags is MATCHING:
+        np.testing.assert_array_equal(whole.state.carry.memory, [built.plan.total_steps] * 2)
+        return
+    assert memory.positions.shape == (2, 12, 2)
     expected = -row["positive_energy"] - row["log_normalizer"]
     assert row["log_likelihood"] == pytest.approx(expected, rel=1e-5)
     assert 1 / 24 <= row["effective_sample_fraction"] <= 1.0
@@ -85,8 +92,13 @@ def test_walkers_start_gaussian_or_uniform_in_the_box(box, spread, tmp_path):
         ),
         (["--config.loss.jarzynski.step_size=0.0"], r"step_size must be positive"),
         (["--config.sampler.num_samples=8"], r"sampler\.num_samples=8 has no effect"),
+        (
+            ["--config.loss.name=energy_matching", "--config.loss.energy_matching.num_steps=49"],
+            r"num_steps times step_size must be at least 1.* 49 \* 0\.02 = 0\.98: take longer",
+        ),
     ],
 )
 def test_bad_fields_are_refused(name, flags, message):
+    flags = flags if "--config.loss.name=energy_matching" in flags else [*FLAGS, *flags]
     with pytest.raises(SystemExit, match=message):
-        read(name, *flags)
+        command_line.read(f"configs/{name}.py:smoke", flags)

@@ -202,6 +202,8 @@ def terminated(folder, step):
         ("toy_beta", {"loss.name": "diffusion_recovery"}),
         ("toy_beta", {"loss.name": "jarzynski", "mesh.num_shards": 2}),
         ("jem_digits", {"loss.name": "jarzynski", "optimizer.rho": 0.1}),
+        ("toy_beta", {"loss.name": "energy_matching", "mesh.num_shards": 2}),
+        ("jem_digits", {"loss.name": "energy_matching", "optimizer.rho": 0.1}),
     ],
 )
 def test_every_family_goes_on_to_the_same_bits(name, overrides, tmp_path):

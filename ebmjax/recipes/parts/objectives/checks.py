@@ -15,3 +15,12 @@ def check_objective(config: Config) -> None:
                 f"config.mesh.num_shards={num_shards} shards, or weights say nothing; got "
                 f"{num_walkers}. Some hundred are usual."
             )
+    if config.loss.name == "energy_matching":
+        section = config.loss.energy_matching
+        reached = section.num_steps * section.step_size
+        if reached < 1:
+            raise ConfigError(
+                "config.loss.energy_matching.num_steps times step_size must be at least 1, when "
+                f"noise reaches the data; got {section.num_steps} * {section.step_size:g} = "
+                f"{reached:.2g}: take longer chains."
+            )

@@ -13,6 +13,7 @@ from ebmjax.recipes.config.ranges import (
     FRACTION,
     NOT_NEGATIVE,
     POSITIVE,
+    PROBABILITY,
     WHOLE,
     one_of,
     one_of_or_function,
@@ -193,6 +194,26 @@ OBJECTIVES = {
             "start_scale": field(
                 1.0, POSITIVE, "standard deviation of starts without a box; in a box: uniform"
             ),
+        },
+    )._replace(has_memory=True),
+    "energy_matching": _chainless(
+        "energy_matching",
+        "energy matching",
+        {
+            "warmup": field(
+                0.5, PROBABILITY, "share of the run's steps before contrastive divergence begins"
+            ),
+            "temperature": field(
+                0.1, POSITIVE, "of the chains: a unit of the potential per nat of the energy"
+            ),
+            "ramp_start": field(
+                0.8, FRACTION, "time from which paths count less and chains from noise warm up"
+            ),
+            "contrastive_weight": field(
+                1.0, NOT_NEGATIVE, "weight of contrastive divergence beside the paths"
+            ),
+            "num_steps": field(100, COUNT, "steps of a training chain"),
+            "step_size": field(0.02, POSITIVE, "time of a step; noise reaches the data at time 1"),
         },
     )._replace(has_memory=True),
 }
