@@ -1,71 +1,150 @@
-"""Objectives with and without chains on points, against the data's density.
+"""Objectives for points, on four densities of the plane, against the data's density.
 
-A row is a data set and an objective. All train the same network, with smooth activations, for
-10,000 steps of the same rate. "contrastive divergence" is the robust objective at beta 0: its
-samples are short chains from noise. Total variation and KL are of the learned density, normalised
-on a grid; "shares" is the total variation of the masses of modes or circles.
+A row is a data set and an objective: eight neighbouring modes, four circles, two modes of masses
+0.2 and 0.8 five apart, and four modes of masses 0.1 to 0.4. All train the same network, with smooth
+activations, for 4,000 steps of the same rate; diffusion recovery, whose steps take ten times as
+long, for 1,000. "short chains" and "persistent chains" are contrastive divergence with an energy
+L2 of 0.05, by 20 steps of 0.01 at temperature 1, from noise or from where they stood; the robust
+objective has the chains of toy_beta.py. KL and total variation are of the learned density,
+normalised on a grid; "shares" is the total variation of the masses of modes or circles. "gradients"
+are evaluations of the energy's gradient in training, see ``count_gradients``.
 
 Figure: side_by_side.png, the learned densities of seed 0.
 
 Variants:
-- "": all rows, 3 seeds.
+- "": all rows, 5 seeds.
 - quick: a few steps of two rows; shows nothing.
 """
 
+from typing import Any
+
 from ebmjax.recipes.config.files import project
-from ebmjax.recipes.study import Study
+from ebmjax.recipes.study import Study, make_flags
 from ebmjax.recipes.study.named_columns import pick_columns
 
 figures = project("figures.points_objectives")
 
 CONFIG = "configs/toy_beta.py"
-DATA = {
-    "mixture": (CONFIG, "--config.train.num_epochs=10"),
-    "circles": (f"{CONFIG}:circles", "--config.train.num_epochs=20"),
+STEPS, RECOVERY_STEPS, NUM_TRAIN = 4000, 1000, 50_000
+
+
+def gaussians(radius: float, scale: float, *weights: float) -> dict[str, Any]:
+    """Returns the fields of Gaussians that far from the origin; chains start as far out."""
+    return {
+        "data.name": "gaussians",
+        "data.radius": radius,
+        "data.scale": scale,
+        "data.weights": weights,
+        "sampler.buffer.start_scale": radius,
+        "eval.density.bandwidth": 0.1,
+        "train.batch_size": 50,
+    }
+
+
+DATA: dict[str, tuple[str, float, dict[str, Any]]] = {
+    "eight modes": (CONFIG, 2.0, {"train.batch_size": 50}),
+    "circles": (f"{CONFIG}:circles", 5.0, {"train.batch_size": 100}),
+    "two far modes": (CONFIG, 5.0, gaussians(2.5, 0.5, 0.2, 0.8)),
+    "four far modes": (CONFIG, 6.0, gaussians(4.0, 0.3, 0.1, 0.2, 0.3, 0.4)),
 }
-WITHOUT_CHAINS = {
-    "score matching, sliced": ("--config.loss.name=score_matching",),
-    "denoising, noise 0.1": (
-        "--config.loss.name=denoising",
-        "--config.loss.denoising.noise_scale=0.1",
-    ),
-    "denoising, levels from 0.1": (
-        "--config.loss.name=denoising_levels",
-        "--config.loss.denoising_levels.min_noise_scale=0.1",
-    ),
-    "diffusion recovery": (
-        "--config.loss.name=diffusion_recovery",
-        "--config.loss.diffusion_recovery.min_noise_scale=0.1",
-    ),
-    "energy discrepancy": ("--config.loss.name=energy_discrepancy",),
-    "noise-contrastive": ("--config.loss.name=noise_contrastive",),
+"""Configuration, half the width of the grid and further fields, by data set."""
+LEVELS = {"min_noise_scale": 0.1}
+PATHS = {"warmup": 0.2, "temperature": 0.3, "contrastive_weight": 10.0}
+OBJECTIVES: dict[str, tuple[str, dict[str, Any]]] = {
+    "short chains": ("contrastive_divergence", {}),
+    "persistent chains": ("contrastive_divergence", {}),
+    "robust, beta 0.9": ("beta", {}),
+    "walkers with weights": ("jarzynski", {"num_walkers": 1024}),
+    "score matching, sliced": ("score_matching", {}),
+    "denoising, noise 0.1": ("denoising", {"noise_scale": 0.1}),
+    "denoising, levels from 0.1": ("denoising_levels", LEVELS),
+    "diffusion recovery": ("diffusion_recovery", LEVELS),
+    "energy discrepancy": ("energy_discrepancy", {}),
+    "noise-contrastive": ("noise_contrastive", {}),
+    "energy matching": ("energy_matching", PATHS),
 }
-OBJECTIVES = {
-    "contrastive divergence": ("--config.loss.beta=0",),
-    "walkers with weights": (
-        "--config.loss.name=jarzynski",
-        "--config.loss.jarzynski.num_walkers=1024",
-    ),
-    "robust, beta 0.9": ("--config.loss.beta=0.9",),
-    **WITHOUT_CHAINS,
-}
+"""``loss.name`` and fields of its section, by objective."""
+
+
+def row(data: str, objective: str) -> list[str]:
+    """Returns the configuration and the arguments of a run."""
+    config, half_width, fields = DATA[data]
+    name, section = OBJECTIVES[objective]
+    num_steps = RECOVERY_STEPS if name == "diffusion_recovery" else STEPS
+    num_epochs = num_steps * fields["train.batch_size"] // NUM_TRAIN
+    fields = {
+        **fields,
+        "loss.name": name,
+        **{f"loss.{name}.{field}": value for field, value in section.items()},
+        "train.num_epochs": num_epochs,
+        "eval.every_epochs": num_epochs,
+        "eval.density.half_width": half_width,
+    }
+    if name == "beta":
+        fields["loss.beta"] = 0.9
+    if name in ("contrastive_divergence", "jarzynski"):
+        # The energy of a network need not be normalisable elsewhere.
+        fields |= {"sampler.box": "reflect", "sampler.low": -half_width, "sampler.high": half_width}
+    if name == "contrastive_divergence":
+        fields |= {"sampler.sgld.step_size": 0.01, "sampler.sgld.temperature": 1.0}
+        fields["loss.energy_l2"] = 0.05  # without it short chains diverge
+    if objective == "persistent chains":
+        fields["sampler.buffer.size"] = 10_000
+    return [config, *make_flags(fields)]
+
+
+def count_gradients(model: Any, points: Any, key: Any) -> dict[str, float]:
+    """Returns "gradient_evaluations": in training, at one point each, by the point or parameters.
+
+    The gradient of a loss by the parameters counts every energy in it once more, and every score.
+    """
+    del points, key
+    config = model.config
+    name, batch = config.loss.name, config.train.batch_size
+    section, sampler = config.loss.get(name), config.sampler
+    if name in ("contrastive_divergence", "beta"):
+        update = batch + sampler.num_samples * (1 + sampler.num_steps)
+    elif name == "jarzynski":
+        update = batch + section.num_walkers * (1 + section.num_moves)
+    else:
+        example = {
+            "denoising": lambda: 2,
+            "denoising_levels": lambda: 2,
+            "score_matching": lambda: 2 * (1 + section.num_slices),
+            "energy_discrepancy": lambda: 1 + section.num_copies,
+            "noise_contrastive": lambda: 1 + section.noise_ratio,
+            "diffusion_recovery": lambda: 2 + section.num_steps,
+            "energy_matching": lambda: 4 + (1 - section.warmup) * section.num_steps,
+        }
+        update = batch * example[name]()
+    return {"gradient_evaluations": float(update * config.train.num_epochs * (NUM_TRAIN // batch))}
+
+
+count_gradients.every = "end"
+
 COLUMNS = {
-    "density, TV": ("density.density_tv", 1.0, 3),
-    "density, KL in nats": ("density.density_kl", 1.0, 3),
+    **pick_columns("density, KL in nats", "density, TV"),
     "shares of the density, TV": ("density.density_share_tv", 1.0, 3),
     "normalisable": ("density.is_normalisable", 1.0, 1),
+    "gradients, millions": ("gradient_evaluations", 1e-6, 1),
     **pick_columns("seconds of training"),
 }
-ROWS = {
-    f"{data}, {name}": [*start, *flags]
-    for data, start in DATA.items()
-    for name, flags in OBJECTIVES.items()
-}
+COMMON = (
+    "--config.model.activation=swish",
+    "--config.eval.density.num_samples=1000",
+    '--config.eval.functions=("studies/objectives.py:count_gradients",)',
+)
 STUDIES = {
-    "": Study(ROWS, COLUMNS, 3, ("--config.model.activation=swish",), figures.side_by_side),
+    "": Study(
+        {f"{data}, {objective}": row(data, objective) for data in DATA for objective in OBJECTIVES},
+        COLUMNS,
+        5,
+        COMMON,
+        figures.side_by_side,
+    ),
     "quick": Study(
         {
-            name: [f"{CONFIG}:smoke", *WITHOUT_CHAINS[name]]
+            name: [f"{CONFIG}:smoke", *make_flags({"loss.name": OBJECTIVES[name][0]})]
             for name in ("energy discrepancy", "noise-contrastive")
         },
         COLUMNS,

@@ -148,8 +148,10 @@ def _gmm(config: Config) -> Truth:
 
 
 def _gaussians(config: Config) -> Truth:
-    """Four of unit variance with their means on a circle of ``data.radius``."""
-    return _mixture(means=data.circle_means(4, config.data.radius), scale=1.0)
+    """One Gaussian for each of ``data.weights``, their means on a circle of ``data.radius``."""
+    section = config.data
+    means = data.circle_means(len(section.weights), section.radius)
+    return _mixture(means=means, scale=section.scale, weights=jnp.asarray(section.weights))
 
 
 def _circles(config: Config) -> Truth:

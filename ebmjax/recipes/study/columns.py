@@ -80,7 +80,7 @@ PATTERNS = {
         mixing.(acceptance|rhat_energy|rhat_pixel) mixing.by_sampler.*.* samplers.*.*
         {OF_DENSITY} {below("density", OF_DENSITY)} density.perfect_sampler.*
         (thesis|tuned|references).*.*
-        bias_(slope|correlation) (negative|reweighted|long|exact)_tv
+        bias_(slope|correlation) (negative|reweighted|long|exact)_tv gradient_evaluations
     """,
     "latent": f"""
         {OF_SAMPLES} (prior|posterior)_energy prior_acceptance reconstruction_error

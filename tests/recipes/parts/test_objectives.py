@@ -1,5 +1,7 @@
 """Every objective without chains, at its minimum on Gaussian data, where it is known."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,7 @@ from ebmjax.data import ImageData
 from ebmjax.learning import LossWithMemory, draw_for_loss
 from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.config.user_parts import find_function
 from ebmjax.recipes.parts.objectives import noise_contrastive
 from ebmjax.recipes.parts.objectives.energies import EnergyBatch
 from ebmjax.recipes.parts.objectives.objective import (
@@ -18,7 +21,7 @@ from ebmjax.recipes.parts.objectives.objective import (
     noise_levels,
 )
 from ebmjax.recipes.parts.objectives.table import WITHOUT_CHAINS, serving
-from ebmjax.recipes.study import columns
+from ebmjax.recipes.study import columns, study_file
 from experiments.configs import igebm_digits, jem_digits
 
 COVARIANCE = np.array([[0.3, 0.1], [0.1, 0.2]])
@@ -199,6 +202,31 @@ def test_chains_of_energy_matching_warm_up_on_their_way_from_noise():
     # The weight of paths is 1 up to time 0.8, and 0.5 in the mean from there on.
     np.testing.assert_allclose(drawn.weights.mean(), 0.9, atol=5 * 0.25 / np.sqrt(8000))
     assert np.mean(drawn.weights == 1.0) == pytest.approx(0.8, abs=5 * 0.4 / np.sqrt(8000))
+
+
+@pytest.mark.parametrize(
+    ("row", "an_update"),
+    [
+        ("eight modes, short chains", 50 + 20 * 21),
+        ("circles, persistent chains", 100 + 100 * 21),
+        ("circles, robust, beta 0.9", 100 + 100 * 21),
+        ("four far modes, walkers with weights", 50 + 1024 * 2),
+        ("two far modes, score matching, sliced", 50 * 4),
+        ("two far modes, denoising, noise 0.1", 50 * 2),
+        ("two far modes, denoising, levels from 0.1", 50 * 2),
+        ("two far modes, diffusion recovery", 50 * 32 / 4),  # a quarter of the steps
+        ("two far modes, energy discrepancy", 50 * 17),
+        ("two far modes, noise-contrastive", 50 * 2),
+        ("eight modes, energy matching", 50 * (4 + 0.8 * 100)),
+    ],
+)
+def test_the_study_counts_the_gradients_of_every_objective(row, an_update):
+    study = study_file.load("studies/objectives.py")
+    file, *flags = study.rows[row]
+    config = command_line.read(file, [*study.common, *flags])
+    count = find_function("eval.functions", *config.eval.functions)
+    found = count(SimpleNamespace(config=config), None, None)
+    assert found == {"gradient_evaluations": pytest.approx(4000 * an_update)}
 
 
 def test_a_gaussian_of_too_many_numbers_is_refused():

@@ -48,7 +48,7 @@ WITH_ENDS = When(
     lambda c: c.sampler.box != "none" or c.sampler.augmentation.name != "none",
     may_preset=True,
 )
-
+OF_GAUSSIANS = allow_preset(when_is("data.name", "gaussians"))
 
 IMAGES_ALONE = tuple(
     f"data.{name}"
@@ -109,7 +109,14 @@ _FIELDS: dict[str, Field] = {
         10.0,
         POSITIVE,
         "distance of the Gaussians' means from the origin",
-        allow_preset(when_is("data.name", "gaussians")),
+        OF_GAUSSIANS,
+    ),
+    "data.scale": field(1.0, POSITIVE, "standard deviation of each Gaussian", OF_GAUSSIANS),
+    "data.weights": field(
+        (1.0, 1.0, 1.0, 1.0),
+        replace(POSITIVE, may_be_empty=False),
+        "share of each Gaussian, of any sum; as many as there are",
+        OF_GAUSSIANS,
     ),
     "model.hidden": field(
         (32, 64, 64, 64), WIDTHS, "hidden layers of an energy of points", OURS, OF_POINTS

@@ -74,6 +74,14 @@ def test_the_parts_of_the_data_carry_what_its_law_says():
         # 5 standard errors of a share, and what leaks from a mode to its neighbours: 2 * 0.5 %.
         np.testing.assert_allclose(shares, weights, atol=5 * math.sqrt(0.2 / 20_000) + 0.01)
         assert np.isnan(truth.shares(np.full((3, 2), np.nan))).all()
+    far = {"data.radius": 2.5, "data.scale": 0.5, "data.weights": (1.0, 4.0)}
+    images, truth, _ = load(smoke(**{"data.name": "gaussians", **far, "data.max_train": 20_000}))
+    points = images.train.images
+    right = points[points[:, 0] > 0]  # five deviations from the other mode's mean
+    assert len(right) / len(points) == pytest.approx(0.2, abs=5 * math.sqrt(0.16 / 20_000))
+    np.testing.assert_allclose(right.mean(axis=0), (2.5, 0.0), atol=5 * 0.5 / math.sqrt(4000))
+    np.testing.assert_allclose(right.std(axis=0), 0.5, rtol=5 / math.sqrt(2 * 4000))
+    assert truth.num_parts == 2
 
 
 def test_a_seed_draws_points_of_its_own():
