@@ -13,6 +13,7 @@ from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.config.user_parts import find_function
 from ebmjax.recipes.parts.objectives import noise_contrastive
+from ebmjax.recipes.parts.objectives.checks import warn_of_objective
 from ebmjax.recipes.parts.objectives.energies import EnergyBatch
 from ebmjax.recipes.parts.objectives.objective import (
     draws,
@@ -202,6 +203,18 @@ def test_chains_of_energy_matching_warm_up_on_their_way_from_noise():
     # The weight of paths is 1 up to time 0.8, and 0.5 in the mean from there on.
     np.testing.assert_allclose(drawn.weights.mean(), 0.9, atol=5 * 0.25 / np.sqrt(8000))
     assert np.mean(drawn.weights == 1.0) == pytest.approx(0.8, abs=5 * 0.4 / np.sqrt(8000))
+
+
+@pytest.mark.parametrize("name", WITHOUT_CHAINS)
+def test_a_piecewise_linear_network_is_warned_of_where_scores_are_matched(name):
+    config = configured(name)
+    for activation, factory in (("swish", ""), ("leaky_relu_0.2", "mine.py:network")):
+        config.model.activation, config.model.factory = activation, factory
+        assert not warn_of_objective(config)
+    config.model.factory = ""
+    has_scores = name in ("denoising", "denoising_levels", "score_matching", "energy_matching")
+    lines = [line.rpartition(": set ")[2] for line in warn_of_objective(config)]
+    assert lines == ["--config.model.activation=swish"] * has_scores
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,16 @@ from experiment_runs import contents, digits, launch, rows_of, run_script, stric
 from linear_family import NAME, accuracy, linear
 
 from ebmjax import training
-from ebmjax.recipes.config import declare, families, remedies
+from ebmjax.recipes.config import command_line, declare, families, remedies
 from ebmjax.recipes.config.errors import WorkdirError
 from ebmjax.recipes.folder import run_folder, workdir
+from ebmjax.recipes.parts.objectives.table import WITHOUT_CHAINS
 from ebmjax.recipes.run import recover
 from ebmjax.recipes.run.launch import evaluate_saved
 from ebmjax.recipes.run.run import Run
 from ebmjax.recipes.run.saved_recoveries import read
 from ebmjax.recipes.run.trained import load
+from ebmjax.recipes.study import make_flags
 
 # The weight rises to 1. It may rise to 0.4, and twice as far with twice the steps of a chain.
 BREAKING = {
@@ -251,6 +253,32 @@ def test_each_recovery_goes_back_one_further_to_a_healthy_checkpoint(tmp_path):
     assert recovered((2, 4, 6, 8, 10, 12), 13) == 4  # 2 has been replaced: the oldest
     assert recovered((5,), 6, passing=(5,)) == 4
     assert run.now.optimizer.learning_rate == 0.01 / 2**7
+
+
+@pytest.mark.parametrize("name", WITHOUT_CHAINS)
+def test_objectives_without_chains_recover_in_bfloat16(name, tmp_path, monkeypatch):
+    """The run is told at its end that it fell at step 13; it goes back to step 10, and finishes."""
+    flags = {"loss.name": name, "model.dtype": "bfloat16", "eval.density.every": "never"}
+    flags |= {"train.on_divergence": "recover", "model.activation": "swish"}
+    flags |= {"train.remedies": ("learning_rate",)}
+    config = command_line.read("configs/toy_beta.py:smoke", make_flags(flags))
+    fit, starts = training.fit, []
+
+    def fall_once(*arguments, **options):
+        result = fit(*arguments, **options)
+        starts.append(result.first_step)
+        if len(starts) == 1:
+            raise fallen(13, 12)
+        return result
+
+    monkeypatch.setattr(training, "fit", fall_once)
+    assert launch(config, NAME, str(tmp_path / "run")) is None
+    assert starts == [0, 10]
+    summary = summary_of(tmp_path / "run")
+    assert [one["remedy"] for one in summary["recoveries"]] == ["learning_rate"]
+    assert summary["steps"] == 20
+    assert not summary["skipped"]
+    assert math.isfinite(summary["loss"])
 
 
 # The row after which a signal comes is written while the next block runs, so these save at 6, 10,

@@ -16,6 +16,7 @@ from ebmjax.recipes.models.energy import checks, objectives, parts, plots
 from ebmjax.recipes.models.energy.model import EnergyModel, densities_of
 from ebmjax.recipes.models.energy.points import points_model
 from ebmjax.recipes.parts import image_data, points_data
+from ebmjax.recipes.parts.objectives.checks import warn_of_objective
 from ebmjax.recipes.parts.objectives.objective import draws, noise_levels
 from ebmjax.training import init_state, make_train_step, warm_start
 
@@ -97,6 +98,6 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         check_evaluate=evaluations.check,
         warm_start=lambda folder: warm_start(state, optimizer, folder, ("buffer", "memory")),
         use=finished.at,
-        about_data=images.about,
+        about_data=(*images.about, *warn_of_objective(config)),
         config=config,
     )

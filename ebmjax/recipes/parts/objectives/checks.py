@@ -1,7 +1,21 @@
-"""Refuses fields of an objective that do not go together. Needs no JAX."""
+"""Refuses fields of an objective that do not go together, or warns of them. Needs no JAX."""
 
 from ebmjax.recipes.config import checks
 from ebmjax.recipes.config.errors import Config, ConfigError
+
+OF_SCORES = ("denoising", "denoising_levels", "score_matching", "energy_matching")
+"""Objectives whose losses hold gradients of the energy, which training differentiates again."""
+
+
+def warn_of_objective(config: Config) -> tuple[str, ...]:
+    """Returns a line where the objective of ``config.loss`` wants a smooth activation."""
+    name, activation = config.loss.name, config.model.get("activation", "")
+    if name not in OF_SCORES or "relu" not in activation or config.model.get("factory"):
+        return ()
+    return (
+        f"warning: config.loss.name={name} needs second derivatives, of which "
+        f"config.model.activation={activation} has none: set --config.model.activation=swish",
+    )
 
 
 def check_objective(config: Config) -> None:
