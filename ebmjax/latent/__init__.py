@@ -21,6 +21,7 @@ from ebmjax.latent._gaussian import gaussian_kl as gaussian_kl
 from ebmjax.latent._gaussian import gaussian_moments as gaussian_moments
 from ebmjax.latent._ladder import LadderSamples as LadderSamples
 from ebmjax.latent._ladder import LatentChains as LatentChains
+from ebmjax.latent._ladder import principal_latents as principal_latents
 from ebmjax.latent._ladder import sample_ladder as sample_ladder
 from ebmjax.latent._linear_gaussian import GaussianMoments as GaussianMoments
 from ebmjax.latent._linear_gaussian import LinearGenerator as LinearGenerator

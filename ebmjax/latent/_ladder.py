@@ -1,5 +1,6 @@
 """Runs the chains of the learning gradients, at every power from prior to posterior."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 from ebmjax.latent._model import LatentModel, LatentParams
 from ebmjax.latent._sampling import SamplerFn, sample_power_posteriors, sample_prior
 from ebmjax.latent._schedule import check_whole_ladder
+from ebmjax.samplers import FactorGaussian
 from ebmjax.types import Key, Metrics
 
 
@@ -21,6 +23,8 @@ class LatentChains(NamedTuple):
       posterior_sampler: log density to sampler, for the powers above 0.
       posterior_steps: steps of each chain at each power above 0.
       warm_start: whether the powers above 0 are annealed instead of started afresh.
+      posterior_start: observations (batch, *event) to the latents (batch, d) where the chains above
+        power 0 start, such as ``principal_latents``; None for draws of the base.
     """
 
     latent_dim: int
@@ -29,6 +33,7 @@ class LatentChains(NamedTuple):
     posterior_sampler: SamplerFn
     posterior_steps: int
     warm_start: bool = False
+    posterior_start: Callable[[jax.Array], jax.Array] | None = None
 
 
 class LadderSamples(NamedTuple):
@@ -70,7 +75,8 @@ def sample_ladder(
         ``log_evidence``. Vanilla training uses ``[0, 1]``.
       chains: samplers and lengths (static).
       prior_start: where the prior's chains continue, shape (batch, d).
-      posterior_start: where the other chains continue, shape (num_powers - 1, batch, d).
+      posterior_start: where the other chains continue, shape (num_powers - 1, batch, d); None for
+        the start that ``chains`` say.
 
     Returns:
       ``LadderSamples`` and, if the samplers report them, "prior_acceptance" (scalar) and
@@ -78,6 +84,9 @@ def sample_ladder(
     """
     check_whole_ladder(powers)
     prior_key, posterior_key = jax.random.split(key)
+    if posterior_start is None and chains.posterior_start is not None:
+        first = chains.posterior_start(observations)
+        posterior_start = jnp.broadcast_to(first, (len(powers) - 1, *first.shape))
     prior_latents, prior_info = sample_prior(
         prior_key,
         params,
@@ -105,3 +114,21 @@ def sample_ladder(
         name: info["acceptance_prob"] for name, info in named.items() if "acceptance_prob" in info
     }
     return LadderSamples(jnp.concatenate([prior_latents[None], above]), prior_latents), acceptance
+
+
+def principal_latents(base: FactorGaussian, observations: jax.Array, latent_dim: int) -> jax.Array:
+    """Returns the observations' principal components in units of their deviations, (batch, d).
+
+    Over the observations that ``base`` was fitted to, they have mean 0 and about the variance 1 of
+    a latent EBM's base. So chains that start there need few steps to the posterior. Coordinates
+    beyond the directions of ``base`` are 0.
+
+    Args:
+      base: of ``samplers.fit_factor_gaussian``.
+      observations: (batch, *event).
+      latent_dim: d (static).
+    """
+    flat = (observations - base.mean[None]).reshape(len(observations), -1)
+    directions, variances = base.directions[:, -latent_dim:], base.variances[-latent_dim:]
+    components = flat @ (directions / jnp.sqrt(variances)[None])
+    return jnp.pad(components, ((0, 0), (0, latent_dim - components.shape[1])))

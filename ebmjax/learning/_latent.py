@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_at_least
+from ebmjax._checks import check_at_least, check_fraction
 from ebmjax._numbers import as_arguments
 from ebmjax.latent import (
     LatentChains,
@@ -36,6 +36,7 @@ def make_latent_gradient_fn(
     loss_fn: Callable[..., tuple[jax.Array, Metrics]] | None = None,
     num_chains: int = 1,
     identify: Callable[[PyTree], jax.Array] | None = None,
+    reinit_prob: float = 0.0,
 ) -> GradientFn:
     """Draws prior and posterior latents by short chains and differentiates a surrogate loss.
 
@@ -57,12 +58,15 @@ def make_latent_gradient_fn(
       num_chains: chains for each observation and power, and as many prior chains.
       identify: a batch to the indices of its examples in the data, for persistent chains; ``fit``
         asks it about all data and refuses an index that the chains do not have.
+      reinit_prob: of each persistent chain of the prior, to start anew from the base at a step. Its
+        ends are then those of fresh chains of num_steps / reinit_prob steps in the mean.
 
     Returns:
       A ``GradientFn``. Its metrics are those of the loss, "loss", and, where the samplers report
       them, "prior_acceptance" and "posterior_acceptance" (one for each power above 0).
     """
     check_at_least("num_chains", num_chains, 1)
+    check_fraction("reinit_prob", reinit_prob)
     loss_fn = loss_fn or (vanilla_loss if powers is None else tempered_loss)
     ladder = jnp.array([0.0, 1.0]) if powers is None else powers
     model_of = as_arguments(model)
@@ -75,6 +79,9 @@ def make_latent_gradient_fn(
         expected = (len(observations), len(ladder) - 1, num_chains, chains.latent_dim)
         check_latent_carry(carry, indices, expected)
         start = take_chains(carry, indices)
+        if reinit_prob and start.prior is not None:
+            key, new_key = jax.random.split(key)
+            start = start._replace(prior=_start_anew(new_key, start.prior, model, reinit_prob))
         samples, acceptance = sample_ladder(
             key,
             params,
@@ -102,6 +109,13 @@ def make_latent_gradient_fn(
             check_indices(carry, identify(data))
 
     return with_data_check(gradient_fn, check_data)
+
+
+def _start_anew(key: Key, chains: jax.Array, model: LatentModel, prob: float) -> jax.Array:
+    """Returns (chains, d) positions, of which each is a new draw of the base by chance."""
+    choice_key, draw_key = jax.random.split(key)
+    is_new = jax.random.bernoulli(choice_key, prob, (len(chains), 1))
+    return jnp.where(is_new, model.base_scale * jax.random.normal(draw_key, chains.shape), chains)
 
 
 def make_through_chain_gradient_fn(

@@ -34,6 +34,7 @@ def init_latent_carry(
     latent_dim: int,
     num_chains: int = 1,
     base_scale: float = 1.0,
+    posterior_start: Any = None,
 ) -> LatentCarry:
     """Persistent chains for ``init_state(params, optimizer, shards)``, drawn from the base.
 
@@ -50,6 +51,7 @@ def init_latent_carry(
       latent_dim: d.
       num_chains: of an observation at a power.
       base_scale: of the model.
+      posterior_start: where all chains of an example start, (num_examples, d); None for the base.
 
     Returns:
       Each leaf with a leading axis of ``num_shards``.
@@ -71,10 +73,12 @@ def init_latent_carry(
     prior_key, posterior_key = jax.random.split(key)
     num_prior = batch_size // num_shards * num_chains
     table = (num_shards, num_examples, num_powers - 1, num_chains, latent_dim)
-    return LatentCarry(
-        base_scale * jax.random.normal(prior_key, (num_shards, num_prior, latent_dim)),
-        base_scale * jax.random.normal(posterior_key, table),
-    )
+    if posterior_start is None:
+        posterior = base_scale * jax.random.normal(posterior_key, table)
+    else:
+        posterior = jnp.broadcast_to(jnp.asarray(posterior_start)[:, None, None], table)
+    prior = base_scale * jax.random.normal(prior_key, (num_shards, num_prior, latent_dim))
+    return LatentCarry(prior, posterior)
 
 
 def check_latent_carry(carry: PyTree, indices: Any, expected: tuple[int, int, int, int]) -> None:

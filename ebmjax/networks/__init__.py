@@ -13,6 +13,7 @@ from ebmjax.networks._convolve import convolve_transposed as convolve_transposed
 from ebmjax.networks._energies import LatentEnergy as LatentEnergy
 from ebmjax.networks._energies import MLPEnergy as MLPEnergy
 from ebmjax.networks._generator import ConvGenerator as ConvGenerator
+from ebmjax.networks._generator import DenseGenerator as DenseGenerator
 from ebmjax.networks._inception import InceptionOutputs as InceptionOutputs
 from ebmjax.networks._inception import InceptionV3 as InceptionV3
 from ebmjax.networks._inception import inception_inputs as inception_inputs

@@ -1,5 +1,6 @@
-"""The generator of the latent energy-based model: a latent vector in, an image out."""
+"""Generators of the latent energy-based model: a latent vector in, an image out."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -91,6 +92,39 @@ class ConvGenerator(nn.Module):
             height, width = sides[0]
             sides.insert(0, (-(-height // 2), -(-width // 2)))
         return sides
+
+
+class DenseGenerator(nn.Module):
+    """Dense layers from z (..., d) to images (..., *image_shape) in (-1, 1).
+
+    The activation is swish, with tanh at the end. A step costs much less on a CPU than one of
+    ``ConvGenerator``.
+
+    Attributes:
+      hidden: widths of the layers but the last.
+      image_shape: (H, W, channels).
+      dtype: of the computation; the image is always float32.
+      kernel_init: of every layer.
+
+    Example:
+      >>> generator = DenseGenerator(hidden=(64,), image_shape=(8, 8, 1))
+      >>> params = generator.init(jax.random.key(0), jnp.zeros(16))
+      >>> generator.apply(params, jnp.zeros((5, 16))).shape
+      (5, 8, 8, 1)
+    """
+
+    hidden: Sequence[int]
+    image_shape: tuple[int, ...]
+    dtype: Any = None
+    kernel_init: Initializer = nn.initializers.lecun_normal()
+
+    @nn.compact
+    def __call__(self, z: jax.Array) -> jax.Array:
+        x = z
+        for width in self.hidden:
+            x = nn.swish(nn.Dense(width, dtype=self.dtype, kernel_init=self.kernel_init)(x))
+        x = nn.Dense(math.prod(self.image_shape), dtype=self.dtype, kernel_init=self.kernel_init)(x)
+        return jnp.tanh(x.astype(jnp.float32)).reshape(*z.shape[:-1], *self.image_shape)
 
 
 def _leaky_relu(x: jax.Array) -> jax.Array:

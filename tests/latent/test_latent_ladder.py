@@ -10,6 +10,7 @@ import pytest
 from annealing_problem import MODEL, PARAMS, fixed_shift
 
 from ebmjax import latent
+from ebmjax.samplers import fit_factor_gaussian
 
 X = jnp.array([[1.5, -0.8], [0.2, 0.4]])
 POWERS = latent.power_schedule(3, 2.0)
@@ -65,3 +66,30 @@ def test_the_losses_take_what_the_ladder_returns():
 def test_a_part_of_a_ladder_is_refused(powers):
     with pytest.raises(ValueError, match="powers must"):
         latent.sample_ladder(jax.random.key(0), PARAMS, MODEL, X, powers, CHAINS)
+
+
+def test_posterior_chains_start_where_the_observation_says_and_go_on_where_they_stood():
+    chains = CHAINS._replace(posterior_start=lambda x: 10.0 * x)
+    run = functools.partial(
+        latent.sample_ladder, jax.random.key(0), PARAMS, MODEL, X, POWERS, chains
+    )
+    above = run()[0].power_latents[1:]
+    np.testing.assert_allclose(above, np.broadcast_to(10.0 * X - 100.0, (3, 2, 2)), rtol=1e-6)
+    stood = run(posterior_start=jnp.ones((3, 2, 2)))[0].power_latents[1:]
+    np.testing.assert_allclose(stood, -99.0, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("num", "dim"), [(200, 3), (200, 5), (4, 5)])
+def test_principal_latents_are_numpys_whitened_components(num, dim):
+    """The strongest ones; 4 images have 3 directions, and the other coordinates are 0."""
+    images = np.random.default_rng(0).normal(size=(num, 2, 3, 1)) * np.arange(1, 4)[:, None]
+    base = fit_factor_gaussian(images, min(dim, 4) + 1, jitter=1e-12)
+    found = latent.principal_latents(base, jnp.asarray(images, jnp.float32), dim)
+    assert found.shape == (num, dim)
+    flat = images.reshape(num, -1) - images.reshape(num, -1).mean(0)
+    left, _, _ = np.linalg.svd(flat, full_matrices=False)
+    count = min(dim, num - 1)
+    expected = (left * np.sqrt(num))[:, :count][:, ::-1]
+    overlap = np.abs(expected.T @ np.asarray(found[:, :count]) / num)
+    np.testing.assert_allclose(overlap, np.eye(count), atol=1e-3)
+    np.testing.assert_array_equal(found[:, count:], 0.0)

@@ -144,3 +144,36 @@ def test_first_chains_are_as_wide_as_the_base():
     four = init_latent_carry(jax.random.key(0), **options, base_scale=4.0)
     np.testing.assert_array_equal(four.prior, 4 * one.prior)
     np.testing.assert_array_equal(four.posterior, 4 * one.posterior)
+
+
+def test_chains_of_an_example_start_at_its_latent_on_every_shard():
+    start = jnp.arange(8.0).reshape(4, 2)
+    made = shards(num_shards=2, posterior_start=start)
+    expected = np.broadcast_to(np.asarray(start)[:, None, None], (2, 4, 2, NUM_CHAINS, 2))
+    np.testing.assert_array_equal(made.posterior, expected)
+    np.testing.assert_array_equal(made.prior, shards(num_shards=2).prior)
+
+
+@pytest.mark.parametrize("reinit_prob", [0.25, 1.0])
+def test_chains_of_the_prior_start_anew_by_chance(reinit_prob):
+    """Chains that hardly move: the share that left, within 5 standard errors, and its new law."""
+    num = 4000
+    gradient_fn = make_latent_gradient_fn(
+        MODEL,
+        latent.LatentChains(2, *[functools.partial(gradient_descent, step_size=1e-9), 1] * 2),
+        observe=lambda batch: batch[0],
+        identify=lambda batch: batch[1],
+        num_chains=num // 2,
+        reinit_prob=reinit_prob,
+    )
+    carry = first(shards(num_powers=2, num_chains=num // 2))
+    carry = carry._replace(prior=jnp.full((num, 2), 50.0))
+    batch = (OBSERVATIONS[:2], jnp.arange(2))
+    _, end, _ = jax.jit(gradient_fn)(jax.random.key(3), PARAMS, carry, batch)
+    is_new = np.asarray(end.prior[:, 0] < 25.0)
+    spread = np.sqrt(reinit_prob * (1 - reinit_prob) / num)
+    assert abs(is_new.mean() - reinit_prob) <= 5 * spread
+    new = np.asarray(end.prior)[is_new]
+    np.testing.assert_allclose(new.mean(0), 0.0, atol=5 / np.sqrt(len(new)))
+    np.testing.assert_allclose(new.std(0), 1.0, atol=5 / np.sqrt(2 * len(new)))
+    np.testing.assert_allclose(np.asarray(end.prior)[~is_new], 50.0, rtol=1e-5)

@@ -19,6 +19,7 @@ from ebmjax.densities import from_energy
 from ebmjax.networks import (
     ConvClassifier,
     ConvGenerator,
+    DenseGenerator,
     LatentEnergy,
     MLPEnergy,
     ResidualEnergy,
@@ -126,6 +127,20 @@ def test_generator_equals_its_definition(lowering, image_size):
         # Half an eps from the cast, and a few from float32's tanh, whose slope is at most 1.
         bound = 4 * EPS * (1 + jnp.abs(before))
         np.testing.assert_array_less(np.abs(images - jnp.tanh(before)), bound)
+
+
+def test_dense_generator_equals_its_definition():
+    z = np.random.default_rng(2).normal(size=(3, 5)).astype(np.float32)
+    module = DenseGenerator((6, 4), (2, 3, 1))
+    params = randomised(initial(module, z))
+    layers = [params["params"][f"Dense_{i}"] for i in range(3)]
+    before = z.astype(np.float64)
+    for i, layer in enumerate(layers):
+        before = before / (1 + np.exp(-before)) if i else before
+        before = before @ np.float64(layer["kernel"]) + np.float64(layer["bias"])
+    images = module.apply(params, z)
+    np.testing.assert_allclose(images, np.tanh(before).reshape(3, 2, 3, 1), atol=1e-5)
+    np.testing.assert_allclose(module.apply(params, z[0]), images[0], atol=1e-5)
 
 
 @pytest.mark.parametrize(

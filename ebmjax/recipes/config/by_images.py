@@ -11,8 +11,12 @@ from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.ranges import optional
 
 MIN_EPOCHS, MIN_STEPS = 10, 1000
-JOINT_STEPS, JOINT_PIXELS = 2500, 1.2e7
-"""Steps of a joint model: so many, fewer where steps times pixel values exceed the second."""
+STEPS, MAX_PIXELS = {"joint": 2500, "latent": 6000}, 1.2e7
+"""Steps of a family: so many, fewer where steps times pixel values exceed the second."""
+LATENT_EPOCHS = 100
+"""Most epochs of a latent model beyond ``MIN_STEPS``: its prior learns few images by heart."""
+LATENT_NATS = 1000
+"""Variance of images, summed over pixels, in squares of ``model.likelihood_scale``."""
 MULTIPLE = 5
 """Epochs come in multiples of it, so that blocks of as many steps divide a run: one compilation."""
 NUM_MEASURED, NUM_SAVED = 4, 10
@@ -26,19 +30,22 @@ class ImageFacts(NamedTuple):
       num_train: images that batches are drawn from.
       num_test: images that the run is measured by.
       shape: height, width and channels.
+      variance: of their pixels in [-1, 1], summed over the pixels of an image.
     """
 
     num_train: int
     num_test: int
     shape: tuple[int, ...]
+    variance: float = 0.0
 
 
 def num_epochs(config: Config, images: ImageFacts) -> int:
-    """Returns 10 epochs, or as many as make 1,000 steps (joint: up to 2,500), in multiples of 5."""
-    steps = MIN_STEPS
-    if config.family == "joint":
-        steps = max(min(JOINT_STEPS, JOINT_PIXELS / math.prod(images.shape)), MIN_STEPS)
+    """Returns 10 epochs, or as many as make ``STEPS`` of the family, in multiples of 5."""
+    most = STEPS.get(config.family, MIN_STEPS)
     steps_an_epoch = max(images.num_train // config.train.batch_size, 1)
+    if config.family == "latent":
+        most = min(most, LATENT_EPOCHS * steps_an_epoch)
+    steps = max(min(most, MAX_PIXELS / math.prod(images.shape)), MIN_STEPS)
     wanted = max(MIN_EPOCHS, math.ceil(steps / steps_an_epoch))
     return MULTIPLE * math.ceil(wanted / MULTIPLE)
 
@@ -48,7 +55,10 @@ MAX_GAP = 5.0
 LENGTHS = ("train.num_epochs", "train.checkpoint_every_epochs", "eval.every_epochs")
 
 RULES: Mapping[str, tuple[str, Callable[[Config, ImageFacts], object]]] = {
-    "train.num_epochs": ("10, or for 1,000 steps (joint: 2,500 at most)", num_epochs),
+    "train.num_epochs": (
+        "10, or for 1,000 steps (joint 2,500, latent 6,000 at most)",
+        num_epochs,
+    ),
     "train.checkpoint_every_epochs": (
         "10 times in a run",
         lambda config, images: max(config.train.num_epochs // NUM_SAVED, 1),
@@ -60,6 +70,20 @@ RULES: Mapping[str, tuple[str, Callable[[Config, ImageFacts], object]]] = {
     "train.max_abs_loss": (
         f"{MAX_GAP:g} + log(classes)",
         lambda config, images: round(MAX_GAP + math.log(max(config.data.num_classes, 1)), 2),
+    ),
+    "optimizer.decay_per_epoch": (
+        "down to the generator's final rate at the end",
+        lambda config, images: (
+            (
+                config.optimizer.generator.final_learning_rate
+                / config.optimizer.generator.learning_rate
+            )
+            ** (1 / config.train.num_epochs)
+        ),
+    ),
+    "model.likelihood_scale": (
+        f"sqrt(variance of images / {LATENT_NATS:,})",
+        lambda config, images: float(f"{math.sqrt(max(images.variance, 1.0) / LATENT_NATS):.4g}"),
     ),
     "eval.num_test": (
         "all, 64 at most",

@@ -17,6 +17,8 @@ ABOUT_RANDOM = (
 )
 
 DEFAULT_HOLDOUT = 0.2
+MOST_MEASURED = 4000
+"""Images whose variance is measured, at most."""
 NO_TEST_SPLIT = (
     f"no split 'test': the images held out, config.data.holdout={DEFAULT_HOLDOUT}, stand for it"
 )
@@ -135,7 +137,9 @@ def _with_choices(images: Images, config: Config) -> tuple[Images, Config]:
     if per_class is not None:
         num_train = min(num_train, per_class * config.data.num_classes)
     num_test = min(len(images.monitored.labels), len(images.evaluated.labels))
-    lines = by_images.fill_in(config, by_images.ImageFacts(num_train, num_test, shape))
+    some = images.train.images[np.arange(min(len(images.train.images), MOST_MEASURED))]
+    variance = float(np.var(np.asarray(some) / 127.5, axis=0).sum())
+    lines = by_images.fill_in(config, by_images.ImageFacts(num_train, num_test, shape, variance))
     if extractor_names.extractor_name(config) == extractor_names.RANDOM:
         lines.append(ABOUT_RANDOM)
     return images._replace(about=(*images.about, *lines)), config

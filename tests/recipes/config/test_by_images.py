@@ -21,17 +21,20 @@ def chosen(config, num_train, num_test, shape):
 
 
 @pytest.mark.parametrize(
-    ("num_train", "epochs", "saved", "measured"),
+    ("family", "num_train", "epochs", "saved", "measured"),
     [
-        (32, 1000, 100, 250.0),  # one step an epoch
-        (160, 200, 20, 50.0),
-        (1_440, 25, 2, 6.25),  # 45 steps an epoch: 23 epochs make 1,000
-        (4_000, 10, 1, 2.5),
-        (50_000, 10, 1, 2.5),
-        (20, 1000, 100, 250.0),  # smaller than a batch, which is refused later
+        ("image", 32, 1000, 100, 250.0),  # one step an epoch
+        ("image", 160, 200, 20, 50.0),
+        ("image", 1_440, 25, 2, 6.25),  # 45 steps an epoch: 23 epochs make 1,000
+        ("image", 4_000, 10, 1, 2.5),
+        ("image", 50_000, 10, 1, 2.5),
+        ("image", 20, 1000, 100, 250.0),  # smaller than a batch, which is refused later
+        ("latent", 160, 500, 50, 125.0),
+        ("latent", 1_440, 100, 10, 25.0),
+        ("latent", 4_000, 100, 10, 25.0),
+        ("latent", 50_000, 10, 1, 2.5),  # 7,810 steps
     ],
 )
-@pytest.mark.parametrize("family", ["image", "latent"])
 def test_the_number_of_images_decides_on_the_length(family, num_train, epochs, saved, measured):
     config = FILES[family].get_config()
     config.data.num_classes = 10
@@ -50,6 +53,11 @@ def test_a_joint_model_takes_more_steps_of_small_images(num_train, side, epochs)
     config = joint.get_config()
     config.data.num_classes = 10
     assert chosen(config, num_train, 100, (side, side, 3))[0].train.num_epochs == epochs
+
+
+def test_a_latent_model_takes_fewer_steps_of_large_images():
+    """50 steps an epoch: 1.2e7 pixel values / 3,072 are 3,906 steps, and 80 epochs."""
+    assert chosen(latent.get_config(), 3200, 100, (32, 32, 3))[0].train.num_epochs == 80
 
 
 @pytest.mark.parametrize(("num_classes", "size"), [(2, 1000), (3, 999), (7, 994), (3000, 1000)])
@@ -78,6 +86,15 @@ def test_a_latent_model_is_measured_by_at_most_64_images(num_test, measured):
     assert line.endswith(f"eval.num_test={measured}")
 
 
+def test_a_latent_models_rate_ends_at_its_final_value_and_its_noise_follows_the_images():
+    config = latent.get_config().copy_and_resolve_references()
+    by_images.fill_in(config, by_images.ImageFacts(4_000, 100, (8, 8, 1), variance=90.0))
+    rates = config.optimizer.generator
+    decayed = rates.learning_rate * config.optimizer.decay_per_epoch**config.train.num_epochs
+    assert decayed == pytest.approx(rates.final_learning_rate)
+    assert config.model.likelihood_scale == 0.3  # a thousandth of the variance, squared
+
+
 @pytest.mark.parametrize("family", FILES)
 def test_what_the_user_gives_wins(family):
     given = {"train.num_epochs": 7, "train.checkpoint_every_epochs": 3, "eval.every_epochs": 2.0}
@@ -86,7 +103,11 @@ def test_what_the_user_gives_wins(family):
             "sampler.buffer.start": "uniform",
             "train.max_abs_loss": 50.0,
         },
-        "latent": {"eval.num_test": 9},
+        "latent": {
+            "eval.num_test": 9,
+            "model.likelihood_scale": 0.2,
+            "optimizer.decay_per_epoch": 0.9,
+        },
     }.get(family, {})
     arguments = [f"--config.{name}={value}" for name, value in given.items()]
     config = command_line.read(f"configs/{family}.py", arguments)
@@ -149,8 +170,8 @@ def test_a_run_says_what_was_chosen(family, tmp_path):
     first, line, judge = images.about
     assert judge.startswith("FID compares features of a random network")
     assert first == "train 120 of 120 (24 held out), 9x9x3, 2 classes"
-    # 96 images are 3 steps an epoch.
-    epochs = 835 if family == "joint" else 335
+    # 96 images are 3 steps an epoch, of a latent model one.
+    epochs = {"joint": 835, "image": 335, "latent": 1000}[family]
     assert line.startswith(f"chosen by the images: train.num_epochs={epochs}, ")
     assert config.train.num_epochs == epochs
 
@@ -192,5 +213,12 @@ def test_too_few_images_are_refused_before_anything_compiles(family, tmp_path):
         (1, 1, r"holdout must leave training images: it is 1 of 1"),
     ):
         config = own(tmp_path, family, num=num, num_held_out=held_out)
+        config.train.batch_size = 32
         with pytest.raises(ConfigError, match=message):
             build_experiment(config, tmp_path / "run")
+
+
+def test_a_latent_models_noise_is_measured_by_its_training_images(tmp_path):
+    images, config = image_data.load(own(tmp_path, "latent"))
+    squares = np.var(images.train.images / 127.5, axis=0).sum() / 1000
+    assert config.model.likelihood_scale == pytest.approx(np.sqrt(squares), rel=1e-3)

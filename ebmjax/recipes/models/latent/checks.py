@@ -32,9 +32,8 @@ def _check_rates(config: Config) -> None:
     for name in ("prior", "generator"):
         section = config.optimizer[name]
         if (
-            config.optimizer.decay_per_epoch < 1
-            and section.learning_rate < section.final_learning_rate
-        ):
+            config.optimizer.decay_per_epoch or 0
+        ) < 1 and section.learning_rate < section.final_learning_rate:
             raise ConfigError(
                 f"config.optimizer.{name}.learning_rate={section.learning_rate:g} must be at least "
                 f"final_learning_rate={section.final_learning_rate:g}, where its decay ends: lower "

@@ -27,8 +27,10 @@ from ebmjax.recipes.config.ranges import (
     COUNT,
     COUNTS,
     FLAG,
+    FRACTION,
     NOT_NEGATIVE,
     POSITIVE,
+    PROBABILITY,
     UP_TO_ONE,
     one_of,
     one_of_or_function,
@@ -48,7 +50,7 @@ COVARIANCE = when_is("loss.name", "covariance")
 PILOT = allow_preset(when_is("loss.schedule", "adaptive", what="powers that a pilot run places"))
 DECAYING = When(
     "rates that decay, config.optimizer.decay_per_epoch below 1",
-    lambda config: config.optimizer.decay_per_epoch < 1,
+    lambda config: (config.optimizer.decay_per_epoch or 0) < 1,
     may_preset=True,
 )
 
@@ -102,10 +104,13 @@ _FIELDS: dict[str, Field] = {
             "model.prior_activation": field(
                 "leaky_relu_0.1", one_of(*ACTIVATIONS), "activation of the prior's energy"
             ),
+            "model.generator": field(
+                "convolutions", one_of("convolutions", "dense"), "layers of the generator"
+            ),
             "model.generator_features": field(
                 None,
                 optional(COUNTS),
-                "channels of the generator's stages, which double the side; None: ..., 128, 64",
+                "channels of its stages; None: ..., 128, 64; dense: widths; None: 512, 512",
             ),
             "model.generator_init": field(
                 "lecun_normal", one_of("lecun_normal", "xavier_normal"), "initial kernels"
@@ -116,6 +121,11 @@ _FIELDS: dict[str, Field] = {
     "model.likelihood_scale": field(0.3, POSITIVE, "standard deviation of a pixel's likelihood"),
     **_chains("prior", 0.16, 60),
     **_chains("posterior", 0.04, 20),
+    "sampler.posterior.start": field(
+        "base",
+        one_of("base", "components"),
+        "chains start at draws of the base, or at the principal components of their image",
+    ),
     **own_options("sampler", "a sampler", "sampler.prior.name", "sampler.posterior.name"),
     **OWN_EVALUATIONS,
     "optimizer.name": field("adam", one_of_or_function("adam"), "optimiser of both networks"),
@@ -124,6 +134,15 @@ _FIELDS: dict[str, Field] = {
         False, FLAG, "anneal chains along the powers instead of starting afresh at each", POWERS
     ),
     "sampler.persistent": field(False, FLAG, "an example's chains go on where they stood"),
+    "sampler.reinit_prob": field(
+        0.0,
+        PROBABILITY,
+        "share of the prior's persistent chains that start anew at an update",
+        allow_preset(when_is("sampler.persistent", True, what="chains that persist")),
+    ),
+    "eval.num_chain_steps": field(
+        None, optional(COUNT), "steps of the chains that samples are drawn by; None: training's"
+    ),
     "loss.name": field("tempered", one_of(*OBJECTIVES), "estimator of the learning gradient"),
     "loss.schedule": field(
         "power", one_of("power", "adaptive"), "who places the powers: a law or a pilot run", POWERS
@@ -147,6 +166,9 @@ _FIELDS: dict[str, Field] = {
         THROUGH_CHAIN,
     ),
     "optimizer.decay_per_epoch": field(0.99, UP_TO_ONE, "decay of the learning rates"),
+    "optimizer.average_decay": field(
+        0.0, FRACTION, "decay of the averaged parameters that are evaluated; 0: the newest"
+    ),
     **_rates("prior", 2e-4, 1e-4, LEARNED_PRIOR),
     **_rates("generator", 1e-3, 5e-4),
     "train.num_repeats": field(1, COUNT, "runs, of seeds seed, seed + 1, ..., in one program"),
@@ -166,7 +188,9 @@ _FIELDS: dict[str, Field] = {
         ),
     ),
 }
-FIELDS = leave_open(_FIELDS, *LENGTHS, "eval.num_test")
+FIELDS = leave_open(
+    _FIELDS, *LENGTHS, "eval.num_test", "model.likelihood_scale", "optimizer.decay_per_epoch"
+)
 SECTIONS = sections(SINGLE, "sampler.prior.name", "sampler.posterior.name", has_shared=False)
 
 

@@ -13,6 +13,7 @@ from ebmjax import latent
 from ebmjax._phases import say_part
 from ebmjax._stored import take_rows
 from ebmjax.evaluate import finite_images, rms_displacement
+from ebmjax.optim import averaged_parameters
 from ebmjax.recipes.evaluators.evaluations import repeats_of
 from ebmjax.recipes.evaluators.image_model import ImageModel
 from ebmjax.recipes.evaluators.latent.evidence import evidence_of_each
@@ -77,11 +78,13 @@ class LatentEBM(ImageModel):
     densities_of: Any = None
 
     def extract_trained(self, state: TrainState) -> latent.LatentParams:
-        """Returns the parameters, on the host.
+        """Returns the parameters on the host, averaged where ``optimizer.average_decay`` says so.
 
         Parameters of a mesh and of a checkpoint then use the same program.
         """
-        return jax.device_get(repeats_of(state)[0].params)
+        first = repeats_of(state)[0]
+        is_averaged = self.config.optimizer.average_decay > 0
+        return jax.device_get(averaged_parameters(first.opt_state) if is_averaged else first.params)
 
     @property
     def params(self) -> latent.LatentParams:
@@ -157,7 +160,8 @@ class LatentEBM(ImageModel):
     def _prior_chains(self, key: Key, num: int, num_steps: int | None = None) -> PriorChains:
         """Returns the chains of ``latent.sample_prior`` with this key, and their starts."""
         chains, networks = self.chains, self.networks
-        num_steps = num_steps or chains.prior_steps
+        own_steps: int | None = self.config.eval.num_chain_steps
+        steps = num_steps or own_steps or chains.prior_steps
         size = min(self.config.eval.batch_size, 2 * num)
 
         def make() -> Any:
@@ -172,7 +176,7 @@ class LatentEBM(ImageModel):
                     num,
                     chains.latent_dim,
                     sampler=chains.prior_sampler,
-                    num_steps=num_steps,
+                    num_steps=steps,
                     start=starts,
                 )
                 generate = partial(networks.generator_fn, params.generator)
@@ -181,5 +185,5 @@ class LatentEBM(ImageModel):
 
             return draw
 
-        program = self.program(("prior", num, num_steps), make)
+        program = self.program(("prior", num, steps), make)
         return PriorChains(*jax.device_get(program(key, self.params)))

@@ -1,6 +1,7 @@
 """The parts of a latent EBM experiment, each from its section of the configuration."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -11,10 +12,11 @@ import optax
 from ebmjax import data, latent, networks
 from ebmjax._numbers import as_arguments
 from ebmjax.learning import make_latent_gradient_fn, make_through_chain_gradient_fn
+from ebmjax.optim import average_parameters
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent.checks import sampler
-from ebmjax.recipes.parts.samplers.bind import bind_sampler
+from ebmjax.recipes.parts.samplers.bind import bind_sampler, fit_gaussian
 from ebmjax.recipes.parts.user_networks import NetworkSpec, user_networks
 
 ESTIMATORS: dict[str, Callable[..., Any]] = {
@@ -48,9 +50,13 @@ def observe(batch: Examples) -> jax.Array:
     return data.to_signed_unit(jnp.asarray(batch.images.images))
 
 
-def chains(config: Config) -> latent.LatentChains:
-    """Samplers and lengths of ``config.sampler``."""
+def chains(config: Config, train: data.ImageData) -> latent.LatentChains:
+    """Samplers, lengths and starts of ``config.sampler``."""
     section, shape = config.sampler, (config.model.latent_dim,)
+    start = None
+    if section.posterior.start == "components":
+        base = fit_gaussian(train, *shape)
+        start = partial(latent.principal_latents, base, latent_dim=shape[0])
     return latent.LatentChains(
         config.model.latent_dim,
         prior_sampler=bind_sampler(sampler(config, "prior"), section, shape),
@@ -58,10 +64,13 @@ def chains(config: Config) -> latent.LatentChains:
         posterior_sampler=bind_sampler(sampler(config, "posterior"), section, shape),
         posterior_steps=section.posterior.num_steps,
         warm_start=section.warm_start,
+        posterior_start=start,
     )
 
 
-def gradient_fn(config: Config, model: latent.LatentModel, powers: jax.Array) -> Callable[..., Any]:
+def gradient_fn(
+    config: Config, model: latent.LatentModel, chains: latent.LatentChains, powers: jax.Array
+) -> Callable[..., Any]:
     """The learning gradient of ``config.loss``; ``powers`` are unused by "vanilla"."""
     section = config.loss
     loss_fn = ESTIMATORS[section.name]
@@ -72,7 +81,7 @@ def gradient_fn(config: Config, model: latent.LatentModel, powers: jax.Array) ->
         return make_through_chain_gradient_fn(
             model,
             powers,
-            chains(config),
+            chains,
             observe=observe,
             num_chains=section.chains_per_observation,
             **options,
@@ -83,12 +92,13 @@ def gradient_fn(config: Config, model: latent.LatentModel, powers: jax.Array) ->
     numbers = as_arguments(options)
     return make_latent_gradient_fn(
         model,
-        chains(config),
+        chains,
         observe=observe,
         powers=None if section.name == "vanilla" else powers,
         loss_fn=lambda *given: loss_fn(*given, **numbers()),
         num_chains=section.chains_per_observation,
         identify=lambda batch: batch.index,
+        reinit_prob=config.sampler.reinit_prob,
     )
 
 
@@ -127,12 +137,14 @@ def _ours(config: Config, z: jax.Array, image_shape: tuple[int, ...]) -> tuple[A
         dtype=dtype,
     )
     features = section.generator_features
+    shared = {"kernel_init": INITIALIZERS[section.generator_init], "dtype": dtype}
+    if section.generator == "dense":
+        return energy, networks.DenseGenerator(features or (512, 512), image_shape, **shared)
     generator = networks.ConvGenerator(
         features=widths(max(image_shape[:2])) if features is None else features,
         channels=image_shape[-1],
         image_size=(image_shape[0], image_shape[1]),
-        kernel_init=INITIALIZERS[section.generator_init],
-        dtype=dtype,
+        **shared,
     )
     return energy, generator
 
@@ -174,8 +186,10 @@ def _users(config: Config, z: jax.Array, image_shape: tuple[int, ...]) -> list[_
 
 
 def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformation:
-    """One Adam for the prior, one for the generator."""
-    return optax.multi_transform(
+    """One Adam for the prior, one for the generator, and the average of both's parameters."""
+    of_both = optax.multi_transform(
         {name: common.adam(config, name, steps_per_epoch) for name in latent.LatentParams._fields},
         latent.LatentParams(*latent.LatentParams._fields),
     )
+    decay = config.optimizer.average_decay
+    return optax.chain(of_both, average_parameters(decay)) if decay else of_both

@@ -35,6 +35,7 @@ def run(
     model: latent.LatentModel,
     params: latent.LatentParams,
     optimizer: optax.GradientTransformation,
+    chains: latent.LatentChains,
     examples: parts.Examples,
     law: jax.Array,
 ) -> Pilot:
@@ -49,11 +50,10 @@ def run(
     started = time.perf_counter()
     _, train_key, eval_key = common.root_keys(config)
     with phase(f"pilot of {config.loss.pilot_epochs} epochs, which places the powers"):
-        result = _train(train_key, config, model, params, optimizer, examples, law)
+        result = _train(train_key, config, model, params, optimizer, chains, examples, law)
     powers = latent.power_schedule(config.loss.pilot_intervals, config.loss.exponent)
     trained = jax.device_get(result.state.params)
     observations = parts.observe(jax.tree.map(lambda leaf: leaf[:IMAGES], examples))
-    chains = parts.chains(config)
 
     @jax.jit
     def measure(key: jax.Array, params: latent.LatentParams) -> jax.Array:
@@ -75,6 +75,7 @@ def _train(
     model: latent.LatentModel,
     params: latent.LatentParams,
     optimizer: optax.GradientTransformation,
+    chains: latent.LatentChains,
     examples: parts.Examples,
     law: jax.Array,
 ) -> FitResult:
@@ -83,7 +84,7 @@ def _train(
         key,
         init_state(params, optimizer),
         make_train_step(
-            parts.gradient_fn(config, model, law),
+            parts.gradient_fn(config, model, chains, law),
             optimizer,
             max_abs_loss=config.train.max_abs_loss,
         ),

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ebmjax import data, latent
 from ebmjax.learning import init_latent_carry
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.evaluators.distances import RunDistances
@@ -20,6 +21,7 @@ from ebmjax.recipes.models.latent import pilot as latent_pilot
 from ebmjax.recipes.models.latent import schedule as latent_schedule
 from ebmjax.recipes.models.latent.model import LatentEBM
 from ebmjax.recipes.parts import image_data
+from ebmjax.recipes.parts.start_distributions import rescale_images
 from ebmjax.training import (
     TrainState,
     from_first,
@@ -41,28 +43,27 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     networks, init = parts.model_of(config, train.images.shape[1:])
     shapes = jax.eval_shape(init, jax.random.key(0))
     memory.check_memory(config, networks.generator_fn, shapes.generator)
+    chains = parts.chains(config, train)
     optimizer = parts.optimizer(config, len(train.images) // config.train.batch_size)
     examples = parts.Examples(train, jnp.arange(len(train.images)))
 
     def pilot(powers: jax.Array) -> latent_pilot.Pilot:
         params = init(common.root_keys(config)[0])
-        return latent_pilot.run(config, networks, params, optimizer, examples, powers)
+        return latent_pilot.run(config, networks, params, optimizer, chains, examples, powers)
 
     schedule = from_first(lambda: latent_schedule.schedule(as_given, workdir, pilot))
-    gradient_fn = parts.gradient_fn(config, networks, schedule.powers)
+    gradient_fn = parts.gradient_fn(config, networks, chains, schedule.powers)
 
     def initial_state(repeat: int) -> TrainState:
         params_key, _, _ = common.root_keys(config, repeat)
-        return init_state(
-            init(params_key), optimizer, _carry(config, params_key, len(examples.index))
-        )
+        return init_state(init(params_key), optimizer, _carry(config, params_key, train, chains))
 
     model = LatentEBM(
         train=train,
         distances=RunDistances(train, images.monitored, config),
         config=config,
         networks=networks,
-        chains=parts.chains(config),
+        chains=chains,
         powers=schedule.powers,
         gradient_fn=gradient_fn,
         examples=examples,
@@ -79,7 +80,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         tests=tests,
     )
     state = common.over_repeats(config, initial_state, stack_states)
-    chains = ("prior", "posterior") if config.sampler.persistent else ()
+    kept = ("prior", "posterior") if config.sampler.persistent else ()
     return common.Experiment(
         state=state,
         train_step=make_train_step(
@@ -95,17 +96,24 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         evaluate=evaluations.evaluate,
         use=finished.at,
         check_evaluate=evaluations.check,
-        warm_start=lambda folder: warm_start(state, optimizer, folder, chains),
+        warm_start=lambda folder: warm_start(state, optimizer, folder, kept),
         pilot=schedule.pilot,
         about_data=images.about,
         config=config,
     )
 
 
-def _carry(config: Config, key: jax.Array, num_examples: int) -> Any:
+def _carry(
+    config: Config, key: jax.Array, train: data.ImageData, chains: latent.LatentChains
+) -> Any:
     """Returns chains for every example and power, if they persist."""
     if not config.sampler.persistent:
         return ()
+    start, num_examples = None, len(train.labels)
+    if chains.posterior_start is not None:
+        images = rescale_images(train)
+        blocks = np.array_split(np.arange(num_examples), -(-num_examples // 1000))
+        start = jnp.concatenate([chains.posterior_start(images[rows]) for rows in blocks])
     is_vanilla = config.loss.name == "vanilla"
     return init_latent_carry(
         jax.random.fold_in(key, 2),  # the networks' keys use 0 and 1
@@ -115,4 +123,5 @@ def _carry(config: Config, key: jax.Array, num_examples: int) -> Any:
         num_powers=2 if is_vanilla else config.loss.num_intervals + 1,
         latent_dim=config.model.latent_dim,
         num_chains=config.loss.chains_per_observation,
+        posterior_start=start,
     )

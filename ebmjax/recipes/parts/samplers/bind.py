@@ -44,10 +44,7 @@ def bind_sampler(
         options["num_coordinates"] = math.prod(shape)
     habits = {name: section.get(name) for name in ("max_score", "low", "high")}
     if chosen.entry.needs == BASE and train is not None:
-        with phase(f"a Gaussian of {len(train.images):,} images"):
-            options["base"] = samplers.fit_factor_gaussian(
-                rescale_images(train)[np.arange(min(len(train.images), MOST_FITTED))]
-            )
+        options["base"] = fit_gaussian(train)
     numbers = as_arguments(
         {"options": options, "fraction": section.get("final_step_fraction"), **habits}
     )
@@ -69,6 +66,13 @@ def bind_sampler(
         return make(log_density_fn, **given)
 
     return make_bound
+
+
+def fit_gaussian(train: ImageData, num_directions: int = 128) -> samplers.FactorGaussian:
+    """Returns the Gaussian of the first training images, in [-1, 1]."""
+    with phase(f"a Gaussian of {len(train.images):,} images"):
+        some = np.arange(min(len(train.images), MOST_FITTED))
+        return samplers.fit_factor_gaussian(rescale_images(train)[some], num_directions)
 
 
 def in_box(

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from experiment_runs import digits
 
@@ -20,7 +21,9 @@ from ebmjax.recipes.evaluators.samples import Samples
 from ebmjax.recipes.models.latent import checks
 from ebmjax.recipes.models.latent.model import LatentEBM
 from ebmjax.recipes.models.latent.parts import Examples
+from ebmjax.recipes.models.latent.parts import optimizer as make_optimizer
 from ebmjax.samplers import mala
+from ebmjax.training import init_state
 from experiments.configs import thermo_celeba
 
 NUM_CHAINS, KEY = 400, jax.random.key(3)
@@ -225,3 +228,23 @@ def test_samples_stand_beside_the_images_of_their_chains_starts():
         (found.start_latents, found.starts),
     ):
         np.testing.assert_allclose(images, latents @ weight.T + bias, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("given", "steps"), [({}, 40), ({"eval.num_chain_steps": 7}, 7)])
+def test_samples_are_drawn_by_as_many_steps_as_the_evaluation_says(given, steps):
+    model = linear(config=digits(**{"train.batch_size": 3, **given}))
+    draw = partial(latent.sample_prior, keys_of(KEY).samples, PARAMS, MODEL, 5, 2)
+    ends, _ = draw(sampler=model.chains.prior_sampler, num_steps=steps)
+    np.testing.assert_allclose(model.samples(KEY, 5).latents, ends, rtol=1e-6)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.75])
+def test_the_trained_parameters_are_averaged_where_the_run_says_so(decay):
+    config = digits(**{"train.batch_size": 3, "optimizer.average_decay": decay})
+    optimizer = make_optimizer(config, 1)
+    state = init_state(PARAMS, optimizer)
+    updates, opt_state = optimizer.update(PARAMS, state.opt_state, state.params)
+    new = optax.apply_updates(PARAMS, updates)
+    found = linear(config=config).extract_trained(state._replace(params=new, opt_state=opt_state))
+    expected = jax.tree.map(lambda old, new: decay * old + (1 - decay) * new, PARAMS, new)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-6), found, expected)

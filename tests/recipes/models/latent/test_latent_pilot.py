@@ -37,7 +37,8 @@ def run_with_zeros():
     model, init = parts.model_of(config, (8, 8, 1))
     params = jax.tree.map(jnp.zeros_like, init(root_keys(config)[0]))
     optimizer = parts.optimizer(config, NUM // config.train.batch_size)
-    found = pilot.run(config, model, params, optimizer, examples, latent.power_schedule(3, 6.0))
+    chains, law = parts.chains(config, examples.images), latent.power_schedule(3, 6.0)
+    found = pilot.run(config, model, params, optimizer, chains, examples, law)
     return found, model, params
 
 
