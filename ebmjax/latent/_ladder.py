@@ -124,7 +124,7 @@ def principal_latents(base: FactorGaussian, observations: jax.Array, latent_dim:
     beyond the directions of ``base`` are 0.
 
     Args:
-      base: of ``samplers.fit_factor_gaussian``.
+      base: one Gaussian of ``samplers.fit_factor_gaussian``.
       observations: (batch, *event).
       latent_dim: d (static).
     """

@@ -19,16 +19,16 @@ class ConvClassifier(nn.Module):
 
     3x3 convolutions of stride 2 halve the image, rounded up, until its longer side has 8 pixels or
     fewer; there is at least one. The first makes ``features`` channels, each further one twice as
-    many. All pixels then go into a dense layer of ``hidden`` units, and these into the logits. The
-    activation is swish, because Langevin dynamics assumes a smooth score. It has no normalisation,
-    so an image's logits depend on it alone, and no mean over pixels, so a score does not fade with
-    their number.
+    many: by default 16, and 32 if there is no further one. All pixels then go into a dense layer of
+    ``hidden`` units, and these into the logits. The activation is swish, because Langevin dynamics
+    assumes a smooth score. It has no normalisation, so an image's logits depend on it alone, and no
+    mean over pixels, so a score does not fade with their number.
 
     Weights start LeCun normal, biases at zero.
 
     Attributes:
       num_classes: number of logits.
-      features: channels of the first convolution.
+      features: channels of the first convolution; None for the default.
       hidden: width of the dense layer.
       dtype: of the computation up to the logits; these are float32.
 
@@ -40,19 +40,42 @@ class ConvClassifier(nn.Module):
     """
 
     num_classes: int
-    features: int = 16
+    features: int | None = None
     hidden: int = 64
     dtype: Any = None
 
     @nn.compact
     def __call__(self, images: jax.Array) -> jax.Array:
-        for name in ("num_classes", "features", "hidden"):
-            check_at_least(name, getattr(self, name), 1)
         check_images(images)
-        start, x, width = nn.initializers.lecun_normal(), images, self.features
-        while width == self.features or max(x.shape[-3:-1]) > LARGEST_SIDE:
+        first = self.features
+        if first is None:
+            first = 32 if max(images.shape[-3:-1]) <= 2 * LARGEST_SIDE else 16
+        sizes = {"num_classes": self.num_classes, "features": first, "hidden": self.hidden}
+        for name, value in sizes.items():
+            check_at_least(name, value, 1)
+        start, x, width = nn.initializers.lecun_normal(), images, first
+        while width == first or max(x.shape[-3:-1]) > LARGEST_SIDE:
             x = nn.swish(Convolution(width, stride=2, kernel_init=start, dtype=self.dtype)(x))
             width *= 2
         x = x.reshape(*x.shape[:-3], -1)
         x = nn.swish(nn.Dense(self.hidden, dtype=self.dtype)(x))
         return nn.Dense(self.num_classes, dtype=jnp.float32)(x)
+
+
+class ConvEnergy(nn.Module):
+    """Network from images (..., H, W, C) to energies (...) in float32: one logit, negative.
+
+    Attributes:
+      features: channels of the first convolution, see ``ConvClassifier``.
+      hidden: width of the dense layer.
+      dtype: of the computation up to the energies; these are float32.
+    """
+
+    features: int | None = None
+    hidden: int = 64
+    dtype: Any = None
+
+    @nn.compact
+    def __call__(self, images: jax.Array) -> jax.Array:
+        network = ConvClassifier(1, self.features, self.hidden, self.dtype)
+        return -network(images)[..., 0]

@@ -16,6 +16,7 @@ VELOCITIES = ("velocity", "momentum")
 EVEN = (
     *("log_density", "logdensity", "slice", "temperature", "running_acceptance"),
     *("second_moment", "preconditioner", "inverse_mass_matrix", "step_size", "adaptation"),
+    "component",
 )
 """Names that states here and in BlackJAX give to their fields. Gradients and velocities change sign
 with their coordinate. What is even does not, and wrappers carry it on as it is."""

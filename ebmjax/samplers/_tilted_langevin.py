@@ -1,6 +1,6 @@
 """Langevin dynamics of a Gaussian that a network tilts, in the Gaussian's own coordinates."""
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +14,6 @@ from ebmjax._checks import check_at_least, check_positive, check_scalar
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._langevin import (
     LangevinInfo,
-    LangevinState,
     acceptance_probability,
     langevin_init,
     log_proposal_ratio,
@@ -25,15 +24,29 @@ from ebmjax.samplers._starts import StartFn
 from ebmjax.samplers._states import check_one_chain
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
+Coordinates = tuple[jax.Array, jax.Array]
+"""Whitened: along the directions (m,), and what is left of every pixel (d,)."""
+
+MAX_ENTRIES = 2**22
+"""Numbers that the directions of all Gaussians take, at most."""
+
+
+def _product(a: jax.Array, b: jax.Array) -> jax.Array:
+    """Returns ``a @ b`` in whole float32, since small variances divide the results."""
+    return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
+
 
 class FactorGaussian(NamedTuple):
-    """Gaussian of images: a variance for each of a few directions, one for all the others.
+    """Gaussians of images, a variance for each of a few directions, one for all the others.
 
     Attributes:
-      mean: of shape ``shape``, the images'.
-      directions: orthonormal columns (d, k), d pixels an image.
-      variances: along them, (k,).
-      rest: variance along every other direction, a scalar.
+      mean: of shape ``(c, *shape)``, one for each of c Gaussians, such as those of classes.
+      directions: columns (d, m) for d pixels an image; those of one Gaussian are orthonormal.
+      variances: along them, (c, m); 0 along the directions of other Gaussians.
+      rest: variance along every other direction, (c,).
+
+    ``one`` takes one Gaussian out, whose arrays lack the axis of c. The methods below it are of
+    one.
     """
 
     mean: jax.Array
@@ -41,39 +54,100 @@ class FactorGaussian(NamedTuple):
     variances: jax.Array
     rest: jax.Array
 
-    def apply(self, function: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
-        """Returns the covariance's ``function`` (square root, inverse, ...) times ``x``."""
-        flat, rest = x.ravel(), function(self.rest)
-        along = (function(self.variances) - rest) * (flat @ self.directions)
-        return (rest * flat + self.directions @ along).reshape(x.shape)
+    def one(self, index: Any) -> "FactorGaussian":
+        """Returns the Gaussian at ``index``, an int32 scalar."""
+        mean, variances, rest = (row_of(a, index) for a in (self.mean, self.variances, self.rest))
+        return FactorGaussian(mean, self.directions, variances, rest)
+
+    def whiten(self, x: jax.Array, power: float) -> Coordinates:
+        """Returns ``x`` times a ``power`` of the standard deviations."""
+        along, rest = self._split(x.ravel())
+        return along * self._deviations() ** power, rest * self.rest ** (power / 2)
+
+    def colour(self, along: jax.Array, rest: jax.Array) -> jax.Array:
+        """Returns the displacement from the mean that has these whitened coordinates."""
+        flat = _product(self.directions, along * self._deviations())
+        return (flat + rest * jnp.sqrt(self.rest)).reshape(self.mean.shape)
+
+    def draw_noise(self, key: Key) -> Coordinates:
+        """Draws N(0, I) in whitened coordinates."""
+        along_key, rest_key = jax.random.split(key)
+        size, count = self.directions.shape
+        along = jax.random.normal(along_key, (count,), self.mean.dtype)
+        rest = jax.random.normal(rest_key, (size,), self.mean.dtype)
+        return jnp.where(self.variances > 0, along, 0.0), self._split(rest)[1]
+
+    def _deviations(self) -> jax.Array:
+        """Returns the standard deviations, 1 along the directions of others."""
+        return jnp.sqrt(jnp.where(self.variances > 0, self.variances, 1.0))
+
+    def _split(self, flat: jax.Array) -> Coordinates:
+        along = jnp.where(self.variances > 0, _product(flat, self.directions), 0.0)
+        return along, flat - _product(self.directions, along)
+
+    def find_likeliest(self, x: jax.Array) -> jax.Array:
+        """Returns the index of the Gaussian, of all of them, with the largest density at ``x``."""
+
+        def negative(mean: jax.Array, variances: jax.Array, rest: jax.Array) -> jax.Array:
+            own = FactorGaussian(mean, self.directions, variances, rest)
+            along, left = own.whiten(x - mean, -1.0)
+            volume = 2.0 * jnp.sum(jnp.log(own._deviations()))
+            volume += (left.size - jnp.sum(variances > 0)) * jnp.log(rest)
+            return jnp.sum(along**2) + jnp.sum(left**2) + volume
+
+        found = jax.vmap(negative)(self.mean, self.variances, self.rest)
+        return jnp.argmin(found).astype(jnp.int32)
 
 
 def fit_factor_gaussian(
-    images: Any, num_directions: int = 128, jitter: float = 0.03**2
+    images: Any, labels: Any = None, *, num_directions: int = 128, jitter: float = 0.03**2
 ) -> FactorGaussian:
-    """Fits a ``FactorGaussian`` by maximum likelihood, as probabilistic principal components.
+    """Fits a Gaussian to the images of every class by maximum likelihood.
 
     Args:
       images: (n, *shape), floating point, at least two.
-      num_directions: k at most; fewer where there are fewer images or pixels.
+      labels: (n,) integers from 0, every one of them there; None for one class.
+      num_directions: of a class, at most; fewer where it has fewer images or pixels, or where the
+        directions of all classes would take more than ``MAX_ENTRIES`` numbers.
       jitter: variance added along every direction, in squared units of the images, for pixels that
         never change.
 
-    Source: Tipping & Bishop 1999.
+    Source: Tipping & Bishop 1999 (probabilistic principal components).
 
     Example:
       >>> images = np.random.default_rng(0).normal(size=(50, 2, 2, 1))
-      >>> fit_factor_gaussian(images, 3).directions.shape
+      >>> fit_factor_gaussian(images, num_directions=3).directions.shape
       (4, 3)
     """
     check_at_least("num_directions", num_directions, 1)
     check_positive("jitter", jitter)
-    images = np.asarray(images, np.float64)
+    images = np.asarray(images)
     check_at_least("len(images)", len(images), 2)
-    mean, flat = images.mean(axis=0), images.reshape(len(images), -1)
-    centred = flat - mean.ravel()
+    labels = np.zeros(len(images), int) if labels is None else np.asarray(labels)
+    flat, num_classes = images.reshape(len(images), -1), labels.max() + 1
+    most = max(min(num_directions, MAX_ENTRIES // (flat.shape[1] * num_classes)), 1)
+    fitted = [
+        _principal(flat[labels == label].astype(np.float64), most) for label in range(num_classes)
+    ]
+    means, directions, values, rests = zip(*fitted, strict=True)
+    variances = np.zeros((num_classes, sum(map(len, values))))
+    ends = np.cumsum([len(own) for own in values])
+    for row, own, rest, end in zip(variances, values, rests, ends, strict=True):
+        row[end - len(own) : end] = np.maximum(own, rest) + jitter
+    mean = np.stack(means).reshape(-1, *images.shape[1:])
+    arrays = (mean, np.concatenate(directions, axis=1), variances, np.array(rests) + jitter)
+    return FactorGaussian(*(jnp.asarray(array, jnp.float32) for array in arrays))
+
+
+def _principal(flat: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """Returns the mean of rows (n, d), the directions (d, k) of the largest variances, and these.
+
+    The last is the mean variance along all other directions.
+    """
+    mean = flat.mean(axis=0)
+    centred = flat - mean
     num, size = centred.shape
-    count = min(num_directions, num - 1, size)
+    count = min(most, max(num - 1, 1), size)
     # The smaller of the two Gram matrices has the same eigenvalues.
     is_wide = num < size
     gram = centred @ centred.T if is_wide else centred.T @ centred
@@ -82,41 +156,57 @@ def fit_factor_gaussian(
     values = np.maximum(values, 0.0)
     if is_wide:
         vectors = np.linalg.qr(centred.T @ vectors)[0]
-    others = max(size - count, 1)
-    rest = max(np.sum(centred**2) / num - np.sum(values), 0.0) / others
-    arrays = (mean, vectors, np.maximum(values, rest) + jitter, rest + jitter)
-    return FactorGaussian(*(jnp.asarray(array, jnp.float32) for array in arrays))
+    rest = max(np.sum(centred**2) / num - np.sum(values), 0.0) / max(size - count, 1)
+    return mean, vectors, values, rest
 
 
-def factor_gaussian_start(bases: FactorGaussian) -> StartFn:
-    """Returns starts drawn from the Gaussian of a class.
+def factor_gaussian_start(base: FactorGaussian) -> StartFn:
+    """Returns starts drawn from the Gaussian whose index is the label."""
+    return jax.tree_util.Partial(_draw_start, base)
 
-    Args:
-      bases: one Gaussian a class, stacked along a first axis of every array.
+
+def _draw_start(base: FactorGaussian, key: Key, label: Any) -> jax.Array:
+    own = base.one(label)
+    return own.mean + own.colour(*own.draw_noise(key))
+
+
+class TiltedLangevinState(NamedTuple):
+    """State of tilted Langevin.
+
+    Attributes:
+      position: of one chain.
+      log_density: of the network at it, a scalar.
+      score: of the network, like ``position``.
+      component: index of the Gaussian that the chain belongs to, int32.
     """
-    return jax.tree_util.Partial(_draw_start, bases)
+
+    position: PyTree
+    log_density: jax.Array
+    score: PyTree
+    component: jax.Array
 
 
-def _draw_start(bases: FactorGaussian, key: Key, label: Any) -> jax.Array:
-    base = jax.tree.map(lambda rows: row_of(rows, label), bases)
-    noise = jax.random.normal(key, base.mean.shape, base.mean.dtype)
-    return base.mean + base.apply(jnp.sqrt, noise)
+def tilted_langevin_init(
+    position: PyTree, log_density_fn: LogDensityFn, *, base: FactorGaussian | None = None
+) -> TiltedLangevinState:
+    """Scores ``position`` by f alone; the chain belongs to the Gaussian that is likeliest there."""
+    component = jnp.int32(0) if base is None else base.find_likeliest(position)
+    return _score(position, log_density_fn, component)
 
 
-def tilted_langevin_init(position: PyTree, log_density_fn: LogDensityFn) -> LangevinState:
-    """Scores ``position`` by the network's log density f, without the Gaussian's."""
-    return langevin_init(position, log_density_fn)
+def _score(position: PyTree, log_density_fn: LogDensityFn, component: Any) -> TiltedLangevinState:
+    return TiltedLangevinState(*langevin_init(position, log_density_fn), component)
 
 
 def tilted_langevin_step(
     key: Key,
-    state: LangevinState,
+    state: TiltedLangevinState,
     log_density_fn: LogDensityFn,
     *,
     step_size: Any,
     base: FactorGaussian | None = None,
     temperature: Any = 1.0,
-) -> tuple[LangevinState, LangevinInfo]:
+) -> tuple[TiltedLangevinState, LangevinInfo]:
     r"""Takes one step, never rejected, whose metric is the covariance of ``base``.
 
     .. math::
@@ -149,36 +239,35 @@ def tilted_langevin_step(
     for name, value in {"step_size": step_size, "temperature": temperature}.items():
         check_scalar(name, value)
         check_positive(name, value)
-    noise = standard_normal_like(key, state.position)
+    one = None if base is None else base.one(state.component)
+    noise_key, coin_key = jax.random.split(key)
+    if one is None:
+        noise = standard_normal_like(noise_key, state.position)
+    else:
+        noise = one.draw_noise(noise_key)
     noise_scale = jnp.sqrt(2.0 * step_size * temperature)
-    drift = optax.tree.sub(
-        _scale(base, lambda v: step_size * v, state.score),
-        optax.tree.scale(step_size * temperature, _centre(base, state.position)),
-    )
-    jump = _scale(base, lambda v: noise_scale * jnp.sqrt(v), noise)
-    proposed = langevin_init(move(state.position, drift, jump), log_density_fn)
-    old, new = (
-        _scale(base, jax.lax.rsqrt, _centre(base, one.position)) for one in (state, proposed)
-    )
-    scores = _scale(base, jnp.sqrt, optax.tree.add(state.score, proposed.score))
+    old, score = _whiten(one, state)
+    drift = optax.tree.add_scale(optax.tree.scale(step_size, score), -step_size * temperature, old)
+    new = move(old, drift, optax.tree.scale(noise_scale, noise))
+    position = new if one is None else one.mean + one.colour(*new)
+    proposed = _score(position, log_density_fn, state.component)
+    scores = optax.tree.add(score, _whiten(one, proposed)[1])
     pull = optax.tree.scale(temperature, optax.tree.add(old, new))
     shift = optax.tree.scale(step_size / noise_scale, optax.tree.sub(scores, pull))
     log_ratio = (proposed.log_density - state.log_density) / temperature
     log_ratio += 0.5 * (optax.tree.norm(old, squared=True) - optax.tree.norm(new, squared=True))
     log_ratio += log_proposal_ratio(noise, shift)
     probability = acceptance_probability(log_ratio, proposed.log_density)
-    return proposed, LangevinInfo(probability, jnp.array(True), proposed.log_density)
+    is_accepted = jax.random.uniform(coin_key, dtype=probability.dtype) < probability
+    state = jax.tree.map(lambda new, old: jnp.where(is_accepted, new, old), proposed, state)
+    return state, LangevinInfo(probability, is_accepted, state.log_density)
 
 
-def _scale(base: FactorGaussian | None, function: Callable[[Any], Any], x: PyTree) -> PyTree:
-    """Returns a function of the covariance times ``x``; that of None is the identity."""
-    if base is not None:
-        return base.apply(function, x)
-    return optax.tree.scale(function(jnp.float32(1.0)), x)
-
-
-def _centre(base: FactorGaussian | None, position: PyTree) -> PyTree:
-    return position if base is None else position - base.mean
+def _whiten(one: FactorGaussian | None, state: TiltedLangevinState) -> tuple[PyTree, PyTree]:
+    """Returns position and score in the coordinates where the Gaussian is N(0, I)."""
+    if one is None:
+        return state.position, state.score
+    return one.whiten(state.position - one.mean, -1.0), one.whiten(state.score, 1.0)
 
 
 def tilted_langevin(
@@ -187,7 +276,7 @@ def tilted_langevin(
     step_size: Any,
     base: FactorGaussian | None = None,
     temperature: Any = 1.0,
-) -> Sampler[LangevinState, LangevinInfo]:
+) -> Sampler[TiltedLangevinState, LangevinInfo]:
     """Binds ``tilted_langevin_init`` and ``tilted_langevin_step``.
 
     Example:
@@ -198,7 +287,7 @@ def tilted_langevin(
       (2, 2, 1)
     """
     return bind(
-        tilted_langevin_init,
+        partial(tilted_langevin_init, base=base),
         tilted_langevin_step,
         log_density_fn,
         step_size=step_size,

@@ -83,7 +83,7 @@ def test_posterior_chains_start_where_the_observation_says_and_go_on_where_they_
 def test_principal_latents_are_numpys_whitened_components(num, dim):
     """The strongest ones; 4 images have 3 directions, and the other coordinates are 0."""
     images = np.random.default_rng(0).normal(size=(num, 2, 3, 1)) * np.arange(1, 4)[:, None]
-    base = fit_factor_gaussian(images, min(dim, 4) + 1, jitter=1e-12)
+    base = fit_factor_gaussian(images, num_directions=min(dim, 4) + 1, jitter=1e-12).one(0)
     found = latent.principal_latents(base, jnp.asarray(images, jnp.float32), dim)
     assert found.shape == (num, dim)
     flat = images.reshape(num, -1) - images.reshape(num, -1).mean(0)

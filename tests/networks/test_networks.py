@@ -18,6 +18,7 @@ from jax import lax
 from ebmjax.densities import from_energy
 from ebmjax.networks import (
     ConvClassifier,
+    ConvEnergy,
     ConvGenerator,
     DenseGenerator,
     LatentEnergy,
@@ -270,7 +271,7 @@ def test_one_image_under_vmap_is_the_batch(norm):
 
 @pytest.mark.parametrize(
     ("side", "flat"),
-    [(8, 4 * 4 * 16), (16, 8 * 8 * 16), (25, 7 * 7 * 32), (32, 8 * 8 * 32), (64, 8 * 8 * 64)],
+    [(8, 4 * 4 * 32), (16, 8 * 8 * 32), (25, 7 * 7 * 32), (32, 8 * 8 * 32), (64, 8 * 8 * 64)],
 )
 def test_the_small_classifier_halves_an_image_until_it_has_8_pixels_a_side(side, flat):
     params = jax.eval_shape(ConvClassifier(3).init, jax.random.key(0), jnp.zeros((side, side, 1)))[
@@ -278,6 +279,14 @@ def test_the_small_classifier_halves_an_image_until_it_has_8_pixels_a_side(side,
     ]
     assert params["Dense_0"]["kernel"].shape == (flat, 64)
     assert params["Dense_1"]["kernel"].shape == (64, 3)
+
+
+def test_the_small_energy_is_minus_the_logit_of_a_classifier_of_one_class():
+    images = np.random.default_rng(6).uniform(size=(3, 9, 9, 2)).astype(np.float32)
+    params = ConvEnergy(hidden=6).init(jax.random.key(0), images)
+    (inner,) = params["params"].values()
+    logits = ConvClassifier(1, hidden=6).apply({"params": inner}, images)
+    np.testing.assert_array_equal(ConvEnergy(hidden=6).apply(params, images), -logits[:, 0])
 
 
 def test_the_small_classifier_is_swish_of_convolutions_and_dense_layers():

@@ -4,8 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 
 from ebmjax.samplers import (
+    _tilted_langevin,
     factor_gaussian_start,
     fit_factor_gaussian,
     tilted_langevin,
@@ -18,20 +20,26 @@ IMAGES = np.random.default_rng(0).normal(size=(40, 6)) @ np.diag([2.0, 1.0, 0.5,
 IMAGES = IMAGES.reshape(40, *SHAPE)
 
 
-def covariance_of(base):
-    """The covariance that ``base`` stands for, column by column."""
-    columns = [base.apply(lambda v: v, row.reshape(SHAPE)).ravel() for row in np.eye(6)]
+def times_covariance(base, x, index=0):
+    """The covariance of one Gaussian times ``x``."""
+    one = base.one(index)
+    return one.colour(*one.whiten(jnp.asarray(x, jnp.float32), 1.0))
+
+
+def covariance_of(base, index=0):
+    """The covariance that one Gaussian stands for, column by column."""
+    columns = [times_covariance(base, row.reshape(SHAPE), index).ravel() for row in np.eye(6)]
     return np.stack(columns, axis=1)
 
 
 def test_all_directions_give_the_covariance_of_the_images():
-    base = fit_factor_gaussian(IMAGES, 6, jitter=0.01)
+    base = fit_factor_gaussian(IMAGES, num_directions=6, jitter=0.01)
     expected = np.cov(IMAGES.reshape(40, 6).T, bias=True) + 0.01 * np.eye(6)
     np.testing.assert_allclose(covariance_of(base), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_few_directions_keep_the_total_variance_and_the_largest_ones():
-    base = fit_factor_gaussian(IMAGES, 2, jitter=1e-9)
+    base = fit_factor_gaussian(IMAGES, num_directions=2, jitter=1e-9)
     found, expected = covariance_of(base), np.cov(IMAGES.reshape(40, 6).T, bias=True)
     np.testing.assert_allclose(np.trace(found), np.trace(expected), rtol=1e-5)
     largest = np.linalg.eigvalsh(found)[-2:]
@@ -40,7 +48,7 @@ def test_few_directions_keep_the_total_variance_and_the_largest_ones():
 
 def test_fewer_images_than_pixels_give_the_same_as_by_the_large_matrix():
     few = IMAGES[:4]
-    base = fit_factor_gaussian(few, 6, jitter=0.01)
+    base = fit_factor_gaussian(few, num_directions=6, jitter=0.01)
     expected = np.cov(few.reshape(4, 6).T, bias=True)
     values, vectors = np.linalg.eigh(expected)
     kept = vectors[:, -3:] * values[-3:] @ vectors[:, -3:].T + 0.01 * np.eye(6)
@@ -48,25 +56,70 @@ def test_fewer_images_than_pixels_give_the_same_as_by_the_large_matrix():
     np.testing.assert_allclose(covariance_of(base), kept, rtol=1e-4, atol=1e-6)
 
 
-def test_functions_of_the_covariance_agree():
-    base = fit_factor_gaussian(IMAGES, 3)
+def test_whitened_coordinates_are_undone_by_colour():
+    one = fit_factor_gaussian(IMAGES, num_directions=3).one(0)
     x = jnp.asarray(IMAGES[0], jnp.float32)
-    once = base.apply(jnp.sqrt, base.apply(jnp.sqrt, x))
-    np.testing.assert_allclose(once, base.apply(lambda v: v, x), rtol=1e-4, atol=1e-5)
-    inverse = base.apply(jnp.reciprocal, base.apply(lambda v: v, x))
-    np.testing.assert_allclose(inverse, x, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(one.colour(*one.whiten(x, -1.0)), x, rtol=1e-4, atol=1e-5)
+
+
+def test_noise_has_the_covariance():
+    """5 standard errors of 4,000 draws, in the eigenvectors of the covariance."""
+    base = fit_factor_gaussian(IMAGES, num_directions=2)
+    one, keys = base.one(0), jax.random.split(jax.random.key(0), 4000)
+    draws = np.asarray(jax.vmap(lambda key: one.colour(*one.draw_noise(key)))(keys))
+    values, vectors = np.linalg.eigh(covariance_of(base))
+    found = (draws.reshape(4000, 6) @ vectors).var(axis=0)
+    assert np.all(np.abs(found / values - 1) < 5 * np.sqrt(2 / 4000))
+
+
+def test_each_class_has_its_own_moments_and_its_own_points():
+    labels = np.repeat([0, 1], 20)
+    images = IMAGES * np.where(labels, 1.5, 1.0).reshape(40, 1, 1, 1)
+    base = fit_factor_gaussian(images, labels, num_directions=6, jitter=0.01)
+    for label in (0, 1):
+        own = images[labels == label].reshape(20, 6)
+        expected = np.cov(own.T, bias=True) + 0.01 * np.eye(6)
+        np.testing.assert_allclose(covariance_of(base, label), expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(np.ravel(base.mean[label]), own.mean(axis=0), rtol=1e-5)
+    points = np.concatenate([images, 2.0 * images])
+    found = jax.vmap(base.find_likeliest)(jnp.asarray(points, jnp.float32))
+    logs = [
+        multivariate_normal(np.ravel(base.mean[label]), covariance_of(base, label)).logpdf(
+            points.reshape(80, 6)
+        )
+        for label in (0, 1)
+    ]
+    np.testing.assert_array_equal(found, np.argmax(logs, axis=0))
+    assert 0.2 < np.mean(found) < 0.8
+
+
+def test_a_chain_stays_with_its_gaussian():
+    images = np.concatenate([IMAGES, IMAGES + 8.0])
+    base = fit_factor_gaussian(images, np.repeat([0, 1], 40), num_directions=3)
+    start = jnp.asarray(images[50], jnp.float32)
+    sampler = tilted_langevin(lambda x: jnp.sum(x), base=base, step_size=0.3, temperature=0.5)
+    state = sampler.init(start)
+    for key in jax.random.split(jax.random.key(0), 5):
+        state, _ = sampler.step(key, state)
+    assert int(state.component) == 1
+
+
+def test_directions_take_no_more_numbers_than_allowed(monkeypatch):
+    monkeypatch.setattr(_tilted_langevin, "MAX_ENTRIES", 24)
+    base = fit_factor_gaussian(IMAGES, np.repeat([0, 1], 20))
+    assert base.directions.shape == (6, 4)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.1])
 def test_chains_have_the_law_of_the_tilted_gaussian(temperature):
     """f(x) = a . x moves the mean by Sigma a / T and keeps the covariance.
 
-    A step h = 2 epsilon T is an autoregression in the Gaussian's own coordinates, whose variance is
-    1 / (1 - h / 4), h = 0.2. 5 standard errors over 2,000 independent chains.
+    5 standard errors over 2,000 independent chains of 60 steps. A move halves a distance from the
+    mean. If none were taken back, variances would be 4/3 as large.
     """
-    base = fit_factor_gaussian(IMAGES, 6, jitter=0.01)
+    base = fit_factor_gaussian(IMAGES, num_directions=6, jitter=0.01)
     slope = temperature * jnp.array([0.2, -0.5, 0.3, 1.0, 0.0, 2.0]).reshape(SHAPE)
-    step_size, num = 0.1 / temperature, 2000
+    step_size, num = 0.5 / temperature, 2000
     sampler = tilted_langevin(
         lambda x: jnp.vdot(slope, x), base=base, step_size=step_size, temperature=temperature
     )
@@ -74,13 +127,13 @@ def test_chains_have_the_law_of_the_tilted_gaussian(temperature):
 
     @jax.jit
     def run(key):
-        state = sampler.init(base.mean)
+        state = sampler.init(base.mean[0])
         step = sampler.step
         return jax.lax.scan(lambda s, k: (step(k, s)[0], None), state, jax.random.split(key, 60))[0]
 
     found = np.asarray(jax.vmap(run)(keys).position).reshape(num, 6)
-    spread = covariance_of(base) / (1 - 0.1 * 2 / 4)
-    mean = np.asarray(base.mean + base.apply(lambda v: v, slope) / temperature).ravel()
+    spread = covariance_of(base)
+    mean = np.asarray(base.mean[0] + times_covariance(base, slope) / temperature).ravel()
     error = np.sqrt(np.diag(spread) / num)
     assert np.all(np.abs(found.mean(axis=0) - mean) < 5 * error)
     variances = found.var(axis=0)
@@ -89,17 +142,17 @@ def test_chains_have_the_law_of_the_tilted_gaussian(temperature):
 
 def test_the_acceptance_is_that_of_metropolis_and_hastings():
     """The densities of the move and of its way back are written out."""
-    base = fit_factor_gaussian(IMAGES, 6, jitter=0.01)
+    base = fit_factor_gaussian(IMAGES, num_directions=6, jitter=0.01)
     temperature, step_size = 0.5, 0.3
     curve = lambda x: -0.05 * jnp.sum(x**4)  # noqa: E731
-    start = base.mean + 0.3 * jnp.asarray(IMAGES[1], jnp.float32)
+    start = base.mean[0] + 0.3 * jnp.asarray(IMAGES[1], jnp.float32)
     state = tilted_langevin_init(start, curve)
     options = {"base": base, "step_size": step_size, "temperature": temperature}
     new, info = tilted_langevin_step(jax.random.key(3), state, curve, **options)
     sigma = covariance_of(base).astype(float)
 
     def off(state):
-        return np.asarray(state.position - base.mean, float).ravel()
+        return np.asarray(state.position - base.mean[0], float).ravel()
 
     def log_density(state):
         return state.log_density - 0.5 * temperature * off(state) @ np.linalg.solve(
@@ -113,13 +166,14 @@ def test_the_acceptance_is_that_of_metropolis_and_hastings():
 
     ratio = (log_density(new) - log_density(state)) / temperature
     ratio += log_move(new, state) - log_move(state, new)
+    assert info.is_accepted  # else the new state is the old one
     assert -3 < ratio < -0.01  # else many a wrong ratio would pass
     np.testing.assert_allclose(info.acceptance_prob, min(1.0, np.exp(ratio)), rtol=1e-3)
 
 
 @pytest.mark.parametrize("name", ["step_size", "temperature"])
 def test_numbers_out_of_range_are_refused(name):
-    base = fit_factor_gaussian(IMAGES, 2)
+    base = fit_factor_gaussian(IMAGES, num_directions=2)
     options = {"base": base, "step_size": 0.1, "temperature": 1.0, name: 0.0}
     state = tilted_langevin_init(jnp.zeros(SHAPE), lambda x: -jnp.sum(x**2))
     with pytest.raises(ValueError, match=f"{name} must be positive"):
@@ -133,12 +187,12 @@ def test_a_gaussian_needs_two_images():
 
 def test_starts_have_the_moments_of_their_class():
     """5 standard errors of 4,000 draws."""
-    bases = [fit_factor_gaussian(images, 3) for images in (IMAGES[:20], 2.0 + IMAGES[20:])]
-    start_fn = factor_gaussian_start(jax.tree.map(lambda *rows: jnp.stack(rows), *bases))
+    images = np.concatenate([IMAGES[:20], 2.0 + IMAGES[20:]])
+    base = fit_factor_gaussian(images, np.repeat([0, 1], 20), num_directions=3)
     keys = jax.random.split(jax.random.key(5), 4000)
-    for label, base in enumerate(bases):
-        found = np.asarray(jax.vmap(start_fn, (0, None))(keys, jnp.int32(label))).reshape(-1, 6)
-        variance = np.diag(covariance_of(base))
+    for label in (0, 1):
+        draws = jax.vmap(factor_gaussian_start(base), (0, None))(keys, jnp.int32(label))
+        found, variance = np.asarray(draws).reshape(-1, 6), np.diag(covariance_of(base, label))
         error = np.sqrt(variance / 4000)
-        assert np.all(np.abs(found.mean(axis=0) - np.ravel(base.mean)) < 5 * error)
+        assert np.all(np.abs(found.mean(axis=0) - np.ravel(base.mean[label])) < 5 * error)
         assert np.all(np.abs(found.var(axis=0) / variance - 1) < 5 * np.sqrt(2 / 4000))

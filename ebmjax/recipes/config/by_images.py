@@ -11,12 +11,14 @@ from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.ranges import optional
 
 MIN_EPOCHS, MIN_STEPS = 10, 1000
-STEPS, MAX_PIXELS = {"joint": 2500, "latent": 6000}, 1.2e7
+STEPS, MAX_PIXELS = {"joint": 1500, "energy": 1500, "latent": 6000}, 1.2e7
 """Steps of a family: so many, fewer where steps times pixel values exceed the second."""
 LATENT_EPOCHS = 100
 """Most epochs of a latent model beyond ``MIN_STEPS``: its prior learns few images by heart."""
 LATENT_NATS = 1000
 """Variance of images, summed over pixels, in squares of ``model.likelihood_scale``."""
+SHIFTED = 16
+"""Pixels from which on images are shifted by one: of 8 it is too many."""
 MULTIPLE = 5
 """Epochs come in multiples of it, so that blocks of as many steps divide a run: one compilation."""
 NUM_MEASURED, NUM_SAVED = 4, 10
@@ -56,7 +58,7 @@ LENGTHS = ("train.num_epochs", "train.checkpoint_every_epochs", "eval.every_epoc
 
 RULES: Mapping[str, tuple[str, Callable[[Config, ImageFacts], object]]] = {
     "train.num_epochs": (
-        "10, or for 1,000 steps (joint 2,500, latent 6,000 at most)",
+        "10, or for 1,000 steps (latent 6,000, others 1,500 at most)",
         num_epochs,
     ),
     "train.checkpoint_every_epochs": (
@@ -66,6 +68,10 @@ RULES: Mapping[str, tuple[str, Callable[[Config, ImageFacts], object]]] = {
     "eval.every_epochs": (
         "4 times in a run",
         lambda config, images: config.train.num_epochs / NUM_MEASURED,
+    ),
+    "data.crop_padding": (
+        f"1 from {SHIFTED} pixels on, else 0",
+        lambda config, images: int(max(images.shape[:2]) >= SHIFTED),
     ),
     "train.max_abs_loss": (
         f"{MAX_GAP:g} + log(classes)",

@@ -19,6 +19,7 @@ IS_HIGHER_BETTER = {
     "sample_is": True,
 }
 """Numbers by which the best state of a run can be chosen."""
+TILTED = "tilted_langevin"
 
 
 def check_seeds(config: Config) -> None:
@@ -122,8 +123,13 @@ def check_starts(config: Config, names: Iterable[str]) -> None:
 
 
 def check_box(config: Config) -> None:
-    """Raises ConfigError for a box without an inside."""
+    """Raises ConfigError for a box without an inside, or of chains that no wall can hold."""
     section = config.sampler
+    if section.box != "none" and TILTED in (section.get("name"), *section.get("names", ())):
+        raise ConfigError(
+            f"config.sampler.box must be none for {TILTED}, whose Gaussian has no walls; got "
+            f"{section.box!r}: set --config.sampler.box=none."
+        )
     if section.box != "none" and section.low >= section.high:
         raise ConfigError(
             f"config.sampler.low must be below config.sampler.high={section.high:g}, got "

@@ -125,7 +125,14 @@ TEXT = Range("text", lambda v: isinstance(v, str), str, ("", "some"))
 PATH = replace(TEXT, words="a path, or empty")
 OURS = frozenset(
     f"ebmjax.networks:{name}"
-    for name in ("ConvClassifier", "ConvGenerator", "LatentEnergy", "MLPEnergy", "ResidualEnergy")
+    for name in (
+        "ConvClassifier",
+        "ConvEnergy",
+        "ConvGenerator",
+        "LatentEnergy",
+        "MLPEnergy",
+        "ResidualEnergy",
+    )
 )
 """Functions of the package that make networks. Others of it read files or run what they name."""
 

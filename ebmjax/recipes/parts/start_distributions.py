@@ -1,5 +1,6 @@
 """Distributions that chains start from."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,9 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data, samplers
+from ebmjax._phases import phase
 from ebmjax._stored import map_rows
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.types import Key
+
+MOST_FITTED = 4000
+"""Images that Gaussians are fitted to, at most: their products take seconds."""
+NUM_CLUSTERS, LEAST_IN_CLUSTER = 8, 10
+"""Clusters of images without classes, at most, and images of one, at least."""
+MAX_START_BYTES = 4e8
+"""Most memory for whole covariances of starts; beyond it they have few directions."""
 
 
 def rescale_images(train: data.ImageData) -> Any:
@@ -18,6 +27,56 @@ def rescale_images(train: data.ImageData) -> Any:
     return map_rows(
         lambda some: (2.0 * some.astype(np.float32) - 255.0) / 255.0, train.images, np.float32
     )
+
+
+def split_images(train: data.ImageData) -> data.ImageData:
+    """Returns at most ``MOST_FITTED`` images, labelled by clusters of equal size.
+
+    Each cluster is halved at the median of its first principal component, until there are
+    ``NUM_CLUSTERS``, or too few images.
+    """
+    images = np.asarray(train.images[np.arange(min(len(train.images), MOST_FITTED))])
+    x, labels = images.astype(np.float32) / 127.5 - 1.0, np.zeros(len(images), np.int32)
+    most = min(NUM_CLUSTERS, max(len(images) // LEAST_IN_CLUSTER, 1))
+    for _ in range(int(math.log2(most))):
+        for places in [np.flatnonzero(labels == label) for label in range(labels.max() + 1)]:
+            first = samplers.fit_factor_gaussian(x[places], num_directions=1).directions
+            order = np.argsort(x[places].reshape(len(places), -1) @ np.asarray(first)[:, 0])
+            labels[places] *= 2
+            labels[places[order[len(order) // 2 :]]] += 1
+    return data.ImageData(images, labels)
+
+
+def fit_gaussians(train: data.ImageData, num_directions: int = 128) -> samplers.FactorGaussian:
+    """Returns a Gaussian for each class of the images, from at most ``MOST_FITTED`` of them."""
+    labels = np.asarray(train.labels)
+    classes = [np.flatnonzero(labels == label) for label in range(labels.max() + 1)]
+    most = max(MOST_FITTED // len(classes), 2)
+    places = np.concatenate([some[:most] for some in classes])
+    with phase(f"a Gaussian for each of {len(classes)} classes of {len(labels):,} images"):
+        return samplers.fit_factor_gaussian(
+            rescale_images(train)[places], labels[places], num_directions=num_directions
+        )
+
+
+def informative_start(train: data.ImageData, *, by_label: bool = True) -> samplers.StartFn:
+    """Returns starts with each class's mean and covariance, which has few directions if large.
+
+    Without ``by_label`` a start is of a random class.
+    """
+    num_classes = int(np.max(train.labels)) + 1
+    with phase(f"start distribution: a Gaussian a class of {len(train.labels):,} images"):
+        if 4 * num_classes * math.prod(train.images.shape[1:]) ** 2 > MAX_START_BYTES:
+            start_fn = samplers.factor_gaussian_start(fit_gaussians(train))
+        else:
+            start_fn = samplers.informative_start(rescale_images(train), train.labels, num_classes)
+    return start_fn if by_label else jax.tree_util.Partial(_draw_any, start_fn, num_classes)
+
+
+def _draw_any(start_fn: samplers.StartFn, num_classes: Any, key: Key, label: Any) -> Any:
+    del label
+    label_key, start_key = jax.random.split(key)
+    return start_fn(start_key, jax.random.randint(label_key, (), 0, num_classes))
 
 
 def start_makers(

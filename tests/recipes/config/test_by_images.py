@@ -23,12 +23,12 @@ def chosen(config, num_train, num_test, shape):
 @pytest.mark.parametrize(
     ("family", "num_train", "epochs", "saved", "measured"),
     [
-        ("image", 32, 1000, 100, 250.0),  # one step an epoch
-        ("image", 160, 200, 20, 50.0),
-        ("image", 1_440, 25, 2, 6.25),  # 45 steps an epoch: 23 epochs make 1,000
-        ("image", 4_000, 10, 1, 2.5),
+        ("image", 32, 1500, 150, 375.0),  # one step an epoch
+        ("image", 160, 300, 30, 75.0),
+        ("image", 1_440, 35, 3, 8.75),  # 45 steps an epoch: 34 epochs make 1,500
+        ("image", 4_000, 15, 1, 3.75),
         ("image", 50_000, 10, 1, 2.5),
-        ("image", 20, 1000, 100, 250.0),  # smaller than a batch, which is refused later
+        ("image", 20, 1500, 150, 375.0),  # smaller than a batch, which is refused later
         ("latent", 160, 500, 50, 125.0),
         ("latent", 1_440, 100, 10, 25.0),
         ("latent", 4_000, 100, 10, 25.0),
@@ -47,7 +47,7 @@ def test_the_number_of_images_decides_on_the_length(family, num_train, epochs, s
 
 
 @pytest.mark.parametrize(
-    ("num_train", "side", "epochs"), [(32, 8, 2500), (1_440, 8, 60), (4_000, 8, 20), (640, 64, 50)]
+    ("num_train", "side", "epochs"), [(32, 8, 1500), (1_440, 8, 35), (4_000, 8, 15), (640, 64, 50)]
 )
 def test_a_joint_model_takes_more_steps_of_small_images(num_train, side, epochs):
     config = joint.get_config()
@@ -79,6 +79,13 @@ def test_a_classifier_is_lost_five_nats_beyond_the_loss_of_guessing(num_classes,
     assert f"train.max_abs_loss={largest}" in line
 
 
+@pytest.mark.parametrize(("shape", "padding"), [((8, 8, 1), 0), ((8, 16, 1), 1), ((32, 32, 3), 1)])
+def test_images_of_few_pixels_are_not_shifted(shape, padding):
+    config = joint.get_config()
+    config.data.num_classes = 10
+    assert chosen(config, 1000, 100, shape)[0].data.crop_padding == padding
+
+
 @pytest.mark.parametrize(("num_test", "measured"), [(40, 40), (64, 64), (10_000, 64)])
 def test_a_latent_model_is_measured_by_at_most_64_images(num_test, measured):
     config, line = chosen(latent.get_config(), 1000, num_test, (8, 8, 1))
@@ -101,6 +108,7 @@ def test_what_the_user_gives_wins(family):
     given |= {
         "joint": {
             "sampler.buffer.start": "uniform",
+            "data.crop_padding": 2,
             "train.max_abs_loss": 50.0,
         },
         "latent": {
@@ -171,7 +179,7 @@ def test_a_run_says_what_was_chosen(family, tmp_path):
     assert judge.startswith("FID compares features of a random network")
     assert first == "train 120 of 120 (24 held out), 9x9x3, 2 classes"
     # 96 images are 3 steps an epoch, of a latent model one.
-    epochs = {"joint": 835, "image": 335, "latent": 1000}[family]
+    epochs = {"joint": 500, "image": 500, "latent": 1000}[family]
     assert line.startswith(f"chosen by the images: train.num_epochs={epochs}, ")
     assert config.train.num_epochs == epochs
 

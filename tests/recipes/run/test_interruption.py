@@ -204,6 +204,9 @@ def terminated(folder, step):
         ("jem_digits", {"loss.name": "jarzynski", "optimizer.rho": 0.1}),
         ("toy_beta", {"loss.name": "energy_matching", "mesh.num_shards": 2}),
         ("jem_digits", {"loss.name": "energy_matching", "optimizer.rho": 0.1}),
+        ("joint", {}),
+        ("image", {"mesh.num_shards": 2}),
+        ("latent", {"mesh.num_shards": 2}),
     ],
 )
 def test_every_family_goes_on_to_the_same_bits(name, overrides, tmp_path):

@@ -63,7 +63,7 @@ OWN = {
 
 
 def test_a_mistyped_name_is_compared_with_both_kinds_of_file(listed, capsys):
-    for name, meant in (("jont", "joint"), ("own_dta", "own_data")):
+    for name, meant in (("jont", "joint"), ("svgd_tning", "svgd_tuning")):
         with pytest.raises(SystemExit):
             listed(name)
         assert f"Did you mean '{meant}'" in capsys.readouterr().err

@@ -71,17 +71,11 @@ def test_figures_of_no_run_are_none(name, tmp_path):
     assert list(tmp_path.rglob("*.png")) == []
 
 
-def test_samples_of_own_data_are_drawn_under_the_name_of_their_set(tmp_path, monkeypatch):
-    name = next(name for name in STUDIES if "own_data" in name)
-    first = cells(STUDIES[name], tmp_path, 1)[0]
-    first.folder.mkdir(parents=True)
-    (first.folder / "config.json").write_text(json.dumps(as_json(first.config)))
-    (first.folder / "summary.json").write_text("{}")
-    draw = STUDIES[name].draw
-    np.savez(first.folder / "evaluation.npz", **{draw.args[0]: np.zeros((30, 4, 4, 1), np.uint8)})
+def test_tiles_are_drawn_under_the_name_of_their_set(tmp_path, monkeypatch):
     shown = {}
     monkeypatch.setattr(
         figures, "tiles", lambda axes, images, *given: shown.update({given: len(images)})
     )
-    draw(tmp_path)
-    assert shown == {(5, first.label): 25}
+    images = np.zeros((25, 4, 4, 1), np.uint8)
+    figures.draw_tiles(tmp_path / "samples.png", {"glyphs": images}, 5, most=4)
+    assert shown == {(5, "glyphs"): 25}

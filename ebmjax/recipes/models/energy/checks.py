@@ -49,9 +49,15 @@ def _check_points(config: Config) -> None:
         if start == "data":
             raise ConfigError(
                 "config.sampler.buffer.start='data' starts chains at points, and "
-                f"config.data.name={config.data.name!r} has images: take uniform or gaussian."
+                f"config.data.name={config.data.name!r} has images: take informative, uniform or "
+                "gaussian."
             )
         return
+    if start == "informative":
+        raise ConfigError(
+            "config.sampler.buffer.start='informative' starts chains at Gaussians of images, and "
+            f"config.data.name={config.data.name!r} has points: take data, uniform or gaussian."
+        )
     if config.data.name == "points":
         if not config.data.path:
             raise ConfigError(

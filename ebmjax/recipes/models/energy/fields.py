@@ -59,7 +59,7 @@ IMAGES_ALONE += ("model.num_scales", "model.spectral_norm", "model.is_conditiona
 IMAGES_ALONE += ("sampler.augmentation.name", "train.keep_best")
 IMAGES_ALONE += ("eval.inception_weights",)
 """Fields of images that points do not have."""
-NEGATIVES = ("sampler.num_samples", "sampler.buffer.size", "loss.energy_l2")
+NEGATIVES = ("sampler.num_samples", "sampler.buffer.size", "loss.energy_l2", "loss.max_gap")
 NEGATIVES += ("sampler.target_acceptance", "sampler.augmentation.name")
 """Fields of training's negatives. The other fields of the sampler also serve an evaluation."""
 
@@ -77,7 +77,7 @@ _FIELDS: dict[str, Field] = {
             "buffer.reinit_prob": 0.05,
             "buffer.start_scale": 1.0,
         },
-        loss={"energy_l2": 0.01},
+        loss={"energy_l2": 0.01, "max_gap": None},
         optimizer={"learning_rate": 1e-3},
         train={
             "num_epochs": 40,
@@ -155,8 +155,8 @@ _FIELDS: dict[str, Field] = {
     ),
     "sampler.buffer.start": field(
         "uniform",
-        one_of("uniform", "gaussian", "data"),
-        "where chains start; data: at a training point under noise",
+        one_of("uniform", "gaussian", "data", "informative"),
+        "data: a training point under noise; informative: a class's Gaussian, or a cluster's",
     ),
     "sampler.buffer.start_mean": field(
         (0.0,),

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ebmjax import data, learning, networks, optim
+from ebmjax import data, learning, networks, optim, samplers
 from ebmjax._numbers import as_arguments
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.points import is_points
@@ -17,7 +17,13 @@ from ebmjax.recipes.models.build import ACTIVATIONS, DTYPES, batch_axis, user_op
 from ebmjax.recipes.models.energy.checks import find_samplers, references_a_shard
 from ebmjax.recipes.parts.samplers import larger, noise_scale
 from ebmjax.recipes.parts.samplers.bind import bind_sampler
-from ebmjax.recipes.parts.start_distributions import start_makers
+from ebmjax.recipes.parts.samplers.table import BASE
+from ebmjax.recipes.parts.start_distributions import (
+    fit_gaussians,
+    informative_start,
+    split_images,
+    start_makers,
+)
 from ebmjax.recipes.parts.user_networks import NetworkSpec, user_networks
 from ebmjax.types import PyTree
 
@@ -173,7 +179,10 @@ def live_steps(config: Config) -> learning.LiveSteps | None:
 
 
 def kinds(
-    config: Config, image_shape: tuple[int, ...], step_factor: float = 1.0
+    config: Config,
+    image_shape: tuple[int, ...],
+    step_factor: float,
+    base: samplers.FactorGaussian | None,
 ) -> dict[str, learning.ChainKind]:
     """Returns the kind of each sampler, by name, with ``step_factor`` times its steps."""
     section, made = config.sampler, {}
@@ -181,7 +190,7 @@ def kinds(
         one = larger(one, step_factor)
         adapts = section.target_acceptance is not None and one.entry.adaptable
         made[name] = learning.ChainKind(
-            sampler=bind_sampler(one, section, image_shape),
+            sampler=bind_sampler(one, section, image_shape, base),
             num_steps=section.num_steps,
             target_acceptance=section.target_acceptance if adapts else None,
             is_interacting=one.entry.interacting,
@@ -193,19 +202,36 @@ def kinds(
     return made
 
 
-def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan:
-    """The plan of negatives, by ``config.sampler``; ``train`` has the training data."""
-    image_shape = train.images.shape[1:]
+def chain_plan(
+    config: Config, train: data.ImageData, step_factor: float = 1.0
+) -> learning.ChainPlan:
+    """Returns the plan of negatives, with ``step_factor`` times the steps of ``config.sampler``.
+
+    Args:
+      config: of the run.
+      train: the training data. Images without classes are split in clusters, for a start or a
+        sampler that has a Gaussian for each class.
+      step_factor: see ``larger``.
+    """
+    image_shape, section = train.images.shape[1:], config.sampler
     points = train.images if is_points(config) else None
-    section = config.sampler
-    buffer = section.buffer
-    makers = start_makers(image_shape, buffer.start_scale, buffer.start_mean, points)
+    makers = start_makers(
+        image_shape, section.buffer.start_scale, section.buffer.start_mean, points
+    )
+    num_classes, base = config.data.num_classes if config.model.is_conditional else 1, None
+    needs_base = any(one.entry.needs == BASE for one in find_samplers(config).values())
+    if points is None and (needs_base or section.buffer.start == "informative"):
+        grouped = train if config.model.is_conditional else split_images(train)
+        base = fit_gaussians(grouped) if needs_base else None
+        makers["informative"] = partial(
+            informative_start, grouped, by_label=config.model.is_conditional
+        )
     return learning.ChainPlan(
-        kinds=kinds(config, image_shape),
+        kinds=kinds(config, image_shape, step_factor, base),
         num_samples=section.num_samples // config.mesh.num_shards,
-        start_fn=makers[buffer.start](),
-        reinit_prob=buffer.reinit_prob,
-        num_classes=config.data.num_classes if config.model.is_conditional else 1,
+        start_fn=makers[section.buffer.start](),
+        reinit_prob=section.buffer.reinit_prob,
+        num_classes=num_classes,
         augment=augmentation(config, image_shape),
     )
 

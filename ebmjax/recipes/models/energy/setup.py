@@ -65,7 +65,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     factor, last_beta = config.eval.step_factor, objectives.last_beta(config)
     finished = replace(
         model,
-        plan=replace(chain_plan, kinds=parts.kinds(config, image_shape, factor)),
+        plan=chain_plan if factor == 1.0 else parts.chain_plan(config, train, factor),
         step_factor=factor,
         beta_of=lambda state: last_beta,
         programs={},

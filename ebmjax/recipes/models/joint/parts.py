@@ -1,6 +1,5 @@
 """The parts of a joint energy model that its configuration names: the tables and what they make."""
 
-import math
 from functools import partial
 from typing import Any, Literal
 
@@ -11,18 +10,16 @@ import optax
 
 from ebmjax import data, learning, networks, optim, samplers
 from ebmjax._numbers import as_arguments
-from ebmjax._phases import phase
 from ebmjax._stored import rows_of
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.user_parts import is_users
 from ebmjax.recipes.models.build import DTYPES, SHARD_AXES, user_optimizer
 from ebmjax.recipes.models.joint.checks import check_independence, count_blocks, sampler
 from ebmjax.recipes.parts import start_distributions
-from ebmjax.recipes.parts.samplers.bind import MOST_FITTED, bind_sampler
+from ebmjax.recipes.parts.samplers.bind import bind_sampler
+from ebmjax.recipes.parts.samplers.table import BASE
 from ebmjax.recipes.parts.user_networks import NetworkSpec, user_networks
 
-MAX_START_BYTES = 4e8
-"""Most memory for whole covariances of informative starts; beyond it they have few directions."""
 NORMS = {"none": None, "batch": "batch", "group": "group"}
 NORM_POLICIES = {
     "default": networks.NormPolicy(),
@@ -140,9 +137,10 @@ def _view(
 def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan:
     """The plan of negatives."""
     num_blocks, chosen = count_blocks(config), sampler(config)
+    base = start_distributions.fit_gaussians(train) if chosen.entry.needs == BASE else None
     is_interacting = chosen.entry.interacting
     kind = learning.ChainKind(
-        sampler=bind_sampler(chosen, config.sampler, train.images.shape[1:], train),
+        sampler=bind_sampler(chosen, config.sampler, train.images.shape[1:], base),
         num_steps=config.sampler.num_steps,
         is_interacting=is_interacting,
         axis_name=SHARD_AXES if is_interacting else None,
@@ -171,40 +169,8 @@ def start_fn(config: Config, train: data.ImageData) -> samplers.StartFn:
     """The start distribution that chains start from, ``config.sampler.buffer.start``."""
     buffer = config.sampler.buffer
     makers = start_distributions.start_makers(train.images.shape[1:], buffer.start_scale)
-
-    def informative() -> samplers.StartFn:
-        images = start_distributions.rescale_images(train)
-        num, num_classes = len(train.labels), config.data.num_classes
-        with phase(f"start distribution: a Gaussian a class of {num:,} images"):
-            num_pixels = math.prod(images.shape[1:])
-            if 4 * num_classes * num_pixels**2 <= MAX_START_BYTES:
-                return samplers.informative_start(images, train.labels, num_classes)
-            classes = [np.flatnonzero(train.labels == label) for label in range(num_classes)]
-            fitted = [
-                # One image counts twice: a Gaussian is fitted to at least two.
-                samplers.fit_factor_gaussian(images[np.resize(some, max(size, 2))], jitter=1e-4)
-                for some in classes
-                for size in [min(len(some), MOST_FITTED)]
-            ]
-            bases = jax.tree.map(lambda *rows: jnp.stack(rows), *_of_equal_rank(fitted))
-            return samplers.factor_gaussian_start(bases)
-
-    makers["informative"] = informative
+    makers["informative"] = partial(start_distributions.informative_start, train)
     return makers[buffer.start]()
-
-
-def _of_equal_rank(fitted: list[samplers.FactorGaussian]) -> list[samplers.FactorGaussian]:
-    """Returns the Gaussians with directions of no variance beyond the rest's, as many each."""
-    most = max(len(one.variances) for one in fitted)
-
-    def padded(one: samplers.FactorGaussian) -> samplers.FactorGaussian:
-        more = most - len(one.variances)
-        return one._replace(
-            directions=jnp.pad(one.directions, ((0, 0), (0, more))),
-            variances=jnp.pad(one.variances, (0, more), constant_values=one.rest),
-        )
-
-    return [padded(one) for one in fitted]
 
 
 def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformation:

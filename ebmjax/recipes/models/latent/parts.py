@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from ebmjax import data, latent, networks
@@ -16,7 +17,8 @@ from ebmjax.optim import average_parameters
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent.checks import sampler
-from ebmjax.recipes.parts.samplers.bind import bind_sampler, fit_gaussian
+from ebmjax.recipes.parts.samplers.bind import bind_sampler
+from ebmjax.recipes.parts.start_distributions import fit_gaussians
 from ebmjax.recipes.parts.user_networks import NetworkSpec, user_networks
 
 ESTIMATORS: dict[str, Callable[..., Any]] = {
@@ -55,7 +57,8 @@ def chains(config: Config, train: data.ImageData) -> latent.LatentChains:
     section, shape = config.sampler, (config.model.latent_dim,)
     start = None
     if section.posterior.start == "components":
-        base = fit_gaussian(train, *shape)
+        alike = train._replace(labels=np.zeros(len(train.labels), int))
+        base = fit_gaussians(alike, *shape).one(0)
         start = partial(latent.principal_latents, base, latent_dim=shape[0])
     return latent.LatentChains(
         config.model.latent_dim,

@@ -6,24 +6,20 @@ from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from ebmjax import densities, samplers
 from ebmjax._numbers import as_arguments
-from ebmjax._phases import phase
-from ebmjax.data import ImageData
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.parts.samplers.chosen import Chosen, hyperparameters, is_annealed
 from ebmjax.recipes.parts.samplers.table import BASE, BLACKJAX, FIRST_LAYER
-from ebmjax.recipes.parts.start_distributions import rescale_images
-
-MOST_FITTED = 4000
-"""Images that a Gaussian is fitted to, at most: their products take seconds."""
 
 
 def bind_sampler(
-    chosen: Chosen, section: Config, shape: Sequence[int], train: ImageData | None = None
+    chosen: Chosen,
+    section: Config,
+    shape: Sequence[int],
+    base: samplers.FactorGaussian | None = None,
 ) -> Callable[..., Any]:
     """Returns ``log_density_fn -> Sampler``, which also takes ``step_size=`` and ``axis_name=``.
 
@@ -36,15 +32,15 @@ def bind_sampler(
       section: ``config.sampler``. Of it max_score, box, low, high and final_step_fraction are read
         where the family has them.
       shape: of one position.
-      train: the training images, to which a sampler's Gaussian is fitted; None for N(0, I).
+      base: Gaussians that a sampler tilts; None for N(0, I).
     """
     box, falls = section.get("box", "none"), is_annealed(section)
     options = hyperparameters(chosen)
     if chosen.entry.needs == BLACKJAX:
         options["num_coordinates"] = math.prod(shape)
     habits = {name: section.get(name) for name in ("max_score", "low", "high")}
-    if chosen.entry.needs == BASE and train is not None:
-        options["base"] = fit_gaussian(train)
+    if chosen.entry.needs == BASE:
+        options["base"] = base
     numbers = as_arguments(
         {"options": options, "fraction": section.get("final_step_fraction"), **habits}
     )
@@ -66,13 +62,6 @@ def bind_sampler(
         return make(log_density_fn, **given)
 
     return make_bound
-
-
-def fit_gaussian(train: ImageData, num_directions: int = 128) -> samplers.FactorGaussian:
-    """Returns the Gaussian of the first training images, in [-1, 1]."""
-    with phase(f"a Gaussian of {len(train.images):,} images"):
-        some = np.arange(min(len(train.images), MOST_FITTED))
-        return samplers.fit_factor_gaussian(rescale_images(train)[some], num_directions)
 
 
 def in_box(

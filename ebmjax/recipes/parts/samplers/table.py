@@ -172,8 +172,10 @@ SAMPLERS: dict[str, SamplerEntry] = {
                 0.01, POSITIVE, "T of q(x) exp(f(x) / T), q the Gaussian of the training images"
             ),
         },
+        rejects=True,
         adaptable=True,
         needs=BASE,
+        memory=("component",),
     ),
     "svgd": SamplerEntry(
         "SVGD",
@@ -245,7 +247,7 @@ SAMPLERS: dict[str, SamplerEntry] = {
 PLAIN: dict[str, SamplerEntry] = {
     name: entry
     for name, entry in SAMPLERS.items()
-    if "step_size" in entry.fields and entry.needs not in (FIRST_LAYER, BASE)
+    if "step_size" in entry.fields and entry.needs != FIRST_LAYER
 }
 """Samplers with a ``step_size``, on a density that is one function."""
 

@@ -75,7 +75,12 @@ from experiments.configs import igebm_cifar10
         ("improved", {"loss.live_steps": 3}, "live_steps must be below config.sampler.num_steps=3"),
         ("improved", {"sampler.max_score": 1.0}, "set --config.sampler.max_score=None"),
         ("improved", {"sampler.box": "reflect"}, "set --config.sampler.box=clamp, or none"),
-        ("", {"sampler.target_acceptance": 0.5}, r"adapts the steps of \['hmc', 'mala'\], and"),
+        ("", {"sampler.names": ("tilted_langevin",)}, "set --config.sampler.box=none"),
+        (
+            "",
+            {"sampler.target_acceptance": 0.5},
+            r"adapts the steps of \['hmc', 'mala', 'tilted_langevin'\], and",
+        ),
         (
             "",
             {"sampler.min_step_size": 0.1},

@@ -102,8 +102,8 @@ def test_chains_have_the_numbers_of_their_fields_shared_among_the_shards():
     sgld, mala = plan.kinds["sgld"], plan.kinds["mala"]
     assert (sgld.target_acceptance, mala.target_acceptance) == (None, 0.5)
     assert (mala.num_steps, mala.step_size, mala.min_step_size) == (7, 0.5, 0.125)
-    longer = parts.kinds(config, (8, 8, 1), step_factor=4.0)
-    assert longer["mala"].step_size == 2.0
+    longer = parts.chain_plan(config, TRAIN, step_factor=4.0)
+    assert longer.kinds["mala"].step_size == 2.0
 
 
 def test_a_conditional_energy_has_a_buffer_of_every_class():

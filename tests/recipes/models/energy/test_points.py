@@ -351,6 +351,12 @@ def test_what_a_configuration_may_not_say(kind, changes, expected, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_points_start_at_no_gaussians_of_images():
+    config = smoke(**{"sampler.buffer.start": "informative"})
+    with pytest.raises(ConfigError, match="take data, uniform or gaussian"):
+        families.check(config)
+
+
 def test_images_have_no_particles_and_no_points():
     config = toy_beta.configure("smoke", base={}, variants={})
     for name, value, expected in (

@@ -13,7 +13,7 @@ from small_networks import ShallowResNet
 from ebmjax import networks
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.models.joint import parts
-from ebmjax.recipes.parts import image_data
+from ebmjax.recipes.parts import image_data, start_distributions
 from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block
 from ebmjax.training._feed import describe_batches
@@ -186,9 +186,11 @@ def test_starts_of_large_images_have_few_directions(monkeypatch, tmp_path):
     images, config = image_data.load(config)
     train = images.train
     whole = parts.start_fn(config, train)
-    monkeypatch.setattr(parts, "MAX_START_BYTES", 0)
+    monkeypatch.setattr(start_distributions, "MAX_START_BYTES", 0)
     few = parts.start_fn(config, train)
-    assert few.args[0].directions.shape[1:] == (64, few.args[0].variances.shape[1])
+    directions, variances = few.args[0].directions, few.args[0].variances
+    assert directions.shape == (64, variances.shape[1])
+    assert len(variances) == 10
     keys = jax.random.split(jax.random.key(0), 2000)
     for label in (0, 9):
         found, other = (np.asarray(jax.vmap(fn, (0, None))(keys, label)) for fn in (few, whole))
