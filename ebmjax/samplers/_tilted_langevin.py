@@ -45,8 +45,8 @@ class FactorGaussian(NamedTuple):
       variances: along them, (c, m); 0 along the directions of other Gaussians.
       rest: variance along every other direction, (c,).
 
-    ``one`` takes one Gaussian out, whose arrays lack the axis of c. The methods below it are of
-    one.
+    ``one`` takes one Gaussian out, whose arrays lack the axis of c. ``whiten``, ``colour`` and
+    ``draw_noise`` are of one.
     """
 
     mean: jax.Array
