@@ -23,6 +23,7 @@ SIDE = 32
 AT_ONCE = 4096
 CACHED_FROM = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 SMALL = (
+    "--config.model.factory=",
     "--config.data.name=npz",
     "--config.data.holdout=32",
     "--config.data.max_train=None",
