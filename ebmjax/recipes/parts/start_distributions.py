@@ -48,9 +48,9 @@ def split_images(train: data.ImageData) -> data.ImageData:
 
 
 def fit_gaussians(train: data.ImageData, num_directions: int = 128) -> samplers.FactorGaussian:
-    """Returns a Gaussian for each class of the images, from at most ``MOST_FITTED`` of them."""
-    labels = np.asarray(train.labels)
-    classes = [np.flatnonzero(labels == label) for label in range(labels.max() + 1)]
+    """Returns a Gaussian for each class that has images, from at most ``MOST_FITTED`` of them."""
+    names, labels = np.unique(np.asarray(train.labels), return_inverse=True)
+    classes = [np.flatnonzero(labels == label) for label in range(len(names))]
     most = max(MOST_FITTED // len(classes), 2)
     places = np.concatenate([some[:most] for some in classes])
     with phase(f"a Gaussian for each of {len(classes)} classes of {len(labels):,} images"):

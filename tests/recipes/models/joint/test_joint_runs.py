@@ -198,3 +198,11 @@ def test_starts_of_large_images_have_few_directions(monkeypatch, tmp_path):
         clipped = np.abs(found - np.clip(found, -1.0, 1.0)).mean(axis=0)
         error = np.hypot(found.std(axis=0), other.std(axis=0)) / 2000**0.5
         assert np.all(np.abs(found.mean(axis=0) - other.mean(axis=0)) < 5 * error + clipped)
+
+
+def test_a_class_without_images_has_no_gaussian():
+    train = image_data.load(config_of("joint", **{"data.max_train": 200}))[0].train
+    gap = train._replace(labels=np.where(train.labels == 3, 4, train.labels))
+    base = start_distributions.fit_gaussians(gap)
+    assert len(base.mean) == 9
+    assert np.all(np.isfinite(base.mean))
