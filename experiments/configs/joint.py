@@ -45,8 +45,8 @@ BASE: dict[str, Any] = {
     "sampler.num_steps": 10,
     "sampler.num_samples": 32,
     "sampler.target_acceptance": 0.8,
-    "sampler.buffer.size": 1000,
-    "sampler.buffer.reinit_prob": 0.1,
+    "sampler.buffer.size": 160,
+    "sampler.buffer.reinit_prob": 0.2,
     "sampler.buffer.start": "informative",
     "loss.energy_l2": 0.01,
     "loss.max_gap": 2.0,
@@ -66,7 +66,7 @@ BASE: dict[str, Any] = {
     "train.on_divergence": "recover",
     "train.remedies": ("learning_rate", "chain_steps", "learning_rate", "learning_rate"),
     "eval.every_epochs": None,
-    "eval.num_chain_steps": 100,  # the mean age of the buffer, num_steps / reinit_prob
+    "eval.num_chain_steps": 100,  # twice the mean age in the buffer, num_steps / reinit_prob
     "eval.robustness.every": "never",
     "eval.landscape.every": "never",
 }

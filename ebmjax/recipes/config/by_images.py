@@ -19,6 +19,8 @@ LATENT_NATS = 1000
 """Variance of images, summed over pixels, in squares of ``model.likelihood_scale``."""
 SHIFTED = 16
 """Pixels from which on images are shifted by one: of 8 it is too many."""
+DOUBLED = 16
+"""Pixels up to which a joint model takes twice the steps, which are cheap there."""
 MULTIPLE = 5
 """Epochs come in multiples of it, so that blocks of as many steps divide a run: one compilation."""
 NUM_MEASURED, NUM_SAVED = 4, 10
@@ -44,6 +46,8 @@ class ImageFacts(NamedTuple):
 def num_epochs(config: Config, images: ImageFacts) -> int:
     """Returns 10 epochs, or as many as make ``STEPS`` of the family, in multiples of 5."""
     most = STEPS.get(config.family, MIN_STEPS)
+    if config.family == "joint" and max(images.shape[:2]) <= DOUBLED:
+        most *= 2
     steps_an_epoch = max(images.num_train // config.train.batch_size, 1)
     if config.family == "latent":
         most = min(most, LATENT_EPOCHS * steps_an_epoch)
@@ -58,7 +62,7 @@ LENGTHS = ("train.num_epochs", "train.checkpoint_every_epochs", "eval.every_epoc
 
 RULES: Mapping[str, tuple[str, Callable[[Config, ImageFacts], object]]] = {
     "train.num_epochs": (
-        "10, or for 1,000 steps (latent 6,000, others 1,500 at most)",
+        "10, or for 1,000 to 6,000 steps (docs/data.md)",
         num_epochs,
     ),
     "train.checkpoint_every_epochs": (
@@ -124,8 +128,9 @@ def fill_in(config: Config, images: ImageFacts) -> list[str]:
     if config.family == "joint" and config.sampler.buffer.start == "informative":
         blocks = max(config.data.num_classes, 1) * config.mesh.num_shards  # equal for the classes
         size = config.sampler.buffer.size
-        if size is not None and size % blocks and size > blocks:
-            found["sampler.buffer.size"] = config.sampler.buffer.size = size - size % blocks
+        if size is not None and size % blocks:
+            whole = max(size - size % blocks, blocks)
+            found["sampler.buffer.size"] = config.sampler.buffer.size = whole
     if not found:
         return []
     listed = ", ".join(f"{name}={value}" for name, value in found.items())
