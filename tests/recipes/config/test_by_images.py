@@ -180,7 +180,7 @@ def test_a_run_says_what_was_chosen(family, tmp_path):
     assert judge.startswith("FID compares features of a random network")
     assert first == "train 120 of 120 (24 held out), 9x9x3, 2 classes"
     # 96 images are 3 steps an epoch, of a latent model one.
-    epochs = {"joint": 500, "image": 500, "latent": 1000}[family]
+    epochs = {"joint": 1000, "image": 500, "latent": 1000}[family]
     assert line.startswith(f"chosen by the images: train.num_epochs={epochs}, ")
     assert config.train.num_epochs == epochs
 
