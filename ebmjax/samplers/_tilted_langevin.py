@@ -85,18 +85,21 @@ class FactorGaussian(NamedTuple):
         along = jnp.where(self.variances > 0, _product(flat, self.directions), 0.0)
         return along, flat - _product(self.directions, along)
 
-    def find_likeliest(self, x: jax.Array) -> jax.Array:
-        """Returns the index of the Gaussian, of all of them, with the largest density at ``x``."""
+    def log_densities(self, x: jax.Array) -> jax.Array:
+        """Returns the log density of every Gaussian (c,) at ``x``, up to one constant of all."""
 
-        def negative(mean: jax.Array, variances: jax.Array, rest: jax.Array) -> jax.Array:
+        def one(mean: jax.Array, variances: jax.Array, rest: jax.Array) -> jax.Array:
             own = FactorGaussian(mean, self.directions, variances, rest)
             along, left = own.whiten(x - mean, -1.0)
             volume = 2.0 * jnp.sum(jnp.log(own._deviations()))
             volume += (left.size - jnp.sum(variances > 0)) * jnp.log(rest)
-            return jnp.sum(along**2) + jnp.sum(left**2) + volume
+            return -0.5 * (jnp.sum(along**2) + jnp.sum(left**2) + volume)
 
-        found = jax.vmap(negative)(self.mean, self.variances, self.rest)
-        return jnp.argmin(found).astype(jnp.int32)
+        return jax.vmap(one)(self.mean, self.variances, self.rest)
+
+    def find_likeliest(self, x: jax.Array) -> jax.Array:
+        """Returns the index of the Gaussian, of all of them, with the largest density at ``x``."""
+        return jnp.argmax(self.log_densities(x)).astype(jnp.int32)
 
 
 def fit_factor_gaussian(

@@ -90,6 +90,8 @@ def test_each_class_has_its_own_moments_and_its_own_points():
         for label in (0, 1)
     ]
     np.testing.assert_array_equal(found, np.argmax(logs, axis=0))
+    densities = np.asarray(jax.vmap(base.log_densities)(jnp.asarray(points, jnp.float32)))
+    np.testing.assert_allclose(densities - 3 * np.log(2 * np.pi), np.transpose(logs), rtol=2e-4)
     assert 0.2 < np.mean(found) < 0.8
 
 

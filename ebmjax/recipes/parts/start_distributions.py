@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -16,6 +17,8 @@ from ebmjax.types import Key
 
 MOST_FITTED = 4000
 """Images that Gaussians are fitted to, at most: their products take seconds."""
+SMALLEST_AMPLITUDE = 0.1
+"""Added to amplitudes of a spectrum, in sums of pixels in [-1, 1], whose logarithm is taken."""
 NUM_CLUSTERS, LEAST_IN_CLUSTER = 8, 10
 """Clusters of images without classes, at most, and images of one, at least."""
 MAX_START_BYTES = 4e8
@@ -32,19 +35,42 @@ def rescale_images(train: data.ImageData) -> Any:
 def split_images(train: data.ImageData) -> data.ImageData:
     """Returns at most ``MOST_FITTED`` images, labelled by clusters of equal size.
 
-    Each cluster is halved at the median of its first principal component, until there are
-    ``NUM_CLUSTERS``, or too few images.
+    Each cluster is halved at the median of a first principal component, until there are
+    ``NUM_CLUSTERS``, or too few images. The components are those of the pixels or of the log
+    amplitudes of the spectrum, which do not change when a texture is shifted: whichever clusters'
+    Gaussians give held-out images the larger log density.
     """
     images = np.asarray(train.images[np.arange(min(len(train.images), MOST_FITTED))])
-    x, labels = images.astype(np.float32) / 127.5 - 1.0, np.zeros(len(images), np.int32)
-    most = min(NUM_CLUSTERS, max(len(images) // LEAST_IN_CLUSTER, 1))
+    x = images.astype(np.float32) / 127.5 - 1.0
+    spectrum = np.log(np.abs(np.fft.rfft2(x, axes=(1, 2))) + SMALLEST_AMPLITUDE)
+    found = [_halve(x), _halve(spectrum.astype(np.float32))]
+    return data.ImageData(images, max(found, key=partial(_held_out_density, x)))
+
+
+def _halve(features: np.ndarray) -> np.ndarray:
+    """Returns labels (n,) of clusters of equal size, from features (n, *shape)."""
+    labels = np.zeros(len(features), np.int32)
+    most = min(NUM_CLUSTERS, max(len(features) // LEAST_IN_CLUSTER, 1))
     for _ in range(int(math.log2(most))):
         for places in [np.flatnonzero(labels == label) for label in range(labels.max() + 1)]:
-            first = samplers.fit_factor_gaussian(x[places], num_directions=1).directions
-            order = np.argsort(x[places].reshape(len(places), -1) @ np.asarray(first)[:, 0])
+            own = features[places]
+            first = samplers.fit_factor_gaussian(own, num_directions=1).directions
+            order = np.argsort(own.reshape(len(own), -1) @ np.asarray(first)[:, 0])
             labels[places] *= 2
             labels[places[order[len(order) // 2 :]]] += 1
-    return data.ImageData(images, labels)
+    return labels
+
+
+def _held_out_density(x: np.ndarray, labels: np.ndarray) -> float:
+    """Returns the mean log density of a random fifth of the images x (n, *shape).
+
+    It is under Gaussians of the other images of each cluster, and 0 for one cluster.
+    """
+    if not labels.any():
+        return 0.0
+    is_out = np.random.default_rng(0).permutation(len(x)) < len(x) // 5
+    fitted = samplers.fit_factor_gaussian(x[~is_out], labels[~is_out], num_directions=32)
+    return float(jnp.mean(jnp.max(jax.vmap(fitted.log_densities)(x[is_out]), axis=1)))
 
 
 def fit_gaussians(train: data.ImageData, num_directions: int = 128) -> samplers.FactorGaussian:
