@@ -14,8 +14,8 @@ Expected numbers (2026-11-27, seed 0): 4,000 images of MNIST, FID of 1,000 sampl
 their starts 202, of class Gaussians 96, of test images 0.6, after 186 s on one core.
 
 The images decide on train.num_epochs, on the intervals of checkpoints and evaluations, on
-model.likelihood_scale, optimizer.decay_per_epoch and eval.num_test (docs/data.md). A field on the
-command line wins. Without data.name it trains on the packaged digits.
+model.likelihood_scale, optimizer.decay_per_epoch, optimizer.prior.learning_rate and eval.num_test
+(docs/data.md). A field on the command line wins. Without data.name it trains on the packaged digits.
 
 Variants:
 - vanilla: the base itself; smoke: a few steps.
@@ -47,7 +47,7 @@ BASE: dict[str, Any] = {
     "sampler.posterior.start": "components",
     "optimizer.decay_per_epoch": None,
     "optimizer.average_decay": 0.99,
-    "optimizer.prior.learning_rate": 2e-3,
+    "optimizer.prior.learning_rate": None,
     "optimizer.prior.final_learning_rate": 2e-4,
     "optimizer.generator.learning_rate": 1e-3,
     "optimizer.generator.final_learning_rate": 1e-4,

@@ -15,6 +15,8 @@ STEPS, MAX_PIXELS = {"joint": 1500, "energy": 1500, "latent": 6000}, 1.2e7
 """Steps of a family: so many, fewer where steps times pixel values exceed the second."""
 LATENT_EPOCHS = 100
 """Most epochs of a latent model beyond ``MIN_STEPS``: its prior learns few images by heart."""
+MANY_EPOCHS, PRIOR_RATES = 200, (0.001, 0.002)
+"""Epochs beyond which a latent model's prior learns at the first rate, for the same reason."""
 LATENT_NATS = 1000
 """Variance of images, summed over pixels, in squares of ``model.likelihood_scale``."""
 SHIFTED = 16
@@ -80,6 +82,10 @@ RULES: Mapping[str, tuple[str, Callable[[Config, ImageFacts], object]]] = {
     "train.max_abs_loss": (
         f"{MAX_GAP:g} + log(classes)",
         lambda config, images: round(MAX_GAP + math.log(max(config.data.num_classes, 1)), 2),
+    ),
+    "optimizer.prior.learning_rate": (
+        f"{PRIOR_RATES[1]}, half of it for more than {MANY_EPOCHS} epochs",
+        lambda config, images: PRIOR_RATES[config.train.num_epochs <= MANY_EPOCHS],
     ),
     "optimizer.decay_per_epoch": (
         "down to the generator's final rate at the end",

@@ -7,6 +7,7 @@ from experiment_runs import build_experiment
 from ebmjax.data import epoch_indices
 from ebmjax.recipes.config import by_images, command_line, families
 from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.models.latent import checks as latent_checks
 from ebmjax.recipes.parts import image_data
 from experiments.configs import image, jem_digits, joint, latent
 
@@ -94,6 +95,21 @@ def test_a_latent_model_is_measured_by_at_most_64_images(num_test, measured):
     assert line.endswith(f"eval.num_test={measured}")
 
 
+@pytest.mark.parametrize(("num_train", "rate"), [(300, 0.001), (1_440, 0.002), (50_000, 0.002)])
+def test_a_prior_learns_few_images_at_half_the_rate(num_train, rate):
+    assert (
+        chosen(latent.get_config(), num_train, 100, (8, 8, 1))[0].optimizer.prior.learning_rate
+        == rate
+    )
+
+
+def test_a_final_rate_beyond_that_which_the_images_may_choose_is_refused():
+    config = latent.get_config()
+    config.optimizer.prior.final_learning_rate = 0.0015
+    with pytest.raises(ConfigError, match=r"prior.learning_rate=0.001 must be at least .*=0.0015"):
+        latent_checks.check(config)
+
+
 def test_a_latent_models_rate_ends_at_its_final_value_and_its_noise_follows_the_images():
     config = latent.get_config().copy_and_resolve_references()
     by_images.fill_in(config, by_images.ImageFacts(4_000, 100, (8, 8, 1), variance=90.0))
@@ -116,6 +132,7 @@ def test_what_the_user_gives_wins(family):
             "eval.num_test": 9,
             "model.likelihood_scale": 0.2,
             "optimizer.decay_per_epoch": 0.9,
+            "optimizer.prior.learning_rate": 0.004,
         },
     }.get(family, {})
     arguments = [f"--config.{name}={value}" for name, value in given.items()]

@@ -3,6 +3,7 @@
 import numpy as np
 
 from ebmjax.recipes.config import checks
+from ebmjax.recipes.config.by_images import PRIOR_RATES
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.extractor_names import scores_of_samples
 from ebmjax.recipes.config.ranges import MIN_FLOAT
@@ -31,11 +32,10 @@ def check(config: Config) -> None:
 def _check_rates(config: Config) -> None:
     for name in ("prior", "generator"):
         section = config.optimizer[name]
-        if (
-            config.optimizer.decay_per_epoch or 0
-        ) < 1 and section.learning_rate < section.final_learning_rate:
+        rate = section.learning_rate or min(PRIOR_RATES)  # which the images choose
+        if (config.optimizer.decay_per_epoch or 0) < 1 and rate < section.final_learning_rate:
             raise ConfigError(
-                f"config.optimizer.{name}.learning_rate={section.learning_rate:g} must be at least "
+                f"config.optimizer.{name}.learning_rate={rate:g} must be at least "
                 f"final_learning_rate={section.final_learning_rate:g}, where its decay ends: lower "
                 f"--config.optimizer.{name}.final_learning_rate as well."
             )

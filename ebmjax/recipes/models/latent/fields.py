@@ -189,7 +189,12 @@ _FIELDS: dict[str, Field] = {
     ),
 }
 FIELDS = leave_open(
-    _FIELDS, *LENGTHS, "eval.num_test", "model.likelihood_scale", "optimizer.decay_per_epoch"
+    _FIELDS,
+    *LENGTHS,
+    "eval.num_test",
+    "model.likelihood_scale",
+    "optimizer.decay_per_epoch",
+    "optimizer.prior.learning_rate",
 )
 SECTIONS = sections(SINGLE, "sampler.prior.name", "sampler.posterior.name", has_shared=False)
 
