@@ -10,6 +10,8 @@ BESIDE = {"start": "starts", "gaussian": "Gaussian", "test_images": "test images
 """Words for what stands beside the FID of samples, by the beginning of its number's name."""
 FIDS = ("sample_fid", *(f"{name}_fid" for name in BESIDE))
 """Numbers of a panel of FIDs."""
+FEW = 500
+"""Samples below which a FID that cannot tell them from their starts asks for more of them."""
 
 
 def mean_of(value: Any) -> float:
@@ -86,7 +88,8 @@ def fid_text(row: Mapping[str, Any]) -> str:
 def advice(row: Mapping[str, Any]) -> list[str]:
     """Returns a line for a run whose samples are not better than where their chains began.
 
-    The interval of the difference decides, not the difference.
+    The interval of the difference decides, not the difference. Of fewer than ``FEW`` samples it
+    may only say too little, and the line says where more are.
     """
     found = [row.get(f"fid_minus_starts{end}") for end in ("", "_low", "_high")]
     if any(one is None for one in found):
@@ -95,6 +98,11 @@ def advice(row: Mapping[str, Any]) -> list[str]:
     if not (math.isfinite(low) and math.isfinite(high)) or high < 0:
         return []
     than = "are worse than" if low > 0 else "cannot be told from"
+    if low <= 0 and (num := mean_of(row.get("sample_fid_num_images", FEW))) < FEW:
+        return [
+            f"By FID of {num:.0f} images, the samples {than} where their chains began: "
+            f"{with_interval(*found)}. --mode=eval generates more (config.eval.generation)."
+        ]
     return [
         f"By FID, the samples {than} where their chains began: {with_interval(*found)}. What may "
         "help, one at a time: half the learning rate, a smaller step of the sampler, twice the "
