@@ -1,7 +1,7 @@
 """Energy of your own images, with labels or without, and without a step to choose.
 
-Claim: an energy of images of 8 to 32 pixels trains without divergence, whatever the images. On five
-sets of six its samples are better than a Gaussian for each class.
+Claim: an energy of images of 8 to 32 pixels trains without divergence, whatever the images. On nine
+sets its samples are better than their starts. On eight they are better than a Gaussian a class.
 Paper: contrastive divergence of persistent chains (Tieleman 2008), with the chains of joint.py:
 q(x) exp(-E(x) / T), q a Gaussian for each of eight clusters of the images (tilted_langevin). Their
 step adapts to an acceptance of 0.8. The loss fades as the gap between data and samples grows to 2

@@ -36,15 +36,15 @@ def split_images(train: data.ImageData) -> data.ImageData:
     """Returns at most ``MOST_FITTED`` images, labelled by clusters of equal size.
 
     Each cluster is halved at the median of a first principal component, until there are
-    ``NUM_CLUSTERS``, or too few images. The components are those of the pixels or of the log
-    amplitudes of the spectrum, which do not change when a texture is shifted: whichever clusters'
+    ``NUM_CLUSTERS``, or too few images. This is done with the pixels, and with the log amplitudes
+    of their spectrum, which do not change when a texture is shifted. Those clusters are taken whose
     Gaussians give held-out images the larger log density.
     """
     images = np.asarray(train.images[np.arange(min(len(train.images), MOST_FITTED))])
     x = images.astype(np.float32) / 127.5 - 1.0
     spectrum = np.log(np.abs(np.fft.rfft2(x, axes=(1, 2))) + SMALLEST_AMPLITUDE)
     found = [_halve(x), _halve(spectrum.astype(np.float32))]
-    return data.ImageData(images, max(found, key=partial(_held_out_density, x)))
+    return data.ImageData(images, max(found, key=partial(_score_held_out, x)))
 
 
 def _halve(features: np.ndarray) -> np.ndarray:
@@ -61,7 +61,7 @@ def _halve(features: np.ndarray) -> np.ndarray:
     return labels
 
 
-def _held_out_density(x: np.ndarray, labels: np.ndarray) -> float:
+def _score_held_out(x: np.ndarray, labels: np.ndarray) -> float:
     """Returns the mean log density of a random fifth of the images x (n, *shape).
 
     It is under Gaussians of the other images of each cluster, and 0 for one cluster.
