@@ -16,7 +16,8 @@ their starts 202, of class Gaussians 96, of test images 0.6, after 186 s on one 
 
 The images decide on train.num_epochs, on the intervals of checkpoints and evaluations, on
 model.likelihood_scale, optimizer.decay_per_epoch, optimizer.prior.learning_rate and eval.num_test
-(docs/data.md). A field on the command line wins. Without data.name it trains on the packaged digits.
+(docs/data.md). A field on the command line wins. Without data.name it trains on the packaged
+digits.
 
 Variants:
 - vanilla: the base itself; smoke: a few steps.
