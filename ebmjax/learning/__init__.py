@@ -39,6 +39,9 @@ from ebmjax.learning._live_chains import run_live_chains as run_live_chains
 from ebmjax.learning._memory import Chain as Chain
 from ebmjax.learning._memory import positions_in as positions_in
 from ebmjax.learning._noise_levels import NoiseLevels as NoiseLevels
+from ebmjax.learning._noise_levels import (
+    condition_classifier_on_noise as condition_classifier_on_noise,
+)
 from ebmjax.learning._noise_levels import condition_on_noise as condition_on_noise
 from ebmjax.learning._noise_levels import widen as widen
 from ebmjax.learning._plan import ChainKind as ChainKind

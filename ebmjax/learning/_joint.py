@@ -202,9 +202,9 @@ class _JointStep(NamedTuple):
         images = {"classified": self.views["classified"](classified_key, labelled.images)}
         x = self.views["positives"](positive_key, unlabelled.images)
 
-        def energy(params: PyTree, x: jax.Array) -> jax.Array:
+        def energy(params: PyTree, x: jax.Array, *noise_scale: jax.Array) -> jax.Array:
             # Running statistics: a score is that of one image, whatever stands beside it.
-            logits, _ = network.classifier.apply(params, carry.statistics, x)
+            logits, _ = network.classifier.apply(params, carry.statistics, x, *noise_scale)
             return -joint_log_density(logits) / carry.smoothing
 
         loss, memory, drawn = draw_for_loss(

@@ -20,18 +20,18 @@ class ChainDensity:
     """The log density of one chain; also in two parts, for samplers that use them (PYLD).
 
     Attributes:
-      log_density: position to scalar.
+      log_density: position to scalar; it also takes a noise level where the classifier does.
       first_layer: position to hidden layer; None where the network has no such split.
       head: hidden layer to scalar; ``log_density`` is ``head`` after ``first_layer``.
     """
 
-    log_density: Callable[[jax.Array], jax.Array]
+    log_density: Callable[..., jax.Array]
     first_layer: Callable[[jax.Array], jax.Array] | None
     head: Callable[[jax.Array], jax.Array] | None
 
-    def __call__(self, position: jax.Array) -> jax.Array:
+    def __call__(self, position: jax.Array, *noise_scale: jax.Array) -> jax.Array:
         """The log density, a scalar."""
-        return self.log_density(position)
+        return self.log_density(position, *noise_scale)
 
 
 class JointNetwork(NamedTuple):
@@ -69,8 +69,8 @@ class JointNetwork(NamedTuple):
             def finish(logits: jax.Array) -> jax.Array:
                 return scale * self.log_density(logits, label)
 
-            def log_density(x: jax.Array) -> jax.Array:
-                return finish(network.apply(params, statistics, x, **options)[0])
+            def log_density(x: jax.Array, *noise_scale: jax.Array) -> jax.Array:
+                return finish(network.apply(params, statistics, x, *noise_scale, **options)[0])
 
             first_layer, head = network.first_layer, network.head
             if first_layer is None or head is None:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from ebmjax._numbers import as_arguments
 from ebmjax.learning._image import EnergyOf
+from ebmjax.networks import Network
 from ebmjax.samplers import run_annealed_langevin, run_recovery_chains
 from ebmjax.types import Key, PyTree
 
@@ -111,22 +112,66 @@ def condition_on_noise(energy_of: EnergyOf, levels: NoiseLevels, num_axes: int) 
       none; without it the energy is that of ``levels.lowest``.
     """
 
-    numbers = as_arguments(levels)
+    show = _show_noise(levels, num_axes)
 
     def conditional_of(params: PyTree) -> Callable[..., jax.Array]:
-        network, (lowest, _, data_scale, *_) = energy_of(params), numbers()
+        network = energy_of(params)
 
         def energy(x: jax.Array, labels: jax.Array, noise_scale: Any = None) -> jax.Array:
-            leading = x.shape[: x.ndim - num_axes]
-            noise_scale = lowest if noise_scale is None else noise_scale
-            noise_scale = jnp.broadcast_to(jnp.asarray(noise_scale, x.dtype), leading)
-            wide = noise_scale.reshape(*leading, *[1] * num_axes)
-            scaled = x / jnp.sqrt(jnp.square(wide) + data_scale**2)
-            level = jnp.broadcast_to(jnp.log(wide), (*x.shape[:-1], 1))
-            found = network(jnp.concatenate([scaled, level], axis=-1), labels)
-            base = 0.5 * jnp.sum(jnp.square(scaled), axis=range(-num_axes, 0))
-            return base + data_scale / noise_scale * found
+            shown, base, factor = show(x, noise_scale)
+            return base + factor * network(shown, labels)
 
         return energy
 
     return conditional_of
+
+
+def condition_classifier_on_noise(network: Network, levels: NoiseLevels) -> Network:
+    r"""Returns logits of images and a noise level, from those of images with one more channel.
+
+    .. math::
+        h(x, \sigma) = \frac{\sigma_d}{\sigma}\, H\left(\frac{x}{\sqrt v}, \log \sigma\right)
+        - \frac{|x|^2}{2 v}, \qquad v = \sigma^2 + \sigma_d^2
+
+    The last term is that of all classes: it is in the density, and p(y | x) is without it. See
+    ``condition_on_noise``.
+
+    Args:
+      network: H, a classifier of images (..., H, W, C + 1).
+      levels: whose ``data_scale`` is :math:`\sigma_d`.
+
+    Returns:
+      A classifier whose ``apply`` takes a noise scale after the images, of their leading axes or a
+      scalar; without it the noise is ``levels.lowest``.
+    """
+    show = _show_noise(levels, 3)
+
+    def init(key: Key, images: jax.Array) -> tuple[PyTree, PyTree]:
+        return network.init(key, show(images, None)[0])
+
+    def apply(
+        params: PyTree, state: PyTree, images: jax.Array, noise_scale: Any = None, **options: Any
+    ) -> tuple[jax.Array, PyTree]:
+        shown, base, factor = show(images, noise_scale)
+        logits, state = network.apply(params, state, shown, **options)
+        return factor[..., None] * logits - base[..., None], state
+
+    return Network(init, apply)
+
+
+def _show_noise(levels: NoiseLevels, num_axes: int) -> Callable[..., tuple[jax.Array, ...]]:
+    """Returns ``(x, noise_scale) -> (what a network sees, |x|^2 / 2 v, its outputs' factor)``."""
+    numbers = as_arguments(levels)
+
+    def show(x: jax.Array, noise_scale: Any) -> tuple[jax.Array, ...]:
+        lowest, _, data_scale, *_ = numbers()
+        leading = x.shape[: x.ndim - num_axes]
+        noise_scale = lowest if noise_scale is None else noise_scale
+        noise_scale = jnp.broadcast_to(jnp.asarray(noise_scale, x.dtype), leading)
+        wide = noise_scale.reshape(*leading, *[1] * num_axes)
+        scaled = x / jnp.sqrt(jnp.square(wide) + data_scale**2)
+        level = jnp.broadcast_to(jnp.log(wide), (*x.shape[:-1], 1))
+        base = 0.5 * jnp.sum(jnp.square(scaled), axis=range(-num_axes, 0))
+        return jnp.concatenate([scaled, level], axis=-1), base, data_scale / noise_scale
+
+    return show

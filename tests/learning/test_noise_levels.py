@@ -4,7 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax.learning import NoiseLevels, condition_on_noise, widen
+from ebmjax.learning import (
+    JointNetwork,
+    NoiseLevels,
+    condition_classifier_on_noise,
+    condition_on_noise,
+    widen,
+)
+from ebmjax.losses import joint_log_density
+from ebmjax.networks import Network, NormPolicy
 
 LEVELS = NoiseLevels(lowest=0.5, highest=4.0, data_scale=1.5)
 
@@ -35,6 +43,48 @@ def test_the_energy_by_hand_of_one_image_and_of_many():
     # Without a noise it is that of the lowest level, which the first image has.
     np.testing.assert_allclose(energy(x, labels)[0], expected[0], rtol=1e-5)
     assert widen((2, 2, 1)) == (2, 2, 2)
+
+
+def logits_of(params, state, images, **options):
+    seen = jnp.sum(images[..., :1] ** 3, axis=(-3, -2, -1)) + jnp.max(images[..., 1:], (-3, -2, -1))
+    return jnp.outer(jnp.atleast_1d(seen), params).reshape(*jnp.shape(seen), 3), state
+
+
+def test_a_classifier_with_noise_is_the_energy_of_all_its_classes():
+    """Its density is that of the energy with F = -logsumexp, its classes those of the network."""
+    x = np.random.default_rng(0).normal(size=(3, 2, 2, 1)).astype(np.float32)
+    noise, params = np.array([0.5, 1.0, 3.0], np.float32), jnp.array([1.0, -2.0, 0.5])
+    network = Network(lambda key, x: (jnp.zeros(x.shape[-1]), {}), logits_of)
+    noisy = condition_classifier_on_noise(network, LEVELS)
+    logits, _ = noisy.apply(params, {}, x, noise)
+
+    def factored(params):
+        def energy(seen, labels):
+            factor = 1.5 / jnp.exp(jnp.max(seen[..., 1:], axis=(-3, -2, -1)))
+            return -joint_log_density(factor[..., None] * logits_of(params, {}, seen)[0]) / factor
+
+        return energy
+
+    energy = condition_on_noise(factored, LEVELS, 3)(params)
+    expected = -energy(x, np.zeros(3, int), noise)
+    np.testing.assert_allclose(joint_log_density(logits), expected, rtol=1e-5)
+    seen = np.concatenate(
+        [
+            x / np.sqrt(noise**2 + 1.5**2)[:, None, None, None],
+            np.log(noise)[:, None, None, None] + 0 * x,
+        ],
+        axis=-1,
+    )
+    differences = (1.5 / noise)[:, None] * logits_of(params, {}, jnp.asarray(seen))[0]
+    np.testing.assert_allclose(
+        logits - logits[:, :1], differences - differences[:, :1], rtol=1e-4, atol=1e-4
+    )
+    # Without a noise it is that of the lowest level, which the first image has.
+    np.testing.assert_allclose(noisy.apply(params, {}, x)[0][0], logits[0], rtol=1e-5)
+    assert noisy.init(jax.random.key(0), x)[0].shape == (2,)
+    # Chains of no class follow it, at the noise that they are at.
+    density = JointNetwork(noisy, noisy, NormPolicy(), True).densities(params, {}, 1.0)(-1)
+    np.testing.assert_allclose(density(x[2], noise[2]), expected[2], rtol=1e-5)
 
 
 def test_chains_are_annealed_over_as_many_levels_as_they_have_steps():

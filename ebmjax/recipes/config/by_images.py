@@ -58,8 +58,15 @@ def num_epochs(config: Config, images: ImageFacts) -> int:
     return MULTIPLE * math.ceil(wanted / MULTIPLE)
 
 
-MAX_GAP = 5.0
-"""Nats beyond the loss of guessing at which a generator is lost."""
+MAX_GAP, MAX_LOSS = 5.0, 1e5
+"""Nats beyond the loss of guessing at which a generator is lost, and a loss of other scales."""
+
+
+def _has_chains(config: Config) -> bool:
+    fields = families.fields_of(config)
+    return declare.no_effect(fields, config, "sampler.buffer.size") is None
+
+
 LENGTHS = ("train.num_epochs", "train.checkpoint_every_epochs", "eval.every_epochs")
 
 RULES: Mapping[str, tuple[str, Callable[[Config, ImageFacts], object]]] = {
@@ -80,8 +87,12 @@ RULES: Mapping[str, tuple[str, Callable[[Config, ImageFacts], object]]] = {
         lambda config, images: int(max(images.shape[:2]) >= SHIFTED),
     ),
     "train.max_abs_loss": (
-        f"{MAX_GAP:g} + log(classes)",
-        lambda config, images: round(MAX_GAP + math.log(max(config.data.num_classes, 1)), 2),
+        f"{MAX_GAP:g} + log(classes), {MAX_LOSS:g} without chains",
+        lambda config, images: (
+            round(MAX_GAP + math.log(max(config.data.num_classes, 1)), 2)
+            if _has_chains(config)
+            else MAX_LOSS
+        ),
     ),
     "optimizer.prior.learning_rate": (
         f"{PRIOR_RATES[1]}, half of it for more than {MANY_EPOCHS} epochs",

@@ -9,10 +9,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from ebmjax import networks
+from ebmjax import learning, networks
 from ebmjax._checks import check_floating
 from ebmjax.networks import Network
-from ebmjax.recipes.config.errors import Config
+from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.user_parts import check_options, explain, find_function
 from ebmjax.types import PyTree
 
@@ -77,6 +77,43 @@ def user_networks(
         for network, part in zip(found, parts, strict=True):
             _check(network, part, has_state)
     return found
+
+
+def check_sees_noise(
+    config: Config,
+    outputs_of: Callable[[PyTree, jax.Array], jax.Array],
+    params: PyTree,
+    shape: tuple[int, ...],
+) -> None:
+    """Raises ConfigError if the last channel changes no output, under random parameters.
+
+    Args:
+      config: section loss, which has noise levels, and ``model.factory``.
+      outputs_of: parameters and examples (N, *learning.widen(shape)) to outputs (N, ...).
+      params: of the network.
+      shape: of an example.
+    """
+    leaves, tree = jax.tree.flatten(params)
+    keys = jax.random.split(jax.random.key(1), len(leaves))
+    # Weights that start at 0 would hide what they multiply.
+    moved = [
+        x + 0.1 * jax.random.normal(k, x.shape, x.dtype) for x, k in zip(leaves, keys, strict=True)
+    ]
+    x = jax.random.normal(jax.random.key(2), (8, *shape))
+    low, high = (
+        outputs_of(
+            tree.unflatten(moved),
+            jnp.concatenate([x, jnp.full((*x.shape[:-1], 1), level)], axis=-1),
+        )
+        for level in (-2.0, 2.0)
+    )
+    if bool(jnp.all(low == high)):
+        raise ConfigError(
+            f"config.model.factory={config.model.factory!r} ignores the noise: under "
+            f"config.loss.name={config.loss.name} the last channel of its input, "
+            f"{learning.widen(shape)}, is log(noise), and no energy changes with it. Use every "
+            "channel, or take an objective of one noise level, --config.loss.name=denoising."
+        )
 
 
 def _arguments(

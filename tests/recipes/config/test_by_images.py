@@ -72,6 +72,12 @@ def test_the_buffer_of_a_classifier_has_equal_blocks_for_any_classes(num_classes
     assert (f"sampler.buffer.size={size}" in line) == (size != 160)
 
 
+def test_a_loss_without_chains_has_a_scale_of_its_own():
+    config = joint.get_config()
+    config.loss.name, config.data.num_classes = "denoising_levels", 10
+    assert chosen(config, 1000, 100, (8, 8, 1))[0].train.max_abs_loss == 1e5
+
+
 @pytest.mark.parametrize(("num_classes", "largest"), [(2, 5.69), (10, 7.3), (100, 9.61)])
 def test_a_classifier_is_lost_five_nats_beyond_the_loss_of_guessing(num_classes, largest):
     config = joint.get_config()

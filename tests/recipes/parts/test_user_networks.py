@@ -73,6 +73,19 @@ def test_a_network_that_ignores_the_noise_is_refused():
     np.testing.assert_allclose(energy, 64 / (2 * (1.0 + 2.0**2)), rtol=1e-6)
 
 
+def test_a_classifier_that_ignores_the_noise_is_refused():
+    levels = NoiseLevels(lowest=0.1, highest=2.0, data_scale=1.0)
+    config = configuration("joint", {"loss.name": "diffusion_recovery", "model.options": ""})
+    config.model.factory = "own_networks:blind_logits"
+    with pytest.raises(ConfigError, match=r"'own_networks:blind_logits' ignores .*\(8, 8, 2\)"):
+        classifiers(config, SHAPE, levels)
+    config.model.factory = "own_networks:logits"
+    network, _ = classifiers(config, SHAPE, levels)
+    x = np.ones((2, *SHAPE), np.float32)
+    params, state = network.init(jax.random.key(0), x)
+    assert network.apply(params, state, x, np.float32([0.1, 2.0]))[0].shape == (2, 10)
+
+
 @pytest.mark.parametrize(
     ("family", "name", "value"),
     [

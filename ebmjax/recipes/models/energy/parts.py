@@ -24,7 +24,7 @@ from ebmjax.recipes.parts.start_distributions import (
     split_images,
     start_makers,
 )
-from ebmjax.recipes.parts.user_networks import NetworkSpec, user_networks
+from ebmjax.recipes.parts.user_networks import NetworkSpec, check_sees_noise, user_networks
 from ebmjax.types import PyTree
 
 
@@ -53,7 +53,12 @@ def model_of(
     if levels is not None:
         energy_of, init = model_of(config, learning.widen(image_shape))
         if config.model.factory:
-            _check_sees_noise(config, init(jax.random.key(0)), energy_of, image_shape)
+            check_sees_noise(
+                config,
+                lambda params, x: energy_of(params)(x, jnp.zeros(len(x), jnp.int32)),
+                init(jax.random.key(0)),
+                image_shape,
+            )
         return Model(learning.condition_on_noise(energy_of, levels, len(image_shape)), init)
     num_classes = config.data.num_classes if config.model.is_conditional else None
     example = (jnp.zeros(image_shape), *(() if num_classes is None else (jnp.int32(0),)))
@@ -68,33 +73,6 @@ def model_of(
         return _mlp_energy(config, example)
     network = _residual_energy(config, num_classes)
     return Model(_energy_of(network), lambda key: network.init(key, *example))
-
-
-def _check_sees_noise(
-    config: Config, params: PyTree, energy_of: learning.EnergyOf, shape: tuple[int, ...]
-) -> None:
-    """Raises ConfigError if the last channel changes no energy, under random parameters."""
-    leaves, tree = jax.tree.flatten(params)
-    keys = jax.random.split(jax.random.key(1), len(leaves))
-    # Weights that start at 0 would hide what they multiply.
-    moved = [
-        x + 0.1 * jax.random.normal(k, x.shape, x.dtype) for x, k in zip(leaves, keys, strict=True)
-    ]
-    x = jax.random.normal(jax.random.key(2), (8, *shape))
-    low, high = (
-        energy_of(tree.unflatten(moved))(
-            jnp.concatenate([x, jnp.full((*x.shape[:-1], 1), level)], axis=-1),
-            jnp.zeros(len(x), jnp.int32),
-        )
-        for level in (-2.0, 2.0)
-    )
-    if bool(jnp.all(low == high)):
-        raise ConfigError(
-            f"config.model.factory={config.model.factory!r} ignores the noise: under "
-            f"config.loss.name={config.loss.name} the last channel of its input, "
-            f"{learning.widen(shape)}, is log(noise), and no energy changes with it. Use every "
-            "channel, or take an objective of one noise level, --config.loss.name=denoising."
-        )
 
 
 def _users_energy_of(network: networks.Network, num_inputs: int) -> learning.EnergyOf:

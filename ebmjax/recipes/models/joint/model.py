@@ -12,7 +12,7 @@ from jax.tree_util import Partial
 from ebmjax import evaluate, losses
 from ebmjax._phases import say_part
 from ebmjax.evaluate import Chains, finite_images
-from ebmjax.learning import ANY_CLASS, ChainPlan, DualAveraging, JointNetwork
+from ebmjax.learning import ANY_CLASS, ChainPlan, DualAveraging, JointNetwork, NoiseLevels
 from ebmjax.networks import NormPolicy
 from ebmjax.optim import averaged_parameters
 from ebmjax.recipes.config.errors import ConfigError
@@ -86,12 +86,14 @@ class JointModel(ImageModel):
     Attributes:
       network: the classifier, the network of its chains, and what these are normalised by.
       density_scale: factor of the log density that chains follow.
+      levels: noise levels of a network that takes them; chains are annealed through them.
       refining: plan whose sampler refines attacked images; None if none does.
       logits_of: function of ``TrainedJoint`` and images (N, H, W, C) in [-1, 1].
     """
 
     network: JointNetwork
     density_scale: float
+    levels: NoiseLevels | None
     refining: ChainPlan | None
     logits_of: Callable[[TrainedJoint, jax.Array], jax.Array]
 
@@ -203,9 +205,10 @@ class JointModel(ImageModel):
                 "config.loss.generative_weight=0 trains a classifier alone, which has no chains "
                 "to sample with."
             )
-        plan = self.plan
+        plan, levels = self.plan, self.levels
         run = self.program(
-            ("fresh", num_steps), lambda: make_fresh_chains(plan, self.densities_of, num_steps)
+            ("fresh", num_steps),
+            lambda: make_fresh_chains(plan, self.densities_of, num_steps, levels),
         )
         any_class, of_class = self._labels(num)
         num_chains = any_class.size + of_class.size
@@ -239,8 +242,10 @@ class JointModel(ImageModel):
         return any_class, turns.reshape(any_class.shape)
 
     def describe_chains(self) -> dict[str, Any]:
-        """Returns the sampler, its temperature and the length of fresh chains."""
+        """Returns the sampler, its temperature and the length of fresh chains, or noise levels."""
+        levels = {} if self.levels is None else {"noise_levels": self.levels._asdict()}
         return {
+            **levels,
             "sampler": self.config.sampler.name,
             "implied_temperature": implied_temperature(sampler(self.config)),
             "num_chain_steps": self.num_chain_steps,

@@ -18,7 +18,7 @@ from ebmjax.recipes.models.joint.checks import check_independence, count_blocks,
 from ebmjax.recipes.parts import start_distributions
 from ebmjax.recipes.parts.samplers.bind import bind_sampler
 from ebmjax.recipes.parts.samplers.table import BASE
-from ebmjax.recipes.parts.user_networks import NetworkSpec, user_networks
+from ebmjax.recipes.parts.user_networks import NetworkSpec, check_sees_noise, user_networks
 
 NORMS = {"none": None, "batch": "batch", "group": "group"}
 NORM_POLICIES = {
@@ -32,9 +32,25 @@ NORM_POLICIES = {
 
 
 def classifiers(
-    config: Config, image_shape: tuple[int, ...]
+    config: Config, image_shape: tuple[int, ...], levels: learning.NoiseLevels | None = None
 ) -> tuple[networks.Network, networks.Network]:
-    """Returns the networks that train and that chains follow; both take the same parameters."""
+    """Returns the networks that train and that chains follow; both take the same parameters.
+
+    With noise levels the network sees one channel more.
+
+    Raises:
+      ConfigError: for whatever a network of the user does wrong, such as to ignore the noise.
+    """
+    if levels is not None:
+        wide = learning.widen(image_shape)
+        network, of_chains = classifiers(config, wide)
+        if config.model.factory:
+            params, state = network.init(jax.random.key(0), jnp.zeros((2, *wide)))
+            check_sees_noise(
+                config, lambda params, x: network.apply(params, state, x)[0], params, image_shape
+            )
+        condition = partial(learning.condition_classifier_on_noise, levels=levels)
+        return condition(network), condition(of_chains)
     if not config.model.factory:
         return _wide_resnet(config, "model"), _wide_resnet(config, "sampler")
     num_classes = config.data.num_classes

@@ -16,6 +16,7 @@ from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.joint import checks, objectives, parts, plots
 from ebmjax.recipes.models.joint.model import JointModel, densities_of
 from ebmjax.recipes.parts import image_data
+from ebmjax.recipes.parts.objectives.objective import noise_levels
 from ebmjax.training import init_state, make_train_step, warm_start
 
 
@@ -25,7 +26,8 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     checks.check(config, images.about[0])
     train = images.train
     learnt = parts.take_images(config, train)
-    classifier, chain_classifier = parts.classifiers(config, train.images.shape[1:])
+    levels = noise_levels(config, train) if config.loss.generative_weight else None
+    classifier, chain_classifier = parts.classifiers(config, train.images.shape[1:], levels)
     streams = (config.train.positive_batch_size,)
     plan = common.plan(config, len(learnt.images), further_streams=streams)
     params_key, _, eval_key = common.root_keys(config)
@@ -86,6 +88,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         config=config,
         network=network,
         density_scale=objective.density_scale,
+        levels=levels,
         refining=refining,
         logits_of=lambda trained, x: classifier.apply(trained.params, trained.statistics, x)[0],
     )

@@ -58,8 +58,7 @@ def _with_levels(name: str, what: str, section: Mapping[str, Field]) -> Objectiv
             None, optional(POSITIVE), "largest noise; None: the largest distance of two examples"
         ),
     }
-    made = _chainless(name, what, {**levels, **section})
-    return made._replace(fields={"energy": {}}, has_levels=True)
+    return _chainless(name, what, {**levels, **section})._replace(has_levels=True)
 
 
 _SHARED = {"beta_variant": "default", "output_scale": 1.0, "max_positive_weight": None}
