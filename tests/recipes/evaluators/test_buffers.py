@@ -98,7 +98,6 @@ def monitored(tmp_path):
             config=config,
             network=network,  # pyright: ignore
             density_scale=1.0,
-            levels=None,
             refining=None,
             logits_of=lambda trained, x: x[..., 0, :2, 0],
         )

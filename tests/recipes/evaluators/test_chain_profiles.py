@@ -68,7 +68,6 @@ def profile_fn(**overrides: Any) -> Any:
         config=config,
         network=network,
         density_scale=1.0,
-        levels=None,
         refining=None,
         logits_of=nothing,
     )

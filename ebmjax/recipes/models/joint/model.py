@@ -86,16 +86,16 @@ class JointModel(ImageModel):
     Attributes:
       network: the classifier, the network of its chains, and what these are normalised by.
       density_scale: factor of the log density that chains follow.
-      levels: noise levels of a network that takes them; chains are annealed through them.
       refining: plan whose sampler refines attacked images; None if none does.
       logits_of: function of ``TrainedJoint`` and images (N, H, W, C) in [-1, 1].
+      levels: noise levels of a network that takes them; fresh chains are annealed through them.
     """
 
     network: JointNetwork
     density_scale: float
-    levels: NoiseLevels | None
     refining: ChainPlan | None
     logits_of: Callable[[TrainedJoint, jax.Array], jax.Array]
+    levels: NoiseLevels | None = None
 
     def extract_trained(self, state: TrainState) -> TrainedJoint:
         """Returns the trained parts of ``state``."""
