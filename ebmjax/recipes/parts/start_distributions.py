@@ -70,7 +70,8 @@ def _score_held_out(x: np.ndarray, labels: np.ndarray) -> float:
         return 0.0
     is_out = np.random.default_rng(0).permutation(len(x)) < len(x) // 5
     fitted = samplers.fit_factor_gaussian(x[~is_out], labels[~is_out], num_directions=32)
-    return float(jnp.mean(jnp.max(jax.vmap(fitted.log_densities)(jnp.asarray(x[is_out])), axis=1)))
+    found = jax.lax.map(fitted.log_densities, jnp.asarray(x[is_out]), batch_size=16)
+    return float(jnp.mean(jnp.max(found, axis=1)))
 
 
 def fit_gaussians(train: data.ImageData, num_directions: int = 128) -> samplers.FactorGaussian:
