@@ -63,6 +63,7 @@ MAX_GAP, MAX_LOSS = 5.0, 1e5
 
 
 def _has_chains(config: Config) -> bool:
+    """Returns whether the objective trains by chains, which a buffer could keep."""
     fields = families.fields_of(config)
     return declare.no_effect(fields, config, "sampler.buffer.size") is None
 
