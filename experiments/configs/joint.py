@@ -37,7 +37,7 @@ BASE: dict[str, Any] = {
     "data.max_train": None,
     "data.max_test": None,
     "data.crop_padding": None,
-    "data.augment_positives": False,
+    "data.augment_positives": None,
     "model.factory": "ebmjax.networks:ConvClassifier",
     "sampler.name": "tilted_langevin",
     "sampler.tilted_langevin.step_size": 0.2,
@@ -66,7 +66,6 @@ BASE: dict[str, Any] = {
     "train.on_divergence": "recover",
     "train.remedies": ("learning_rate", "chain_steps", "learning_rate", "learning_rate"),
     "eval.every_epochs": None,
-    "eval.num_chain_steps": 100,  # twice the mean age in the buffer, num_steps / reinit_prob
     "eval.robustness.every": "never",
     "eval.landscape.every": "never",
 }

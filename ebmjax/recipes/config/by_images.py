@@ -13,8 +13,8 @@ from ebmjax.recipes.config.ranges import optional
 MIN_EPOCHS, MIN_STEPS = 10, 1000
 STEPS, MAX_PIXELS = {"joint": 1500, "energy": 1500, "latent": 6000}, 1.2e7
 """Steps of a family: so many, fewer where steps times pixel values exceed the second."""
-LATENT_EPOCHS = 100
-"""Most epochs of a latent model beyond ``MIN_STEPS``: its prior learns few images by heart."""
+MOST_EPOCHS = 100
+"""Most epochs of a latent or joint model beyond ``MIN_STEPS``: it learns few images by heart."""
 MANY_EPOCHS, PRIOR_RATES = 200, (0.001, 0.002)
 """Epochs beyond which a latent model's prior learns at the first rate, for the same reason."""
 LATENT_NATS = 1000
@@ -48,11 +48,11 @@ class ImageFacts(NamedTuple):
 def num_epochs(config: Config, images: ImageFacts) -> int:
     """Returns 10 epochs, or as many as make ``STEPS`` of the family, in multiples of 5."""
     most = STEPS.get(config.family, MIN_STEPS)
+    steps_an_epoch = max(images.num_train // config.train.batch_size, 1)
     if config.family == "joint" and max(images.shape[:2]) <= DOUBLED:
         most *= 2
-    steps_an_epoch = max(images.num_train // config.train.batch_size, 1)
-    if config.family == "latent":
-        most = min(most, LATENT_EPOCHS * steps_an_epoch)
+    elif config.family != "energy":
+        most = min(most, MOST_EPOCHS * steps_an_epoch)
     steps = max(min(most, MAX_PIXELS / math.prod(images.shape)), MIN_STEPS)
     wanted = max(MIN_EPOCHS, math.ceil(steps / steps_an_epoch))
     return MULTIPLE * math.ceil(wanted / MULTIPLE)
@@ -86,6 +86,12 @@ RULES: Mapping[str, tuple[str, Callable[[Config, ImageFacts], object]]] = {
     "data.crop_padding": (
         f"1 from {SHIFTED} pixels on, else 0",
         lambda config, images: int(max(images.shape[:2]) >= SHIFTED),
+    ),
+    "data.augment_positives": (
+        f"beyond {DOUBLED} pixels and {MOST_EPOCHS} epochs",
+        lambda config, images: (
+            max(images.shape[:2]) > DOUBLED and config.train.num_epochs > MOST_EPOCHS
+        ),
     ),
     "train.max_abs_loss": (
         f"{MAX_GAP:g} + log(classes), {MAX_LOSS:g} without chains",

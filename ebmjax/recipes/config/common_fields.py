@@ -243,7 +243,9 @@ _KNOWN: Fields = {
         0, ZERO_OR_TWO, "images that --mode=eval generates; 0: none"
     ),
     "eval.num_chain_steps": field(
-        None, optional(COUNT), "steps of --mode=eval's own chains; None: ten times training's"
+        None,
+        optional(COUNT),
+        "steps of --mode=eval's own chains; None: 10 times training's, more beyond 32x32",
     ),
     "eval.inception_weights": field(
         "", PATH, "file of Inception-v3 weights; empty: a classifier of the data judges"

@@ -1,5 +1,6 @@
 """A model of images as evaluators see it: what it follows, its chains, its buffer."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -17,8 +18,9 @@ from ebmjax.recipes.evaluators.distances import RunDistances
 from ebmjax.training import TrainState
 from ebmjax.types import Key
 
-LONG = 10
-"""Default length of an evaluation's chain, in lengths of a training step's."""
+LONG, FAR_PIXELS = 10, 32**2
+"""Default length of an evaluation's chain, in lengths of a training step's: so long for images of
+so many pixels, and in proportion for more."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,8 +73,9 @@ class ImageModel:
     @property
     def num_chain_steps(self) -> int:
         """Number of steps of an evaluation's own chain."""
-        steps = self.config.eval.num_chain_steps
-        return steps or LONG * self.config.sampler.num_steps
+        pixels = math.prod(self.train.images.shape[1:-1])
+        default = round(LONG * self.config.sampler.num_steps * max(pixels / FAR_PIXELS, 1))
+        return self.config.eval.num_chain_steps or default
 
     def buffer(self, key: Key, num: int) -> Chains | None:
         """Returns ``num`` slots of the buffer and draws of its start distribution; or None."""

@@ -49,12 +49,30 @@ def test_the_number_of_images_decides_on_the_length(family, num_train, epochs, s
 
 @pytest.mark.parametrize(
     ("num_train", "side", "epochs"),
-    [(32, 8, 3000), (1_440, 16, 70), (1_440, 17, 35), (4_000, 32, 15), (640, 64, 50)],
+    [
+        (32, 8, 3000),
+        (1_440, 16, 70),
+        (1_440, 17, 35),
+        (4_000, 32, 15),
+        (640, 64, 50),
+        (300, 28, 115),
+    ],
 )
 def test_a_joint_model_takes_more_steps_of_small_images(num_train, side, epochs):
     config = joint.get_config()
     config.data.num_classes = 10
     assert chosen(config, num_train, 100, (side, side, 3))[0].train.num_epochs == epochs
+
+
+@pytest.mark.parametrize(
+    ("num_train", "side", "is_shifted"), [(300, 16, False), (300, 17, True), (500, 28, False)]
+)
+def test_few_images_are_shifted_for_the_samples_too(num_train, side, is_shifted):
+    config = joint.get_config()
+    config.data.num_classes = 10
+    config, line = chosen(config, num_train, 100, (side, side, 1))
+    assert config.data.augment_positives is is_shifted
+    assert f"data.augment_positives={is_shifted}" in line
 
 
 def test_a_latent_model_takes_fewer_steps_of_large_images():
@@ -132,6 +150,7 @@ def test_what_the_user_gives_wins(family):
         "joint": {
             "sampler.buffer.start": "uniform",
             "data.crop_padding": 2,
+            "data.augment_positives": True,
             "train.max_abs_loss": 50.0,
         },
         "latent": {

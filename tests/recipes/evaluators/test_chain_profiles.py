@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from matplotlib.figure import Figure
 
 from ebmjax.learning import ChainKind, ChainPlan, JointNetwork
@@ -161,3 +162,22 @@ def test_profiles_of_a_function_are_read_by_its_name(tmp_path):
     np.savez(tmp_path / "monitor" / "000003.npz", **profile)
     (numbers,) = chain_profiles.read(tmp_path).values()
     np.testing.assert_array_equal(numbers["acceptance_prob"][3], [0.5, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("shape", "given", "steps"),
+    [
+        ((32, 32, 3), None, 100),
+        ((8, 8, 1), None, 100),
+        ((64, 48, 3), None, 300),
+        ((64, 64, 3), 7, 7),
+    ],
+)
+def test_an_evaluations_chains_are_longer_for_images_beyond_32_pixels(
+    shape: tuple[int, ...], given: int | None, steps: int
+) -> None:
+    config = jem_digits.get_config()
+    config.sampler.num_steps, config.eval.num_chain_steps = 10, given
+    train = SimpleNamespace(images=np.zeros((1, *shape), np.uint8))
+    model = SimpleNamespace(config=config, train=train)
+    assert JointModel.num_chain_steps.fget(model) == steps  # type: ignore[attr-defined]

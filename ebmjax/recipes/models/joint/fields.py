@@ -215,7 +215,9 @@ _FIELDS: dict[str, Field] = {
     "optimizer.rho": field(None, optional(POSITIVE), "radius of SAM; None: without SAM"),
     "optimizer.adaptive": field(False, FLAG, "SAM is adaptive (ASAM)", SAM),
 }
-FIELDS = leave_open(_FIELDS, *LENGTHS, "train.max_abs_loss", "data.crop_padding")
+FIELDS = leave_open(
+    _FIELDS, *LENGTHS, "train.max_abs_loss", "data.crop_padding", "data.augment_positives"
+)
 SECTIONS = under(
     sections(SAMPLERS, "sampler.name", changes=CHANGES, on_images=True), MOVED
 ) | under(objectives.sections("joint"), ENERGY)
