@@ -89,6 +89,43 @@ def test_images_that_are_read_in_parts_make_the_same_law(is_on_disk, monkeypatch
         informative_start(given, labels, 2, low=-0.1, high=0.1)
 
 
+@pytest.mark.parametrize("in_bytes", [False, True])
+@pytest.mark.parametrize("label", [0, 1])
+def test_fewer_images_than_pixels_are_kept_as_they_are(label, in_bytes):
+    """Five and three images of nine pixels: all first and second moments, nothing but bytes."""
+    values = np.random.default_rng(3).integers(0, 256, (8, 3, 3), dtype=np.uint8)
+    labels, images = np.repeat([0, 1], [5, 3]), values / 127.5 - 1.0
+    given = values if in_bytes else images.astype(np.float32)
+    start_fn = informative_start(given, labels, 2, jitter=1e-3)
+    start_fn = jax.tree_util.Partial(start_fn.func, start_fn.args[0], -np.inf, np.inf)
+    assert jax.tree.leaves(start_fn)[1].dtype == given.dtype
+    own = images[labels == label].reshape(-1, 9)
+    covariance = np.cov(own, rowvar=False, bias=True) + 1e-3 * np.eye(9)
+    centred = draws(start_fn, label, seed=label).reshape(-1, 9) - own.mean(axis=0)
+    assert_mean(centred, 0.0)
+    assert_mean(centred[:, :, None] * centred[:, None, :], covariance)
+
+
+@pytest.mark.parametrize("num_images", [40, 200])  # in place of factors, and with them
+def test_many_draws_of_a_large_law_take_little_memory_at_once(num_images, monkeypatch):
+    """They take what three draws copy, not 50; groups leave a rest, and shards are mapped, too."""
+    images = np.random.default_rng(4).integers(0, 256, (num_images, 9, 9), dtype=np.uint8)
+    start_fn = informative_start(images, np.zeros(num_images, int), 1)
+    keys, labels = jax.random.split(jax.random.key(0), (2, 25)), jnp.zeros((2, 25), jnp.int32)
+
+    def draw(start_fn, keys, labels):
+        return jax.vmap(jax.vmap(start_fn))(keys, labels)
+
+    whole = jax.jit(draw)(start_fn, keys, labels)
+    one_draw = 4 * 81 * min(num_images, 81)
+    monkeypatch.setattr("ebmjax.samplers._starts.AT_ONCE_BYTES", 3 * one_draw)
+    compiled = jax.jit(lambda *arguments: draw(*arguments)).lower(start_fn, keys, labels).compile()
+    np.testing.assert_allclose(compiled(start_fn, keys, labels), whole, atol=1e-5)
+    found = compiled.memory_analysis()
+    assert found is not None
+    assert found.temp_size_in_bytes < 12 * one_draw
+
+
 def test_one_image_a_class_leaves_the_jitter():
     images = np.array([[0.2, -0.3], [0.0, 0.5]], np.float32)
     start_fn = informative_start(images, [1, 0], 2, jitter=1e-3)
@@ -113,6 +150,16 @@ def test_draws_are_clipped_to_the_box():
     expected = np.clip(draws(free, 1), -0.3, 0.55)
     assert np.any(expected == 0.55)
     np.testing.assert_array_equal(draws(boxed, 1), np.asarray(expected, np.float32))
+
+
+def test_laws_are_mapped_like_any_other_argument():
+    images, labels = toy_images()
+    first = informative_start(images, labels, 2)
+    laws = [first, jax.tree.map(lambda leaf: 0.5 * leaf, first)]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(one) for one in leaves]), *laws)
+    found = jax.vmap(lambda law: law(jax.random.key(0), jnp.int32(1)))(stacked)
+    for law, one in zip(laws, found, strict=True):
+        np.testing.assert_allclose(law(jax.random.key(0), jnp.int32(1)), one, atol=1e-6)
 
 
 def test_a_law_is_an_argument_like_any_other():
@@ -144,7 +191,7 @@ NAN_IMAGES = np.where(np.arange(16).reshape(4, 2, 2) == 5, np.nan, 0.0)
         (lambda: informative_start(NAN_IMAGES, LABELS, 2), ValueError, "^images .* 1 NaN"),
         (lambda: informative_start(IMAGES + 1.5, LABELS, 2), ValueError, r"^images must .*1\.5"),
         (lambda: informative_start(IMAGES - 1.5, LABELS, 2), ValueError, "^images must lie in"),
-        (lambda: informative_start(IMAGES.astype(np.uint8), LABELS, 2), TypeError, "uint8.*127.5"),
+        (lambda: informative_start(IMAGES.astype(np.int32), LABELS, 2), TypeError, "uint8.*int32"),
         (lambda: informative_start(IMAGES[:0], LABELS[:0], 2), ValueError, "^images must have sha"),
         (lambda: informative_start(np.zeros(4), LABELS, 2), ValueError, "^images must have shape"),
         (lambda: informative_start(IMAGES, LABELS[:3], 2), ValueError, r"^labels must .*\(3,\)"),

@@ -91,12 +91,14 @@ def informative_start(train: data.ImageData, *, by_label: bool = True) -> sample
 
     Without ``by_label`` a start is of a random class.
     """
-    num_classes = int(np.max(train.labels)) + 1
+    counts, size = np.bincount(train.labels), math.prod(train.images.shape[1:])
+    num_classes, most = len(counts), int(np.max(counts))
     with phase(f"start distribution: a Gaussian a class of {len(train.labels):,} images"):
-        if 4 * num_classes * math.prod(train.images.shape[1:]) ** 2 > MAX_START_BYTES:
+        # Of few images the law holds these, and else factors in float32.
+        if num_classes * (most if most < size else 4 * size) * size > MAX_START_BYTES:
             start_fn = samplers.factor_gaussian_start(fit_gaussians(train))
         else:
-            start_fn = samplers.informative_start(rescale_images(train), train.labels, num_classes)
+            start_fn = samplers.informative_start(train.images, train.labels, num_classes)
     return start_fn if by_label else jax.tree_util.Partial(_draw_any, start_fn, num_classes)
 
 
