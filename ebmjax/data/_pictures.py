@@ -2,10 +2,13 @@
 
 import contextlib
 import io
+import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,6 +25,11 @@ FORMATS = {
 """Formats that are read, and how files of them are called. No other decoder sees the content."""
 SUFFIXES = tuple(suffix for suffixes in FORMATS.values() for suffix in suffixes)
 KNOWN = "PNG, JPEG, WebP or BMP"
+
+MOST_WAITING = 256
+"""Pictures that wait for a decoder, at most."""
+
+T = TypeVar("T")
 
 GREY, COLOUR = ("1", "L", "LA"), ("RGB", "RGBA", "RGBX", "P", "PA", "CMYK", "YCbCr")
 """Modes of Pillow with eight bits a channel or fewer."""
@@ -123,17 +131,9 @@ def survey(pictures: Iterable[Any], names: Iterable[str]) -> Survey:
     modes: set[str] = set()
     sizes: dict[tuple[int, int], str] = {}
     changed, first, total = Counter[str](), dict[str, str](), 0
-    for encoded, name in zip(pictures, names, strict=True):
+    for name, mode, size, facts in _of_each(_read_header, pictures, names):
         total += 1
-        with open_picture(encoded, name) as image:
-            turn = _turn(image)
-            facts = {
-                "turned as the EXIF tag says": turn > 1,
-                "made opaque: transparency is dropped": image.has_transparency_data,
-                "read without further frames": getattr(image, "n_frames", 1) > 1,
-            }
-            size = (image.width, image.height) if turn >= SIDEWAYS else image.size[::-1]
-            modes.add(image.mode)
+        modes.add(mode)
         sizes.setdefault(size, name)
         for words in (words for words, holds in facts.items() if holds):
             changed[words] += 1
@@ -146,6 +146,18 @@ def survey(pictures: Iterable[Any], names: Iterable[str]) -> Survey:
     if not is_grey and modes & set(GREY):
         notes.insert(0, "some images are grey and some in colour: all became RGB")
     return Survey(is_grey, sizes, tuple(notes))
+
+
+def _read_header(image: Any, name: str) -> tuple[str, str, tuple[int, int], dict[str, bool]]:
+    """Returns name, mode and size of a picture, and whether sentences about changes hold."""
+    turn = _turn(image)
+    facts = {
+        "turned as the EXIF tag says": turn > 1,
+        "made opaque: transparency is dropped": image.has_transparency_data,
+        "read without further frames": getattr(image, "n_frames", 1) > 1,
+    }
+    size = (image.width, image.height) if turn >= SIDEWAYS else image.size[::-1]
+    return name, image.mode, size, facts
 
 
 def common_shape(sizes: dict[tuple[int, int], str], size: int | None, fit: str) -> tuple[int, int]:
@@ -173,11 +185,32 @@ def decode_pictures(
     fit: str,
 ) -> np.ndarray:
     """Returns pictures as uint8 (n, *shape), 1 or 3 channels, turned as their EXIF tags say."""
+
+    def decode(image: Any, name: str) -> np.ndarray:
+        return fit_image(_pixels(image, name, shape[-1] == 1), size, fit)
+
     images = np.empty((len(names), *shape), np.uint8)
-    for index, (encoded, name) in enumerate(zip(pictures, names, strict=True)):
-        with open_picture(encoded, name) as image:
-            images[index] = fit_image(_pixels(image, name, shape[-1] == 1), size, fit)
+    for index, pixels in enumerate(_of_each(decode, pictures, names)):
+        images[index] = pixels
     return images
+
+
+def _of_each(
+    function: Callable[[Any, str], T], pictures: Iterable[Any], names: Iterable[str]
+) -> Iterator[T]:
+    """Yields ``function(image, name)`` of opened pictures in their order, by a thread a processor.
+
+    Decoders let other threads run. The first error is that of the first such picture.
+    """
+
+    def one(pair: tuple[Any, str]) -> T:
+        with open_picture(*pair) as image:
+            return function(image, pair[1])
+
+    pairs = zip(pictures, names, strict=True)
+    with ThreadPoolExecutor(os.cpu_count(), "ebmjax-decoder") as pool:
+        while some := list(islice(pairs, MOST_WAITING)):
+            yield from pool.map(one, some)
 
 
 def _pixels(image: Any, name: str, is_grey: bool) -> np.ndarray:

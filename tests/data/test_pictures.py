@@ -2,6 +2,7 @@
 
 import os
 import struct
+import threading
 import warnings
 
 import numpy as np
@@ -10,6 +11,7 @@ from picture_sources import ENCODED, encoded, fake_tfds, load, png
 from PIL import Image, ImageOps
 
 from ebmjax.data import load_images
+from ebmjax.data._pictures import decode_pictures
 
 RANDOM = np.random.default_rng(0)
 COLOUR = RANDOM.integers(0, 256, (6, 6, 3), np.uint8)
@@ -316,3 +318,21 @@ def test_what_was_changed_of_a_functions_pictures_is_counted_too(tmp_path):
     )
     (note,) = load_images(f"{tmp_path}/mine.py:read", "train").notes
     assert note.startswith("1 of 1 images read without further frames (first ")
+
+
+def test_pictures_are_decoded_beside_each_other_and_stay_in_order(monkeypatch):
+    """Two decoders wait for each other; the first damaged picture is the one that is named."""
+    meeting = threading.Barrier(2, timeout=60)
+
+    def meet(pixels, size, fit):
+        meeting.wait()
+        return pixels
+
+    monkeypatch.setattr("ebmjax.data._pictures.fit_image", meet)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    levels = [np.full((2, 2, 1), level, np.uint8) for level in range(6)]
+    found = decode_pictures(levels, [str(k) for k in range(6)], (2, 2, 1), None, "crop")
+    np.testing.assert_array_equal(found, levels)
+    damaged = [levels[0], levels[1], b"one", b"two"]
+    with pytest.raises(ValueError, match=r"^c cannot be read as an image"):
+        decode_pictures(damaged, ["a", "b", "c", "d"], (2, 2, 1), None, "crop")
