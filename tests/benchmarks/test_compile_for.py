@@ -1,4 +1,4 @@
-"""Programs for TPUs that are not at hand."""
+"""Programs for TPUs and GPUs that are not at hand."""
 
 import importlib.util
 import os
@@ -32,6 +32,16 @@ def test_an_unknown_topology_is_refused():
     assert "libtpu" in done.stderr
 
 
+@pytest.mark.parametrize("topology", ["h100:many", "h200:8"])
+def test_a_gpu_needs_a_number_and_its_compiler(topology):
+    if topology == "h200:8" and importlib.util.find_spec("jax_cuda12_plugin"):
+        pytest.skip("its compiler is there")
+    done = output(f"--topology={topology}")
+    assert done.returncode == 2
+    assert f"--topology={topology}: no such GPUs" in done.stderr
+    assert "jax-cuda12-plugin" in done.stderr
+
+
 def test_a_step_compiles_for_this_machine():
     done = output("--topology=cpu")
     assert done.returncode == 0, done.stderr
@@ -52,3 +62,16 @@ def test_a_step_compiles_for_eight_chips_with_an_all_reduce():
     assert lines["chips"] == "8"
     assert "all-reduce" in lines["collectives"]
     assert "MiB a chip" in lines["memory"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    importlib.util.find_spec("jax_cuda12_plugin") is None, reason="needs the GPU's compiler"
+)
+def test_a_step_compiles_for_eight_gpus():
+    done = output("--topology=h100:8", "--config.mesh.num_shards=8", "--config.train.batch_size=48")
+    assert done.returncode == 0, done.stderr
+    lines = read_values(done.stdout)
+    assert lines["chips"] == "8"
+    assert "all-reduce" in lines["collectives"]
+    assert lines["float64"] == "0 in the program"
