@@ -74,7 +74,7 @@ platform_name: "CUDA" device_description_str: "{2}"
 dnn_version_info {{ major: 9 minor: 8 }}
 runtime_version {{ major: 12 minor: 8 }}
 """
-"""What XLA's compiler asks of a GPU, as its TargetConfig."""
+"""Description of a GPU for XLA's compiler, a TargetConfig."""
 
 
 def chips(topology: str) -> list[Any]:

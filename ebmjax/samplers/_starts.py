@@ -94,10 +94,10 @@ def informative_start(
 
     Returns:
       A ``StartFn``. Where every class has fewer images than an image has pixels, it holds the
-      images themselves, and a draw is mean + X' z / sqrt(n) + sqrt(jitter) e, with the n centred
-      images X and standard normal z and e: 154 MB for CIFAR-100 in bytes. Else it holds a Cholesky
-      factor for each class, taken once on the host in float64: num_classes * d * d numbers for d
-      pixels, 377 MB for CIFAR-10 in float32. Many draws at once take ``AT_ONCE_BYTES`` more.
+      images, 154 MB for CIFAR-100 in bytes. A draw is then mean + X' z / sqrt(n) + sqrt(jitter) e,
+      with the n centred images X and standard normal z and e. Else it holds a Cholesky factor for
+      each class, taken once on the host in float64. For d pixels these are num_classes * d * d
+      numbers, 377 MB for CIFAR-10 in float32. Many draws at once take ``AT_ONCE_BYTES`` more.
 
     Source: JEM++ (Yang & Ji 2021), informative initialisation, as SADA-JEM uses it.
 
@@ -115,13 +115,14 @@ def informative_start(
         images = _check_images(images, low, high)
     labels = np.asarray(labels)
     _check_labels(labels, len(images), num_classes)
-    default = jnp.result_type(float)
-    unit = (high - low) / 255 if images.dtype == np.uint8 else 1.0
-    offset = low if images.dtype == np.uint8 else 0.0
+    default, is_bytes = jnp.result_type(float), images.dtype == np.uint8
+    if is_bytes:
+        check_finite("high - low, for images in bytes,", high - low)
+    unit, offset = ((high - low) / 255, low) if is_bytes else (1.0, 0.0)
     classes = [np.flatnonzero(labels == label) for label in range(num_classes)]
     most, size = max(map(len, classes)), math.prod(images.shape[1:])
     if most < size:
-        rows = np.zeros((num_classes, most, size), np.uint8 if unit != 1.0 else default)
+        rows = np.zeros((num_classes, most, size), np.uint8 if is_bytes else default)
         means = np.zeros((num_classes, size), default)
         for own, mean, places in zip(rows, means, classes, strict=True):
             own[: len(places)] = images[places].reshape(len(places), -1)
@@ -192,13 +193,13 @@ def _in_groups(draw: Callable[..., jax.Array], num_bytes: int) -> Callable[..., 
             axes = jax.tree.map(lambda is_mapped: 0 if is_mapped else None, tuple(are_mapped))
             return jax.vmap(draw, in_axes=axes)(stored, key, label), True
         key, label = (
-            given if is_mapped else jnp.broadcast_to(given, (num,))
+            given if is_mapped else jnp.broadcast_to(given, (num, *jnp.shape(given)))
             for given, is_mapped in zip((key, label), are_mapped[1:], strict=True)
         )
         if num <= num_at_once:
             return many(stored, key, label), True
         end = num - num % num_at_once
-        groups = [given[:end].reshape(-1, num_at_once) for given in (key, label)]
+        groups = [given[:end].reshape(-1, num_at_once, *given.shape[1:]) for given in (key, label)]
         found = jax.lax.map(lambda group: many(stored, *group), tuple(groups))
         rest = many(stored, key[end:], label[end:])
         return jnp.concatenate([found.reshape(end, *rest.shape[1:]), rest]), True

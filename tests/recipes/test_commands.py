@@ -37,7 +37,7 @@ SCRIPTS = [
 ]
 NAMED_ONLY = re.compile(r"\.\.\.|=$|^ebmjax \w+$")
 PROGRAM = r"(?:\w+=\S+ )*(?:python|ebmjax|pip|pytest) "
-NAME_AND_EXTRAS = r"([\w.-]+?)((?:\[\w+\])?)(?:[<>=].*)?$"
+NAME_AND_EXTRAS = r"([\w.-]+?)((?:\[[\w-]+\])?)(?:[<>=].*)?$"
 NOTE = """#!/bin/sh
 printf '%s\\037' "${0##*/}" "$@" >> "$NOTES"
 printf '\\036' >> "$NOTES"
@@ -239,6 +239,7 @@ def pip(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
     known = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     extras = known["optional-dependencies"]
     of_tests = dict(re.match(NAME_AND_EXTRAS, one).groups() for one in extras["test"])
+    of_tests["jax-cuda12-plugin"] = "[with-cuda]"  # a compiler, which no test installs
     for name, asked in (re.match(NAME_AND_EXTRAS, one).groups() for one in arguments[1:]):
         assert name != "ebmjax", "pip install CLONE[EXTRA]"
         if name in (".", "CLONE"):

@@ -152,6 +152,18 @@ def test_draws_are_clipped_to_the_box():
     np.testing.assert_array_equal(draws(boxed, 1), np.asarray(expected, np.float32))
 
 
+@pytest.mark.parametrize("make_key", [jax.random.key, jax.random.PRNGKey])
+def test_keys_or_labels_alone_are_mapped(make_key, monkeypatch):
+    images, labels = toy_images()
+    start_fn = informative_start(images, labels, 2)
+    key, keys = make_key(0), jax.random.split(make_key(1), 5)
+    monkeypatch.setattr("ebmjax.samplers._starts.AT_ONCE_BYTES", 72)  # two draws at once
+    of_labels = jax.vmap(start_fn, (None, 0))(key, jnp.array([0, 1, 1]))
+    np.testing.assert_allclose(of_labels[2], start_fn(key, jnp.int32(1)), atol=1e-6)
+    of_keys = jax.vmap(start_fn, (0, None))(keys, jnp.int32(1))
+    np.testing.assert_allclose(of_keys[4], start_fn(keys[4], jnp.int32(1)), atol=1e-6)
+
+
 def test_laws_are_mapped_like_any_other_argument():
     images, labels = toy_images()
     first = informative_start(images, labels, 2)
@@ -180,6 +192,7 @@ def test_a_law_is_an_argument_like_any_other():
 
 
 IMAGES, LABELS = np.zeros((4, 2, 2)), np.array([0, 1, 0, 1])
+BYTES = IMAGES.astype(np.uint8)
 NAN_IMAGES = np.where(np.arange(16).reshape(4, 2, 2) == 5, np.nan, 0.0)
 
 
@@ -192,6 +205,11 @@ NAN_IMAGES = np.where(np.arange(16).reshape(4, 2, 2) == 5, np.nan, 0.0)
         (lambda: informative_start(IMAGES + 1.5, LABELS, 2), ValueError, r"^images must .*1\.5"),
         (lambda: informative_start(IMAGES - 1.5, LABELS, 2), ValueError, "^images must lie in"),
         (lambda: informative_start(IMAGES.astype(np.int32), LABELS, 2), TypeError, "uint8.*int32"),
+        (
+            lambda: informative_start(BYTES, LABELS, 2, high=np.inf),
+            ValueError,
+            "bytes, must be fin",
+        ),
         (lambda: informative_start(IMAGES[:0], LABELS[:0], 2), ValueError, "^images must have sha"),
         (lambda: informative_start(np.zeros(4), LABELS, 2), ValueError, "^images must have shape"),
         (lambda: informative_start(IMAGES, LABELS[:3], 2), ValueError, r"^labels must .*\(3,\)"),
