@@ -19,8 +19,8 @@ from ebmjax.training import TrainState
 from ebmjax.types import Key
 
 LONG, FAR_PIXELS = 10, 32**2
-"""Default length of an evaluation's chain, in lengths of a training step's: so long for images of
-so many pixels, and in proportion for more."""
+"""Default length of an evaluation's chain, in lengths of a training step's, for images of at most
+so many pixels. Chains of larger images are longer in proportion."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
