@@ -90,7 +90,7 @@ THESIS: dict[str, Any] = {
     "optimizer.learning_rate": 1e-4,
 }
 SMALL: dict[str, Any] = {
-    "mesh.num_shards": 1,
+    "mesh.num_shards": 2,
     "data.image_size": 16,
     "data.max_train": 5000,
     "data.max_test": 1000,

@@ -38,7 +38,7 @@ from typing import Any
 
 from ebmjax.recipes.models.energy.fields import configure
 
-BASE: dict[str, Any] = {}
+BASE: dict[str, Any] = {"mesh.num_shards": 2}
 # noise^2 / (2 step) for step 1 and noise 0.01; the robust objective's o is 1 / TEMPERATURE.
 TEMPERATURE = 5e-5
 

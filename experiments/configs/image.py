@@ -53,6 +53,7 @@ BASE: dict[str, Any] = {
     "train.log_every": 10,
     "train.checkpoint_every_epochs": None,
     "train.on_divergence": "recover",
+    "mesh.num_shards": 2,
     "eval.every_epochs": None,
     "eval.num_chain_steps": 200,
 }

@@ -39,6 +39,7 @@ from ebmjax.recipes.models.joint.fields import configure
 joint = project("settings.joint")
 
 BASE = {
+    "mesh.num_shards": 2,
     "data.crop_padding": 0,
     "sampler.box": "clamp",
     "sampler.low": -1.2,

@@ -23,6 +23,7 @@ from functools import partial
 from ebmjax.recipes.models.joint.fields import configure
 
 BASE = {
+    "mesh.num_shards": 2,
     "model.norm": "group",
     "sampler.name": "pyld",
     "sampler.box": "clamp",

@@ -34,6 +34,7 @@ from ebmjax.recipes.models.joint.fields import configure
 joint = project("settings.joint")
 
 BASE = {
+    "mesh.num_shards": 2,
     "data.augment_positives": False,
     "data.noise_scale": 0.0,
     "model.norm": "group",

@@ -28,6 +28,7 @@ from functools import partial
 from ebmjax.recipes.models.joint.fields import configure
 
 BASE = {
+    "mesh.num_shards": 2,
     "data.crop_padding": 0,
     "sampler.name": "svgd",
     "sampler.box": "clamp",

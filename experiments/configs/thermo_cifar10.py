@@ -43,7 +43,7 @@ BASE: dict[str, Any] = {
     **widths(64, 16, 8, 4),
 }
 CPU: dict[str, Any] = {
-    "mesh.num_shards": 1,
+    "mesh.num_shards": 2,
     **widths(8, 16, 8, 4),
     "data.max_train": 2_000,
     "data.max_test": 300,

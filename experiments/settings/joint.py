@@ -71,7 +71,7 @@ CPU = {
     "optimizer.decay_epochs": (8, 11),
     "optimizer.decay_factor": 0.3,
     "train.batch_size": 50,
-    "mesh.num_shards": 1,
+    "mesh.num_shards": 2,
     "train.positive_batch_size": 50,
     "train.num_epochs": 12,
     "train.log_every": 10,

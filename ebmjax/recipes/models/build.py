@@ -202,8 +202,12 @@ def plan(config: Config, num_examples: int, further_streams: tuple[int, ...] = (
 
 
 def placement(config: Config) -> Literal["device", "host"]:
-    """Returns where ``fit`` finds the training data; on the host, they may lie in files."""
-    return "device" if config.data.get("placement", "device") == "device" else "host"
+    """Returns where ``fit`` finds the training data; on the host, they may lie in files.
+
+    A CPU's devices would have a copy each of what is in its memory already.
+    """
+    is_on_device = config.data.get("placement", "device") == "device"
+    return "device" if is_on_device and jax.default_backend() != "cpu" else "host"
 
 
 def _check_batch(config: Config, name: str, size: int, num_examples: int) -> None:

@@ -13,7 +13,7 @@ from ebmjax._phases import phase, tell_phases
 from ebmjax.recipes.config import command_line, files
 from ebmjax.recipes.config.errors import FAILED, REFUSED, PlainWarnings, stop
 from ebmjax.recipes.run import processes
-from ebmjax.recipes.run.compilation import quick_flags
+from ebmjax.recipes.run.compilation import cpu_flags, quick_flags
 
 # JAX reads this on import: arrays that a program closes over become arguments. So a sweep over
 # powers shares compiled programs, and the informative law of CIFAR adds no 377 MB to one.
@@ -45,6 +45,9 @@ toy_beta, evaluation.npz and plots/eval_*. Of an unfinished run it takes the new
 --mode=all trains and then evaluates; the default is --mode=train. The fields of --config.eval may
 differ from those the run was trained with.
 
+A CPU is one device for each of its cores, and a run uses as many as divide config.mesh.num_shards.
+--num_cpu_devices=N makes it N devices.
+
 --profile=STEPS writes a trace of this many steps, after the first block, into the run's profile/.
 
 Several processes share a run, each with its devices. Start the same command on each machine with
@@ -66,6 +69,9 @@ PROCESSES = {
     ),
 }
 
+NUM_CPU_DEVICES = flags.DEFINE_integer(
+    "num_cpu_devices", None, "Devices that a CPU is; its cores by default.", lower_bound=1
+)
 STEP = flags.DEFINE_integer("step", None, "Saved step that --mode=eval evaluates.", lower_bound=0)
 PROFILE = flags.DEFINE_integer(
     "profile", None, "Write a trace of this many steps of training.", lower_bound=1
@@ -84,10 +90,12 @@ def execute(argv: list[str]) -> None:
     absl_logging.set_verbosity(absl_logging.WARNING)  # orbax reports every rename as an info
     logging.getLogger().handlers[:] = [PlainWarnings()]
     config_argument = _config_argument()
-    if config_argument.endswith(":smoke"):
-        os.environ["XLA_FLAGS"] = quick_flags(os.environ.get("XLA_FLAGS", ""))
+    is_smoke = config_argument.endswith(":smoke")
+    flags_of_xla = quick_flags(os.environ.get("XLA_FLAGS", "")) if is_smoke else cpu_flags()
+    os.environ["XLA_FLAGS"] = flags_of_xla
     try:
         asked = processes.read_request(**{name: flag.value for name, flag in PROCESSES.items()})
+        os.environ.update(processes.cpu_devices(NUM_CPU_DEVICES.value, asked))
     except ValueError as error:
         stop(error)
     with processes.join_processes(asked):

@@ -16,6 +16,8 @@ from ebmjax.recipes.config.errors import FAILED, stop
 
 NAMES = ("coordinator_address", "num_processes", "process_id")
 
+DEVICE_FLAG = "xla_force_host_platform_device_count"
+
 SECONDS_OF_SILENCE = 30
 """Time without a sign of life after which a process counts as dead; JAX then ends the others."""
 
@@ -87,6 +89,40 @@ def read_request(
         "process_id": number,
         "cluster_detection_method": "deactivate",
     }
+
+
+def cpu_devices(
+    asked: int | None,
+    request: dict[str, Any] | None,
+    environ: Mapping[str, str] = os.environ,
+) -> dict[str, str]:
+    """Returns the variable that makes JAX see a device for each processor of a CPU.
+
+    One device keeps one to two processors busy, however many there are.
+
+    Args:
+      asked: number of devices, or None.
+      request: of ``read_request``. Of several processes, each has one device unless asked.
+      environ: variables JAX_NUM_CPU_DEVICES and XLA_FLAGS, which win if they set the number.
+
+    Raises:
+      ValueError: if XLA_FLAGS sets another number than the one that is asked for.
+    """
+    flag = re.search(rf"{DEVICE_FLAG}=(\d+)", environ.get("XLA_FLAGS", ""))
+    if flag and asked not in (None, int(flag[1])):
+        raise ValueError(
+            f"--num_cpu_devices={asked}, but XLA_FLAGS has {flag[0]}. Leave out either."
+        )
+    if flag or (asked is None and (request is not None or "JAX_NUM_CPU_DEVICES" in environ)):
+        return {}
+    return {"JAX_NUM_CPU_DEVICES": str(asked or num_processors())}
+
+
+def num_processors() -> int:
+    """Returns how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _integer(name: str, value: Any) -> int:
