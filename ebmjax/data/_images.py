@@ -30,6 +30,7 @@ def _check_uint8(images: jax.Array) -> None:
         )
 
 
+@jax.jit  # one program, not one for each operation
 def to_signed_unit(images: jax.Array) -> jax.Array:
     """Converts levels 0..255 to float32 in [-1, 1]: ``x / 127.5 - 1``.
 
@@ -42,6 +43,7 @@ def to_signed_unit(images: jax.Array) -> jax.Array:
     return (2.0 * images.astype(jnp.float32) - 255.0) / 255.0
 
 
+@jax.jit
 def from_signed_unit(x: jax.Array) -> jax.Array:
     """Returns the nearest level 0..255 (uint8) of ``x`` in [-1, 1]; clips values outside.
 

@@ -1,5 +1,6 @@
 """The command ``ebmjax``: trains, makes studies, uses what was trained, and shows fields."""
 
+import gc
 import importlib
 import os
 import signal
@@ -55,11 +56,13 @@ def quietly(work: Callable[[], None]) -> None:
 
     A path of an unknown user, "~someone", ends it in a line.
     """
+    gc.set_threshold(50_000, 20, 20)  # tracing makes many objects and few cycles
     try:
         try:
             work()
         finally:
             sys.stdout.flush()
+            gc.freeze()  # Python would look at all objects once more before it ends
     except BrokenPipeError:
         _silence()
         sys.exit(128 + signal.SIGPIPE)

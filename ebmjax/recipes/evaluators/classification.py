@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jax.nn import logsumexp
 from matplotlib.axes import Axes
+from scipy.special import logsumexp
 
 from ebmjax import data, evaluate, metrics
 from ebmjax.recipes.evaluators.evaluator import Evaluator, Found

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from functools import partial
 from types import SimpleNamespace
 
 import jax
@@ -61,6 +62,18 @@ def test_flags_that_name_no_processes_are_refused(flags, message):
     given = flags if "missing" in message or "distributed" in flags else whole | flags
     with pytest.raises(ValueError, match=message):
         asked(**given)
+
+
+def test_a_cpu_is_a_device_for_each_processor_unless_something_else_is_said():
+    devices = partial(processes.cpu_devices, request=None)
+    assert devices(None, environ={}) == {"JAX_NUM_CPU_DEVICES": str(len(os.sched_getaffinity(0)))}
+    assert devices(3, environ={"JAX_NUM_CPU_DEVICES": "4"}) == {"JAX_NUM_CPU_DEVICES": "3"}
+    assert devices(None, environ={"JAX_NUM_CPU_DEVICES": "4"}) == {}
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    assert devices(None, environ=flags) == devices(8, environ=flags) == {}
+    assert processes.cpu_devices(None, request={}, environ={}) == {}
+    with pytest.raises(ValueError, match="--num_cpu_devices=2, but XLA_FLAGS has .*=8"):
+        devices(2, environ=flags)
 
 
 def test_a_cluster_that_is_not_there_is_said(monkeypatch):
