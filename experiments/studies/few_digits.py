@@ -57,6 +57,7 @@ COLUMNS = {
 COMMON = (
     "--config.data.holdout=1300",
     "--config.data.num_per_class=9",
+    "--config.mesh.num_shards=1",
     "--config.train.batch_size=45",
     "--config.train.positive_batch_size=45",
     "--config.train.num_epochs=300",

@@ -107,6 +107,7 @@ def label(objective: str, replacement: str, values: Mapping[str, Any]) -> str:
 def arguments(objective: str, replacement: str, values: Mapping[str, Any]) -> tuple[str, ...]:
     """Further arguments of a run. Half of the particles are kept, where they are chosen."""
     fields = {
+        "mesh.num_shards": 1,  # for 23 and 43 particles
         "loss.svgd_variant": objective,
         "sampler.buffer.replacement": replacement,
         "sampler.buffer.num_kept": (

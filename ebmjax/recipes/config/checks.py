@@ -39,7 +39,7 @@ def check_shards(config: Config, *names: str) -> None:
         if config[name] is not None and config[name] % num_shards:
             raise ConfigError(
                 f"config.{name} must be a multiple of config.mesh.num_shards={num_shards}, got "
-                f"{config[name]}."
+                f"{config[name]}. Change it, or set --config.mesh.num_shards=1."
             )
 
 

@@ -83,8 +83,10 @@ def test_the_real_cifar10_is_built():
 def trace(config, folder):
     """The experiment, and the shapes of what two of its steps return."""
     experiment = build_experiment(config, folder)
-    mesh = make_mesh(1)
-    indices = tuple(np.zeros((2, 1, size), np.int32) for size in experiment.plan.streams)
+    shards = experiment.plan.num_shards
+    mesh = make_mesh(shards)
+    sizes = [size // shards for size in experiment.plan.streams]
+    indices = tuple(np.zeros((2, shards, size), np.int32) for size in sizes)
     batches = describe_batches(experiment.data, indices, mesh)
     block = make_block(experiment.train_step, mesh)
     outputs = jax.eval_shape(block, jax.random.key(0), experiment.state, batches)
