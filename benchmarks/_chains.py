@@ -1,15 +1,12 @@
-"""Chains of networks and of other densities, timed beside the gradients that they take.
-
-Needs JAX and Flax only.
-"""
+"""Chains of networks and of other densities, compiled for one device or spread over several."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import _harness as harness
 import jax
 import jax.numpy as jnp
+from jax.sharding import AxisType, PartitionSpec
 
 from ebmjax import learning, networks, samplers
 from ebmjax.types import LogDensityFn
@@ -64,17 +61,25 @@ class Chain(NamedTuple):
         return self.program(self.key, self.state)
 
 
-def compile_chain(sampler: Any, start: jax.Array, steps: int, interacting: bool) -> Chain:
-    """Compiles ``steps`` steps from ``start``, with one state a chain or one of all particles."""
-    init = samplers.start_chain if interacting else samplers.start_chains
-    step = sampler.step if interacting else samplers.batch_step(sampler.step)
+def compile_chain(
+    sampler: Any, start: jax.Array, steps: int, is_interacting: bool = False, num_devices: int = 1
+) -> Chain:
+    """Compiles ``steps`` steps from ``start``, with one state a chain or one of all particles.
+
+    Chains are spread over ``num_devices``, as a user would: by where they start.
+    """
+    init = samplers.start_chain if is_interacting else samplers.start_chains
+    step = sampler.step if is_interacting else samplers.batch_step(sampler.step)
 
     def chain(key: jax.Array, state: Any) -> Any:
         return samplers.run_chain(key, state, step, steps, burn_in=steps)[0]
 
-    key = jax.random.key(2)
-    state = jax.jit(lambda start: init(samplers.start_key(key), sampler, start))(start)
-    return Chain(*harness.compile_program(chain, key, state), key, state)
+    mesh = jax.make_mesh((num_devices,), ("chains",), (AxisType.Explicit,))
+    with jax.set_mesh(mesh):
+        start = jax.device_put(start, PartitionSpec(None if is_interacting else "chains"))
+        key = jax.device_put(jax.random.key(2), PartitionSpec())
+        state = jax.jit(lambda start: init(samplers.start_key(key), sampler, start))(start)
+        return Chain(*harness.compile_program(chain, key, state), key, state)
 
 
 def make_plan(
@@ -102,25 +107,10 @@ def compile_training_chain(
     return Chain(*harness.compile_program(chain, keys, start), keys, start)
 
 
-def compile_gradient(log_density_fn: LogDensityFn, start: jax.Array) -> tuple[Any, float]:
-    """Returns a call for all chains' log densities and gradients, and the seconds to compile."""
-    function = jax.vmap(jax.value_and_grad(log_density_fn))
-    program, compile_seconds = harness.compile_program(function, start)
-    return partial(program, start), compile_seconds
-
-
 def beside_gradients(
     chain: Callable[[], Any], gradient: Callable[[], Any], steps: int, repeats: int, calls: int = 1
 ) -> tuple[list[float], list[float]]:
-    """Returns the seconds of a chain, and of as many bare gradients, in turn.
-
-    Args:
-      chain: takes ``steps`` steps.
-      gradient: takes the gradient of all chains once.
-      steps: gradients for each call of ``chain``.
-      repeats: timings.
-      calls: of ``chain`` in one timing.
-    """
+    """Returns the seconds of ``calls`` chains of ``steps``, and of as many gradients, in turn."""
     both = {
         "chain": lambda: [chain() for _ in range(calls)],
         "bare": lambda: [gradient() for _ in range(calls * steps)],

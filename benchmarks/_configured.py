@@ -7,7 +7,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +14,7 @@ from typing import Any
 os.environ.setdefault("JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS", "true")
 
 import _harness as harness
-import jax
+import numpy as np
 
 from ebmjax import training
 from ebmjax.recipes.config import command_line
@@ -28,16 +27,21 @@ from ebmjax.training._feed import Feed
 from ebmjax.training._sharding import place_state
 
 
-def make_parser(doc: str | None, **counts: Any) -> argparse.ArgumentParser:
-    """Returns ``harness.make_parser``, with a configuration and examples to stand in for its data.
+def make_parser(doc: str | None) -> argparse.ArgumentParser:
+    """Returns ``harness.make_parser`` with ``add_options``."""
+    parser = harness.make_parser(doc)
+    add_options(parser)
+    return parser
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds a configuration, and examples to stand in for its data.
 
     What remains of the command line are fields of the configuration.
     """
-    parser = harness.make_parser(doc, **counts)
     parser.add_argument("--config", required=True, help="configuration file, with :VARIANT")
     examples = "number of them, of its shapes"
     parser.add_argument("--random_examples", type=harness.at_least_one, help=examples)
-    return parser
 
 
 @contextlib.contextmanager
@@ -63,7 +67,9 @@ def build_experiment(config: Config) -> build.Experiment:
         return Run(config, folder).build()
 
 
-def build_jem(batch_size: int, num_steps: int, block: int) -> tuple[Config, build.Experiment]:
+def build_jem(
+    batch_size: int, num_steps: int, block: int, num_shards: int
+) -> tuple[Config, build.Experiment]:
     """Returns JEM on the digits, at settings that PyTorch's step has, too.
 
     ``batch_size`` counts labelled images, images for p(x), and chains; ``num_steps`` the steps of a
@@ -76,7 +82,7 @@ def build_jem(batch_size: int, num_steps: int, block: int) -> tuple[Config, buil
         "sampler.num_steps": num_steps,
         "data.crop_padding": 1,
         "optimizer.learning_rate": 1e-3,
-        "mesh.num_shards": 1,
+        "mesh.num_shards": num_shards,
         "train.steps_per_dispatch": block,
         "train.max_consecutive_skips": 1_000_000,  # a step that diverges takes as long
     }
@@ -86,11 +92,11 @@ def build_jem(batch_size: int, num_steps: int, block: int) -> tuple[Config, buil
 
 
 def make_steps(config: Config, experiment: build.Experiment) -> Callable[[], Any]:
-    """Returns a call of one block as ``training.fit`` runs it on one device, batches included.
+    """Returns a call of one block as ``training.fit`` runs it, batches included.
 
     It goes on from the state of the call before, and returns state and metrics.
     """
-    mesh = training.make_mesh(experiment.plan.num_shards, jax.devices()[:1])
+    mesh = training.make_mesh(experiment.plan.num_shards)
     plan = replace(experiment.plan, total_steps=10**9)
     blocks = Feed(experiment.data, plan, mesh, build.placement(config)).blocks(0)
     key, step = build.train_key(config), make_block(experiment.train_step, mesh)
@@ -106,11 +112,11 @@ def make_steps(config: Config, experiment: build.Experiment) -> Callable[[], Any
 
 def time_steps(
     config: Config, experiment: build.Experiment, num_blocks: int
-) -> tuple[list[tuple[float, float]], float]:
+) -> tuple[list[harness.Turn], float]:
     """Trains ``num_blocks`` compiled calls, and one before them, and saves nothing.
 
     Returns:
-      The seconds of a step in every block, by the clock and of all cores; the seconds to compile.
+      The seconds of a step in every block; the seconds to compile.
     """
     times, size = [], experiment.plan.steps_per_dispatch
 
@@ -131,8 +137,5 @@ def time_steps(
         writers=[SimpleNamespace(write=note, **nothing)],  # pyright: ignore[reportArgumentType]
         placement=build.placement(config),
     )
-    seconds = [
-        ((end - start) / size, (cores_end - cores_start) / size)
-        for (start, cores_start), (end, cores_end) in pairwise(times)
-    ]
-    return seconds, result.compile_seconds
+    lasted = [harness.Turn(*row) for row in (np.diff(times, axis=0) / size).tolist()]
+    return lasted, result.compile_seconds

@@ -1,4 +1,4 @@
-"""Serves all benchmarks: a command line, times taken in turn, one table and its files.
+"""Serves all benchmarks: times taken in turn, and rows that are printed and kept as they come.
 
 Needs JAX and NumPy. A checkout need not be installed.
 """
@@ -11,8 +11,8 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple, TypeVar
@@ -20,13 +20,17 @@ from typing import Any, NamedTuple, TypeVar
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout, installed or not
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 Row = dict[str, Any]
-Count = tuple[int | list[int], str]
 Measured = TypeVar("Measured")
+OUT = Path("runs/benchmarks")
+MAX_LOAD = 0.5
 LOAD = os.getloadavg()[0]
 """Load of the machine when the benchmark began."""
+VERSIONS = {"jax": jax.__version__, "python": platform.python_version()}
+"""Versions that stand in the JSON; a benchmark adds those of its peers."""
 
 
 class Spread(NamedTuple):
@@ -37,30 +41,33 @@ class Spread(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        return f"{self.median:.3f} ({self.low:.3f}-{self.high:.3f})"
+        return f"{self.median:.4g} ({self.low:.4g}-{self.high:.4g})"
 
 
-def make_parser(
-    doc: str | None, out: Path | None = None, **counts: Count
-) -> argparse.ArgumentParser:
-    """Returns a reader of arguments whose --help is ``doc``.
+class Turn(NamedTuple):
+    """Seconds of one call: by the clock, and of all threads of its process."""
 
-    Args:
-      doc: the benchmark's docstring.
-      out: default of --out.
-      **counts: options that count something: default and help. A list takes several numbers.
-    """
+    clock: float
+    processor: float
+
+
+def make_parser(doc: str | None) -> argparse.ArgumentParser:
+    """Returns a reader of arguments whose --help is ``doc``, with --out."""
     parser = argparse.ArgumentParser(
-        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=doc,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        conflict_handler="resolve",
     )
-    files = "folder for the table, its JSON and a figure"
-    parser.add_argument("--out", type=Path, default=out, help=files)
+    parser.add_argument("--out", type=Path, default=OUT, help=f"folder for the JSON ({OUT})")
+    return parser
+
+
+def add_counts(parser: argparse.ArgumentParser, **counts: tuple[int | list[int], str]) -> None:
+    """Adds options that count something: default and help. A list takes several numbers."""
     for name, (default, text) in counts.items():
         several = "+" if isinstance(default, list) else None
-        parser.add_argument(
-            f"--{name}", nargs=several, type=at_least_one, default=default, help=text
-        )
-    return parser
+        options = {"nargs": several, "type": at_least_one, "default": default}
+        parser.add_argument(f"--{name}", **options, help=f"{text} ({default})")
 
 
 def at_least_one(text: str) -> int:
@@ -70,27 +77,40 @@ def at_least_one(text: str) -> int:
     return int(text)
 
 
-def seconds(function: Callable[[], Any]) -> float:
-    """Returns the wall time of a call until the device has finished."""
-    started = time.perf_counter()
-    jax.block_until_ready(function())
-    return time.perf_counter() - started
+def num_cores() -> int:
+    """Returns the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def time_call(function: Callable[[], Any], calls: int = 1) -> Turn:
+    """Times one of ``calls`` calls, each until the device has finished."""
+    started, worked = time.perf_counter(), time.process_time()
+    for _ in range(calls):
+        jax.block_until_ready(function())
+    ended = time.perf_counter(), time.process_time()
+    return Turn((ended[0] - started) / calls, (ended[1] - worked) / calls)
 
 
 def take_turns(
-    measures: Mapping[str, Callable[[], Measured]], repeats: int
+    measures: Mapping[str, Callable[[], Measured]], repeats: int, pause: float = 0.0
 ) -> dict[str, list[Measured]]:
-    """Returns what each function measures, one entry a repeat.
+    """Returns what each function measures, one entry a repeat; one more comes first, not kept.
 
-    The functions take turns within each repeat. One more turn comes first and is not kept.
+    The functions take turns within each repeat, with ``pause`` seconds before each.
     """
-    turns = [{name: measure() for name, measure in measures.items()} for _ in range(repeats + 1)]
+
+    def measure(function: Callable[[], Measured]) -> Measured:
+        time.sleep(pause)
+        return function()
+
+    turns = [{k: measure(function) for k, function in measures.items()} for _ in range(repeats + 1)]
     return {name: [turn[name] for turn in turns[1:]] for name in measures}
 
 
 def time_in_turn(calls: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
-    """Returns the seconds of each call, one entry a repeat, as ``take_turns``."""
-    return take_turns({name: partial(seconds, call) for name, call in calls.items()}, repeats)
+    """Returns the seconds of each call by the clock, one entry a repeat, as ``take_turns``."""
+    turns = take_turns({name: partial(time_call, call) for name, call in calls.items()}, repeats)
+    return {name: [turn.clock for turn in found] for name, found in turns.items()}
 
 
 def median_ms(times: Sequence[float]) -> float:
@@ -98,10 +118,20 @@ def median_ms(times: Sequence[float]) -> float:
     return 1e3 * median(times)
 
 
+def spread(values: Sequence[float], factor: float = 1.0) -> Spread:
+    """Returns the spread of ``values``, each times ``factor``."""
+    found = factor * np.array(values)
+    return Spread(float(np.median(found)), float(found.min()), float(found.max()))
+
+
 def spread_of_ratios(times: Sequence[float], references: Sequence[float]) -> Spread:
     """Returns the spread of the ratios within each repeat, which survive a drifting machine."""
-    ratios = np.array(times) / np.array(references)
-    return Spread(float(np.median(ratios)), float(ratios.min()), float(ratios.max()))
+    return spread([time / reference for time, reference in zip(times, references, strict=True)])
+
+
+def cores_used(turns: Sequence[Turn]) -> float:
+    """Returns processor time over time by the clock."""
+    return sum(turn.processor for turn in turns) / sum(turn.clock for turn in turns)
 
 
 def compile_program(function: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
@@ -122,33 +152,124 @@ def memory_mib(program: Any) -> dict[str, float]:
     return found | {"peak": peak}
 
 
-def describe_machine(*notes: str) -> str:
-    """Returns date, device and versions in a line, with ``notes``."""
-    parts = [
-        str(datetime.date.today()),
-        f"{jax.devices()[0].device_kind} x{jax.device_count()}, {os.cpu_count()} cores",
-        f"jax {jax.__version__}",
-        f"python {platform.python_version()}",
-        *filter(None, notes),
-        f"load {LOAD:.1f} to {os.getloadavg()[0]:.1f}",
-    ]
-    return "  ".join(parts)
+@cache
+def product_rate(side: int = 2048, repeats: int = 5, dtype: Any = jnp.float32) -> float:
+    """Returns operations a second of a product of square matrices, the fastest of ``repeats``."""
+    matrix = jnp.ones((side, side), dtype)
+    program, _ = compile_program(jnp.matmul, matrix, matrix)
+    return 2 * side**3 / min(time_in_turn({"": lambda: program(matrix, matrix)}, repeats)[""])
 
 
-def format_table(rows: Sequence[Row]) -> str:
-    """Returns the rows as aligned text, with "-" where one has no such column."""
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    lines = [columns, *([_format(row.get(name)) for name in columns] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    is_text = [any(isinstance(row.get(name), str) for row in rows) for name in columns]
-    texts = [
-        "  ".join(
-            cell.ljust(width) if left else cell.rjust(width)
-            for cell, width, left in zip(line, widths, is_text, strict=True)
-        ).rstrip()
-        for line in lines
-    ]
-    return "\n".join([texts[0], "-" * max(map(len, texts)), *texts[1:]])
+def describe_machine(name: str) -> dict[str, Any]:
+    """Returns where, when and by what command the benchmark ``name`` ran."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if sys.platform == "linux" else []
+    models = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
+    return {
+        "benchmark": name,
+        "command": sys.argv[1:],
+        "date": str(datetime.date.today()),
+        "processor": (models or [platform.processor() or platform.machine()])[0],
+        "cores": num_cores(),
+        "devices": f"{jax.devices()[0].device_kind} x{jax.device_count()}",
+        "product_gflops": round(product_rate() / 1e9),  # of float32 matrices
+        "versions": VERSIONS,
+        "load_before": LOAD,
+    }
+
+
+def warn_if_busy() -> None:
+    """Warns on stderr where other work runs beside the benchmark."""
+    if LOAD > MAX_LOAD:
+        print(
+            f"warning: the load is {LOAD:.1f}, above {MAX_LOAD}: other work runs on this machine. "
+            "Times and ratios are not those of an idle one.",
+            file=sys.stderr,
+        )
+
+
+class Table:
+    """Prints rows as a Markdown table, each when it is there."""
+
+    def __init__(self) -> None:
+        self._columns: list[str] = []
+        self._widths: list[int] = []
+
+    def add(self, row: Row) -> None:
+        """Prints a row, below the names of its columns where they are new."""
+        cells = [_format(value) for value in row.values()]
+        lines = [cells]
+        if self._columns != list(row):
+            self._columns = list(row)
+            self._widths = [max(map(len, both)) for both in zip(row, cells, strict=True)]
+            lines = [self._columns, ["-" * width for width in self._widths], cells]
+        for line in lines:
+            padded = (cell.ljust(width) for cell, width in zip(line, self._widths, strict=True))
+            print(f"| {' | '.join(padded)} |", flush=True)
+
+
+def report(name: str, rows: Iterable[Row], out: Path | None, *notes: str) -> None:
+    """Prints each row when it is there, and keeps it in ``out``/NAME.json; draws the ratios."""
+    table, content = Table(), {}
+    for row in rows:
+        if not content:
+            content = describe_machine(name) | {"notes": list(filter(None, notes)), "rows": []}
+            print(_head(content))
+        content["rows"].append({column: _as_json(value) for column, value in row.items()})
+        _write(content, out)
+        table.add(row)
+    if out is not None and content:
+        _write(content | {"is_complete": True}, out)
+        shown = [row for row in content["rows"] if row.get("ratio")]
+        _draw_ratios(shown, out / f"{name}.png", _head(content))
+
+
+def _write(content: dict[str, Any], out: Path | None) -> None:
+    if out is not None:
+        text = json.dumps(content | {"load_after": os.getloadavg()[0]}, indent=1)
+        out.mkdir(parents=True, exist_ok=True)
+        (out / f"{content['benchmark']}.json").write_text(text + "\n")
+
+
+def print_table(path: Path) -> None:
+    """Prints the table of a JSON file again."""
+    table, content = Table(), json.loads(path.read_text())
+    print(_head(content))
+    for row in content["rows"]:
+        table.add({k: Spread(**v) if isinstance(v, dict) else v for k, v in row.items()})
+
+
+def _head(content: Mapping[str, Any]) -> str:
+    return "  ".join(
+        [
+            f"{content['benchmark']}, {content['date']}",
+            f"{content['cores']} cores of {content['processor']}, {content['devices']}",
+            f"largest product {content['product_gflops']} GF/s",
+            *(f"{name} {version}" for name, version in content["versions"].items()),
+            *content["notes"],
+            f"load {content['load_before']:.1f}",
+        ]
+    )
+
+
+def _draw_ratios(rows: Sequence[Row], path: Path, title: str) -> None:
+    from ebmjax.recipes.evaluators.plots import figure
+
+    if not rows:
+        return
+    texts = ([str(one) for one in row.values() if isinstance(one, str | int)] for row in rows)
+    with figure(path, size=(7, 1.2 + 0.3 * len(rows))) as ((axes,),):
+        for place, (middle, low, high) in enumerate(row["ratio"].values() for row in rows):
+            axes.barh(place, middle, 0.6, xerr=[[middle - low], [high - middle]], color="C0")
+        axes.axvline(1.0, color="black", lw=0.8)
+        axes.set_yticks(range(len(rows)), [" ".join(one) for one in texts])
+        axes.invert_yaxis()
+        axes.set(xlabel="ratio of times", xlim=(0, None), title=title)
+
+
+def _as_json(value: Any) -> Any:
+    is_spread = isinstance(value, Spread)
+    number = value.median if is_spread else value
+    return None if number != number else value._asdict() if is_spread else value
 
 
 def _format(value: Any) -> str:
@@ -156,53 +277,6 @@ def _format(value: Any) -> str:
     if number is None or number != number:
         return "-"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def report(name: str, rows: Sequence[Row], out: Path | None, *notes: str, more: str = "") -> None:
-    """Prints a table; also writes it into the folder ``out``, as text and JSON.
-
-    Args:
-      name: of the files.
-      rows: those of the table. Where they have a "ratio", a figure shows it.
-      out: None to write nothing.
-      notes: how the rows were measured.
-      more: text below the table.
-    """
-    head = describe_machine(*notes)
-    text = "\n".join(filter(None, [head, format_table(rows), more]))
-    print(text)
-    if out is None:
-        return
-    out.mkdir(parents=True, exist_ok=True)
-    (out / f"{name}.txt").write_text(text + "\n")
-    content = {"machine": head, "rows": list(map(_without_nan, rows))}
-    (out / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
-    _draw_ratios(rows, out / f"{name}.png", head)
-
-
-def _without_nan(row: Row) -> Row:
-    found: Row = {}
-    for name, value in row.items():
-        is_spread = isinstance(value, Spread)
-        found[name] = value.median if is_spread else value
-        found |= {f"{name}_low": value.low, f"{name}_high": value.high} if is_spread else {}
-    return {name: None if value != value else value for name, value in found.items()}
-
-
-def _draw_ratios(rows: Sequence[Row], path: Path, title: str) -> None:
-    from ebmjax.recipes.evaluators.plots import figure
-
-    shown = [row for row in rows if "ratio" in row and not math.isnan(row["ratio"].median)]
-    labels = [
-        " ".join(str(one) for one in row.values() if isinstance(one, str | int)) for row in shown
-    ]
-    with figure(path, size=(7, 1.2 + 0.3 * len(shown))) as ((axes,),):
-        for place, (middle, low, high) in enumerate(row["ratio"] for row in shown):
-            axes.barh(place, middle, 0.6, xerr=[[middle - low], [high - middle]], color="C0")
-        axes.axvline(1.0, color="black", lw=0.8)
-        axes.set_yticks(range(len(shown)), labels)
-        axes.invert_yaxis()
-        axes.set(xlabel="ratio of times", xlim=(0, None), title=title)
 
 
 def as_rows(texts: Mapping[str, str]) -> list[Row]:

@@ -1,16 +1,15 @@
-"""PyTorch, ebmkit and torchebm, timed in their own Python for peers.py.
+"""PyTorch, ebmkit and torchebm, timed in their own Python.
 
 Writes one JSON line about itself. Then answers each line of stdin, a JSON object that names the
-work, with the seconds that the work took. The work "load" names a FILE.npz and is answered with
-the number of parameters and the logits of its network. FILE holds ``settings`` (a configuration in
-JSON), ``images`` (N, H, W, C) uint8, ``labels``, ``probe`` images in [-1, 1] and the parameters of
-the Flax network, ``params/`` before their names. Needs PyTorch and NumPy, and nothing of ebmjax;
-ebmkit and torchebm where their chains are asked for.
+work, with the seconds of a call, by the clock and of all threads; {"error": WHY} where it cannot.
+"load" is answered with the number of parameters and the logits of the network in FILE.npz: it holds
+``settings`` (a configuration in JSON), ``images`` (N, H, W, C) uint8, ``labels``, ``probe`` images
+in [-1, 1] and the parameters of the Flax network, ``params/`` before their names.
 """
 
-import contextlib
 import importlib
 import importlib.metadata
+import itertools
 import json
 import sys
 import time
@@ -53,26 +52,17 @@ class WideResNet(nn.Module):
     """
 
     def __init__(
-        self,
-        depth: int,
-        widen_factor: int,
-        channels: int,
-        num_classes: int,
-        *,
-        is_padded_as_xla: bool = False,
+        self, depth: int, width: int, channels: int, classes: int, *, is_padded_as_xla: bool = False
     ):
         super().__init__()
         self.first = nn.Conv2d(channels, 16, 3, padding=1)
-        widths = [16 * 2**stage * widen_factor for stage in range(3)]
-        num_blocks = (depth - 4) // 6
         inputs, blocks = 16, []
-        for stage, width in enumerate(widths):
-            for block in range(num_blocks):
-                stride = 2 if stage and not block else 1
-                blocks.append(ResidualBlock(inputs, width, stride, is_padded_as_xla))
-                inputs = width
+        for stage, block in itertools.product(range(3), range((depth - 4) // 6)):
+            stride, features = 2 if stage and not block else 1, 16 * 2**stage * width
+            blocks.append(ResidualBlock(inputs, features, stride, is_padded_as_xla))
+            inputs = features
         self.blocks = nn.Sequential(*blocks)
-        self.linear = nn.Linear(inputs, num_classes)
+        self.linear = nn.Linear(inputs, classes)
 
     def forward(self, x: Any) -> Any:
         x = functional.leaky_relu(self.blocks(self.first(x)), LEAK)
@@ -95,18 +85,30 @@ class WideResNet(nn.Module):
             parameter.data[:] = torch.from_numpy(np.array(value.transpose(axes), order="C"))
 
 
+def prepare(network: nn.Module, way: str) -> tuple[Callable[[Any], Any], Any]:
+    """Returns the network as it is called in one of the ways, and its images' memory format.
+
+    Ways are "eager", "channels_last", and "compile", which is ``torch.compile`` of the latter.
+    """
+    layout = torch.contiguous_format if way == "eager" else torch.channels_last
+    network.to(memory_format=layout)
+    return torch.compile(network, dynamic=False) if way == "compile" else network, layout
+
+
 class Trainer:
     """JEM as its authors write it: a buffer on the CPU, chains by sum-then-grad, Adam."""
 
-    def __init__(self, network: WideResNet, images: Any, labels: Any, settings: dict[str, Any]):
-        self.network = network
+    def __init__(
+        self, network: Any, images: Any, labels: Any, settings: dict[str, Any], way: str = "eager"
+    ):
+        self.network, self.layout = prepare(network, way)
+        self.module = network
         self.images = images
         self.labels = labels
         self.settings = settings
         self.buffer = torch.rand(settings["sampler"]["buffer"]["size"], *images.shape[1:]) * 2 - 1
-        self.optimizer = torch.optim.Adam(
-            network.parameters(), lr=settings["optimizer"]["learning_rate"]
-        )
+        rate = settings["optimizer"]["learning_rate"]
+        self.optimizer = torch.optim.Adam(network.parameters(), lr=rate)
 
     def step(self) -> None:
         """One update on labelled images, images for p(x) and the ends of chains."""
@@ -115,7 +117,8 @@ class Trainer:
         unlabelled = torch.randperm(len(self.images))[:size]
         classified, positives = self.view(labelled), self.view(unlabelled)
         negatives = self.sample()
-        logits = self.network(torch.cat([classified, positives, negatives]))
+        every = torch.cat([classified, positives, negatives])
+        logits = self.network(every.contiguous(memory_format=self.layout))
         of_classified, of_positives, of_negatives = logits.split(size)
         loss = functional.cross_entropy(of_classified, self.labels[labelled])
         loss = loss + of_negatives.logsumexp(1).mean() - of_positives.logsumexp(1).mean()
@@ -139,18 +142,21 @@ class Trainer:
         slots = torch.randint(len(self.buffer), (sampler["num_samples"],))
         x = self.buffer[slots]
         is_new = torch.rand(len(x), 1, 1, 1) < sampler["buffer"]["reinit_prob"]
-        x = torch.where(is_new, torch.rand_like(x) * 2 - 1, x).requires_grad_()
+        x = torch.where(is_new, torch.rand_like(x) * 2 - 1, x)
+        x = x.contiguous(memory_format=self.layout).requires_grad_()
+        self.module.requires_grad_(False)  # else the compiled network takes their gradients, too
         for _ in range(sampler["num_steps"]):
             log_density = self.network(x).logsumexp(1).sum()
             (score,) = torch.autograd.grad(log_density, [x])
             x.data += sgld["step_size"] * score + sgld["noise_scale"] * torch.randn_like(x)
+        self.module.requires_grad_(True)
         x = x.detach()
         self.buffer[slots] = x
         return x
 
 
-def load(file: str) -> tuple[Trainer, dict[str, Any]]:
-    """Returns JEM of the network and images in ``file``, and what the network says of them."""
+def load(file: str) -> dict[str, Any]:
+    """Makes JEM of the network and images in ``file``; returns what the network says of them."""
     with np.load(file) as opened:
         arrays = dict(opened)
     settings = json.loads(str(arrays["settings"]))
@@ -158,50 +164,34 @@ def load(file: str) -> tuple[Trainer, dict[str, Any]]:
     sizes = model["depth"], model["widen_factor"], arrays["images"].shape[3], num_classes
     prefix = "params/"
     params = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
-    network, checked = WideResNet(*sizes), WideResNet(*sizes, is_padded_as_xla=True)
-    network.load_flax(params)
-    checked.load_flax(params)
     images, probe = (torch.from_numpy(arrays[k]).permute(0, 3, 1, 2) for k in ("images", "probe"))
     labels = torch.from_numpy(arrays["labels"]).long()
-    return Trainer(network, images.contiguous(), labels, settings), {
-        "num_params": sum(parameter.numel() for parameter in network.parameters()),
-        "logits": checked(probe).tolist(),
-    }
 
+    def network(**options: Any) -> WideResNet:
+        made = WideResNet(*sizes, **options)
+        made.load_flax(params)
+        return made
 
-class Energy(nn.Module):
-    """The energy of points in the plane: an MLP of two hidden layers of 128."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        layers = [nn.Linear(2, 128), nn.SiLU(), nn.Linear(128, 128), nn.SiLU()]
-        self.layers = nn.Sequential(*layers, nn.Linear(128, 1))
-
-    def forward(self, x: Any) -> Any:
-        return self.layers(x)[:, 0]
-
-
-def gaussian(x: Any) -> Any:
-    """Returns the energy of N(0, I)."""
-    return 0.5 * (x**2).flatten(1).sum(1)
+    MAKERS["train"] = lambda library, way: (
+        Trainer(network(), images.contiguous(), labels, settings, way).step
+    )
+    checked = network(is_padded_as_xla=True)
+    num_params = sum(parameter.numel() for parameter in checked.parameters())
+    return {"num_params": num_params, "logits": checked(probe).tolist()}
 
 
 def plane(library: str, shape: list[int], steps: int) -> Callable[[], Any]:
-    """Makes Langevin chains of a library in the plane."""
-    start = torch.randn(*shape)
+    """Makes Langevin chains of a library in the plane, on an MLP's energy."""
+    start, hidden = torch.randn(*shape), [nn.Linear(2, 128), nn.SiLU(), nn.Linear(128, 128)]
+    energy = nn.Sequential(*hidden, nn.SiLU(), nn.Linear(128, 1), nn.Flatten(0))
     if library == "ebmkit":
         langevin = importlib.import_module("ebm.samplers.langevin")
-        energy, sampler = Energy(), langevin.LangevinDynamics(STEP_SIZE, steps)
+        sampler = langevin.LangevinDynamics(STEP_SIZE, steps)
         return lambda: sampler.sample(energy, start)
     core, theirs = (importlib.import_module(f"torchebm.{name}") for name in ("core", "samplers"))
 
     class Model(core.BaseModel):
-        def __init__(self) -> None:
-            super().__init__()
-            self.energy = Energy()
-
-        def forward(self, x: Any) -> Any:
-            return self.energy(x)
+        forward = energy.forward
 
     chains = theirs.LangevinDynamics(Model(), step_size=STEP_SIZE, noise_scale=1.0)
     return lambda: chains.sample(x=start, n_steps=steps)
@@ -212,22 +202,23 @@ def svgd(library: str, shape: list[int], steps: int) -> Callable[[], Any]:
     assert library == "ebmkit"
     start = torch.randn(*shape)
     sampler = importlib.import_module("ebm.samplers.svgd").SVGD(STEP_SIZE, steps)
-    return lambda: sampler.sample(gaussian, start)
+    return lambda: sampler.sample(lambda x: 0.5 * (x**2).flatten(1).sum(1), start)
 
 
-def images(library: str, shape: list[int], steps: int, depth: int) -> Callable[[], Any]:
-    """Makes SGLD of a wide ResNet's logsumexp, as an eager loop."""
+def images(library: str, shape: list[int], steps: int, depth: int, way: str) -> Callable[[], Any]:
+    """Makes SGLD of a wide ResNet's logsumexp."""
     assert library == "PyTorch"
     network = WideResNet(depth, 1, shape[-1], 10)
     for parameter in network.parameters():
         parameter.requires_grad_(False)
-    start = torch.rand(shape[0], shape[-1], *shape[1:-1])
+    call, layout = prepare(network, way)
+    start = torch.rand(shape[0], shape[-1], *shape[1:-1]).contiguous(memory_format=layout)
 
     def chain() -> Any:
         x = start
         for _ in range(steps):
             x = x.detach().requires_grad_()
-            (score,) = torch.autograd.grad(network(x).logsumexp(1).sum(), x)
+            (score,) = torch.autograd.grad(call(x).logsumexp(1).sum(), x)
             x = x + STEP_SIZE * score + (2 * STEP_SIZE) ** 0.5 * torch.randn_like(x)
         return x.detach()
 
@@ -235,32 +226,36 @@ def images(library: str, shape: list[int], steps: int, depth: int) -> Callable[[
 
 
 MAKERS: dict[str, Callable[..., Any]] = {"plane": plane, "svgd": svgd, "images": images}
+MADE: dict[str, Callable[[], Any]] = {}
+
+
+def answer(work: str, calls: int = 1, **asked: Any) -> Any:
+    """Does what a line asks for."""
+    if work == "load":
+        return load(**asked)
+    if work == "losses":
+        return importlib.import_module("_torch_losses").losses(**asked)
+    name = json.dumps([work, asked])
+    if name not in MADE:
+        MADE[name] = MAKERS[work](**asked)
+    started, worked = time.perf_counter(), time.process_time()
+    for _ in range(calls):
+        MADE[name]()
+    ended = time.perf_counter(), time.process_time()
+    return (ended[0] - started) / calls, (ended[1] - worked) / calls
 
 
 def main() -> None:
     """Answers what comes in on stdin."""
-    about: dict[str, Any] = {"PyTorch": torch.__version__, "threads": torch.get_num_threads()}
-    for package in ("ebmkit", "torchebm"):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            about[package] = importlib.metadata.version(package)
-    print(json.dumps(about), flush=True)
-    made: dict[str, Callable[[], Any]] = {}
+    names = {"torch": "PyTorch", "ebmkit": "ebmkit", "torchebm": "torchebm"}
+    versions = {name: importlib.metadata.version(package) for package, name in names.items()}
+    print(json.dumps(versions | {"PyTorch's threads": torch.get_num_threads()}), flush=True)
     for line in sys.stdin:
-        asked = json.loads(line)
-        work = asked.pop("work")
-        if work == "load":
-            trainer, answer = load(**asked)
-            made = {"train": trainer.step}
-            print(json.dumps(answer), flush=True)
-            continue
-        calls = asked.pop("calls", 1)
-        name = work if work == "train" else line
-        if name not in made:
-            made[name] = MAKERS[work](**asked)
-        started = time.perf_counter()
-        for _ in range(calls):
-            made[name]()
-        print(json.dumps(time.perf_counter() - started), flush=True)
+        try:
+            found = answer(**json.loads(line))
+        except Exception as error:  # of a peer, whatever it is: the row says so
+            found = {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
+        print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":

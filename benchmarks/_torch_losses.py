@@ -1,15 +1,11 @@
 """Losses of ebmkit and torchebm at given weights, in their Python, for losses.py.
 
-Reads FILE.npz: parameters of the energy, points and all draws. Prints a JSON object: by the name of
-a loss and a library, the loss and its gradient, in the order of the parameters. Needs PyTorch,
-ebmkit and torchebm, and nothing of ebmjax.
+A FILE.npz has parameters of the energy, points and all draws. Returns, by the name of a loss and a
+library, the loss and its gradient, in the order of the parameters.
 """
 
-import json
-import sys
 from collections.abc import Callable
 from importlib import import_module
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -97,9 +93,9 @@ def peers(a: dict[str, Any], energy: Energy, core: Any) -> dict[str, Callable[[]
     }
 
 
-def main() -> None:
-    """Prints all losses and gradients for the arrays of FILE.npz, and versions."""
-    with np.load(sys.argv[1]) as opened:
+def losses(file: str) -> dict[str, Any]:
+    """Returns all losses and gradients for the arrays of FILE.npz."""
+    with np.load(file) as opened:
         arrays = {name: torch.from_numpy(np.asarray(array)) for name, array in opened.items()}
     energy = Energy(arrays)
     unit, found = arrays["noise"], {}
@@ -111,9 +107,4 @@ def main() -> None:
         loss.backward()
         gradient = torch.cat([p.grad.flatten() for p in energy.parts])
         found[name] = {"loss": loss.item(), "gradient": gradient.tolist()}
-    libraries = ("ebmkit", "torchebm", "torch")
-    print(json.dumps({"about": {name: version(name) for name in libraries}, "found": found}))
-
-
-if __name__ == "__main__":
-    main()
+    return found

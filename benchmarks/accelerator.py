@@ -10,6 +10,7 @@ command goes on with what is not there. No command begins after --minutes. --reh
 them in tiny sizes.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -32,7 +33,7 @@ def list_commands(is_rehearsal: bool) -> dict[str, str]:
         variant, half, num_steps, sizes = "smoke", "smoke", 2, "--random_examples=128 --blocks=1"
         chains = "--energies conv --resolutions 8 --chains 4 --steps 2 --repeats 1 --product 64"
         powers, alone = (2, 3), "--resolutions 2 --chains 8 --steps 2 --repeats 1"
-    chains = f"sampler_throughput --samplers sgld psgld mala svgd {chains}"
+    chains = f"samplers --samplers sgld psgld mala svgd {chains}"
     steps = f"configuration {sizes} --flops --config=configs"
     latent = (
         f"{steps}/thermo_celeba.py:{variant} --config.train.steps_per_dispatch=2 "
@@ -44,7 +45,7 @@ def list_commands(is_rehearsal: bool) -> dict[str, str]:
         "sadajem_float32": f"{steps}/sadajem_cifar10.py:{variant}",
         "chains_float32": chains,
         **{f"latent_{n}": f"{latent}{n}" for n in powers},
-        "svgd": f"sampler_throughput --samplers svgd --energies gaussian {alone}",
+        "svgd": f"samplers --samplers svgd --energies gaussian {alone}",
     }
     if is_rehearsal:  # both precisions run the same code
         del commands["sadajem_float32"], commands["chains_float32"]
@@ -54,18 +55,19 @@ def list_commands(is_rehearsal: bool) -> dict[str, str]:
 def measure(folder: Path, command: str, is_rehearsal: bool) -> bool:
     """Runs a benchmark unless ``folder`` has its table; says whether the table is there then."""
     benchmark, *arguments = command.split()
-    if (folder / f"{benchmark}.json").exists():
+    file, script = folder / f"{benchmark}.json", Path(__file__).resolve().with_name("run.py")
+    if file.exists() and json.loads(file.read_text()).get("is_complete"):
         return True
     flags = os.environ.get("XLA_FLAGS", "")
     environment = os.environ | {"XLA_FLAGS": quick_flags(flags) if is_rehearsal else flags}
-    file = Path(__file__).resolve().with_name(f"{benchmark}.py")
-    line = [sys.executable, str(file), *arguments, f"--out={folder}"]
+    line = [sys.executable, str(script), benchmark, *arguments, f"--out={folder}"]
     return not subprocess.run(line, env=environment, check=False).returncode
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measures until everything is measured or the time is over."""
-    parser = harness.make_parser(__doc__, out=Path("accelerator"))
+    parser = harness.make_parser(__doc__)
+    parser.set_defaults(out=Path("accelerator"))
     whole = "in which commands begin"
     parser.add_argument("--minutes", type=float, default=9.0, help=whole)
     parser.add_argument("--rehearse", action="store_true", help="tiny sizes, to try the command")

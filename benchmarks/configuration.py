@@ -1,21 +1,29 @@
-"""Measures what a configuration costs on this machine, before a run of days is begun.
+"""Cost of a configuration on this machine, before a run of days is begun; or of some fields.
 
-  python benchmarks/configuration.py --config=configs/sadajem_digits.py
-  python benchmarks/configuration.py --config=configs/thermo_celeba.py --random_examples=1000
-  python benchmarks/configuration.py --config=configs/jem_cifar10.py --flops --blocks=0
+  python benchmarks/run.py configuration --config=configs/sadajem_digits.py
+  python benchmarks/run.py configuration --config=configs/thermo_celeba.py --random_examples=1000
+  python benchmarks/run.py configuration --config=configs/jem_cifar10.py --flops --blocks=0
+  python benchmarks/run.py compare --config=configs/thermo_digits.py --versus loss.num_intervals=30
 
-Trains it by ``training.fit`` as run.py does, but monitors, saves and draws nothing, for a few
+Trains it by ``training.fit`` as `ebmjax run` does, but monitors, saves and draws nothing, for a few
 blocks: the steps of one compiled call (``config.train.steps_per_dispatch``). Further arguments are
-those of run.py. Random images stand in for a data set of tensorflow-datasets that is not at hand,
-in its shapes; the seconds an epoch are then those of an epoch of so many.
+fields. --random_examples stand in for a data set of tensorflow-datasets that is not at hand.
 
-Prints the time of a step (median, and the range over the blocks), what an epoch and the whole run
-come to without monitoring, the time to compile, the memory of this process at its peak and of the
-device, where it tells, and with --flops the operations of a step (``metrics.compiled_flops``). With
---blocks=0 nothing is trained, and the operations alone are counted.
+"configuration" prints the time of a step (median, and the range over the blocks), what an epoch and
+the whole run come to without monitoring, the time to compile, the memory of this process at its
+peak and of the first device where it tells. --flops adds the operations of a step and of the run,
+as its program is written: without rematerialisation, every step of every chain counted.
+
+"compare" times the configuration and the same with the fields of each --versus, in turn. The first
+row is the configuration itself, which the ratios are to: below 1 a variant is faster. The time of
+all cores shows on a busy machine, too, what a field adds. As many devices are used as divide
+``mesh.num_shards``.
 """
 
+import argparse
 import resource
+from collections.abc import Iterator
+from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -26,10 +34,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import metrics, training
-from ebmjax.recipes.__main__ import quietly
 from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.models import build
+from ebmjax.recipes.run.compilation import use_compilation_cache
+
+TAKES_FIELDS = True
 
 
 class Cost(NamedTuple):
@@ -105,30 +115,76 @@ def describe(cost: Cost, batch_size: int) -> dict[str, str]:
     return found
 
 
+def time_step(config: configured.Config, experiment: Any, blocks: int) -> harness.Turn:
+    """Returns the median seconds of a step."""
+    clock, processor = zip(*configured.time_steps(config, experiment, blocks)[0], strict=True)
+    return harness.Turn(median(clock), median(processor))
+
+
+def compare_turns(found: dict[str, list[harness.Turn]]) -> Iterator[harness.Row]:
+    """Yields times of a step, and their ratios to those of the first variant in the same turn."""
+    bases, core_bases = zip(*next(iter(found.values())), strict=True)
+    for name, turns in found.items():
+        times, cores = zip(*turns, strict=True)
+        yield {
+            "fields": name,
+            "ms a step": harness.median_ms(times),
+            "ratio": harness.spread_of_ratios(times, bases),
+            "ms of cores": harness.median_ms(cores),
+            "their ratio": harness.spread_of_ratios(cores, core_bases),
+        }
+
+
+def compare(
+    configs: dict[str, configured.Config], blocks: int, turns: int
+) -> Iterator[harness.Row]:
+    """Times all configurations in turn; yields a row for each, with the devices that it uses."""
+    experiments = {name: configured.build_experiment(one) for name, one in configs.items()}
+    measures = {
+        name: partial(time_step, configs[name], experiment, blocks)
+        for name, experiment in experiments.items()
+    }
+    rows = compare_turns(harness.take_turns(measures, turns))
+    for experiment, row in zip(experiments.values(), rows, strict=True):
+        yield {"devices": training.make_mesh(experiment.plan.num_shards).size, **row}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds what both benchmarks read."""
+    configured.add_options(parser)
+    blocks = "timed, after one more, in each turn"
+    parser.add_argument("--blocks", type=at_least_zero, default=5, help=blocks)
+    parser.add_argument("--flops", action="store_true", help="count the operations, too")
+    harness.add_counts(parser, turns=(5, "of all variants"))
+    parser.add_argument("--versus", action="append", default=[], help="fields and values")
+    parser.set_defaults(parser=parser)
+
+
 def at_least_zero(text: str) -> int:
     """Reads an argument that counts something or is zero."""
     return 0 if text == "0" else harness.at_least_one(text)
 
 
-def main() -> None:
-    """Measures one configuration."""
-    parser = configured.make_parser(__doc__)
-    parser.add_argument("--blocks", type=at_least_zero, default=5, help="timed, after one more")
-    parser.add_argument("--flops", action="store_true", help="count the operations, too")
-    options, rest = parser.parse_known_args()
-    config = command_line.read(options.config, rest)
+def rows(name: str, options: argparse.Namespace) -> Iterator[harness.Row]:
+    """Measures a configuration, or compares it with its variants."""
+    refuse, fields = options.parser.error, options.fields
+    config = command_line.read(options.config, fields)
     if options.flops and config.train.get("num_repeats", 1) > 1:
-        parser.error("--flops counts one run: leave it out, or --config.train.num_repeats=1.")
+        refuse("--flops counts one run: leave it out, or --config.train.num_repeats=1.")
     if options.random_examples and (config.data.name == "digits" or is_points(config)):
-        parser.error("--random_examples is for data sets of tensorflow-datasets: leave it out.")
-    if not (options.blocks or options.flops):
-        parser.error("--blocks=0 leaves nothing but the operations: give --flops, too.")
+        refuse("--random_examples is for data sets of tensorflow-datasets: leave it out.")
+    if not (options.blocks or (options.flops and name == "configuration")):
+        refuse("--blocks=0 leaves nothing but the operations: give --flops, too.")
+    if (name == "compare") != bool(options.versus):
+        refuse("--versus FIELD=VALUE is what compare needs, and configuration does not take.")
     with configured.offer_examples(options.random_examples):
-        cost = measure(config, options.blocks, options.flops)
-    blocks = f"median of {options.blocks} blocks" if options.blocks else ""
-    rows = harness.as_rows(describe(cost, config.train.batch_size))
-    harness.report("configuration", rows, options.out, " ".join([options.config, *rest]), blocks)
-
-
-if __name__ == "__main__":
-    quietly(main)
+        if name == "configuration":
+            cost = measure(config, options.blocks, options.flops)
+            yield from harness.as_rows(describe(cost, config.train.batch_size))
+            return
+        configs = {"": config}
+        for one in options.versus:
+            more = [f"--config.{field}" for field in one.split()]
+            configs[one] = command_line.read(options.config, [*fields, *more])
+        use_compilation_cache()
+        yield from compare(configs, options.blocks, options.turns)

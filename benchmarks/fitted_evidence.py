@@ -1,12 +1,11 @@
 """The error of a log evidence whose divergences are fitted to chains, by covariance and chains.
 
-  python benchmarks/fitted_evidence.py
-
 A linear-Gaussian model with 80 latents and 192 outputs, a power law of exponent 6 over 10 intervals
 and exact draws of every power posterior, as the configurations at published size have them but for
 the draws. Nats: errors are means over independent repeats, with their standard errors.
 """
 
+import argparse
 from collections.abc import Iterator
 from functools import partial
 
@@ -16,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import latent
-from ebmjax.recipes.__main__ import quietly
 
 D, OUTPUTS, SCALE, REPEATS = 80, 192, 0.3, 64
 POWERS = latent.power_schedule(10, 6.0)
@@ -38,16 +36,15 @@ def problem(spectrum: np.ndarray) -> tuple[latent.LatentParams, latent.LatentMod
     return params, latent.linear_gaussian_model(likelihood_scale=SCALE), x
 
 
-def rows(name: str) -> Iterator[harness.Row]:
+def rows_of(name: str) -> Iterator[harness.Row]:
     """Yields the exact correction, and a row of each of ``FITS``."""
     params, model, x = problem(SPECTRA[name])
     exact = latent.linear_gaussian_log_evidence(params, model, x)
     terms = latent.linear_gaussian_terms(params, model, x, POWERS)
     correction = 0.5 * jnp.sum(terms.kl_forward - terms.kl_backward)
     yield {"singular values": name, "fit": "exact", "correction": f"{correction:.2f}"}
-    mean, covariance = jax.vmap(partial(latent.linear_gaussian_power_posterior, params, model, x))(
-        POWERS
-    )
+    posterior = partial(latent.linear_gaussian_power_posterior, params, model, x)
+    mean, covariance = jax.vmap(posterior)(POWERS)
     factor = jnp.linalg.cholesky(covariance)
     log_likelihoods = jax.vmap(jax.vmap(lambda z: latent.log_likelihood(params, model, z, x)))
 
@@ -80,12 +77,8 @@ def _with_error(values: jax.Array) -> str:
     return f"{values.mean():.2f} +- {values.std(ddof=1) / REPEATS**0.5:.2f}"
 
 
-def main() -> None:
-    """Prints the table."""
-    options = harness.make_parser(__doc__).parse_args()
-    found = [row for name in SPECTRA for row in rows(name)]
-    harness.report("fitted_evidence", found, options.out, f"{REPEATS} repeats")
-
-
-if __name__ == "__main__":
-    quietly(main)
+def rows(name: str, options: argparse.Namespace) -> Iterator[harness.Row]:
+    """Yields the rows of both generators."""
+    del name, options
+    for spectrum in SPECTRA:
+        yield from rows_of(spectrum)

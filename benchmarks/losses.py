@@ -1,10 +1,7 @@
 """Losses and their gradients beside ebmkit's and torchebm's, at equal weights and draws.
 
-  python benchmarks/losses.py --torch_python ENVIRONMENT/bin/python
-
-An MLP's energy of points, in float64. --torch_python names the Python of an environment with
-PyTorch, ebmkit and torchebm (pip install torch==2.13.0 numpy ebmkit torchebm). Nothing is timed.
-Where a library's loss has another factor or constant, it is brought to ours first:
+An MLP's energy of points, in float64. Nothing is timed. Where a library's
+loss has another factor or constant, it is brought to ours first:
 
 - denoising: theirs is d / (2 sigma^2) times ours, which is per coordinate and weighted by sigma^2;
   of many levels, where ebmkit weighs by sigma^2 too, d / 2 times;
@@ -13,11 +10,9 @@ Where a library's loss has another factor or constant, it is brought to ours fir
 """
 
 import argparse
-import json
 import math
-import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +20,9 @@ import _harness as harness
 import jax
 import jax.numpy as jnp
 import numpy as np
+from _peers import TorchProcess
 
 from ebmjax import losses
-from ebmjax.recipes.__main__ import quietly
 from ebmjax.types import PyTree
 
 WEIGHTS = ("w0", "b0", "w1", "w2")
@@ -37,17 +32,9 @@ NUM, DIMENSION, WIDTH, COPIES = 64, 3, 32, 8
 def draw_arrays(seed: int) -> dict[str, np.ndarray]:
     """Returns weights, points and all draws, float64."""
     rng = np.random.default_rng(seed)
-    shapes = {
-        "w0": (DIMENSION, WIDTH),
-        "b0": (WIDTH,),
-        "w1": (WIDTH, WIDTH),
-        "w2": (WIDTH,),
-        "x": (NUM, DIMENSION),
-        "noise": (NUM, DIMENSION),
-        "negatives": (2 * NUM, DIMENSION),
-        "copies": (NUM, COPIES, DIMENSION),
-        "signs": (NUM, DIMENSION),
-    }
+    shapes = {"w0": (DIMENSION, WIDTH), "b0": (WIDTH,), "w1": (WIDTH, WIDTH), "w2": (WIDTH,)}
+    shapes |= {"x": (NUM, DIMENSION), "noise": (NUM, DIMENSION), "negatives": (2 * NUM, DIMENSION)}
+    shapes |= {"copies": (NUM, COPIES, DIMENSION), "signs": (NUM, DIMENSION)}
     found = {name: rng.normal(size=shape) for name, shape in shapes.items()}
     found |= {name: found[name] / math.sqrt(len(found[name])) for name in ("w0", "w1")}
     found["signs"] = np.sign(found["signs"])
@@ -123,48 +110,34 @@ def our_losses(arrays: dict[str, Any]) -> dict[str, Callable[[PyTree], Any]]:
     }
 
 
-def compare(arrays: dict[str, np.ndarray], theirs: dict[str, Any]) -> list[harness.Row]:
-    """Returns a row for each loss and library: values, and relative differences."""
-    weights, rows = {name: jnp.asarray(arrays[name]) for name in WEIGHTS}, []
+def compare(arrays: dict[str, np.ndarray], theirs: dict[str, Any]) -> Iterator[harness.Row]:
+    """Yields a row for each loss and library: values, and relative differences."""
+    weights = {name: jnp.asarray(arrays[name]) for name in WEIGHTS}
     for name, fn in our_losses(arrays).items():
         value, gradients = jax.value_and_grad(fn)(weights)
         gradient = np.concatenate([np.ravel(gradients[one]) for one in WEIGHTS])
         there = np.asarray(theirs[name]["gradient"])
         loss, peer = name.split(", ")
-        rows.append(
-            {
-                "loss": loss,
-                "library": peer,
-                "ours": float(value),
-                "theirs": theirs[name]["loss"],
-                "difference": abs(float(value) / theirs[name]["loss"] - 1),
-                "of gradients": float(np.linalg.norm(gradient - there) / np.linalg.norm(there)),
-            }
-        )
-    return rows
+        yield {
+            "loss": loss,
+            "library": peer,
+            "ours": float(value),
+            "theirs": theirs[name]["loss"],
+            "difference": abs(float(value) / theirs[name]["loss"] - 1),
+            "of gradients": float(np.linalg.norm(gradient - there) / np.linalg.norm(there)),
+        }
 
 
-def main() -> None:
+def rows(name: str, options: argparse.Namespace) -> Iterator[harness.Row]:
     """Compares all losses."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--torch_python", type=Path, required=True, help="Python with PyTorch")
-    parser.add_argument("--seed", type=int, default=0, help="of weights and draws")
-    parser.add_argument("--out", type=Path, help="folder for the table (default: none)")
-    options = parser.parse_args()
-    jax.config.update("jax_enable_x64", True)
-    arrays, script = draw_arrays(options.seed), Path(__file__).with_name("_torch_losses.py")
+    del name, options
+    process, arrays = TorchProcess(1), draw_arrays(seed=0)
+    harness.VERSIONS.update(process.about)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "arrays.npz"
         np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
-        answer = subprocess.run(
-            [options.torch_python, script, file], check=True, stdout=subprocess.PIPE, text=True
-        )
-    read = json.loads(answer.stdout.splitlines()[-1])
-    notes = [f"{name} {found}" for name, found in read["about"].items()]
-    harness.report("losses", compare(arrays, read["found"]), options.out, *notes, "float64")
-
-
-if __name__ == "__main__":
-    quietly(main)
+        theirs = process.ask("losses", file=str(file))
+    process.close()
+    with jax.enable_x64(True):
+        found = list(compare(arrays, theirs))
+    yield from found

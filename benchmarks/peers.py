@@ -1,57 +1,61 @@
-"""The same chains by us and by other libraries: BlackJAX, ebmkit, torchebm and PyTorch alone.
+"""The same work by us and by other libraries, each at its best.
 
-  python benchmarks/peers.py
-  python benchmarks/peers.py --works svgd --repeats 9
-  python benchmarks/peers.py --torch_python ENVIRONMENT/bin/python
-
-- chains: every sampler that BlackJAX has too, on an MLP and a WRN-10-1 of images.
-- svgd: SVGD with the median rule in a Gaussian, by particles and dimensions.
+- chains: 64 chains of 10 SGLD steps on wide ResNets.
+- training: steps of configs/jem_digits.py:unconfined as ``training.fit`` runs them. PyTorch's
+  network must give the same logits first.
 - plane: 1,000 Langevin chains of 100 steps on an MLP of two hidden layers of 128.
-- images: 64 chains of 10 SGLD steps on wide ResNets.
-- training: steps of configs/jem_digits.py:unconfined as ``training.fit`` runs them, by PyTorch in
-  an eager loop. PyTorch's network must give the same logits first.
+- svgd: 20 steps of SVGD with the median rule in a Gaussian.
+- blackjax: every sampler that BlackJAX has too, on an MLP and a WRN-10-1 of images.
 
---torch_python names the Python of an environment with PyTorch, ebmkit and torchebm (pip install
-torch==2.13.0 numpy ebmkit torchebm); without it their rows are left out. We and one peer take turns
-within each repeat, so that the ratio survives a machine whose speed drifts. Above 1, ours is the
-faster. BlackJAX walks under our driver, ``samplers.run_chain``; the others under their own.
-
-A second table says what limits our chains of networks: the operations of their gradients' products,
-how fast we are beside this machine's largest product, and how long a program takes that computes
-nothing but the convolutions and products of those gradients, from memory to memory. The same is
-done where all convolutions are products and their patches are there already.
+We run on one device and on all, one a core: chains are spread over them by a mesh, training in as
+many shards. PyTorch runs in eager NCHW, in channels_last and by ``torch.compile``, with a thread a
+core. The row names the fastest; the ratio is its time over ours on all devices: above 1 ours is the
+faster. All sides take turns within each repeat, and rest before each turn, so that the threads of
+the side before sleep. Cores are processor time over time by the clock. BlackJAX walks under our
+driver, ``samplers.run_chain``, on one device or all; the others under their own, in an environment
+that the command makes in ~/.cache/ebmjax/peers, or where EBMJAX_PEERS says.
 """
 
 import argparse
 import itertools
 import json
+import math
 import tempfile
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
-import _chain_limits
 import _configured as configured
 import _harness as harness
-import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 from _chains import compile_chain, log_gaussian, make_image_density, make_log_density
-from _torch_process import TorchProcess
-from blackjax.vi.svgd import median_heuristic
+from _peers import PeersUnavailableError, TorchProcess
 from flax.traverse_util import flatten_dict
 
-from ebmjax import data, networks, samplers
-from ebmjax.recipes.__main__ import quietly
+from ebmjax import data, metrics, networks, samplers
 from ebmjax.types import LogDensityFn, PyTree, Sampler
 
+Call = Callable[[], Any]
+Timer = Callable[[], harness.Turn]
 STEP_SIZE = 1e-3
+PAUSE = 0.2
+"""Seconds of rest before each turn."""
+WAYS = ("eager", "channels_last", "compile")
 SAMPLERS: dict[str, Callable[[LogDensityFn], Any]] = {
     name: partial(getattr(samplers, name), step_size=STEP_SIZE) for name in ("sgld", "mala", "svgd")
 }
+IMAGES = (((8, 8, 1), 10, 8), ((16, 16, 1), 10, 3), ((28, 28, 1), 10, 1), ((32, 32, 3), 16, 1))
+"""Shapes of images, depths of the wide ResNet, and calls in a turn."""
+NUM_CHAINS, NUM_STEPS = 64, 10
+JEM = 64, 20, 10
+"""Images of a batch, steps of a chain, and training steps in a turn."""
+PLANE = (1000, 2)
+SVGD_SHAPES = ((100, 3072), (500, 784), (1000, 192))
 
 
 class Place(NamedTuple):
@@ -60,166 +64,177 @@ class Place(NamedTuple):
     position: jax.Array
 
 
-def sgld(log_density_fn: LogDensityFn) -> Any:
-    """Returns BlackJAX's, which wants a minibatch, of a log density without one."""
-    theirs: Any = blackjax.sgld(lambda position, minibatch: jax.grad(log_density_fn)(position))
+def of_blackjax() -> dict[str, Callable[[LogDensityFn], Any]]:
+    """Returns BlackJAX's samplers, as our driver takes them."""
+    import blackjax
+    from blackjax.vi.svgd import median_heuristic
 
-    def step(key: jax.Array, state: Place) -> Any:
-        return Place(theirs.step(key, state.position, (), STEP_SIZE)), None
+    def sgld(log_density_fn: LogDensityFn) -> Any:
+        theirs: Any = blackjax.sgld(lambda position, minibatch: jax.grad(log_density_fn)(position))
 
-    return Sampler(Place, step)
+        def step(key: jax.Array, state: Place) -> Any:
+            return Place(theirs.step(key, state.position, (), STEP_SIZE)), None
 
+        return Sampler(Place, step)
 
-def svgd(log_density_fn: LogDensityFn) -> Any:
-    """Returns BlackJAX's, whose step takes no key."""
-    theirs: Any = blackjax.svgd(jax.grad(log_density_fn), optax.sgd(STEP_SIZE))
+    def svgd(log_density_fn: LogDensityFn) -> Any:
+        theirs: Any = blackjax.svgd(jax.grad(log_density_fn), optax.sgd(STEP_SIZE))
 
-    def init(particles: jax.Array) -> Any:
-        return theirs.init(particles, median_heuristic({}, particles))
+        def init(particles: jax.Array) -> Any:
+            return theirs.init(particles, median_heuristic({}, particles))
 
-    def step(key: jax.Array, state: Any) -> Any:
-        del key
-        return theirs.step(state), None
+        return Sampler(init, lambda key, state: (theirs.step(state), None))
 
-    return Sampler(init, step)
-
-
-PEERS: dict[str, Callable[[LogDensityFn], Any]] = {
-    "sgld": sgld,
-    "mala": lambda f: blackjax.mala(f, step_size=STEP_SIZE),
-    "svgd": svgd,
-}
-
-SVGD_SHAPES = ((100, 3072), (500, 784), (1000, 192))
-PLANE = (1000, 2)
-PLANE_STEPS = 100
-IMAGES = (((8, 8, 1), 10), ((16, 16, 1), 10), ((28, 28, 1), 10), ((32, 32, 3), 16))
-"""Shapes of images and depths of the wide ResNet."""
-IMAGE_CHAINS = 64
-IMAGE_STEPS = 10
-JEM = 64, 20, 22
-"""Images of a batch, steps of a chain, and training steps in one timing."""
+    return {"sgld": sgld, "mala": partial(blackjax.mala, step_size=STEP_SIZE), "svgd": svgd}
 
 
 class Work(NamedTuple):
-    """A chain of ours, and the same by others."""
+    """Work of ours by number of devices, and the same by others in all their ways."""
 
     name: str
-    ours: Callable[[], Any]
-    peers: dict[str, Callable[[], float]]  # run the peers' chains and return the seconds
-    mib: dict[str, float]  # what a compiled chain holds at once: "ours", and by peers
-    parts: _chain_limits.Parts | None = None  # of a chain of a network
+    ours: dict[int, Call]
+    peers: dict[str, dict[str, Timer]]
+    calls: int = 1  # in a turn
+    operations: float = math.nan  # of a call
 
 
 def measure(work: Work, repeats: int) -> Iterator[harness.Row]:
-    """Times our chain against that of each peer."""
-    for peer, run in work.peers.items():
-        times = harness.take_turns(
-            {"ours": partial(harness.seconds, work.ours), "theirs": run}, repeats
-        )
-        yield {
-            "work": work.name,
-            "peer": peer,
-            "ours ms": harness.median_ms(times["ours"]),
-            "theirs ms": harness.median_ms(times["theirs"]),
-            "ratio": harness.spread_of_ratios(times["theirs"], times["ours"]),
-            "MiB": work.mib.get("ours"),
-            "theirs": work.mib.get(peer),
-        }
+    """Times us and each peer in turn; a peer that fails has a row that says why."""
+    ours = {
+        f"{n} device{'s' * (n > 1)}": partial(harness.time_call, call, work.calls)
+        for n, call in work.ours.items()
+    }
+    *_, last = ours
+    for library, ways in work.peers.items():
+        works, failed = {}, []
+        for way, timer in ways.items():
+            try:
+                timer()  # which also compiles
+                works[way] = timer
+            except (PeersUnavailableError, ModuleNotFoundError) as error:
+                failed.append(f"{way} fails: {error}".strip())
+        turns = harness.take_turns({**ours, **works}, repeats, PAUSE)
+        clocks = {side: [turn.clock for turn in found] for side, found in turns.items()}
+        fastest = sorted(works, key=lambda way: median(clocks[way]))
+        row: harness.Row = {"work": work.name, "peer": " ".join([library, *fastest[:1]]).strip()}
+        for side in ours:
+            row[f"{side} ms"] = harness.spread(clocks[side], 1e3)
+            row[f"cores, {side}"] = harness.cores_used(turns[side])
+        row["GF/s"] = work.operations / median(clocks[last]) / 1e9
+        row |= dict.fromkeys(("peer ms", "cores, peer", "ratio"), math.nan)
+        for way in fastest[:1]:
+            row["peer ms"] = harness.spread(clocks[way], 1e3)
+            row["cores, peer"] = harness.cores_used(turns[way])
+            row["ratio"] = harness.spread_of_ratios(clocks[way], clocks[last])
+        others = [f"{way} {harness.median_ms(clocks[way]):.4g} ms" for way in fastest[1:]]
+        yield row | {"its other ways": "; ".join(others + list(dict.fromkeys(failed))) or "-"}
+
+
+@cache
+def torch() -> TorchProcess:
+    """Returns the one process of the other libraries; raises PeersUnavailableError without them."""
+    process = TorchProcess(harness.num_cores())
+    harness.VERSIONS.update(process.about)
+    return process
+
+
+def ask(work: str, library: str, calls: int = 1, **asked: Any) -> Timer:
+    """Returns a timer of a call in the process of the other libraries."""
+    return lambda: harness.Turn(*torch().ask(work, library=library, calls=calls, **asked))
+
+
+def on_devices(make: Callable[[int], Any], size: int) -> dict[int, Any]:
+    """Returns what ``make`` returns for one device, and for the most that divide ``size``."""
+    most = max(n for n in range(1, jax.device_count() + 1) if size % n == 0)
+    return {n: make(n) for n in sorted({1, most})}
 
 
 def beside_blackjax(
-    text: str,
-    name: str,
-    log_density_fn: LogDensityFn,
-    start: jax.Array,
-    steps: int,
-    peers: dict[str, Callable[[], float]],
+    text: str, sampler: str, density: LogDensityFn, start: jax.Array, steps: int, calls: int = 1
 ) -> Work:
-    """Returns the sampler ``name`` by us, by BlackJAX, and by further ``peers``."""
-    ours, theirs = (
-        compile_chain(made[name](log_density_fn), start, steps, interacting=name == "svgd")
-        for made in (SAMPLERS, PEERS)
-    )
-    both = {"BlackJAX": partial(harness.seconds, theirs), **peers}
-    programs = {"ours": ours.program, "BlackJAX": theirs.program}
-    mib = {name: harness.memory_mib(program)["peak"] for name, program in programs.items()}
-    return Work(text, ours, both, mib)
+    """Returns ``sampler`` by us and by BlackJAX. Particles of SVGD stay on one device."""
+    is_svgd = sampler == "svgd"
+
+    def make(find: Callable[[], dict[str, Any]], num_devices: int) -> Call:
+        return compile_chain(find()[sampler](density), start, steps, is_svgd, num_devices)
+
+    ours_of, theirs_of = partial(make, lambda: SAMPLERS), cache(partial(make, of_blackjax))
+    ours = on_devices(ours_of, 1 if is_svgd else len(start))
+    # The first call compiles, and fails without BlackJAX.
+    theirs = {f"on {n}": lambda n=n: harness.time_call(theirs_of(n), calls) for n in ours}
+    return Work(f"{text}, {steps} steps", ours, {"BlackJAX": theirs}, calls)
 
 
-def ask_torch(torch: TorchProcess | None, work: str, *names: str, **asked: Any) -> dict[str, Any]:
-    """Returns timers of the libraries ``names``, if there is a Python that has them."""
-    if torch is None:
-        return {}
-    return {name: partial(torch.ask, work, library=name, **asked) for name in names}
+def chains() -> Iterator[Work]:
+    """Yields SGLD of wide ResNets."""
+    for shape, depth, calls in IMAGES:
+        density, sizes = make_image_density(shape, depth), (NUM_CHAINS, *shape)
+        start = jax.random.uniform(jax.random.key(1), sizes)
+        sampler = SAMPLERS["sgld"](density)
+        ours = on_devices(partial(compile_chain, sampler, start, NUM_STEPS, False), NUM_CHAINS)
+        asked = {"shape": sizes, "steps": NUM_STEPS, "depth": depth}
+        ways = {way: ask("images", "PyTorch", calls, way=way, **asked) for way in WAYS}
+        text = f"WRN-{depth}-1 {'x'.join(map(str, shape))}, {NUM_CHAINS} x {NUM_STEPS} steps"
+        yield Work(text, ours, {"PyTorch": ways}, calls, count(density, start, NUM_STEPS))
 
 
-def chains(torch: TorchProcess | None, options: argparse.Namespace) -> Iterator[Work]:
-    """Yields every sampler of BlackJAX on networks of images."""
-    del torch
-    for energy, side in itertools.product(options.energies, options.resolutions):
-        log_density_fn, shape = make_log_density(energy, side)
-        for num, name in itertools.product(options.chains, options.samplers):
-            start = jax.random.uniform(jax.random.key(1), (num, *shape))
-            text = f"{name} {energy} {side}x{side}x1, {num} chains, {options.steps} steps"
-            yield beside_blackjax(text, name, log_density_fn, start, options.steps, {})
+def count(density: LogDensityFn, start: jax.Array, steps: int) -> float:
+    """Returns the operations of the gradients of a chain."""
+    return steps * metrics.compiled_flops(jax.vmap(jax.value_and_grad(density)), start)
 
 
-def svgds(torch: TorchProcess | None, options: argparse.Namespace) -> Iterator[Work]:
-    """Yields SVGD in a Gaussian."""
-    for shape in SVGD_SHAPES:
-        start = jax.random.normal(jax.random.key(1), shape)
-        theirs = ask_torch(torch, "svgd", "ebmkit", shape=shape, steps=options.steps)
-        text = f"svgd {shape}, {options.steps} steps"
-        yield beside_blackjax(text, "svgd", log_gaussian, start, options.steps, theirs)
-
-
-def planes(torch: TorchProcess | None, options: argparse.Namespace) -> Iterator[Work]:
+def plane() -> Iterator[Work]:
     """Yields Langevin chains in the plane."""
-    del options
     network: Any = networks.MLPEnergy(hidden=(128, 128))
     params = network.init(jax.random.key(0), jnp.zeros(2))
-    start = jax.random.normal(jax.random.key(1), PLANE)
+    start, steps, calls = jax.random.normal(jax.random.key(1), PLANE), 100, 5
 
-    def log_density_fn(x: jax.Array) -> Any:
+    def density(x: jax.Array) -> Any:
         return -network.apply(params, x)
 
-    theirs = ask_torch(torch, "plane", "ebmkit", "torchebm", shape=PLANE, steps=PLANE_STEPS)
-    text = f"plane {PLANE}, {PLANE_STEPS} steps"
-    work = beside_blackjax(text, "sgld", log_density_fn, start, PLANE_STEPS, theirs)
-    parts = _chain_limits.parts(log_density_fn, log_density_fn, start, PLANE_STEPS)
-    yield work._replace(parts=parts)
+    work = beside_blackjax(f"plane {PLANE}", "sgld", density, start, steps, calls)
+    for name in ("ebmkit", "torchebm"):
+        work.peers[name] = {"": ask("plane", name, calls, shape=PLANE, steps=steps)}
+    yield work._replace(operations=count(density, start, steps))
 
 
-def images(torch: TorchProcess | None, options: argparse.Namespace) -> Iterator[Work]:
-    """Yields SGLD of wide ResNets."""
-    del options
-    for shape, depth in IMAGES:
-        log_density_fn = make_image_density(shape, depth)
-        with_products = make_image_density(shape, depth, lowering="matmul")
-        start = jax.random.uniform(jax.random.key(1), (IMAGE_CHAINS, *shape))
-        asked = {"shape": start.shape, "steps": IMAGE_STEPS, "depth": depth}
-        text = f"WRN-{depth}-1 {'x'.join(map(str, shape))}, {IMAGE_CHAINS} x {IMAGE_STEPS} steps"
-        chain = compile_chain(SAMPLERS["sgld"](log_density_fn), start, IMAGE_STEPS, False)
-        theirs = ask_torch(torch, "images", "PyTorch", **asked)
-        parts = _chain_limits.parts(log_density_fn, with_products, start, IMAGE_STEPS)
-        yield Work(text, chain, theirs, {"ours": harness.memory_mib(chain.program)["peak"]}, parts)
+def svgd() -> Iterator[Work]:
+    """Yields SVGD in a Gaussian."""
+    for shape in SVGD_SHAPES:
+        start, steps = jax.random.normal(jax.random.key(1), shape), 20
+        work = beside_blackjax(f"svgd {shape}", "svgd", log_gaussian, start, steps)
+        work.peers["ebmkit"] = {"": ask("svgd", "ebmkit", shape=shape, steps=steps)}
+        yield work
 
 
-def trainings(torch: TorchProcess | None, options: argparse.Namespace) -> Iterator[Work]:
+def blackjax() -> Iterator[Work]:
+    """Yields every sampler of BlackJAX on networks of images."""
+    for energy, num, name in itertools.product(("mlp", "conv"), (16, 64), SAMPLERS):
+        density, shape = make_log_density(energy, 16)
+        start = jax.random.uniform(jax.random.key(1), (num, *shape))
+        yield beside_blackjax(f"{name} {energy} 16x16x1, {num} chains", name, density, start, 20)
+
+
+def training() -> Iterator[Work]:
     """Yields training steps of JEM on the digits."""
-    del options
-    if torch is None:
-        return
-    config, experiment = configured.build_jem(*JEM)
-    _, num_steps, block = JEM
-    load_jem(torch, config, experiment.state.params)
-    text = f"{block} JEM train steps, chains of {num_steps} steps"
-    steps, theirs = configured.make_steps(config, experiment), partial(torch.ask, "train")
-    yield Work(text, steps, {"PyTorch": partial(theirs, calls=block)}, {})
+    batch_size, num_steps, block = JEM
+    shards = math.gcd(batch_size, 10_000)  # which divide the batch and the buffer's slots
+    made = on_devices(partial(configured.build_jem, *JEM), shards)
+    ours = {n: configured.make_steps(*both) for n, both in made.items()}
+    config, experiment = made[1]
+    load = cache(partial(load_jem, config, experiment.state.params))
+
+    def time_steps(way: str) -> harness.Turn:
+        load(torch())
+        step = ask("train", "PyTorch", block, way=way)()
+        return harness.Turn(block * step.clock, block * step.processor)  # ours is a block
+
+    ways = {way: partial(time_steps, way) for way in WAYS}
+    text = f"{block} JEM steps of {batch_size} images, chains of {num_steps} steps"
+    yield Work(text, ours, {"PyTorch": ways})
 
 
-def load_jem(torch: TorchProcess, config: Any, params: PyTree) -> None:
+def load_jem(config: Any, params: PyTree, process: Any) -> None:
     """Gives PyTorch the same parameters; ends the program unless it computes the same logits."""
     train = data.load_digits("train")
     probe = data.to_signed_unit(jnp.asarray(train.images[:4]))
@@ -229,7 +244,7 @@ def load_jem(torch: TorchProcess, config: Any, params: PyTree) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "jem.npz"
         np.savez(file, **arrays, settings=settings, probe=probe, **train._asdict())
-        found = torch.ask("load", file=str(file))
+        found = process.ask("load", file=str(file))
     network = networks.WideResNet(
         config.model.depth, config.model.widen_factor, config.data.num_classes
     )
@@ -247,49 +262,15 @@ def check_agreement(found: dict[str, Any], params: PyTree, logits: Any) -> None:
         raise SystemExit(f"Logits of PyTorch and ebmjax differ by up to {difference.max():.1e}.")
 
 
-WORKS = {
-    "chains": chains,
-    "svgd": svgds,
-    "plane": planes,
-    "images": images,
-    "training": trainings,
-}
+WORKS = {one.__name__: one for one in (chains, training, plane, svgd, blackjax)}
 
 
-def main() -> None:
-    """Measures every combination and reports."""
-    parser = harness.make_parser(
-        __doc__,
-        resolutions=([16], "of chains: pixels a side"),
-        chains=([16, 64], "of chains: how many side by side"),
-        steps=(20, "of chains and of SVGD"),
-        repeats=(5, "timings"),
-    )
-    energies, names = ["mlp", "conv"], list(SAMPLERS)
-    parser.add_argument("--works", nargs="+", default=list(WORKS), choices=list(WORKS))
-    parser.add_argument("--torch_python", type=Path, help="a Python that has the other libraries")
-    parser.add_argument("--energies", nargs="+", default=energies, choices=energies)
-    parser.add_argument("--samplers", nargs="+", default=names, choices=names)
-    options = parser.parse_args()
-    torch = TorchProcess(options.torch_python) if options.torch_python else None
-    versions = {"BlackJAX": blackjax.__version__, **(torch.about if torch else {})}
-    rows, limits, peak = [], [], None
-    for work in (work for name in options.works for work in WORKS[name](torch, options)):
-        rows += measure(work, options.repeats)
-        if work.parts:
-            peak = peak or _chain_limits.product_rate(2048, options.repeats)
-            args = (work.name, work.ours, work.parts, options.repeats, peak)
-            limits.append(_chain_limits.measure_limit(*args))
-    if torch:
-        torch.close()
-    more = ""
-    if peak:
-        best = f"The largest product: {peak / 1e9:.0f} 10⁹ operations a second"
-        more = f"\n{best}\n{harness.format_table(limits)}"
-    asked = "  ".join(f"{name} {version}" for name, version in versions.items())
-    note = f"median of {options.repeats} repeats"
-    harness.report("peers", rows, options.out, asked, note, more=more)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds what these benchmarks read."""
+    harness.add_counts(parser, repeats=(7, "timings of each side"))
 
 
-if __name__ == "__main__":
-    quietly(main)
+def rows(name: str, options: argparse.Namespace) -> Iterator[harness.Row]:
+    """Yields the rows of one of ``WORKS``."""
+    for work in WORKS[name]():
+        yield from measure(work, options.repeats)

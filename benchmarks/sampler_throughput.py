@@ -1,19 +1,16 @@
 """Steps per second of every sampler, and what a step costs beside the gradient it needs.
 
-  python benchmarks/sampler_throughput.py
-  python benchmarks/sampler_throughput.py --chains 64 1024 --resolutions 16 32 --steps 50
-  python benchmarks/sampler_throughput.py --samplers sgld_in_training --steps 5 10 20
-  python benchmarks/sampler_throughput.py --energies wrn_28_10 --dtype bfloat16 --product 8192
+  python benchmarks/run.py samplers --chains 64 1024 --resolutions 16 32 --steps 50
+  python benchmarks/run.py samplers --samplers sgld_in_training --steps 5 10 20
+  python benchmarks/run.py samplers --energies wrn_28_10 --dtype bfloat16 --product 8192
 
 Each chain of --steps steps is timed against as many bare jitted gradients of the same energy, one
-after the other within each repeat, so that the ratio survives a machine whose speed drifts. A
-ratio of 1 means that the sampler costs nothing. Prints one table; with --out also writes it as
-text and JSON, with a figure. The same on CPU, GPU and TPU.
-
-With --product the table also has the gradient's operations a second, as its program is written, and
-their share of the rate of a product of two matrices with so many rows and columns.
+after the other within each repeat, on one device. A ratio of 1 means that the sampler costs
+nothing. With --product the table also has the gradient's operations a second, as its program is
+written, and their share of the rate of a product of two matrices with so many rows and columns.
 """
 
+import argparse
 import itertools
 from collections.abc import Iterator
 from functools import partial
@@ -23,10 +20,8 @@ import _chains
 import _harness as harness
 import jax
 import jax.numpy as jnp
-from _chain_limits import product_rate
 
 from ebmjax import metrics, samplers
-from ebmjax.recipes.__main__ import quietly
 from ebmjax.recipes.parts import samplers as recipes
 from ebmjax.types import LogDensityFn, Sampler
 
@@ -58,8 +53,9 @@ def measure(
     """
     log_density_fn, shape = _chains.make_log_density(energy, resolution, options.dtype)
     start = jax.random.uniform(jax.random.key(1), (chains, *shape))
-    gradient, compile_seconds = _chains.compile_gradient(log_density_fn, start)
-    flops = metrics.compiled_flops(jax.vmap(jax.value_and_grad(log_density_fn)), start)
+    function = jax.vmap(jax.value_and_grad(log_density_fn))
+    program, compile_seconds = harness.compile_program(function, start)
+    gradient, flops = partial(program, start), metrics.compiled_flops(function, start)
     for name, steps in itertools.product(options.samplers, options.steps):
         if name == IN_TRAINING:
             sampler = partial(bind, "sgld")
@@ -84,15 +80,16 @@ def measure(
         }
         if peak:
             row["gradient 10⁹ op./s"] = 1e-6 * flops / gradient_ms
+            row["product 10⁹ op./s"] = peak / 1e9
             row["of peak"] = 1e3 * flops / gradient_ms / peak
             row["its compile s"] = compile_seconds
         yield row
 
 
-def main() -> None:
-    """Measures every combination and reports."""
-    parser = harness.make_parser(
-        __doc__,
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds what this benchmark reads."""
+    harness.add_counts(
+        parser,
         resolutions=([8, 16], "pixels a side"),
         chains=([64, 256], "side by side"),
         steps=([20], "of each chain"),
@@ -103,17 +100,13 @@ def main() -> None:
     parser.add_argument("--samplers", nargs="+", default=list(SAMPLERS), choices=names)
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], help="of wide ResNets")
     parser.add_argument("--product", type=harness.at_least_one, help="rows of the matrices")
-    options = parser.parse_args()
-    options.dtype = options.dtype and jnp.dtype(options.dtype)
-    note, peak = f"median of {options.repeats} repeats", None
+
+
+def rows(name: str, options: Any) -> Iterator[harness.Row]:
+    """Measures every combination."""
+    del name
+    options.dtype, peak = options.dtype and jnp.dtype(options.dtype), None
     if options.product:
-        dtype = options.dtype or jnp.float32
-        peak = product_rate(options.product, options.repeats, dtype)
-        note += f", peak {peak / 1e9:.4g} 10⁹ {jnp.dtype(dtype).name} operations a second"
-    grid = itertools.product(options.energies, options.resolutions, options.chains)
-    rows = [row for one in grid for row in measure(*one, options, peak)]
-    harness.report("sampler_throughput", rows, options.out, note)
-
-
-if __name__ == "__main__":
-    quietly(main)
+        peak = harness.product_rate(options.product, options.repeats, options.dtype or jnp.float32)
+    for one in itertools.product(options.energies, options.resolutions, options.chains):
+        yield from measure(*one, options, peak)

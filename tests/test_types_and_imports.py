@@ -244,7 +244,7 @@ UNDECLARED = {"blackjax", "equinox", "requests", "mlxtend", "skimage"}
 def distributions(paths: Iterable[Path]) -> set[str]:
     """Names by which pip knows the packages that files import."""
     names = {name.split(".")[0] for path in paths for name in imported_modules(ROOT / path)}
-    names -= {*sys.stdlib_module_names, "ebmjax", "experiments", ""}
+    names -= {*sys.stdlib_module_names, "ebmjax", "experiments", "image_sets", ""}
     return {DISTRIBUTIONS.get(name, name) for name in names} - UNDECLARED
 
 

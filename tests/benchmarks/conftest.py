@@ -1,4 +1,4 @@
-"""Files of benchmarks/ by their names, and their commands."""
+"""Files of benchmarks/, experiments/ and docs/ by their names, and their commands."""
 
 import importlib
 import sys
@@ -6,24 +6,28 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="session")
 def load():
-    """Imports a file of benchmarks/ by its name."""
+    """Imports a file by its name."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(FOLDER))
+        for room in ("docs", "experiments", "benchmarks"):
+            patch.syspath_prepend(str(REPOSITORY / room))
         yield importlib.import_module
 
 
 @pytest.fixture
-def command(load, monkeypatch, capsys):
-    """Runs a benchmark with arguments in a line; returns the lines that it prints."""
+def command(load, monkeypatch, capsys, tmp_path):
+    """Runs a command with arguments in a line; returns the lines that it prints."""
 
     def command(name, arguments):
-        monkeypatch.setattr(sys, "argv", [f"{name}.py", *arguments.split()])
-        load(name).main()
+        runner = load("run")
+        monkeypatch.setattr(load("_harness"), "OUT", tmp_path / "runs")
+        is_named = name in runner.BENCHMARKS
+        monkeypatch.setattr(sys, "argv", [*(["run.py"] * is_named), name, *arguments.split()])
+        (runner if is_named else load(name)).main()
         return capsys.readouterr().out.splitlines()
 
     return command

@@ -1,25 +1,27 @@
 """The comparison of fields: what is timed in turn, and the ratios within a turn."""
 
+import numpy as np
 import pytest
 
 
 @pytest.fixture
 def module(load):
-    return load("compare")
+    return load("configuration")
 
 
 def test_the_ratio_is_of_the_same_turn(module):
     found = {"": [1.0, 2.0, 4.0], "a": [1.0, 3.0, 4.0], "b": [2.0, 4.0, 2.0]}
     found = {name: [(one, 2.0) for one in times] for name, times in found.items()}
-    base, a, b = module.describe(found)
+    base, a, b = module.compare_turns(found)
     assert (base["fields"], base["ms a step"], base["ratio"]) == ("", 2e3, (1, 1, 1))
     assert (a["ms a step"], a["ratio"]) == (3000.0, (1.0, 1.0, 1.5))
     assert (b["ms a step"], b["ratio"]) == (2000.0, (2.0, 0.5, 2.0))
     assert (b["ms of cores"], b["their ratio"]) == (2000.0, (1.0, 1.0, 1.0))
 
 
-def test_every_variant_is_timed_in_turn(module, command, load, tmp_path, monkeypatch):
-    load("memory").write_images(tmp_path / "images", 100)
+def test_every_variant_is_timed_in_turn(module, command, tmp_path, monkeypatch):
+    images = np.random.default_rng(0).integers(0, 256, (100, 32, 32, 3), np.uint8)
+    np.save(tmp_path / "images.npy", images)
     asked = []
 
     def time_steps(config, experiment, num_blocks):
@@ -28,14 +30,25 @@ def test_every_variant_is_timed_in_turn(module, command, load, tmp_path, monkeyp
         return [(0.5, 0.7), (0.5, 0.7)], 0.0
 
     monkeypatch.setattr(module.configured, "time_steps", time_steps)
-    small = [*load("memory").SMALL, f"--config.data.path={tmp_path / 'images'}"]
-    line = " ".join(["--config=configs/image.py", *small, "--config.mesh.num_shards=2"])
+    fields = {
+        "model.factory": "",
+        "data.name": "npz",
+        "data.path": tmp_path,
+        "data.holdout": 32,
+        "data.max_train": None,
+        "data.image_size": None,
+        "data.num_classes": 0,
+        "model.features": "(4,8)",
+        "mesh.num_shards": 2,
+    }
+    line = " ".join(f"--config.{name}={value}" for name, value in fields.items())
     versus = "--versus data.placement=disk --versus mesh.num_shards=4"
-    lines = command("compare", f"{line} --turns=2 --blocks=3 {versus}")
+    asks = f"--config=configs/image.py {line} --turns=2 --blocks=3 {versus}"
+    lines = command("compare", asks)
     turn = [("device", 2, "ndarray", 3), ("disk", 2, "StoredRows", 3), ("device", 4, "ndarray", 3)]
     assert asked == 3 * turn
-    row = ["data.placement=disk", "500", "1.000", "(1.000-1.000)"]
-    assert lines[-2].split()[1:] == [*row, "700", "1.000", "(1.000-1.000)"]
+    cells = [cell.strip() for cell in lines[-2].split("|")[2:-1]]
+    assert cells == ["data.placement=disk", "500", "1 (1-1)", "700", "1 (1-1)"]
 
 
 def test_a_field_that_is_not_there_is_refused(refused):

@@ -22,7 +22,7 @@ def output(*arguments):
 
 
 def read_values(printed):
-    return dict(re.split(r"\s{2,}", line, maxsplit=1) for line in printed.splitlines()[3:])
+    return dict(re.findall(r"^\| (\S.*?) +\| (.*?) +\|$", printed, re.MULTILINE))
 
 
 def test_an_unknown_topology_is_refused():

@@ -1,5 +1,6 @@
 """The cost of a configuration: what is timed, counted and said."""
 
+import json
 from types import SimpleNamespace
 
 import jax
@@ -37,14 +38,15 @@ def test_operations_are_of_every_step_of_a_loop_and_of_the_whole_batch(module, b
     assert products <= module.step_flops(experiment, jax.random.key(0)) < 1.02 * products
 
 
-def test_a_configuration_is_timed_and_nothing_is_left(command, monkeypatch, tmp_path):
+def test_a_configuration_is_timed_and_nothing_else_is_left(command, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     asked = "--config=configs/toy_samplers.py:smoke --blocks=2 --config.seed=3"
-    head, *lines = command("configuration", asked)
-    assert "configs/toy_samplers.py:smoke --config.seed=3  median of 2 blocks" in head
-    names = ["what", "---", "a step", "an epoch", "the run", "to compile", "process"]
-    assert all(line.startswith(name) for line, name in zip(lines, names, strict=True))
-    assert not list(tmp_path.iterdir())
+    _, *lines = command("configuration", asked)
+    found = [line.split("|")[1].strip() for line in lines]
+    assert found[2:] == ["a step", "an epoch", "the run", "to compile", "process"]
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+    kept = json.loads((tmp_path / "runs" / "configuration.json").read_text())
+    assert kept["command"] == ["configuration", *asked.split()]
 
 
 @pytest.mark.parametrize("name", ["joint", "image", "latent"])
@@ -64,6 +66,7 @@ def test_the_images_may_choose_the_number_of_epochs(name, module):
         ("--blocks=0", "give --flops"),
         ("--blocks=-1", "argument --blocks"),
         ("--random_examples=9", "leave it out"),
+        ("--versus seed=1", "--versus FIELD=VALUE"),
     ],
 )
 def test_what_cannot_be_measured_is_said(arguments, message, refused):

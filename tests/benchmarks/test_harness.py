@@ -1,6 +1,5 @@
-"""The harness of all benchmarks: turns, medians, ratios, the table and its files."""
+"""The harness of all benchmarks: turns, medians, ratios, the table and its JSON."""
 
-import itertools
 import json
 import math
 from types import SimpleNamespace
@@ -27,12 +26,22 @@ def test_the_first_turn_warms_up_and_all_take_turns(harness):
     assert found == {"a": [3, 5], "b": [4, 6]}
 
 
-def test_times_are_those_of_a_call(harness, monkeypatch):
-    clock = itertools.accumulate(itertools.cycle([1.0, 0.25]))  # a call takes 0.25 s
-    monkeypatch.setattr(harness, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    found = harness.time_in_turn({"a": lambda: jnp.ones(2)}, 3)
-    assert found == {"a": [0.25] * 3}
+def test_times_are_those_of_a_call_by_the_clock_and_of_all_threads(harness, monkeypatch):
+    clocks = SimpleNamespace(perf_counter=iter([1.0, 2.0]), process_time=iter([5.0, 6.5]))
+    named = {name: lambda name=name: next(getattr(clocks, name)) for name in vars(clocks)}
+    monkeypatch.setattr(harness, "time", SimpleNamespace(**named))
+    asked = []
+    turn = harness.time_call(lambda: asked.append(jnp.ones(2)), calls=4)
+    assert (turn.clock, turn.processor, len(asked)) == (0.25, 0.375, 4)
+    assert harness.cores_used([turn, harness.Turn(0.25, 0.125)]) == 1.0
     assert harness.median_ms([0.5, 0.001, 0.002]) == 2.0
+
+
+def test_sides_rest_before_each_turn(harness, monkeypatch):
+    rests = []
+    monkeypatch.setattr(harness, "time", SimpleNamespace(sleep=rests.append))
+    harness.take_turns({"a": lambda: 1, "b": lambda: 2}, 2, pause=0.5)
+    assert rests == 6 * [0.5]
 
 
 def test_the_ratio_is_the_median_of_ratios_not_the_ratio_of_medians(harness):
@@ -47,29 +56,45 @@ def test_compiled_memory_counts_what_a_program_holds(harness):
     assert found["peak"] == found["argument"] + found["output"] + found["temp"]
 
 
-def test_rows_become_a_table_json_and_a_figure(harness, tmp_path, capsys):
+def test_rows_are_kept_as_they_come_and_become_a_table_and_a_figure(harness, tmp_path, capsys):
     folder, ratio = tmp_path / "new" / "results", harness.Spread(0.5, 0.25, 1.5)
     nothing = harness.Spread(math.nan, math.nan, math.nan)
-    rows = [{"who": "ours", "ms": 1234.5678, "ratio": ratio}, {"who": "b", "ratio": nothing}]
-    harness.report("times", rows, folder, "2 repeats", more="and more")
-    printed = capsys.readouterr().out
-    head, *table, more = printed.splitlines()
+    path = folder / "times.json"
+
+    def rows():
+        yield {"who": "ours", "ms": 1234.5678, "ratio": ratio}
+        first = json.loads(path.read_text())
+        assert first["rows"] == [{"who": "ours", "ms": 1234.5678, "ratio": ratio._asdict()}]
+        assert "is_complete" not in first
+        yield {"who": "b", "ms": math.nan, "ratio": nothing}
+
+    harness.report("times", rows(), folder, "2 repeats")
+    head, *table = capsys.readouterr().out.splitlines()
     assert "  2 repeats  load " in head
-    assert [line.split() for line in table] == [
-        ["who", "ms", "ratio"],
-        ["-" * 31],
-        ["ours", "1235", "0.500", "(0.250-1.500)"],
-        ["b", "-", "-"],
+    assert [line.strip("| ").split() for line in table] == [
+        ["who", "|", "ms", "|", "ratio"],
+        ["----", "|", "----", "|", "--------------"],
+        ["ours", "|", "1235", "|", "0.5", "(0.25-1.5)"],
+        ["b", "|", "-", "|", "-"],
     ]
-    assert more == "and more"
-    assert (folder / "times.txt").read_text() == printed
-    saved = json.loads((folder / "times.json").read_text())
-    assert saved["machine"] == head
-    numbers = {"ratio": 0.5, "ratio_low": 0.25, "ratio_high": 1.5}
-    assert saved["rows"][0] == {"who": "ours", "ms": 1234.5678, **numbers}
-    assert saved["rows"][1] == {"who": "b", **dict.fromkeys(numbers)}
+    saved = json.loads(path.read_text())
+    assert saved["is_complete"]
+    assert saved["rows"][1] == {"who": "b", "ms": None, "ratio": None}
+    assert saved["processor"]
+    assert min(saved[name] for name in ("cores", "product_gflops")) > 0
+    assert min(saved[name] for name in ("load_before", "load_after")) >= 0
+    assert {"jax", "python"} <= set(saved["versions"])
     with Image.open(folder / "times.png") as image:
         assert len(image.convert("RGB").getcolors(maxcolors=2**24)) > 3
+    harness.print_table(path)
+    assert capsys.readouterr().out.splitlines() == [head, *table]
+
+
+@pytest.mark.parametrize(("busy", "is_warned"), [(0.4, False), (0.6, True)])
+def test_a_busy_machine_is_warned_of(harness, busy, is_warned, monkeypatch, capsys):
+    monkeypatch.setattr(harness, "LOAD", busy)
+    harness.warn_if_busy()
+    assert ("the load is 0.6, above 0.5" in capsys.readouterr().err) == is_warned
 
 
 def test_nothing_is_written_without_out(harness, tmp_path, monkeypatch):

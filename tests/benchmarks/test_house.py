@@ -1,4 +1,4 @@
-"""The benchmark of the house: it counts what is there."""
+"""The numbers of the house: it counts what is there."""
 
 from dataclasses import replace
 

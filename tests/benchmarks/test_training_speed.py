@@ -1,9 +1,10 @@
 """The speed of training: PyTorch's steps are of the same network, and ours go on."""
 
 import math
-import shutil
+import sys
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -33,8 +34,8 @@ class TorchStandIn:
 
 def test_steps_are_of_the_network_that_pytorch_is_given(load):
     configured, torch = load("_configured"), TorchStandIn()
-    config, experiment = configured.build_jem(4, 1, 2)
-    load("peers").load_jem(torch, config, experiment.state.params)
+    config, experiment = configured.build_jem(4, 1, 2, 1)
+    load("peers").load_jem(config, experiment.state.params, torch)
     assert '"crop_padding": 1' in torch.settings
     assert (experiment.plan.batch_size, config.sampler.num_samples) == ((4, 4), 4)
     added = experiment._replace(
@@ -71,9 +72,30 @@ def test_only_the_same_network_is_timed(num_params, offset, message, load):
             check()
 
 
-def test_a_python_without_pytorch_ends_the_program(load):
-    with pytest.raises(SystemExit, match="--torch_python ended"):
-        load("_torch_process").TorchProcess(Path(shutil.which("false")))
+def test_what_stands_in_for_the_peers_says_why_it_cannot(load, tmp_path, monkeypatch):
+    """A stub in place of _torch.py: it answers a line, refuses one, and ends."""
+    peers = load("_peers")
+    stub = tmp_path / "stub.py"
+    stub.write_text('print("{}\\n[2.0, 3.0]\\n" + \'{"error": "no compiler"}\')')
+    monkeypatch.setattr(peers, "python", lambda: Path(sys.executable))
+    monkeypatch.setattr(peers, "SCRIPT", stub)
+    process = peers.TorchProcess(1)
+    assert process.ask("plane") == [2.0, 3.0]
+    for message in ("no compiler", "the process ended"):
+        with pytest.raises(peers.PeersUnavailableError, match=message):
+            process.ask("plane")
+    process.close()
+
+
+def test_an_environment_that_cannot_be_made_is_no_environment(load, tmp_path, monkeypatch, capsys):
+    peers = load("_peers")
+    monkeypatch.setenv("EBMJAX_PEERS", str(tmp_path / "peers"))
+    done = SimpleNamespace(returncode=1, stderr="warning\nNo matching distribution", stdout="")
+    monkeypatch.setattr(peers.subprocess, "run", lambda *_, **__: done)
+    with pytest.raises(peers.PeersUnavailableError, match="No matching distribution"):
+        peers.python()
+    assert "torch==2.13.0" in capsys.readouterr().err
+    assert not (tmp_path / "peers" / "made").exists()
 
 
 def test_chains_without_noise_end_in_the_same_place(load):

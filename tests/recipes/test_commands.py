@@ -129,7 +129,8 @@ def at_work(tmp_path, monkeypatch):
     monkeypatch.setattr(study_command, "run_all", accepted)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse)
-    monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks"))
+    for room in ("experiments", "benchmarks"):
+        monkeypatch.syspath_prepend(str(REPOSITORY / room))
     monkeypatch.chdir(tmp_path)
     Path("tests").symlink_to(REPOSITORY / "tests")
     Path("FOLDER").mkdir()  # data that a command names
@@ -187,26 +188,23 @@ def script(path: Path, arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) 
         main()
 
 
-def configuration(path: Path, arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
+def configuration(name: str, arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
     """Checks a command line of a benchmark that takes the arguments of ``ebmjax run``."""
-    module = importlib.import_module(path.stem)
+    module = importlib.import_module("configuration" if name == "compare" else name)
+    command = module if hasattr(module, "main") else importlib.import_module("run")
 
     def accepted(*_):
         raise Accepted
 
-    at_work.setattr(module, OF_CONFIGURATIONS[path.stem], accepted)
-    at_work.setattr(sys, "argv", [str(path), *arguments])
+    at_work.setattr(module, OF_CONFIGURATIONS[name], accepted)
+    at_work.setattr(sys, "argv", ["run.py", *arguments])
     with pytest.raises(Accepted):
-        module.main()
+        command.main()
 
 
 def python(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
     """Checks a command line of Python."""
     first, *rest = arguments
-    if first == "benchmarks":
-        if not rest:
-            return
-        first, *rest = f"benchmarks/{rest[0]}.py", *rest[1:]
     if first == "-c":
         asks = inspect.signature(data.prepare_tfds).bind
         at_work.setattr(data, "prepare_tfds", asks)
@@ -217,8 +215,10 @@ def python(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
         compile(files()[first], first, "exec")
     elif first in ("experiments/run.py", "experiments/study.py"):
         CHECKS[Path(first).stem](tuple(rest), at_work)
+    elif first == "benchmarks/run.py" and rest and rest[0] in OF_CONFIGURATIONS:
+        configuration(rest[0], tuple(rest), at_work)
     elif Path(first).stem in OF_CONFIGURATIONS:
-        configuration(REPOSITORY / first, tuple(rest), at_work)
+        configuration(Path(first).stem, tuple(rest), at_work)
     else:
         script(REPOSITORY / first, tuple(rest), at_work)
 
@@ -254,7 +254,7 @@ def pytest_paths(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> Non
     assert all((REPOSITORY / path).exists() for path in paths)
 
 
-OF_CONFIGURATIONS = {"configuration": "measure", "compile_for": "chips", "compare": "measure"}
+OF_CONFIGURATIONS = {"configuration": "measure", "compare": "compare", "compile_for": "chips"}
 CHECKS = {"run": run, "study": study}
 PROGRAMS = {"python": python, "ebmjax": ebmjax, "pip": pip, "pytest": pytest_paths}
 

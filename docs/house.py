@@ -1,6 +1,6 @@
 """Measures the goals of docs/design.md: the size of the house, and what a mistake costs.
 
-  python benchmarks/house.py
+  python docs/house.py
 
 Lines are those of Python files, comments and blank lines included. An arrow is an import from one
 room of ``ebmjax.recipes`` to another. A field is set if its dotted name stands in a configuration,
@@ -27,10 +27,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import _harness as harness
-
 import ebmjax.recipes.models.joint.setup  # noqa: F401  # importing it is no part of a step
-from ebmjax.recipes.__main__ import quietly
 from ebmjax.recipes.config import command_line, families
 from ebmjax.recipes.run.run import Run
 
@@ -160,8 +157,7 @@ def refusal_seconds(config: str, mistake: str) -> float:
 
 
 def main() -> None:
-    """Prints the table."""
-    options = harness.make_parser(__doc__).parse_args()
+    """Prints the numbers."""
     found, pairs = measure_sizes(), find_arrows()
     rooms = {room for pair in pairs for room in pair}
     found["rooms and arrows of recipes/"] = f"{len(rooms)} rooms, {len(pairs)} arrows"
@@ -176,8 +172,9 @@ def main() -> None:
     seconds = {mistake: refusal_seconds(*mistake) for mistake in MISTAKES}
     slowest = max(seconds, key=lambda mistake: seconds[mistake])
     found["refusal"] = f"{seconds[slowest]:.1f} s at most ({slowest[0]}, {slowest[1]})"
-    harness.report("house", harness.as_rows(found), options.out)
+    for name, text in found.items():
+        print(f"{name:40}{text}")
 
 
 if __name__ == "__main__":
-    quietly(main)
+    main()

