@@ -32,7 +32,7 @@ def load_digits(split: Literal["train", "test"]) -> ImageData:
     """
     if split not in ("train", "test"):
         raise ValueError(f'split must be "train" or "test", got {split=}.')
-    table = _packaged_table()
+    table = _read_packaged()
     levels, labels = table[:, :-1], table[:, -1]
     order = epoch_indices(0, 0, len(labels))
     chosen = order[:NUM_TRAIN] if split == "train" else order[NUM_TRAIN:]
@@ -41,7 +41,7 @@ def load_digits(split: Literal["train", "test"]) -> ImageData:
 
 
 @functools.cache
-def _packaged_table() -> np.ndarray:
+def _read_packaged() -> np.ndarray:
     """Returns (1797, 65): 64 levels and the digit. To import scikit-learn would take a second."""
     if (package := importlib.util.find_spec("sklearn")) and package.origin:
         path = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"

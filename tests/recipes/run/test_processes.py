@@ -72,7 +72,7 @@ def test_a_cpu_is_a_device_for_each_processor_unless_something_else_is_said():
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
     assert devices(None, environ=flags) == devices(8, environ=flags) == {}
     assert processes.cpu_devices(None, request={}, environ={}) == {}
-    with pytest.raises(ValueError, match="--num_cpu_devices=2, but XLA_FLAGS has .*=8"):
+    with pytest.raises(ValueError, match=r"--num_cpu_devices=2, but XLA_FLAGS has .*=8"):
         devices(2, environ=flags)
 
 
