@@ -11,6 +11,9 @@ from typing import Any
 MAX_BYTES, MAX_DEPTH = 2**24, 32
 """Most bytes, and most levels, of a file that is read as one JSON object."""
 
+STEP = "0|[1-9][0-9]{0,17}"
+"""Pattern of the names of checkpoints."""
+
 TOO_DEEP = f"it is nested more than {MAX_DEPTH} levels deep"
 
 
@@ -27,8 +30,19 @@ def read_json(path: Path) -> dict[str, Any]:
         raise ValueError("it is no regular file")
     if about.st_size > MAX_BYTES:
         raise ValueError(f"it has {about.st_size:,} bytes, more than {MAX_BYTES:,}")
+    return parse_json(path.read_bytes())
+
+
+def parse_json(text: bytes) -> dict[str, Any]:
+    """Returns the JSON object in a text.
+
+    Raises:
+      ValueError: as ``read_json``.
+    """
+    if len(text) > MAX_BYTES:
+        raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
     try:
-        found = json.loads(path.read_bytes(), object_pairs_hook=_unique)
+        found = json.loads(text, object_pairs_hook=_unique)
         if not isinstance(found, dict):
             raise ValueError(f"it holds no object, but a {type(found).__name__}")
         _check_depth(found)
@@ -63,7 +77,7 @@ def json_digest(value: Any) -> str:
 def list_steps(directory: Path) -> list[int]:
     """Returns the steps of the checkpoints in a folder, which may be missing, in their order."""
     names = [path.name for path in directory.glob("*")]
-    return sorted(int(name) for name in names if re.fullmatch(r"0|[1-9][0-9]{0,17}", name))
+    return sorted(int(name) for name in names if re.fullmatch(STEP, name))
 
 
 def read_record(directory: Path, step: int) -> dict[str, Any]:

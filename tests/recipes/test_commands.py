@@ -148,7 +148,9 @@ def run(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
     parser.add_argument("--config", required=True)
     parser.add_argument("--workdir")
     parser.add_argument("--mode", choices=["train", "eval", "all"])
-    parser.add_argument("--distributed", action="store_true")
+    parser.add_argument("--mirror")
+    for name in ("distributed", "elastic"):
+        parser.add_argument(f"--{name}", action="store_true")
     for name in processes.NAMES:
         parser.add_argument(f"--{name}")
     options, rest = parser.parse_known_args(arguments)

@@ -65,7 +65,7 @@ def check_links(folder: Path) -> None:
     """
     top = os.path.realpath(folder)
     with explain_errors(folder):
-        for place, mode in _below(top):
+        for place, mode in below(top):
             target = os.path.realpath(place)
             if stat.S_ISLNK(mode) and os.path.commonpath([top, target]) != top:
                 raise WorkdirError(
@@ -76,7 +76,7 @@ def check_links(folder: Path) -> None:
                 raise WorkdirError(f"{place} is neither a file nor a folder: remove it.")
 
 
-def _below(top: str) -> Iterator[tuple[str, int]]:
+def below(top: str) -> Iterator[tuple[str, int]]:
     """Yields every path below a folder with its mode; a run at work may remove some meanwhile."""
     for folder, folders, files in os.walk(top, onerror=_raise):
         for name in [*folders, *files]:

@@ -13,6 +13,7 @@ from ebmjax import training
 from ebmjax._phases import phase, tell_phases
 from ebmjax.recipes.config.errors import Config, WorkdirError
 from ebmjax.recipes.folder import workdir
+from ebmjax.recipes.folder.mirror import Mirror
 from ebmjax.recipes.models.build import Experiment
 from ebmjax.recipes.run import best, reports, start_from
 from ebmjax.recipes.run.compilation import use_compilation_cache
@@ -28,12 +29,13 @@ def launch(
     mode: str = "train",
     num_traced: int | None = None,
     step: int | None = None,
+    mirror: str | None = None,
 ) -> int | None:
     """Runs ``config`` to its end in ``folder``; returns the signal that ended it early, or None.
 
     ``mode`` "eval" only evaluates the run of ``folder``, at ``step`` or at its newest or best
     state; "all" trains and evaluates. So many steps as ``num_traced`` says are traced into the
-    folder's profile/.
+    folder's profile/. ``mirror`` is the URL of a ``Mirror``, to which "eval" writes nothing.
 
     Raises:
       explain.USER_ERRORS: the message says what to do.
@@ -43,12 +45,13 @@ def launch(
     if mode == "eval":
         if num_traced is not None:
             raise WorkdirError("--profile traces training: leave it out with --mode=eval.")
-        training.on_first(lambda: evaluate_saved(config, folder, config_argument, step))
+        training.on_first(lambda: evaluate_saved(config, folder, config_argument, step, mirror))
         return None
     if step is not None:
         raise WorkdirError("--step names the state that --mode=eval evaluates: leave it out.")
     name = Path(config_argument.partition(":")[0]).stem
     run = Run(config, folder or training.from_first(lambda: workdir.default_workdir(name)))
+    copies = training.on_first(lambda: fetch(run, mirror)) or contextlib.nullcontext()
     run.open()
     print(f"{config_argument} -> {run.path}", about_devices(), sep="\n", flush=True)
     run.build()
@@ -64,6 +67,7 @@ def launch(
         if num_traced and training.is_first():
             profile = held.enter_context(training.Profile(run.path / "profile", num_traced))
         training.on_first(lambda: held.enter_context(workdir.only_process(run.path)))
+        training.on_first(lambda: held.enter_context(copies))
         run.begin(start)
         if start is not None:
             start_from.record(run, start)
@@ -71,10 +75,19 @@ def launch(
         if profile is not None:
             profile.close()
             print(about_profile(profile))
-        if isinstance(result, int):
-            return result
-        training.on_first(lambda: finish(run, result, started, mode))
-    return None
+        if not isinstance(result, int):
+            training.on_first(lambda: finish(run, result, started, mode))
+        training.on_first(held.close)  # the others wait until all is copied
+    return result if isinstance(result, int) else None
+
+
+def fetch(run: Run, url: str | None, may_differ: str | None = None) -> Mirror | None:
+    """Returns the mirror at ``url``, from which an empty folder is filled; None without one."""
+    if url is None:
+        return None
+    mirror = Mirror(url, run.path)
+    mirror.fetch(run.config, may_differ)
+    return mirror
 
 
 def finish(run: Run, result: training.FitResult, started: float, mode: str) -> None:
@@ -89,12 +102,17 @@ def finish(run: Run, result: training.FitResult, started: float, mode: str) -> N
 
 
 def evaluate_saved(
-    config: Config, folder: str | None, config_argument: str = "a run", step: int | None = None
+    config: Config,
+    folder: str | None,
+    config_argument: str = "a run",
+    step: int | None = None,
+    mirror: str | None = None,
 ) -> None:
     """Evaluates the state of ``step`` of the run in ``folder``, else its newest or best."""
     if folder is None:
         raise WorkdirError("--mode=eval needs --workdir=FOLDER, the folder of a run.")
     run = Run(config, folder)
+    fetch(run, mirror, may_differ="eval.")
     workdir.check(run.path, config, may_differ="eval.")
     found = run.find(step)
     workdir.check_writable(run.path)

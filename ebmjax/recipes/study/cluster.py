@@ -23,7 +23,7 @@ SEVERAL = re.compile(r"N|n|nodes?|(?:n?tasks?|array)(?:-.*)?")
 
 ONE_TASK = (
     "A run of a study is one process of one machine, with all the GPUs that --slurm.gres=gpu:N "
-    'gives it. A run over several machines is a job of your own: "srun ebmjax run --distributed".'
+    "gives it. Runs over several machines: --launcher='srun --nodes=2' in place of --executor."
 )
 
 

@@ -17,16 +17,21 @@ With --executor=slurm every run is a job of Slurm. --slurm.NAME=VALUE passes any
 such as --slurm.partition=gpu; --slurm.time=MINUTES is needed. Jobs that are preempted or reach
 their time limit save, are queued again and continue. The command waits for the jobs.
 
+--launcher='srun --nodes=2' starts the processes of every run, which get --distributed. Each run is
+then one of several machines.
+
 --config.FIELD=VALUE sets a field in every run. It may be given several times, and it wins over the
 row's own value. A folder whose runs have another value of the field is refused."""
 
 import argparse
 import fnmatch
+import shlex
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -169,6 +174,7 @@ def main() -> None:
     parser.add_argument(
         "--executor", choices=("local", "slurm"), default="local", help="where runs run"
     )
+    parser.add_argument("--launcher", default="", help="command that starts a run's processes")
     parser.add_argument("--seeds", type=int, help="runs of every row (default: the study's)")
     parser.add_argument(
         "--rows", nargs="+", metavar="PATTERN", default=["*"], help="rows to run, by their labels"
@@ -184,6 +190,14 @@ def main() -> None:
         study = load(options.study)
         folder = Path(options.folder or default_folder(options.study)).expanduser()
         all_cells = cells(study, folder, options.seeds or study.num_seeds, overrides)
+        if options.launcher:
+            if options.executor != "local":
+                raise ConfigError("--launcher starts the runs here: leave out --executor.")
+            before = shlex.split(options.launcher)
+            all_cells = [
+                replace(cell, command=[*before, *cell.command, "--distributed"])
+                for cell in all_cells
+            ]
         _check_patterns(study, options.rows)
         study = with_extractors(study, all_cells)
         notes = check_columns(study.columns, {cell.config.family for cell in all_cells})
