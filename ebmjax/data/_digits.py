@@ -50,4 +50,5 @@ def _read_packaged() -> np.ndarray:
     with needs_experiments("load_digits", "scikit-learn"):
         from sklearn.datasets import load_digits as load_packaged_digits
 
-    return np.column_stack(load_packaged_digits(return_X_y=True))
+    levels, labels = load_packaged_digits(return_X_y=True)
+    return np.column_stack([np.asarray(levels), np.asarray(labels)])
