@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-COLLECTIVE = re.compile(r"all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute")
+# "send" is to another slice.
+COLLECTIVE = re.compile(r"all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|send")
 LINE = re.compile(r"^ +(ROOT )?(%[\w.-]+) = (.*?) ([a-z][\w-]*)\((.*)$", re.MULTILINE)
 SHAPE = re.compile(r"\b(pred|bf16|[a-z]+\d+)\w*\[([\d,]*)\]")
 NAME = re.compile(r"%[\w.-]+")

@@ -5,6 +5,7 @@
   python benchmarks/compile_for.py --config=configs/jem_cifar10.py --topology=v5e:2x4
   python benchmarks/compile_for.py --config=configs/thermo_celeba.py --topology=v6e:2x2 \\
       --random_examples=1000 --only step
+  python benchmarks/compile_for.py --config=configs/jem_cifar10.py --topology="v5e:2x4*2"  # slices
   pip install "jax-cuda12-plugin[with-cuda]"
   python benchmarks/compile_for.py --config=configs/jem_digits.py --topology=h100:8
 
@@ -101,7 +102,9 @@ def chips(topology: str) -> list[Any]:
     if name in GPUS:
         return _gpus(topology, name, count)
     try:
-        return topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
+        name, _, slices = topology.partition("*")
+        options = {"topology_name": name, "num_slices": int(slices or 1)}
+        return topologies.get_topology_desc(platform="tpu", **options).devices
     except Exception as error:  # without libtpu, or for a name it does not know: many kinds
         stop(
             f"--topology={topology}: no such TPU can be described ({error}). Give a name such as "
