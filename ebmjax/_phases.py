@@ -5,11 +5,12 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
-from typing import Literal
+from typing import Literal, TypeVar
 
 Where = Literal["stdout", "stderr", "nowhere"]
+T = TypeVar("T")
 
 SECONDS = 4.5  # a reminder that a busy machine wakes late still comes within 5
 
@@ -81,6 +82,15 @@ def say_part(text: str) -> None:
             _, notes, where = _open[-1]
             notes.append(f", {text}")
             say(f"  {text}", where)
+
+
+def count(things: Iterable[T], total: int, what: str = "") -> Iterator[T]:
+    """Yields ``things``; meanwhile reminders of the phase at hand say "3 of ``total`` ``what``"."""
+    for number, thing in enumerate(things):
+        with _lock:
+            if _open:
+                _open[-1][1].append(f", {number:,} of {total:,}{what}")
+        yield thing
 
 
 def show_life() -> None:

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from ebmjax._phases import count
+
 AT_ONCE = 512
 """Rows that are read at once where all are needed one after the other."""
 
@@ -25,6 +27,7 @@ class StoredRows:
         places: np.ndarray,
         row_shape: tuple[int, ...],
         dtype: Any,
+        describe: Callable[[np.ndarray], Iterator[str]] | None = None,
     ):
         """Reads nothing yet.
 
@@ -33,10 +36,11 @@ class StoredRows:
           places: of the rows, in their order.
           row_shape: shape of a row.
           dtype: of what ``read`` returns.
+          describe: places in the files to names and sizes of these files, if each row has its own.
         """
         self.shape = (len(places), *row_shape)
         self.dtype = np.dtype(dtype)
-        self._read, self._places = read, places
+        self._read, self._places, self._describe = read, places, describe
 
     @property
     def ndim(self) -> int:
@@ -67,7 +71,12 @@ class StoredRows:
 
     def rows(self, places: Any) -> "StoredRows":
         """Returns some of the rows, by a slice or integers, without reading them."""
-        return StoredRows(self._read, self._places[places], self.shape[1:], self.dtype)
+        chosen = self._places[places]
+        return StoredRows(self._read, chosen, self.shape[1:], self.dtype, self._describe)
+
+    def files(self) -> Iterator[str] | None:
+        """Returns names and sizes of the rows' files in their order; None if they share files."""
+        return None if self._describe is None else self._describe(self._places)
 
 
 def map_rows(function: Callable[[np.ndarray], np.ndarray], array: Any, dtype: Any) -> StoredRows:
@@ -99,5 +108,6 @@ def in_parts(array: Any) -> Iterator[np.ndarray]:
     if not isinstance(array, StoredRows):
         yield np.asarray(array)
         return
-    for first in range(0, len(array), AT_ONCE):
+    firsts = range(0, len(array), AT_ONCE)
+    for first in count(firsts, len(firsts), f" parts of {AT_ONCE} images"):
         yield array[first : first + AT_ONCE]

@@ -6,12 +6,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import partial
 
 import pytest
 from tqdm import tqdm
 
 from ebmjax import training
-from ebmjax._phases import phase, say, say_part, tell_phases
+from ebmjax._phases import count, phase, say, say_part, tell_phases
 
 QUICK = 0.02  # seconds of silence after which a phase reminds here
 
@@ -136,3 +137,12 @@ def test_a_line_stands_above_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     before, after = screen.getvalue().split("compiling\n")
     assert before.endswith("\r")
     assert "1/2" in after
+
+
+def test_things_that_are_counted_show_in_the_reminders() -> None:
+    with heard() as out, phase("reading", seconds=QUICK):
+        for said in count(
+            [f"reading: 0 s, {n} of 3,000 headers" for n in range(3)], 3000, " headers"
+        ):
+            wait_for(partial(lambda said: said in lines(out), said))
+    assert list(count("ab", 2)) == ["a", "b"]  # outside of a phase, too

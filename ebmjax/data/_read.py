@@ -1,10 +1,11 @@
 """Reads a source that has been found: one way for pictures and one for arrays."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ebmjax._phases import count
 from ebmjax._shown import printable
 from ebmjax._stored import AT_ONCE, StoredRows
 from ebmjax.data._fit import about_fitting, fit_image, fit_shape
@@ -96,11 +97,16 @@ def read_source(
 def _of_pictures(source: Source, places: np.ndarray, size: int | None, fit: str) -> _Reading:
     pictures, names = source.pictures, lambda some: [source.name_of(int(i)) for i in some]
     assert pictures is not None
-    told = source.survey or survey(pictures(places), names(places))
+    # The one pass over all pictures where they stay on the disk: over their headers.
+    headers = count(pictures(places), len(places), " headers")
+    told = source.survey or survey(headers, names(places))
     shape = *common_shape(told.sizes, size, fit), 1 if told.is_grey else 3
 
     def read(some: np.ndarray) -> np.ndarray:
-        return decode_pictures(pictures(some), names(some), shape, size, fit)
+        found = pictures(some)
+        if len(some) == len(places):
+            found = count(found, len(some), " images")
+        return decode_pictures(found, names(some), shape, size, fit)
 
     return _Reading(read, shape, (*told.notes, *about_fitting(told.sizes, size, fit)))
 
@@ -163,8 +169,13 @@ def _leave_on_disk(source: Source, places: np.ndarray, reading: _Reading) -> Sto
         except (OSError, ValueError) as error:
             raise DataUnavailableError(f"images on the disk cannot be read: {error}") from error
 
+    def describe(some: np.ndarray) -> Iterator[str]:
+        for place, file in zip(some, files_of(some), strict=True):
+            yield f"{source.files[place]} {watched.size_of(file)}\n"
+
     read(places[: min(AT_ONCE, len(places))])  # a damaged file shows at once
-    return StoredRows(read, places, reading.shape, np.uint8)
+    described = describe if source.files else None
+    return StoredRows(read, places, reading.shape, np.uint8, described)
 
 
 def _classes(source: Source) -> tuple[np.ndarray, int | None, tuple[int, ...]]:

@@ -17,6 +17,10 @@ class Watched:
         """Notes size and time of change of every file."""
         self._seen = {file: _stamp(file) for file in set(files)}
 
+    def size_of(self, file: Path) -> int | None:
+        """Returns the number of bytes that a file had first; None if it was not there."""
+        return (self._seen[file] or (None,))[0]
+
     def check(self, files: Iterable[Path]) -> None:
         """Raises DataChangedError if one of ``files`` has changed since."""
         for file in set(files):

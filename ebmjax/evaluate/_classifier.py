@@ -11,6 +11,7 @@ import numpy as np
 
 from ebmjax import data, metrics
 from ebmjax._checks import check_at_least, check_finite, check_labels
+from ebmjax._groups import in_batches
 from ebmjax._programs import make_program
 from ebmjax.data import ImageData
 from ebmjax.evaluate._out_of_distribution import TEST, Parts, areas_by_image, out_of_distribution
@@ -73,9 +74,10 @@ def scores(logits_fn: LogitsFn, images: Any, *, batch_size: int = 256) -> dict[s
         return {"logits": logits_fn(images), **metrics.ood_scores(logits_fn, images)}
 
     function = as_partial(logits_fn)
-    shape = (batch_size, *jnp.shape(images)[1:])
-    program = make_program(of_batch, function, jax.ShapeDtypeStruct(shape, jnp.result_type(images)))
-    return metrics.extract_in_batches(partial(program, function), images, batch_size)
+    at_once, size = in_batches(of_batch, len(images), batch_size)
+    shape = (size, *jnp.shape(images)[1:])
+    program = make_program(at_once, function, jax.ShapeDtypeStruct(shape, jnp.result_type(images)))
+    return metrics.extract_in_batches(partial(program, function), images, size)
 
 
 def classifier(

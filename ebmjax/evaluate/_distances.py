@@ -9,6 +9,8 @@ import jax
 import numpy as np
 
 from ebmjax import data, metrics
+from ebmjax._groups import in_batches
+from ebmjax._programs import make_program
 from ebmjax.evaluate._extractors import Extractor
 from ebmjax.types import Key
 
@@ -82,6 +84,7 @@ class Distances:
           batch_size: images a call.
         """
         self.train, self._extractor, self.batch_size = train, extractor, batch_size
+        self._programs: dict[tuple[int, ...], Any] = {}
 
     @cached_property
     def extractor(self) -> Extractor | None:
@@ -187,7 +190,14 @@ class Distances:
     def outputs(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Returns features (N, F) and class probabilities of uint8 images; needs an extractor."""
         assert self.extractor is not None
-        return metrics.extract_in_batches(self.extractor.outputs_fn, images, self.batch_size)
+        outputs_fn, size = in_batches(self.extractor.outputs_fn, len(images), self.batch_size)
+        if size > self.batch_size:
+            shape = size, *images.shape[1:]
+            example = jax.ShapeDtypeStruct(shape, images.dtype)
+            if shape not in self._programs:
+                self._programs[shape] = make_program(outputs_fn, example)
+            outputs_fn = self._programs[shape]
+        return metrics.extract_in_batches(outputs_fn, images, size)
 
 
 def _reference(features: np.ndarray) -> Reference:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ebmjax import latent
 from ebmjax._checks import check_at_least
+from ebmjax._groups import map_groups
 from ebmjax._programs import run_program
 from ebmjax.evaluate._classifier import as_floats
 from ebmjax.samplers import mala
@@ -144,7 +145,7 @@ def _image_by_image(
     one: Callable[[jax.Array, jax.Array], latent.Estimate], keys: jax.Array, observations: jax.Array
 ) -> latent.Estimate:
     """Calls ``one(key, observation)`` in turn, so that only one image's chains are in memory."""
-    return jax.lax.map(lambda pair: one(*pair), (keys, observations))
+    return map_groups(lambda pair: one(*pair), (keys, observations))
 
 
 def _ladder(

@@ -11,6 +11,7 @@ import numpy as np
 
 from ebmjax import metrics
 from ebmjax._checks import check_at_least
+from ebmjax._groups import map_groups
 from ebmjax._programs import run_program
 from ebmjax.data import ImageData
 from ebmjax.evaluate._classifier import LogitsFn, as_floats, as_partial, check_test
@@ -199,4 +200,4 @@ def _curve(
 
         return jax.lax.map(one_radius, (jax.random.split(key, len(epsilons)), epsilons))
 
-    return jax.lax.map(one_batch, (keys, images, labels))
+    return map_groups(one_batch, (keys, images, labels))

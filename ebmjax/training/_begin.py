@@ -41,7 +41,7 @@ def begin(
         restored = checkpoints.restore_latest(state) if checkpoints else None
         if restored is None or digest is None:
             return state, {"seconds": {"wall": 0.0, "compile": 0.0}, "row": {}}
-        check_same_data(restored[1], int(restored[0].step), digest)
+        check_same_data(restored[1], int(restored[0].step), digest, data)
         return restored
 
     if not is_shared(mesh):

@@ -1,6 +1,7 @@
 """Several training steps in one compiled, sharded call."""
 
 import functools
+import os
 import time
 from collections.abc import Callable
 
@@ -17,6 +18,8 @@ from ebmjax.training._step import TrainStep
 from ebmjax.types import Key, Metrics, PyTree
 
 Block = Callable[[Key, TrainState, PyTree], tuple[TrainState, Metrics]]
+DETERMINISTIC = "xla_gpu_deterministic_ops"
+"""Without it, a GPU adds some gradients in an order that changes from call to call."""
 
 
 @functools.lru_cache(maxsize=1)  # check_fits and then fit ask for the same: one trace for both
@@ -46,7 +49,17 @@ def make_block(train_step: TrainStep, mesh: Mesh) -> Block:
         # The step averages its gradients; with the check, JAX would sum them again.
         check_vma=False,
     )
-    return jax.jit(sharded, donate_argnums=1)
+    options = compiler_options(mesh.devices.flat[0].platform)
+    return jax.jit(sharded, donate_argnums=1, compiler_options=options)
+
+
+def compiler_options(platform: str) -> dict[str, bool] | None:
+    """Returns options with which a step gives the same bits each time, for devices that need some.
+
+    Where the variable XLA_FLAGS sets them, they are as it says.
+    """
+    is_set = f"--{DETERMINISTIC}" in os.environ.get("XLA_FLAGS", "")
+    return {DETERMINISTIC: True} if platform == "gpu" and not is_set else None
 
 
 class BlockRunner:

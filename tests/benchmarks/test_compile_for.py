@@ -1,12 +1,15 @@
 """Programs for TPUs and GPUs that are not at hand."""
 
 import importlib.util
+import json
+import math
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -21,8 +24,10 @@ def output(*arguments):
     )
 
 
-def read_values(printed):
-    return dict(re.findall(r"^\| (\S.*?) +\| (.*?) +\|$", printed, re.MULTILINE))
+def rows_of(folder, *arguments):
+    done = output(f"--out={folder}", *arguments)
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / "compile_for.json").read_text())["rows"]
 
 
 def test_an_unknown_topology_is_refused():
@@ -42,36 +47,69 @@ def test_a_gpu_needs_a_number_and_its_compiler(topology):
     assert "jax-cuda12-plugin" in done.stderr
 
 
-def test_a_step_compiles_for_this_machine():
-    done = output("--topology=cpu")
-    assert done.returncode == 0, done.stderr
-    lines = read_values(done.stdout)
-    assert lines["chips"] == "1"
-    assert lines["collectives"] == "1 all-reduce"
-    assert int(lines["instructions"].split()[0]) > 100
+def test_the_programs_of_a_run_compile_for_this_machine(tmp_path):
+    config = "--config=configs/igebm_digits.py:smoke"
+    rows = rows_of(tmp_path, config, "--topology=cpu")
+    assert rows[0]["program"] == "step on 1"
+    assert rows[0]["collectives"] == "1>1 all-reduce"
+    assert rows[0]["instructions"] > 100
+    chains = [row for row in rows if row["program"] == "evaluation chains.fresh_chains"]
+    assert len(chains) == 2  # short ones, and long ones
+    assert chains[0]["times moved"] < chains[1]["times moved"]
+    assert any(row["program"].startswith("monitor") for row in rows)
+    # Training's state lies beside them.
+    assert all(row["beside"] >= rows[0]["arguments"] for row in rows[1:])
+
+
+def test_loops_count_as_often_as_they_run(load):
+    """A body holds a product and an all-reduce, and is a branch of a loop inside a loop."""
+    mesh = jax.make_mesh((8,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
+
+    def body(x, _):
+        return jax.lax.psum(x @ x, "x"), None
+
+    def many(x):
+        inner = lambda x, _: jax.lax.scan(body, x, length=5)  # noqa: E731
+        return jax.lax.scan(inner, x, length=7)[0]
+
+    part = jax.sharding.PartitionSpec("x")
+    spread = jax.shard_map(many, mesh=mesh, in_specs=part, out_specs=part, check_vma=False)
+    program = jax.jit(spread).lower(jnp.ones((8 * 64, 64))).compile()
+    counts = load("_loops").count(program.as_text())
+    assert (counts.held["all-reduce"], counts.sent["all-reduce"]) == (1, 35)
+    assert 17 < counts.bytes < 36
+    assert math.isnan(counts.time)
+
+
+def test_a_slice_of_a_loop_counts_as_a_slice(load):
+    """A loop over the rows of a large array reads it once, as often as what stands beside it."""
+
+    def sums(x):
+        return 2 * x, jax.lax.scan(lambda total, row: (total + row, None), x[0], x)[0]
+
+    program = jax.jit(sums).lower(jnp.ones((1000, 256))).compile()
+    assert 1.5 < load("_loops").count(program.as_text()).bytes < 5
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None, reason="needs the TPU's compiler: libtpu"
 )
-def test_a_step_compiles_for_eight_chips_with_an_all_reduce():
-    done = output("--config.mesh.num_shards=8", "--config.train.batch_size=48")
-    assert done.returncode == 0, done.stderr
-    lines = read_values(done.stdout)
-    assert lines["chips"] == "8"
-    assert "all-reduce" in lines["collectives"]
-    assert "MiB a chip" in lines["memory"]
+def test_a_step_compiles_for_eight_chips_with_an_all_reduce(tmp_path):
+    fields = ("--config.mesh.num_shards=8", "--config.train.batch_size=48")
+    row = rows_of(tmp_path, *fields, "--only=step")[0]
+    assert row["program"] == "step on 8"
+    assert "all-reduce" in row["collectives"]
+    assert row["times ms"] >= 1
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(
     importlib.util.find_spec("jax_cuda12_plugin") is None, reason="needs the GPU's compiler"
 )
-def test_a_step_compiles_for_eight_gpus():
-    done = output("--topology=h100:8", "--config.mesh.num_shards=8", "--config.train.batch_size=48")
-    assert done.returncode == 0, done.stderr
-    lines = read_values(done.stdout)
-    assert lines["chips"] == "8"
-    assert "all-reduce" in lines["collectives"]
-    assert lines["float64"] == "0 in the program"
+def test_a_step_compiles_for_eight_gpus(tmp_path):
+    fields = ("--config.mesh.num_shards=8", "--config.train.batch_size=48")
+    row = rows_of(tmp_path, "--topology=h100:8", *fields, "--only=step")[0]
+    assert row["program"] == "step on 8"
+    assert "all-reduce" in row["collectives"]
+    assert row["float64"] == 0

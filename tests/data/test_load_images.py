@@ -1,5 +1,6 @@
 """Every source of images gives the same images, and every mistake is named."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ebmjax import data
+from ebmjax import data, training
 from ebmjax._user_function import is_function_name
 from ebmjax.training import tree_digest
 
@@ -121,6 +122,24 @@ def test_a_file_that_changes_later_is_named(tmp_path):
         file.write_bytes(b"no image")
     with pytest.raises(data.DataChangedError, match=r"\.png has another size or time of change"):
         found.data.images[:3]
+
+
+def test_a_folder_is_known_by_names_and_sizes_wherever_it_lies(tmp_path):
+    """Its time of change is not compared, so that a run goes on where the folder was copied."""
+
+    def digest_of(place):
+        found = data.load_images("folder", "train", path=place, on_disk=True)
+        return training.digest_data(found.data)
+
+    here = write_folder(tmp_path / "here")
+    there = shutil.copytree(here, tmp_path / "there", copy_function=shutil.copyfile)
+    assert digest_of(here) == digest_of(there)
+    file = sorted(there.glob("*/*.png"))[0]
+    file.write_bytes(file.read_bytes() + b"\0")  # the same pixels
+    before, after = digest_of(here)[".images"], digest_of(there)[".images"]
+    assert [one == other for one, other in zip(before, after, strict=True)] == [True] * 3 + [False]
+    file.rename(file.with_name("other.png"))
+    assert digest_of(there)[".images"][3] != after[3]
 
 
 def test_a_missing_package_names_the_extra(tmp_path, monkeypatch):

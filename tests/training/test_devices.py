@@ -1,6 +1,7 @@
 """Any number of devices: the same trajectory, the same step under pmap, one all-reduce."""
 
 import re
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ from training_problems import (
 )
 
 from ebmjax import training
-from ebmjax.training._block import make_block
+from ebmjax.training._block import compiler_options, make_block
 from ebmjax.training._feed import make_gather
 from ebmjax.training._sharding import place_state
 
@@ -180,3 +181,30 @@ def test_state_axes_cover_the_state():
     assert training.state_axes("all", "split") == training.TrainState(
         "all", "all", "all", "split", "all", "all"
     )
+
+
+@pytest.mark.parametrize(
+    ("platform", "flags", "options"),
+    [
+        ("gpu", "", {"xla_gpu_deterministic_ops": True}),
+        ("gpu", "--xla_gpu_deterministic_ops=false", None),
+        ("cpu", "", None),
+        ("tpu", "", None),
+    ],
+)
+def test_steps_of_a_gpu_are_compiled_to_repeat_their_bits(platform, flags, options, monkeypatch):
+    """``jax.jit`` gets the options; a name that the compiler does not know is an error of its."""
+    monkeypatch.setenv("XLA_FLAGS", flags)
+    given = []
+    monkeypatch.setattr(jax, "jit", lambda function, **named: given.append(named))
+    mesh = SimpleNamespace(devices=np.array([SimpleNamespace(platform=platform)]))
+    monkeypatch.setattr(jax, "shard_map", lambda function, **named: function)
+    make_block.__wrapped__(lambda *arguments: None, mesh)
+    assert given == [{"donate_argnums": 1, "compiler_options": options}]
+
+
+def test_the_compiler_knows_the_option_of_deterministic_steps():
+    options = compiler_options("gpu")
+    assert float(jax.jit(lambda x: x + 1, compiler_options=options)(1.0)) == 2.0
+    with pytest.raises(jax.errors.JaxRuntimeError, match="No such compile option"):
+        jax.jit(lambda x: x + 1, compiler_options={"xla_gpu_deterministic": True})(1.0)

@@ -9,7 +9,8 @@ import pytest
 from training_problems import ListWriter, chains
 
 from ebmjax import training
-from ebmjax._stored import StoredRows
+from ebmjax._stored import AT_ONCE, StoredRows
+from ebmjax.training import CheckpointMismatchError
 
 KEY = jax.random.key(5)
 
@@ -123,3 +124,49 @@ def test_mistakes_are_named(tmp_path):
         np.asarray(data)
     with pytest.raises(ValueError, match='placement="host"'):
         run(data)
+
+
+def of_files(array, reads, size_of=lambda place: place):
+    """Rows that have a file each; ``reads`` gets the places of every reading."""
+
+    def read(places):
+        reads.extend(places.tolist())
+        return array[places]
+
+    describe = lambda places: (f"{place}.png {size_of(place)}\n" for place in places)  # noqa: E731
+    return StoredRows(read, np.arange(len(array)), array.shape[1:], array.dtype, describe)
+
+
+def check_digests(ours, theirs, meta=None):
+    meta = {"data": training.digest_data(theirs)} if meta is None else meta
+    training.check_same_data(meta, 3, training.digest_data(ours), ours)
+
+
+def test_a_file_for_each_row_is_known_by_its_name_and_size_and_some_rows_by_their_bytes():
+    """Neither digest nor comparison reads all rows, and either notices what it looks at."""
+    array, reads = np.arange(4000, dtype=np.uint8).reshape(2000, 2), []
+    check_digests(of_files(array, reads), of_files(array, []))
+    assert len(reads) == AT_ONCE
+    check_digests(array, of_files(array, []))  # another placement
+    check_digests(of_files(array, []), array)
+    with pytest.raises(CheckpointMismatchError, match="other values"):
+        check_digests(of_files(array, [], lambda place: place + (place == 1)), of_files(array, []))
+    other = array.copy()
+    other[-1] += 1
+    for theirs in array, of_files(array, []):
+        with pytest.raises(CheckpointMismatchError, match="other values"):
+            check_digests(of_files(other, []), theirs)
+    with pytest.raises(CheckpointMismatchError, match="was uint8"):
+        check_digests(of_files(array[:1999], []), array)
+
+
+def test_a_checkpoint_of_an_older_version_is_compared_by_all_bytes():
+    array, reads = np.arange(4000, dtype=np.uint8).reshape(2000, 2), []
+    meta = {"data": {"": list(training.digest_data(array)[""][:2])}}
+    check_digests(of_files(array, reads), None, meta)
+    assert set(reads) == set(range(2000))
+    other = array.copy()
+    other[1] += 1  # no row of the sample
+    for ours in other, of_files(other, []):
+        with pytest.raises(CheckpointMismatchError, match="other values"):
+            check_digests(ours, None, meta)

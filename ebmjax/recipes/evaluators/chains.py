@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ebmjax._groups import map_groups
 from ebmjax.evaluate import Chains
 from ebmjax.learning import (
     ANY_CLASS,
@@ -184,7 +185,7 @@ def make_fresh_chains(
             return starts, move(chain_key, plan, densities_of, model, starts, labels, num_steps)
 
         turns = jnp.arange(labels.size, dtype=jnp.int32).reshape(labels.shape) % plan.num_classes
-        return jax.lax.map(one_group, (jax.random.split(key, len(labels)), labels, turns))
+        return map_groups(one_group, (jax.random.split(key, len(labels)), labels, turns))
 
     def fresh_chains(key: Key, model: Any, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         starts, ends = run(key, model, plan.start_fn, jnp.asarray(labels))

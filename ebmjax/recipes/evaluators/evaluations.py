@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data
+from ebmjax._groups import over_devices
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.points import is_points
@@ -104,6 +105,7 @@ class Evaluations:
         for evaluator in self.evaluators.values():
             evaluator.check(model, self.tests[1])
 
+    @over_devices()
     def monitor(self, state: TrainState, step: int) -> dict[str, Any]:
         """Returns the row of ``step``; saves its arrays and pictures."""
         models = [self.models[0](one) for one in repeats_of(state)]
@@ -121,6 +123,7 @@ class Evaluations:
         save_snapshot(self.folder, step, arrays)
         return row
 
+    @over_devices()
     def evaluate(self, state: TrainState) -> dict[str, Any]:
         """Returns the report; writes evaluation.npz and ``plots/eval_*.png``."""
         models = [self.models[1](one) for one in repeats_of(state)]

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data
+from ebmjax._groups import on_devices
 from ebmjax.evaluate import Chains
 from ebmjax.learning import ChainPlan
 from ebmjax.recipes.config.errors import Config
@@ -57,7 +58,8 @@ class ImageModel:
         """Returns the model of a state; without one, the model as it is."""
         if state is None:
             return self
-        return replace(self, state=state, trained=self.extract_trained(state), known_sets={})
+        trained = on_devices(self.extract_trained(state))
+        return replace(self, state=state, trained=trained, known_sets={})
 
     def program(self, name: Any, make: Callable[[], Any]) -> Any:
         """Returns ``make()``, made once for all states."""

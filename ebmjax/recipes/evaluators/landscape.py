@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ebmjax import data, losses, metrics
+from ebmjax._groups import map_groups
 from ebmjax._phases import say_part
 from ebmjax.recipes.evaluators.evaluator import Evaluator, Found
 from ebmjax.recipes.evaluators.plots import figure
@@ -57,10 +58,10 @@ class Landscape(Evaluator):
         def grid(trained: Any, keys: tuple[Key, Key], images: jax.Array) -> jax.Array:
             def mean_energy(params: Any) -> jax.Array:
                 one = trained._replace(params=params)
-                logits = jax.lax.map(
+                logits = map_groups(
                     lambda image: model.logits_of(one, image),
                     images,
-                    batch_size=min(self.batch_size, len(images)),
+                    min(self.batch_size, len(images)),
                 )
                 return jnp.mean(losses.joint_energy(logits))
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import densities
+from ebmjax._groups import map_groups
 from ebmjax._phases import say_part
 from ebmjax.evaluate import finite_images
 from ebmjax.learning import ANY_CLASS
@@ -82,7 +83,7 @@ def sample_guided(
     @jax.jit
     def judge(trained: Any, x: jax.Array) -> jax.Array:
         alone = follow(lambda x: jnp.zeros(()), trained, 1.0)
-        values = jax.lax.map(alone, x, batch_size=min(model.config.eval.batch_size, len(x)))
+        values = map_groups(alone, x, min(model.config.eval.batch_size, len(x)))
         return values if label is None else jnp.exp(values)
 
     name = "guide_log_density" if label is None else "class_probability"

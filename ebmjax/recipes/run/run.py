@@ -215,8 +215,8 @@ class Run:
         data, template = self.config.data, self.experiment.state
         # Points of a law are what the configuration says; their last bits depend on the machine.
         if not is_points(self.config) or data.name == "points":
-            digest = training.digest_data(self.experiment.data)
-            training.check_same_data(found.meta, found.newest, digest)
+            images, digest = self.experiment.data, training.digest_data
+            training.check_same_data(found.meta, found.newest, digest(images), images)
         if found.is_best:
             return best.restore(self.path, template), found
         with training.Checkpoints(self.path / "checkpoints", is_read_only=True) as checkpoints:

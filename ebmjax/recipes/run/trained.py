@@ -10,6 +10,7 @@ import numpy as np
 
 from ebmjax import data
 from ebmjax._checks import check_at_least
+from ebmjax._groups import over_devices
 from ebmjax._phases import phase
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError
@@ -111,6 +112,7 @@ def load(
         state, found = run.restore(found, step is not None)
     used = experiment.use(jax.device_get(state))
 
+    @over_devices()
     def sample(
         key: Key,
         num: int,
@@ -141,7 +143,7 @@ def load(
         used.params,
         used.apply,
         sample,
-        used.score,
+        over_devices()(used.score),
         model=used,
         input_shape=tuple(first.shape[1:]),
         step=int(state.step),

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data, evaluate, latent
+from ebmjax._groups import map_groups
 from ebmjax._phases import say_part
 from ebmjax.recipes.evaluators.evaluator import Evaluator, Found
 from ebmjax.recipes.evaluators.image_model import floats
@@ -102,7 +103,7 @@ def evidence_of_each(
             return row | {"test_log_evidence": corrected, "quadrature_discrepancy": discrepancy}
 
         return jax.jit(
-            lambda params, keys, images: jax.lax.map(
+            lambda params, keys, images: map_groups(
                 lambda pair: of_one(params, *pair), (keys, images)
             )
         )

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ebmjax._groups import map_groups
 from ebmjax._phases import say_part
 from ebmjax.evaluate import Chains, finite_images
 from ebmjax.learning import (
@@ -67,7 +68,7 @@ def energies_in_batches(
 ) -> jax.Array:
     """Returns the energies (N,) of (N, H, W, C) images, at most ``batch_size`` at a time."""
     size = min(batch_size, len(images))
-    return jax.lax.map(lambda pair: energy(*pair), (images, labels), batch_size=size)
+    return map_groups(lambda pair: energy(*pair), (images, labels), size)
 
 
 def make_fresh_chains(

@@ -10,6 +10,7 @@ import numpy as np
 from jax.tree_util import Partial
 
 from ebmjax import evaluate, losses
+from ebmjax._groups import map_groups
 from ebmjax._phases import say_part
 from ebmjax.evaluate import Chains, finite_images
 from ebmjax.learning import ANY_CLASS, ChainPlan, DualAveraging, JointNetwork, NoiseLevels
@@ -165,10 +166,8 @@ class JointModel(ImageModel):
 
             @jax.jit
             def mean(trained: TrainedJoint, images: jax.Array) -> jax.Array:
-                logits = jax.lax.map(
-                    lambda image: self.logits_of(trained, image),
-                    images,
-                    batch_size=min(size, len(images)),
+                logits = map_groups(
+                    lambda image: self.logits_of(trained, image), images, min(size, len(images))
                 )
                 return jnp.mean(losses.joint_log_density(logits))
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import latent
+from ebmjax._groups import map_groups
 from ebmjax._phases import say_part
 from ebmjax._stored import take_rows
 from ebmjax.evaluate import finite_images, rms_displacement
@@ -180,7 +181,7 @@ class LatentEBM(ImageModel):
                     start=starts,
                 )
                 generate = partial(networks.generator_fn, params.generator)
-                images = jax.lax.map(generate, jnp.concatenate([ends, starts]), batch_size=size)
+                images = map_groups(generate, jnp.concatenate([ends, starts]), size)
                 return images[num:], images[:num], starts, ends
 
             return draw
