@@ -66,15 +66,21 @@ def scores(logits_fn: LogitsFn, images: Any, *, batch_size: int = 256) -> dict[s
       >>> found["logits"].shape, found["max_probability"].tolist()
       ((3, 2), [0.5, 0.5, 0.5])
     """
-    images = as_floats(images)
-    check_finite("images", images)
-    check_at_least("batch_size", batch_size, 1)
 
     def of_batch(logits_fn: LogitsFn, images: jax.Array) -> dict[str, jax.Array]:
         return {"logits": logits_fn(images), **metrics.ood_scores(logits_fn, images)}
 
+    return _in_batches(of_batch, logits_fn, images, batch_size)
+
+
+def _in_batches(
+    of_batch: Callable[[LogitsFn, jax.Array], Any], logits_fn: LogitsFn, images: Any, size: int
+) -> Any:
+    images = as_floats(images)
+    check_finite("images", images)
+    check_at_least("batch_size", size, 1)
     function = as_partial(logits_fn)
-    at_once, size = in_batches(of_batch, len(images), batch_size)
+    at_once, size = in_batches(of_batch, len(images), size)
     shape = (size, *jnp.shape(images)[1:])
     program = make_program(at_once, function, jax.ShapeDtypeStruct(shape, jnp.result_type(images)))
     return metrics.extract_in_batches(partial(program, function), images, size)
@@ -102,7 +108,8 @@ def classifier(
       "classification", see ``classification``, and with ``outside`` "ood", see
       ``out_of_distribution``. "per_image" has the values behind these numbers: number to set of
       images to an array, for ``metrics.sampling_error`` and ``metrics.paired_difference``.
-      "logits" of all test images; "scores" of every set, that of the test images called "test".
+      "logits" of all test images. With ``outside`` "scores" of every set, that of the test images
+      called "test".
 
     Example:
       >>> brightness = lambda x: jnp.stack([-x.mean((1, 2, 3)), x.mean((1, 2, 3))], axis=1)
@@ -111,13 +118,16 @@ def classifier(
       0.75
     """
     test = check_test(test, logits_fn)
-    found = scores(logits_fn, test.images, batch_size=batch_size)
-    logits = found.pop("logits")
+    found: dict[str, Any] = {}
+    if outside:
+        found = scores(logits_fn, test.images, batch_size=batch_size)
+        logits = found.pop("logits")
+    else:
+        logits = _in_batches(lambda f, x: f(x), logits_fn, test.images, batch_size)
     report: dict[str, Any] = {
         "classification": classification(logits, test.labels, num_bins=num_bins),
         "per_image": _score_classes(logits, test.labels, num_bins),
         "logits": logits,
-        "scores": {TEST: found},
     }
     if not outside:
         return report

@@ -1,5 +1,6 @@
 """Accuracy, calibration and detection of a linear classifier, whose answers are known."""
 
+import jax
 import numpy as np
 import pytest
 from jax.tree_util import Partial
@@ -41,9 +42,10 @@ def test_the_numbers_are_their_definitions(batch_size):
     assert sum(numbers["reliability"]["count"]) == 5
     assert len(numbers["reliability"]["count"]) == 4
     density = np.log(np.exp(LOGITS).sum(axis=1))
-    np.testing.assert_allclose(found["scores"]["test"]["log_density"], density, rtol=40 * EPS)
+    scores = evaluate.scores(LINEAR, IMAGES, batch_size=batch_size)
+    np.testing.assert_allclose(scores["log_density"], density, rtol=40 * EPS)
     gradient = probabilities() @ WEIGHTS.T
-    norms = found["scores"]["test"]["negative_score_norm"]
+    norms = scores["negative_score_norm"]
     np.testing.assert_allclose(-norms, np.linalg.norm(gradient, axis=1), rtol=100 * EPS)
     for name in ("accuracy", "ece", "nll", "brier"):  # numbers are means over the images
         values = found["per_image"][f"classification.{name}"]["test"]
@@ -178,3 +180,20 @@ def test_bad_scores_are_refused():
         evaluate.out_of_distribution({"log_density": LOGITS[:, 0]}, {})
     with pytest.raises(ValueError, match=r"outside\['noise'\] .* lacks \['log_density'\]"):
         evaluate.out_of_distribution({"log_density": LOGITS[:, 0]}, {"noise": {}})
+
+
+def test_accuracy_alone_takes_no_gradient():
+    """A monitor's program then compiles without one."""
+
+    @jax.custom_jvp
+    def logits(images):
+        return images.mean((1, 2))
+
+    @logits.defjvp
+    def refuse(primals, tangents):
+        raise AssertionError("differentiated")
+
+    images = data.ImageData(np.zeros((3, 1, 1, 2), np.uint8), np.array([0, 1, 0], np.int32))
+    assert "ood" not in evaluate.classifier(logits, images)
+    with pytest.raises(AssertionError, match="differentiated"):
+        evaluate.classifier(logits, images, outside={"same": images.images})
