@@ -14,8 +14,13 @@ os.environ["XLA_FLAGS"] = quick_flags(
     f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
 )
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# The two processes of tests take a core each: threads of OpenBLAS would wait for one another, busily.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # As experiments/run.py does: runs of this process and of that script are compared bit by bit.
 os.environ.setdefault("JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS", "true")
+
+# Imports and tracing make many objects and few cycles: look less often than every 700 objects.
+gc.set_threshold(50_000, 20, 20)
 
 import jax
 import pytest
@@ -26,8 +31,6 @@ if jax.__version__.startswith("0.10."):
     from jax._src.interpreters import mlir
 
     mlir.make_ir_context = functools.cache(mlir.make_ir_context)
-# Tracing makes many objects and few cycles: look for these less often than every 700 objects.
-gc.set_threshold(50_000, 20, 20)
 
 # Checkpoints are many small files, and a busy disk takes most of the time of a short run for them.
 MEMORY = Path("/dev/shm")
