@@ -19,8 +19,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # As experiments/run.py does: runs of this process and of that script are compared bit by bit.
 os.environ.setdefault("JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS", "true")
 
-# Imports and tracing make many objects and few cycles: look less often than every 700 objects.
-gc.set_threshold(50_000, 20, 20)
+gc.disable()  # until all modules are loaded
 
 import jax
 import pytest
@@ -43,6 +42,14 @@ if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):  # which JAX reads by itself
     jax.config.update("jax_compilation_cache_dir", str(CACHE))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+def pytest_collection_finish():
+    """Looks for cycles among later objects alone, and seldom: tracing makes many without cycles."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+    gc.enable()
+
 
 MEMORY_LIMIT = 3 * 2**30
 
