@@ -14,15 +14,15 @@ os.environ["XLA_FLAGS"] = quick_flags(
     f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
 )
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-# The two processes of tests take a core each: threads of OpenBLAS would wait for one another, busily.
+# Each process of tests has a core of its own: OpenBLAS's threads would wait busily for others.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # As experiments/run.py does: runs of this process and of that script are compared bit by bit.
 os.environ.setdefault("JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS", "true")
 
-gc.disable()  # until all modules are loaded
-
 import jax
 import pytest
+
+gc.disable()  # until all tests are collected
 
 # JAX 0.10 makes a context for every program that it lowers, in 3 ms: a fifth of the time of a small
 # compilation. One serves them all.
