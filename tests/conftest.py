@@ -1,5 +1,6 @@
 """Eight host devices, a persistent compilation cache and strict shapes for every test."""
 
+import ctypes
 import functools
 import gc
 import os
@@ -69,3 +70,5 @@ def bounded_memory():
     yield
     if resident_bytes() > MEMORY_LIMIT:
         jax.clear_caches()
+        # Else they stay resident, and every later module would drop its programs.
+        ctypes.CDLL(None).malloc_trim(0)
