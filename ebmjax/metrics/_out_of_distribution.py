@@ -5,7 +5,6 @@ unless ``positive="out"`` makes it the others', as OpenOOD v1.5 does.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Literal
 
 import jax
@@ -76,7 +75,6 @@ def auroc_parts(in_scores: jax.Array, out_scores: jax.Array) -> tuple[jax.Array,
     return _nan_where_nan(inside, *scores), _nan_where_nan(outside, *scores)
 
 
-@partial(jax.jit, inline=True)
 def _fraction_below(scores: jax.Array, others: jax.Array) -> jax.Array:
     """Returns, for each score, the fraction of the others below it; equal ones count half."""
     ordered = jnp.sort(others)
@@ -258,13 +256,11 @@ def _rank_scores(*scores: Any) -> tuple[Any, ...]:
     return tuple(np.split(ranks, [len(arrays[0])]))
 
 
-@partial(jax.jit, inline=True)
 def _count_at_least(scores: jax.Array, thresholds: jax.Array) -> jax.Array:
     """Counts the ``scores`` that reach each of ``thresholds``."""
     return scores.size - jnp.searchsorted(jnp.sort(scores), thresholds, side="left")
 
 
-@partial(jax.jit, inline=True)
 def _nan_where_nan(result: jax.Array, in_scores: jax.Array, out_scores: jax.Array) -> jax.Array:
     """Returns NaN for scores with NaN: sorting would rank NaN as a perfect score."""
     has_nan = jnp.any(jnp.isnan(in_scores)) | jnp.any(jnp.isnan(out_scores))
