@@ -1,5 +1,6 @@
 """Eight host devices, a persistent compilation cache and strict shapes for every test."""
 
+import ctypes
 import functools
 import gc
 import os
@@ -14,11 +15,15 @@ os.environ["XLA_FLAGS"] = quick_flags(
     f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
 )
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# Each process of tests has a core of its own: OpenBLAS's threads would wait busily for others.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # As experiments/run.py does: runs of this process and of that script are compared bit by bit.
 os.environ.setdefault("JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS", "true")
 
 import jax
 import pytest
+
+gc.disable()  # until all tests are collected
 
 # JAX 0.10 makes a context for every program that it lowers, in 3 ms: a fifth of the time of a small
 # compilation. One serves them all.
@@ -26,8 +31,6 @@ if jax.__version__.startswith("0.10."):
     from jax._src.interpreters import mlir
 
     mlir.make_ir_context = functools.cache(mlir.make_ir_context)
-# Tracing makes many objects and few cycles: look for these less often than every 700 objects.
-gc.set_threshold(50_000, 20, 20)
 
 # Checkpoints are many small files, and a busy disk takes most of the time of a short run for them.
 MEMORY = Path("/dev/shm")
@@ -40,6 +43,14 @@ if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):  # which JAX reads by itself
     jax.config.update("jax_compilation_cache_dir", str(CACHE))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+def pytest_collection_finish():
+    """Looks for cycles among later objects alone, and seldom: tracing makes many without cycles."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+    gc.enable()
+
 
 MEMORY_LIMIT = 3 * 2**30
 
@@ -59,3 +70,5 @@ def bounded_memory():
     yield
     if resident_bytes() > MEMORY_LIMIT:
         jax.clear_caches()
+        # Else they stay resident, and every later module would drop its programs.
+        ctypes.CDLL(None).malloc_trim(0)

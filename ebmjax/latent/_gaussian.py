@@ -1,5 +1,7 @@
 """The divergence between two Gaussians, and Gaussians fitted to samples."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
@@ -50,6 +52,7 @@ def gaussian_kl(
     return kl_of_factors(mean_p, factor_p, mean_q, factor_q)
 
 
+@partial(jax.jit, inline=True)  # one program also where nothing else is jitted
 def kl_of_factors(
     mean_p: jax.Array, factor_p: jax.Array, mean_q: jax.Array, factor_q: jax.Array
 ) -> jax.Array:
@@ -105,10 +108,15 @@ def gaussian_moments(
             "covariance='shrunk'."
         )
     first = samples[..., :1, :]
-    offsets = jnp.asarray(samples - first)  # in the samples' own dtype: nothing cancels afterwards
-    mean = jnp.mean(offsets, axis=-2)
+    # In the samples' own dtype: nothing cancels afterwards.
+    mean, covariances = _moments(jnp.asarray(samples - first), covariance)
+    return mean + first[..., 0, :], covariances
+
+
+@partial(jax.jit, static_argnums=1, inline=True)
+def _moments(offsets: jax.Array, covariance: str) -> tuple[jax.Array, jax.Array]:
+    mean, n = jnp.mean(offsets, axis=-2), offsets.shape[-2]
     centred = offsets - mean[..., None, :]
-    mean = mean + first[..., 0, :]
     # TF32, an accelerator's default for float32, would leave three digits.
     products = jnp.einsum("...ni,...nj->...ij", centred, centred, precision="highest")
     full = products / (n - 1)

@@ -1,6 +1,7 @@
 """Accuracy, proper scores and calibration of a classifier."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -54,7 +55,11 @@ def reliability_bins(
       ([0.0, 0.5], [0, 2])
     """
     check_at_least("num_bins", num_bins, 1)
-    probabilities, labels = _check_probabilities(probabilities, labels)
+    return _count_bins(*_check_probabilities(probabilities, labels), num_bins)
+
+
+@partial(jax.jit, static_argnums=2, inline=True)
+def _count_bins(probabilities: jax.Array, labels: jax.Array, num_bins: int) -> ReliabilityBins:
     confidence = jnp.max(probabilities, axis=-1)
     is_correct = (jnp.argmax(probabilities, axis=-1) == labels).astype(confidence.dtype)
     edges, index = _bins_of(confidence, num_bins)

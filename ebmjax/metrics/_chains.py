@@ -132,17 +132,17 @@ def _per_coordinate(
             f"{jax.tree.map(jnp.shape, chains)}."
         )
     check_more_draws("chains", jax.tree.leaves(leaves)[0].shape[:2], allow_few_draws)
+    return jax.tree.map(partial(_of_leaf, diagnostic), leaves)
+
+
+@partial(jax.jit, static_argnums=0)
+def _of_leaf(diagnostic: Callable[[jax.Array], jax.Array], draws: jax.Array) -> jax.Array:
+    has_nan = jnp.any(jnp.isnan(draws), axis=(0, 1))
+    # The variance of a chain that never moved is unknown, and as 0 it would flatter the mean.
+    is_still = jnp.all(draws == draws[:, :1], axis=1)
+    is_unknown = has_nan | (jnp.any(is_still, axis=0) & ~jnp.all(is_still, axis=0))
     diagnose = jnp.vectorize(diagnostic, signature="(m,n)->()")
-
-    def of_leaf(draws: jax.Array) -> jax.Array:
-        has_nan = jnp.any(jnp.isnan(draws), axis=(0, 1))
-        # The variance of a chain that never moved is unknown, and as 0 it would flatter the mean.
-        is_still = jnp.all(draws == draws[:, :1], axis=1)
-        is_unknown = has_nan | (jnp.any(is_still, axis=0) & ~jnp.all(is_still, axis=0))
-        result = diagnose(jnp.moveaxis(draws, (0, 1), (-2, -1)))
-        return jnp.where(is_unknown, jnp.nan, result)
-
-    return jax.tree.map(of_leaf, leaves)
+    return jnp.where(is_unknown, jnp.nan, diagnose(jnp.moveaxis(draws, (0, 1), (-2, -1))))
 
 
 def _check_chains(path: Any, chains: Any, *, min_chains: int, min_draws: int) -> jax.Array:

@@ -19,9 +19,8 @@ COMMAND = [sys.executable, "benchmarks/compile_for.py", "--config=configs/toy_sa
 
 
 def output(*arguments):
-    return subprocess.run(
-        [*COMMAND, *arguments], cwd=REPOSITORY, env=ENVIRONMENT, capture_output=True, text=True
-    )
+    command = [*COMMAND, *arguments]
+    return subprocess.run(command, cwd=REPOSITORY, env=ENVIRONMENT, capture_output=True, text=True)
 
 
 def rows_of(folder, *arguments):

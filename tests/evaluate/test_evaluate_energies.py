@@ -8,8 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ebmjax import samplers
-from ebmjax.evaluate import energy_moments, mixing
+from ebmjax import evaluate, samplers
+from ebmjax.evaluate import energy_moments
+
+mixing = jax.jit(evaluate.mixing, static_argnums=(1, 2), static_argnames="num_steps")
 
 
 def test_energies_that_are_not_finite_are_counted_apart():

@@ -122,6 +122,7 @@ CURVED_PARAMS = latent.LatentParams(jnp.array(0.8), jnp.array([1.5, -0.7]))
 CURVED_X = jnp.array([[0.9, 0.1], [-0.3, 0.6], [0.2, -0.8]])
 
 
+@jax.jit
 def curved_grid(powers):
     """A fine grid (n, 1) of latents and the law on it, shape (num_powers, 3, n)."""
     grid = jnp.linspace(-8.0, 8.0, 8001)[:, None]
@@ -162,7 +163,7 @@ def curved_covariances(powers):
     def trapezium(params):
         return jnp.sum(latent.trapezium_weights(powers) * means(params, moving_law(params)))
 
-    return ravel_pytree(jax.grad(trapezium)(CURVED_PARAMS))[0]
+    return ravel_pytree(jax.jit(jax.grad(trapezium))(CURVED_PARAMS))[0]
 
 
 def test_unbiased_for_a_model_that_is_not_gaussian():
@@ -174,7 +175,8 @@ def test_unbiased_for_a_model_that_is_not_gaussian():
         law = jnp.repeat(law, num_chains, axis=1)
         uniforms = jax.random.uniform(jax.random.key(5), (num_draws, *law.shape[:2]))
         cumulated = jnp.cumsum(law, axis=-1)
-        cells = jax.vmap(jax.vmap(jnp.searchsorted, (0, 1), 1), (0, 1), 1)(cumulated, uniforms)
+        find = jax.vmap(jax.vmap(jnp.searchsorted, (0, 1), 1), (0, 1), 1)
+        cells = jax.jit(find)(cumulated, uniforms)
         latents = grid[jnp.minimum(cells, len(grid) - 1)]
         x = jnp.repeat(CURVED_X, num_chains, axis=0)
 

@@ -73,11 +73,16 @@ def batch(num=5):
     return ImageData(jnp.asarray(images), jnp.asarray(rng.integers(0, 2, size=num), jnp.int32))
 
 
-def learn(draw=None, carry=None, *, loss_fn=cd_loss, params=PARAMS, key=KEY, **options):
-    draw = draw or negatives()
-    carry = carry or shard_of(draw)
+def learner(draw, *, loss_fn=cd_loss, **options):
+    """One program for several training steps of a carry."""
     step = make_image_gradient_fn(energy_of, loss_fn, view=plain_view, plan=draw, **options)
-    return *jax.jit(settled(step))(key, params, carry, batch()), carry
+    step = jax.jit(settled(step))
+    return lambda carry, key=KEY, params=PARAMS: (*step(key, params, carry, batch()), carry)
+
+
+def learn(draw=None, carry=None, *, params=PARAMS, key=KEY, **options):
+    draw = draw or negatives()
+    return learner(draw, **options)(carry or shard_of(draw), key, params)
 
 
 def moved(before, after):

@@ -193,6 +193,9 @@ def run(objective=None, draw=None, *, classifier=None, carry=None, params=PARAMS
     return gradient_fn(KEY, params, carry, batch()), carry
 
 
+plain_run = functools.cache(run)
+
+
 def assert_trees_close(got, expected, atol=ATOL):
     assert jax.tree.structure(got) == jax.tree.structure(expected)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=atol), got, expected)

@@ -15,6 +15,7 @@ from image_problem import (
     cd_loss,
     energy_of,
     learn,
+    learner,
     live,
     live_loss,
     negatives,
@@ -67,8 +68,9 @@ def test_a_velocity_goes_on_where_it_stopped(wrapped):
         "schedule": schedule,
     }[wrapped]
     plan = still(make=wrap(underdamped_langevin))
-    _, after, _, before = learn(plan, shard_of(plan, 6))
-    _, later, _, _ = learn(plan, after, key=jax.random.key(8))
+    step = learner(plan)
+    _, after, _, before = step(shard_of(plan, 6))
+    _, later, _, _ = step(after, jax.random.key(8))
     assert np.std(rows(before).memory["velocity"]) > 0.5
     for carry, num_steps in ((after, 3), (later, 6)):
         position, velocity = rotated(
@@ -140,8 +142,9 @@ def test_the_second_moment_of_psgld_is_kept_where_it_is_asked_for(memory):
     """Two training steps of one move: V' = a V + (1 - a) s^2 twice, or from 0 each time."""
     options = {"decay": 0.6, "damping": 1.0, "noise_scale": 0.0, "num_steps": 1}
     plan = negatives(kinds={"one": kind(psgld, memory, **options)}, num_classes=1)
-    _, after, _, before = learn(plan, shard_of(plan, 6))
-    _, later, _, _ = learn(plan, after, key=jax.random.key(8))
+    step = learner(plan)
+    _, after, _, before = step(shard_of(plan, 6))
+    _, later, _, _ = step(after, jax.random.key(8))
     x = np.float64(rows(before).position if memory else rows(before))
     v = np.zeros_like(x)
     for _ in range(2):
@@ -160,8 +163,9 @@ def test_a_temperature_is_kept():
         kinds={"one": kind(tempered_mala, ("temperature", "running_acceptance"), **options)},
         num_classes=1,
     )
-    _, after, _, _ = learn(plan, shard_of(plan, 6))
-    _, later, _, _ = learn(plan, after, key=jax.random.key(8))
+    step = learner(plan)
+    _, after, _, _ = step(shard_of(plan, 6))
+    _, later, _, _ = step(after, jax.random.key(8))
     np.testing.assert_allclose(rows(after).memory["temperature"], 10.0)
     np.testing.assert_allclose(rows(later).memory["temperature"], 100.0)
 

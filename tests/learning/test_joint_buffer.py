@@ -152,9 +152,8 @@ def test_without_a_buffer_every_chain_starts_anew():
         return jnp.mean(negative - jnp.mean(positive)) / smoothing, {}
 
     objective = joint_objective(generative_loss=loss, density_scale=0.0)
-    _, after, _ = make_gradient_fn(quadratic(), draw, objective)(
-        KEY, quadratic_params(), carry, batch()
-    )
+    gradient_fn = jax.jit(make_gradient_fn(quadratic(), draw, objective))
+    _, after, _ = gradient_fn(KEY, quadratic_params(), carry, batch())
     jax.effects_barrier()
     assert after.buffer == ()
     starts = np.stack([np.ravel(class_start(None, label)) for label in range(NUM_CLASSES)])

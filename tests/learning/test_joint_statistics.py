@@ -137,12 +137,14 @@ def test_chains_normalised_by_their_batch_climb_the_density_of_all():
     (_, after, _), _ = run(classifier=centred(), norm_policy=NormPolicy(chains="batch"))
     x = carry.buffer.positions
 
-    def total(x):
+    @jax.jit
+    @jax.grad
+    def score(x):
         logits = centred().apply(PARAMS, {"centre": jnp.zeros(SHAPE)}, x, use="batch")[0]
         return jnp.sum(jax.nn.logsumexp(logits, axis=-1))
 
     for _ in range(3):
-        x = x + 0.2 * jax.grad(total)(x)
+        x = x + 0.2 * score(x)
     np.testing.assert_allclose(after.buffer.positions, x, atol=ATOL)
 
 

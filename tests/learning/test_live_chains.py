@@ -93,6 +93,7 @@ def test_the_kl_terms_derivative_against_finite_differences_with_the_key_held():
             energies = -jax.vmap(lambda x, y: quadratic(frozen)(y)(x))(live, LABELS)
             return jnp.mean(energies)
 
+        @jax.jit
         def live_ends(a):
             return ends(a, starts=starts, num_steps=3)
 
@@ -104,9 +105,10 @@ def test_the_kl_terms_derivative_against_finite_differences_with_the_key_held():
         assert abs(slopes) > 0.01
 
         # The entropy is computed in float32: differentiate its ends in float64 instead.
-        push = jax.grad(nearest_neighbour_entropy)(live_ends(frozen), references)
+        push = jax.jit(jax.grad(nearest_neighbour_entropy))(live_ends(frozen), references)
         moves = (live_ends(frozen + h) - live_ends(frozen - h)) / (2 * h)
-        got = jax.grad(lambda a: nearest_neighbour_entropy(live_ends(a), references))(frozen)
+        entropy = lambda a: nearest_neighbour_entropy(live_ends(a), references)  # noqa: E731
+        got = jax.jit(jax.grad(entropy))(frozen)
         size = np.sum(np.abs(push * moves))
         np.testing.assert_allclose(got, np.sum(push * moves), atol=64 * EPS * size)
 

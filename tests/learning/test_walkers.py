@@ -119,11 +119,10 @@ def test_shards_with_an_axis_are_one_population(is_poor):
         log_normalizer=jnp.zeros(3),
     )
     keys = jax.random.split(jax.random.key(4), 3)
-    _, one, of_one = advance_walkers(keys[0], whole, energy, **options)
-    moved, many, of_many = jax.vmap(
-        lambda key, shard: advance_walkers(key, shard, energy, axis_name="shard", **options),
-        axis_name="shard",
-    )(keys, shards)
+    advance = partial(advance_walkers, energy_fn=energy, **options)
+    _, one, of_one = jax.jit(advance)(keys[0], whole)
+    advance_all = jax.vmap(partial(advance, axis_name="shard"), axis_name="shard")
+    moved, many, of_many = jax.jit(advance_all)(keys, shards)
     np.testing.assert_allclose(many.weights.reshape(-1) / 3, one.weights, rtol=1e-5)
     for name, value in of_one.items():
         np.testing.assert_allclose(of_many[name], np.full(3, value), rtol=1e-5)

@@ -306,7 +306,7 @@ def test_the_default_rests_where_reweighted_negatives_are_the_data(num_negatives
 
         return jnp.sum(jnp.asarray(chances, jnp.float32) * jax.vmap(loss)(jnp.asarray(batches)))
 
-    gradient = jax.grad(mean_loss)
+    gradient = jax.jit(jax.grad(mean_loss), static_argnums=1)
     # A sum of terms below 1 in float32.
     np.testing.assert_allclose(gradient(f, "default"), np.zeros(4), atol=1e-6)
     assert np.max(np.abs(gradient(f, "no_positive"))) > 0.01

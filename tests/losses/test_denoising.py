@@ -71,7 +71,7 @@ def test_each_level_recovers_the_data_under_its_noise():
             return denoising_score_matching_loss(score, noise, noise_scale=noise_scale)[0]
 
         start = jnp.zeros(18)
-        best = -np.linalg.solve(jax.hessian(loss)(start), jax.grad(loss)(start))
+        best = -np.linalg.solve(jax.jit(jax.hessian(loss))(start), jax.jit(jax.grad(loss))(start))
     for level, scale in enumerate(noise_scales):
         precision = best[:12].reshape(3, 2, 2)[level]
         expected = np.linalg.inv(covariance + scale**2 * np.eye(2))

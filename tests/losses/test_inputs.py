@@ -35,7 +35,7 @@ def test_a_loss_is_as_wide_as_its_numbers(call):
     wide = lambda numbers: jnp.asarray(numbers, None if numbers is LABELS else jnp.float64)  # noqa: E731
     narrow = lambda numbers: jnp.asarray(numbers, None if numbers is LABELS else jnp.float32)  # noqa: E731
     with jax.enable_x64(True):
-        in_64, in_32 = call(wide), call(narrow)
+        in_64, in_32 = (jax.jit(call, static_argnums=0)(of) for of in (wide, narrow))
     for leaves, dtype in ((in_64, jnp.float64), (in_32, jnp.float32)):
         assert {leaf.dtype for leaf in jax.tree.leaves(leaves)} == {jnp.dtype(dtype)}
     gaps = [
@@ -72,6 +72,6 @@ PENALISED = {
 @pytest.mark.parametrize("call", PENALISED.values(), ids=PENALISED)
 def test_a_penalty_of_weight_zero_is_zero_at_any_energy(call):
     """Squares of 1e20 are beyond float32."""
-    (loss, metrics), gradient = jax.value_and_grad(call, has_aux=True)(HUGE)
+    (loss, metrics), gradient = jax.jit(jax.value_and_grad(call, has_aux=True))(HUGE)
     for leaf in (loss, gradient, *metrics.values()):
         assert np.all(np.isfinite(leaf))

@@ -35,8 +35,10 @@ def test_the_minimum_is_the_inverse_of_the_data_s_second_moment(directions):
     """The loss is quadratic in P, so one step of Newton's method finds its minimum."""
     x = points()
     start = jnp.eye(2)
-    gradient = jax.grad(loss_of)(start, x, directions).ravel()
-    hessian = jax.hessian(loss_of)(start, x, directions).reshape(4, 4)
+    found = jax.jit(
+        lambda p: (jax.grad(loss_of)(p, x, directions), jax.hessian(loss_of)(p, x, directions))
+    )(start)
+    gradient, hessian = found[0].ravel(), found[1].reshape(4, 4)
     # P and its transpose have the same loss: the pseudo-inverse takes the symmetric one.
     best = start.ravel() - np.linalg.pinv(np.asarray(hessian, np.float64)) @ np.asarray(gradient)
     second_moment = np.asarray(x, np.float64).T @ np.asarray(x, np.float64) / len(x)

@@ -296,8 +296,8 @@ def test_draws_before_chains_are_refused(diagnose):
     swapped = jnp.asarray(make_draws(50)[..., 0]).T
     with pytest.raises(ValueError, match=r"got 50 chains of 4 draws.*swap.*allow_few_draws=True"):
         diagnose(swapped)
-    diagnose(swapped, allow_few_draws=True)
-    diagnose(swapped.T)
+    jax.eval_shape(partial(diagnose, allow_few_draws=True), swapped)
+    jax.eval_shape(diagnose, swapped.T)
 
 
 def test_leaves_of_other_chains_are_refused():

@@ -134,8 +134,9 @@ def test_mirrors_around_a_schedule_and_a_clip():
 def test_particles_stay_inside():
     sampler = reflect(svgd, 0.0, 1.0)(tilted, step_size=1.0)
     state = sampler.init(jnp.linspace(0.1, 0.9, 5)[:, None])
+    step = jax.jit(sampler.step)
     for _ in range(3):
-        state, _ = sampler.step(jax.random.key(0), state)
+        state, _ = step(jax.random.key(0), state)
         assert np.all((state.particles >= 0) & (state.particles <= 1))
 
 

@@ -70,7 +70,9 @@ def trained(config, folder):
     return experiment, training.tree_digest(result.state)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family", ["joint", "latent", pytest.param("energy", marks=pytest.mark.slow)]
+)
 def test_a_run_has_the_same_bits_wherever_its_images_lie(family, folder, tmp_path):
     """Also its start distribution, the images that it is measured by, and those of a monitor."""
     found = {}

@@ -255,7 +255,14 @@ def test_each_recovery_goes_back_one_further_to_a_healthy_checkpoint(tmp_path):
     assert run.now.optimizer.learning_rate == 0.01 / 2**7
 
 
-@pytest.mark.parametrize("name", WITHOUT_CHAINS)
+QUICK = ("denoising", "jarzynski", "energy_matching")
+"""An objective of each kind: a loss, walkers, a warm-up."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in WITHOUT_CHAINS],
+)
 def test_objectives_without_chains_recover_in_bfloat16(name, tmp_path, monkeypatch):
     """The run is told at its end that it fell at step 13; it goes back to step 10, and finishes."""
     flags = {"loss.name": name, "model.dtype": "bfloat16", "eval.density.every": "never"}
