@@ -187,7 +187,7 @@ def test_accuracy_alone_takes_no_gradient():
 
     @jax.custom_jvp
     def logits(images):
-        return images.reshape(3, 2)
+        return images.reshape(len(images), 2)
 
     @logits.defjvp
     def refuse(primals, tangents):
