@@ -1,6 +1,5 @@
 """The 8x8 digits of scikit-learn: real images without a download."""
 
-import functools
 import importlib.util
 from pathlib import Path
 from typing import Literal
@@ -40,7 +39,6 @@ def load_digits(split: Literal["train", "test"]) -> ImageData:
     return ImageData(images, np.asarray(labels[chosen], np.int32))
 
 
-@functools.cache
 def _read_packaged() -> np.ndarray:
     """Returns (1797, 65): 64 levels and the digit. To import scikit-learn would take a second."""
     if (package := importlib.util.find_spec("sklearn")) and package.origin:
