@@ -281,7 +281,8 @@ def test_the_extras_hold_what_is_imported() -> None:
 def test_a_missing_package_names_the_extra(
     blocked: str, call: Callable[[], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, blocked, None)
+    for name in {blocked, *(one for one in sys.modules if one.startswith(f"{blocked}."))}:
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match=r'pip install "ebmjax\[experiments\]"'):
         call()
 
