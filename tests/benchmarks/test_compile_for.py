@@ -12,19 +12,22 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from ebmjax.recipes.run.compilation import quick_flags
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 # libtpu does not know the flags that tests give to XLA.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
 COMMAND = [sys.executable, "benchmarks/compile_for.py", "--config=configs/toy_samplers.py:smoke"]
 
 
-def output(*arguments):
+def output(*arguments, **variables):
+    environment = ENVIRONMENT | variables
     command = [*COMMAND, *arguments]
-    return subprocess.run(command, cwd=REPOSITORY, env=ENVIRONMENT, capture_output=True, text=True)
+    return subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True)
 
 
-def rows_of(folder, *arguments):
-    done = output(f"--out={folder}", *arguments)
+def rows_of(folder, *arguments, **variables):
+    done = output(f"--out={folder}", *arguments, **variables)
     assert done.returncode == 0, done.stderr
     return json.loads((folder / "compile_for.json").read_text())["rows"]
 
@@ -48,7 +51,7 @@ def test_a_gpu_needs_a_number_and_its_compiler(topology):
 
 def test_the_programs_of_a_run_compile_for_this_machine(tmp_path):
     config = "--config=configs/igebm_digits.py:smoke"
-    rows = rows_of(tmp_path, config, "--topology=cpu")
+    rows = rows_of(tmp_path, config, "--topology=cpu", XLA_FLAGS=quick_flags(""))
     assert rows[0]["program"] == "step on 1"
     assert rows[0]["collectives"] == "1>1 all-reduce"
     assert rows[0]["instructions"] > 100

@@ -33,11 +33,12 @@ class VarianceOfGradients(Evaluator):
     def __call__(self, model: Any, test: Any, key: Key) -> Found:
         """Returns the numbers of ``over_batches``; the report's names are without "mean_"."""
         num_examples, size = len(model.examples.index), model.config.train.batch_size
+        params = jax.device_get(model.params)  # not on each device, which would all do the same
 
         def gradient(key: Key) -> LatentParams:
             index_key, chain_key = jax.random.split(key)
             index = jax.random.choice(index_key, num_examples, (size,), replace=False)
-            return model.gradient(chain_key, model.params, (), model.batch(np.asarray(index)))[0]
+            return model.gradient(chain_key, params, (), model.batch(np.asarray(index)))[0]
 
         gradients = [
             gradient(one) for one in jax.random.split(keys_of(key).gradients, self.num_gradients)

@@ -132,7 +132,7 @@ class LatentEBM(ImageModel):
         found = cost(
             self.gradient,
             keys_of(common.root_keys(self.config)[2]).cost,
-            self.params,
+            jax.device_get(self.params),  # not on each device, which would all do the same
             (),
             self.batch(np.arange(self.config.train.batch_size)),
             num_steps=int(self.state.step) if self.state else 0,
