@@ -18,10 +18,14 @@ import sys
 from itertools import takewhile
 from pathlib import Path
 
-os.environ.setdefault("JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS", "true")  # as `ebmjax run` does
+from ebmjax.recipes.run.compilation import cpu_flags
+from ebmjax.recipes.run.processes import cpu_devices
+
+# As `ebmjax run` does, before JAX is loaded.
+os.environ.setdefault("JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS", "true")
+os.environ.update(cpu_devices(None, None), XLA_FLAGS=cpu_flags())
 
 import _harness as harness
-import jax
 
 from ebmjax.recipes.__main__ import quietly
 
@@ -43,13 +47,6 @@ COMMANDS = {
     "accelerator": "what an accelerator is asked first, in a number of minutes",
 }
 """Benchmarks that have a command line of their own: ``python benchmarks/NAME.py``."""
-
-
-def use_all_cores() -> None:
-    """Makes one device a core on a CPU, unless the environment says how many."""
-    is_said = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
-    if not is_said and "JAX_NUM_CPU_DEVICES" not in os.environ:
-        jax.config.update("jax_num_cpu_devices", harness.num_cores())
 
 
 def main() -> None:
@@ -76,7 +73,6 @@ def main() -> None:
     if not names:
         harness.print_table(options.table) if options.table else parser.print_help()
         return
-    use_all_cores()
     harness.warn_if_busy()
     options.fields = rest
     for name, module in modules.items():
