@@ -144,6 +144,7 @@ def _run(
         return _means(info, REPORTED)
 
     states, step = _start_chains(key, densities, kind, starts, labels)
+    step = jax.jit(step, inline=True)  # traced once for the loop and the last step
     keys = jax.random.split(key, kind.num_steps)
     states, reports = trace_chain(keys[:-1], states, step, report)
     states, info = step(keys[-1], states)

@@ -1,6 +1,7 @@
 """Uses the model of a run: ``ebmjax sample``, ``ebmjax score``, ``ebmjax export``."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError, stop
 from ebmjax.recipes.config.ranges import MAX_INTEGER, MAX_SEED
 from ebmjax.recipes.folder import run_folder
+from ebmjax.recipes.run.compilation import cpu_flags, use_compilation_cache
 from ebmjax.recipes.run.guidance import check_guidance
 from ebmjax.recipes.run.outputs import OUTPUTS, check_out, write
+from ebmjax.recipes.run.processes import cpu_devices
 
 USAGE = """Uses the model of a run. The data that it was trained on must still be there. The folder
 stays as it is.
@@ -58,8 +61,8 @@ def main() -> None:
         _check_out(command, out, arguments)
     except (ConfigError, WorkdirError) as error:
         stop(error)
+    os.environ.update(cpu_devices(None, None), XLA_FLAGS=cpu_flags())
     # Only now: mistakes that one look tells are answered without JAX's second.
-    from ebmjax.recipes.run.compilation import use_compilation_cache
     from ebmjax.recipes.run.explain import USER_ERRORS
     from ebmjax.recipes.run.trained import load
 
