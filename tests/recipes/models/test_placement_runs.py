@@ -65,9 +65,16 @@ def trained(config, folder):
         experiment.train_step,
         experiment.data,
         plan,
-        placement=build.placement(config),
+        placement="device" if config.data.placement == "device" else "host",
     )
     return experiment, training.tree_digest(result.state)
+
+
+def test_on_a_cpu_images_lie_in_memory_once(folder, monkeypatch):
+    places = [build.placement(config_of("energy", folder, p)) for p in ("device", "host", "disk")]
+    assert places == ["host"] * 3
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert build.placement(config_of("energy", folder, "device")) == "device"
 
 
 @pytest.mark.parametrize(
