@@ -23,6 +23,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ebmjax.recipes.run.processes import num_processors
+
 Row = dict[str, Any]
 Measured = TypeVar("Measured")
 OUT = Path("runs/benchmarks")
@@ -75,11 +77,6 @@ def at_least_one(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be an integer of at least 1, got {text!r}")
     return int(text)
-
-
-def num_cores() -> int:
-    """Returns the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def time_call(function: Callable[[], Any], calls: int = 1) -> Turn:
@@ -169,7 +166,7 @@ def describe_machine(name: str) -> dict[str, Any]:
         "command": sys.argv[1:],
         "date": str(datetime.date.today()),
         "processor": (models or [platform.processor() or platform.machine()])[0],
-        "cores": num_cores(),
+        "cores": num_processors(),
         "devices": f"{jax.devices()[0].device_kind} x{jax.device_count()}",
         "product_gflops": round(product_rate() / 1e9),  # of float32 matrices
         "versions": VERSIONS,
@@ -257,13 +254,13 @@ def _draw_ratios(rows: Sequence[Row], path: Path, title: str) -> None:
     if not rows:
         return
     texts = ([str(one) for one in row.values() if isinstance(one, str | int)] for row in rows)
-    with figure(path, size=(7, 1.2 + 0.3 * len(rows))) as ((axes,),):
+    with figure(path, title=title, size=(7, 1.4 + 0.3 * len(rows))) as ((axes,),):
         for place, (middle, low, high) in enumerate(row["ratio"].values() for row in rows):
             axes.barh(place, middle, 0.6, xerr=[[middle - low], [high - middle]], color="C0")
         axes.axvline(1.0, color="black", lw=0.8)
         axes.set_yticks(range(len(rows)), [" ".join(one) for one in texts])
         axes.invert_yaxis()
-        axes.set(xlabel="ratio of times", xlim=(0, None), title=title)
+        axes.set(xlabel="ratio of times", xlim=(0, None))
 
 
 def _as_json(value: Any) -> Any:

@@ -38,6 +38,7 @@ from _peers import PeersUnavailableError, TorchProcess
 from flax.traverse_util import flatten_dict
 
 from ebmjax import data, metrics, networks, samplers
+from ebmjax.recipes.run.processes import num_processors
 from ebmjax.types import LogDensityFn, PyTree, Sampler
 
 Call = Callable[[], Any]
@@ -133,7 +134,7 @@ def measure(work: Work, repeats: int) -> Iterator[harness.Row]:
 @cache
 def torch() -> TorchProcess:
     """Returns the one process of the other libraries; raises PeersUnavailableError without them."""
-    process = TorchProcess(harness.num_cores())
+    process = TorchProcess(num_processors())
     harness.VERSIONS.update(process.about)
     return process
 

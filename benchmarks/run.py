@@ -7,8 +7,7 @@
 
 Prints each row as it is measured, and writes FOLDER/NAME.json with it: the rows with medians and
 ranges, the machine, its load before and after, versions and the command. What is cut short keeps
-the rows so far. --table prints such a file again. A CPU has one device a core.
-NAME --help says more about one of these:
+the rows so far. --table prints such a file again. NAME --help says more about one of these:
 """
 
 import importlib
@@ -38,7 +37,6 @@ BENCHMARKS = {
     "samplers": ("sampler_throughput", "every sampler, beside the bare gradients that it takes"),
     "configuration": ("configuration", "what a configuration costs on this machine"),
     "compare": ("configuration", "a configuration beside the same with other fields"),
-    "losses": ("losses", "losses and gradients, beside ebmkit's and torchebm's"),
     "fitted_evidence": ("fitted_evidence", "the error of a log evidence with fitted divergences"),
 }
 """Name to the file, and what it is for."""

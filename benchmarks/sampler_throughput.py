@@ -102,9 +102,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--product", type=harness.at_least_one, help="rows of the matrices")
 
 
-def rows(name: str, options: Any) -> Iterator[harness.Row]:
+def rows(_: str, options: Any) -> Iterator[harness.Row]:
     """Measures every combination."""
-    del name
     options.dtype, peak = options.dtype and jnp.dtype(options.dtype), None
     if options.product:
         peak = harness.product_rate(options.product, options.repeats, options.dtype or jnp.float32)

@@ -101,7 +101,9 @@ def table_errors(mutants: list[Mutant]) -> list[str]:
 def run_tests(
     copy: Path, tests: Sequence[str], time_limit: float | None = None, before: Sequence[str] = ()
 ) -> Outcome:
-    """Runs default tests in ``copy`` until one fails, ``before`` between Python and pytest.
+    """Runs tests in ``copy`` until one fails, ``before`` between Python and pytest.
+
+    Tests that are named run if they are slow, too; of whole files the default ones.
 
     The tests have a new home and leave no process and no file. Within a time limit, a mistake is
     expected: if it ends pytest itself, by the limit of memory, say, it is noticed.
@@ -110,6 +112,7 @@ def run_tests(
       RuntimeError: if pytest could not run them.
     """
     command = [sys.executable, *before, "-m", "pytest", "-x", "-q", "-n", "0", "-rfE", *tests]
+    command += ["-m", ""] * (len(tests) > 0 and all("::" in test for test in tests))
     cache = os.environ.get("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
     environment = os.environ | {"PYTHONPATH": str(copy), "JAX_COMPILATION_CACHE_DIR": cache}
     started = time.perf_counter()
@@ -132,7 +135,7 @@ def run_tests(
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
     seconds = time.perf_counter() - started
-    if process.returncode in (0, 5):  # 5 where all tests are slow ones
+    if process.returncode in (0, 5):  # 5 where all tests of a file are slow ones
         return Outcome("", seconds)
     if time_limit is not None and (process.returncode == 3 or process.returncode < 0):
         return Outcome(f"pytest ended with {process.returncode}", seconds)

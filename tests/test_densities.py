@@ -111,6 +111,7 @@ def test_a_mixture_is_the_weighted_sum_at_every_point() -> None:
     np.testing.assert_allclose(equal(jnp.float32(x[100])), exact, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_chains_follow_a_density_with_one_component_negated() -> None:
     """Two modes, of which the second is divided out; shares of bins against the grid's."""
     modes = densities.mixture([normal(-1.0, 0.7), normal(1.5, 0.7)], [0.5, 0.5])

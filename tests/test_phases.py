@@ -76,6 +76,7 @@ def test_a_part_is_said_and_stands_in_the_reminders(capsys: pytest.CaptureFixtur
     assert not capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_line_of_others_counts_as_a_sign_of_life() -> None:
     said = 0
     with heard() as out, phase("training", seconds=0.5):

@@ -37,6 +37,7 @@ def run_by_default(*arguments: str) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.slow
 def test_equal_calls_compile_once() -> None:
     """Every driver and loop of the library is called, with functions and arrays made anew."""
     counts = run_by_default(str(Path(__file__).with_name("program_calls.py")))
@@ -44,6 +45,7 @@ def test_equal_calls_compile_once() -> None:
     assert [count for count in counts if not count.endswith("=0")] == []
 
 
+@pytest.mark.slow
 def test_outside_and_inside_of_jit_the_numbers_are_the_same() -> None:
     """Bit by bit, also for other dtypes, sizes and keys of the same step."""
     step = batch_step(sgld(parabola, step_size=0.1).step)
@@ -141,10 +143,12 @@ print(_program.cache_info().currsize, sum(ref() is not None for ref in held))
 """
 
 
+@pytest.mark.slow
 def test_steps_that_hold_other_arrays_share_a_program_and_leave_none_behind() -> None:
     assert run_by_default("-c", STEPS) == ["1", "0"]
 
 
+@pytest.mark.slow
 def test_only_the_last_programs_are_kept() -> None:
     made = []
     for length in range(1, NUM_KEPT + 3):

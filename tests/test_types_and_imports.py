@@ -201,6 +201,7 @@ else:
 """
 
 
+@pytest.mark.slow
 def test_samplers_and_losses_need_jax_and_optax_only() -> None:
     """Rooms load when they are first used; only networks, and learning with them, need Flax."""
     result = subprocess.run(
@@ -209,6 +210,7 @@ def test_samplers_and_losses_need_jax_and_optax_only() -> None:
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.slow
 def test_learning_imports_no_optional_package() -> None:
     code = f"""
 import sys
@@ -264,8 +266,9 @@ def test_the_extras_hold_what_is_imported() -> None:
     assert distributions({cluster}) <= core | listed(extras["slurm"])
     assert distributions(set(MODULES) - {huggingface, cluster}) <= core | optional
     assert distributions((ROOT / "experiments").rglob("*.py")) <= core | optional
-    assert "ebmjax[experiments]" in extras["docs"]
-    assert {"ebmjax[docs]", "ebmjax[huggingface]", "ebmjax[slurm]"} <= set(extras["test"])
+    assert "ebmjax[experiments]" in extras["examples"]
+    assert "ebmjax[examples]" in extras["docs"]
+    assert {"ebmjax[examples]", "ebmjax[huggingface]", "ebmjax[slurm]"} <= set(extras["test"])
     assert "ebmjax[test]" in extras["dev"]
 
 
@@ -323,6 +326,7 @@ def test_examples_in_docstrings(name: str) -> None:
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_examples_in_pages(page: Path) -> None:
     result = doctest.testfile(

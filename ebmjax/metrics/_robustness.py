@@ -219,7 +219,7 @@ def robust_accuracy_curve(
 
     Args:
       key: split over the radii.
-      logits_fn, images, labels, **attack: as for ``pgd_attack``.
+      logits_fn, images, labels, attack: as for ``pgd_attack``.
       epsilons: (E,), radii in units of the images.
 
     Returns:

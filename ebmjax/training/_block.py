@@ -4,6 +4,7 @@ import functools
 import os
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import jax
 from jax.sharding import Mesh, PartitionSpec
@@ -74,17 +75,32 @@ class BlockRunner:
         make_block.cache_clear()  # the next run reads anew what the step reads
         self._key = key
         self._profile = profile
-        self._compiled: dict[int, Callable] = {}
+        self._compiled: dict[int, Future[Callable]] = {}
         self.compile_seconds = 0.0
+
+    def compile_ahead(self, state: TrainState, batches: PyTree) -> None:
+        """Compiles the block of such batches in another thread, while other work goes on."""
+        started, size = time.perf_counter(), leading_size("batches", batches)
+        with phase(f"compiling {size:,} steps"):
+            lowered = self._block.lower(self._key, state, batches)
+
+        def compile_block() -> Callable:
+            compiled = lowered.compile()
+            self.compile_seconds += time.perf_counter() - started
+            return compiled
+
+        pool = ThreadPoolExecutor(1, "ebmjax-compiler")
+        self._compiled[size] = pool.submit(compile_block)
+        pool.shutdown(wait=False)
 
     def __call__(self, state: TrainState, batches: PyTree) -> tuple[TrainState, Metrics]:
         """Runs as many steps as ``batches`` has; returns before the device has finished them."""
         arguments = (self._key, state, batches)
         size = leading_size("batches", batches)
         if size not in self._compiled:
-            started = time.perf_counter()
-            with phase(f"compiling {size:,} steps"):
-                self._compiled[size] = self._block.lower(*arguments).compile()
-            self.compile_seconds += time.perf_counter() - started
-        block = functools.partial(self._compiled[size], *arguments)
+            self.compile_ahead(state, batches)
+        if not self._compiled[size].done():
+            with phase("waiting for the compiler"):
+                wait([self._compiled[size]])
+        block = functools.partial(self._compiled[size].result(), *arguments)
         return self._profile.run(block, size) if self._profile else block()

@@ -167,6 +167,9 @@ def fit(
         return found
 
     if monitor and first_step == 0 and plan.is_monitored(0):
+        if (block := next(plan.blocks(0), None)) is not None:
+            indices = plan_indices(plan, *block, leading_size("data", data))
+            run_block.compile_ahead(state, describe_batches(data, indices, mesh))
         log.write(0, monitored(0))
 
     def elapsed() -> dict[str, float]:

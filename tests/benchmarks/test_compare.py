@@ -19,6 +19,7 @@ def test_the_ratio_is_of_the_same_turn(module):
     assert (b["ms of cores"], b["their ratio"]) == (2000.0, (1.0, 1.0, 1.0))
 
 
+@pytest.mark.slow
 def test_every_variant_is_timed_in_turn(module, command, tmp_path, monkeypatch):
     images = np.random.default_rng(0).integers(0, 256, (100, 32, 32, 3), np.uint8)
     np.save(tmp_path / "images.npy", images)

@@ -39,6 +39,7 @@ def test_an_unknown_topology_is_refused():
     assert "libtpu" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topology", ["h100:many", "h200:8"])
 def test_a_gpu_needs_a_number_and_its_compiler(topology):
     if topology == "h200:8" and importlib.util.find_spec("jax_cuda12_plugin"):
@@ -49,6 +50,7 @@ def test_a_gpu_needs_a_number_and_its_compiler(topology):
     assert "jax-cuda12-plugin" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_programs_of_a_run_compile_for_this_machine(tmp_path):
     config = "--config=configs/igebm_digits.py:smoke"
     rows = rows_of(tmp_path, config, "--topology=cpu", XLA_FLAGS=quick_flags(""))
@@ -61,6 +63,30 @@ def test_the_programs_of_a_run_compile_for_this_machine(tmp_path):
     assert any(row["program"].startswith("monitor") for row in rows)
     # Training's state lies beside them.
     assert all(row["beside"] >= rows[0]["arguments"] for row in rows[1:])
+
+
+@pytest.mark.slow
+def test_a_run_that_does_not_fit_is_refused_after_its_table(tmp_path):
+    program = (
+        "import sys; sys.path.insert(0, 'benchmarks'); import compile_for; "
+        "compile_for.MEMORY['cpu'] = float(sys.argv.pop(1)) * 2**20; compile_for.main()"
+    )
+
+    def compile_with(mib):
+        asked = [*COMMAND[2:], "--topology=cpu", "--only=step", f"--out={tmp_path}"]
+        command = [sys.executable, "-c", program, str(mib), *asked]
+        environment = ENVIRONMENT | {"XLA_FLAGS": quick_flags("")}
+        done = subprocess.run(
+            command, cwd=REPOSITORY, env=environment, capture_output=True, text=True
+        )
+        (row,) = json.loads((tmp_path / "compile_for.json").read_text())["rows"]
+        return done, row["MiB"] + row["beside"]
+
+    done, needed = compile_with(0)
+    assert done.returncode == 1
+    assert "more than the 0 MiB of a chip" in done.stderr
+    assert "step on 1" in done.stderr
+    assert compile_with(needed)[0].returncode == 0
 
 
 def test_loops_count_as_often_as_they_run(load):

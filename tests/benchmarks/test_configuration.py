@@ -38,6 +38,7 @@ def test_operations_are_of_every_step_of_a_loop_and_of_the_whole_batch(module, b
     assert products <= module.step_flops(experiment, jax.random.key(0)) < 1.02 * products
 
 
+@pytest.mark.slow
 def test_a_configuration_is_timed_and_nothing_else_is_left(command, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     asked = "--config=configs/toy_samplers.py:smoke --blocks=2 --config.seed=3"
@@ -49,6 +50,7 @@ def test_a_configuration_is_timed_and_nothing_else_is_left(command, monkeypatch,
     assert kept["command"] == ["configuration", *asked.split()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["joint", "image", "latent"])
 def test_the_images_may_choose_the_number_of_epochs(name, module):
     """The configurations of anyone's images leave ``train.num_epochs`` to them."""

@@ -32,6 +32,7 @@ class TorchStandIn:
         return {"num_params": sum(v.size for v in params.values()), "logits": logits.tolist()}
 
 
+@pytest.mark.slow
 def test_steps_are_of_the_network_that_pytorch_is_given(load):
     configured, torch = load("_configured"), TorchStandIn()
     config, experiment = configured.build_jem(4, 1, 2, 1)

@@ -281,6 +281,7 @@ assert "tensorflow" not in sys.modules
 """
 
 
+@pytest.mark.slow
 def test_tensorflow_is_never_imported(tmp_path):
     (tmp_path / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')")
     real = str(REAL) if (REAL / "cifar10").is_dir() else ""

@@ -49,6 +49,7 @@ def test_chains_that_hardly_move_do_not_mix(step_size, is_mixed):
     assert 0.5 < found["acceptance"] <= 1.0
 
 
+@pytest.mark.slow
 def test_a_chain_at_nan_leaves_no_median():
     """One pixel of one chain is lost half way; the median over the other pixels would be good."""
 
@@ -76,6 +77,7 @@ def test_descent_reports_the_distance_and_no_acceptance():
     assert found["squared_distance"] == (0.5 - 0.0625) ** 2
 
 
+@pytest.mark.slow
 def test_chains_that_draw_a_velocity_at_their_start():
     """All from one place, so that what they move apart by in two short steps is their velocities.
 

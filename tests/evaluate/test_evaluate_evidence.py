@@ -92,6 +92,7 @@ def test_methods_have_random_numbers_of_their_own(monkeypatch):
     assert len(np.unique([found[name]["log_evidence"] for name in ("one", "other")])) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("has_divergences", "name"), [(True, "thermodynamic"), (False, "trapezium")]
 )
@@ -120,6 +121,7 @@ def test_the_ladder_is_the_evaluations_own(monkeypatch):
     assert observations.shape == (4, *OBSERVATIONS.shape[1:])  # one image at a time
 
 
+@pytest.mark.slow
 def test_smc_deals_the_chains_out_to_its_populations(monkeypatch):
     asked = record(monkeypatch, "smc_log_normalizer")
     call("smc", steps=1, chains=32)

@@ -34,6 +34,7 @@ def small(tmp_path, monkeypatch):
     return train, test
 
 
+@pytest.mark.slow
 def test_the_classifier_is_kept_and_mended(small, tmp_path, monkeypatch, capfd):
     train, test = small
 
@@ -70,6 +71,7 @@ def test_the_classifier_is_kept_and_mended(small, tmp_path, monkeypatch, capfd):
     assert [found.suffix for found in (tmp_path / "cache").iterdir()] == [".npz"]
 
 
+@pytest.mark.slow
 def test_signals_are_left_to_the_program_while_the_classifier_trains(small, monkeypatch):
     train, test = small
     given, fit = [], training.fit
@@ -99,6 +101,7 @@ def test_a_classifier_of_few_classes_is_refused():
         evaluate.own_classifier(train, train, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", [8, 16])
 def test_the_digits_have_an_extractor_that_ships_with_its_accuracy(side):
     """The weights are float16 numbers, and features are the same on all machines up to rounding."""
@@ -244,6 +247,7 @@ def test_random_features_order_what_is_better_and_worse(name):
         assert told["high"] < 0, (better, worse, told)
 
 
+@pytest.mark.slow
 def test_random_features_are_the_same_in_another_process():
     """Their weights come from NumPy's frozen generator."""
     code = (

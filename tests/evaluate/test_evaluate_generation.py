@@ -71,6 +71,7 @@ def test_one_image_has_no_scores_but_their_names():
     assert np.isnan(list(numbers.values())).all()
 
 
+@pytest.mark.slow
 def test_fid_is_stated_for_another_number_by_its_line():
     """FID of draws from the reference: at 120 images foretold from 60, and 0 at infinity."""
     rng, num_trials = np.random.default_rng(0), 80

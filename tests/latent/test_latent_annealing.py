@@ -113,6 +113,7 @@ def test_unadjusted_langevin_biases_the_weights():
     assert abs(estimate.value - LOG_Z - LOG_EVIDENCE) > 10 * estimate.standard_error
 
 
+@pytest.mark.slow
 def test_evidence_and_normalizer_of_the_model():
     """Both runs within 5 of their errors, and the errors combined."""
 
@@ -143,6 +144,7 @@ def test_evidence_and_normalizer_of_the_model():
     np.testing.assert_allclose(evidence.value - with_known.value, LOG_Z - log_z.value, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_an_observation_of_each_device():
     """Within shard_map, with one key for all of them."""
     mesh = jax.make_mesh((2,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))

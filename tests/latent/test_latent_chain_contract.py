@@ -132,6 +132,7 @@ def test_same_key_same_draw_and_no_retrace_when_numbers_change():
     assert len(traces) == 1
 
 
+@pytest.mark.slow
 def test_keys_are_used_once():
     with jax.debug_key_reuse(True):
         for warm_start in (False, True):

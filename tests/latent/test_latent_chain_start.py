@@ -82,6 +82,7 @@ def temporary_bytes(num_steps, width=4096):
     return compiled.memory_analysis().temp_size_in_bytes
 
 
+@pytest.mark.slow
 def test_a_differentiated_chain_keeps_no_activations():
     """The hidden layer of six chains is 6 x 4096 floats = 98 kB a step; kept, 40 more steps would
     cost at least 3.9 MB. Of a state, positions, scores, densities and keys, 6 x 8 floats a step,
@@ -90,6 +91,7 @@ def test_a_differentiated_chain_keeps_no_activations():
     assert growth < 40 * 192 * 24
 
 
+@pytest.mark.slow
 def test_every_chain_draws_its_own_start():
     """The first move without friction is sqrt(2 step) times the velocity, beside the drift.
 

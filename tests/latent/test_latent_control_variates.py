@@ -75,6 +75,7 @@ def test_degenerate_chains_give_finite_numbers(where):
     np.testing.assert_array_equal(control.residuals, problem[0])
 
 
+@pytest.mark.slow
 def test_matches_exact_covariances():
     """Within 5 standard errors of 4000 draws, with two observations only."""
     with jax.enable_x64(True):
@@ -85,6 +86,7 @@ def test_matches_exact_covariances():
     assert_means(controlled, defined)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exponent", [1.0, 6.0])
 def test_lowers_the_variance_below_that_of_the_ends(exponent):
     """32 observations of 8 chains: a quarter of the plain variance of the prior's gradient, half of
@@ -166,6 +168,7 @@ def curved_covariances(powers):
     return ravel_pytree(jax.jit(jax.grad(trapezium))(CURVED_PARAMS))[0]
 
 
+@pytest.mark.slow
 def test_unbiased_for_a_model_that_is_not_gaussian():
     """A rippled prior under a curved generator, by exact draws from a grid: 5 standard errors."""
     num_draws, num_chains = 8000, 4

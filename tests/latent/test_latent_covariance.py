@@ -44,6 +44,7 @@ def trapezium_by_differences(params, powers):
     return by_differences(trapezium, params)
 
 
+@pytest.mark.slow
 def test_matches_exact_covariances():
     """Two chains, where n - 1 for n is a factor of 2: within 5 standard errors of 4000 draws."""
     with jax.enable_x64(True):
@@ -62,6 +63,7 @@ def test_matches_exact_covariances():
     assert np.max(np.abs(defined - exact) / errors) > 10
 
 
+@pytest.mark.slow
 def test_converges_to_the_gradient_of_the_evidence():
     """The trapezium rule's error falls by 4 with twice the intervals; the estimator follows."""
     with jax.enable_x64(True):

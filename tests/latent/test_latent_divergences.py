@@ -59,6 +59,7 @@ def test_fitted_divergences_are_unbiased(covariance, d, n):
         assert np.all(errors_in_deviations(biased, truth) > 10.0)
 
 
+@pytest.mark.slow
 def test_the_evidence_from_fitted_divergences_is_unbiased():
     """The linear-Gaussian model with exact draws: a few of them, at four powers, suffice."""
     d, n, num_repeats = 6, 16, 2000

@@ -142,6 +142,7 @@ def test_chains_are_independent_of_each_other(warm_start):
     np.testing.assert_array_equal(np.nonzero(moved.any(0))[0], [7])
 
 
+@pytest.mark.slow
 def test_small_steps_of_mala_reach_the_posterior_and_report_their_acceptance():
     """MALA's law is exact once burnt in: 60 steps of 0.1 leave less than 1e-3 of the start."""
     observations = jnp.repeat(OBSERVATIONS[:1], CHAINS, axis=0)

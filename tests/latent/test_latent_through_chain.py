@@ -34,6 +34,7 @@ MALA = latent.LatentChains(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("chains", "options"),
     [
@@ -109,6 +110,7 @@ def replicas(params, powers, num_draws, chains, **options):
 
 
 # The one with divergences by default; each compiles for ten seconds and more.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kl_weight", "kind"),
     [
@@ -172,6 +174,7 @@ def one_chain(params, energy_l2, chains=ULA):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_penalty_on_energies_takes_its_samples_as_given():
     """One chain of one observation, so that the metrics are its two energies."""
     evaluate = jax.jit(jax.value_and_grad(one_chain, has_aux=True))
@@ -189,6 +192,7 @@ def test_penalty_on_energies_takes_its_samples_as_given():
     jax.tree.map(np.testing.assert_array_equal, same_metrics, metrics)
 
 
+@pytest.mark.slow
 def test_acceptance_is_reported_where_samplers_report_it():
     """The samplers invent their acceptance: 1/4 for the prior, 1/2 above it, or none."""
 
@@ -212,6 +216,7 @@ def test_acceptance_is_reported_where_samplers_report_it():
     assert not {"prior_acceptance", "posterior_acceptance"} & metrics(None, None).keys()
 
 
+@pytest.mark.slow
 def test_the_literal_sum_adds_the_divergence_that_the_corrected_one_subtracts():
     """They are apart by the weight times the mean of the backward divergences' sum."""
 
@@ -230,6 +235,7 @@ def test_the_literal_sum_adds_the_divergence_that_the_corrected_one_subtracts():
     assert apart[1] == pytest.approx(2 * apart[0], abs=1e-5 * (1 + abs(trapezium)))
 
 
+@pytest.mark.slow
 def test_memory_grows_by_the_chains_states_alone():
     """A step more keeps a position, a score and a log density a chain, and its key; the generator's
     hidden layer, 64 numbers a chain, is computed again.
@@ -260,6 +266,7 @@ def test_memory_grows_by_the_chains_states_alone():
     assert temporaries(many) - temporaries(few) <= (many - few) * (state + key) + 1024
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("warm_start", [False, True], ids=["afresh", "annealed"])
 def test_the_powers_are_annealed_if_asked(warm_start):
     key, params, powers = jax.random.key(7), make_params(), latent.power_schedule(3, 1.0)

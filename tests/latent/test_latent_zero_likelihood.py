@@ -41,6 +41,7 @@ def assert_right(estimate):
     assert abs(estimate.value - LOG_EVIDENCE) < 5 * estimate.standard_error
 
 
+@pytest.mark.slow
 def test_stepping_stones_weigh_them_with_zero():
     chains = exact_log_likelihoods(4000)
     assert 0.4 < np.isneginf(chains[0]).mean() < 0.6

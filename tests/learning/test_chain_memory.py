@@ -59,6 +59,7 @@ def rotated(position, velocity, num_steps):
     return MEAN + x, v
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrapped", ["plain", "clamp", "schedule"])
 def test_a_velocity_goes_on_where_it_stopped(wrapped):
     """Two training steps of three moves are six moves, of positions and velocities alike."""
@@ -105,6 +106,7 @@ def pixels_after(num_steps, one):
     return positions_in(rows(run(shard_of(plan, 2000))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", [("velocity",), ()])
 def test_persistent_chains_have_the_law_of_their_sampler(memory):
     """One move a training step: exact on a Gaussian, because the chain goes on with its velocity.
@@ -118,6 +120,7 @@ def test_persistent_chains_have_the_law_of_their_sampler(memory):
     assert_moments(pixels_after(60, one), MEAN, variance)
 
 
+@pytest.mark.slow
 def test_new_chains_draw_their_velocities():
     """At the start of the run, and where a slot starts anew; each its own."""
     plan = negatives(kinds={"one": kind(temperature=0.3)}, num_classes=1, reinit_prob=1.0)
@@ -170,6 +173,7 @@ def test_a_temperature_is_kept():
     np.testing.assert_allclose(rows(later).memory["temperature"], 100.0)
 
 
+@pytest.mark.slow
 def test_a_kind_leaves_what_others_remember():
     """Which kind moves a slot is drawn anew at each step."""
     kinds = {"sgld": kind(sgld, (), noise_scale=0.0), "underdamped": kind(friction=TINY)}
@@ -183,6 +187,7 @@ def test_a_kind_leaves_what_others_remember():
     np.testing.assert_array_equal(*velocity)
 
 
+@pytest.mark.slow
 def test_live_chains_and_augmented_starts_keep_their_velocities():
     """Differentiated last steps move the position alone; an augmentation too."""
     options = {"friction": TINY, "num_steps": 3}

@@ -85,6 +85,7 @@ def test_repeats_of_a_model_look_at_their_data_too():
         check_fits(keys, stack_states([state] * 2), train_step, images_with([1, 2, 3] * 6), plan)
 
 
+@pytest.mark.slow
 def test_good_labels_train():
     """The classes are those of the network: nobody says how many."""
     views = dict.fromkeys(("classified_view", "positive_view"), joint_problems.plain_view)

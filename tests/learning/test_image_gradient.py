@@ -42,6 +42,7 @@ def test_chains_follow_the_class_of_their_slot_and_return_to_it():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_live", [False, True])
 def test_the_gradient_is_contrastive_divergence_of_the_ends(is_live):
     """The ends are constants of it, also where other terms follow them through their chains."""

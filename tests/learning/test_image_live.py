@@ -24,6 +24,7 @@ from ebmjax.losses import improved_contrastive_divergence_loss, nearest_neighbou
 from ebmjax.samplers import sgld
 
 
+@pytest.mark.slow
 def test_live_chains_carry_the_gradient_of_their_last_step():
     """E of constant parameters at x - 0.2 precision (x - mean): its derivative by the precision."""
 
@@ -44,6 +45,7 @@ def test_live_chains_carry_the_gradient_of_their_last_step():
     assert float(metrics["live_energy"]) == pytest.approx(0.4 * 0.84**2 * squares, abs=ATOL)
 
 
+@pytest.mark.slow
 def test_the_live_entropy_is_sought_among_the_buffers_other_slots():
     """Six chains start anew; their nearest are among the six slots that they are not written to."""
     draw = negatives(
@@ -59,6 +61,7 @@ def test_the_live_entropy_is_sought_among_the_buffers_other_slots():
     assert float(metrics["live_entropy"]) == pytest.approx(float(expected), abs=ATOL)
 
 
+@pytest.mark.slow
 def test_live_chains_follow_beta_their_class_and_the_box():
     """Down (1 - beta) E of the slot's class, here by 1 - 0.2 * 0.5 * 0.8 = 0.92 a step."""
     draw = negatives()
@@ -77,6 +80,7 @@ def test_live_chains_follow_beta_their_class_and_the_box():
     assert float(metrics["live_energy"]) == pytest.approx(energies.mean(), abs=ATOL)
 
 
+@pytest.mark.slow
 def test_live_steps_have_noise():
     """From the mean one step before and one live: 0.84 n1 + n2 of scale 0.3."""
     draw = negatives(

@@ -78,6 +78,7 @@ def run(num_shards, batch_axis, draw, loss_fn, num_slots, **options):
     return *jax.tree.map(lambda leaf: leaf.mean(0), (gradients, metrics)), before, after
 
 
+@pytest.mark.slow
 def test_the_weights_and_the_step_sizes_are_those_of_the_whole_batch():
     kinds = {
         name: ChainKind(sampler=partial(to_constant, constant), num_steps=2, target_acceptance=0.5)
@@ -105,6 +106,7 @@ def test_the_weights_and_the_step_sizes_are_those_of_the_whole_batch():
     assert np.ptp(apart.adaptation["near"].mean_error) > 100 * ATOL
 
 
+@pytest.mark.slow
 def test_live_chains_keep_from_the_references_of_all_shards():
     draw = negatives(num_classes=1, num_samples=NUM // NUM_SHARDS)
     options = {"live": live(num_references=2)}

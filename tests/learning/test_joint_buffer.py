@@ -88,6 +88,7 @@ def test_chains_start_anew_with_their_probability(reinit_prob):
         np.testing.assert_array_equal(after, buffer_rows(here))
 
 
+@pytest.mark.slow
 def test_the_buffer_keeps_as_many_as_asked_by_the_policy():
     start, ends = step(negatives(), buffer_size=8)
     by_density = ends[np.argsort(log_density(ends))]
@@ -126,6 +127,7 @@ def test_chains_stay_in_the_slots_of_their_class():
         assert len(set(distances.argmin(axis=1).tolist())) > 1  # some were drawn, some anew
 
 
+@pytest.mark.slow
 def test_chains_of_no_class_start_anew_from_every_class():
     """One noiseless step from each class's start, along the joint score: the ends are known."""
     draw = negatives(num_classes=NUM_CLASSES, start_fn=class_start, reinit_prob=1.0, num_steps=1)
@@ -162,6 +164,7 @@ def test_without_a_buffer_every_chain_starts_anew():
     assert len(set(distances.argmin(axis=1).tolist())) > 1
 
 
+@pytest.mark.slow
 def test_several_kinds_share_a_joint_batch_and_adapt():
     """Chains of one kind stand still; the step of the other follows its acceptance."""
     kinds = {

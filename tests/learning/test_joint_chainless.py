@@ -38,6 +38,7 @@ def gradient_fn(**options):
     )
 
 
+@pytest.mark.slow
 def test_the_gradient_is_that_of_both_terms():
     params, carry = jnp.full((3, 2), 0.3).at[0, 0].set(-1.0), Carry(smoothing=jnp.float32(2.0))
     options = {"classification_weight": 0.5, "generative_weight": 3.0}

@@ -177,6 +177,7 @@ def test_one_pass_for_all_roles_is_the_passes_role_by_role():
     assert_trees_close(metrics, apart_metrics)
 
 
+@pytest.mark.slow
 def test_a_density_in_two_parts_is_the_same_density():
     """PYLD with one inner move is SGLD, here through a first layer that doubles its input."""
 
@@ -203,6 +204,7 @@ def test_a_density_in_two_parts_is_the_same_density():
     assert np.abs(ends[0] - buffer_rows(carry)).max() > 0.1
 
 
+@pytest.mark.slow
 def test_chains_may_have_a_network_of_their_own():
     """A chain network whose logits are doubled doubles every step of the conditional chains."""
 

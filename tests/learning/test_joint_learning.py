@@ -55,6 +55,7 @@ def train_on_blobs(draw, objective, optimizer, *, total_steps, batch_size):
     return result, {name: np.array([row[name] for _, row in writer.rows]) for name in result.row}
 
 
+@pytest.mark.slow
 def test_it_learns_two_blobs_and_their_density():
     def wide_start(key, label):
         del label
@@ -90,6 +91,7 @@ def test_it_learns_two_blobs_and_their_density():
     np.testing.assert_allclose(learned, -2 * np.log(SIGMA), atol=5 * np.sqrt(2 / (512 * DIM)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["literal", "corrected"])
 def test_the_literal_svgd_objective_runs_away(variant):
     def generative_loss(positive, negative, smoothing):

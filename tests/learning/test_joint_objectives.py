@@ -82,6 +82,7 @@ def test_smoothing_divides_the_density_of_chains_and_loss():
     assert metrics["smoothing"] == after.smoothing == 2.5
 
 
+@pytest.mark.slow
 def test_adaptive_smoothing_closes_its_share_of_the_way_to_the_ratio():
     weights = {"classification_weight": 0.5, "generative_weight": 2.0}
     objective = joint_objective(smoothing_ratio=0.7, smoothing_rate=0.25, **weights)
@@ -116,6 +117,7 @@ def test_adaptive_smoothing_closes_its_share_of_the_way_to_the_ratio():
     np.testing.assert_allclose(np.log(smoothings), by_hand, atol=4 * ATOL)  # 1 / (1 - 0.75)
 
 
+@pytest.mark.slow
 def test_gradients_whose_squares_leave_half_precision_adapt_the_smoothing_too():
     weights = {"classification_weight": 1e4, "generative_weight": 1e4}
     objective = joint_objective(smoothing_ratio=0.7, smoothing_rate=0.25, **weights)
@@ -130,6 +132,7 @@ def test_gradients_whose_squares_leave_half_precision_adapt_the_smoothing_too():
     np.testing.assert_allclose(after.smoothing, expected, rtol=0.25 * 2 * 2.0**-11)
 
 
+@pytest.mark.slow
 def test_shards_share_the_smoothing_of_their_mean_gradients():
     """Shards with batches of their own; without an axis each has that of its own gradients."""
     options = {"smoothing_ratio": 0.7, "smoothing_rate": 0.25}
@@ -172,6 +175,7 @@ def test_an_average_over_an_axis_that_is_not_there_is_told():
         run(joint_objective(smoothing_ratio=0.7, axis_name="data"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["corrected", "literal"])
 def test_the_literal_svgd_loss_has_no_negative_phase(variant):
     def generative_loss(positive, negative, smoothing):

@@ -84,6 +84,7 @@ def moved_together(state):
 ATOL = 2 * NUM_STEPS * 0.5 * 12 * 10 * EPS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_devices", [1, 4])
 def test_a_step_moves_the_particles_of_all_shards_as_one_system(num_devices):
     before, result = train(SVGD, num_devices, 1)
@@ -98,6 +99,7 @@ def test_a_step_moves_the_particles_of_all_shards_as_one_system(num_devices):
     assert int(result.state.skipped) == 0
 
 
+@pytest.mark.slow
 def test_a_step_without_a_mesh_spreads_them_over_its_shards():
     state, train_step = problem(SVGD, axes="shard", mesh_axis=None)
     data = image_data(num=16)
@@ -106,6 +108,7 @@ def test_a_step_without_a_mesh_spreads_them_over_its_shards():
     np.testing.assert_allclose(particles(after), moved_together(state), rtol=0, atol=ATOL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", [SVGD, pytest.param(STOCHASTIC, marks=pytest.mark.slow)])
 def test_the_devices_do_not_change_the_trajectory(sampler):
     start, on_one = train(sampler, 1, 6)

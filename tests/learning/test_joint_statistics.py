@@ -43,6 +43,7 @@ def updated(start, *centres):
     return start
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policy", "rho", "order"),
     [
@@ -80,6 +81,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "policy", CASES, ids=["batch", "chains", "negatives", "positives", "second_pass"]
 )
@@ -124,6 +126,7 @@ def perturbed(chains):
     return distances[2], np.delete(distances, 2)
 
 
+@pytest.mark.slow
 def test_chains_see_each_other_by_their_batch_alone():
     own, others = zip(*map(perturbed, ("running", "batch")), strict=True)
     assert min(own) > 0.1

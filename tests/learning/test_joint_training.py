@@ -70,6 +70,7 @@ def on_one_device():
     return sitting(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_devices", [pytest.param(2, marks=pytest.mark.slow), 4])
 def test_the_devices_do_not_change_the_trajectory(on_one_device, num_devices):
     result = sitting(num_devices)
@@ -95,6 +96,7 @@ def test_the_devices_do_not_change_the_trajectory(on_one_device, num_devices):
     assert abs(smoothing - 1.0) > 0.05
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path):
     def stop(state, step):
         if step == 6:
@@ -126,6 +128,7 @@ def guarded():
     return state, jax.jit(train_step), split_batch(batch, 2)
 
 
+@pytest.mark.slow
 def test_a_step_that_succeeds_moves_chains_and_statistics():
     state, train_step, batch = guarded()
     after, metrics = train_step(KEY, state, batch)

@@ -128,6 +128,7 @@ def steps(case, *laws):
 ALONE = ("sam", "batch_norm")  # what "sam_and_batch_norm" has together
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case", [pytest.param(c, marks=[pytest.mark.slow] * (c in ALONE)) for c in CASES]
 )
@@ -155,6 +156,7 @@ def test_an_axis_that_is_not_mapped():
         gradient_fn(None, params, shards, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_devices", [2, pytest.param(8, marks=pytest.mark.slow)])
 def test_so_do_shards_on_several_devices(num_devices):
     optimizer = optax.sgd(1.0)

@@ -73,6 +73,7 @@ def test_only_the_chains_of_the_batch_move_and_each_along_its_own_power_and_obse
     np.testing.assert_allclose(end.prior, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_two_steps_of_a_persistent_chain_reach_the_posterior_over_a_run():
     """60 visits of 2 MALA steps each, at a rate of zero: the ends have the exact power posteriors'
     means, within 5 standard errors of 600 chains (fresh chains of 2 steps do not)."""

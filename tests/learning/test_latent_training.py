@@ -73,6 +73,7 @@ def train_linear(name):
     return state, result, writer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

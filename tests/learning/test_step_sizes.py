@@ -29,6 +29,7 @@ def test_dual_averaging_against_blackjax():
         assert float(ours.log_average) == pytest.approx(average, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_step_size_finds_its_acceptance_in_training_and_keeps_its_floor():
     """MALA on a Gaussian of variance 1 / 0.8 in four dimensions, from a step far too long."""
     kind = {"sampler": mala, "num_steps": 5, "target_acceptance": 0.57, "step_size": 20.0}

@@ -70,6 +70,7 @@ def test_log_z_of_a_gaussian_of_moving_precision(num_moves, min_fraction):
     assert abs(squares.mean() - DIM / 3.0) < bound
 
 
+@pytest.mark.slow
 def test_walkers_between_mirrors():
     """exp(-c x) on [0, 1] has Z = (1 - exp(-c)) / c, whatever walls a move meets on its way."""
 
@@ -172,6 +173,7 @@ def test_one_walker_is_none():
         start(1)
 
 
+@pytest.mark.slow
 def test_the_model_learns_the_mass_of_modes_that_no_walker_leaves():
     """Data have 0.2 and 0.8 of two modes five apart; one parameter is the model's log odds.
 

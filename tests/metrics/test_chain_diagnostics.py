@@ -67,6 +67,7 @@ def assert_sample_size(got, expected, shape, dtype):
     np.testing.assert_array_less(np.abs(np.asarray(got) / expected - 1), tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("num_draws", "dtype"),
     [(251, "float32"), (250, "float64"), (251, "float64"), (7, "float64"), (6, "float64")],
@@ -151,6 +152,7 @@ def test_a_large_mean_costs_no_digits():
         )
 
 
+@pytest.mark.slow
 def test_chains_that_stand_still():
     equal = jnp.full((NUM_CHAINS, 100), 0.1)
     apart = equal * jnp.arange(1.0, NUM_CHAINS + 1)[:, None]
@@ -212,6 +214,7 @@ def test_an_infinite_draw_ranks_as_extreme():
     assert jnp.isnan(scale_reduction(infinite, method="classic"))
 
 
+@pytest.mark.slow
 def test_event_axes_are_separate_coordinates():
     draws = jnp.asarray(make_draws(250))
     folded = draws.reshape(NUM_CHAINS, 250, 2, 4)

@@ -89,6 +89,7 @@ def test_kernel_distances_go_through_blocks_of_rows(monkeypatch):
     assert kernel_distances(rows, others, whole)[0] == pytest.approx(kernel_distance(rows, others))
 
 
+@pytest.mark.slow
 def test_intervals_of_paired_differences_hold_the_truth():
     """Two features: N(m, 1), whose FID from N(0, 1) is m^2 and a bias that pairs share.
 

@@ -58,6 +58,7 @@ def wide_resnet(norm="batch"):
     return network, made, jax.jit(made.init)(jax.random.key(0), images_of())
 
 
+@pytest.mark.slow
 def test_functions_give_the_numbers_of_the_network():
     network, made, (params, statistics) = wide_resnet()
     images = images_of()
@@ -97,6 +98,7 @@ def test_chains_of_single_images_share_their_statistics():
     assert np.abs(alone - expected[0]).max() > 100 * tolerance
 
 
+@pytest.mark.slow
 def test_chains_follow_the_gradient_of_their_summed_log_density():
     """Through the shared mean and variance too: what PyTorch's ``energy.sum().backward()`` is."""
     _, made, (params, statistics) = wide_resnet()

@@ -213,6 +213,7 @@ def written_out_wrn(layers, x, widen_factor, blocks, norm):
     return dense(layers["Dense_0"], activate(x, layers, 0).mean((1, 2)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("depth", "widen_factor", "norm", "lowering", "shape"),
     [

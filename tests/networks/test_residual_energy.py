@@ -78,6 +78,7 @@ def written_out(layers, x, labels, stages, depth):
     return total @ kernel + bias, bound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lowering", ["matmul", "xla"])
 @pytest.mark.parametrize("labels", [None, LABELS], ids=["images", "classes"])
 def test_it_equals_its_definition(labels, lowering):
@@ -122,6 +123,7 @@ def sizes(energies):
 REORDERED = 8 * 38 * EPS
 
 
+@pytest.mark.slow
 def test_kernels_enter_capped_and_folding_keeps_the_energy_and_its_gradients():
     network, params = conditional()
     folded = network.clone(spectral_norm=None)
@@ -172,6 +174,7 @@ def test_the_norm_that_is_capped_is_numpys():
     np.testing.assert_allclose(energies, want, atol=REORDERED * sizes(want))
 
 
+@pytest.mark.slow
 def test_one_image_has_the_energy_and_the_score_it_has_in_a_batch():
     network, params = conditional()
     together = jax.jit(network.apply)(params, IMAGES, LABELS)
@@ -187,6 +190,7 @@ def test_one_image_has_the_energy_and_the_score_it_has_in_a_batch():
     assert np.all(np.any(np.asarray(scores) != 0, axis=(1, 2, 3)))
 
 
+@pytest.mark.slow
 def test_chains_on_the_folded_network_are_chains_on_the_network():
     network, params = conditional()
     folded, capped = network.fold(params)
@@ -324,6 +328,7 @@ def test_without_a_limit_nothing_is_folded():
     assert cap_kernels(params, 1.0) is not params
 
 
+@pytest.mark.slow
 def test_labels_of_eight_bits_mean_the_same_classes():
     network = SMALL(num_classes=200)
     labels = jnp.array([0, 3, 100, 127])

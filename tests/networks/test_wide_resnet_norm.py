@@ -97,6 +97,7 @@ def at(tree, path):
     return tree
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statistics", ["running", "batch"])
 def test_batch_normalisation_equals_its_definition(statistics):
     images, variables = images_of(), variables_of()
@@ -119,6 +120,7 @@ def test_batch_normalisation_equals_its_definition(statistics):
         np.testing.assert_array_less(np.abs(logits - expected), bound)
 
 
+@pytest.mark.slow
 def test_blocks_in_a_loop_are_the_blocks_in_turn():
     """Captured intermediates make the network call them one by one."""
     images = images_of()
@@ -179,6 +181,7 @@ def test_parameters_keep_their_names():
     assert paths("batch", "batch_stats") == averages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axes", [("chains",), ("shards", "chains")])
 def test_single_images_of_a_named_axis_are_normalised_as_their_batch(axes):
     images, variables = images_of(), variables_of()
@@ -237,6 +240,7 @@ def test_bfloat16_keeps_statistics_and_logits_in_float32():
     assert jax.eval_shape(running, variables, hidden).dtype == jnp.float32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", [None, "batch"])
 def test_the_network_is_its_head_after_its_first_layer(norm):
     images, variables = images_of(), variables_of(norm)

@@ -55,6 +55,7 @@ def test_each_has_a_page():
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in ADDING if "family" not in page])
 def test_the_configurations_of_a_page_are_valid(page, tmp_path):
     run_commands(page, tmp_path, ebmjax=READER)

@@ -240,7 +240,8 @@ def pip(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
     """Checks what a command installs: extras that exist, and packages as the tests install them."""
     known = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     extras = known["optional-dependencies"]
-    of_tests = dict(re.match(NAME_AND_EXTRAS, one).groups() for one in extras["test"])
+    known_there = [*extras["test"], *extras["examples"]]
+    of_tests = dict(re.match(NAME_AND_EXTRAS, one).groups() for one in known_there)
     of_tests["jax-cuda12-plugin"] = "[with-cuda]"  # a compiler, which no test installs
     for name, asked in (re.match(NAME_AND_EXTRAS, one).groups() for one in arguments[1:]):
         assert name != "ebmjax", "pip install CLONE[EXTRA]"

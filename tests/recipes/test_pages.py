@@ -224,6 +224,7 @@ def torch(monkeypatch):
     monkeypatch.setitem(sys.modules, "safetensors.torch", of_torch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", TEXTS)
 def test_python_blocks_run(page, torch):
     """Blocks with prompts run as doctests (tests/test_types_and_imports.py), files by commands."""

@@ -44,6 +44,7 @@ def lowered(config, folder):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*DIGITS, "toy_beta.py"])
 def test_half_precision_and_other_random_numbers_reach_the_program(name, tmp_path):
     """Half precision reaches the networks and leaves the state alone."""

@@ -83,6 +83,7 @@ def test_particles_without_a_direction_stand_still_whatever_came_before():
         np.testing.assert_allclose(after.second_moment, 0.9 * moment, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_falling_steps_come_to_rest():
     """At a fixed point of SVGD, which a constant step of 0.1 does not find."""
     particles = jax.random.normal(jax.random.key(0), (20, 2))

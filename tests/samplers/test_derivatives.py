@@ -48,6 +48,7 @@ def log_density(x):
     return jnp.sum(x[:2] - jnp.exp(x[:2]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_the_derivative_of_a_step_at_the_mode(form):
     """Derivatives of state and info in the start equal central differences in float64.

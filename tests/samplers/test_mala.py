@@ -29,6 +29,7 @@ def tempered_moments(temperature):
     return float(mean), float(polygamma(1, concentration))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step_size", "noise_scale", "temperature", "limit"),
     [
@@ -96,6 +97,7 @@ def broken_gradient(x):
     return -0.5 * x**2 + jnp.sqrt(jnp.where(x > 0, 0.0 * x, 1.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "log_density_fn",
     [cliff(jnp.nan), cliff(jnp.inf), cliff(-jnp.inf), broken_gradient],
@@ -162,6 +164,7 @@ def test_blackjax_walks_the_same_path(monkeypatch):
         assert 10 < sum(decisions) < 50
 
 
+@pytest.mark.slow
 def test_the_box_is_sampled_exactly():
     """MALA on ``within_box``: a normal truncated to [0, 1] has a known mean and variance."""
     restricted = densities.within_box(lambda x: -0.5 * x**2, 0.0, 1.0)

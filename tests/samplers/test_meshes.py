@@ -71,6 +71,7 @@ NUMBERS = [
 NUMBERS += [("Auto", "mala"), pytest.param("Auto", "svgd", marks=pytest.mark.slow)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("axis_type", "name"), NUMBERS)
 def test_numbers_of_eight_devices_are_those_of_one(axis_type, name):
     """One position, or chains, spread over a mesh."""
@@ -113,6 +114,7 @@ def class_start():
     return samplers.informative_start(images, [0, 1, 0, 1, 0, 1], 2)
 
 
+@pytest.mark.slow
 def test_a_law_by_class_on_an_explicit_mesh():
     start_fn, labels = class_start(), jnp.arange(8) % 2
     keys = jax.random.split(jax.random.key(3), 8)
@@ -132,6 +134,7 @@ def test_a_law_by_class_on_an_explicit_mesh():
     assert drawn.positions.shape == (8, 2, 2)
 
 
+@pytest.mark.slow
 def test_a_replay_buffer_on_an_explicit_mesh():
     """Draws, by class too, and writes; draws are spread where the devices divide their number."""
 
@@ -184,6 +187,7 @@ def test_a_buffer_takes_positions_from_wherever_they_are(of_buffer, of_positions
             assert kept.shape == (4, 8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axis_type", ["Explicit", "Auto"])
 def test_chain_metrics_of_spread_chains(axis_type):
     draws = jax.random.normal(jax.random.key(0), (8, 24, 2))

@@ -49,6 +49,7 @@ def test_a_step_reports_the_mean_of_the_metric():
     np.testing.assert_allclose(info.preconditioner, (3 * 1.0 + 0.5) / 4, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_frozen_metric_on_a_gaussian():
     """Exact noise: v T / (1 - eps G / 2v). Image form: sigma^2 / (1 - (1 - eps G / v)^2)."""
     variance, step_size, temperature = np.array([0.6, 1.0]), 0.8, 0.8
@@ -115,6 +116,7 @@ def terms(concentration):
     return metric, slope
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("curvature_drift", [False, True])
 def test_law_of_the_memoryless_metric(curvature_drift):
     """At decay 0 the chain is Markov in x alone and quadrature gives its law at this very step."""

@@ -43,6 +43,7 @@ def frozen(step):
     )(step)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "decay", [frozen, pytest.param(lambda t: 1.0 - 1.0 / (t + 2.0), marks=pytest.mark.slow)]
 )

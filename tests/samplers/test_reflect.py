@@ -69,6 +69,7 @@ def hmc(log_density_fn, *, step_size):
     return blackjax.hmc(log_density_fn, step_size, jnp.ones(2), num_integration_steps=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "step_size"), [(mala, 0.05), (mala, 0.2), (hmc, 0.3)])
 def test_the_law_is_the_restricted_one(make, step_size):
     """Moves of a third of the box and more. 4000 chains of two coordinates each, from one end."""
@@ -80,6 +81,7 @@ def test_the_law_is_the_restricted_one(make, step_size):
     assert 0.1 < np.mean(getattr(info, name)) < 0.99
 
 
+@pytest.mark.slow
 def test_langevin_without_rejection_goes_there_with_its_step():
     """The bias falls with the root of the step, the width of a move, on which a wall is felt."""
     bias = []
@@ -99,6 +101,7 @@ def test_no_atom_stands_on_a_wall():
     assert np.mean(draws == 1.0) == 0.0
 
 
+@pytest.mark.slow
 def test_pytrees_and_arrays_of_walls():
     def log_density_fn(position):
         return jnp.sum(position["a"]) + position["b"].astype(jnp.float32)

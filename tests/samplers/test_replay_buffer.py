@@ -214,6 +214,7 @@ def one_round(key, buffer):
     return replay_buffer_write(buffer, draw.slots, draw.positions + 0.25), draw
 
 
+@pytest.mark.slow
 def test_vmap_and_scan_are_loops():
     keys, step = jax.random.split(jax.random.key(4), 3), jax.jit(one_round)
     buffer, draws = numbered_buffer(6), []
@@ -306,6 +307,7 @@ def test_a_traced_label_out_of_range_reaches_no_slot():
         assert set(np.flatnonzero(np.asarray(written.positions) == -1.0).tolist()) == taken
 
 
+@pytest.mark.slow
 def test_slots_and_labels_are_int32_also_where_64_bits_are_enabled():
     with jax.enable_x64(True):
         for labels in (None, jnp.array([0, 1, 1])):

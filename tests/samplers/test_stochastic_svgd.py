@@ -98,6 +98,7 @@ def test_drift_follows_a_moving_bandwidth(num_particles, dimension, rule):
         np.testing.assert_allclose(drift, expected, rtol=1e-11, atol=1e-11)
 
 
+@pytest.mark.slow
 @both_rules
 def test_drift_follows_a_bandwidth_that_many_pairs_attain(rule):
     """On a lattice of 8, 5 pairs are at the median distance 3 and share its derivative equally.
@@ -125,6 +126,7 @@ def test_noise_has_the_covariance_of_the_mobility():
     assert_mean(rows**6, 15 * ((1 + WEIGHT) / 3) ** 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bandwidth", [BANDWIDTH, None, "median"])
 def test_shards_move_as_one_system(bandwidth):
     """The drift of all particles together; waves of the first shard's key, phases of each one's."""
@@ -168,6 +170,7 @@ def noise_by_hand(keys, particles, bandwidth):
     return (waves @ complex_amplitudes).real / np.sqrt(8 * len(particles))
 
 
+@pytest.mark.slow
 def test_one_particle_is_langevin_dynamics():
     """With step (1 + weight) eps: on N(0, v) the variance is v T / (1 - (1 + weight) eps / 2v)."""
     variance, temperature, step_size = 0.8, 1.5, 0.3
@@ -183,6 +186,7 @@ def test_one_particle_is_langevin_dynamics():
     assert_moments(draws[:, 0, 0], 0.0, exact)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("num_particles", "bandwidth", "make"),
     [

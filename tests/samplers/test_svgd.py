@@ -105,6 +105,7 @@ def test_info():
     np.testing.assert_allclose(info.log_density, jax.vmap(log_density)(x), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_stein_identity():
     """A particle among n - 1 draws from p moves on average by its own score over n: the other
     terms average to zero, and their spread falls as 1 / sqrt(n)."""

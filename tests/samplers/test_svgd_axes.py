@@ -68,6 +68,7 @@ def test_a_step_of_shards_is_the_step_of_all(num_shards, bandwidth):
     assert_close(norm, info.direction_norm, np.sqrt(DIMENSION) * atol)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("names", "num_devices"), [*((("data", "shard"), n) for n in (1, 2, 4)), (("shard", "data"), 2)]
 )

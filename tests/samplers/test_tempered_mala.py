@@ -75,6 +75,7 @@ def test_a_step_is_a_mala_step_at_the_temperature_of_the_state():
     assert info.temperature == temperature
 
 
+@pytest.mark.slow
 def test_law_at_a_resting_temperature():
     """Threshold 0 is never met, T stays: the law is p^(1/T), that of log(T g), g ~ Gamma(c/T)."""
     temperature = 2.5

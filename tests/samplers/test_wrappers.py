@@ -226,6 +226,7 @@ def test_clamped_descent_finds_the_constrained_mode():
     np.testing.assert_allclose(state.position, 0.25, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_mala_with_a_clipped_score_and_mala_in_a_box_are_different_things():
     """Projection has no exact law: the wall collects an atom, which the truncated law has not."""
     projected = clamp(mala, 0.0, 1.0)(lambda x: -0.5 * x**2, step_size=0.1)

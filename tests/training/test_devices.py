@@ -43,6 +43,7 @@ def assert_close(got, expected, atol):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=atol), got, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_devices", [2, 4, 8])
 def test_noisy_persistent_chains_do_not_notice_the_devices(on_one_device, num_devices):
     result = train(num_devices)
@@ -84,6 +85,7 @@ def test_the_mesh_asks_for_a_shard():
         training.make_mesh(0)
 
 
+@pytest.mark.slow
 def test_shards_that_the_devices_do_not_divide_still_train(on_one_device):
     del on_one_device  # the number of shards is part of the trajectory: six are another run
     plan = training.Plan(total_steps=20, batch_size=12, num_shards=6, steps_per_dispatch=10)
@@ -110,6 +112,7 @@ def test_the_sharded_gradient_is_that_of_the_whole_batch():
     np.testing.assert_allclose(metrics["gradient_norm"][0], optax.tree.norm(expected), rtol=rtol)
 
 
+@pytest.mark.slow
 def test_the_same_step_runs_under_pmap():
     state, train_step, data = chains(num_shards=16)
     batches = jnp.asarray(data[:96]).reshape(3, 16, 2, 2)

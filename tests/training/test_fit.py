@@ -1,5 +1,6 @@
 """The loop: rows, monitoring, divergence, compilations, and how the work is cut."""
 
+import threading
 import time
 
 import chex
@@ -45,6 +46,24 @@ def test_every_step_is_a_row_and_the_loss_falls():
     names = {"loss", "gradient_norm", "skipped", "consecutive_skipped", "skip_cause"}
     assert all(set(row) == names for _, row in writer.rows)
     assert result.row["loss"] < 0.05 * writer.rows[0][1]["loss"]
+
+
+def test_the_steps_compile_while_the_first_measurement_runs(monkeypatch):
+    is_measuring, overlaps = threading.Event(), []
+    compile_now = jax.stages.Lowered.compile
+
+    def compile_late(lowered, *arguments, **options):
+        overlaps.append(is_measuring.wait(timeout=10))
+        return compile_now(lowered, *arguments, **options)
+
+    def monitor(state, step):
+        is_measuring.set()
+        return {}
+
+    monkeypatch.setattr(jax.stages.Lowered, "compile", compile_late)
+    result, _ = run(make_plan(total_steps=10, monitor_every=5), monitor=monitor)
+    assert overlaps == [True]
+    assert result.compile_seconds > 0
 
 
 def test_rows_hold_what_the_step_reports():
@@ -151,6 +170,7 @@ def test_rows_come_one_block_late():
     assert len(writer.rows) == 21
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", [regression, chains])
 def test_dispatches_of_any_length_take_the_same_steps(problem):
     num_shards = 8 if problem is chains else 1
@@ -312,6 +332,7 @@ def test_data_must_share_their_leading_axis():
         fit(KEY, state, train_step, {**data, "y": data["y"][:-1]}, make_plan())
 
 
+@pytest.mark.slow
 def test_the_key_and_the_data_seed_choose_the_run():
     def digest(key, seed):
         state, train_step, data = chains()

@@ -121,6 +121,7 @@ def saved(folder):
 PLAN = Plan(total_steps=60, batch_size=16, num_shards=8, steps_per_dispatch=5, checkpoint_every=10)
 
 
+@pytest.mark.slow
 def test_an_interruption_s_checkpoint_neither_counts_nor_stays(tmp_path):
     state, train_step, data = chains()
 

@@ -38,6 +38,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_another_rate_is_said_with_the_one_that_is_used(kind, tmp_path, caplog):
     make, is_new = KINDS[kind]
@@ -74,6 +75,7 @@ def test_a_number_that_the_run_itself_changed_is_none_that_differs(tmp_path, cap
     assert not caplog.records
 
 
+@pytest.mark.slow
 def test_repeats_and_optimisers_that_cannot_be_traced_alone(tmp_path, caplog):
     def averaged(rate):
         def mean(updates, state, params=None):

@@ -50,6 +50,7 @@ def test_files_give_the_bits_of_the_device(on_device, tmp_path):
     assert run(stored(chains()[2], tmp_path), placement="host") == on_device
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_another_placement_with_the_same_bits(on_device, tmp_path):
     """Every sitting sees the data elsewhere; their digest in the checkpoint is the same."""
     host = {"placement": "host"}

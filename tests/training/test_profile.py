@@ -53,6 +53,7 @@ def test_a_run_that_ends_early_closes_its_trace(tmp_path):
     assert list(tmp_path.rglob("*.xplane.pb"))
 
 
+@pytest.mark.slow
 def test_two_traces_of_one_second_are_both_kept(tmp_path):
     for _ in range(2):
         with training.Profile(tmp_path, 1) as profile:

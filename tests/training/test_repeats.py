@@ -128,6 +128,7 @@ def test_a_step_of_all_repeats_at_once_is_one_all_reduce(monkeypatch):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["cpu", "gpu"])
 def test_the_step_outside_of_fit(backend, monkeypatch):
     """Taken in turns, as on a CPU, and at once."""
@@ -176,6 +177,7 @@ def sitting(folder, monitor=monitor):
         writer.close()
 
 
+@pytest.mark.slow
 def test_a_broken_off_run_of_repeats_continues_to_the_same_bits(tmp_path):
     def fail(state, step):
         if step == 20:

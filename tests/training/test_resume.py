@@ -160,6 +160,7 @@ def test_a_finished_run_only_reports(tmp_path, whole):
     assert again.wall_seconds == meta["seconds"]["wall"] > first.compile_seconds
 
 
+@pytest.mark.slow
 def test_continuing_on_fewer_devices_agrees_up_to_rounding(tmp_path, whole):
     def stop(state, step):
         if step == 20:
@@ -175,6 +176,7 @@ def test_continuing_on_fewer_devices_agrees_up_to_rounding(tmp_path, whole):
         np.testing.assert_allclose(result.state.params[name], expected, rtol=0, atol=atol)
 
 
+@pytest.mark.slow
 def test_a_longer_plan_continues_a_finished_run(tmp_path):
     short = Plan(total_steps=10, batch_size=16, num_shards=8, steps_per_dispatch=5)
     longer = Plan(total_steps=20, batch_size=16, num_shards=8, steps_per_dispatch=5)

@@ -27,6 +27,7 @@ def full_batch(num_shards):
     return split_batch(jax.tree.map(jnp.asarray, regression_data()), num_shards)
 
 
+@pytest.mark.slow
 def test_the_same_inputs_give_the_same_outputs_and_stay_as_they_were():
     state, train_step, data = chains(num_shards=4, axis_name=None)
     batch = split_batch(data[:16], 4)

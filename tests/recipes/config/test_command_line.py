@@ -252,6 +252,7 @@ def test_the_scripts_run_the_commands_of_the_package(script, module):
     assert runpy.run_path(str(EXPERIMENTS / f"{script}.py"))["main"] is module.main
 
 
+@pytest.mark.slow
 def test_what_a_program_closes_over_is_its_argument():
     """Set before JAX is imported, or it does nothing: runs over powers share compiled programs."""
     code = (

@@ -347,6 +347,7 @@ def test_a_model_trains_by_parts_of_ones_own(here):
     assert saved["sampler"]["options"] == '{"noise": 0.02}'
 
 
+@pytest.mark.slow
 def test_nothing_is_written_where_a_part_is_wrong(here):
     before = contents(here)
     arguments = ["--config.loss.name=own.py:fails"]

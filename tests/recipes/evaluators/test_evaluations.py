@@ -57,6 +57,7 @@ def test_an_evaluator_runs_at_every_nth_evaluation_and_at_the_end(run):
     assert not report.keys() & {"ood", "generation"}
 
 
+@pytest.mark.slow
 def test_evaluators_serve_from_python_as_in_a_run(run):
     report = json.loads((run / "evaluation.json").read_text())
     loaded = recipes.load(run)

@@ -147,6 +147,7 @@ def fill(grid):
     plots.legend(grid[0, 0].figure)
 
 
+@pytest.mark.slow
 def test_long_titles_and_labels_are_broken_into_lines(tmp_path, figures):
     with plots.open_figure(2, 3) as grid:
         fill(grid)
@@ -234,6 +235,7 @@ def test_the_plots_can_be_drawn_again_from_the_folder_alone(bare, smoke):
         assert again[name] == original[name], name
 
 
+@pytest.mark.slow
 def test_pictures_are_of_the_steps_that_have_them(bare, figures):
     *earlier, last = sorted((bare / "monitor").iterdir())
     np.savez(last)
@@ -255,6 +257,7 @@ def test_a_run_full_of_nulls_can_be_drawn(bare):
     assert len(list((bare / "plots").iterdir())) == 5
 
 
+@pytest.mark.slow
 def test_numbers_have_panels_where_there_are_any(bare, figures):
     draw(bare)
     whole = figures["training.png"].axes

@@ -103,6 +103,7 @@ def model_of(workdir, log_density, **changes):
     )
 
 
+@pytest.mark.slow
 def test_chains_by_temperature_and_length(tmp_path):
     """On f = -x^2 training's chains follow 1 - beta of it, long ones the model: variance 1 / 2.
 

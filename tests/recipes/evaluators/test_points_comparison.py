@@ -40,6 +40,7 @@ def compared(tmp_path):
     return make
 
 
+@pytest.mark.slow
 def test_references_are_of_the_data_and_of_the_density(compared):
     one, model = compared(num_steps=220, num_samples=100)
     truth = plane_of(model).log_density
@@ -58,6 +59,7 @@ def test_references_are_of_the_data_and_of_the_density(compared):
     assert judge(np.full((4, 200, 2), 10.0))["inside"] == 0
 
 
+@pytest.mark.slow
 def test_every_sampler_runs_in_every_setting(compared, tmp_path, monkeypatch):
     samplers = ("gradient_descent", "mala")
     one, model = compared(samplers=samplers, num_steps=30, burn_in=10)
@@ -86,6 +88,7 @@ def test_every_sampler_runs_in_every_setting(compared, tmp_path, monkeypatch):
     assert np.ptp(starts, axis=0).min() > 1  # every chain from a start of its own
 
 
+@pytest.mark.slow
 def test_a_density_without_end_is_compared_with_nothing(compared):
     one, model = compared(samplers=("sgld",), num_steps=30, burn_in=10)
     slope = replace(model, log_density_of=lambda params: lambda x: jnp.sum(x, axis=-1))

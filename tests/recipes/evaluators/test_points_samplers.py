@@ -93,6 +93,7 @@ def test_diagnostics_are_those_of_arviz():
     assert numbers["ess_within"] > 2 * numbers["ess"]
 
 
+@pytest.mark.slow
 def test_chains_locked_in_modes_have_the_r_hat_of_the_modes():
     """Unit variance within, that of the means between: sqrt((n - 1) / n + var(means))."""
     rng = np.random.default_rng(1)
@@ -153,6 +154,7 @@ def test_draws_from_a_grid_follow_it():
     assert stats.kstest(places.ravel(), "uniform").pvalue > 2 * stats.norm.sf(5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options"),
     [

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 
 from ebmjax.recipes.study.study_file import load
 from experiments.figures import joint
@@ -33,6 +34,7 @@ def evaluated(folder, robustness):
     (folder / "evaluation.json").write_text(json.dumps({"robustness": robustness}))
 
 
+@pytest.mark.slow
 def test_the_study_draws_the_curves_of_every_row(tmp_path, figures):
     """Means and ranges over seeds of either norm; of the refined, where there are any."""
     draw = load("studies/jem_robustness.py").draw

@@ -14,6 +14,7 @@ from experiments.figures import latent_sweeps as sweeps
 from experiments.figures.latent_data import Absent, gather
 
 
+@pytest.mark.slow
 def test_every_figure_of_the_whole_study_is_drawn(tmp_path, monkeypatch, capsys):
     """Does not render them: test_latent_pictures.py looks at what they show."""
     make("", tmp_path)

@@ -106,6 +106,7 @@ def fetched(url, folder):
     return copied(folder)
 
 
+@pytest.mark.slow
 def test_200_kills_lose_nothing(frail, tmp_path):
     """At every operation of nine saves: the newest whole moment is there, and can go on."""
     writer, moments, left = Mirror("frail://m", tmp_path / "first"), [{}], []

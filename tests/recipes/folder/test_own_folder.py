@@ -68,6 +68,7 @@ def test_a_configuration_of_ones_own_is_read_and_checked(here):
     assert not (here / "runs").exists()
 
 
+@pytest.mark.slow
 def test_the_packages_configurations_and_studies_need_no_checkout(here):
     listed = run("list", cwd=here)
     assert listed.returncode == 0, listed.stderr

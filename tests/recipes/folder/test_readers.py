@@ -45,6 +45,7 @@ def read_only(request, smoke, tmp_path):
         path.chmod(0o755)
 
 
+@pytest.mark.slow
 def test_who_samples_scores_exports_or_loads_leaves_the_folder_as_it_is(
     read_only, tmp_path, monkeypatch, capsys
 ):
@@ -95,6 +96,7 @@ def test_an_evaluation_writes_its_own_files_only(is_damaged, finished, tmp_path)
     }
 
 
+@pytest.mark.slow
 def test_an_evaluation_of_a_latent_model_writes_its_own_files_only(smoke, tmp_path):
     folder = shutil.copytree(smoke, tmp_path / "run")
     before = listing(folder)

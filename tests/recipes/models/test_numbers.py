@@ -82,6 +82,7 @@ def changed(changes, place):
     return {name: values[place] for name, values in changes.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "fixed", "changes"),
     [

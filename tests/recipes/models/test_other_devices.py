@@ -44,6 +44,7 @@ def traced_step(config, folder):
     return jax.jit(step).trace(build.train_key(config), experiment.state, batch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STEPS)
 def test_a_training_step_is_translated_for_gpus_and_tpus(name, shallow, tmp_path, monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")

@@ -77,6 +77,7 @@ def test_on_a_cpu_images_lie_in_memory_once(folder, monkeypatch):
     assert build.placement(config_of("energy", folder, "device")) == "device"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "family", ["joint", "latent", pytest.param("energy", marks=pytest.mark.slow)]
 )
@@ -97,6 +98,7 @@ def test_a_run_has_the_same_bits_wherever_its_images_lie(family, folder, tmp_pat
     assert found["disk"][2] == (60 if family == "joint" else 1224)
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_the_same_from_the_host(smoke, tmp_path):
     """Rows of training and monitoring, by the whole command."""
     config = digits(**{"data.placement": "host"})
@@ -105,6 +107,7 @@ def test_a_finished_run_is_the_same_from_the_host(smoke, tmp_path):
     workdir.check(tmp_path, digits())  # another sitting may find the images elsewhere
 
 
+@pytest.mark.slow
 def test_a_file_that_changes_under_a_run_ends_it(folder, tmp_path, monkeypatch):
     """With one line that names the file. What was saved is whole, so the run goes on afterwards."""
     images = shutil.copytree(folder, tmp_path / "images") / "images.npy"

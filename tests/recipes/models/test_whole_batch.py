@@ -31,6 +31,7 @@ def experiment_of(name, folder, **overrides):
     return build_experiment(config, folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BETA)
 def test_shards_are_one_batch_unless_the_configuration_says_otherwise(name, tmp_path, monkeypatch):
     """Counts what two devices exchange: with a batch each, only the mean gradient."""

@@ -73,6 +73,7 @@ def points(key, num):
     return jax.random.normal(key, (num, 2)) @ jnp.asarray(ROOT.T, jnp.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -148,6 +149,7 @@ def matching(**options):
     return loss_fn
 
 
+@pytest.mark.slow
 def test_energy_matching_finds_the_linear_map_before_its_chains():
     """The data are a linear map of the step's own noise, so their pairs are exact.
 
@@ -178,6 +180,7 @@ def test_energy_matching_finds_the_linear_map_before_its_chains():
         assert abs(mean) < bound if sign == 0 else sign * mean > bound
 
 
+@pytest.mark.slow
 def test_chains_of_energy_matching_warm_up_on_their_way_from_noise():
     """Variances of sums of noises, under a constant energy, within 5 standard errors.
 

@@ -57,6 +57,7 @@ def test_what_a_factory_does_wrong_is_said_before_anything_compiles(
         made(family, factory, model__options=text)
 
 
+@pytest.mark.slow
 def test_a_network_that_ignores_the_noise_is_refused():
     """One whose last layer starts at 0 changes with the noise once it has learnt."""
     levels = NoiseLevels(lowest=0.1, highest=2.0, data_scale=1.0)
@@ -73,6 +74,7 @@ def test_a_network_that_ignores_the_noise_is_refused():
     np.testing.assert_allclose(energy, 64 / (2 * (1.0 + 2.0**2)), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_classifier_that_ignores_the_noise_is_refused():
     levels = NoiseLevels(lowest=0.1, highest=2.0, data_scale=1.0)
     config = configuration("joint", {"loss.name": "diffusion_recovery", "model.options": ""})
@@ -146,6 +148,7 @@ def test_a_module_may_lie_in_the_current_folder_and_take_a_seed_or_not(tmp_path,
     assert made("energy", "from_own_functions").init(jax.random.key(0)).shape == SHAPE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "family",
     ["energy", *(pytest.param(name, marks=pytest.mark.slow) for name in ("joint", "latent"))],

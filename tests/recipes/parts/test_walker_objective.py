@@ -21,6 +21,7 @@ def read(name, *flags):
     return command_line.read(f"configs/{name}.py:smoke", [*FLAGS, *flags])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [FLAGS, MATCHING])
 def test_two_shards_go_on_bit_for_bit(flags, tmp_path):
     """On two devices; stopped half-way, and log Z of walkers is that of one population."""

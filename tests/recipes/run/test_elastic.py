@@ -142,6 +142,7 @@ def test_a_run_ends_when_it_is_finished_or_cannot_go_on(code, num_starts, tmp_pa
     assert again.ended == -1
 
 
+@pytest.mark.slow
 def test_survivors_go_on(tmp_path):
     run_with_kills(tmp_path, 6)
 

@@ -7,6 +7,7 @@ from linear_family import NAME, linear
 from ebmjax.recipes.config.errors import WorkdirError
 
 
+@pytest.mark.slow
 def test_a_run_leaves_its_trace_and_says_so(tmp_path, capsys):
     config = linear(**{"train.steps_per_dispatch": 1})
     assert launch(config, NAME, str(tmp_path / "run"), num_traced=2) is None
@@ -14,6 +15,7 @@ def test_a_run_leaves_its_trace_and_says_so(tmp_path, capsys):
     assert list((tmp_path / "run" / "profile").rglob("*.xplane.pb"))
 
 
+@pytest.mark.slow
 def test_a_finished_run_has_nothing_to_trace_and_says_so(tmp_path, capsys):
     for _ in range(2):
         launch(linear(), NAME, str(tmp_path / "run"), num_traced=1000)

@@ -136,6 +136,7 @@ def kill_at(patch, place, name, when=lambda *args: True):
     patch.setattr(place, name, dies)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "moment",
     {
@@ -259,6 +260,7 @@ QUICK = ("denoising", "jarzynski", "energy_matching")
 """An objective of each kind: a loss, walkers, a warm-up."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in WITHOUT_CHAINS],
@@ -296,6 +298,7 @@ INTERRUPTIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recovery", "at"), [(0, INTERRUPTIONS[0]), (1, INTERRUPTIONS[1]), (2, INTERRUPTIONS[0])]
 )

@@ -151,9 +151,9 @@ def test_the_command_says_where_things_are_and_a_second_call_has_nothing_left_to
     ]
     assert begun[10:14] == [
         "digest of 20 examples",
+        "compiling 2 steps",
         "measuring at step 0",
         "training 10 steps",
-        "compiling 2 steps",
     ]
     assert begun[-5] == "drawing plots"
     done = next(i for i, line in enumerate(lines) if line.startswith("Done in "))

@@ -74,6 +74,7 @@ def test_every_missing_cell_is_a_job(local, tmp_path):
     assert told == {"whole": "done", "old": "done"}
 
 
+@pytest.mark.slow
 def test_a_preempted_job_saves_and_is_queued_again(local, tmp_path):
     job = tmp_path / "two" / "job"
 

@@ -107,6 +107,7 @@ def test_chains_are_drawn_by_their_rows_and_panels(name, tmp_path, figures):
     assert all(label in titles.replace("\n", " ") for label in study.rows)
 
 
+@pytest.mark.slow
 def test_every_scenario_is_drawn_without_and_with_weights(tmp_path, figures):
     study = load("studies/jem_digits.py:scenarios")
     judged = {"test_accuracy": 0.5, "sample_fid": 9.0, "sample_is": 2.0}

@@ -234,6 +234,7 @@ def test_cifar_runs_on_mock_data(module, tmp_path, monkeypatch):
         check_columns(workdir, "shortrun_cifar10")
 
 
+@pytest.mark.slow
 def test_a_trained_energy_is_used(finished, monkeypatch, tmp_path):
     images = data.load_digits("test").images[:8]
     used = check_use(finished, monkeypatch, tmp_path, images, ["log_density"])

@@ -62,6 +62,7 @@ def test_chains_descend_from_the_law_in_steps_of_their_own_number(num, batch_siz
     assert 0 <= first - second < 2 * -(-num // batch_size)
 
 
+@pytest.mark.slow
 def test_without_a_buffer_the_monitor_shows_chains_and_not_their_starts(tmp_path):
     config = smoke("short_run", **{"sampler.sgld.step_size": 10.0})
     experiment = build_experiment(config, tmp_path)

@@ -183,6 +183,7 @@ VARIANTS = ("psgld_exact", "mala_literal", "tempered_mala", "multiscale", "condi
 VARIANTS += ("improved", "augmented", "short_run", "beta_schedule", "bare_psgld")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_variant_makes_a_step_that_keeps_the_state(variant, tmp_path):
     """Traced, not compiled: the state that comes out has the shapes of the one that went in."""

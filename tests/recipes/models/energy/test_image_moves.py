@@ -232,6 +232,7 @@ def model_at(x, energy, adaptation, beta, config):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("max_score", "beta"), [(None, 0.0), (0.1, 0.0), (None, 0.5)])
 def test_the_move_that_the_chains_of_training_make_is_weighed(max_score, beta):
     """Its acceptance is the one that the run's own sampler reports of the same noise."""

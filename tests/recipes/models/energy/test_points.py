@@ -50,6 +50,7 @@ def model_of(tmp_path):
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WIDTHS)
 def test_the_truth_of_the_data_is_normalised_and_its_points_follow_it(name, model_of):
     fine = {"eval.density.half_width": WIDTHS[name], "eval.density.grid_points": 200}
@@ -124,6 +125,7 @@ def test_the_rate_decays_geometrically():
     np.testing.assert_allclose(np.take(sizes, (0, 5, 10)), (0.5, 0.1, 0.02), rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{"mesh.num_shards": 2}, {"sampler.buffer.size": 100}])
 def test_particles_train_an_energy_as_one_system(changes, tmp_path):
     """A kernel as wide as the plane lifts every particle alike: none stays behind."""
@@ -300,6 +302,7 @@ def test_mistakes_of_points_name_the_file(points, expected, tmp_path):
         build_experiment(own(tmp_path, points), tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_points_of_three_coordinates_have_no_grid_and_all_else(tmp_path):
     points = np.concatenate([POINTS, POINTS[:, :1]], axis=1)
     with pytest.raises(ConfigError, match=r"needs points in the plane, .* 3 coordinates: set"):

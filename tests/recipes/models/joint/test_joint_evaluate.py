@@ -68,6 +68,7 @@ def test_the_run_has_rows_a_summary_and_pictures(run):
     assert_trained(run, 8, 1)
 
 
+@pytest.mark.slow
 def test_a_later_evaluation_repeats_the_one_after_training(run, copied):
     (copied / "evaluation.json").unlink()
     shutil.rmtree(copied / "plots")
@@ -216,6 +217,7 @@ def test_the_centre_of_the_landscape_is_the_mean_energy(run):
     assert (report["num_points"], report["num_images"]) == (3, 6)
 
 
+@pytest.mark.slow
 def test_the_columns_of_the_tables_on_cifar_are_in_a_report(copied, tmp_path):
     """But those of the data sets that were not asked for."""
     assert evaluate(smoke(**{"eval.generation.selected_by_confidence": True}), copied) is None
@@ -318,6 +320,7 @@ def test_fields_out_of_range(field, value):
 # Parts, on networks and samplers whose outcome is known.
 
 
+@pytest.mark.slow
 def test_a_trained_classifier_is_used(run, monkeypatch, tmp_path):
     images = data.load_digits("test").images[:32]
     probabilities = [f"class_probability_{i}" for i in range(10)]
@@ -330,6 +333,7 @@ def test_a_trained_classifier_is_used(run, monkeypatch, tmp_path):
         np.testing.assert_allclose(logits, arrays["logits"], atol=300 * EPS)
 
 
+@pytest.mark.slow
 def test_a_classifier_guides_samples(run, monkeypatch, tmp_path, capsys):
     """The guide is the run itself, read as another."""
     guided = [f"--guide={run}", "--class=3", "--guide_weight=300", "--num=4"]

@@ -93,6 +93,7 @@ def test_fresh_chains_start_from_their_class_and_climb_its_logit():
     np.testing.assert_array_equal(np.round(ends), starts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [NormPolicy(chains="running"), SADA_JEM_POLICY])
 def test_generated_chains_are_normalised_as_those_of_training(policy):
     """Normalises by the batch of the chains, or by running averages that are far from it."""

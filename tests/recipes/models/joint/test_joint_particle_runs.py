@@ -25,6 +25,7 @@ NAMES = ("svgd", "adaptive_svgd", "stochastic_svgd")
 # Positions and scores, and with noise its draws too: in the loop over steps, and again in the last
 # step, which stands outside of it. Then the ends, for their entropy, and the two log densities of
 # the loss.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "num_gathered"), [("svgd", 7), ("adaptive_svgd", 7), ("stochastic_svgd", 9)]
 )

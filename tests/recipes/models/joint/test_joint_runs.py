@@ -101,6 +101,7 @@ VARIANTS += [("sadajem_digits", "literal"), ("jempp_digits", "literal")]
 NO_BUFFER = ("jem_digits", {"sampler.buffer.size": None})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "variant"), [*VARIANTS, NO_BUFFER])
 def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, shallow, tmp_path):
     """Traced, not compiled: the state that comes out has the shapes of the one that went in."""
@@ -182,6 +183,7 @@ def test_a_mistake_is_told(overrides, message, shallow, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_starts_of_large_images_have_few_directions(monkeypatch, tmp_path):
     """Their means are those of whole covariances, within 5 standard errors of the draws."""
     config = config_of("joint", **{"data.max_train": 200})

@@ -114,6 +114,7 @@ def test_test_images_are_judged_at_as_many_or_proportional_sizes(num_test):
     )
 
 
+@pytest.mark.slow
 def test_the_cost_is_the_median_of_calls_after_the_first(monkeypatch):
     monkeypatch.setattr(cost.metrics, "compiled_flops", lambda *_: 7.0)
     calls = []

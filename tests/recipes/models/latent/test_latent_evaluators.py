@@ -68,6 +68,7 @@ def evidences():
     return [np.array([row[name] for row in rows]) for name in names]
 
 
+@pytest.mark.slow
 def test_each_image_has_the_evidence_of_its_own_chains():
     observations = data.to_signed_unit(jnp.asarray(IMAGES))
     exact = jax.vmap(lambda x: latent.linear_gaussian_log_evidence(PARAMS, MODEL, x))(observations)
@@ -81,6 +82,7 @@ def test_each_image_has_the_evidence_of_its_own_chains():
     assert abs(trapezium.mean() - exact.mean()) > 4 * error
 
 
+@pytest.mark.slow
 def test_the_discrepancy_is_the_whole_correction():
     corrected, trapezium, discrepancy = evidences()
     assert np.abs(discrepancy).min() > 0.1
@@ -139,6 +141,7 @@ def test_without_divergences_the_trapezium_rule_alone_is_reported():
     assert found.report.keys() == {"test_trapezium_log_evidence"}
 
 
+@pytest.mark.slow
 def test_methods_are_compared_after_training_with_the_settings_of_the_run(monkeypatch):
     asked = []
 
@@ -213,6 +216,7 @@ def test_minibatches_hold_no_example_twice():
     assert [sorted(batch) for batch in batches] == [[0, 1, 2]] * 8
 
 
+@pytest.mark.slow
 def test_samples_stand_beside_the_images_of_their_chains_starts():
     model = linear()
     found = model.samples(KEY, 5)

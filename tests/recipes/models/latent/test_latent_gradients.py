@@ -52,6 +52,7 @@ def shapes(tree):
     return jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("base", "change"),
     [

@@ -59,6 +59,7 @@ def fitted(monkeypatch):
     return calls
 
 
+@pytest.mark.slow
 def test_the_pilot_trains_and_measures_as_its_fields_say(fitted):
     """A generator of zeros ignores its latent, so E_t is the same at every power."""
     found, model, params = run_with_zeros()

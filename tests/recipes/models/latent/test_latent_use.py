@@ -1,10 +1,12 @@
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from use_checks import check_use
 
 from ebmjax.data import load_digits
 
 
+@pytest.mark.slow
 def test_a_trained_latent_model_is_used(smoke, monkeypatch, tmp_path):
     images = load_digits("test").images[:3]
     used = check_use(smoke, monkeypatch, tmp_path, images, ["log_evidence"])

@@ -56,6 +56,7 @@ def states_of(section, name=None, value=None):
     return np.concatenate([np.ravel(x) for x in jax.tree.leaves(many(jax.random.key(0), STARTS))])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("field", FIELDS)
 def test_a_field_of_a_sampler_changes_its_chains(field):
     section, _, name = field.rpartition(".")

@@ -1,0 +1,157 @@
+"""The site: ``sphinx-build -W --keep-going docs site`` builds it. Reading it fetches nothing.
+
+The reference has a page for each room. Its names and their docstrings are added here.
+"""
+
+import ast
+import importlib
+import inspect
+import re
+import textwrap
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+
+from sphinx.errors import ExtensionError
+
+import ebmjax
+
+ROOMS = sorted(ebmjax._ROOMS)
+
+project, author, release = "ebmjax", "the ebmjax developers", ebmjax.__version__
+extensions = [
+    "myst_nb",  # Markdown pages and executed notebooks
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx.ext.mathjax",
+    "sphinx_copybutton",
+    "sphinx_design",
+]
+exclude_patterns = ["_build", "_templates", "jupyter_execute"]
+
+myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist", "attrs_inline"]
+myst_heading_anchors = 4  # page.md#a-heading, as where the repository is shown
+nb_execution_mode = "cache"  # a notebook runs again where its code has changed
+nb_execution_timeout = 600
+nb_execution_raise_on_error = True
+nb_execution_show_tb = True
+nb_merge_streams = True
+
+autosummary_generate = False
+autodoc_typehints = "signature"
+autodoc_member_order = "bysource"
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True  # else a state's "Attributes:" would describe each twice
+napoleon_custom_sections = [("Source", "notes_style")]
+add_module_names = False
+toc_object_entries_show_parents = "hide"
+nitpicky = True
+nitpick_ignore_regex = [("py:.*", r"(?!ebmjax).*")]  # names of other packages, type variables
+
+# One file with its fonts inside: the site works without a network.
+_mathjax = distribution("sphinx-mathjax-offline").locate_file(
+    "sphinx-mathjax-offline/static/mathjax/tex-svg.js"
+)
+mathjax_path = "tex-svg.js"
+
+html_theme = "furo"
+html_title = f"ebmjax {release}"
+html_static_path = [str(_mathjax)]
+html_copy_source = False
+html_theme_options = {"navigation_with_keys": True}
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+
+def public_names(room: str) -> list[str]:
+    """Returns the names that a room exports, in the order of its file."""
+    source = Path(inspect.getfile(importlib.import_module(f"ebmjax.{room}")))
+    found: list[str] = []
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            found += [one.name for one in node.names if one.name == one.asname]
+        elif source.name != "__init__.py" and getattr(node, "col_offset", 1) == 0:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                found.append(node.name)
+            elif isinstance(node, ast.Assign):
+                found += [one.id for one in node.targets if isinstance(one, ast.Name)]
+    return [name for name in found if not name.startswith("_")]
+
+
+def add_names(app: Any, docname: str, source: list[str]) -> None:
+    """Ends a room's page with a table of its names, and each by its docstring."""
+    folder, _, room = docname.rpartition("/")
+    if folder != "reference" or room not in ROOMS:
+        return
+    module, names = importlib.import_module(f"ebmjax.{room}"), public_names(room)
+    lines = [f".. currentmodule:: ebmjax.{room}", "", ".. autosummary::", "   :nosignatures:", ""]
+    lines += [f"   {name}" for name in names]
+    for name in names:
+        lines += ["", f".. {_directive(getattr(module, name))}:: {name}"]
+        if inspect.isclass(getattr(module, name)):
+            lines += ["   :members:", "   :exclude-members: count, index"]
+    source[0] += "\n".join(["", "```{eval-rst}", *lines, "```", ""])
+
+
+def _directive(value: Any) -> str:
+    if inspect.isclass(value):
+        return "autoclass"
+    return "autofunction" if inspect.isroutine(value) else "autodata"
+
+
+def refuse_missing(app: Any, error: Exception | None) -> None:
+    """Fails a build whose reference lacks a public name."""
+    if error is not None or app.builder.name != "html":
+        return
+    there = app.env.get_domain("py").objects
+    wanted = [f"ebmjax.{room}.{name}" for room in ROOMS for name in public_names(room)]
+    if missing := [name for name in wanted if name not in there]:
+        raise ExtensionError(f"public names without an entry in the reference: {missing}")
+
+
+def link_public(app: Any, env: Any, node: Any, contnode: Any) -> Any:
+    """Links a name, wherever its code lies, to the one entry of that name."""
+    name = node.get("reftarget", "").rsplit(".", 1)[-1]
+    domain = env.get_domain("py")
+    found = [full for full in domain.objects if full.endswith("." + name)]
+    if len(found) != 1:
+        return None
+    return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", found[0], node, contnode)
+
+
+def show_as_written(
+    app: Any, what: str, name: str, value: Any, options: Any, signature: str, returned: str
+) -> tuple[str, str | None] | None:
+    """Shows annotations as they are written: LogDensityFn, not Callable[[Any], Array]."""
+    if what not in ("function", "method"):
+        return None
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(value)))).body[0]
+    except (OSError, TypeError, SyntaxError, IndexError):
+        return None
+    if not isinstance(tree, ast.FunctionDef):
+        return None
+    return f"({ast.unparse(tree.args)})", ast.unparse(tree.returns) if tree.returns else None
+
+
+def escape_docstring(
+    app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]
+) -> None:
+    """Keeps the stars of shapes (n, *event), and names that end in _, from being markup."""
+    lines[:] = [re.sub(r"(?<=[(,] )\*\*?(?=\w)|(?<=\()\*(?=\w)", _escaped, line) for line in lines]
+    lines[:] = [re.sub(r"(?<=\w)_(?=\")", _escaped, line) for line in lines]
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return "".join(f"\\{one}" for one in found[0])
+
+
+def setup(app: Any) -> None:
+    """Connects the functions above."""
+    app.connect("source-read", add_names)
+    app.connect("build-finished", refuse_missing)
+    app.connect("missing-reference", link_public)
+    app.connect("autodoc-process-signature", show_as_written)
+    app.connect("autodoc-process-docstring", escape_docstring)
