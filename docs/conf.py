@@ -6,12 +6,14 @@ The reference has a page for each room. Its names and their docstrings are added
 import ast
 import importlib
 import inspect
+import itertools
 import re
 import textwrap
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from docutils import nodes
 from sphinx.errors import ExtensionError
 
 import ebmjax
@@ -38,6 +40,7 @@ nb_execution_timeout = 600
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_merge_streams = True
+nb_render_markdown_format = "myst"  # tables that notebooks make
 
 autosummary_generate = False
 autodoc_typehints = "signature"
@@ -48,7 +51,10 @@ napoleon_custom_sections = [("Source", "notes_style")]
 add_module_names = False
 toc_object_entries_show_parents = "hide"
 nitpicky = True
-nitpick_ignore_regex = [("py:.*", r"(?!ebmjax).*")]  # names of other packages, type variables
+nitpick_ignore_regex = [
+    ("py:.*", r"(?!ebmjax).*"),  # names of other packages
+    ("py:class", r"ebmjax\.types\.(State|Info)"),  # type variables
+]
 
 # One file with its fonts inside: the site works without a network.
 _mathjax = distribution("sphinx-mathjax-offline").locate_file(
@@ -59,7 +65,8 @@ mathjax_path = "tex-svg.js"
 html_theme = "furo"
 html_title = f"ebmjax {release}"
 html_static_path = [str(_mathjax)]
-html_copy_source = False
+html_extra_path = ["llms.txt"]
+html_copy_source = html_show_copyright = False
 html_theme_options = {"navigation_with_keys": True}
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
@@ -67,8 +74,8 @@ copybutton_prompt_is_regexp = True
 
 def public_names(room: str) -> list[str]:
     """Returns the names that a room exports, in the order of its file."""
-    source = Path(inspect.getfile(importlib.import_module(f"ebmjax.{room}")))
-    found: list[str] = []
+    module = importlib.import_module(f"ebmjax.{room}")
+    source, found = Path(inspect.getfile(module)), []
     for node in ast.walk(ast.parse(source.read_text())):
         if isinstance(node, ast.ImportFrom):
             found += [one.name for one in node.names if one.name == one.asname]
@@ -77,7 +84,8 @@ def public_names(room: str) -> list[str]:
                 found.append(node.name)
             elif isinstance(node, ast.Assign):
                 found += [one.id for one in node.targets if isinstance(one, ast.Name)]
-    return [name for name in found if not name.startswith("_")]
+    types = {name: type(getattr(module, name)) for name in found}
+    return [name for name in found if not name.startswith("_") and types[name] is not TypeVar]
 
 
 def add_names(app: Any, docname: str, source: list[str]) -> None:
@@ -85,20 +93,45 @@ def add_names(app: Any, docname: str, source: list[str]) -> None:
     folder, _, room = docname.rpartition("/")
     if folder != "reference" or room not in ROOMS:
         return
-    module, names = importlib.import_module(f"ebmjax.{room}"), public_names(room)
+    module = importlib.import_module(f"ebmjax.{room}")
+    found = {name: getattr(module, name) for name in own_names(room)}
+    kinds = {name: _directive(value) for name, value in found.items()}
     lines = [f".. currentmodule:: ebmjax.{room}", "", ".. autosummary::", "   :nosignatures:", ""]
-    lines += [f"   {name}" for name in names]
-    for name in names:
-        lines += ["", f".. {_directive(getattr(module, name))}:: {name}"]
-        if inspect.isclass(getattr(module, name)):
+    lines += [f"   {name}" for name, kind in kinds.items() if kind != "data"]
+    for name, kind in kinds.items():
+        lines += ["", f".. {kind}:: {name}"]
+        if kind == "autoclass":
             lines += ["   :members:", "   :exclude-members: count, index"]
+        if kind == "data":  # autodoc would show the docstring of Callable
+            lines += ["", *textwrap.indent(_docstring(room, name), "   ").splitlines()]
     source[0] += "\n".join(["", "```{eval-rst}", *lines, "```", ""])
 
 
+def own_names(room: str) -> list[str]:
+    """Returns the public names of a room that are not those of ``ebmjax.types``."""
+    shared = public_names("types") if room != "types" else []
+    return [name for name in public_names(room) if name not in shared]
+
+
 def _directive(value: Any) -> str:
-    if inspect.isclass(value):
+    if inspect.isclass(value) and not hasattr(value, "__origin__"):
         return "autoclass"
-    return "autofunction" if inspect.isroutine(value) else "autodata"
+    return "autofunction" if inspect.isroutine(value) else "data"
+
+
+def _docstring(room: str, name: str) -> str:
+    """Returns the string below the assignment to a name, in whatever file of the room it lies."""
+    source = Path(inspect.getfile(importlib.import_module(f"ebmjax.{room}")))
+    files = source.parent.glob("*.py") if source.name == "__init__.py" else [source]
+    for file in files:
+        body = ast.parse(file.read_text()).body
+        for node, below in itertools.pairwise(body):
+            targets = getattr(node, "targets", [getattr(node, "target", None)])
+            if any(getattr(one, "id", "") == name for one in targets) and isinstance(
+                below, ast.Expr
+            ):
+                return f"``{ast.unparse(node)}``\n\n{inspect.cleandoc(below.value.value)}"  # pyright: ignore
+    raise ExtensionError(f"ebmjax.{room}.{name} has no docstring below it")
 
 
 def refuse_missing(app: Any, error: Exception | None) -> None:
@@ -106,7 +139,7 @@ def refuse_missing(app: Any, error: Exception | None) -> None:
     if error is not None or app.builder.name != "html":
         return
     there = app.env.get_domain("py").objects
-    wanted = [f"ebmjax.{room}.{name}" for room in ROOMS for name in public_names(room)]
+    wanted = [f"ebmjax.{room}.{name}" for room in ROOMS for name in own_names(room)]
     if missing := [name for name in wanted if name not in there]:
         raise ExtensionError(f"public names without an entry in the reference: {missing}")
 
@@ -133,6 +166,8 @@ def show_as_written(
         return None
     if not isinstance(tree, ast.FunctionDef):
         return None
+    if what == "method" and tree.args.args and tree.args.args[0].arg == "self":
+        del tree.args.args[0]
     return f"({ast.unparse(tree.args)})", ast.unparse(tree.returns) if tree.returns else None
 
 
@@ -148,9 +183,23 @@ def _escaped(found: re.Match[str]) -> str:
     return "".join(f"\\{one}" for one in found[0])
 
 
+def add_thumbnails(app: Any, doctree: Any, docname: str) -> None:
+    """Puts the last picture of each tutorial above the gallery's link to it."""
+    if docname != "gallery":
+        return
+    for link in list(doctree.findall(nodes.reference)):
+        page = link.get("refuri", "").removesuffix(".html")
+        if page in app.env.found_docs:
+            pictures = list(app.env.get_doctree(page).findall(nodes.image))
+            for picture in pictures[-1:]:
+                link.insert(0, picture.deepcopy())
+                link[0]["alt"] = link.astext()
+
+
 def setup(app: Any) -> None:
     """Connects the functions above."""
     app.connect("source-read", add_names)
+    app.connect("doctree-resolved", add_thumbnails)
     app.connect("build-finished", refuse_missing)
     app.connect("missing-reference", link_public)
     app.connect("autodoc-process-signature", show_as_written)

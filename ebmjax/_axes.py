@@ -8,8 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-AxisName = str | tuple[str, ...] | None
-"""A mapped axis, or several with the last one running fastest; None outside of any."""
+from ebmjax.types import AxisName
 
 
 def gather_rows(rows: jax.Array, axis_name: AxisName) -> jax.Array:

@@ -21,7 +21,7 @@ _where: ContextVar[Where | None] = ContextVar("where", default=None)
 
 
 @contextlib.contextmanager
-def tell_phases(where: Where) -> Iterator[None]:
+def tell_phases(where: Literal["stdout", "stderr", "nowhere"]) -> Iterator[None]:
     """Chooses where long calls inside say what they do, such as ``training.fit`` that it compiles.
 
     Elsewhere only a call that trains something hidden says so, on stderr. "nowhere" silences it.

@@ -1,12 +1,15 @@
-"""Reads the JSON that runs leave, and the descriptions of their checkpoints, as mere data."""
+"""Reads what runs leave as mere data: JSON, rows, the descriptions of checkpoints."""
 
 import hashlib
 import json
+import logging
 import re
 import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+logger = logging.getLogger(__name__)
 
 MAX_BYTES, MAX_DEPTH = 2**24, 32
 """Most bytes, and most levels, of a file that is read as one JSON object."""
@@ -94,3 +97,48 @@ def read_record(directory: Path, step: int) -> dict[str, Any]:
     if record.get("step") != step:
         raise ValueError(f"it is a copy of checkpoint {record.get('step')}")
     return record
+
+
+def read_rows(path: str | Path) -> list[dict[str, Any]]:
+    """Returns the rows of ``training.JsonlWriter``'s file, as dictionaries with their ``step``.
+
+    It leaves out damaged lines and warns of them.
+
+    Raises:
+      FileNotFoundError: if there is no such file.
+    """
+    parsed, damaged = parse_lines(Path(path).expanduser())
+    if damaged:
+        logger.warning("%s: %s damaged and left out.", path, name_lines(damaged))
+    return [row for row, _ in parsed]
+
+
+def parse_lines(path: Path) -> tuple[list[tuple[dict[str, Any], bytes]], list[int]]:
+    """Returns good rows with their bytes, and the numbers of damaged lines.
+
+    An incomplete last line, as after a crash, is neither.
+    """
+    *lines, last = path.read_bytes().split(b"\n")
+    parsed, damaged = [], []
+    for number, line in enumerate([*lines, last], 1):
+        row = _parse(line)
+        if row is not None:
+            parsed.append((row, line))
+        elif number <= len(lines):
+            damaged.append(number)
+    return parsed, damaged
+
+
+def name_lines(numbers: list[int]) -> str:
+    named = ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
+    return f"line {named} is" if len(numbers) == 1 else f"{len(numbers)} lines ({named}) are"
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    """Returns the row, or None if the line is not an object with an integer ``step``."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):  # malformed JSON, and bytes that are no text
+        return None
+    is_row = isinstance(row, dict) and type(row.get("step")) is int and row["step"] >= 0
+    return row if is_row else None

@@ -4,6 +4,9 @@ from typing import Any
 
 MAX_SHOWN = 160
 
+SEE_FAQ = "See docs/faq.md#it-diverges."
+"""Ends every message of a divergence."""
+
 
 def trim(value: Any) -> str:
     """Returns ``value`` for a message: in full if short, else its beginning, type and shape."""

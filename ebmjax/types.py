@@ -20,6 +20,9 @@ EnergyFn = Callable[[PyTree], jax.Array]
 Metrics = Mapping[str, jax.Array]
 """Named numbers a person wants to see."""
 
+AxisName = str | tuple[str, ...] | None
+"""A mapped axis, or several with the last one running fastest; None outside of any."""
+
 Step = Callable[[Key, Any], tuple[Any, Any]]
 """``step(key, state) -> (state, info)``: one transition with everything else bound."""
 

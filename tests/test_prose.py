@@ -162,7 +162,8 @@ PAGES = [page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent.n
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_begins_with_its_answer_in_short_sentences(page: Path) -> None:
     """tests/recipes/test_pages.py asks more of the pages of results."""
-    title, answer = page.read_text().split("\n\n")[:2]
+    text = re.sub(r"\A---\n.*?\n---\n\s*", "", page.read_text(), flags=re.DOTALL)  # of a notebook
+    title, answer = text.split("\n\n")[:2]
     assert re.fullmatch(r"# .+", title)
     assert re.match(r"[A-Z]|`ebmjax", answer), "a paragraph: no heading, table, list or command"
     without_links = re.sub(r"\]\([^)]*\)", "]", re.sub(r"\$[^$]*\$|`[^`]*`", "x", answer))

@@ -3,10 +3,13 @@
 import ast
 import doctest
 import importlib
+import inspect
+import itertools
 import pkgutil
 import re
 import subprocess
 import sys
+import textwrap
 import tomllib
 import typing
 from collections.abc import Callable, Iterable, Iterator
@@ -32,7 +35,7 @@ MAY_IMPORT = {
     "_checks": {"types", "_shown"},
     "_shown": set(),
     "_stored": {"_phases"},
-    "_axes": set(),
+    "_axes": {"types"},
     "_groups": {"types", "_checks"},
     "_extras": set(),
     "_user_function": set(),
@@ -65,8 +68,9 @@ RECIPES = {
     "parts": {"config"},
     "evaluators": {"config", "folder", "parts"},
     "models": {"config", "folder", "parts", "evaluators"},
-    "study": {"config", "folder", "parts", "evaluators"},
-    "run": {"config", "folder", "parts", "evaluators", "models"},
+    "report": {"config", "folder", "evaluators"},
+    "study": {"config", "folder", "parts", "evaluators", "report"},
+    "run": {"config", "folder", "parts", "evaluators", "models", "report"},
 }
 MODELS = {"energy", "joint", "latent"}
 MODULES = sorted(path.relative_to(ROOT) for path in PACKAGE.rglob("*.py"))
@@ -222,6 +226,28 @@ print([name for name in heavy if name in sys.modules])
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert result.stdout.strip() == "[]", result.stdout
+
+
+def test_signatures_of_public_names_hold_public_types() -> None:
+    """Types of other packages are public where those say so."""
+    modules = [importlib.import_module(f"ebmjax.{room}") for room in ROOMS]
+    public = {name: value for module in modules for name, value in vars(module).items()}
+    hidden = set()
+    for value in public.values():
+        function = inspect.unwrap(value) if inspect.isfunction(value) else None
+        if function is None or not function.__module__.startswith("ebmjax."):
+            continue
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+        assert isinstance(tree, ast.FunctionDef)
+        arguments = [one.annotation for one in ast.walk(tree.args) if isinstance(one, ast.arg)]
+        for node in itertools.chain.from_iterable(map(ast.walk, filter(None, arguments))):
+            if not isinstance(node, ast.Name) or node.id in public or not node.id[0].isupper():
+                continue
+            found = function.__globals__.get(node.id)
+            is_alias = found is not None and getattr(found, "__name__", None) != node.id
+            if is_alias or getattr(found, "__module__", "").startswith("ebmjax."):
+                hidden.add(node.id)
+    assert hidden == {"ArrayLike", "T"}  # of jax.typing, and a type variable
 
 
 def test_the_package_names_every_room() -> None:

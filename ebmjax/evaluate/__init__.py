@@ -5,10 +5,12 @@ Your functions of images see float32 (N, H, W, C) in [-1, 1]. They are traced at
 parameters of the same shapes compile nothing again.
 """
 
+from ebmjax.evaluate._classifier import LogitsFn as LogitsFn
 from ebmjax.evaluate._classifier import classification as classification
 from ebmjax.evaluate._classifier import classifier as classifier
 from ebmjax.evaluate._classifier import scores as scores
 from ebmjax.evaluate._distances import Distances as Distances
+from ebmjax.evaluate._distances import Reference as Reference
 from ebmjax.evaluate._distances import Scores as Scores
 from ebmjax.evaluate._energies import energy_moments as energy_moments
 from ebmjax.evaluate._energies import mixing as mixing
@@ -19,6 +21,7 @@ from ebmjax.evaluate._extractors import digits_features as digits_features
 from ebmjax.evaluate._extractors import inception as inception
 from ebmjax.evaluate._extractors import own_classifier as own_classifier
 from ebmjax.evaluate._generation import Chains as Chains
+from ebmjax.evaluate._generation import ScoredChains as ScoredChains
 from ebmjax.evaluate._generation import draw_gaussians as draw_gaussians
 from ebmjax.evaluate._generation import finite_images as finite_images
 from ebmjax.evaluate._generation import generation as generation

@@ -17,9 +17,6 @@ from ebmjax.data import ImageData
 from ebmjax.evaluate._classifier import LogitsFn, as_floats, as_partial, check_test
 from ebmjax.types import Key
 
-Gradient = Literal["bpda", "full"]
-"""A transform's derivative in an attack: the identity (BPDA), or its own."""
-
 Flags = dict[str, dict[str, np.ndarray]]
 """Norm to radius to one bool an image."""
 
@@ -35,7 +32,7 @@ def robustness(
     step_size: float | None = None,
     num_restarts: int = 1,
     transform: Any = None,
-    gradients: Sequence[Gradient] = ("bpda", "full"),
+    gradients: Sequence[Literal["bpda", "full"]] = ("bpda", "full"),
     num_eot: int = 1,
     batch_size: int = 256,
 ) -> dict[str, Any]:

@@ -47,6 +47,7 @@ from ebmjax.latent._model import LatentParams as LatentParams
 from ebmjax.latent._model import log_joint as log_joint
 from ebmjax.latent._model import log_likelihood as log_likelihood
 from ebmjax.latent._model import log_prior as log_prior
+from ebmjax.latent._sampling import SamplerFn as SamplerFn
 from ebmjax.latent._sampling import sample_power_posteriors as sample_power_posteriors
 from ebmjax.latent._sampling import sample_prior as sample_prior
 from ebmjax.latent._schedule import power_schedule as power_schedule

@@ -17,10 +17,6 @@ ChainlessLoss = Callable[[Key, Callable[..., jax.Array], jax.Array], tuple[Any, 
 """``(key, energy, x) -> (loss, metrics)``: ``energy`` takes arrays (N, ...) to energies (N,), and
 ``x`` are the data, (N, ...). An energy of many noise levels also takes noise scales (N,)."""
 
-Sampling = Callable[
-    [Key, Callable[[jax.Array], jax.Array], jax.Array, PyTree], tuple[PyTree, PyTree, Metrics]
-]
-
 
 class LossWithMemory(NamedTuple):
     """A loss in place of a ``ChainlessLoss`` that keeps something between steps, such as walkers.
@@ -33,7 +29,7 @@ class LossWithMemory(NamedTuple):
     """
 
     init: Callable[[Key], PyTree]
-    draw: Sampling
+    draw: Callable[..., tuple[PyTree, PyTree, Metrics]]
     loss: Callable[[Callable[[jax.Array], jax.Array], jax.Array, Any], tuple[Any, Metrics]]
 
 

@@ -1,6 +1,8 @@
 """Numbers that judge a model or its chains: pure functions, jittable unless marked host code."""
 
 from ebmjax.metrics._acceptance import acceptance_rate as acceptance_rate
+from ebmjax.metrics._attack_steps import KeyedLogitsFn as KeyedLogitsFn
+from ebmjax.metrics._attack_steps import Transform as Transform
 from ebmjax.metrics._attack_steps import straight_through as straight_through
 from ebmjax.metrics._calibration import ReliabilityBins as ReliabilityBins
 from ebmjax.metrics._calibration import accuracy as accuracy
@@ -33,6 +35,7 @@ from ebmjax.metrics._half_samples import half_sample_error as half_sample_error
 from ebmjax.metrics._half_samples import kernel_distances as kernel_distances
 from ebmjax.metrics._half_samples import mean_kernel as mean_kernel
 from ebmjax.metrics._half_samples import split_in_halves as split_in_halves
+from ebmjax.metrics._kernel_distance import Kernel as Kernel
 from ebmjax.metrics._kernel_distance import KernelDistance as KernelDistance
 from ebmjax.metrics._kernel_distance import kernel_distance as kernel_distance
 from ebmjax.metrics._kernel_distance import kernel_distance_subsets as kernel_distance_subsets

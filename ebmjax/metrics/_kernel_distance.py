@@ -13,6 +13,7 @@ from ebmjax.metrics._generation import check_features
 from ebmjax.types import Key
 
 Kernel = Literal["polynomial", "rbf"]
+"""Kernel of a distance between sets of features."""
 KernelFn = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 ROWS = 1024

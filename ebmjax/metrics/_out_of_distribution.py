@@ -16,8 +16,6 @@ from ebmjax._checks import check_floating, check_fraction, check_positive
 from ebmjax._precision import root
 from ebmjax.metrics._calibration import check_values
 
-Positive = Literal["in", "out"]
-
 
 def auroc(in_scores: jax.Array, out_scores: jax.Array) -> jax.Array:
     r"""Returns the area under the ROC curve, a probability over pairs.
@@ -84,7 +82,7 @@ def _fraction_below(scores: jax.Array, others: jax.Array) -> jax.Array:
 
 
 def average_precision(
-    in_scores: jax.Array, out_scores: jax.Array, *, positive: Positive = "in"
+    in_scores: jax.Array, out_scores: jax.Array, *, positive: Literal["in", "out"] = "in"
 ) -> jax.Array:
     r"""Returns the area under the precision-recall curve (AUPR), a sum without interpolation.
 
@@ -122,7 +120,7 @@ def fpr_at_tpr(
     out_scores: jax.Array,
     *,
     tpr: float | jax.Array = 0.95,
-    positive: Positive = "in",
+    positive: Literal["in", "out"] = "in",
 ) -> jax.Array:
     """Returns FPR@95: the fraction of the others accepted with 95% of in-distribution images.
 
@@ -222,7 +220,7 @@ def _check_logits(logits: jax.Array, num_images: int) -> jax.Array:
 
 
 def _check_scores(
-    in_scores: jax.Array, out_scores: jax.Array, positive: Positive = "in"
+    in_scores: jax.Array, out_scores: jax.Array, positive: Literal["in", "out"] = "in"
 ) -> tuple[jax.Array, jax.Array]:
     """Returns scores of the positive class and of the other, high for the first."""
     if positive not in ("in", "out"):

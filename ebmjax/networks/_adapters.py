@@ -8,9 +8,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax.networks._network import Axes, Network, at_float32, keep_dtype, on_one_batch_axis
+from ebmjax.networks._network import Network, at_float32, keep_dtype, on_one_batch_axis
 from ebmjax.networks._norm_policy import Statistics, check_statistics
-from ebmjax.types import Key, PyTree
+from ebmjax.types import AxisName, Key, PyTree
 
 Named = dict[str, jax.Array]
 
@@ -66,7 +66,7 @@ def from_nnx(network: Any, *, input_ndim: int | None = 3) -> Network:
         state: Named,
         *inputs: Any,
         use: Statistics = "running",
-        batch_axis: Axes = None,
+        batch_axis: AxisName = None,
     ) -> tuple[Any, Named]:
         check_statistics("use", use)
         unused = jax.tree.map(lambda leaf: leaf, random)  # a merged module changes its variables
@@ -130,7 +130,7 @@ def from_equinox(network: Any, *, input_ndim: int = 3) -> Network:
         state: Named,
         *inputs: Any,
         use: Statistics = "running",
-        batch_axis: Axes = None,
+        batch_axis: AxisName = None,
     ) -> tuple[Any, Named]:
         check_statistics("use", use)
         module = _in_use(_fill_arrays(outline, params | state), use, batch_axis)
@@ -169,7 +169,7 @@ def _check_no_dropout(module: Any) -> None:
             raise ValueError(_RANDOM.format("inference=True"))
 
 
-def _in_use(module: Any, use: Statistics, batch_axis: Axes) -> Any:
+def _in_use(module: Any, use: Statistics, batch_axis: AxisName) -> Any:
     """Returns an Equinox module whose stateful layers take the statistics of ``use``."""
     outer = (batch_axis,) if isinstance(batch_axis, str) else batch_axis or ()
     changes = {"inference": use == "running", "axis_name": (EXAMPLES, *outer)}

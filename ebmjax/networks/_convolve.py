@@ -18,7 +18,9 @@ from jax import lax
 from ebmjax._checks import check_at_least
 
 Lowering = Literal["matmul", "xla"]
+"""Way to compute a convolution: as matrix products, or by XLA's own operation."""
 Padding = Literal["SAME", "VALID"]
+"""Borders of a convolution: padded to the same size, or left out."""
 Pads = tuple[tuple[int, int], ...]
 
 LAYOUT = ("NHWC", "HWIO", "NHWC")

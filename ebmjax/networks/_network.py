@@ -13,9 +13,7 @@ import jax.numpy as jnp
 from flax.errors import InvalidRngError
 
 from ebmjax.networks._norm_policy import Statistics, check_statistics
-from ebmjax.types import PyTree
-
-Axes = str | tuple[str, ...] | None
+from ebmjax.types import AxisName, PyTree
 
 
 class Network(NamedTuple):
@@ -78,7 +76,11 @@ def from_functions(
     """
 
     def stateful(
-        params: PyTree, state: PyTree, *inputs: Any, use: Any = "running", batch_axis: Axes = None
+        params: PyTree,
+        state: PyTree,
+        *inputs: Any,
+        use: Any = "running",
+        batch_axis: AxisName = None,
     ) -> tuple[Any, PyTree]:
         del batch_axis
         check_statistics("use", use)
@@ -184,7 +186,7 @@ def _bind(network: nn.Module, method: str) -> Callable[..., tuple[Any, PyTree]]:
         state: PyTree,
         *inputs: Any,
         use: Statistics = "running",
-        batch_axis: Axes = None,
+        batch_axis: AxisName = None,
     ) -> tuple[Any, PyTree]:
         check_statistics("use", use)
         variables = {"params": params, "batch_stats": state}
@@ -204,7 +206,7 @@ def _bind(network: nn.Module, method: str) -> Callable[..., tuple[Any, PyTree]]:
     return apply
 
 
-def _average_over(axes: Axes) -> contextlib.AbstractContextManager[Any]:
+def _average_over(axes: AxisName) -> contextlib.AbstractContextManager[Any]:
     """Averages statistics of batch normalisation also over mapped ``axes``."""
 
     def average(call: Any, args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:

@@ -4,7 +4,9 @@ import dataclasses
 from typing import Any, Literal, get_args
 
 Statistics = Literal["running", "batch"]
+"""Statistics that a normalisation uses."""
 Role = Literal["classified", "positives", "negatives", "chains"]
+"""Part of a batch in a step of training."""
 
 
 def check_statistics(name: str, value: Any) -> None:

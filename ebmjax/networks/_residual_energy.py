@@ -16,6 +16,7 @@ from ebmjax.types import PyTree
 
 LEAK = 0.2
 Activation = Callable[[jax.Array], jax.Array]
+"""Function of each number of a layer, with the shape kept."""
 
 
 class ResidualEnergy(nn.Module):

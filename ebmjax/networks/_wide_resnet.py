@@ -14,9 +14,10 @@ from ebmjax._programs import run_program
 from ebmjax.networks._convolution import Convolution
 from ebmjax.networks._convolve import Lowering, check_images
 from ebmjax.networks._norm_policy import Statistics, check_statistics
+from ebmjax.types import AxisName
 
 Norm = Literal["batch", "group"]
-AxisName = str | tuple[str, ...]
+"""Normalisation of a wide ResNet."""
 
 LEAK = 0.2
 NUM_GROUPS = 8
@@ -80,7 +81,7 @@ class WideResNet(nn.Module):
     norm: Norm | None = None
     lowering: Lowering | None = None
     dtype: Any = None
-    batch_axis: AxisName | None = None
+    batch_axis: AxisName = None
 
     def __post_init__(self) -> None:
         check_at_least("depth", self.depth, 10)
@@ -147,7 +148,7 @@ class ResidualBlock(nn.Module):
     norm: Norm | None
     lowering: Lowering | None
     dtype: Any
-    batch_axis: AxisName | None
+    batch_axis: AxisName
 
     @nn.compact
     def __call__(self, x: jax.Array, statistics: Statistics) -> jax.Array:
@@ -186,7 +187,7 @@ def _in_turn(blocks: Sequence[ResidualBlock], x: jax.Array, statistics: Statisti
 
 
 def _norm_layer(
-    norm: Norm | None, dtype: Any, batch_axis: AxisName | None
+    norm: Norm | None, dtype: Any, batch_axis: AxisName
 ) -> nn.GroupNorm | nn.BatchNorm | None:
     if norm == "group":
         return nn.GroupNorm(

@@ -15,6 +15,7 @@ from ebmjax._programs import run_program
 from ebmjax.types import PyTree
 
 LossFn = Callable[[PyTree], tuple[jax.Array, PyTree]]
+"""``loss_fn(params) -> (loss, aux)``."""
 
 
 def sam_gradients(

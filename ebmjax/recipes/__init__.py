@@ -1,19 +1,21 @@
-"""Recipes: from a configuration to a finished run, and back to its model (``load``)."""
+"""Recipes: from a configuration to a finished run (``train``), and back to its model (``load``)."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ebmjax.recipes.run.from_python import train as train
     from ebmjax.recipes.run.trained import TrainedRun as TrainedRun
     from ebmjax.recipes.run.trained import load as load
 
-_LATE = ("TrainedRun", "load")
+_LATE = {"TrainedRun": "trained", "load": "trained", "train": "from_python"}
+"""Names, and the files of ``ebmjax.recipes.run`` that hold them."""
 
 
 def __getattr__(name: str) -> Any:
-    """Imports ``load`` when it is first used: commands that refuse a field need no JAX."""
+    """Imports a name when it is first used: commands that refuse a field need no JAX."""
     if name in _LATE:
-        return getattr(importlib.import_module("ebmjax.recipes.run.trained"), name)
+        return getattr(importlib.import_module(f"ebmjax.recipes.run.{_LATE[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

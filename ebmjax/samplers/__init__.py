@@ -11,6 +11,7 @@ from ebmjax.samplers._adaptive_svgd import adaptive_svgd_step as adaptive_svgd_s
 from ebmjax.samplers._annealed_langevin import (
     run_annealed_langevin as run_annealed_langevin,
 )
+from ebmjax.samplers._chains import BatchStep as BatchStep
 from ebmjax.samplers._chains import batch_step as batch_step
 from ebmjax.samplers._chains import run_chain as run_chain
 from ebmjax.samplers._chains import start_chain as start_chain
@@ -32,6 +33,7 @@ from ebmjax.samplers._psgld import PSGLDState as PSGLDState
 from ebmjax.samplers._psgld import psgld as psgld
 from ebmjax.samplers._psgld import psgld_init as psgld_init
 from ebmjax.samplers._psgld import psgld_step as psgld_step
+from ebmjax.samplers._pyld import FirstLayerFn as FirstLayerFn
 from ebmjax.samplers._pyld import PYLDInfo as PYLDInfo
 from ebmjax.samplers._pyld import PYLDState as PYLDState
 from ebmjax.samplers._pyld import pyld as pyld
@@ -71,6 +73,7 @@ from ebmjax.samplers._tempered_mala import tempered_mala as tempered_mala
 from ebmjax.samplers._tempered_mala import tempered_mala_init as tempered_mala_init
 from ebmjax.samplers._tempered_mala import tempered_mala_step as tempered_mala_step
 from ebmjax.samplers._tilted_langevin import FactorGaussian as FactorGaussian
+from ebmjax.samplers._tilted_langevin import TiltedLangevinState as TiltedLangevinState
 from ebmjax.samplers._tilted_langevin import factor_gaussian_start as factor_gaussian_start
 from ebmjax.samplers._tilted_langevin import fit_factor_gaussian as fit_factor_gaussian
 from ebmjax.samplers._tilted_langevin import tilted_langevin as tilted_langevin
@@ -89,6 +92,7 @@ from ebmjax.samplers._underdamped_langevin import (
 from ebmjax.samplers._underdamped_langevin import (
     underdamped_langevin_step as underdamped_langevin_step,
 )
+from ebmjax.samplers._wrappers import MakeSampler as MakeSampler
 from ebmjax.samplers._wrappers import ScheduledState as ScheduledState
 from ebmjax.samplers._wrappers import clamp as clamp
 from ebmjax.samplers._wrappers import clip_drift as clip_drift

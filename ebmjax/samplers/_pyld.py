@@ -24,6 +24,7 @@ from ebmjax.samplers._states import check_one_chain
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
 FirstLayerFn = Callable[[PyTree], PyTree]
+"""``first_layer_fn(position)``: output of the network's first layer, for one chain."""
 
 
 class PYLDState(NamedTuple):

@@ -24,9 +24,6 @@ from ebmjax.samplers._starts import StartFn
 from ebmjax.samplers._states import check_one_chain
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
-Coordinates = tuple[jax.Array, jax.Array]
-"""Whitened: along the directions (m,), and what is left of every pixel (d,)."""
-
 MAX_ENTRIES = 2**22
 """Numbers that the directions of all Gaussians take, at most."""
 
@@ -59,8 +56,11 @@ class FactorGaussian(NamedTuple):
         mean, variances, rest = (row_of(a, index) for a in (self.mean, self.variances, self.rest))
         return FactorGaussian(mean, self.directions, variances, rest)
 
-    def whiten(self, x: jax.Array, power: float) -> Coordinates:
-        """Returns ``x`` times a ``power`` of the standard deviations."""
+    def whiten(self, x: jax.Array, power: float) -> tuple[jax.Array, jax.Array]:
+        """Returns ``x`` times a ``power`` of the standard deviations.
+
+        Along the directions (m,), and what is left of every pixel (d,).
+        """
         along, rest = self._split(x.ravel())
         return along * self._deviations() ** power, rest * self.rest ** (power / 2)
 
@@ -69,7 +69,7 @@ class FactorGaussian(NamedTuple):
         flat = _product(self.directions, along * self._deviations())
         return (flat + rest * jnp.sqrt(self.rest)).reshape(self.mean.shape)
 
-    def draw_noise(self, key: Key) -> Coordinates:
+    def draw_noise(self, key: Key) -> tuple[jax.Array, jax.Array]:
         """Draws N(0, I) in whitened coordinates."""
         along_key, rest_key = jax.random.split(key)
         size, count = self.directions.shape
@@ -81,7 +81,7 @@ class FactorGaussian(NamedTuple):
         """Returns the standard deviations, 1 along the directions of others."""
         return jnp.sqrt(jnp.where(self.variances > 0, self.variances, 1.0))
 
-    def _split(self, flat: jax.Array) -> Coordinates:
+    def _split(self, flat: jax.Array) -> tuple[jax.Array, jax.Array]:
         along = jnp.where(self.variances > 0, _product(flat, self.directions), 0.0)
         return along, flat - _product(self.directions, along)
 

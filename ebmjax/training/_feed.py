@@ -18,6 +18,7 @@ from ebmjax.training._sharding import AXIS, describe_shapes, replicate
 from ebmjax.types import PyTree
 
 Placement = Literal["device", "host"]
+"""Place of the data during training."""
 PLACEMENTS = ("device", "host")
 OVER_SHARDS = PartitionSpec(None, AXIS)
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ebmjax._shown import SEE_FAQ
+
 logger = logging.getLogger(__name__)
 
 NUM_ENTRIES = 200
@@ -102,7 +104,7 @@ class Health:
         value, (centre, width) = self._value(), self._band()
         logger.warning(
             "%s is %s at step %d, outside of %.3g +- %.3g, where it has been: the run may be "
-            "diverging. A recovery would go back to a checkpoint before.",
+            "diverging. A recovery would go back to a checkpoint before. " + SEE_FAQ,
             self._name,
             "not finite" if value is None else f"{value:.3g}",
             step,

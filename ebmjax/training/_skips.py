@@ -7,6 +7,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from ebmjax._shown import SEE_FAQ
+
 logger = logging.getLogger(__name__)
 
 CAUSES = {
@@ -38,6 +40,9 @@ class DivergenceError(RuntimeError):
         self.wall_seconds: float = 0.0
         self.compile_seconds: float = 0.0
         self.signum: int | None = None
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} {SEE_FAQ}"
 
 
 def skip_cause(loss: Any, gradient_norm: Any, max_abs_loss: float, has_finite_params: Any) -> Any:
@@ -99,7 +104,7 @@ class SkipWatch:
             self._num_told = num_skipped
             logger.warning(
                 "Step %d was skipped and changed nothing: %s. So far %d of %d steps were skipped%s;"
-                " %d in a row end the run.",
+                " %d in a row end the run. " + SEE_FAQ,
                 step,
                 _reason(row) or "its update was not finite",
                 num_skipped,

@@ -11,6 +11,7 @@ import numpy as np
 import optax
 
 from ebmjax._records import read_record
+from ebmjax._shown import SEE_FAQ
 from ebmjax.training._checkpoints import CheckpointMismatchError, Checkpoints
 from ebmjax.training._digest import as_numpy
 from ebmjax.training._leaves import revive
@@ -75,7 +76,7 @@ def warm_start(
         logger.warning(
             "Checkpoint %d in %s, from which this run starts, is in bad health: its run was "
             "diverging. Healthy ones there are of steps %s; to start from one, copy the run's "
-            "folder and remove the later checkpoints.",
+            "folder and remove the later checkpoints. " + SEE_FAQ,
             step,
             directory,
             kept,

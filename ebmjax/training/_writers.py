@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ebmjax._records import name_lines, parse_lines
+
 logger = logging.getLogger(__name__)
 
 
@@ -51,10 +53,10 @@ class JsonlWriter:
     def start(self, first_step: int) -> None:
         kept: list[tuple[int, bytes]] = []
         if self.path.exists():
-            parsed, damaged = _parse_lines(self.path)
+            parsed, damaged = parse_lines(self.path)
             kept = [(row["step"], line) for row, line in parsed if row["step"] <= first_step]
             if damaged:
-                self._keep_copy(f"{_lines(damaged)} damaged and left out")
+                self._keep_copy(f"{name_lines(damaged)} damaged and left out")
             elif first_step == 0 and any(row["step"] > 0 for row, _ in parsed):
                 self._keep_copy("the run begins again at step 0, for it has no checkpoint")
             kept = kept if first_step else []
@@ -97,51 +99,6 @@ class JsonlWriter:
                     min(after, first_step),
                     self._log_every,
                 )
-
-
-def read_rows(path: str | Path) -> list[dict[str, Any]]:
-    """Returns the rows of ``JsonlWriter``'s file, as dictionaries with their ``step``.
-
-    It leaves out damaged lines and warns of them.
-
-    Raises:
-      FileNotFoundError: if there is no such file.
-    """
-    parsed, damaged = _parse_lines(Path(path).expanduser())
-    if damaged:
-        logger.warning("%s: %s damaged and left out.", path, _lines(damaged))
-    return [row for row, _ in parsed]
-
-
-def _parse_lines(path: Path) -> tuple[list[tuple[dict[str, Any], bytes]], list[int]]:
-    """Returns good rows with their bytes, and the numbers of damaged lines.
-
-    An incomplete last line, as after a crash, is neither.
-    """
-    *lines, last = path.read_bytes().split(b"\n")
-    parsed, damaged = [], []
-    for number, line in enumerate([*lines, last], 1):
-        row = _parse(line)
-        if row is not None:
-            parsed.append((row, line))
-        elif number <= len(lines):
-            damaged.append(number)
-    return parsed, damaged
-
-
-def _lines(numbers: list[int]) -> str:
-    named = ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
-    return f"line {named} is" if len(numbers) == 1 else f"{len(numbers)} lines ({named}) are"
-
-
-def _parse(line: bytes) -> dict[str, Any] | None:
-    """Returns the row, or None if the line is not an object with an integer ``step``."""
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):  # malformed JSON, and bytes that are no text
-        return None
-    is_row = isinstance(row, dict) and type(row.get("step")) is int and row["step"] >= 0
-    return row if is_row else None
 
 
 def _jsonable(value: Any) -> Any:

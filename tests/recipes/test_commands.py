@@ -82,7 +82,7 @@ def noted(shell: str, folder: Path) -> list[tuple[str, ...]]:
     bins = [folder / "bin", folder / "ENVIRONMENT" / "bin"]
     for place in bins:
         place.mkdir(parents=True, exist_ok=True)
-        for name in ("python", "ebmjax", "pip", "pytest"):
+        for name in ("python", "ebmjax", "pip", "pytest", "sphinx-build"):
             (place / name).write_text(NOTE)
             (place / name).chmod(0o755)
     notes = folder / "notes"
@@ -257,9 +257,15 @@ def pytest_paths(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> Non
     assert all((REPOSITORY / path).exists() for path in paths)
 
 
+def sphinx_build(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
+    """Checks that the site has a configuration where the command looks for it."""
+    assert (REPOSITORY / arguments[-2] / "conf.py").exists()
+
+
 OF_CONFIGURATIONS = {"configuration": "measure", "compare": "compare", "compile_for": "chips"}
 CHECKS = {"run": run, "study": study}
 PROGRAMS = {"python": python, "ebmjax": ebmjax, "pip": pip, "pytest": pytest_paths}
+PROGRAMS["sphinx-build"] = sphinx_build
 
 
 @pytest.mark.parametrize("command", commands(), ids=" ".join)

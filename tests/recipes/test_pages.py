@@ -12,6 +12,7 @@ from experiment_runs import EXPERIMENTS, REPOSITORY
 from pages import TEXTS, blocks, files
 
 import ebmjax
+from ebmjax._shown import SEE_FAQ
 from ebmjax.recipes.config.errors import flatten
 from ebmjax.recipes.study import study_file
 
@@ -54,6 +55,19 @@ def test_links_lead_somewhere(page):
         assert path.exists(), target
         if anchor:
             assert anchor in anchors(path.read_text()), target
+
+
+def test_llms_txt_links_pages_of_the_site():
+    found = re.findall(r"\]\((\S+?)\.html\)", (REPOSITORY / "docs/llms.txt").read_text())
+    assert len(found) > 40
+    assert [name for name in found if f"docs/{name}.md" not in TEXTS] == []
+
+
+def test_messages_point_to_headings_that_exist():
+    sources = [path.read_text() for path in sorted((REPOSITORY / "ebmjax").rglob("*.py"))]
+    found = set(re.findall(r"(docs/\w+\.md)#([\w-]+)", "".join(sources)))
+    assert ("docs/faq.md", SEE_FAQ.partition("#")[2].rstrip(".")) in found
+    assert [one for one in found if one[1] not in anchors(TEXTS[one[0]])] == []
 
 
 @pytest.mark.parametrize("page", TEXTS)

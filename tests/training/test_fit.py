@@ -11,6 +11,7 @@ import optax
 import pytest
 from training_problems import ListWriter, chains, read_rows, regression, regression_gradient
 
+from ebmjax._shown import SEE_FAQ
 from ebmjax.data import batch_indices
 from ebmjax.training import (
     Checkpoints,
@@ -272,7 +273,7 @@ def test_fewer_skips_than_the_limit_are_forgiven_and_told(caplog):
     ]
     assert told[2] == (
         "Step 11 was skipped and changed nothing: the loss was not finite. So far 4 of 11 steps "
-        "were skipped; 17 in a row end the run."
+        f"were skipped; 17 in a row end the run. {SEE_FAQ}"
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from training_problems import NUM_EXAMPLES, chains, regression
 
+from ebmjax._shown import SEE_FAQ
 from ebmjax.training import Checkpoints, Plan, fit
 from ebmjax.training._health import LEAST, LIMIT, NUM_RECENT, Health
 
@@ -43,6 +44,7 @@ def test_noise_is_healthy_and_a_gap_that_leaves_its_band_is_sick(caplog):
     assert len(caplog.records) == 6
     assert "energy_gap is" in caplog.text
     assert "the run may be diverging" in caplog.text
+    assert caplog.messages[-1].endswith(SEE_FAQ)
 
 
 @pytest.mark.parametrize("sign", [-1, 1])

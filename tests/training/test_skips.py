@@ -5,6 +5,7 @@ import logging
 import numpy as np
 import pytest
 
+from ebmjax._shown import SEE_FAQ
 from ebmjax.training._skips import SkipWatch
 
 NAN = float("nan")
@@ -39,7 +40,8 @@ def test_a_divergence_says_what_was_not_finite_and_since_when(metrics, expected)
     assert "the last 3 steps, up to step 14" in message
     assert "Since step 12: the " in message
     assert expected in message
-    assert len(message) < 900
+    assert message.endswith(f". {SEE_FAQ}")
+    assert len(message) < 930
 
 
 def test_a_run_that_goes_on_diverged_repeats_what_its_last_row_says():

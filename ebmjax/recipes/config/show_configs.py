@@ -1,11 +1,12 @@
-"""Reads the heads of configuration and study files, and makes a table of configurations."""
+"""Reads configuration and study files and their heads, and makes a table of configurations."""
 
 import ast
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
 
-from ebmjax.recipes.config import declare
+from ebmjax.recipes.config import declare, files
+from ebmjax.recipes.config.errors import Config
 
 
 def read_definitions(path: Path) -> tuple[str, set[str]]:
@@ -39,6 +40,16 @@ def variants(path: Path) -> list[str]:
     except (Exception, SystemExit):  # a file with words of its own for it, or that cannot be run
         pass
     return []
+
+
+def read_named(name: str) -> Config | None:
+    """Returns the configuration ``CONFIG[:VARIANT]``; None if it cannot be had by itself."""
+    path, colon, variant = name.partition(":")
+    try:
+        made = runpy.run_path(str(files.places(path, "configs")[0]))
+        return made["get_config"](*[variant] * bool(colon))
+    except (Exception, SystemExit):  # no such file, or one that needs more than this
+        return None
 
 
 def table(folder: Path) -> str:

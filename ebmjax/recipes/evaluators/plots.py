@@ -63,6 +63,9 @@ SHORT = 21
 FEW = 25
 """Most points of a curve that has a dot at each."""
 
+MANY = 400
+"""Most points of a curve: of more, the lowest and the highest of neighbours are drawn."""
+
 
 @contextmanager
 def open_figure(
@@ -220,15 +223,26 @@ def curve(axes: Axes, rows: list[dict[str, Any]], name: str, **style: Any) -> No
     steps, values = column(rows, name)
     if not len(steps):
         return
+    shown, errors = _extremes(np.atleast_2d(values.T).mean(0)), column(rows, f"{name}_error")[1]
+    has_errors = errors.shape == values.shape == steps.shape
+    steps, values = steps[shown], values[shown]
     means = values.mean(1) if values.ndim == 2 else values
     label, marker = name.replace("_", " "), "." if len(steps) <= FEW else ""
     (drawn,) = axes.plot(steps, means, **{"label": label, "marker": marker, **style})
     if values.ndim == 2:
         axes.fill_between(steps, values.min(1), values.max(1), alpha=0.2, color=drawn.get_color())
-    elif len(column(rows, f"{name}_error")[0]) == len(steps):
-        errors = column(rows, f"{name}_error")[1]
-        ends = (values - errors, values + errors)
+    elif has_errors:
+        ends = (values - errors[shown], values + errors[shown])
         axes.fill_between(steps, *ends, alpha=0.2, color=drawn.get_color())
+
+
+def _extremes(values: np.ndarray) -> np.ndarray:
+    """Returns which of ``values`` are drawn: all, or the extremes of ``MANY / 2`` parts."""
+    if len(values) <= MANY:
+        return np.arange(len(values))
+    low, high = (np.where(np.isfinite(values), values, far) for far in (np.inf, -np.inf))
+    parts = np.array_split(np.arange(len(values)), MANY // 2)
+    return np.unique([(part[low[part].argmin()], part[high[part].argmax()]) for part in parts])
 
 
 def by_step(axes: Axes, label: str, scale: str = "linear") -> None:

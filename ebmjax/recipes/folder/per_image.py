@@ -1,7 +1,8 @@
 """Keeps the numbers of an evaluation image by image, to compare runs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,9 @@ FILE = "per_image.npz"
 
 PerImage = dict[str, np.ndarray]
 """Set of images to (images,) or (repeats, images); a number is the sum of the parts' means."""
+
+RunParts = tuple[Any, PerImage]
+"""Images by their digest, and a number of each image."""
 
 
 def write(folder: Path, found: Mapping[str, PerImage]) -> dict[str, float]:
@@ -43,6 +47,31 @@ def read(folder: Path, name: str, num_repeats: int = 1) -> list[PerImage | None]
         return [None] * num_repeats
     repeats = [{key: part[i] for key, part in parts.items()} for i in range(num_repeats)]
     return [one if all(np.isfinite(x).all() for x in one.values()) else None for one in repeats]
+
+
+def fits(runs: Sequence[RunParts]) -> bool:
+    """Returns whether there are runs, all on the same images."""
+    images = {(digest, *((name, len(x)) for name, x in parts.items())) for digest, parts in runs}
+    return len(images) == 1
+
+
+def stack_parts(runs: Sequence[RunParts]) -> tuple[np.ndarray, ...]:
+    """Returns (seeds, images) of each part."""
+    return tuple(np.stack([parts[name] for _, parts in runs]) for name in runs[0][1])
+
+
+def difference(
+    ours: Mapping[int, RunParts], theirs: Mapping[int, RunParts], factor: float = 1.0
+) -> dict[str, Any] | None:
+    """Returns the paired difference over common seeds; None without any on the same images."""
+    seeds = [seed for seed in ours if seed in theirs]
+    both = [ours[seed] for seed in seeds], [theirs[seed] for seed in seeds]
+    if not fits([*both[0], *both[1]]):
+        return None
+    found = ebmjax.metrics.paired_difference(*(stack_parts(runs) for runs in both))
+    low, high = sorted([factor * found.low, factor * found.high])
+    ends = {"low": low, "high": high, "seeds": len(seeds)}
+    return {"difference": factor * found.difference, **ends}
 
 
 def _finite(parts: PerImage) -> PerImage:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ebmjax._records import list_steps, read_record
+from ebmjax._shown import SEE_FAQ
 from ebmjax.recipes.config.errors import Config, WorkdirError
 from ebmjax.recipes.folder.run_folder import explain_errors
 
@@ -62,7 +63,7 @@ def find_saved(folder: Path, config: Config, step: int | None = None) -> Saved:
             f"--workdir {folder} has no checkpoint of step {step}. It has those of the steps "
             f"{', '.join(map(str, steps))}."
         )
-    newest = _newest(folder / "checkpoints", steps)
+    newest = newest_of(folder / "checkpoints", steps)
     if is_best:
         kept = list_steps(folder / "best")
         if not kept:
@@ -79,12 +80,12 @@ def find_saved(folder: Path, config: Config, step: int | None = None) -> Saved:
             f"{newest.total_steps}. A state of it is used only if you name it: --step= one of "
             f"{', '.join(map(str, steps))}, or its best state (if it has train.keep_best) with "
             "--config.eval.checkpoint=best. To train on from what it has learnt, use another "
-            f"workdir and --config.train.start_from={folder}."
+            f"workdir and --config.train.start_from={folder}. {SEE_FAQ}"
         )
     return found
 
 
-def _newest(directory: Path, steps: Sequence[int]) -> Saved:
+def newest_of(directory: Path, steps: Sequence[int]) -> Saved:
     """Returns the newest checkpoint whose description can be read."""
     with explain_errors(directory.parent):
         for step in reversed(steps):

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ebmjax import _records
 from ebmjax._records import list_steps
 from ebmjax.recipes.config.errors import Config, WorkdirError
 from ebmjax.recipes.folder.run_folder import (
@@ -219,6 +220,4 @@ def _write_once(path: Path, text: str) -> None:
 
 def read_rows(workdir: Path) -> list[dict[str, Any]]:
     """Returns the rows of metrics.jsonl, without damaged lines, of which it warns."""
-    from ebmjax.training import read_rows  # imported late: studies report mistakes without JAX
-
-    return read_rows(workdir / "metrics.jsonl")
+    return _records.read_rows(workdir / "metrics.jsonl")

@@ -15,6 +15,8 @@ from ebmjax.recipes.config.errors import Config, WorkdirError
 from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.folder.mirror import Mirror
 from ebmjax.recipes.models.build import Experiment
+from ebmjax.recipes.report import of_run
+from ebmjax.recipes.report.run_data import record_command
 from ebmjax.recipes.run import best, reports, start_from
 from ebmjax.recipes.run.compilation import use_compilation_cache
 from ebmjax.recipes.run.explain import explain_writes
@@ -71,6 +73,9 @@ def launch(
         run.begin(start)
         if start is not None:
             start_from.record(run, start)
+        if training.is_first():
+            record_command(run.path, command, run.config, config_argument)
+            held.callback(of_run.write, run.path, is_over=True)
         result = run.train(command, profile)
         if profile is not None:
             profile.close()
@@ -123,6 +128,7 @@ def evaluate_saved(
     with workdir.only_process(run.path), explain_writes(run.path):
         state, found = run.restore(found, is_named=step is not None)
         reports.evaluate(run, state, found.is_end)
+        of_run.write(run.path, is_over=True)
 
 
 def about_devices() -> str:

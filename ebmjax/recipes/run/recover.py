@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ebmjax import training
+from ebmjax._shown import SEE_FAQ
 from ebmjax.recipes.config import families, remedies
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.folder import workdir
@@ -111,8 +112,8 @@ def _next_remedy(run: "Run", error: training.DivergenceError) -> tuple[str, dict
     train, now = run.config.train, run.experiment.config or run.now
     if train.get("on_divergence", "stop") == "stop":
         raise training.DivergenceError(
-            f"{error} With --config.train.on_divergence=recover a new run tries such remedies "
-            "itself."
+            f"{error.args[0]} With --config.train.on_divergence=recover a new run tries such "
+            "remedies itself."
         ) from error
     fields = families.fields_of(run.config)
     found = [(name, remedies.changes(fields, now, name)) for name in train.remedies]
@@ -121,7 +122,7 @@ def _next_remedy(run: "Run", error: training.DivergenceError) -> tuple[str, dict
     if len(run.recoveries) == len(usable):
         tried = f"; {run.path}/{FILE} says what was tried" if run.recoveries else ""
         raise training.DivergenceError(
-            f"{error} The run recovered {len(usable)} times, and no remedy of "
+            f"{error.args[0]} The run recovered {len(usable)} times, and no remedy of "
             f"config.train.remedies={list(train.remedies)} is left{tried}."
         ) from error
     return usable[len(run.recoveries)]
@@ -212,5 +213,5 @@ def about_bad_end(path: Path, health: dict[str, Any] | None) -> list[str]:
     newest = f"of step {steps[-1]}" if steps else "not kept any more"
     return [
         "The run ended in bad health. " + "".join(about_health(health)),
-        f"The newest checkpoint before it is {newest}.",
+        f"The newest checkpoint before it is {newest}. {SEE_FAQ}",
     ]

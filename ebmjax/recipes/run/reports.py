@@ -11,13 +11,13 @@ from ebmjax._phases import phase
 from ebmjax._versions import versions
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.extractor_names import extractor_name
+from ebmjax.recipes.evaluators.result_tables import as_lines, evaluation_results, results
 from ebmjax.recipes.evaluators.sample_scores import advice
 from ebmjax.recipes.folder import per_image, workdir
 from ebmjax.recipes.folder.run_folder import as_json
 from ebmjax.recipes.models.build import Seconds
 from ebmjax.recipes.run import recover
 from ebmjax.recipes.run.run import Run
-from ebmjax.recipes.run.tracking import evaluation_table, table
 from ebmjax.types import PyTree
 
 
@@ -52,7 +52,7 @@ def summarise(run: Run, result: training.FitResult, sitting_seconds: float) -> N
     workdir.write_json(run.path / "summary.json", summary)
     print(
         f"Done in {sitting_seconds:.0f} s, of which compiling took {seconds.compile:.0f} s.",
-        table(summary),
+        as_lines(results(summary)),
         *advice(summary),
         *recover.about_bad_end(run.path, result.health),
         f"Numbers in {run.path}/summary.json, plots in {run.path}/plots",
@@ -120,7 +120,7 @@ def evaluate(run: Run, state: training.TrainState, is_finished: bool = True) -> 
     workdir.write_json(path / "evaluation.json", report)
     # Some families draw no plots.
     drawn = f", plots in {path}/plots/eval_*" if any((path / "plots").glob("eval_*")) else ""
-    shown = evaluation_table(report)
+    shown = as_lines(evaluation_results(report))
     print(
         f"Evaluated step {report['step']} in {report['evaluation_seconds']:.0f} s.",
         *(f"warning: {text}" for text in report["warnings"]),

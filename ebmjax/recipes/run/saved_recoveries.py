@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ebmjax._shown import trim
+from ebmjax._shown import SEE_FAQ, trim
 from ebmjax.recipes.config import declare, families, remedies
 from ebmjax.recipes.config.declare import Fields
 from ebmjax.recipes.config.errors import Config, WorkdirError
@@ -62,7 +62,7 @@ class Recovery:
         return (
             f"Diverged at step {self.diverged_at}{reason}.\nRecovery {self.number}: goes on from "
             f"step {self.from_step} with a new key and {remedies.REMEDIES[self.remedy].words} "
-            f"({changed})."
+            f"({changed}). {SEE_FAQ}"
         )
 
 

@@ -11,14 +11,8 @@ from tensorboardX import SummaryWriter
 from tqdm import tqdm
 
 from ebmjax._phases import SECONDS, say, show_life
-from ebmjax.recipes.config.extractor_names import EXTRACTOR
-from ebmjax.recipes.evaluators.sample_scores import (
-    fid_text,
-    mean_of,
-    of_images,
-    with_error,
-    with_interval,
-)
+from ebmjax.recipes.evaluators.result_tables import why_none
+from ebmjax.recipes.evaluators.sample_scores import fid_text, mean_of
 
 
 class TensorBoardWriter:
@@ -76,52 +70,6 @@ IN_LINES = {
 }
 """Numbers that a line of progress shows, with their names there."""
 
-IN_TABLE = {
-    "loss": "loss",
-    "test_accuracy": "test accuracy",
-    "test_ece": "test calibration error",
-    "test_log_evidence": "test log evidence, nats",
-    "test_trapezium_log_evidence": "test log evidence by the trapezium rule, nats",
-    "test_reconstruction_error": "test squared error a pixel",
-    "density_tv": "total variation from the data's density",
-    "sample_fid": "FID of samples ({extractor})",
-    "start_fid": "FID of the chains' starts",
-    "fid_minus_starts": "samples minus starts, 95 % interval",
-    "gaussian_fid": "FID of Gaussians fitted to training images",
-    "test_images_fid": "FID of test images",
-    "chain_acceptance_prob": "acceptance of chains",
-}
-"""Numbers that the table at the end of a run shows. A family has at most eleven of them."""
-
-
-IN_EVALUATION = {
-    "classification.accuracy": "test accuracy",
-    "classification.ece": "test calibration error",
-    "ood.sets.interp.log_density.auroc": "AUROC of log p(x), near images (means of two)",
-    "ood.sets.natural_patches.log_density.auroc": "AUROC of log p(x), far images (photographs)",
-    "test_reconstruction_error": "test squared error a pixel",
-    "generation.buffer.fid": "FID of the buffer ({extractor})",
-    "generation.fresh.fid": "FID of fresh chains ({extractor})",
-    "generation.fresh.starts.fid": "FID of their starts",
-    "generation.fresh.minus_starts.difference": "fresh chains minus starts, 95 % interval",
-    "generation.gaussian.fid": "FID of Gaussians fitted to training images",
-    "generation.test_images.fid": "FID of test images",
-    "evidence.ais.mean": "log evidence by annealed importance sampling, nats",
-    "energies.gap": "energy of fresh chains less that of test images",
-    "generation.fresh.rms_displacement": "RMS displacement of fresh chains",
-}
-"""Numbers that the table of an evaluation shows, by their place in evaluation.json. A family has
-at most eleven of them."""
-
-
-WHY_NONE = {"density_tv": "none (mass beyond the grid, or a density that is not finite)"}
-"""Reasons for which a number may be NaN."""
-
-
-def _why_none(name: str, value: Any) -> str:
-    """Returns why a number is NaN, if its reason is known; "" otherwise."""
-    return WHY_NONE.get(name, "") if math.isnan(mean_of(value)) else ""
-
 
 class Newest:
     """The newest numbers of a run, as text."""
@@ -134,7 +82,7 @@ class Newest:
         self._found |= {name: (step, value) for name, value in row.items()}
         texts = {
             name: f"{text} "
-            + (_why_none(name, value := self._found[name][1]) or f"{mean_of(value):.4g}")
+            + (why_none(name, value := self._found[name][1]) or f"{mean_of(value):.4g}")
             for name, text in IN_LINES.items()
             if name in self._found
         }
@@ -152,47 +100,6 @@ def _duration(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds:.0f} s"
-
-
-def table(row: dict[str, Any]) -> str:
-    """Returns the results of a run in a few lines, from its last numbers.
-
-    "extractor" among them names the features of FID.
-    """
-    found = {}
-    for name, text in IN_TABLE.items():
-        if name == "fid_minus_starts" and name in row:
-            found[text] = with_interval(*(row[name + end] for end in ("", "_low", "_high")))
-        elif name in row:
-            nums = row.get(f"{name}_num_images"), row.get("sample_fid_num_images")
-            number = with_error(row[name], row.get(f"{name}_error")) + of_images(*nums)
-            found[text] = _why_none(name, row[name]) or number
-    return _lines(found, row.get("extractor", ""))
-
-
-def evaluation_table(report: dict[str, Any]) -> str:
-    """Returns the main numbers of an evaluation in a few lines."""
-    found = {}
-    for name, text in IN_EVALUATION.items():
-        place, _, last = name.rpartition(".")
-        values: Any = report
-        for key in place.split(".") if place else ():
-            values = values.get(key) if isinstance(values, dict) else None
-        value = values.get(last) if isinstance(values, dict) else None
-        if value is not None and last == "difference":
-            found[text] = with_interval(value, values["low"], values["high"])
-        elif value is not None:
-            num = report.get("generation", {}).get("num_images")
-            nums = values.get(f"{last}_num_images"), num
-            found[text] = with_error(value, values.get(f"{last}_error")) + of_images(*nums)
-    return _lines(found, report.get("generation", {}).get("extractor", {}).get("name", ""))
-
-
-def _lines(texts: dict[str, str], extractor: str) -> str:
-    words = extractor.replace("_", " ")
-    found = {label.replace(EXTRACTOR, words): text for label, text in texts.items()}
-    width = max(map(len, found), default=0)
-    return "\n".join(f"  {label:{width}}  {text}" for label, text in found.items())
 
 
 class ProgressBar:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ebmjax._phases import phase, tell_phases
+from ebmjax._shown import SEE_FAQ
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError, stop
 from ebmjax.recipes.config.ranges import MAX_INTEGER, MAX_SEED
@@ -17,6 +18,7 @@ from ebmjax.recipes.run.compilation import cpu_flags, use_compilation_cache
 from ebmjax.recipes.run.guidance import check_guidance
 from ebmjax.recipes.run.outputs import OUTPUTS, check_out, write
 from ebmjax.recipes.run.processes import cpu_devices
+from ebmjax.recipes.run.scores import SPLITS, score_data, source_of
 
 USAGE = """Uses the model of a run. The data that it was trained on must still be there. The folder
 stays as it is.
@@ -37,15 +39,15 @@ of images or of .npy files, what datasets.save_to_disk wrote, or FILE.py:FUNCTIO
 the order of the source; those of a folder name their files. export writes .safetensors or .npz, a
 name for each array.
 
+score --against=OTHER scores other images, too: their rows come last and have is_against = 1. It
+prints how well each score tells the two apart, and draws both histograms beside --out, as .png.
+
 An unfinished run is used at its newest checkpoint, or at --step. The first line says which.
 
 Code from outside ebmjax that the folder names (your own network or sampler, a function that reads
 the data) is run only if you name it again, with --model_factory, --data_name and so on, or trust it
 with --allow_code.
 """
-
-SPLITS = ("test", "train")
-"""Splits that are scored, unless one is named: the first that there is."""
 
 
 def main() -> None:
@@ -74,7 +76,7 @@ def main() -> None:
     }
     if arguments.checkpoint:
         given["eval_checkpoint"] = arguments.checkpoint
-    use = {"sample": _draw_samples, "score": _score_data, "export": _name_parameters}[command]
+    use = {"sample": _draw_samples, "score": score_data, "export": _name_parameters}[command]
     options = {"step": arguments.step, "allow_code": arguments.allow_code, **given}
     try:
         with tell_phases("stdout"):
@@ -134,6 +136,7 @@ def parser(command: str) -> argparse.ArgumentParser:
     if command == "score":
         add("--data", required=True, help="your images: file, folder or function")
         add("--split", help=f"split of --data (default: {', else '.join(SPLITS)})")
+        add("--against", help="other images, such as those the run has never seen (default: none)")
     return made
 
 
@@ -154,10 +157,13 @@ def _check_out(command: str, out: Path, arguments: argparse.Namespace) -> None:
     workdir = Path(arguments.workdir).expanduser()
     config = run_folder.config_of(workdir)
     places = [arguments.data_path or config.get("data", {}).get("path", "")]
-    if command == "score":
-        _source(arguments.data)
-        places.append(arguments.data)
+    for option in ("data", "against"):
+        if place := getattr(arguments, option, None):
+            source_of(place, option)
+            places.append(place)
     check_out(out, OUTPUTS[command], workdir, places, arguments.overwrite)
+    if getattr(arguments, "against", None):
+        check_out(out.with_suffix(".png"), (".png",), workdir, places, arguments.overwrite)
     if command == "sample":
         _check_guide(out, config, arguments)
 
@@ -197,86 +203,14 @@ def _draw_samples(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarr
         )
     num_found = len(next(iter(arrays.values())))
     if num_found < arguments.num:
-        print(f"{arguments.num - num_found} chains diverged and are left out.")
+        print(f"{arguments.num - num_found} chains diverged and are left out. {SEE_FAQ}")
     if not num_found:
-        raise ConfigError("every chain diverged, so there is nothing to write.")
+        raise ConfigError(f"every chain diverged, so there is nothing to write. {SEE_FAQ}")
     for name in {"class_probability", "guide_log_density"} & arrays.keys():
         start = arrays.get(f"start_{name}")
         began = "" if start is None else f", {np.mean(start):.3g} where the chains began"
         print(f"{name} by the guide: {np.mean(arrays[name]):.3g} on average{began}")
     return arrays
-
-
-def _score_data(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
-    from ebmjax import data
-
-    if len(run.input_shape) == 1:
-        try:
-            points = data.load_points(arguments.data)
-        except ValueError as error:
-            raise ConfigError(f"--data: {error}") from error
-        if points.shape[1:] != run.input_shape:
-            raise ConfigError(
-                f"--data must hold points with {run.input_shape[0]} coordinates, as the run was "
-                f"trained on, got {points.shape[1]}."
-            )
-        with phase(f"scoring {len(points):,} points"):
-            return run.score(points)
-    try:
-        split, found = _read(arguments.data, arguments.split, run)
-    except (TypeError, ValueError, ImportError) as error:
-        raise ConfigError(f"--data={arguments.data}: {error}") from error
-    for note in found.notes:
-        print(f"--data: {note}")
-    images = found.data.images
-    if images.shape[1:] != run.input_shape:
-        raise ConfigError(
-            f"--data must hold images of shape {run.input_shape}, as the run was trained on, got "
-            f"{images.shape[1:]}."
-        )
-    print(f"--data: {len(images):,} images of split {split!r}; --split=NAME for another")
-    # ``load_images`` mixes files, and rows shall be in their order.
-    order = np.argsort(data.epoch_indices(0, 0, found.num_found))
-    named = {"file": np.array(found.files)[order]} if found.files else {}
-    with phase(f"scoring {len(images):,} images"):
-        return {**named, **run.score(images[order])}
-
-
-def _read(place: str, split: str | None, run: Any) -> tuple[str, Any]:
-    """Returns the name of a split, and its images: that of ``split``, or else of ``SPLITS``."""
-    from ebmjax import data
-
-    name, section = _source(place), run.config.data
-    options = {
-        "path": None if name == place else place,
-        "image_size": run.input_shape[0],
-        "fit": section.fit,
-        "pixels": section.pixels,
-        "image_column": section.image_column or None,
-        "label_column": "",
-    }
-    wanted = [split] if split else SPLITS
-    for one in wanted:
-        try:
-            return one, data.load_images(name, one, **options)
-        except data.MissingSplitError as error:
-            if one == wanted[-1]:
-                raise ValueError(f"{error} Name a split with --split=NAME.") from error
-    raise AssertionError("unreachable")
-
-
-def _source(path: str) -> str:
-    """Returns the name of the source that reads ``path``."""
-    place = Path(path).expanduser()
-    if place.is_file() or place.suffix in (".npz", ".npy"):
-        return "npz"
-    if place.is_dir():
-        if any((place / name).is_file() for name in ("dataset_dict.json", "dataset_info.json")):
-            return "huggingface"
-        return "npz" if any(place.glob("*.npy")) else "folder"
-    if ":" in path:
-        return path
-    raise ConfigError(f"--data does not exist: {path}.")
 
 
 def _name_parameters(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:

@@ -2,7 +2,8 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ class Study:
       num_seeds: runs of every row, with seeds 0, 1, ..., or for R repeats 0, R, ...
       common: arguments of every run.
       draw: draws figures; called with the study's folder after all runs.
+      sweep: one field to its values, ``{"sampler.sgld.step_size": (0.1, 0.3, 1.0)}``. Every row
+        becomes a row for each value. Without ``draw``, each column is drawn against the field.
     """
 
     rows: Mapping[str, str | Sequence[str]]
@@ -38,10 +41,32 @@ class Study:
     num_seeds: int = 5
     common: tuple[str, ...] = ()
     draw: Callable[[Path], None] | None = None
+    sweep: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for what cannot be a study."""
+        """Makes the rows of a sweep; raises ConfigError for what cannot be a study."""
         check_study(self)
+        for name, values in self.sweep.items():
+            rows = {
+                f"{label}, {name.rpartition('.')[2]}={value}": [*_as_list(row), *flags]
+                for label, row in self.rows.items()
+                for value in values
+                for flags in [make_flags({name: value})]
+            }
+            made = {"rows": rows, "draw": self.draw or partial(_draw_sweep, name), "sweep": {}}
+            for attribute, one in made.items():
+                object.__setattr__(self, attribute, one)
+            check_study(self)
+
+
+def _draw_sweep(name: str, folder: Path) -> None:
+    from ebmjax.recipes.study.figures import draw_sweep  # which loads Matplotlib
+
+    draw_sweep(folder, name)
+
+
+def _as_list(row: str | Sequence[str]) -> list[str]:
+    return [row] if isinstance(row, str) else [*row]
 
 
 def make_flags(fields: Mapping[str, Any]) -> tuple[str, ...]:
@@ -117,7 +142,7 @@ def _command(study: Study, label: str, overrides: Sequence[str]) -> tuple[str, l
     Arguments that all runs share are left out where they have no effect.
     """
     row = study.rows[label]
-    config, *arguments = [row] if isinstance(row, str) else row
+    config, *arguments = _as_list(row)
     together = [*study.common, *arguments, *overrides]
     if len(together) == len(arguments):
         return config, together

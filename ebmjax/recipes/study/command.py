@@ -10,7 +10,9 @@ for each repeat of the run. Every cell is a run (ebmjax run --mode=all) in FOLDE
 seed k, or of the seeds from k on if it trains several repeats at once. Finished and diverged runs
 are not repeated; interrupted runs continue. Everything is checked before the first run. Ctrl-C and
 SIGTERM reach the runs, which also stop if this command is killed. table.md and table.json are
-written after every run, figures at the end. With --jobs=N every run has a share of the CPUs.
+written after every run, figures and report.html at the end. With --jobs=N every run has a share of
+the CPUs.
+With --dry_run the command checks everything, prints the plan, and makes nothing.
 --rows='SVGD*' 'JEM, K = ?' runs only rows whose labels match; the table keeps all rows.
 
 With --executor=slurm every run is a job of Slurm. --slurm.NAME=VALUE passes any option of sbatch,
@@ -47,7 +49,7 @@ from ebmjax.recipes.config.errors import (
 )
 from ebmjax.recipes.folder.run_folder import read_json
 from ebmjax.recipes.folder.workdir import check_writable
-from ebmjax.recipes.study import Study
+from ebmjax.recipes.study import Study, report
 from ebmjax.recipes.study.cells import Cell, cells, with_extractors
 from ebmjax.recipes.study.checks import check_argument, check_data
 from ebmjax.recipes.study.cluster import SLURM, executor_of, run_on
@@ -93,6 +95,7 @@ def run_all(
     tell_absent(study, all_cells)
     if study.draw is not None:
         study.draw(folder)
+    report.write(folder)
     return len(failures)
 
 
@@ -102,6 +105,14 @@ def plan(ours: Sequence[Cell], num_ended: int, how: str) -> str:
     seeds = count_nouns(len(ours) // num_rows, "seed")
     runs = f"{count_nouns(num_rows, 'row')} x {seeds} = {count_nouns(len(ours), 'run')}, {how}"
     return runs + f"; {num_ended} ended before" * bool(num_ended)
+
+
+def _tell_plan(ours: Sequence[Cell], num_jobs: int) -> None:
+    """Prints what would run, and the command of each run that is missing."""
+    missing = [cell for cell in ours if cell.status == "missing"]
+    print(plan(ours, len(ours) - len(missing), f"{num_jobs} at a time"))
+    for cell in missing:
+        print(f"{cell.label}, seed {cell.seed}: {shlex.join(map(str, cell.command))}")
 
 
 def _newest_lines(note: Callable[[str], None]) -> Callable[[Cell, str], None]:
@@ -179,6 +190,7 @@ def main() -> None:
     parser.add_argument(
         "--rows", nargs="+", metavar="PATTERN", default=["*"], help="rows to run, by their labels"
     )
+    parser.add_argument("--dry_run", action="store_true", help="print the plan and end")
     options, rest = parser.parse_known_args()
     try:
         for name in ("jobs", "seeds"):
@@ -205,6 +217,9 @@ def main() -> None:
             cell.check()
         check_data([cell for cell in matching(all_cells, options.rows) if cell.status == "missing"])
         executor = executor_of(options.executor, folder / "slurm", options.jobs, rest)
+        if options.dry_run:
+            _tell_plan(matching(all_cells, options.rows), options.jobs or 1)
+            sys.exit(0)
     except (ConfigError, WorkdirError) as error:
         stop(error)
     try:

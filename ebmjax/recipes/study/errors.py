@@ -7,12 +7,9 @@ import numpy as np
 
 import ebmjax
 from ebmjax.recipes.folder import per_image
-from ebmjax.recipes.folder.per_image import PerImage
+from ebmjax.recipes.folder.per_image import RunParts, difference, fits, stack_parts
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.cells import Cell
-
-RunParts = tuple[Any, PerImage]
-"""Images by their digest, and a number of each image."""
 
 
 def add_errors(
@@ -32,14 +29,14 @@ def add_errors(
         for heading, (_, factor, _) in study.columns.items():
             runs = columns[heading]
             values = [value / factor for value in found[label][heading] if value is not None]
-            images = _stack_parts([*runs.values()]) if _fits([*runs.values()]) else None
+            images = stack_parts([*runs.values()]) if fits([*runs.values()]) else None
             if images:
                 errors[heading] = abs(factor) * ebmjax.metrics.sampling_error(images)
             ends = interval(values, images if images and len(runs) == len(values) else None)
             if ends:
                 intervals[heading] = sorted(factor * end for end in ends)
             if first not in (None, label):
-                pair = _difference(runs, rows[first][heading], factor)
+                pair = difference(runs, rows[first][heading], factor)
                 pairs |= {heading: pair} if pair else {}
         found[label].update({"interval": intervals} if intervals else {})
         found[label].update({"test_set_error": errors} if errors else {})
@@ -130,31 +127,6 @@ def _runs(study: Study, all_cells: Sequence[Cell], label: str) -> dict[str, dict
             if parts is not None
         }
     return found
-
-
-def _fits(runs: Sequence[RunParts]) -> bool:
-    """Returns whether there are runs, all on the same images."""
-    images = {(digest, *((name, len(x)) for name, x in parts.items())) for digest, parts in runs}
-    return len(images) == 1
-
-
-def _stack_parts(runs: Sequence[RunParts]) -> tuple[np.ndarray, ...]:
-    """Returns (seeds, images) of each part."""
-    return tuple(np.stack([parts[name] for _, parts in runs]) for name in runs[0][1])
-
-
-def _difference(
-    ours: Mapping[int, RunParts], theirs: Mapping[int, RunParts], factor: float
-) -> dict[str, Any] | None:
-    """Returns the paired difference over common seeds; None without any on the same images."""
-    seeds = [seed for seed in ours if seed in theirs]
-    both = [ours[seed] for seed in seeds], [theirs[seed] for seed in seeds]
-    if not _fits([*both[0], *both[1]]):
-        return None
-    found = ebmjax.metrics.paired_difference(*(_stack_parts(runs) for runs in both))
-    low, high = sorted([factor * found.low, factor * found.high])
-    difference = factor * found.difference
-    return {"difference": difference, "low": low, "high": high, "seeds": len(seeds)}
 
 
 def _entry(pair: Mapping[str, Any] | None, decimals: int) -> str:

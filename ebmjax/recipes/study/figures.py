@@ -1,7 +1,7 @@
 """Draws what a study's rows logged over training, means over their seeds, and their samples."""
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import cycle
+from itertools import cycle, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 
 from ebmjax.recipes.config.extractor_names import with_extractor
 from ebmjax.recipes.evaluators.plots import LINES, by_step, column, figure, shape, tiles
+from ebmjax.recipes.folder.run_folder import read_json
 from ebmjax.recipes.study import reader
 
 Panel = tuple[str | tuple[str, ...], str, str]
@@ -141,6 +142,45 @@ def draw_means(axes: Axes, x: Any, values: Any, spread: str, **style: Any) -> No
         axes.fill_between(x, *ends, alpha=0.15, color=drawn.get_color(), lw=0)
     else:
         axes.plot(x, values.T, ".", color=drawn.get_color())
+
+
+def draw_sweep(folder: Path, name: str) -> None:
+    """Draws ``sweep.png``: every column against the values of a field, a line for each row.
+
+    Args:
+      folder: the study's folder, with its table.json.
+      name: of the field that ``Study.sweep`` names.
+    """
+    table = read_json(folder / "table.json")
+    headings = [key for key, value in next(iter(table.values())).items() if type(value) is list]
+    lines: dict[str, dict[str, Any]] = {}
+    for label, row in table.items():
+        base, _, value = label.rpartition(f", {name.rpartition('.')[2]}=")
+        lines.setdefault(base, {})[value] = row
+    texts = list(dict.fromkeys(value for line in lines.values() for value in line))
+    try:
+        x, ticks = [float(text) for text in texts], None
+    except ValueError:  # names
+        x, ticks = [*range(len(texts))], texts
+    is_log = ticks is None and min(x) > 0 and max(x) >= 10 * min(x)
+    columns = [one for one in headings if any(any(_there(row[one])) for row in table.values())]
+    if not columns:
+        return
+    is_named = len(lines) > 1
+    with figure(folder / "sweep.png", *shape(len(columns)), has_legend=is_named) as grid:
+        for axes, heading in zip(grid.flat, columns, strict=False):
+            for (base, line), style in zip(lines.items(), cycle(LINES), strict=False):
+                seeds = zip_longest(*(line[text][heading] for text in texts if text in line))
+                places = [place for place, text in zip(x, texts, strict=True) if text in line]
+                values = np.array([*seeds], float)  # None is NaN
+                draw_means(axes, places, values, "dots", label=base, marker="o", **style)
+            axes.set(xlabel=name, ylabel=heading, xscale="log" if is_log else "linear")
+            if ticks:
+                axes.set_xticks(x, ticks)
+
+
+def _there(values: Sequence[float | None]) -> list[bool]:
+    return [value is not None for value in values]
 
 
 def draw_tiles(path: Path, sets: Mapping[str, np.ndarray], columns: int, **options: Any) -> None:

@@ -232,7 +232,7 @@ def test_the_exit_code_tells_a_refusal_from_a_run_that_broke_off(
     with pytest.raises(SystemExit) as ended:
         run_command.execute(["run.py"])
     assert ended.value.code == code
-    assert capsys.readouterr().err == "error: because.\n"
+    assert capsys.readouterr().err == f"error: {error('because.')}\n"
 
 
 def test_a_folder_of_other_things_ends_the_process(tmp_path):

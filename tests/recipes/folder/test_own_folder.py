@@ -85,7 +85,10 @@ def test_the_packages_configurations_and_studies_need_no_checkout(here):
         (["run", "--config=nothing.py"], "no configuration file 'nothing.py'"),
         (["sample", "--workdir=~nobody.here", "--out=x.png"], "a path begins with ~ and the name"),
         (["study", "--study=nothing.py"], "no study file 'nothing.py'"),
-        (["train"], "unknown command 'train'. There are run, study, fields, list, sample, score"),
+        (
+            ["train"],
+            "unknown command 'train'. There are run, study, fields, list, report, compare, sample",
+        ),
     ],
 )
 def test_mistakes_are_told_in_a_line(arguments, expected, here):

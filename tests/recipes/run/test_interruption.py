@@ -160,6 +160,7 @@ def test_sigterm_stops_it_too_and_it_goes_on_to_the_same_bits(whole, tmp_path, m
     assert 14 <= step < STEPS
     assert (workdir / "checkpoints" / str(step)).is_dir()
     assert not (workdir / "summary.json").exists()
+    assert f"Stopped at step {step} of {STEPS}" in (workdir / "report.html").read_text()
     # The folder got its name from the clock, so the advice has to tell it.
     assert capsys.readouterr().out.endswith(
         f"Interrupted at step {step} of {STEPS}; saved. Continue with:\n"

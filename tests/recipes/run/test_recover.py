@@ -13,6 +13,7 @@ from experiment_runs import contents, digits, launch, rows_of, run_script, stric
 from linear_family import NAME, accuracy, linear
 
 from ebmjax import training
+from ebmjax._shown import SEE_FAQ
 from ebmjax.recipes.config import command_line, declare, families, remedies
 from ebmjax.recipes.config.errors import WorkdirError
 from ebmjax.recipes.folder import run_folder, workdir
@@ -198,6 +199,8 @@ def test_a_run_without_a_remedy_ends_as_ever(changes, expected, tmp_path):
         with pytest.raises(BROKEN, match=r"Training diverged: the last \d+ steps.*") as error:
             launch(config, NAME, str(tmp_path / "run"))
         assert error.match(expected)
+        assert str(error.value).endswith(f". {SEE_FAQ}")
+        assert str(error.value).count(SEE_FAQ) == 1
     assert (tmp_path / "run/recoveries.json").exists() == ("recovered 1" in str(error.value))
 
 
@@ -346,7 +349,7 @@ def test_a_run_that_ends_in_bad_health_says_so(tmp_path):
     assert recover.about_bad_end(tmp_path, found) == [
         "The run ended in bad health. energy_gap 8.98 there, outside of -0.12 +- 1, where it has "
         "been.",
-        "The newest checkpoint before it is of step 2.",
+        f"The newest checkpoint before it is of step 2. {SEE_FAQ}",
     ]
     assert not recover.about_bad_end(tmp_path, found | {"is_healthy": True})
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from experiment_runs import scalars, tensorboard_events
 
+from ebmjax.recipes.evaluators.result_tables import as_lines, evaluation_results, results
 from ebmjax.recipes.run import tracking
 
 
@@ -107,7 +108,7 @@ def test_the_table_has_errors_and_names_the_features():
         "fid_minus_starts_high": -7.82,
         "other": 3.0,
     }
-    assert tracking.table(row | {"extractor": "digits_features"}).splitlines() == [
+    assert as_lines(results(row | {"extractor": "digits_features"})).splitlines() == [
         "  FID of samples (digits features)     12.54 ± 0.61",
         "  FID of the chains' starts            21.0 ± 1.0",
         "  samples minus starts, 95 % interval  -8.46 (-9.10 to -7.82)",
@@ -164,7 +165,7 @@ REPORTS = {  # of each family the numbers that a table shows, in the places of i
 @pytest.mark.parametrize("family", REPORTS)
 def test_the_table_of_an_evaluation_has_the_main_numbers(family):
     report, expected = REPORTS[family]
-    shown = tracking.evaluation_table(report | {"step": 7})
+    shown = as_lines(evaluation_results(report | {"step": 7}))
     assert [" ".join(line.split()) for line in shown.splitlines()] == expected
 
 
@@ -175,7 +176,7 @@ def test_a_number_that_could_not_be_measured_says_why(clock, capsys):
         lines = tracking.PlainLines(10)
         lines.write(10, {"loss": 1.0, "density_tv": value})
         assert f"total variation {reason}" in capsys.readouterr().out
-        assert tracking.table({"density_tv": value}).endswith(f"  {reason}")
+        assert as_lines(results({"density_tv": value})).endswith(f"  {reason}")
     lines.write(10, {"loss": 1.0, "density_tv": [0.5, 0.25]})
     assert "total variation 0.375" in capsys.readouterr().out
 

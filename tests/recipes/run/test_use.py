@@ -162,6 +162,27 @@ def test_every_source_is_scored_into_every_format(
         assert "file" not in found
 
 
+def test_images_are_scored_against_others(run, tmp_path, monkeypatch, capsys):
+    """Half of the others are darker than all of ours, half brighter: the area is one half."""
+    others = np.repeat(np.array([0, 255], np.uint8), 4)[:, None, None, None]
+    others = others * np.ones((1, 8, 8, 1), np.uint8)
+    np.save(tmp_path / "others.npy", others)
+    np.save(tmp_path / "dark.npy", others[:4])
+    out = tmp_path / "scores.csv"
+    ours = f"--data={npz(tmp_path)}"
+    command(monkeypatch, "score", run, out, ours, "--against=others.npy")
+    told = capsys.readouterr().out
+    # A part of the others is 0 or 1, four of each: 1.96 sqrt(2 / 7 / 8), by hand.
+    assert "AUROC of log_density: 0.500 (95 % interval 0.130 to 0.870; chance 0.5)" in told
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    assert [row["is_against"] for row in rows] == ["0"] * 7 + ["1"] * 8
+    np.testing.assert_allclose([float(row["log_density"]) for row in rows[:7]], MEANS, rtol=1e-7)
+    with Image.open(tmp_path / "scores.png") as picture:
+        assert min(picture.size) > 200
+    command(monkeypatch, "score", run, out, ours, "--against=dark.npy", "--overwrite")
+    assert "AUROC of log_density: 1.000" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("ending", OUTPUTS["score"])
 def test_files_of_any_name_are_scored(ending, run, tmp_path, monkeypatch):
     names = ['a, "b".png', "c\nd.png", os.fsdecode(b"\xff.png"), "été 日本.PNG"]

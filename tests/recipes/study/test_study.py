@@ -120,6 +120,7 @@ def test_figures_are_drawn_after_all_runs_and_again(tmp_path, monkeypatch):
     assert run_all(study, made, tmp_path, 2) == 0
     assert run_all(study, made, tmp_path, 1) == 0
     assert drawn == [(tmp_path, 4), (tmp_path, 4)]
+    assert "2 rows, 4 runs: 3 done, 1 diverged." in (tmp_path / "report.html").read_text()
     assert (tmp_path / "table.md").exists()
 
 

@@ -1,13 +1,19 @@
 """Tests what a study's figure over training shows of its rows."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from PIL import Image
+from study_problem import fake_runs
 
+from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.folder.run_folder import as_json
 from ebmjax.recipes.models.joint import plots as joint_plots
+from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.cells import cells
+from ebmjax.recipes.study.command import run_all
 from ebmjax.recipes.study.figures import over_training
 from ebmjax.recipes.study.study_file import load
 from experiments.configs import jem_digits
@@ -137,3 +143,23 @@ def test_a_run_draws_its_gap_by_either_name(name, tmp_path, figures):
     (panel,) = figures["training.png"].axes
     assert panel.get_ylabel() == "f of data - f of samples, nats"
     assert lines(panel) == {name.replace("_", " "): ([3], [2.0])}
+
+
+def test_a_sweep_is_a_row_a_value_and_a_figure_of_every_column(tmp_path, monkeypatch):
+    rows = {"SGLD": "joint", "short": ["joint", "--config.sampler.num_steps=5"]}
+    columns = {"accuracy, %": ("classification.accuracy", 100.0, 1), "gone": ("absent", 1.0, 1)}
+    field = "optimizer.learning_rate"
+    study = Study(rows, columns, num_seeds=2, sweep={field: (1e-4, 1e-3)})
+    assert {label: row[-1] for label, row in study.rows.items()} == {
+        "SGLD, learning_rate=0.0001": f"--config.{field}=0.0001",
+        "SGLD, learning_rate=0.001": f"--config.{field}=0.001",
+        "short, learning_rate=0.0001": f"--config.{field}=0.0001",
+        "short, learning_rate=0.001": f"--config.{field}=0.001",
+    }
+    assert replace(study, num_seeds=1).rows == study.rows
+    fake_runs(monkeypatch)
+    all_cells = cells(study, tmp_path, 2)
+    run_all(study, all_cells, tmp_path, 1)
+    assert (tmp_path / "sweep.png").exists()
+    with pytest.raises(ConfigError, match="sweep must be a dict of one field to its values"):
+        Study(rows, columns, sweep={"a": (1,), "b": (2,)})

@@ -214,6 +214,25 @@ def test_a_mistyped_column_is_found_before_the_first_run(name, tmp_path, monkeyp
     assert not Path("runs").exists()
 
 
+def test_a_dry_run_prints_the_plan_and_makes_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text(
+        "from ebmjax.recipes.study import Study\n"
+        "STUDY = Study({'row': 'joint', 'two': 'joint:smoke'}, {'a': ('accuracy', 1.0, 1)})\n"
+    )
+    monkeypatch.setattr(sys, "argv", ["study.py", "--study=own.py", "--seeds=2", "--dry_run"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    head, *runs = capsys.readouterr().out.splitlines()
+    assert head == "2 rows x 2 seeds = 4 runs, 1 at a time"
+    assert [run.partition(":")[0] for run in runs] == [
+        "row, seed 0", "two, seed 0", "row, seed 1", "two, seed 1"
+    ]  # fmt: skip
+    assert all("--mode=all" in run for run in runs)
+    assert not Path("runs").exists()
+
+
 @pytest.mark.parametrize(
     ("family", "name", "who"),
     [("joint", "my.xyzzy", "your own part"), ("linear", "clasification.accuracy", "linear")],

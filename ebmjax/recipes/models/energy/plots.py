@@ -3,9 +3,7 @@
 from pathlib import Path
 
 from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.evaluators import profile as chain_profiles
 from ebmjax.recipes.evaluators.plots import panels
-from ebmjax.recipes.evaluators.points import density_plots
 from ebmjax.recipes.evaluators.sample_scores import FIDS
 from ebmjax.recipes.folder.workdir import read_rows
 
@@ -34,6 +32,10 @@ def draw(workdir: Path, config: Config) -> None:
 
     Points also get ``density.png``, see ``density_plots.over_training``.
     """
+    # Imported late: a report takes PANELS without JAX.
+    from ebmjax.recipes.evaluators import profile as chain_profiles
+    from ebmjax.recipes.evaluators.points import density_plots
+
     panels(workdir / "plots" / "training.png", read_rows(workdir), PANELS, config)
     chain_profiles.draw(workdir)
     density_plots.over_training(workdir, config.eval.density.half_width)

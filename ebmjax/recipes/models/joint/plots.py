@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.evaluators import profile as chain_profiles
 from ebmjax.recipes.evaluators.plots import panels
 from ebmjax.recipes.evaluators.sample_scores import FIDS
 from ebmjax.recipes.folder.workdir import read_rows
@@ -27,5 +26,8 @@ PANELS = (
 
 def draw(workdir: Path, config: Config) -> None:
     """Draws ``plots/training.png``, everything the run logged; and ``chains.png`` if profiled."""
+    # Imported late: a report takes PANELS without JAX.
+    from ebmjax.recipes.evaluators import profile as chain_profiles
+
     panels(workdir / "plots" / "training.png", read_rows(workdir), PANELS, config)
     chain_profiles.draw(workdir)

@@ -17,7 +17,7 @@ from ebmjax import data
 from ebmjax.data._function import of_array
 from ebmjax.recipes.evaluators.mixing import find_worst
 from ebmjax.recipes.evaluators.over_training import over_training
-from ebmjax.recipes.run.tracking import evaluation_table
+from ebmjax.recipes.evaluators.result_tables import as_lines, evaluation_results
 from ebmjax.recipes.study.study_file import load
 from experiments.configs import igebm_cifar10, shortrun_cifar10
 from experiments.figures import image as image_figures
@@ -39,7 +39,7 @@ def test_a_run_leaves_its_numbers_and_plots(finished):
         assert np.isfinite(summary[name]), name
     report = strict_json((finished / "evaluation.json").read_text())
     assert unlisted(finished, "energy") == set()
-    shown = evaluation_table(report).splitlines()
+    shown = as_lines(evaluation_results(report)).splitlines()
     assert len(shown) == 8
     assert sum(" ± " in line for line in shown) == 4  # buffer, chains, starts and Gaussians
     scores = report["generation"]

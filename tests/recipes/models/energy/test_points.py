@@ -26,7 +26,7 @@ from ebmjax.recipes.evaluators.points.grid import mass
 from ebmjax.recipes.evaluators.points.plane import plane_of
 from ebmjax.recipes.models.energy import parts
 from ebmjax.recipes.parts.points_data import load
-from ebmjax.recipes.run import use
+from ebmjax.recipes.run import scores, use
 from experiments.configs import toy_beta, toy_samplers
 
 CONFIGS = {"beta": toy_beta, "samplers": toy_samplers}
@@ -177,14 +177,14 @@ def test_the_trained_model_is_used(finished):
 
 def test_points_to_score_are_checked(finished, tmp_path):
     used = recipes.load(finished, allow_code=True)
-    asked = SimpleNamespace(data=str(tmp_path / "points.npy"))
+    asked = SimpleNamespace(data=str(tmp_path / "points.npy"), split=None, against=None)
     wrong = {"2 coordinates.* 3": np.zeros((3, 3)), "finite": np.full((3, 2), np.nan)}
     for expected, points in wrong.items():
         np.save(asked.data, points)
         with pytest.raises(ConfigError, match=expected):
-            use._score_data(used, asked)
+            scores.score_data(used, asked)
     np.save(asked.data, np.zeros((3, 2)))
-    assert use._score_data(used, asked)["log_density"].shape == (3,)
+    assert scores.score_data(used, asked)["log_density"].shape == (3,)
     with pytest.raises(ConfigError, match=r"must end in \.npz for points"):
         use._draw_samples(used, SimpleNamespace(seed=0, num=2, num_steps=None, out="points.png"))
 

@@ -20,9 +20,9 @@ from ebmjax import data, metrics, recipes, training
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError
 from ebmjax.recipes.evaluators.landscape import Landscape
+from ebmjax.recipes.evaluators.result_tables import as_lines, evaluation_results
 from ebmjax.recipes.folder import per_image
 from ebmjax.recipes.run.run import Run
-from ebmjax.recipes.run.tracking import evaluation_table
 from ebmjax.recipes.study.cells import cells, with_extractors
 from ebmjax.recipes.study.study_file import load
 from ebmjax.recipes.study.table import descend, table
@@ -166,7 +166,7 @@ def test_numbers_image_by_image_add_up_to_the_report(run):
 
 
 def test_the_table_of_the_evaluation_has_its_main_numbers(run):
-    shown = evaluation_table(report_of(run))
+    shown = as_lines(evaluation_results(report_of(run)))
     assert len(shown.splitlines()) == 11
     assert shown.lstrip().startswith("test accuracy")
 

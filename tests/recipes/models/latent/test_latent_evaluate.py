@@ -13,8 +13,8 @@ from ebmjax.evaluate import Extractor
 from ebmjax.metrics import feature_moments, frechet_distance, manifold_scores
 from ebmjax.recipes.evaluators.distances import RunDistances
 from ebmjax.recipes.evaluators.generation import Generation
+from ebmjax.recipes.evaluators.result_tables import evaluation_results
 from ebmjax.recipes.models.latent import cost
-from ebmjax.recipes.run.tracking import evaluation_table
 
 NUM = 40
 IMAGES = np.random.default_rng(0).integers(0, 256, (NUM, 2, 2, 1), dtype=np.uint8)
@@ -61,7 +61,7 @@ def test_no_sample_diverged():
     # Each in its own ball and five others'.
     scores = {"precision": 1.0, "recall": 1.0, "density": 6 / 5, "coverage": 1.0}
     assert {name: found[name] for name in scores} == pytest.approx(scores)
-    assert "FID of fresh chains (flat)" in evaluation_table({"generation": report})
+    assert "FID of fresh chains (flat)" in evaluation_results({"generation": report})
 
 
 def test_diverged_samples_are_left_out_and_counted():

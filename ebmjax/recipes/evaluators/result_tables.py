@@ -1,0 +1,96 @@
+"""Tables of a run's results and of its evaluation: what is in them, and their numbers as text."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from ebmjax.recipes.config.errors import flatten
+from ebmjax.recipes.config.extractor_names import EXTRACTOR
+from ebmjax.recipes.evaluators.sample_scores import mean_of, of_images, with_error, with_interval
+
+IN_TABLE = {
+    "loss": "loss",
+    "test_accuracy": "test accuracy",
+    "test_ece": "test calibration error",
+    "test_log_evidence": "test log evidence, nats",
+    "test_trapezium_log_evidence": "test log evidence by the trapezium rule, nats",
+    "test_reconstruction_error": "test squared error a pixel",
+    "density_tv": "total variation from the data's density",
+    "sample_fid": "FID of samples ({extractor})",
+    "start_fid": "FID of the chains' starts",
+    "fid_minus_starts": "samples minus starts, 95 % interval",
+    "gaussian_fid": "FID of Gaussians fitted to training images",
+    "test_images_fid": "FID of test images",
+    "chain_acceptance_prob": "acceptance of chains",
+}
+"""Numbers that the table at the end of a run shows. A family has at most eleven of them."""
+
+
+IN_EVALUATION = {
+    "classification.accuracy": "test accuracy",
+    "classification.ece": "test calibration error",
+    "ood.sets.interp.log_density.auroc": "AUROC of log p(x), near images (means of two)",
+    "ood.sets.natural_patches.log_density.auroc": "AUROC of log p(x), far images (photographs)",
+    "test_reconstruction_error": "test squared error a pixel",
+    "generation.buffer.fid": "FID of the buffer ({extractor})",
+    "generation.fresh.fid": "FID of fresh chains ({extractor})",
+    "generation.fresh.starts.fid": "FID of their starts",
+    "generation.fresh.minus_starts.difference": "fresh chains minus starts, 95 % interval",
+    "generation.gaussian.fid": "FID of Gaussians fitted to training images",
+    "generation.test_images.fid": "FID of test images",
+    "evidence.ais.mean": "log evidence by annealed importance sampling, nats",
+    "energies.gap": "energy of fresh chains less that of test images",
+    "generation.fresh.rms_displacement": "RMS displacement of fresh chains",
+}
+"""Numbers that the table of an evaluation shows, by their place in evaluation.json. A family has
+at most eleven of them."""
+
+
+WHY_NONE = {"density_tv": "none (mass beyond the grid, or a density that is not finite)"}
+"""Reasons for which a number may be NaN."""
+
+
+def why_none(name: str, value: Any) -> str:
+    """Returns why a number is NaN, if its reason is known; "" otherwise."""
+    return WHY_NONE.get(name, "") if math.isnan(mean_of(value)) else ""
+
+
+def results(row: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the results of a run as text by label, from its last numbers.
+
+    "extractor" among them names the features of FID.
+    """
+    found = {}
+    for name, text in IN_TABLE.items():
+        if name == "fid_minus_starts" and name in row:
+            found[text] = with_interval(*(row[name + end] for end in ("", "_low", "_high")))
+        elif name in row:
+            nums = row.get(f"{name}_num_images"), row.get("sample_fid_num_images")
+            number = with_error(row[name], row.get(f"{name}_error")) + of_images(*nums)
+            found[text] = why_none(name, row[name]) or number
+    return _name_extractor(found, row.get("extractor", ""))
+
+
+def evaluation_results(report: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the main numbers of an evaluation as text by label; ``report`` may be flat."""
+    found, flat = {}, flatten(dict(report))
+    for name, text in IN_EVALUATION.items():
+        value, place = flat.get(name), name.rpartition(".")[0]
+        if value is not None and name.endswith("difference"):
+            found[text] = with_interval(value, flat[f"{place}.low"], flat[f"{place}.high"])
+        elif value is not None:
+            error = flat.get(f"{name}_error", flat.get(f"test_set_error.{name}"))
+            nums = flat.get(f"{name}_num_images"), flat.get("generation.num_images")
+            found[text] = with_error(value, error) + of_images(*nums)
+    return _name_extractor(found, flat.get("generation.extractor.name", ""))
+
+
+def as_lines(texts: Mapping[str, str]) -> str:
+    """Returns a line for each label and its text, in two columns."""
+    width = max(map(len, texts), default=0)
+    return "\n".join(f"  {label:{width}}  {text}" for label, text in texts.items())
+
+
+def _name_extractor(texts: Mapping[str, str], extractor: str) -> dict[str, str]:
+    words = extractor.replace("_", " ")
+    return {label.replace(EXTRACTOR, words): text for label, text in texts.items()}

@@ -1,0 +1,120 @@
+"""Scores images of the user by a run's model: ``ebmjax score``."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ebmjax._phases import phase
+from ebmjax.recipes.config.errors import ConfigError
+
+SPLITS = ("test", "train")
+"""Splits that are scored, unless one is named: the first that there is."""
+
+
+def score_data(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
+    """Returns the scores of --data by ``run``, and of --against if there are such images."""
+    ours = _score_place(run, "--data", arguments.data, arguments.split)
+    if arguments.against is None:
+        return ours
+    theirs = _score_place(run, "--against", arguments.against, arguments.split)
+    _compare(ours, theirs, Path(arguments.out).expanduser().with_suffix(".png"))
+    sizes = [len(next(iter(scores.values()))) for scores in (ours, theirs)]
+    for scores, size in zip((ours, theirs), sizes, strict=True):
+        if "file" in (ours.keys() | theirs.keys()):
+            scores.setdefault("file", np.full(size, ""))
+    together = {name: np.concatenate([ours[name], theirs[name]]) for name in ours}
+    return {"is_against": np.repeat([0, 1], sizes), **together}
+
+
+def _compare(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray], picture: Path) -> None:
+    """Prints the area under the curve of every score, with its error, and draws histograms."""
+    from ebmjax.metrics import auroc_parts, sampling_error
+    from ebmjax.recipes.evaluators.plots import figure, histograms
+
+    sets: dict[str, Any] = {"data": ours, "against": theirs}
+    scores = [name for name, one in ours.items() if one.ndim == 1 and one.dtype.kind == "f"]
+    with figure(picture, 1, len(scores), has_legend=True) as (panels,):
+        for axes, name in zip(panels, scores, strict=True):
+            parts = [np.asarray(one) for one in auroc_parts(*(one[name] for one in sets.values()))]
+            area = float(parts[0].mean())
+            error = 1.96 * float(sampling_error(tuple(parts)))
+            low, high = np.clip([area - error, area + error], 0.0, 1.0)
+            interval = f"95 % interval {low:.3f} to {high:.3f}; chance 0.5"
+            print(f"AUROC of {name}: {area:.3f} ({interval})")
+            histograms(axes, {place: one[name] for place, one in sets.items()})
+            axes.set(xlabel=name.replace("_", " "), title=f"AUROC {area:.3f}")
+    print(f"Histograms in {picture}")
+
+
+def _score_place(run: Any, option: str, place: str, split: str | None) -> dict[str, np.ndarray]:
+    from ebmjax import data
+
+    if len(run.input_shape) == 1:
+        try:
+            points = data.load_points(place)
+        except ValueError as error:
+            raise ConfigError(f"{option}: {error}") from error
+        if points.shape[1:] != run.input_shape:
+            raise ConfigError(
+                f"{option} must hold points with {run.input_shape[0]} coordinates, as the run was "
+                f"trained on, got {points.shape[1]}."
+            )
+        with phase(f"scoring {len(points):,} points"):
+            return run.score(points)
+    try:
+        split, found = _read(place, split, run)
+    except (TypeError, ValueError, ImportError) as error:
+        raise ConfigError(f"{option}={place}: {error}") from error
+    for note in found.notes:
+        print(f"{option}: {note}")
+    images = found.data.images
+    if images.shape[1:] != run.input_shape:
+        raise ConfigError(
+            f"{option} must hold images of shape {run.input_shape}, as the run was trained on, got "
+            f"{images.shape[1:]}."
+        )
+    print(f"{option}: {len(images):,} images of split {split!r}; --split=NAME for another")
+    # ``load_images`` mixes files, and rows shall be in their order.
+    order = np.argsort(data.epoch_indices(0, 0, found.num_found))
+    named = {"file": np.array(found.files)[order]} if found.files else {}
+    with phase(f"scoring {len(images):,} images"):
+        return {**named, **run.score(images[order])}
+
+
+def _read(place: str, split: str | None, run: Any) -> tuple[str, Any]:
+    """Returns the name of a split, and its images: that of ``split``, or else of ``SPLITS``."""
+    from ebmjax import data
+
+    name, section = source_of(place, "data"), run.config.data
+    options = {
+        "path": None if name == place else place,
+        "image_size": run.input_shape[0],
+        "fit": section.fit,
+        "pixels": section.pixels,
+        "image_column": section.image_column or None,
+        "label_column": "",
+    }
+    wanted = [split] if split else SPLITS
+    for one in wanted:
+        try:
+            return one, data.load_images(name, one, **options)
+        except data.MissingSplitError as error:
+            if one == wanted[-1]:
+                raise ValueError(f"{error} Name a split with --split=NAME.") from error
+    raise AssertionError("unreachable")
+
+
+def source_of(path: str, option: str) -> str:
+    """Returns the name of the source that reads ``path``, the value of an option."""
+    place = Path(path).expanduser()
+    if place.is_file() or place.suffix in (".npz", ".npy"):
+        return "npz"
+    if place.is_dir():
+        if any((place / name).is_file() for name in ("dataset_dict.json", "dataset_info.json")):
+            return "huggingface"
+        return "npz" if any(place.glob("*.npy")) else "folder"
+    if ":" in path:
+        return path
+    raise ConfigError(f"--{option} does not exist: {path}.")

@@ -1,0 +1,272 @@
+"""report.html stands alone, says how a run is, and takes whatever a folder holds as data."""
+
+import json
+import subprocess
+import sys
+import zipfile
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from experiment_runs import launch
+from linear_family import LINEAR, NAME, linear
+
+from ebmjax import training
+from ebmjax.recipes.config.errors import WorkdirError
+from ebmjax.recipes.evaluators import plots
+from ebmjax.recipes.folder import workdir
+from ebmjax.recipes.models.joint.plots import PANELS
+from ebmjax.recipes.report import of_run, page
+from ebmjax.recipes.study import report as of_study
+
+VOID = {"meta", "img", "br"}
+HOSTILE = "<script src='http://evil'>alert(1)</script>"
+
+
+class Page(HTMLParser):
+    """Text, tags and places of a page; every tag that it opens is closed."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.text, self.tags, self.places, self.open = "", set(), [], []
+        self.feed(path.read_text())
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.handle_startendtag(tag, attrs)
+        self.open += [] if tag in VOID else [tag]
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.add(tag)
+        self.places += [value for name, value in attrs if name in ("src", "href", "xlink:href")]
+        assert not [name for name, _ in attrs if name.startswith("on")]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data + "\n"
+
+
+def look(path):
+    """The page, after what holds for every one: it runs and fetches nothing, and is small."""
+    found = Page(path)
+    assert path.stat().st_size < 1_000_000
+    assert not found.tags & {"script", "iframe", "link", "object", "embed", "base", "form"}
+    assert not [p for p in found.places if ":" in p and not p.startswith("data:image/png;base64,")]
+    assert "default-src 'none'; img-src data:; style-src 'unsafe-inline'" in path.read_text()
+    return found
+
+
+def make(folder, rows=(), **files):
+    """A run's folder by hand; ``summary={...}`` is summary.json."""
+    (folder / "plots").mkdir(parents=True)
+    for name, content in ({"config": {"family": "joint", "seed": 0}} | files).items():
+        (folder / f"{name}.json").write_text(json.dumps(content))
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / "metrics.jsonl").write_text(lines)
+    return folder
+
+
+def test_a_finished_run_leaves_a_report(tmp_path):
+    changed = linear(**{"optimizer.learning_rate": 0.02})
+    assert launch(changed, str(LINEAR), str(tmp_path / "run")) is None
+    found = look(tmp_path / "run" / "report.html")
+    for text in ("Done: 10 steps", "optimizer.learning_rate", "0.02", "0.04", "versions.jax"):
+        assert text in found.text
+    assert "svg" in found.tags
+    about = json.loads((tmp_path / "run" / "command.json").read_text())
+    assert about["changes"] == {"optimizer.learning_rate": [0.04, 0.02]}
+    assert about["config"] == str(LINEAR)
+    assert about["command"] in found.text
+    launch(changed, NAME, str(tmp_path / "run"), "eval")
+    assert (tmp_path / "run" / "report.html").stat().st_mtime_ns >= (
+        tmp_path / "run" / "evaluation.json"
+    ).stat().st_mtime_ns
+
+
+def test_a_diverged_run_leaves_a_report(tmp_path):
+    breaking = linear("long", **{"loss.breaks_at": 0.1, "train.max_consecutive_skips": 4})
+    with pytest.raises(training.DivergenceError):
+        launch(breaking, NAME, str(tmp_path))
+    text = look(tmp_path / "report.html").text
+    assert "Diverged at step" in text
+    assert "steps without a finite update" in text
+
+
+def test_a_report_says_whether_the_run_goes_on(finished, tmp_path):
+    folder = make(tmp_path / "run", [{"step": 4, "loss": 1.0}])
+    assert "Stopped at step 4." in look(of_run.write(folder)).text
+    with workdir.only_process(folder):
+        assert "Goes on: step 4." in look(of_run.write(folder)).text
+        assert "Stopped at step 4." in look(of_run.write(folder, is_over=True)).text
+    (folder / "checkpoints").symlink_to(finished / "checkpoints")
+    assert "Stopped at step 10 of 10." in look(of_run.write(folder)).text
+    recovery = {"recoveries": [{"reason": "the loss was not finite"}] * 2}
+    (folder / "recoveries.json").write_text(json.dumps(recovery))
+    found = look(of_run.write(folder))
+    assert "recovered 2 times." in found.text
+    assert found.text.count("the loss was not finite") == 2
+
+
+def test_the_four_numbers_have_errors_and_references(tmp_path):
+    row = {"sample_fid": 9.86, "sample_fid_error": 1.84, "start_fid": 14.87, "start_fid_error": 2.1}
+    row |= {"gaussian_fid": 17.0, "test_images_fid": 2.0, "test_accuracy": 0.9, "loss": 0.25}
+    row |= {f"fid_minus_starts{end}": x for end, x in (("", -5.0), ("_low", -10.6), ("_high", 0.5))}
+    report = {"classification": {"accuracy": 0.986}, "step": 12_000, "warnings": ["none measured"]}
+    report["test_set_error"] = {"classification.accuracy": 0.0062}
+    folder = make(tmp_path / "run", [{"step": 7} | row], evaluation=report, summary={"a": 1})
+    text = look(of_run.write(folder)).text
+    for expected in (
+        "9.9 ± 1.8",
+        "at step 7. starts 14.9 ± 2.1, Gaussian 17, test images 2; ",
+        "minus starts -5.0 (-10.6 to 0.5), 95 % interval",
+        "0.9860 ± 0.0062",
+        "at step 12,000. ",
+        "none measured",
+    ):
+        assert expected in text
+    assert text.count("0.9860 ± 0.0062") == 2  # also in the table of the evaluation
+
+
+def test_everything_in_a_folder_is_data(tmp_path):
+    folder = make(
+        tmp_path / HOSTILE.replace("/", "_"),
+        [{"step": 1, HOSTILE: 1.0, "$\\frac$": 2.0, "loss": HOSTILE, "sample_fid": [1.0, 2.0]}],
+        config={"family": HOSTILE, HOSTILE: {"a": HOSTILE}},
+        summary={"versions": {HOSTILE: HOSTILE}, "extractor": HOSTILE, "data": [HOSTILE, 1]},
+        evaluation={"warnings": [HOSTILE], "step": [], "test_set_error": HOSTILE},
+        recoveries={"recoveries": [{"reason": HOSTILE}, HOSTILE]},
+        command={"command": HOSTILE, "config": HOSTILE, "changes": {HOSTILE: [HOSTILE, "\ud800"]}},
+    )
+    (folder / "plots" / 'eval_"><script>.png').write_bytes(b"\x89PNG")
+    found = look(of_run.write(folder))
+    assert found.text.count(HOSTILE) >= 10
+    assert "svg" in found.tags
+
+
+def test_rows_of_any_kind_are_drawn_as_far_as_they_can_be(tmp_path):
+    rows = [
+        {"step": 1, "loss": 1.0, "accuracy": [0.5, 0.6]},
+        {"step": 2, "loss": None, "accuracy": [None, None]},
+        {"step": 3, "loss": 10**400, "accuracy": [0.5]},
+        {"step": 2**70, "loss": 7.25},
+        {"step": 4, "loss": {"a": 1}, "accuracy": 0.5, "test_accuracy": True},
+        {"step": 5, "loss": 0.5, "skipped": [1, 2]},
+    ]
+    found = look(of_run.write(make(tmp_path / "run", rows)))
+    assert "svg" in found.tags
+    assert "Stopped at step 5; 3 steps without a finite update." in found.text
+    assert "svg" not in look(of_run.write(make(tmp_path / "none", rows[3:4]))).tags
+
+
+def test_ten_thousand_rows_and_large_pictures_stay_below_a_megabyte(tmp_path):
+    names = [name for _, group, _ in PANELS for name in group]
+    random = np.random.default_rng(0)
+    noise = random.normal(size=(10_000, len(names)))
+    rows = [
+        {"step": i} | dict(zip(names, row.tolist(), strict=True)) for i, row in enumerate(noise)
+    ]
+    folder = make(tmp_path / "run", rows)
+    for name in ("eval_ood", "eval_reliability", "own 1", "own 2"):
+        (folder / "plots" / f"{name}.png").write_bytes(bytes(of_run.MOST_BYTES // 2))
+    images = random.integers(0, 256, (16, 28, 28, 1), np.uint8)
+    for step in range(4):
+        workdir.save_snapshot(folder, step, {"samples": images, "starts": images})
+    found = look(of_run.write(folder))
+    assert len([p for p in found.places if p.startswith("data:")]) == 5 + 2
+    assert [p for p in found.places if p.startswith("plots")] == [
+        "plots/own%201.png",
+        "plots/own%202.png",
+    ]
+
+
+def test_of_many_points_the_extremes_are_drawn():
+    values = np.zeros(10_000)
+    values[[1234, 8888, 9999]] = (5.0, np.nan, -5.0)
+    shown = plots._extremes(values)
+    assert len(shown) <= plots.MANY
+    assert {1234, 9999} < set(shown)
+    np.testing.assert_array_equal(plots._extremes(values[:400]), np.arange(400))
+
+
+def test_samples_stand_beside_their_starts(tmp_path):
+    folder = make(tmp_path / "run", [{"step": 8, "sample_fid": 4.25, "start_fid": 9.5}])
+    images = np.arange(40 * 8 * 8, dtype=np.uint8).reshape(40, 8, 8, 1)
+    for step in (0, 2, 4, 6, 8):
+        workdir.save_snapshot(folder, step, {"samples": images, "starts": images})
+    found = look(of_run.write(folder))
+    assert len([p for p in found.places if p.startswith("data:")]) == 4 + 1
+    for text in ("step 0", "step 8", "FID 4.25", "where the last ones started", "FID 9.5"):
+        assert text in found.text
+    assert "step 2\n" not in found.text or "step 4\n" not in found.text
+
+
+@pytest.mark.parametrize("kind", ["objects", "a huge header", "not a zip", "a header of colours"])
+def test_arrays_of_a_stranger_are_left_out(tmp_path, kind):
+    path = tmp_path / "000001.npz"
+    if kind == "objects":
+        np.savez(path, samples=np.array([{}], object))
+    elif kind == "not a zip":
+        path.write_bytes(b"PK")
+    else:
+        shape = (10**9, 9, 9, 1) if kind == "a huge header" else (4, 8, 8, 2)
+        with zipfile.ZipFile(path, "w") as archive, archive.open("samples.npy", "w") as file:
+            header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)
+            file.write(bytes(300))
+    assert of_run._strip(path, "samples") == b""
+
+
+def test_a_report_needs_no_jax(finished, tmp_path):
+    folder = make(tmp_path / "run", [{"step": 1, "loss": 1.0}], summary={"loss": 1.0})
+    code = "import sys; from ebmjax.recipes.study.report import main; main()"
+    code += "; sys.exit('jax' in sys.modules)"
+    arguments = [sys.executable, "-c", code, str(folder)]
+    done = subprocess.run(arguments, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"{folder / 'report.html'}\n")
+
+
+def test_the_command_refuses_what_it_cannot_report_on(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["ebmjax report", str(tmp_path)])
+    with pytest.raises(SystemExit, match="is not the folder of a run"):
+        of_study.main()
+    folder = make(tmp_path / "run")
+    (folder / "plots" / "eval_out.png").symlink_to("/etc/hostname")
+    monkeypatch.setattr(sys, "argv", ["ebmjax report", str(folder)])
+    with pytest.raises(SystemExit, match="is a link that leads out"):
+        of_study.main()
+    assert not (folder / "report.html").exists()
+    (folder / "plots" / "eval_out.png").unlink()
+    (folder / "summary.json").write_text("[]")
+    with pytest.raises(WorkdirError, match=r"summary\.json is not a JSON object"):
+        of_run.write(folder)
+    (folder / "summary.json").unlink()
+    before = {p.name for p in folder.iterdir()}
+    of_study.main()
+    assert {p.name for p in folder.iterdir()} - before == {"report.html"}
+    assert capsys.readouterr().out == f"{folder / 'report.html'}\n"
+
+
+def test_a_study_has_a_report(tmp_path, monkeypatch, capsys):
+    for run, file in (
+        ("a/seed0", "evaluation.json"),
+        ("a/seed1", "diverged.txt"),
+        ("b/seed0", "x"),
+    ):
+        (tmp_path / run).mkdir(parents=True)
+        (tmp_path / run / file).write_text("{}")
+    (tmp_path / "table.json").write_text("{}")
+    text = f"|  | accuracy |\n|---|---|\n| a\\|<b> | 0.5 |\n\n± is the spread.\n{HOSTILE}\n"
+    (tmp_path / "table.md").write_text(text)
+    (tmp_path / "curves.png").write_bytes(b"\x89PNG")
+    monkeypatch.setattr(sys, "argv", ["ebmjax report", str(tmp_path)])
+    of_study.main()
+    found = look(tmp_path / "report.html")
+    assert "2 rows, 3 runs: 1 done, 1 diverged, 1 missing." in found.text
+    for expected in ("a|<b>", "0.5", "± is the spread.", HOSTILE):
+        assert f"{expected}\n" in found.text
+    assert "a/seed1/report.html" in found.places
+    assert len(found.places) == 4
+    assert of_study.write(tmp_path).name == page.FILE

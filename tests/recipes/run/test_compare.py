@@ -1,0 +1,115 @@
+"""ebmjax compare says in what runs differ, and pairs only what belongs together."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ebmjax import metrics
+from ebmjax.recipes.evaluators.sample_scores import with_interval
+from ebmjax.recipes.folder import per_image
+from ebmjax.recipes.run import compare
+
+RIGHT = np.random.default_rng(0).uniform(size=(2, 200)) < np.array([[0.95], [0.85]])
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Two evaluated runs, made by hand, on the same 200 images."""
+    for number, name in enumerate(("a", "b")):
+        folder = tmp_path / name
+        (folder / "checkpoints").mkdir(parents=True)
+        config = {"family": "joint", "loss": {"beta": number}, "seed": 0}
+        rows = "".join(json.dumps({"step": s, "loss": s + number}) + "\n" for s in range(5))
+        errors = per_image.write(folder, {"classification.accuracy": {"test": RIGHT[number]}})
+        accuracy = {"accuracy": float(RIGHT[number].mean())}
+        report = {"classification": accuracy, "images_sha256": "0", "test_set_error": errors}
+        (folder / "metrics.jsonl").write_text(rows)
+        for file, content in (
+            ("config", config),
+            ("summary", {"loss": 4.0 + number, "wall_seconds": 7}),
+            ("evaluation", report),
+        ):
+            (folder / f"{file}.json").write_text(json.dumps(content))
+    return tmp_path
+
+
+def say(monkeypatch, capsys, folder, *further):
+    """Lines that the command prints on the runs of a folder, with one space between words."""
+    arguments = ["ebmjax compare", str(folder / "b"), str(folder / "a"), *further]
+    monkeypatch.setattr(sys, "argv", arguments)
+    compare.main()
+    return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+
+
+def change(folder, file, **values):
+    path = folder / file
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def test_fields_numbers_and_paired_differences_stand_side_by_side(runs, monkeypatch, capsys):
+    said = say(monkeypatch, capsys, runs)
+    found = metrics.paired_difference(RIGHT[0], RIGHT[1])
+    ends = with_interval(*found)
+    assert found.difference > 0.05
+    for line in ("loss.beta 1 0", "loss 5 4", f"classification.accuracy {ends}"):
+        assert line in said
+    assert not [line for line in said if line.startswith(("seed", "family"))]
+    assert "how it ended Done: 4 steps in 7 s. Done: 4 steps in 7 s." in said
+    assert "FID, are not paired" in said[-1]
+
+
+@pytest.mark.parametrize(
+    ("digest", "reason"),
+    [("1", "they were evaluated on different images"), (None, "a run has no full evaluation")],
+)
+def test_runs_on_other_images_are_not_paired(runs, monkeypatch, capsys, digest, reason):
+    change(runs / "b", "evaluation.json", images_sha256=digest)
+    said = say(monkeypatch, capsys, runs)
+    assert [line for line in said if line.startswith(f"not paired {reason}")]
+    assert not [line for line in said if line.startswith("classification")]
+
+
+def test_without_numbers_image_by_image_nothing_is_paired(runs, monkeypatch, capsys):
+    (runs / "b" / per_image.FILE).write_bytes(b"PK")
+    said = say(monkeypatch, capsys, runs)
+    assert "not paired no number of both is kept image by image" in said
+
+
+def test_a_page_or_a_picture_has_the_curves(runs, monkeypatch, capsys, tmp_path):
+    before = {path: path.stat().st_mtime_ns for path in runs.glob("[ab]/*")}
+    say(monkeypatch, capsys, runs, f"--out={tmp_path / 'both.html'}")
+    text = (tmp_path / "both.html").read_text()
+    assert text.count("<svg") == 1
+    assert "loss.beta" in text
+    say(monkeypatch, capsys, runs, f"--out={tmp_path / 'both.png'}")
+    with Image.open(tmp_path / "both.png") as picture:
+        assert min(picture.size) > 100
+    assert {path: path.stat().st_mtime_ns for path in runs.glob("[ab]/*")} == before
+
+
+@pytest.mark.parametrize(
+    ("out", "reason"),
+    [
+        ("both.pdf", "--out must end in .html or .png"),
+        ("a/both.png", "--out must not lie in the run's folder"),
+        ("there.html", "exists: choose another name"),
+    ],
+)
+def test_a_file_that_must_not_be_written_is_refused(runs, monkeypatch, capsys, out, reason):
+    (runs / "there.html").touch()
+    with pytest.raises(SystemExit, match=reason):
+        say(monkeypatch, capsys, runs, f"--out={runs / out}")
+
+
+def test_fields_of_a_stranger_do_not_control_the_terminal(runs, monkeypatch, capsys):
+    change(runs / "b", "config.json", **{"\x1b[2J": "\x9b\ud800"})
+    assert '?[2J "??" -' in say(monkeypatch, capsys, runs)
+
+
+def test_two_runs_are_needed(runs, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["ebmjax compare", str(runs / "a"), f"{runs}/b/../a"])
+    with pytest.raises(SystemExit, match="takes the folders of two runs or more"):
+        compare.main()
