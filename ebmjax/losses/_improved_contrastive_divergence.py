@@ -61,7 +61,7 @@ def improved_contrastive_divergence_loss(
       negative_energy: energies of the negatives, shape (M,), with the parameters being trained
         and ``stop_gradient`` on the negatives.
       live_energy: energies of live samples, shape (K,), with ``stop_gradient`` on the parameters
-        and not on the samples. ``ebmjax.training.run_live_chains`` makes them.
+        and not on the samples. ``ebmjax.learning.run_live_chains`` makes them.
       live_entropy: scalar in nats, an estimate of the live samples' entropy, differentiable in
         them: ``nearest_neighbour_entropy(samples, references)`` with references from the replay
         buffer.

@@ -269,6 +269,6 @@ def check_more_draws(name: str, shape: tuple[int, ...], allow_few_draws: bool) -
         raise ValueError(
             f"{name} must have shape (chains, draws, ...), got {num_chains} chains of {num_draws} "
             "draws. Where these are the draws and the chains, swap the two axes: "
-            f"jnp.swapaxes({name}, 0, 1). Where there really are more chains than draws, pass "
-            "allow_few_draws=True."
+            f"jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), {name}). Where there really are more "
+            "chains than draws, as in training, pass allow_few_draws=True."
         )

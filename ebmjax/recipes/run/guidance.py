@@ -26,7 +26,7 @@ def check_guidance(
         raise ConfigError(f"--guide_weight must be finite, got {weight}.")
     _check_moved(config)
     if guide is None:
-        if not num_classes(config):
+        if num_classes(config) == 0:
             raise ConfigError(
                 f"--class={label} needs a classifier, and this run is {_kind(config)}. Name a run "
                 "that is one: --guide=RUN."

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ebmjax._phases import phase
+from ebmjax.recipes.config.checks import TILTED
 from ebmjax.recipes.config.errors import ConfigError
 
 SPLITS = ("test", "train")
@@ -18,7 +19,12 @@ def score_data(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]
     ours = _score_place(run, "--data", arguments.data, arguments.split)
     if arguments.against is None:
         return ours
-    theirs = _score_place(run, "--against", arguments.against, arguments.split)
+    theirs = _score_place(run, "--against", arguments.against, None)
+    if TILTED in run.config.sampler.get("names", (run.config.sampler.get("name"),)):
+        print(
+            "log_density is the network's f alone, a ratio to the Gaussians that chains start "
+            "from. It says little of images far from them (docs/evaluation.md)."
+        )
     _compare(ours, theirs, Path(arguments.out).expanduser().with_suffix(".png"))
     sizes = [len(next(iter(scores.values()))) for scores in (ours, theirs)]
     for scores, size in zip((ours, theirs), sizes, strict=True):
@@ -75,7 +81,11 @@ def _score_place(run: Any, option: str, place: str, split: str | None) -> dict[s
             f"{option} must hold images of shape {run.input_shape}, as the run was trained on, got "
             f"{images.shape[1:]}."
         )
-    print(f"{option}: {len(images):,} images of split {split!r}; --split=NAME for another")
+    another = "; --split=NAME for another" * (option == "--data")
+    print(f"{option}: {len(images):,} images of split {split!r}{another}")
+    own = run.config.data.path
+    if split != "test" and own and Path(own).resolve() == Path(place).expanduser().resolve():
+        print(f"{option}: the run was trained on most of these, so their scores are too high.")
     # ``load_images`` mixes files, and rows shall be in their order.
     order = np.argsort(data.epoch_indices(0, 0, found.num_found))
     named = {"file": np.array(found.files)[order]} if found.files else {}

@@ -135,7 +135,7 @@ def parser(command: str) -> argparse.ArgumentParser:
         add("--seed", type=_integer(0, MAX_SEED), default=0, help="seed (default: %(default)s)")
     if command == "score":
         add("--data", required=True, help="your images: file, folder or function")
-        add("--split", help=f"split of --data (default: {', else '.join(SPLITS)})")
+        add("--split", help=f"split of --data alone (default: {', else '.join(SPLITS)})")
         add("--against", help="other images, such as those the run has never seen (default: none)")
     return made
 

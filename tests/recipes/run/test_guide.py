@@ -148,6 +148,8 @@ def config_of(file, **changes):
 
 
 IMAGES, JOINT, LATENT = (config_of(file) for file in (igebm_digits, jem_digits, thermo_digits))
+OPEN = config_of(jem_digits)  # as of a run whose images say how many classes there are
+OPEN.data.num_classes = None
 POINTS, CLASSIFIER = (
     config_of(toy_samplers),
     config_of(jem_digits, **{"loss.generative_weight": 0.0}),
@@ -185,7 +187,13 @@ def test_a_guide_that_cannot_be_one_is_refused(config, guide, label, weight, exp
 
 @pytest.mark.parametrize(
     ("config", "guide", "label"),
-    [(IMAGES, CLASSIFIER, 3), (IMAGES, JOINT, None), (JOINT, IMAGES, None), (JOINT, None, 0)],
+    [
+        (IMAGES, CLASSIFIER, 3),
+        (IMAGES, JOINT, None),
+        (JOINT, IMAGES, None),
+        (JOINT, None, 0),
+        (OPEN, None, 3),
+    ],
 )
 def test_a_guide_that_can_be_one_is_taken(config, guide, label):
     check_guidance(config, guide, label, -0.5)
