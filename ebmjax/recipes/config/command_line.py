@@ -93,9 +93,12 @@ def _explain(error: BaseException, config: str, names: Collection[str]) -> str:
             return mistake
     if "attribute 'get_config'" in str(error):
         return f"{path} must define get_config(variant), which returns a configuration."
-    if names and isinstance(error, AttributeError | KeyError):
+    if names and isinstance(error, AttributeError | KeyError | TypeError):
         known = declare.names(read(config, [], is_checked=False))
         for name in sorted({*names} - known):
+            whole = name.rpartition(".")[0]
+            if whole in known and whole.endswith("options"):
+                return f"config.{name} is no field: config.{whole} is one JSON text, set whole."
             hint = did_you_mean(name, known)
             return f"config.{name} is no field.{hint} `ebmjax fields {config}` prints all."
     if isinstance(error, flags.IllegalFlagValueError) and names:  # "flag --config.NAME=VALUE: ..."

@@ -128,7 +128,8 @@ def _is_column(value: Any) -> bool:
 def _find_outside(config: Config) -> dict[str, Any]:
     """Returns the fields of ``config`` that name something outside of it, with their values."""
     fields = families.fields_of(config)
-    outside = {"data.name", *(name for name in fields if fields[name].values in (PATH, FUNCTION))}
+    outside = {"data.name", *declare.find_code(fields, config)}
+    outside |= {name for name in fields if fields[name].values in (PATH, FUNCTION)}
     return {
         name: config[name]
         for name in sorted(outside & set(fields))
@@ -141,8 +142,10 @@ def _check_outside(config: Config, named: Mapping[str, Any]) -> None:
         if families.fields_of(config)[name].values is PATH:
             if not Path(value).expanduser().exists():
                 raise ConfigError(f"config.{name}={value!r} does not exist, from {Path.cwd()}.")
-        elif is_function_name(value):
-            user_function(value)
+            continue
+        for one in value if isinstance(value, list | tuple) else [value]:
+            if is_function_name(one):
+                user_function(one)
     has_images = "data.test_split" in families.fields_of(config) and not is_points(config)
     if has_images and config.data.name != "digits":
         from ebmjax.recipes.parts import image_data

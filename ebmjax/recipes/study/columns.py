@@ -94,11 +94,13 @@ PATTERNS = {
 }
 
 
-def check_columns(columns: Mapping[str, Sequence[Any]], of: Collection[str]) -> list[str]:
+def check_columns(
+    columns: Mapping[str, Sequence[Any]], of: Collection[str], has_own_parts: bool = False
+) -> list[str]:
     """Returns a line for each column whose name no report of the families ``of`` is known to hold.
 
     Raises:
-      ConfigError: if such a name is near a known one.
+      ConfigError: if such a name is near a known one, and no part of the user may bring it.
     """
     known = [name for one in of for pattern in _patterns(one) for name in expand(pattern)]
     own = sorted({*of} - PATTERNS.keys())
@@ -108,9 +110,11 @@ def check_columns(columns: Mapping[str, Sequence[Any]], of: Collection[str]) -> 
             continue
         near = "" if own else did_you_mean(name, known)
         told = f"column {heading!r}: no report of a run of these rows is known to hold {name!r}."
-        if near:
+        if near and not has_own_parts:
             raise ConfigError(told + near)
-        lines.append(f"{told} It stays empty unless {' or '.join(own) or 'your own part'} adds it.")
+        lines.append(
+            f"{told}{near} It stays empty unless {' or '.join(own) or 'your own part'} adds it."
+        )
     return lines
 
 

@@ -39,6 +39,7 @@ from textwrap import shorten
 from typing import Any
 
 from ebmjax._phases import phase, say, tell_phases
+from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import (
     FAILED,
     ConfigError,
@@ -212,7 +213,11 @@ def main() -> None:
             ]
         _check_patterns(study, options.rows)
         study = with_extractors(study, all_cells)
-        notes = check_columns(study.columns, {cell.config.family for cell in all_cells})
+        notes = check_columns(
+            study.columns,
+            {cell.config.family for cell in all_cells},
+            any(declare.find_code(families.fields_of(one.config), one.config) for one in all_cells),
+        )
         for cell in all_cells:
             cell.check()
         check_data([cell for cell in matching(all_cells, options.rows) if cell.status == "missing"])

@@ -136,6 +136,7 @@ def test_help_teaches_and_ends_well(tmp_path):
         ([SMOKE, "--config.trian.batch_size=8"], "Did you mean 'train.batch_size' or "),
         ([SMOKE, "--config.train.num_steps=100"], "'sampler.posterior.num_steps' or"),
         ([SMOKE, "--config.xyzzy=1"], "config.xyzzy is no field. `ebmjax fields configs/"),
+        ([SMOKE, "--config.model.options.a=1"], "config.model.options is one JSON text, set whole"),
         ([SMOKE, "--config.train.batch_size=many"], "config.train.batch_size must be an integer"),
         ([SMOKE, "--config.train.batch_size=1.5"], "an integer of at least 1, got '1.5'."),
         ([SMOKE, "--config.loss.exponent=six"], "config.loss.exponent must be positive and finite"),

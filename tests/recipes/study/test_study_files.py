@@ -243,6 +243,30 @@ def test_a_column_that_only_your_own_part_can_fill_is_told_at_the_beginning(fami
     assert check_columns({"seconds": ("run_seconds", 1.0, 1)}, {family}) == []
 
 
+def test_a_part_of_your_own_may_bring_a_number_whose_name_is_near_another():
+    near = {"mine": ("clasification.accuracy", 1.0, 1)}
+    (line,) = check_columns(near, {"joint"}, has_own_parts=True)
+    assert "Did you mean" in line
+    assert line.endswith("It stays empty unless your own part adds it.")
+
+
+@pytest.mark.parametrize("name", ["nowhere.py:loss", "own.py:absent"])
+def test_a_part_that_is_not_there_is_found_before_the_first_run(
+    name, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text(
+        "from ebmjax.recipes.study import Study\n"
+        f"STUDY = Study({{'row': ['joint', '--config.loss.name={name}']}}, {{}})\n"
+    )
+    monkeypatch.setattr(sys, "argv", ["study.py", "--study=own.py", "--dry_run"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "row 'row': " in capsys.readouterr().err
+    assert not Path("runs").exists()
+
+
 NAMED = {
     "--config.data.path=no.npz --config.data.name=npz": r"data\.path='no\.npz' does not exist",
     "--config.data.path=~/no --config.data.name=mnist": r"data\.path='~/no' does not exist",
