@@ -22,8 +22,8 @@ def score_data(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]
     theirs = _score_place(run, "--against", arguments.against, None)
     if TILTED in run.config.sampler.get("names", (run.config.sampler.get("name"),)):
         print(
-            "log_density is the network's f alone, a ratio to the Gaussians that chains start "
-            "from. It says little of images far from them (docs/evaluation.md)."
+            "All scores but probabilities are of the network's f alone, a ratio to the Gaussians "
+            "that chains start from. They say little of images far away (docs/evaluation.md)."
         )
     _compare(ours, theirs, Path(arguments.out).expanduser().with_suffix(".png"))
     sizes = [len(next(iter(scores.values()))) for scores in (ours, theirs)]
@@ -84,7 +84,11 @@ def _score_place(run: Any, option: str, place: str, split: str | None) -> dict[s
     another = "; --split=NAME for another" * (option == "--data")
     print(f"{option}: {len(images):,} images of split {split!r}{another}")
     own = run.config.data.path
-    if split != "test" and own and Path(own).resolve() == Path(place).expanduser().resolve():
+    if (
+        split != "test"
+        and own
+        and Path(own).expanduser().resolve() == Path(place).expanduser().resolve()
+    ):
         print(f"{option}: the run was trained on most of these, so their scores are too high.")
     # ``load_images`` mixes files, and rows shall be in their order.
     order = np.argsort(data.epoch_indices(0, 0, found.num_found))

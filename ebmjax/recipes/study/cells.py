@@ -48,10 +48,12 @@ class Study:
         check_study(self)
         for name, values in self.sweep.items():
             rows = {
-                f"{label}, {name.rpartition('.')[2]}={value}": [*_as_list(row), *flags]
+                f"{label}, {name.rpartition('.')[2]}={value}": [
+                    *_as_list(row),
+                    *make_flags({name: value}),
+                ]
                 for label, row in self.rows.items()
                 for value in values
-                for flags in [make_flags({name: value})]
             }
             made = {"rows": rows, "draw": self.draw or partial(_draw_sweep, name), "sweep": {}}
             for attribute, one in made.items():

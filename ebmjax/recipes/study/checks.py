@@ -41,7 +41,7 @@ def check_study(study: "Study") -> None:
         check_argument(argument, f"common has {argument!r}, but")
     _expect(study.draw is None or callable(study.draw), "draw", "a function or None", study.draw)
     is_sweep = isinstance(study.sweep, Mapping) and len(study.sweep) <= 1
-    is_sweep = is_sweep and all(_is_text(k) and len(v) > 0 for k, v in study.sweep.items())
+    is_sweep = is_sweep and all(isinstance(v, list | tuple) and v for v in study.sweep.values())
     _expect(is_sweep, "sweep", "a dict of one field to its values", study.sweep)
 
 

@@ -223,6 +223,7 @@ def main() -> None:
         check_data([cell for cell in matching(all_cells, options.rows) if cell.status == "missing"])
         executor = executor_of(options.executor, folder / "slurm", options.jobs, rest)
         if options.dry_run:
+            print(*notes, sep="\n", end="\n" * bool(notes))
             _tell_plan(matching(all_cells, options.rows), options.jobs or 1)
             sys.exit(0)
     except (ConfigError, WorkdirError) as error:

@@ -163,7 +163,9 @@ def draw_sweep(folder: Path, name: str) -> None:
     except ValueError:  # names
         x, ticks = [*range(len(texts))], texts
     is_log = ticks is None and min(x) > 0 and max(x) >= 10 * min(x)
-    columns = [one for one in headings if any(any(_there(row[one])) for row in table.values())]
+    columns = [
+        one for one in headings if any(x is not None for row in table.values() for x in row[one])
+    ]
     if not columns:
         return
     is_named = len(lines) > 1
@@ -177,10 +179,6 @@ def draw_sweep(folder: Path, name: str) -> None:
             axes.set(xlabel=name, ylabel=heading, xscale="log" if is_log else "linear")
             if ticks:
                 axes.set_xticks(x, ticks)
-
-
-def _there(values: Sequence[float | None]) -> list[bool]:
-    return [value is not None for value in values]
 
 
 def draw_tiles(path: Path, sets: Mapping[str, np.ndarray], columns: int, **options: Any) -> None:
