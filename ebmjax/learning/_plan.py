@@ -12,7 +12,7 @@ from ebmjax._axes import AxisName
 from ebmjax._checks import check_at_least, check_fraction, check_not_negative, check_positive
 from ebmjax.learning._step_sizes import DualAveraging, dual_averaging_init
 from ebmjax.samplers import StartFn
-from ebmjax.types import Key, Sampler
+from ebmjax.types import Key, LogDensityFn, Sampler
 
 OF_A_DENSITY = frozenset(
     ("position", "particles", "score", "log_density", "logdensity_grad", "logdensity")
@@ -95,6 +95,9 @@ class ChainPlan:
         ``ebmjax.data.augment_starts``; None for none.
       replacement: which of the moved samples go back to the buffer, see ``select_particles``.
       num_kept: how many of them; None for all.
+      log_base: log density that the samplers add to the one they follow, in its units: T log q(x)
+        of one position for ``tilted_langevin``. Training does not need it; whoever scores data by
+        the density of the chains adds it. None for samplers that add none.
 
     Raises:
       ValueError: if there is no kind, the kinds cannot share the chains, a number is out of range,
@@ -109,6 +112,7 @@ class ChainPlan:
     augment: Callable[[Key, jax.Array], jax.Array] | None = None
     replacement: Literal["in_place", "softmax", "argmax"] = "in_place"
     num_kept: int | None = None
+    log_base: LogDensityFn | None = None
 
     def __post_init__(self) -> None:
         for name in ("num_samples", "num_classes"):

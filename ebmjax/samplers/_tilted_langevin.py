@@ -1,5 +1,6 @@
 """Langevin dynamics of a Gaussian that a network tilts, in the Gaussian's own coordinates."""
 
+import math
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -96,6 +97,10 @@ class FactorGaussian(NamedTuple):
             return -0.5 * (jnp.sum(along**2) + jnp.sum(left**2) + volume)
 
         return jax.vmap(one)(self.mean, self.variances, self.rest)
+
+    def log_density(self, x: jax.Array) -> jax.Array:
+        """Returns the log density of their mixture in equal parts at ``x``, up to a constant."""
+        return jax.nn.logsumexp(self.log_densities(x)) - math.log(len(self.mean))
 
     def find_likeliest(self, x: jax.Array) -> jax.Array:
         """Returns the index of the Gaussian, of all of them, with the largest density at ``x``."""

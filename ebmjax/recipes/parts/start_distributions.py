@@ -1,7 +1,7 @@
 """Distributions that chains start from."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,8 @@ from ebmjax import data, samplers
 from ebmjax._phases import phase
 from ebmjax._stored import map_rows
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.types import Key
+from ebmjax.recipes.parts.samplers import Chosen
+from ebmjax.types import Key, LogDensityFn
 
 MOST_FITTED = 4000
 """Images that Gaussians are fitted to, at most: their products take seconds."""
@@ -84,6 +85,24 @@ def fit_gaussians(train: data.ImageData, num_directions: int = 128) -> samplers.
         return samplers.fit_factor_gaussian(
             rescale_images(train)[places], labels[places], num_directions=num_directions
         )
+
+
+def log_base(base: samplers.FactorGaussian | None, chosen: Iterable[Chosen]) -> LogDensityFn | None:
+    """Returns T log q of images (..., *shape), which samplers add to what they follow, or None.
+
+    Args:
+      base: q, the Gaussians that they tilt, mixed in equal parts; None for samplers that tilt none.
+      chosen: the samplers; the first one's temperature T counts.
+    """
+    if base is None:
+        return None
+    (temperature, *_), shape = [one.options["temperature"] for one in chosen], base.mean.shape[1:]
+
+    def of_images(x: jax.Array) -> jax.Array:
+        found = jax.vmap(base.log_density)(x.reshape(-1, *shape))
+        return temperature * found.reshape(x.shape[: x.ndim - len(shape)])
+
+    return of_images
 
 
 def informative_start(train: data.ImageData, *, by_label: bool = True) -> samplers.StartFn:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from ebmjax._phases import phase
-from ebmjax.recipes.config.checks import TILTED
 from ebmjax.recipes.config.errors import ConfigError
 
 SPLITS = ("test", "train")
@@ -20,11 +19,6 @@ def score_data(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]
     if arguments.against is None:
         return ours
     theirs = _score_place(run, "--against", arguments.against, None)
-    if TILTED in run.config.sampler.get("names", (run.config.sampler.get("name"),)):
-        print(
-            "All scores but probabilities are of the network's f alone, a ratio to the Gaussians "
-            "that chains start from. They say little of images far away (docs/evaluation.md)."
-        )
     _compare(ours, theirs, Path(arguments.out).expanduser().with_suffix(".png"))
     sizes = [len(next(iter(scores.values()))) for scores in (ours, theirs)]
     for scores, size in zip((ours, theirs), sizes, strict=True):

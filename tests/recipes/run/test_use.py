@@ -179,13 +179,13 @@ def test_images_are_scored_against_others(run, tmp_path, monkeypatch, capsys):
     np.testing.assert_allclose([float(row["log_density"]) for row in rows[:7]], MEANS, rtol=1e-7)
     with Image.open(tmp_path / "scores.png") as picture:
         assert min(picture.size) > 200
-    notes = ("--data: the run was trained on most of these", "of the network's f alone")
-    assert not any(note in told for note in notes)
+    note = "--data: the run was trained on most of these"
+    assert note not in told
     config = trained.load(run).config
-    config.sampler.name, config.data.path = "tilted_langevin", "own.npz"
+    config.data.path = "own.npz"
     command(monkeypatch, "score", run, out, ours, "--against=dark.npy", "--overwrite")
     told = capsys.readouterr().out
-    assert all(note in told for note in notes)
+    assert note in told
     assert "AUROC of log_density: 1.000" in told
 
 

@@ -6,7 +6,14 @@ from ebmjax.recipes.config.extractor_names import scores_of_samples
 from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.evaluators.points import settings
 from ebmjax.recipes.parts.objectives.checks import check_objective
-from ebmjax.recipes.parts.samplers import PLAIN, SINGLE, Chosen, check_particles, of_section
+from ebmjax.recipes.parts.samplers import (
+    PLAIN,
+    SINGLE,
+    TILTING,
+    Chosen,
+    check_particles,
+    of_section,
+)
 from ebmjax.recipes.parts.samplers import check as check_samplers
 
 MIN_CHAIN_STEPS = 8
@@ -39,7 +46,7 @@ def find_samplers(config: Config) -> dict[str, Chosen]:
     Those of images move one chain at a time, because a chain may belong to a class. All have a
     step, which adapts and which the monitor uses to weigh a move.
     """
-    names, offered = config.sampler.names, PLAIN if is_points(config) else SINGLE
+    names, offered = config.sampler.names, PLAIN if is_points(config) else SINGLE | TILTING
     return {name: of_section(config, "sampler.names", name, offered) for name in names}
 
 
@@ -86,6 +93,12 @@ def _check_shares(config: Config) -> None:
     if not names or len(set(names)) < len(names):
         raise ConfigError(
             f"config.sampler.names must be one or more different samplers, got {names}."
+        )
+    if len(names) > 1 and set(names) & set(TILTING):
+        raise ConfigError(
+            f"config.sampler.names={tuple(names)} shares the negatives between chains of two "
+            f"densities: {', '.join(TILTING)} multiplies the network's by Gaussians of the images, "
+            "and the others do not. Name it alone, or leave it out."
         )
     num_parts = len(names) * num_shards
     if config.sampler.num_samples % num_parts:
@@ -176,7 +189,7 @@ def _check_improved(config: Config) -> None:
 
 
 def _check_adaptation(section: Config) -> None:
-    able = sorted(name for name, entry in SINGLE.items() if entry.adaptable)
+    able = sorted(name for name, entry in (SINGLE | TILTING).items() if entry.adaptable)
     if section.target_acceptance is not None and not set(section.names) & set(able):
         raise ConfigError(
             f"config.sampler.target_acceptance={section.target_acceptance:g} adapts the steps of "

@@ -39,7 +39,7 @@ from ebmjax.recipes.config.ranges import (
 from ebmjax.recipes.evaluators import table as evaluators
 from ebmjax.recipes.parts.objectives import table as objectives
 from ebmjax.recipes.parts.samplers.sections import declare_decoupling, sections
-from ebmjax.recipes.parts.samplers.table import NOISY, PLAIN
+from ebmjax.recipes.parts.samplers.table import NOISY, PLAIN, TILTING
 
 AUGMENTED = when_is("sampler.augmentation.name", "image", what="augmented starts")
 ADAPTED = when_set("sampler.target_acceptance", "an acceptance that steps adapt to")
@@ -49,6 +49,7 @@ WITH_ENDS = When(
     may_preset=True,
 )
 OF_GAUSSIANS = allow_preset(when_is("data.name", "gaussians"))
+OFFERED = {**PLAIN, **TILTING}
 
 IMAGES_ALONE = tuple(
     f"data.{name}"
@@ -136,14 +137,14 @@ _FIELDS: dict[str, Field] = {
     ),
     "model.is_conditional": field(False, FLAG, "an energy E(x, y) of images with labels"),
     "sampler.names": field(
-        ("sgld",), one_of_or_function(*PLAIN), "samplers that share the negatives"
+        ("sgld",), one_of_or_function(*OFFERED), "samplers that share the negatives"
     ),
     **own_options("sampler", "a sampler", "sampler.names"),
     **OWN_EVALUATIONS,
     **own_options("loss", "a loss"),
     "optimizer.name": field("adam", one_of_or_function("adam"), "optimiser"),
     **own_options("optimizer", "an optimiser"),
-    **declare_decoupling(PLAIN, "sampler.names"),
+    **declare_decoupling(OFFERED, "sampler.names"),
     "sampler.target_acceptance": field(
         None, optional(POSITIVE), "acceptance that steps of mala and hmc adapt to; None: fixed"
     ),
@@ -197,7 +198,7 @@ _FIELDS |= under({name: _FIELDS[name] for name in NEGATIVES}, objectives.DRAWING
 _FIELDS |= under({name: _FIELDS[name] for name in IMAGES_ALONE}, ON_IMAGES)
 _FIELDS |= under({n: _FIELDS[n] for n in ("data.holdout", "data.max_holdout")}, NOT_DRAWN)
 FIELDS = leave_open(_FIELDS, *LENGTHS)
-SECTIONS = {**sections(PLAIN, "sampler.names", on_images=True), **objectives.sections("energy")}
+SECTIONS = {**sections(OFFERED, "sampler.names", on_images=True), **objectives.sections("energy")}
 
 
 def noise_of(*names: str, noise_scale: float = NOISY["noise_scale"]) -> dict[str, Any]:

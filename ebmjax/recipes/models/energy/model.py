@@ -137,7 +137,15 @@ class EnergyModel(ImageModel):
             if self.num_classes > 1:
                 raise ValueError("labels must be given to a conditional energy, got None.")
             labels = jnp.zeros(len(images), jnp.int32)
-        return self.energy_of(params)(images, labels)
+        return self.whole_energy(self.trained._replace(params=params))(images, labels)
+
+    def whole_energy(self, trained: TrainedEnergy) -> Energy:
+        """Returns the energy of the density that chains follow: the network's and its base's."""
+        energy, log_base = self.energy_of(trained.params), self.plan and self.plan.log_base
+        if log_base is None:
+            return energy
+        scale = self.chain_scale(trained)
+        return lambda x, labels: energy(x, labels) - log_base(x) / scale
 
     @property
     def num_classes(self) -> int:
@@ -147,7 +155,9 @@ class EnergyModel(ImageModel):
 
     def class_log_densities(self, trained: TrainedEnergy, x: jax.Array) -> jax.Array:
         """Returns the log density (classes,) of one image (H, W, C) in [-1, 1] by its class."""
-        energy = self.energy_of(trained.params)
+        return self._by_class(self.whole_energy(trained), x)
+
+    def _by_class(self, energy: Energy, x: jax.Array) -> jax.Array:
         return -jax.vmap(lambda label: energy(x, label))(jnp.arange(self.num_classes))
 
     def chain_scale(self, trained: TrainedEnergy) -> Any:
@@ -158,8 +168,8 @@ class EnergyModel(ImageModel):
         """Returns what chains of no class follow: the sum of the classes' densities."""
         if self.num_classes == 1:
             return self.densities_of(trained)(jnp.int32(0))
-        scale = self.chain_scale(trained)
-        return lambda x: scale * jax.nn.logsumexp(self.class_log_densities(trained, x))
+        scale, energy = self.chain_scale(trained), self.energy_of(trained.params)
+        return lambda x: scale * jax.nn.logsumexp(self._by_class(energy, x))
 
     def energies(self, images: Any, labels: Any) -> np.ndarray:
         """Returns energies (N,) of uint8 images, or float32 ones in [-1, 1]."""
@@ -168,14 +178,14 @@ class EnergyModel(ImageModel):
             size = self.config.eval.batch_size
 
             @jax.jit
-            def energies(params: PyTree, images: jax.Array, labels: jax.Array) -> jax.Array:
-                return energies_in_batches(self.energy_of(params), images, labels, size)
+            def energies(trained: Any, images: jax.Array, labels: jax.Array) -> jax.Array:
+                return energies_in_batches(self.whole_energy(trained), images, labels, size)
 
             return energies
 
         images = floats(images) if np.asarray(images).dtype == np.uint8 else jnp.asarray(images)
         program = self.program("energies", make)
-        return np.asarray(program(self.params, images, jnp.asarray(labels)))
+        return np.asarray(program(self.trained, images, jnp.asarray(labels)))
 
     def score(self, images: np.ndarray) -> dict[str, np.ndarray]:
         """Returns "log_density" (N,), up to a constant, of uint8 images.

@@ -21,6 +21,7 @@ from ebmjax.recipes.parts.samplers.table import BASE
 from ebmjax.recipes.parts.start_distributions import (
     fit_gaussians,
     informative_start,
+    log_base,
     split_images,
     start_makers,
 )
@@ -211,6 +212,7 @@ def chain_plan(
         reinit_prob=section.buffer.reinit_prob,
         num_classes=num_classes,
         augment=augmentation(config, image_shape),
+        log_base=log_base(base, find_samplers(config).values()),
     )
 
 

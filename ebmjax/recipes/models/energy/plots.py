@@ -9,11 +9,8 @@ from ebmjax.recipes.folder.workdir import read_rows
 
 PANELS = (
     ("loss", ("loss", "kl_terms"), "linear"),
-    (
-        "energy, nats",
-        ("positive_energy", "negative_energy", "test_energy", "sample_energy"),
-        "linear",
-    ),
+    ("network's energy in training, nats", ("positive_energy", "negative_energy"), "linear"),
+    ("energy, nats", ("test_energy", "sample_energy"), "linear"),
     ("acceptance in training", ("chain_acceptance_prob",), "linear"),
     ("FID of samples ({extractor})", FIDS, "linear"),
     ("total variation from the data", ("density_tv", "sample_tv"), "linear"),

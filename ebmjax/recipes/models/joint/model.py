@@ -88,7 +88,8 @@ class JointModel(ImageModel):
       network: the classifier, the network of its chains, and what these are normalised by.
       density_scale: factor of the log density that chains follow.
       refining: plan whose sampler refines attacked images; None if none does.
-      logits_of: function of ``TrainedJoint`` and images (N, H, W, C) in [-1, 1].
+      logits_of: function of ``TrainedJoint`` and images (N, H, W, C) in [-1, 1] to the classifier's
+        logits, all plus the log density that the sampler adds (``ChainPlan.log_base``).
       levels: noise levels of a network that takes them; fresh chains are annealed through them.
     """
 

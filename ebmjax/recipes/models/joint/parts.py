@@ -172,6 +172,7 @@ def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan:
         num_classes=num_blocks,
         replacement=config.sampler.buffer.replacement,
         num_kept=_per_shard(config, "buffer.num_kept"),
+        log_base=start_distributions.log_base(base, [chosen]),
     )
 
 

@@ -14,7 +14,7 @@ from ebmjax.recipes.evaluators.distances import RunDistances
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.joint import checks, objectives, parts, plots
-from ebmjax.recipes.models.joint.model import JointModel, densities_of
+from ebmjax.recipes.models.joint.model import JointModel, TrainedJoint, densities_of
 from ebmjax.recipes.parts import image_data
 from ebmjax.recipes.parts.objectives.objective import noise_levels
 from ebmjax.training import init_state, make_train_step, warm_start
@@ -80,6 +80,15 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         hold_fn=hold_fn,
     )
     network = JointNetwork(classifier, chain_classifier, policy, objective.is_conditional)
+
+    def logits_of(trained: TrainedJoint, x: jax.Array) -> jax.Array:
+        """Returns logits that are log densities of the images and classes, as chains see them."""
+        logits = classifier.apply(trained.params, trained.statistics, x)[0]
+        if chain_plan is None or chain_plan.log_base is None:
+            return logits
+        share = trained.smoothing / objective.density_scale
+        return logits + share * chain_plan.log_base(x)[..., None]
+
     model = JointModel(
         plan=chain_plan,
         densities_of=densities_of(network, objective.density_scale),
@@ -90,7 +99,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         density_scale=objective.density_scale,
         levels=levels,
         refining=refining,
-        logits_of=lambda trained, x: classifier.apply(trained.params, trained.statistics, x)[0],
+        logits_of=logits_of,
     )
     evaluators = make_evaluators(config)
     if chain_plan is None:

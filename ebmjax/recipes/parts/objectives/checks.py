@@ -2,6 +2,8 @@
 
 from ebmjax.recipes.config import checks
 from ebmjax.recipes.config.errors import Config, ConfigError
+from ebmjax.recipes.config.user_parts import is_users
+from ebmjax.recipes.parts.objectives.table import OBJECTIVES
 
 OF_SCORES = ("denoising", "denoising_levels", "score_matching", "energy_matching")
 """Objectives whose losses hold gradients of the energy, which training differentiates again."""
@@ -18,8 +20,30 @@ def warn_of_objective(config: Config) -> tuple[str, ...]:
     )
 
 
+def _check_tilted(config: Config) -> None:
+    """Refuses chains of q exp(f / T) for an objective without chains, which trains exp(f)."""
+    name, section = config.loss.name, config.sampler
+    if checks.TILTED not in (section.get("name"), *section.get("names", ())):
+        return
+    if is_users(name):
+        from ebmjax.recipes.parts.objectives import user
+
+        has_none = user.kind_of(config) == user.CHAINLESS
+    else:
+        has_none = not OBJECTIVES[name].draws
+    if has_none:
+        field, value = ("name", "mala") if "name" in section else ("names", "'(\"mala\",)'")
+        raise ConfigError(
+            f"config.loss.name={name} trains the density exp(f) without chains, and "
+            f"{checks.TILTED} samples q exp(f / T), q a Gaussian of the images: set "
+            f"--config.sampler.{field}={value} --config.sampler.mala.noise_scale=None "
+            "--config.sampler.mala.temperature=1 --config.sampler.mala.step_size=1e-4."
+        )
+
+
 def check_objective(config: Config) -> None:
     """Raises ConfigError if the section of ``config.loss.name`` does not go with other fields."""
+    _check_tilted(config)
     if config.loss.name == "jarzynski":
         checks.check_shards(config, "loss.jarzynski.num_walkers")
         num_walkers, num_shards = config.loss.jarzynski.num_walkers, config.mesh.num_shards

@@ -17,4 +17,5 @@ from ebmjax.recipes.parts.samplers.table import PLAIN as PLAIN
 from ebmjax.recipes.parts.samplers.table import SAMPLERS as SAMPLERS
 from ebmjax.recipes.parts.samplers.table import SHARED as SHARED
 from ebmjax.recipes.parts.samplers.table import SINGLE as SINGLE
+from ebmjax.recipes.parts.samplers.table import TILTING as TILTING
 from ebmjax.recipes.parts.samplers.table import SamplerEntry as SamplerEntry

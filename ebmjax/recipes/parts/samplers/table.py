@@ -247,11 +247,16 @@ SAMPLERS: dict[str, SamplerEntry] = {
 PLAIN: dict[str, SamplerEntry] = {
     name: entry
     for name, entry in SAMPLERS.items()
-    if "step_size" in entry.fields and entry.needs != FIRST_LAYER
+    if "step_size" in entry.fields and entry.needs not in (FIRST_LAYER, BASE)
 }
-"""Samplers with a ``step_size``, on a density that is one function."""
+"""Samplers with a ``step_size``, on a density that is one function and their whole target."""
 
 SINGLE: dict[str, SamplerEntry] = {
     name: entry for name, entry in PLAIN.items() if not entry.interacting
 }
 """Those of them that move one chain at a time."""
+
+TILTING: dict[str, SamplerEntry] = {
+    name: entry for name, entry in SAMPLERS.items() if entry.needs == BASE
+}
+"""Samplers whose target is the density that they are given times a base density of images."""

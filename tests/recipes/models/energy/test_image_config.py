@@ -76,6 +76,16 @@ from experiments.configs import igebm_cifar10
         ("improved", {"sampler.max_score": 1.0}, "set --config.sampler.max_score=None"),
         ("improved", {"sampler.box": "reflect"}, "set --config.sampler.box=clamp, or none"),
         ("", {"sampler.names": ("tilted_langevin",)}, "set --config.sampler.box=none"),
+        ("", {"sampler.names": ("sgld", "tilted_langevin")}, "negatives between chains of two"),
+        (
+            "",
+            {
+                "sampler.names": ("tilted_langevin",),
+                "sampler.box": "none",
+                "loss.name": "jarzynski",
+            },
+            "jarzynski trains the density exp.f. without chains, and tilted_langevin samples q",
+        ),
         (
             "",
             {"sampler.target_acceptance": 0.5},

@@ -1,0 +1,92 @@
+"""Log densities of a run whose chains follow q exp(f / T) are those of the chains."""
+
+from dataclasses import replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experiment_runs import build_experiment
+from image_smoke import smoke
+
+from ebmjax import data, metrics
+from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.parts.start_distributions import fit_gaussians, split_images
+from experiments.configs import image, jem_digits, joint, thermo_digits, toy_beta
+
+TEMPERATURE, SMOOTHING = 0.5, 4.0
+DIGITS = data.load_digits("train")
+IMAGES = data.to_signed_unit(jnp.asarray(DIGITS.images[:6]))
+
+
+def model_of(config, folder, **fields):
+    config.update_from_flattened_dict(fields)
+    config.sampler.tilted_langevin.temperature = TEMPERATURE
+    experiment = build_experiment(config, folder)
+    return experiment.use(experiment.state)
+
+
+@pytest.mark.slow
+def test_a_joint_model_adds_the_gaussians_to_every_logit(tmp_path):
+    fields = {"sampler.name": "tilted_langevin", "sampler.box": "none"}
+    model = model_of(jem_digits.get_config("smoke"), tmp_path, **fields)
+    model = replace(model, trained=model.trained._replace(smoothing=jnp.float32(SMOOTHING)))
+    trained = model.trained
+    f = model.network.classifier.apply(trained.params, trained.statistics, IMAGES)[0]
+    base = jax.vmap(fit_gaussians(model.train).log_density)(IMAGES)
+    expected = f + TEMPERATURE * SMOOTHING * base[:, None]
+    np.testing.assert_allclose(model.logits(IMAGES), expected, rtol=1e-5, atol=1e-4)
+    # The sampler adds the Gaussians to what it is given, so that it is given f alone.
+    followed = model.any_class_density(trained)(IMAGES[0])
+    assert float(followed) == pytest.approx(float(jax.nn.logsumexp(f[0])) / SMOOTHING, rel=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", ["", "conditional"])
+def test_an_image_energy_adds_the_gaussians(variant, tmp_path):
+    model = model_of(
+        smoke(variant),
+        tmp_path,
+        **{"sampler.names": ("tilted_langevin",), "sampler.box": "none"},
+        **{"loss.name": "beta", "loss.beta": 0.2},
+    )
+    labels = jnp.arange(6) % model.num_classes
+    energies = model.energy_of(model.params)(IMAGES, labels)
+    gaussians = fit_gaussians(model.train if variant else split_images(model.train))
+    base = jax.vmap(gaussians.log_density)(IMAGES)
+    expected = energies - TEMPERATURE / 0.8 * base
+    found = model.energies(IMAGES, labels), model.apply(model.params, IMAGES, labels)
+    for one in found:
+        np.testing.assert_allclose(one, expected, rtol=1e-4, atol=1e-3)
+    by_class = jax.vmap(partial(model.class_log_densities, model.trained))(IMAGES)
+    np.testing.assert_allclose(by_class[np.arange(6), labels], -expected, rtol=1e-4, atol=1e-3)
+    scores = model.score(np.asarray(DIGITS.images[:6]))["log_density"]
+    np.testing.assert_allclose(scores, jax.nn.logsumexp(by_class, axis=1), rtol=1e-4, atol=1e-3)
+    whole = 0.8 * jax.nn.logsumexp(by_class[0]) - TEMPERATURE * base[0]
+    followed = model.any_class_density(model.trained)(IMAGES[0])
+    assert float(followed) == pytest.approx(float(whole), rel=1e-3, abs=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", [image, joint])
+def test_an_untrained_default_model_ranks_digits_above_noise(config, tmp_path):
+    """Its Gaussians do; the untrained network does not matter at T = 0.5."""
+    model = model_of(config.get_config("smoke"), tmp_path)
+    noise = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 1), np.uint8)
+    digits, others = (model.score(x)["log_density"] for x in (DIGITS.images[:6], noise))
+    assert metrics.auroc(digits, others) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("config", "fields"),
+    [
+        (toy_beta, {"sampler.names": ("tilted_langevin",)}),
+        (thermo_digits, {"sampler.prior.name": "tilted_langevin"}),
+    ],
+)
+def test_points_and_latents_have_no_gaussians_of_images(config, fields, tmp_path):
+    one = config.get_config("smoke")
+    one.update_from_flattened_dict(fields)
+    with pytest.raises(ConfigError, match="must be one of"):
+        build_experiment(one, tmp_path)
