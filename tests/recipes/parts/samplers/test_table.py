@@ -25,6 +25,7 @@ from ebmjax.recipes.parts.samplers import (
     PLAIN,
     SAMPLERS,
     SINGLE,
+    TILTING,
     Chosen,
     check,
     defaults,
@@ -117,7 +118,7 @@ def test_the_buffer_keeps_the_velocity_that_the_row_names(family):
 
 def test_each_family_has_the_samplers_that_can_move_its_chains():
     assert {name for name in SAMPLERS if name in jem_digits.get_config().sampler} == set(SAMPLERS)
-    assert {name for name in SAMPLERS if name in image().sampler} == set(PLAIN)
+    assert {name for name in SAMPLERS if name in image().sampler} == set(PLAIN | TILTING)
     assert set(SETTINGS["tuned"]) <= set(PLAIN)
     assert not {"svgd", "stochastic_svgd", "pyld", "blackjax"} & set(SINGLE)
 
