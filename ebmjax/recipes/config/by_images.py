@@ -46,9 +46,14 @@ class ImageFacts(NamedTuple):
 
 
 def num_epochs(config: Config, images: ImageFacts) -> int:
-    """Returns 10 epochs, or as many as make ``STEPS`` of the family, in multiples of 5."""
+    """Returns 10 epochs, or as many as make ``STEPS`` of the family, in multiples of 5.
+
+    ``train.max_steps`` makes as many as it takes.
+    """
     most = STEPS.get(config.family, MIN_STEPS)
     steps_an_epoch = max(images.num_train // config.train.batch_size, 1)
+    if config.train.max_steps:
+        return math.ceil(config.train.max_steps / steps_an_epoch)
     if config.family == "joint" and max(images.shape[:2]) <= DOUBLED:
         most *= 2
     elif config.family != "energy":
@@ -56,6 +61,11 @@ def num_epochs(config: Config, images: ImageFacts) -> int:
     steps = max(min(most, MAX_PIXELS / math.prod(images.shape)), MIN_STEPS)
     wanted = max(MIN_EPOCHS, math.ceil(steps / steps_an_epoch))
     return MULTIPLE * math.ceil(wanted / MULTIPLE)
+
+
+def total_steps(config: Config, steps_per_epoch: int) -> int:
+    """Returns the steps of a run: ``train.max_steps``, or those of all its epochs."""
+    return config.train.get("max_steps") or config.train.num_epochs * steps_per_epoch
 
 
 MAX_GAP, MAX_LOSS = 5.0, 1e5
@@ -141,8 +151,10 @@ def leave_open(fields: Fields, *names: str) -> dict[str, Field]:
 def fill_in(config: Config, images: ImageFacts) -> list[str]:
     """Fills in the fields of ``RULES`` that are None, and returns lines that say how.
 
-    Fields without effect stay None.
+    Fields without effect stay None. ``train.max_steps`` opens ``train.num_epochs``.
     """
+    if config.train.get("max_steps"):
+        config.train.num_epochs = None
     fields, found = families.fields_of(config), {}
     for name, (_, rule) in RULES.items():
         is_open = name in fields and config[name] is None

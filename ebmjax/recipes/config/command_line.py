@@ -11,6 +11,9 @@ from ml_collections import ConfigDict, FieldReference, config_flags
 from ebmjax.recipes.config import declare, families, files
 from ebmjax.recipes.config.errors import Config, ConfigError, did_you_mean, stop
 
+SHORT = {"max_steps": "config.train.max_steps"}
+"""Short form of an option to its field."""
+
 
 def read(
     config: str, arguments: Sequence[str], *, is_checked: bool = True, where: str = ""
@@ -58,10 +61,14 @@ def parse(
         stop(f"{where}--config is missing. Try --config=configs/thermo_digits.py or --help.")
     names = {*read_names(argv), *unset_names}
     sys.modules.pop("config_config", None)  # else a file would see what another one defined
+    if "max_steps" not in values:
+        flags.DEFINE_integer("max_steps", None, "Steps of the run.", flag_values=values)
     try:
         rest = values([resolve(argument, where) for argument in argv])
         if values.config is None:
             raise ConfigError("get_config() of the file must return a configuration, got None.")
+        if values.max_steps is not None:
+            values.config.train.max_steps = values.max_steps
         for name in unset_names:
             _unset(values.config, name)
         _check_sections(values.config, argv)
@@ -102,7 +109,8 @@ def _explain(error: BaseException, config: str, names: Collection[str]) -> str:
             hint = did_you_mean(name, known)
             return f"config.{name} is no field.{hint} `ebmjax fields {config}` prints all."
     if isinstance(error, flags.IllegalFlagValueError) and names:  # "flag --config.NAME=VALUE: ..."
-        name, _, rest = str(error).removeprefix("flag --config.").partition("=")
+        text = str(error).replace("flag --max_steps", f"flag --{SHORT['max_steps']}", 1)
+        name, _, rest = text.removeprefix("flag --config.").partition("=")
         one = families.all_fields(read(config, [], is_checked=False).family).get(name)
         if one is not None:
             return declare.refusal_of(one, name, rest.partition(": ")[0])
@@ -119,6 +127,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 def read_names(argv: Sequence[str]) -> list[str]:
     """Returns the names of the fields that arguments set."""
     names = [argument.lstrip("-").partition("=")[0] for argument in argv if argument[:1] == "-"]
+    names = [SHORT.get(name, name) for name in names]
     return [name.removeprefix("config.") for name in names if name.startswith("config.")]
 
 

@@ -219,6 +219,9 @@ _KNOWN: Fields = {
     "optimizer.b2": field(0.999, FRACTION, "Adam's decay of the mean squared gradient"),
     "optimizer.warmup_steps": field(0, WHOLE, "steps over which the learning rate grows from 0"),
     "train.num_epochs": field(1, COUNT, "epochs of the run"),
+    "train.max_steps": field(
+        None, optional(COUNT), "steps of the run in place of num_epochs (--max_steps); None: epochs"
+    ),
     "train.batch_size": field(1, COUNT, "examples in an update"),
     "train.steps_per_dispatch": field(1, COUNT, "steps in one call of the compiled program"),
     "train.log_every": field(1, COUNT, "steps between two rows of metrics.jsonl"),

@@ -13,6 +13,7 @@ import optax
 
 from ebmjax import training
 from ebmjax._numbers import as_arguments
+from ebmjax.recipes.config.by_images import total_steps
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.ranges import MAX_INTEGER
 from ebmjax.recipes.config.user_parts import find_part, is_users
@@ -177,7 +178,8 @@ def plan(config: Config, num_examples: int, further_streams: tuple[int, ...] = (
     for size in further_streams:
         _check_batch(config, "positive_batch_size", size, num_examples)
     steps_per_epoch = num_examples // train.batch_size
-    if train.num_epochs * steps_per_epoch > MAX_INTEGER:
+    total = total_steps(config, steps_per_epoch)
+    if total > MAX_INTEGER:
         raise ConfigError(
             f"config.train.num_epochs={train.num_epochs} makes more steps than {MAX_INTEGER}, "
             f"which a run can count: an epoch has {steps_per_epoch}. Take fewer epochs."
@@ -188,7 +190,7 @@ def plan(config: Config, num_examples: int, further_streams: tuple[int, ...] = (
         return train.steps_per_dispatch * max(dispatches, 1)
 
     return Plan(
-        total_steps=train.num_epochs * steps_per_epoch,
+        total_steps=total,
         batch_size=(train.batch_size, *further_streams) if further_streams else train.batch_size,
         num_shards=config.mesh.num_shards,
         steps_per_dispatch=train.steps_per_dispatch,

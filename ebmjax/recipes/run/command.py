@@ -35,6 +35,8 @@ images, and compiles quickly rather than well:
   ebmjax run --config=configs/thermo_digits.py:smoke
   ebmjax run --config=configs/thermo_digits.py --config.loss.exponent=1.0
 
+--max_steps=N trains N steps, in place of config.train.num_epochs.
+
 =None unsets a field that may be without a value. The folder (--workdir, default
 runs/<config>/<time>-<process>) gets config.json, metrics.jsonl, summary.json, checkpoints/, plots/
 and TensorBoard event files. Interrupt with Ctrl-C; the same command with the same --workdir

@@ -23,7 +23,8 @@ their time limit save, are queued again and continue. The command waits for the 
 then one of several machines.
 
 --config.FIELD=VALUE sets a field in every run. It may be given several times, and it wins over the
-row's own value. A folder whose runs have another value of the field is refused."""
+row's own value. A folder whose runs have another value of the field is refused. --max_steps=N ends
+every run after N steps."""
 
 import argparse
 import fnmatch
@@ -191,6 +192,7 @@ def main() -> None:
     parser.add_argument(
         "--rows", nargs="+", metavar="PATTERN", default=["*"], help="rows to run, by their labels"
     )
+    parser.add_argument("--max_steps", type=int, help="steps of every run, in place of its epochs")
     parser.add_argument("--dry_run", action="store_true", help="print the plan and end")
     options, rest = parser.parse_known_args()
     try:
@@ -200,6 +202,8 @@ def main() -> None:
         overrides = [argument for argument in rest if not argument.startswith(SLURM)]
         for argument in overrides:
             check_argument(argument, f"unexpected argument {argument!r}:")
+        if options.max_steps is not None:
+            overrides.append(f"--config.train.max_steps={options.max_steps}")
         study = load(options.study)
         folder = Path(options.folder or default_folder(options.study)).expanduser()
         all_cells = cells(study, folder, options.seeds or study.num_seeds, overrides)

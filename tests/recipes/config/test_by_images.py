@@ -7,6 +7,7 @@ from experiment_runs import build_experiment
 from ebmjax.data import epoch_indices
 from ebmjax.recipes.config import by_images, command_line, families
 from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.models import build
 from ebmjax.recipes.models.latent import checks as latent_checks
 from ebmjax.recipes.parts import image_data
 from experiments.configs import image, jem_digits, joint, latent
@@ -45,6 +46,18 @@ def test_the_number_of_images_decides_on_the_length(family, num_train, epochs, s
         f"chosen by the images: train.num_epochs={epochs}, "
         f"train.checkpoint_every_epochs={saved}, eval.every_epochs={measured}"
     )
+
+
+@pytest.mark.parametrize("epochs", [None, 3])
+def test_a_length_in_steps_takes_the_place_of_epochs(epochs):
+    """46 steps of 32 images are two epochs of 1,440, and all that follows the length knows it."""
+    config = image.get_config()
+    config.data.num_classes = 10
+    config.train.update(num_epochs=epochs, max_steps=46)
+    config, line = chosen(config, 1_440, 100, (8, 8, 1))
+    assert [config[name] for name in LENGTHS] == [2, 1, 0.5]
+    assert line.startswith("chosen by the images: train.num_epochs=2, ")
+    assert build.plan(config, 1_440).total_steps == 46
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,12 @@ def test_fields_of_every_type_can_be_set(parse):
     assert config.sampler.prior.name == "mala"
 
 
+@pytest.mark.parametrize("given", [["--max_steps=7"], ["--max_steps", "7"]])
+def test_a_length_in_steps_has_a_short_form(given, parse):
+    parse(SMOKE, *given)
+    assert run_command.CONFIG.value.train.max_steps == 7
+
+
 def test_an_optional_field_can_be_unset(parse):
     """Covers a field that the configuration left unset, and one with a value."""
     names = ("sampler.max_score", "sampler.buffer.size", "model.spectral_norm")
@@ -135,6 +141,8 @@ def test_help_teaches_and_ends_well(tmp_path):
         ([SMOKE, "--config.train.bath_size=8"], "Did you mean 'train.batch_size'? `ebmjax fields"),
         ([SMOKE, "--config.trian.batch_size=8"], "Did you mean 'train.batch_size' or "),
         ([SMOKE, "--config.train.num_steps=100"], "'sampler.posterior.num_steps' or"),
+        ([SMOKE, "--max_steps=many"], "config.train.max_steps must be an integer of at least 1, got"),
+        ([SMOKE, "--max_steps=0"], "config.train.max_steps must be an integer of at least 1, got"),
         ([SMOKE, "--config.xyzzy=1"], "config.xyzzy is no field. `ebmjax fields configs/"),
         ([SMOKE, "--config.model.options.a=1"], "config.model.options is one JSON text, set whole"),
         ([SMOKE, "--config.train.batch_size=many"], "config.train.batch_size must be an integer"),

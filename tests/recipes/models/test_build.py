@@ -68,10 +68,11 @@ def test_a_joint_models_rate_decays_as_often_as_its_epochs_say():
     assert updates == pytest.approx([0.8] * 3 + [0.4] * 3 + [0.05] * 2, rel=1e-6)
 
 
-def test_a_joint_models_rate_may_decay_by_a_cosine():
+@pytest.mark.parametrize("length", [{"num_epochs": 4}, {"num_epochs": 9, "max_steps": 8}])
+def test_a_joint_models_rate_may_decay_by_a_cosine(length):
     """Half the cosine of the way, down to 0 at the end, after the warm-up's share."""
     config = jem_digits.get_config()
-    config.train.num_epochs = 4
+    config.train.update(length)
     config.optimizer.update(
         name="sgd", momentum=0.0, learning_rate=0.8, schedule="cosine", warmup_steps=2
     )

@@ -143,7 +143,7 @@ def test_a_study_may_have_a_column_of_every_metric(name):
 
 def matching(**options):
     config = configured("energy_matching", **options)
-    config.train.num_epochs, config.train.batch_size = 2, 50
+    config.train.update(max_steps=4, batch_size=50)  # two epochs
     loss_fn = make_chainless_loss(config, ImageData(np.zeros((100, 2)), np.zeros(100, np.int32)))
     assert isinstance(loss_fn, LossWithMemory)
     return loss_fn

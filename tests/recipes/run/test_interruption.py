@@ -206,6 +206,7 @@ def terminated(folder, step):
         ("jem_digits", {"loss.name": "jarzynski", "optimizer.rho": 0.1}),
         ("toy_beta", {"loss.name": "energy_matching", "mesh.num_shards": 2}),
         ("jem_digits", {"loss.name": "energy_matching", "optimizer.rho": 0.1}),
+        ("jem_digits", {"train.max_steps": 7, "optimizer.schedule": "cosine"}),
         ("joint", {}),
         ("image", {"mesh.num_shards": 2}),
         ("latent", {"mesh.num_shards": 2}),

@@ -82,6 +82,7 @@ _FIELDS: dict[str, Field] = {
         optimizer={"learning_rate": 1e-3},
         train={
             "num_epochs": 40,
+            "max_steps": None,
             "batch_size": 64,
             "steps_per_dispatch": 22,
             "log_every": 11,

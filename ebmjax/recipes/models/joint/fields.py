@@ -145,6 +145,7 @@ _FIELDS: dict[str, Field] = {
         optimizer={"learning_rate": 5e-3, "warmup_steps": 0},
         train={
             "num_epochs": 40,
+            "max_steps": None,
             "batch_size": 64,
             "steps_per_dispatch": 22,
             "log_every": 11,

@@ -11,6 +11,7 @@ import optax
 from ebmjax import data, learning, networks, optim, samplers
 from ebmjax._numbers import as_arguments
 from ebmjax._stored import rows_of
+from ebmjax.recipes.config.by_images import total_steps
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.user_parts import is_users
 from ebmjax.recipes.models.build import DTYPES, SHARD_AXES, user_optimizer
@@ -193,13 +194,13 @@ def start_fn(config: Config, train: data.ImageData) -> samplers.StartFn:
 def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformation:
     """Adam or SGD with warm-up, a rate that decays, and coupled weight decay."""
     section = config.optimizer
-    total_steps = config.train.num_epochs * steps_per_epoch
+    decay_steps = total_steps(config, steps_per_epoch)
     scales: dict[int, float] = {}
     for step in (int(epoch * steps_per_epoch) for epoch in section.decay_epochs):
         scales[step] = scales.get(step, 1.0) * section.decay_factor
     schedules = {
         "steps": partial(optax.piecewise_constant_schedule, boundaries_and_scales=scales),
-        "cosine": partial(optax.cosine_decay_schedule, decay_steps=total_steps),
+        "cosine": partial(optax.cosine_decay_schedule, decay_steps=decay_steps),
     }
     make_schedule = schedules[section.schedule]
     numbers = as_arguments({"learning_rate": section.learning_rate})

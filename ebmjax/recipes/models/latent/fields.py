@@ -78,6 +78,7 @@ _FIELDS: dict[str, Field] = {
         loss={"energy_l2": 0.0},
         train={
             "num_epochs": 100,
+            "max_steps": None,
             "batch_size": 72,
             "steps_per_dispatch": 20,
             "log_every": 5,

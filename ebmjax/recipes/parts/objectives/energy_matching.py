@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from ebmjax import data, learning, losses
 from ebmjax._axes import AxisName
 from ebmjax._numbers import as_arguments
+from ebmjax.recipes.config.by_images import total_steps
 from ebmjax.recipes.config.errors import Config
 from ebmjax.types import Key, Metrics
 
@@ -42,7 +43,7 @@ def energy_matching(
     del batch_axis  # pairs are matched within a shard
     section = config.loss.energy_matching
     steps_per_epoch = len(train.images) // config.train.batch_size
-    first_steps = round(section.warmup * config.train.num_epochs * steps_per_epoch)
+    first_steps = round(section.warmup * total_steps(config, steps_per_epoch))
     numbers = as_arguments(section.to_dict())
 
     def rise(time: Any) -> jax.Array:
