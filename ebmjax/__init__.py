@@ -11,6 +11,8 @@ argument. Docstrings list only other errors, and limits that their arguments do 
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ebmjax._extras import needs_experiments
+
 if TYPE_CHECKING:
     from ebmjax import data as data
     from ebmjax import densities as densities
@@ -45,6 +47,28 @@ _ROOMS = frozenset(
         "types",
     }
 )
+
+
+def load(name: str) -> "recipes.TrainedRun":
+    """Returns a trained model that comes with ebmjax, as ``recipes.load`` returns that of a run.
+
+    Its ``card`` says what it was trained on and by which command, its numbers with their
+    references, and its limits. ``ebmjax list --models`` prints all cards. It needs the extra
+    "experiments".
+
+    Args:
+      name: "digits" (a classifier that is a density), "digits_energy", "digits_latent" or "plane".
+
+    Raises:
+      ConfigError: for an unknown name.
+      ImportError: without the extra.
+
+    Example:
+      ``model = ebmjax.load("digits"); images = model.sample(jax.random.key(0), 64)["images"]``
+    """
+    with needs_experiments("ebmjax.load", "packages"):
+        from ebmjax.recipes.run import at_hand
+    return at_hand.load(name)
 
 
 def __getattr__(name: str) -> Any:

@@ -43,7 +43,7 @@ def make_joint_gradient_fn(
     serve both passes of SAM.
 
     Args:
-      classifier: the network.
+      classifier: the network. Its dropout (``Network.drop``) is on in the cross-entropy alone.
       objective: the loss.
       classified_view: of the labelled images, with augmentation.
       positive_view: of the images whose density is raised; SADA-JEM's is without augmentation.
@@ -130,7 +130,7 @@ class _JointStep(NamedTuple):
 
         def loss_fn(params: PyTree, *, second_pass: bool = False) -> tuple[jax.Array, Any]:
             logits, statistics = self.network.logits(
-                params, carry.statistics, images, second_pass=second_pass
+                key, params, carry.statistics, images, second_pass=second_pass
             )
             loss, metrics = cross_entropy_loss(logits["classified"], labelled.labels)
             return loss, (metrics, statistics)
@@ -161,7 +161,7 @@ class _JointStep(NamedTuple):
 
         def terms(params: PyTree, second_pass: bool = False) -> tuple[jax.Array, Any]:
             logits, statistics = self.network.logits(
-                params, carry.statistics, images, second_pass=second_pass
+                key, params, carry.statistics, images, second_pass=second_pass
             )
             self._check_classes(plan, logits["negatives"])
             cross_entropy, metrics = cross_entropy_loss(logits["classified"], labelled.labels)
@@ -213,7 +213,7 @@ class _JointStep(NamedTuple):
 
         def terms(params: PyTree, second_pass: bool = False) -> tuple[jax.Array, Any]:
             logits, statistics = network.logits(
-                params, carry.statistics, images, second_pass=second_pass
+                key, params, carry.statistics, images, second_pass=second_pass
             )
             cross_entropy, metrics = cross_entropy_loss(logits["classified"], labelled.labels)
             generative, more = loss(partial(energy, params), x)

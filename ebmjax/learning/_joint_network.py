@@ -12,7 +12,10 @@ from ebmjax._axes import AxisName, join_axes, spread_axis
 from ebmjax.learning._chains import CHAIN_AXIS, Densities
 from ebmjax.losses import class_log_density, joint_log_density
 from ebmjax.networks import Network, NormPolicy
-from ebmjax.types import PyTree
+from ebmjax.types import Key, PyTree
+
+DROPOUT = 2**31 - 1
+"""Folded into the key of a step for the masks of dropout: its other keys are split off."""
 
 
 @dataclass(frozen=True, eq=False)  # known by identity, as the functions that JAX caches are
@@ -84,15 +87,32 @@ class JointNetwork(NamedTuple):
         return of_label
 
     def logits(
-        self, params: PyTree, statistics: PyTree, images: dict[str, Any], *, second_pass: bool
+        self,
+        key: Key,
+        params: PyTree,
+        statistics: PyTree,
+        images: dict[str, Any],
+        *,
+        second_pass: bool,
     ) -> tuple[dict[str, jax.Array], PyTree]:
-        """Logits of every role in ``images``, and the running statistics after them."""
+        """Logits of every role in ``images``, and the running statistics after them.
+
+        Dropout is on for the role "classified" alone; its masks are those of ``key``.
+        """
+        drop = self.classifier.drop
+        drop = drop and partial(drop, key=jax.random.fold_in(key, DROPOUT))
         if not jax.tree.leaves(statistics):  # nothing couples the images: one pass serves all
-            sizes = [len(role) for role in images.values()]
-            together = jnp.concatenate(list(images.values()))
-            logits, _ = self.classifier.apply(params, statistics, together)
-            borders = [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)]
-            return dict(zip(images, jnp.split(logits, borders), strict=True)), statistics
+            found, images = {}, dict(images)
+            if drop:
+                shown = images.pop("classified")
+                found["classified"], _ = drop(params, statistics, shown, use="batch")
+            if images:
+                sizes = [len(role) for role in images.values()]
+                together = jnp.concatenate(list(images.values()))
+                logits, _ = self.classifier.apply(params, statistics, together)
+                borders = [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)]
+                found |= zip(images, jnp.split(logits, borders), strict=True)
+            return found, statistics
         logits, updated = {}, statistics
         # The chains' own batch is that of their ends; see NormPolicy for the order.
         for role in ("positives", "chains", "negatives", "classified"):
@@ -104,7 +124,8 @@ class JointNetwork(NamedTuple):
             # Running averages are those the chains ran under, in both passes of SAM alike.
             base = updated if use == "batch" else statistics
             axes = spread_axis(self.batch_axis) if use == "batch" else None
-            logits[role], new = self.classifier.apply(params, base, shown, use=use, batch_axis=axes)
+            apply = drop if drop and role == "classified" else self.classifier.apply
+            logits[role], new = apply(params, base, shown, use=use, batch_axis=axes)
             if updates:
                 updated = jax.lax.stop_gradient(new)
         return logits, updated

@@ -149,14 +149,21 @@ def condition_classifier_on_noise(network: Network, levels: NoiseLevels) -> Netw
     def init(key: Key, images: jax.Array) -> tuple[PyTree, PyTree]:
         return network.init(key, show(images, None)[0])
 
-    def apply(
-        params: PyTree, state: PyTree, images: jax.Array, noise_scale: Any = None, **options: Any
-    ) -> tuple[jax.Array, PyTree]:
-        shown, base, factor = show(images, noise_scale)
-        logits, state = network.apply(params, state, shown, **options)
-        return factor[..., None] * logits - base[..., None], state
+    def condition(apply: Callable[..., tuple[Any, PyTree]]) -> Callable[..., tuple[Any, PyTree]]:
+        def conditioned(
+            params: PyTree,
+            state: PyTree,
+            images: jax.Array,
+            noise_scale: Any = None,
+            **options: Any,
+        ) -> tuple[jax.Array, PyTree]:
+            shown, base, factor = show(images, noise_scale)
+            logits, state = apply(params, state, shown, **options)
+            return factor[..., None] * logits - base[..., None], state
 
-    return Network(init, apply)
+        return conditioned
+
+    return Network(init, condition(network.apply), drop=network.drop and condition(network.drop))
 
 
 def _show_noise(levels: NoiseLevels, num_axes: int) -> Callable[..., tuple[jax.Array, ...]]:

@@ -3,6 +3,7 @@
 Their parameters and state are flat dicts, from the path in the module to an array.
 """
 
+import inspect
 from typing import Any
 
 import jax
@@ -17,7 +18,7 @@ Named = dict[str, jax.Array]
 EXAMPLES = "examples"  # name of the axis that an Equinox network is mapped over
 
 
-def from_nnx(network: Any, *, input_ndim: int | None = 3) -> Network:
+def from_nnx(network: Any, *, input_ndim: int | None = 3, dropout: bool = False) -> Network:
     """Returns the ``Network`` of a Flax NNX module.
 
     Parameters are the variables of type ``nnx.Param``, such as {"conv/kernel": array}. All other
@@ -28,11 +29,12 @@ def from_nnx(network: Any, *, input_ndim: int | None = 3) -> Network:
         a module, whose own parameters ``init`` returns for every key.
       input_ndim: number of axes of one example, 3 for an image, 1 for a vector: the module is
         called on one batch axis. None if it takes any leading axes, or none.
+      dropout: whether ``drop`` has the module's dropout; ``apply`` sets ``deterministic`` then.
 
     Raises:
       TypeError: unless ``network`` is a module or a function that returns one.
       ValueError: from ``apply``, if ``use`` is unknown or the module draws random numbers, as
-        dropout does unless it is built with ``deterministic=True``.
+        dropout does unless it is built with ``deterministic=True``, or ``dropout`` is True.
 
     Example:
       >>> from flax import nnx
@@ -67,25 +69,31 @@ def from_nnx(network: Any, *, input_ndim: int | None = 3) -> Network:
         *inputs: Any,
         use: Statistics = "running",
         batch_axis: AxisName = None,
+        key: Key | None = None,
     ) -> tuple[Any, Named]:
         check_statistics("use", use)
-        unused = jax.tree.map(lambda leaf: leaf, random)  # a merged module changes its variables
+        unused = _reseed(random, key)  # a copy: a merged module changes its variables
         parts = (_fill_arrays(outline_params, params), unused, _fill_arrays(outline_state, state))
         module = nnx.merge(graph, *parts)
+        if dropout and key is None:
+            module.set_attributes(deterministic=True, raise_if_not_found=False)
         module.set_attributes(use_running_average=use == "running", raise_if_not_found=False)
         module.set_attributes(nnx.BatchNorm, axis_name=batch_axis, raise_if_not_found=False)
         outputs = jax.tree.map(at_float32, module(*inputs))
         _, _, drawn, new = nnx.split(module, *kinds)
-        if any(a is not b for a, b in zip(*map(jax.tree.leaves, (random, drawn)), strict=True)):
+        if key is None and any(
+            a is not b for a, b in zip(*map(jax.tree.leaves, (random, drawn)), strict=True)
+        ):
             raise ValueError(_RANDOM.format("deterministic=True"))
         if use == "batch":
             state = _keep_dtypes(state, _name_leaves(new))
         return outputs, state
 
-    return Network(init, on_one_batch_axis(apply, input_ndim))
+    batched = on_one_batch_axis(apply, input_ndim)
+    return Network(init, batched, drop=batched if dropout else None)
 
 
-def from_equinox(network: Any, *, input_ndim: int = 3) -> Network:
+def from_equinox(network: Any, *, input_ndim: int = 3, dropout: bool = False) -> Network:
     """Returns the ``Network`` of an Equinox module, which is called on one example at a time.
 
     Parameters are its floating-point arrays, such as {"layers/0/weight": array}. Its other arrays
@@ -100,11 +108,14 @@ def from_equinox(network: Any, *, input_ndim: int = 3) -> Network:
         module, whose own parameters ``init`` returns for every key. In both, (module, state) as
         ``equinox.nn.make_with_state`` returns it stands for a module with state.
       input_ndim: number of axes of one example, 3 for an image, 1 for a vector.
+      dropout: whether ``drop`` has the module's dropout, which ``apply`` leaves out. The module's
+        call then takes a ``key``, as those of Equinox do.
 
     Raises:
       ImportError: if Equinox is not installed.
       TypeError: unless ``network`` is a module or a function that returns one.
-      ValueError: for dropout without ``inference=True``; from ``apply``, if ``use`` is unknown.
+      ValueError: for dropout without ``inference=True``, or without a ``key`` of the call if
+        ``dropout`` is True; from ``apply``, if ``use`` is unknown.
     """
     eqx = _equinox()
     outline, state_outline = _pair(network)
@@ -114,7 +125,7 @@ def from_equinox(network: Any, *, input_ndim: int = 3) -> Network:
         outline, state_outline = _pair(eqx.filter_eval_shape(network, jax.random.key(0)))
         if not isinstance(outline, eqx.Module):
             raise TypeError(f"network(key) must return an eqx.Module, got {_kind(outline)}.")
-    _check_no_dropout(outline)
+    _check_dropout(outline, dropout)
 
     def init(key: Key, *inputs: Any) -> tuple[Named, Named]:
         del inputs
@@ -131,19 +142,29 @@ def from_equinox(network: Any, *, input_ndim: int = 3) -> Network:
         *inputs: Any,
         use: Statistics = "running",
         batch_axis: AxisName = None,
+        key: Key | None = None,
     ) -> tuple[Any, Named]:
         check_statistics("use", use)
-        module = _in_use(_fill_arrays(outline, params | state), use, batch_axis)
+        module = _fill_arrays(outline, params | state)
+        if dropout and key is None:
+            module = eqx.nn.inference_mode(module)
+        module = _in_use(module, use, batch_axis)
+        drawn = {} if key is None else {"key": jax.random.split(key, len(inputs[0]))}
+
+        def call(drawn: dict[str, Key], *inputs: Any) -> Any:
+            return module(*inputs, **drawn)
+
         if state_outline is None:
-            return jax.tree.map(at_float32, jax.vmap(module)(*inputs)), state
-        in_axes = (*(0 for _ in inputs), None)
-        mapped = jax.vmap(module, in_axes, (0, None), axis_name=EXAMPLES)
-        outputs, after = mapped(*inputs, _fill_arrays(state_outline, state, "state/"))
+            return jax.tree.map(at_float32, jax.vmap(call)(drawn, *inputs)), state
+        in_axes = (0, *(0 for _ in inputs), None)
+        mapped = jax.vmap(call, in_axes, (0, None), axis_name=EXAMPLES)
+        outputs, after = mapped(drawn, *inputs, _fill_arrays(state_outline, state, "state/"))
         if use == "batch":
             state = _keep_dtypes(state, state | _name_leaves(after, "state/"))
         return jax.tree.map(at_float32, outputs), state
 
-    return Network(init, on_one_batch_axis(apply, input_ndim))
+    batched = on_one_batch_axis(apply, input_ndim)
+    return Network(init, batched, drop=batched if dropout else None)
 
 
 def _equinox() -> Any:
@@ -162,11 +183,17 @@ def _pair(found: Any) -> tuple[Any, Any]:
     return found if isinstance(found, tuple) and len(found) == 2 else (found, None)
 
 
-def _check_no_dropout(module: Any) -> None:
+def _check_dropout(module: Any, is_allowed: bool) -> None:
     dropout = _equinox().nn.Dropout
     for part in jax.tree.leaves(module, is_leaf=lambda part: isinstance(part, dropout)):
         if isinstance(part, dropout) and not part.inference and part.p != 0:
-            raise ValueError(_RANDOM.format("inference=True"))
+            if not is_allowed:
+                raise ValueError(_RANDOM.format("inference=True"))
+            if "key" not in inspect.signature(module.__call__).parameters:
+                raise ValueError(
+                    "network has dropout, and its call takes no key to draw it with: write "
+                    "__call__(self, x, *, key=None), and give dropout this key."
+                )
 
 
 def _in_use(module: Any, use: Statistics, batch_axis: AxisName) -> Any:
@@ -222,9 +249,24 @@ def _fill_arrays(outline: PyTree, named: Named, prefix: str = "") -> PyTree:
 
 def _make_unused(leaf: Any) -> jax.Array:
     """Returns an array for a random state that nothing draws from."""
-    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    zero = jax.random.key(0) if is_key else jnp.zeros((), leaf.dtype)
+    zero = jax.random.key(0) if _is_key(leaf) else jnp.zeros((), leaf.dtype)
     return jnp.broadcast_to(zero, leaf.shape)
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _reseed(random: PyTree, key: Key | None) -> PyTree:
+    """Returns a copy of a random state whose keys, if one is given, are drawn from ``key``."""
+    leaves, tree = jax.tree.flatten(random)
+    if key is not None:
+        keys = jax.random.split(key, max(len(leaves), 1))
+        leaves = [
+            jax.random.split(one, leaf.shape) if _is_key(leaf) else leaf
+            for one, leaf in zip(keys, leaves, strict=False)
+        ]
+    return tree.unflatten(leaves)
 
 
 def _change_fields(part: Any, changes: dict[str, Any]) -> Any:

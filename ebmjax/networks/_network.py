@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from flax.errors import InvalidRngError
 
 from ebmjax.networks._norm_policy import Statistics, check_statistics
-from ebmjax.types import AxisName, PyTree
+from ebmjax.types import AxisName, Key, PyTree
 
 
 class Network(NamedTuple):
@@ -36,6 +36,8 @@ class Network(NamedTuple):
         differentiates once per outer step; None if the network has no such split.
       head: ``head(params, state, hidden, *, use="running", batch_axis=None) -> (outputs,
         new_state)``, the rest, so ``apply`` is ``head`` after ``first_layer``.
+      drop: ``apply`` with dropout, whose masks a further argument ``key`` draws: for the
+        cross-entropy of a classifier. ``apply`` is without. None if there is no dropout.
 
     Example:
       >>> def init(key, images):
@@ -53,6 +55,7 @@ class Network(NamedTuple):
     apply: Callable[..., tuple[Any, PyTree]]
     first_layer: Callable[[PyTree, jax.Array], jax.Array] | None = None
     head: Callable[..., tuple[Any, PyTree]] | None = None
+    drop: Callable[..., tuple[Any, PyTree]] | None = None
 
 
 def from_functions(
@@ -92,24 +95,30 @@ def from_functions(
     return Network(stateless_init, on_one_batch_axis(stateful, input_ndim))
 
 
-def from_linen(network: nn.Module, *, input_ndim: int | None = None) -> Network:
+def from_linen(
+    network: nn.Module, *, input_ndim: int | None = None, dropout: bool = False
+) -> Network:
     """Returns the ``Network`` of a Linen module.
 
     Batch normalisation follows ``use`` if the module's call has one of the arguments ``statistics``
     (``"running"`` or ``"batch"``), ``train``, ``training``, ``is_training`` or
-    ``use_running_average``. An argument ``deterministic`` is always True. ``batch_axis`` reaches
+    ``use_running_average``. An argument ``deterministic`` is False in ``drop`` alone.
+    ``batch_axis`` reaches
     Flax's own layers, and the module's attribute of that name if it has one. Methods
     ``first_layer`` and ``head`` become the fields of that name.
 
     Args:
       network: maps (..., H, W, C) or (..., d), and perhaps labels, to outputs.
       input_ndim: as for ``from_functions``.
+      dropout: whether ``drop`` has the layers ``nn.Dropout``, which ``apply`` leaves out. False
+        refuses them.
 
     Raises:
       TypeError: unless ``network`` is a Linen module.
       ValueError: from ``init``, for variables other than parameters and batch statistics, and for
         batch statistics that no argument of the call selects. From ``apply`` and ``head``, if
-        ``use`` is unknown or the network draws random numbers, as dropout does.
+        ``use`` is unknown or the network draws random numbers, as dropout does if ``dropout`` is
+        False.
 
     Example:
       >>> from ebmjax.networks import WideResNet
@@ -130,7 +139,7 @@ def from_linen(network: nn.Module, *, input_ndim: int | None = None) -> Network:
 
     def init(key: Any, *inputs: Any) -> tuple[PyTree, PyTree]:
         inputs, _ = _flat(inputs, input_ndim)
-        with _refuse_random_numbers():
+        with _refuse_random_numbers(), _leave_out_dropout(dropout):
             variables = network.init(key, *inputs, **_fill_choices(choices, "running"))
         others = sorted(set(variables) - {"params", "batch_stats"})
         if others:
@@ -145,14 +154,15 @@ def from_linen(network: nn.Module, *, input_ndim: int | None = None) -> Network:
             )
         return variables.get("params", {}), variables.get("batch_stats", {})
 
-    apply = on_one_batch_axis(_bind(network, "__call__"), input_ndim)
+    apply = on_one_batch_axis(_bind(network, "__call__", dropout), input_ndim)
+    drop = apply if dropout else None
     if not (hasattr(network, "first_layer") and hasattr(network, "head")):
-        return Network(init, apply)
+        return Network(init, apply, drop=drop)
 
     def first_layer(params: PyTree, x: jax.Array) -> jax.Array:
         return network.apply({"params": params}, x, method="first_layer")  # type: ignore
 
-    return Network(init, apply, first_layer, _bind(network, "head"))
+    return Network(init, apply, first_layer, _bind(network, "head", dropout), drop)
 
 
 _CHOICES: dict[str, Callable[[Statistics], Any]] = {
@@ -177,8 +187,11 @@ def _fill_choices(
     return {name: value(use) for name, value in choices.items()}
 
 
-def _bind(network: nn.Module, method: str) -> Callable[..., tuple[Any, PyTree]]:
-    """Returns ``Network.apply``, by the ``method`` of ``network`` that computes the outputs."""
+def _bind(network: nn.Module, method: str, dropout: bool) -> Callable[..., tuple[Any, PyTree]]:
+    """Returns ``Network.apply``, by the ``method`` of ``network`` that computes the outputs.
+
+    With a ``key`` it is ``Network.drop``.
+    """
     choices = _choices(network, method)
 
     def apply(
@@ -187,18 +200,22 @@ def _bind(network: nn.Module, method: str) -> Callable[..., tuple[Any, PyTree]]:
         *inputs: Any,
         use: Statistics = "running",
         batch_axis: AxisName = None,
+        key: Key | None = None,
     ) -> tuple[Any, PyTree]:
         check_statistics("use", use)
+        filled = _fill_choices(choices, use)
+        if key is not None and "deterministic" in filled:
+            filled["deterministic"] = False
         variables = {"params": params, "batch_stats": state}
         is_told = batch_axis is not None and use == "batch" and hasattr(network, "batch_axis")
         mapped = network.clone(batch_axis=batch_axis) if is_told else network
-        call = partial(
-            mapped.apply, variables, *inputs, method=method, **_fill_choices(choices, use)
-        )
+        rngs = None if key is None else {"dropout": key}
+        call = partial(mapped.apply, variables, *inputs, method=method, rngs=rngs, **filled)
+        refuse, left_out = _refuse_random_numbers(), _leave_out_dropout(dropout and key is None)
         if use == "running" or not set(choices) - {"deterministic"}:
-            with _refuse_random_numbers():
+            with refuse, left_out:
                 return jax.tree.map(at_float32, call()), state
-        with _refuse_random_numbers(), _average_over(batch_axis):
+        with refuse, left_out, _average_over(batch_axis):
             outputs, updated = call(mutable=["batch_stats"])
         new = jax.tree.map(keep_dtype, state, updated.get("batch_stats", {}))
         return jax.tree.map(at_float32, outputs), new
@@ -216,6 +233,16 @@ def _average_over(axes: AxisName) -> contextlib.AbstractContextManager[Any]:
         return call(*args, **kwargs)
 
     return contextlib.nullcontext() if axes is None else nn.intercept_methods(average)
+
+
+def _leave_out_dropout(is_left_out: bool) -> contextlib.AbstractContextManager[Any]:
+    """Makes layers of dropout the identity."""
+
+    def skip(call: Any, args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
+        is_dropout = isinstance(context.module, nn.Dropout) and context.method_name == "__call__"
+        return args[0] if is_dropout else call(*args, **kwargs)
+
+    return nn.intercept_methods(skip) if is_left_out else contextlib.nullcontext()
 
 
 @contextlib.contextmanager

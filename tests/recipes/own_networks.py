@@ -124,5 +124,32 @@ def normalised():
     return Normalised()
 
 
+class Dropping(nn.Module):
+    """One layer of dropout and one of weights."""
+
+    rate: float
+    shape: tuple[int, ...]
+
+    @nn.compact
+    def __call__(self, x, deterministic: bool = False):
+        return Dense(self.shape)(nn.Dropout(self.rate, deterministic=deterministic)(x))
+
+
+class Dropped(nn.Module):
+    """One layer of dropout that cannot be switched off, and one of weights."""
+
+    @nn.compact
+    def __call__(self, x):
+        return Dense(())(nn.Dropout(0.5, deterministic=False)(x))
+
+
+def dropped():
+    return Dropped()
+
+
+def dropping(rate=0.5, shape=(10,)):
+    return Dropping(rate, tuple(shape))
+
+
 def needs(depth, image_shape):
     return Dense(())

@@ -10,6 +10,14 @@ from types import ModuleType, SimpleNamespace
 from ebmjax._user_function import PROJECT
 from ebmjax.recipes.config.errors import did_you_mean, stop
 
+MODELS = Path(__file__).parents[1] / "at_hand"
+"""Folder of the trained models that come with ebmjax."""
+
+
+def models() -> dict[str, str]:
+    """Returns the cards of the trained models that come with ebmjax, by their names."""
+    return {path.parent.name: path.read_text() for path in sorted(MODELS.glob("*/card.md"))}
+
 
 def places(path: str, folder: str) -> list[Path]:
     """Returns the files that ``path`` may stand for, as for ``find``; the first one counts."""

@@ -3,6 +3,7 @@
 import inspect
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -51,7 +52,7 @@ def user_networks(
       config: ``model.factory`` and ``model.options`` are read.
       given: what the run knows, by the names of arguments.
       parts: networks that are needed.
-      has_state: whether the family carries batch statistics.
+      has_state: whether the family carries batch statistics, and knows dropout.
 
     Raises:
       ConfigError: for whatever the function does wrong.
@@ -71,12 +72,12 @@ def user_networks(
 
     with explain("model.factory", name, function):
         found = tuple(
-            _network(lambda i=i, **r: make(i, **r), random, len(part.inputs[0].shape))
+            _network(lambda i=i, **r: make(i, **r), random, len(part.inputs[0].shape), has_state)
             for i, part in enumerate(parts)
         )
-        for network, part in zip(found, parts, strict=True):
-            _check(network, part, has_state)
-    return found
+        return tuple(
+            _check(network, part, has_state) for network, part in zip(found, parts, strict=True)
+        )
 
 
 def check_sees_noise(
@@ -130,31 +131,37 @@ def _arguments(
     return passed | options, random
 
 
-def _network(make: Callable[..., Any], random: str | None, input_ndim: int) -> Network:
+def _network(
+    make: Callable[..., Any], random: str | None, input_ndim: int, dropout: bool
+) -> Network:
+    options: Any = {"input_ndim": input_ndim, "dropout": dropout}
     if random == "rngs":
-        return networks.from_nnx(lambda rngs: make(rngs=rngs), input_ndim=input_ndim)
+        return networks.from_nnx(lambda rngs: make(rngs=rngs), **options)
     if random == "key":
-        return networks.from_equinox(lambda key: make(key=key), input_ndim=input_ndim)
+        return networks.from_equinox(lambda key: make(key=key), **options)
     made = make()
     if isinstance(made, Network):
         return made
     if isinstance(made, nn.Module):
-        return networks.from_linen(made, input_ndim=input_ndim)
+        return networks.from_linen(made, **options)
     # Whoever made a module of these has imported them.
     nnx, equinox = sys.modules.get("flax.nnx"), sys.modules.get("equinox")
     if nnx is not None and isinstance(made, nnx.Module):
-        return networks.from_nnx(made, input_ndim=input_ndim)
+        return networks.from_nnx(made, **options)
     module = made[0] if isinstance(made, tuple) and made else made
     if equinox is not None and isinstance(module, equinox.Module):
-        return networks.from_equinox(made, input_ndim=input_ndim)
+        return networks.from_equinox(made, **options)
     raise TypeError(
         "it must return a Flax Linen, Flax NNX or Equinox module, or an ebmjax.networks.Network, "
         f"got {_kind(made)}"
     )
 
 
-def _check(network: Network, part: NetworkSpec, has_state: bool) -> None:
-    """Raises unless ``network`` takes one example and two, and gives what ``part`` says."""
+def _check(network: Network, part: NetworkSpec, has_state: bool) -> Network:
+    """Returns ``network``, without ``drop`` if it has no dropout.
+
+    Raises unless it takes one example and two, and gives what ``part`` says.
+    """
     key = jax.random.key(0)
     params, state = jax.eval_shape(network.init, key, *part.inputs)
     check_floating("its parameters", params)
@@ -174,6 +181,11 @@ def _check(network: Network, part: NetworkSpec, has_state: bool) -> None:
                 f"it must give {part.what} of shape {expected} for inputs of shape "
                 f"{inputs[0].shape}, got {got}{hint}"
             )
+    if network.drop is None:
+        return network
+    drop = jax.make_jaxpr(partial(network.drop, use="batch"))
+    drawn = drop(params, state, *inputs, key=key)
+    return network if "random_bits" in str(drawn) else network._replace(drop=None)
 
 
 def _shape(outputs: PyTree) -> Any:

@@ -19,6 +19,7 @@ from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.run.guidance import check_guidance
 from ebmjax.recipes.run.guide import sample_guided
 from ebmjax.recipes.run.run import Run
+from ebmjax.training import TrainState
 from ebmjax.types import Key
 
 MAY_DIFFER = (*run_folder.LOCATIONS, "eval.checkpoint")
@@ -42,6 +43,7 @@ class TrainedRun(NamedTuple):
       input_shape: shape of one image or point.
       step: step of training that the parameters are of.
       is_finished: whether that is the outcome of a finished run.
+      card: text about a model that comes with ebmjax (``ebmjax.load``); "" for other runs.
     """
 
     config: Config
@@ -53,6 +55,7 @@ class TrainedRun(NamedTuple):
     input_shape: tuple[int, ...]
     step: int
     is_finished: bool
+    card: str = ""
 
 
 def load(
@@ -110,6 +113,13 @@ def load(
         raise WorkdirError(f"config.family={config.family!r} has no model to use.")
     with phase(f"reading the state of step {found.step:,}"):
         state, found = run.restore(found, step is not None)
+    return as_trained(run, state, is_finished=found.is_end)
+
+
+def as_trained(run: Run, state: TrainState, *, is_finished: bool) -> TrainedRun:
+    """Returns the model of a run that is built, at ``state``."""
+    experiment = run.experiment
+    assert experiment.use is not None
     used = experiment.use(jax.device_get(state))
 
     @over_devices()
@@ -147,7 +157,7 @@ def load(
         model=used,
         input_shape=tuple(first.shape[1:]),
         step=int(state.step),
-        is_finished=found.is_end,
+        is_finished=is_finished,
     )
     return made
 

@@ -8,11 +8,12 @@ from ebmjax.recipes.config import files, show_configs
 from ebmjax.recipes.config.errors import ConfigError, count_nouns, did_you_mean, stop
 from ebmjax.recipes.study import Study, study_file
 
-USAGE = """usage: ebmjax list [FOLDER | FILE[:VARIANT]]
+USAGE = """usage: ebmjax list [FOLDER | FILE[:VARIANT] | --models]
 
 Prints every configuration and study with its first line and its variants. For FILE it prints only
 that, and a study's rows and columns, too. FOLDER is where the files lie: by default configs/ and
-studies/ of the current folder or of experiments/, or else the project's own."""
+studies/ of the current folder or of experiments/, or else the project's own. --models prints the
+cards of the trained models that ebmjax.load(NAME) returns."""
 
 
 def main() -> None:
@@ -27,7 +28,9 @@ def main() -> None:
         return
     if more:
         stop(f"ebmjax list takes one folder or file, got also {more[0]!r}.")
-    if name and not Path(name).is_dir():
+    if name == "--models":
+        lines = iter(files.models().values())
+    elif name and not Path(name).is_dir():
         lines = _file(name)
     else:
         folders = [Path(name)] if name else [_folder("configs"), _folder("studies")]

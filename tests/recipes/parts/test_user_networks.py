@@ -35,6 +35,7 @@ REFUSED = [
     ("energy", "dense", {"shape": [1]}, r"energies of shape \(\) .*got \(1,\)\. End it with"),
     ("joint", "dense", {"shape": [7]}, r"logits of shape \(10,\) .*\(8, 8, 1\), got \(7,\)"),
     ("energy", "normalised", {}, r"keeps batch statistics .* this family does not carry"),
+    ("energy", "dropped", {}, r"draws random numbers .* leave dropout out"),
     ("latent", "dense", {}, r"must return 2 networks, energies and images, got a Dense"),
     ("latent", "needs", {"depth": 2}, r"must return 2 networks"),
     (
@@ -55,6 +56,12 @@ def test_what_a_factory_does_wrong_is_said_before_anything_compiles(
     text = str(options).replace("'", '"') if options else ""
     with pytest.raises(ConfigError, match=message):
         made(family, factory, model__options=text)
+
+
+def test_only_a_classifier_that_drops_has_dropout():
+    assert made("joint", "dropping")[0].drop
+    for factory, options in (("dense", '{"shape": [10]}'), ("dropping", '{"rate": 0.0}')):
+        assert made("joint", factory, model__options=options)[0].drop is None
 
 
 @pytest.mark.slow

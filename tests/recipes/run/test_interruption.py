@@ -207,6 +207,10 @@ def terminated(folder, step):
         ("toy_beta", {"loss.name": "energy_matching", "mesh.num_shards": 2}),
         ("jem_digits", {"loss.name": "energy_matching", "optimizer.rho": 0.1}),
         ("jem_digits", {"train.max_steps": 7, "optimizer.schedule": "cosine"}),
+        (
+            "jem_digits",
+            {"model.factory": "own_networks:dropping", "optimizer.rho": 0.1, "mesh.num_shards": 2},
+        ),
         ("joint", {}),
         ("image", {"mesh.num_shards": 2}),
         ("latent", {"mesh.num_shards": 2}),

@@ -1,0 +1,121 @@
+"""Trained models that come with ebmjax: each is what its card says, and is data."""
+
+import json
+import re
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from experiment_runs import launch
+
+import ebmjax
+from ebmjax import data, recipes
+from ebmjax.recipes.config import command_line, families, files
+from ebmjax.recipes.config.errors import ConfigError, flatten
+from ebmjax.recipes.folder.run_folder import as_json
+from ebmjax.recipes.run import at_hand
+from ebmjax.recipes.study import show
+
+NAMES = ["digits", "digits_energy", "digits_latent", "plane"]
+
+
+def test_there_are_four_and_each_is_small():
+    assert [*files.models()] == NAMES
+    for name in NAMES:
+        sizes = [path.stat().st_size for path in (files.MODELS / name).iterdir()]
+        assert len(sizes) == 3
+        assert sum(sizes) < 2_000_000
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_command_of_a_card_makes_the_models_configuration(name):
+    """So the command can be repeated, and fields that are new since then are at their defaults."""
+    command = re.search(r"`ebmjax run (.*?)`", files.models()[name], re.DOTALL).group(1).split()
+    arguments = [one for one in command if one != "--mode=all"]
+    config = command_line.read(arguments[0].removeprefix("--config="), arguments[1:])
+    expected = flatten(as_json(config))
+    kept = json.loads((files.MODELS / name / "fields.json").read_text())
+    assert kept.items() <= expected.items()
+    defaults = families.all_fields(kept["family"])
+    left_out = expected.keys() - kept.keys()
+    for one in left_out:
+        default = defaults[one].default
+        assert expected[one] == (list(default) if isinstance(default, tuple) else default), one
+
+
+@pytest.mark.parametrize("name", ["digit", "", "../at_hand/digits", 3])
+def test_an_unknown_name_is_refused_with_those_that_there_are(name):
+    with pytest.raises(ConfigError, match="There are digits, digits_energy, digits_latent, plane"):
+        ebmjax.load(name)
+
+
+def test_a_name_that_is_nearly_right_is_recognised():
+    with pytest.raises(ConfigError, match="Did you mean 'plane'"):
+        ebmjax.load("plain")
+
+
+def test_without_the_extra_an_error_names_it():
+    code = "import sys; sys.modules['ml_collections'] = None; import ebmjax; ebmjax.load('digits')"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.returncode
+    last = found.stderr.strip().splitlines()[-1]
+    assert last.startswith("ImportError: ebmjax.load needs")
+    assert 'pip install "ebmjax[experiments]"' in last
+
+
+def test_the_cards_are_listed(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["ebmjax list", "--models"])
+    show.main()
+    printed = capsys.readouterr().out
+    assert all(card in printed for card in files.models().values())
+
+
+@pytest.mark.slow
+def test_the_joint_model_has_the_accuracy_of_its_card():
+    model, test = ebmjax.load("digits"), data.load_digits("test")
+    assert model.card == files.models()["digits"]
+    scores = model.score(test.images)
+    accuracy = np.mean(scores["class_probability"].argmax(1) == test.labels)
+    # Another processor's rounding may move one image of 357.
+    assert abs(accuracy - float(re.search(r"test accuracy +([\d.]+)", model.card)[1])) < 1.5 / 357
+    images = model.sample(jax.random.key(0), 4, num_steps=2)["images"]
+    assert images.shape == (4, 8, 8, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["digits_energy", "digits_latent"])
+def test_test_images_score_above_noise(name):
+    model, test = ebmjax.load(name), data.load_digits("test")
+    noise = np.random.default_rng(0).integers(0, 256, (8, 8, 8, 1), np.uint8)
+    score = "log_density" if name == "digits_energy" else "log_evidence"
+    found = model.score(np.concatenate([test.images[:8], noise]))[score]
+    assert np.min(found[:8]) > np.max(found[8:])
+    assert model.sample(jax.random.key(0), 3, num_steps=2)["images"].shape == (3, 8, 8, 1)
+
+
+@pytest.mark.slow
+def test_points_of_the_plane_lie_on_the_circles():
+    """Radii 1 to 4, of deviation 0.15: the data have all but 6e-5 within 4 deviations."""
+    points = ebmjax.load("plane").sample(jax.random.key(0), 1000)["points"]
+    radii = np.linalg.norm(points, axis=1)
+    far = np.abs(radii - np.clip(np.round(radii), 1, 4)) > 4 * 0.15
+    assert np.mean(far) < 0.01
+
+
+@pytest.mark.slow
+def test_a_run_is_kept_and_comes_back(tmp_path, monkeypatch):
+    config = command_line.read("configs/jem_digits.py:smoke", ["--max_steps=2"])
+    run = tmp_path / "run"
+    assert launch(config, "configs/jem_digits.py:smoke", str(run)) is None
+    at_hand.keep(run, tmp_path / "models" / "mine")
+    (tmp_path / "models" / "mine" / "card.md").write_text("Mine.")
+    monkeypatch.setattr(files, "MODELS", tmp_path / "models")
+    mine, theirs = ebmjax.load("mine"), recipes.load(run)
+    assert (mine.card, mine.step, mine.is_finished) == ("Mine.", 2, True)
+    jax.tree.map(np.testing.assert_array_equal, mine.params, theirs.params)
+    assert as_json(mine.config) == as_json(theirs.config)
+    images = data.load_digits("test").images[:3]
+    scores = mine.score(images), theirs.score(images)
+    jax.tree.map(np.testing.assert_array_equal, *scores)
