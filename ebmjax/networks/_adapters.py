@@ -125,7 +125,7 @@ def from_equinox(network: Any, *, input_ndim: int = 3, dropout: bool = False) ->
         outline, state_outline = _pair(eqx.filter_eval_shape(network, jax.random.key(0)))
         if not isinstance(outline, eqx.Module):
             raise TypeError(f"network(key) must return an eqx.Module, got {_kind(outline)}.")
-    _check_dropout(outline, dropout)
+    dropout = _has_dropout(outline, dropout)
 
     def init(key: Key, *inputs: Any) -> tuple[Named, Named]:
         del inputs
@@ -183,8 +183,8 @@ def _pair(found: Any) -> tuple[Any, Any]:
     return found if isinstance(found, tuple) and len(found) == 2 else (found, None)
 
 
-def _check_dropout(module: Any, is_allowed: bool) -> None:
-    dropout = _equinox().nn.Dropout
+def _has_dropout(module: Any, is_allowed: bool) -> bool:
+    dropout, has_dropout = _equinox().nn.Dropout, False
     for part in jax.tree.leaves(module, is_leaf=lambda part: isinstance(part, dropout)):
         if isinstance(part, dropout) and not part.inference and part.p != 0:
             if not is_allowed:
@@ -194,6 +194,8 @@ def _check_dropout(module: Any, is_allowed: bool) -> None:
                     "network has dropout, and its call takes no key to draw it with: write "
                     "__call__(self, x, *, key=None), and give dropout this key."
                 )
+            has_dropout = True
+    return has_dropout
 
 
 def _in_use(module: Any, use: Statistics, batch_axis: AxisName) -> Any:

@@ -290,6 +290,8 @@ def test_dropout_is_in_drop_alone_and_comes_from_its_key(kind, use):
 def test_without_leave_a_network_has_no_dropout():
     assert networks.from_linen(LinenDeterministic()).drop is None
     assert STATEFUL["nnx"]().drop is STATEFUL["equinox"]().drop is None
+    fixed = networks.from_equinox(eqx.nn.make_with_state(Equinox), dropout=True)
+    assert fixed.drop is None  # whose call need not take a key
 
 
 class LinenOfManyArguments(nn.Module):
