@@ -109,25 +109,42 @@ def number_held_out(holdout: float, total: int, limit: int | None) -> int:
     return number
 
 
+def load_held_out(config: Config) -> data.LoadedImages:
+    """Returns the images that a run held out; ``config`` is what ``load`` has returned."""
+    section = config.data
+    if not section.holdout:
+        raise ConfigError("this run held no images out (config.data.holdout=0): name another split")
+    found = _load(config, "train", section.max_train)
+    places = _places_held_out(found.data.labels, int(section.holdout), bool(section.num_classes))
+    return found._replace(
+        data=data.ImageData(*(array[places] for array in found.data)),
+        files=tuple(found.files[place] for place in places) if found.files else (),
+    )
+
+
 def _hold_out(
     train: data.ImageData, number: int, has_classes: bool
 ) -> tuple[data.ImageData, data.ImageData]:
-    """Returns images to train on and images held out, the last ones of each class by its share.
-
-    More images held out include fewer.
-    """
-    labels = train.labels if has_classes else np.zeros_like(train.labels)
-    from_last = np.argsort(labels[::-1], kind="stable")
-    counts = np.unique(labels, return_counts=True)[1]
-    shares = np.concatenate([(np.arange(count) + 0.5) / count for count in counts])
-    chosen = from_last[np.argsort(shares, kind="stable")[:number]]
-    is_held = np.zeros(len(labels), bool)
-    is_held[len(labels) - 1 - chosen] = True
-    kept, held = np.flatnonzero(~is_held), np.flatnonzero(is_held)
+    """Returns images to train on and images held out."""
+    held = _places_held_out(train.labels, number, has_classes)
+    kept = np.setdiff1d(np.arange(len(train.labels)), held)
     return (
         data.ImageData(*(rows_of(array, kept) for array in train)),
         data.ImageData(*(array[held] for array in train)),
     )
+
+
+def _places_held_out(labels: np.ndarray, number: int, has_classes: bool) -> np.ndarray:
+    """Returns the places of images to hold out, rising: the last of each class by its share.
+
+    More images held out include fewer.
+    """
+    labels = labels if has_classes else np.zeros_like(labels)
+    from_last = np.argsort(labels[::-1], kind="stable")
+    counts = np.unique(labels, return_counts=True)[1]
+    shares = np.concatenate([(np.arange(count) + 0.5) / count for count in counts])
+    chosen = from_last[np.argsort(shares, kind="stable")[:number]]
+    return np.sort(len(labels) - 1 - chosen)
 
 
 def _with_choices(images: Images, config: Config) -> tuple[Images, Config]:

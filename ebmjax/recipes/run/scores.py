@@ -9,8 +9,8 @@ import numpy as np
 from ebmjax._phases import phase
 from ebmjax.recipes.config.errors import ConfigError
 
-SPLITS = ("test", "train")
-"""Splits that are scored, unless one is named: the first that there is."""
+HELD_OUT = "held_out"
+"""Split of the images that ``config.data.holdout`` keeps out of training."""
 
 
 def score_data(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
@@ -48,25 +48,27 @@ def _compare(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray], picture
     print(f"Histograms in {picture}")
 
 
-def _score_place(run: Any, option: str, place: str, split: str | None) -> dict[str, np.ndarray]:
+def is_own(own: str, place: str | None) -> bool:
+    """Returns whether ``place`` is the path of a run's data, ``own``; None always is."""
+    if place is None or not own:
+        return place is None
+    return Path(own).expanduser().resolve() == Path(place).expanduser().resolve()
+
+
+def _score_place(
+    run: Any, option: str, place: str | None, split: str | None
+) -> dict[str, np.ndarray]:
     from ebmjax import data
 
     if len(run.input_shape) == 1:
-        try:
-            points = data.load_points(place)
-        except ValueError as error:
-            raise ConfigError(f"{option}: {error}") from error
-        if points.shape[1:] != run.input_shape:
-            raise ConfigError(
-                f"{option} must hold points with {run.input_shape[0]} coordinates, as the run was "
-                f"trained on, got {points.shape[1]}."
-            )
+        points = _read_points(run, option, place, split)
         with phase(f"scoring {len(points):,} points"):
             return run.score(points)
     try:
         split, found = _read(place, split, run)
     except (TypeError, ValueError, ImportError) as error:
-        raise ConfigError(f"{option}={place}: {error}") from error
+        named = f"{option}={place}" if place else option
+        raise ConfigError(f"{named}: {error}") from error
     for note in found.notes:
         print(f"{option}: {note}")
     images = found.data.images
@@ -77,35 +79,72 @@ def _score_place(run: Any, option: str, place: str, split: str | None) -> dict[s
         )
     another = "; --split=NAME for another" * (option == "--data")
     print(f"{option}: {len(images):,} images of split {split!r}{another}")
-    own = run.config.data.path
-    if (
-        split != "test"
-        and own
-        and Path(own).expanduser().resolve() == Path(place).expanduser().resolve()
+    section = run.config.data
+    if split == "train" and is_own(section.path, place):
+        print(
+            f"{option}: the run was trained on most of these, so their scores are too high"
+            + f"; --split={HELD_OUT} takes those that it was not." * bool(section.holdout)
+        )
+    order = np.arange(len(images))
+    if split != HELD_OUT and (
+        place or not (section.name == "digits" or data.is_tfds(section.name))
     ):
-        print(f"{option}: the run was trained on most of these, so their scores are too high.")
-    # ``load_images`` mixes files, and rows shall be in their order.
-    order = np.argsort(data.epoch_indices(0, 0, found.num_found))
+        # ``load_images`` mixes a user's images, and rows shall be in their order.
+        order = np.argsort(data.epoch_indices(0, 0, found.num_found))
     named = {"file": np.array(found.files)[order]} if found.files else {}
     with phase(f"scoring {len(images):,} images"):
         return {**named, **run.score(images[order])}
 
 
-def _read(place: str, split: str | None, run: Any) -> tuple[str, Any]:
-    """Returns the name of a split, and its images: that of ``split``, or else of ``SPLITS``."""
+def _read_points(run: Any, option: str, place: str | None, split: str | None) -> np.ndarray:
+    """Returns the points of a file, or those that a run was not trained on."""
     from ebmjax import data
 
-    name, section = source_of(place, "data"), run.config.data
+    if split not in (None, HELD_OUT):
+        raise ConfigError(f"--split must be {HELD_OUT} for points, or left out; got {split}.")
+    if split == HELD_OUT or place is None:
+        from ebmjax.recipes.parts import points_data
+
+        return points_data.load(run.config)[0].monitored.images
+    try:
+        points = data.load_points(place)
+    except ValueError as error:
+        raise ConfigError(f"{option}: {error}") from error
+    if points.shape[1:] != run.input_shape:
+        raise ConfigError(
+            f"{option} must hold points with {run.input_shape[0]} coordinates, as the run was "
+            f"trained on, got {points.shape[1]}."
+        )
+    return points
+
+
+def _read(place: str | None, split: str | None, run: Any) -> tuple[str, Any]:
+    """Returns the name of a split, and its images: that of ``split``, or the first that is there.
+
+    Without ``split`` that is the test split, or else images held out of the run's own data.
+    """
+    from ebmjax import data
+
+    section = run.config.data
+    own = is_own(section.path, place)
+    name = section.name if place is None else source_of(place, "data")
     options = {
-        "path": None if name == place else place,
+        "path": (section.path or None) if own else None if name == place else place,
         "image_size": run.input_shape[0],
         "fit": section.fit,
         "pixels": section.pixels,
+        "test_split": section.test_split if own else None,
         "image_column": section.image_column or None,
         "label_column": "",
     }
-    wanted = [split] if split else SPLITS
+    held_out = (HELD_OUT,) if own and section.holdout else ()
+    test = section.test_split if own else "test"
+    wanted = [split] if split else [test, *held_out, "train"]
     for one in wanted:
+        if one == HELD_OUT:
+            from ebmjax.recipes.parts import image_data
+
+            return one, image_data.load_held_out(run.config)
         try:
             return one, data.load_images(name, one, **options)
         except data.MissingSplitError as error:

@@ -18,7 +18,7 @@ from ebmjax.recipes.run.compilation import cpu_flags, use_compilation_cache
 from ebmjax.recipes.run.guidance import check_guidance
 from ebmjax.recipes.run.outputs import OUTPUTS, check_out, write
 from ebmjax.recipes.run.processes import cpu_devices
-from ebmjax.recipes.run.scores import SPLITS, score_data, source_of
+from ebmjax.recipes.run.scores import HELD_OUT, is_own, score_data, source_of
 
 USAGE = """Uses the model of a run. The data that it was trained on must still be there. The folder
 stays as it is.
@@ -36,7 +36,9 @@ sample draws from a product of densities, or of one class, with a guide:
 sample writes .png (a sheet of images) or .npz (arrays). score reads an .npz or .npy file, a folder
 of images or of .npy files, what datasets.save_to_disk wrote, or FILE.py:FUNCTION. It writes .csv or
 .npz: log density or log evidence, and the probabilities of classes where there are any. Rows are in
-the order of the source; those of a folder name their files. export writes .safetensors or .npz, a
+the order of the source; those of a folder name their files. --split=held_out scores images that the
+run held out (config.data.holdout), in the run's order; so does a run's own data without a test
+split. Without --data the run's own data are scored. export writes .safetensors or .npz, a
 name for each array.
 
 score --against=OTHER scores other images, too: their rows come last and have is_against = 1. It
@@ -134,8 +136,12 @@ def parser(command: str) -> argparse.ArgumentParser:
         add("--guide_weight", type=float, help="weight w of the guide (default: 1)")
         add("--seed", type=_integer(0, MAX_SEED), default=0, help="seed (default: %(default)s)")
     if command == "score":
-        add("--data", required=True, help="your images: file, folder or function")
-        add("--split", help=f"split of --data alone (default: {', else '.join(SPLITS)})")
+        add("--data", help="your images: file, folder or function (default: the run's own data)")
+        add(
+            "--split",
+            help=f"split of --data alone; {HELD_OUT}: of the run's own data, what it was not "
+            f"trained on (default: test, else {HELD_OUT}, else train)",
+        )
         add("--against", help="other images, such as those the run has never seen (default: none)")
     return made
 
@@ -157,6 +163,10 @@ def _check_out(command: str, out: Path, arguments: argparse.Namespace) -> None:
     workdir = Path(arguments.workdir).expanduser()
     config = run_folder.config_of(workdir)
     places = [arguments.data_path or config.get("data", {}).get("path", "")]
+    if getattr(arguments, "split", None) == HELD_OUT and not is_own(places[0], arguments.data):
+        raise ConfigError(
+            f"--split={HELD_OUT} is of the run's own data: leave out --data={arguments.data}."
+        )
     for option in ("data", "against"):
         if place := getattr(arguments, option, None):
             source_of(place, option)

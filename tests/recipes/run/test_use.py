@@ -16,9 +16,10 @@ from linear_family import linear
 from PIL import Image
 from use_checks import command
 
-from ebmjax import recipes
+from ebmjax import data, recipes
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.folder import run_folder
+from ebmjax.recipes.parts import image_data
 from ebmjax.recipes.run import trained, use
 from ebmjax.recipes.run.outputs import OUTPUTS
 from experiments.configs import jem_digits
@@ -189,6 +190,46 @@ def test_images_are_scored_against_others(run, tmp_path, monkeypatch, capsys):
     assert "AUROC of log_density: 1.000" in told
 
 
+def own_data(run, **fields):
+    config = trained.load(run).config
+    config.data.update({"path": "own", "name": "folder", "max_train": None, "num_classes": 3})
+    config.data.update(fields)
+    return image_data.load(config)
+
+
+@pytest.mark.parametrize("named", [["--data=own"], ["--data=./own", "--split=held_out"], []])
+def test_images_held_out_are_scored_by_name(named, run, tmp_path, monkeypatch, capsys):
+    folder_of_classes(tmp_path)
+    images, config = own_data(run, holdout=3)
+    trained.load(run).config.update(config)
+    (run / "config.json").write_text(json.dumps(run_folder.as_json(config)))
+    command(monkeypatch, "score", run, "s.npz", *named)
+    assert "3 images of split 'held_out'" in capsys.readouterr().out
+    with np.load("s.npz") as found:
+        means = images.monitored.images.mean((1, 2, 3))
+        np.testing.assert_allclose(found["log_density"], means, rtol=1e-6)
+        own = [IMAGES[int(name[-5])].mean() for name in found["file"]]
+        np.testing.assert_allclose(found["log_density"], own, rtol=1e-6)
+    command(monkeypatch, "score", run, "t.npz", "--split=train")
+    assert "--split=held_out takes those" in capsys.readouterr().out
+    with np.load("t.npz") as found:
+        np.testing.assert_allclose(found["log_density"], MEANS, rtol=1e-6)
+
+
+def test_digits_are_scored_in_their_order(run, monkeypatch):
+    trained.load(run).config.data.path = ""
+    command(monkeypatch, "score", run, "s.npz")
+    test = data.load_digits("test").images
+    with np.load("s.npz") as found:
+        np.testing.assert_allclose(found["log_density"], test.mean((1, 2, 3)), rtol=1e-6)
+
+
+def test_a_run_that_held_no_image_out_says_so(run, tmp_path, monkeypatch, capsys):
+    with pytest.raises(SystemExit):
+        command(monkeypatch, "score", run, "s.npz", "--split=held_out")
+    assert "this run held no images out (config.data.holdout=0)" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("ending", OUTPUTS["score"])
 def test_files_of_any_name_are_scored(ending, run, tmp_path, monkeypatch):
     names = ['a, "b".png', "c\nd.png", os.fsdecode(b"\xff.png"), "été 日本.PNG"]
@@ -235,6 +276,7 @@ def test_arrays_may_have_any_name(run, tmp_path, monkeypatch):
         ("sample", "pictured.png", ["--data_path=data", "--overwrite"], "one of the files of data"),
         ("sample", "run/new.png", [], "--out must not lie in the run's folder"),
         ("sample", "run/plots/../new.npz", ["--overwrite"], "--out must not lie in the run's fol"),
+        ("score", "s.csv", ["--data=own.npz", "--split=held_out"], "leave out --data=own.npz."),
         ("sample", "new.npz", ["--step=4", "--checkpoint=best"], "--step and --checkpoint=best ex"),
         ("sample", "linked/new.npz", [], "--out must not lie in the run's folder"),
     ],
