@@ -16,6 +16,7 @@ from ebmjax.samplers import (
     replay_buffer_init,
     select_particles,
 )
+from ebmjax.samplers._starts import check_start_fn
 from ebmjax.training import write_slots
 from ebmjax.types import Key, PyTree
 
@@ -132,6 +133,7 @@ def draw_starts(
     *,
     is_conditional: bool,
     num_others: int = 0,
+    shapes: PyTree = None,
 ) -> Starts:
     """Draws starts from the buffer, or from the plan's start distribution where there is no buffer.
 
@@ -144,8 +146,10 @@ def draw_starts(
       is_conditional: whether each chain belongs to a class, drawn uniformly here. The buffer is
         then partitioned by class.
       num_others: slots beside those of the starts.
+      shapes: those that a start must have; None for any.
 
     Raises:
+      TypeError: if ``plan.start_fn`` is no ``StartFn``.
       ValueError: if conditional chains go back to slots of other classes, or other slots are
         asked for without a buffer.
     """
@@ -155,6 +159,7 @@ def draw_starts(
             "slots of other classes; the buffer of a conditional model is partitioned by class "
             "and takes 'in_place'."
         )
+    check_start_fn(plan.start_fn, shapes)
     num, has_buffer = plan.num_samples, bool(jax.tree.leaves(buffer))
     if num_others and not has_buffer:
         raise ValueError("live chains need a replay buffer, whose images they keep from.")

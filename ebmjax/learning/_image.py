@@ -159,6 +159,7 @@ class _Step(NamedTuple):
         view_key, start_key, chain_key, live_key, keep_key = jax.random.split(key, 5)
         beta = self.beta_fn(carry.step)
         label_key, draw_key, augment_key = jax.random.split(start_key, 3)
+        positives = self.view(view_key, jnp.asarray(batch.images))
         starts = draw_starts(
             label_key,
             draw_key,
@@ -167,6 +168,7 @@ class _Step(NamedTuple):
             carry.buffer,
             is_conditional=self.plan.num_classes > 1,
             num_others=self.live.num_references if self.live else 0,
+            shapes=positives.shape[1:],
         )
         moved, adaptation, chain_metrics = run_chains(
             jax.random.split(chain_key, num_kinds),
@@ -180,7 +182,6 @@ class _Step(NamedTuple):
         )
         chains = jax.lax.stop_gradient(moved)
         moved = positions_in(chains)
-        positives = self.view(view_key, jnp.asarray(batch.images))
 
         def loss_fn(params: PyTree) -> tuple[jax.Array, Any]:
             ends, live_terms = self._live_terms(live_key, params, beta, moved, starts)

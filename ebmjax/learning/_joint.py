@@ -145,19 +145,18 @@ class _JointStep(NamedTuple):
         objective, log_density = self.objective, self.network.log_density
         generative_loss = objective.generative_loss
         if generative_loss is None:
-            raise ValueError(
-                "objective.generative_loss must be a loss where a plan is given, got None."
-            )
+            raise ValueError("objective.generative_loss must be a loss with a plan, got None.")
         check_mapped("objective.batch_axis", objective.batch_axis)
         labelled, unlabelled = _pair(batch)
         classified_key, positive_key, negative_key, keep_key = jax.random.split(key, 4)
-        starts, chains, adaptation, chain_metrics = self._draw(plan, negative_key, params, carry)
-        ends = positions_in(chains)
         images = {
             "classified": self.views["classified"](classified_key, labelled.images),
             "positives": self.views["positives"](positive_key, unlabelled.images),
-            "negatives": ends,
         }
+        starts, chains, adaptation, chain_metrics = self._draw(
+            plan, negative_key, params, carry, images["positives"].shape[1:]
+        )
+        ends = images["negatives"] = positions_in(chains)
 
         def terms(params: PyTree, second_pass: bool = False) -> tuple[jax.Array, Any]:
             logits, statistics = self.network.logits(
@@ -226,7 +225,7 @@ class _JointStep(NamedTuple):
         return gradients, carry, metrics
 
     def _draw(
-        self, plan: ChainPlan, key: Key, params: PyTree, carry: Carry
+        self, plan: ChainPlan, key: Key, params: PyTree, carry: Carry, shapes: PyTree
     ) -> tuple[Starts, PyTree, dict[str, DualAveraging], Metrics]:
         """Starts, where their chains end (constants), step sizes, and what the chains report."""
         is_coupled = self.network.policy.use("chains") == "batch"
@@ -245,6 +244,7 @@ class _JointStep(NamedTuple):
             plan,
             carry.buffer,
             is_conditional=self.objective.is_conditional,
+            shapes=shapes,
         )
         densities = self.network.densities(
             params, carry.statistics, self.objective.density_scale / carry.smoothing

@@ -11,6 +11,7 @@ from ebmjax._axes import AxisName, first_key, gather_rows, own_rows, varying_wit
 from ebmjax._checks import check_at_least, check_fraction, check_positive, leading_size
 from ebmjax.latent import weight_sample_size
 from ebmjax.samplers import StartFn, fold_into_box, trace_chain
+from ebmjax.samplers._starts import check_start_fn
 from ebmjax.types import Key, LogDensityFn, Metrics, PyTree
 
 
@@ -56,6 +57,7 @@ def init_walkers(
       log_start_density_fn: normalised log density of a start, a scalar, nats.
     """
     check_at_least("num", num, 2)
+    check_start_fn(start_fn)
     positions = jax.vmap(start_fn, (0, None))(jax.random.split(key, num), jnp.int32(0))
     log_weights = -jax.vmap(log_start_density_fn)(positions)
     zero = jnp.zeros((), log_weights.dtype)

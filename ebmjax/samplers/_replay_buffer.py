@@ -11,7 +11,7 @@ import numpy as np
 from ebmjax._axes import everywhere, rows_like, set_rows, take_rows
 from ebmjax._checks import check_at_least, check_fraction, leading_size
 from ebmjax._programs import run_program
-from ebmjax.samplers._starts import StartFn
+from ebmjax.samplers._starts import StartFn, check_start_fn
 from ebmjax.types import Key, PyTree
 
 
@@ -58,6 +58,7 @@ def replay_buffer_init(
 
     Raises:
       ValueError: if ``size`` or ``num_classes`` is below 1, or the latter does not divide ``size``.
+      TypeError: if ``start_fn`` takes other arguments, or returns no floating-point arrays.
 
     Example:
       >>> from ebmjax.samplers import uniform_start
@@ -69,6 +70,7 @@ def replay_buffer_init(
       >>> buffer = replay_buffer_write(buffer, draw.slots, draw.positions + 0.1)
     """
     check_at_least("size", size, 1)
+    check_start_fn(start_fn)
     block_size = _block_size(size, num_classes)
     keys = jax.random.split(key, (num_classes, block_size))
 
@@ -122,7 +124,7 @@ def replay_buffer_draw(
     block_size = _block_size(size, num_classes)
     check_fraction("reinit_prob", reinit_prob)
     _check_num(num, block_size if labels is not None else size, labels is not None)
-    _check_start_fn(start_fn, buffer)
+    check_start_fn(start_fn, jax.tree.map(lambda leaf: leaf.shape[1:], buffer.positions))
 
     slots_key, new_key, label_key, start_key = jax.random.split(key, 4)
     is_new = jax.random.bernoulli(new_key, reinit_prob, (num,))
@@ -230,17 +232,6 @@ def _check_num(num: int, available: int, is_by_class: bool) -> None:
         raise ValueError(
             f"num must be at most the {available} slots {which}, because no slot is drawn twice; "
             f"got num={num}. Take a larger buffer or a smaller batch."
-        )
-
-
-def _check_start_fn(start_fn: StartFn, buffer: ReplayBuffer) -> None:
-    fresh = jax.eval_shape(start_fn, jax.random.key(0), jnp.int32(0))
-    expected = jax.tree.map(lambda leaf: leaf.shape[1:], buffer.positions)
-    given = jax.tree.map(lambda leaf: leaf.shape, fresh)
-    if given != expected:
-        raise ValueError(
-            f"start_fn must draw what the replay buffer holds, positions of shapes {expected}; got "
-            f"{given}."
         )
 
 

@@ -1,6 +1,7 @@
 """Laws that chains start from: uniform, Gaussian, and informative (one Gaussian a class)."""
 
 import functools
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -31,6 +32,36 @@ StartFn = Callable[[Key, jax.Array], PyTree]
 ``jax.vmap(start_fn)(keys, labels)`` gives many. Those made here are PyTrees with their constants as
 leaves: pass one to ``jit`` as an argument to keep large constants out of the program.
 """
+
+
+def check_start_fn(start_fn: Any, shapes: PyTree = None) -> None:
+    """Raises unless ``start_fn(key, label)`` returns one position, of ``shapes`` where given.
+
+    Raises:
+      TypeError: if it takes other arguments, or returns no floating-point arrays.
+      ValueError: if the position has other shapes.
+    """
+    contract = (
+        "start_fn must be start_fn(key, label) -> position: of a key and of a class (int32 "
+        "scalar), one start of one chain, floating-point arrays"
+    )
+    if not callable(start_fn):
+        raise TypeError(f"{contract}; got a {type(start_fn).__name__}.")
+    arguments = inspect.signature(start_fn)
+    try:
+        arguments.bind(None, None)
+    except TypeError as error:
+        raise TypeError(f"{contract}; its arguments are {arguments}.") from error
+    found = jax.eval_shape(start_fn, jax.random.key(0), jnp.int32(0))
+    # A chain may remember whole numbers, too.
+    if not any(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(found)):
+        raise TypeError(f"{contract}; it returns {found}.")
+    got = jax.tree.map(lambda leaf: leaf.shape, found)
+    if shapes not in (None, got):
+        raise ValueError(
+            f"{contract}, here of shape {shapes}; got {got}. The label, 0 without classes, gives "
+            "no axis, and many starts are its vmap."
+        )
 
 
 def uniform_start(shape: tuple[int, ...], low: Any, high: Any) -> StartFn:

@@ -169,6 +169,8 @@ def test_what_does_not_go_together_is_told():
         learn(draw, batch_axis=("data", "shard"))
     with pytest.raises(ValueError, match="live chains need a replay buffer"):
         learn(draw, shard_of(draw, 0), live=LiveSteps(step_size=0.1, noise_scale=0.0))
+    with pytest.raises(ValueError, match=r"start_fn must .* of shape \(2, 2, 1\); got \(3, 2, 1\)"):
+        learn(negatives(start_fn=lambda key, label: jnp.zeros((3, 2, 1))))
     with pytest.raises(ValueError, match="target_acceptance must"):
         ChainKind(sampler=mala, num_steps=1, target_acceptance=1.5)
     with pytest.raises(ValueError, match=r"min_step_size must be .*got min_step_size=-1"):

@@ -287,6 +287,12 @@ def test_conditional_chains_are_put_back_in_place():
         jax.eval_shape(gradient_fn, KEY, PARAMS, carry, batch())
 
 
+def test_starts_have_the_shape_of_the_data():
+    draw = negatives(start_fn=lambda key, label: jnp.zeros(3))
+    with pytest.raises(ValueError, match=r"start_fn must .* of shape \(2, 2, 1\); got \(3,\)"):
+        run(draw=draw, carry=shard_of(quadratic(), draw, buffer_size=0))
+
+
 @pytest.mark.parametrize("draw", [negatives(), None])
 def test_a_batch_is_a_pair_of_streams(draw):
     """``ImageData`` is a tuple of two arrays, and so is its pair."""

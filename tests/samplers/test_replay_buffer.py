@@ -258,7 +258,7 @@ def draw_badly(**changes):
          "^num must be at most the 3 slots of one class.*num=4"),
         (lambda: draw_badly(reinit_prob=1.1), "^reinit_prob must lie between 0 and 1"),
         (lambda: draw_badly(reinit_prob=-0.1), "^reinit_prob must lie between 0 and 1"),
-        (lambda: draw_badly(start_fn=gaussian_start((2,))), r"^start_fn must draw .*\(\).*\(2,\)"),
+        (lambda: draw_badly(start_fn=gaussian_start((2,))), r"^start_fn must be .*\(\).*\(2,\)"),
         (lambda: draw_badly(labels=jnp.zeros(3, int)), r"^labels must have shape .*\(4,\).*\(3,\)"),
         (lambda: draw_badly(labels=jnp.array([0, 0, 1, 0])), "^labels must lie in .*0 to 1"),
         (lambda: draw_badly(labels=jnp.array([0, -1, 0, 0])), "^labels must lie in .*-1 to 0"),
@@ -275,6 +275,21 @@ def draw_badly(**changes):
 def test_bad_arguments(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("start_fn", "expected"),
+    [
+        (lambda key: jnp.zeros(2), r"its arguments are \(key\)"),
+        (lambda key, label, x: jnp.zeros(2), r"its arguments are \(key, label, x\)"),
+        (lambda key, label: None, "it returns None"),
+        (lambda key, label: label, "it returns .*int32"),
+        (jnp.zeros(2), "got a ArrayImpl"),
+    ],
+)
+def test_the_contract_of_a_start_distribution_is_named(start_fn, expected):
+    with pytest.raises(TypeError, match=rf"^start_fn must be start_fn\(key, label\).*{expected}"):
+        replay_buffer_init(jax.random.key(0), 4, start_fn)
 
 
 def test_labels_that_are_no_integers():
