@@ -1,5 +1,6 @@
 """Calls a user's function for a split."""
 
+import inspect
 import os
 from typing import Any
 
@@ -22,6 +23,14 @@ def function_source(name: str, split: str, path: str | os.PathLike[str] | None =
     """
     function = user_function(name)
     what = f"{name}({split!r})"
+    arguments = inspect.signature(function)
+    try:
+        arguments.bind(split, **({"path": path} if path else {}))
+    except TypeError as error:
+        raise ValueError(
+            f"{name} must take (split{', *, path' * bool(path)}) and return (images, labels), or "
+            f"None where there is no such split; its arguments are {arguments}."
+        ) from error
     try:
         found = function(split, path=path) if path else function(split)
     except (Exception, SystemExit) as error:  # whatever the user's own code raises

@@ -169,6 +169,7 @@ def test_a_function_is_a_source(my_module):
         ("import sys\nsys.exit()\n", "cannot be imported: SystemExit"),
         ("import sys\ndef read(split): sys.exit(3)\n", "raised SystemExit: 3"),
         ("def other(split): pass\n", r"which has \['other'\]"),
+        ("def read(): pass\n", r"must take \(split\) and return .* its arguments are \(\)"),
         ("def read(split): return 1 / 0\n", "raised ZeroDivisionError"),
         ("def read(split): return 3\n", r"must return \(images, labels\) or None, got a int"),
         (

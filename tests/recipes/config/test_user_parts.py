@@ -1,6 +1,7 @@
 """Samplers, losses, optimisers and evaluations of the user: FILE.py:FUNCTION in every family."""
 
 import json
+import textwrap
 from types import SimpleNamespace
 
 import jax
@@ -60,6 +61,10 @@ together.memory = ("score",)
 
 
 def nothing(log_density_fn):
+    return 3
+
+
+def blind_sampler():
     return 3
 
 
@@ -180,6 +185,7 @@ REFUSED = [
     ("own.py:nowhere", "", r"config\.sampler\.name='own\.py:nowhere' must name a function of"),
     ("gone.py:drift", "", r"config\.sampler\.name='gone\.py:drift'.*No such file"),
     ("own.py:needs", "", r"arguments \['width'\] without a value.*sampler\.options='\{\"width\""),
+    ("own.py:blind_sampler", "", r"must take the log density.*it has no argument"),
     ("own.py:drift", '{"size": 1}', r"sampler\.options has \['size'\].*takes the options"),
     ("own.py:drift", '{"log_density_fn": 1}', r"sampler\.options has \['log_density_fn'\]"),
     ("own.py:drift", "[1]", r"config\.sampler\.options must be a JSON object"),
@@ -197,6 +203,43 @@ def test_a_function_that_makes_no_sampler_is_refused(here):
     chosen = sampler_of("joint", "own.py:nothing")
     with pytest.raises(ConfigError, match=r"'own\.py:nothing' must return a sampler.*got a int"):
         chosen.make(lambda x: x)
+
+
+@pytest.mark.parametrize(
+    ("init", "step", "message"),
+    [
+        ("lambda x: x", "lambda key, state: (state, ())", "init.* a field position; got a ndarray"),
+        ("State", "lambda key, state: state", r"-> \(state, info\); got a State"),
+        (
+            "State",
+            "lambda key, state, x: (state, ())",
+            r"its step has the arguments \(key, state, x",
+        ),
+        ("lambda: 0", "lambda key, state: (state, ())", r"its init has the arguments \(\)"),
+        (
+            "lambda x: State(1 / 0)",
+            "lambda key, state: (state, ())",
+            r"line \d+: ZeroDivisionError",
+        ),
+    ],
+)
+def test_a_sampler_of_the_user_is_held_to_its_contract(init, step, message, here):
+    text = f"""
+        import collections
+        State = collections.namedtuple("State", "position")
+        def wrong(log_density_fn):
+            Sampler = collections.namedtuple("Sampler", "init step")
+            return Sampler({init}, {step})
+        """
+    (here / "wrong.py").write_text(textwrap.dedent(text))
+    chosen = sampler_of("joint", f"{here}/wrong.py:wrong")
+
+    def move():
+        made = chosen.make(lambda x: x)
+        made.step(None, made.init(np.zeros(2)))
+
+    with pytest.raises(ConfigError, match=message):
+        move()
 
 
 def test_particles_that_interact_are_refused_where_chains_move_alone(here):

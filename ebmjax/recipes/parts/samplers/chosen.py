@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 from ebmjax.recipes.config.errors import Config, ConfigError, pick
 from ebmjax.recipes.config.user_parts import UserPart, find_function, find_part, is_users
 from ebmjax.recipes.parts.samplers import blackjax_kernels, table
+from ebmjax.recipes.parts.samplers.contract import hold_to_contract
 
 # How far noise and temperature may be apart and still count as one chain's, relatively.
 TOLERANCE = 0.01
@@ -57,12 +58,7 @@ class Chosen(NamedTuple):
         if self.part is None:
             return self.entry.make(log_density_fn, **hyperparameters)
         made = self.part.call(log_density_fn, **hyperparameters)
-        if not all(callable(getattr(made, name, None)) for name in ("init", "step")):
-            raise ConfigError(
-                f"config.{self.part.field}={self.name!r} must return a sampler with init(position) "
-                f"and step(key, state), such as ebmjax.types.Sampler; got a {type(made).__name__}."
-            )
-        return made
+        return hold_to_contract(self.part, made)
 
     @property
     def label(self) -> str:
@@ -103,7 +99,12 @@ def _of_user(
 ) -> Chosen:
     """Returns the sampler that a function of the user makes, with ``config.sampler.options``."""
     function = find_function(field, name)
-    density = next(iter(inspect.signature(function).parameters), "log_density_fn")
+    density = next(iter(inspect.signature(function).parameters), None)
+    if density is None:
+        raise ConfigError(
+            f"config.{field}={name!r} must take the log density, and may take options: "
+            "(log_density_fn, *, step_size=0.1) -> sampler; it has no argument."
+        )
     part = find_part(config, field, name, (density, "axis_name"))
     chosen = Chosen(name, "config.sampler.options", part.options, part)
     if chosen.entry.interacting and not any(one.interacting for one in allowed.values()):

@@ -1,0 +1,54 @@
+"""The contract of a sampler that a user's function makes."""
+
+import functools
+import inspect
+from typing import Any
+
+from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.config.user_parts import UserPart, explain
+from ebmjax.types import Sampler
+
+
+def hold_to_contract(part: UserPart, made: Any) -> Sampler[Any, Any]:
+    """Returns the sampler ``made`` by a user's function; its mistakes name the contract.
+
+    Raises:
+      ConfigError: if it is no sampler, at once or when a chain starts or moves.
+    """
+    must = f"config.{part.field}={part.name!r} must return a sampler with"
+    for name, given in {"init": ("position",), "step": ("key", "state")}.items():
+        function = getattr(made, name, None)
+        try:
+            inspect.signature(function).bind(*given)  # pyright: ignore[reportArgumentType]
+        except TypeError as error:
+            has = (
+                f"its {name} has the arguments {inspect.signature(function)}"
+                if callable(function)
+                else f"got a {type(made).__name__}"
+            )
+            raise ConfigError(
+                f"{must} init(position) and step(key, state), such as ebmjax.types.Sampler; {has}."
+            ) from error
+
+    @functools.wraps(made.init)
+    def init(*given: Any) -> Any:
+        with explain(part.field, part.name, part.function):
+            state = made.init(*given)
+        if not hasattr(state, "position") and not hasattr(state, "particles"):
+            raise ConfigError(
+                f"{must} init(position) -> state, which has a field position; got a "
+                f"{type(state).__name__}."
+            )
+        return state
+
+    @functools.wraps(made.step)
+    def step(key: Any, state: Any) -> Any:
+        with explain(part.field, part.name, part.function):
+            found = made.step(key, state)
+        if not isinstance(found, tuple) or len(found) != 2 or type(found) is type(state):
+            raise ConfigError(
+                f"{must} step(key, state) -> (state, info); got a {type(found).__name__}."
+            )
+        return found
+
+    return Sampler(init, step)
