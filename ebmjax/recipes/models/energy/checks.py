@@ -13,8 +13,10 @@ from ebmjax.recipes.parts.samplers import (
     Chosen,
     check_particles,
     of_section,
+    temperature,
 )
 from ebmjax.recipes.parts.samplers import check as check_samplers
+from ebmjax.recipes.parts.samplers.chosen import TOLERANCE
 
 MIN_CHAIN_STEPS = 8
 """Split R-hat takes four draws, and the first half of a chain is burn-in."""
@@ -48,6 +50,29 @@ def find_samplers(config: Config) -> dict[str, Chosen]:
     """
     names, offered = config.sampler.names, PLAIN if is_points(config) else SINGLE | TILTING
     return {name: of_section(config, "sampler.names", name, offered) for name in names}
+
+
+def output_scale(config: Config) -> float:
+    """Returns the factor of the robust objective on the log density; 1 for others."""
+    return config.loss.output_scale if config.loss.name == "beta" else 1.0
+
+
+def warn_of_temperature(config: Config) -> tuple[str, ...]:
+    """Returns a line for each sampler of points that aims at another density than the measured."""
+    scale, lines = output_scale(config), []
+    for chosen in find_samplers(config).values() if is_points(config) else ():
+        found = temperature(chosen)
+        if found is None or abs(scale * found - 1.0) <= TOLERANCE:
+            continue
+        step = chosen.options.get("step_size", 0.0) * found * scale
+        lines.append(
+            f"warning: chains aim at temperature {scale * found:g} of the density, exp(-{scale:g} "
+            f"E) under config.loss.name={config.loss.name}: {chosen.where}.temperature={found:g} is "
+            f"for another objective. Set --{chosen.where}.temperature={1 / scale:g}"
+            + f" --{chosen.where}.step_size={step:g}, the same steps"
+            * (step > 1e-12)
+        )
+    return tuple(lines)
 
 
 def _check_points(config: Config) -> None:

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.evaluators.points.density import on_grid
 from ebmjax.recipes.evaluators.points.plane import plane_of
+from ebmjax.recipes.models.energy.checks import output_scale
 from ebmjax.recipes.models.energy.model import EnergyModel, TrainedEnergy
 from ebmjax.recipes.parts.points_data import Truth
 from ebmjax.types import Key, LogDensityFn, PyTree
@@ -68,11 +68,6 @@ class PointsModel(EnergyModel):
             return {"points": plane.draw(key, on_grid(self, plane.grid), num)}
         ends = self.follow(key, num, num_steps or self.num_chain_steps)
         return {"points": ends[np.isfinite(ends).all(axis=1)]}
-
-
-def output_scale(config: Config) -> float:
-    """Returns the factor of the robust objective on the log density; 1 for others."""
-    return config.loss.output_scale if config.loss.name == "beta" else 1.0
 
 
 def points_model(truth: Truth, **parts: Any) -> PointsModel:

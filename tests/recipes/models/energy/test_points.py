@@ -24,10 +24,10 @@ from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.points.density import Density
 from ebmjax.recipes.evaluators.points.grid import mass
 from ebmjax.recipes.evaluators.points.plane import plane_of
-from ebmjax.recipes.models.energy import parts
+from ebmjax.recipes.models.energy import checks, parts
 from ebmjax.recipes.parts.points_data import load
 from ebmjax.recipes.run import scores, use
-from experiments.configs import toy_beta, toy_samplers
+from experiments.configs import image, toy_beta, toy_samplers
 
 CONFIGS = {"beta": toy_beta, "samplers": toy_samplers}
 WIDTHS = {"gmm": 2.0, "circles": 5.0, "gaussians": 14.0}
@@ -175,6 +175,16 @@ def test_the_trained_model_is_used(finished):
     np.testing.assert_allclose(used.score(points)["log_density"], -scale * energies, rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["contrastive_divergence", "score_matching", "own.py:loss"])
+def test_chains_for_another_objective_are_said(name):
+    assert not checks.warn_of_temperature(smoke())
+    assert not checks.warn_of_temperature(smoke("samplers"))
+    assert not checks.warn_of_temperature(image.get_config())
+    (line,) = checks.warn_of_temperature(smoke(**{"loss.name": name}))
+    assert "chains aim at temperature 0.00025 of the density, exp(-1 E)" in line
+    assert "--config.sampler.sgld.temperature=1 --config.sampler.sgld.step_size=0.00025" in line
+
+
 def test_points_to_score_are_checked(finished, tmp_path):
     used = recipes.load(finished, allow_code=True)
     asked = SimpleNamespace(data=str(tmp_path / "points.npy"), split=None, against=None)
@@ -185,6 +195,13 @@ def test_points_to_score_are_checked(finished, tmp_path):
             scores.score_data(used, asked)
     np.save(asked.data, np.zeros((3, 2)))
     assert scores.score_data(used, asked)["log_density"].shape == (3,)
+    asked.data, asked.split = None, "held_out"
+    held_out = load(used.config)[0].monitored.images
+    found = scores.score_data(used, asked)["log_density"]
+    np.testing.assert_array_equal(found, used.score(held_out)["log_density"])
+    asked.split = "train"
+    with pytest.raises(ConfigError, match="--split must be held_out for points"):
+        scores.score_data(used, asked)
     with pytest.raises(ConfigError, match=r"must end in \.npz for points"):
         use._draw_samples(used, SimpleNamespace(seed=0, num=2, num_steps=None, out="points.png"))
 
