@@ -67,8 +67,8 @@ def warn_of_temperature(config: Config) -> tuple[str, ...]:
         step = chosen.options.get("step_size", 0.0) * found * scale
         lines.append(
             f"warning: chains aim at temperature {scale * found:g} of the density, exp(-{scale:g} "
-            f"E) under config.loss.name={config.loss.name}: {chosen.where}.temperature={found:g} is "
-            f"for another objective. Set --{chosen.where}.temperature={1 / scale:g}"
+            f"E) under config.loss.name={config.loss.name}: {chosen.where}.temperature={found:g} "
+            f"is for another objective. Set --{chosen.where}.temperature={1 / scale:g}"
             + f" --{chosen.where}.step_size={step:g}, the same steps"
             * (step > 1e-12)
         )
