@@ -12,11 +12,11 @@ from ebmjax.learning._plan import ChainPlan
 from ebmjax.learning._step_sizes import DualAveraging
 from ebmjax.samplers import (
     ReplayBuffer,
+    check_start_fn,
     replay_buffer_draw,
     replay_buffer_init,
     select_particles,
 )
-from ebmjax.samplers._starts import check_start_fn
 from ebmjax.training import write_slots
 from ebmjax.types import Key, PyTree
 

@@ -52,6 +52,7 @@ from ebmjax.samplers._sgld import sgld as sgld
 from ebmjax.samplers._sgld import sgld_init as sgld_init
 from ebmjax.samplers._sgld import sgld_step as sgld_step
 from ebmjax.samplers._starts import StartFn as StartFn
+from ebmjax.samplers._starts import check_start_fn as check_start_fn
 from ebmjax.samplers._starts import gaussian_start as gaussian_start
 from ebmjax.samplers._starts import informative_start as informative_start
 from ebmjax.samplers._starts import uniform_start as uniform_start

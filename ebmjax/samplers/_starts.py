@@ -35,7 +35,11 @@ leaves: pass one to ``jit`` as an argument to keep large constants out of the pr
 
 
 def check_start_fn(start_fn: Any, shapes: PyTree = None) -> None:
-    """Raises unless ``start_fn(key, label)`` returns one position, of ``shapes`` where given.
+    """Raises unless ``start_fn(key, label)`` returns one position; runs nothing.
+
+    Args:
+      start_fn: a start distribution of yours.
+      shapes: of a position, a PyTree of shapes like it; None for any.
 
     Raises:
       TypeError: if it takes other arguments, or returns no floating-point arrays.

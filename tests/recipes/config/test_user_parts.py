@@ -18,7 +18,8 @@ from ebmjax.recipes.evaluators.evaluator import Evaluator, Found
 from ebmjax.recipes.evaluators.user import UserEvaluator, find_evaluators
 from ebmjax.recipes.models.build import user_optimizer
 from ebmjax.recipes.parts.objectives.energies import EnergyBatch
-from ebmjax.recipes.parts.objectives.objective import draws, make_chainless_loss, make_loss
+from ebmjax.recipes.parts.objectives.objective import make_chainless_loss, make_loss
+from ebmjax.recipes.parts.objectives.table import draws
 from ebmjax.recipes.parts.samplers import SAMPLERS, SINGLE, of_section, of_shared
 from ebmjax.training import init_state
 
@@ -278,6 +279,10 @@ def test_what_is_no_loss_is_refused(name, message, here):
 def test_a_loss_without_chains_gets_a_key_the_energy_and_the_data(here):
     config = configured("energy", loss__name="own.py:slope", loss__options='{"weight": 2.0}')
     assert not draws(config)
+    config.loss.energy_l2 = 0.5
+    families.check(config)  # a file may set it for another objective
+    with pytest.raises(ConfigError, match=r"energy_l2=0\.5 has no effect.*\(key, energy, x\)"):
+        families.check(config, {"loss.energy_l2"})
     x = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
     train = data.ImageData(x, np.zeros(2, np.int32))
     loss_fn = make_chainless_loss(config, train)

@@ -16,12 +16,11 @@ from ebmjax.recipes.parts.objectives import noise_contrastive
 from ebmjax.recipes.parts.objectives.checks import warn_of_objective
 from ebmjax.recipes.parts.objectives.energies import EnergyBatch
 from ebmjax.recipes.parts.objectives.objective import (
-    draws,
     make_chainless_loss,
     make_loss,
     noise_levels,
 )
-from ebmjax.recipes.parts.objectives.table import WITHOUT_CHAINS
+from ebmjax.recipes.parts.objectives.table import WITHOUT_CHAINS, draws
 from ebmjax.recipes.study import columns, study_file
 from experiments.configs import igebm_digits, jem_digits
 

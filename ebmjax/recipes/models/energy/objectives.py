@@ -15,7 +15,8 @@ from ebmjax.recipes.models.build import batch_axis
 from ebmjax.recipes.models.energy import parts
 from ebmjax.recipes.parts.objectives import user
 from ebmjax.recipes.parts.objectives.energies import EnergyBatch, energy_means
-from ebmjax.recipes.parts.objectives.objective import draws, make_chainless_loss, make_loss
+from ebmjax.recipes.parts.objectives.objective import make_chainless_loss, make_loss
+from ebmjax.recipes.parts.objectives.table import GRADIENT, draws, kind_of
 from ebmjax.training import GradientFn
 from ebmjax.types import Key, PyTree
 
@@ -43,7 +44,7 @@ def make_gradient_fn(
             batch_axis=batch_axis(config),
         )
         return gradient_fn, None
-    if is_users(config.loss.name) and user.kind_of(config) == user.GRADIENT:
+    if is_users(config.loss.name) and kind_of(config) == GRADIENT:
         given = {"energy_of": energy_of, "view": view, "batch_axis": batch_axis(config)}
         return user.gradient_maker(config, **given), None
     loss_fn = make_chainless_loss(config, train, batch_axis(config))

@@ -17,7 +17,8 @@ from ebmjax.recipes.models.energy.model import EnergyModel, densities_of
 from ebmjax.recipes.models.energy.points import points_model
 from ebmjax.recipes.parts import image_data, points_data
 from ebmjax.recipes.parts.objectives.checks import warn_of_objective
-from ebmjax.recipes.parts.objectives.objective import draws, noise_levels
+from ebmjax.recipes.parts.objectives.objective import noise_levels
+from ebmjax.recipes.parts.objectives.table import draws
 from ebmjax.training import init_state, make_train_step, warm_start
 
 

@@ -11,7 +11,8 @@ from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.user_parts import is_users
 from ebmjax.recipes.models.build import SHARD_AXES, batch_axis
 from ebmjax.recipes.parts.objectives.energies import EnergyBatch
-from ebmjax.recipes.parts.objectives.objective import draws, make_chainless_loss, make_loss
+from ebmjax.recipes.parts.objectives.objective import make_chainless_loss, make_loss
+from ebmjax.recipes.parts.objectives.table import draws
 
 
 def objective(config: Config, train: data.ImageData) -> learning.JointObjective:

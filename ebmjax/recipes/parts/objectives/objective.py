@@ -32,12 +32,6 @@ with noise levels it also takes noise scales (N,). If the file has a function
 """
 
 
-def draws(config: Config) -> bool:
-    """Returns whether the objective of ``config.loss`` compares the data with samples of chains."""
-    name = config.loss.name
-    return user.kind_of(config) == user.ENERGIES if is_users(name) else OBJECTIVES[name].draws
-
-
 def make_loss(config: Config) -> Callable[[EnergyBatch], tuple[jax.Array, Metrics]]:
     """Returns the loss of an objective with chains, with the penalty on squared energies.
 

@@ -1,11 +1,13 @@
 """The one table of objectives: what makes each, what it needs, its fields. Imports no JAX."""
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from ebmjax.recipes.config.common_fields import pick_fields
 from ebmjax.recipes.config.declare import Field, Part, When, allow_preset, field, when_is
+from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.ranges import (
     BELOW_ONE,
     COUNT,
@@ -19,6 +21,7 @@ from ebmjax.recipes.config.ranges import (
     one_of_or_function,
     optional,
 )
+from ebmjax.recipes.config.user_parts import find_function, is_users
 
 
 class ObjectiveEntry(NamedTuple):
@@ -218,10 +221,29 @@ OBJECTIVES = {
 }
 
 WITHOUT_CHAINS = tuple(name for name, one in OBJECTIVES.items() if not one.draws)
+GRADIENT, CHAINLESS, ENERGIES = "gradient function", "loss without chains", "loss of energies"
+"""Kinds of functions that ``loss.name`` may name, by their first arguments."""
+
+
+def kind_of(config: Config) -> str:
+    """Returns which kind of function ``config.loss.name`` names."""
+    arguments = list(inspect.signature(find_function("loss.name", config.loss.name)).parameters)
+    if arguments[:1] == ["energy_of"]:
+        return GRADIENT
+    return CHAINLESS if arguments[:2] == ["key", "energy"] else ENERGIES
+
+
+def draws(config: Config) -> bool:
+    """Returns whether the objective of ``config.loss`` compares the data with samples of chains."""
+    name = config.loss.name
+    return kind_of(config) == ENERGIES if is_users(name) else OBJECTIVES[name].draws
+
+
 DRAWING = allow_preset(
     When(
-        f"an objective with chains, config.loss.name other than {', '.join(WITHOUT_CHAINS)}",
-        lambda config: config.loss.name not in WITHOUT_CHAINS,
+        f"an objective with chains, config.loss.name other than {', '.join(WITHOUT_CHAINS)} or a "
+        "function of (key, energy, x) or energy_of",
+        draws,
     )
 )
 """The condition that the objective compares the data with samples of chains."""

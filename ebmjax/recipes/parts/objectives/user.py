@@ -10,18 +10,8 @@ import jax.numpy as jnp
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.user_parts import UserPart, find_function, find_part
 from ebmjax.recipes.parts.objectives.energies import EnergyBatch, energy_means
+from ebmjax.recipes.parts.objectives.table import CHAINLESS, ENERGIES, GRADIENT, kind_of
 from ebmjax.types import Key, Metrics
-
-GRADIENT, CHAINLESS, ENERGIES = "gradient function", "loss without chains", "loss of energies"
-"""Kinds of functions that ``loss.name`` may name, by their first arguments."""
-
-
-def kind_of(config: Config) -> str:
-    """Returns which kind of function ``config.loss.name`` names."""
-    arguments = list(inspect.signature(find_function("loss.name", config.loss.name)).parameters)
-    if arguments[:1] == ["energy_of"]:
-        return GRADIENT
-    return CHAINLESS if arguments[:2] == ["key", "energy"] else ENERGIES
 
 
 def _find(config: Config, kind: str) -> UserPart:
