@@ -90,3 +90,12 @@ def test_particles_leave_noise_for_images(capsys):
     numbers, _ = shown("image_svgd.py", capsys)
     assert numbers["diverged"] == 0
     assert numbers["FID of samples"] < 0.5 * numbers["FID of starts"]
+
+
+@pytest.mark.slow
+def test_points_are_learnt_with_mala(capsys):
+    numbers, _ = shown("points_mala.py", capsys)
+    assert 0.6 < numbers["acceptance"] < 0.98
+    near, far = (numbers[f"energy distance of {name}"] for name in ("draws", "starts"))
+    assert near < 0.5 * far
+    assert numbers["energy distance of other points"] < near
