@@ -20,3 +20,11 @@ def trim(value: Any) -> str:
 def printable(text: str) -> str:
     """Returns ``text`` in which odd names, of files or fields, cannot disturb a terminal."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def duration(seconds: float) -> str:
+    """Returns a duration in its unit, as coarse as an estimate is."""
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"

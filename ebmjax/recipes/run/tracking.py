@@ -11,6 +11,7 @@ from tensorboardX import SummaryWriter
 from tqdm import tqdm
 
 from ebmjax._phases import SECONDS, say, show_life
+from ebmjax._shown import duration
 from ebmjax.recipes.evaluators.result_tables import why_none
 from ebmjax.recipes.evaluators.sample_scores import fid_text, mean_of
 
@@ -94,14 +95,6 @@ class Newest:
         )
 
 
-def _duration(seconds: float) -> str:
-    """Returns a duration in its unit, as coarse as an estimate is."""
-    for unit, size in (("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.0f} s"
-
-
 class ProgressBar:
     """Progress bar with step rate, time left and the newest numbers, for terminals."""
 
@@ -159,7 +152,7 @@ class PlainLines:
         pace = ""
         if steps and seconds:
             left = (self._total_steps - step) * seconds / steps
-            pace = f"  {steps / seconds:.1f} steps/s  about {_duration(left)} left"
+            pace = f"  {steps / seconds:.1f} steps/s  about {duration(left)} left"
         say(f"step {step}/{self._total_steps}  {line}{pace}")
 
     def close(self) -> None:

@@ -36,10 +36,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from textwrap import shorten
 from typing import Any
 
 from ebmjax._phases import phase, say, tell_phases
+from ebmjax._shown import duration
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import (
     FAILED,
@@ -79,16 +81,22 @@ def run_all(
     ours = matching(all_cells, patterns)
     ended = [cell for cell in ours if cell.status != "missing"]
     text = plan(ours, len(ended), "jobs of Slurm" if executor else f"{num_jobs} at a time")
+    in_parallel = None if executor else num_jobs
+    num_left = len(ours) - len(ended)
 
     def tell(cell: Cell, status: str) -> None:
         num = len(cell.numbers().get("recoveries", ())) if status == "done" else 0
         after = f" after {count_nouns(num, 'recovery', 'recoveries')}" if num else ""
-        _say(cell, f"{status}{after}")
+        nonlocal num_left
+        if cell not in ended:
+            num_left -= 1
+        left = f"; {num_left} of {len(ours)} left{time_left(ours, in_parallel)}" * bool(num_left)
+        _say(cell, f"{status}{after}{left}")
         if status not in ("done", "diverged"):
             failures.append(cell)
         write(study, all_cells, folder)
 
-    with tell_phases("stdout"), phase(text) as note:
+    with tell_phases("stdout"), phase(f"{text}{time_left(ours, in_parallel)}") as note:
         if executor is None:
             run_each(ours, num_jobs, tell, _newest_lines(note))
         else:
@@ -109,12 +117,47 @@ def plan(ours: Sequence[Cell], num_ended: int, how: str) -> str:
     return runs + f"; {num_ended} ended before" * bool(num_ended)
 
 
+def time_left(ours: Sequence[Cell], num_jobs: int | None) -> str:
+    """Returns words such as ", about 9 min", by what the runs took that are done; "" if unknown.
+
+    A run that is missing takes as long as the mean of its row, or else as that of all rows.
+    """
+    rows: dict[str, list[float]] = {}
+    for cell in ours:
+        if cell.status == "done":
+            found = cell.numbers()
+            seconds = [found.get(f"{what}_seconds") for what in ("wall", "evaluation")]
+            if None not in seconds:
+                rows.setdefault(cell.label, []).append(sum(seconds))
+    missing = [cell.label for cell in ours if cell.status == "missing"]
+    if not rows or not missing or num_jobs is None:
+        return ""
+    every = fmean(seconds for some in rows.values() for seconds in some)
+    total = sum(fmean(rows.get(label, [every])) for label in missing)
+    return f", about {duration(total / min(num_jobs, len(missing)))}"
+
+
 def _tell_plan(ours: Sequence[Cell], num_jobs: int) -> None:
-    """Prints what would run, and the command of each run that is missing."""
+    """Prints what would run: a line for each row that lacks runs, with its arguments."""
     missing = [cell for cell in ours if cell.status == "missing"]
-    print(plan(ours, len(ours) - len(missing), f"{num_jobs} at a time"))
+    text = plan(ours, len(ours) - len(missing), f"{num_jobs} at a time")
+    unknown = ", for a time that is known when a run has ended here" * bool(missing)
+    print(f"{text}{time_left(ours, num_jobs) or unknown}")
+    rows: dict[str, list[Cell]] = {}
     for cell in missing:
-        print(f"{cell.label}, seed {cell.seed}: {shlex.join(map(str, cell.command))}")
+        rows.setdefault(cell.label, []).append(cell)
+    for label, some in rows.items():
+        own = [f"--config.seed={some[0].seed}", f"--workdir={some[0].folder}", "--mode=all"]
+        command = some[0].command
+        arguments = [one for one in command[command.index("run") + 1 :] if one not in own]
+        print(f"{label}, {_name_seeds(some)}: {shlex.join(map(str, arguments))}")
+    if missing:
+        print(f"Each run adds {' '.join(own[:-1])} or the like, and {own[-1]}.")
+
+
+def _name_seeds(some: Sequence[Cell]) -> str:
+    seeds = [cell.seed for cell in some]
+    return f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {', '.join(map(str, seeds))}"
 
 
 def _newest_lines(note: Callable[[str], None]) -> Callable[[Cell, str], None]:

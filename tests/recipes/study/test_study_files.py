@@ -225,11 +225,9 @@ def test_a_dry_run_prints_the_plan_and_makes_nothing(tmp_path, monkeypatch, caps
         main()
     assert ended.value.code == 0
     head, *runs = capsys.readouterr().out.splitlines()
-    assert head == "2 rows x 2 seeds = 4 runs, 1 at a time"
-    assert [run.partition(":")[0] for run in runs] == [
-        "row, seed 0", "two, seed 0", "row, seed 1", "two, seed 1"
-    ]  # fmt: skip
-    assert all("--mode=all" in run for run in runs)
+    assert head.startswith("2 rows x 2 seeds = 4 runs, 1 at a time, for a time that is known when")
+    assert runs[:2] == ["row, seeds 0, 1: --config=joint", "two, seeds 0, 1: --config=joint:smoke"]
+    assert runs[2].startswith("Each run adds --config.seed=0 --workdir=runs/studies/own/two/seed0 ")
     assert not Path("runs").exists()
 
 
