@@ -13,6 +13,7 @@ Where = Literal["stdout", "stderr", "nowhere"]
 T = TypeVar("T")
 
 SECONDS = 4.5  # a reminder that a busy machine wakes late still comes within 5
+LONGEST = 6  # so that hours leave a line every half minute
 
 _lock = threading.RLock()
 _open: list[tuple[threading.Event, deque[str], Where]] = []  # phases that are said, innermost last
@@ -35,16 +36,18 @@ def tell_phases(where: Literal["stdout", "stderr", "nowhere"]) -> Iterator[None]
 
 @contextlib.contextmanager
 def phase(
-    text: str, *, default: Where = "nowhere", seconds: float = SECONDS
+    text: str, *, default: Where = "nowhere", seconds: float = SECONDS, again: str = ""
 ) -> Iterator[Callable[[str], None]]:
     """Says ``text`` now, and again with its seconds after every silence while the block runs.
 
-    Only the innermost phase reminds. Nothing is said after the block, and its errors pass.
+    Each reminder waits twice as long as the one before it, up to ``LONGEST`` times the first. Only
+    the innermost phase reminds. Nothing is said after the block, and its errors pass.
 
     Args:
       text: what is done, with its number of images or steps.
       default: where it is said outside of ``tell_phases``.
-      seconds: longest silence, also counted from the lines of ``say``.
+      seconds: silence before the first reminder, also counted from the lines of ``say``.
+      again: what the reminders say in place of ``text``.
 
     Yields:
       ``note(text)``: text of the reminders to come, such as "step 300".
@@ -54,13 +57,14 @@ def phase(
     me = ended, notes, where
 
     def remind() -> None:
-        wait = seconds
+        wait = longest = seconds
         while not ended.wait(wait):
             with _lock:
                 silence = time.monotonic() - _said_at
-                if silence >= seconds and _open[-1:] == [me]:
-                    say(f"{text}: {time.monotonic() - started:.0f} s{notes[-1]}", where)
-                wait = seconds - silence if silence < seconds else seconds
+                if is_silent := silence >= longest and _open[-1:] == [me]:
+                    say(f"{again or text}: {time.monotonic() - started:.0f} s{notes[-1]}", where)
+                    longest = min(2 * longest, LONGEST * seconds)
+                wait = longest - silence if silence < longest and not is_silent else longest
 
     if where != "nowhere":
         with _lock:

@@ -47,6 +47,15 @@ def test_a_phase_is_said_at_once_and_reminds_while_it_lasts() -> None:
     assert out.getvalue() == said, "said after its end"
 
 
+def test_reminders_become_rarer_and_may_be_shorter_than_the_first_line() -> None:
+    with heard() as out, phase("3 rows x 2 seeds", seconds=QUICK, again="study"):
+        started = time.monotonic()
+        wait_for(lambda: len(lines(out)) > 4)
+        # After 1, 3, 7 and 13 times as long.
+        assert time.monotonic() - started >= 13 * QUICK
+    assert lines(out)[:5] == ["3 rows x 2 seeds", *["study: 0 s"] * 4]
+
+
 def test_a_short_phase_says_one_line_and_errors_pass() -> None:
     with heard() as out, pytest.raises(ZeroDivisionError), phase("dividing"):
         _ = 1 / 0

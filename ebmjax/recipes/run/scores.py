@@ -78,11 +78,12 @@ def _score_place(
             f"{images.shape[1:]}."
         )
     another = "; --split=NAME for another" * (option == "--data")
-    print(f"{option}: {len(images):,} images of split {split!r}{another}")
+    what = option if place else "the run's own data"
+    print(f"{what}: {len(images):,} images of split {split!r}{another}")
     section = run.config.data
     if split == "train" and is_own(section.path, place):
         print(
-            f"{option}: the run was trained on most of these, so their scores are too high"
+            f"{what}: the run was trained on most of these, so their scores are too high"
             + f"; --split={HELD_OUT} takes those that it was not." * bool(section.holdout)
         )
     order = np.arange(len(images))

@@ -96,7 +96,8 @@ def run_all(
             failures.append(cell)
         write(study, all_cells, folder)
 
-    with tell_phases("stdout"), phase(f"{text}{time_left(ours, in_parallel)}") as note:
+    text += time_left(ours, in_parallel)
+    with tell_phases("stdout"), phase(text, again="study") as note:
         if executor is None:
             run_each(ours, num_jobs, tell, _newest_lines(note))
         else:
