@@ -7,6 +7,7 @@ import ast
 import importlib
 import inspect
 import itertools
+import os
 import re
 import textwrap
 from importlib.metadata import distribution
@@ -31,7 +32,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
 ]
-exclude_patterns = ["_build", "jupyter_execute"]
+exclude_patterns = ["_build", "_templates", "jupyter_execute"]
 
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist", "attrs_inline"]
 myst_heading_anchors = 4  # page.md#a-heading, as where the repository is shown
@@ -68,6 +69,10 @@ html_static_path = [str(_mathjax)]
 html_extra_path = ["llms.txt"]
 html_copy_source = html_show_copyright = False
 html_theme_options = {"navigation_with_keys": True}
+if "EBMJAX_HAS_VERSIONS" in os.environ:  # docs/publish.py puts versions.html beside the site
+    templates_path = ["_templates"]
+    names = ("brand", "search", "versions", "scroll-start", "navigation", "scroll-end")
+    html_sidebars = {"**": [f"sidebar/{name}.html" for name in names]}
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
