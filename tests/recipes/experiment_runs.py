@@ -116,4 +116,5 @@ def scalars(workdir):
         (value.tag, event.step): value.simple_value
         for event in tensorboard_events(workdir)
         for value in event.summary.value
+        if value.HasField("simple_value")
     }

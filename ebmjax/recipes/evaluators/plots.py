@@ -2,10 +2,10 @@
 
 import math
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
@@ -65,6 +65,10 @@ FEW = 25
 
 MANY = 400
 """Most points of a curve: of more, the lowest and the highest of neighbours are drawn."""
+
+
+Panel = tuple[str, Sequence[str], str]
+"""Label of an axis, names of the numbers along it, and its scale."""
 
 
 @contextmanager
@@ -214,26 +218,49 @@ def column(rows: list[dict[str, Any]], name: str) -> tuple[np.ndarray, np.ndarra
     return steps, np.array([row[name] for row in present], dtype=float)
 
 
-def curve(axes: Axes, rows: list[dict[str, Any]], name: str, **style: Any) -> None:
-    """Draws ``name`` against the step, labelled, if the rows have it.
+class Line(NamedTuple):
+    """A number against the step.
 
-    For several repeats it draws mean and range; for one, the standard error "<name>_error" if the
-    rows have it.
+    Attributes:
+      steps: (n,).
+      means: (n,), over repeats if there are several.
+      ends: two of (n,): the range of several repeats, or one standard error to both sides; None
+        where there is neither.
+    """
+
+    steps: np.ndarray
+    means: np.ndarray
+    ends: tuple[np.ndarray, np.ndarray] | None
+
+
+def line(rows: list[dict[str, Any]], name: str) -> Line | None:
+    """Returns the points of ``name`` that are drawn; None if no row has it.
+
+    For several repeats it is mean and range; for one, the standard error "<name>_error" stands
+    beside it if the rows have it.
     """
     steps, values = column(rows, name)
     if not len(steps):
-        return
+        return None
     shown, errors = _extremes(np.atleast_2d(values.T).mean(0)), column(rows, f"{name}_error")[1]
     has_errors = errors.shape == values.shape == steps.shape
     steps, values = steps[shown], values[shown]
-    means = values.mean(1) if values.ndim == 2 else values
-    label, marker = name.replace("_", " "), "." if len(steps) <= FEW else ""
-    (drawn,) = axes.plot(steps, means, **{"label": label, "marker": marker, **style})
     if values.ndim == 2:
-        axes.fill_between(steps, values.min(1), values.max(1), alpha=0.2, color=drawn.get_color())
-    elif has_errors:
-        ends = (values - errors[shown], values + errors[shown])
-        axes.fill_between(steps, *ends, alpha=0.2, color=drawn.get_color())
+        return Line(steps, values.mean(1), (values.min(1), values.max(1)))
+    ends = (values - errors[shown], values + errors[shown]) if has_errors else None
+    return Line(steps, values, ends)
+
+
+def curve(axes: Axes, rows: list[dict[str, Any]], name: str, **style: Any) -> None:
+    """Draws ``line(rows, name)`` against the step, labelled, if the rows have it."""
+    found = line(rows, name)
+    if found is None:
+        return
+    marker = "." if len(found.steps) <= FEW else ""
+    named = {"label": name.replace("_", " "), "marker": marker, **style}
+    (drawn,) = axes.plot(found.steps, found.means, **named)
+    if found.ends is not None:
+        axes.fill_between(found.steps, *found.ends, alpha=0.2, color=drawn.get_color())
 
 
 def _extremes(values: np.ndarray) -> np.ndarray:
@@ -285,10 +312,16 @@ def legend(of: Axes | Figure) -> None:
         of.legend(found.values(), found, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns)
 
 
+def drawable(rows: list[dict[str, Any]], wanted: Iterable[Panel]) -> list[Panel]:
+    """Returns the panels of which the rows have a finite number."""
+    is_drawn = lambda name: np.isfinite(column(rows, name)[1]).any()  # noqa: E731
+    return [one for one in wanted if any(map(is_drawn, one[1]))]
+
+
 def panels(
     path: Path,
     rows: list[dict[str, Any]],
-    wanted: Sequence[tuple[str, Sequence[str], str]],
+    wanted: Sequence[Panel],
     config: Config,
 ) -> None:
     """Draws a panel for each of ``wanted`` of which the rows have a finite number.
@@ -296,13 +329,10 @@ def panels(
     Args:
       path: of the picture.
       rows: of metrics.jsonl.
-      wanted: label of an axis, names of the numbers along it, and its scale.
+      wanted: the panels; one without a finite number is left out.
       config: its extractor's name takes the place of EXTRACTOR in labels.
     """
-    found = []
-    for label, names, scale in wanted:
-        if any(np.isfinite(column(rows, name)[1]).any() for name in names):
-            found.append((with_extractor(label, [config]), names, scale))
+    found = [(with_extractor(label, [config]), *rest) for label, *rest in drawable(rows, wanted)]
     with figure(path, *shape(len(found))) as grid:
         for axes, (label, names, scale) in zip(grid.flat, found, strict=False):
             for name in names:

@@ -4,7 +4,6 @@ import io
 import re
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,16 @@ from PIL import Image
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import WorkdirError, count_nouns, flatten
 from ebmjax.recipes.config.extractor_names import EXTRACTOR
-from ebmjax.recipes.evaluators.plots import montage, panels
+from ebmjax.recipes.evaluators.plots import drawable, line, montage, panels
 from ebmjax.recipes.evaluators.result_tables import evaluation_results, results
 from ebmjax.recipes.evaluators.sample_scores import advice, fid_text, with_error, with_interval
 from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.report import page, run_data
+from ebmjax.recipes.report.curves import Panel, curves, script
 from ebmjax.recipes.report.page import Html, element
 from ebmjax.recipes.report.run_data import COMMAND, RunData, as_json
 
-MOST_BYTES, STRIP_BYTES = 330_000, 30_000
+MOST_BYTES, STRIP_BYTES = 270_000, 30_000
 """Most bytes of the pictures from plots/ that a report holds, and of one strip's pixels."""
 
 STEPS, IN_STRIP, MOST_PANELS = 4, 16, 9
@@ -63,7 +63,7 @@ def write(folder: Path, is_over: bool = False) -> Path:
     run, shown, path = run_data.read(folder), _pictures(folder), folder / page.FILE
     sections = {
         SAMPLES: [page.table(_strips(run)), *shown.pop(SAMPLES)],
-        "Curves": [fitting(page.svg, partial(_draw_curves, run)) or ""],
+        "Curves": [drawn := fitting(_curves, run) or ""],
         **shown,
         "Newest numbers": [page.table(fitting(results, run.results).items())],
         "Full evaluation": [page.table(fitting(evaluation_results, run.evaluation).items())],
@@ -81,6 +81,7 @@ def write(folder: Path, is_over: bool = False) -> Path:
         element("small", "± is one standard error."),
         *(element("p", note) for note in notes),
         *(page.section(name, *parts) for name, parts in sections.items()),
+        script=script() if drawn else "",
     )
     return path
 
@@ -155,11 +156,19 @@ def panels_of(run: RunData) -> Sequence[tuple[str, Sequence[str], str]]:
     return [(name.replace("$", r"\$"), (name,), "linear") for name in names][:MOST_PANELS]
 
 
-def _draw_curves(run: RunData, path: Path) -> None:
-    wanted = panels_of(run)
-    if not any(run.newest(name) for _, names, _ in wanted for name in names):
-        raise LookupError("there is nothing to draw")
-    panels(path, [*run.rows], wanted, {})
+def _curves(run: RunData) -> Html:
+    """Returns the curves of the run; "" if there is nothing to draw."""
+    rows = [*run.rows]
+    wanted = drawable(rows, panels_of(run))
+    if not wanted:
+        return Html("")
+    lines = [
+        {name.replace("_", " "): found for name in names if (found := line(rows, name))}
+        for _, names, _ in wanted
+    ]
+    titles = ((label.replace("\\$", "$"), scale) for label, _, scale in wanted)
+    found = [Panel(*one, of) for one, of in zip(titles, lines, strict=True)]
+    return curves(found, lambda path: panels(path, rows, wanted, {}))
 
 
 def _pictures(folder: Path) -> dict[str, list[Html]]:

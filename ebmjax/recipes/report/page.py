@@ -1,6 +1,10 @@
-"""Pieces of a page that stands alone: it fetches nothing, runs nothing, and escapes every text."""
+"""Pieces of a page that stands alone: it fetches nothing, and escapes every text.
+
+It runs nothing but a script of ours, whose digest its policy names.
+"""
 
 import base64
+import hashlib
 import html
 import re
 import tempfile
@@ -17,7 +21,7 @@ FILE = "report.html"
 
 HEAD = """<meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+ content="default-src 'none'; img-src data:; style-src 'unsafe-inline'{scripts}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <style>
 :root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif }
@@ -31,9 +35,14 @@ svg { width: 100%; height: auto; min-width: 50rem; max-height: none } .wide { ov
 .strip { image-rendering: pixelated; height: 2.8rem; max-width: none }
 .numbers { display: grid; grid-template-columns: repeat(auto-fit, minmax(13rem, 1fr)); gap: 1rem }
 .numbers b { display: block; font-size: 1.5rem } small { opacity: .75 }
+.live { display: grid; grid-template-columns: repeat(auto-fit, minmax(17rem, 1fr)); gap: .5rem }
+.live > div { min-width: 0 } .uplot { background: white; color: black }
+.uplot .u-title { font-size: .8rem; font-weight: 400 } .uplot .u-legend { font-size: .75rem }
+.uplot .u-legend * { padding: 0 .1rem; font-weight: 400 } .uplot .band { display: none }
+.uplot tr { border: 0 }
 </style>
 """
-"""Head of every page. Its policy keeps a browser from fetching or running anything for it."""
+"""Head of every page. Its policy keeps a browser from fetching anything for it."""
 
 
 class Html(str):
@@ -97,12 +106,18 @@ def svg(draw: Callable[[Path], None]) -> Html:
         draw(path)
         text = path.read_text(encoding="utf-8")
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    # Hundredths of a point are enough for a line.
+    shorten = lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0])  # noqa: E731
+    text = re.sub(r' d="[^"]*"', shorten, text)
     return element("div", Html(text), class_="wide")
 
 
-def write(path: Path, title: str, *parts: Any) -> None:
-    """Writes a page whole or not at all."""
-    head = element("head", Html(HEAD), element("title", title))
-    body = element("body", element("h1", title), *parts)
+def write(path: Path, title: str, *parts: Any, script: str = "") -> None:
+    """Writes a page whole or not at all; ``script`` is the only one that may run there."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"; script-src 'sha256-{digest}'" * bool(script)
+    head = element("head", Html(HEAD.replace("{scripts}", policy)), element("title", title))
+    run = element("script", Html(script)) if script else ""
+    body = element("body", element("h1", title), *parts, run)
     text = f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
     write_whole(path, text.encode(errors="replace").decode())  # JSON may hold half a letter

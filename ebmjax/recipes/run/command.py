@@ -57,6 +57,9 @@ A CPU is one device for each of its cores, and a run uses as many as divide conf
 --mirror=URL copies the folder to a bucket or another disk while it trains (gs://, s3://, file://,
 whatever fsspec opens). Where the folder is empty, it is fetched from there first.
 
+--track=wandb or --track=trackio also sends the configuration, the numbers and the pictures of each
+step there. The same command continues the same tracked run.
+
 Several processes share a run, each with its devices. Start the same command on each machine with
 --coordinator_address=HOST:PORT --num_processes=N --process_id=0 (1, ..., N-1), or the variables
 JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID. Under Slurm or on a Cloud TPU,
@@ -88,6 +91,7 @@ PROFILE = flags.DEFINE_integer(
     "profile", None, "Write a trace of this many steps of training.", lower_bound=1
 )
 MIRROR = flags.DEFINE_string("mirror", None, "URL that gets a copy of the folder, as it grows.")
+TRACK = flags.DEFINE_enum("track", None, ["wandb", "trackio"], "Send numbers and pictures there.")
 
 
 def main() -> None:
@@ -127,6 +131,7 @@ def execute(argv: list[str]) -> None:
                 PROFILE.value,
                 STEP.value,
                 MIRROR.value,
+                TRACK.value,
             )
         except USER_ERRORS as error:
             stop(error, FAILED if isinstance(error, BROKE_OFF) else REFUSED)

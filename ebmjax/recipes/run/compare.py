@@ -9,13 +9,14 @@ from pathlib import Path
 
 from ebmjax._shown import printable
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError, stop
-from ebmjax.recipes.evaluators.plots import LINES, by_step, curve, figure, shape
+from ebmjax.recipes.evaluators.plots import LINES, by_step, curve, figure, line, shape
 from ebmjax.recipes.evaluators.result_tables import evaluation_results, results
 from ebmjax.recipes.evaluators.sample_scores import with_interval
 from ebmjax.recipes.folder import per_image
 from ebmjax.recipes.folder.run_folder import check_links
 from ebmjax.recipes.report import of_run, page, run_data
-from ebmjax.recipes.report.page import element
+from ebmjax.recipes.report.curves import Panel, curves, script
+from ebmjax.recipes.report.page import Html, element
 from ebmjax.recipes.report.run_data import RunData, as_json
 from ebmjax.recipes.run.outputs import check_out
 
@@ -148,11 +149,7 @@ def draw(runs: Mapping[str, RunData], path: Path) -> None:
     Raises:
       ConfigError: if no run has logged any.
     """
-    panels = [one for run in runs.values() for one in of_run.panels_of(run)]
-    wanted = {name: scale for _, names, scale in panels for name in names}
-    wanted = {k: v for k, v in wanted.items() if any(run.newest(k) for run in runs.values())}
-    if not wanted:
-        raise ConfigError("the runs have logged nothing yet, so there are no curves.")
+    wanted = _numbers_by_scale(runs)
     with figure(path, *shape(len(wanted)), has_legend=True) as grid:
         for axes, (name, scale) in zip(grid.flat, wanted.items(), strict=False):
             for (label, run), style in zip(runs.items(), cycle(LINES), strict=False):
@@ -160,10 +157,28 @@ def draw(runs: Mapping[str, RunData], path: Path) -> None:
             by_step(axes, name.replace("_", " ").replace("$", r"\$"), scale)
 
 
+def _numbers_by_scale(runs: Mapping[str, RunData]) -> dict[str, str]:
+    """Returns the numbers that a run has logged, with the scales of their axes."""
+    panels = [one for run in runs.values() for one in of_run.panels_of(run)]
+    wanted = {name: scale for _, names, scale in panels for name in names}
+    wanted = {k: v for k, v in wanted.items() if any(run.newest(k) for run in runs.values())}
+    if not wanted:
+        raise ConfigError("the runs have logged nothing yet, so there are no curves.")
+    return wanted
+
+
+def _curves(runs: Mapping[str, RunData]) -> Html:
+    found = []
+    for name, scale in _numbers_by_scale(runs).items():
+        lines = {label: line([*run.rows], name) for label, run in runs.items()}
+        found.append(Panel(name.replace("_", " "), scale, lines))
+    return curves(found, partial(draw, runs))
+
+
 def _write(out: Path, runs: Mapping[str, RunData], tables: Mapping[str, Table]) -> None:
     if out.suffix == ".png":
         draw(runs, out)
         return
     sections = [page.section(t, page.table(rows[1:], rows[0])) for t, rows in tables.items()]
-    curves = page.section("Curves", page.svg(partial(draw, runs)))
-    page.write(out, f"Comparison of {', '.join(runs)}", *sections, curves, element("p", NOT_PAIRED))
+    sections += [page.section("Curves", _curves(runs)), element("p", NOT_PAIRED)]
+    page.write(out, f"Comparison of {', '.join(runs)}", *sections, script=script())

@@ -23,6 +23,7 @@ def train(
     test_labels: Any = None,
     fields: Mapping[str, Any] | None = None,
     mode: Literal["train", "all"] = "train",
+    track: Literal["wandb", "trackio"] | None = None,
 ) -> TrainedRun:
     """Trains as ``ebmjax run`` does, in the same folder, and returns the model.
 
@@ -39,6 +40,7 @@ def train(
       test_labels: classes of ``test_images``.
       fields: dotted names of configuration fields to their values, ``{"train.num_epochs": 10}``.
       mode: "all" evaluates the model after training, too.
+      track: service that gets the numbers and pictures, too; None for none.
 
     Raises:
       ConfigError: if a field is wrong, or if FOLDER.npz holds other images.
@@ -58,7 +60,7 @@ def train(
         read = command_line.read(config, [f"--config.{k}={v}" for k, v in given.items()])
     except SystemExit as error:
         raise ConfigError(str(error).removeprefix("error: ")) from error
-    if launch(read, config, str(place), mode):
+    if launch(read, config, str(place), mode, track=track):
         raise KeyboardInterrupt(f"Interrupted and saved: the same call goes on with {place}.")
     return load(place)
 

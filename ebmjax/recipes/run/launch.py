@@ -21,6 +21,7 @@ from ebmjax.recipes.run import best, reports, start_from
 from ebmjax.recipes.run.compilation import use_compilation_cache
 from ebmjax.recipes.run.explain import explain_writes
 from ebmjax.recipes.run.run import Run
+from ebmjax.recipes.run.services import load_service
 
 
 @tell_phases("stdout")
@@ -32,12 +33,14 @@ def launch(
     num_traced: int | None = None,
     step: int | None = None,
     mirror: str | None = None,
+    track: str | None = None,
 ) -> int | None:
     """Runs ``config`` to its end in ``folder``; returns the signal that ended it early, or None.
 
     ``mode`` "eval" only evaluates the run of ``folder``, at ``step`` or at its newest or best
     state; "all" trains and evaluates. So many steps as ``num_traced`` says are traced into the
     folder's profile/. ``mirror`` is the URL of a ``Mirror``, to which "eval" writes nothing.
+    ``track`` names the service that training is sent to.
 
     Raises:
       explain.USER_ERRORS: the message says what to do.
@@ -47,12 +50,17 @@ def launch(
     if mode == "eval":
         if num_traced is not None:
             raise WorkdirError("--profile traces training: leave it out with --mode=eval.")
+        if track is not None:
+            raise WorkdirError("--track follows training: leave it out with --mode=eval.")
         training.on_first(lambda: evaluate_saved(config, folder, config_argument, step, mirror))
         return None
     if step is not None:
         raise WorkdirError("--step names the state that --mode=eval evaluates: leave it out.")
+    if track is not None:
+        training.on_first(lambda: load_service(track))
     name = Path(config_argument.partition(":")[0]).stem
-    run = Run(config, folder or training.from_first(lambda: workdir.default_workdir(name)))
+    place = folder or training.from_first(lambda: workdir.default_workdir(name))
+    run = Run(config, place, track=track)
     copies = training.on_first(lambda: fetch(run, mirror)) or contextlib.nullcontext()
     run.open()
     print(f"{config_argument} -> {run.path}", about_devices(), sep="\n", flush=True)

@@ -10,16 +10,17 @@ import jax
 from ebmjax import training
 from ebmjax._phases import phase
 from ebmjax.recipes.config import families
-from ebmjax.recipes.config.errors import Config
+from ebmjax.recipes.config.errors import Config, flatten
 from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.config.ranges import MAX_INTEGER
 from ebmjax.recipes.folder import workdir
-from ebmjax.recipes.folder.run_folder import identity
+from ebmjax.recipes.folder.run_folder import as_json, identity
 from ebmjax.recipes.folder.saved_state import Saved, find_saved
 from ebmjax.recipes.models import build
 from ebmjax.recipes.run import best, recover, start_from
 from ebmjax.recipes.run.explain import explain_by_fields
 from ebmjax.recipes.run.saved_recoveries import Recovery, read_complete
+from ebmjax.recipes.run.services import ServiceWriter
 from ebmjax.recipes.run.tracking import TensorBoardWriter, progress_writer
 from ebmjax.types import Key
 
@@ -37,6 +38,7 @@ class Run:
       config: as the run was given it, and checked when it was read (``families.check``).
       folder: the run's folder, new or not.
       recoveries: what the run did where it diverged, the first one first.
+      track: service that training is sent to, see ``services``; None for none.
 
     Attributes:
       path: the folder.
@@ -45,8 +47,14 @@ class Run:
 
     experiment: build.Experiment
 
-    def __init__(self, config: Config, folder: str | Path, recoveries: Sequence[Recovery] = ()):
-        self.config, self.path = config, Path(folder).expanduser()
+    def __init__(
+        self,
+        config: Config,
+        folder: str | Path,
+        recoveries: Sequence[Recovery] = (),
+        track: str | None = None,
+    ):
+        self.config, self.path, self.track = config, Path(folder).expanduser(), track
         self.recoveries = list(recoveries)
 
     @property
@@ -158,11 +166,15 @@ class Run:
                 f"--config.mesh.num_shards={jax.device_count()} and a config.train.batch_size that "
                 "it divides."
             )
-        writers = [
+        fields = flatten(as_json(self.now))
+        writers: list[training.Writer] = [
             recover.Rows(self.path, plan.log_every, self.recoveries),
-            TensorBoardWriter(self.path),
+            TensorBoardWriter(self.path, fields),
             progress_writer(plan.total_steps),
         ]
+        if self.track:
+            number = len(self.recoveries)
+            writers.append(ServiceWriter(self.track, self.path, fields, number))
         # config.json tells of the optimiser, which a remedy changes on purpose.
         vars(made.train_step).pop("optimizer", None)
         monitor, kept = made.monitor, config.train.get("keep_best")

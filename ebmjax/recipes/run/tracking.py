@@ -1,13 +1,18 @@
 """Shows a running run: TensorBoard, a progress bar or plain lines."""
 
+import json
 import math
 import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from PIL import Image
 from tensorboardX import SummaryWriter
+from tensorboardX.summary import hparams
 from tqdm import tqdm
 
 from ebmjax._phases import SECONDS, say, show_life
@@ -15,15 +20,23 @@ from ebmjax._shown import duration
 from ebmjax.recipes.evaluators.result_tables import why_none
 from ebmjax.recipes.evaluators.sample_scores import fid_text, mean_of
 
+JUDGED = ("loss", "test_accuracy", "sample_fid", "density_tv", "test_log_evidence")
+"""Numbers that stand beside the hyperparameters of runs in TensorBoard."""
+
 
 class TensorBoardWriter:
     """Writes every number of a row as a scalar, and lists as ``name/0``, ``name/1``, ...
 
-    Each sitting of a run, and each recovery, has another file.
+    A step's pictures go with its row. Each sitting of a run, and each recovery, has another file.
+
+    Args:
+      directory: the run's folder.
+      hyperparameters: the configuration by dotted names.
     """
 
-    def __init__(self, directory: str | Path):
+    def __init__(self, directory: str | Path, hyperparameters: Mapping[str, Any] | None = None):
         self._directory = Path(directory).expanduser()
+        self._hyperparameters = hyperparameters or {}
         self._writer: SummaryWriter | None = None
 
     def start(self, first_step: int) -> None:
@@ -35,21 +48,41 @@ class TensorBoardWriter:
         self._writer = SummaryWriter(
             str(self._directory), purge_step=purge_step, filename_suffix=suffix
         )
+        if self._hyperparameters:
+            plain = {
+                name: value if isinstance(value, bool | int | float | str) else json.dumps(value)
+                for name, value in self._hyperparameters.items()
+            }
+            for summary in hparams(plain, dict.fromkeys(JUDGED)):
+                self._writer.file_writer.add_summary(summary)
 
     def write(self, step: int, row: dict[str, Any]) -> None:
         assert self._writer is not None, "start() comes first"
-        for name, value in row.items():
-            for suffix, number in _numbers(value):
-                if not math.isfinite(number):  # TensorBoard cannot draw it and would warn
-                    continue
-                self._writer.add_scalar(name + suffix, number, step)
+        for name, number in finite_numbers(row).items():
+            self._writer.add_scalar(name, number, step)
+        for name, path in pictures_of(self._directory, step).items():
+            with Image.open(path) as picture:
+                pixels = np.asarray(picture.convert("RGB"))
+            self._writer.add_image(name, pixels, step, dataformats="HWC")
 
     def close(self) -> None:
         if self._writer is not None:
             self._writer.close()
 
 
-def _numbers(value: Any) -> list[tuple[str, float]]:
+def finite_numbers(row: Mapping[str, Any]) -> dict[str, float]:
+    """Returns the numbers of a row that a service can draw; those of lists as ``name/0``, ..."""
+    found = ((name + rest, x) for name, value in row.items() for rest, x in _numbers(value))
+    return {name: x for name, x in found if isinstance(x, int | float) and math.isfinite(x)}
+
+
+def pictures_of(folder: Path, step: int) -> dict[str, Path]:
+    """Returns the pictures of a step in a run's folder, such as "samples", by name."""
+    found = sorted((folder / "plots").glob(f"*_{step:06d}.png"))
+    return {path.stem.rpartition("_")[0]: path for path in found}
+
+
+def _numbers(value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, list):
         entries = enumerate(value)
         return [(f"/{i}{rest}", number) for i, entry in entries for rest, number in _numbers(entry)]
