@@ -12,9 +12,9 @@ from tensorboardX.record_writer import masked_crc32c
 
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import flatten
+from ebmjax.recipes.evaluators import known_numbers
 from ebmjax.recipes.run import launch as launches
 from ebmjax.recipes.run.run import Run
-from ebmjax.recipes.study import columns
 from experiments.configs import thermo_digits
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -65,10 +65,10 @@ def summary_of(workdir):
 
 
 def unlisted(workdir, family):
-    """Numbers of a run's reports that ``study/columns.py`` does not name, so no column could be."""
+    """Numbers of a run's reports that ``known_numbers.py`` does not name, so no column could be."""
     report = summary_of(workdir) | strict_json((workdir / "evaluation.json").read_text())
     numbers = {name for name, one in flatten(report).items() if type(one) in (int, float)}
-    return {n for n in numbers if n[:5] != "eval." and not columns.is_known(n, family)}
+    return {n for n in numbers if n[:5] != "eval." and not known_numbers.is_known(n, family)}
 
 
 def contents(folder):

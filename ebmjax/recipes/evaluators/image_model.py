@@ -11,7 +11,7 @@ import numpy as np
 
 from ebmjax import data
 from ebmjax._groups import on_devices
-from ebmjax.evaluate import Chains
+from ebmjax.evaluate import Chains, finite_images
 from ebmjax.learning import ChainPlan
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.evaluators.chains import DensitiesOf, draw_buffer
@@ -91,6 +91,10 @@ class ImageModel:
         """Returns numbers of samples for metrics.jsonl, such as their mean energy."""
         raise NotImplementedError
 
+    def classes_of(self, chains: Chains) -> Any:
+        """Returns the class (N,) of each sample, by which a picture sorts them; None without."""
+        return None
+
     def draw_sets(self, key: Key, num: int) -> dict[str, Chains]:
         """Returns ``num`` chains of every kind that an evaluation judges, by name."""
         raise NotImplementedError
@@ -116,3 +120,10 @@ class ImageModel:
 def floats(images: np.ndarray) -> jax.Array:
     """Returns uint8 images as float32 in [-1, 1]."""
     return data.to_signed_unit(jnp.asarray(images))
+
+
+def sampled_images(chains: Any) -> dict[str, np.ndarray]:
+    """Returns "images" and "start_images", uint8, of the chains whose ends are finite."""
+    is_finite = np.isfinite(chains.ends).all(axis=(1, 2, 3))
+    starts = np.asarray(chains.starts)[is_finite]
+    return {"images": finite_images(chains.ends), "start_images": finite_images(starts)}

@@ -14,6 +14,7 @@ from matplotlib.axis import Axis
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.rcsetup import cycler
 from matplotlib.ticker import (
     LogFormatterSciNotation,
@@ -22,10 +23,10 @@ from matplotlib.ticker import (
     NullLocator,
     ScalarFormatter,
 )
-from PIL import Image
 
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.extractor_names import with_extractor
+from ebmjax.recipes.evaluators.known_numbers import own_numbers
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 """Okabe and Ito's, which colour-blind readers tell apart; without yellow, too pale on white."""
@@ -62,6 +63,9 @@ SHORT = 21
 
 FEW = 25
 """Most points of a curve that has a dot at each."""
+
+MOST_OWN = 9
+"""Most panels of numbers of the user's."""
 
 MANY = 400
 """Most points of a curve: of more, the lowest and the highest of neighbours are drawn."""
@@ -155,15 +159,6 @@ def shape(num: int, most: int = 3) -> tuple[int, int]:
     return lines, max(-(-num // lines), 1)
 
 
-def image_grid(path: Path, images: np.ndarray, *, columns: int = 10, min_side: int = 480) -> None:
-    """Saves uint8 images (N, H, W, C) side by side, enlarged without smoothing."""
-    tiles = montage(images, columns)
-    enlarged = max(1, -(-min_side // max(tiles.shape[:2])))
-    tiles = tiles.repeat(enlarged, axis=0).repeat(enlarged, axis=1)
-    path.parent.mkdir(exist_ok=True)
-    Image.fromarray(tiles).save(path)
-
-
 def montage(images: np.ndarray, columns: int) -> np.ndarray:
     """Returns a uint8 array (rows (H + 1) + 1, columns (W + 1) + 1, 3) with lines between tiles."""
     num, height, width, channels = images.shape
@@ -187,6 +182,16 @@ def tiles(
         places = (np.arange(len(rows)) + 0.5) * len(sheet) / max(len(rows), 1)
         axes.set_yticks(places, rows)
         axes.grid(False)
+
+
+def name_tiles(
+    axes: Axes, names: Sequence[str], columns: int, shape: tuple[int, int], most: int = 400
+) -> None:
+    """Writes a name into the corner of each of at most ``most`` ``tiles`` of (height, width)."""
+    outline = [withStroke(linewidth=1.5, foreground="black")]
+    for i, name in enumerate(names if len(names) <= most else ()):
+        top, left = (i // columns) * (shape[0] + 1) + 0.6, (i % columns) * (shape[1] + 1) + 0.6
+        axes.text(left, top, name, va="top", fontsize=5, color="white", path_effects=outline)
 
 
 def histograms(axes: Axes, sets: Mapping[str, np.ndarray]) -> None:
@@ -318,6 +323,17 @@ def drawable(rows: list[dict[str, Any]], wanted: Iterable[Panel]) -> list[Panel]
     return [one for one in wanted if any(map(is_drawn, one[1]))]
 
 
+def with_own_panels(
+    rows: Iterable[dict[str, Any]], family: Any, wanted: Iterable[Panel] = ()
+) -> list[Panel]:
+    """Returns ``wanted``, and a panel for each of ``MOST_OWN`` other numbers of the user's parts."""
+    every, shown = list(wanted), {name for _, names, _ in wanted for name in names}
+    own = own_numbers({name: None for row in rows for name in row}, family)
+    for name in [one for one in own if one not in shown][:MOST_OWN]:
+        every.append((name.replace("_", " ").replace("$", r"\$"), (name,), "linear"))
+    return every
+
+
 def panels(
     path: Path,
     rows: list[dict[str, Any]],
@@ -330,9 +346,11 @@ def panels(
       path: of the picture.
       rows: of metrics.jsonl.
       wanted: the panels; one without a finite number is left out.
-      config: its extractor's name takes the place of EXTRACTOR in labels.
+      config: its extractor's name takes the place of EXTRACTOR in labels; numbers that its family
+        does not know have panels, too.
     """
-    found = [(with_extractor(label, [config]), *rest) for label, *rest in drawable(rows, wanted)]
+    wanted = drawable(rows, with_own_panels(rows, config.get("family"), wanted))
+    found = [(with_extractor(label, [config]), *rest) for label, *rest in wanted]
     with figure(path, *shape(len(found))) as grid:
         for axes, (label, names, scale) in zip(grid.flat, found, strict=False):
             for name in names:

@@ -1,5 +1,7 @@
 """Samples as training draws them, scored and pictured while the model trains."""
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data
+from ebmjax._stored import AT_ONCE, take_rows
 from ebmjax.evaluate import rms_displacement
 from ebmjax.recipes.evaluators.evaluator import Evaluator, Found
-from ebmjax.recipes.evaluators.plots import figure, tiles
+from ebmjax.recipes.evaluators.plots import STYLE, figure, name_tiles, tiles
 from ebmjax.recipes.evaluators.sample_scores import with_error
 from ebmjax.types import Key
 
@@ -20,7 +23,9 @@ NUM_SHOWN, COLUMNS = 100, 10
 
 @dataclass(frozen=True)
 class Samples(Evaluator):
-    """Distances of samples and of their starts; uses ``model.samples`` and ``model.distances``.
+    """Distances of samples and of their starts, and their picture.
+
+    It uses ``model.samples``, ``model.distances``, ``model.train`` and ``model.classes_of``.
 
     The evaluation after training generates its own, see ``evaluators.generation``.
 
@@ -40,27 +45,79 @@ class Samples(Evaluator):
         if chains.are_the_same:
             row["sample_rms_displacement"] = rms_displacement(chains.starts, chains.ends)
         row |= model.sample_row(chains) | model.distances.along_training(chains)
-        arrays = {"samples": take_first(chains.ends), "starts": take_first(chains.starts)}
+        shown = take_first(chains.ends)
+        arrays = {"samples": shown, "starts": take_first(chains.starts)}
+        arrays["nearest"] = nearest_images(shown, model.train.images)
+        classes = model.classes_of(chains._replace(ends=chains.ends[:NUM_SHOWN]))
+        if classes is not None:
+            arrays["classes"] = np.asarray(classes[:NUM_SHOWN])
         return Found({}, row, arrays)
 
     def draw_step(self, folder: Path, step: int, found: Found) -> None:
-        """Draws ``plots/samples_<step>.png``: samples beside their starts, with their FIDs."""
+        """Draws ``plots/samples_<step>.png``: samples, their starts and nearest training images."""
         if not found.arrays:
             return
         row, path = found.row or {}, folder / "plots" / f"samples_{step:06d}.png"
         titles = {
             "sample": f"samples at step {step:,}",
             "start": "where their chains started",
+            "nearest": "nearest training images, by pixels",
         }
+        panels = {}
+        for name, title in titles.items():
+            if f"{name}_fid" in row:
+                score = with_error(row[f"{name}_fid"], row.get(f"{name}_fid_error"))
+                title += f"\nFID {score}"
+            panels[title] = found.arrays["nearest" if name == "nearest" else f"{name}s"]
         path.parent.mkdir(exist_ok=True)
-        with figure(path, 1, 2, size=(4.0, 4.4)) as (axes,):
-            for axis, (name, title) in zip(axes, titles.items(), strict=True):
-                if f"{name}_fid" in row:
-                    score = with_error(row[f"{name}_fid"], row.get(f"{name}_fid_error"))
-                    title += f"\nFID {score}"
-                tiles(axis, found.arrays[f"{name}s"], COLUMNS, title)
+        draw_sheet(path, panels, found.arrays.get("classes"))
+
+
+def draw_sheet(
+    path: Path, panels: Mapping[str, np.ndarray], classes: np.ndarray | None = None
+) -> None:
+    """Draws images side by side, a panel for each title, in the same order.
+
+    Args:
+      path: of the picture.
+      panels: title to uint8 images (N, H, W, C).
+      classes: (N,), by which the images are sorted; each has its class written on it.
+    """
+    num, height, width, _ = next(iter(panels.values())).shape
+    columns = min(max(COLUMNS, math.isqrt(num)), num)
+    order = np.arange(num) if classes is None else np.argsort(classes, stable=True)
+    wide = max(4.0, columns * (width + 1) / STYLE["savefig.dpi"])
+    size = (wide, wide * -(-num // columns) * (height + 1) / (columns * (width + 1)) + 0.5)
+    with figure(path, 1, len(panels), size=size) as (axes,):
+        for axis, (title, images) in zip(axes, panels.items(), strict=True):
+            tiles(axis, images[order], columns, title)
+        if classes is not None:
+            name_tiles(axes[0], [str(one) for one in classes[order]], columns, (height, width))
 
 
 def take_first(images: Any) -> np.ndarray:
     """Returns the first images of (N, H, W, C) in [-1, 1], as uint8."""
     return np.asarray(data.from_signed_unit(jnp.asarray(images[:NUM_SHOWN])))
+
+
+def nearest_images(images: np.ndarray, train: Any) -> np.ndarray:
+    """Returns the training image nearest to each image, by the sum of squares over its pixels.
+
+    Args:
+      images: (n, H, W, C), uint8.
+      train: (N, H, W, C), uint8, in memory or in files.
+    """
+
+    def flatten(some: np.ndarray) -> np.ndarray:
+        return some.reshape(len(some), -1).astype(np.float32)
+
+    ours, least, found = flatten(images), np.full(len(images), np.inf), np.zeros_like(images)
+    for first in range(0, len(train), AT_ONCE):
+        some = take_rows(train, slice(first, first + AT_ONCE))
+        theirs = flatten(some)
+        squares = np.einsum("ij,ij->i", theirs, theirs)
+        distances = squares - 2.0 * (ours @ theirs.T)  # less |ours|^2
+        places, here = distances.argmin(axis=1), distances.min(axis=1)
+        is_less = here < least
+        least[is_less], found[is_less] = here[is_less], some[places[is_less]]
+    return found

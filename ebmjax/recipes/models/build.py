@@ -58,9 +58,9 @@ class Use(NamedTuple):
     Attributes:
       params: PyTree of its parameters.
       apply: pure function of the parameters and a batch; each family says of what.
-      sample: ``sample(key, num, num_steps=None) -> arrays`` by name, each (num, ...): "images"
-        (uint8) or "points", num and num_steps at least 1. None takes the steps of the run's own
-        evaluation.
+      sample: ``sample(key, num, num_steps=None) -> arrays`` by name, each (num, ...): "images" and
+        "start_images" (uint8) or "points", num and num_steps at least 1. None takes the steps of
+        the run's own evaluation.
       score: ``score(inputs) -> arrays`` by name, each (N, ...), of uint8 images (N, H, W, C) or
         points (N, 2).
     """

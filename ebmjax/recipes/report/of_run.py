@@ -13,9 +13,15 @@ from PIL import Image
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import WorkdirError, count_nouns, flatten
 from ebmjax.recipes.config.extractor_names import EXTRACTOR
-from ebmjax.recipes.evaluators.plots import drawable, line, montage, panels
+from ebmjax.recipes.evaluators.known_numbers import own_numbers
+from ebmjax.recipes.evaluators.plots import drawable, line, montage, panels, with_own_panels
 from ebmjax.recipes.evaluators.result_tables import evaluation_results, results
-from ebmjax.recipes.evaluators.sample_scores import advice, fid_text, with_error, with_interval
+from ebmjax.recipes.evaluators.sample_scores import (
+    advice,
+    fid_text,
+    with_error,
+    with_interval,
+)
 from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.report import page, run_data
 from ebmjax.recipes.report.curves import Panel, curves, script
@@ -47,6 +53,7 @@ NUMBERS = (
     ("test log evidence, nats", "test_log_evidence", ""),
     ("test log evidence by the trapezium rule, nats", "test_trapezium_log_evidence", ""),
     ("total variation from the data's density", "density_tv", ""),
+    ("total variation of chains' ends from the data", "sample_tv", ""),
     ("test squared error a pixel", "test_reconstruction_error", "test_reconstruction_error"),
     ("acceptance of chains", "chain_acceptance_prob", ""),
     ("loss", "loss", ""),
@@ -65,25 +72,39 @@ def write(folder: Path, is_over: bool = False) -> Path:
         SAMPLES: [page.table(_strips(run)), *shown.pop(SAMPLES)],
         "Curves": [drawn := fitting(_curves, run) or ""],
         **shown,
-        "Newest numbers": [page.table(fitting(results, run.results).items())],
-        "Full evaluation": [page.table(fitting(evaluation_results, run.evaluation).items())],
+        **{name: [page.table(found.items())] for name, found in tables(run).items()},
         "Configuration": fitting(_configuration, run),
         "Commands": _commands(run),
         "Where it ran": [page.table(_origin(run))],
     }
+    numbers = element("div", *fitting(_four_numbers, run), class_="numbers")
+    has_errors = "±" in page.join([numbers, *(part for one in sections.values() for part in one)])
     notes = [*fitting(advice, run.results), *run.entries("evaluation.json", "warnings")]
     page.write(
         path,
         f"{Path(str(run.files[COMMAND].get('config', 'run'))).name}: {folder.absolute().name}",
         element("p", verdict(run, is_over), class_="verdict"),
         *(element("p", as_json(one)) for one in run.entries("recoveries.json", "recoveries")),
-        element("div", *fitting(_four_numbers, run), class_="numbers"),
-        element("small", "± is one standard error."),
+        numbers,
+        element("small", "± is one standard error.") if has_errors else "",
         *(element("p", note) for note in notes),
         *(page.section(name, *parts) for name, parts in sections.items()),
         script=script() if drawn else "",
     )
     return path
+
+
+def tables(run: RunData) -> dict[str, dict[str, str]]:
+    """Returns the main numbers of the run, and those of the user's parts, as text by label."""
+    found = {}
+    for title, of, numbers in (
+        ("Newest numbers", results, run.results),
+        ("Full evaluation", evaluation_results, run.evaluation),
+    ):
+        own = own_numbers(numbers, run.config.get("family"))
+        texts = {name: fitting(with_error, numbers[name], None) for name in own}
+        found[title] = fitting(of, numbers) | {k: text for k, text in texts.items() if text}
+    return found
 
 
 def verdict(run: RunData, is_over: bool = False) -> str:
@@ -151,7 +172,8 @@ def panels_of(run: RunData) -> Sequence[tuple[str, Sequence[str], str]]:
     known: Any = families.module(family, "plots") if family in families.FAMILIES else None
     if hasattr(known, "PANELS"):
         features = str(run.results.get("extractor", "")).replace("_", " ")
-        return [(label.replace(EXTRACTOR, features), *rest) for label, *rest in known.PANELS]
+        of_family = [(label.replace(EXTRACTOR, features), *rest) for label, *rest in known.PANELS]
+        return with_own_panels(run.rows, family, of_family)
     names = {name: None for row in run.rows for name in row if name != "step"}
     return [(name.replace("$", r"\$"), (name,), "linear") for name in names][:MOST_PANELS]
 
@@ -183,17 +205,19 @@ def _pictures(folder: Path) -> dict[str, list[Html]]:
 
 
 def _strips(run: RunData) -> Iterator[tuple[Html, Html]]:
-    """Yields samples of some monitored steps, and below them the starts of the last ones."""
+    """Yields samples of some monitored steps; of the last ones also what stands below them."""
     rows = {row["step"]: row for row in run.rows if "sample_fid" in row}
     found = [p for p in workdir.snapshots(run.folder) if _strip(p, "samples")]
     chosen = sorted({round(x) for x in np.linspace(0, len(found) - 1, STEPS)} if found else ())
-    wanted = [(found[i], "sample", f"step {int(found[i].stem):,}") for i in chosen]
-    wanted += [(found[-1], "start", "where the last ones started")] if found else []
+    wanted = [(found[i], "samples", f"step {int(found[i].stem):,}") for i in chosen]
+    for path in found[-1:]:
+        wanted += [(path, "nearest", "training images nearest to these, by pixels")]
+        wanted += [(path, "starts", "where the last ones started")]
     for path, name, label in wanted:
-        row, picture = rows.get(int(path.stem), {}), _strip(path, f"{name}s")
-        fid = fitting(with_error, row.get(f"{name}_fid"), row.get(f"{name}_fid_error"))
+        row, picture, one = rows.get(int(path.stem), {}), _strip(path, name), name.removesuffix("s")
+        fid = fitting(with_error, row.get(f"{one}_fid"), row.get(f"{one}_fid_error"))
         if picture:
-            head = [label, Html("<br>"), f"FID {fid}" if row.get(f"{name}_fid") else ""]
+            head = [label, Html("<br>"), f"FID {fid}" if row.get(f"{one}_fid") else ""]
             yield page.join(head), page.png(picture, label, "strip")
 
 

@@ -28,7 +28,7 @@ HEAD = """<meta charset="utf-8">
 body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: anywhere }
 h2 { margin-top: 2.5rem; border-top: 1px solid #8886; padding-top: .5rem }
 table { border-collapse: collapse } td, th { padding: .15rem .8rem .15rem 0; text-align: left }
-th { font-weight: 600; overflow-wrap: normal } td { vertical-align: top }
+th { font-weight: 600; overflow-wrap: normal } td { vertical-align: top; min-width: 4rem }
 tr { border-bottom: 1px solid #8883 } pre { white-space: pre-wrap; background: #8882 }
 img, svg { background: white; max-width: 100%; max-height: 30rem } .verdict { font-size: 1.2rem }
 svg { width: 100%; height: auto; min-width: 50rem; max-height: none } .wide { overflow-x: auto }
@@ -38,7 +38,7 @@ svg { width: 100%; height: auto; min-width: 50rem; max-height: none } .wide { ov
 .live { display: grid; grid-template-columns: repeat(auto-fit, minmax(17rem, 1fr)); gap: .5rem }
 .live > div { min-width: 0 } .uplot { background: white; color: black }
 .uplot .u-title { font-size: .8rem; font-weight: 400 } .uplot .u-legend { font-size: .75rem }
-.uplot .u-legend * { padding: 0 .1rem; font-weight: 400 } .uplot .band { display: none }
+.uplot .u-legend * { padding: 0 .1rem; font-weight: 400; min-width: 0 } .uplot .band { display: none }
 .uplot tr { border: 0 }
 </style>
 """

@@ -10,7 +10,6 @@ from pathlib import Path
 from ebmjax._shown import printable
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError, stop
 from ebmjax.recipes.evaluators.plots import LINES, by_step, curve, figure, line, shape
-from ebmjax.recipes.evaluators.result_tables import evaluation_results, results
 from ebmjax.recipes.evaluators.sample_scores import with_interval
 from ebmjax.recipes.folder import per_image
 from ebmjax.recipes.folder.run_folder import check_links
@@ -32,6 +31,11 @@ ENDINGS = (".html", ".png")
 NOT_PAIRED = (
     "An interval is of the two trained models, not of two ways to train. Numbers of a set of "
     "images, such as FID, are not paired: their standard errors stand beside them."
+)
+
+OF_POINTS = (
+    "Numbers of points are of a whole density or of chains' ends, none of them point by point, so "
+    "they have no interval here. For one, compare seeds in a study (docs/studies.md)."
 )
 
 Table = list[list[str]]
@@ -67,7 +71,7 @@ def main() -> None:
         for title, table in tables.items():
             if len(table) > 1:
                 print(f"{title}\n{_as_text(table)}\n")
-        print(NOT_PAIRED)
+        print(_note(runs))
         if given.out:
             _write(given.out.expanduser(), runs, tables)
             print(given.out)
@@ -91,9 +95,9 @@ def compare(runs: Mapping[str, RunData]) -> dict[str, Table]:
         "Fields that differ": {
             k: {f: v for f, v in one.items() if f not in same} for k, one in fields.items()
         },
-        "Newest numbers": {k: of_run.fitting(results, run.results) for k, run in runs.items()},
-        "Full evaluation": {
-            k: of_run.fitting(evaluation_results, run.evaluation) for k, run in runs.items()
+        **{
+            title: {k: of_run.tables(run)[title] for k, run in runs.items()}
+            for title in ("Newest numbers", "Full evaluation")
         },
         f"Difference from {first} on the same images, 95 % interval": {
             k: _differences(runs[k], runs[first]) for k in others
@@ -113,6 +117,8 @@ def _differences(ours: RunData, theirs: RunData) -> dict[str, str]:
     """Returns the paired differences of a run from another, or why there are none."""
     reports = [run.files["evaluation.json"] for run in (ours, theirs)]
     digests = [report.get("images_sha256") for report in reports]
+    if _are_points(ours, theirs):
+        return {}
     if None in digests:
         return {"not paired": "a run has no full evaluation (--mode=eval)"}
     if digests[0] != digests[1]:
@@ -130,6 +136,14 @@ def _pair_numbers(ours: RunData, theirs: RunData) -> dict[str, str]:
         if found:
             texts[name] = with_interval(found["difference"], found["low"], found["high"])
     return texts
+
+
+def _are_points(*runs: RunData) -> bool:
+    return all("density" in run.files["evaluation.json"] for run in runs)
+
+
+def _note(runs: Mapping[str, RunData]) -> str:
+    return OF_POINTS if _are_points(*runs.values()) else NOT_PAIRED
 
 
 def _repeats(run: RunData) -> int:
@@ -180,5 +194,5 @@ def _write(out: Path, runs: Mapping[str, RunData], tables: Mapping[str, Table]) 
         draw(runs, out)
         return
     sections = [page.section(t, page.table(rows[1:], rows[0])) for t, rows in tables.items()]
-    sections += [page.section("Curves", _curves(runs)), element("p", NOT_PAIRED)]
+    sections += [page.section("Curves", _curves(runs)), element("p", _note(runs))]
     page.write(out, f"Comparison of {', '.join(runs)}", *sections, script=script())

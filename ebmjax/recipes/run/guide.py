@@ -10,10 +10,11 @@ import numpy as np
 from ebmjax import densities
 from ebmjax._groups import map_groups
 from ebmjax._phases import say_part
-from ebmjax.evaluate import finite_images
+from ebmjax.evaluate import Chains
 from ebmjax.learning import ANY_CLASS
 from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.evaluators.chains import make_fresh_chains
+from ebmjax.recipes.evaluators.image_model import sampled_images
 from ebmjax.types import Key, LogDensityFn
 
 
@@ -59,9 +60,9 @@ def sample_guided(
       num_steps: of each chain; None for the run's own evaluation's.
 
     Returns:
-      "images" uint8 or "points" (num, ...) of chains that stayed finite, and what the guide thinks
-      of them, (num,): "class_probability", or "guide_log_density" up to a constant. Samples of
-      chains have the same of their starts, prefixed "start_".
+      "images" and "start_images" uint8, or "points", (num, ...), of chains that stayed finite, and
+      what the guide thinks of them, (num,): "class_probability", or "guide_log_density" up to a
+      constant. Samples of chains have the same of their starts, prefixed "start_".
     """
 
     def follow(density: LogDensityFn, trained: Any, factor: Any) -> LogDensityFn:
@@ -103,7 +104,7 @@ def sample_guided(
     starts, ends = (x[:num] for x in run(key, Guided(own, guide.trained), labels))
     is_finite = np.isfinite(ends).reshape(num, -1).all(axis=1)
     starts, ends = starts[is_finite], ends[is_finite]
-    found = {"images": finite_images(ends)} if ends.ndim == 4 else {"points": ends}
+    found = sampled_images(Chains(starts, ends)) if ends.ndim == 4 else {"points": ends}
     if len(ends):
         found |= {name: judge(guide.trained, ends), f"start_{name}": judge(guide.trained, starts)}
     return {k: np.asarray(array) for k, array in found.items()}

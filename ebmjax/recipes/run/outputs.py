@@ -65,9 +65,10 @@ def write(out: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def _png(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    from ebmjax.recipes.evaluators.plots import image_grid
+    from ebmjax.recipes.evaluators.samples import draw_sheet
 
-    image_grid(path, arrays["images"])
+    panels = {"samples": arrays["images"], "where their chains started": arrays["start_images"]}
+    draw_sheet(path, panels, arrays.get("labels"))
 
 
 def _csv(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -33,7 +33,8 @@ sample draws from a product of densities, or of one class, with a guide:
   ebmjax sample --workdir=RUN --guide=JOINT --class=3 --out=s.png    log p + w log p(3 | image)
   ebmjax sample --workdir=JOINT --class=3 --guide_weight=2 --out=s.png    by its own classifier
 
-sample writes .png (a sheet of images) or .npz (arrays). score reads an .npz or .npy file, a folder
+sample writes .png (samples beside their chains' starts, with their classes: those drawn, or of a
+joint model the most probable) or .npz (arrays). score reads an .npz or .npy file, a folder
 of images or of .npy files, what datasets.save_to_disk wrote, or FILE.py:FUNCTION. It writes .csv or
 .npz: log density or log evidence, and the probabilities of classes where there are any. Rows are in
 the order of the source; those of a folder name their files. --split=held_out scores images that the
@@ -216,6 +217,10 @@ def _draw_samples(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarr
         print(f"{arguments.num - num_found} chains diverged and are left out. {SEE_FAQ}")
     if not num_found:
         raise ConfigError(f"every chain diverged, so there is nothing to write. {SEE_FAQ}")
+    if arguments.out.endswith(".png") and arguments.label is not None:
+        arrays["labels"] = np.full(num_found, arguments.label)
+    elif arguments.out.endswith(".png") and run.config.family == "joint":
+        arrays["labels"] = run.score(arrays["images"])["class_probability"].argmax(axis=1)
     for name in {"class_probability", "guide_log_density"} & arrays.keys():
         start = arrays.get(f"start_{name}")
         began = "" if start is None else f", {np.mean(start):.3g} where the chains began"

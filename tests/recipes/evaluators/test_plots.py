@@ -7,7 +7,6 @@ import pytest
 from experiment_runs import contents, digits, rows_of
 from legible import faults
 from matplotlib.figure import Figure
-from PIL import Image
 
 from ebmjax.latent import power_schedule
 from ebmjax.recipes.evaluators import plots
@@ -62,17 +61,6 @@ def test_ticks_of_a_short_logarithmic_axis_are_few_and_plain(values, tmp_path):
 
 def test_fewer_images_than_columns_leave_no_empty_place():
     assert plots.montage(np.zeros((2, 4, 4, 1), np.uint8), 10).shape == (6, 11, 3)
-
-
-def test_an_image_grid_is_enlarged_without_smoothing(tmp_path):
-    images = np.random.default_rng(0).integers(0, 256, (4, 3, 3, 3), np.uint8)
-    plots.image_grid(tmp_path / "grid.png", images, columns=2, min_side=20)
-    with Image.open(tmp_path / "grid.png") as image:
-        grid = np.asarray(image)
-    # The montage has 2 (3 + 1) + 1 = 9 pixels a side: three times that is the first to reach 20.
-    assert grid.shape == (27, 27, 3)
-    np.testing.assert_array_equal(grid[1::3, 1::3], plots.montage(images, 2))
-    np.testing.assert_array_equal(grid, grid[::3, ::3].repeat(3, axis=0).repeat(3, axis=1))
 
 
 def test_a_column_skips_rows_without_it_and_turns_null_into_nan():
@@ -297,3 +285,22 @@ def test_e_t_is_drawn_against_the_power_for_each_snapshot(bare, figures):
     for line, row in zip(axes.lines, evaluated, strict=True):
         np.testing.assert_array_equal(line.get_xdata(), POWERS)
         np.testing.assert_array_equal(line.get_ydata(), row["test_mean_log_likelihoods"])
+
+
+def test_numbers_of_the_users_parts_have_panels(tmp_path, monkeypatch):
+    rows = [{"step": 1, "loss": 1.0, "my_score": 2.0, "also $mine": None, "sample_fid": 3.0}]
+    rows += [{"step": 2, "another": [1.0, 2.0], "recovery": {"number": 1}, "ood.mine": 1.0}]
+    own = plots.with_own_panels(rows, "energy")
+    assert own == [
+        ("my score", ("my_score",), "linear"),
+        (r"also \$mine", ("also $mine",), "linear"),
+        ("another", ("another",), "linear"),
+    ]
+    assert plots.with_own_panels(rows, "a family of theirs") == []
+    many = [{"step": 1} | {f"mine_{i}": 1.0 for i in range(99)}]
+    assert len(plots.with_own_panels(many, "joint")) == plots.MOST_OWN
+    drawn = []
+    monkeypatch.setattr(plots, "by_step", lambda _, label, scale: drawn.append(label))
+    wanted = [("loss", ("loss", "my_score"), "linear"), ("none", ("nothing",), "log")]
+    plots.panels(tmp_path / "training.png", rows, wanted, {"family": "energy"})
+    assert drawn == ["loss", "another"]

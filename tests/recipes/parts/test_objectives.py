@@ -12,6 +12,7 @@ from ebmjax.learning import LossWithMemory, draw_for_loss
 from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.config.user_parts import find_function
+from ebmjax.recipes.evaluators import known_numbers
 from ebmjax.recipes.parts.objectives import noise_contrastive
 from ebmjax.recipes.parts.objectives.checks import warn_of_objective
 from ebmjax.recipes.parts.objectives.energies import EnergyBatch
@@ -21,7 +22,7 @@ from ebmjax.recipes.parts.objectives.objective import (
     noise_levels,
 )
 from ebmjax.recipes.parts.objectives.table import WITHOUT_CHAINS, draws
-from ebmjax.recipes.study import columns, study_file
+from ebmjax.recipes.study import study_file
 from experiments.configs import igebm_digits, jem_digits
 
 COVARIANCE = np.array([[0.3, 0.1], [0.1, 0.2]])
@@ -136,8 +137,8 @@ def test_a_study_may_have_a_column_of_every_metric(name):
         return metrics | at(energy, x)[1]
 
     for metric in jax.eval_shape(report, jax.random.key(0)):
-        assert columns.is_known(metric, "energy"), metric
-        assert columns.is_known(metric, "joint"), metric
+        assert known_numbers.is_known(metric, "energy"), metric
+        assert known_numbers.is_known(metric, "joint"), metric
 
 
 def matching(**options):

@@ -140,6 +140,7 @@ def test_the_four_numbers_have_errors_and_references(tmp_path):
         "9.9 ± 1.8",
         "at step 7. starts 14.9 ± 2.1, Gaussian 17, test images 2; ",
         "minus starts -5.0 (-10.6 to 0.5), 95 % interval",
+        "± is one standard error.",
         "0.9860 ± 0.0062",
         "at step 12,000. ",
         "none measured",
@@ -196,10 +197,11 @@ def test_ten_thousand_rows_and_large_pictures_stay_below_a_megabyte(tmp_path):
         (folder / "plots" / f"{name}.png").write_bytes(bytes(of_run.MOST_BYTES // 2))
     images = random.integers(0, 256, (16, 28, 28, 1), np.uint8)
     for step in range(4):
-        workdir.save_snapshot(folder, step, {"samples": images, "starts": images})
+        arrays = {"samples": images, "starts": images, "nearest": images}
+        workdir.save_snapshot(folder, step, arrays)
     found = look(of_run.write(folder))
     assert len(curves_of(found)["loss"]["loss"]["values"]) == plots.MANY
-    assert len([p for p in found.places if p.startswith("data:")]) == 5 + 2
+    assert len([p for p in found.places if p.startswith("data:")]) == 6 + 2
     assert [p for p in found.places if p.startswith("plots")] == [
         "plots/own%201.png",
         "plots/own%202.png",
@@ -233,11 +235,14 @@ def test_samples_stand_beside_their_starts(tmp_path):
     folder = make(tmp_path / "run", [{"step": 8, "sample_fid": 4.25, "start_fid": 9.5}])
     images = np.arange(40 * 8 * 8, dtype=np.uint8).reshape(40, 8, 8, 1)
     for step in (0, 2, 4, 6, 8):
-        workdir.save_snapshot(folder, step, {"samples": images, "starts": images})
+        arrays = {"samples": images, "starts": images, "nearest": images}
+        workdir.save_snapshot(folder, step, arrays)
     found = look(of_run.write(folder))
-    assert len([p for p in found.places if p.startswith("data:")]) == 4 + 1
-    for text in ("step 0", "step 8", "FID 4.25", "where the last ones started", "FID 9.5"):
-        assert text in found.text
+    assert len([p for p in found.places if p.startswith("data:")]) == 4 + 2
+    shown = ["step 0", "step 8", "FID 4.25", "nearest to these", "where the last ones", "FID 9.5"]
+    places = [found.text.index(text) for text in shown]
+    assert places == sorted(places)
+    assert "±" not in found.text
     assert "step 2\n" not in found.text or "step 4\n" not in found.text
 
 

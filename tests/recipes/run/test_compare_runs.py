@@ -90,6 +90,26 @@ def test_a_page_or_a_picture_has_the_curves(runs, monkeypatch, capsys, tmp_path)
     assert {path: path.stat().st_mtime_ns for path in runs.glob("[ab]/*")} == before
 
 
+def test_points_and_numbers_of_the_users_parts_are_compared(runs, monkeypatch, capsys):
+    """Points have no number point by point, whichever points they were evaluated on."""
+    for number, name in enumerate("ab"):
+        own = {"density_tv": 0.25 + number, "my_score": 7.0 - number}
+        density = {"density_tv": 0.25, "sample_tv": 0.5, "perfect_sampler": {"sample_tv": 0.125}}
+        change(runs / name, "config.json", family="energy")
+        change(runs / name, "summary.json", **own)
+        change(runs / name, "evaluation.json", density=density, images_sha256=str(number))
+    said = say(monkeypatch, capsys, runs)
+    for line in (
+        "total variation from the data's density 1.25 0.25",
+        "total variation of chains' ends from the data 0.5 0.5",
+        "that of as many points of the data 0.125 0.125",
+        "my_score 6 7",
+        compare.OF_POINTS,
+    ):
+        assert line in said
+    assert not [line for line in said if "Difference" in line or "FID" in line]
+
+
 @pytest.mark.parametrize(
     ("out", "reason"),
     [

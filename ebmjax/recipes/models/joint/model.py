@@ -18,7 +18,7 @@ from ebmjax.networks import NormPolicy
 from ebmjax.optim import averaged_parameters
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.chains import DensitiesOf, average_step_sizes, make_fresh_chains
-from ebmjax.recipes.evaluators.image_model import ImageModel
+from ebmjax.recipes.evaluators.image_model import ImageModel, sampled_images
 from ebmjax.recipes.evaluators.robustness import Refine, refinement
 from ebmjax.recipes.models.joint.parts import sampler
 from ebmjax.recipes.parts.samplers import implied_temperature
@@ -142,9 +142,9 @@ class JointModel(ImageModel):
         return {"class_probability": probabilities, **scores}
 
     def sample(self, key: Key, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:
-        """Returns "images", uint8, of any class, from fresh chains of the run's sampler."""
-        ends = self.fresh_chains(key, num, num_steps or self.num_chain_steps)["fresh"].ends
-        return {"images": finite_images(ends)}
+        """Returns ``sampled_images``, of any class, of fresh chains of the run's sampler."""
+        found = self.fresh_chains(key, num, num_steps or self.num_chain_steps)["fresh"]
+        return sampled_images(found)
 
     def refinement(self, num_steps: int) -> Refine:
         """Returns the function that moves attacked images by chains.
@@ -184,6 +184,13 @@ class JointModel(ImageModel):
         if chains is not None or self.plan is None:
             return chains
         return self.fresh_chains(key, num, steps)["fresh"]
+
+    def classes_of(self, chains: Chains) -> Any:
+        """Returns the classes that chains follow, or else the most probable ones."""
+        if self.config.loss.is_conditional:
+            return chains.labels
+        logits = self.program("logits", lambda: jax.jit(self.logits_of))
+        return np.asarray(logits(self.trained, jnp.asarray(chains.ends))).argmax(axis=1)
 
     def draw_sets(self, key: Key, num: int) -> dict[str, Chains]:
         """Returns fresh chains and the buffer."""

@@ -1,0 +1,54 @@
+"""Sheets of samples: what stands beside them, sorted alike, with their classes."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ebmjax._stored import map_rows
+from ebmjax.recipes.evaluators import samples
+from ebmjax.recipes.run import outputs
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (700, 4, 4, 3), np.uint8)
+
+
+@pytest.mark.parametrize("are_stored", [False, True])
+def test_the_nearest_training_image_is_found_in_every_part(are_stored):
+    train = map_rows(lambda some: some, IMAGES, np.uint8) if are_stored else IMAGES
+    wanted = [3, samples.AT_ONCE - 1, samples.AT_ONCE, len(IMAGES) - 1]
+    ours = np.clip(IMAGES[wanted].astype(int) + 2, 0, 255).astype(np.uint8)
+    np.testing.assert_array_equal(samples.nearest_images(ours, train), IMAGES[wanted])
+
+
+def test_near_and_far_are_by_squared_differences():
+    train = np.array([0, 100, 255], np.uint8).reshape(3, 1, 1, 1)
+    ours = np.array([49, 51, 177, 178, 250], np.uint8).reshape(5, 1, 1, 1)
+    found = samples.nearest_images(ours, train)
+    assert found.ravel().tolist() == [0, 100, 100, 255, 255]
+
+
+def test_all_panels_are_sorted_by_class(tmp_path, monkeypatch):
+    drawn, named = {}, []
+    monkeypatch.setattr(
+        samples, "tiles", lambda _, images, __, title: drawn.update({title: images})
+    )
+    monkeypatch.setattr(samples, "name_tiles", lambda _, names, *__: named.extend(names))
+    panels = {"samples": IMAGES[:5], "starts": IMAGES[5:10]}
+    samples.draw_sheet(tmp_path / "sheet.png", panels, np.array([2, 0, 1, 0, 2]))
+    order = [1, 3, 2, 0, 4]
+    np.testing.assert_array_equal(drawn["samples"], IMAGES[order])
+    np.testing.assert_array_equal(drawn["starts"], IMAGES[5:10][order])
+    assert named == ["0", "0", "1", "2", "2"]
+
+
+@pytest.mark.parametrize(("num", "has_classes"), [(1, False), (23, True), (3000, False)])
+def test_a_sheet_of_any_size_shows_every_pixel(tmp_path, num, has_classes):
+    images = np.resize(IMAGES, (num, 4, 4, 3))
+    arrays = {"images": images, "start_images": images, "unused": np.zeros(num)}
+    arrays |= {"labels": np.arange(num) % 10} if has_classes else {}
+    outputs.write(tmp_path / "sheet.png", arrays)
+    with Image.open(tmp_path / "sheet.png") as picture:
+        width, height = picture.size
+    columns = min(max(10, int(num**0.5)), num)
+    assert width >= 2 * 5 * columns
+    assert height >= 5 * -(-num // columns)
+    assert max(width, height) < 3000
