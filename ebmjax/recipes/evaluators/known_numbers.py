@@ -84,7 +84,7 @@ PATTERNS = {
     "latent": f"""
         {OF_SAMPLES} (prior|posterior)_energy prior_acceptance reconstruction_error
         test_(log_evidence|trapezium_log_evidence|reconstruction_error) quadrature_discrepancy
-        test_mean_log_likelihoods posterior_acceptance
+        (|test_)mean_log_likelihoods posterior_acceptance powers
         (|prior_|generator_)gradient_variance gradient_(mean_norm|signal_to_noise)
         (|mean_)(|prior_|generator_)coordinate_gradient_variance
         {of_generation("fresh")}

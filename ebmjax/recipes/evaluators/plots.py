@@ -326,7 +326,7 @@ def drawable(rows: list[dict[str, Any]], wanted: Iterable[Panel]) -> list[Panel]
 def with_own_panels(
     rows: Iterable[dict[str, Any]], family: Any, wanted: Iterable[Panel] = ()
 ) -> list[Panel]:
-    """Returns ``wanted``, and a panel for each of ``MOST_OWN`` other numbers of the user's parts."""
+    """Returns ``wanted``, and panels of at most ``MOST_OWN`` other numbers of the user's parts."""
     every, shown = list(wanted), {name for _, names, _ in wanted for name in names}
     own = own_numbers({name: None for row in rows for name in row}, family)
     for name in [one for one in own if one not in shown][:MOST_OWN]:

@@ -26,6 +26,11 @@
     return number(value) + at;
   };
 
+  const isBand = (u, series) => u.series[series]?.class === "band";
+  const hideBand = (u, series, { show }) => {
+    if (show != null && !isBand(u, series) && isBand(u, series + 1)) u.setSeries(series + 1, { show });
+  };
+
   const draw = ({ title, log, lines }) => {
     const tables = [], bands = [], series = [{ label: "step", value: (u, v) => v ?? "–" }];
     for (const { name, colour, dash, steps, values, low, high } of lines) {
@@ -47,6 +52,7 @@
         { incrs: whole, font, size: 28, space: 36 },
         { font, size: 58, values: (u, ticks) => ticks.map(number) },
       ],
+      hooks: { setSeries: [hideBand] },
       cursor: { dataIdx: nearest, sync: { key: "step", scales: ["x", null] } },
     }, uPlot.join(tables), holder);
     addEventListener("resize", () => plot.setSize({ width: holder.clientWidth, height: 200 }));

@@ -38,8 +38,8 @@ svg { width: 100%; height: auto; min-width: 50rem; max-height: none } .wide { ov
 .live { display: grid; grid-template-columns: repeat(auto-fit, minmax(17rem, 1fr)); gap: .5rem }
 .live > div { min-width: 0 } .uplot { background: white; color: black }
 .uplot .u-title { font-size: .8rem; font-weight: 400 } .uplot .u-legend { font-size: .75rem }
-.uplot .u-legend * { padding: 0 .1rem; font-weight: 400; min-width: 0 } .uplot .band { display: none }
-.uplot tr { border: 0 }
+.uplot .u-legend * { padding: 0 .1rem; font-weight: 400; min-width: 0 }
+.uplot .band { display: none } .uplot tr { border: 0 }
 </style>
 """
 """Head of every page. Its policy keeps a browser from fetching anything for it."""

@@ -76,6 +76,22 @@ def test_rows_pictures_and_configuration_are_sent(wandb, tmp_path, monkeypatch):
     assert wandb.ended == 1
 
 
+def test_a_row_that_was_sent_is_not_sent_again(wandb, tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 0, "recovery": {"number": 1}}\n')
+    writer = services.ServiceWriter("wandb", tmp_path, {}, 0)
+    writer.start(0)
+    writer.write(0, {"loss": 1.0})  # the row before had nothing to send
+    writer.write(4, {"loss": 2.0})
+    path.write_text('{"step": 0, "loss": 1.0}\n{"step": 4, "loss": 2.0}\n')
+    again = services.ServiceWriter("wandb", tmp_path, {}, 0)
+    again.start(0)
+    for step in (0, 2, 4, 6):
+        again.write(step, {"loss": float(step)})
+    assert [step for _, step, _ in wandb.logged] == [0, 4, 6]
+    assert len({name for name, _, _ in wandb.logged}) == 1
+
+
 @pytest.mark.slow
 def test_a_run_that_continues_sends_each_row_once(wandb, tmp_path):
     """Also if it was killed past its last checkpoint; tracked from its second sitting on, all."""

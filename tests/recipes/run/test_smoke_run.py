@@ -117,7 +117,7 @@ def test_snapshots_are_uint8_pictures_and_errors(smoke):
     first, last = (dict(np.load(smoke / "monitor" / f"{s:06d}.npz")) for s in (0, STEPS))
     for arrays in (first, last):
         assert {name: (a.shape, a.dtype) for name, a in arrays.items()} == {
-            **dict.fromkeys(("samples", "starts"), ((20, 8, 8, 1), np.uint8)),
+            **dict.fromkeys(("samples", "starts", "nearest"), ((20, 8, 8, 1), np.uint8)),
             "reconstructions": ((24, 8, 8, 1), np.uint8),
             "originals": ((24, 8, 8, 1), np.uint8),
             "squared_errors": ((24,), np.float32),
