@@ -122,7 +122,7 @@ def floats(images: np.ndarray) -> jax.Array:
     return data.to_signed_unit(jnp.asarray(images))
 
 
-def sampled_images(chains: Any) -> dict[str, np.ndarray]:
+def images_of(chains: Any) -> dict[str, np.ndarray]:
     """Returns "images" and "start_images", uint8, of the chains whose ends are finite."""
     is_finite = np.isfinite(chains.ends).all(axis=(1, 2, 3))
     starts = np.asarray(chains.starts)[is_finite]

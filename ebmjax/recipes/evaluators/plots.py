@@ -350,7 +350,7 @@ def panels(
         does not know have panels, too.
     """
     wanted = drawable(rows, with_own_panels(rows, config.get("family"), wanted))
-    found = [(with_extractor(label, [config]), *rest) for label, *rest in wanted]
+    found = [(with_extractor(label, [config]), names, scale) for label, names, scale in wanted]
     with figure(path, *shape(len(found))) as grid:
         for axes, (label, names, scale) in zip(grid.flat, found, strict=False):
             for name in names:

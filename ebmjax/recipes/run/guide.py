@@ -14,7 +14,7 @@ from ebmjax.evaluate import Chains
 from ebmjax.learning import ANY_CLASS
 from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.evaluators.chains import make_fresh_chains
-from ebmjax.recipes.evaluators.image_model import sampled_images
+from ebmjax.recipes.evaluators.image_model import images_of
 from ebmjax.types import Key, LogDensityFn
 
 
@@ -104,7 +104,7 @@ def sample_guided(
     starts, ends = (x[:num] for x in run(key, Guided(own, guide.trained), labels))
     is_finite = np.isfinite(ends).reshape(num, -1).all(axis=1)
     starts, ends = starts[is_finite], ends[is_finite]
-    found = sampled_images(Chains(starts, ends)) if ends.ndim == 4 else {"points": ends}
+    found = images_of(Chains(starts, ends)) if ends.ndim == 4 else {"points": ends}
     if len(ends):
         found |= {name: judge(guide.trained, ends), f"start_{name}": judge(guide.trained, starts)}
     return {k: np.asarray(array) for k, array in found.items()}

@@ -24,8 +24,10 @@ def load_service(name: str) -> Any:
     """Returns the module of a service.
 
     Raises:
-      ConfigError: if it cannot be imported.
+      ConfigError: if it is none of ``SERVICES``, or cannot be imported.
     """
+    if name not in SERVICES:
+        raise ConfigError(f"track must be one of {', '.join(SERVICES)}, got {name!r}.")
     try:
         module = importlib.import_module(name)
         if not hasattr(module, "init"):  # a folder of that name beside the command

@@ -53,8 +53,9 @@ class TensorBoardWriter:
                 name: value if isinstance(value, bool | int | float | str) else json.dumps(value)
                 for name, value in self._hyperparameters.items()
             }
+            file: Any = self._writer.file_writer  # add_hparams would make a folder for them
             for summary in hparams(plain, dict.fromkeys(JUDGED)):
-                self._writer.file_writer.add_summary(summary)
+                file.add_summary(summary)
 
     def write(self, step: int, row: dict[str, Any]) -> None:
         assert self._writer is not None, "start() comes first"

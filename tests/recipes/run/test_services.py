@@ -144,6 +144,8 @@ def test_a_service_that_is_not_there_or_refuses_is_one_error(wandb, tmp_path, mo
         monkeypatch.setitem(sys.modules, "wandb", module)
         with pytest.raises(ConfigError, match=r"--track=wandb needs the package wandb.*pip"):
             launch(linear(), NAME, str(tmp_path / "run"), track="wandb")
+    with pytest.raises(ConfigError, match="track must be one of wandb, trackio, got 'os'"):
+        launch(linear(), NAME, str(tmp_path / "run"), track="os")
     assert not (tmp_path / "run").exists()
 
 

@@ -22,7 +22,7 @@ from ebmjax.learning import (
 )
 from ebmjax.optim import averaged_parameters
 from ebmjax.recipes.evaluators import chains
-from ebmjax.recipes.evaluators.image_model import ImageModel, floats, sampled_images
+from ebmjax.recipes.evaluators.image_model import ImageModel, floats, images_of
 from ebmjax.recipes.models.energy.checks import find_samplers
 from ebmjax.recipes.parts.samplers import implied_temperature, larger, temperature
 from ebmjax.training import TrainState
@@ -203,11 +203,11 @@ class EnergyModel(ImageModel):
         return scores
 
     def sample(self, key: Key, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:
-        """Returns ``sampled_images`` of fresh chains of the run's samplers; "labels" of classes."""
+        """Returns ``images_of`` of fresh chains of the run's samplers; "labels" of classes."""
         found = self.fresh_chains(key, num, num_steps or self.num_chain_steps)
         is_finite = np.isfinite(found.ends).all(axis=(1, 2, 3))
         labels = {"labels": np.asarray(found.labels)[is_finite]} if self.num_classes > 1 else {}
-        return {**sampled_images(found), **labels}
+        return {**images_of(found), **labels}
 
     def fresh_chains(self, key: Key, num: int, num_steps: int) -> Chains:
         """Returns ``num`` chains from the start distribution."""

@@ -18,7 +18,7 @@ from ebmjax.networks import NormPolicy
 from ebmjax.optim import averaged_parameters
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.chains import DensitiesOf, average_step_sizes, make_fresh_chains
-from ebmjax.recipes.evaluators.image_model import ImageModel, sampled_images
+from ebmjax.recipes.evaluators.image_model import ImageModel, images_of
 from ebmjax.recipes.evaluators.robustness import Refine, refinement
 from ebmjax.recipes.models.joint.parts import sampler
 from ebmjax.recipes.parts.samplers import implied_temperature
@@ -142,9 +142,9 @@ class JointModel(ImageModel):
         return {"class_probability": probabilities, **scores}
 
     def sample(self, key: Key, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:
-        """Returns ``sampled_images``, of any class, of fresh chains of the run's sampler."""
+        """Returns ``images_of``, of any class, of fresh chains of the run's sampler."""
         found = self.fresh_chains(key, num, num_steps or self.num_chain_steps)["fresh"]
-        return sampled_images(found)
+        return images_of(found)
 
     def refinement(self, num_steps: int) -> Refine:
         """Returns the function that moves attacked images by chains.

@@ -16,7 +16,7 @@ from ebmjax._stored import take_rows
 from ebmjax.evaluate import rms_displacement
 from ebmjax.optim import averaged_parameters
 from ebmjax.recipes.evaluators.evaluations import repeats_of
-from ebmjax.recipes.evaluators.image_model import ImageModel, sampled_images
+from ebmjax.recipes.evaluators.image_model import ImageModel, images_of
 from ebmjax.recipes.evaluators.latent.evidence import evidence_of_each
 from ebmjax.recipes.evaluators.latent.keys import keys_of
 from ebmjax.recipes.models import build as common
@@ -97,8 +97,8 @@ class LatentEBM(ImageModel):
         return jax.vmap(partial(self.networks.generator_fn, params.generator))(latents)
 
     def sample(self, key: Key, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:
-        """Returns ``sampled_images`` of fresh chains of the prior."""
-        return sampled_images(self._prior_chains(key, num, num_steps))
+        """Returns ``images_of`` of fresh chains of the prior."""
+        return images_of(self._prior_chains(key, num, num_steps))
 
     def score(self, images: np.ndarray) -> dict[str, np.ndarray]:
         """Returns "log_evidence" (N,) of uint8 images in nats, estimated as the run monitors it."""
