@@ -127,9 +127,9 @@ def time_left(ours: Sequence[Cell], num_jobs: int | None) -> str:
     for cell in ours:
         if cell.status == "done":
             found = cell.numbers()
-            seconds = [found.get(f"{what}_seconds") for what in ("wall", "evaluation")]
-            if None not in seconds:
-                rows.setdefault(cell.label, []).append(sum(seconds))
+            names = ("wall_seconds", "evaluation_seconds")
+            if all(found.get(name) is not None for name in names):
+                rows.setdefault(cell.label, []).append(sum(found[name] for name in names))
     missing = [cell.label for cell in ours if cell.status == "missing"]
     if not rows or not missing or num_jobs is None:
         return ""
