@@ -61,10 +61,10 @@ def phase(
         while not ended.wait(wait):
             with _lock:
                 silence = time.monotonic() - _said_at
-                if is_silent := silence >= longest and _open[-1:] == [me]:
+                if silence >= longest and _open[-1:] == [me]:
                     say(f"{again or text}: {time.monotonic() - started:.0f} s{notes[-1]}", where)
-                    longest = min(2 * longest, LONGEST * seconds)
-                wait = longest - silence if silence < longest and not is_silent else longest
+                    silence, longest = 0.0, min(2.0 * longest, LONGEST * seconds)
+                wait = longest - silence if silence < longest else longest
 
     if where != "nowhere":
         with _lock:

@@ -65,7 +65,7 @@ def test_a_short_phase_says_one_line_and_errors_pass() -> None:
 def test_the_innermost_phase_reminds_alone() -> None:
     with heard() as out, phase("outer", seconds=QUICK):
         with phase("inner", seconds=QUICK):
-            wait_for(lambda: len(lines(out)) > 4)
+            wait_for(lambda: len(lines(out)) > 3)
         inside = lines(out)
         wait_for(lambda: lines(out)[-1] == "outer: 0 s")
     assert inside[:2] == ["outer", "inner"]
