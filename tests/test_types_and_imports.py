@@ -290,9 +290,11 @@ def test_the_extras_hold_what_is_imported() -> None:
     assert distributions({huggingface}) <= core | listed(extras["huggingface"])
     cluster = Path("ebmjax/recipes/study/cluster.py")
     assert distributions({cluster}) <= core | listed(extras["slurm"])
-    assert distributions(set(MODULES) - {huggingface, cluster}) <= core | optional
+    search = {path for path in MODULES if path.match("ebmjax/recipes/study/search*.py")}
+    assert distributions(search) <= core | optional | listed(extras["search"])
+    assert distributions(set(MODULES) - {huggingface, cluster} - search) <= core | optional
     assert distributions((ROOT / "experiments").rglob("*.py")) <= core | optional
-    assert "ebmjax[experiments]" in extras["examples"]
+    assert {"ebmjax[experiments]", "ebmjax[search]"} <= set(extras["examples"])
     assert "ebmjax[examples]" in extras["docs"]
     assert {"ebmjax[examples]", "ebmjax[huggingface]", "ebmjax[slurm]"} <= set(extras["test"])
     assert "ebmjax[test]" in extras["dev"]

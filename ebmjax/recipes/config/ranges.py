@@ -33,6 +33,7 @@ class Range:
       may_be_none: whether the field may be left without a value.
       names_code: tells the values that name code from outside the package.
       may_be_empty: whether a tuple may have no entry.
+      ends: the smallest and the largest number, where there are both.
     """
 
     words: str
@@ -43,6 +44,7 @@ class Range:
     may_be_none: bool = False
     names_code: Callable[[str], bool] = lambda value: False
     may_be_empty: bool = True
+    ends: tuple[float, float] | None = None
 
     def refusal(self, value: Any) -> str | None:
         """Words for what ``value`` must be; None if it is fine."""
@@ -99,9 +101,9 @@ def _integer(words: str, holds: Callable[[Any], bool], *examples: int) -> Range:
 
 POSITIVE = _number("positive and finite", lambda v: 0 < v < math.inf, 0.5, 2.0)
 NOT_NEGATIVE = _number("finite and at least 0", lambda v: 0 <= v < math.inf, 0.0, 0.5)
-FRACTION = _number("in [0, 1)", lambda v: 0 <= v < ONE, 0.0, 0.25)
+FRACTION = replace(_number("in [0, 1)", lambda v: 0 <= v < ONE, 0.0, 0.25), ends=(0.0, 1 - 2**-24))
 UP_TO_ONE = _number("in (0, 1]", lambda v: 0 < v <= 1, 0.5, 1.0)
-PROBABILITY = _number("in [0, 1]", lambda v: 0 <= v <= 1, 0.0, 0.5)
+PROBABILITY = replace(_number("in [0, 1]", lambda v: 0 <= v <= 1, 0.0, 0.5), ends=(0.0, 1.0))
 FINITE = _number("finite", lambda v: -math.inf < v < math.inf, 0.0, -0.5)
 BELOW_ONE = _number("finite and below 1", lambda v: -math.inf < v < ONE, 0.0, 0.25)
 RADIUS = _number("from 0 to 10000", lambda v: 0 <= v <= 1e4, 1, 2)
@@ -118,7 +120,9 @@ HOLDOUT = _number(
     5,
     0.2,
 )
-GRID = _integer("an integer from 10 to 5000", lambda v: 10 <= v <= 5000, 10, 60)
+GRID = replace(
+    _integer("an integer from 10 to 5000", lambda v: 10 <= v <= 5000, 10, 60), ends=(10, 5000)
+)
 SEED = _integer(f"an integer from 0 to {MAX_SEED}", lambda v: 0 <= v <= MAX_SEED, 0, 3)
 FLAG = Range("True or False", lambda v: isinstance(v, bool), bool, (False, True))
 TEXT = Range("text", lambda v: isinstance(v, str), str, ("", "some"))

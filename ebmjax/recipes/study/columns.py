@@ -1,10 +1,51 @@
 """Finds a mistyped column of a study before its runs."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ebmjax.recipes.config.errors import ConfigError, did_you_mean
+from ebmjax.recipes.config.errors import Config, ConfigError, did_you_mean
+from ebmjax.recipes.config.points import NOT_DRAWN, is_points
 from ebmjax.recipes.evaluators.known_numbers import PATTERNS, expand, is_known, patterns
+
+HELD_OUT = re.compile(
+    r"(over_training\.last\.)?test_(accuracy|ece|nll|brier|\w*log_evidence|reconstruction_error)"
+    r"|(classification|ood|robustness|evidence)\.(?!.*(num_images|protocol)).+"
+)
+"""Numbers of the images that judge a run, and that are comparable between runs."""
+EXACT = re.compile(r"density\.(density|sample)_.+")
+"""Numbers of points against the law that they are drawn from."""
+
+
+def check_held_out(name: str, config: Config) -> None:
+    """Raises ConfigError unless the number ``name`` of a run may choose its settings.
+
+    That is a number of held-out images, or of points against the law that they are drawn from, or
+    one that a part of the user may report.
+    """
+    allowed = EXACT if is_points(config) and not NOT_DRAWN.holds(config) else HELD_OUT
+    if allowed is HELD_OUT and not config.data.get("holdout"):
+        raise ConfigError(
+            "config.data.holdout must hold out the training images that a search compares its "
+            f"trials by, got {config.data.get('holdout')}: set --config.data.holdout=0.2."
+        )
+    if allowed is HELD_OUT and config.eval.use_test_split:
+        raise ConfigError(
+            "config.eval.use_test_split must be False: a search chooses by held-out images and not "
+            "by test images, got True."
+        )
+    is_own = config.family not in PATTERNS or bool(config.eval.get("functions"))
+    is_ours = is_known(name, config.family)
+    if (is_ours and allowed.fullmatch(name)) or (is_own and not is_ours):
+        return
+    known = [one for pattern in patterns(config.family) for one in expand(pattern)]
+    fitting = [one for one in known if allowed.fullmatch(one)]
+    raise ConfigError(
+        f"a search cannot compare trials by {name!r}: it must be a number of held-out images, none "
+        "of training images, of chains, of their distance from training images, nor of energies, "
+        f"which have no common zero.{did_you_mean(name, fitting)} There are "
+        f"{', '.join([*fitting[:12], 'those of your own config.eval.functions'])}."
+    )
 
 
 def check_columns(

@@ -77,24 +77,47 @@ def run_all(
     ``executor`` every run is a job of its cluster; without one the runs are processes of this
     machine, ``num_jobs`` at a time.
     """
-    failures: list[Cell] = []
     ours = matching(all_cells, patterns)
     ended = [cell for cell in ours if cell.status != "missing"]
     text = plan(ours, len(ended), "jobs of Slurm" if executor else f"{num_jobs} at a time")
-    in_parallel = None if executor else num_jobs
-    num_left = len(ours) - len(ended)
+    num_failed = run_cells(
+        ours, text, lambda cell: write(study, all_cells, folder), num_jobs, executor
+    )
+    print((folder / "table.md").read_text())
+    tell_absent(study, all_cells)
+    if study.draw is not None:
+        study.draw(folder)
+    report.write(folder)
+    return num_failed
+
+
+def run_cells(
+    ours: Sequence[Cell],
+    text: str,
+    ended: Callable[[Cell], None],
+    num_jobs: int,
+    executor: Any = None,
+) -> int:
+    """Runs missing cells and says how each ended, as ``run_all``; returns the number that failed.
+
+    ``text`` says what runs; ``ended`` takes each cell that is done or diverged, also one that was
+    before, and each that failed.
+    """
+    failures: list[Cell] = []
+    before = [cell for cell in ours if cell.status != "missing"]
+    in_parallel, num_left = None if executor else num_jobs, len(ours) - len(before)
 
     def tell(cell: Cell, status: str) -> None:
         num = len(cell.numbers().get("recoveries", ())) if status == "done" else 0
         after = f" after {count_nouns(num, 'recovery', 'recoveries')}" if num else ""
         nonlocal num_left
-        if cell not in ended:
+        if cell not in before:
             num_left -= 1
         left = f"; {num_left} of {len(ours)} left{time_left(ours, in_parallel)}" * bool(num_left)
         _say(cell, f"{status}{after}{left}")
         if status not in ("done", "diverged"):
             failures.append(cell)
-        write(study, all_cells, folder)
+        ended(cell)
 
     text += time_left(ours, in_parallel)
     with tell_phases("stdout"), phase(text, again="study") as note:
@@ -102,11 +125,6 @@ def run_all(
             run_each(ours, num_jobs, tell, _newest_lines(note))
         else:
             run_on(executor, ours, tell)
-    print((folder / "table.md").read_text())
-    tell_absent(study, all_cells)
-    if study.draw is not None:
-        study.draw(folder)
-    report.write(folder)
     return len(failures)
 
 
@@ -216,6 +234,44 @@ def _claim(folder: Path, study: Study) -> None:
         )
 
 
+def add_options(parser: argparse.ArgumentParser, jobs: str) -> None:
+    """Adds the options that say where runs run; ``jobs`` is the default number of runs at once."""
+    parser.add_argument("--jobs", type=int, help=f"runs at the same time ({jobs})")
+    parser.add_argument(
+        "--executor", choices=("local", "slurm"), default="local", help="where runs run"
+    )
+    parser.add_argument("--launcher", default="", help="command that starts a run's processes")
+    parser.add_argument("--max_steps", type=int, help="steps of every run, in place of its epochs")
+    parser.add_argument("--dry_run", action="store_true", help="print the plan and end")
+
+
+def overrides_of(options: argparse.Namespace, rest: Sequence[str], *counts: str) -> list[str]:
+    """Returns the fields that a command line sets in every run.
+
+    Raises:
+      ConfigError: if one of the options ``counts`` is below 1, or an argument sets no field.
+    """
+    for name in counts:
+        if getattr(options, name) is not None and getattr(options, name) < 1:
+            raise ConfigError(f"--{name} must be at least 1, got {getattr(options, name)}.")
+    overrides = [argument for argument in rest if not argument.startswith(SLURM)]
+    for argument in overrides:
+        check_argument(argument, f"unexpected argument {argument!r}:")
+    if options.max_steps is not None:
+        overrides.append(f"--config.train.max_steps={options.max_steps}")
+    if options.launcher and options.executor != "local":
+        raise ConfigError("--launcher starts the runs here: leave out --executor.")
+    return overrides
+
+
+def add_launcher(all_cells: Sequence[Cell], options: argparse.Namespace) -> list[Cell]:
+    """Returns cells whose processes ``--launcher`` starts, if there is one."""
+    if not options.launcher:
+        return [*all_cells]
+    before = shlex.split(options.launcher)
+    return [replace(one, command=[*before, *one.command, "--distributed"]) for one in all_cells]
+
+
 def main() -> None:
     """Reads the command line, checks everything and runs."""
     parser = argparse.ArgumentParser(
@@ -225,40 +281,18 @@ def main() -> None:
     )
     parser.add_argument("--study", required=True, help="study file, with :VARIANT if it has any")
     parser.add_argument("--folder", help="default runs/studies/<study file>[_<variant>]")
-    parser.add_argument(
-        "--jobs", type=int, help="runs at the same time (default 1; with Slurm any number)"
-    )
-    parser.add_argument(
-        "--executor", choices=("local", "slurm"), default="local", help="where runs run"
-    )
-    parser.add_argument("--launcher", default="", help="command that starts a run's processes")
+    add_options(parser, "default 1; with Slurm any number")
     parser.add_argument("--seeds", type=int, help="runs of every row (default: the study's)")
     parser.add_argument(
         "--rows", nargs="+", metavar="PATTERN", default=["*"], help="rows to run, by their labels"
     )
-    parser.add_argument("--max_steps", type=int, help="steps of every run, in place of its epochs")
-    parser.add_argument("--dry_run", action="store_true", help="print the plan and end")
     options, rest = parser.parse_known_args()
     try:
-        for name in ("jobs", "seeds"):
-            if getattr(options, name) is not None and getattr(options, name) < 1:
-                raise ConfigError(f"--{name} must be at least 1, got {getattr(options, name)}.")
-        overrides = [argument for argument in rest if not argument.startswith(SLURM)]
-        for argument in overrides:
-            check_argument(argument, f"unexpected argument {argument!r}:")
-        if options.max_steps is not None:
-            overrides.append(f"--config.train.max_steps={options.max_steps}")
+        overrides = overrides_of(options, rest, "jobs", "seeds")
         study = load(options.study)
         folder = Path(options.folder or default_folder(options.study)).expanduser()
         all_cells = cells(study, folder, options.seeds or study.num_seeds, overrides)
-        if options.launcher:
-            if options.executor != "local":
-                raise ConfigError("--launcher starts the runs here: leave out --executor.")
-            before = shlex.split(options.launcher)
-            all_cells = [
-                replace(cell, command=[*before, *cell.command, "--distributed"])
-                for cell in all_cells
-            ]
+        all_cells = add_launcher(all_cells, options)
         _check_patterns(study, options.rows)
         study = with_extractors(study, all_cells)
         notes = check_columns(

@@ -47,7 +47,7 @@ def read(path: Path) -> Mapping[str, Study]:
     return studies
 
 
-def default_folder(name: str) -> Path:
-    """Returns ``runs/studies/<file>[_<variant>]`` in the current folder."""
+def default_folder(name: str, kind: str = "studies") -> Path:
+    """Returns ``runs/<kind>/<file>[_<variant>]`` in the current folder."""
     path, _, variant = name.partition(":")
-    return Path("runs") / "studies" / "_".join(filter(None, (Path(path).stem, variant)))
+    return Path("runs") / kind / "_".join(filter(None, (Path(path).stem, variant)))
