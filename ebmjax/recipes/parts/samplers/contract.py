@@ -2,19 +2,23 @@
 
 import functools
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.config.user_parts import UserPart, explain
-from ebmjax.types import Sampler
+
+if TYPE_CHECKING:
+    from ebmjax.types import Sampler
 
 
-def hold_to_contract(part: UserPart, made: Any) -> Sampler[Any, Any]:
+def hold_to_contract(part: UserPart, made: Any) -> "Sampler[Any, Any]":
     """Returns the sampler ``made`` by a user's function; its mistakes name the contract.
 
     Raises:
       ConfigError: if it is no sampler, at once or when a chain starts or moves.
     """
+    from ebmjax.types import Sampler  # late: configurations are read without JAX
+
     must = f"config.{part.field}={part.name!r} must return a sampler with"
     for name, given in {"init": ("position",), "step": ("key", "state")}.items():
         function = getattr(made, name, None)
