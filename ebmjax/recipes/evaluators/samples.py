@@ -119,5 +119,6 @@ def nearest_images(images: np.ndarray, train: Any) -> np.ndarray:
         distances = squares - 2.0 * (ours @ theirs.T)  # less |ours|^2
         places, here = distances.argmin(axis=1), distances.min(axis=1)
         is_less = here < least
-        least[is_less], found[is_less] = here[is_less], some[places[is_less]]
+        least[is_less] = here[is_less]
+        found[is_less] = some[places[is_less]].reshape(-1, *images.shape[1:])
     return found

@@ -28,7 +28,7 @@ from ebmjax.recipes.report.curves import Panel, curves, script
 from ebmjax.recipes.report.page import Html, element
 from ebmjax.recipes.report.run_data import COMMAND, RunData, as_json
 
-MOST_BYTES, STRIP_BYTES = 270_000, 30_000
+MOST_BYTES, STRIP_BYTES = 230_000, 30_000
 """Most bytes of the pictures from plots/ that a report holds, and of one strip's pixels."""
 
 STEPS, IN_STRIP, MOST_PANELS = 4, 16, 9
