@@ -63,6 +63,7 @@ def annealed_importance_sampling(
     *,
     sampler: SamplerFn,
     num_steps: int,
+    step_sizes: jax.Array | None = None,
 ) -> AnnealedSamples:
     r"""Weighs chains on their way from ``exp(log_base)`` to ``exp(log_base + log_tilt)``.
 
@@ -106,10 +107,11 @@ def annealed_importance_sampling(
     check_scalar_density(log_tilt_fn, jax.tree.map(lambda leaf: leaf[0], start))
     powers = jnp.asarray(powers)
 
-    def rung(positions: PyTree, inputs: tuple[Key, jax.Array, jax.Array]) -> tuple[PyTree, Any]:
-        key, power, width = inputs
+    def rung(positions: PyTree, inputs: tuple[Any, ...]) -> tuple[PyTree, Any]:
+        key, power, width, *step = inputs
         log_weights = width * jax.vmap(log_tilt_fn)(positions)
-        chain = sampler(power_posterior(log_base_fn, log_tilt_fn, power))
+        given = {"step_size": step[0]} if step else {}
+        chain = sampler(power_posterior(log_base_fn, log_tilt_fn, power), **given)
         states = start_chains(key, chain, positions)
         step = batch_step(chain.step)
         states, _, infos = run_chain(key, states, step, num_steps, thinning=num_steps)
@@ -117,6 +119,7 @@ def annealed_importance_sampling(
 
     keys = jax.random.split(key, powers.shape[0] - 1)
     inputs = (keys, powers[1:], jnp.diff(powers))
+    inputs += () if step_sizes is None else (step_sizes,)
     start, _ = place_carry(lambda first, positions: rung(positions, first), [_first(inputs)], start)
     positions, (log_weights, infos) = run_program(partial(jax.lax.scan, rung), start, inputs)
     return AnnealedSamples(jnp.sum(log_weights, axis=0), positions, infos)

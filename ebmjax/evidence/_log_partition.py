@@ -1,0 +1,307 @@
+"""log Z of any density, in an interval: annealing from a base density, forward and in reverse."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import optimize, special
+
+from ebmjax._checks import check_at_least, check_fraction, leading_size
+from ebmjax._programs import run_program
+from ebmjax.densities import product
+from ebmjax.latent._annealing import AnnealedSamples, annealed_importance_sampling
+from ebmjax.latent._weights import Estimate, log_mean_exp, weight_sample_size
+from ebmjax.samplers import batch_step, mala, position_of, run_chain, start_chains
+from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
+
+PILOT_SHARE, MOST_RUNGS, NUM_RESAMPLES = 0.5, 200, 1000
+"""Effective share of the pilot's population that a power may leave, rungs of the pilot at most, and
+resamples of the bootstrap."""
+
+
+class Base(NamedTuple):
+    """A normalised density that can be drawn from.
+
+    Attributes:
+      draw: key to one position.
+      log_density_fn: one position to its log density, with every constant.
+    """
+
+    draw: Callable[[Key], PyTree]
+    log_density_fn: LogDensityFn
+
+
+class LogPartition(NamedTuple):
+    """log Z of a density, from both sides.
+
+    Attributes:
+      value: Bennett's estimate of log Z from both sides, in nats.
+      interval: (2,), between which log Z lies: from the lower end of ``lower``'s 95 % interval to
+        the upper end of ``upper``'s.
+      lower: log mean weight of chains from the base; below log Z in expectation.
+      upper: minus the log mean weight of chains from the model's samples. It is above log Z in
+        expectation if these are exact, and else only if they are right.
+      is_closed: whether the two sides meet within a nat and their errors.
+      sample_sizes: effective number of chains of each side, (2,).
+      acceptance_prob: of the moves at every power above 0, (num_powers - 1,).
+      powers, step_sizes: (num_powers,) and (num_powers - 1,).
+      samples: where the reverse chains began, leading axis (chains,).
+    """
+
+    value: float
+    interval: np.ndarray
+    lower: Estimate
+    upper: Estimate
+    is_closed: bool
+    sample_sizes: np.ndarray
+    acceptance_prob: np.ndarray
+    powers: np.ndarray
+    step_sizes: np.ndarray
+    samples: PyTree
+
+
+def log_partition(
+    key: Key,
+    log_density_fn: LogDensityFn,
+    base: Base,
+    *,
+    sampler: Callable[..., Sampler] = mala,
+    step_size: float = 0.1,
+    target_acceptance: float = 0.7,
+    num_chains: int = 256,
+    num_powers: int = 200,
+    num_steps: int = 2,
+    samples: PyTree | None = None,
+    num_long: int = 1000,
+) -> LogPartition:
+    r"""Returns log Z of ``exp(log_density_fn)`` in an interval.
+
+    .. math::
+        f_t = (1 - t) \log q + t \log \tilde p, \qquad
+        E[w_{\text{forward}}] = Z, \qquad E[w_{\text{reverse}}] = 1 / Z
+
+    A pilot population is annealed from the base to the density. It chooses the powers t, at equal
+    lengths of the standard deviation of :math:`\log \tilde p - \log q`, and a step size for each.
+    Both are then frozen, so that the weights are unbiased. Chains from exact draws of the base give
+    a lower bound of log Z in expectation, chains from samples of the density an upper one.
+
+    The upper side is a bound only if ``samples`` are exact. Without them the pilot's end, moved by
+    ``num_long`` steps more, takes their place: a mode that base and pilot both miss is missed.
+
+    Args:
+      key: consumed.
+      log_density_fn: one position to a scalar, unnormalised.
+      base: q, exact draws and a normalised log density; wide enough to cover the density.
+      sampler: ``sampler(log_density_fn, step_size=)`` that leaves its density invariant: MALA, HMC,
+        not SGLD.
+      step_size: where the pilot begins.
+      target_acceptance: that the pilot's steps adapt to.
+      num_chains: of each side.
+      num_powers: of the ladder, both ends included. The cost is ``2 num_powers num_steps``
+        gradients a chain, and the pilot's.
+      num_steps: at every power.
+      samples: exact samples of the density, leading axis (chains,); None for the pilot's end.
+      num_long: steps that move the pilot's end.
+
+    Returns:
+      ``LogPartition``, on the host.
+
+    Raises:
+      ValueError: if a number is out of range, or the log density of a draw is not finite.
+
+    Source: Neal 2001; Grosse, Ghahramani & Adams 2015; Bennett 1976; the powers as in Syed et al.
+    2022.
+    """
+    for name, value in {"num_chains": num_chains, "num_powers": num_powers}.items():
+        check_at_least(name, value, 2)
+    check_at_least("num_steps", num_steps, 1)
+    check_fraction("target_acceptance", target_acceptance)
+    keys = jax.random.split(key, 6)
+    start = jax.vmap(base.draw)(jax.random.split(keys[0], num_chains))
+
+    def log_tilt_fn(x: PyTree) -> jax.Array:
+        return log_density_fn(x) - base.log_density_fn(x)
+
+    begin = np.asarray(jax.vmap(log_tilt_fn)(start))
+    if not np.isfinite(begin).all():
+        raise ValueError(
+            "log_density_fn and base.log_density_fn must be finite at every draw of the base, got "
+            f"{np.sum(~np.isfinite(begin))} of {num_chains} that are not. Take a narrower base."
+        )
+    options = {"sampler": sampler, "num_steps": num_steps}
+    pilot = run_program(
+        partial(
+            _pilot, log_tilt_fn=log_tilt_fn, base=base, target=target_acceptance,
+            first_step=step_size, **options,
+        ),
+        keys[1],
+        start,
+    )
+    powers, step_sizes = _ladder(pilot, num_powers)
+    if samples is None:
+        chain = sampler(log_density_fn, step_size=step_sizes[-1])
+        states = start_chains(keys[2], chain, pilot.positions)
+        run = partial(
+            run_chain, step=batch_step(chain.step), num_steps=num_long, thinning=num_long
+        )
+        samples = position_of(run_program(lambda k, s: run(k, s), keys[3], states)[0])
+    forward, backward = (
+        annealed_importance_sampling(
+            one, begin, p, *path, sampler=sampler, num_steps=num_steps, step_sizes=steps
+        )
+        for one, begin, p, path, steps in (
+            (keys[4], start, powers, (base.log_density_fn, log_tilt_fn), step_sizes),
+            (
+                keys[5], samples, 1.0 - powers[::-1],
+                (log_density_fn, lambda x: -log_tilt_fn(x)), step_sizes[::-1],
+            ),
+        )
+    )
+    return _summarise(forward, backward, powers, step_sizes, samples)
+
+
+class _Pilot(NamedTuple):
+    """An annealed population and what it met; arrays of ``MOST_RUNGS``, of which ``count`` are set.
+
+    Attributes:
+      positions: leading axis (chains,).
+      power, log_step_size: scalars, now.
+      count: int32.
+      powers, spreads, log_step_sizes: at every rung, before it: t, the standard deviation of the
+        tilt, and the step of the moves that led there.
+    """
+
+    positions: PyTree
+    power: jax.Array
+    log_step_size: jax.Array
+    count: jax.Array
+    powers: jax.Array
+    spreads: jax.Array
+    log_step_sizes: jax.Array
+
+
+def _pilot(
+    key: Key,
+    start: PyTree,
+    *,
+    log_tilt_fn: LogDensityFn,
+    base: Base,
+    sampler: Callable[..., Sampler],
+    num_steps: int,
+    target: float,
+    first_step: float,
+) -> _Pilot:
+    """Anneals a population by weights and resampling, and adapts powers and step sizes."""
+    tilts_of = jax.vmap(log_tilt_fn)
+    empty, zero = jnp.zeros(MOST_RUNGS), jnp.float32(0)
+
+    def sample_share(step: jax.Array, tilts: jax.Array) -> jax.Array:
+        return weight_sample_size(step * tilts) / len(tilts)
+
+    def widest(power: jax.Array, tilts: jax.Array) -> jax.Array:
+        """Bisects the logarithm of the widest step that keeps ``PILOT_SHARE`` of the population."""
+
+        def halve(_: Any, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            low, high = ends
+            middle = 0.5 * (low + high)
+            is_kept = sample_share(jnp.exp(middle), tilts) > PILOT_SHARE
+            return jnp.where(is_kept, middle, low), jnp.where(is_kept, high, middle)
+
+        most = jnp.log1p(-power)
+        low = jax.lax.fori_loop(0, 30, halve, (most - 30.0, most))[0]
+        is_last = sample_share(1.0 - power, tilts) > PILOT_SHARE
+        return jnp.where(is_last, 1.0, jnp.minimum(power + jnp.exp(low), 1.0))
+
+    def rung(state: _Pilot) -> _Pilot:
+        tilts = tilts_of(state.positions)
+        power = widest(state.power, tilts)
+        power = jnp.where(state.count == MOST_RUNGS - 1, 1.0, power)
+        pick_key, start_key, *move_keys = jax.random.split(
+            jax.random.fold_in(key, state.count), 2 + NUM_MOVES * num_steps
+        )
+        chosen = _systematic(pick_key, (power - state.power) * tilts)
+        positions = jax.tree.map(lambda leaf: leaf[chosen], state.positions)
+        density = product([base.log_density_fn, log_tilt_fn], [1.0, power])
+
+        def move(carry: tuple[PyTree, jax.Array], key: Key) -> tuple[tuple[PyTree, Any], None]:
+            positions, log_step = carry
+            chain = sampler(density, step_size=jnp.exp(log_step))
+            states, info = batch_step(chain.step)(key, start_chains(start_key, chain, positions))
+            error = jnp.mean(info.acceptance_prob) - target
+            return (position_of(states), log_step + error), None
+
+        carry = positions, state.log_step_size
+        (positions, log_step), _ = jax.lax.scan(move, carry, jnp.stack(move_keys))
+        return _Pilot(
+            positions,
+            power,
+            log_step,
+            state.count + 1,
+            state.powers.at[state.count].set(state.power),
+            state.spreads.at[state.count].set(jnp.std(tilts)),
+            state.log_step_sizes.at[state.count].set(log_step),
+        )
+
+    first = _Pilot(start, zero, jnp.log(jnp.float32(first_step)), jnp.int32(0), empty, empty, empty)
+    return jax.lax.while_loop(lambda state: state.power < 1.0, rung, first)
+
+
+NUM_MOVES = 10
+"""Moves of the pilot's population at a power, for one of a chain's."""
+
+
+def _systematic(key: Key, log_weights: jax.Array) -> jax.Array:
+    """Returns the indices (n,) of systematic resampling by weights (n,)."""
+    ends = jnp.cumsum(jax.nn.softmax(log_weights))
+    places = (jnp.arange(len(ends)) + jax.random.uniform(key)) / len(ends)
+    return jnp.minimum(jnp.searchsorted(ends, places), len(ends) - 1)
+
+
+def _ladder(pilot: _Pilot, num_powers: int) -> tuple[jax.Array, jax.Array]:
+    """Returns powers at equal lengths of the tilt's standard deviation, and the steps above 0."""
+    count = int(pilot.count)
+    found = (np.asarray(a, np.float64)[:count] for a in pilot[-3:])
+    powers, spreads, log_steps = found
+    powers = np.append(powers, 1.0)
+    lengths = np.append(0.0, np.cumsum(spreads * np.diff(powers)))
+    placed = np.interp(np.linspace(0.0, lengths[-1], num_powers), lengths, powers)
+    placed[[0, -1]] = 0.0, 1.0
+    steps = np.exp(np.interp(placed[1:], powers[1:], log_steps))
+    return jnp.asarray(placed, jnp.float32), jnp.asarray(steps, jnp.float32)
+
+
+def _summarise(
+    forward: AnnealedSamples, backward: AnnealedSamples, powers: Any, step_sizes: Any, samples: Any
+) -> LogPartition:
+    ours, theirs = (np.asarray(one.log_weights, np.float64) for one in (forward, backward))
+    lower, negated = (Estimate(*map(float, log_mean_exp(one))) for one in (ours, theirs))
+    upper = Estimate(-negated.value, negated.standard_error)
+    rng = np.random.default_rng(0)
+    ends = [_bootstrap(rng, ours, 2.5), -_bootstrap(rng, theirs, 2.5)]
+    sizes = np.array([float(weight_sample_size(one)) for one in (ours, theirs)])
+    gap = abs(upper.value - lower.value)
+    is_closed = bool(gap < 1.0 + 2.0 * np.hypot(lower.standard_error, upper.standard_error))
+    acceptance = forward.infos.acceptance_prob.mean(axis=1)
+    return LogPartition(
+        _bennett(ours, theirs), np.array(ends), lower, upper, is_closed, sizes,
+        np.asarray(acceptance), np.asarray(powers), np.asarray(step_sizes), samples,
+    )
+
+
+def _bootstrap(rng: np.random.Generator, log_weights: np.ndarray, percent: float) -> float:
+    """Returns a percentile of the log mean weight of resampled chains."""
+    drawn = rng.choice(log_weights, (NUM_RESAMPLES, len(log_weights)))
+    return float(np.percentile(special.logsumexp(drawn, axis=1) - np.log(len(log_weights)), percent))
+
+
+def _bennett(forward: np.ndarray, backward: np.ndarray) -> float:
+    """Returns the root c of sum sigmoid(c - forward) = sum sigmoid(-backward - c)... log Z."""
+
+    def surplus(c: float) -> float:
+        return float(special.expit(forward - c).mean() - special.expit(c + backward).mean())
+
+    ends = [min(forward.min(), -backward.max()) - 50, max(forward.max(), -backward.min()) + 50]
+    return float(optimize.brentq(surplus, *ends))
