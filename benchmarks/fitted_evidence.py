@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax import latent
+from ebmjax import evidence, latent
 
 D, OUTPUTS, SCALE, REPEATS = 80, 192, 0.3, 64
 POWERS = latent.power_schedule(10, 6.0)
@@ -48,11 +48,11 @@ def rows_of(name: str) -> Iterator[harness.Row]:
     factor = jnp.linalg.cholesky(covariance)
     log_likelihoods = jax.vmap(jax.vmap(lambda z: latent.log_likelihood(params, model, z, x)))
 
-    def one(key: jax.Array, kind: str, num_chains: int) -> tuple[jax.Array, latent.Estimate]:
+    def one(key: jax.Array, kind: str, num_chains: int) -> tuple[jax.Array, evidence.Estimate]:
         noise = jax.random.normal(key, (len(POWERS), num_chains, D))
         z = mean[:, None] + jnp.einsum("pij,pnj->pni", factor, noise)
         forward, backward = latent.fitted_divergences(z, covariance=kind)
-        estimate = latent.thermodynamic_log_evidence(
+        estimate = evidence.thermodynamic_log_evidence(
             log_likelihoods(z), POWERS, kl_forward=forward, kl_backward=backward
         )
         return 0.5 * jnp.sum(forward - backward), estimate

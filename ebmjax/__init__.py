@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ebmjax import data as data
     from ebmjax import densities as densities
     from ebmjax import evaluate as evaluate
+    from ebmjax import evidence as evidence
     from ebmjax import latent as latent
     from ebmjax import learning as learning
     from ebmjax import losses as losses
@@ -35,6 +36,7 @@ _ROOMS = frozenset(
         "data",
         "densities",
         "evaluate",
+        "evidence",
         "latent",
         "learning",
         "losses",

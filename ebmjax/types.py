@@ -26,6 +26,9 @@ AxisName = str | tuple[str, ...] | None
 Step = Callable[[Key, Any], tuple[Any, Any]]
 """``step(key, state) -> (state, info)``: one transition with everything else bound."""
 
+SamplerFn = Callable[[LogDensityFn], Any]
+"""Function from a log density to a ``Sampler`` or a BlackJAX ``SamplingAlgorithm`` of one position;
+samplers of particles are refused."""
 
 State = TypeVar("State")
 Info = TypeVar("Info")

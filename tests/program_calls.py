@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax import evaluate, latent, metrics, optim, samplers
+from ebmjax import evaluate, evidence, metrics, optim, samplers
 from ebmjax.data import ImageData
 from ebmjax.samplers import batch_step, run_chain, sgld, trace_chain
 
@@ -71,7 +71,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "replay_buffer": lambda key: samplers.replay_buffer_draw(
         key, samplers.replay_buffer_init(key, 8, start_fn), 4, start_fn, reinit_prob=0.5
     ),
-    "annealed_importance_sampling": lambda key: latent.annealed_importance_sampling(
+    "annealed_importance_sampling": lambda key: evidence.annealed_importance_sampling(
         key, jnp.zeros(4), jnp.linspace(0, 1, 3), parabola, parabola, sampler=tilt, num_steps=2
     ),
     "landscape": lambda key: metrics.energy_landscape(

@@ -28,8 +28,8 @@ GROUND = {
     "types", "_checks", "_axes", "_extras", "_groups", "_numbers", "_phases", "_precision",
     "_programs", "_records", "_shown", "_stored", "_user_function", "_versions",
 }  # fmt: skip
-# types -> densities -> samplers -> latent -> learning, and training -> learning: the engine knows
-# no model. The other rooms stand on the ground alone.
+# types -> densities -> samplers -> evidence -> latent -> learning, and training -> learning: the
+# engine knows no model. The other rooms stand on the ground alone.
 MAY_IMPORT = {
     "types": set(),
     "_checks": {"types", "_shown"},
@@ -52,13 +52,15 @@ MAY_IMPORT = {
     "metrics": GROUND,
     "data": GROUND,
     "samplers": GROUND | {"densities"},
-    "latent": GROUND | {"densities", "samplers"},
+    "evidence": GROUND | {"densities", "samplers"},
+    "latent": GROUND | {"densities", "samplers", "evidence"},
     "training": GROUND | {"data"},
     "learning": GROUND
-    | {"densities", "samplers", "latent", "losses", "networks", "optim", "metrics", "data"}
+    | {"densities", "samplers", "evidence", "latent", "losses", "networks", "optim", "metrics"}
+    | {"data"}
     | {"training"},
     "evaluate": GROUND
-    | {"samplers", "latent", "losses", "networks", "metrics", "data", "training"},
+    | {"samplers", "evidence", "latent", "losses", "networks", "metrics", "data", "training"},
 }
 MAY_IMPORT["recipes"] = set(MAY_IMPORT)
 # The rooms of recipes stand on each other in this order; no model knows another.

@@ -13,6 +13,14 @@ from ebmjax._checks import check_at_least
 from ebmjax._groups import map_groups
 from ebmjax._programs import run_program
 from ebmjax.evaluate._classifier import as_floats
+from ebmjax.evidence import (
+    AnnealingPath,
+    Estimate,
+    estimate_difference,
+    smc_log_normalizer,
+    stepping_stone_log_evidence,
+    thermodynamic_log_evidence,
+)
 from ebmjax.samplers import mala
 from ebmjax.types import Key
 
@@ -98,7 +106,7 @@ def evidence(
     _check(methods, settings)
     observations = as_floats(images)
 
-    def run(name: str, key: Key, params: Any, observations: Any) -> latent.Estimate:
+    def run(name: str, key: Key, params: Any, observations: Any) -> Estimate:
         return METHODS[name](key, _Problem(params, model, settings), observations)
 
     report = {}
@@ -142,8 +150,10 @@ class _Problem(NamedTuple):
 
 
 def _image_by_image(
-    one: Callable[[jax.Array, jax.Array], latent.Estimate], keys: jax.Array, observations: jax.Array
-) -> latent.Estimate:
+    one: Callable[[jax.Array, jax.Array], Estimate],
+    keys: jax.Array,
+    observations: jax.Array,
+) -> Estimate:
     """Calls ``one(key, observation)`` in turn, so that only one image's chains are in memory."""
     return map_groups(lambda pair: one(*pair), (keys, observations))
 
@@ -160,22 +170,20 @@ def _ladder(
     return samples.power_latents, values
 
 
-def _thermodynamic(key: jax.Array, problem: _Problem, observations: jax.Array) -> latent.Estimate:
+def _thermodynamic(key: jax.Array, problem: _Problem, observations: jax.Array) -> Estimate:
     """Returns the sum with full covariances (``_check`` ensures enough chains), or without."""
     powers = problem.settings.powers
 
-    def one(key: jax.Array, x: jax.Array) -> latent.Estimate:
+    def one(key: jax.Array, x: jax.Array) -> Estimate:
         nodes, values = _ladder(key, problem, x, powers)
         if not problem.settings.with_divergences:
-            return latent.thermodynamic_log_evidence(values, powers)
+            return thermodynamic_log_evidence(values, powers)
         return with_divergences(nodes, values, powers)
 
     return _image_by_image(one, jax.random.split(key, len(observations)), observations)
 
 
-def with_divergences(
-    nodes: jax.Array, log_likelihoods: jax.Array, powers: jax.Array
-) -> latent.Estimate:
+def with_divergences(nodes: jax.Array, log_likelihoods: jax.Array, powers: jax.Array) -> Estimate:
     """Returns one image's thermodynamic sum with fitted divergences, and its whole error.
 
     The error is the jackknife's over ``NUM_GROUPS`` groups of chains. It includes the
@@ -202,20 +210,20 @@ def with_divergences(
 
     parts = jax.lax.map(without, jnp.arange(NUM_GROUPS))
     error = jnp.sqrt(NUM_GROUPS - 1) * jnp.std(parts)
-    return latent.Estimate(value(nodes, log_likelihoods), error)
+    return Estimate(value(nodes, log_likelihoods), error)
 
 
-def _stepping_stone(key: jax.Array, problem: _Problem, observations: jax.Array) -> latent.Estimate:
+def _stepping_stone(key: jax.Array, problem: _Problem, observations: jax.Array) -> Estimate:
     powers = problem.settings.powers
 
-    def one(key: jax.Array, x: jax.Array) -> latent.Estimate:
+    def one(key: jax.Array, x: jax.Array) -> Estimate:
         _, values = _ladder(key, problem, x, powers)
-        return latent.stepping_stone_log_evidence(values, powers)
+        return stepping_stone_log_evidence(values, powers)
 
     return _image_by_image(one, jax.random.split(key, len(observations)), observations)
 
 
-def _ais(key: jax.Array, problem: _Problem, observations: jax.Array) -> latent.Estimate:
+def _ais(key: jax.Array, problem: _Problem, observations: jax.Array) -> Estimate:
     params, model, settings = problem
     options: dict[str, Any] = {
         "num_chains": settings.num_chains,
@@ -226,7 +234,7 @@ def _ais(key: jax.Array, problem: _Problem, observations: jax.Array) -> latent.E
     prior_key, *keys = jax.random.split(key, 1 + len(observations))
     prior = latent.ais_log_normalizer(prior_key, params, model, powers, latent_dim, **options)
 
-    def one(key: jax.Array, x: jax.Array) -> latent.Estimate:
+    def one(key: jax.Array, x: jax.Array) -> Estimate:
         return latent.ais_log_evidence(
             key, params, model, x, powers, latent_dim, log_normalizer=prior, **options
         )
@@ -234,25 +242,25 @@ def _ais(key: jax.Array, problem: _Problem, observations: jax.Array) -> latent.E
     return _image_by_image(one, jnp.stack(keys), observations)
 
 
-def _smc(key: jax.Array, problem: _Problem, observations: jax.Array) -> latent.Estimate:
+def _smc(key: jax.Array, problem: _Problem, observations: jax.Array) -> Estimate:
     """Splits the chains of the other methods into ``NUM_GROUPS`` independent populations."""
     params, model, settings = problem
     powers = settings.powers
     size = settings.num_chains // NUM_GROUPS
     shape = (NUM_GROUPS, size, settings.latent_dim)
 
-    def log_normalizer(key: jax.Array, path: latent.AnnealingPath) -> latent.Estimate:
+    def log_normalizer(key: jax.Array, path: AnnealingPath) -> Estimate:
         start_key, run_key = jax.random.split(key)
         start = model.base_scale * jax.random.normal(start_key, shape)
         options = {"sampler": settings.sampler, "num_steps": settings.num_steps}
-        return latent.smc_log_normalizer(run_key, start, powers, *path, **options)
+        return smc_log_normalizer(run_key, start, powers, *path, **options)
 
     prior_key, *keys = jax.random.split(key, 1 + len(observations))
     prior = log_normalizer(prior_key, latent.path_to_prior(params, model))
 
-    def one(key: jax.Array, x: jax.Array) -> latent.Estimate:
+    def one(key: jax.Array, x: jax.Array) -> Estimate:
         joint = log_normalizer(key, latent.path_to_posterior(params, model, x))
-        return latent.estimate_difference(joint, prior)
+        return estimate_difference(joint, prior)
 
     return _image_by_image(one, jnp.stack(keys), observations)
 

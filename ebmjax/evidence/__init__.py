@@ -1,5 +1,20 @@
-"""Normalising constants."""
+"""Normalising constants: annealing, SMC, stepping stones, thermodynamic integration."""
 
+from ebmjax.evidence._annealing import AnnealedSamples as AnnealedSamples
+from ebmjax.evidence._annealing import AnnealingPath as AnnealingPath
+from ebmjax.evidence._annealing import annealed_importance_sampling as annealed_importance_sampling
 from ebmjax.evidence._log_partition import Base as Base
 from ebmjax.evidence._log_partition import LogPartition as LogPartition
 from ebmjax.evidence._log_partition import log_partition as log_partition
+from ebmjax.evidence._schedule import power_schedule as power_schedule
+from ebmjax.evidence._schedule import trapezium_weights as trapezium_weights
+from ebmjax.evidence._smc import smc_log_normalizer as smc_log_normalizer
+from ebmjax.evidence._stepping_stone import (
+    stepping_stone_log_evidence as stepping_stone_log_evidence,
+)
+from ebmjax.evidence._thermodynamic import log_evidence as log_evidence
+from ebmjax.evidence._thermodynamic import thermodynamic_log_evidence as thermodynamic_log_evidence
+from ebmjax.evidence._weights import Estimate as Estimate
+from ebmjax.evidence._weights import estimate_difference as estimate_difference
+from ebmjax.evidence._weights import log_mean_exp as log_mean_exp
+from ebmjax.evidence._weights import weight_sample_size as weight_sample_size

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import optimize, special
 
-from ebmjax._checks import check_at_least, check_fraction, leading_size
+from ebmjax._checks import check_at_least, check_fraction
 from ebmjax._programs import run_program
 from ebmjax.densities import product
-from ebmjax.latent._annealing import AnnealedSamples, annealed_importance_sampling
-from ebmjax.latent._weights import Estimate, log_mean_exp, weight_sample_size
+from ebmjax.evidence._annealing import AnnealedSamples, annealed_importance_sampling
+from ebmjax.evidence._weights import Estimate, log_mean_exp, weight_sample_size
 from ebmjax.samplers import batch_step, mala, position_of, run_chain, start_chains
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
@@ -134,8 +134,12 @@ def log_partition(
     options = {"sampler": sampler, "num_steps": num_steps}
     pilot = run_program(
         partial(
-            _pilot, log_tilt_fn=log_tilt_fn, base=base, target=target_acceptance,
-            first_step=step_size, **options,
+            _pilot,
+            log_tilt_fn=log_tilt_fn,
+            base=base,
+            target=target_acceptance,
+            first_step=step_size,
+            **options,
         ),
         keys[1],
         start,
@@ -144,9 +148,7 @@ def log_partition(
     if samples is None:
         chain = sampler(log_density_fn, step_size=step_sizes[-1])
         states = start_chains(keys[2], chain, pilot.positions)
-        run = partial(
-            run_chain, step=batch_step(chain.step), num_steps=num_long, thinning=num_long
-        )
+        run = partial(run_chain, step=batch_step(chain.step), num_steps=num_long, thinning=num_long)
         samples = position_of(run_program(lambda k, s: run(k, s), keys[3], states)[0])
     forward, backward = (
         annealed_importance_sampling(
@@ -155,8 +157,11 @@ def log_partition(
         for one, begin, p, path, steps in (
             (keys[4], start, powers, (base.log_density_fn, log_tilt_fn), step_sizes),
             (
-                keys[5], samples, 1.0 - powers[::-1],
-                (log_density_fn, lambda x: -log_tilt_fn(x)), step_sizes[::-1],
+                keys[5],
+                samples,
+                1.0 - powers[::-1],
+                (log_density_fn, lambda x: -log_tilt_fn(x)),
+                step_sizes[::-1],
             ),
         )
     )
@@ -277,24 +282,33 @@ def _summarise(
     forward: AnnealedSamples, backward: AnnealedSamples, powers: Any, step_sizes: Any, samples: Any
 ) -> LogPartition:
     ours, theirs = (np.asarray(one.log_weights, np.float64) for one in (forward, backward))
-    lower, negated = (Estimate(*map(float, log_mean_exp(one))) for one in (ours, theirs))
+    lower, negated = (Estimate(*map(float, log_mean_exp(jnp.asarray(one)))) for one in (ours, theirs))
     upper = Estimate(-negated.value, negated.standard_error)
     rng = np.random.default_rng(0)
     ends = [_bootstrap(rng, ours, 2.5), -_bootstrap(rng, theirs, 2.5)]
-    sizes = np.array([float(weight_sample_size(one)) for one in (ours, theirs)])
+    sizes = np.array([float(weight_sample_size(jnp.asarray(one))) for one in (ours, theirs)])
     gap = abs(upper.value - lower.value)
     is_closed = bool(gap < 1.0 + 2.0 * np.hypot(lower.standard_error, upper.standard_error))
     acceptance = forward.infos.acceptance_prob.mean(axis=1)
     return LogPartition(
-        _bennett(ours, theirs), np.array(ends), lower, upper, is_closed, sizes,
-        np.asarray(acceptance), np.asarray(powers), np.asarray(step_sizes), samples,
+        _bennett(ours, theirs),
+        np.array(ends),
+        lower,
+        upper,
+        is_closed,
+        sizes,
+        np.asarray(acceptance),
+        np.asarray(powers),
+        np.asarray(step_sizes),
+        samples,
     )
 
 
 def _bootstrap(rng: np.random.Generator, log_weights: np.ndarray, percent: float) -> float:
     """Returns a percentile of the log mean weight of resampled chains."""
-    drawn = rng.choice(log_weights, (NUM_RESAMPLES, len(log_weights)))
-    return float(np.percentile(special.logsumexp(drawn, axis=1) - np.log(len(log_weights)), percent))
+    highest = log_weights.max()
+    drawn = rng.choice(np.exp(log_weights - highest), (NUM_RESAMPLES, len(log_weights)))
+    return float(highest + np.percentile(np.log(drawn.mean(axis=1)), percent))
 
 
 def _bennett(forward: np.ndarray, backward: np.ndarray) -> float:
@@ -304,4 +318,4 @@ def _bennett(forward: np.ndarray, backward: np.ndarray) -> float:
         return float(special.expit(forward - c).mean() - special.expit(c + backward).mean())
 
     ends = [min(forward.min(), -backward.max()) - 50, max(forward.max(), -backward.min()) + 50]
-    return float(optimize.brentq(surplus, *ends))
+    return float(optimize.root_scalar(surplus, bracket=ends).root)

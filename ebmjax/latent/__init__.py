@@ -1,11 +1,10 @@
 """The latent EBM: model, chains on its power posteriors, log evidence and learning gradients."""
 
+from ebmjax.evidence import log_evidence as log_evidence
+from ebmjax.evidence import power_schedule as power_schedule
 from ebmjax.latent._adaptive import adaptive_schedule as adaptive_schedule
-from ebmjax.latent._annealing import AnnealedSamples as AnnealedSamples
-from ebmjax.latent._annealing import AnnealingPath as AnnealingPath
 from ebmjax.latent._annealing import ais_log_evidence as ais_log_evidence
 from ebmjax.latent._annealing import ais_log_normalizer as ais_log_normalizer
-from ebmjax.latent._annealing import annealed_importance_sampling as annealed_importance_sampling
 from ebmjax.latent._annealing import path_to_posterior as path_to_posterior
 from ebmjax.latent._annealing import path_to_prior as path_to_prior
 from ebmjax.latent._covariance import covariance_loss as covariance_loss
@@ -15,8 +14,6 @@ from ebmjax.latent._estimators import frozen_prior_loss as frozen_prior_loss
 from ebmjax.latent._estimators import telescoped_loss as telescoped_loss
 from ebmjax.latent._estimators import tempered_loss as tempered_loss
 from ebmjax.latent._estimators import vanilla_loss as vanilla_loss
-from ebmjax.latent._evidence import log_evidence as log_evidence
-from ebmjax.latent._evidence import thermodynamic_log_evidence as thermodynamic_log_evidence
 from ebmjax.latent._gaussian import gaussian_kl as gaussian_kl
 from ebmjax.latent._gaussian import gaussian_moments as gaussian_moments
 from ebmjax.latent._ladder import LadderSamples as LadderSamples
@@ -47,17 +44,6 @@ from ebmjax.latent._model import LatentParams as LatentParams
 from ebmjax.latent._model import log_joint as log_joint
 from ebmjax.latent._model import log_likelihood as log_likelihood
 from ebmjax.latent._model import log_prior as log_prior
-from ebmjax.latent._sampling import SamplerFn as SamplerFn
 from ebmjax.latent._sampling import sample_power_posteriors as sample_power_posteriors
 from ebmjax.latent._sampling import sample_prior as sample_prior
-from ebmjax.latent._schedule import power_schedule as power_schedule
-from ebmjax.latent._schedule import trapezium_weights as trapezium_weights
-from ebmjax.latent._smc import smc_log_normalizer as smc_log_normalizer
-from ebmjax.latent._stepping_stone import (
-    stepping_stone_log_evidence as stepping_stone_log_evidence,
-)
 from ebmjax.latent._through_chain import through_chain_loss as through_chain_loss
-from ebmjax.latent._weights import Estimate as Estimate
-from ebmjax.latent._weights import estimate_difference as estimate_difference
-from ebmjax.latent._weights import log_mean_exp as log_mean_exp
-from ebmjax.latent._weights import weight_sample_size as weight_sample_size

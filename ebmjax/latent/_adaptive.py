@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from ebmjax._checks import check_at_least, trim
-from ebmjax.latent._schedule import check_whole_ladder
+from ebmjax._checks import check_at_least, check_whole_ladder, trim
 
 
 def adaptive_schedule(

@@ -6,10 +6,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_at_least
+from ebmjax._checks import check_at_least, check_whole_ladder
+from ebmjax.evidence import trapezium_weights
 from ebmjax.latent._control_variates import stein_control
 from ebmjax.latent._model import LatentModel, LatentParams
-from ebmjax.latent._schedule import check_whole_ladder, trapezium_weights
 from ebmjax.latent._surrogate import (
     SampleTerms,
     check_latents,

@@ -9,8 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ebmjax._checks import check_whole_ladder
+from ebmjax.evidence import trapezium_weights
 from ebmjax.latent._model import LatentModel, LatentParams
-from ebmjax.latent._schedule import check_whole_ladder, trapezium_weights
 from ebmjax.latent._surrogate import (
     check_latents,
     energy_penalty,

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ebmjax._checks import check_whole_ladder
 from ebmjax.latent._model import LatentModel, LatentParams
 from ebmjax.latent._sampling import SamplerFn, sample_power_posteriors, sample_prior
-from ebmjax.latent._schedule import check_whole_ladder
 from ebmjax.samplers import FactorGaussian
 from ebmjax.types import Key, Metrics
 

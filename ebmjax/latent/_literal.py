@@ -4,7 +4,7 @@ from typing import Any
 
 import jax
 
-from ebmjax.latent._evidence import log_evidence
+from ebmjax.evidence import log_evidence
 
 
 def literal_log_evidence(

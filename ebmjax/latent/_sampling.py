@@ -9,11 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax._axes import varying_with
-from ebmjax._checks import check_at_least, is_traced
+from ebmjax._checks import check_at_least, check_powers, is_traced
 from ebmjax._programs import run_program
 from ebmjax.densities import power_posterior
 from ebmjax.latent._model import LatentModel, LatentParams, log_likelihood, log_prior
-from ebmjax.latent._schedule import check_powers
 from ebmjax.samplers import (
     acceptance_of,
     batch_step,
@@ -22,11 +21,7 @@ from ebmjax.samplers import (
     start_key,
     trace_chain,
 )
-from ebmjax.types import Key, LogDensityFn, Metrics, Step
-
-SamplerFn = Callable[[LogDensityFn], Any]
-"""Function from a log density to a ``Sampler`` or a BlackJAX ``SamplingAlgorithm`` of one position;
-samplers of particles are refused."""
+from ebmjax.types import Key, Metrics, SamplerFn, Step
 
 
 def sample_prior(

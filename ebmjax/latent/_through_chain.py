@@ -5,13 +5,12 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_at_least, check_not_negative
+from ebmjax._checks import check_at_least, check_not_negative, check_whole_ladder
+from ebmjax.evidence import log_evidence
 from ebmjax.latent._divergences import fitted_divergences
-from ebmjax.latent._evidence import log_evidence
 from ebmjax.latent._ladder import LatentChains, sample_ladder
 from ebmjax.latent._literal import literal_log_evidence
 from ebmjax.latent._model import LatentModel, LatentParams
-from ebmjax.latent._schedule import check_whole_ladder
 from ebmjax.latent._surrogate import (
     SampleTerms,
     energies,

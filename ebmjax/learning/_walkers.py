@@ -9,7 +9,7 @@ from jax.scipy.special import logsumexp
 
 from ebmjax._axes import AxisName, first_key, gather_rows, own_rows, varying_with
 from ebmjax._checks import check_at_least, check_fraction, check_positive, leading_size
-from ebmjax.latent import weight_sample_size
+from ebmjax.evidence import weight_sample_size
 from ebmjax.samplers import StartFn, check_start_fn, fold_into_box, trace_chain
 from ebmjax.types import Key, LogDensityFn, Metrics, PyTree
 

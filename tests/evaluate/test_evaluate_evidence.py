@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ebmjax import data, evaluate, latent
+from ebmjax import data, evaluate, evidence, latent
 from ebmjax.evaluate import _evidence
 
 MODEL = latent.linear_gaussian_model(likelihood_scale=0.5)
@@ -62,7 +62,7 @@ def test_a_sum_with_divergences_knows_its_error():
             noise = jax.random.normal(key, (len(powers), num_chains, d))
             nodes = mean[:, None] + jnp.einsum("pij,pnj->pni", factor, noise)
             values = log_likelihood(nodes)
-            trapezium = latent.thermodynamic_log_evidence(values, powers)
+            trapezium = evidence.thermodynamic_log_evidence(values, powers)
             return _evidence.with_divergences(nodes, values, powers), trapezium
 
         return jax.lax.map(one, keys)
@@ -83,7 +83,7 @@ def test_methods_have_random_numbers_of_their_own(monkeypatch):
 
     def method(key, problem, observations):
         del problem
-        return latent.Estimate(jax.random.normal(key, (len(observations),)), jnp.zeros(()))
+        return evidence.Estimate(jax.random.normal(key, (len(observations),)), jnp.zeros(()))
 
     monkeypatch.setattr(_evidence, "METHODS", {"one": method, "other": method})
     found = evaluate.evidence(

@@ -20,14 +20,14 @@ from annealing_problem import (
     try_with,
 )
 
-from ebmjax import latent
+from ebmjax import evidence, latent
 from ebmjax.samplers import sgld
 
 REPEATS, CHAINS = 200, 100
 
 
 anneal = jax.jit(
-    latent.annealed_importance_sampling,
+    evidence.annealed_importance_sampling,
     static_argnums=(3, 4),
     static_argnames=("sampler", "num_steps"),
 )
@@ -43,14 +43,14 @@ def to_posterior():
 
 def test_weights_are_unbiased(to_posterior):
     """E[w] = Z p(x), on the weights themselves; the log only changes the scale."""
-    estimate = latent.log_mean_exp(to_posterior.log_weights)
+    estimate = evidence.log_mean_exp(to_posterior.log_weights)
     assert estimate.standard_error < 0.02
     assert abs(estimate.value - LOG_Z - LOG_EVIDENCE) < 5 * estimate.standard_error
 
 
 def test_standard_error_is_the_spread_over_repeats(to_posterior):
     """The spread of R repeats is known to 1 / sqrt(2 (R - 1)), 5 % of it; 5 of those."""
-    repeats = latent.log_mean_exp(to_posterior.log_weights.reshape(REPEATS, CHAINS).T)
+    repeats = evidence.log_mean_exp(to_posterior.log_weights.reshape(REPEATS, CHAINS).T)
     spread = np.std(np.asarray(repeats.value), ddof=1)
     typical = np.sqrt(np.mean(np.square(repeats.standard_error)))
     assert abs(typical / spread - 1) < 5 / np.sqrt(2 * (REPEATS - 1))
@@ -88,7 +88,7 @@ def test_on_a_single_interval_it_is_importance_sampling():
 def test_order_of_weighing_and_moving_by_hand():
     """Weigh by the interval at the old position, then move at the new power, k steps."""
     powers = jnp.array([0.0, 0.25, 1.0])
-    samples = latent.annealed_importance_sampling(
+    samples = evidence.annealed_importance_sampling(
         jax.random.key(0),
         jnp.array([1.0, 2.0]),
         powers,
@@ -109,7 +109,7 @@ def test_unadjusted_langevin_biases_the_weights():
     path = latent.path_to_posterior(PARAMS, MODEL, X)
     sampler = functools.partial(sgld, step_size=0.2)
     samples = anneal(jax.random.key(1), start, POWERS, *path, sampler=sampler, num_steps=4)
-    estimate = latent.log_mean_exp(samples.log_weights)
+    estimate = evidence.log_mean_exp(samples.log_weights)
     assert abs(estimate.value - LOG_Z - LOG_EVIDENCE) > 10 * estimate.standard_error
 
 
@@ -121,7 +121,7 @@ def test_evidence_and_normalizer_of_the_model():
     def both(first, second):
         arguments = {"num_chains": 3000, "sampler": MALA, "num_steps": 2}
         log_z = latent.ais_log_normalizer(first, PARAMS, MODEL, POWERS, 2, **arguments)
-        known = latent.Estimate(LOG_Z, 0.0)
+        known = evidence.Estimate(LOG_Z, 0.0)
         evidences = [
             latent.ais_log_evidence(
                 second, PARAMS, MODEL, X, POWERS, 2, log_normalizer=given, **arguments
@@ -152,7 +152,7 @@ def test_an_observation_of_each_device():
     arguments = {"num_chains": 4, "sampler": MALA, "num_steps": 2}
 
     def evidence(key, x):
-        known = latent.Estimate(jnp.float32(LOG_Z), jnp.float32(0))
+        known = evidence.Estimate(jnp.float32(LOG_Z), jnp.float32(0))
         return latent.ais_log_evidence(
             key, PARAMS, MODEL, x, POWERS, 2, log_normalizer=known, **arguments
         ).value
@@ -198,7 +198,7 @@ def test_paths_start_at_the_normalised_base_and_end_at_the_model():
 @pytest.mark.parametrize(("changes", "message"), BAD_INPUT)
 def test_bad_input_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
-        try_with(latent.annealed_importance_sampling, MALA, **{"start": jnp.zeros(3), **changes})
+        try_with(evidence.annealed_importance_sampling, MALA, **{"start": jnp.zeros(3), **changes})
 
 
 def test_one_chain_has_no_error_and_is_refused():
@@ -209,5 +209,5 @@ def test_one_chain_has_no_error_and_is_refused():
 
 
 def test_log_weights_may_be_a_list() -> None:
-    assert float(latent.log_mean_exp([0.0, 0.0]).value) == 0.0
-    assert float(latent.weight_sample_size([0.0, 0.0])) == 2.0
+    assert float(evidence.log_mean_exp([0.0, 0.0]).value) == 0.0
+    assert float(evidence.weight_sample_size([0.0, 0.0])) == 2.0

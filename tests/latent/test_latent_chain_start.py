@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ebmjax import latent
+from ebmjax import evidence, latent
 from ebmjax.samplers import gradient_descent, sgld, underdamped_langevin
 
 MODEL = latent.LatentModel(
@@ -106,7 +106,7 @@ def test_every_chain_draws_its_own_start():
     moved["powers"], _ = latent.sample_power_posteriors(
         key, PARAMS, MODEL, observations, POWERS, 2, start=jnp.stack([start, start]), **options
     )
-    moved["annealed"] = latent.annealed_importance_sampling(
+    moved["annealed"] = evidence.annealed_importance_sampling(
         key, start, jnp.array([0.0, 1.0]), lambda z: -0.5 * jnp.sum(z**2), jnp.sum, **options
     ).positions
     for name, ends in moved.items():

@@ -10,7 +10,7 @@ from covariance_problems import NUM_PRIOR_PARAMS, exact_covariances, learning_gr
 from jax.flatten_util import ravel_pytree
 from latent_problems import MODEL, assert_means, exact_draws, make_params
 
-from ebmjax import latent
+from ebmjax import evidence, latent
 from ebmjax.latent._control_variates import stein_control
 
 
@@ -163,7 +163,7 @@ def curved_covariances(powers):
         return jax.vmap(jax.vmap(one, (None, 0, 0)), (0, None, 0))(powers, CURVED_X, reference)
 
     def trapezium(params):
-        return jnp.sum(latent.trapezium_weights(powers) * means(params, moving_law(params)))
+        return jnp.sum(evidence.trapezium_weights(powers) * means(params, moving_law(params)))
 
     return ravel_pytree(jax.jit(jax.grad(trapezium))(CURVED_PARAMS))[0]
 

@@ -20,6 +20,7 @@ from latent_problems import (
     standard_errors,
 )
 
+from ebmjax.evidence import trapezium_weights
 from ebmjax.latent import (
     covariance_loss,
     linear_gaussian_mean_log_likelihood,
@@ -27,7 +28,6 @@ from ebmjax.latent import (
     log_likelihood,
     log_prior,
     power_schedule,
-    trapezium_weights,
 )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from ebmjax.evidence import thermodynamic_log_evidence, trapezium_weights
 from ebmjax.latent import (
     LatentModel,
     LatentParams,
@@ -22,8 +23,6 @@ from ebmjax.latent import (
     log_likelihood,
     log_prior,
     power_schedule,
-    thermodynamic_log_evidence,
-    trapezium_weights,
 )
 
 MODEL = linear_gaussian_model(base_scale=1.3, likelihood_scale=0.6)

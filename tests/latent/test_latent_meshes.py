@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 from latent_problems import MODEL, OBSERVATIONS, make_params
 
-from ebmjax import latent
+from ebmjax import evidence, latent
 from ebmjax.learning import ChainKind, ChainPlan, profile_chains, run_chains, run_live_chains
 from ebmjax.samplers import sgld, uniform_start
 
@@ -36,7 +36,7 @@ def annealed(key, x):
 
 
 def importance_sampling(key, x):
-    return latent.annealed_importance_sampling(
+    return evidence.annealed_importance_sampling(
         key,
         jnp.zeros((4, 3)),
         LADDER,

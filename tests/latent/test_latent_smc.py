@@ -22,7 +22,8 @@ from annealing_problem import (
     try_with,
 )
 
-from ebmjax.latent import log_mean_exp, path_to_posterior, smc_log_normalizer
+from ebmjax.evidence import log_mean_exp, smc_log_normalizer
+from ebmjax.latent import path_to_posterior
 from ebmjax.samplers import underdamped_langevin
 
 BLACKJAX = functools.partial(blackjax.mala, step_size=0.1)

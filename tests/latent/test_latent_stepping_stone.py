@@ -6,23 +6,25 @@ import numpy as np
 import pytest
 from scipy import special
 
-from ebmjax.latent import (
+from ebmjax.evidence import (
     Estimate,
+    estimate_difference,
+    log_mean_exp,
+    stepping_stone_log_evidence,
+    thermodynamic_log_evidence,
+    weight_sample_size,
+)
+from ebmjax.latent import (
     LatentParams,
     LinearGenerator,
     QuadraticPrior,
-    estimate_difference,
     linear_gaussian_log_evidence,
     linear_gaussian_model,
     linear_gaussian_power_posterior,
     linear_gaussian_terms,
     log_evidence,
     log_likelihood,
-    log_mean_exp,
     power_schedule,
-    stepping_stone_log_evidence,
-    thermodynamic_log_evidence,
-    weight_sample_size,
 )
 
 MODEL = linear_gaussian_model(base_scale=1.3, likelihood_scale=0.6)

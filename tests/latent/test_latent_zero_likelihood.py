@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from jax.scipy.special import log_ndtr, ndtr, ndtri
 
-from ebmjax import latent
+from ebmjax import evidence, latent
 from ebmjax.samplers import mala
 
 LOG_EVIDENCE = 0.5 + float(log_ndtr(-1.0))
@@ -46,14 +46,14 @@ def test_stepping_stones_weigh_them_with_zero():
     chains = exact_log_likelihoods(4000)
     assert 0.4 < np.isneginf(chains[0]).mean() < 0.6
     assert np.isfinite(chains[1:]).all()
-    assert_right(latent.stepping_stone_log_evidence(chains, POWERS))
+    assert_right(evidence.stepping_stone_log_evidence(chains, POWERS))
 
 
 def test_the_thermodynamic_sum_has_no_value():
     """The mean at power 0 is -inf, with or without divergences: said so, not averaged over."""
     chains, ones = exact_log_likelihoods(100), jnp.ones(len(POWERS) - 1)
     for divergences in ({}, {"kl_forward": ones, "kl_backward": ones}):
-        estimate = latent.thermodynamic_log_evidence(chains, POWERS, **divergences)
+        estimate = evidence.thermodynamic_log_evidence(chains, POWERS, **divergences)
         assert np.isneginf(estimate.value)
         assert np.isnan(estimate.standard_error)
 
@@ -66,20 +66,20 @@ def test_no_powers_are_placed_by_them():
 
 def test_annealed_importance_sampling_weighs_them_with_zero():
     start = jax.random.normal(jax.random.key(1), (4000,))
-    samples = latent.annealed_importance_sampling(
+    samples = evidence.annealed_importance_sampling(
         jax.random.key(2), start, POWERS, log_base, log_likelihood, sampler=MALA, num_steps=2
     )
     # Those that start outside have weight zero for good, though they move inside.
     np.testing.assert_array_equal(np.isneginf(samples.log_weights), start <= 0)
     assert np.isfinite(samples.positions).all()
-    assert_right(latent.log_mean_exp(samples.log_weights))
+    assert_right(evidence.log_mean_exp(samples.log_weights))
 
 
 def test_sequential_monte_carlo_resamples_them_away():
     pytest.importorskip("blackjax")
     start = jax.random.normal(jax.random.key(3), (16, 500))
     assert_right(
-        latent.smc_log_normalizer(
+        evidence.smc_log_normalizer(
             jax.random.key(4), start, POWERS, log_base, log_likelihood, sampler=MALA, num_steps=2
         )
     )

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import logsumexp
 
-from ebmjax.latent._evidence import check_chains
-from ebmjax.latent._weights import Estimate, mean_error
+from ebmjax.evidence._thermodynamic import check_chains
+from ebmjax.evidence._weights import Estimate, mean_error
 
 
 def stepping_stone_log_evidence(log_likelihoods: jax.Array, powers: jax.Array) -> Estimate:

@@ -5,12 +5,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_at_least, check_scalar_density, leading_size
+from ebmjax._checks import check_at_least, check_scalar_density, check_whole_ladder, leading_size
 from ebmjax._programs import run_program
-from ebmjax.latent._sampling import SamplerFn
-from ebmjax.latent._schedule import check_whole_ladder
-from ebmjax.latent._weights import Estimate, log_mean_exp
-from ebmjax.types import Key, LogDensityFn, PyTree
+from ebmjax.evidence._weights import Estimate, log_mean_exp
+from ebmjax.types import Key, LogDensityFn, PyTree, SamplerFn
 
 
 def smc_log_normalizer(

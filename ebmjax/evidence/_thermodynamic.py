@@ -5,8 +5,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax.latent._schedule import check_whole_ladder, trapezium_weights
-from ebmjax.latent._weights import Estimate, mean_error
+from ebmjax._checks import check_whole_ladder
+from ebmjax.evidence._schedule import trapezium_weights
+from ebmjax.evidence._weights import Estimate, mean_error
 
 
 def log_evidence(
