@@ -18,8 +18,8 @@ from ebmjax.samplers import batch_step, mala, position_of, run_chain, start_chai
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
 PILOT_SHARE, MOST_RUNGS, NUM_RESAMPLES, TAIL = 0.5, 200, 1000, 1.0
-"""Effective share of the pilot's population that a power may leave, rungs of the pilot at most,
-resamples of the bootstrap, and percent of them beyond an end of the interval."""
+"""Effective share of the pilot's population that a power leaves, and rungs of the pilot at most.
+Resamples of the bootstrap, and percent of them beyond an end of the interval."""
 
 
 class Base(NamedTuple):
