@@ -48,7 +48,7 @@ def load(name: str) -> TrainedRun:
     with np.load(place / "state.npz", allow_pickle=False) as arrays:
 
         def fill(path: Any, leaf: Any) -> Any:
-            key = jax.tree_util.keystr(path)
+            key = _name(path)
             return jnp.asarray(arrays[key], leaf.dtype) if key in arrays else leaf
 
         state = jax.tree_util.tree_map_with_path(fill, experiment.state)
@@ -63,12 +63,19 @@ def keep(folder: Path, place: Path) -> None:
     run.build()
     state, _ = run.restore(run.find(None))
     leaves = jax.tree_util.tree_leaves_with_path(jax.device_get(state))
-    named = {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
+    named = {_name(path): np.asarray(leaf) for path, leaf in leaves}
     place.mkdir(parents=True, exist_ok=True)
     write(place / "state.npz", {k: v for k, v in named.items() if k.startswith(KEPT)})
     fields = flatten(as_json(run.config)).items()
     fields = {k: v for k, v in fields if k == "family" or v != defaults.get(k, declare)}
     (place / "fields.json").write_text(json.dumps(fields, indent=1) + "\n")
+
+
+def _name(path: Any) -> str:
+    """Returns the name of a leaf of a state; the averaged parameters take the place of the last."""
+    name = jax.tree_util.keystr(path)
+    _, is_average, rest = name.partition(".parameter_average")
+    return f".params{rest}" if is_average else name
 
 
 if __name__ == "__main__":
