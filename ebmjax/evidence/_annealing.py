@@ -79,8 +79,8 @@ def annealed_importance_sampling(
       log_base_fn, log_tilt_fn: one position to a scalar.
       sampler: log density to sampler, such as ``functools.partial(mala, step_size=0.1)``.
       num_steps: steps at every power above 0 (static). Those at power 1 only serve the positions.
-      step_sizes: shape (num_powers - 1,), passed to ``sampler`` as ``step_size`` at every power above
-        0; None where ``sampler`` has its own.
+      step_sizes: shape (num_powers - 1,), the ``step_size`` of ``sampler`` at every power above 0;
+        None where it has one.
 
     Returns:
       ``AnnealedSamples``. The cost is ``(num_powers - 1) * num_steps`` gradients a chain.
