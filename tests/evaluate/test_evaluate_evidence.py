@@ -111,7 +111,7 @@ def test_the_thermodynamic_sum_is_named_after_what_it_holds(has_divergences, nam
 
 def test_the_ladder_is_the_evaluations_own(monkeypatch):
     """The prior's chains, which pass no rung on the way, are as long as those that anneal."""
-    asked = record(monkeypatch, "sample_ladder")
+    asked = record(monkeypatch, latent, "sample_ladder")
     call("stepping_stone", steps=2, chains=4)
     intervals = SIZES["num_intervals"]
     (*_, observations, powers, chains), _ = asked["sample_ladder"]
@@ -123,7 +123,7 @@ def test_the_ladder_is_the_evaluations_own(monkeypatch):
 
 @pytest.mark.slow
 def test_smc_deals_the_chains_out_to_its_populations(monkeypatch):
-    asked = record(monkeypatch, "smc_log_normalizer")
+    asked = record(monkeypatch, _evidence, "smc_log_normalizer")
     call("smc", steps=1, chains=32)
     (_, start, powers, *_), options = asked["smc_log_normalizer"]
     assert start.shape == (8, 4, 2)
@@ -144,8 +144,8 @@ def test_settings_that_no_method_can_use_are_refused(settings, message):
         evaluate.evidence(jax.random.key(0), PARAMS, MODEL, TEST, **SIZES | settings)
 
 
-def record(monkeypatch, *names):
-    """Arguments of the last call of functions of ``latent``, by name."""
+def record(monkeypatch, module, *names):
+    """Arguments of the last call of a module's functions, by name."""
     asked = {}
 
     def recorded(name, function):
@@ -156,7 +156,7 @@ def record(monkeypatch, *names):
         return call
 
     for name in names:
-        monkeypatch.setattr(latent, name, recorded(name, getattr(latent, name)))
+        monkeypatch.setattr(module, name, recorded(name, getattr(module, name)))
     return asked
 
 

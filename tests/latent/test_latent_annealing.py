@@ -130,18 +130,18 @@ def test_evidence_and_normalizer_of_the_model():
         ]
         return log_z, *evidences
 
-    log_z, evidence, with_known = both(jax.random.key(0), jax.random.key(1))
+    log_z, found, with_known = both(jax.random.key(0), jax.random.key(1))
     assert abs(log_z.value - LOG_Z) < 5 * log_z.standard_error
-    for estimate in (evidence, with_known):
+    for estimate in (found, with_known):
         assert abs(estimate.value - LOG_EVIDENCE) < 5 * estimate.standard_error
         assert estimate.standard_error < 0.1
     np.testing.assert_allclose(
-        np.square(evidence.standard_error),
+        np.square(found.standard_error),
         np.square(log_z.standard_error) + np.square(with_known.standard_error),
         rtol=1e-4,
     )
     # The same chains: the two differ by what was subtracted, to a few roundings of 10 nats.
-    np.testing.assert_allclose(evidence.value - with_known.value, LOG_Z - log_z.value, atol=1e-5)
+    np.testing.assert_allclose(found.value - with_known.value, LOG_Z - log_z.value, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -151,7 +151,7 @@ def test_an_observation_of_each_device():
     whole, rows = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec("data")
     arguments = {"num_chains": 4, "sampler": MALA, "num_steps": 2}
 
-    def evidence(key, x):
+    def log_evidence(key, x):
         known = evidence.Estimate(jnp.float32(LOG_Z), jnp.float32(0))
         return latent.ais_log_evidence(
             key, PARAMS, MODEL, x, POWERS, 2, log_normalizer=known, **arguments
@@ -160,13 +160,13 @@ def test_an_observation_of_each_device():
     observations = jnp.stack([jnp.asarray(X), 2 * jnp.asarray(X)])
     found = jax.jit(
         jax.shard_map(
-            lambda key, x: evidence(key, x[0])[None],
+            lambda key, x: log_evidence(key, x[0])[None],
             mesh=mesh,
             in_specs=(whole, rows),
             out_specs=rows,
         )
     )(KEY := jax.random.key(0), observations)
-    expected = [jax.jit(evidence)(KEY, x) for x in observations]
+    expected = [jax.jit(log_evidence)(KEY, x) for x in observations]
     np.testing.assert_allclose(found, expected, rtol=1e-4)  # roundings along 3 x 2 steps
 
 
