@@ -6,6 +6,7 @@ all. Upload the folder as it is. An older version keeps its pages, which all lin
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -48,9 +49,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("public", type=Path, help="folder that is uploaded")
     public = parser.parse_args().public
-    built = public / ebmjax.__version__
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", Path(__file__).parent, built]
+    docs = Path(__file__).parent
+    # Sphinx leaves notebooks and a cache beside the folder that it builds; "site" is for that.
+    built = docs.parent / "site"
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", docs, built]
     subprocess.run(command, env=os.environ | {"EBMJAX_HAS_VERSIONS": "1"}, check=True)
+    place = public / ebmjax.__version__
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(built, place, ignore=shutil.ignore_patterns(".doctrees"))
     write_lists(public)
 
 

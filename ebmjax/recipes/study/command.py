@@ -38,7 +38,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from textwrap import shorten
-from typing import Any
+from typing import Any, NoReturn
 
 from ebmjax._phases import phase, say, tell_phases
 from ebmjax._shown import duration
@@ -272,6 +272,25 @@ def add_launcher(all_cells: Sequence[Cell], options: argparse.Namespace) -> list
     return [replace(one, command=[*before, *one.command, "--distributed"]) for one in all_cells]
 
 
+def end_after(run: Callable[[], int], advice: str = "") -> NoReturn:
+    """Runs what returns the number of failed runs, and ends the process.
+
+    Raises:
+      SystemExit: with code 1 if a run failed, 2 after a mistake, 130 after Ctrl-C or SIGTERM.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # acts as Ctrl-C, also for its runs
+    try:
+        num_failed = run()
+    except (ConfigError, WorkdirError) as error:
+        stop(error)
+    except KeyboardInterrupt:
+        print("Interrupted, and so are its runs. The same command continues.", file=sys.stderr)
+        sys.exit(128 + signal.SIGINT)
+    if num_failed:
+        stop(f"{count_nouns(num_failed, 'run')} failed.{advice}", FAILED)
+    sys.exit(0)
+
+
 def main() -> None:
     """Reads the command line, checks everything and runs."""
     parser = argparse.ArgumentParser(
@@ -315,14 +334,4 @@ def main() -> None:
     except (OSError, WorkdirError) as error:
         stop(f"--folder={folder} cannot be used: {error}")
     print(*notes, sep="\n", end="\n" * bool(notes), flush=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # acts as Ctrl-C, also for its runs
-    try:
-        num_failed = run_all(study, all_cells, folder, options.jobs or 1, options.rows, executor)
-    except (ConfigError, WorkdirError) as error:
-        stop(error)
-    except KeyboardInterrupt:
-        print("Interrupted, and so are its runs. The same command continues.", file=sys.stderr)
-        sys.exit(128 + signal.SIGINT)
-    if num_failed:
-        stop(f"{count_nouns(num_failed, 'run')} failed.", FAILED)
-    sys.exit(0)
+    end_after(lambda: run_all(study, all_cells, folder, options.jobs or 1, options.rows, executor))

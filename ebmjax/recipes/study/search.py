@@ -22,7 +22,6 @@ import argparse
 import contextlib
 import io
 import re
-import signal
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -35,14 +34,20 @@ from optuna.distributions import distribution_to_json
 from optuna.trial import FrozenTrial
 
 from ebmjax.recipes.config import command_line, families
-from ebmjax.recipes.config.errors import FAILED, ConfigError, WorkdirError, count_nouns, stop
+from ebmjax.recipes.config.errors import ConfigError, WorkdirError, count_nouns, stop
 from ebmjax.recipes.folder.workdir import check_writable
 from ebmjax.recipes.study import Study, cells, make_flags, reader
 from ebmjax.recipes.study.cells import Cell
 from ebmjax.recipes.study.checks import check_data
 from ebmjax.recipes.study.cluster import executor_of
 from ebmjax.recipes.study.columns import check_held_out
-from ebmjax.recipes.study.command import add_launcher, add_options, overrides_of, run_cells
+from ebmjax.recipes.study.command import (
+    add_launcher,
+    add_options,
+    end_after,
+    overrides_of,
+    run_cells,
+)
 from ebmjax.recipes.study.search_results import BEST, Results, label_of
 from ebmjax.recipes.study.search_space import edges, read_space
 from ebmjax.recipes.study.search_trials import Search, ask, open_study, rank, tell
@@ -218,7 +223,7 @@ def main() -> None:
     """Reads the command line, checks everything and runs.
 
     Raises:
-      SystemExit: with code 2 after a mistake, and 1 if a run failed.
+      SystemExit: at the end, as ``end_after`` and ``stop``.
     """
     parser = argparse.ArgumentParser(
         "ebmjax search",
@@ -256,17 +261,10 @@ def main() -> None:
     except ConfigError as error:
         stop(error)
     print(plan.describe(), flush=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # acts as Ctrl-C, also for its runs
-    try:
-        num_failed = run_trials(plan, study, options.jobs or 1, executor)
-    except (ConfigError, WorkdirError) as error:
-        stop(error)
-    except KeyboardInterrupt:
-        print("Interrupted, and so are its runs. The same command continues.", file=sys.stderr)
-        sys.exit(128 + signal.SIGINT)
-    if num_failed:
-        stop(f"{count_nouns(num_failed, 'run')} failed. The same command tries again.", FAILED)
-    sys.exit(0)
+    end_after(
+        lambda: run_trials(plan, study, options.jobs or 1, executor),
+        " The same command tries again.",
+    )
 
 
 def _plan(options: argparse.Namespace, rest: Sequence[str], folder: Path) -> tuple[SearchPlan, Any]:
