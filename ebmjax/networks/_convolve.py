@@ -8,12 +8,13 @@ derivatives are forward convolutions and products here (docs/networks.md).
 import functools
 import math
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.custom_derivatives import SymbolicZero
 
 from ebmjax._checks import check_at_least
 
@@ -149,25 +150,31 @@ def _convolve_on_cpu(images: jax.Array, kernel: jax.Array, stride: int, pads: Pa
     return _convolve(images, kernel, stride, pads)
 
 
-@_convolve_on_cpu.defjvp
+@functools.partial(_convolve_on_cpu.defjvp, symbolic_zeros=True)
 def _convolve_jvp(
     stride: int,
     pads: Pads,
     primals: tuple[jax.Array, jax.Array],
-    tangents: tuple[jax.Array, jax.Array],
+    tangents: tuple[Any, Any],
 ) -> tuple[jax.Array, jax.Array]:
     """Differentiates so that JAX's transposition gives the backward passes that are fast.
 
     The tangent by the images is the transpose of ``_image_gradient``, whose transpose is what a
-    gradient runs. The tangent by the kernel is a matrix product, and so is its transpose.
+    gradient runs. The tangent by the kernel is a matrix product, and so is its transpose. A zero
+    tangent adds nothing. It also has no array: that of a kernel which lies on a mesh cannot be made
+    inside ``jax.shard_map``.
     """
     images, kernel = primals
     out = _convolve_on_cpu(images, kernel, stride, pads)
-    gradient = functools.partial(
-        _image_gradient, kernel=kernel, stride=stride, pads=pads, shape=images.shape[1:3]
-    )
-    (by_images,) = jax.linear_transpose(gradient, out)(tangents[0])
-    return out, by_images + _product(images, tangents[1], stride, pads)
+    parts = []
+    if not isinstance(tangents[0], SymbolicZero):
+        gradient = functools.partial(
+            _image_gradient, kernel=kernel, stride=stride, pads=pads, shape=images.shape[1:3]
+        )
+        parts += jax.linear_transpose(gradient, out)(tangents[0])
+    if not isinstance(tangents[1], SymbolicZero):
+        parts.append(_product(images, tangents[1], stride, pads))
+    return out, sum(parts[1:], start=parts[0])
 
 
 def _image_gradient(
