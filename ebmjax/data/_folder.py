@@ -77,7 +77,10 @@ def folder_source(
 def _of_split(place: Path, split: str, test_split: str | None) -> tuple[Path, list[str]]:
     """Returns the folder of the split, and what lies beside the training images' folder."""
     if not place.is_dir():
-        raise ValueError(f"{place} must be a folder of images, and is a file.")
+        raise ValueError(
+            f"{place} must be a folder of images, and is a file. Arrays of images are read by the "
+            "source 'npz'."
+        )
     named = [name for name in (split, test_split) if name]
     folders = _folders(place)
     splits = [

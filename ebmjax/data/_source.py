@@ -1,5 +1,6 @@
 """The form in which every source of images answers."""
 
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -71,6 +72,12 @@ def about_unread(what: str, names: Sequence[object]) -> tuple[str, ...]:
     return (f"{what} not read: {len(names)} ({examples})",)
 
 
+def _reshape(shape: tuple[int, ...]) -> str:
+    """Returns advice for flat images: rows whose length is a square number of pixels."""
+    side = math.isqrt(shape[-1]) if len(shape) == 2 else 0
+    return f" Save images.reshape(-1, {side}, {side})." if side > 1 and side**2 == shape[-1] else ""
+
+
 def check_shape(shape: tuple[int, ...], dtype: Any, what: str) -> tuple[int, ...]:
     """Returns the shape (N, height, width, channels) of images; grey ones may lack channels."""
     if np.dtype(dtype).kind not in "buif":
@@ -80,7 +87,7 @@ def check_shape(shape: tuple[int, ...], dtype: Any, what: str) -> tuple[int, ...
     if len(shape) != 4 or 0 in shape:
         raise ValueError(
             f"{what} must have shape (N, height, width, channels), or (N, height, width) if grey, "
-            f"and no axis may be empty; got {shape}."
+            f"and no axis may be empty; got {shape}.{_reshape(shape)}"
         )
     if shape[1] in (1, 3, 4) and shape[3] not in (1, 3, 4):
         raise ValueError(
@@ -98,7 +105,10 @@ def check_shape(shape: tuple[int, ...], dtype: Any, what: str) -> tuple[int, ...
 def check_labels(labels: np.ndarray, name_of: Callable[[int], str]) -> np.ndarray:
     """Returns labels as int32."""
     if not np.issubdtype(labels.dtype, np.integer):
-        raise TypeError(f"labels must be integers, got dtype {labels.dtype}.")
+        raise TypeError(
+            f"labels must be integers, got dtype {labels.dtype}. From names or floats: "
+            "numpy.unique(labels, return_inverse=True)[1] numbers the classes from 0."
+        )
     wrong = np.flatnonzero((labels < 0) | (labels > np.iinfo(np.int32).max))
     if wrong.size:
         first = int(wrong[0])

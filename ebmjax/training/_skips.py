@@ -123,6 +123,11 @@ class SkipWatch:
         num_repeats = np.size(consecutive_skipped)
         of_all = f" in any of the {num_repeats} repeats" if num_repeats > 1 else ""
         since = f" Since step {step - num + 1}: {self.reason}." if self.reason else ""
+        if num == step:
+            since += (
+                " No step had one, not even the first: look at your own functions and data first,"
+                " if there are any."
+            )
         self.divergence = DivergenceError(
             f"Training diverged: the last {num} steps, up to step {step}, had no finite update"
             f"{of_all} and changed nothing.{since} What helps, by the authors of such models: "

@@ -101,12 +101,13 @@ def _explain(error: BaseException, config: str, names: Collection[str]) -> str:
     if "attribute 'get_config'" in str(error):
         return f"{path} must define get_config(variant), which returns a configuration."
     if names and isinstance(error, AttributeError | KeyError | TypeError):
-        known = declare.names(read(config, [], is_checked=False))
+        now = read(config, [], is_checked=False)
+        known, here = declare.names(now), {*families.fields_of(now)}
         for name in sorted({*names} - known):
             whole = name.rpartition(".")[0]
             if whole in known and whole.endswith("options"):
                 return f"config.{name} is no field: config.{whole} is one JSON text, set whole."
-            hint = did_you_mean(name, known)
+            hint = did_you_mean(name, here) or did_you_mean(name, known)
             return f"config.{name} is no field.{hint} `ebmjax fields {config}` prints all."
     if isinstance(error, flags.IllegalFlagValueError) and names:  # "flag --config.NAME=VALUE: ..."
         text = str(error).replace("flag --max_steps", f"flag --{SHORT['max_steps']}", 1)

@@ -57,7 +57,11 @@ def describe_options(config: Config, fields: Fields) -> Iterator[str]:
 def mention_other_samplers(config: Config) -> str:
     """Returns a line that tells how to see the fields of samplers that are not named."""
     parts = {one.part: None for one in families.all_fields(config.family).values() if one.part}
-    others = [part for part in parts if not part.named.holds(config)]
+    others = [
+        part
+        for part in parts
+        if part.section.startswith("sampler.") and not part.named.holds(config)
+    ]
     if not others:
         return ""
     names = ", ".join(part.section.rpartition(".")[2] for part in others)

@@ -113,7 +113,10 @@ def load_held_out(config: Config) -> data.LoadedImages:
     """Returns the images that a run held out; ``config`` is what ``load`` has returned."""
     section = config.data
     if not section.holdout:
-        raise ConfigError("this run held no images out (config.data.holdout=0): name another split")
+        raise ConfigError(
+            "--split=held_out: this run held no images out (config.data.holdout=0). Name another "
+            "split, --split=test or --split=train."
+        )
     found = _load(config, "train", section.max_train)
     places = _places_held_out(found.data.labels, int(section.holdout), bool(section.num_classes))
     return found._replace(

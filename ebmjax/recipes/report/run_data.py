@@ -109,7 +109,8 @@ def _numbers(tree: dict[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in flatten(tree).items()
-        if (isinstance(value, str) if name in named else _length(value) >= 0)
+        if name != "revision"  # null, as a number may be, outside of a checkout
+        and (isinstance(value, str) if name in named else _length(value) >= 0)
     }
 
 

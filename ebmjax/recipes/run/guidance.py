@@ -35,7 +35,7 @@ def check_guidance(
     _check_guide(config, guide, label)
     known = num_classes(guide)
     if label is not None and known is not None and not 0 <= label < known:
-        raise ConfigError(f"--class must be from 0 to {known - 1}, got {label}.")
+        raise ConfigError(f"--class (label=) must be from 0 to {known - 1}, got {label}.")
 
 
 def num_classes(config: Config) -> int | None:

@@ -1,6 +1,7 @@
 """Loads the model of a run: to sample, to score, to be called from your own code."""
 
 import contextlib
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ import jax
 import numpy as np
 
 from ebmjax import data
-from ebmjax._checks import check_at_least
+from ebmjax._checks import check_at_least, check_key
 from ebmjax._groups import over_devices
 from ebmjax._phases import phase
 from ebmjax.recipes.config import declare, families
@@ -22,6 +23,8 @@ from ebmjax.recipes.run.run import Run
 from ebmjax.training import TrainState
 from ebmjax.types import Key
 
+DARK, END = 64, 1.0 + 1.0 / 255.0
+"""Largest byte of images that are no longer nearly black; float that rounds to the whitest one."""
 MAY_DIFFER = (*run_folder.LOCATIONS, "eval.checkpoint")
 """Fields that a caller may always give; others only where they name code."""
 
@@ -35,9 +38,12 @@ class TrainedRun(NamedTuple):
       params: PyTree of its parameters.
       apply: pure function of parameters and a batch: logits (joint), energies (energy), or
         the generator's images (latent).
-      sample: see ``build.Use``. A further run ``guide=``, a class ``label=`` and a ``weight=`` (1)
-        guide it, see ``guide.sample_guided``.
-      score: see ``build.Use``.
+      sample: ``sample(key, num, num_steps=None) -> arrays`` by name, each (num, ...): "images" and
+        "start_images" (uint8) or "points". None takes the steps of the run's evaluation. A further
+        run ``guide=``, a class ``label=`` and a ``weight=`` (1) guide it, see
+        ``guide.sample_guided``.
+      score: ``score(inputs) -> arrays`` by name, each (N, ...), of images (N, H, W, C), bytes from
+        0 to 255 or floats from -1 to 1, or of points (N, 2). Others raise ValueError.
       model: what evaluators take (``ebmjax.recipes.evaluators``): they give a run's numbers again,
         or those of other images.
       input_shape: shape of one image or point.
@@ -132,6 +138,7 @@ def as_trained(run: Run, state: TrainState, *, is_finished: bool) -> TrainedRun:
         label: int | None = None,
         weight: float | None = None,
     ) -> dict[str, np.ndarray]:
+        check_key("key", key)
         check_at_least("num", num, 1)
         if num_steps is not None:
             check_at_least("num_steps", num_steps, 1)
@@ -147,19 +154,57 @@ def as_trained(run: Run, state: TrainState, *, is_finished: bool) -> TrainedRun:
         weight = 1.0 if weight is None else weight
         return sample_guided(key, used, other.model, label, weight, num, num_steps)
 
+    @over_devices()
+    def score(inputs: Any) -> dict[str, np.ndarray]:
+        return used.score(_check_inputs(inputs, made.input_shape))
+
     first = jax.tree.leaves(experiment.data)[0]
     made = TrainedRun(
         experiment.config or run.now,
         used.params,
         used.apply,
         sample,
-        over_devices()(used.score),
+        score,
         model=used,
         input_shape=tuple(first.shape[1:]),
         step=int(state.step),
         is_finished=is_finished,
     )
     return made
+
+
+def _check_inputs(inputs: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Returns images or points that a model can score; warns of bytes that are nearly black.
+
+    Raises:
+      ValueError: if they have another shape, or pixels of another range.
+    """
+    inputs = np.asarray(inputs)
+    if inputs.shape[1:] != shape or not inputs.size:
+        raise ValueError(
+            f"inputs must have shape (N, {', '.join(map(str, shape))}), at least one, as the "
+            f"examples that the model was trained on; got {inputs.shape}."
+        )
+    low, high = float(inputs.min()), float(inputs.max())
+    if not np.isfinite([low, high]).all():
+        raise ValueError(f"inputs must be finite, got numbers from {low} to {high}.")
+    if len(shape) == 1:
+        return inputs
+    if inputs.dtype == np.uint8:
+        if 1 <= high < DARK:
+            warnings.warn(
+                f"The largest byte is {high:g} of 255: these images are nearly black. If {high:g} "
+                f"is white, scale them: (images * (255 / {high:g})).astype(numpy.uint8).",
+                stacklevel=3,
+            )
+        return inputs
+    if inputs.dtype.kind != "f" or not -END <= low < 0 or high > END:
+        raise ValueError(
+            "inputs must be bytes (uint8) from 0 to 255, or floats from -1 to 1 of which some are "
+            f"below 0; got {inputs.dtype} from {low:g} to {high:g}. Scale them, black to 0 and "
+            "white to 255: (255 * images / white).round().astype(numpy.uint8)."
+        )
+    return inputs
 
 
 def _check_code(path: Path, config: Config, given: Mapping[str, Any], allow_code: bool) -> None:

@@ -15,6 +15,8 @@ HELD_OUT = re.compile(
 """Numbers of the images that judge a run, and that are comparable between runs."""
 EXACT = re.compile(r"density\.(density|sample)_.+")
 """Numbers of points against the law that they are drawn from."""
+LARGER_IS_BETTER = re.compile("accuracy|auroc|log_evidence")
+SMALLER_IS_BETTER = re.compile(r"(^|[._])(ece|nll|brier|kl|tv|reconstruction_error)$")
 
 
 def check_held_out(name: str, config: Config) -> None:
@@ -46,6 +48,17 @@ def check_held_out(name: str, config: Config) -> None:
         f"which have no common zero.{did_you_mean(name, fitting)} There are "
         f"{', '.join([*fitting[:12], 'those of your own config.eval.functions'])}."
     )
+
+
+def check_direction(name: str, direction: str) -> None:
+    """Raises ConfigError for a number that a search would make worse."""
+    for better, words in {"maximize": LARGER_IS_BETTER, "minimize": SMALLER_IS_BETTER}.items():
+        if better != direction and words.search(name):
+            raise ConfigError(
+                f"--{direction}={name}: "
+                f"{'larger' if better == 'maximize' else 'smaller'} is better, so name it "
+                f"--{better}={name}."
+            )
 
 
 def check_columns(

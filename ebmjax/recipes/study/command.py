@@ -276,16 +276,21 @@ def end_after(run: Callable[[], int], advice: str = "") -> NoReturn:
     """Runs what returns the number of failed runs, and ends the process.
 
     Raises:
-      SystemExit: with code 1 if a run failed, 2 after a mistake, 130 after Ctrl-C or SIGTERM.
+      SystemExit: with code 1 if a run failed, 2 after a mistake, 130 after Ctrl-C,
+        143 after SIGTERM.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # acts as Ctrl-C, also for its runs
+
+    def interrupt(number: int, frame: Any) -> NoReturn:
+        raise KeyboardInterrupt(number)
+
+    signal.signal(signal.SIGTERM, interrupt)  # acts as Ctrl-C, also for its runs
     try:
         num_failed = run()
     except (ConfigError, WorkdirError) as error:
         stop(error)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         print("Interrupted, and so are its runs. The same command continues.", file=sys.stderr)
-        sys.exit(128 + signal.SIGINT)
+        sys.exit(128 + (error.args[0] if error.args else signal.SIGINT))
     if num_failed:
         stop(f"{count_nouns(num_failed, 'run')} failed.{advice}", FAILED)
     sys.exit(0)

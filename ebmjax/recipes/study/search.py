@@ -27,7 +27,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import optuna
 from optuna.distributions import distribution_to_json
@@ -40,7 +40,7 @@ from ebmjax.recipes.study import Study, cells, make_flags, reader
 from ebmjax.recipes.study.cells import Cell
 from ebmjax.recipes.study.checks import check_data
 from ebmjax.recipes.study.cluster import executor_of
-from ebmjax.recipes.study.columns import check_held_out
+from ebmjax.recipes.study.columns import check_direction, check_held_out
 from ebmjax.recipes.study.command import (
     add_launcher,
     add_options,
@@ -131,7 +131,8 @@ class SearchPlan:
         programs = count_nouns(search.num_programs, "training step")
         plan = (
             f"{count_nouns(search.num_trials, 'trial')}{every} to {search.direction} "
-            f"{search.number}; they compile {programs}{' at most' * (search.num_programs > 1)}:"
+            f"{search.number}; they compile {programs}{' at most' * (search.num_programs > 1)}. "
+            f"The best {min(BEST, search.num_trials)} run again on {BEST} fresh seeds:"
         )
         return "\n".join([plan, *search.space.describe()])
 
@@ -267,6 +268,10 @@ def main() -> None:
     )
 
 
+def _direction(options: argparse.Namespace) -> Literal["minimize", "maximize"]:
+    return "minimize" if options.minimize else "maximize"
+
+
 def _plan(options: argparse.Namespace, rest: Sequence[str], folder: Path) -> tuple[SearchPlan, Any]:
     """Returns the search that a command line names, and submitit's executor or None.
 
@@ -279,14 +284,10 @@ def _plan(options: argparse.Namespace, rest: Sequence[str], folder: Path) -> tup
     space = read_space(options.space, families.all_fields(config.family))
     for name in sorted({*command_line.read_names(overrides)} & {*space.fields}):
         raise ConfigError(f"--space={name} and --config.{name} exclude each other: leave one out.")
-    check_held_out(options.minimize or options.maximize, config)
-    search = Search(
-        space,
-        options.minimize or options.maximize,
-        "minimize" if options.minimize else "maximize",
-        options.seed,
-        options.trials,
-    )
+    number, direction = options.minimize or options.maximize, _direction(options)
+    check_held_out(number, config)
+    check_direction(number, direction)
+    search = Search(space, number, direction, options.seed, options.trials)
     num_distinct = len(space.combinations(space.fields, options.trials))
     plan = SearchPlan(
         replace(search, num_trials=num_distinct or options.trials),

@@ -89,6 +89,9 @@ def slope(key, energy, x, weight=1.0):
     return weight * jnp.mean(energy(x))
 
 
+def each(positive, negative):
+    return positive.mean() - negative.mean(), {"all": positive}
+
 def two(positive, negative):
     return positive - negative[: len(positive)]
 
@@ -265,6 +268,7 @@ def test_a_loss_alone_gets_the_energies_means(here):
     ("name", "message"),
     [
         ("own.py:two", r"must return a loss, a floating-point scalar.*got shape \(2,\)"),
+        ("own.py:each", r"metrics that are scalars, got 'all' of shape \(2,\): return its mean"),
         ("own.py:fails", r"config\.loss\.name='own\.py:fails', line \d+: RuntimeError: no luck"),
         ("own.py:single", r"must take the energies of data and of samples.*\['energy'\]"),
     ],

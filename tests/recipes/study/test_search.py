@@ -15,7 +15,7 @@ from search_runs import fake, interrupt, run, trials_of
 
 from ebmjax.recipes.config import command_line, families
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.study.columns import check_held_out
+from ebmjax.recipes.study.columns import check_direction, check_held_out
 from ebmjax.recipes.study.search_space import Space, read_space
 from ebmjax.recipes.study.search_trials import Search, draw
 
@@ -307,6 +307,17 @@ def test_a_folder_holds_one_search_and_a_failed_run_is_tried_again(fakes, tmp_pa
     fakes.setattr(subprocess, "Popen", fake)
     assert run("--trials=1", folder) == 0
     assert [trial[1] for trial in trials_of(tmp_path / "one")] == [TrialState.COMPLETE.name]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"), [("--minimize=test_accuracy", "maximize"), ("--maximize=ece", "minimize")]
+)
+def test_a_search_refuses_to_make_a_number_worse(wrong, right):
+    direction, name = wrong.removeprefix("--").split("=")
+    with pytest.raises(ConfigError, match=f"name it --{right}={name}"):
+        check_direction(name, direction)
+    check_direction(name, right)
+    check_direction("loss_of_my_own", direction)
 
 
 def test_a_number_that_no_run_reports_ends_the_search(fakes, tmp_path, capsys):

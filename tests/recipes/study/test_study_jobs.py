@@ -188,7 +188,7 @@ def test_a_signal_stops_a_study_and_its_run(tmp_path, signum):
     (tmp_path / "hold").unlink()
     _, errors = study.communicate(timeout=200)
     if signum == signal.SIGTERM:
-        assert study.returncode == 130
+        assert study.returncode == 143
         assert errors == "Interrupted, and so are its runs. The same command continues.\n"
     # The run has saved what it had and is gone: nothing is added to its rows.
     wait_until(lambda: (workdir / "checkpoints" / str(last_step(workdir))).is_dir())

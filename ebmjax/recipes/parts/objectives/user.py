@@ -83,6 +83,12 @@ def _check_loss(part: UserPart, found: Any) -> tuple[jax.Array, Metrics]:
             f"config.loss.name={part.name!r} must return a loss, a floating-point scalar, or "
             f"(loss, metrics), a dict of scalars beside it; got {got}."
         )
+    for name, number in metrics.items():
+        if jnp.shape(number) != ():
+            raise ConfigError(
+                f"config.loss.name={part.name!r} must return metrics that are scalars, got "
+                f"{name!r} of shape {jnp.shape(number)}: return its mean."
+            )
     return value, dict(metrics)
 
 
