@@ -36,10 +36,10 @@ def new_classifier(key: Any) -> Callable[[jax.Array], jax.Array]:
     return lambda x: x.reshape(len(x), 4) @ weights
 
 
-def attacked(key: Any) -> tuple[Any, Any, jax.Array, jax.Array]:
+def attacked(key: Any, shape: tuple[int, ...] = (2, 2, 2)) -> tuple[Any, Any, jax.Array, jax.Array]:
     """A key, a classifier made anew, and two images with their labels."""
     logits_fn = new_classifier(key)
-    return key, lambda key, x: logits_fn(x), jnp.zeros((2, 2, 2)), jnp.array([0, 1])
+    return key, lambda key, x: logits_fn(x), jnp.zeros(shape), jnp.array([0, 1])
 
 
 ATTACK: dict[str, Any] = {"norm": "linf", "num_steps": 2}
@@ -78,6 +78,13 @@ CALLS: dict[str, Callable[[Any], Any]] = {
         lambda w: jnp.sum(w**2), jnp.ones(2), jnp.ones(2), jnp.arange(2.0), [0.0, 1.0], [0.0, 1.0]
     ),
     "pgd_attack": lambda key: metrics.pgd_attack(*attacked(key), epsilon=0.1, **ATTACK),
+    "apgd_attack": lambda key: metrics.apgd_attack(
+        *attacked(key), epsilon=0.1, norm="linf", num_steps=2
+    ),
+    "fab_attack": lambda key: metrics.fab_attack(*attacked(key), norm="linf", num_steps=2),
+    "square_attack": lambda key: metrics.square_attack(
+        *attacked(key, (2, 2, 2, 1)), epsilon=0.1, norm="l2", num_queries=2
+    ),
     "robust_accuracy_curve": lambda key: metrics.robust_accuracy_curve(
         *attacked(key), jnp.array([0.0, 0.1]), **ATTACK
     ),

@@ -1,7 +1,7 @@
 """Accuracy under attack, plain or behind a transform of the images."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -19,6 +19,8 @@ from ebmjax.types import Key
 
 Flags = dict[str, dict[str, np.ndarray]]
 """Norm to radius to one bool an image."""
+
+UNITS = "levels of 255, for pixels in [0, 1]; l2 of the whole image"
 
 
 def robustness(
@@ -70,7 +72,7 @@ def robustness(
       {'0': 1.0, '8': 1.0, '16': 0.0}
     """
     check_at_least("batch_size", batch_size, 1)
-    _check_gradients(gradients)
+    check_gradients(gradients)
     test = check_test(test, logits_fn)
     num_batches = -(-len(test.images) // batch_size)
     size = len(test.images) // num_batches
@@ -102,10 +104,10 @@ def robustness(
                 found[name][norm] = dict(zip(names, by_radius, strict=True))
     had_gradient = _combine_flags(np.logical_or, *usable.values())
     withstood = _combine_flags(np.logical_and, *unbroken.values(), had_gradient)
-    _warn_without_gradient(had_gradient)
+    warn_without_gradient(had_gradient)
     report: dict[str, Any] = {
-        **_fractions(withstood),
-        "usable_gradient": _fractions(had_gradient),
+        **fractions(withstood),
+        "usable_gradient": fractions(had_gradient),
         "protocol": {
             "attack": "PGD from a random start; an image broken at any step counts as broken",
             "num_images": num_batches * size,
@@ -113,25 +115,23 @@ def robustness(
             "step_size": step_size or "2.5 epsilon / num_steps",
             "num_restarts": num_restarts,
             "num_eot": num_eot,
-            "units": "levels of 255, for pixels in [0, 1]; l2 of the whole image",
+            "units": UNITS,
         },
-        "per_image": {
-            f"{norm}.{r}": x for norm, found in withstood.items() for r, x in found.items()
-        },
+        "per_image": by_name(withstood),
     }
     if transform:
         report["protocol"]["gradients"] = list(attacks)
         report["by_gradient"] = {
             name: {
-                **_fractions(_combine_flags(np.logical_and, unbroken[name], usable[name])),
-                "usable_gradient": _fractions(usable[name]),
+                **fractions(_combine_flags(np.logical_and, unbroken[name], usable[name])),
+                "usable_gradient": fractions(usable[name]),
             }
             for name in attacks
         }
     return report
 
 
-def _check_gradients(gradients: Sequence[str]) -> None:
+def check_gradients(gradients: Sequence[str]) -> None:
     if not gradients or set(gradients) - {"bpda", "full"} or isinstance(gradients, str):
         raise ValueError(
             f"gradients must name at least one of 'bpda' and 'full', got {gradients!r}."
@@ -146,11 +146,29 @@ def _combine_flags(operation: np.ufunc, *found: Flags) -> Flags:
     }
 
 
-def _fractions(flags: Flags) -> dict[str, dict[str, float]]:
-    return {norm: {r: float(x.mean()) for r, x in found.items()} for norm, found in flags.items()}
+def fractions(flags: Flags, of: Callable[[np.ndarray], Any] = np.mean) -> dict[str, Any]:
+    """Returns norm to radius to the fraction, or to another number, of its flags."""
+    return {norm: {r: float(of(x)) for r, x in found.items()} for norm, found in flags.items()}
 
 
-def _warn_without_gradient(had_gradient: Flags) -> None:
+def by_name(flags: Flags) -> dict[str, np.ndarray]:
+    """Returns "<norm>.<radius>" to one bool an image."""
+    return {f"{norm}.{r}": x for norm, found in flags.items() for r, x in found.items()}
+
+
+def make_classifier(functions: tuple[LogitsFn, Any], gradient: str) -> metrics.KeyedLogitsFn:
+    """Returns the logits behind the transform, if any, whose derivative is 1 for "bpda"."""
+    logits_fn, transform = functions
+    if gradient == "bpda":
+        transform = metrics.straight_through(transform)
+
+    def classify(key: Key, images: jax.Array) -> jax.Array:
+        return logits_fn(images if transform is None else transform(key, images))
+
+    return classify
+
+
+def warn_without_gradient(had_gradient: Flags) -> None:
     """Warns of the norm and radius where most images had no usable gradient."""
     missing = {
         f"{norm} {r}/255": int(np.sum(~x))
@@ -180,12 +198,7 @@ def _curve(
     **attack: Any,
 ) -> tuple[jax.Array, jax.Array]:
     """Returns which images stay correct and which had a gradient, each (batches, radii, images)."""
-    logits_fn, transform = functions
-    if gradient == "bpda":
-        transform = metrics.straight_through(transform)
-
-    def classify(key: Key, images: jax.Array) -> jax.Array:
-        return logits_fn(images if transform is None else transform(key, images))
+    classify = make_classifier(functions, gradient)
 
     def one_batch(batch: tuple[Key, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         key, images, labels = batch

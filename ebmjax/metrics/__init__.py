@@ -4,6 +4,9 @@ from ebmjax.metrics._acceptance import acceptance_rate as acceptance_rate
 from ebmjax.metrics._attack_steps import KeyedLogitsFn as KeyedLogitsFn
 from ebmjax.metrics._attack_steps import Transform as Transform
 from ebmjax.metrics._attack_steps import straight_through as straight_through
+from ebmjax.metrics._auto_pgd import apgd_attack as apgd_attack
+from ebmjax.metrics._boundary_attack import FABResult as FABResult
+from ebmjax.metrics._boundary_attack import fab_attack as fab_attack
 from ebmjax.metrics._calibration import ReliabilityBins as ReliabilityBins
 from ebmjax.metrics._calibration import accuracy as accuracy
 from ebmjax.metrics._calibration import brier_score as brier_score
@@ -56,3 +59,4 @@ from ebmjax.metrics._robustness import epsilon_from_levels as epsilon_from_level
 from ebmjax.metrics._robustness import pgd_attack as pgd_attack
 from ebmjax.metrics._robustness import robust_accuracy_curve as robust_accuracy_curve
 from ebmjax.metrics._robustness import robust_images as robust_images
+from ebmjax.metrics._square_attack import square_attack as square_attack

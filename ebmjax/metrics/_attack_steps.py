@@ -10,8 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from ebmjax._checks import check_floating, check_interval, check_labels
-from ebmjax._precision import root
+from ebmjax._checks import (
+    check_at_least,
+    check_floating,
+    check_interval,
+    check_labels,
+    check_not_negative,
+    check_positive,
+)
+from ebmjax._precision import at_least_float32, root
 from ebmjax.types import Key
 
 KeyedLogitsFn = Callable[[Key, jax.Array], jax.Array]
@@ -20,6 +27,12 @@ KeyedLogitsFn = Callable[[Key, jax.Array], jax.Array]
 
 Transform = Callable[[Key, jax.Array], jax.Array]
 """``transform(key, images) -> images`` of the same shape and dtype."""
+
+Worst = tuple[jax.Array, jax.Array]
+"""Image of the smallest margin so far, and that margin."""
+
+Objective = Callable[[jax.Array], jax.Array]
+"""Logits (N, classes) to the number (N,) that an attack climbs."""
 
 
 class Ball(NamedTuple):
@@ -30,7 +43,7 @@ class Ball(NamedTuple):
     sample: Callable[..., jax.Array]
 
 
-def _norms(x: jax.Array) -> jax.Array:
+def norms_of(x: jax.Array) -> jax.Array:
     """Returns Euclidean norms, shaped to broadcast; scales first, so squares do not underflow."""
     axes = tuple(range(1, x.ndim))
     largest = jnp.max(jnp.abs(x), axis=axes, keepdims=True)
@@ -39,12 +52,12 @@ def _norms(x: jax.Array) -> jax.Array:
 
 
 def _unit(x: jax.Array) -> jax.Array:
-    norms = _norms(x)
+    norms = norms_of(x)
     return x / jnp.where(norms > 0, norms, 1.0)
 
 
 def _project_l2(x: jax.Array, epsilon: Any) -> jax.Array:
-    norms = _norms(x)
+    norms = norms_of(x)
     return jnp.where(norms > epsilon, x * (epsilon / jnp.where(norms > 0, norms, 1.0)), x)
 
 
@@ -65,6 +78,19 @@ BALLS = {
 }
 
 
+def into_ball(
+    norm: str, images: jax.Array, epsilon: Any, low: Any, high: Any, x: jax.Array
+) -> jax.Array:
+    """Returns ``x`` projected onto the ball around ``images``, then onto the box [low, high]."""
+    inside = images + BALLS[norm].project(x - images, epsilon)
+    return jnp.clip(inside, low, high).astype(images.dtype)
+
+
+def finite_part(gradients: jax.Array) -> jax.Array:
+    """Returns gradients in float32 or wider; a pixel whose derivative is NaN or infinite has 0."""
+    return at_least_float32(jnp.where(jnp.isfinite(gradients), gradients, 0.0))
+
+
 def round_towards(images: jax.Array, x: jax.Array) -> jax.Array:
     """Returns ``x`` in the dtype of ``images``, no coordinate farther from theirs than before."""
     rounded = x.astype(images.dtype)
@@ -75,29 +101,55 @@ def round_towards(images: jax.Array, x: jax.Array) -> jax.Array:
     return jnp.where(is_farther, jnp.nextafter(rounded, images), rounded)
 
 
+def mean_logits(logits_fn: KeyedLogitsFn, num_eot: int, key: Key, images: jax.Array) -> jax.Array:
+    """Returns the float32 mean (N, classes) of the logits of ``num_eot`` copies."""
+    logits = jax.lax.map(lambda key: logits_fn(key, images), jax.random.split(key, num_eot))
+    return jnp.mean(logits.astype(jnp.float32), axis=0)
+
+
 def margins_of(
     logits_fn: KeyedLogitsFn, labels: jax.Array, num_eot: int, key: Key, images: jax.Array
 ) -> jax.Array:
     """Returns margins (N,) of the mean logits over ``num_eot`` copies."""
-    logits = jax.lax.map(lambda key: logits_fn(key, images), jax.random.split(key, num_eot))
-    return _margin_and_bracket(jnp.mean(logits.astype(jnp.float32), axis=0), labels)[0]
+    return margin_and_bracket(mean_logits(logits_fn, num_eot, key, images), labels)[0]
 
 
-def margins_and_gradients(
-    logits_fn: KeyedLogitsFn, labels: jax.Array, num_eot: int, key: Key, images: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Returns ``margins_of`` and the copies' mean gradient of the attack's objective, (N, ...)."""
+def look(
+    logits_fn: KeyedLogitsFn,
+    labels: jax.Array,
+    num_eot: int,
+    key: Key,
+    images: jax.Array,
+    objective: Objective | None = None,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Returns ``margins_of``, the copies' mean objective (N,) and its mean gradient (N, ...).
 
-    def one_copy(key: Key) -> tuple[jax.Array, jax.Array]:
-        def climb(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    Without an ``objective`` it is the second of ``margin_and_bracket``.
+    """
+
+    def one_copy(key: Key) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+        def climb(x: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
             logits = logits_fn(key, x).astype(jnp.float32)
-            return jnp.sum(_margin_and_bracket(logits, labels)[1]), logits
+            heights = objective(logits) if objective else margin_and_bracket(logits, labels)[1]
+            return jnp.sum(heights), (logits, heights)
 
         return jax.grad(climb, has_aux=True)(images)
 
-    gradients, logits = jax.lax.map(one_copy, jax.random.split(key, num_eot))
-    margins, _ = _margin_and_bracket(jnp.mean(logits, axis=0), labels)
-    return margins, jnp.mean(gradients, axis=0)
+    gradients, (logits, heights) = jax.lax.map(one_copy, jax.random.split(key, num_eot))
+    margins, _ = margin_and_bracket(jnp.mean(logits, axis=0), labels)
+    return margins, jnp.mean(heights, axis=0), jnp.mean(gradients, axis=0)
+
+
+def per_image(values: jax.Array, images: jax.Array) -> jax.Array:
+    """Returns one value an image, (N,), shaped to broadcast with images (N, ...)."""
+    return values.reshape((-1,) + (1,) * (images.ndim - 1))
+
+
+def worse(worst: Worst, images: jax.Array, margins: jax.Array) -> Worst:
+    """Returns, for each image, whichever has the smaller margin."""
+    is_worse = margins < worst[1]
+    images = jnp.where(per_image(is_worse, images), images, worst[0])
+    return images, jnp.where(is_worse, margins, worst[1])
 
 
 def is_usable(gradients: jax.Array) -> jax.Array:
@@ -106,7 +158,7 @@ def is_usable(gradients: jax.Array) -> jax.Array:
     return jnp.all(jnp.isfinite(flat), axis=1) & jnp.any(flat != 0, axis=1)
 
 
-def _margin_and_bracket(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+def margin_and_bracket(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Returns margins, label's logit minus the largest other, and the attack's objective."""
     is_label = jax.nn.one_hot(labels, logits.shape[1], dtype=bool)
     own = jnp.sum(jnp.where(is_label, logits, 0.0), axis=1)
@@ -179,3 +231,29 @@ def check_classes(labels: jax.Array, num: int, logits_shape: tuple[int, ...]) ->
             f"{logits_shape} for {num} images."
         )
     check_labels("labels", labels, (num,), logits_shape[1])
+
+
+def check_attacked(
+    key: Key, logits_fn: KeyedLogitsFn, images: Any, labels: Any, low: Any, high: Any
+) -> tuple[jax.Array, jax.Array, int]:
+    """Returns images, labels and the number of classes; raises unless they can be attacked."""
+    check_images(images, low, high)
+    shape = jax.eval_shape(logits_fn, key, images).shape
+    check_classes(labels, len(images), shape)
+    return jnp.asarray(images), jnp.asarray(labels, jnp.int32), shape[1]
+
+
+def check_attack(epsilon: Any, norm: str, step_size: Any = None, **counts: int) -> None:
+    """Raises unless these are a radius, a norm, a length of steps or None, and numbers above 0."""
+    check_not_negative("epsilon", epsilon)
+    if jnp.ndim(epsilon) != 0:
+        raise ValueError(
+            f"epsilon must be one radius, got shape {jnp.shape(epsilon)}. For several see "
+            "robust_accuracy_curve."
+        )
+    if norm not in BALLS:
+        raise ValueError(f"norm must be one of {', '.join(map(repr, BALLS))}, got {norm=}.")
+    if step_size is not None:
+        check_positive("step_size", step_size)
+    for name, count in counts.items():
+        check_at_least(name, count, 1)

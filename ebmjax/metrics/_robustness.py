@@ -9,27 +9,24 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from ebmjax._checks import (
-    check_at_least,
-    check_not_negative,
-    check_positive,
-)
+from ebmjax._checks import check_not_negative
 from ebmjax._precision import at_least_float32
 from ebmjax._programs import run_program
 from ebmjax.metrics._attack_steps import (
     BALLS,
     KeyedLogitsFn,
-    check_classes,
-    check_images,
+    Worst,
+    check_attack,
+    check_attacked,
+    finite_part,
+    into_ball,
     is_usable,
-    margins_and_gradients,
+    look,
     margins_of,
     round_towards,
+    worse,
 )
 from ebmjax.types import Key
-
-Worst = tuple[jax.Array, jax.Array]
-"""Image of the smallest margin so far, and that margin."""
 
 
 class PGDResult(NamedTuple):
@@ -132,35 +129,29 @@ def pgd_attack(
 
     Source: Madry et al. 2018, "Towards deep learning models resistant to adversarial attacks".
     """
-    _check_attack(epsilon, norm, step_size, num_steps, num_restarts, num_eot)
-    check_images(images, low, high)
-    check_classes(labels, len(images), jax.eval_shape(logits_fn, key, images).shape)
-    images, labels = jnp.asarray(images), jnp.asarray(labels, jnp.int32)
+    counts = {"num_steps": num_steps, "num_restarts": num_restarts, "num_eot": num_eot}
+    check_attack(epsilon, norm, step_size, **counts)
+    images, labels, _ = check_attacked(key, logits_fn, images, labels, low, high)
     step_size = 2.5 * epsilon / num_steps if step_size is None else step_size
     ball = BALLS[norm]
 
     def attack(
         key: Key, images: jax.Array, labels: jax.Array, epsilon: Any, step_size: Any
     ) -> PGDResult:
-        evaluate = partial(margins_and_gradients, logits_fn, labels, num_eot)
+        evaluate = partial(look, logits_fn, labels, num_eot)
         judge = partial(margins_of, logits_fn, labels, num_eot)
 
         # Half-precision images move in float32, where a step is not rounded away.
         wide = at_least_float32(images)
-
-        def project(x: jax.Array) -> jax.Array:
-            inside = wide + ball.project(x - wide, epsilon)
-            return jnp.clip(inside, low, high).astype(wide.dtype)
+        project = partial(into_ball, norm, wide, epsilon, low, high)
 
         def move(carry: tuple[jax.Array, Worst, jax.Array], key: Key) -> tuple[Any, None]:
             x, worst, had_gradient = carry
             judged = round_towards(images, x)
-            margins, gradients = evaluate(key, judged)
-            worst = _worse(worst, judged, margins)
+            margins, _, gradients = evaluate(key, judged)
+            worst = worse(worst, judged, margins)
             had_gradient &= is_usable(gradients) | (worst[1] <= 0)
-            # A pixel whose derivative is NaN or infinite stays.
-            usable = jnp.where(jnp.isfinite(gradients), gradients, 0.0)
-            direction = ball.direction(at_least_float32(usable))
+            direction = ball.direction(finite_part(gradients))
             return (project(x + step_size * direction), worst, had_gradient), None
 
         def restart(carry: tuple[Worst, jax.Array], key: Key) -> tuple[Any, None]:
@@ -172,7 +163,7 @@ def pgd_attack(
             begin = start, worst, jnp.ones(len(images), bool)
             (x, worst, had_gradient), _ = jax.lax.scan(move, begin, keys)
             judged = round_towards(images, x)
-            worst = _worse(worst, judged, judge(last_key, judged))
+            worst = worse(worst, judged, judge(last_key, judged))
             return (worst, had_before | had_gradient), None
 
         clean_key, restarts_key = jax.random.split(key)
@@ -257,28 +248,3 @@ def robust_images(
     is_correct, had_gradient = run_program(loop, (keys, epsilons))
     warn_without_gradient(had_gradient)
     return is_correct
-
-
-def _worse(worst: Worst, images: jax.Array, margins: jax.Array) -> Worst:
-    """Returns, for each image, whichever has the smaller margin."""
-    is_worse = margins < worst[1]
-    chosen = is_worse.reshape((-1,) + (1,) * (images.ndim - 1))
-    return jnp.where(chosen, images, worst[0]), jnp.where(is_worse, margins, worst[1])
-
-
-def _check_attack(
-    epsilon: Any, norm: str, step_size: Any, num_steps: int, num_restarts: int, num_eot: int
-) -> None:
-    check_not_negative("epsilon", epsilon)
-    if jnp.ndim(epsilon) != 0:
-        raise ValueError(
-            f"epsilon must be one radius, got shape {jnp.shape(epsilon)}. For several see "
-            "robust_accuracy_curve."
-        )
-    if norm not in BALLS:
-        raise ValueError(f"norm must be one of {', '.join(map(repr, BALLS))}, got {norm=}.")
-    if step_size is not None:
-        check_positive("step_size", step_size)
-    check_at_least("num_steps", num_steps, 1)
-    check_at_least("num_restarts", num_restarts, 1)
-    check_at_least("num_eot", num_eot, 1)

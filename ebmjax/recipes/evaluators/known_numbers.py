@@ -67,6 +67,8 @@ PATTERNS = {
         ood.num_images ood.sets.*.num_images
         robustness.(|refined.)(|by_gradient.*.)(|usable_gradient.)(linf|l2).*
         robustness.(|refined.)protocol.*
+        robustness.(|refined.)auto_attack.(|low.|high.|after.*.|usable_gradient.)(linf|l2).*
+        robustness.(|refined.)auto_attack.(clean|protocol.*)
         {of_generation("(buffer|fresh|conditional|buffer_selected)")} landscape.*
     """,
     "energy": f"""

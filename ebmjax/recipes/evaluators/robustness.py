@@ -28,7 +28,7 @@ Refine = Callable[[Any, Key, jax.Array], jax.Array]
 
 @dataclass(frozen=True)
 class Robustness(Evaluator):
-    """Accuracy under projected gradient descent; uses ``model.logits`` and ``model.refine``.
+    """Accuracy under PGD and AutoAttack; uses ``model.logits`` and ``model.refine``.
 
     Attributes:
       num_images: first test images, which are attacked.
@@ -40,6 +40,9 @@ class Robustness(Evaluator):
       refine_steps: steps of the model's chains before an attacked image is classified.
       refine_gradients: attacks on refined images, see ``evaluate.robustness``.
       num_eot: gradients averaged in a step of these attacks.
+      attacks: also run in turn, see ``evaluate.auto_attack``.
+      auto_steps: steps of these attacks.
+      num_queries: squares that "square" tries.
       batch_size: images a call.
     """
 
@@ -52,6 +55,9 @@ class Robustness(Evaluator):
     refine_steps: int = 0
     refine_gradients: Sequence[Literal["bpda", "full"]] = ("bpda", "full")
     num_eot: int = 1
+    attacks: Sequence[str] = ()
+    auto_steps: int = 100
+    num_queries: int = 5000
     batch_size: int = 128
 
     def __call__(self, model: Any, test: data.ImageData, key: Key) -> Found:
@@ -66,25 +72,46 @@ class Robustness(Evaluator):
             name: getattr(self, name)
             for name in ("linf", "l2", "num_steps", "step_size", "num_restarts", "batch_size")
         }
-        report = evaluate.robustness(key, model.logits, test, **settings)
+        report, withstood = self._attack(key, model, test, settings, {})
         report["protocol"]["refine_steps"] = 0
-        withstood = report.pop("per_image")
         if self.refine_steps:
             say_part("attacking them again, refined by chains")
-            refined = report["refined"] = evaluate.robustness(
-                jax.random.fold_in(key, 1),
-                model.logits,
-                test,
-                **settings,
-                transform=Partial(model.refinement(self.refine_steps), model.trained),
-                gradients=self.refine_gradients,
-                num_eot=self.num_eot,
-            )
+            refinement = {
+                "transform": Partial(model.refinement(self.refine_steps), model.trained),
+                "gradients": self.refine_gradients,
+                "num_eot": self.num_eot,
+            }
+            refined_key = jax.random.fold_in(key, 1)
+            refined, others = self._attack(refined_key, model, test, settings, refinement)
             refined["protocol"]["refine_steps"] = self.refine_steps
-            others = refined.pop("per_image")
+            report["refined"] = refined
             withstood |= {f"refined.{name}": found for name, found in others.items()}
         per_image = {f"robustness.{name}": {"test": x} for name, x in withstood.items()}
         return Found({"robustness": report}, per_image=per_image)
+
+    def _attack(
+        self, key: Key, model: Any, test: data.ImageData, settings: Any, refinement: Any
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Returns a report, with "auto_attack" if attacks are named, and its values by image."""
+        report = evaluate.robustness(key, model.logits, test, **settings, **refinement)
+        withstood = report.pop("per_image")
+        if self.attacks:
+            say_part(f"attacking them by {', '.join(self.attacks)}")
+            report["auto_attack"] = evaluate.auto_attack(
+                jax.random.fold_in(key, 2),
+                model.logits,
+                test,
+                linf=self.linf,
+                l2=self.l2,
+                attacks=self.attacks,
+                num_steps=self.auto_steps,
+                num_queries=self.num_queries,
+                batch_size=min(self.batch_size, 32),
+                **refinement,
+            )
+            found = report["auto_attack"].pop("per_image")
+            withstood |= {f"auto_attack.{name}": x for name, x in found.items()}
+        return report, withstood
 
     def check(self, model: Any, test: data.ImageData) -> None:
         """Raises ConfigError if a derivative is asked for that the sampler does not have."""
@@ -140,11 +167,17 @@ def draw_curves(folder: Path, report: Mapping[str, Any]) -> None:
     protocol = report["protocol"]
     with figure(folder / "plots" / "eval_robustness.png", 1, len(norms)) as (axes,):
         for axis, norm in zip(axes, norms, strict=True):
-            axis.plot(*robustness_curve(report[norm]), "o-", label="as it is")
-            if "refined" in report:
-                axis.plot(*robustness_curve(report["refined"][norm]), "o--", label="refined")
+            kinds = {"as it is": (report, "-"), "refined": (report.get("refined", {}), "--")}
+            for label, (found, style) in kinds.items():
+                if norm in found:
+                    axis.plot(*robustness_curve(found[norm]), f"o{style}", label=label)
+                if "auto_attack" in found:
+                    auto = found["auto_attack"]
+                    line = f"{label}, AutoAttack"
+                    axis.plot(*robustness_curve(auto[norm]), f"s{style}", label=line)
+                    axis.axhline(auto["clean"], color="0.7", ls=style, label=f"{label}, clean")
             robustness_axis(axis, norm)
-        if "refined" in report:
+        if len(axes[0].lines) > 1:
             legend(axes[0].figure)
         axes[0].figure.suptitle(
             f"PGD, {protocol['num_steps']} steps, {protocol['num_restarts']} restart(s), "

@@ -48,6 +48,7 @@ COMPARED = allow_preset(when_set("eval.evidence.methods", "methods to compare"))
 COMPARED_SAMPLERS = ("gradient_descent", "sgld", "psgld", "mala", "tempered_mala")
 COMPARED_SAMPLERS += ("svgd", "stochastic_svgd", "hmc")
 REFINED = when_set("eval.robustness.refine_steps", "chains before an attacked image is classified")
+IN_TURN = allow_preset(when_set("eval.robustness.attacks", "attacks in turn"))
 
 
 class Entry(NamedTuple):
@@ -109,6 +110,13 @@ EVALUATORS = {
                 REFINED,
             ),
             "num_eot": field(1, COUNT, "gradients averaged in a step of an attack", REFINED),
+            "attacks": field(
+                (),
+                one_of("apgd_ce", "apgd_dlr", "apgd_t", "fab_t", "square"),
+                "AutoAttack: attacks in turn on images that still withstand; () for PGD alone",
+            ),
+            "auto_steps": field(100, COUNT, "steps of these attacks", IN_TURN),
+            "num_queries": field(5000, COUNT, "squares that the attack square tries", IN_TURN),
         },
     ),
     "generation": Entry(

@@ -247,6 +247,8 @@ SMOKE: dict[str, Any] = {
     "eval.robustness.linf": (0, 4, 16, 32),
     "eval.robustness.l2": (0, 64, 128, 256),
     "eval.robustness.num_steps": 2,
+    "eval.robustness.auto_steps": 2,
+    "eval.robustness.num_queries": 5,
     "eval.generation.num_images": 20,
     "eval.landscape.num_points": 3,
 }
