@@ -10,6 +10,7 @@ from ebmjax.evaluate._classifier import LogitsFn as LogitsFn
 from ebmjax.evaluate._classifier import classification as classification
 from ebmjax.evaluate._classifier import classifier as classifier
 from ebmjax.evaluate._classifier import scores as scores
+from ebmjax.evaluate._classifier import temperature_scaling as temperature_scaling
 from ebmjax.evaluate._distances import Distances as Distances
 from ebmjax.evaluate._distances import Reference as Reference
 from ebmjax.evaluate._distances import Scores as Scores
@@ -32,5 +33,6 @@ from ebmjax.evaluate._generation import score_references as score_references
 from ebmjax.evaluate._generation import take_balanced as take_balanced
 from ebmjax.evaluate._out_of_distribution import ood_sets as ood_sets
 from ebmjax.evaluate._out_of_distribution import out_of_distribution as out_of_distribution
+from ebmjax.evaluate._own_extractor import own_extractor as own_extractor
 from ebmjax.evaluate._random_features import random_features as random_features
 from ebmjax.evaluate._robustness import robustness as robustness

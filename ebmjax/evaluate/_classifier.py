@@ -18,6 +18,7 @@ from ebmjax.evaluate._out_of_distribution import TEST, Parts, areas_by_image, ou
 
 LogitsFn = Callable[[jax.Array], jax.Array]
 """``logits_fn(images)``: float32 (N, H, W, C) in [-1, 1] to (N, classes)."""
+CALIBRATION = ("classwise_ece", "adaptive_ece", "debiased_squared_ece")
 
 
 def as_partial(function: Callable[..., Any]) -> jax.tree_util.Partial:
@@ -152,7 +153,9 @@ def classification(logits: Any, labels: Any, *, num_bins: int = 20) -> dict[str,
 
     Returns:
       "num_images", "accuracy", "ece", "nll" in nats, "brier", and the lists of "reliability", see
-      ``metrics.reliability_bins``. Numbers are NaN if logits are not finite.
+      ``metrics.reliability_bins``. "classwise_ece", "adaptive_ece" and "debiased_squared_ece" are
+      ``metrics.classwise_calibration_error`` and so on; the last two have fewer bins for few
+      images. Numbers are NaN if logits are not finite.
 
     Example:
       >>> found = classification(np.zeros((4, 2), np.float32), np.array([0, 1, 1, 1]))
@@ -170,14 +173,66 @@ def classification(logits: Any, labels: Any, *, num_bins: int = 20) -> dict[str,
     return {"num_images": len(logits), **numbers, "reliability": reliability}
 
 
+def temperature_scaling(
+    logits: Any, labels: Any, held_out: tuple[Any, Any] | None = None, *, num_bins: int = 20
+) -> dict[str, Any]:
+    """Returns calibration after temperature scaling, by a temperature of other images.
+
+    Args:
+      logits: (N, classes), of the images that are judged.
+      labels: (N,), integers.
+      held_out: logits and labels that the temperature is fitted on. None fits two temperatures,
+        one on either half of the images in turn, and each scales the other half.
+      num_bins: bins of the calibration errors.
+
+    Returns:
+      "temperature" with "temperature_error", of ``held_out`` or of all images, and "num_fitted";
+      "ece", "nll" and the other calibration errors of ``classification``.
+
+    Example:
+      >>> logits, labels = np.log(np.tile([0.8, 0.2], (10, 1))) * 3, np.arange(10) % 5 == 0
+      >>> found = temperature_scaling(logits, labels.astype(int))
+      >>> round(found["temperature"], 3), round(found["ece"], 3)
+      (3.0, 0.0)
+    """
+    logits, labels = np.asarray(logits), np.asarray(labels)
+    fitted = (logits, labels) if held_out is None else tuple(map(np.asarray, held_out))
+    found = {"num_fitted": len(fitted[1])}
+    names = ("temperature", "temperature_error")
+    if not all(np.isfinite(x).all() for x in (logits, fitted[0])):
+        return found | dict.fromkeys((*names, "ece", "nll", *CALIBRATION), math.nan)
+    whole = map(float, metrics.fit_temperature(*map(jnp.asarray, fitted)))
+    found |= dict(zip(names, whole, strict=True))
+    scales = np.full(len(labels), found["temperature"])
+    if held_out is None:
+        halves = [np.arange(len(labels)) % 2 == half for half in (0, 1)]
+        for ours, others in (halves, halves[::-1]):
+            fit = metrics.fit_temperature(jnp.asarray(logits[others]), jnp.asarray(labels[others]))
+            scales[ours] = float(fit.temperature)
+    scaled = (logits / scales[:, None]).astype(np.float32)
+    after = classification(scaled, labels, num_bins=num_bins)
+    return found | {name: after[name] for name in ("ece", "nll", *CALIBRATION)}
+
+
 @partial(jax.jit, static_argnums=2)
 def _calibration(logits: jax.Array, labels: jax.Array, num_bins: int) -> Any:
-    probabilities = jax.nn.softmax(logits)
+    probabilities, num = jax.nn.softmax(logits), len(logits)
     values = {
         "accuracy": metrics.accuracy(logits, labels),
         "ece": metrics.expected_calibration_error(probabilities, labels, num_bins=num_bins),
         "nll": metrics.negative_log_likelihood(logits, labels),
         "brier": metrics.brier_score(probabilities, labels),
+        "classwise_ece": metrics.classwise_calibration_error(
+            probabilities, labels, num_bins=num_bins
+        ),
+        "adaptive_ece": metrics.adaptive_calibration_error(
+            probabilities, labels, num_bins=min(num_bins, num)
+        ),
+        "debiased_squared_ece": jnp.nan
+        if num < 2
+        else metrics.calibration_error_without_bias(
+            probabilities, labels, num_bins=min(num_bins, num // 2)
+        ),
     }
     return values, metrics.reliability_bins(probabilities, labels, num_bins=num_bins)
 

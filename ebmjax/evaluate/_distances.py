@@ -12,6 +12,7 @@ from ebmjax import data, metrics
 from ebmjax._groups import in_batches
 from ebmjax._programs import make_program
 from ebmjax.evaluate._extractors import Extractor
+from ebmjax.evaluate._own_extractor import keep_features
 from ebmjax.types import Key
 
 NUM_NEIGHBOURS = 5
@@ -185,11 +186,16 @@ class Distances:
     @cached_property
     def train_reference(self) -> Reference:
         """Reference of the training images."""
-        return _reference(self.outputs(self.train.images)[0])
+        assert self.extractor is not None
+        images = self.train.images
+        return _reference(keep_features(self.extractor, images, lambda: self.outputs(images)[0]))
 
     def outputs(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Returns features (N, F) and class probabilities of uint8 images; needs an extractor."""
         assert self.extractor is not None
+        if self.extractor.is_host:
+            outputs_fn = self.extractor.outputs_fn
+            return metrics.extract_in_batches(outputs_fn, images, self.batch_size)
         outputs_fn, size = in_batches(self.extractor.outputs_fn, len(images), self.batch_size)
         if size > self.batch_size:
             shape = size, *images.shape[1:]

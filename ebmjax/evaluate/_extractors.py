@@ -56,11 +56,15 @@ class Extractor(NamedTuple):
       outputs_fn: uint8 images (N, H, W, C) to features (N, d) and class probabilities, or None
         where the features know no classes.
       details: settings behind the numbers, for JSON.
+      is_host: whether ``outputs_fn`` is called batch by batch and not traced.
+      digest: of its source; features of reference images are kept under it. "" keeps none.
     """
 
     name: str
     outputs_fn: Callable[[Any], tuple[jax.Array, jax.Array | None]]
     details: dict[str, Any]
+    is_host: bool = False
+    digest: str = ""
 
     def describe(self) -> dict[str, Any]:
         """Returns name and details for a report."""
@@ -141,7 +145,7 @@ def own_classifier(train: data.ImageData, test: data.ImageData, num_classes: int
     if params is None:
         params = _train(network, train)
         with contextlib.suppress(OSError):  # without a cache, the next run trains it again
-            _keep(path, params)
+            keep(path, params)
     outputs_fn = partial(_outputs, network, params)
     _, probabilities = metrics.extract_in_batches(outputs_fn, test.images, BATCH_SIZE)
     details = {
@@ -224,7 +228,7 @@ def _read_cached(path: Path, network: Any, train: data.ImageData) -> PyTree | No
     return params if shapes[0] == shapes[1] else None
 
 
-def _keep(path: Path, params: PyTree) -> None:
+def keep(path: Path, params: PyTree) -> None:
     """Writes the parameters whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")

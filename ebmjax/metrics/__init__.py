@@ -46,6 +46,8 @@ from ebmjax.metrics._landscape import energy_landscape as energy_landscape
 from ebmjax.metrics._landscape import filter_normalised_direction as filter_normalised_direction
 from ebmjax.metrics._manifold import ManifoldScores as ManifoldScores
 from ebmjax.metrics._manifold import manifold_scores as manifold_scores
+from ebmjax.metrics._novelty import NoveltyThreshold as NoveltyThreshold
+from ebmjax.metrics._novelty import novelty_threshold as novelty_threshold
 from ebmjax.metrics._out_of_distribution import auroc as auroc
 from ebmjax.metrics._out_of_distribution import auroc_parts as auroc_parts
 from ebmjax.metrics._out_of_distribution import average_precision as average_precision
@@ -54,9 +56,22 @@ from ebmjax.metrics._out_of_distribution import ood_scores as ood_scores
 from ebmjax.metrics._paired import PairedDifference as PairedDifference
 from ebmjax.metrics._paired import paired_difference as paired_difference
 from ebmjax.metrics._paired import sampling_error as sampling_error
+from ebmjax.metrics._recalibration import TemperatureFit as TemperatureFit
+from ebmjax.metrics._recalibration import adaptive_calibration_error as adaptive_calibration_error
+from ebmjax.metrics._recalibration import (
+    calibration_error_without_bias as calibration_error_without_bias,
+)
+from ebmjax.metrics._recalibration import classwise_calibration_error as classwise_calibration_error
+from ebmjax.metrics._recalibration import fit_temperature as fit_temperature
 from ebmjax.metrics._robustness import PGDResult as PGDResult
 from ebmjax.metrics._robustness import epsilon_from_levels as epsilon_from_levels
 from ebmjax.metrics._robustness import pgd_attack as pgd_attack
 from ebmjax.metrics._robustness import robust_accuracy_curve as robust_accuracy_curve
 from ebmjax.metrics._robustness import robust_images as robust_images
 from ebmjax.metrics._square_attack import square_attack as square_attack
+from ebmjax.metrics._stein import KernelTest as KernelTest
+from ebmjax.metrics._stein import SteinKernel as SteinKernel
+from ebmjax.metrics._stein import kernel_stein_discrepancy as kernel_stein_discrepancy
+from ebmjax.metrics._two_sample import ClassifierTest as ClassifierTest
+from ebmjax.metrics._two_sample import classifier_two_sample_test as classifier_two_sample_test
+from ebmjax.metrics._two_sample import kernel_two_sample_test as kernel_two_sample_test

@@ -55,14 +55,14 @@ def reliability_bins(
       ([0.0, 0.5], [0, 2])
     """
     check_at_least("num_bins", num_bins, 1)
-    return _count_bins(*_check_probabilities(probabilities, labels), num_bins)
+    return _count_bins(*check_probabilities(probabilities, labels), num_bins)
 
 
 @partial(jax.jit, static_argnums=2, inline=True)
 def _count_bins(probabilities: jax.Array, labels: jax.Array, num_bins: int) -> ReliabilityBins:
     confidence = jnp.max(probabilities, axis=-1)
     is_correct = (jnp.argmax(probabilities, axis=-1) == labels).astype(confidence.dtype)
-    edges, index = _bins_of(confidence, num_bins)
+    edges, index = bins_of(confidence, num_bins)
     is_in_bin = index[None] == jnp.arange(num_bins)[:, None]
 
     def per_bin(values: jax.Array) -> jax.Array:
@@ -118,14 +118,14 @@ def calibration_gaps(
       [-0.25, 0.75]
     """
     bins = reliability_bins(probabilities, labels, num_bins=num_bins)
-    probabilities, labels = _check_probabilities(probabilities, labels)
+    probabilities, labels = check_probabilities(probabilities, labels)
     confidence = jnp.max(probabilities, axis=-1)
     is_correct = jnp.argmax(probabilities, axis=-1) == labels
-    _, index = _bins_of(confidence, num_bins)
+    _, index = bins_of(confidence, num_bins)
     return jnp.sign(bins.accuracy - bins.confidence)[index] * (is_correct - confidence)
 
 
-def _bins_of(confidence: jax.Array, num_bins: int) -> tuple[jax.Array, jax.Array]:
+def bins_of(confidence: jax.Array, num_bins: int) -> tuple[jax.Array, jax.Array]:
     """Returns the bins' edges, and for each confidence the bin that holds it."""
     # NumPy's division gives the float nearest to b / num_bins, so a confidence of 0.15 falls into
     # (0.1, 0.15]. XLA may multiply by an inexact 1 / num_bins.
@@ -147,7 +147,7 @@ def accuracy(logits: jax.Array, labels: jax.Array) -> jax.Array:
       >>> float(accuracy(jnp.array([[2.0, -1.0], [0.5, 3.0]]), jnp.array([0, 0])))
       0.5
     """
-    logits, labels = _check_logits(logits, labels)
+    logits, labels = check_logits(logits, labels)
     # Without this, NaN would count as a row's largest entry, as a class like any other.
     is_right = jnp.argmax(logits, axis=-1) == labels
     return jnp.where(jnp.any(jnp.isnan(logits)), jnp.nan, jnp.mean(is_right))
@@ -166,7 +166,7 @@ def negative_log_likelihood(logits: jax.Array, labels: jax.Array) -> jax.Array:
       >>> round(float(negative_log_likelihood(jnp.zeros((3, 10)), jnp.array([0, 4, 9]))), 4)
       2.3026
     """
-    logits, labels = _check_logits(logits, labels)
+    logits, labels = check_logits(logits, labels)
     return jnp.mean(optax.losses.softmax_cross_entropy_with_integer_labels(logits, labels))
 
 
@@ -188,7 +188,7 @@ def brier_score(probabilities: jax.Array, labels: jax.Array) -> jax.Array:
       >>> float(brier_score(jnp.array([[0.5, 0.5], [1.0, 0.0]]), jnp.array([0, 1])))
       1.25
     """
-    probabilities, labels = _check_probabilities(probabilities, labels)
+    probabilities, labels = check_probabilities(probabilities, labels)
     target = jax.nn.one_hot(labels, probabilities.shape[-1], dtype=probabilities.dtype)
     return jnp.mean(jnp.sum(jnp.square(probabilities - target), axis=-1))
 
@@ -208,16 +208,14 @@ def check_values(
         )
 
 
-def _check_logits(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+def check_logits(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
     logits, labels = _check_examples("logits", logits, labels)
     hint = "hold no NaN (look for NaN images or parameters)"
     check_values("logits", logits, lambda x: ~np.isnan(x), hint)
     return logits, labels
 
 
-def _check_probabilities(
-    probabilities: jax.Array, labels: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+def check_probabilities(probabilities: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
     tolerance = 1e-3 if jnp.asarray(probabilities).dtype.itemsize >= 4 else 2e-2
     probabilities, labels = _check_examples("probabilities", probabilities, labels)
     check_values("probabilities", probabilities, lambda p: p >= 0, "be zero or more")

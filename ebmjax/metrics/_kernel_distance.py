@@ -71,7 +71,7 @@ def kernel_distance(
       7.0
     """
     a, b = check_sides(features_a=features_a, features_b=features_b)
-    return _estimate_unbiased(a, b, _kernel_fn(a, b, kernel, bandwidth))
+    return _estimate_unbiased(a, b, make_kernel(a, b, kernel, bandwidth))
 
 
 def kernel_distance_subsets(
@@ -105,7 +105,7 @@ def kernel_distance_subsets(
             f"{num_subsets} disjoint subsets of {subset_size} need {num_subsets * subset_size} "
             f"rows a side, got {len(a)} and {len(b)}; lower num_subsets or subset_size."
         )
-    kernel_fn = _kernel_fn(a, b, kernel, bandwidth)
+    kernel_fn = make_kernel(a, b, kernel, bandwidth)
     shape = (num_subsets, subset_size)
     rows_a, rows_b = (
         np.asarray(jax.random.permutation(k, len(rows)))[: num_subsets * subset_size].reshape(shape)
@@ -131,7 +131,8 @@ def check_sides(**sides: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     return a, b
 
 
-def _kernel_fn(a: np.ndarray, b: np.ndarray, kernel: str, bandwidth: float | None) -> KernelFn:
+def make_kernel(a: np.ndarray, b: np.ndarray, kernel: str, bandwidth: float | None) -> KernelFn:
+    """Returns the kernel of all rows of x (n, d) and all rows of y (m, d), (n, m)."""
     if kernel not in get_args(Kernel):
         raise ValueError(f"kernel must be 'polynomial' or 'rbf', got kernel={kernel!r}.")
     if kernel == "polynomial":

@@ -250,6 +250,9 @@ _KNOWN: Fields = {
         optional(COUNT),
         "steps of --mode=eval's own chains; None: 10 times training's, more beyond 32x32",
     ),
+    "eval.extractor": field(
+        "", FUNCTION, "features that judge samples: your FILE.py:FUNCTION; empty: by the data"
+    ),
     "eval.inception_weights": field(
         "", PATH, "file of Inception-v3 weights; empty: a classifier of the data judges"
     ),

@@ -23,10 +23,13 @@ EXTRACTOR = "{extractor}"
 def extractor_name(config: Mapping[str, Any]) -> str:
     """Returns the name of a run's extractor.
 
-    It is Inception-v3 if the run has its weights, and the one that ships for the packaged digits.
-    For other images of at least five classes it is a classifier of them, else a random network.
+    A function of the user's has its own name. Else it is Inception-v3 if the run has its weights,
+    and the one that ships for the packaged digits. For other images of at least five classes it is
+    a classifier of them, else a random network.
     """
     data = config["data"]
+    if own := config["eval"].get("extractor"):
+        return own.rpartition(":")[2]
     if config["eval"].get("inception_weights"):
         return INCEPTION
     if data["name"] == "digits" and data["image_size"] in DIGITS_SIDES:
@@ -39,11 +42,12 @@ def extractor_name(config: Mapping[str, Any]) -> str:
 def scores_of_samples(config: Mapping[str, Any]) -> set[str]:
     """Returns the numbers of ``OF_SAMPLES`` that a run with samples monitors.
 
-    Inception scores need features that know classes.
+    Inception scores need features that know classes, as the user's may not.
     """
     if config["eval"]["samples"]["every"] == "never":
         return set()
-    return OF_SAMPLES - ({"sample_is"} if extractor_name(config) == RANDOM else set())
+    is_without = config["eval"].get("extractor") or extractor_name(config) == RANDOM
+    return OF_SAMPLES - ({"sample_is"} if is_without else set())
 
 
 def with_extractor(label: str, configs: Iterable[Mapping[str, Any]]) -> str:

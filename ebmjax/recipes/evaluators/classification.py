@@ -18,7 +18,9 @@ IN_ROWS = ("accuracy", "ece", "nll", "brier")
 
 @dataclass(frozen=True)
 class Classification(Evaluator):
-    """Accuracy, calibration and likelihood on the test images; uses ``model.logits``.
+    """Accuracy, calibration and likelihood on the test images.
+
+    It uses ``model.logits``, and ``model.held_out``, by which a temperature scales the logits.
 
     Attributes:
       batch_size: images a call.
@@ -34,6 +36,8 @@ class Classification(Evaluator):
             model.logits, test, batch_size=self.batch_size, num_bins=self.num_bins
         )
         numbers, logits = found["classification"], found["logits"]
+        if model.held_out is not None:
+            numbers["scaled"] = self._scale(model, test, logits)
         row = {f"test_{name}": numbers[name] for name in IN_ROWS}
         row["test_log_density"] = float(np.mean(logsumexp(logits, axis=-1)))
         return Found(
@@ -42,6 +46,14 @@ class Classification(Evaluator):
             {"labels": test.labels, "logits": logits},
             found["per_image"],
         )
+
+    def _scale(self, model: Any, test: data.ImageData, logits: Any) -> dict[str, Any]:
+        """Returns calibration at a temperature of the images held out."""
+        held_out, of_held = model.held_out, None
+        if test.images is not held_out.images:
+            found = evaluate.classifier(model.logits, held_out, batch_size=self.batch_size)
+            of_held = found["logits"], held_out.labels
+        return evaluate.temperature_scaling(logits, test.labels, of_held, num_bins=self.num_bins)
 
     def draw(self, folder: Path, found: Found) -> None:
         """Draws ``eval_reliability.png``: accuracy against confidence, and the bins' counts."""

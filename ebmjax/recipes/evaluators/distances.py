@@ -8,9 +8,11 @@ import numpy as np
 
 from ebmjax import data, evaluate
 from ebmjax._phases import say_part
+from ebmjax._stored import take_rows
 from ebmjax.evaluate import Chains
 from ebmjax.recipes.config import extractor_names
 from ebmjax.recipes.config.errors import Config, ConfigError
+from ebmjax.recipes.config.user_parts import explain, find_function
 from ebmjax.training import tree_digest
 
 
@@ -26,6 +28,8 @@ def extractor(config: Config, train: data.ImageData, test: data.ImageData) -> ev
       ConfigError: if Inception's weights cannot be used.
     """
     name = extractor_names.extractor_name(config)
+    if config.eval.get("extractor"):
+        return own_extractor(config.eval.extractor)
     if name == extractor_names.INCEPTION:
         return inception(config)
     if name == extractor_names.DIGITS:
@@ -33,6 +37,18 @@ def extractor(config: Config, train: data.ImageData, test: data.ImageData) -> ev
     if name == extractor_names.RANDOM:
         return evaluate.random_features()
     return evaluate.own_classifier(train, test, config.data.num_classes)
+
+
+def own_extractor(name: str) -> evaluate.Extractor:
+    """Returns the extractor of the function that ``config.eval.extractor`` names."""
+    function = find_function("eval.extractor", name)
+    found = evaluate.own_extractor(function)
+
+    def outputs(images: Any) -> Any:
+        with explain("eval.extractor", name, function):
+            return found.outputs_fn(images)
+
+    return found._replace(outputs_fn=outputs)
 
 
 def inception(config: Config) -> evaluate.Extractor:
@@ -89,8 +105,16 @@ class RunDistances(evaluate.Distances):
         return split._replace(labels=np.zeros_like(split.labels))
 
     def check(self) -> None:
-        """Reads Inception's weights, if the run has them; see ``check_weights``."""
+        """Reads Inception's weights, or tries the user's extractor, if the run has either."""
         check_weights(self._config)
+        if not self._config.eval.get("extractor"):
+            return
+        if self._config.eval.inception_weights:
+            raise ConfigError(
+                "config.eval.extractor and config.eval.inception_weights both name the features "
+                "that judge samples: leave one empty."
+            )
+        self.outputs(take_rows(self.train.images, slice(2)))
 
     def generation(self, sets: Mapping[str, Chains], test: data.ImageData) -> dict[str, Any]:
         """Returns ``evaluate.generation``."""

@@ -54,6 +54,10 @@ def of_generation(sets: str) -> str:
     """
 
 
+OF_FIT = """
+    fit.(ksd|mmd).*.(statistic|p_value) fit.c2st.*.(accuracy|p_value)
+    fit.(num_samples|num_diverged|temperature)
+"""
 OF_DENSITY = """
     density_(tv|kl|share_tv) sample_(tv|kl|share_tv) border_mass is_normalisable outside
 """
@@ -62,14 +66,17 @@ PATTERNS = {
     "joint": f"""
         {OF_CHAINS} {OF_SAMPLES}
         accuracy cross_entropy test_(accuracy|ece|nll|brier|log_density) buffer_log_density
-        {below("classification", "accuracy ece nll brier num_images")}
+        {below("classification", "accuracy ece nll brier num_images scaled.*")}
+        classification.(classwise_ece|adaptive_ece|debiased_squared_ece)
         {below("ood.sets.*", "(log_density|max_probability|negative_score_norm).*")}
-        ood.num_images ood.sets.*.num_images
+        ood.num_images ood.sets.*.num_images ood.threshold.(num_images|rate)
+        ood.threshold.*.(threshold|low|high|rate|rate_low|rate_high) ood.threshold.*.below.*
         robustness.(|refined.)(|by_gradient.*.)(|usable_gradient.)(linf|l2).*
         robustness.(|refined.)protocol.*
         robustness.(|refined.)auto_attack.(|low.|high.|after.*.|usable_gradient.)(linf|l2).*
         robustness.(|refined.)auto_attack.(clean|protocol.*)
         {of_generation("(buffer|fresh|conditional|buffer_selected)")} landscape.*
+        {OF_FIT}
     """,
     "energy": f"""
         {OF_CHAINS} {OF_SAMPLES}
@@ -81,7 +88,7 @@ PATTERNS = {
         mixing.(acceptance|rhat_energy|rhat_pixel) mixing.by_sampler.*.* samplers.*.*
         {OF_DENSITY} {below("density", OF_DENSITY)} density.perfect_sampler.*
         (thesis|tuned|references).*.*
-        bias_(slope|correlation) (negative|reweighted|long|exact)_tv gradient_evaluations
+        {OF_FIT} bias_(slope|correlation) (negative|reweighted|long|exact)_tv gradient_evaluations
     """,
     "latent": f"""
         {OF_SAMPLES} (prior|posterior)_energy prior_acceptance reconstruction_error
@@ -112,7 +119,7 @@ def own_numbers(row: Mapping[str, Any], family: Any) -> list[str]:
 
 SHARES = """
     (|*_)(accuracy|ece|tv|auroc|precision|recall|coverage|acceptance|acceptance_prob)
-    mean_class_probability border_mass outside is_normalisable
+    p_value mean_class_probability border_mass outside is_normalisable
 """
 """Numbers from 0 to 1, by the last parts of their names."""
 

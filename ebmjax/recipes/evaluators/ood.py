@@ -8,19 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from ebmjax import data, evaluate
+from ebmjax import data, evaluate, metrics
 from ebmjax._phases import say_part
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.evaluator import Evaluator, Found
 from ebmjax.recipes.evaluators.plots import figure, histograms, legend
 from ebmjax.types import Key
 
+TEST = "test"
+"""Name of the tested set among those that are scored."""
 UNAVAILABLE = (data.DataUnavailableError, FileNotFoundError)
 
 
 @dataclass(frozen=True)
 class OutOfDistribution(Evaluator):
-    """Areas under the ROC curve of three scores; uses ``model.logits``.
+    """Areas under the ROC curve of three scores, and thresholds by images held out.
+
+    It uses ``model.logits`` and ``model.held_out``.
 
     Attributes:
       num_images: first test images, and images of each other set.
@@ -29,6 +33,7 @@ class OutOfDistribution(Evaluator):
       fit: ``config.data.fit``, for images that are no squares.
       data_name: ``config.data.name``.
       batch_size: images a call.
+      false_alarm_rate: share of in-distribution images below a threshold.
     """
 
     num_images: int = 1000
@@ -37,6 +42,7 @@ class OutOfDistribution(Evaluator):
     fit: str = "crop"
     data_name: str = ""
     batch_size: int = 128
+    false_alarm_rate: float = 0.05
 
     def __call__(self, model: Any, test: data.ImageData, key: Key) -> Found:
         """Returns "ood" of ``evaluate.classifier``, groups and skipped sets; scores as arrays."""
@@ -45,9 +51,28 @@ class OutOfDistribution(Evaluator):
         say_part(f"scoring {len(sets)} sets of {len(first.images):,} images")
         found = evaluate.classifier(model.logits, first, outside=sets, batch_size=self.batch_size)
         report = {**found["ood"], "groups": self.group_sets(sets), "skipped": skipped}
+        if model.held_out is not None:
+            report["threshold"] = self._find_thresholds(model, test, found["scores"])
         arrays = {f"{a}_{b}": x for a, group in found["scores"].items() for b, x in group.items()}
         per_image = {k: v for k, v in found["per_image"].items() if k.startswith("ood.")}
         return Found({"ood": report}, arrays=arrays, per_image=per_image)
+
+    def _find_thresholds(self, model: Any, test: data.ImageData, scores: Any) -> dict[str, Any]:
+        """Returns a threshold for each score, and the share of every set that is below it."""
+        held_out, rate = model.held_out, self.false_alarm_rate
+        found = evaluate.scores(model.logits, held_out.images, batch_size=self.batch_size)
+        # A share of the images that chose the threshold would say nothing.
+        sets = [k for k in scores if k != TEST or test.images is not held_out.images]
+        report: dict[str, Any] = {"num_images": len(held_out.images), "rate": rate}
+        for name in SCORES:
+            try:
+                threshold = metrics.novelty_threshold(found[name], rate)
+            except ValueError as error:
+                report["skipped"] = str(error)
+                continue
+            below = {k: float(np.mean(scores[k][name] < threshold.threshold)) for k in sets}
+            report[name] = {**threshold._asdict(), "below": below}
+        return report
 
     def make_sets(self, test: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, str]]:
         """Returns uint8 images (num, H, W, C) by name, as many as are tested, and skipped sets.
@@ -119,24 +144,33 @@ class OutOfDistribution(Evaluator):
     def draw(self, folder: Path, found: Found) -> None:
         """Draws ``eval_ood.png``: histograms of the scores, for the tested and other sets."""
         groups = found.report["ood"]["groups"]
-        draw_scores(folder, found.arrays, [*groups["near"], *groups["far"]])
+        thresholds = found.report["ood"].get("threshold", {})
+        draw_scores(folder, found.arrays, [*groups["near"], *groups["far"]], thresholds)
 
 
 SCORES = ("log_density", "max_probability", "negative_score_norm")
 
 
-def draw_scores(folder: Path, arrays: Mapping[str, np.ndarray], sets: Iterable[str]) -> None:
+def draw_scores(
+    folder: Path,
+    arrays: Mapping[str, np.ndarray],
+    sets: Iterable[str],
+    thresholds: Mapping[str, Any],
+) -> None:
     """Draws ``plots/eval_ood.png``.
 
     Args:
       folder: of the run.
       arrays: "<set>_<score>" to (N,); the tested set is called "test".
       sets: names of the other sets.
+      thresholds: score to its "threshold", a dashed line, where there is one.
     """
     names, sets = [name for name in SCORES if f"test_{name}" in arrays], list(sets)
     with figure(folder / "plots" / "eval_ood.png", 1, len(names)) as (axes,):
         for axis, name in zip(axes, names, strict=True):
             shown = {"in distribution": arrays[f"test_{name}"]}
             histograms(axis, shown | {one: arrays[f"{one}_{name}"] for one in sets})
+            if name in thresholds:
+                axis.axvline(thresholds[name]["threshold"], color="0.3", ls="--")
             axis.set(xlabel=name.replace("_", " "))
         legend(axes[0].figure)

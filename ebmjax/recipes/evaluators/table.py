@@ -17,6 +17,7 @@ from ebmjax.recipes.config.ranges import (
     COUNT,
     FLAG,
     GRID,
+    INSIDE_ONE,
     NAME,
     POSITIVE,
     RADIUS,
@@ -87,6 +88,9 @@ EVALUATORS = {
         {
             "num_images": field(1000, TWO_OR_MORE, "images of each out-of-distribution set"),
             "tfds": field((), NAME, "tensorflow-datasets that are out of distribution"),
+            "false_alarm_rate": field(
+                0.05, INSIDE_ONE, "share of images held out that a threshold may flag"
+            ),
         },
     ),
     "robustness": Entry(
@@ -126,6 +130,18 @@ EVALUATORS = {
     ),
     "energies": Entry("energies:Energies", 1),
     "mixing": Entry("mixing:Mixing", END),
+    "fit": Entry(
+        "fit_tests:FitTests",
+        NEVER,
+        {
+            "num_samples": field(500, TWO_OR_MORE, "chains, and examples of each other set"),
+            "tests": field(
+                ("ksd", "mmd", "c2st"),
+                one_of("ksd", "mmd", "c2st"),
+                "kernel Stein discrepancy; MMD and a classifier against held-out data",
+            ),
+        },
+    ),
     "density": Entry(
         "points.density:Density",
         1,

@@ -16,9 +16,10 @@ from ebmjax.recipes.config.ranges import MAX_INTEGER, MAX_SEED
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.run.compilation import cpu_flags, use_compilation_cache
 from ebmjax.recipes.run.guidance import check_guidance
+from ebmjax.recipes.run.novelty import check_rate, score_and_flag
 from ebmjax.recipes.run.outputs import OUTPUTS, check_out, write
 from ebmjax.recipes.run.processes import cpu_devices
-from ebmjax.recipes.run.scores import HELD_OUT, is_own, score_data, source_of
+from ebmjax.recipes.run.scores import HELD_OUT, is_own, source_of
 
 USAGE = """Uses the model of a run. The data that it was trained on must still be there. The folder
 stays as it is.
@@ -44,6 +45,10 @@ name for each array.
 
 score --against=OTHER scores other images, too: their rows come last and have is_against = 1. It
 prints how well each score tells the two apart, and draws both histograms beside --out, as .png.
+
+score --false_alarm_rate=0.05 adds is_out_of_distribution: 1 where the log density is lower than
+that of all but 5 % of the images held out (config.data.holdout). It prints the threshold and what
+share of the run's own kind of images it flags, each with its interval.
 
 An unfinished run is used at its newest checkpoint, or at --step. The first line says which.
 
@@ -79,7 +84,7 @@ def main() -> None:
     }
     if arguments.checkpoint:
         given["eval_checkpoint"] = arguments.checkpoint
-    use = {"sample": _draw_samples, "score": score_data, "export": _name_parameters}[command]
+    use = {"sample": _draw_samples, "score": score_and_flag, "export": _name_parameters}[command]
     options = {"step": arguments.step, "allow_code": arguments.allow_code, **given}
     try:
         with tell_phases("stdout"):
@@ -143,6 +148,8 @@ def parser(command: str) -> argparse.ArgumentParser:
             help=f"split of --data alone; {HELD_OUT}: of the run's own data, what it was not "
             f"trained on (default: test, else {HELD_OUT}, else train)",
         )
+        text = "flag what is less likely than this share of the data held out (default: no flags)"
+        add("--false_alarm_rate", type=float, metavar="SHARE", help=text)
         add("--against", help="other images, such as those the run has never seen (default: none)")
     return made
 
@@ -175,6 +182,7 @@ def _check_out(command: str, out: Path, arguments: argparse.Namespace) -> None:
     check_out(out, OUTPUTS[command], workdir, places, arguments.overwrite)
     if getattr(arguments, "against", None):
         check_out(out.with_suffix(".png"), (".png",), workdir, places, arguments.overwrite)
+    check_rate(getattr(arguments, "false_alarm_rate", None), config)
     if command == "sample":
         _check_guide(out, config, arguments)
 

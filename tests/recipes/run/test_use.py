@@ -216,6 +216,39 @@ def test_images_held_out_are_scored_by_name(named, run, tmp_path, monkeypatch, c
         np.testing.assert_allclose(found["log_density"], MEANS, rtol=1e-6)
 
 
+def test_unlikely_images_are_flagged(run, tmp_path, monkeypatch, capsys):
+    """The second of three that were held out is the threshold for one false alarm in two."""
+    folder_of_classes(tmp_path)
+    images, config = own_data(run, holdout=3)
+    trained.load(run).config.update(config)
+    (run / "config.json").write_text(json.dumps(run_folder.as_json(config)))
+    data = f"--data={npz(tmp_path)}"
+    command(monkeypatch, "score", run, "s.npz", data, "--false_alarm_rate=0.5")
+    second = np.sort(images.monitored.images.mean((1, 2, 3)))[1]
+    with np.load("s.npz") as found:
+        is_less = found["log_density"] < second
+        np.testing.assert_array_equal(found["is_out_of_distribution"], is_less)
+        assert 0 < is_less.sum() < 7
+    told = capsys.readouterr().out
+    assert f"log_density below {second:.6g}, found from 3 held out" in told
+    assert "expected false alarms 50.0% (95 % interval 9.4% to 90.6%)" in told
+    with pytest.raises(SystemExit):
+        command(monkeypatch, "score", run, "t.npz", data, "--false_alarm_rate=0.05")
+    assert "needs at least 19 scores, got 3" in capsys.readouterr().err
+    assert not os.path.exists("t.npz")
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"), [("2", "must lie between 0 and 1"), ("0.05", "config.data.holdout=0.2")]
+)
+def test_a_rate_that_no_threshold_can_have(rate, text, unloaded, monkeypatch, capsys):
+    config = run_folder.as_json(jem_digits.get_config())
+    (unloaded / "config.json").write_text(json.dumps(config))
+    with pytest.raises(SystemExit):
+        command(monkeypatch, "score", unloaded, "s.npz", f"--false_alarm_rate={rate}")
+    assert text in capsys.readouterr().err
+
+
 def test_digits_are_scored_in_their_order(run, monkeypatch):
     trained.load(run).config.data.path = ""
     command(monkeypatch, "score", run, "s.npz")

@@ -58,7 +58,7 @@ IMAGES_ALONE = tuple(
 IMAGES_ALONE += ("data.noise_scale", "data.dequantise", "model.features", "model.depth")
 IMAGES_ALONE += ("model.num_scales", "model.spectral_norm", "model.is_conditional")
 IMAGES_ALONE += ("sampler.augmentation.name", "train.keep_best")
-IMAGES_ALONE += ("eval.inception_weights",)
+IMAGES_ALONE += ("eval.extractor", "eval.inception_weights")
 """Fields of images that points do not have."""
 NEGATIVES = ("sampler.num_samples", "sampler.buffer.size", "loss.energy_l2", "loss.max_gap")
 NEGATIVES += ("sampler.target_acceptance", "sampler.augmentation.name")
@@ -96,6 +96,7 @@ _FIELDS: dict[str, Field] = {
             "checkpoint": "newest",
             "use_test_split": False,
             "num_chain_steps": None,
+            "extractor": "",
             "inception_weights": "",
             "inception_sha256": "",
         },
@@ -189,6 +190,7 @@ _FIELDS: dict[str, Field] = {
     **evaluators.fields("profile"),
     **evaluators.fields("generation", ON_IMAGES),
     **evaluators.fields("mixing", ON_IMAGES),
+    **evaluators.fields("fit"),
     **evaluators.fields("density", OF_POINTS),
     **evaluators.fields("comparison", OF_POINTS),
     "eval.step_factor": field(
@@ -227,6 +229,7 @@ SMOKE: dict[str, Any] = {
     "eval.samples.num_images": 20,
     "eval.generation.num_images": 20,
     "eval.num_chain_steps": 8,
+    "eval.fit.num_samples": 20,
 }
 
 POINTS: dict[str, Any] = {

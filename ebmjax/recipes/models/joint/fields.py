@@ -79,6 +79,7 @@ _OF_ENERGY: dict[str, Field] = {
             loss={"energy_l2": 0.0, "max_gap": None},
             eval={
                 "num_chain_steps": None,
+                "extractor": "",
                 "inception_weights": "",
                 "inception_sha256": "",
             },
@@ -125,6 +126,7 @@ _OF_ENERGY: dict[str, Field] = {
     "loss.smoothing_rate": field(0.1, UP_TO_ONE, "how fast the smoothing is steered", STEERED),
     "train.positive_batch_size": field(64, COUNT, "images of p(x) in an update"),
     **evaluators.fields("generation"),
+    **evaluators.fields("fit"),
     "eval.generation.selected_by_confidence": replace(
         evaluators.SELECTED, when=(BUFFER, evaluators.when_evaluated("generation"))
     ),
@@ -250,6 +252,7 @@ SMOKE: dict[str, Any] = {
     "eval.robustness.auto_steps": 2,
     "eval.robustness.num_queries": 5,
     "eval.generation.num_images": 20,
+    "eval.fit.num_samples": 20,
     "eval.landscape.num_points": 3,
 }
 COMMON: dict[str, dict[str, Any]] = {

@@ -100,10 +100,13 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         levels=levels,
         refining=refining,
         logits_of=logits_of,
+        held_out=images.monitored if config.data.holdout else None,
     )
     evaluators = make_evaluators(config)
     if chain_plan is None:
-        evaluators = {k: v for k, v in evaluators.items() if k not in ("samples", "generation")}
+        evaluators = {
+            k: v for k, v in evaluators.items() if k not in ("samples", "generation", "fit")
+        }
     evaluations = Evaluations(
         folder=workdir,
         key=eval_key,

@@ -91,6 +91,7 @@ _FIELDS: dict[str, Field] = {
             "batch_size": 128,
             "checkpoint": "newest",
             "use_test_split": False,
+            "extractor": "",
             "inception_weights": "",
             "inception_sha256": "",
         },

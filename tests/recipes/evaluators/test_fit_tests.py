@@ -1,0 +1,132 @@
+"""Tests of fit: a Gaussian model of points whose law is known, and a run."""
+
+import json
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from experiment_runs import launch
+
+from ebmjax import data
+from ebmjax.evaluate import Chains
+from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.evaluators.fit_tests import FitTests
+from ebmjax.recipes.evaluators.known_numbers import is_known
+from experiments.configs import toy_samplers
+
+TEMPERATURE, BETA, NUM = 0.5, 0.25, 200
+VARIANCE = 0.7
+"""Variance of the law of the chains, a density tempered by T, in two coordinates."""
+
+
+class Trained(NamedTuple):
+    mean: Any
+    beta: Any
+
+
+def points(seed, shift=0.0):
+    normal = np.random.default_rng(seed).normal(size=(NUM, 2))
+    return (shift + normal * VARIANCE**0.5).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Points whose chains draw from N(0, VARIANCE), and start 1 to the right."""
+
+    trained: Trained
+    train: Any
+    box: str = "none"
+    distances: None = None
+    num_chain_steps: int = 3
+    programs: dict = field(default_factory=dict)
+
+    @property
+    def config(self):
+        return SimpleNamespace(sampler=SimpleNamespace(box=self.box))
+
+    def class_log_densities(self, trained, x):
+        return -jnp.sum((x - trained.mean) ** 2)[None] * TEMPERATURE / (2 * VARIANCE)
+
+    def chain_scale(self, trained):
+        return 1 - trained.beta
+
+    def fresh_chains(self, key, num, num_steps):
+        assert (num, num_steps) == (NUM, 3)
+        return Chains(points(2, 1.0), points(1), np.zeros(num, np.int32))
+
+    def program(self, name, make):
+        return make()
+
+    def about(self):
+        return {"implied_temperature": TEMPERATURE}
+
+    def describe_chains(self):
+        return {}
+
+
+def find(mean=0.0, **changes):
+    train, held_out = (data.ImageData(points(seed), np.zeros(NUM, np.int32)) for seed in (0, 3))
+    model = Gaussian(Trained(jnp.float32(mean), jnp.float32(BETA)), train, **changes)
+    evaluator = FitTests(num_samples=NUM)
+    evaluator.check(model, held_out)
+    return evaluator(model, held_out, jax.random.key(0))
+
+
+@pytest.mark.slow
+def test_a_model_that_fits_and_its_starts_that_do_not(tmp_path):
+    found = find()
+    report = found.report["fit"]
+    p_values = {
+        (name, place): one["p_value"]
+        for name in ("ksd", "mmd", "c2st")
+        for place, one in report[name].items()
+    }
+    for (_, place), p_value in p_values.items():
+        assert (p_value < 0.01) == (place == "starts"), p_values
+    assert {place for name, place in p_values if name == "ksd"} == {
+        "held_out",
+        "samples",
+        "starts",
+        "train",
+    }
+    assert len(p_values) == 4 + 3 + 3
+    assert all(is_known(name, "energy") for name in found.numbers())
+    (tmp_path / "plots").mkdir()
+    FitTests().draw(tmp_path, found)
+    assert (tmp_path / "plots" / "eval_fit.png").exists()
+
+
+def test_a_wrong_density_with_good_samples():
+    report = find(mean=0.7).report["fit"]
+    assert report["ksd"]["held_out"]["p_value"] < 0.01
+    assert report["mmd"]["samples"]["p_value"] > 0.01
+
+
+def test_chains_in_a_box_have_no_stein_discrepancy():
+    report = find(box="clamp").report["fit"]
+    assert "ksd" not in report
+    assert "config.sampler.box=clamp" in report["notes"][0]
+    assert "mmd" in report
+
+
+def test_too_few_samples_are_refused():
+    few = data.ImageData(points(3)[:3], np.zeros(3, np.int32))
+    model = Gaussian(Trained(0.0, 0.0), few)
+    with pytest.raises(ConfigError, match=r"config\.eval\.fit needs at least 4 .* got 3"):
+        FitTests().check(model, few)
+
+
+@pytest.mark.slow
+def test_a_run_of_points(tmp_path):
+    config = toy_samplers.get_config("smoke")
+    times = {"eval.fit.every": "end", "eval.comparison.every": "never"}
+    config.update_from_flattened_dict(times)
+    assert launch(config, "configs/toy_samplers.py:smoke", str(tmp_path / "run"), "all") is None
+    report = json.loads((tmp_path / "run" / "evaluation.json").read_text())["fit"]
+    assert report["num_samples"] == config.eval.fit.num_samples
+    assert set(report["ksd"]) == {"held_out", "samples", "starts", "train"}
+    assert (tmp_path / "run" / "plots" / "eval_fit.png").exists()
