@@ -100,7 +100,7 @@ PARTICIPLE = re.compile(
 )
 ADJECTIVES = (
     "annealed averaged compiled controlled expected fitted frozen implied improved interpolated "
-    "paired squared telescoped tempered transposed underdamped weighted"
+    "nested paired squared telescoped tempered transposed underdamped weighted"
 )
 """Words that name a method or a quantity if a noun follows, as in ``squared_distances``."""
 ALLOWED = {

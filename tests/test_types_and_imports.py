@@ -25,8 +25,8 @@ ROOT = Path(ebmjax.__file__).resolve().parents[1]
 PACKAGE = ROOT / "ebmjax"
 
 GROUND = {
-    "types", "_checks", "_axes", "_extras", "_groups", "_numbers", "_phases", "_precision",
-    "_programs", "_records", "_shown", "_stored", "_user_function", "_versions",
+    "types", "_checks", "_axes", "_dual_averaging", "_extras", "_groups", "_numbers", "_phases",
+    "_precision", "_programs", "_records", "_shown", "_stored", "_user_function", "_versions",
 }  # fmt: skip
 # types -> densities -> samplers -> evidence -> latent -> learning, and training -> learning: the
 # engine knows no model. The other rooms stand on the ground alone.
@@ -36,6 +36,7 @@ MAY_IMPORT = {
     "_shown": set(),
     "_stored": {"_phases"},
     "_axes": {"types"},
+    "_dual_averaging": {"types", "_checks", "_shown"},
     "_groups": {"types", "_checks"},
     "_extras": set(),
     "_user_function": set(),

@@ -1,5 +1,8 @@
 """Gradient functions of the models: they draw samples and differentiate a loss, for one step."""
 
+from ebmjax._dual_averaging import DualAveraging as DualAveraging
+from ebmjax._dual_averaging import dual_averaging_init as dual_averaging_init
+from ebmjax._dual_averaging import dual_averaging_update as dual_averaging_update
 from ebmjax.learning._chainless import ChainlessLoss as ChainlessLoss
 from ebmjax.learning._chainless import LossWithMemory as LossWithMemory
 from ebmjax.learning._chainless import draw_for_loss as draw_for_loss
@@ -47,9 +50,6 @@ from ebmjax.learning._noise_levels import widen as widen
 from ebmjax.learning._plan import ChainKind as ChainKind
 from ebmjax.learning._plan import ChainPlan as ChainPlan
 from ebmjax.learning._plan import step_size as step_size
-from ebmjax.learning._step_sizes import DualAveraging as DualAveraging
-from ebmjax.learning._step_sizes import dual_averaging_init as dual_averaging_init
-from ebmjax.learning._step_sizes import dual_averaging_update as dual_averaging_update
 from ebmjax.learning._walkers import Walkers as Walkers
 from ebmjax.learning._walkers import WeightedSamples as WeightedSamples
 from ebmjax.learning._walkers import advance_walkers as advance_walkers

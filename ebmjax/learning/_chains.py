@@ -10,10 +10,10 @@ import optax
 
 from ebmjax._axes import AxisName, mean_over_members, varying_with
 from ebmjax._checks import check_keys, leading_size
+from ebmjax._dual_averaging import DualAveraging, dual_averaging_update
 from ebmjax._precision import at_least_float32
 from ebmjax.learning._memory import Chain, positions_in, with_positions
 from ebmjax.learning._plan import ChainKind, ChainPlan, step_size
-from ebmjax.learning._step_sizes import DualAveraging, dual_averaging_update
 from ebmjax.samplers import (
     acceptance_of,
     memory_of,

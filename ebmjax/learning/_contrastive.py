@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_at_least, check_positive
+from ebmjax._dual_averaging import DualAveraging
 from ebmjax.learning._memory import chain_start, positions_in, with_positions
 from ebmjax.learning._plan import ChainPlan
-from ebmjax.learning._step_sizes import DualAveraging
 from ebmjax.samplers import (
     ReplayBuffer,
     check_start_fn,

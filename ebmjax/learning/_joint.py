@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from ebmjax._axes import check_mapped, gather_rows
 from ebmjax._checks import check_labels
+from ebmjax._dual_averaging import DualAveraging
 from ebmjax._numbers import as_arguments
 from ebmjax.data import ImageData
 from ebmjax.learning._chainless import draw_for_loss
@@ -18,7 +19,6 @@ from ebmjax.learning._joint_network import JointNetwork
 from ebmjax.learning._joint_objective import JointObjective
 from ebmjax.learning._memory import positions_in
 from ebmjax.learning._plan import ChainPlan
-from ebmjax.learning._step_sizes import DualAveraging
 from ebmjax.losses import cross_entropy_loss, joint_log_density, nearest_neighbour_entropy
 from ebmjax.networks import Network, NormPolicy
 from ebmjax.optim import sam_gradients

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from ebmjax._axes import AxisName
 from ebmjax._checks import check_at_least, check_fraction, check_not_negative, check_positive
-from ebmjax.learning._step_sizes import DualAveraging, dual_averaging_init
+from ebmjax._dual_averaging import DualAveraging, dual_averaging_init
 from ebmjax.samplers import StartFn
 from ebmjax.types import Key, LogDensityFn, Sampler
 

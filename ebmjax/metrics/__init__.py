@@ -46,6 +46,9 @@ from ebmjax.metrics._landscape import energy_landscape as energy_landscape
 from ebmjax.metrics._landscape import filter_normalised_direction as filter_normalised_direction
 from ebmjax.metrics._manifold import ManifoldScores as ManifoldScores
 from ebmjax.metrics._manifold import manifold_scores as manifold_scores
+from ebmjax.metrics._nested_chains import (
+    nested_potential_scale_reduction as nested_potential_scale_reduction,
+)
 from ebmjax.metrics._novelty import NoveltyThreshold as NoveltyThreshold
 from ebmjax.metrics._novelty import novelty_threshold as novelty_threshold
 from ebmjax.metrics._out_of_distribution import auroc as auroc

@@ -124,7 +124,7 @@ def _per_coordinate(
     allow_few_draws: bool,
 ) -> PyTree:
     """Applies ``diagnostic`` to the draws ``(chains, draws)`` of every coordinate of every leaf."""
-    checked = partial(_check_chains, min_chains=min_chains, min_draws=min_draws)
+    checked = partial(check_chains, min_chains=min_chains, min_draws=min_draws)
     leaves = jax.tree_util.tree_map_with_path(checked, chains)
     if len({leaf.shape[:2] for leaf in jax.tree.leaves(leaves)}) != 1:
         raise ValueError(
@@ -145,7 +145,7 @@ def _of_leaf(diagnostic: Callable[[jax.Array], jax.Array], draws: jax.Array) -> 
     return jnp.where(is_unknown, jnp.nan, diagnose(jnp.moveaxis(draws, (0, 1), (-2, -1))))
 
 
-def _check_chains(path: Any, chains: Any, *, min_chains: int, min_draws: int) -> jax.Array:
+def check_chains(path: Any, chains: Any, *, min_chains: int, min_draws: int) -> jax.Array:
     """Returns ``chains`` in float32 or wider, whole on every device."""
     name = "chains" + jax.tree_util.keystr(path)
     if not isinstance(chains, jax.Array):

@@ -11,6 +11,10 @@ from ebmjax.samplers._adaptive_svgd import adaptive_svgd_step as adaptive_svgd_s
 from ebmjax.samplers._annealed_langevin import (
     run_annealed_langevin as run_annealed_langevin,
 )
+from ebmjax.samplers._blackjax import BlackJAXAlgorithm as BlackJAXAlgorithm
+from ebmjax.samplers._blackjax import BlackJAXInfo as BlackJAXInfo
+from ebmjax.samplers._blackjax import BlackJAXState as BlackJAXState
+from ebmjax.samplers._blackjax import blackjax_algorithm as blackjax_algorithm
 from ebmjax.samplers._chains import BatchStep as BatchStep
 from ebmjax.samplers._chains import batch_step as batch_step
 from ebmjax.samplers._chains import run_chain as run_chain
@@ -22,6 +26,7 @@ from ebmjax.samplers._gradient_descent import GradientDescentInfo as GradientDes
 from ebmjax.samplers._gradient_descent import gradient_descent as gradient_descent
 from ebmjax.samplers._gradient_descent import gradient_descent_init as gradient_descent_init
 from ebmjax.samplers._gradient_descent import gradient_descent_step as gradient_descent_step
+from ebmjax.samplers._kernels import Kernel as Kernel
 from ebmjax.samplers._langevin import LangevinInfo as LangevinInfo
 from ebmjax.samplers._langevin import LangevinState as LangevinState
 from ebmjax.samplers._langevin import implied_temperature as implied_temperature
@@ -93,6 +98,9 @@ from ebmjax.samplers._underdamped_langevin import (
 from ebmjax.samplers._underdamped_langevin import (
     underdamped_langevin_step as underdamped_langevin_step,
 )
+from ebmjax.samplers._warm_up import WarmUp as WarmUp
+from ebmjax.samplers._warm_up import WarmUpTrace as WarmUpTrace
+from ebmjax.samplers._warm_up import warm_up as warm_up
 from ebmjax.samplers._wrappers import MakeSampler as MakeSampler
 from ebmjax.samplers._wrappers import ScheduledState as ScheduledState
 from ebmjax.samplers._wrappers import clamp as clamp

@@ -10,6 +10,7 @@ from ebmjax._axes import AxisName
 from ebmjax._checks import check_fraction, check_positive, check_scalar
 from ebmjax._precision import at_least_float32, root
 from ebmjax.samplers._bind import bind
+from ebmjax.samplers._kernels import Kernel
 from ebmjax.samplers._states import check_state
 from ebmjax.samplers._svgd import (
     flatten_particles,
@@ -70,6 +71,8 @@ def adaptive_svgd_step(
     decay: Any = 0.9,
     damping: Any = 1e-6,
     bandwidth: Any = None,
+    kernel: Kernel = "rbf",
+    drive: Any = 1.0,
     axis_name: AxisName = None,
 ) -> tuple[AdaptiveSVGDState, AdaptiveSVGDInfo]:
     r"""Moves each coordinate by its direction divided by the direction's running size.
@@ -91,7 +94,7 @@ def adaptive_svgd_step(
       decay: :math:`\alpha`, in [0, 1]; at 0 only the direction's signs count.
       damping: :math:`\delta`, positive, in units of the direction. Coordinates whose direction is
         far below it take the plain step, :math:`\epsilon \phi / \delta`.
-      bandwidth, axis_name: as in ``svgd_direction``.
+      bandwidth, kernel, drive, axis_name: as in ``svgd_step``.
 
     Source: the published code of Liu & Wang 2016 ("AdaGrad with momentum", same defaults). The
     SVGD-in-JEM thesis, section 2.3, mentions adaptive steps without a formula.
@@ -103,7 +106,7 @@ def adaptive_svgd_step(
     check_positive("damping", damping)
     for name, value in (("step_size", step_size), ("decay", decay), ("damping", damping)):
         check_scalar(name, value)
-    terms = stein_terms(state.particles, log_density_fn, bandwidth, axis_name)
+    terms = stein_terms(state.particles, log_density_fn, bandwidth, axis_name, kernel, drive)
     direction = terms.direction()
     before = flatten_particles(state.second_moment)
     weight = jnp.where(state.step == 0, 0.0, jnp.asarray(decay, before.dtype))
@@ -126,6 +129,8 @@ def adaptive_svgd(
     decay: Any = 0.9,
     damping: Any = 1e-6,
     bandwidth: Any = None,
+    kernel: Kernel = "rbf",
+    drive: Any = 1.0,
     axis_name: AxisName = None,
 ) -> Sampler[AdaptiveSVGDState, AdaptiveSVGDInfo]:
     """Binds ``adaptive_svgd_init`` and ``adaptive_svgd_step``."""
@@ -137,5 +142,7 @@ def adaptive_svgd(
         decay=decay,
         damping=damping,
         bandwidth=bandwidth,
+        kernel=kernel,
+        drive=drive,
         axis_name=axis_name,
     )

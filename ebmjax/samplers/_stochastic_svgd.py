@@ -52,6 +52,7 @@ from ebmjax._programs import run_program
 from ebmjax.samplers._bandwidth import MedianRule, bandwidth_at, median_bandwidth
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._kernel_noise import kernel_noise
+from ebmjax.samplers._kernels import Kernel, check_kernel
 from ebmjax.samplers._states import check_state
 from ebmjax.samplers._svgd import (
     SteinTerms,
@@ -82,6 +83,7 @@ def stochastic_svgd_step(
     *,
     step_size: Any,
     bandwidth: Any = None,
+    kernel: Kernel = "rbf",
     temperature: Any = 1.0,
     langevin_weight: Any = 1e-3,
     axis_name: AxisName = None,
@@ -105,6 +107,7 @@ def stochastic_svgd_step(
       step_size: :math:`\epsilon`, a positive scalar. Time runs n times slower than in Langevin
         dynamics.
       bandwidth: as in ``svgd_direction``.
+      kernel: ``"rbf"`` or ``"imq"`` (static). A function has no noise here.
       temperature: T of the target.
       langevin_weight: :math:`\delta`, positive share of independent Langevin dynamics.
       axis_name: as in ``svgd_direction``. The first member's key draws the correlated noise of all;
@@ -114,6 +117,7 @@ def stochastic_svgd_step(
       The new state and an ``SVGDInfo`` about the drift.
     """
     check_state(state, "particles")
+    check_kernel(kernel, needs_waves=True)
     for name, value in (
         ("step_size", step_size),
         ("temperature", temperature),
@@ -121,14 +125,14 @@ def stochastic_svgd_step(
     ):
         check_positive(name, value)
         check_scalar(name, value)
-    terms = stein_terms(state.particles, log_density_fn, bandwidth, axis_name)
+    terms = stein_terms(state.particles, log_density_fn, bandwidth, axis_name, kernel)
     num_particles = len(terms.positions)
     positions, scores = terms.own(terms.positions), terms.own(terms.scores)
 
     drift = terms.direction(temperature) + langevin_weight / num_particles * scores
     if terms.median is not None:
         drift = drift + temperature / num_particles * _moving_bandwidth(terms, terms.median)
-    noise = kernel_noise(key, terms, langevin_weight)
+    noise = kernel_noise(key, terms, langevin_weight, kernel)
     noise_scale = jnp.sqrt(2.0 * step_size * temperature / num_particles)
 
     moved = positions + step_size * drift + noise_scale * noise
@@ -142,6 +146,7 @@ def _moving_bandwidth(terms: SteinTerms, median: MedianRule) -> jax.Array:
     tie.
     """
     squared, (_, middle, rule) = terms.squared, median
+    kernel_slope = terms.kernel if terms.slope is None else terms.slope
     # Differences do not change with the origin, their rounding does.
     centred = centre(terms.positions)
     num_particles = len(centred)
@@ -151,7 +156,7 @@ def _moving_bandwidth(terms: SteinTerms, median: MedianRule) -> jax.Array:
         pairs = jnp.where(squared[rows][:, rows] > 0, slope + slope.T, 0.0)
         offsets = jnp.sum(pairs, axis=1)[:, None] * centred[rows] - multiply(pairs, centred[rows])
         # This order forms no cube of a small bandwidth, which float32 would round to zero.
-        growth = terms.kernel[:, rows] * (squared[:, rows] / terms.bandwidth**2) / terms.bandwidth
+        growth = kernel_slope[:, rows] * (squared[:, rows] / terms.bandwidth**2) / terms.bandwidth
         return multiply(terms.own(growth), 2.0 * offsets)
 
     def of_all() -> jax.Array:
@@ -177,6 +182,7 @@ def stochastic_svgd(
     *,
     step_size: Any,
     bandwidth: Any = None,
+    kernel: Kernel = "rbf",
     temperature: Any = 1.0,
     langevin_weight: Any = 1e-3,
     axis_name: AxisName = None,
@@ -188,6 +194,7 @@ def stochastic_svgd(
         log_density_fn,
         step_size=step_size,
         bandwidth=bandwidth,
+        kernel=kernel,
         temperature=temperature,
         langevin_weight=langevin_weight,
         axis_name=axis_name,

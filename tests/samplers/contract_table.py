@@ -86,7 +86,11 @@ TABLE = {
     ),
     "svgd": row("svgd", {"step_size": 0.3}, is_random=False, has_particles=True),
     "svgd_fixed_bandwidth": row(
-        "svgd", {"step_size": 0.3, "bandwidth": 0.7}, is_random=False, has_particles=True
+        "svgd",
+        {"step_size": 0.3, "bandwidth": 0.7, "drive": 0.8},
+        options={"kernel": "imq"},
+        is_random=False,
+        has_particles=True,
     ),
     # A first step has no history for the decay to weigh.
     "adaptive_svgd": row(

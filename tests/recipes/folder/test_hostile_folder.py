@@ -63,6 +63,11 @@ def write(folder, saved):
 def hostile(folder, family="joint", **changes):
     """The folder of a run of a family, with ``changes`` by dotted field names."""
     config = declare.defaults(families.all_fields(family))
+    for field in changes:
+        if field.endswith(".kernel"):  # a section that is read where its sampler is named alone
+            name = field.split(".")[1]
+            many = {"sampler.names": (name,)} if family == "energy" else {"sampler.name": name}
+            config.update_from_flattened_dict(many)
     config.update_from_flattened_dict(changes)
     return write(folder, run_folder.as_json(config))
 

@@ -19,6 +19,7 @@ from ebmjax.recipes.config.ranges import (
     PROBABILITY,
     TEXT,
     one_of,
+    one_of_or_function,
     optional,
 )
 from ebmjax.recipes.parts.samplers.blackjax_kernels import KERNELS
@@ -90,6 +91,13 @@ BANDWIDTH = {
         None,
         optional(BANDWIDTH),
         "width of the kernel: a number, 'median', or None for median / sqrt(2 log n)",
+    )
+}
+KERNEL = {
+    "kernel": field(
+        "rbf",
+        one_of_or_function("rbf", "imq"),
+        "of u = (distance / bandwidth)^2: exp(-u / 2), 1 / sqrt(1 + u), or a function of u",
     )
 }
 LEAPFROGS = field(3, COUNT, "leapfrog steps of a move")
@@ -180,7 +188,7 @@ SAMPLERS: dict[str, SamplerEntry] = {
     "svgd": SamplerEntry(
         "SVGD",
         "ebmjax.samplers:svgd",
-        {**STEP, **BANDWIDTH},
+        {**STEP, **BANDWIDTH, **KERNEL},
         interacting=True,
         on_images={"step_size": 8.0},
     ),
@@ -192,6 +200,7 @@ SAMPLERS: dict[str, SamplerEntry] = {
             "decay": replace(DECAY, default=0.9),
             "damping": replace(DAMPING, default=1e-6),
             **BANDWIDTH,
+            **KERNEL,
         },
         interacting=True,
         on_images={"step_size": 0.02},
@@ -204,6 +213,11 @@ SAMPLERS: dict[str, SamplerEntry] = {
             **TEMPERATURE,
             "langevin_weight": field(1e-3, POSITIVE, "weight of a particle's own Langevin move"),
             **BANDWIDTH,
+            "kernel": field(
+                "rbf",
+                one_of("rbf", "imq"),
+                "of u = (distance / bandwidth)^2: exp(-u / 2) or 1 / sqrt(1 + u)",
+            ),
         },
         interacting=True,
         on_images={"step_size": 8.0, "temperature": COLD},

@@ -1,6 +1,6 @@
 """Step sizes that adapt to an acceptance: dual averaging."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,7 @@ class DualAveraging(NamedTuple):
     count: jax.Array
 
 
-def dual_averaging_init(step_size: float) -> DualAveraging:
+def dual_averaging_init(step_size: Any) -> DualAveraging:
     """Before the first update, at ``step_size`` (positive)."""
     check_positive("step_size", step_size)
     log_step_size = jnp.log(jnp.float32(step_size))
@@ -40,7 +40,7 @@ def dual_averaging_update(
     state: DualAveraging,
     acceptance_prob: jax.Array,
     *,
-    step_size: float,
+    step_size: Any,
     target: float,
     min_step_size: float = 0.0,
 ) -> DualAveraging:

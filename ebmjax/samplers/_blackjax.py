@@ -1,0 +1,141 @@
+"""Our samplers in the form that BlackJAX's adaptation takes; BlackJAX itself is not needed."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+
+from ebmjax.samplers._states import memory_of, position_of
+from ebmjax.samplers._wrappers import MakeSampler
+from ebmjax.types import Key, LogDensityFn, PyTree, Sampler, acceptance_of
+
+
+class BlackJAXState(NamedTuple):
+    """A sampler's state under the names that BlackJAX's adaptation reads.
+
+    Attributes:
+      inner: the state of the sampler.
+    """
+
+    inner: Any
+
+    @property
+    def position(self) -> PyTree:
+        """Position of the chain."""
+        return position_of(self.inner)
+
+    @property
+    def logdensity_grad(self) -> PyTree:
+        """Gradient of the log density there."""
+        return memory_of(self.inner, ["score"])["score"]
+
+
+class BlackJAXInfo(NamedTuple):
+    """A sampler's info under the names that BlackJAX's adaptation reads.
+
+    Attributes:
+      inner: the info of the sampler.
+    """
+
+    inner: Any
+
+    @property
+    def acceptance_rate(self) -> jax.Array:
+        """Acceptance probability of the move."""
+        return acceptance_of(self.inner)
+
+
+class BlackJAXAlgorithm(NamedTuple):
+    """A sampler as BlackJAX's ``window_adaptation`` takes its own, from ``blackjax_algorithm``.
+
+    Called with a log density and what the adaptation found, it returns the ``Sampler`` to draw
+    with, whose states and infos are the plain ones.
+
+    Attributes:
+      make: the bound form of the sampler.
+    """
+
+    make: MakeSampler
+
+    def __call__(
+        self,
+        log_density_fn: LogDensityFn,
+        *,
+        step_size: Any,
+        inverse_mass_matrix: Any,
+        **others: Any,
+    ) -> Sampler:
+        """Returns the sampler whose step of every coordinate is the product of both numbers."""
+
+        def steps_at(position: PyTree) -> PyTree:
+            flat, unravel = ravel_pytree(position)
+            if jnp.shape(inverse_mass_matrix) != flat.shape:
+                raise ValueError(
+                    "inverse_mass_matrix must hold one variance a coordinate, shape "
+                    f"{flat.shape}; got shape {jnp.shape(inverse_mass_matrix)}. Adapt with "
+                    "is_mass_matrix_diagonal=True."
+                )
+            return unravel((step_size * inverse_mass_matrix).astype(flat.dtype))
+
+        def at(position: PyTree) -> Sampler:
+            return self.make(log_density_fn, step_size=steps_at(position), **others)
+
+        def init(position: PyTree, key: Key | None = None) -> Any:
+            return at(position).init(position, key)
+
+        def step(key: Key, state: Any) -> tuple[Any, Any]:
+            return at(position_of(state)).step(key, state)
+
+        return Sampler(init, step)
+
+    def init(self, position: PyTree, log_density_fn: LogDensityFn) -> BlackJAXState:
+        """Returns the state of a chain at ``position``, in BlackJAX's names."""
+        return BlackJAXState(self.make(log_density_fn, step_size=1.0).init(position))
+
+    def build_kernel(self) -> Callable[..., tuple[BlackJAXState, BlackJAXInfo]]:
+        """Returns ``kernel(key, state, log_density_fn, step_size, inverse_mass_matrix, ...)``."""
+
+        def kernel(
+            key: Key,
+            state: BlackJAXState,
+            log_density_fn: LogDensityFn,
+            step_size: Any,
+            inverse_mass_matrix: Any,
+            **others: Any,
+        ) -> tuple[BlackJAXState, BlackJAXInfo]:
+            numbers = {"step_size": step_size, "inverse_mass_matrix": inverse_mass_matrix}
+            moved, info = self(log_density_fn, **numbers, **others).step(key, state.inner)
+            return BlackJAXState(moved), BlackJAXInfo(info)
+
+        return kernel
+
+
+def blackjax_algorithm(make: MakeSampler) -> BlackJAXAlgorithm:
+    """Returns a sampler in the form that BlackJAX's ``window_adaptation`` takes.
+
+    Args:
+      make: the bound form of a sampler of one chain that accepts or rejects and whose state has a
+        ``score``: ``mala``, also in wrappers or with ``functools.partial``.
+
+    Returns:
+      An object with ``init(position, log_density_fn)`` and ``build_kernel()``, for
+      ``blackjax.window_adaptation(algorithm, log_density_fn, target_acceptance_rate=0.574)``.
+      ``algorithm(log_density_fn, **parameters)`` is then the ``Sampler`` with the parameters found.
+      Their step of a coordinate is ``step_size`` times its entry of the diagonal
+      ``inverse_mass_matrix``.
+
+    Raises:
+      ValueError: when a step is traced with a matrix that is not diagonal.
+
+    Example:
+      >>> from ebmjax.samplers import mala
+      >>> algorithm = blackjax_algorithm(mala)
+      >>> sampler = algorithm(
+      ...     lambda x: -0.5 * jnp.sum(x**2), step_size=0.5, inverse_mass_matrix=jnp.ones(2))
+      >>> state, info = sampler.step(jax.random.key(0), sampler.init(jnp.zeros(2)))
+      >>> state.score.shape
+      (2,)
+    """
+    return BlackJAXAlgorithm(make)
