@@ -74,6 +74,7 @@ RECIPES = {
     "report": {"config", "folder", "evaluators"},
     "study": {"config", "folder", "parts", "evaluators", "report"},
     "run": {"config", "folder", "parts", "evaluators", "models", "report"},
+    "bench": {"config", "folder", "evaluators", "report", "run"},
 }
 MODELS = {"energy", "joint", "latent"}
 MODULES = sorted(path.relative_to(ROOT) for path in PACKAGE.rglob("*.py"))

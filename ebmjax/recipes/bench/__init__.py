@@ -1,0 +1,1 @@
+"""The exam of samplers, estimators and objectives on targets with exact answers."""
