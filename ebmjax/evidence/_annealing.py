@@ -103,7 +103,21 @@ def annealed_importance_sampling(
     check_at_least("num_steps", num_steps, 1)
     leading_size("start", start)
     check_scalar_density(log_tilt_fn, jax.tree.map(lambda leaf: leaf[0], start))
-    powers = jnp.asarray(powers)
+    path = log_base_fn, log_tilt_fn
+    return anneal(key, start, jnp.asarray(powers), *path, sampler, num_steps, step_sizes)
+
+
+def anneal(
+    key: Key,
+    start: PyTree,
+    powers: jax.Array,
+    log_base_fn: LogDensityFn,
+    log_tilt_fn: LogDensityFn,
+    sampler: SamplerFn,
+    num_steps: int,
+    step_sizes: jax.Array | None,
+) -> AnnealedSamples:
+    """Weighs chains from the first of the powers to the last, in either direction."""
 
     def rung(positions: PyTree, inputs: tuple[Any, ...]) -> tuple[PyTree, Any]:
         key, power, width, *step = inputs

@@ -12,26 +12,15 @@ from scipy import optimize, special
 from ebmjax._checks import check_at_least, check_fraction
 from ebmjax._programs import run_program
 from ebmjax.densities import product
-from ebmjax.evidence._annealing import AnnealedSamples, annealed_importance_sampling
+from ebmjax.evidence._annealing import AnnealedSamples, anneal
+from ebmjax.evidence._bases import Base
 from ebmjax.evidence._weights import Estimate, log_mean_exp, weight_sample_size
-from ebmjax.samplers import batch_step, mala, position_of, run_chain, start_chains
+from ebmjax.samplers import FactorGaussian, batch_step, mala, position_of, start_chains
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
 PILOT_SHARE, MOST_RUNGS, NUM_RESAMPLES, TAIL = 0.5, 200, 1000, 1.0
 """Effective share of the pilot's population that a power leaves, and rungs of the pilot at most.
 Resamples of the bootstrap, and percent of them beyond an end of the interval."""
-
-
-class Base(NamedTuple):
-    """A normalised density that can be drawn from.
-
-    Attributes:
-      draw: key to one position.
-      log_density_fn: one position to its log density, with every constant.
-    """
-
-    draw: Callable[[Key], PyTree]
-    log_density_fn: LogDensityFn
 
 
 class LogPartition(NamedTuple):
@@ -94,7 +83,8 @@ def log_partition(
     Args:
       key: consumed.
       log_density_fn: one position to a scalar, unnormalised.
-      base: q, exact draws and a normalised log density; wide enough to cover the density.
+      base: q, exact draws and a normalised log density; wide enough to cover the density. Where it
+        has ``coordinates``, chains move in these.
       sampler: ``sampler(log_density_fn, step_size=)`` that leaves its density invariant: MALA, HMC,
         not SGLD.
       step_size: where the pilot begins.
@@ -104,7 +94,7 @@ def log_partition(
         gradients a chain, and the pilot's.
       num_steps: at every power.
       samples: exact samples of the density, leading axis (chains,); None for the pilot's end.
-      num_long: steps that move the pilot's end.
+      num_long: steps that move the pilot's end, or a few more.
 
     Returns:
       ``LogPartition``, on the host.
@@ -118,14 +108,18 @@ def log_partition(
     for name, value in {"num_chains": num_chains, "num_powers": num_powers}.items():
         check_at_least(name, value, 2)
     check_at_least("num_steps", num_steps, 1)
+    check_at_least("num_long", num_long, 0)
     check_fraction("target_acceptance", target_acceptance)
-    keys = jax.random.split(key, 6)
-    start = jax.vmap(base.draw)(jax.random.split(keys[0], num_chains))
+    keys, coordinates = jax.random.split(key, 4), base.coordinates
+    if coordinates is not None:
+        log_density_fn, base = _whiten(log_density_fn, base, coordinates)
+        samples = None if samples is None else jax.vmap(coordinates.coordinates_of)(samples)
+    start = run_program(jax.vmap(base.draw), jax.random.split(keys[0], num_chains))
 
     def log_tilt_fn(x: PyTree) -> jax.Array:
         return log_density_fn(x) - base.log_density_fn(x)
 
-    begin = np.asarray(jax.vmap(log_tilt_fn)(start))
+    begin = np.asarray(run_program(jax.vmap(log_tilt_fn), start))
     if not np.isfinite(begin).all():
         raise ValueError(
             "log_density_fn and base.log_density_fn must be finite at every draw of the base, got "
@@ -139,44 +133,51 @@ def log_partition(
             base=base,
             target=target_acceptance,
             first_step=step_size,
+            num_last=-(-num_long // (NUM_MOVES * num_steps)),
             **options,
         ),
         keys[1],
         start,
     )
     powers, step_sizes = _ladder(pilot, num_powers)
-    if samples is None:
-        chain = sampler(log_density_fn, step_size=step_sizes[-1])
-        states = start_chains(keys[2], chain, pilot.positions)
-        run = partial(run_chain, step=batch_step(chain.step), num_steps=num_long, thinning=num_long)
-        samples = position_of(run_program(lambda k, s: run(k, s), keys[3], states)[0])
+    samples = pilot.positions if samples is None else samples
     forward, backward = (
-        annealed_importance_sampling(
-            one, begin, p, *path, sampler=sampler, num_steps=num_steps, step_sizes=steps
+        anneal(
+            one, begin, p, base.log_density_fn, log_tilt_fn, sampler, num_steps, step_sizes=steps
         )
-        for one, begin, p, path, steps in (
-            (keys[4], start, powers, (base.log_density_fn, log_tilt_fn), step_sizes),
-            (
-                keys[5],
-                samples,
-                1.0 - powers[::-1],
-                (log_density_fn, lambda x: -log_tilt_fn(x)),
-                step_sizes[::-1],
-            ),
+        for one, begin, p, steps in (
+            (keys[2], start, powers, step_sizes),
+            (keys[3], samples, powers[::-1], step_sizes[::-1]),
         )
     )
+    if coordinates is not None:
+        samples = run_program(jax.vmap(coordinates.place), samples)
     return _summarise(forward, backward, powers, step_sizes, samples)
 
 
+def _whiten(
+    log_density_fn: LogDensityFn, base: Base, coordinates: FactorGaussian
+) -> tuple[LogDensityFn, Base]:
+    """Returns a density and its base in whitened coordinates (d,), with the same integrals."""
+    volume = coordinates.log_volume()
+
+    def whitened(density: LogDensityFn) -> LogDensityFn:
+        return lambda z: density(coordinates.place(z)) + volume
+
+    draw = lambda key: coordinates.coordinates_of(base.draw(key))  # noqa: E731
+    return whitened(log_density_fn), Base(draw, whitened(base.log_density_fn))
+
+
 class _Pilot(NamedTuple):
-    """An annealed population and what it met; arrays of ``MOST_RUNGS``, of which ``count`` are set.
+    """An annealed population and what it met at every rung.
 
     Attributes:
       positions: leading axis (chains,).
       power, log_step_size: scalars, now.
-      count: int32.
-      powers, spreads, log_step_sizes: at every rung, before it: t, the standard deviation of the
-        tilt, and the step of the moves that led there.
+      count: int32, of rungs.
+      powers, spreads, log_step_sizes: before every rung below t = 1, (``MOST_RUNGS``,): t, the
+        standard deviation of the tilt, and the step of the moves to the next. Beyond them they are
+        1 or 0.
     """
 
     positions: PyTree
@@ -198,10 +199,13 @@ def _pilot(
     num_steps: int,
     target: float,
     first_step: float,
+    num_last: int,
 ) -> _Pilot:
-    """Anneals a population by weights and resampling, and adapts powers and step sizes."""
+    """Anneals a population by weights and resampling, and adapts powers and step sizes.
+
+    ``num_last`` more rungs move it at t = 1.
+    """
     tilts_of = jax.vmap(log_tilt_fn)
-    empty, zero = jnp.zeros(MOST_RUNGS), jnp.float32(0)
 
     def sample_share(step: jax.Array, tilts: jax.Array) -> jax.Array:
         return weight_sample_size(step * tilts) / len(tilts)
@@ -223,7 +227,7 @@ def _pilot(
     def rung(state: _Pilot) -> _Pilot:
         tilts = tilts_of(state.positions)
         power = widest(state.power, tilts)
-        power = jnp.where(state.count == MOST_RUNGS - 1, 1.0, power)
+        power = jnp.where(state.count >= MOST_RUNGS - 1, 1.0, power)
         pick_key, start_key, *move_keys = jax.random.split(
             jax.random.fold_in(key, state.count), 2 + NUM_MOVES * num_steps
         )
@@ -231,27 +235,32 @@ def _pilot(
         positions = jax.tree.map(lambda leaf: leaf[chosen], state.positions)
         density = product([base.log_density_fn, log_tilt_fn], [1.0, power])
 
-        def move(carry: tuple[PyTree, jax.Array], key: Key) -> tuple[tuple[PyTree, Any], None]:
-            positions, log_step = carry
+        def move(carry: tuple[Any, jax.Array], key: Key) -> tuple[tuple[Any, Any], None]:
+            states, log_step = carry
             chain = sampler(density, step_size=jnp.exp(log_step))
-            states, info = batch_step(chain.step)(key, start_chains(start_key, chain, positions))
-            error = jnp.mean(info.acceptance_prob) - target
-            return (position_of(states), log_step + error), None
+            states, info = batch_step(chain.step)(key, states)
+            return (states, log_step + jnp.mean(info.acceptance_prob) - target), None
 
-        carry = positions, state.log_step_size
-        (positions, log_step), _ = jax.lax.scan(move, carry, jnp.stack(move_keys))
+        chain = sampler(density, step_size=jnp.exp(state.log_step_size))
+        carry = start_chains(start_key, chain, positions), state.log_step_size
+        (states, log_step), _ = jax.lax.scan(move, carry, jnp.stack(move_keys))
+        place = jnp.where(state.power < 1.0, state.count, MOST_RUNGS)  # beyond it nothing is set
         return _Pilot(
-            positions,
+            position_of(states),
             power,
             log_step,
             state.count + 1,
-            state.powers.at[state.count].set(state.power),
-            state.spreads.at[state.count].set(jnp.std(tilts)),
-            state.log_step_sizes.at[state.count].set(log_step),
+            state.powers.at[place].set(state.power),
+            state.spreads.at[place].set(jnp.std(tilts)),
+            state.log_step_sizes.at[place].set(log_step),
         )
 
-    first = _Pilot(start, zero, jnp.log(jnp.float32(first_step)), jnp.int32(0), empty, empty, empty)
-    return jax.lax.while_loop(lambda state: state.power < 1.0, rung, first)
+    def is_due(state: _Pilot) -> jax.Array:
+        return (state.power < 1.0) | (state.count < jnp.sum(state.powers < 1.0) + num_last)
+
+    log_step, ones = jnp.log(jnp.float32(first_step)), jnp.ones(MOST_RUNGS)
+    first = _Pilot(start, jnp.float32(0), log_step, jnp.int32(0), ones, 0 * ones, 0 * ones)
+    return jax.lax.while_loop(is_due, rung, first)
 
 
 NUM_MOVES = 10
@@ -267,7 +276,7 @@ def _systematic(key: Key, log_weights: jax.Array) -> jax.Array:
 
 def _ladder(pilot: _Pilot, num_powers: int) -> tuple[jax.Array, jax.Array]:
     """Returns powers at equal lengths of the tilt's standard deviation, and the steps above 0."""
-    count = int(pilot.count)
+    count = int(np.sum(np.asarray(pilot.powers) < 1.0))
     found = (np.asarray(a, np.float64)[:count] for a in pilot[-3:])
     powers, spreads, log_steps = found
     powers = np.append(powers, 1.0)

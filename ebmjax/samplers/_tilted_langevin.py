@@ -43,8 +43,8 @@ class FactorGaussian(NamedTuple):
       variances: along them, (c, m); 0 along the directions of other Gaussians.
       rest: variance along every other direction, (c,).
 
-    ``one`` takes one Gaussian out, whose arrays lack the axis of c. ``whiten``, ``colour`` and
-    ``draw_noise`` are of one.
+    ``one`` takes one Gaussian out, whose arrays lack the axis of c. All but ``log_densities``,
+    ``log_density`` and ``find_likeliest`` are methods of one.
     """
 
     mean: jax.Array
@@ -70,6 +70,20 @@ class FactorGaussian(NamedTuple):
         flat = _product(self.directions, along * self._deviations())
         return (flat + rest * jnp.sqrt(self.rest)).reshape(self.mean.shape)
 
+    def place(self, z: jax.Array) -> jax.Array:
+        """Returns the position at whitened coordinates ``z`` (d,): the mean at 0."""
+        return self.mean + self.colour(*self._split(z))
+
+    def coordinates_of(self, x: jax.Array) -> jax.Array:
+        """Returns the whitened coordinates (d,) of a position, the inverse of ``place``."""
+        along, rest = self.whiten(x - self.mean, -1.0)
+        return rest + _product(self.directions, along)
+
+    def log_volume(self) -> jax.Array:
+        """Returns the log determinant of ``place``: of all standard deviations."""
+        count = self.mean.size - jnp.sum(self.variances > 0)
+        return jnp.sum(jnp.log(self._deviations())) + 0.5 * count * jnp.log(self.rest)
+
     def draw_noise(self, key: Key) -> tuple[jax.Array, jax.Array]:
         """Draws N(0, I) in whitened coordinates."""
         along_key, rest_key = jax.random.split(key)
@@ -92,9 +106,7 @@ class FactorGaussian(NamedTuple):
         def one(mean: jax.Array, variances: jax.Array, rest: jax.Array) -> jax.Array:
             own = FactorGaussian(mean, self.directions, variances, rest)
             along, left = own.whiten(x - mean, -1.0)
-            volume = 2.0 * jnp.sum(jnp.log(own._deviations()))
-            volume += (left.size - jnp.sum(variances > 0)) * jnp.log(rest)
-            return -0.5 * (jnp.sum(along**2) + jnp.sum(left**2) + volume)
+            return -0.5 * (jnp.sum(along**2) + jnp.sum(left**2)) - own.log_volume()
 
         return jax.vmap(one)(self.mean, self.variances, self.rest)
 

@@ -62,9 +62,11 @@ OF_DENSITY = """
     density_(tv|kl|share_tv) sample_(tv|kl|share_tv) border_mass is_normalisable outside
 """
 
+OF_NATS = "nats.* test_nats test_nats_(low|high)"
+
 PATTERNS = {
     "joint": f"""
-        {OF_CHAINS} {OF_SAMPLES}
+        {OF_CHAINS} {OF_SAMPLES} {OF_NATS}
         accuracy cross_entropy test_(accuracy|ece|nll|brier|log_density) buffer_log_density
         {below("classification", "accuracy ece nll brier num_images scaled.*")}
         classification.(classwise_ece|adaptive_ece|debiased_squared_ece)
@@ -79,7 +81,7 @@ PATTERNS = {
         {OF_FIT}
     """,
     "energy": f"""
-        {OF_CHAINS} {OF_SAMPLES}
+        {OF_CHAINS} {OF_SAMPLES} {OF_NATS}
         (sample|test)_energy temperature acceptance_(literal|energies|twice_step|decoupled|implied)
         log_ratio_(energy|proposal) squared_drift_to_noise score_change step_factor kl_terms
         live_(energy|entropy) negative_weight_* num_chain_steps

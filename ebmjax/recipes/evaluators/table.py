@@ -30,7 +30,7 @@ from ebmjax.recipes.config.ranges import (
 )
 from ebmjax.recipes.parts.samplers.table import PLAIN
 
-END, NEVER = "end", "never"
+END, NEVER, FITTED, CHAINS = "end", "never", "fitted", "chains"
 EVERY = Range(
     "'end', 'never', or an integer of at least 1",
     lambda v: v in (END, NEVER) or COUNT.holds(v),
@@ -43,6 +43,14 @@ IN_TRAINING = Range(
     lambda v: v == NEVER or COUNT.holds(v),
     object,
     (NEVER, 1, 3),
+)
+
+TEMPERATURE = replace(
+    POSITIVE,
+    words="'fitted', 'chains', or positive and finite",
+    holds=lambda v: v in (FITTED, CHAINS) or (not isinstance(v, str) and POSITIVE.holds(v)),
+    kind=object,
+    examples=(1.0, FITTED, CHAINS),
 )
 
 COMPARED = allow_preset(when_set("eval.evidence.methods", "methods to compare"))
@@ -139,6 +147,18 @@ EVALUATORS = {
                 ("ksd", "mmd", "c2st"),
                 one_of("ksd", "mmd", "c2st"),
                 "kernel Stein discrepancy; MMD and a classifier against held-out data",
+            ),
+        },
+    ),
+    "nats": Entry(
+        "nats:Nats",
+        NEVER,
+        {
+            "num_images": field(1000, TWO_OR_MORE, "test images or points that are scored"),
+            "num_chains": field(128, TWO_OR_MORE, "chains of each side of log Z"),
+            "num_powers": field(1000, TWO_OR_MORE, "powers from fitted Gaussians to the model"),
+            "temperature": field(
+                1.0, TEMPERATURE, "divisor of the log density; fitted: by the data; chains: theirs"
             ),
         },
     ),

@@ -1,6 +1,7 @@
 """Scores images of the user by a run's model: ``ebmjax score``."""
 
 import argparse
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ HELD_OUT = "held_out"
 
 def score_data(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
     """Returns the scores of --data by ``run``, and of --against if there are such images."""
-    ours = _score_place(run, "--data", arguments.data, arguments.split)
+    judge = None if arguments.nats is None else _normalise(run, arguments.nats)
+    ours = _score_place(run, "--data", arguments.data, arguments.split, judge)
     if arguments.against is None:
         return ours
-    theirs = _score_place(run, "--against", arguments.against, None)
+    theirs = _score_place(run, "--against", arguments.against, None, judge)
     _compare(ours, theirs, Path(arguments.out).expanduser().with_suffix(".png"))
     sizes = [len(next(iter(scores.values()))) for scores in (ours, theirs)]
     for scores, size in zip((ours, theirs), sizes, strict=True):
@@ -34,7 +36,11 @@ def _compare(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray], picture
     from ebmjax.recipes.evaluators.plots import figure, histograms
 
     sets: dict[str, Any] = {"data": ours, "against": theirs}
-    scores = [name for name, one in ours.items() if one.ndim == 1 and one.dtype.kind == "f"]
+    scores = [
+        name
+        for name, one in ours.items()
+        if one.ndim == 1 and one.dtype.kind == "f" and not re.search("nats|bits", name)
+    ]
     with figure(picture, 1, len(scores), has_legend=True) as (panels,):
         for axes, name in zip(panels, scores, strict=True):
             parts = [np.asarray(one) for one in auroc_parts(*(one[name] for one in sets.values()))]
@@ -55,15 +61,40 @@ def is_own(own: str, place: str | None) -> bool:
     return Path(own).expanduser().resolve() == Path(place).expanduser().resolve()
 
 
+def _normalise(run: Any, num_powers: int) -> Any:
+    """Returns the run's normalised density, by its fields ``eval.nats``; 0 powers for those."""
+    import jax
+
+    from ebmjax.recipes.evaluators.nats import Nats
+
+    options = run.config.eval.nats.to_dict()
+    del options["every"]
+    options["num_powers"] = num_powers or options["num_powers"]
+    with phase("normalising the density"):
+        return Nats(**options).normalise(run.model, jax.random.key(0))
+
+
+def _score(run: Any, images: np.ndarray, judge: Any) -> dict[str, np.ndarray]:
+    """Returns the run's scores; and nats by ``judge``, which are printed, too."""
+    scores = run.score(images)
+    if judge is None:
+        return scores
+    import jax
+
+    nats = judge.score(images, jax.random.key(1))
+    print("\n".join(judge.describe(judge.summarise(nats))))
+    return {**scores, **nats}
+
+
 def _score_place(
-    run: Any, option: str, place: str | None, split: str | None
+    run: Any, option: str, place: str | None, split: str | None, judge: Any
 ) -> dict[str, np.ndarray]:
     from ebmjax import data
 
     if len(run.input_shape) == 1:
         points = _read_points(run, option, place, split)
         with phase(f"scoring {len(points):,} points"):
-            return run.score(points)
+            return _score(run, points, judge)
     try:
         split, found = _read(place, split, run)
     except (TypeError, ValueError, ImportError) as error:
@@ -94,7 +125,7 @@ def _score_place(
         order = np.argsort(data.epoch_indices(0, 0, found.num_found))
     named = {"file": np.array(found.files)[order]} if found.files else {}
     with phase(f"scoring {len(images):,} images"):
-        return {**named, **run.score(images[order])}
+        return {**named, **_score(run, images[order], judge)}
 
 
 def _read_points(run: Any, option: str, place: str | None, split: str | None) -> np.ndarray:

@@ -43,6 +43,9 @@ run held out (config.data.holdout), in the run's order; so does a run's own data
 split. Without --data the run's own data are scored. export writes .safetensors or .npz, a
 name for each array.
 
+score --nats adds log p(x) in nats with its interval, and bits per dimension of images: log Z is
+found from below and from above. --nats=N takes N powers (default: eval.nats.num_powers).
+
 score --against=OTHER scores other images, too: their rows come last and have is_against = 1. It
 prints how well each score tells the two apart, and draws both histograms beside --out, as .png.
 
@@ -150,6 +153,8 @@ def parser(command: str) -> argparse.ArgumentParser:
         )
         text = "flag what is less likely than this share of the data held out (default: no flags)"
         add("--false_alarm_rate", type=float, metavar="SHARE", help=text)
+        text = "also write log p(x) in nats, by log Z in an interval of so many powers (default: as"
+        add("--nats", type=_integer(2), nargs="?", const=0, help=f"{text} the run says)")
         add("--against", help="other images, such as those the run has never seen (default: none)")
     return made
 
@@ -183,6 +188,11 @@ def _check_out(command: str, out: Path, arguments: argparse.Namespace) -> None:
     if getattr(arguments, "against", None):
         check_out(out.with_suffix(".png"), (".png",), workdir, places, arguments.overwrite)
     check_rate(getattr(arguments, "false_alarm_rate", None), config)
+    if getattr(arguments, "nats", None) is not None and config.get("family") == "latent":
+        raise ConfigError(
+            "--nats needs an energy or a joint model, got a latent one: its scores are log "
+            "evidences already. Leave --nats out."
+        )
     if command == "sample":
         _check_guide(out, config, arguments)
 

@@ -187,6 +187,7 @@ _FIELDS: dict[str, Field] = {
     ),
     **evaluators.fields("samples", ON_IMAGES),
     **evaluators.fields("energies"),
+    **evaluators.fields("nats"),
     **evaluators.fields("profile"),
     **evaluators.fields("generation", ON_IMAGES),
     **evaluators.fields("mixing", ON_IMAGES),

@@ -168,6 +168,7 @@ _FIELDS: dict[str, Field] = {
     **evaluators.fields("ood"),
     **evaluators.fields("robustness"),
     **evaluators.fields("landscape"),
+    **evaluators.fields("nats"),
     "data.num_per_class": field(
         None, optional(COUNT), "train on the first images of each class alone, this many; None: all"
     ),

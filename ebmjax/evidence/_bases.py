@@ -1,0 +1,135 @@
+"""Bases of log Z: a Gaussian fitted to data, a user's distribution; and densities in a box."""
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.stats import norm
+
+from ebmjax._checks import check_interval, check_positive, check_scalar_density
+from ebmjax.samplers import (
+    FactorGaussian,
+    factor_gaussian_start,
+    fit_factor_gaussian,
+    fold_into_box,
+)
+from ebmjax.types import Key, LogDensityFn, PyTree
+
+NUM_IMAGES = 2
+"""Mirror images of a box on each side, in pairs. A coordinate reaches one width beyond it."""
+
+
+class Base(NamedTuple):
+    """A normalised density that can be drawn from.
+
+    Attributes:
+      draw: key to one position.
+      log_density_fn: one position to its log density, with every constant.
+      coordinates: one Gaussian, in whose whitened coordinates chains move; None for the positions'
+        own. It is as if the sampler's step had this Gaussian's covariance.
+    """
+
+    draw: Callable[[Key], PyTree]
+    log_density_fn: LogDensityFn
+    coordinates: FactorGaussian | None = None
+
+
+def gaussian_base(
+    positions: Any, labels: Any = None, *, num_directions: int = 512, jitter: float | None = None
+) -> Base:
+    """Fits a Gaussian to data, or a mixture with one Gaussian a class, in equal parts.
+
+    Chains then move in coordinates where the Gaussian of all data is N(0, I).
+
+    Args:
+      positions: (n, *shape), floating point, at least two.
+      labels: (n,) integers from 0, every one of them there; None for one Gaussian.
+      num_directions: that have their own variance, of a Gaussian; see ``fit_factor_gaussian``.
+      jitter: variance added along every direction; None for a thousandth of the mean variance.
+
+    Example:
+      >>> points = np.random.default_rng(0).normal(size=(500, 2))
+      >>> base = gaussian_base(points)
+      >>> base.draw(jax.random.key(0)).shape, round(float(base.log_density_fn(jnp.zeros(2))), 1)
+      ((2,), -1.8)
+
+    Source: Tipping & Bishop 1999.
+    """
+    positions = np.asarray(positions)
+    if jitter is None:
+        jitter = max(1e-3 * float(np.mean(np.var(positions, axis=0))), 1e-12)
+    options: dict[str, Any] = {"num_directions": num_directions, "jitter": jitter}
+    whole = fit_factor_gaussian(positions, **options)
+    fitted = whole if labels is None else fit_factor_gaussian(positions, labels, **options)
+    start, constant = factor_gaussian_start(fitted), 0.5 * whole.mean.size * math.log(2 * math.pi)
+    num = len(fitted.mean)
+
+    def draw(key: Key) -> jax.Array:
+        label_key, start_key = jax.random.split(key)
+        return start(start_key, jax.random.randint(label_key, (), 0, num))
+
+    return Base(draw, lambda x: fitted.log_density(x) - constant, whole.one(0))
+
+
+def as_base(distribution: Any, coordinates: FactorGaussian | None = None) -> Base:
+    """Returns the base of a distribution, such as one of flowjax, distrax or NumPyro.
+
+    Args:
+      distribution: with ``sample(key)`` or ``sample(seed=key)``, one position, and
+        ``log_prob(position)``, a scalar.
+      coordinates: see ``Base``.
+
+    Raises:
+      TypeError: if it lacks one of the two.
+      ValueError: if ``log_prob`` of a draw is no scalar.
+    """
+    for name in ("sample", "log_prob"):
+        if not callable(getattr(distribution, name, None)):
+            kind = type(distribution).__name__
+            raise TypeError(
+                f"distribution must have sample and log_prob, got {kind} with no {name}."
+            )
+    named = "seed" in inspect.signature(distribution.sample).parameters
+    sample = distribution.sample
+    draw = (lambda key: sample(seed=key)) if named else (lambda key: sample(key))
+    position = jax.eval_shape(draw, jax.random.key(0))
+    check_scalar_density(distribution.log_prob, position)
+    return Base(draw, distribution.log_prob, coordinates)
+
+
+def unfold(
+    log_density_fn: LogDensityFn, low: Any, high: Any, *, mean: Any, scale: Any
+) -> LogDensityFn:
+    r"""Extends a density of one array in a box to the whole space, with the same integral.
+
+    A position x beyond the walls counts as the place y in the box to which it folds by reflection.
+    Each coordinate's mirror images share the density by their weights under a Gaussian:
+
+    .. math::
+        \tilde p(x) = p(y) \prod_i \frac{N(x_i; m_i, s_i)}{\sum_{y'} N(y'_i; m_i, s_i)}
+
+    So a Gaussian can be the base of a density in a box, whose draws folded are inside it.
+
+    Args:
+      log_density_fn: one position in the box to a scalar.
+      low, high: ends of the box; they broadcast to a position.
+      mean, scale: m and s, which broadcast to a position; s is at most a third of the width.
+    """
+    check_interval(low, high)
+    check_positive("scale", scale)
+    width = jnp.asarray(high) - jnp.asarray(low)
+    scale = jnp.minimum(jnp.asarray(scale), width / 3)
+
+    def unfolded(x: jax.Array) -> jax.Array:
+        y = fold_into_box(x, low, high)[0]
+        turns = 2.0 * jnp.arange(-NUM_IMAGES, NUM_IMAGES + 1)
+        images = [x0 + turn * width for x0 in (y, 2.0 * low - y) for turn in turns]
+        weights = jnp.stack([norm.logpdf(image, mean, scale) for image in images])
+        shares = norm.logpdf(x, mean, scale) - jax.nn.logsumexp(weights, axis=0)
+        return log_density_fn(y) + jnp.sum(shares)
+
+    return unfolded

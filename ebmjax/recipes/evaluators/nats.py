@@ -1,0 +1,239 @@
+"""Log probabilities of points or images in nats, normalised by log Z in an interval."""
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax import data, evidence
+from ebmjax._phases import say_part
+from ebmjax.recipes.config.points import is_points
+from ebmjax.recipes.evaluators.evaluator import Evaluator, Found
+from ebmjax.recipes.evaluators.table import CHAINS, FITTED
+from ebmjax.recipes.parts.start_distributions import MOST_FITTED
+from ebmjax.types import Key, LogDensityFn
+
+BATCH, LEVEL = 128, 2.0 / 256.0
+"""Images a call, and the width of a level, in units of pixels in [-1, 1]."""
+SMALLEST_NOISE = 0.01
+"""Least deviation of the Gaussians of images along any direction, in the same units."""
+WIDENED = 1.2
+"""Ends of the box of images whose chains have none."""
+
+
+class Normalised(NamedTuple):
+    """A model's density, normalised.
+
+    Attributes:
+      log_density_fn: one position in the box to the log density, not normalised.
+      found: log Z, from both sides.
+      base: Gaussians fitted to the training data.
+      has_levels: whether positions are images of 256 levels.
+      temperature: by which the model's log density was divided.
+      notes: sentences that say which density it is.
+    """
+
+    log_density_fn: LogDensityFn
+    found: evidence.LogPartition
+    base: evidence.Base
+    has_levels: bool
+    temperature: float
+    notes: tuple[str, ...]
+
+    def score(self, images: Any, key: Key) -> dict[str, np.ndarray]:
+        """Returns nats of points or uint8 images (N, ...), which are dequantised.
+
+        "nats" are NaN where log Z did not close, and lie between "nats_low" and "nats_high". Images
+        have bits per dimension, too. "gaussian_nats" are those of the base.
+        """
+        x = to_positions(key, images)
+        log_density, gaussian = (
+            np.asarray(jax.lax.map(fn, x, batch_size=BATCH), np.float64)
+            for fn in (self.log_density_fn, self.base.log_density_fn)
+        )
+        low, high = self.found.interval
+        value = self.found.value if self.found.is_closed else math.nan
+        nats = {
+            "nats": log_density - value,
+            "nats_low": log_density - high,
+            "nats_high": log_density - low,
+            "gaussian_nats": gaussian,
+        }
+        if not self.has_levels:
+            return nats
+        ends = {"bits": "nats", "bits_low": "nats_high", "bits_high": "nats_low"}
+        ends["gaussian_bits"] = "gaussian_nats"
+        size = math.prod(x.shape[1:])
+        of = lambda nats: -(nats / size + math.log(LEVEL)) / math.log(2)  # noqa: E731
+        return nats | {name: of(nats[one]) for name, one in ends.items()}
+
+    def summarise(self, scores: dict[str, np.ndarray]) -> dict[str, Any]:
+        """Returns means over images, the error of that mean, and facts about log Z."""
+        found, num = self.found, len(scores["nats_low"])
+        error, paired = (
+            float(np.std(values) / math.sqrt(num))
+            for values in (scores["nats_low"], scores["nats_low"] - scores["gaussian_nats"])
+        )
+        return {
+            **{name: float(np.mean(values)) for name, values in scores.items()},
+            "error": error,
+            "error_of_difference": paired,
+            "num_images": num,
+            "is_closed": float(found.is_closed),
+            "log_z_lower": found.lower.value,
+            "log_z_upper": found.upper.value,
+            "sample_size_lower": float(found.sample_sizes[0]),
+            "sample_size_upper": float(found.sample_sizes[1]),
+            "acceptance": float(np.mean(found.acceptance_prob)),
+            "temperature": self.temperature,
+        }
+
+    def describe(self, numbers: dict[str, Any]) -> list[str]:
+        """Returns lines that say what ``summarise`` found, and what it means."""
+
+        def interval(name: str, digits: int) -> str:
+            low, high = (f"{numbers[f'{name}_{end}']:.{digits}f}" for end in ("low", "high"))
+            between = f"between {low} and {high}"
+            if not self.found.is_closed:
+                return between
+            return f"{numbers[name]:.{digits}f} ({between})"
+
+        several = f"mean of {numbers['num_images']:,}, ± {numbers['error']:.1f} for these"
+        lines = [
+            f"log p(x), nats: {interval('nats', 2)}; {several}",
+            f"Gaussians fitted to the training data: {numbers['gaussian_nats']:.2f} nats",
+        ]
+        if self.has_levels:
+            gaussian = f"Gaussians {numbers['gaussian_bits']:.3f}"
+            lines.append(f"bits per dimension: {interval('bits', 3)}; {gaussian}")
+        if not self.found.is_closed:
+            lower, upper = numbers["log_z_lower"], numbers["log_z_upper"]
+            lines.append(
+                f"log Z did not close: at least {lower:.1f} from below, {upper:.1f} from above if "
+                "the chains are right. Take more powers (--nats=N) or believe neither."
+            )
+        return [*lines, *self.notes]
+
+
+@dataclass(frozen=True)
+class Nats(Evaluator):
+    """Log p(x) in nats, and bits per dimension; uses ``model.class_log_densities``.
+
+    Attributes:
+      num_images: first test images that are scored.
+      num_chains: chains of each side of log Z.
+      num_powers: powers between the fitted Gaussians and the model.
+      temperature: divisor of the model's log density; "fitted": by the training data; "chains":
+        that of training's sampler.
+    """
+
+    num_images: int = 1000
+    num_chains: int = 128
+    num_powers: int = 1000
+    temperature: Any = 1.0
+
+    def __call__(self, model: Any, test: data.ImageData, key: Key) -> Found:
+        """Returns "nats" of test images, and those of every image as arrays."""
+        key, image_key = jax.random.split(key)
+        normalised = self.normalise(model, key)
+        scores = normalised.score(test.images[: self.num_images], image_key)
+        report = normalised.summarise(scores)
+        for line in normalised.describe(report):
+            say_part(line)
+        arrays = {f"test_{name}": values for name, values in scores.items()}
+        row = {f"test_{name}": report[name] for name in ("nats", "nats_low", "nats_high")}
+        return Found({"nats": report}, row, arrays)
+
+    def normalise(self, model: Any, key: Key) -> Normalised:
+        """Returns the normalised density of a trained model."""
+        fit_key, heat_key, key = jax.random.split(key, 3)
+        train, config = model.train, model.config
+        first = np.arange(min(len(train.images), MOST_FITTED))
+        images = np.asarray(train.images[first])
+        has_levels = images.dtype == np.uint8
+        x = np.asarray(to_positions(fit_key, images))
+        noise = float(config.data.noise_scale) if has_levels else 0.0
+        labels = None
+        if has_levels and config.data.num_classes > 1:
+            labels = np.unique(np.asarray(train.labels)[first], return_inverse=True)[1]
+        jitter = max(noise, SMALLEST_NOISE) ** 2 if has_levels else None
+        base = evidence.gaussian_base(x, labels, jitter=jitter)
+        low, high, notes = box_of(config, x)
+
+        def log_density_fn(position: jax.Array) -> jax.Array:
+            return jax.nn.logsumexp(model.class_log_densities(model.trained, position))
+
+        temperature, implied = self.temperature, temperature_of_chains(model)
+        if temperature == CHAINS:
+            temperature = implied or 1.0
+        extend = partial(unfold, x=x, low=low, high=high)
+        if temperature == FITTED:
+            say_part("fitting a temperature to the training data")
+            assert base.coordinates is not None
+            temperature = evidence.fit_temperature(
+                heat_key, log_density_fn, x, base.coordinates, extend=extend
+            )
+        tempered = lambda position: log_density_fn(position) / temperature  # noqa: E731
+        say_part(f"log Z: {self.num_chains} chains through {self.num_powers:,} powers, both ways")
+        found = evidence.log_partition(
+            key,
+            extend(tempered),
+            base,
+            num_chains=self.num_chains,
+            num_powers=self.num_powers,
+            num_steps=1,
+        )
+        if has_levels:
+            notes += (
+                f"Images: x = 2 (k + u) / 256 - 1 of level k with u uniform. {smoothing(config)}",
+            )
+        if implied not in (None, temperature):
+            notes += (f"Its chains have temperature {implied:.3g}: see eval.nats.temperature.",)
+        if temperature != 1.0:
+            notes += (
+                f"The model's log density was divided by a temperature of {temperature:.3g}.",
+            )
+        return Normalised(tempered, found, base, has_levels, temperature, notes)
+
+
+def to_positions(key: Key, images: Any) -> jax.Array:
+    """Returns points as they are, and uint8 images dequantised, in [-1, 1]."""
+    images = jnp.asarray(images)
+    return data.dequantise(key, images) if images.dtype == jnp.uint8 else images
+
+
+def unfold(log_density_fn: LogDensityFn, x: np.ndarray, low: float, high: float) -> LogDensityFn:
+    """Extends a density in a box beyond it, by the moments of data ``x``."""
+    scale = np.sqrt(np.var(x, axis=0) + SMALLEST_NOISE**2)
+    return evidence.unfold(log_density_fn, low, high, mean=np.mean(x, axis=0), scale=scale)
+
+
+def temperature_of_chains(model: Any) -> float | None:
+    """Returns the temperature that the moves of training's sampler imply; None without one."""
+    return {**model.about(), **model.describe_chains()}.get("implied_temperature")
+
+
+def box_of(config: Any, x: np.ndarray) -> tuple[float, float, tuple[str, ...]]:
+    """Returns the ends of the box that the density is restricted to, and a note about it."""
+    section, half = config.get("sampler", {}), WIDENED
+    if is_points(config):
+        half = max(float(config.eval.density.half_width), float(np.max(np.abs(x))))
+    low, high, why = -half, half, "since a network's density need not be finite beyond it"
+    if section.get("box", "none") != "none":
+        low, high, why = section.low, section.high, "which its chains stay in"
+    return low, high, (f"The density is restricted to the box [{low:g}, {high:g}], {why}.",)
+
+
+def smoothing(config: Any) -> str:
+    """Returns a sentence about the noise on the images that a model was trained on."""
+    noise = config.data.noise_scale
+    if not noise:
+        return "The model was trained on images without noise."
+    return (
+        f"The model was trained on images with noise of sigma = {noise:g} ({noise / LEVEL:.1f} "
+        "levels): compare it with models of the same sigma."
+    )

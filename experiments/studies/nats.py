@@ -1,0 +1,67 @@
+"""Models of the digits on one scale: nats of test images, by log Z in an interval.
+
+Every row is scored on the same dequantised test images, whatever noise it was trained with, beside
+Gaussians of the classes. Energies that chains with decoupled noise train (JEM, SADA-JEM, SVGD,
+IGEBM and its robust objective) have no scale: their temperature is fitted to the training images.
+The others have temperature 1, or that of their chains ("tilted"). nan: log Z did not close.
+
+Variants:
+- "": all rows.
+- quick: a few steps and powers of two rows; shows nothing.
+"""
+
+from ebmjax.recipes.config.files import project
+from ebmjax.recipes.study import Study, make_flags
+from ebmjax.recipes.study.named_columns import pick_columns
+
+skip = project("settings.joint_rows").skip
+
+IGEBM = "configs/igebm_digits.py"
+FITTED = "--config.eval.nats.temperature=fitted"
+LITTLE = make_flags({"eval.generation.every": "never", "eval.samples.every": "never"})
+JOINT = (FITTED, *skip(), "--config.eval.samples.every=never")
+ENERGY = (*LITTLE, "--config.eval.mixing.every=never")
+
+
+def chainless(name: str, **section: object) -> list[str]:
+    """Returns a row of an objective without chains, at temperature 1."""
+    fields = {f"loss.{name}.{field}": value for field, value in section.items()}
+    fields |= {"loss.name": name, "model.spectral_norm": None}  # slopes of a density at T = 1
+    return [IGEBM, *make_flags(fields), *ENERGY]
+
+
+ROWS = {
+    "JEM": ["configs/jem_digits.py", *JOINT],
+    "SADA-JEM": ["configs/sadajem_digits.py", *JOINT],
+    "SVGD, beta 0.1": ["configs/svgdjem_digits.py", *JOINT],
+    "IGEBM": [IGEBM, FITTED, *ENERGY],
+    "IGEBM, robust": [f"{IGEBM}:beta", FITTED, *ENERGY],
+    "tilted": ["configs/image.py", "--config.eval.nats.temperature=chains", *ENERGY],
+    "score matching": chainless("score_matching"),
+    "denoising, noise 0.1": chainless("denoising", noise_scale=0.1),
+    "walkers with weights": chainless("jarzynski"),
+}
+COLUMNS = {
+    "nats": ("nats.nats", 1.0, 1),
+    "at least": ("nats.nats_low", 1.0, 1),
+    "at most": ("nats.nats_high", 1.0, 1),
+    "error over images": ("nats.error", 1.0, 1),
+    "Gaussians": ("nats.gaussian_nats", 1.0, 1),
+    "bits per dimension, at least": ("nats.bits_low", 1.0, 3),
+    "at most, bits": ("nats.bits_high", 1.0, 3),
+    "temperature": ("nats.temperature", 1.0, 5),
+    **pick_columns("seconds of training"),
+}
+COMMON = ("--config.eval.nats.every=end",)
+STUDIES = {
+    "": Study(rows=ROWS, columns=COLUMNS, num_seeds=1, common=COMMON),
+    "quick": Study(
+        rows={
+            "JEM": ["configs/jem_digits.py:smoke", *JOINT],
+            "IGEBM": ["configs/image.py:smoke", FITTED, *ENERGY],
+        },
+        columns=COLUMNS,
+        num_seeds=1,
+        common=(*COMMON, *make_flags({"eval.nats.num_powers": 5, "eval.nats.num_chains": 8})),
+    ),
+}
