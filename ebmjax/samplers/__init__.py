@@ -3,6 +3,8 @@
 Every sampler comes as ``<name>_init``, ``<name>_step`` and the bound form ``<name>``.
 """
 
+from ebmjax.samplers._adapt_ladder import Ladder as Ladder
+from ebmjax.samplers._adapt_ladder import adapt_ladder as adapt_ladder
 from ebmjax.samplers._adaptive_svgd import AdaptiveSVGDInfo as AdaptiveSVGDInfo
 from ebmjax.samplers._adaptive_svgd import AdaptiveSVGDState as AdaptiveSVGDState
 from ebmjax.samplers._adaptive_svgd import adaptive_svgd as adaptive_svgd
@@ -33,6 +35,12 @@ from ebmjax.samplers._langevin import implied_temperature as implied_temperature
 from ebmjax.samplers._mala import mala as mala
 from ebmjax.samplers._mala import mala_init as mala_init
 from ebmjax.samplers._mala import mala_step as mala_step
+from ebmjax.samplers._parallel_tempering import HotReplicas as HotReplicas
+from ebmjax.samplers._parallel_tempering import ParallelTemperingInfo as ParallelTemperingInfo
+from ebmjax.samplers._parallel_tempering import ParallelTemperingState as ParallelTemperingState
+from ebmjax.samplers._parallel_tempering import parallel_tempering as parallel_tempering
+from ebmjax.samplers._parallel_tempering import parallel_tempering_init as parallel_tempering_init
+from ebmjax.samplers._parallel_tempering import parallel_tempering_step as parallel_tempering_step
 from ebmjax.samplers._psgld import PSGLDInfo as PSGLDInfo
 from ebmjax.samplers._psgld import PSGLDState as PSGLDState
 from ebmjax.samplers._psgld import psgld as psgld

@@ -16,7 +16,7 @@ mala 551 +- 62; tempered_mala 600 +- 25. Seeds 0-2, 2026-11-23: tempered_mala_ev
 mala_annealed 574 +- 43, sgld_annealed 57 +- 15. See docs/results/igebm_digits.md.
 
 Variants by sampler of all negatives:
-- psgld; psgld_exact (preconditioned noise); hmc.
+- psgld; psgld_exact (preconditioned noise); hmc; parallel_tempering (no run of it is finished).
 - mala: at the temperature that step and noise imply.
 - mala_decoupled: at temperature 1 with the same noise.
 - mala_literal: by the ratio that the thesis prints.
@@ -86,6 +86,7 @@ VARIANTS = {
         "sampler.tempered_mala.acceptance_decay": 0.0,
     },
     "hmc": {"sampler.names": ("hmc",), **ADAPTED},
+    "parallel_tempering": {"sampler.names": ("parallel_tempering",), **ADAPTED},
     "mixed": MIXED,
     "mixed_beta": MIXED | robust(1.0),
     "unbounded": {"model.spectral_norm": None},

@@ -22,7 +22,8 @@ class Row(NamedTuple):
     """A sampler under test, whose ``init`` needs no key: without one it draws by a fixed one.
 
     ``hyperparameters`` are numbers and may all be traced; ``options`` are static. ``functional``
-    is the pair (init, step), which wrapped samplers do not have.
+    is the pair (init, step), which wrapped samplers do not have. ``uses_in_program`` counts the log
+    density and its derivative in a step's program.
     """
 
     make: Callable[..., samplers.Sampler]
@@ -31,7 +32,8 @@ class Row(NamedTuple):
     options: dict[str, Any] = {}  # noqa: RUF012 (never written to)
     is_random: bool = True
     has_particles: bool = False
-    gradients_per_step: int = 1
+    uses_in_program: tuple[int, int] = (1, 1)
+    info_shapes: tuple[tuple[int, ...], ...] = ((), (6,))
 
     def bind(self, log_density_fn, **overrides):
         return with_a_key(
@@ -71,7 +73,7 @@ TABLE = {
     ),
     # The Hessian-vector product differentiates a second gradient.
     "psgld_curvature": row(
-        "psgld", psgld, options={"curvature_drift": True}, gradients_per_step=2
+        "psgld", psgld, options={"curvature_drift": True}, uses_in_program=(2, 3)
     ),
     "tilted_langevin": row("tilted_langevin", {"step_size": 0.1, "temperature": 0.5}),
     "mala": row("mala", {"step_size": 0.2, "noise_scale": 0.5, "temperature": 0.7}),
@@ -83,6 +85,14 @@ TABLE = {
     "underdamped_langevin": row(
         "underdamped_langevin",
         {"step_size": 0.05, "friction": 0.7},
+    ),
+    # Swaps evaluate every replica, which is then scored anew.
+    "parallel_tempering": row(
+        "parallel_tempering",
+        {"step_size": 0.1},
+        options={"powers": (0.2, 0.5, 1.0)},
+        uses_in_program=(3, 2),
+        info_shapes=((), (2,), (3,)),
     ),
     "svgd": row("svgd", {"step_size": 0.3}, is_random=False, has_particles=True),
     "svgd_fixed_bandwidth": row(

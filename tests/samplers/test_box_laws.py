@@ -168,11 +168,11 @@ def final_states(sampler, starts):
 
 
 def test_every_row_is_here():
-    """PYLD's box, and a velocity beside the position, have tests of their own.
+    """PYLD's box, a velocity beside the position, and replicas have tests of their own.
 
     No box holds the Gaussian that tilted Langevin moves in.
     """
-    others = {"pyld", "underdamped_langevin", "tilted_langevin"}
+    others = {"pyld", "underdamped_langevin", "tilted_langevin", "parallel_tempering"}
     assert set(MOVES) | set(DETERMINISTIC) | others == set(TABLE)
 
 

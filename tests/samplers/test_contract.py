@@ -124,7 +124,7 @@ def test_dtypes_and_structure_are_kept(entry, dtype):
             wide = jnp.promote_types(dtype, jnp.float32)
             wider = jax.tree.map(lambda leaf: jnp.asarray(leaf, wide), position)
             chex.assert_trees_all_equal_shapes_and_dtypes(inner.second_moment, wider)
-        assert all(leaf.shape in ((), (6,)) for leaf in jax.tree.leaves(info))
+        assert all(leaf.shape in entry.info_shapes for leaf in jax.tree.leaves(info))
 
 
 @every_code
@@ -226,6 +226,5 @@ def test_one_gradient_a_step(entry):
     state = jax.eval_shape(sampler.init, jnp.zeros((3, 2)))
     program = jax.make_jaxpr(sampler.step)(jax.random.key(0), state)
     names = list(primitives(program.jaxpr))
-    assert names.count("lgamma") == entry.gradients_per_step
     # A Hessian-vector product names digamma once more, in a tangent nobody reads.
-    assert names.count("digamma") == 2 * entry.gradients_per_step - 1
+    assert (names.count("lgamma"), names.count("digamma")) == entry.uses_in_program

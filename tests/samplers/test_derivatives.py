@@ -31,6 +31,9 @@ FORMS = {
         samplers.pyld, jnp.sinh, step_size=0.1, num_inner=2, noise_scale=0.1, max_score=0.5
     ),
     "underdamped_langevin": partial(samplers.underdamped_langevin, step_size=0.1),
+    "parallel_tempering": partial(
+        samplers.parallel_tempering, step_size=0.1, powers=(0.5, 1.0), num_steps=2
+    ),
     "svgd": partial(samplers.svgd, step_size=0.1, bandwidth=0.7),
     "adaptive_svgd": partial(samplers.adaptive_svgd, step_size=0.1, damping=0.5, bandwidth=0.7),
     "stochastic_svgd": partial(samplers.stochastic_svgd, step_size=0.1, bandwidth=0.7),

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from ebmjax import samplers
+import jax.numpy as jnp
+
+from ebmjax import densities, samplers
 from ebmjax.types import Sampler
 
 
@@ -20,6 +22,28 @@ def tempered_mala(
     """
     return samplers.tempered_mala(
         log_density_fn, step_size=step_size * temperature, temperature=temperature, **options
+    )
+
+
+def parallel_tempering(
+    log_density_fn: Any,
+    *,
+    step_size: Any,
+    temperature: Any = 1.0,
+    num_powers: int,
+    lowest_power: Any,
+    num_inner: int,
+) -> Sampler:
+    """Returns tempering of MALA on powers that fall by one factor from 1 to the lowest.
+
+    The replica at power t makes MALA's moves of the same step at the temperature T / t.
+    """
+    powers = lowest_power ** jnp.linspace(1.0, 0.0, num_powers)
+    return samplers.parallel_tempering(
+        densities.tempered(log_density_fn, temperature),
+        powers=powers,
+        step_size=step_size * temperature / powers,
+        num_steps=num_inner,
     )
 
 

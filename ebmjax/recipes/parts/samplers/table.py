@@ -14,10 +14,12 @@ from ebmjax.recipes.config.ranges import (
     COUNT,
     FLAG,
     FRACTION,
+    INSIDE_ONE,
     NOT_NEGATIVE,
     POSITIVE,
     PROBABILITY,
     TEXT,
+    TWO_OR_MORE,
     one_of,
     one_of_or_function,
     optional,
@@ -167,6 +169,25 @@ SAMPLERS: dict[str, SamplerEntry] = {
             "friction": field(1.0, POSITIVE, "rate at which a velocity is forgotten"),
         },
         memory=("velocity",),
+        on_images={"step_size": 1.0, "temperature": COLD},
+    ),
+    "parallel_tempering": SamplerEntry(
+        "parallel tempering",
+        "ebmjax.recipes.parts.samplers.adapted:parallel_tempering",
+        {
+            **STEP,
+            **TEMPERATURE,
+            "num_powers": field(
+                4, TWO_OR_MORE, "replicas of a chain, at powers from the lowest to 1"
+            ),
+            "lowest_power": field(
+                0.1, INSIDE_ONE, "smallest power; each is the same factor above the last"
+            ),
+            "num_inner": field(1, COUNT, "moves of every replica between swaps"),
+        },
+        rejects=True,
+        adaptable=True,
+        memory=("hot", "parity"),
         on_images={"step_size": 1.0, "temperature": COLD},
     ),
     "tilted_langevin": SamplerEntry(

@@ -89,7 +89,7 @@ from experiments.configs import igebm_cifar10
         (
             "",
             {"sampler.target_acceptance": 0.5},
-            r"adapts the steps of \['hmc', 'mala', 'tilted_langevin'\], and",
+            r"adapts the steps of \['hmc', 'mala', 'parallel_tempering', 'tilted_langevin'\], and",
         ),
         (
             "",

@@ -17,6 +17,8 @@ from experiments.configs import jem_digits, thermo_digits
 
 STARTS = jnp.array([[0.3, -0.2], [1.0, 0.5], [-0.4, 2.0]])
 FIELDS = {
+    "sampler.parallel_tempering.lowest_power": 0.5, "sampler.parallel_tempering.num_inner": 2,
+    "sampler.parallel_tempering.temperature": 0.5,
     "sampler.proximal_sgld.temperature": 0.5, "sampler.psgld.step_size": 0.02,
     "sampler.psgld.noise_scale": 0.3, "sampler.psgld.temperature": 0.5,
     "sampler.tempered_mala.step_size": 0.02, "sampler.tempered_mala.noise_scale": 0.3,

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ from ml_collections import ConfigDict
 
 from ebmjax import data
 from ebmjax import samplers as library
-from ebmjax.learning import init_carry
+from ebmjax.learning import init_carry, run_chains
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.points.settings import SETTINGS, sampler_in
 from ebmjax.recipes.models.energy import checks as image_checks
@@ -27,6 +28,7 @@ from ebmjax.recipes.parts.samplers import (
     SINGLE,
     TILTING,
     Chosen,
+    adapted,
     check,
     defaults,
     sections,
@@ -95,7 +97,8 @@ def test_a_row_makes_its_sampler_from_its_fields(name):
     assert set(library.memory_of(state, chosen.entry.memory)) == set(chosen.entry.memory)
     if chosen.rejects:
         assert any(
-            hasattr(info, field) for field in ("is_accepted", "is_diverging", "acceptance_rate")
+            hasattr(info, field)
+            for field in ("is_accepted", "is_swapped", "is_diverging", "acceptance_rate")
         )
     texts = [field.text for field in chosen.entry.fields.values() if hasattr(field, "text")]
     assert all(texts)
@@ -114,6 +117,51 @@ def test_the_buffer_keeps_the_velocity_that_the_row_names(family):
     carry = init_carry(jax.random.key(0), plan, num_shards=1, buffer_size=200)
     rows = carry.buffer.positions
     assert rows.position.shape == rows.memory["velocity"].shape == (1, 200, 8, 8, 1)
+
+
+def test_the_buffer_keeps_the_replicas_of_tempering():
+    """They move from the starts of their chains, and stay where a chain is not drawn."""
+    config, check = set_up("energy", "parallel_tempering")
+    config.sampler.parallel_tempering.num_powers = 3
+    check(config)
+    plan = image_parts.chain_plan(config, data.load_digits("train"))
+    carry = init_carry(jax.random.key(0), plan, num_shards=1, buffer_size=200)
+    rows = carry.buffer.positions
+    assert rows.memory["hot"].position.shape == (1, 200, 2, 8, 8, 1)
+    assert rows.memory["parity"].shape == (1, 200)
+    kind = plan.kinds["parallel_tempering"]
+    density = lambda label: lambda x: -0.5 * jnp.sum(x**2)  # noqa: E731
+    first = jax.tree.map(lambda leaf: leaf[0, :16], rows)
+    first = first._replace(memory=first.memory | {"parity": jnp.arange(16, dtype=jnp.int32) % 2})
+    kinds = {"parallel_tempering": replace(kind, num_steps=3)}
+    plan = replace(plan, kinds=kinds, num_samples=16)
+    keys, labels = jax.random.split(jax.random.key(1), 1), jnp.zeros(16, jnp.int32)
+    ends, _, report = run_chains(keys, density, plan, first, labels)
+    assert np.all(np.any(ends.memory["hot"].position != first.memory["hot"].position, (2, 3, 4)))
+    np.testing.assert_array_equal(ends.memory["parity"], (np.arange(16) + 1) % 2)
+    assert 0.0 < report["swap_prob"] <= 1.0
+
+
+def test_replicas_have_the_step_and_the_temperature_of_the_section():
+    """At power t as MALA at T / t, one step for all; the box holds every replica."""
+    seen = []
+    options = {"step_size": 0.2, "temperature": 0.5, "num_powers": 3, "lowest_power": 0.04}
+    with pytest.MonkeyPatch.context() as patch:
+        spy = lambda density, **options: seen.append((density, options))  # noqa: E731
+        patch.setattr(adapted.samplers, "parallel_tempering", spy)
+        adapted.parallel_tempering(lambda x: -(x**2), num_inner=2, **options)
+    density, found = seen[0]
+    assert density(jnp.float32(3.0)) == -18.0
+    np.testing.assert_allclose(found["powers"], [0.04, 0.2, 1.0], rtol=1e-6)
+    np.testing.assert_allclose(found["step_size"], 0.2 * 0.5 / np.array([0.04, 0.2, 1.0]))
+    assert found["num_steps"] == 2
+    chosen = Chosen("parallel_tempering", "", options | {"num_inner": 1})
+    box = ConfigDict({"box": "clamp", "low": -0.5, "high": 0.5})
+    sampler = bind_sampler(chosen, box, (9,))(lambda x: 0.0 * jnp.sum(x))
+    state, _ = sampler.step(jax.random.key(0), sampler.init(jnp.full((9,), 0.45)))
+    places = np.stack([state.position, *state.hot.position])
+    assert np.all(np.max(places, 1) == 0.5)
+    assert np.all(np.abs(places) <= 0.5)
 
 
 def test_each_family_has_the_samplers_that_can_move_its_chains():

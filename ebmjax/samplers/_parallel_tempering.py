@@ -1,0 +1,279 @@
+"""Non-reversible parallel tempering: replicas at several powers that exchange their positions."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax._checks import (
+    check_at_least,
+    check_floating,
+    check_positive,
+    check_powers,
+    check_scalar_density,
+    is_traced,
+)
+from ebmjax._precision import at_least_float32
+from ebmjax.samplers._bind import bind
+from ebmjax.samplers._chains import start_chain, trace_chain
+from ebmjax.samplers._langevin import acceptance_probability
+from ebmjax.samplers._mala import mala
+from ebmjax.samplers._states import check_state, position_of
+from ebmjax.types import Key, LogDensityFn, PyTree, Sampler, acceptance_of
+
+POWERS = (0.1, 0.3, 1.0)
+"""A ladder without a base density, for a first try."""
+
+
+class HotReplicas(NamedTuple):
+    """The replicas below power 1.
+
+    Attributes:
+      position: leading axis (num_powers - 1,), from the lowest power up.
+    """
+
+    position: PyTree
+
+
+class ParallelTemperingState(NamedTuple):
+    """One position at each power, and what is needed to count round trips.
+
+    It holds no log density, so that it stays valid when the density changes (in training).
+
+    Attributes:
+      position: the replica at power 1; any PyTree of floating-point arrays.
+      hot: the others.
+      parity: int32, 0 or 1: whether the next swaps are those of pairs 0, 2, ... or 1, 3, ...
+      replica: (num_powers,) int32, the replica that stands at each power, by where it began.
+      leg: (num_powers,) int32, the way of the replica there: 1 from the lowest power up, 2 back
+        from power 1. It is 0 before the replica was at the lowest power.
+      num_round_trips: int32, ways from the lowest power to power 1 and back, by all replicas.
+    """
+
+    position: PyTree
+    hot: HotReplicas
+    parity: jax.Array
+    replica: jax.Array
+    leg: jax.Array
+    num_round_trips: jax.Array
+
+
+class ParallelTemperingInfo(NamedTuple):
+    """Report of one step. Pair i is that of powers i and i + 1.
+
+    Attributes:
+      acceptance_prob: scalar, mean over powers and moves; None if the sampler reports none.
+      acceptance_by_power: (num_powers,), mean over moves; or None.
+      swap_prob: (num_powers - 1,), probability that each pair would be swapped, tried or not.
+      is_swapped: (num_powers - 1,) bool; only every other pair is tried.
+      log_ratios: (num_powers,), log density minus log base density of each replica, before the
+        swaps, for ``ebmjax.evidence.tempering_log_partition``.
+      replica: (num_powers,), as in the state, after the swaps.
+      num_round_trips: scalar, so far.
+    """
+
+    acceptance_prob: jax.Array | None
+    acceptance_by_power: jax.Array | None
+    swap_prob: jax.Array
+    is_swapped: jax.Array
+    log_ratios: jax.Array
+    replica: jax.Array
+    num_round_trips: jax.Array
+
+
+def parallel_tempering_init(
+    position: PyTree, log_density_fn: LogDensityFn, *, powers: Any = POWERS
+) -> ParallelTemperingState:
+    """Starts a replica at ``position`` for each of ``powers``; evaluates nothing.
+
+    Raises:
+      TypeError: if a leaf of ``position`` is not floating point.
+      ValueError: if ``log_density_fn`` does not return a scalar, or ``powers`` are no ladder.
+    """
+    check_floating("position", position)
+    num = len(_read(powers))
+    position = jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), position)
+    check_scalar_density(log_density_fn, position)
+    hot = jax.tree.map(lambda x: jnp.stack([x] * (num - 1)), position)
+    rungs = jnp.arange(num, dtype=jnp.int32)
+    leg, zero = (rungs == 0).astype(jnp.int32), jnp.int32(0)
+    return ParallelTemperingState(position, HotReplicas(hot), zero, rungs, leg, zero)
+
+
+def parallel_tempering_step(
+    key: Key,
+    state: ParallelTemperingState,
+    log_density_fn: LogDensityFn,
+    *,
+    powers: Any = POWERS,
+    step_size: Any = None,
+    sampler: Any = mala,
+    log_base_fn: LogDensityFn | None = None,
+    num_steps: int = 1,
+) -> tuple[ParallelTemperingState, ParallelTemperingInfo]:
+    r"""Swaps neighbours, every other pair in turn, and then moves every replica.
+
+    .. math::
+        f_t = (1 - t) \log q + t f, \qquad
+        \alpha_i = \min\big(1,\, e^{(t_{i+1} - t_i)(w_i - w_{i+1})}\big), \qquad w = f - \log q
+
+    Each replica has the law :math:`e^{f_t}` of its power, and the one at power 1 that of f. Even
+    and odd pairs take turns, so that replicas travel in one direction until a swap is refused. The
+    rate of round trips then tends to :math:`1 / (2 + 2 \Lambda)` as powers are added, with the
+    barrier :math:`\Lambda = \sum_i E(1 - \alpha_i)`; see ``adapt_ladder``.
+
+    A step costs ``num_steps + 1`` gradients and one evaluation a replica for a sampler such as
+    MALA: after the swaps every replica is scored anew. What else the sampler's state remembers,
+    such as a velocity, starts anew, too.
+
+    Args:
+      key: split for swaps and moves.
+      state: from ``parallel_tempering_init`` with as many powers, or an earlier step.
+      log_density_fn: f, position to scalar.
+      powers: (num_powers,), increasing to 1. From 0 with a base density, above 0 without.
+      step_size: of ``sampler``, positive: a scalar or (num_powers,). None if it has one.
+      sampler: log density to a sampler of one position that leaves it invariant, such as ``mala``
+        or a kernel of BlackJAX. It is called with ``step_size=`` where that is given.
+      log_base_fn: log q, position to scalar; None for :math:`f_t = t f`.
+      num_steps: moves between swaps (static).
+
+    Returns:
+      The new state and a ``ParallelTemperingInfo``.
+
+    Raises:
+      TypeError: if ``state`` is not the sampler's.
+      ValueError: if a concrete hyperparameter lies outside its range, or a shape does not fit.
+
+    Source: Syed, Bouchard-Cote, Deligiannidis & Doucet 2022 (JRSS-B 84); Okabe et al. 2001.
+    """
+    powers = _read(powers)
+    _check(state, powers, step_size, log_base_fn)
+    check_at_least("num_steps", num_steps, 1)
+    num = len(powers)
+    rungs, below = jnp.arange(num), jnp.arange(num - 1)
+    places = jax.tree.map(
+        lambda hot, cold: jnp.concatenate([hot, cold[None]]), state.hot.position, state.position
+    )
+    coin_key, first_key, move_key = jax.random.split(key, 3)
+
+    def log_ratio(position: PyTree) -> jax.Array:
+        base = 0.0 if log_base_fn is None else log_base_fn(position)
+        return at_least_float32(log_density_fn(position) - base)
+
+    log_ratios = jax.vmap(log_ratio)(places)
+    log_odds = jnp.diff(powers) * (log_ratios[:-1] - log_ratios[1:])
+    swap_prob = acceptance_probability(log_odds, log_ratios[:-1])
+    is_heads = jax.random.uniform(coin_key, swap_prob.shape, swap_prob.dtype) < swap_prob
+    is_swapped = is_heads & (below % 2 == state.parity)
+
+    def swap(leaf: jax.Array) -> jax.Array:
+        """Exchanges the rows of the pairs."""
+        low, high = (
+            jnp.pad(is_swapped, ends).reshape(-1, *[1] * (leaf.ndim - 1))
+            for ends in ((0, 1), (1, 0))
+        )
+        new = jnp.where(low, jnp.roll(leaf, -1, axis=0), leaf)
+        return jnp.where(high, jnp.roll(leaf, 1, axis=0), new)
+
+    numbers = powers, {}
+    if step_size is not None:
+        numbers[1]["step_size"] = jnp.broadcast_to(jnp.asarray(step_size), (num,))
+
+    def chain(power: jax.Array, given: dict[str, Any]) -> Any:
+        return sampler(partial(_along, log_density_fn, log_base_fn, power), **given)
+
+    def start(key: Key, place: PyTree, *numbers: Any) -> Any:
+        return start_chain(key, chain(*numbers), place)
+
+    def move(key: Key, states: Any) -> tuple[Any, Any]:
+        each = lambda key, one, *numbers: chain(*numbers).step(key, one)  # noqa: E731
+        return jax.vmap(each)(jax.random.split(key, num), states, *numbers)
+
+    first_keys, keys = jax.random.split(first_key, num), jax.random.split(move_key, num_steps)
+    states = jax.vmap(start)(first_keys, jax.tree.map(swap, places), *numbers)
+    states, accepted = trace_chain(keys, states, move, lambda _, info: acceptance_of(info))
+    moved = position_of(states)
+    hot, position = (jax.tree.map(lambda leaf, at=at: leaf[at], moved) for at in (np.s_[:-1], -1))
+    replica, leg = swap(state.replica), swap(state.leg)
+    num_round_trips = state.num_round_trips + (leg[0] == 2)
+    is_back = (rungs == num - 1) & (leg == 1)
+    leg = jnp.where(rungs == 0, 1, jnp.where(is_back, 2, leg))
+    mean, by_power = (jax.tree.map(partial(jnp.mean, axis=a), accepted) for a in (None, 0))
+    return ParallelTemperingState(
+        position, HotReplicas(hot), 1 - state.parity, replica, leg, num_round_trips
+    ), ParallelTemperingInfo(
+        mean, by_power, swap_prob, is_swapped, log_ratios, replica, num_round_trips
+    )
+
+
+def parallel_tempering(
+    log_density_fn: LogDensityFn,
+    *,
+    powers: Any = POWERS,
+    step_size: Any = None,
+    sampler: Any = mala,
+    log_base_fn: LogDensityFn | None = None,
+    num_steps: int = 1,
+) -> Sampler[ParallelTemperingState, ParallelTemperingInfo]:
+    """Binds ``parallel_tempering_init`` and ``parallel_tempering_step``.
+
+    Example:
+      >>> ladder = {"powers": (0.1, 0.3, 1.0), "step_size": (1.0, 0.3, 0.1)}
+      >>> sampler = parallel_tempering(lambda x: -(x**2).sum(), **ladder)
+      >>> state, info = sampler.step(jax.random.key(0), sampler.init(jnp.zeros(2)))
+      >>> state.position.shape, state.hot.position.shape, info.swap_prob.shape
+      ((2,), (2, 2), (2,))
+    """
+    return bind(
+        partial(parallel_tempering_init, powers=powers),
+        parallel_tempering_step,
+        log_density_fn,
+        powers=powers,
+        step_size=step_size,
+        sampler=sampler,
+        log_base_fn=log_base_fn,
+        num_steps=num_steps,
+    )
+
+
+def _along(
+    log_density_fn: LogDensityFn, log_base_fn: LogDensityFn | None, power: jax.Array, x: PyTree
+) -> jax.Array:
+    """Returns ``(1 - power) log q + power f``; a density of weight 0 may be anything, also -inf."""
+    value = power * log_density_fn(x)
+    if log_base_fn is None:
+        return value
+    base = (1.0 - power) * log_base_fn(x)
+    return jnp.where(power > 0, value, 0.0) + jnp.where(power < 1, base, 0.0)
+
+
+def _read(powers: Any) -> Any:
+    """Returns ``powers`` as an array, on the host where they are known, once they are a ladder."""
+    powers = powers if is_traced(powers) else np.asarray(powers, jnp.result_type(float))
+    check_powers(powers, minimum=2)
+    return powers
+
+
+def _check(state: Any, powers: Any, step_size: Any, log_base_fn: Any) -> None:
+    check_state(state, *ParallelTemperingState._fields)
+    num, many = len(powers), jnp.shape(state.parity)
+    if many != () or len(state.replica) != num:
+        raise ValueError(
+            f"state must be that of one chain with {num} powers, got {state.replica.shape[-1]} "
+            f"replicas{f' of chains of shape {many}' * bool(many)}. Call init with these powers; "
+            "step many chains with ebmjax.samplers.batch_step(step)."
+        )
+    if not is_traced(powers) and (powers[-1] != 1.0 or (powers[0] == 0.0 and log_base_fn is None)):
+        raise ValueError(
+            "powers must end at 1, the law of state.position, and begin above 0 without a "
+            f"log_base_fn, whose law stands at 0; got ends {powers[0]:g} and {powers[-1]:g}."
+        )
+    if step_size is not None:
+        check_positive("step_size", step_size)
+        if np.shape(step_size) not in ((), (num,)):
+            raise ValueError(
+                f"step_size must be a scalar or one for each of the {num} powers, got shape "
+                f"{np.shape(step_size)}."
+            )

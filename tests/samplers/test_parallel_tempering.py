@@ -1,0 +1,353 @@
+"""Parallel tempering: the law of swaps, the way of replicas, modes that one chain never leaves."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import blackjax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from monte_carlo import assert_mean, assert_moments
+from scipy.stats import truncnorm
+
+from ebmjax.evidence import stepping_stone_log_evidence, tempering_log_partition
+from ebmjax.samplers import (
+    Sampler,
+    adapt_ladder,
+    batch_step,
+    clamp,
+    mala,
+    parallel_tempering,
+    reflect,
+    run_chain,
+)
+from ebmjax.samplers._adapt_ladder import _place
+
+POWERS = jnp.array([0.1, 0.35, 1.0])
+
+
+class Still(NamedTuple):
+    position: Any
+
+
+def still(log_density_fn):
+    """A sampler that never moves, so that swaps alone act."""
+    return Sampler(lambda x, key=None: Still(x), lambda key, state: (state, ()))
+
+
+def normal(x):
+    return -0.5 * jnp.sum(x**2)
+
+
+def put(state, places):
+    """The state with replicas at ``places`` (num_powers, ...)."""
+    return state._replace(position=places[-1], hot=state.hot._replace(position=places[:-1]))
+
+
+def places_of(state):
+    return jnp.concatenate([state.hot.position, state.position[..., None]], axis=-1)
+
+
+def test_swaps_keep_the_joint_law():
+    """Replicas of N(0, 1/t) keep it, stay independent, and swap as often as a closed form says.
+
+    For a coin of min(1, p q' / p' q), the mean is twice the probability of the greater ratio:
+    2 P(|x_1| < |x_2|).
+    """
+    num = 100_000
+    sampler = parallel_tempering(normal, powers=POWERS, sampler=still)
+    state = sampler.init(jnp.float32(0.0))
+    starts = jax.random.normal(jax.random.key(0), (num, 3)) / jnp.sqrt(POWERS)[None]
+
+    @jax.jit
+    def run(keys, starts):
+        states = jax.vmap(lambda place: put(state, place))(starts)
+        states, first = jax.vmap(sampler.step)(keys[0], states)
+        return jax.vmap(sampler.step)(keys[1], states), first
+
+    (states, second), first = run(jax.random.split(jax.random.key(1), (2, num)), starts)
+    places = np.asarray(places_of(states), np.float64)
+    assert_moments(places, 0.0, 1.0 / np.asarray(POWERS))
+    scaled = places**2 * np.asarray(POWERS) - 1.0
+    assert_mean(scaled[:, :-1] * scaled[:, 1:], 0.0)
+    assert np.any(np.asarray(places) != np.asarray(starts))
+    expected = 4.0 / np.pi * np.arctan(np.sqrt(POWERS[:-1] / POWERS[1:]))
+    for info, tried in ((first, 0), (second, 1)):
+        assert_mean(info.swap_prob, expected)
+        assert_mean(np.asarray(info.is_swapped)[:, tried], expected[tried])
+        assert not np.any(np.asarray(info.is_swapped)[:, 1 - tried])
+    np.testing.assert_allclose(first.log_ratios, -0.5 * starts**2, rtol=1e-6)
+    assert first.acceptance_prob is None
+
+
+def test_replicas_travel_in_one_direction():
+    """On a flat density every swap is taken: a walk by hand gives places and round trips."""
+    num, steps = 5, 64
+    sampler = parallel_tempering(
+        lambda x: 0.0 * x, powers=jnp.linspace(0.2, 1.0, num), sampler=still
+    )
+    state = put(sampler.init(jnp.float32(0.0)), jnp.arange(num, dtype=jnp.float32))
+    order, legs, trips = list(range(num)), [1] + [0] * (num - 1), 0
+    final, _, infos = run_chain(jax.random.key(0), state, sampler.step, steps)
+    for step in range(steps):
+        for low in range(step % 2, num - 1, 2):
+            order[low], order[low + 1] = order[low + 1], order[low]
+        trips += legs[order[0]] == 2
+        legs[order[0]] = 1
+        legs[order[-1]] = 2 if legs[order[-1]] == 1 else legs[order[-1]]
+        np.testing.assert_array_equal(infos.replica[step], order)
+        assert infos.num_round_trips[step] == trips
+    np.testing.assert_array_equal(places_of(final), order)
+    np.testing.assert_array_equal(final.replica, order)
+    assert trips > steps / 2 - num  # the rate 1/2 of a barrier of 0
+
+
+def test_a_replica_outside_of_the_support_never_becomes_cold():
+    """A log density of -inf or NaN at the base's end refuses the swap, +inf too."""
+
+    @jax.vmap
+    def step(bad):
+        sampler = parallel_tempering(
+            lambda x: jnp.where(x > 5.0, bad, -0.5 * x**2),
+            powers=jnp.array([0.0, 1.0]),
+            log_base_fn=lambda x: -0.5 * x**2 / 100.0,
+            sampler=still,
+        )
+        state = put(sampler.init(jnp.float32(0.0)), jnp.array([6.0, 1.0]))
+        state, info = sampler.step(jax.random.key(0), state)
+        return places_of(state), info.swap_prob
+
+    places, swap_prob = jax.jit(step)(jnp.array([-jnp.inf, jnp.nan, jnp.inf]))
+    np.testing.assert_array_equal(places, [[6.0, 1.0]] * 3)
+    np.testing.assert_array_equal(swap_prob, np.zeros((3, 1)))
+
+
+def test_moves_at_power_0_follow_the_base_alone():
+    seen = {}
+
+    def spy(log_density_fn):
+        seen.update(density=log_density_fn)
+        return still(log_density_fn)
+
+    options = {"log_base_fn": lambda x: -0.125 * x**2, "sampler": spy}
+    for power, place, expected in ((0.0, 6.0, -4.5), (0.5, 2.0, -1.25), (1.0, 2.0, -2.0)):
+        sampler = parallel_tempering(
+            lambda x: jnp.where(x > 5.0, -jnp.inf, -0.5 * x**2), powers=(0.0, 1.0), **options
+        )
+        jax.eval_shape(sampler.step, jax.random.key(0), sampler.init(jnp.float32(0.0)))
+        density, *parts = seen["density"].func, *seen["density"].args[:2]
+        assert density(*parts, jnp.float32(power), jnp.float32(place)) == expected
+
+
+def test_powers_stand_at_equal_steps_of_the_barrier():
+    powers = np.linspace(0.0, 1.0, 41)
+    placed = _place(powers, np.diff(2.0 * powers**2))
+    np.testing.assert_allclose(placed, np.sqrt(powers), atol=2e-3)
+    assert placed[0] == 0.0
+    assert placed[-1] == 1.0
+    np.testing.assert_allclose(_place(powers, np.full(40, 0.3)), powers, atol=1e-12)
+    assert np.all(np.diff(_place(powers, np.zeros(40))) > 0)
+
+
+def test_log_z_of_exact_draws():
+    """From N(0, 4) to exp(-x^2 / 2): Z = sqrt(2 pi), and one draw a chain is stepping stones."""
+    powers = np.linspace(0.0, 1.0, 6, dtype=np.float32)
+    x = np.random.default_rng(0).normal(size=(64, 50, 6)) / np.sqrt(0.25 + 0.75 * powers)
+    log_ratios = -0.375 * x**2 + 0.5 * np.log(8.0 * np.pi)
+    found = jax.jit(tempering_log_partition)(log_ratios, powers)
+    assert abs(found.value - 0.5 * np.log(2.0 * np.pi)) < 5 * found.standard_error < 0.1
+    one = jax.jit(tempering_log_partition)(log_ratios[:, :1], powers)
+    expected = jax.jit(stepping_stone_log_evidence)(log_ratios[:, 0].T, powers)
+    np.testing.assert_allclose(one, expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"powers": (0.5, 0.9)}, r"^powers must end at 1, the law of state.position.*0\.9"),
+        ({"powers": (0.0, 1.0)}, r"^powers must end at 1.*above 0 without a log_base_fn"),
+        ({"powers": (0.7, 0.3, 1.0)}, r"^powers must increase strictly"),
+        ({"powers": (1.0,)}, r"^powers must have shape .* at least 2"),
+        ({"step_size": (0.1, 0.2)}, r"^step_size must be .* each of the 3 powers, got shape \(2,"),
+        ({"step_size": (0.1, 0.2, 0.0)}, r"^step_size must be positive"),
+        ({"num_steps": 0}, r"^num_steps must be an integer of at least 1"),
+    ],
+)
+def test_bad_options_are_refused(options, message):
+    sampler = parallel_tempering(normal, **{"powers": (0.1, 0.5, 1.0), "step_size": 0.1} | options)
+    with pytest.raises(ValueError, match=message):
+        jax.eval_shape(sampler.step, jax.random.key(0), sampler.init(jnp.zeros(2)))
+
+
+def test_bad_states_and_ladders_are_refused():
+    sampler = parallel_tempering(normal, powers=POWERS, step_size=0.1)
+    other = parallel_tempering(normal, powers=POWERS[1:], step_size=0.1)
+    with pytest.raises(ValueError, match="with 2 powers, got 3 replicas"):
+        other.step(jax.random.key(0), sampler.init(jnp.zeros(2)))
+    with pytest.raises(ValueError, match=r"3 replicas of chains of shape \(4,\)\."):
+        sampler.step(jax.random.key(0), jax.vmap(sampler.init)(jnp.zeros((4, 2))))
+    with pytest.raises(ValueError, match=r"log_ratios must have shape .* 3 powers, got"):
+        tempering_log_partition(jnp.zeros((4, 10, 2)), jnp.array([0.0, 0.5, 1.0]))
+    adapt: Any = partial(adapt_ladder, jax.random.key(0), jnp.zeros((2, 1)), normal)
+    for options, message in (
+        ({"num_rounds": 0}, "num_rounds must be an integer of at least 1"),
+        ({"powers": (0.5, 0.9)}, "powers must end at 1"),
+        ({"step_size": -0.1}, "step_size must be positive"),
+        ({"step_size": (0.1, 0.2, 0.3)}, "step_size must be a scalar or one for each of the 2"),
+        ({"target_acceptance": 1.5}, "target_acceptance must lie between 0 and 1"),
+        ({"target_acceptance": 0.5, "sampler": still, "step_size": None}, "adapts step_size"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            adapt(**{"powers": (0.1, 1.0), "step_size": 0.1} | options)
+
+
+SPREAD = 20.0
+
+
+def far_modes(x):
+    """N(0, I) with weight 0.2 and N((10, 0), I) with 0.8, unnormalised: Z = 2 pi."""
+    far = x - jnp.array([10.0, 0.0])
+    return jnp.logaddexp(jnp.log(0.2) + normal(x), jnp.log(0.8) + normal(far))
+
+
+def wide(x):
+    """The log density of N(0, 400 I) in two dimensions."""
+    return normal(x) / SPREAD**2 - jnp.log(2.0 * jnp.pi * SPREAD**2)
+
+
+def share_of_the_lesser(positions):
+    """The share of draws in the mode of 0.2, by chain."""
+    return np.mean(np.asarray(positions)[..., 0] < 5.0, axis=1)
+
+
+@pytest.mark.slow
+def test_far_modes_get_their_masses_and_log_z():
+    """All chains start in the mode of 0.2. MALA alone stays there."""
+    start = jnp.zeros((32, 2))
+    options = {"log_base_fn": wide, "num_steps": 3}
+    ladder = adapt_ladder(
+        jax.random.key(0),
+        start,
+        far_modes,
+        powers=jnp.linspace(0.0, 1.0, 8),
+        step_size=np.ones(8),
+        target_acceptance=0.6,
+        num_rounds=6,
+        **options,
+    )
+    assert np.ptp(ladder.rejections) < 0.05
+    assert 2.4 < ladder.barrier < 3.0
+    # The rate for 8 powers, and not below it by more than the moves' own slowness.
+    rejected = ladder.rejections / (1.0 - ladder.rejections)
+    assert 0.85 < ladder.round_trip_rate * (2.0 + 2.0 * np.sum(rejected)) < 1.1
+    assert ladder.round_trip_rate < ladder.best_rate
+    found = tempering_log_partition(ladder.log_ratios, ladder.powers)
+    assert abs(found.value - np.log(2.0 * np.pi)) < 5 * found.standard_error < 0.2
+    sampler = parallel_tempering(
+        far_modes, powers=ladder.powers, step_size=ladder.step_sizes, **options
+    )
+    step = batch_step(sampler.step)
+    _, positions, infos = run_chain(jax.random.key(1), ladder.states, step, 1000)
+    shares = share_of_the_lesser(positions)
+    assert shares.std(ddof=1) / np.sqrt(32) < 0.01
+    assert_mean(shares, 0.2)
+    assert np.all(np.abs(np.mean(infos.acceptance_by_power, (0, 1)) - 0.6) < 0.1)
+    alone = mala(far_modes, step_size=1.0)
+    states = jax.vmap(alone.init)(start)
+    _, positions, _ = run_chain(jax.random.key(2), states, batch_step(alone.step), 6000)
+    assert np.all(share_of_the_lesser(positions) == 1.0)
+
+
+@pytest.mark.slow
+def test_round_trips_reach_their_rate_on_a_gaussian_path():
+    """Exact moves at every power: the rate is 1 / (2 + 2 sum r / (1 - r)), up to 5 errors.
+
+    It tends to 1 / (2 + 2 Lambda) from below as powers are added.
+    """
+    rates = {}
+    for num in (6, 24):
+        precision = np.exp(np.linspace(0.0, np.log(100.0), num))  # N(0, 1) to N(0, 1/100)
+        powers = jnp.asarray((precision - 1.0) / 99.0, jnp.float32).at[-1].set(1.0)
+
+        def draw(log_density_fn):
+            """Draws from the Gaussian whose curvature the density has."""
+            scale = jax.lax.rsqrt(-jax.grad(jax.grad(log_density_fn))(0.0))
+            return Sampler(
+                lambda x, key=None: Still(x),
+                lambda key, state: (Still(scale * jax.random.normal(key)), ()),
+            )
+
+        sampler = parallel_tempering(
+            lambda x: -50.0 * x**2,
+            powers=powers,
+            sampler=draw,
+            log_base_fn=lambda x: -0.5 * x**2,
+        )
+        states = jax.vmap(sampler.init)(jnp.zeros(64))
+        states, _, infos = run_chain(jax.random.key(num), states, batch_step(sampler.step), 2000)
+        accepted = 4.0 / np.pi * np.arctan(np.sqrt(precision[:-1] / precision[1:]))
+        trips = np.asarray(infos.num_round_trips)
+        rate = (trips[:, -1] - trips[:, 400]) / 1599
+        rejected = 1.0 - accepted
+        expected = 1.0 / (2.0 + 2.0 * np.sum(rejected / accepted))
+        assert_mean(rate, expected, allowance=0.01 * expected)
+        assert_mean(np.mean(infos.swap_prob, axis=1), accepted)
+        rates[num] = rate.mean() * (2.0 + 2.0 * np.sum(rejected))
+    assert rates[6] < rates[24] < 1.0
+    assert rates[24] > 0.9
+
+
+def ghmc(log_density_fn, step_size):
+    """BlackJAX's, which draws a momentum at its start."""
+    return blackjax.ghmc(
+        log_density_fn,
+        jnp.sqrt(step_size),
+        momentum_inverse_scale={"a": jnp.ones(()), "b": jnp.ones(1)},
+        alpha=0.3,
+        delta=0.1,
+    )
+
+
+KERNELS = {
+    "mala of BlackJAX": lambda f, step_size: blackjax.mala(f, step_size),
+    "a kernel that draws at its start": ghmc,
+    "mala in a wide box": clamp(mala, -50.0, 50.0),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KERNELS)
+def test_any_sampler_moves_the_replicas(name):
+    """The law at every power, of positions that are a PyTree, without a base density."""
+    powers = jnp.array([0.2, 0.5, 1.0])
+
+    def density(x):
+        return -0.5 * (x["a"] ** 2 + jnp.sum(x["b"] ** 2) / 4.0)
+
+    sampler = parallel_tempering(
+        density, powers=powers, sampler=KERNELS[name], step_size=0.5 / powers
+    )
+    starts = {"a": jnp.zeros(4000), "b": jnp.zeros((4000, 1))}
+    states = jax.vmap(sampler.init)(starts)
+    states, _, infos = run_chain(jax.random.key(0), states, batch_step(sampler.step), 60)
+    for leaf, cold, variance in (("a", "a", 1.0), ("b", "b", 4.0)):
+        assert_moments(np.ravel(states.position[cold]), 0.0, variance)
+        hot = np.asarray(states.hot.position[leaf]).reshape(4000, 2)
+        assert_moments(hot, 0.0, variance / np.asarray(powers[:-1]))
+    assert infos.acceptance_by_power.shape == (4000, 60, 3)
+
+
+@pytest.mark.slow
+def test_mirrors_hold_every_replica():
+    """Under ``reflect`` each has the truncated law of its power."""
+    sampler = reflect(parallel_tempering, -1.0, 0.5)(
+        lambda x: -2.0 * x**2, powers=POWERS, step_size=0.05 / POWERS
+    )
+    states = jax.vmap(sampler.init)(jnp.zeros(4000))
+    states, _, _ = run_chain(jax.random.key(0), states, batch_step(sampler.step), 60)
+    places = np.asarray(places_of(states))
+    for index, power in enumerate(np.asarray(POWERS)):
+        scale = 0.5 / np.sqrt(power)
+        law = truncnorm(-1.0 / scale, 0.5 / scale, 0.0, scale)
+        assert_moments(places[:, index], law.mean(), law.var())
