@@ -88,7 +88,7 @@ def long_chains(model: Any, key: Key, num: int) -> np.ndarray:
             sampler = samplers.sgld(model.log_density_of(params), step_size=step_size)
             state = samplers.start_chains(chain_key, sampler, starts)
             step = samplers.batch_step(sampler.step)
-            options = {"burn_in": FIRST, "thinning": EVERY}
+            options: Any = {"burn_in": FIRST, "thinning": EVERY}
             return samplers.run_chain(chain_key, state, step, LONG, **options)[1]
 
         return run
