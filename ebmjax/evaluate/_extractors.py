@@ -201,7 +201,8 @@ def _train(network: Any, train: data.ImageData) -> PyTree:
         steps_per_dispatch=min(50, total_steps),
         log_every=total_steps,
     )
-    about = f"{total_steps} steps on {len(train.images):,} images, once for this data"
+    about = f"{total_steps} steps on {len(train.images):,} images, once for this data; "
+    about += "in a run, --config.eval.samples.every=never does without"
     with phase(f"training the classifier whose features FID compares: {about}", default="stderr"):
         result = training.fit(
             key,

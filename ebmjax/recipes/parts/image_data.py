@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ebmjax import data
+from ebmjax._shown import printable
 from ebmjax._stored import rows_of
 from ebmjax.recipes.config import by_images, extractor_names
 from ebmjax.recipes.config.errors import Config, ConfigError
@@ -17,6 +18,8 @@ ABOUT_RANDOM = (
 )
 
 DEFAULT_HOLDOUT = 0.2
+MOST_NAMED = 12
+"""Classes whose names are said, at most."""
 MOST_MEASURED = 4000
 """Images whose variance is measured, at most."""
 NO_TEST_SPLIT = (
@@ -176,6 +179,10 @@ def _about(
     height, width, channels = images.images.shape[1:]
     held_out = f" ({num_held_out:,} held out)" * bool(num_held_out)
     classes = f"{num_classes} classes" if num_classes else "no classes"
+    if num_classes and found.class_names:
+        named = [f"{i} {name}" for i, name in enumerate(found.class_names[:MOST_NAMED])]
+        more = ", ..." * (len(found.class_names) > MOST_NAMED)
+        classes += f" ({', '.join(map(printable, named))}{more})"
     parts = [
         f"{split} {len(images.labels):,} of {found.num_found:,}{held_out}",
         f"{height}x{width}x{channels}",

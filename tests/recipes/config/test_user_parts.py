@@ -221,6 +221,11 @@ def test_a_function_that_makes_no_sampler_is_refused(here):
         ),
         ("lambda: 0", "lambda key, state: (state, ())", r"its init has the arguments \(\)"),
         (
+            "State",
+            "lambda key, state: (State(state.position[None]), ())",
+            r"keep their shape and dtype; got float\d+\[1, 2\] from float\d+\[2\]",
+        ),
+        (
             "lambda x: State(1 / 0)",
             "lambda key, state: (state, ())",
             r"line \d+: ZeroDivisionError",

@@ -294,3 +294,10 @@ def test_other_images_come_from_tfds(data_dir, passed_on, monkeypatch):
         ("svhn_cropped", "test", {"data_dir": passed_on, "max_examples": 20}),
     ]
     assert (len(images.train.images), len(images.monitored.images)) == (30, 20)
+
+
+def test_a_run_says_the_names_of_its_classes():
+    images = data.ImageData(np.zeros((2, 4, 4, 1), np.uint8), np.arange(2))
+    found = data.LoadedImages(images, 2, 2, ("cat", "dog"))
+    about = image_data._about("train", images, found, 2)
+    assert about == "train 2 of 2, 4x4x1, 2 classes (0 cat, 1 dog)"

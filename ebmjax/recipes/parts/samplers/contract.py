@@ -53,6 +53,23 @@ def hold_to_contract(part: UserPart, made: Any) -> "Sampler[Any, Any]":
             raise ConfigError(
                 f"{must} step(key, state) -> (state, info); got a {type(found).__name__}."
             )
+        before, after = (_shapes(one) for one in (state, found[0]))
+        if before != after:
+            raise ConfigError(
+                f"{must} step(key, state), whose positions keep their shape and dtype; got {after} "
+                f"from {before}."
+            )
         return found
 
     return Sampler(init, step)
+
+
+def _shapes(state: Any) -> Any:
+    """Returns the shapes and dtypes of a state's positions."""
+    import jax
+    import jax.numpy as jnp
+
+    from ebmjax.samplers import position_of
+
+    describe = lambda leaf: f"{jnp.result_type(leaf)}{[*jnp.shape(leaf)]}"  # noqa: E731
+    return jax.tree.map(describe, position_of(state))
