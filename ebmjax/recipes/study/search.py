@@ -268,10 +268,6 @@ def main() -> None:
     )
 
 
-def _direction(options: argparse.Namespace) -> Literal["minimize", "maximize"]:
-    return "minimize" if options.minimize else "maximize"
-
-
 def _plan(options: argparse.Namespace, rest: Sequence[str], folder: Path) -> tuple[SearchPlan, Any]:
     """Returns the search that a command line names, and submitit's executor or None.
 
@@ -284,7 +280,8 @@ def _plan(options: argparse.Namespace, rest: Sequence[str], folder: Path) -> tup
     space = read_space(options.space, families.all_fields(config.family))
     for name in sorted({*command_line.read_names(overrides)} & {*space.fields}):
         raise ConfigError(f"--space={name} and --config.{name} exclude each other: leave one out.")
-    number, direction = options.minimize or options.maximize, _direction(options)
+    number = options.minimize or options.maximize
+    direction: Literal["minimize", "maximize"] = "minimize" if options.minimize else "maximize"
     check_held_out(number, config)
     check_direction(number, direction)
     search = Search(space, number, direction, options.seed, options.trials)

@@ -187,7 +187,7 @@ def test_chains_for_another_objective_are_said(name):
 
 def test_points_to_score_are_checked(finished, tmp_path):
     used = recipes.load(finished, allow_code=True)
-    asked = SimpleNamespace(data=str(tmp_path / "points.npy"), split=None, against=None)
+    asked = SimpleNamespace(data=str(tmp_path / "points.npy"), split=None, against=None, nats=None)
     wrong = {"2 coordinates.* 3": np.zeros((3, 3)), "finite": np.full((3, 2), np.nan)}
     for expected, points in wrong.items():
         np.save(asked.data, points)
