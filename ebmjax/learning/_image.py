@@ -38,9 +38,11 @@ class LiveSteps:
     """The last steps of every chain, differentiated: see ``run_live_chains``.
 
     Attributes:
-      step_size, noise_scale: of the Langevin steps, as the sampler's.
+      step_size: of the Langevin steps, as the sampler's.
+      noise_scale: standard deviation of their noise, as the sampler's.
       num_steps: fewer than the chains have, of which they are the last (static).
-      low, high: ends of the box that every step ends in.
+      low: lower end of the box that every step ends in.
+      high: its upper end.
       num_references: slots of a shard's buffer, none of them a start of the step's chains, among
         which the entropy's neighbours are sought.
     """

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 
 Kernel = Literal["rbf", "imq"] | Callable[[jax.Array], jax.Array]
-"""A kernel k(x, y) = f(u) of SVGD, with u = |x - y|^2 / bandwidth^2. ``"rbf"`` is exp(-u / 2) and
-``"imq"``, the inverse multiquadric, 1 / sqrt(1 + u). A function takes a scalar u to a scalar that
-JAX can differentiate."""
+"""A kernel k(x, y) = f(u) of SVGD, with ``u = |x - y|^2 / bandwidth^2``. ``"rbf"`` is exp(-u / 2)
+and ``"imq"``, the inverse multiquadric, 1 / sqrt(1 + u). A function takes a scalar u to a scalar
+that JAX can differentiate."""
 
 
 def inverse_multiquadric(u: jax.Array) -> jax.Array:
