@@ -73,6 +73,14 @@ def test_one_chain_at_infinity_has_diverged() -> None:
     assert row["verdict"] == "diverged"
 
 
+def test_a_step_that_is_too_large_is_no_wrong_sampler() -> None:
+    size = find(NAME).step_size
+    diverges = sampler(lambda x, _, step: np.where(step > 0.5 * size, np.nan, x * (1 + 0.1 * step)))
+    assert exam.find_bias(diverges, NAME, "", "step") < exam.WRONG
+    always = sampler(lambda x, *_: np.nan * x)
+    assert exam.find_bias(always, NAME, "", "step") == np.inf
+
+
 def test_a_bias_of_the_step_is_forgiven_to_samplers_of_small_steps_alone() -> None:
     biased = sampler(lambda x, _, step: x * (1.0 + 0.1 * step))
     assert exam.find_bias(biased, NAME, "", "exact") > exam.WRONG
