@@ -1,12 +1,15 @@
 """The command ``ebmjax``: trains, makes studies, uses what was trained, and shows fields."""
 
+import ast
 import gc
 import importlib
+import importlib.util
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 
 import ebmjax
@@ -57,6 +60,9 @@ def command(name: str) -> ModuleType:
         if (error.name or "").startswith("ebmjax"):
             raise
         extra = "search" if error.name == "optuna" else "experiments"
+        found = importlib.util.find_spec(COMMANDS[name])
+        if {"-h", "--help"} & {*sys.argv} and found and found.origin:
+            print(ast.get_docstring(ast.parse(Path(found.origin).read_text())))
         stop(f'ebmjax {name} needs {error.name}: pip install "ebmjax[{extra}]".', REFUSED)
 
 

@@ -179,10 +179,11 @@ def fit(
         }
 
     signum, num_left = None, plan.total_steps - first_step
+    after = f", from step {first_step:,} of {plan.total_steps:,}"
     with (
         StopRequest(mesh, signals) as stop,
         checkpoints or contextlib.nullcontext(),
-        phase(f"training {num_left:,} steps") as note,
+        phase(f"training {num_left:,} steps" + after * (first_step > 0)) as note,
     ):
         for first, size, batches in feed.blocks(first_step):
             if signum is not None or watch.divergence is not None:

@@ -218,7 +218,9 @@ def refusal_of(one: Field, name: str, value: Any) -> str:
     """Returns the message for a value that is not of the field's kind."""
     is_many = isinstance(one.default, tuple) or one.values.kind is tuple
     many = "a list, every entry " * is_many
-    return f"config.{name} must be {many}{one.values.words}, got {trim(repr(value))}."
+    is_text = isinstance(value, str) and one.values.kind in (int, float)
+    number = "a number, " * (is_text and "integer" not in one.values.words)
+    return f"config.{name} must be {many}{number}{one.values.words}, got {trim(repr(value))}."
 
 
 def find_code(fields: Fields, config: Config) -> dict[str, Any]:
