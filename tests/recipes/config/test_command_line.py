@@ -150,7 +150,10 @@ def test_help_teaches_and_ends_well(tmp_path):
         ([SMOKE, "--config.model.options.a=1"], "config.model.options is one JSON text, set whole"),
         ([SMOKE, "--config.train.batch_size=many"], "config.train.batch_size must be an integer"),
         ([SMOKE, "--config.train.batch_size=1.5"], "an integer of at least 1, got '1.5'."),
-        ([SMOKE, "--config.loss.exponent=six"], "config.loss.exponent must be a number, positive and finite"),
+        (
+            [SMOKE, "--config.loss.exponent=six"],
+            "config.loss.exponent must be a number, positive and finite",
+        ),
         ([SMOKE, "--config.sampler.warm_start=maybe"], "must be True or False, got 'maybe'."),
         ([SMOKE, "--config.model.prior_hidden=(7,"], "must be a list, every entry an integer"),
         ([SMOKE, "--config.model=3"], "--config.model=3"),
