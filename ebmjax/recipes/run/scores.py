@@ -125,7 +125,12 @@ def _score_place(
         order = np.argsort(data.epoch_indices(0, 0, found.num_found))
     named = {"file": np.array(found.files)[order]} if found.files else {}
     with phase(f"scoring {len(images):,} images"):
-        return {**named, **_score(run, images[order], judge)}
+        scores = _score(run, images[order], judge)
+    probabilities = scores.get("class_probability")
+    if probabilities is not None and found.num_classes == probabilities.shape[1]:
+        share = np.mean(probabilities.argmax(1) == found.data.labels[order])
+        print(f"{what}: accuracy {share:.4f} by the classes of these images")
+    return {**named, **scores}
 
 
 def _read_points(run: Any, option: str, place: str | None, split: str | None) -> np.ndarray:

@@ -395,3 +395,12 @@ def test_a_folder_without_a_run_is_named(monkeypatch, tmp_path, capsys):
 def test_other_fields_may_not_differ(smoke):
     with pytest.raises(ConfigError, match=r"sampler_num_steps may not differ.*eval_checkpoint"):
         recipes.load(smoke, sampler_num_steps=3)
+
+
+def test_accuracy_is_said_where_the_images_have_the_models_classes(
+    run, tmp_path, monkeypatch, capsys
+):
+    np.savez(tmp_path / "two.npz", images=IMAGES, labels=np.arange(7) % 2)
+    command(monkeypatch, "score", run, tmp_path / "s.npz", f"--data={tmp_path}/two.npz")
+    # Means are positive, so the model names class 0, as four of seven labels do.
+    assert "accuracy 0.5714 by the classes of these images" in capsys.readouterr().out
