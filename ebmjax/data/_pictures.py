@@ -169,10 +169,11 @@ def common_shape(sizes: dict[tuple[int, int], str], size: int | None, fit: str) 
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
     if len(shapes) > 1:
-        first, second = list(shapes.values())[:2]
+        (first, second), least = list(shapes.values())[:2], min(map(min, shapes))
         raise ValueError(
             f"images must have one size, got {first} and {second} (height x width). Set "
-            f"image_size, for example to {min(map(min, shapes))}, and all are resized to it."
+            f"image_size, for example to {least}, and all are resized to it (in a run: "
+            f"--config.data.image_size={least})."
         )
     return next(iter(shapes))
 

@@ -58,7 +58,10 @@ def parse(
     """
     argv, unset_names = _split_unset(_join_config(argv))
     if not any(argument.partition("=")[0].lstrip("-") == "config" for argument in argv[1:]):
-        stop(f"{where}--config is missing. Try --config=configs/thermo_digits.py or --help.")
+        stop(
+            f"{where}--config is missing. Try --config=configs/thermo_digits.py, or --help; "
+            "configs/joint.py is for your own images."
+        )
     names = {*read_names(argv), *unset_names}
     sys.modules.pop("config_config", None)  # else a file would see what another one defined
     if "max_steps" not in values:

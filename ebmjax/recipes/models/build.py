@@ -226,7 +226,8 @@ def _check_batch(config: Config, name: str, size: int, num_examples: int) -> Non
         )
     raise ConfigError(
         f"config.train.{name} must be at most the number of training examples, got {size} with "
-        f"{num_examples} examples (config.data.max_train). Take a smaller batch, or more examples."
+        f"{num_examples} examples and {num_held_out} held out (config.data.max_train, "
+        "config.data.holdout). Take a smaller batch, or more examples."
     )
 
 
