@@ -3,49 +3,40 @@
 Chains are independent, so that an average over a chain is one draw, whatever its correlations, and
 the standard error over chains is honest. Chains of the verdict begin at exact draws. A sampler
 that keeps the target's law then shows no bias at any step, however slowly it moves.
+
+A task takes ``run(task, target's name, *arguments)``, which calls a function of an adapter, and
+the names of target, method and the method's word. Its numbers of seeds are arrays (seeds,).
 """
 
+import json
+import os
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ebmjax.recipes.bench.targets import ExactTarget, find
+from ebmjax.recipes.bench.libraries import load
+from ebmjax.recipes.bench.targets import LOG_2PI, ExactTarget, find
 
-NUM_CHAINS, NUM_KEPT, NUM_GRADIENTS = 64, 48, 960
-"""Chains of a seed, draws kept of each, and gradients that each may take."""
-NUM_EXACT, GRADIENTS_EXACT, KEPT_EXACT = 2048, 240, 12
-"""Chains of the verdict, their gradients, and the draws kept of each."""
-WRONG = 5.0
-"""Standard errors beyond which a bias counts."""
+NUM_CHAINS, NUM_KEPT, NUM_GRADIENTS = 64, 48, 960  # of a seed; the last two are of a chain
+NUM_EXACT, KEPT_EXACT, GRADIENTS_EXACT = 2048, 12, 240  # the same for chains of the verdict
+WRONG = 5.0  # standard errors beyond which a bias counts
 NUM_DATA, NUM_REFERENCE = 2048, 100_000
 
-IGNORE = np.errstate(all="ignore")
-"""Wraps functions of chains that may have gone to infinity."""
-
 Run = Callable[..., Any]
-"""Calls a function of an adapter: ``run(task, target's name, *arguments)``."""
+IGNORE = np.errstate(all="ignore")  # for chains that may have gone to infinity
 
 
-class Scales(NamedTuple):
-    """Moments of the statistics that are not known in closed form, from many exact draws.
+def statistics(target: ExactTarget, x: np.ndarray, means: Any = 0.0, scales: Any = 1.0) -> Any:
+    """Returns the statistics (..., m) of positions (..., d), less their means, over their scales.
 
-    Attributes:
-      scales: standard deviations of the statistics, (m,).
-      offsets: means, 0 where they are known, and ``errors``, their standard errors, (m,).
-    """
-
-    scales: np.ndarray
-    offsets: np.ndarray
-    errors: np.ndarray
-
-
-def raw_statistics(target: ExactTarget, x: np.ndarray) -> np.ndarray:
-    """Returns the statistics (..., m) of positions (..., d), of mean 0 but for the last one.
-
-    They are coordinates, their squares, the mean square, shares of modes and the log density.
+    They are coordinates, their squares, the mean square, shares of modes and the log density. All
+    but the last have mean 0 under the target.
     """
     x = np.asarray(x, np.float64)
     centred = (target.view(x) - target.mean) / np.sqrt(target.variance)
@@ -55,90 +46,67 @@ def raw_statistics(target: ExactTarget, x: np.ndarray) -> np.ndarray:
         which = target.mode_of(x)[..., None] == np.arange(len(target.masses))
         parts.append(which - np.asarray(target.masses))
     parts.append(np.asarray(target.log_density(np, x))[..., None])
-    return np.concatenate(parts, -1)
+    return (np.concatenate(parts, -1) - means) / scales
 
 
 @cache
-def reference(name: str) -> Scales:
-    """Returns the scales of a target's statistics, and the mean of its log density."""
-    target = find(name)
-    found = raw_statistics(target, target.draw(np.random.default_rng(1), NUM_REFERENCE))
-    scales, offsets, errors = found.std(0), np.zeros(found.shape[1]), np.zeros(found.shape[1])
-    offsets[-1], errors[-1] = found[:, -1].mean(), 1.0 / NUM_REFERENCE**0.5
-    return Scales(scales, offsets, errors)
+def reference(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Returns means and standard deviations of the statistics, (m,), from many exact draws."""
+    found = statistics(find(name), find(name).draw(np.random.default_rng(1), NUM_REFERENCE))
+    return np.append(np.zeros(found.shape[1] - 1), found[:, -1].mean()), found.std(0)
 
 
-def statistics(name: str, x: np.ndarray) -> np.ndarray:
-    """Returns statistics (..., m) of mean 0 and variance 1 under the target."""
-    known = reference(name)
-    return (raw_statistics(find(name), x) - known.offsets) / known.scales
-
-
-def largest_bias(name: str, chains: np.ndarray) -> float:
+def largest_bias(chains: np.ndarray) -> float:
     """Returns the largest bias of averages (chains, m), in standard errors; inf for no number."""
-    errors = np.hypot(chains.std(0, ddof=1) / len(chains) ** 0.5, reference(name).errors)
-    found = np.abs(chains.mean(0)) / errors
-    found = np.where(np.abs(chains.mean(0)) < 1e-9, 0.0, found)
+    errors = chains.std(0, ddof=1) / len(chains) ** 0.5
+    errors[-1] = np.hypot(errors[-1], NUM_REFERENCE**-0.5)  # that of the known mean
+    bias = np.abs(chains.mean(0))
+    found = np.where(bias < 1e-9, 0.0, bias / errors)
     return float(np.max(found)) if np.isfinite(found).all() else float("inf")
-
-
-def summarise(values: Any) -> dict[str, float]:
-    """Returns the mean over seeds and a 95 % interval, by Student's t."""
-    from scipy import special
-
-    values = np.asarray(values, float)
-    half = special.stdtrit(len(values) - 1, 0.975) * values.std(ddof=1) / len(values) ** 0.5
-    mean = float(values.mean())
-    return {"mean": mean, "low": mean - float(half), "high": mean + float(half)}
 
 
 @IGNORE
 def sample(run: Run, name: str, method: str, kind: str, num_seeds: int) -> dict[str, Any]:
     """Scores a sampler from wide starts, and looks for a bias from exact ones.
 
-    An error is the root mean square over coordinates and their squares of the bias in standard
-    deviations: 1 / sqrt(n) for n exact draws.
+    Error: root mean square bias of means and variances, in standard deviations, after the gradients
+    beside it; n exact draws have 1 / sqrt(n). Exact error: that of as many draws; start error: that
+    of the start. Exact bias: the largest bias of chains that begin at exact draws, in standard
+    errors; beyond 5 the verdict is wrong. Not yet: far from the target after these gradients.
     """
-    target, rng = find(name), np.random.default_rng(2)
+    target, known, rng = find(name), reference(name), np.random.default_rng(2)
     starts = target.base_scale * rng.normal(size=(num_seeds, NUM_CHAINS, target.dim))
-    began = time.perf_counter()
-    draws, gradients = run(
-        "sample", name, method, starts, target.step_size, NUM_GRADIENTS, NUM_KEPT, 1
-    )
-    seconds = time.perf_counter() - began
-    found = statistics(name, draws)
-    num = 2 * np.size(target.view(starts[0, :1]))
-    errors = {}
-    for part in (8, 4, 2, 1):  # of the budget; the first half of each part is left out
-        end = NUM_KEPT // part
-        errors[gradients / part] = _error(found[:, :, end // 2 : end], num)
+    numbers = target.step_size, NUM_GRADIENTS, NUM_KEPT, 1
+    draws, gradients = run("sample", name, method, starts, *numbers)
     exact = target.draw(rng, num_seeds * NUM_CHAINS * NUM_KEPT // 2)
-    exact = statistics(name, exact).reshape(num_seeds, NUM_CHAINS, NUM_KEPT // 2, -1)
-    halves = found[:, :, NUM_KEPT // 2 :].mean(2).reshape(-1, found.shape[-1])
+    exact = exact.reshape(num_seeds, NUM_CHAINS, NUM_KEPT // 2, -1)
+    num = 2 * np.size(target.view(starts[0, :1]))
+
+    def error(x: np.ndarray) -> np.ndarray:
+        found = statistics(target, x, *known)[..., :num].mean((1, 2))
+        return np.sqrt(np.mean(found**2, -1))
+
+    # Of parts of the budget, the first half of each left out.
+    halves = {part: draws[:, :, NUM_KEPT // part // 2 : NUM_KEPT // part] for part in (8, 4, 2, 1)}
+    last, averages = error(halves[1]), statistics(target, halves[1], *known).mean(2)
     row = {
-        "error": summarise(errors[gradients]),
-        "curve": {f"{at:.0f}": summarise(values) for at, values in errors.items()},
-        "exact_error": summarise(_error(exact, num)),
-        "start_error": summarise(_error(statistics(name, starts)[:, :, None], num)),
-        "draws_per_1000_gradients": float(
-            1e3 / (np.mean(errors[gradients] ** 2) * gradients * NUM_CHAINS)
-        ),
-        "gradients": gradients * NUM_CHAINS,
-        "seconds": seconds,
-        "bias": largest_bias(name, halves),
+        "error": last,
+        "curve": {f"{gradients / part:.0f}": error(half) for part, half in halves.items()},
+        "exact_error": error(exact),
+        "start_error": error(starts[:, :, None]),
+        "draws_per_1000_gradients": 1e3 / (np.mean(last**2) * gradients * NUM_CHAINS),
     }
     if target.mode_of is not None:
-        modes = slice(num + 1, num + 1 + len(target.masses))
-        shares = found[:, :, NUM_KEPT // 2 :, modes].mean((1, 2)) * reference(name).scales[modes]
-        row["mass_error"] = summarise(0.5 * np.abs(shares).sum(-1))
-    row["exact_bias"] = find_bias(run, name, method, kind)
-    row["verdict"] = judge(row["bias"], row["exact_bias"])
-    return row
-
-
-def _error(found: np.ndarray, num: int) -> np.ndarray:
-    """Returns errors (seeds,) of statistics (seeds, chains, draws, m), the first ``num`` of m."""
-    return np.sqrt(np.mean(found[..., :num].mean((1, 2)) ** 2, -1))
+        shares = (averages * known[1])[..., num + 1 : -1].mean(1)
+        row["mass_error"] = 0.5 * np.abs(shares).sum(-1)
+    bias = largest_bias(np.concatenate(averages))
+    exact_bias = find_bias(run, name, method, kind)
+    verdict = "not yet" if bias > WRONG else "right"
+    verdict = "diverged" if np.isinf(bias) else verdict
+    verdict = "wrong" if (exact_bias or 0.0) > WRONG else verdict
+    verdict = "particles" if exact_bias is None else verdict
+    found = {"exact_bias": exact_bias, "verdict": verdict, "bias": bias}
+    return row | found | {"gradients": gradients * NUM_CHAINS}
 
 
 @IGNORE
@@ -155,60 +123,44 @@ def find_bias(run: Run, name: str, method: str, kind: str) -> float | None:
     def averages(factor: int) -> np.ndarray:
         starts = target.draw(rng, NUM_EXACT)[None]
         numbers = target.step_size / factor, GRADIENTS_EXACT * factor, KEPT_EXACT, 2 + factor
-        return statistics(name, run("sample", name, method, starts, *numbers)[0][0]).mean(1)
+        draws = run("sample", name, method, starts, *numbers)[0][0]
+        return statistics(target, draws, *reference(name)).mean(1)
 
-    found = averages(1)
+    factor, found = 1, averages(1)
     if kind == "exact":
-        return largest_bias(name, found)
-    factor = 1
+        return largest_bias(found)
     if not np.isfinite(found).all():  # the target's step is too large without a Metropolis test
         factor, found = 4, averages(4)
-    return largest_bias(name, (4.0 * averages(4 * factor) - found) / 3.0)
-
-
-def judge(bias: float, exact_bias: float | None) -> str:
-    """Returns the verdict: "wrong", "diverged", "not yet" or "right"; particles are not judged."""
-    if exact_bias is None:
-        return "particles"
-    if exact_bias > WRONG:
-        return "wrong"
-    return "diverged" if np.isinf(bias) else "not yet" if bias > WRONG else "right"
+    return largest_bias((4.0 * averages(4 * factor) - found) / 3.0)
 
 
 def logz(run: Run, name: str, method: str, kind: str, num_seeds: int) -> dict[str, Any]:
-    """Scores estimates of log Z, beside plain weights of as many draws from the base."""
+    """Scores estimates of log Z.
+
+    Error: distance from log Z in nats; start error: that of plain weights of as many draws from the
+    base; inside: seeds whose interval holds log Z; width: of the interval.
+    """
     target, rng = find(name), np.random.default_rng(4)
-    began = time.perf_counter()
     values, ends, gradients = run("logz", name, method, num_seeds)
-    seconds = time.perf_counter() - began
-    error = np.asarray(values, float) - target.log_z
-    plain = [_plain(target, rng, min(int(gradients), 50_000)) for _ in range(num_seeds)]
-    row = {
-        "error": summarise(np.abs(error)),
-        "start_error": summarise(np.abs(plain)),
-        "bias": summarise(error),
-        "gradients": gradients,
-        "seconds": seconds,
-    }
+    plain = np.full(num_seeds, target.dim * (0.5 * LOG_2PI + np.log(target.base_scale)))
+    for seed in range(num_seeds):
+        x = rng.normal(size=(min(int(gradients), 50_000), target.dim))
+        logs = target.log_density(np, target.base_scale * x) + 0.5 * np.sum(x**2, -1)
+        plain[seed] += np.logaddexp.reduce(logs) - np.log(len(x))
+    bias = np.asarray(values, float) - target.log_z
+    row = {"error": np.abs(bias), "start_error": np.abs(plain - target.log_z), "bias": bias}
     if ends is not None:
         low, high = np.asarray(ends, float).T
-        is_inside = (low <= target.log_z) & (target.log_z <= high)
-        inside = f"{is_inside.sum()} of {num_seeds}"
-        row |= {"inside": inside, "width": summarise(high - low)}
-    return row
-
-
-def _plain(target: ExactTarget, rng: np.random.Generator, num: int) -> float:
-    x = rng.normal(size=(num, target.dim))
-    logs = target.log_density(np, target.base_scale * x) + 0.5 * np.sum(x**2, -1)
-    logs += target.dim * (0.5 * np.log(2.0 * np.pi) + np.log(target.base_scale))
-    return float(logs.max() + np.log(np.mean(np.exp(logs - logs.max()))) - target.log_z)
+        num_inside = np.sum((low <= target.log_z) & (target.log_z <= high))
+        row |= {"inside": f"{num_inside} of {num_seeds}", "width": high - low}
+    return row | {"gradients": gradients}
 
 
 def learn(run: Run, name: str, method: str, kind: str, num_seeds: int) -> dict[str, Any]:
-    """Scores densities that are trained on exact draws, by KL(target, model) on fresh ones.
+    """Scores densities of two coordinates that are trained on exact draws; a grid normalises them.
 
-    A grid normalises the model, so that targets have two coordinates.
+    Error: KL divergence from the target to the model, in nats, on fresh draws; start error: that of
+    a Gaussian fitted to the same data. Exact answers have 0.
     """
     target, rng = find(name), np.random.default_rng(5)
     data = target.draw(rng, num_seeds * NUM_DATA).reshape(num_seeds, NUM_DATA, 2)
@@ -216,28 +168,62 @@ def learn(run: Run, name: str, method: str, kind: str, num_seeds: int) -> dict[s
     low, wide = fresh.min(0), np.ptp(fresh, 0)
     places, step = np.linspace(-0.5, 1.5, 300, retstep=True)
     grid = low + wide * np.stack(np.meshgrid(places, places), -1).reshape(-1, 2)
-    cell = np.log(np.prod(wide * step))
-    began = time.perf_counter()
     found = np.asarray(run("learn", name, method, data, np.concatenate([fresh, grid])), float)
-    seconds = time.perf_counter() - began
-    model, at_grid = found[:, : len(fresh)], found[:, len(fresh) :]
-    top = at_grid.max(1, keepdims=True)
-    log_z = top[:, 0] + np.log(np.exp(at_grid - top).sum(1)) + cell
+    log_z = np.logaddexp.reduce(found[:, len(fresh) :], 1) + np.log(np.prod(wide * step))
+    gaussians = []
+    for one in data:
+        off, covariance = fresh - one.mean(0), np.cov(one.T)
+        squares = np.sum(off @ np.linalg.inv(covariance) * off, -1).mean()
+        gaussians.append(-0.5 * (squares + np.linalg.slogdet(covariance)[1]) - LOG_2PI)
     truth = target.log_density(np, fresh).mean() - target.log_z
-    kl = truth - (model.mean(1) - log_z)
-    gaussians = [truth - _log_gaussian(one, fresh).mean() for one in data]
-    return {"error": summarise(kl), "start_error": summarise(gaussians), "seconds": seconds}
+    models = found[:, : len(fresh)].mean(1) - log_z
+    return {"error": truth - models, "start_error": truth - np.array(gaussians)}
 
 
-def _log_gaussian(data: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Returns log densities at ``x`` (n,) of the Gaussian fitted to points of the plane."""
-    off, covariance = x - data.mean(0), np.cov(data.T)
-    squares = np.sum(off @ np.linalg.inv(covariance) * off, -1)
-    return -0.5 * (squares + 2.0 * np.log(2.0 * np.pi) + np.linalg.slogdet(covariance)[1])
+TASKS = {"sample": sample, "logz": logz, "learn": learn}
 
 
-TASKS: Mapping[str, Callable[[Run, str, str, str, int], dict[str, Any]]] = {
-    "sample": sample,
-    "logz": logz,
-    "learn": learn,
-}
+def examine(python: str, *cell: str) -> dict[str, Any]:
+    """Returns the row of a cell, and the seconds of its first call, from ``python`` or this one.
+
+    A cell is a task, a target, a library, a method and the number of seeds.
+    """
+    if python != sys.executable:
+        paths = f"{Path(__file__).parents[3]}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+        # One thread, unless the environment says more: PyTorch's threads would wait busily.
+        environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": paths}
+        command = [python, "-m", __name__, *cell]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError((done.stderr.strip() or "it ended").splitlines()[-1])
+        return json.loads(done.stdout.splitlines()[-1])  # a library may print, too
+    task, target, library, method, num_seeds = cell
+    adapter, seconds = load(library), []
+
+    def run(task: str, name: str, *given: Any) -> Any:
+        began = time.perf_counter()
+        found = getattr(adapter, task)(find(name), *given)
+        seconds.append(time.perf_counter() - began)
+        return found
+
+    row = TASKS[task](run, target, method, adapter.TASKS[task][method], int(num_seeds))
+    return {**row, "seconds": seconds[0]}
+
+
+@IGNORE
+def summarise(found: Any) -> Any:
+    """Returns a row whose numbers of seeds are means and 95 % intervals, by Student's t."""
+    from scipy import special
+
+    if isinstance(found, dict):
+        return {name: summarise(one) for name, one in found.items()}
+    if not isinstance(found, list | np.ndarray):
+        return found
+    values = np.asarray(found, float)
+    half = special.stdtrit(len(values) - 1, 0.975) * values.std(ddof=1) / len(values) ** 0.5
+    ends = {"low": values.mean() - half, "high": values.mean() + half}
+    return {"mean": float(values.mean()), **ends}
+
+
+if __name__ == "__main__":
+    print(json.dumps(examine(sys.executable, *sys.argv[1:]), default=np.ndarray.tolist))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from pages import files
 
-from ebmjax.recipes.bench import command, exam, other_python
+from ebmjax.recipes.bench import command, exam, libraries
 
 ADAPTER = """
 import numpy as np
@@ -103,6 +103,14 @@ def test_refusals(
     assert not (folder / "out").exists()
 
 
+def test_a_folder_that_cannot_be_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(
+        SystemExit, match=r"--out=adapter.py/out cannot be written: .* Name"
+    ) as ending:
+        bench(monkeypatch, "--libraries=adapter.py", "--targets=gaussian2", "--out=adapter.py/out")
+    assert ending.value.code == 2
+
+
 @pytest.mark.slow
 def test_the_target_and_the_library_of_the_page(
     folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -119,23 +127,18 @@ def test_the_target_and_the_library_of_the_page(
 
 @pytest.mark.slow
 def test_another_python_returns_what_this_one_does(folder: Path) -> None:
-    starts = np.zeros((2, 3, 2))
-    both = [
-        other_python.runner("adapter.py", python)(
-            "sample", "gaussian2", "good", starts, 0.1, 9, 4, 1
-        )
-        for python in (None, sys.executable)
-    ]
-    np.testing.assert_array_equal(both[0][0], both[1][0])
-    assert both[1][1] == 9
-    run = other_python.runner("adapter.py", sys.executable)
+    other = f"{Path(sys.executable).parent}/./{Path(sys.executable).name}"
+    cell = "logz", "gaussian2", "adapter.py", "plain", "2"
+    here, there = (exam.examine(python, *cell) for python in (sys.executable, other))
+    assert here["seconds"] != there.pop("seconds")
+    assert there == {name: getattr(here[name], "tolist", lambda: 100.0)() for name in there}
     with pytest.raises(RuntimeError, match="no such luck"):
-        run("sample", "gaussian2", "bad", starts, 0.1, 9, 4, 1)
+        exam.examine(other, "sample", "gaussian2", "adapter.py", "bad", "2")
 
 
 def test_adapters_have_a_function_for_each_task() -> None:
     for library in command.LIBRARIES:
-        adapter = other_python.load(library)
+        adapter = libraries.load(library)
         assert all(callable(getattr(adapter, task)) for task in adapter.TASKS), library
         lines = Path(adapter.__file__).read_text().count("\n")
         assert library == "ours" or lines <= 40, library

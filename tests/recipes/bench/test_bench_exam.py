@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from ebmjax.recipes.bench import exam
-from ebmjax.recipes.bench.libraries import ours
-from ebmjax.recipes.bench.other_python import load, runner
+from ebmjax.recipes.bench.libraries import load, ours
 from ebmjax.recipes.bench.targets import find
 
 NAME = "mixture2"
@@ -18,6 +17,14 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exam, "NUM_EXACT", 512)
     monkeypatch.setattr(exam, "NUM_REFERENCE", 20_000)
     exam.reference.cache_clear()
+
+
+def score(task: str, *cell: Any) -> Any:
+    return exam.summarise(exam.TASKS[task](*cell))
+
+
+def adapter(library: str) -> exam.Run:
+    return lambda task, name, *given: getattr(load(library), task)(find(name), *given)
 
 
 def sampler(spoil: Any) -> exam.Run:
@@ -34,7 +41,7 @@ def sampler(spoil: Any) -> exam.Run:
 
 
 def test_exact_draws_are_right_and_have_the_error_of_exact_draws() -> None:
-    row = exam.sample(sampler(lambda x, *_: x), NAME, "", "exact", 4)
+    row = score("sample", sampler(lambda x, *_: x), NAME, "", "exact", 4)
     assert row["verdict"] == "right"
     assert row["gradients"] == exam.NUM_CHAINS * exam.NUM_GRADIENTS
     # n draws have an error of 1 / sqrt(n), which is the mean over four numbers and four seeds.
@@ -59,7 +66,7 @@ def test_a_bias_at_exact_starts_is_wrong(method: str) -> None:
 
 def test_a_sampler_that_stays_is_not_wrong_and_not_yet_there() -> None:
     stays = sampler(lambda x, starts, _: np.broadcast_to(starts[:, :, None], x.shape))
-    row = exam.sample(stays, NAME, "", "exact", 4)
+    row = score("sample", stays, NAME, "", "exact", 4)
     assert row["verdict"] == "not yet"
     assert row["exact_bias"] < exam.WRONG
 
@@ -69,7 +76,7 @@ def test_one_chain_at_infinity_has_diverged() -> None:
         x[0, 0] = np.inf if starts.shape[0] > 1 else x[0, 0]
         return x
 
-    row = exam.sample(sampler(spoil), NAME, "", "exact", 4)
+    row = score("sample", sampler(spoil), NAME, "", "exact", 4)
     assert row["verdict"] == "diverged"
 
 
@@ -94,16 +101,16 @@ def test_log_z_inside_and_outside() -> None:
     def run(*_: Any) -> Any:
         return truth + np.array([0.1, -0.1, 0.3]), truth + np.array([[-1, 1]] * 2 + [[0.1, 1]]), 1e3
 
-    row = exam.logz(run, NAME, "", "", 3)
+    row = score("logz", run, NAME, "", "", 3)
     assert row["inside"] == "2 of 3"
     assert row["width"]["mean"] == pytest.approx((2 + 2 + 0.9) / 3)
     assert row["error"]["mean"] == pytest.approx(0.5 / 3)
     assert row["bias"]["mean"] == pytest.approx(0.1)
-    assert "inside" not in exam.logz(lambda *_: (run()[0], None, 1e3), NAME, "", "", 3)
+    assert "inside" not in score("logz", lambda *_: (run()[0], None, 1e3), NAME, "", "", 3)
 
 
 def test_weights_of_the_base_are_close_where_the_base_is() -> None:
-    row = exam.logz(lambda *_: (np.zeros(3), None, 1e5), "gaussian2", "", "", 3)
+    row = score("logz", lambda *_: (np.zeros(3), None, 1e5), "gaussian2", "", "", 3)
     assert row["start_error"]["mean"] < 0.05  # the weights' spread is about 1
 
 
@@ -117,10 +124,10 @@ def test_the_divergence_of_the_truth_is_0_and_of_a_wider_one_is_known() -> None:
 
         return run
 
-    row = exam.learn(learn(1.0), "gaussian2", "", "", 3)
+    row = score("learn", learn(1.0), "gaussian2", "", "", 3)
     assert row["error"]["mean"] == pytest.approx(0.0, abs=1e-3)
     assert 0.0 < row["start_error"]["mean"] < 0.01  # a Gaussian fits a Gaussian
-    row = exam.learn(learn(2.0), "gaussian2", "", "", 3)
+    row = score("learn", learn(2.0), "gaussian2", "", "", 3)
     known = 2 * (np.log(2.0) + 0.5 / 4.0 - 0.5)  # of two coordinates
     assert row["error"]["mean"] == pytest.approx(known, abs=0.02)
 
@@ -129,13 +136,13 @@ def test_the_divergence_of_the_truth_is_0_and_of_a_wider_one_is_known() -> None:
 @pytest.mark.parametrize("library", ["ours", "blackjax", "blackjax_smc"])
 def test_adapters_pass_the_exam(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip(load(library).PACKAGE)
-    run, tasks = runner(library, None), load(library).TASKS
+    run, tasks = adapter(library), load(library).TASKS
     for method, kind in tasks.get("sample", {}).items():
-        row = exam.sample(run, "gaussian2", method, kind, 2)
+        row = score("sample", run, "gaussian2", method, kind, 2)
         assert row["verdict"] in ("right", "particles"), method
         assert row["error"]["mean"] < 0.1 * row["start_error"]["mean"], method
     for method in tasks.get("logz", {}):
-        row = exam.logz(run, "gaussian2", method, "", 2)
+        row = score("logz", run, "gaussian2", method, "", 2)
         assert row["error"]["mean"] < 0.2
         assert row.get("inside", "2 of 2") == "2 of 2"
 
@@ -144,5 +151,5 @@ def test_adapters_pass_the_exam(library: str, monkeypatch: pytest.MonkeyPatch) -
 def test_our_objectives_learn_a_banana(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ours, "NUM_STEPS", 500)
     for method in ours.TASKS["learn"]:
-        row = exam.learn(runner("ours", None), "banana", method, "", 2)
+        row = score("learn", adapter("ours"), "banana", method, "", 2)
         assert row["error"]["mean"] < 0.5 * row["start_error"]["mean"], method

@@ -10,7 +10,7 @@ import pytest
 from scipy import integrate, special, stats
 
 from ebmjax.recipes.bench import targets
-from ebmjax.recipes.bench.exam import raw_statistics
+from ebmjax.recipes.bench.exam import statistics
 from ebmjax.recipes.bench.targets import TARGETS, ExactTarget, find
 
 
@@ -30,14 +30,19 @@ def by_grid(
     return log_z, mean, shares @ (points - mean) ** 2, masses
 
 
+WELLS = (3.0, 0.3, 0.0, [0, 1], 0.6, 0.02)
 # Sums over a grid are as good as exact for densities that are smooth and vanish at its ends. A mode
 # ends between points, or at one, which costs half a cell there.
 GRIDS: dict[str, tuple[Any, list[np.ndarray], float]] = {
     "gaussian": (lambda: targets.gaussian(2, 0.1), [np.linspace(-9, 11, 401)] * 2, 1e-9),
     "mixture": (TARGETS["mixture2"], [np.linspace(-15, 15, 402)] * 2, 1e-6),
     "banana": (targets.banana, [np.linspace(-25, 25, 301), np.linspace(-15, 125, 1401)], 1e-6),
-    "wells": (lambda: targets.wells(2), [np.linspace(-3, 3, 802)] * 2, 1e-5),
-    "phi4": (lambda: targets.phi4(3), [np.linspace(-4, 4, 100)] * 3, 1e-3),
+    "wells": (lambda: targets.chain(2, *WELLS), [np.linspace(-3, 3, 802)] * 2, 1e-5),
+    "phi4": (
+        lambda: targets.chain(3, 0.5, 0.05, 1.0, [1], 1.0, 0.07),
+        [np.linspace(-4, 4, 100)] * 3,
+        1e-3,
+    ),
     "rbm": (lambda: targets.rbm(2), [np.linspace(-12, 12, 241)] * 2, 1e-6),
 }
 
@@ -58,6 +63,8 @@ def test_a_long_gaussian_by_its_dense_covariance(dim: int) -> None:
     target = targets.gaussian(dim, 0.1)
     covariance = 0.8 ** np.abs(np.subtract.outer(np.arange(dim), np.arange(dim)))
     law = stats.multivariate_normal(np.ones(dim), covariance)
+    closed = 0.5 * (dim * np.log(2 * np.pi) + (dim - 1) * np.log(0.36))
+    assert target.log_z == pytest.approx(closed, abs=1e-9)
     x = np.random.default_rng(0).normal(size=(5, dim))
     np.testing.assert_allclose(target.log_density(np, x) - target.log_z, law.logpdf(x), rtol=1e-9)
 
@@ -83,10 +90,10 @@ def test_a_mixture_along_the_line_of_its_centres(name: str) -> None:
 
 
 def test_wells_by_bessel_functions_and_by_quadrature() -> None:
-    even = targets.wells(3, 2.0, tilt=0.0)  # int exp(-a (x^2 - 1)^2) = pi/2 e^(-a/2) (I + I)
+    even = targets.chain(3, 2.0, 0.0, *WELLS[2:])  # int exp(-a (x^2 - 1)^2) = pi/2 e^(-a/2) (I + I)
     bessel = special.iv(0.25, 1.0) + special.iv(-0.25, 1.0)
     assert even.log_z == pytest.approx(3 * np.log(np.pi / 2 * np.exp(-1.0) * bessel), abs=1e-9)
-    one = targets.wells(2)
+    one = targets.chain(2, *WELLS)
     f = lambda x: float(np.exp(one.log_density(np, np.array([x, 1.0])) - 0.3))  # noqa: E731
     whole, right = integrate.quad(f, -4, 4)[0], integrate.quad(f, 0, 4)[0]
     assert one.log_z == pytest.approx(2 * np.log(whole), abs=1e-7)
@@ -121,7 +128,7 @@ def test_the_evidence_of_the_latent_model_by_the_marginal_of_x() -> None:
 def test_draws_have_the_moments_and_densities_are_one(name: str) -> None:
     target = find(name)
     x = target.draw(np.random.default_rng(0), 2000)
-    found = raw_statistics(target, x)[:, :-1]
+    found = statistics(target, x)[:, :-1]
     assert x.shape == (2000, target.dim)
     assert np.all(abs(found.mean(0)) < 5 * found.std(0) / 2000**0.5)
     few = x[:5].astype(np.float32)

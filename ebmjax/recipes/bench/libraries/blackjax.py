@@ -1,21 +1,19 @@
 """MALA, HMC and NUTS of BlackJAX; its kernels run under our ``run_chain``."""
 
 from functools import partial
-from typing import Any
+
+import jax.numpy as jnp
+
+from ebmjax.recipes.bench.libraries.ours import drive
 
 PACKAGE = "blackjax"
 TASKS = {"sample": {"mala": "exact", "hmc": "exact", "nuts": "exact"}}
-LENGTH = 10
-"""Gradients of a move of HMC; NUTS makes as many moves."""
+LENGTH = 10  # gradients of a move of HMC; NUTS makes as many moves
 
 
-def sample(target: Any, method: str, starts: Any, *numbers: Any) -> tuple[Any, float]:
+def sample(target, method, starts, step_size, num_gradients, num_kept, seed):
     """Returns draws and gradients of a chain; a leapfrog step is that of MALA, sqrt(2 step)."""
-    step_size, num_gradients, num_kept, seed = numbers
     import blackjax
-    import jax.numpy as jnp
-
-    from ebmjax.recipes.bench.libraries.ours import drive
 
     density = partial(target.log_density, jnp)
     if method == "mala":

@@ -2,19 +2,20 @@
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+
 PACKAGE = "blackjax"
 TASKS = {"logz": {"smc": ""}}
 NUM_PARTICLES, NUM_MOVES = 512, 10
 
 
-def logz(target: Any, method: str, num_seeds: int) -> tuple[Any, Any, float]:
+def logz(target, method, num_seeds):
     """Returns values, no intervals, and gradients of a seed."""
     import blackjax
-    import jax
-    import jax.numpy as jnp
     from blackjax.smc import extend_params, resampling
 
-    def log_base(x: Any) -> Any:
+    def log_base(x):
         return jnp.sum(jax.scipy.stats.norm.logpdf(x, scale=target.base_scale))
 
     step: Any = {"step_size": jnp.float32(target.step_size)}
@@ -24,16 +25,15 @@ def logz(target: Any, method: str, num_seeds: int) -> tuple[Any, Any, float]:
         resampling.systematic, 0.5, num_mcmc_steps=NUM_MOVES,
     )  # fmt: skip
 
-    def run(key: Any) -> Any:
-        def rung(carry: Any) -> Any:
+    def run(key):
+        def rung(carry):
             state, total, count = carry
             state, info = smc.step(jax.random.fold_in(key, count), state)
             return state, total + info.log_likelihood_increment, count + 1
 
-        first = smc.init(target.base_scale * jax.random.normal(key, (NUM_PARTICLES, target.dim)))
-        return jax.lax.while_loop(
-            lambda c: (c[0].tempering_param < 1.0) & (c[2] < 200), rung, (first, 0.0, 0)
-        )[1:]
+        starts = target.base_scale * jax.random.normal(key, (NUM_PARTICLES, target.dim))
+        more = lambda carry: (carry[0].tempering_param < 1.0) & (carry[2] < 200)  # noqa: E731
+        return jax.lax.while_loop(more, rung, (smc.init(starts), 0.0, 0))[1:]
 
     values, counts = jax.jit(jax.vmap(run))(jax.random.split(jax.random.key(0), num_seeds))
     return values, None, float(counts.mean()) * NUM_PARTICLES * NUM_MOVES
