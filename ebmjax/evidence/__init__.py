@@ -15,8 +15,8 @@ from ebmjax.evidence._smc import smc_log_normalizer as smc_log_normalizer
 from ebmjax.evidence._stepping_stone import (
     stepping_stone_log_evidence as stepping_stone_log_evidence,
 )
+from ebmjax.evidence._stepping_stone import tempering_log_partition as tempering_log_partition
 from ebmjax.evidence._temperature import fit_temperature as fit_temperature
-from ebmjax.evidence._tempering import tempering_log_partition as tempering_log_partition
 from ebmjax.evidence._thermodynamic import log_evidence as log_evidence
 from ebmjax.evidence._thermodynamic import thermodynamic_log_evidence as thermodynamic_log_evidence
 from ebmjax.evidence._weights import Estimate as Estimate

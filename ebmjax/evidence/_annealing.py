@@ -7,12 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._axes import place_carry
-from ebmjax._checks import (
-    check_at_least,
-    check_scalar_density,
-    check_whole_ladder,
-    leading_size,
-)
+from ebmjax._checks import check_at_least, check_scalar_density, check_whole_ladder, leading_size
 from ebmjax._programs import run_program
 from ebmjax.densities import power_posterior
 from ebmjax.samplers import batch_step, position_of, run_chain, start_chains
@@ -120,22 +115,17 @@ def anneal(
     """Weighs chains from the first of the powers to the last, in either direction."""
 
     def rung(positions: PyTree, inputs: tuple[Any, ...]) -> tuple[PyTree, Any]:
-        key, power, width, *step = inputs
+        key, power, width, given = inputs
         log_weights = width * jax.vmap(log_tilt_fn)(positions)
-        given = {"step_size": step[0]} if step else {}
         chain = sampler(power_posterior(log_base_fn, log_tilt_fn, power), **given)
-        states = start_chains(key, chain, positions)
-        step = batch_step(chain.step)
+        states, step = start_chains(key, chain, positions), batch_step(chain.step)
         states, _, infos = run_chain(key, states, step, num_steps, thinning=num_steps)
         return position_of(states), (log_weights, jax.tree.map(lambda leaf: leaf[:, 0], infos))
 
     keys = jax.random.split(key, powers.shape[0] - 1)
-    inputs = (keys, powers[1:], jnp.diff(powers))
-    inputs += () if step_sizes is None else (step_sizes,)
-    start, _ = place_carry(lambda first, positions: rung(positions, first), [_first(inputs)], start)
+    given = {} if step_sizes is None else {"step_size": step_sizes}
+    inputs = keys, powers[1:], jnp.diff(powers), given
+    first = [jax.tree.map(lambda leaf: leaf[0], inputs)]
+    start, _ = place_carry(lambda first, positions: rung(positions, first), first, start)
     positions, (log_weights, infos) = run_program(partial(jax.lax.scan, rung), start, inputs)
     return AnnealedSamples(jnp.sum(log_weights, axis=0), positions, infos)
-
-
-def _first(inputs: PyTree) -> PyTree:
-    return jax.tree.map(lambda leaf: leaf[0], inputs)

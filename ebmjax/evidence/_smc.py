@@ -23,26 +23,23 @@ def smc_log_normalizer(
 ) -> Estimate:
     """Returns ``log Z_1 / Z_0`` along ``exp(log_base + t * log_tilt)`` by BlackJAX's tempered SMC.
 
-    ImportError says so if BlackJAX is not installed.
-
     It is annealed importance sampling with systematic resampling by weights at every power before
     particles move. Each repeat's ratio is unbiased if the steps leave their densities invariant, so
     ratios are averaged, not their logs.
 
     Args:
-      key: consumed.
+      key, powers, log_base_fn, log_tilt_fn: as in ``annealed_importance_sampling``.
       start: exact independent draws of ``exp(log_base)``, leading axes (repeats, particles).
         Particles interact, so the standard error comes from the independent repeats, at least 2;
         with few repeats it is rough.
-      powers: shape (num_powers,), increasing from 0 to 1.
-      log_base_fn, log_tilt_fn: one position to a scalar.
-      sampler: log density to sampler, such as ``functools.partial(mala, step_size=0.1)``; not
-        ``sgld``, see ``annealed_importance_sampling``. It must draw nothing at its start, where
-        BlackJAX gives no key.
+      sampler: as there; it must draw nothing at its start, where BlackJAX gives no key.
       num_steps: steps at every power below 1 (static).
 
     Returns:
-      Scalars, in nats. The cost is ``(num_powers - 1) * num_steps`` gradients a particle.
+      Scalars, in nats. The cost is that of ``annealed_importance_sampling``.
+
+    Raises:
+      ImportError: if BlackJAX is not installed.
 
     Source: Del Moral, Doucet & Jasra 2006; BlackJAX, ``blackjax.tempered_smc``.
     """
@@ -50,7 +47,24 @@ def smc_log_normalizer(
     check_at_least("num_steps", num_steps, 1)
     check_at_least("repeats (the first axis of start)", leading_size("start", start), 2)
     check_scalar_density(log_tilt_fn, jax.tree.map(lambda leaf: leaf[0, 0], start))
-    algorithm = _tempered_smc(log_base_fn, log_tilt_fn, sampler, num_steps)
+    try:
+        import blackjax
+        from blackjax.smc.resampling import systematic
+    except ImportError as error:
+        raise ImportError(
+            "smc_log_normalizer runs BlackJAX's tempered SMC, and BlackJAX is not installed: "
+            "pip install 'ebmjax[test]', or blackjax itself. annealed_importance_sampling needs no "
+            "more than JAX."
+        ) from error
+    algorithm: Any = blackjax.tempered_smc(
+        log_base_fn,
+        log_tilt_fn,
+        mcmc_step_fn=lambda key, state, log_density_fn: sampler(log_density_fn).step(key, state),
+        mcmc_init_fn=lambda position, log_density_fn: sampler(log_density_fn).init(position),
+        mcmc_parameters={},
+        resampling_fn=systematic,
+        num_mcmc_steps=num_steps,
+    )
     powers = jnp.asarray(powers)
 
     def log_ratio(key: Key, particles: PyTree) -> jax.Array:
@@ -65,26 +79,3 @@ def smc_log_normalizer(
 
     keys = jax.random.split(key, leading_size("start", start))
     return log_mean_exp(run_program(jax.vmap(log_ratio), keys, start))
-
-
-def _tempered_smc(
-    log_base_fn: LogDensityFn, log_tilt_fn: LogDensityFn, sampler: SamplerFn, num_steps: int
-) -> Any:
-    try:
-        import blackjax
-        from blackjax.smc.resampling import systematic
-    except ImportError as error:
-        raise ImportError(
-            "smc_log_normalizer runs BlackJAX's tempered SMC, and BlackJAX is not installed: "
-            "pip install 'ebmjax[test]', or blackjax itself. annealed_importance_sampling needs no "
-            "more than JAX."
-        ) from error
-    return blackjax.tempered_smc(
-        log_base_fn,
-        log_tilt_fn,
-        mcmc_step_fn=lambda key, state, log_density_fn: sampler(log_density_fn).step(key, state),
-        mcmc_init_fn=lambda position, log_density_fn: sampler(log_density_fn).init(position),
-        mcmc_parameters={},
-        resampling_fn=systematic,
-        num_mcmc_steps=num_steps,
-    )

@@ -78,13 +78,14 @@ def nested_potential_scale_reduction(chains: PyTree, superchains: Any) -> PyTree
 @jax.jit
 def _scale_reduction(x: jax.Array) -> jax.Array:
     """Returns nested R-hat of draws (superchains, chains, draws, ...)."""
-    means = jnp.mean(x - x[:, :, :1], axis=2) + (x[:, :, 0] - x[:1, :1, 0])
-    of_superchains = jnp.mean(means - means[:, :1], axis=1) + means[:, 0]
-    within = jnp.mean(_variance(means, 1) + jnp.mean(_variance(x, 2), axis=1), axis=0)
-    return jnp.sqrt(1.0 + _variance(of_superchains, 0) / within)
+    means, of_draws = _moments(x - x[:1, :1, :1], 2)
+    means, of_chains = _moments(means, 1)
+    within = jnp.mean(of_chains + jnp.mean(of_draws, axis=1), axis=0)
+    return jnp.sqrt(1.0 + _moments(means, 0)[1] / within)
 
 
-def _variance(x: jax.Array, axis: int) -> jax.Array:
-    """Returns the unbiased variance along an axis: exactly 0 of equal numbers, and of one."""
-    shifted = x - jax.lax.slice_in_dim(x, 0, 1, axis=axis)
-    return jnp.var(shifted, axis=axis, ddof=min(1, x.shape[axis] - 1))
+def _moments(x: jax.Array, axis: int) -> tuple[jax.Array, jax.Array]:
+    """Returns mean and unbiased variance along an axis: exactly 0 of equal numbers, and of one."""
+    first = jax.lax.slice_in_dim(x, 0, 1, axis=axis)
+    variance = jnp.var(x - first, axis=axis, ddof=min(1, x.shape[axis] - 1))
+    return jnp.mean(x - first, axis=axis) + jnp.squeeze(first, axis), variance

@@ -70,8 +70,7 @@ def adapt_ladder(
 
     Rounds double in length. Each estimates the barrier :math:`\Lambda` on the powers that it has,
     interpolates it by a monotone cubic, and places the next round's powers at equal steps of it.
-    The last round changes nothing. Its draws are those of a fixed ladder, and the earlier rounds
-    are their burn-in.
+    The last round changes nothing: its draws are those of a fixed ladder.
 
     Args:
       key: consumed.
@@ -98,18 +97,15 @@ def adapt_ladder(
     options = {"sampler": sampler, "log_base_fn": log_base_fn, "num_steps": num_steps}
     bind = partial(parallel_tempering, log_density_fn, **options)
 
-    def block(key: Key, states: Any, numbers: Any) -> tuple[Any, Any]:
-        bound = bind(powers=numbers[0], step_size=jax.tree.map(jnp.exp, numbers[1]))
+    def block(key: Key, states: Any, powers: jax.Array, log_steps: Any) -> tuple[Any, Any]:
+        bound = bind(powers=powers, step_size=jax.tree.map(jnp.exp, log_steps))
         states, _, infos = run_chain(key, states, batch_step(bound.step), first_round)
-        met = infos.swap_prob, infos.acceptance_by_power
-        means = jax.tree.map(lambda leaf: jnp.mean(leaf, (0, 1)), met)
-        return states, (*means, infos.log_ratios)
+        return states, infos
 
     first = bind(powers=powers, step_size=step_size)
     states = jax.vmap(first.init)(positions)
     info = jax.eval_shape(batch_step(first.step), key, states)[1]  # and checks known numbers
-    is_adaptable = step_size is not None and info.acceptance_prob is not None
-    if target_acceptance is not None and not is_adaptable:
+    if target_acceptance is not None and (step_size is None or info.acceptance_prob is None):
         raise ValueError(
             "target_acceptance adapts step_size to the acceptance that sampler reports; give a "
             "step_size and such a sampler, or leave it out."
@@ -118,19 +114,17 @@ def adapt_ladder(
     if step_size is not None:
         log_steps = np.log(np.broadcast_to(np.asarray(step_size, np.float64), powers.shape))
     in_float32 = partial(jax.tree.map, jnp.float32)
-    program = make_program(block, key, states, in_float32((powers, log_steps)))
+    program = make_program(block, key, states, *in_float32((powers, log_steps)))
     for index in range(num_rounds):
-        swaps, ratios, before = [], [], states.num_round_trips
-        is_last = index == num_rounds - 1
+        found, before, is_last = [], states.num_round_trips, index == num_rounds - 1
         for _ in range(2**index):
             key, own = jax.random.split(key)
-            states, found = program(own, states, in_float32((powers, log_steps)))
-            swap_prob, accepted, log_ratios = found
-            swaps.append(np.asarray(swap_prob, np.float64))
-            ratios.append(np.asarray(log_ratios))
+            states, infos = program(own, states, *in_float32((powers, log_steps)))
+            found.append(infos)
             if target_acceptance is not None and not is_last:
-                log_steps = np.asarray(log_steps) + np.asarray(accepted) - target_acceptance
-        rejections = 1.0 - np.mean(swaps, axis=0)
+                accepted = np.mean(infos.acceptance_by_power, (0, 1))
+                log_steps = np.asarray(log_steps) + accepted - target_acceptance
+        rejections = 1.0 - np.mean([one.swap_prob for one in found], (0, 1, 2), np.float64)
         if not is_last:
             old, powers = powers, _place(powers, rejections)
             log_steps = None if log_steps is None else np.interp(powers, old, log_steps)
@@ -139,8 +133,8 @@ def adapt_ladder(
         powers.astype(np.float32),
         None if log_steps is None else np.exp(log_steps).astype(np.float32),
         rejections,
-        float(trips) / (first_round * 2 ** (num_rounds - 1)),
-        np.concatenate(ratios, axis=1),
+        float(trips) / (first_round * len(found)),
+        np.concatenate([one.log_ratios for one in found], axis=1),
         states,
     )
 

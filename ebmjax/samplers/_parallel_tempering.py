@@ -16,6 +16,7 @@ from ebmjax._checks import (
     is_traced,
 )
 from ebmjax._precision import at_least_float32
+from ebmjax._programs import run_program
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._chains import start_chain, trace_chain
 from ebmjax.samplers._langevin import acceptance_probability
@@ -38,9 +39,7 @@ class HotReplicas(NamedTuple):
 
 
 class ParallelTemperingState(NamedTuple):
-    """One position at each power, and what is needed to count round trips.
-
-    It holds no log density, so that it stays valid when the density changes (in training).
+    """One position at each power, valid under any density, and what counts round trips.
 
     Attributes:
       position: the replica at power 1; any PyTree of floating-point arrays.
@@ -48,7 +47,7 @@ class ParallelTemperingState(NamedTuple):
       parity: int32, 0 or 1: whether the next swaps are those of pairs 0, 2, ... or 1, 3, ...
       replica: (num_powers,) int32, the replica that stands at each power, by where it began.
       leg: (num_powers,) int32, the way of the replica there: 1 from the lowest power up, 2 back
-        from power 1. It is 0 before the replica was at the lowest power.
+        from power 1, 0 before it was at the lowest.
       num_round_trips: int32, ways from the lowest power to power 1 and back, by all replicas.
     """
 
@@ -89,8 +88,7 @@ def parallel_tempering_init(
     """Starts a replica at ``position`` for each of ``powers``; evaluates nothing.
 
     Raises:
-      TypeError: if a leaf of ``position`` is not floating point.
-      ValueError: if ``log_density_fn`` does not return a scalar, or ``powers`` are no ladder.
+      ValueError: if ``powers`` are no ladder.
     """
     check_floating("position", position)
     num = len(_read(powers))
@@ -120,13 +118,9 @@ def parallel_tempering_step(
         \alpha_i = \min\big(1,\, e^{(t_{i+1} - t_i)(w_i - w_{i+1})}\big), \qquad w = f - \log q
 
     Each replica has the law :math:`e^{f_t}` of its power, and the one at power 1 that of f. Even
-    and odd pairs take turns, so that replicas travel in one direction until a swap is refused. The
-    rate of round trips then tends to :math:`1 / (2 + 2 \Lambda)` as powers are added, with the
-    barrier :math:`\Lambda = \sum_i E(1 - \alpha_i)`; see ``adapt_ladder``.
-
-    A step costs ``num_steps + 1`` gradients and one evaluation a replica for a sampler such as
-    MALA: after the swaps every replica is scored anew. What else the sampler's state remembers,
-    such as a velocity, starts anew, too.
+    and odd pairs take turns, so that replicas travel in one direction until a swap is refused.
+    After the swaps the sampler's states start anew: MALA's score, others' velocity. So a step costs
+    ``num_steps + 1`` gradients and one evaluation a replica.
 
     Args:
       key: split for swaps and moves.
@@ -142,17 +136,12 @@ def parallel_tempering_step(
     Returns:
       The new state and a ``ParallelTemperingInfo``.
 
-    Raises:
-      TypeError: if ``state`` is not the sampler's.
-      ValueError: if a concrete hyperparameter lies outside its range, or a shape does not fit.
-
     Source: Syed, Bouchard-Cote, Deligiannidis & Doucet 2022 (JRSS-B 84); Okabe et al. 2001.
     """
     powers = _read(powers)
     _check(state, powers, step_size, log_base_fn)
     check_at_least("num_steps", num_steps, 1)
     num = len(powers)
-    rungs, below = jnp.arange(num), jnp.arange(num - 1)
     places = jax.tree.map(
         lambda hot, cold: jnp.concatenate([hot, cold[None]]), state.hot.position, state.position
     )
@@ -166,41 +155,28 @@ def parallel_tempering_step(
     log_odds = jnp.diff(powers) * (log_ratios[:-1] - log_ratios[1:])
     swap_prob = acceptance_probability(log_odds, log_ratios[:-1])
     is_heads = jax.random.uniform(coin_key, swap_prob.shape, swap_prob.dtype) < swap_prob
-    is_swapped = is_heads & (below % 2 == state.parity)
+    is_swapped = is_heads & (jnp.arange(num - 1) % 2 == state.parity)
+    # The replica that goes to each power: of a swapped pair the other one.
+    order = jnp.arange(num) + jnp.pad(is_swapped, (0, 1)) - jnp.pad(is_swapped, (1, 0))
+    numbers = {} if step_size is None else {"step_size": jnp.broadcast_to(step_size, (num,))}
 
-    def swap(leaf: jax.Array) -> jax.Array:
-        """Exchanges the rows of the pairs."""
-        low, high = (
-            jnp.pad(is_swapped, ends).reshape(-1, *[1] * (leaf.ndim - 1))
-            for ends in ((0, 1), (1, 0))
-        )
-        new = jnp.where(low, jnp.roll(leaf, -1, axis=0), leaf)
-        return jnp.where(high, jnp.roll(leaf, 1, axis=0), new)
+    def move(key: Key, keys: Key, place: PyTree, power: jax.Array, numbers: Any) -> Any:
+        chain = sampler(partial(_along, log_density_fn, log_base_fn, power), **numbers)
+        first = start_chain(key, chain, place)
+        last, accepted = trace_chain(keys, first, chain.step, lambda _, info: acceptance_of(info))
+        return position_of(last), accepted
 
-    numbers = powers, {}
-    if step_size is not None:
-        numbers[1]["step_size"] = jnp.broadcast_to(jnp.asarray(step_size), (num,))
-
-    def chain(power: jax.Array, given: dict[str, Any]) -> Any:
-        return sampler(partial(_along, log_density_fn, log_base_fn, power), **given)
-
-    def start(key: Key, place: PyTree, *numbers: Any) -> Any:
-        return start_chain(key, chain(*numbers), place)
-
-    def move(key: Key, states: Any) -> tuple[Any, Any]:
-        each = lambda key, one, *numbers: chain(*numbers).step(key, one)  # noqa: E731
-        return jax.vmap(each)(jax.random.split(key, num), states, *numbers)
-
-    first_keys, keys = jax.random.split(first_key, num), jax.random.split(move_key, num_steps)
-    states = jax.vmap(start)(first_keys, jax.tree.map(swap, places), *numbers)
-    states, accepted = trace_chain(keys, states, move, lambda _, info: acceptance_of(info))
-    moved = position_of(states)
+    keys = jax.vmap(partial(jax.random.split, num=num))(jax.random.split(move_key, num_steps))
+    moved, accepted = run_program(
+        jax.vmap(move, (0, 1, 0, 0, 0)),
+        *(jax.random.split(first_key, num), keys, jax.tree.map(lambda leaf: leaf[order], places)),
+        *(powers, numbers),
+    )
     hot, position = (jax.tree.map(lambda leaf, at=at: leaf[at], moved) for at in (np.s_[:-1], -1))
-    replica, leg = swap(state.replica), swap(state.leg)
+    replica, leg = state.replica[order], state.leg[order]
     num_round_trips = state.num_round_trips + (leg[0] == 2)
-    is_back = (rungs == num - 1) & (leg == 1)
-    leg = jnp.where(rungs == 0, 1, jnp.where(is_back, 2, leg))
-    mean, by_power = (jax.tree.map(partial(jnp.mean, axis=a), accepted) for a in (None, 0))
+    leg = leg.at[0].set(1).at[-1].add(leg[-1] == 1)
+    mean, by_power = (jax.tree.map(partial(jnp.mean, axis=a), accepted) for a in (None, 1))
     return ParallelTemperingState(
         position, HotReplicas(hot), 1 - state.parity, replica, leg, num_round_trips
     ), ParallelTemperingInfo(

@@ -1,12 +1,13 @@
 """Warm-up of chains: a step size and a diagonal metric, found before the draws and then frozen."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
+from jax.flatten_util import ravel_pytree
 
 from ebmjax._checks import check_at_least, check_floating, check_key, check_positive, leading_size
 from ebmjax._dual_averaging import dual_averaging_init, dual_averaging_update
@@ -48,14 +49,6 @@ class WarmUp(NamedTuple):
     step_size: jax.Array
     inverse_mass: PyTree
     trace: WarmUpTrace
-
-
-class _Moments(NamedTuple):
-    """Draws of a window, all chains together: their number, mean and squares about the mean."""
-
-    count: jax.Array
-    mean: PyTree
-    squares: PyTree
 
 
 def warm_up(
@@ -117,7 +110,7 @@ def warm_up(
     """
     check_key("key", key)
     check_at_least("num_steps", num_steps, 1)
-    check_positive("step_size", step_size)
+    averaging = dual_averaging_init(step_size)
     check_positive("target_acceptance", target_acceptance)
     if target_acceptance >= 1:
         raise ValueError(f"target_acceptance must be below 1, got {target_acceptance=}.")
@@ -126,46 +119,45 @@ def warm_up(
     one = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf)[1:], jnp.result_type(leaf)), positions
     )
-    unit = at_least_float32(jax.tree.map(lambda leaf: jnp.ones(leaf.shape, leaf.dtype), one))
-    sampler = make_sampler(jnp.float32(step_size), unit)
+    unit, unravel = ravel_pytree(at_least_float32(optax.tree.ones_like(one)))
+    sampler = make_sampler(jnp.float32(step_size), unravel(unit))
     _check_adjusted(key, sampler, one)
     in_window, window, num_windows = _schedule(num_steps, adapts_metric)
 
     def advance(inputs: Any, carry: Any) -> tuple[Any, Any]:
         key, in_window, window = inputs
-        states, averaging, first, inverse_mass, moments, found = carry
+        states, found, moments, averaging, first, inverse_mass = carry
         used = jnp.exp(averaging.log_step_size)
-        states, infos = batch_step(make_sampler(used, inverse_mass).step)(key, states)
+        states, infos = batch_step(make_sampler(used, unravel(inverse_mass)).step)(key, states)
         # A move whose probability is unknown is not made, and counts as refused.
         acceptance = jnp.mean(jnp.nan_to_num(acceptance_of(infos)))
         averaging = dual_averaging_update(
             averaging, acceptance, step_size=first, target=target_acceptance
         )
-        moments = _choose(in_window, _pool(moments, position_of(states)), moments)
-        is_end, variance = window < num_windows, _variance(moments)
-        average = jnp.exp(averaging.log_average)
-        averaging = _choose(is_end, dual_averaging_init(average), averaging)
-        first = jnp.where(is_end, average, first)
-        inverse_mass = _choose(is_end, variance, inverse_mass)
-        moments = _choose(is_end, jax.tree.map(jnp.zeros_like, moments), moments)
-        found = jax.tree.map(lambda f, v: f.at[window].set(v), found, variance)
-        carry = states, averaging, first, inverse_mass, moments, found
-        return carry, (used, acceptance)
+        rows = jax.vmap(lambda x: ravel_pytree(at_least_float32(x))[0])(position_of(states))
+        moments = optax.tree.where(in_window, _pool(moments, rows), moments)
+        variance, average = _variance(moments), jnp.exp(averaging.log_average)
+        found = found.at[window].set(variance)  # the last row takes what belongs to none
+        afresh = zeros, dual_averaging_init(average), average, variance
+        adapted = optax.tree.where(
+            window < num_windows, afresh, (moments, averaging, first, inverse_mass)
+        )
+        return (states, found, *adapted), (used, acceptance)
 
-    states = start_chains(key, sampler, positions)
-    zero = jax.tree.map(jnp.zeros_like, unit)
-    found = jax.tree.map(lambda leaf: jnp.zeros((num_windows + 1, *leaf.shape), leaf.dtype), unit)
-    averaging, moments = dual_averaging_init(step_size), _Moments(jnp.float32(0), zero, zero)
-    carry = states, averaging, jnp.float32(step_size), unit, moments, found
-    keys = jax.random.split(key, num_steps)
-    carry, (used, acceptance) = trace_chain(
-        (keys, in_window, window), carry, advance, lambda carry, info: info
+    zeros = jnp.float32(0), 0 * unit, 0 * unit
+    found = jnp.zeros((num_windows + 1, *unit.shape), unit.dtype)
+    states, first = start_chains(key, sampler, positions), jnp.float32(step_size)
+    (states, found, _, averaging, _, inverse_mass), (used, acceptance) = trace_chain(
+        (jax.random.split(key, num_steps), in_window, window),
+        (states, found, zeros, averaging, first, unit),
+        advance,
+        lambda _, info: info,
     )
-    states, averaging, _, inverse_mass, _, found = carry
-    found = jax.tree.map(lambda leaf: leaf[:-1], found)  # the last row took what belongs to none
-    frozen = jnp.exp(averaging.log_average)
-    states = start_chains(start_key(key), make_sampler(frozen, inverse_mass), position_of(states))
-    return WarmUp(states, frozen, inverse_mass, WarmUpTrace(used, acceptance, found))
+    step_size, metric = jnp.exp(averaging.log_average), unravel(inverse_mass)
+    # A wall: new states at the positions, which remember nothing of the warm-up.
+    states = start_chains(start_key(key), make_sampler(step_size, metric), position_of(states))
+    trace = WarmUpTrace(used, acceptance, jax.vmap(unravel)(found[:-1]))
+    return WarmUp(states, step_size, metric, trace)
 
 
 def _check_adjusted(key: Key, sampler: Any, position: PyTree) -> None:
@@ -211,31 +203,17 @@ def _schedule(num_steps: int, adapts_metric: bool) -> tuple[np.ndarray, np.ndarr
     return in_window, index, len(ends)
 
 
-def _pool(moments: _Moments, draws: PyTree) -> _Moments:
-    """Returns ``moments`` with one draw of every chain added (leading axis)."""
-    draws = at_least_float32(draws)
-    num_new = leading_size("draws", draws)
-    count = moments.count + num_new
-    mean = jax.tree.map(lambda x: jnp.mean(x, axis=0), draws)
-    shift = jax.tree.map(jnp.subtract, mean, moments.mean)
-    between = moments.count * num_new / count
-    squares = jax.tree.map(
-        lambda old, x, d: old + num_new * jnp.var(x, axis=0) + between * d**2,
-        *(moments.squares, draws, shift),
-    )
-    mean = jax.tree.map(lambda old, d: old + d * (num_new / count), moments.mean, shift)
-    return _Moments(count, mean, squares)
+def _pool(moments: Any, rows: jax.Array) -> Any:
+    """Returns number, mean and squares about it of the draws of a window with ``rows`` added."""
+    (count, mean, squares), num_new = moments, len(rows)
+    shift, share = jnp.mean(rows, axis=0) - mean, num_new / (count + num_new)
+    between = count * share * shift**2
+    squares = squares + num_new * jnp.var(rows, axis=0) + between
+    return count + num_new, mean + share * shift, squares
 
 
-def _variance(moments: _Moments) -> PyTree:
+def _variance(moments: Any) -> jax.Array:
     """Returns the variance of a window, drawn to a small number where draws are few."""
-    count = moments.count
+    count, _, squares = moments
     share = count / (count + PSEUDO_DRAWS)
-    return jax.tree.map(
-        lambda s: share * s / jnp.maximum(count - 1, 1) + (1 - share) * PSEUDO_VARIANCE,
-        moments.squares,
-    )
-
-
-def _choose(condition: jax.Array, new: PyTree, old: PyTree) -> PyTree:
-    return jax.tree.map(partial(jnp.where, condition), new, old)
+    return share * squares / jnp.maximum(count - 1, 1) + (1 - share) * PSEUDO_VARIANCE
