@@ -51,7 +51,7 @@ def tempering_log_partition(log_ratios: Any, powers: Any) -> Estimate:
         \log Z = \sum_i \log E_{p_i}\!\left[ e^{(t_{i+1} - t_i)\, w} \right], \qquad
         w = f - \log q
 
-    It is log Z / Z_0 if the base density is not normalised. A mode that no replica found is missing.
+    A mode that no replica found is missing. It is log Z / Z_0 if the base is not normalised.
 
     Args:
       log_ratios: w of the replica at every power, shape (chains, draws, num_powers): those of
@@ -78,7 +78,7 @@ def tempering_log_partition(log_ratios: Any, powers: Any) -> Estimate:
             "log_ratios must have shape (chains, draws, num_powers) with at least two chains and "
             f"{len(powers)} powers, got {log_ratios.shape}. Cut the draws of one chain into blocks."
         )
-    log_weights = logsumexp(jnp.diff(powers) * log_ratios[..., :-1], axis=1)
+    log_weights = logsumexp(jnp.diff(powers)[None, None] * log_ratios[..., :-1], axis=1)
     return _weigh((log_weights - jnp.log(log_ratios.shape[1])).T)
 
 

@@ -124,7 +124,7 @@ def adapt_ladder(
             if target_acceptance is not None and not is_last:
                 accepted = np.mean(infos.acceptance_by_power, (0, 1))
                 log_steps = np.asarray(log_steps) + accepted - target_acceptance
-        rejections = 1.0 - np.mean([one.swap_prob for one in found], (0, 1, 2), np.float64)
+        rejections = 1.0 - np.stack([one.swap_prob for one in found]).mean((0, 1, 2), np.float64)
         if not is_last:
             old, powers = powers, _place(powers, rejections)
             log_steps = None if log_steps is None else np.interp(powers, old, log_steps)

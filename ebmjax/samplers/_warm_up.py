@@ -153,11 +153,11 @@ def warm_up(
         advance,
         lambda _, info: info,
     )
-    step_size, metric = jnp.exp(averaging.log_average), unravel(inverse_mass)
+    frozen, metric = jnp.exp(averaging.log_average), unravel(inverse_mass)
     # A wall: new states at the positions, which remember nothing of the warm-up.
-    states = start_chains(start_key(key), make_sampler(step_size, metric), position_of(states))
+    states = start_chains(start_key(key), make_sampler(frozen, metric), position_of(states))
     trace = WarmUpTrace(used, acceptance, jax.vmap(unravel)(found[:-1]))
-    return WarmUp(states, step_size, metric, trace)
+    return WarmUp(states, frozen, metric, trace)
 
 
 def _check_adjusted(key: Key, sampler: Any, position: PyTree) -> None:
