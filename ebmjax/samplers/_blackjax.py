@@ -51,7 +51,8 @@ class BlackJAXAlgorithm(NamedTuple):
     """A sampler as BlackJAX's ``window_adaptation`` takes its own, from ``blackjax_algorithm``.
 
     Called with a log density and what the adaptation found, it returns the ``Sampler`` to draw
-    with, whose states and infos are the plain ones.
+    with, whose states and infos are the plain ones. Its step of a coordinate is ``step_size`` times
+    the coordinate's entry of the diagonal ``inverse_mass_matrix``.
 
     Attributes:
       make: the bound form of the sampler.
@@ -67,9 +68,9 @@ class BlackJAXAlgorithm(NamedTuple):
         inverse_mass_matrix: Any,
         **others: Any,
     ) -> Sampler:
-        """Returns the sampler whose step of every coordinate is the product of both numbers."""
+        """Returns the sampler; its init and step raise ValueError for a matrix not diagonal."""
 
-        def steps_at(position: PyTree) -> PyTree:
+        def at(position: PyTree) -> Sampler:
             flat, unravel = ravel_pytree(position)
             if jnp.shape(inverse_mass_matrix) != flat.shape:
                 raise ValueError(
@@ -77,18 +78,13 @@ class BlackJAXAlgorithm(NamedTuple):
                     f"{flat.shape}; got shape {jnp.shape(inverse_mass_matrix)}. Adapt with "
                     "is_mass_matrix_diagonal=True."
                 )
-            return unravel((step_size * inverse_mass_matrix).astype(flat.dtype))
-
-        def at(position: PyTree) -> Sampler:
-            return self.make(log_density_fn, step_size=steps_at(position), **others)
+            steps = unravel((step_size * inverse_mass_matrix).astype(flat.dtype))
+            return self.make(log_density_fn, step_size=steps, **others)
 
         def init(position: PyTree, key: Key | None = None) -> Any:
             return at(position).init(position, key)
 
-        def step(key: Key, state: Any) -> tuple[Any, Any]:
-            return at(position_of(state)).step(key, state)
-
-        return Sampler(init, step)
+        return Sampler(init, lambda key, state: at(position_of(state)).step(key, state))
 
     def init(self, position: PyTree, log_density_fn: LogDensityFn) -> BlackJAXState:
         """Returns the state of a chain at ``position``, in BlackJAX's names."""
@@ -122,12 +118,7 @@ def blackjax_algorithm(make: MakeSampler) -> BlackJAXAlgorithm:
     Returns:
       An object with ``init(position, log_density_fn)`` and ``build_kernel()``, for
       ``blackjax.window_adaptation(algorithm, log_density_fn, target_acceptance_rate=0.574)``.
-      ``algorithm(log_density_fn, **parameters)`` is then the ``Sampler`` with the parameters found.
-      Their step of a coordinate is ``step_size`` times its entry of the diagonal
-      ``inverse_mass_matrix``.
-
-    Raises:
-      ValueError: when a step is traced with a matrix that is not diagonal.
+      ``algorithm(log_density_fn, **parameters)`` is then the ``Sampler`` with what it found.
 
     Example:
       >>> from ebmjax.samplers import mala

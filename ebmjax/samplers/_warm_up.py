@@ -64,11 +64,10 @@ def warm_up(
     """Finds the step size and the diagonal metric of any sampler that accepts or rejects.
 
     Dual averaging moves the step size at every step, by the acceptance averaged over chains.
-    The metric is the variance of the draws of all chains together. It is taken anew in every
-    window of Stan's schedule: 75 steps before the first one, windows of 25, 50, 100, ... steps,
-    and 50 steps after the last one. Fewer than 150 steps are shared out as 15, 75 and 10 %, and
-    fewer than 20 adapt the step size alone. Nothing adapts once this returns, and no state or
-    memory of the warm-up reaches the draws except the positions.
+    The metric is the variance of the draws of all chains together, anew in every window of Stan's
+    schedule: 75 steps before the first one, windows of 25, 50, 100, ... steps, and 50 after the
+    last one. Fewer than 150 steps are shared out as 15, 75 and 10 %, and fewer than 20 adapt the
+    step size alone. No state or memory of the warm-up reaches the draws except the positions.
 
     Args:
       key: consumed.
@@ -84,16 +83,13 @@ def warm_up(
       adapts_metric: False leaves the metric at 1 (static).
 
     Returns:
-      A ``WarmUp``. ``make_sampler(found.step_size, found.inverse_mass)`` is the sampler to draw
-      with.
+      A ``WarmUp``; ``make_sampler(found.step_size, found.inverse_mass)`` is the sampler to draw with.
 
     Raises:
-      TypeError: if the sampler's info has no acceptance probability, or what ``make_sampler``
-        returns is no sampler.
-      ValueError: if a number lies outside its range.
+      TypeError: if ``make_sampler`` returns no sampler, or one that reports no acceptance.
 
     Example:
-      >>> from ebmjax.samplers import mala, run_chain
+      >>> from ebmjax.samplers import mala
       >>> def log_density_fn(x):
       ...     return -0.5 * jnp.sum((x / jnp.array([0.1, 1.0, 10.0])) ** 2)
       >>> def make(step_size, inverse_mass):
@@ -101,10 +97,6 @@ def warm_up(
       >>> found = warm_up(jax.random.key(0), make, jnp.ones((8, 3)), num_steps=500)
       >>> found.inverse_mass.shape
       (3,)
-      >>> step = batch_step(make(found.step_size, found.inverse_mass).step)
-      >>> _, draws, infos = run_chain(jax.random.key(1), found.states, step, 100)
-      >>> draws.shape
-      (8, 100, 3)
 
     Source: Hoffman & Gelman 2014, section 3.2; the windows are those of Stan's reference manual.
     """
