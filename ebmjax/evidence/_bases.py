@@ -89,15 +89,14 @@ def as_base(distribution: Any, coordinates: FactorGaussian | None = None) -> Bas
     """
     for name in ("sample", "log_prob"):
         if not callable(getattr(distribution, name, None)):
-            kind = type(distribution).__name__
             raise TypeError(
-                f"distribution must have sample and log_prob, got {kind} with no {name}."
+                "distribution must have sample and log_prob, got "
+                f"{type(distribution).__name__} with no {name}."
             )
-    named = "seed" in inspect.signature(distribution.sample).parameters
     sample = distribution.sample
+    named = "seed" in inspect.signature(sample).parameters
     draw = (lambda key: sample(seed=key)) if named else (lambda key: sample(key))
-    position = jax.eval_shape(draw, jax.random.key(0))
-    check_scalar_density(distribution.log_prob, position)
+    check_scalar_density(distribution.log_prob, jax.eval_shape(draw, jax.random.key(0)))
     return Base(draw, distribution.log_prob, coordinates)
 
 
@@ -107,7 +106,7 @@ def unfold(
     r"""Extends a density of one array in a box to the whole space, with the same integral.
 
     A position x beyond the walls counts as the place y in the box to which it folds by reflection.
-    Each coordinate's mirror images share the density by their weights under a Gaussian:
+    A coordinate's mirror images share the density by their weights under a Gaussian:
 
     .. math::
         \tilde p(x) = p(y) \prod_i \frac{N(x_i; m_i, s_i)}{\sum_{y'} N(y'_i; m_i, s_i)}

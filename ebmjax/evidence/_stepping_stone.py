@@ -21,14 +21,11 @@ def stepping_stone_log_evidence(log_likelihoods: jax.Array, powers: jax.Array) -
     ladder; the sum of their logs is too low by about half its squared standard error.
 
     Args:
-      log_likelihoods: of the chains at every power, in nats with the likelihood's constant, shape
-        (num_powers, chains, ...); trailing axes, such as one per observation, are kept. Those at
-        the last power, t = 1, are not used.
-      powers: shape (num_powers,), increasing from 0 to 1.
+      log_likelihoods, powers: as in ``thermodynamic_log_evidence``. Those at the last power, t = 1,
+        are not used.
 
     Returns:
-      Shape (...). The standard error assumes independent chains, as in
-      ``thermodynamic_log_evidence``.
+      Shape (...). The standard error assumes independent chains, as there.
 
     Example:
       >>> log_likelihoods = jnp.log(jnp.array([[1.0, 3.0], [7.0, 7.0]]))

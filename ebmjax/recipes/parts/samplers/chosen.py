@@ -206,8 +206,13 @@ def check(section: Config, samplers: Sequence[Chosen]) -> None:
     for chosen in samplers:
         _check_needs(chosen)
         _check_noise(chosen, section.get("allow_decoupled"))
-        if section.get("target_acceptance") is not None:
-            _check_adaptation(chosen)
+        is_fixed = section.get("target_acceptance") is None or not chosen.entry.adaptable
+        if not is_fixed and chosen.options.get("noise_scale"):
+            raise ConfigError(
+                f"config.sampler.target_acceptance adapts the step of {chosen.name}, and the noise "
+                f"must follow it: set --{chosen.where}.noise_scale=None and --{chosen.where}."
+                f"temperature={implied_temperature(chosen):.3g}, what they imply now."
+            )
     _check_box(section, samplers)
     for chosen in samplers:
         if chosen.part and "step_size" not in chosen.options and is_annealed(section):
@@ -290,16 +295,6 @@ def _check_noise(chosen: Chosen, allow_decoupled: bool | None) -> None:
             f"temperature {implied:.3g}, not temperature={target:g}: that is no Langevin chain, "
             f"whose moves would hardly ever be accepted. Set --{where}.temperature=None or "
             f"--{where}.noise_scale=None{hint * (allow_decoupled is not None)}."
-        )
-
-
-def _check_adaptation(chosen: Chosen) -> None:
-    if chosen.entry.adaptable and chosen.options.get("noise_scale"):
-        where = chosen.where
-        raise ConfigError(
-            f"config.sampler.target_acceptance adapts the step of {chosen.name}, and the noise "
-            f"must follow it: set --{where}.noise_scale=None and --{where}.temperature="
-            f"{implied_temperature(chosen):.3g}, what they imply now."
         )
 
 
