@@ -28,6 +28,9 @@ from ebmjax.samplers._gradient_descent import GradientDescentInfo as GradientDes
 from ebmjax.samplers._gradient_descent import gradient_descent as gradient_descent
 from ebmjax.samplers._gradient_descent import gradient_descent_init as gradient_descent_init
 from ebmjax.samplers._gradient_descent import gradient_descent_step as gradient_descent_step
+from ebmjax.samplers._hmc import hmc as hmc
+from ebmjax.samplers._hmc import hmc_init as hmc_init
+from ebmjax.samplers._hmc import hmc_step as hmc_step
 from ebmjax.samplers._kernels import Kernel as Kernel
 from ebmjax.samplers._langevin import LangevinInfo as LangevinInfo
 from ebmjax.samplers._langevin import LangevinState as LangevinState

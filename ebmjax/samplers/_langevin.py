@@ -162,6 +162,15 @@ def acceptance_probability(log_ratio: jax.Array, proposed_log_density: jax.Array
     return jnp.where(is_usable, jnp.exp(jnp.minimum(log_ratio, 0.0)), 0.0)
 
 
+def accept(
+    coin_key: Key, state: Any, proposed: Any, acceptance_prob: jax.Array
+) -> tuple[Any, LangevinInfo]:
+    """Returns the proposed state with its probability, else the old one, and the report."""
+    is_accepted = jax.random.uniform(coin_key, dtype=acceptance_prob.dtype) < acceptance_prob
+    state = jax.tree.map(lambda new, old: jnp.where(is_accepted, new, old), proposed, state)
+    return state, LangevinInfo(acceptance_prob, is_accepted, state.log_density)
+
+
 def propose(
     key: Key,
     state: Any,

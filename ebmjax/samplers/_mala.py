@@ -3,12 +3,12 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._langevin import (
     LangevinInfo,
     LangevinState,
+    accept,
     check_langevin,
     langevin_init,
     propose_isotropic,
@@ -75,9 +75,7 @@ def mala_step(
         noise_scale=noise_scale,
         temperature=temperature,
     )
-    is_accepted = jax.random.uniform(coin_key, dtype=acceptance_prob.dtype) < acceptance_prob
-    state = jax.tree.map(lambda new, old: jnp.where(is_accepted, new, old), proposed, state)
-    return state, LangevinInfo(acceptance_prob, is_accepted, state.log_density)
+    return accept(coin_key, state, proposed, acceptance_prob)
 
 
 def mala(

@@ -39,7 +39,10 @@ ROWS = {
     "tilted": ["configs/image.py", "--config.eval.nats.temperature=chains", *ENERGY],
     "score matching": chainless("score_matching"),
     "denoising, noise 0.1": chainless("denoising", noise_scale=0.1),
-    "walkers with weights": chainless("jarzynski"),
+    "walkers with weights": [
+        *chainless("jarzynski", step_size=5e-4, num_moves=5),  # with 0.01 it diverges
+        "--config.optimizer.learning_rate=0.0002",
+    ],
 }
 COLUMNS = {
     "nats": ("nats.nats", 1.0, 1),
@@ -52,7 +55,7 @@ COLUMNS = {
     "temperature": ("nats.temperature", 1.0, 5),
     **pick_columns("seconds of training"),
 }
-COMMON = ("--config.eval.nats.every=end",)
+COMMON = make_flags({"eval.nats.every": "end", "eval.nats.num_chains": 32})
 STUDIES = {
     "": Study(rows=ROWS, columns=COLUMNS, num_seeds=1, common=COMMON),
     "quick": Study(

@@ -15,12 +15,15 @@ from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.evaluators.evaluator import Evaluator, Found
 from ebmjax.recipes.evaluators.table import CHAINS, FITTED
 from ebmjax.recipes.parts.start_distributions import MOST_FITTED
+from ebmjax.samplers import hmc
 from ebmjax.types import Key, LogDensityFn
 
 BATCH, LEVEL = 128, 2.0 / 256.0
 """Images a call, and the width of a level, in units of pixels in [-1, 1]."""
 SMALLEST_NOISE = 0.01
 """Least deviation of the Gaussians of images along any direction, in the same units."""
+NUM_LONG = 200
+"""Trajectories that move the pilot's end, where the reverse chains begin."""
 WIDENED = 1.2
 """Ends of the box of images whose chains have none."""
 
@@ -132,8 +135,8 @@ class Nats(Evaluator):
     """
 
     num_images: int = 1000
-    num_chains: int = 128
-    num_powers: int = 1000
+    num_chains: int = 64
+    num_powers: int = 400
     temperature: Any = 1.0
 
     def __call__(self, model: Any, test: data.ImageData, key: Key) -> Found:
@@ -185,7 +188,9 @@ class Nats(Evaluator):
             base,
             num_chains=self.num_chains,
             num_powers=self.num_powers,
+            sampler=hmc,  # MALA's chains need four times the gradients to come as close
             num_steps=1,
+            num_long=NUM_LONG,
         )
         if has_levels:
             notes += (

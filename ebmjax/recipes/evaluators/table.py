@@ -155,8 +155,8 @@ EVALUATORS = {
         NEVER,
         {
             "num_images": field(1000, TWO_OR_MORE, "test images or points that are scored"),
-            "num_chains": field(128, TWO_OR_MORE, "chains of each side of log Z"),
-            "num_powers": field(1000, TWO_OR_MORE, "powers from fitted Gaussians to the model"),
+            "num_chains": field(64, TWO_OR_MORE, "chains of each side of log Z"),
+            "num_powers": field(400, TWO_OR_MORE, "powers from fitted Gaussians to the model"),
             "temperature": field(
                 1.0, TEMPERATURE, "divisor of the log density; fitted: by the data; chains: theirs"
             ),
