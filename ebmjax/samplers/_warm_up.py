@@ -83,7 +83,7 @@ def warm_up(
       adapts_metric: False leaves the metric at 1 (static).
 
     Returns:
-      A ``WarmUp``; ``make_sampler(found.step_size, found.inverse_mass)`` is the sampler to draw with.
+      A ``WarmUp``; ``make_sampler(found.step_size, found.inverse_mass)`` draws by it.
 
     Raises:
       TypeError: if ``make_sampler`` returns no sampler, or one that reports no acceptance.
