@@ -2,6 +2,7 @@
 
 from ebmjax.metrics._acceptance import acceptance_rate as acceptance_rate
 from ebmjax.metrics._attack_steps import KeyedLogitsFn as KeyedLogitsFn
+from ebmjax.metrics._attack_steps import PGDResult as PGDResult
 from ebmjax.metrics._attack_steps import Transform as Transform
 from ebmjax.metrics._attack_steps import straight_through as straight_through
 from ebmjax.metrics._auto_pgd import apgd_attack as apgd_attack
@@ -66,7 +67,6 @@ from ebmjax.metrics._recalibration import (
 )
 from ebmjax.metrics._recalibration import classwise_calibration_error as classwise_calibration_error
 from ebmjax.metrics._recalibration import fit_temperature as fit_temperature
-from ebmjax.metrics._robustness import PGDResult as PGDResult
 from ebmjax.metrics._robustness import epsilon_from_levels as epsilon_from_levels
 from ebmjax.metrics._robustness import pgd_attack as pgd_attack
 from ebmjax.metrics._robustness import robust_accuracy_curve as robust_accuracy_curve

@@ -1,6 +1,7 @@
 """Parts of an attack: its ball, the margins and gradients it follows, what it passes through."""
 
 import math
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from ebmjax._checks import (
     check_positive,
 )
 from ebmjax._precision import at_least_float32, root
+from ebmjax._programs import run_program
 from ebmjax.types import Key
 
 KeyedLogitsFn = Callable[[Key, jax.Array], jax.Array]
@@ -28,11 +30,33 @@ KeyedLogitsFn = Callable[[Key, jax.Array], jax.Array]
 Transform = Callable[[Key, jax.Array], jax.Array]
 """``transform(key, images) -> images`` of the same shape and dtype."""
 
-Worst = tuple[jax.Array, jax.Array]
-"""Image of the smallest margin so far, and that margin."""
+Best = tuple[jax.Array, jax.Array]
+"""Images (N, ...) of the least numbers (N,) so far, such as margins, and these numbers."""
 
-Objective = Callable[[jax.Array], jax.Array]
-"""Logits (N, classes) to the number (N,) that an attack climbs."""
+CLASSES = {"ce": 2, "dlr": 3, "dlr_targeted": 4}
+"""Losses of ``apgd_attack``, and the least number of classes of each."""
+
+TINY = 1e-12
+"""Keeps a ratio of logits finite."""
+
+
+class PGDResult(NamedTuple):
+    """Results of an attack on N images.
+
+    Attributes:
+      adversarial: shaped like the images; the tried image with the smallest margin, over every step
+        of every restart, the clean image included.
+      is_correct: bool (N,); False if any tried image was misclassified (``margin <= 0``), and where
+        ``had_gradient`` is False, because an attack that cannot move shows nothing.
+      margin: float32 (N,), the smallest margin: the label's logit minus the largest other one.
+      had_gradient: bool (N,); whether a restart had a usable gradient at each of its steps: finite,
+        and not zero at every pixel. A broken image and a radius of 0 need none: True.
+    """
+
+    adversarial: jax.Array
+    is_correct: jax.Array
+    margin: jax.Array
+    had_gradient: jax.Array
 
 
 class Ball(NamedTuple):
@@ -78,17 +102,156 @@ BALLS = {
 }
 
 
-def into_ball(
-    norm: str, images: jax.Array, epsilon: Any, low: Any, high: Any, x: jax.Array
-) -> jax.Array:
-    """Returns ``x`` projected onto the ball around ``images``, then onto the box [low, high]."""
-    inside = images + BALLS[norm].project(x - images, epsilon)
-    return jnp.clip(inside, low, high).astype(images.dtype)
+class Attack(NamedTuple):
+    """Settings of an attack, the images that it moves, and the classifier that judges them.
+
+    Images move in float32 or wider, where a step is not rounded away. The classifier sees them in
+    their own dtype, rounded towards the clean images.
+    """
+
+    logits_fn: KeyedLogitsFn
+    images: jax.Array
+    labels: jax.Array
+    epsilon: Any
+    norm: str
+    num_eot: int
+    low: Any
+    high: Any
+    num_steps: int
+    num_targets: int = 1
+    loss: str = "ce"
+    num_restarts: int = 1
+    random_start: bool = True
+    step_size: Any = None
+
+    @property
+    def wide(self) -> jax.Array:
+        """Returns the clean images in the dtype in which they move."""
+        return at_least_float32(self.images)
+
+    def project(self, x: jax.Array) -> jax.Array:
+        """Returns ``x`` projected onto the ball, then onto the box [low, high]."""
+        inside = self.wide + BALLS[self.norm].project(x - self.wide, self.epsilon)
+        return jnp.clip(inside, self.low, self.high).astype(self.wide.dtype)
+
+    def mean_of(self, function: Callable[[Key, jax.Array], Any], key: Key, x: jax.Array) -> Any:
+        """Returns the mean of ``function(key, images)`` over ``num_eot`` copies."""
+        one_copy = partial(function, x=round_towards(self.images, x))
+        copies = jax.lax.map(one_copy, jax.random.split(key, self.num_eot))
+        return jax.tree.map(partial(jnp.mean, axis=0), copies)
+
+    def logits(self, key: Key, x: jax.Array) -> jax.Array:
+        return self.mean_of(lambda key, x: self.logits_fn(key, x).astype(jnp.float32), key, x)
+
+    def margins(self, key: Key, x: jax.Array) -> jax.Array:
+        """Returns margins (N,) of the copies' mean logits."""
+        return margins_of(self.labels, self.logits(key, x))
+
+    def look(
+        self, key: Key, x: jax.Array, targets: jax.Array
+    ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+        """Returns ``margins``, mean losses (N,), their gradient (N, ...), and whether it is usable.
+
+        A usable gradient (N,) is finite and not zero everywhere. A pixel whose derivative is NaN or
+        infinite has 0.
+        """
+
+        def climb(x: jax.Array, key: Key) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+            logits = self.logits_fn(key, x).astype(jnp.float32)
+            heights = losses_of(self.loss, self.labels, targets, logits)
+            return jnp.sum(heights), (logits, heights)
+
+        copy = lambda key, x: jax.grad(climb, has_aux=True)(x, key)  # noqa: E731
+        slopes, (logits, heights) = self.mean_of(copy, key, x)
+        is_finite, axes = jnp.isfinite(slopes), tuple(range(1, x.ndim))
+        usable = jnp.all(is_finite, axis=axes) & jnp.any(slopes != 0, axis=axes)
+        slopes = at_least_float32(jnp.where(is_finite, slopes, 0.0))
+        return margins_of(self.labels, logits), heights, slopes, usable
+
+    def begin(self, key: Key) -> tuple[Best, jax.Array]:
+        """Returns the clean images with margins, and the likeliest wrong classes (targets, N)."""
+        logits = self.logits(key, self.wide)
+        wrong = jnp.argsort(-split_logits(self.labels, logits)[1], axis=1).T[:-1]
+        num = 1 if self.loss in ("ce", "dlr") else self.num_targets
+        return (self.wide, margins_of(self.labels, logits)), wrong[:num]
+
+    def result(self, worst: Best, had_gradient: Any) -> PGDResult:
+        adversarial, margins = round_towards(self.images, worst[0]), worst[1]
+        had_gradient |= margins <= 0
+        return PGDResult(adversarial, (margins > 0) & had_gradient, margins, had_gradient)
 
 
-def finite_part(gradients: jax.Array) -> jax.Array:
-    """Returns gradients in float32 or wider; a pixel whose derivative is NaN or infinite has 0."""
-    return at_least_float32(jnp.where(jnp.isfinite(gradients), gradients, 0.0))
+def run_attack(search: Callable[[Key, Attack], Any], key: Key, attack: Attack) -> Any:
+    """Returns ``search(key, attack)`` by one program, and warns of images it could not move.
+
+    Raises an error unless the settings and the images can be attacked: see ``pgd_attack``.
+    """
+    check_not_negative("epsilon", attack.epsilon)
+    if jnp.ndim(attack.epsilon) != 0:
+        raise ValueError(
+            f"epsilon must be one radius, got shape {jnp.shape(attack.epsilon)}. For several see "
+            "robust_accuracy_curve."
+        )
+    if attack.norm not in BALLS:
+        known = ", ".join(map(repr, BALLS))
+        raise ValueError(f"norm must be one of {known}, got norm={attack.norm!r}.")
+    if attack.step_size is not None:
+        check_positive("step_size", attack.step_size)
+    for name in ("num_steps", "num_restarts", "num_targets", "num_eot"):
+        check_at_least(name, getattr(attack, name), 1)
+    check_images(attack.images, attack.low, attack.high)
+    num, shape = len(attack.images), jax.eval_shape(attack.logits_fn, key, attack.images).shape
+    if len(shape) != 2 or shape[0] != num or shape[1] < 2:
+        raise ValueError(
+            "logits_fn(key, images) must return shape (N, classes) with at least two classes, got "
+            f"{shape} for {num} images."
+        )
+    check_labels("labels", attack.labels, (num,), shape[1])
+    arrays = {"images": jnp.asarray(attack.images), "labels": jnp.asarray(attack.labels, jnp.int32)}
+    arrays |= {"epsilon": attack.epsilon, "step_size": attack.step_size}
+    found = run_program(lambda key, arrays: search(key, attack._replace(**arrays)), key, arrays)
+    warn_without_gradient(found.had_gradient)
+    return found
+
+
+def climb(
+    key: Key,
+    attack: Attack,
+    step: Callable[[Any, Any, Any], tuple[jax.Array, Any]],
+    memory: Any = None,
+    inputs: Any = None,
+) -> PGDResult:
+    """Returns the worst images over restarts that go up the loss, towards each target.
+
+    ``step(point, memory, input)`` returns the next images (N, ...) and memory. A point is images,
+    their losses (N,) and finite gradients (N, ...). Each restart begins with ``memory``. Inputs are
+    (num_steps, ...), one for each step.
+    """
+    wide, (clean_key, runs_key) = attack.wide, jax.random.split(key)
+    clean, targets = attack.begin(clean_key)
+
+    def move(target: jax.Array, carry: Any, keyed: tuple[Key, Any]) -> tuple[Any, None]:
+        (x, worst, had_gradient, memory), (key, now) = carry, keyed
+        margins, heights, slopes, usable = attack.look(key, x, target)
+        worst = keep_least(worst, x, margins)
+        x, memory = step((x, heights, slopes), memory, now)
+        return (x, worst, had_gradient & (usable | (worst[1] <= 0)), memory), None
+
+    def run(carry: tuple[Best, jax.Array], keyed: tuple[Key, jax.Array]) -> tuple[Any, None]:
+        (worst, had_before), (key, target) = carry, keyed
+        start_key, steps_key, last_key = jax.random.split(key, 3)
+        noise = BALLS[attack.norm].sample(start_key, wide.shape, wide.dtype)
+        start = attack.project(wide + attack.epsilon * noise) if attack.random_start else wide
+        begin = start, worst, jnp.ones(len(wide), bool), memory
+        keys = jax.random.split(steps_key, attack.num_steps)
+        (x, worst, usable, _), _ = jax.lax.scan(partial(move, target), begin, (keys, inputs))
+        worst = keep_least(worst, x, attack.margins(last_key, x))
+        return (worst, had_before | usable), None
+
+    targets = jnp.repeat(targets, attack.num_restarts, axis=0)
+    needs_none = jnp.full(len(wide), jnp.asarray(attack.epsilon) == 0)
+    keyed = jax.random.split(runs_key, len(targets)), targets
+    return attack.result(*jax.lax.scan(run, (clean, needs_none), keyed)[0])
 
 
 def round_towards(images: jax.Array, x: jax.Array) -> jax.Array:
@@ -101,43 +264,15 @@ def round_towards(images: jax.Array, x: jax.Array) -> jax.Array:
     return jnp.where(is_farther, jnp.nextafter(rounded, images), rounded)
 
 
-def mean_logits(logits_fn: KeyedLogitsFn, num_eot: int, key: Key, images: jax.Array) -> jax.Array:
-    """Returns the float32 mean (N, classes) of the logits of ``num_eot`` copies."""
-    logits = jax.lax.map(lambda key: logits_fn(key, images), jax.random.split(key, num_eot))
-    return jnp.mean(logits.astype(jnp.float32), axis=0)
+def choose(condition: jax.Array, one: Any, other: Any) -> Any:
+    """Returns, for each image, arrays (N, ...) of ``one`` where the condition (N,) holds."""
+    pick = lambda a, b: jnp.where(per_image(condition, a), a, b)  # noqa: E731
+    return jax.tree.map(pick, one, other)
 
 
-def margins_of(
-    logits_fn: KeyedLogitsFn, labels: jax.Array, num_eot: int, key: Key, images: jax.Array
-) -> jax.Array:
-    """Returns margins (N,) of the mean logits over ``num_eot`` copies."""
-    return margin_and_bracket(mean_logits(logits_fn, num_eot, key, images), labels)[0]
-
-
-def look(
-    logits_fn: KeyedLogitsFn,
-    labels: jax.Array,
-    num_eot: int,
-    key: Key,
-    images: jax.Array,
-    objective: Objective | None = None,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Returns ``margins_of``, the copies' mean objective (N,) and its mean gradient (N, ...).
-
-    Without an ``objective`` it is the second of ``margin_and_bracket``.
-    """
-
-    def one_copy(key: Key) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-        def climb(x: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-            logits = logits_fn(key, x).astype(jnp.float32)
-            heights = objective(logits) if objective else margin_and_bracket(logits, labels)[1]
-            return jnp.sum(heights), (logits, heights)
-
-        return jax.grad(climb, has_aux=True)(images)
-
-    gradients, (logits, heights) = jax.lax.map(one_copy, jax.random.split(key, num_eot))
-    margins, _ = margin_and_bracket(jnp.mean(logits, axis=0), labels)
-    return margins, jnp.mean(heights, axis=0), jnp.mean(gradients, axis=0)
+def keep_least(best: Best, images: jax.Array, numbers: jax.Array) -> Best:
+    """Returns, for each image, whichever has the smaller number."""
+    return choose(numbers < best[1], (images, numbers), best)
 
 
 def per_image(values: jax.Array, images: jax.Array) -> jax.Array:
@@ -145,29 +280,33 @@ def per_image(values: jax.Array, images: jax.Array) -> jax.Array:
     return values.reshape((-1,) + (1,) * (images.ndim - 1))
 
 
-def worse(worst: Worst, images: jax.Array, margins: jax.Array) -> Worst:
-    """Returns, for each image, whichever has the smaller margin."""
-    is_worse = margins < worst[1]
-    images = jnp.where(per_image(is_worse, images), images, worst[0])
-    return images, jnp.where(is_worse, margins, worst[1])
-
-
-def is_usable(gradients: jax.Array) -> jax.Array:
-    """Returns which images (N,) have a gradient (N, ...) that is finite and not zero everywhere."""
-    flat = gradients.reshape(len(gradients), -1)
-    return jnp.all(jnp.isfinite(flat), axis=1) & jnp.any(flat != 0, axis=1)
-
-
-def margin_and_bracket(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Returns margins, label's logit minus the largest other, and the attack's objective."""
+def split_logits(labels: jax.Array, logits: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Returns the labels' logits (N,), and logits (N, classes) with -inf in their place."""
     is_label = jax.nn.one_hot(labels, logits.shape[1], dtype=bool)
     own = jnp.sum(jnp.where(is_label, logits, 0.0), axis=1)
-    others = jnp.where(is_label, -jnp.inf, logits)
+    return own, jnp.where(is_label, -jnp.inf, logits)
+
+
+def margins_of(labels: jax.Array, logits: jax.Array) -> jax.Array:
+    """Returns margins (N,): the label's logit minus the largest other; -inf where it is NaN."""
+    own, others = split_logits(labels, logits)
     margins = own - jnp.max(others, axis=1)
-    return (
-        jnp.where(jnp.isnan(margins), -jnp.inf, margins),
-        jax.nn.logsumexp(others, axis=1) - own,
-    )
+    return jnp.where(jnp.isnan(margins), -jnp.inf, margins)
+
+
+def losses_of(loss: str, labels: jax.Array, targets: jax.Array, logits: jax.Array) -> jax.Array:
+    """Returns losses (N,) of ``apgd_attack``, or for "gap" targets' logits minus labels'."""
+    able = [name for name, least in CLASSES.items() if least <= logits.shape[1]]
+    if loss not in (*able, "gap"):
+        raise ValueError(f"loss must be one of {able} for {logits.shape[1]} classes, got {loss=}.")
+    own, others = split_logits(labels, logits)
+    gaps = jnp.take_along_axis(logits, targets[:, None], axis=1)[:, 0] - own
+    if loss in ("ce", "gap"):
+        return jax.nn.logsumexp(others, axis=1) - own if loss == "ce" else gaps
+    first, third, fourth = (jnp.sort(logits, axis=1)[:, -k] for k in (1, 3, min(4, CLASSES[loss])))
+    if loss == "dlr":
+        return -margins_of(labels, logits) / (first - third + TINY)
+    return gaps / (first - (third + fourth) / 2 + TINY)
 
 
 def straight_through(transform: Transform) -> Transform:
@@ -223,37 +362,15 @@ def check_images(images: jax.Array, low: Any, high: Any) -> None:
         )
 
 
-def check_classes(labels: jax.Array, num: int, logits_shape: tuple[int, ...]) -> None:
-    """Raises unless ``labels`` (num,) are classes of logits of shape ``logits_shape``."""
-    if len(logits_shape) != 2 or logits_shape[0] != num or logits_shape[1] < 2:
-        raise ValueError(
-            "logits_fn(key, images) must return shape (N, classes) with at least two classes, got "
-            f"{logits_shape} for {num} images."
-        )
-    check_labels("labels", labels, (num,), logits_shape[1])
-
-
-def check_attacked(
-    key: Key, logits_fn: KeyedLogitsFn, images: Any, labels: Any, low: Any, high: Any
-) -> tuple[jax.Array, jax.Array, int]:
-    """Returns images, labels and the number of classes; raises unless they can be attacked."""
-    check_images(images, low, high)
-    shape = jax.eval_shape(logits_fn, key, images).shape
-    check_classes(labels, len(images), shape)
-    return jnp.asarray(images), jnp.asarray(labels, jnp.int32), shape[1]
-
-
-def check_attack(epsilon: Any, norm: str, step_size: Any = None, **counts: int) -> None:
-    """Raises unless these are a radius, a norm, a length of steps or None, and numbers above 0."""
-    check_not_negative("epsilon", epsilon)
-    if jnp.ndim(epsilon) != 0:
-        raise ValueError(
-            f"epsilon must be one radius, got shape {jnp.shape(epsilon)}. For several see "
-            "robust_accuracy_curve."
-        )
-    if norm not in BALLS:
-        raise ValueError(f"norm must be one of {', '.join(map(repr, BALLS))}, got {norm=}.")
-    if step_size is not None:
-        check_positive("step_size", step_size)
-    for name, count in counts.items():
-        check_at_least(name, count, 1)
+def warn_without_gradient(had_gradient: jax.Array) -> None:
+    """Warns if concrete flags ``had_gradient``, of images on the last axis, are not all True."""
+    if isinstance(had_gradient, Tracer) or np.all(had_gradient):
+        return
+    num = had_gradient.shape[-1]
+    least = int(np.sum(had_gradient, axis=-1).min())
+    warnings.warn(
+        f"{num - least} of {num} attacked images had no usable gradient (NaN, infinite, or zero at "
+        "every pixel), so the attack could not move them. They do not count as correct. Give "
+        "logits, not probabilities, and a function with a derivative (straight_through).",
+        stacklevel=4,
+    )

@@ -6,11 +6,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ebmjax._precision import at_least_float32
-from ebmjax._programs import run_program
 from ebmjax.metrics import _attack_steps as steps
-from ebmjax.metrics._auto_pgd import gaps_to, rank_targets
-from ebmjax.metrics._robustness import warn_without_gradient
 from ebmjax.types import Key
 
 BIAS, OVERSHOOT, BACKWARD = 0.1, 1.05, 0.9
@@ -71,17 +67,13 @@ def fab_attack(
 
     Example:
       >>> logits_fn = lambda key, x: jnp.stack([x[:, 0], -x[:, 0]], axis=1)
-      >>> attacked = logits_fn, jnp.array([[0.3]]), jnp.array([0])
-      >>> 0.3 < float(fab_attack(jax.random.key(0), *attacked, norm="l2").distance[0]) < 0.303
+      >>> attack = logits_fn, jnp.array([[0.3]]), jnp.array([0])
+      >>> 0.3 < float(fab_attack(jax.random.key(0), *attack, norm="l2").distance[0]) < 0.303
       True
     """
-    steps.check_attack(0.0, norm, num_steps=num_steps, num_targets=num_targets, num_eot=num_eot)
-    images, labels, _ = steps.check_attacked(key, logits_fn, images, labels, low, high)
 
-    def attack(key: Key, images: jax.Array, labels: jax.Array) -> FABResult:
-        wide = at_least_float32(images)
-        clean_key, runs_key = jax.random.split(key)
-        logits = steps.mean_logits(logits_fn, num_eot, clean_key, images)
+    def search(key: Key, attack: steps.Attack) -> FABResult:
+        wide, (clean_key, runs_key) = attack.wide, jax.random.split(key)
         nearest = partial(nearest_on_plane, norm=norm, low=low, high=high)
 
         def length(d: jax.Array) -> jax.Array:
@@ -90,40 +82,36 @@ def fab_attack(
             return jnp.max(jnp.abs(d), axis=tuple(range(1, d.ndim)))
 
         def move(target: jax.Array, carry: Any, key: Key) -> tuple[Any, None]:
-            (x, found, distance, had_gradient), (look_key, judge_key) = carry, jax.random.split(key)
-            judged, climb = steps.round_towards(images, x), partial(gaps_to, labels, target)
-            _, gap, slopes = steps.look(logits_fn, labels, num_eot, look_key, judged, climb)
-            had_gradient &= steps.is_usable(slopes)
-            gap, slopes = jnp.where(jnp.isfinite(gap), gap, 0.0), steps.finite_part(slopes)
+            (x, found, had_gradient), (look_key, judge_key) = carry, jax.random.split(key)
+            _, gap, slopes, usable = attack.look(look_key, x, target)
+            gap = jnp.where(jnp.isfinite(gap), gap, 0.0)
             back = jnp.sum(slopes * (x - wide), axis=tuple(range(1, x.ndim)))
             here, there = nearest(x, slopes, -gap), nearest(wide, slopes, back - gap)
             near, far = (jnp.maximum(length(d), 1e-8) for d in (here, there))
             bias = steps.per_image(jnp.minimum(near / (near + far), BIAS), x)
             x = (x + OVERSHOOT * here) * (1 - bias) + (wide + OVERSHOOT * there) * bias
             x = jnp.clip(x, low, high).astype(wide.dtype)
-            judged = steps.round_towards(images, x)
-            is_broken = steps.margins_of(logits_fn, labels, num_eot, judge_key, judged) <= 0
-            reach = jnp.where(is_broken, length(at_least_float32(judged) - wide), jnp.inf)
-            found = jnp.where(steps.per_image(reach < distance, x), judged, found)
-            x = jnp.where(steps.per_image(is_broken, x), wide + BACKWARD * (x - wide), x)
-            return (x, found, jnp.minimum(reach, distance), had_gradient), None
+            is_broken = attack.margins(judge_key, x) <= 0
+            reach = length(steps.round_towards(attack.images, x).astype(wide.dtype) - wide)
+            found = steps.keep_least(found, x, jnp.where(is_broken, reach, jnp.inf))
+            x = steps.choose(is_broken, wide + BACKWARD * (x - wide), x)
+            return (x, found, had_gradient & usable), None
 
         def run(carry: Any, keyed: tuple[Key, jax.Array]) -> tuple[Any, None]:
-            (found, distance, had_before), (key, target) = carry, keyed
-            begin = wide, found, distance, jnp.ones(len(images), bool)
-            keys = jax.random.split(key, num_steps)
-            (_, found, distance, usable), _ = jax.lax.scan(partial(move, target), begin, keys)
-            return (found, distance, had_before | usable), None
+            (found, had_before), (key, target) = carry, keyed
+            begin, keys = (wide, found, jnp.ones(len(wide), bool)), jax.random.split(key, num_steps)
+            (_, found, usable), _ = jax.lax.scan(partial(move, target), begin, keys)
+            return (found, had_before | usable), None
 
-        targets = rank_targets(logits, labels, num_targets)
-        is_wrong = steps.margin_and_bracket(logits, labels)[0] <= 0
-        begin = images, jnp.where(is_wrong, 0.0, jnp.inf).astype(wide.dtype), is_wrong
-        found, _ = jax.lax.scan(run, begin, (jax.random.split(runs_key, len(targets)), targets))
-        return FABResult(*found)
+        (_, margins), targets = attack.begin(clean_key)
+        nothing = wide, jnp.where(margins <= 0, 0.0, jnp.inf).astype(wide.dtype)
+        keyed = jax.random.split(runs_key, len(targets)), targets
+        ((x, distance), usable), _ = jax.lax.scan(run, (nothing, margins <= 0), keyed)
+        return FABResult(steps.round_towards(attack.images, x), distance, usable)
 
-    found = run_program(attack, key, images, labels)
-    warn_without_gradient(found.had_gradient)
-    return found
+    ball = 0.0, norm, num_eot, low, high
+    attack = steps.Attack(logits_fn, images, labels, *ball, num_steps, num_targets, "gap")
+    return steps.run_attack(search, key, attack)
 
 
 def nearest_on_plane(
@@ -151,11 +139,8 @@ def nearest_on_plane(
     order = jnp.argsort(walls, axis=1)
     ranked = [jnp.take_along_axis(a, order, axis=1) for a in (walls, size * room, size * speed)]
     walls, full, slope = ranked
-    before = jnp.cumsum(full, axis=1) - full
     left = jnp.cumsum(slope[:, ::-1], axis=1)[:, ::-1]
-    k = jnp.sum(before + walls * left < jnp.abs(amount), axis=1, keepdims=True)
-    last = jnp.minimum(k, walls.shape[1] - 1)
-    before, left = (jnp.take_along_axis(a, last, axis=1) for a in (before, left))
-    exact = (jnp.abs(amount) - before) / jnp.where(left > 0, left, 1.0)
-    reach = jnp.where(k > last, walls[:, -1:], exact)
+    sums = jnp.cumsum(full, axis=1) - full + walls * left
+    walls, sums = (jnp.pad(a, ((0, 0), (1, 0))) for a in (walls, sums))
+    reach = jax.vmap(jnp.interp)(jnp.abs(amount), sums, walls)
     return (toward * jnp.minimum(reach * speed, room)).reshape(shape)

@@ -1,51 +1,23 @@
 """Robust accuracy under projected gradient descent, for any classifier, also randomised."""
 
-import warnings
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.core import Tracer
 
 from ebmjax._checks import check_not_negative
-from ebmjax._precision import at_least_float32
 from ebmjax._programs import run_program
 from ebmjax.metrics._attack_steps import (
     BALLS,
+    Attack,
     KeyedLogitsFn,
-    Worst,
-    check_attack,
-    check_attacked,
-    finite_part,
-    into_ball,
-    is_usable,
-    look,
-    margins_of,
-    round_towards,
-    worse,
+    PGDResult,
+    climb,
+    run_attack,
+    warn_without_gradient,
 )
 from ebmjax.types import Key
-
-
-class PGDResult(NamedTuple):
-    """Results of an attack on N images.
-
-    Attributes:
-      adversarial: shaped like the images; the tried image with the smallest margin, over every step
-        of every restart, the clean image included.
-      is_correct: bool (N,); False if any tried image was misclassified (``margin <= 0``), and where
-        ``had_gradient`` is False, because an attack that cannot move shows nothing.
-      margin: float32 (N,), the smallest margin: the label's logit minus the largest other one.
-      had_gradient: bool (N,); whether a restart had a usable gradient at each of its steps: finite,
-        and not zero at every pixel. A broken image and a radius of 0 need none: True.
-    """
-
-    adversarial: jax.Array
-    is_correct: jax.Array
-    margin: jax.Array
-    had_gradient: jax.Array
 
 
 def epsilon_from_levels(levels: Any) -> jax.Array:
@@ -129,69 +101,19 @@ def pgd_attack(
 
     Source: Madry et al. 2018, "Towards deep learning models resistant to adversarial attacks".
     """
-    counts = {"num_steps": num_steps, "num_restarts": num_restarts, "num_eot": num_eot}
-    check_attack(epsilon, norm, step_size, **counts)
-    images, labels, _ = check_attacked(key, logits_fn, images, labels, low, high)
-    step_size = 2.5 * epsilon / num_steps if step_size is None else step_size
-    ball = BALLS[norm]
 
-    def attack(
-        key: Key, images: jax.Array, labels: jax.Array, epsilon: Any, step_size: Any
-    ) -> PGDResult:
-        evaluate = partial(look, logits_fn, labels, num_eot)
-        judge = partial(margins_of, logits_fn, labels, num_eot)
+    def search(key: Key, attack: Attack) -> PGDResult:
+        default = 2.5 * attack.epsilon / num_steps
+        length = default if attack.step_size is None else attack.step_size
 
-        # Half-precision images move in float32, where a step is not rounded away.
-        wide = at_least_float32(images)
-        project = partial(into_ball, norm, wide, epsilon, low, high)
+        def step(point: Any, memory: None, _: None) -> tuple[jax.Array, None]:
+            return attack.project(point[0] + length * BALLS[norm].direction(point[2])), memory
 
-        def move(carry: tuple[jax.Array, Worst, jax.Array], key: Key) -> tuple[Any, None]:
-            x, worst, had_gradient = carry
-            judged = round_towards(images, x)
-            margins, _, gradients = evaluate(key, judged)
-            worst = worse(worst, judged, margins)
-            had_gradient &= is_usable(gradients) | (worst[1] <= 0)
-            direction = ball.direction(finite_part(gradients))
-            return (project(x + step_size * direction), worst, had_gradient), None
+        return climb(key, attack, step)
 
-        def restart(carry: tuple[Worst, jax.Array], key: Key) -> tuple[Any, None]:
-            worst, had_before = carry
-            start_key, steps_key, last_key = jax.random.split(key, 3)
-            noise = ball.sample(start_key, wide.shape, wide.dtype)
-            start = project(wide + epsilon * noise) if random_start else wide
-            keys = jax.random.split(steps_key, num_steps)
-            begin = start, worst, jnp.ones(len(images), bool)
-            (x, worst, had_gradient), _ = jax.lax.scan(move, begin, keys)
-            judged = round_towards(images, x)
-            worst = worse(worst, judged, judge(last_key, judged))
-            return (worst, had_before | had_gradient), None
-
-        clean_key, restarts_key = jax.random.split(key)
-        clean = images, judge(clean_key, images)
-        needs_none = jnp.full(len(images), jnp.asarray(epsilon) == 0)
-        restart_keys = jax.random.split(restarts_key, num_restarts)
-        (worst, had_gradient), _ = jax.lax.scan(restart, (clean, needs_none), restart_keys)
-        adversarial, margins = worst
-        had_gradient |= margins <= 0
-        return PGDResult(adversarial, (margins > 0) & had_gradient, margins, had_gradient)
-
-    found = run_program(attack, key, images, labels, epsilon, step_size)
-    warn_without_gradient(found.had_gradient)
-    return found
-
-
-def warn_without_gradient(had_gradient: jax.Array) -> None:
-    """Warns if concrete flags ``had_gradient``, of images on the last axis, are not all True."""
-    if isinstance(had_gradient, Tracer) or np.all(had_gradient):
-        return
-    num = had_gradient.shape[-1]
-    least = int(np.sum(had_gradient, axis=-1).min())
-    warnings.warn(
-        f"{num - least} of {num} attacked images had no usable gradient (NaN, infinite, or zero at "
-        "every pixel), so the attack could not move them. They do not count as correct. Give "
-        "logits, not probabilities, and a function with a derivative (straight_through).",
-        stacklevel=3,
-    )
+    ball, runs = (epsilon, norm, num_eot, low, high), (num_restarts, random_start, step_size)
+    attack = Attack(logits_fn, images, labels, *ball, num_steps, 1, "ce", *runs)
+    return run_attack(search, key, attack)
 
 
 def robust_accuracy_curve(

@@ -1,17 +1,15 @@
 """Random search by squares of changed pixels, which needs no gradient: the Square attack."""
 
 import math
-from functools import partial
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax._precision import at_least_float32
-from ebmjax._programs import run_program
+from ebmjax._checks import check_at_least
 from ebmjax.metrics import _attack_steps as steps
-from ebmjax.metrics._robustness import PGDResult
+from ebmjax.metrics._attack_steps import PGDResult
 from ebmjax.types import Key
 
 SHARE, TINY = 0.8, 1e-12
@@ -91,57 +89,50 @@ def square_attack(
       >>> [bool(one.is_correct[0]) for one in found]
       [True, False]
     """
-    steps.check_attack(epsilon, norm, num_queries=num_queries, num_eot=num_eot)
+    check_at_least("num_queries", num_queries, 1)
     if jnp.ndim(images) != 4:
         raise ValueError(
             "square_attack changes squares of pixels. It needs images of shape (N, H, W, C), got "
             f"{jnp.shape(images)}. Reshape them, or leave this attack out."
         )
-    images, labels, _ = steps.check_attacked(key, logits_fn, images, labels, low, high)
-    sides = square_sides(images.shape[1:3], num_queries, norm)
-    num, _, width, channels = images.shape
-    kinds, kind = np.unique(sides, return_inverse=True)
-    patterns = np.zeros((len(kinds), kinds[-1], kinds[-1]), np.float32)
-    for pattern, side in zip(patterns, kinds, strict=True):
-        pattern[:side, :side] = window_pattern(side)
 
-    def attack(key: Key, images: jax.Array, labels: jax.Array, epsilon: Any) -> PGDResult:
-        wide = at_least_float32(images)
-        project = partial(steps.into_ball, norm, wide, epsilon, low, high)
+    def search(key: Key, attack: steps.Attack) -> PGDResult:
+        wide, epsilon = attack.wide, attack.epsilon
         clean_key, start_key, first_key, queries_key = jax.random.split(key, 4)
+        sides = square_sides(wide.shape[1:3], num_queries, norm)
+        kinds, kind = np.unique(sides, return_inverse=True)
+        windows = [np.pad(window_pattern(side), (0, kinds[-1] - side)) for side in kinds]
+        patterns = jnp.asarray(np.stack(windows), jnp.float32)
 
-        def judge(key: Key, x: jax.Array) -> jax.Array:
-            return steps.margins_of(logits_fn, labels, num_eot, key, steps.round_towards(images, x))
-
-        def query(carry: Any, now: Any) -> tuple[Any, None]:
-            (x, margins), (key, side, kind) = carry, now
+        def query(best: steps.Best, now: Any) -> tuple[steps.Best, None]:
+            (x, margins), (key, side, kind) = best, now
             change_key, judge_key = jax.random.split(key)
-            pattern = jnp.asarray(patterns)[kind] if norm == "l2" else None
-            tried = project(wide + _change(change_key, x - wide, epsilon, side, pattern))
-            tried_margins = judge(judge_key, tried)
-            is_better = (tried_margins < margins) & (margins > 0)
-            x = jnp.where(steps.per_image(is_better, x), tried, x)
-            return (x, jnp.where(is_better, tried_margins, margins)), None
+            pattern = patterns[kind] if norm == "l2" else None
+            tried = attack.project(wide + _change(change_key, x - wide, epsilon, side, pattern))
+            tried_margins = jnp.where(margins > 0, attack.margins(judge_key, tried), jnp.inf)
+            return steps.keep_least(best, tried, tried_margins), None
 
-        tiles = _tiles if norm == "l2" else lambda key, _: _signs(key, num, 1, width, channels)
-        first = project(wide + epsilon * tiles(start_key, images.shape))
+        first = attack.project(wide + epsilon * _start(start_key, wide.shape, norm))
         keys = jax.random.split(queries_key, num_queries)
-        begin = first, judge(first_key, first)
-        (x, margins), _ = jax.lax.scan(query, begin, (keys, sides, kind))
-        clean = images, judge(clean_key, wide)
-        adversarial, margins = steps.worse(clean, steps.round_towards(images, x), margins)
-        return PGDResult(adversarial, margins > 0, margins, jnp.ones(len(images), bool))
+        begin = first, attack.margins(first_key, first)
+        best, _ = jax.lax.scan(query, begin, (keys, sides, kind))
+        best = steps.keep_least((wide, attack.margins(clean_key, wide)), *best)
+        return attack.result(best, jnp.ones(len(wide), bool))
 
-    return run_program(attack, key, images, labels, epsilon)
+    ball = epsilon, norm, num_eot, low, high
+    attack = steps.Attack(logits_fn, images, labels, *ball, num_queries)
+    return steps.run_attack(search, key, attack)
 
 
 def _signs(key: Key, *shape: int) -> jax.Array:
     return jax.random.rademacher(key, shape, jnp.float32)
 
 
-def _tiles(key: Key, shape: tuple[int, ...]) -> jax.Array:
-    """Returns displacements of length 1: five tiles a side, a sign a tile and channel."""
+def _start(key: Key, shape: tuple[int, ...], norm: str) -> jax.Array:
+    """Returns displacements of length 1: stripes, or in L2 five tiles a side, of random signs."""
     num, height, width, channels = shape
+    if norm == "linf":
+        return _signs(key, num, 1, width, channels)
     side = max(min(height, width) // 5, 1)
     rows, columns = np.arange(height)[:, None], np.arange(width)[None]
     signs = _signs(key, num, height // side + 1, width // side + 1, channels)

@@ -68,12 +68,7 @@ class Robustness(Evaluator):
         key = jax.random.split(key, 3)[0]
         test = data.ImageData(*(array[: self.num_images] for array in test))
         say_part(f"attacking {len(test.images):,} images")
-        settings: dict[str, Any] = {
-            name: getattr(self, name)
-            for name in ("linf", "l2", "num_steps", "step_size", "num_restarts", "batch_size")
-        }
-        report, withstood = self._attack(key, model, test, settings, {})
-        report["protocol"]["refine_steps"] = 0
+        report, withstood = self._attack(key, model, test, {})
         if self.refine_steps:
             say_part("attacking them again, refined by chains")
             refinement = {
@@ -82,35 +77,29 @@ class Robustness(Evaluator):
                 "num_eot": self.num_eot,
             }
             refined_key = jax.random.fold_in(key, 1)
-            refined, others = self._attack(refined_key, model, test, settings, refinement)
-            refined["protocol"]["refine_steps"] = self.refine_steps
-            report["refined"] = refined
+            report["refined"], others = self._attack(refined_key, model, test, refinement)
             withstood |= {f"refined.{name}": found for name, found in others.items()}
         per_image = {f"robustness.{name}": {"test": x} for name, x in withstood.items()}
         return Found({"robustness": report}, per_image=per_image)
 
     def _attack(
-        self, key: Key, model: Any, test: data.ImageData, settings: Any, refinement: Any
+        self, key: Key, model: Any, test: data.ImageData, refinement: dict[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Returns a report, with "auto_attack" if attacks are named, and its values by image."""
-        report = evaluate.robustness(key, model.logits, test, **settings, **refinement)
+        attacked = model.logits, test
+        names = ("linf", "l2", "num_steps", "step_size", "num_restarts", "batch_size")
+        options: dict[str, Any] = {name: getattr(self, name) for name in names} | refinement
+        report = evaluate.robustness(key, *attacked, **options)
+        report["protocol"]["refine_steps"] = self.refine_steps if refinement else 0
         withstood = report.pop("per_image")
         if self.attacks:
             say_part(f"attacking them by {', '.join(self.attacks)}")
-            report["auto_attack"] = evaluate.auto_attack(
-                jax.random.fold_in(key, 2),
-                model.logits,
-                test,
-                linf=self.linf,
-                l2=self.l2,
-                attacks=self.attacks,
-                num_steps=self.auto_steps,
-                num_queries=self.num_queries,
-                batch_size=min(self.batch_size, 32),
-                **refinement,
-            )
-            found = report["auto_attack"].pop("per_image")
-            withstood |= {f"auto_attack.{name}": x for name, x in found.items()}
+            del options["step_size"], options["num_restarts"]
+            options |= {"attacks": self.attacks, "num_steps": self.auto_steps}
+            options |= {"num_queries": self.num_queries, "batch_size": min(self.batch_size, 32)}
+            auto = evaluate.auto_attack(jax.random.fold_in(key, 2), *attacked, **options)
+            withstood |= {f"auto_attack.{name}": x for name, x in auto.pop("per_image").items()}
+            report["auto_attack"] = auto
         return report, withstood
 
     def check(self, model: Any, test: data.ImageData) -> None:
