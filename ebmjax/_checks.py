@@ -256,7 +256,15 @@ def check_scalar_density(log_density_fn: LogDensityFn, position: PyTree) -> None
     shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(position)]
     if not any(map(math.prod, shapes)):
         raise ValueError(f"a position must hold at least one number, got the shapes {shapes}.")
-    value = jax.eval_shape(log_density_fn, position)
+    try:
+        value = jax.eval_shape(log_density_fn, position)
+    except Exception as error:  # of the user's own network
+        shapes = jax.tree.map(jnp.shape, position)
+        error.add_note(
+            f"This is the log density at a position of shape {shapes}. If the model takes another "
+            "shape, correct what drew the position, such as start_fn."
+        )
+        raise
     shapes = jax.tree.map(lambda leaf: leaf.shape, value)
     if shapes == () and not jnp.issubdtype(value.dtype, jnp.floating):
         raise TypeError(

@@ -59,8 +59,8 @@ def _our_name(name: str) -> tuple[str, tuple[int, ...]]:
     if not module or f"{kind}.{part}" not in RENAMED or module[0] == "AuxLogits":
         raise ValueError(
             f"{name!r} is no weight of the FID Inception-v3. torchvision's Inception-v3 has other "
-            "weights and AuxLogits, and gives another FID; docs/generation_metrics.md names the "
-            "right file."
+            "weights and AuxLogits, and gives another FID; the page generation_metrics of the "
+            "documentation names the right file."
         )
     collection, ours, axes = RENAMED[f"{kind}.{part}"]
     return "/".join([collection, *module, ours]), axes

@@ -9,6 +9,7 @@ import numpy as np
 
 from ebmjax.data._limits import check_memory
 from ebmjax.data._npy import StoredArray, find_array, is_zip, members
+from ebmjax.data._pictures import SUFFIXES
 from ebmjax.data._source import Source, about_unread, check_shape, existing
 from ebmjax.data._splits import TRAIN, MissingSplitError, find_split, is_alike
 
@@ -37,6 +38,12 @@ def array_source(path: str | os.PathLike[str] | None, split: str) -> Source:
     try:
         chosen = find_split(there, split, place)
     except MissingSplitError as error:
+        inside = [] if names or place.is_file() else place.rglob("*")
+        if any(file.suffix.lower() in SUFFIXES for file in inside):
+            raise ValueError(
+                f"{place} is a folder of images, which the source 'folder' reads "
+                "(config.data.name=folder), and npz reads arrays."
+            ) from error
         raise MissingSplitError(
             f"{place} must hold the {split} images as {split}_images or x_{split}"
             f"{' or images' * (split == TRAIN)}; it holds {sorted(names) or 'no arrays'}.",

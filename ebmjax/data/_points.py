@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ebmjax._shown import near_path
 from ebmjax.data._limits import check_memory
 from ebmjax.data._npy import find_array
 
@@ -20,7 +21,7 @@ def load_points(path: str | os.PathLike[str]) -> np.ndarray:
     place = Path(path).expanduser()
     must_be = f"{place} must be an .npy file of points (N, d)"
     if not place.is_file():
-        raise FileNotFoundError(f"{must_be}, and there is no such file.")
+        raise FileNotFoundError(f"{must_be}, and there is no such file.{near_path(place)}")
     try:
         array = find_array(place)  # which an .npz file is not
     except ValueError as error:

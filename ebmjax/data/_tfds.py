@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ebmjax._phases import phase
+from ebmjax._shown import near_path
 from ebmjax.data._images import ImageData
 from ebmjax.data._limits import check_sizes
 from ebmjax.data._pictures import survey
@@ -151,8 +152,9 @@ def _prepare_builder(name: str, data_dir: Any, prepare: bool) -> Any:
     check_is_folder_or_missing(data_dir)
     if data_dir is not None and not Path(data_dir).expanduser().exists():
         raise FileNotFoundError(
-            f"data_dir does not exist: {data_dir}. Correct the path, make the folder to have "
-            f"{name} prepared there, or leave data_dir out to use ~/tensorflow_datasets."
+            f"data_dir does not exist: {data_dir}.{near_path(Path(data_dir))} Correct the "
+            f"path, make the folder to have {name} prepared there, or leave data_dir out to use "
+            "~/tensorflow_datasets."
         )
     builder = open_builder(name, data_dir)
     if is_prepared(builder):

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 
+from ebmjax._shown import near_path
 from ebmjax.networks._inception import (
     SMALLEST_SIZE,
     InceptionOutputs,
@@ -24,7 +25,8 @@ from ebmjax.networks._inception import (
 )
 
 CONVERT = (
-    "experiments/convert_inception.py writes the file, and docs/generation_metrics.md has the steps"
+    "experiments/convert_inception.py writes the file, and the page generation_metrics of the "
+    "documentation has the steps"
 )
 # Errors of NumPy, zipfile and json for bytes that do not fit the file's name.
 DAMAGE = (
@@ -135,7 +137,7 @@ def read_tensors(path: str | Path, sha256: str | None = None) -> dict[str, np.nd
             f".pkl) are never opened, because opening one can run any program; {CONVERT}."
         )
     if not path.is_file():
-        raise FileNotFoundError(f"no weights at path={str(path)!r}; {CONVERT}.")
+        raise FileNotFoundError(f"no weights at path={str(path)!r}.{near_path(path)} {CONVERT}.")
     data = path.read_bytes()
     found = hashlib.sha256(data).hexdigest()
     if sha256 is not None and found != sha256.strip().lower():

@@ -1,5 +1,6 @@
 """States of samplers, ours and others': where a chain stands, the vectors it carries, checks."""
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -195,13 +196,16 @@ def check_one_chain(state: Any, *fields: str) -> None:
 
 
 def check_step(step: Any) -> None:
-    """Raises TypeError unless ``step`` is a function, for example because it is a whole sampler."""
+    """Raises TypeError for a whole sampler in place of its step, and for swapped arguments."""
     if not callable(step):
         hint = " Pass its step: sampler.step." if hasattr(step, "step") else ""
         raise TypeError(
             "step must be a function (key, state) -> (state, info), got "
             f"{type(step).__name__}.{hint}"
         )
+    names = list(inspect.signature(step).parameters)
+    if names[:1] == ["state"]:
+        raise TypeError(f"step must be a function (key, state) -> (state, info), got {names}.")
 
 
 def check_particles(particles: PyTree) -> None:

@@ -231,6 +231,12 @@ def test_files_that_are_no_arrays_are_named(tmp_path):
         data.load_images("npz", "train")
     with pytest.raises(data.MissingSplitError, match="it holds no arrays"):
         data.load_images("npz", "train", path=tmp_path)
+    folders = tmp_path / "pictures" / "cats"
+    folders.mkdir(parents=True)
+    (folders / "a.PNG").touch()
+    message = "pictures is a folder of images.*config.data.name=folder"
+    with pytest.raises(ValueError, match=message):
+        data.load_images("npz", "train", path=folders.parent)
     (tmp_path / "text.npz").write_text("no array")
     with pytest.raises(ValueError, match=r"text.npz cannot be read"):
         data.load_images("npz", "train", path=tmp_path / "text.npz")

@@ -55,6 +55,22 @@ def test_many_foreign_states_are_pointed_to_batch_step():
     run_chain(KEY, states, batch_step(step), 2)
 
 
+def test_a_density_that_fails_at_a_start_names_its_shape_and_start_fn():
+    """The starts of a buffer have three coordinates, and the model two."""
+    start_fn = samplers.gaussian_start((3,))
+    buffer = samplers.replay_buffer_init(jax.random.key(0), 4, start_fn)
+    sampler = samplers.sgld(lambda x: -jnp.sum(x @ jnp.eye(2)), step_size=0.1)
+    with pytest.raises(TypeError, match="dot_general") as error:
+        jax.vmap(sampler.init)(buffer.positions)
+    assert any("of shape (3,)" in note and "start_fn" in note for note in error.value.__notes__)
+
+
+def test_a_step_with_swapped_arguments_is_refused():
+    state = samplers.sgld(log_density, step_size=0.1).init(jnp.zeros(2))
+    with pytest.raises(TypeError, match=r"\(key, state\) -> .*got \['state', 'key'\]"):
+        run_chain(jax.random.key(0), state, lambda state, key: (state, ()), 2)
+
+
 @pytest.mark.parametrize("name", [*ONE_CHAIN, *PARTICLES, "pyld"])
 def test_a_position_is_no_state(name):
     position = jnp.zeros((4, 2))

@@ -21,8 +21,15 @@ from ebmjax._versions import versions
 from ebmjax.recipes.bench.exam import TASKS, examine, summarise
 from ebmjax.recipes.bench.libraries import find_python, load
 from ebmjax.recipes.bench.targets import TARGETS, find
-from ebmjax.recipes.config.errors import ConfigError, count_nouns, did_you_mean, stop
-from ebmjax.recipes.folder.workdir import revision, write_json
+from ebmjax.recipes.config.errors import (
+    ConfigError,
+    WorkdirError,
+    count_nouns,
+    did_you_mean,
+    stop,
+)
+from ebmjax.recipes.folder.run_folder import explain_errors
+from ebmjax.recipes.folder.workdir import check_writable, revision, write_json
 from ebmjax.recipes.run.processes import num_processors
 
 LIBRARIES = ("ours", "blackjax", "blackjax_smc", "numpyro", "torchebm", "ebmkit")
@@ -81,12 +88,12 @@ def main() -> None:
         ]
         if not cells:
             raise ConfigError("there is nothing to do: no library here has one of these tasks.")
-        out.mkdir(parents=True, exist_ok=True)
-        run(cells, places, given.seeds, out)
-    except ConfigError as error:
+        check_writable(out, "--out")
+        with explain_errors(out, "--out"):
+            out.mkdir(parents=True, exist_ok=True)
+            run(cells, places, given.seeds, out)
+    except (ConfigError, WorkdirError) as error:
         stop(error)
-    except OSError as error:
-        stop(f"--out={out} cannot be written: {error}. Name a folder that you may write to.")
 
 
 def _choose(field: str, text: str) -> list[str]:

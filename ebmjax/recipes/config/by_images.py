@@ -82,7 +82,7 @@ LENGTHS = ("train.num_epochs", "train.checkpoint_every_epochs", "eval.every_epoc
 
 RULES: Mapping[str, tuple[str, Callable[[Config, ImageFacts], object]]] = {
     "train.num_epochs": (
-        "10, or for 1,000 to 6,000 steps (docs/data.md)",
+        "10, or for 1,000 to 6,000 steps",
         num_epochs,
     ),
     "train.checkpoint_every_epochs": (

@@ -186,8 +186,7 @@ def check(fields: Fields, config: Config, typed: Collection[str] = ()) -> None:
     Raises:
       ConfigError: naming the field, its value and what to do.
     """
-    for name, one in fields.items():
-        _check_range(name, one, config[name])
+    check_ranges(fields, config)
     for name in fields:
         why = no_effect(fields, config, name, typed)
         if why is not None and config[name] != fields[name].default:
@@ -251,6 +250,12 @@ def no_effect(
     return None
 
 
+def check_ranges(fields: Fields, config: Config) -> None:
+    """Raises ConfigError for the first field whose value is out of range."""
+    for name, one in fields.items():
+        _check_range(name, one, config[name])
+
+
 def _check_range(name: str, one: Field, value: Any) -> None:
     if isinstance(value, list | tuple) and not value and not one.values.may_be_empty:
         raise ConfigError(
@@ -261,7 +266,9 @@ def _check_range(name: str, one: Field, value: Any) -> None:
     if expected is None:
         return
     if one.values.choices:
-        raise ConfigError(f"config.{name} must be {expected}, got {_first_wrong(one, value)!r}.")
+        wrong = _first_wrong(one, value)
+        near = did_you_mean(str(wrong), one.values.choices)
+        raise ConfigError(f"config.{name} must be {expected}, got {wrong!r}.{near}")
     where = " in every entry" if isinstance(value, list | tuple) else ""
     raise ConfigError(
         f"config.{name} must be {expected}{where}, got {trim(repr(value))}. "

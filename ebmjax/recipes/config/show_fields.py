@@ -128,11 +128,13 @@ def main() -> None:
         config = declare.defaults(families.all_fields(first))
     else:
         config = command_line.read(first, rest, is_checked=False)
-    pick("family", config.family, families.FAMILIES)
-    every, typed = families.all_fields(config.family), command_line.read_names(rest)
-    fields = {**families.fields_of(config), **{k: every[k] for k in typed if k in every}}
-    lines = [describe_field(name, one, config, fields) for name, one in in_order(fields).items()]
+    typed = command_line.read_names(rest)
     try:
+        pick("family", config.family, families.FAMILIES)
+        every = families.all_fields(config.family)
+        fields = {**families.fields_of(config), **{k: every[k] for k in typed if k in every}}
+        declare.check_ranges(fields, config)
+        lines = [describe_field(k, one, config, fields) for k, one in in_order(fields).items()]
         lines += describe_options(config, fields)
     except ConfigError as error:
         stop(error)

@@ -10,9 +10,10 @@ import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from ebmjax._shown import trim
 from ebmjax._user_function import is_function_name, user_function
 from ebmjax.recipes.config.checks import options_of
-from ebmjax.recipes.config.declare import Field, refusal_of
+from ebmjax.recipes.config.declare import Field, Fields, refusal_of
 from ebmjax.recipes.config.errors import Config, ConfigError
 
 
@@ -38,8 +39,15 @@ class UserPart(NamedTuple):
 
     def call(self, *given: Any, **keywords: Any) -> Any:
         """Returns the function's value; whatever it raises is an error of the configuration."""
-        with explain(self.field, self.name, self.function):
+        with self.explain():
             return self.function(*given, **keywords)
+
+    def explain(self, note: str = "") -> contextlib.AbstractContextManager[None]:
+        """Turns what the part's code raises into a ConfigError, with its options and a ``note``."""
+        options = trim(repr(dict(self.options)))
+        section = self.field.partition(".")[0]
+        note = f" Its arguments, config.{section}.options: {options}." * bool(self.options) + note
+        return explain(self.field, self.name, self.function, note)
 
 
 def find_function(field: str, name: str) -> Callable[..., Any]:
@@ -54,7 +62,9 @@ def find_function(field: str, name: str) -> Callable[..., Any]:
         raise ConfigError(f"config.{field}={error}") from error
 
 
-def find_part(config: Config, field: str, name: str, given: Collection[str]) -> UserPart:
+def find_part(
+    config: Config, field: str, name: str, given: Collection[str], usual: Fields | None = None
+) -> UserPart:
     """Returns the user's part that ``config.<field>`` names.
 
     Args:
@@ -62,13 +72,15 @@ def find_part(config: Config, field: str, name: str, given: Collection[str]) -> 
       field: such as "sampler.name".
       name: its value.
       given: names of the arguments that the run gives. No option may have one of these names.
+      usual: fields whose ranges hold for options that are set and that ``FIELDS`` does not have.
 
     Raises:
       ConfigError: if there is no such function, or an option is missing, unknown or out of range.
     """
     function, section = find_function(field, name), field.partition(".")[0]
     chosen = check_options(config, field, name, function, section, given)
-    for key, one in find_fields(function).items():
+    usual = {key: one for key, one in (usual or {}).items() if key in chosen}
+    for key, one in {**usual, **find_fields(function)}.items():
         value = chosen.get(key, one.default)
         if one.values.refusal(value) is not None:
             raise ConfigError(refusal_of(one, f"{section}.options {key!r}", value))
@@ -137,15 +149,15 @@ def check_options(
 
 
 @contextlib.contextmanager
-def explain(field: str, name: str, function: Callable[..., Any]) -> Iterator[None]:
-    """Turns whatever a user's own code raises into a ConfigError with its line."""
+def explain(field: str, name: str, function: Callable[..., Any], note: str = "") -> Iterator[None]:
+    """Turns whatever a user's own code raises into a ConfigError with its line, and a note."""
     try:
         yield
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:
         kind = "" if isinstance(error, TypeError | ValueError) else f"{type(error).__name__}: "
-        text = " ".join(str(error).split())
+        text = " ".join(str(error).split()).rstrip(".") + "." + note
         raise ConfigError(
             f"config.{field}={name!r}{_place(function, error)}: {kind}{text}"
         ) from error

@@ -106,5 +106,6 @@ def advice(row: Mapping[str, Any]) -> list[str]:
     return [
         f"By FID, the samples {than} where their chains began: {with_interval(*found)}. What may "
         "help, one at a time: half the learning rate, a smaller step of the sampler, twice the "
-        "steps of a chain. See docs/faq.md#samples-look-like-their-starts."
+        "steps of a chain. See the page faq of the documentation, section 'Samples look like their "
+        "starts'."
     ]

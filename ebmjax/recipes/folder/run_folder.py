@@ -14,7 +14,7 @@ from typing import Any
 
 from ebmjax import _records
 from ebmjax._records import list_steps
-from ebmjax._shown import trim
+from ebmjax._shown import near_path, trim
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, flatten, pick
 
@@ -44,13 +44,13 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def explain_errors(folder: Path) -> Iterator[None]:
+def explain_errors(folder: Path, option: str = "--workdir") -> Iterator[None]:
     """Turns an error of the system into a WorkdirError."""
     try:
         yield
     except OSError as error:
         raise WorkdirError(
-            f"--workdir {folder} cannot be used: {error.strerror or error}. Name a folder that "
+            f"{option} {folder} cannot be used: {error.strerror or error}. Name a folder that "
             "you may write to."
         ) from error
 
@@ -99,6 +99,15 @@ def read_config(folder: Path) -> dict[str, Any]:
     return as_json(config_of(folder))
 
 
+def config_file(folder: Path) -> Path:
+    """Returns the path of a run's config.json; raises WorkdirError if there is none."""
+    if not folder.exists():
+        raise WorkdirError(f"{folder} does not exist.{near_path(folder)}")
+    if not (folder / "config.json").exists():
+        raise WorkdirError(f"{folder} is not the folder of a run: it has no config.json.")
+    return folder / "config.json"
+
+
 def config_of(folder: Path) -> Config:
     """Returns the configuration in config.json of a run's folder.
 
@@ -106,9 +115,7 @@ def config_of(folder: Path) -> Config:
       WorkdirError: if it is not one of this version of ebmjax, or has changed since the newest
         checkpoint was saved.
     """
-    path = folder / "config.json"
-    if not path.exists():
-        raise WorkdirError(f"{folder} is not the folder of a run: it has no config.json.")
+    path = config_file(folder)
     check_links(folder)
     saved = read_json(path)
     try:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ebmjax._records import list_steps, read_record
-from ebmjax._shown import SEE_FAQ
+from ebmjax._shown import SEE_FAQ, near_path
 from ebmjax.recipes.config.errors import Config, WorkdirError
 from ebmjax.recipes.folder.run_folder import explain_errors
 
@@ -55,8 +55,8 @@ def find_saved(folder: Path, config: Config, step: int | None = None) -> Saved:
     is_best = step is None and config.eval.get("checkpoint") == "best"
     if not steps:
         raise WorkdirError(
-            f"--workdir {folder} holds no checkpoint to use. Train first: `ebmjax run` with its "
-            "configuration and this --workdir."
+            f"--workdir {folder} holds no checkpoint to use.{near_path(folder)} Train first: "
+            "`ebmjax run` with its configuration and this --workdir."
         )
     if step is not None and step not in steps:
         raise WorkdirError(

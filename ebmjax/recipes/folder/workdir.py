@@ -116,10 +116,14 @@ def prepare(workdir: Path, config: Config) -> None:
     check(workdir, config)  # another process may have been the first
 
 
-def check_writable(workdir: Path) -> None:
-    """Raises WorkdirError unless a file can be made in the folder; removes that file."""
-    with explain_errors(workdir), tempfile.TemporaryFile(dir=workdir):
-        pass
+def check_writable(workdir: Path, option: str = "--workdir") -> None:
+    """Raises WorkdirError unless a file can be made in the folder; leaves none.
+
+    A folder that does not exist yet is judged by the nearest one above it that does.
+    """
+    with explain_errors(workdir, option):
+        place = next(one for one in (workdir, *workdir.absolute().parents) if one.exists())
+        tempfile.TemporaryFile(dir=place).close()
 
 
 @contextlib.contextmanager

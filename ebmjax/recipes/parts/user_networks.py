@@ -70,7 +70,9 @@ def user_networks(
             raise TypeError(f"it must return {len(parts)} networks, {whats}, got {_kind(made)}")
         return made[index]
 
-    with explain("model.factory", name, function):
+    options = config.model.options
+    note = f" Its arguments, config.model.options: {options}." * bool(options)
+    with explain("model.factory", name, function, note):
         found = tuple(
             _network(lambda i=i, **r: make(i, **r), random, len(part.inputs[0].shape), has_state)
             for i, part in enumerate(parts)

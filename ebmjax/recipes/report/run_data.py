@@ -66,8 +66,7 @@ def read(folder: Path) -> RunData:
     Raises:
       WorkdirError: if it is no run's folder, or one of its files is damaged.
     """
-    if not (folder / "config.json").exists():
-        raise WorkdirError(f"{folder} is not the folder of a run: it has no config.json.")
+    run_folder.config_file(folder)
     names = ("config.json", "summary.json", "evaluation.json", "recoveries.json", COMMAND)
     places = {name: folder / name for name in names}
     files = {n: run_folder.read_json(p) if p.exists() else {} for n, p in places.items()}

@@ -35,7 +35,8 @@ NOT_PAIRED = (
 
 OF_POINTS = (
     "Numbers of points are of a whole density or of chains' ends, none of them point by point, so "
-    "they have no interval here. For one, compare seeds in a study (docs/studies.md)."
+    "they have no interval here. For one, compare seeds in a study (see the page studies of the "
+    "documentation)."
 )
 
 Table = list[list[str]]

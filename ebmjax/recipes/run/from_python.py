@@ -8,6 +8,7 @@ import numpy as np
 
 from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.folder.workdir import check_writable
 from ebmjax.recipes.run.launch import launch
 from ebmjax.recipes.run.outputs import write
 from ebmjax.recipes.run.trained import TrainedRun, load
@@ -44,12 +45,14 @@ def train(
 
     Raises:
       ConfigError: if a field is wrong, or if FOLDER.npz holds other images.
+      WorkdirError: if the folder cannot be written.
       KeyboardInterrupt: if a signal ended it early; what was trained is saved.
 
     Example:
       ``run = train("configs/joint.py", images, labels, folder="runs/mine")``
     """
     place, given = Path(folder).expanduser(), dict(fields or {})
+    check_writable(place, "folder")
     if images is not None:
         named = {"images": images, "labels": labels}
         named |= {"test_images": test_images, "test_labels": test_labels}

@@ -61,6 +61,7 @@ def launch(
     name = Path(config_argument.partition(":")[0]).stem
     place = folder or training.from_first(lambda: workdir.default_workdir(name))
     run = Run(config, place, track=track)
+    training.on_first(lambda: workdir.check_writable(run.path))
     copies = training.on_first(lambda: fetch(run, mirror)) or contextlib.nullcontext()
     run.open()
     print(f"{config_argument} -> {run.path}", about_devices(), sep="\n", flush=True)
@@ -169,8 +170,8 @@ def about_profile(profile: training.Profile) -> str:
             "left out. Set --config.train.steps_per_dispatch lower."
         )
     return (
-        f"Trace of {profile.num_traced} steps in {profile.folder}; docs/experiments.md says how to "
-        "look at it."
+        f"Trace of {profile.num_traced} steps in {profile.folder}; see the page experiments of the "
+        "documentation, section 'Where the time goes'."
     )
 
 

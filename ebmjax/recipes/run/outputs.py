@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.folder.workdir import check_writable
 
 OUTPUTS = {
     "sample": (".png", ".npz"),
@@ -31,12 +32,13 @@ def check_out(
       overwrite: whether another existing file is.
 
     Raises:
-      ConfigError: naming what is wrong with it.
+      ConfigError, WorkdirError: naming what is wrong with it.
     """
     if out.suffix not in endings:
         raise ConfigError(f"--out must end in {' or '.join(endings)}, got {str(out)!r}.")
     if not out.absolute().parent.is_dir():
         raise ConfigError(f"--out must lie in a folder that exists, got {str(out)!r}.")
+    check_writable(out.absolute().parent, "--out: the folder")
     place = out.resolve()
     if place.is_relative_to(workdir.resolve()):
         raise ConfigError(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ebmjax._phases import phase
+from ebmjax._shown import near_path
 from ebmjax.recipes.config.errors import ConfigError
 
 HELD_OUT = "held_out"
@@ -110,7 +111,8 @@ def _score_place(
         )
     another = "; --split=NAME for another" * (option == "--data")
     what = option if place else "the run's own data"
-    print(f"{what}: {len(images):,} images of split {split!r}{another}")
+    which = f" of split {split!r}{another}" if split else f", all that {place} holds"
+    print(f"{what}: {len(images):,} images{which}")
     section = run.config.data
     if split == "train" and is_own(section.path, place):
         print(
@@ -158,7 +160,8 @@ def _read_points(run: Any, option: str, place: str | None, split: str | None) ->
 def _read(place: str | None, split: str | None, run: Any) -> tuple[str, Any]:
     """Returns the name of a split, and its images: that of ``split``, or the first that is there.
 
-    Without ``split`` that is the test split, or else images held out of the run's own data.
+    Without ``split`` that is the test split, or else images held out of the run's own data. The
+    name is "" for all that another place holds, where there is but one split or none.
     """
     from ebmjax import data
 
@@ -177,14 +180,16 @@ def _read(place: str | None, split: str | None, run: Any) -> tuple[str, Any]:
     held_out = (HELD_OUT,) if own and section.holdout else ()
     test = section.test_split if own else "test"
     wanted = [split] if split else [test, *held_out, "train"]
+    is_all = False
     for one in wanted:
         if one == HELD_OUT:
             from ebmjax.recipes.parts import image_data
 
             return one, image_data.load_held_out(run.config)
         try:
-            return one, data.load_images(name, one, **options)
+            return "" if is_all else one, data.load_images(name, one, **options)
         except data.MissingSplitError as error:
+            is_all = not own and not error.others
             if one == wanted[-1]:
                 raise ValueError(f"{error} Name a split with --split=NAME.") from error
     raise AssertionError("unreachable")
@@ -201,4 +206,4 @@ def source_of(path: str, option: str) -> str:
         return "npz" if any(place.glob("*.npy")) else "folder"
     if ":" in path:
         return path
-    raise ConfigError(f"--{option} does not exist: {path}.")
+    raise ConfigError(f"--{option} does not exist: {path}.{near_path(place)}")

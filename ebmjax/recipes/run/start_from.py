@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from ebmjax import training
 from ebmjax._records import list_steps
+from ebmjax._shown import near_path
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError
 from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.folder.run_folder import read_config
@@ -29,7 +30,8 @@ def warm_start(run: "Run") -> training.WarmStart | None:
     if not (other / "config.json").is_file() or other.resolve() == path.resolve():
         raise ConfigError(
             f"config.train.start_from must be the folder of another run, with its config.json and "
-            f"checkpoints, got {folder!r}. Set it with --config.train.start_from=FOLDER."
+            f"checkpoints, got {folder!r}.{near_path(other)} Set it with "
+            "--config.train.start_from=FOLDER."
         )
     assert experiment.warm_start is not None  # in every family that has the field
     try:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ebmjax._shown import trim
+from ebmjax._shown import near_path, trim
 from ebmjax._user_function import is_function_name, user_function
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import Config, ConfigError
@@ -140,8 +140,9 @@ def _find_outside(config: Config) -> dict[str, Any]:
 def _check_outside(config: Config, named: Mapping[str, Any]) -> None:
     for name, value in named.items():
         if families.fields_of(config)[name].values is PATH:
-            if not Path(value).expanduser().exists():
-                raise ConfigError(f"config.{name}={value!r} does not exist, from {Path.cwd()}.")
+            if not (place := Path(value).expanduser()).exists():
+                where = f"from {Path.cwd()}.{near_path(place)}"
+                raise ConfigError(f"config.{name}={value!r} does not exist, {where}")
             continue
         for one in value if isinstance(value, list | tuple) else [value]:
             if is_function_name(one):

@@ -224,7 +224,7 @@ def _claim(folder: Path, study: Study) -> None:
       WorkdirError: if its table has a row of another study.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    check_writable(folder)
+    check_writable(folder, "--folder")
     path = folder / "table.json"
     theirs = read_json(path) if path.exists() else {}
     foreign = [label for label in theirs if label not in study.rows]

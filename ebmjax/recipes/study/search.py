@@ -255,7 +255,7 @@ def main() -> None:
         stop(error)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        check_writable(folder)
+        check_writable(folder, "--folder")
         study = open_study(plan.search, plan.about(), folder, options.storage)
     except (OSError, WorkdirError) as error:
         stop(f"--folder={folder} cannot be used: {error}")

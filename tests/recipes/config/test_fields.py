@@ -198,6 +198,25 @@ def test_the_fields_of_a_family_and_of_a_mistake(capsys, monkeypatch):
     assert ended.value.code == 2
 
 
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("sampler.name=denoising", "config.sampler.name must be one of"),
+        ("sampler.name=malla", "got 'malla'. Did you mean 'mala'"),
+        ("train.batch_size=0", "config.train.batch_size must be an integer of at least 1, got 0"),
+    ],
+)
+def test_a_value_that_a_run_refuses_is_not_printed(argument, message, capsys, monkeypatch):
+    from ebmjax.recipes.config import show_fields
+
+    monkeypatch.setattr(sys, "argv", ["ebmjax fields", "joint", f"--config.{argument}"])
+    with pytest.raises(SystemExit) as ended:
+        show_fields.main()
+    told = capsys.readouterr()
+    assert (ended.value.code, told.out) == (2, "")
+    assert message in told.err
+
+
 @pytest.mark.parametrize("page", ["configuration.md", "experiments.md"])
 def test_the_tables_of_a_page_are_those_of_the_declarations(page):
     """To write them anew: python -m ebmjax.recipes.config.pages docs/configuration.md ..."""

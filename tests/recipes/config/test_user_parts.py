@@ -5,6 +5,7 @@ import textwrap
 from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -192,6 +193,12 @@ REFUSED = [
     ("own.py:blind_sampler", "", r"must take the log density.*it has no argument"),
     ("own.py:drift", '{"size": 1}', r"sampler\.options has \['size'\].*takes the options"),
     ("own.py:drift", '{"log_density_fn": 1}', r"sampler\.options has \['log_density_fn'\]"),
+    (
+        "own.py:drift",
+        '{"step_size": "a"}',
+        r"options 'step_size' must be a number, pos",
+    ),
+    ("own.py:drift", '{"step_size": -1}', r"options 'step_size' must be positive and finite, got"),
     ("own.py:drift", "[1]", r"config\.sampler\.options must be a JSON object"),
 ]
 
@@ -230,6 +237,12 @@ def test_a_function_that_makes_no_sampler_is_refused(here):
             "lambda key, state: (state, ())",
             r"line \d+: ZeroDivisionError",
         ),
+        ("State", "lambda state, key: (state, ())", r"step has the arguments \(state, key\)"),
+        (
+            "State",
+            "lambda s, k: (s.position, ())",
+            r"no attribute.* called as step\(key, state\)\.",
+        ),
     ],
 )
 def test_a_sampler_of_the_user_is_held_to_its_contract(init, step, message, here):
@@ -249,6 +262,13 @@ def test_a_sampler_of_the_user_is_held_to_its_contract(init, step, message, here
 
     with pytest.raises(ConfigError, match=message):
         move()
+
+
+def test_what_an_option_breaks_names_the_options(here):
+    chosen = sampler_of("joint", "own.py:drift", sampler__options='{"noise": "a"}')
+    sampler = chosen.make(lambda x: -(x**2).sum(), **chosen.options)
+    with pytest.raises(ConfigError, match=r"config\.sampler\.options: \{'step_.*'noise': 'a'\}"):
+        sampler.step(jax.random.key(0), sampler.init(jnp.zeros(2)))
 
 
 def test_particles_that_interact_are_refused_where_chains_move_alone(here):

@@ -9,7 +9,7 @@ import pytest
 from experiment_runs import contents, launch, summary_of
 from linear_family import NAME, linear
 
-from ebmjax import _versions
+from ebmjax import _versions, recipes
 from ebmjax.recipes.config.errors import WorkdirError
 from ebmjax.recipes.folder import run_folder, workdir
 from ebmjax.recipes.folder.workdir import only_process
@@ -73,6 +73,39 @@ def test_a_folder_that_may_not_or_no_longer_be_written(owner, name, tmp_path, mo
         workdir.prepare(folder, linear())
     monkeypatch.setattr(owner, name, refuse)
     assert refusal(folder).startswith(f"--workdir {folder} cannot be used: Permission denied.")
+
+
+def refuse_temporary_files(monkeypatch):
+    def refuse(**_):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(workdir.tempfile, "TemporaryFile", refuse)
+
+
+@pytest.mark.parametrize("name", ["", "new", "new/run"])
+def test_a_folder_that_cannot_be_written_is_refused_before_data_are_read(
+    name, tmp_path, monkeypatch, capsys
+):
+    refuse_temporary_files(monkeypatch)
+    with pytest.raises(WorkdirError, match=r"cannot be used: Read-only file system. Name a folder"):
+        again(tmp_path / name)
+    assert not contents(tmp_path)
+    assert capsys.readouterr().out == ""
+
+
+def test_a_new_folder_is_judged_by_the_one_above_it(tmp_path):
+    with pytest.raises(WorkdirError, match="--out /dev/null/a/b cannot be used"):
+        workdir.check_writable(workdir.Path("/dev/null/a/b"), "--out")
+    workdir.check_writable(tmp_path / "new/run")
+    assert not contents(tmp_path)
+
+
+@pytest.mark.parametrize("given", [[], [np.zeros((4, 8, 8))]])
+def test_from_python_nothing_is_written_either(given, tmp_path, monkeypatch):
+    refuse_temporary_files(monkeypatch)
+    with pytest.raises(WorkdirError, match=r"folder .*new cannot be used"):
+        recipes.train("configs/joint.py:smoke", *given, folder=tmp_path / "new")
+    assert not contents(tmp_path)
 
 
 def test_runs_that_start_together_have_folders_of_their_own(tmp_path, monkeypatch):

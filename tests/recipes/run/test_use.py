@@ -125,16 +125,16 @@ def huggingface(folder):
 
 
 SOURCES = {
-    npz: "train",
+    npz: "",
     npz_of_splits: "test",
-    npy_folder: "train",
-    plain_folder: "train",
-    folder_of_classes: "train",
+    npy_folder: "",
+    plain_folder: "",
+    folder_of_classes: "",
     folder_of_splits: "test",
-    function: "train",
+    function: "",
     huggingface: "test",
 }
-"""Sources of ``IMAGES``, and the split that is scored where none is named."""
+"""Sources of ``IMAGES``, and the split that is scored where none is named; "" without splits."""
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda one: one.__name__)
@@ -144,7 +144,9 @@ def test_every_source_is_scored_into_every_format(
 ):
     place, out = source(tmp_path), tmp_path / f"scores{ending}"
     command(monkeypatch, "score", run, out, f"--data={place}")
-    assert f"7 images of split {SOURCES[source]!r}" in capsys.readouterr().out
+    split = SOURCES[source]
+    which = f" of split {split!r}" if split else f", all that {place} holds"
+    assert f"--data: 7 images{which}" in capsys.readouterr().out
     if ending == ".csv":
         header, *rows = csv.reader(out.read_text().splitlines())
         columns = dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
@@ -173,6 +175,7 @@ def test_images_are_scored_against_others(run, tmp_path, monkeypatch, capsys):
     ours = f"--data={npz(tmp_path)}"
     command(monkeypatch, "score", run, out, ours, "--against=others.npy")
     told = capsys.readouterr().out
+    assert "--against: 8 images, all that others.npy holds\n" in told
     # A part of the others is 0 or 1, four of each: 1.96 sqrt(2 / 7 / 8), by hand.
     assert "AUROC of log_density: 0.500 (95 % interval 0.130 to 0.870; chance 0.5)" in told
     rows = list(csv.DictReader(out.read_text().splitlines()))
@@ -292,6 +295,7 @@ def test_arrays_may_have_any_name(run, tmp_path, monkeypatch):
     [
         ("sample", "s.txt", [], "--out must end in .png or .npz, got"),
         ("sample", "no/s.png", [], "--out must lie in a folder that exists"),
+        ("export", "/proc/p.npz", [], "--out: the folder /proc cannot be used"),
         ("score", "s.png", ["--data=x"], "--data does not exist: x."),
         ("score", "s.png", ["--data=own.npz"], "--out must end in .csv or .npz, got"),
         ("score", "s.csv", ["--data=nowhere"], "--data does not exist: nowhere."),

@@ -62,7 +62,7 @@ def sampler_in(setting: str, name: str) -> Chosen:
             f"{where}={name!r} has arguments {bare} without a value. Give them defaults, in the "
             "function's signature or in FIELDS of its file."
         )
-    return Chosen(name, where, options, UserPart(FIELD, name, function, options))
+    return Chosen(name, where, options, UserPart(FIELD, name, function, {}))
 
 
 def check(config: Config) -> None:

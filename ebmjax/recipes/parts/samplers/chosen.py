@@ -108,7 +108,7 @@ def _of_user(
             f"config.{field}={name!r} must take the log density, and may take options: "
             "(log_density_fn, *, step_size=0.1) -> sampler; it has no argument."
         )
-    part = find_part(config, field, name, (density, "axis_name"))
+    part = find_part(config, field, name, (density, "axis_name"), table.STEP)
     chosen = Chosen(name, "config.sampler.options", part.options, part)
     if chosen.entry.interacting and not any(one.interacting for one in allowed.values()):
         raise ConfigError(

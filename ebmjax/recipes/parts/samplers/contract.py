@@ -5,7 +5,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.config.user_parts import UserPart, explain
+from ebmjax.recipes.config.user_parts import UserPart
 
 if TYPE_CHECKING:
     from ebmjax.types import Sampler
@@ -23,7 +23,9 @@ def hold_to_contract(part: UserPart, made: Any) -> "Sampler[Any, Any]":
     for name, given in {"init": ("position",), "step": ("key", "state")}.items():
         function = getattr(made, name, None)
         try:
-            inspect.signature(function).bind(*given)  # pyright: ignore[reportArgumentType]
+            bound = inspect.signature(function).bind(*given)  # pyright: ignore[reportArgumentType]
+            if next(iter(bound.arguments)) in given[1:]:
+                raise TypeError("the arguments are swapped")
         except TypeError as error:
             has = (
                 f"its {name} has the arguments {inspect.signature(function)}"
@@ -36,7 +38,7 @@ def hold_to_contract(part: UserPart, made: Any) -> "Sampler[Any, Any]":
 
     @functools.wraps(made.init)
     def init(*given: Any) -> Any:
-        with explain(part.field, part.name, part.function):
+        with part.explain():
             state = made.init(*given)
         if not hasattr(state, "position") and not hasattr(state, "particles"):
             raise ConfigError(
@@ -47,7 +49,7 @@ def hold_to_contract(part: UserPart, made: Any) -> "Sampler[Any, Any]":
 
     @functools.wraps(made.step)
     def step(key: Any, state: Any) -> Any:
-        with explain(part.field, part.name, part.function):
+        with part.explain(" It is called as step(key, state)."):
             found = made.step(key, state)
         if not isinstance(found, tuple) or len(found) != 2 or type(found) is type(state):
             raise ConfigError(
