@@ -196,43 +196,38 @@ def temperature_scaling(
       (3.0, 0.0)
     """
     logits, labels = np.asarray(logits), np.asarray(labels)
-    fitted = (logits, labels) if held_out is None else tuple(map(np.asarray, held_out))
-    found = {"num_fitted": len(fitted[1])}
+    of_fit, by = map(jnp.asarray, (logits, labels) if held_out is None else held_out)
+    found: dict[str, Any] = {"num_fitted": len(by)}
     names = ("temperature", "temperature_error")
-    if not all(np.isfinite(x).all() for x in (logits, fitted[0])):
+    if not all(np.isfinite(x).all() for x in (logits, of_fit)):
         return found | dict.fromkeys((*names, "ece", "nll", *CALIBRATION), math.nan)
-    whole = map(float, metrics.fit_temperature(*map(jnp.asarray, fitted)))
-    found |= dict(zip(names, whole, strict=True))
-    scales = np.full(len(labels), found["temperature"])
+    found |= dict(zip(names, map(float, metrics.fit_temperature(of_fit, by)), strict=True))
+    scales = np.full((len(labels), 1), found["temperature"])
     if held_out is None:
-        halves = [np.arange(len(labels)) % 2 == half for half in (0, 1)]
-        for ours, others in (halves, halves[::-1]):
-            fit = metrics.fit_temperature(jnp.asarray(logits[others]), jnp.asarray(labels[others]))
-            scales[ours] = float(fit.temperature)
-    scaled = (logits / scales[:, None]).astype(np.float32)
-    after = classification(scaled, labels, num_bins=num_bins)
+        for ours, others in (np.s_[::2], np.s_[1::2]), (np.s_[1::2], np.s_[::2]):
+            scales[ours] = metrics.fit_temperature(of_fit[others], by[others]).temperature
+    after = classification((logits / scales).astype(np.float32), labels, num_bins=num_bins)
     return found | {name: after[name] for name in ("ece", "nll", *CALIBRATION)}
 
 
 @partial(jax.jit, static_argnums=2)
 def _calibration(logits: jax.Array, labels: jax.Array, num_bins: int) -> Any:
-    probabilities, num = jax.nn.softmax(logits), len(logits)
+    probabilities, half = jax.nn.softmax(logits), len(logits) // 2
+    pair = probabilities, labels
     values = {
         "accuracy": metrics.accuracy(logits, labels),
         "ece": metrics.expected_calibration_error(probabilities, labels, num_bins=num_bins),
         "nll": metrics.negative_log_likelihood(logits, labels),
         "brier": metrics.brier_score(probabilities, labels),
-        "classwise_ece": metrics.classwise_calibration_error(
-            probabilities, labels, num_bins=num_bins
-        ),
+        "classwise_ece": metrics.classwise_calibration_error(*pair, num_bins=num_bins),
         "adaptive_ece": metrics.adaptive_calibration_error(
-            probabilities, labels, num_bins=min(num_bins, num)
+            *pair, num_bins=min(num_bins, len(logits))
         ),
-        "debiased_squared_ece": jnp.nan
-        if num < 2
-        else metrics.calibration_error_without_bias(
-            probabilities, labels, num_bins=min(num_bins, num // 2)
-        ),
+        "debiased_squared_ece": metrics.calibration_error_without_bias(
+            *pair, num_bins=min(num_bins, half)
+        )
+        if half
+        else jnp.nan,
     }
     return values, metrics.reliability_bins(probabilities, labels, num_bins=num_bins)
 

@@ -22,12 +22,10 @@ def own_extractor(function: Callable[[np.ndarray], Any]) -> Extractor:
         probabilities (N, classes). It is called with batches, and not traced.
 
     Returns:
-      An ``Extractor`` with the function's name. Its digest is that of the file of the function, so
-      features of the reference images are kept for as long as that file stays the same. Weights
-      that the function reads from elsewhere are not part of it: name another function for others.
-
-    Raises:
-      ValueError: at a call, unless the features are finite and have shape (N, d).
+      An ``Extractor`` with the function's name. A call raises ValueError unless the features are
+      finite and have shape (N, d). Its digest is that of the file of the function, so features of
+      the reference images are kept for as long as that file stays the same. Weights that the
+      function reads from elsewhere are not part of it: name another function for others.
 
     Example:
       >>> def pixels(images):

@@ -6,19 +6,15 @@ from typing import NamedTuple
 import numpy as np
 from jax.typing import ArrayLike
 
-from ebmjax._checks import check_fraction
-
 
 class NoveltyThreshold(NamedTuple):
-    """A threshold from in-distribution scores.
+    """A threshold below which a score counts as out of distribution.
 
     Attributes:
-      threshold: a score below it counts as out of distribution.
-      low: lower end of the interval of the threshold that has exactly the wanted rate.
-      high: upper end; infinite ends are those that so few scores cannot give.
+      low, high: interval of the threshold that has exactly the wanted rate; infinite ends are those
+        that so few scores cannot give.
       rate: false-alarm rate that the threshold has in expectation.
-      rate_low: lower end of the interval of its false-alarm rate.
-      rate_high: upper end.
+      rate_low, rate_high: interval of its false-alarm rate.
     """
 
     threshold: float
@@ -47,10 +43,7 @@ def novelty_threshold(
 
     Returns:
       A ``NoveltyThreshold`` of floats. The interval of the threshold is that of a quantile, by two
-      order statistics.
-
-    Raises:
-      ValueError: for too few scores, for NaN, and for numbers outside their range.
+      order statistics. Too few scores and NaN are a ValueError.
 
     Source: Wilks 1941, "Determination of sample sizes for setting tolerance limits"; David &
     Nagaraja 2003, "Order statistics", section 7.1.
@@ -64,14 +57,12 @@ def novelty_threshold(
 
     values = np.sort(np.asarray(scores, np.float64))
     for name, value in {"rate": rate, "confidence": confidence}.items():
-        check_fraction(name, value)
-        if value in (0, 1):
+        if not 0 < value < 1:
             raise ValueError(f"{name} must lie between 0 and 1, got {name}={value}.")
-    if values.ndim != 1:
-        raise ValueError(f"scores must have shape (n,), got {values.shape}.")
+    if values.ndim != 1 or np.isnan(values).any():
+        got = f"shape {values.shape} and {np.isnan(values).sum()} NaN"
+        raise ValueError(f"scores must have shape (n,) and hold no NaN, got {got}.")
     num, tail = len(values), (1 - confidence) / 2
-    if np.isnan(values).any():
-        raise ValueError(f"scores must hold no NaN, got {np.isnan(values).sum()} among {num}.")
     k = math.floor(rate * (num + 1) + 1e-9)  # 0.1 * 30 is a little less than 3
     if k < 1:
         raise ValueError(
@@ -82,10 +73,5 @@ def novelty_threshold(
     first, last = stats.binom.ppf([tail, 1 - tail], num, rate).astype(int)
     # The rate's quantile lies in [ends[i], ends[j]] if at least i and fewer than j scores are less.
     rates = stats.beta(k, num + 1 - k).ppf([tail, 1 - tail])
-    return NoveltyThreshold(
-        float(ends[k]),
-        float(ends[first]),
-        float(ends[last + 1]),
-        k / (num + 1),
-        *map(float, rates),
-    )
+    found = ends[k], ends[first], ends[last + 1], k / (num + 1), *rates
+    return NoveltyThreshold(*map(float, found))

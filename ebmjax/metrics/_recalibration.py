@@ -10,18 +10,12 @@ import numpy as np
 from ebmjax._checks import check_at_least
 from ebmjax.metrics._calibration import bins_of, check_logits, check_probabilities
 
-LARGEST = 1e3
-"""Largest temperature that is fitted, and inverse of the smallest."""
-HALVINGS = 60
+LARGEST, HALVINGS = 1e3, 60
+"""Largest temperature that is fitted, inverse of the smallest; and steps of the search."""
 
 
 class TemperatureFit(NamedTuple):
-    """A temperature for logits, and how well it is known.
-
-    Attributes:
-      temperature: scalar, above 1 if the logits are too sure. ``logits / temperature`` is scaled.
-      standard_error: over the examples.
-    """
+    """A temperature for logits, above 1 if they are too sure, and its error over the examples."""
 
     temperature: jax.Array
     standard_error: jax.Array
@@ -32,14 +26,10 @@ def fit_temperature(logits: jax.Array, labels: jax.Array) -> TemperatureFit:
 
     The loss is convex in 1 / T, so the zero of its slope is found by halving between 1e-3 and 1e3.
     T does not change which class is the most probable. Fit it on examples that the classifier has
-    not learned from, and judge it by others.
+    not learned from, and judge it by others. The arguments are those of ``accuracy``.
 
-    Args:
-      logits, labels: as in ``accuracy``.
-
-    Returns:
-      A ``TemperatureFit``. T is at an end of its range if the likelihood has no maximum within, for
-      example if every answer is right. The standard error (of Huber's sandwich) is NaN then.
+    T is at an end of its range if the likelihood has no maximum within, for example if every answer
+    is right. The standard error (of Huber's sandwich) is NaN then.
 
     Source: Guo, Pleiss, Sun & Weinberger 2017, arXiv:1706.04599, section 4.2.
 
@@ -55,26 +45,19 @@ def fit_temperature(logits: jax.Array, labels: jax.Array) -> TemperatureFit:
 @jax.jit
 def _fit(logits: jax.Array, labels: jax.Array) -> TemperatureFit:
     logits = logits - jnp.take_along_axis(logits, labels[:, None], axis=1)
+    slopes = jax.jacfwd(lambda inverse: jax.nn.logsumexp(inverse * logits, axis=1))
 
-    def slopes(inverse: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Returns the derivatives of each example's loss by 1 / T: first and second."""
-        p = jax.nn.softmax(inverse * logits)
-        first = jnp.sum(p * logits, axis=1)
-        return first, jnp.sum(p * jnp.square(logits - first[:, None]), axis=1)
+    def halve(_: jax.Array, ends: jax.Array) -> jax.Array:
+        middle = jnp.mean(ends)
+        is_below = jnp.mean(slopes(jnp.exp(middle))) <= 0
+        return jnp.where(jnp.stack([is_below, ~is_below]), middle, ends)
 
-    def halve(_: jax.Array, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        low, high = ends
-        middle = (low + high) / 2
-        is_below = jnp.mean(slopes(jnp.exp(middle))[0]) <= 0
-        return jnp.where(is_below, middle, low), jnp.where(is_below, high, middle)
-
-    end = jnp.log(jnp.asarray(LARGEST, logits.dtype))
-    low, high = jax.lax.fori_loop(0, HALVINGS, halve, (-end, end))
-    inverse = jnp.exp((low + high) / 2)
-    first, second = slopes(inverse)
-    error = jnp.sqrt(jnp.mean(jnp.square(first)) / len(logits)) / jnp.mean(second)
-    is_inside = (low > -end) & (high < end)
-    return TemperatureFit(1 / inverse, jnp.where(is_inside, error / jnp.square(inverse), jnp.nan))
+    range_ = jnp.log(jnp.asarray([1 / LARGEST, LARGEST], logits.dtype))
+    ends = jax.lax.fori_loop(0, HALVINGS, halve, range_)
+    inverse = jnp.exp(jnp.mean(ends))
+    variance = jnp.mean(jnp.square(slopes(inverse))) / len(logits)
+    error = jnp.sqrt(variance) / jnp.mean(jax.jacfwd(slopes)(inverse)) / jnp.square(inverse)
+    return TemperatureFit(1 / inverse, jnp.where(jnp.all(ends != range_), error, jnp.nan))
 
 
 def classwise_calibration_error(
@@ -88,10 +71,7 @@ def classwise_calibration_error(
 
     Bins have equal width, as in ``reliability_bins``. ``expected_calibration_error`` sees the
     largest probability alone. With many classes most probabilities are near 0 and the mean is
-    small, so compare at one number of classes.
-
-    Args:
-      probabilities, labels, num_bins: as in ``reliability_bins``.
+    small, so compare at one number of classes. It has the same arguments.
 
     Source: Kull et al. 2019, arXiv:1910.12656, section 2; Nixon et al. 2019, arXiv:1904.01685.
 
@@ -122,11 +102,8 @@ def adaptive_calibration_error(
     """Returns the ECE in bins of as many examples each, sorted by the largest probability.
 
     Bins of equal width leave most of a confident classifier's examples in the last one. These see
-    differences within it.
-
-    Args:
-      probabilities, labels: as in ``reliability_bins``; at least ``num_bins`` examples.
-      num_bins: static.
+    differences within it. The arguments are those of ``reliability_bins``, with at least
+    ``num_bins`` examples.
 
     Source: Nguyen & O'Connor 2015, arXiv:1508.05154; Nixon et al. 2019, arXiv:1904.01685.
 
@@ -135,8 +112,8 @@ def adaptive_calibration_error(
       >>> float(adaptive_calibration_error(probabilities, jnp.array([0, 0]), num_bins=2))
       0.375
     """
-    means, _, weights = _equal_bins(probabilities, labels, num_bins, 1)
-    return jnp.sum(weights * jnp.abs(means))
+    bins = _equal_bins(probabilities, labels, num_bins, 1)
+    return jnp.sum(jnp.stack([len(gaps) * jnp.abs(jnp.mean(gaps)) for gaps in bins])) / len(labels)
 
 
 def calibration_error_without_bias(
@@ -150,14 +127,9 @@ def calibration_error_without_bias(
     with g correctness (0 or 1) minus confidence, and its mean and sample variance in a bin. Bins
     hold as many examples each. A perfectly calibrated classifier has 0 in expectation, at every
     number of examples and bins, so the number may be negative. Plain errors of such a classifier
-    are above 0 and grow with the bins.
+    are above 0 and grow with the bins. Its root, where it is positive, compares with them.
 
-    Args:
-      probabilities, labels: as in ``reliability_bins``; at least ``2 * num_bins`` examples.
-      num_bins: static.
-
-    Returns:
-      Scalar; its root, where it is positive, compares with a calibration error.
+    The arguments are those of ``reliability_bins``, with at least ``2 * num_bins`` examples.
 
     Source: Kumar, Liang & Ma 2019, arXiv:1909.10155, section 5. The variance is that of g, theirs
     for a confidence that is constant in a bin.
@@ -168,14 +140,15 @@ def calibration_error_without_bias(
       >>> float(error)  # 0^2 - (1 / 4) / 4
       -0.0625
     """
-    means, variances, weights = _equal_bins(probabilities, labels, num_bins, 2)
-    return jnp.sum(weights * (jnp.square(means) - variances))
+    bins = _equal_bins(probabilities, labels, num_bins, 2)
+    squares = [len(g) * jnp.square(jnp.mean(g)) - jnp.var(g, ddof=1) for g in bins]
+    return jnp.sum(jnp.stack(squares)) / len(labels)
 
 
 def _equal_bins(
     probabilities: jax.Array, labels: jax.Array, num_bins: int, least: int
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Returns mean gaps of bins of as many examples, their means' variances, and shares."""
+) -> list[jax.Array]:
+    """Returns correctness minus confidence, in bins of as many examples each."""
     check_at_least("num_bins", num_bins, 1)
     probabilities, labels = check_probabilities(probabilities, labels)
     num = len(labels)
@@ -186,14 +159,4 @@ def _equal_bins(
         )
     confidence = jnp.max(probabilities, axis=1)
     gaps = (jnp.argmax(probabilities, axis=1) == labels) - confidence
-    gaps = gaps[jnp.argsort(confidence)]
-    firsts = np.arange(num_bins + 1) * num // num_bins
-    sizes = jnp.asarray(np.diff(firsts), gaps.dtype)
-    is_in_bin = (np.arange(num) >= firsts[:-1, None]) & (np.arange(num) < firsts[1:, None])
-
-    def mean(values: jax.Array) -> jax.Array:
-        return jnp.sum(jnp.where(is_in_bin, values, 0), axis=1) / sizes
-
-    means = mean(gaps[None])
-    squares = mean(jnp.square(gaps[None] - means[:, None]))
-    return means, squares / jnp.maximum(sizes - 1, 1), sizes / num
+    return jnp.split(gaps[jnp.argsort(confidence)], np.arange(1, num_bins) * num // num_bins)

@@ -35,9 +35,8 @@ class FitTests(Evaluator):
     """P-values of three tests, each beside the same test of starts and of training data.
 
     The kernel Stein discrepancy asks whether a set follows the density that chains aim at, at their
-    temperature. It is left out for chains in a box, whose law has ends that its identity does not
-    know. MMD and a classifier ask whether a set is like held-out data; for images they look at the
-    features of the run's extractor.
+    temperature and in their box. MMD and a classifier ask whether a set is like held-out data; for
+    images they look at the features of the run's extractor.
 
     It uses ``model.fresh_chains``, ``model.class_log_densities``, ``model.chain_scale``,
     ``model.train`` and ``model.distances``.
@@ -81,13 +80,8 @@ class FitTests(Evaluator):
         }
         facts = {**model.about(), **model.describe_chains()}
         temperature = facts.get("implied_temperature") or 1.0
-        tests, notes = self.tests, []
-        if "ksd" in tests and model.config.sampler.box != "none":
-            tests = tuple(name for name in tests if name != "ksd")
-            notes.append(
-                "ksd is left out: config.sampler.box="
-                f"{model.config.sampler.box} gives the chains' law ends, where its identity fails."
-            )
+        section, notes = model.config.sampler, []
+        box = None if section.box == "none" else (section.low, section.high)
         if is_finite.sum() < LEAST:
             del sets["samples"]
             notes.append(f"{is_finite.sum()} chains stayed finite, too few to test samples.")
@@ -97,17 +91,24 @@ class FitTests(Evaluator):
             "temperature": temperature,
             "notes": notes,
         }
-        features = {} if {*tests} <= {"ksd"} else {k: _features(model, x) for k, x in sets.items()}
+        needed = {} if {*self.tests} <= {"ksd"} else sets
+        features = {place: _features(model, x) for place, x in needed.items()}
         for name, one in zip(TITLES, keys, strict=True):
-            if name not in tests:
+            if name not in self.tests:
                 continue
             say_part(f"p-values of {name}")
             report[name] = {}
             for place, x in sets.items():
                 if name == "ksd":
                     x = floats(x) if x.dtype == np.uint8 else jnp.asarray(x)
+                    if box and (num := int(jnp.sum((x < box[0]) | (x > box[1])))):
+                        notes.append(
+                            f"ksd leaves out {place}: {num} of {x.size} numbers are outside of "
+                            f"config.sampler.low={box[0]:g} to config.sampler.high={box[1]:g}."
+                        )
+                        continue
                     scores = self._scores(model)(model.trained, jnp.float32(temperature), x)
-                    found = metrics.kernel_stein_discrepancy(one, x, scores)
+                    found = metrics.kernel_stein_discrepancy(one, x, scores, box=box)
                 elif place == "held_out":
                     continue
                 elif name == "mmd":
@@ -125,29 +126,25 @@ class FitTests(Evaluator):
         return take_rows(images, np.sort(order[: self.num_samples]))
 
     def _scores(self, model: Any) -> Any:
-        def make() -> Any:
-            @jax.jit
-            def scores(trained: Any, temperature: jax.Array, x: jax.Array) -> jax.Array:
-                def log_density(one: jax.Array) -> jax.Array:
-                    by_class = model.class_log_densities(trained, one)
-                    return model.chain_scale(trained) * jax.nn.logsumexp(by_class) / temperature
+        def scores(trained: Any, temperature: jax.Array, x: jax.Array) -> jax.Array:
+            def log_density(one: jax.Array) -> jax.Array:
+                by_class = model.class_log_densities(trained, one)
+                return model.chain_scale(trained) * jax.nn.logsumexp(by_class) / temperature
 
-                return map_groups(jax.grad(log_density), x, min(self.batch_size, len(x)))
+            return map_groups(jax.grad(log_density), x, min(self.batch_size, len(x)))
 
-            return scores
-
-        return model.program("scores of the fit", make)
+        return model.program("scores of the fit", lambda: jax.jit(scores))
 
     def draw(self, folder: Path, found: Found) -> None:
         """Draws ``eval_fit.png``: the p-value of every test and set, and the level of 5 %."""
         report = found.report["fit"]
-        shown = [name for name in TITLES if name in report]
+        shown = {name: report[name] for name in TITLES if report.get(name)}
         if not shown:
             return
         path, size = folder / "plots" / "eval_fit.png", (3.6, 2.2)
         with figure(path, 1, len(shown), size=size, sharex=True) as (panels,):
-            for axes, name in zip(panels, shown, strict=True):
-                number, sets = "accuracy" if name == "c2st" else "statistic", report[name]
+            for axes, (name, sets) in zip(panels, shown.items(), strict=True):
+                number = "accuracy" if name == "c2st" else "statistic"
                 for row, one in enumerate(sets.values()):
                     p_value = one["p_value"]
                     axes.plot(max(p_value, LOWEST), row, "o" if p_value > LOWEST else "<", c="C0")
@@ -155,8 +152,7 @@ class FitTests(Evaluator):
                 axes.set_yticks(range(len(texts)), texts)
                 axes.axvline(LEVEL, color="C1", ls="--")
                 axes.set(xscale="log", xlim=(LOWEST / 2, 2), ylim=(len(texts) - 0.5, -0.5))
-                axes.set(ylabel=number)
-                axes.set(xlabel="p-value", title=TITLES[name])
+                axes.set(xlabel="p-value", ylabel=number, title=TITLES[name])
 
 
 def _features(model: Any, x: np.ndarray) -> np.ndarray:

@@ -30,12 +30,10 @@ def check_rate(rate: float | None, config: Mapping[str, Any]) -> None:
 
 def score_and_flag(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
     """Returns ``score_data``, and with a rate "is_out_of_distribution" (N,), 0 or 1."""
-    name, threshold = SCORES[0], None
-    if arguments.false_alarm_rate is not None:
-        name, threshold = _find_threshold(run, arguments.false_alarm_rate)
+    if arguments.false_alarm_rate is None:
+        return score_data(run, arguments)
+    name, threshold = _find_threshold(run, arguments.false_alarm_rate)
     arrays = score_data(run, arguments)
-    if threshold is None:
-        return arrays
     is_below = arrays[name] < threshold
     print(f"{np.sum(is_below):,} of {len(is_below):,} are out of distribution")
     return {**arrays, "is_out_of_distribution": is_below.astype(int)}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from experiment_runs import launch
 
-from ebmjax import data
+from ebmjax import data, metrics
 from ebmjax.evaluate import Chains
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.fit_tests import FitTests
@@ -40,13 +40,14 @@ class Gaussian:
     trained: Trained
     train: Any
     box: str = "none"
+    high: float = 5.0
     distances: None = None
     num_chain_steps: int = 3
     programs: dict = field(default_factory=dict)
 
     @property
     def config(self):
-        return SimpleNamespace(sampler=SimpleNamespace(box=self.box))
+        return SimpleNamespace(sampler=SimpleNamespace(box=self.box, low=-4.0, high=self.high))
 
     def class_log_densities(self, trained, x):
         return -jnp.sum((x - trained.mean) ** 2)[None] * TEMPERATURE / (2 * VARIANCE)
@@ -106,10 +107,19 @@ def test_a_wrong_density_with_good_samples():
     assert report["mmd"]["samples"]["p_value"] > 0.01
 
 
-def test_chains_in_a_box_have_no_stein_discrepancy():
-    report = find(box="clamp").report["fit"]
-    assert "ksd" not in report
-    assert "config.sampler.box=clamp" in report["notes"][0]
+def test_chains_in_a_box_are_tested_against_a_density_that_ends_there():
+    model, points_ = find(box="clamp").report["fit"], points(3)
+    x, scores = jnp.asarray(points_), -jnp.asarray(points_) / VARIANCE
+    boxed = metrics.kernel_stein_discrepancy(jax.random.key(0), x, scores, box=(-4.0, 5.0))
+    assert model["ksd"]["held_out"]["statistic"] == pytest.approx(float(boxed.statistic), rel=1e-3)
+    assert model["notes"] == []
+
+
+def test_a_set_that_leaves_the_box_has_no_stein_discrepancy(tmp_path):
+    found = find(box="reflect", high=float(points(3).max()) - 0.1)
+    report = found.report["fit"]
+    assert "held_out" not in report["ksd"]
+    assert "ksd leaves out held_out: 1 of 400 numbers are outside" in " ".join(report["notes"])
     assert "mmd" in report
 
 
