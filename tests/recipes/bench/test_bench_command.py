@@ -104,9 +104,7 @@ def test_refusals(
 
 
 def test_a_folder_that_cannot_be_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(
-        SystemExit, match=r"--out adapter.py/out cannot be used: .* Name"
-    ) as ending:
+    with pytest.raises(SystemExit, match=r"--out adapter.py/out cannot be used: .* Name") as ending:
         bench(monkeypatch, "--libraries=adapter.py", "--targets=gaussian2", "--out=adapter.py/out")
     assert ending.value.code == 2
 
