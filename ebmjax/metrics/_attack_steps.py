@@ -136,8 +136,8 @@ class Attack(NamedTuple):
 
     def mean_of(self, function: Callable[[Key, jax.Array], Any], key: Key, x: jax.Array) -> Any:
         """Returns the mean of ``function(key, images)`` over ``num_eot`` copies."""
-        one_copy = partial(function, x=round_towards(self.images, x))
-        copies = jax.lax.map(one_copy, jax.random.split(key, self.num_eot))
+        x = round_towards(self.images, x)
+        copies = jax.lax.map(lambda key: function(key, x), jax.random.split(key, self.num_eot))
         return jax.tree.map(partial(jnp.mean, axis=0), copies)
 
     def logits(self, key: Key, x: jax.Array) -> jax.Array:
