@@ -115,9 +115,10 @@ class Normalised(NamedTuple):
             lines.append(f"bits per dimension: {interval('bits', 3)}; {gaussian}")
         if not self.found.is_closed:
             lower, upper = numbers["log_z_lower"], numbers["log_z_upper"]
+            wrong = " They are not: the sides cross, so chains missed a mode." * (upper < lower)
             lines.append(
                 f"log Z did not close: at least {lower:.1f} from below, {upper:.1f} from above if "
-                "the chains are right. Take more powers (--nats=N) or believe neither."
+                f"the chains are right.{wrong} Take more powers (--nats=N) or believe neither."
             )
         return [*lines, *self.notes]
 

@@ -84,14 +84,15 @@ def test_a_fitted_temperature_undoes_a_wrong_one():
     assert found["nats_high"] > found["gaussian_nats"] - 0.5
 
 
-def test_an_open_log_z_gives_no_number():
-    side = np.array([3.0, 20.0])
+@pytest.mark.parametrize(("upper", "is_crossed"), [(20.0, False), (1.0, True)])
+def test_an_open_log_z_gives_no_number(upper, is_crossed):
+    side = np.array([3.0, upper])
     log_z = SimpleNamespace(
         interval=side,
         value=10.0,
         is_closed=False,
         lower=Estimate(3.0, 0.1),
-        upper=Estimate(20.0, 0.1),
+        upper=Estimate(upper, 0.1),
         sample_sizes=side,
         acceptance_prob=np.ones(3),
     )
@@ -99,10 +100,11 @@ def test_an_open_log_z_gives_no_number():
     found = nats.Normalised(jnp.sum, log_z, base, False, 1.0, ())
     scores = found.score(np.ones((4, 2), np.float32), jax.random.key(0))
     assert np.isnan(scores["nats"]).all()
-    assert scores["nats_low"].tolist() == [-18.0] * 4
+    assert scores["nats_low"].tolist() == [2.0 - upper] * 4
     lines = found.describe(found.summarise(scores))
-    assert lines[0].startswith("log p(x), nats: between -18.00 and -1.00")
-    assert "did not close: at least 3.0 from below, 20.0 from above" in lines[-1]
+    assert lines[0].startswith(f"log p(x), nats: between {2 - upper:.2f} and -1.00")
+    assert f"did not close: at least 3.0 from below, {upper} from above" in lines[-1]
+    assert ("the sides cross" in lines[-1]) == is_crossed
     assert "nan" not in "".join(lines)
 
 
