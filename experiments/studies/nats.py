@@ -26,7 +26,8 @@ ENERGY = (*LITTLE, "--config.eval.mixing.every=never")
 def chainless(name: str, **section: object) -> list[str]:
     """Returns a row of an objective without chains, at temperature 1."""
     fields = {f"loss.{name}.{field}": value for field, value in section.items()}
-    fields |= {"loss.name": name, "model.spectral_norm": None}  # slopes of a density at T = 1
+    fields |= {"loss.name": name, "model.activation": "swish"}  # scores need second derivatives
+    fields["model.spectral_norm"] = None  # slopes of a density at T = 1
     return [IGEBM, *make_flags(fields), *ENERGY]
 
 
@@ -37,7 +38,7 @@ ROWS = {
     "IGEBM": [IGEBM, FITTED, *ENERGY],
     "IGEBM, robust": [f"{IGEBM}:beta", FITTED, *ENERGY],
     "tilted": ["configs/image.py", "--config.eval.nats.temperature=chains", *ENERGY],
-    "score matching": chainless("score_matching"),
+    "score matching": chainless("score_matching", num_slices=2),
     "denoising, noise 0.1": chainless("denoising", noise_scale=0.1),
     "walkers with weights": [
         *chainless("jarzynski", step_size=5e-4, num_moves=5),  # with 0.01 it diverges
