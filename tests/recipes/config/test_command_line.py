@@ -1,3 +1,4 @@
+import re
 import runpy
 import subprocess
 import sys
