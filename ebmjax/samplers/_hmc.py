@@ -3,9 +3,9 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import optax
 
+from ebmjax._axes import place_carry
 from ebmjax._checks import check_at_least, per_leaf
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._langevin import (
@@ -88,10 +88,9 @@ def hmc_step(
         scored = langevin_init(position, log_density_fn)
         return (scored, kick(velocity, scored.score)), None
 
-    # The score's zeros are added, so that under jax.shard_map it varies over the same axes.
-    noise = standard_normal_like(velocity_key, state.position)
-    first = jax.tree.map(lambda n, s: n + jnp.zeros_like(s), noise, state.score)
+    first = standard_normal_like(velocity_key, state.position)
     carry = LangevinState(*state), first
+    carry, _ = place_carry(lambda _, carry: leapfrog(carry, None), [None], carry)
     (end, last), _ = jax.lax.scan(leapfrog, carry, length=num_leapfrog)
     before, after = (optax.tree.norm(velocity, squared=True) for velocity in (first, last))
     log_ratio = (end.log_density - state.log_density) / temperature + 0.5 * (before - after)
