@@ -39,7 +39,7 @@ MAY_IMPORT = {
     "_dual_averaging": {"types", "_checks", "_shown"},
     "_groups": {"types", "_checks"},
     "_extras": set(),
-    "_user_function": set(),
+    "_user_function": {"_shown"},
     "_precision": {"types"},
     "_programs": set(),
     "_numbers": set(),

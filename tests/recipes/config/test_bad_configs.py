@@ -117,7 +117,8 @@ def test_an_unknown_name_lists_the_choices(name, value, choices, refused):
     message = refused(**{name: value})
     assert message.startswith(f"config.{name} must be one of ")
     assert choices in message
-    assert message.endswith(f"got {value[0] if isinstance(value, tuple) else value!r}.")
+    wrong = value[0] if isinstance(value, tuple) else value
+    assert f", got {wrong!r}." in message  # and perhaps the nearest names
 
 
 @pytest.mark.parametrize(
