@@ -181,7 +181,8 @@ import sys
 sys.modules.update(dict.fromkeys({HEAVY!r}))  # an import of these now fails
 
 import ebmjax
-assert not [name for name in sys.modules if name.startswith("ebmjax.")], "rooms load when used"
+rooms = [name for name in sys.modules if name.startswith("ebmjax.") and name[7] != "_"]
+assert not rooms, "rooms load when used"
 import ebmjax.samplers as samplers
 loaded = {{name.split(".")[1] for name in sys.modules if name.startswith("ebmjax.")}}
 assert {{room for room in loaded if room[0] != "_"}} <= {{"samplers", "densities", "types"}}, loaded
