@@ -33,7 +33,7 @@ def hmc_step(
     log_density_fn: LogDensityFn,
     *,
     step_size: Any,
-    num_leapfrog: int = 10,
+    num_integration_steps: int = 10,
     temperature: Any = 1.0,
 ) -> tuple[LangevinState, LangevinInfo]:
     r"""Draws a velocity, follows it by leapfrog moves, and accepts their end by Metropolis.
@@ -44,7 +44,8 @@ def hmc_step(
 
     With one leapfrog move it is MALA of the same ``step_size``. On narrow densities a chain covers
     a length in about the square root of the gradients that MALA takes. A step costs
-    ``num_leapfrog`` gradients. An end whose log density is +inf or whose ratio is NaN is rejected.
+    ``num_integration_steps`` gradients. An end whose log density is +inf or whose ratio is NaN is
+    rejected.
 
     Args:
       key: split once, for the velocity and for the coin.
@@ -52,7 +53,7 @@ def hmc_step(
       log_density_fn: position to scalar.
       step_size: :math:`\epsilon`, positive; a scalar, an array that broadcasts to the position, or
         a PyTree with its structure. Leapfrog moves have length :math:`h`.
-      num_leapfrog: moves of a trajectory (static).
+      num_integration_steps: moves of a trajectory (static).
       temperature: T of the target :math:`p^{1/T}`, a scalar.
 
     Returns:
@@ -65,7 +66,7 @@ def hmc_step(
     """
     check_one_chain(state, "score")
     check_langevin(step_size, None, temperature, state.position)
-    check_at_least("num_leapfrog", num_leapfrog, 1)
+    check_at_least("num_integration_steps", num_integration_steps, 1)
     velocity_key, coin_key = jax.random.split(key)
     lengths = jax.tree.map(
         lambda step: langevin_noise_scale(step, temperature), per_leaf(step_size, state.position)
@@ -91,20 +92,24 @@ def hmc_step(
     first = standard_normal_like(velocity_key, state.position)
     carry = LangevinState(*state), first
     carry, _ = place_carry(lambda _, carry: leapfrog(carry, None), [None], carry)
-    (end, last), _ = jax.lax.scan(leapfrog, carry, length=num_leapfrog)
+    (end, last), _ = jax.lax.scan(leapfrog, carry, length=num_integration_steps)
     before, after = (optax.tree.norm(velocity, squared=True) for velocity in (first, last))
     log_ratio = (end.log_density - state.log_density) / temperature + 0.5 * (before - after)
     return accept(coin_key, state, end, acceptance_probability(log_ratio, end.log_density))
 
 
 def hmc(
-    log_density_fn: LogDensityFn, *, step_size: Any, num_leapfrog: int = 10, temperature: Any = 1.0
+    log_density_fn: LogDensityFn,
+    *,
+    step_size: Any,
+    num_integration_steps: int = 10,
+    temperature: Any = 1.0,
 ) -> Sampler[LangevinState, LangevinInfo]:
     """Binds ``hmc_init`` and ``hmc_step`` to a density and hyperparameters.
 
     Example:
       >>> import jax
-      >>> sampler = hmc(lambda x: -0.5 * (x**2).sum(), step_size=0.1, num_leapfrog=5)
+      >>> sampler = hmc(lambda x: -0.5 * (x**2).sum(), step_size=0.1, num_integration_steps=5)
       >>> state, info = sampler.step(jax.random.key(0), sampler.init(jax.numpy.ones(2)))
       >>> bool(0 <= info.acceptance_prob <= 1)
       True
@@ -114,6 +119,6 @@ def hmc(
         hmc_step,
         log_density_fn,
         step_size=step_size,
-        num_leapfrog=num_leapfrog,
+        num_integration_steps=num_integration_steps,
         temperature=temperature,
     )

@@ -15,6 +15,7 @@ from ebmjax._checks import check_at_least, check_positive, check_scalar
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._langevin import (
     LangevinInfo,
+    accept,
     acceptance_probability,
     langevin_init,
     log_proposal_ratio,
@@ -278,9 +279,7 @@ def tilted_langevin_step(
     log_ratio += 0.5 * (optax.tree.norm(old, squared=True) - optax.tree.norm(new, squared=True))
     log_ratio += log_proposal_ratio(noise, shift)
     probability = acceptance_probability(log_ratio, proposed.log_density)
-    is_accepted = jax.random.uniform(coin_key, dtype=probability.dtype) < probability
-    state = jax.tree.map(lambda new, old: jnp.where(is_accepted, new, old), proposed, state)
-    return state, LangevinInfo(probability, is_accepted, state.log_density)
+    return accept(coin_key, state, proposed, probability)
 
 
 def _whiten(one: FactorGaussian | None, state: TiltedLangevinState) -> tuple[PyTree, PyTree]:

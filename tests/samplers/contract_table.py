@@ -78,7 +78,7 @@ TABLE = {
     "tilted_langevin": row("tilted_langevin", {"step_size": 0.1, "temperature": 0.5}),
     "mala": row("mala", {"step_size": 0.2, "noise_scale": 0.5, "temperature": 0.7}),
     "hmc": row(
-        "hmc", {"step_size": 0.1, "temperature": 0.7}, options={"num_leapfrog": 3}
+        "hmc", {"step_size": 0.1, "temperature": 0.7}, options={"num_integration_steps": 3}
     ),
     "tempered_mala": row(
         "tempered_mala",

@@ -84,7 +84,7 @@ MOVES = {
         lambda x: np.sqrt(2 * STEP * T * metric(x)),
     ),
     "mala": MALA,
-    "hmc": MALA._replace(hyperparameters={"step_size": STEP, "num_leapfrog": 1}),
+    "hmc": MALA._replace(hyperparameters={"step_size": STEP, "num_integration_steps": 1}),
     "tempered_mala": MALA._replace(
         hyperparameters={"step_size": STEP, "acceptance_threshold": 0.0}
     ),

@@ -26,7 +26,7 @@ FORMS = {
     "psgld image form": partial(samplers.psgld, step_size=0.1, damping=0.5, noise_scale=0.1),
     "psgld curvature": partial(samplers.psgld, step_size=0.1, damping=0.5, curvature_drift=True),
     "mala": partial(samplers.mala, step_size=0.1),
-    "hmc": partial(samplers.hmc, step_size=0.1, num_leapfrog=2),
+    "hmc": partial(samplers.hmc, step_size=0.1, num_integration_steps=2),
     "tempered_mala": partial(samplers.tempered_mala, step_size=0.1),
     "pyld": partial(
         samplers.pyld, jnp.sinh, step_size=0.1, num_inner=2, noise_scale=0.1, max_score=0.5

@@ -25,7 +25,7 @@ def test_one_leapfrog_move_is_mala(temperature):
     options = {"step_size": {"a": jnp.array([0.1, 0.4]), "b": 0.2}, "temperature": temperature}
     keys = jax.random.split(jax.random.key(0), 20)
     chains = []
-    for make in (samplers.mala, partial(samplers.hmc, num_leapfrog=1)):
+    for make in (samplers.mala, partial(samplers.hmc, num_integration_steps=1)):
         sampler = make(skewed, **options)
         chains.append(jax.lax.scan(lambda s, k, f=sampler.step: f(k, s), sampler.init(START), keys))
     (state, info), (ours, report) = chains
@@ -35,7 +35,7 @@ def test_one_leapfrog_move_is_mala(temperature):
 
 def test_the_law_with_several_moves():
     """Mean and variance of log Gamma(1.5) draws, within 5 standard errors of independent chains."""
-    sampler = samplers.hmc(lambda x: 1.5 * x - jnp.exp(x), step_size=0.5, num_leapfrog=3)
+    sampler = samplers.hmc(lambda x: 1.5 * x - jnp.exp(x), step_size=0.5, num_integration_steps=3)
     states = start_chains(jax.random.key(0), sampler, jnp.zeros(20_000))
     states, _, _ = run_chain(jax.random.key(1), states, batch_step(sampler.step), 40, thinning=40)
     draws = np.asarray(states.position, np.float64)
@@ -53,7 +53,7 @@ def test_a_trajectory_follows_the_exact_motion():
     """
     num = 20
     h = np.pi / 2 / num
-    sampler = samplers.hmc(lambda x: -0.5 * x**2, step_size=0.5 * h**2, num_leapfrog=num)
+    sampler = samplers.hmc(lambda x: -0.5 * x**2, step_size=0.5 * h**2, num_integration_steps=num)
     starts = sampler.init(jnp.float32(3.0))
     keys = jax.random.split(jax.random.key(0), 10)
     states, infos = jax.vmap(sampler.step, in_axes=(0, None))(keys, starts)
@@ -66,7 +66,7 @@ def test_a_trajectory_follows_the_exact_motion():
 
 
 def test_the_number_of_moves_is_checked():
-    with pytest.raises(ValueError, match="num_leapfrog must be an integer of at least 1"):
-        samplers.hmc(skewed, step_size=0.1, num_leapfrog=0).step(
+    with pytest.raises(ValueError, match="num_integration_steps must be an integer of at least 1"):
+        samplers.hmc(skewed, step_size=0.1, num_integration_steps=0).step(
             jax.random.key(0), samplers.hmc_init(START, skewed)
         )

@@ -21,7 +21,7 @@ FORMS = {
     "psgld": partial(samplers.psgld, damping=0.5),
     "psgld_curvature": partial(samplers.psgld, damping=0.5, curvature_drift=True),
     "mala": samplers.mala, "tempered_mala": samplers.tempered_mala,
-    "hmc": partial(samplers.hmc, num_leapfrog=2),
+    "hmc": partial(samplers.hmc, num_integration_steps=2),
     "underdamped_langevin": lambda f, **o: with_a_key(samplers.underdamped_langevin(f, **o)),
     "pyld": partial(partial(samplers.pyld, lambda x: x), num_inner=2, outer_step_size=0.1),
     "clip_drift": clip_drift(samplers.sgld, 0.2), "schedule": schedule(samplers.mala),

@@ -189,7 +189,7 @@ class Nats(Evaluator):
             base,
             num_chains=self.num_chains,
             num_powers=self.num_powers,
-            sampler=hmc,  # MALA's chains need four times the gradients to come as close
+            sampler=hmc,  # at as many gradients the sides of MALA lie twice as far apart
             num_steps=1,
             num_long=NUM_LONG,
         )

@@ -30,8 +30,8 @@ KERNELS: dict[str, dict[str, Field]] = {
 }
 """Kernels and their options. All start from a log density and a position alone, and all accept or
 reject. Others take an estimator of the gradient (sgld, sghmc), a key to start with (ghmc, mclmc,
-dynamic_hmc) or a distribution besides the density (irmh, mgrad_gaussian). "hmc" is a sampler of the
-table itself, with a step as Langevin samplers have it."""
+dynamic_hmc) or a distribution besides the density (irmh, mgrad_gaussian). "hmc" is
+ours, with a step as Langevin samplers have it."""
 WITH_MASS = ("multinomial_hmc", "nuts")
 """Kernels that ask for a mass matrix."""
 
@@ -95,28 +95,3 @@ def check_options(kernel: str, options: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"config.{SECTION}.options has {unknown}; BlackJAX's {kernel} takes {taken}."
         )
-
-
-def hmc(
-    log_density_fn: Any,
-    *,
-    step_size: Any,
-    num_integration_steps: int,
-    num_coordinates: int,
-    temperature: Any = 1.0,
-) -> Any:
-    """Hamiltonian Monte Carlo whose first leapfrog step is the drift and noise of MALA's move.
-
-    Leapfrog steps are sqrt(2 step_size temperature), on the density at that temperature.
-    """
-    import blackjax
-    import jax.numpy as jnp
-
-    from ebmjax.densities import tempered
-
-    return blackjax.hmc(
-        tempered(log_density_fn, temperature),
-        (2.0 * step_size * temperature) ** 0.5,
-        jnp.ones(num_coordinates),
-        num_integration_steps=num_integration_steps,
-    )

@@ -245,11 +245,10 @@ SAMPLERS: dict[str, SamplerEntry] = {
     ),
     "hmc": SamplerEntry(
         "HMC",
-        "ebmjax.recipes.parts.samplers.blackjax_kernels:hmc",
+        "ebmjax.samplers:hmc",
         {**STEP, **TEMPERATURE, "num_integration_steps": LEAPFROGS},
         rejects=True,
         adaptable=True,
-        needs=BLACKJAX,
         on_images={"step_size": 0.1, "temperature": COLD},
     ),
     "blackjax": SamplerEntry(
