@@ -1,5 +1,6 @@
 """Annealed importance sampling: normalising constants along a path from a known density."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -98,26 +99,31 @@ def annealed_importance_sampling(
     check_at_least("num_steps", num_steps, 1)
     leading_size("start", start)
     check_scalar_density(log_tilt_fn, jax.tree.map(lambda leaf: leaf[0], start))
-    path = log_base_fn, log_tilt_fn
-    return anneal(key, start, jnp.asarray(powers), *path, sampler, num_steps, step_sizes)
+    path = partial(power_posterior, log_base_fn, log_tilt_fn)
+    return anneal(
+        key, start, jnp.asarray(powers), path, log_tilt_fn, sampler, num_steps, step_sizes
+    )
 
 
 def anneal(
     key: Key,
     start: PyTree,
     powers: jax.Array,
-    log_base_fn: LogDensityFn,
+    path: Callable[[jax.Array], LogDensityFn],
     log_tilt_fn: LogDensityFn,
     sampler: SamplerFn,
     num_steps: int,
     step_sizes: jax.Array | None,
 ) -> AnnealedSamples:
-    """Weighs chains from the first of the powers to the last, in either direction."""
+    """Weighs chains from the first of the powers to the last, in either direction.
+
+    ``path`` returns the density at a power.
+    """
 
     def rung(positions: PyTree, inputs: tuple[Any, ...]) -> tuple[PyTree, Any]:
         key, power, width, given = inputs
         log_weights = width * jax.vmap(log_tilt_fn)(positions)
-        chain = sampler(power_posterior(log_base_fn, log_tilt_fn, power), **given)
+        chain = sampler(path(power), **given)
         states, step = start_chains(key, chain, positions), batch_step(chain.step)
         states, _, infos = run_chain(key, states, step, num_steps, thinning=num_steps)
         return position_of(states), (log_weights, jax.tree.map(lambda leaf: leaf[:, 0], infos))

@@ -64,7 +64,9 @@ def gaussian_base(
         jitter = max(1e-3 * float(np.mean(np.var(positions, axis=0))), 1e-12)
     options: dict[str, Any] = {"num_directions": num_directions, "jitter": jitter}
     whole = fit_factor_gaussian(positions, **options)
-    fitted = whole if labels is None else fit_factor_gaussian(positions, labels, **options)
+    fitted = whole
+    if labels is not None:
+        fitted = fit_factor_gaussian(positions, labels, **options).separate()
     start, constant = factor_gaussian_start(fitted), 0.5 * whole.mean.size * math.log(2 * math.pi)
     num = len(fitted.mean)
 

@@ -56,7 +56,7 @@ COLUMNS = {
     "temperature": ("nats.temperature", 1.0, 5),
     **pick_columns("seconds of training"),
 }
-COMMON = make_flags({"eval.nats.every": "end", "eval.nats.num_chains": 32})
+COMMON = make_flags({"eval.nats.every": "end"})
 STUDIES = {
     "": Study(rows=ROWS, columns=COLUMNS, num_seeds=1, common=COMMON),
     "quick": Study(

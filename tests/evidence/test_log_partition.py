@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ebmjax import densities, evidence
-from ebmjax.evidence._log_partition import _bennett
+from ebmjax import densities, evidence, samplers
+from ebmjax.evidence._log_partition import _bennett, _low_end, _refit
 
 LOG_2PI = np.log(2 * np.pi)
 
@@ -63,6 +63,58 @@ def test_the_interval_holds_the_log_z_of_a_gaussian(dim, num):
 
 
 @pytest.mark.slow
+def test_a_refitted_base_narrows_the_interval():
+    """The base has three times the deviation, and a tenth of the usual powers must do."""
+    density, log_z = correlated(16)
+    options = {"num_powers": 20, "num_steps": 1, "num_long": 300}
+    near, far = (
+        [
+            evidence.log_partition(
+                jax.random.key(seed), density, gaussian(16, scale=3.0), refit=refit, **options
+            )
+            for seed in range(8)
+        ]
+        for refit in (True, False)
+    )
+    assert sum(one.interval[0] <= log_z <= one.interval[1] for one in near) >= 7
+    widths, before = (np.median([np.ptp(one.interval) for one in found]) for found in (near, far))
+    assert widths < 0.3 * before
+
+
+@pytest.mark.slow
+def test_a_refitted_base_is_normalised():
+    """By importance weights of a wide Gaussian, to 5 standard errors."""
+    density, wide = two_modes(), gaussian(2, scale=6.0)
+    base = _refit(
+        jax.random.key(0),
+        density,
+        wide,
+        num_long=40,
+        sampler=samplers.mala,
+        num_steps=2,
+        num_chains=64,
+        target=0.7,
+        first_step=0.1,
+    )
+    draws = jax.vmap(wide.draw)(jax.random.split(jax.random.key(1), 20_000))
+    logs = [np.asarray(jax.vmap(one.log_density_fn)(draws)) for one in (base, wide)]
+    weights = np.exp(logs[0] - logs[1])
+    assert abs(weights.mean() - 1) < 5 * weights.std() / np.sqrt(len(weights))
+    # Draws are of the density: their mean log ratio is the weighted one of the wide draws.
+    own = jax.vmap(base.draw)(jax.random.split(jax.random.key(2), 20_000))
+    squares = np.sum(np.asarray(own) ** 2, axis=1)
+    expected = weights * np.sum(np.asarray(draws) ** 2, axis=1)
+    error = np.hypot(squares.std(), expected.std()) / np.sqrt(20_000)
+    assert abs(squares.mean() - expected.mean()) < 5 * error
+
+
+def test_a_refit_of_positions_that_are_no_array_is_refused():
+    base = evidence.Base(lambda key: {"x": jax.random.normal(key)}, lambda x: -0.5 * x["x"] ** 2)
+    with pytest.raises(TypeError, match=r"one array, got draws of the base that are dict.*refit"):
+        evidence.log_partition(jax.random.key(0), base.log_density_fn, base, refit=True)
+
+
+@pytest.mark.slow
 def test_a_wide_base_finds_both_modes():
     found = evidence.log_partition(jax.random.key(0), two_modes(), gaussian(2, scale=6.0))
     assert found.is_closed
@@ -84,6 +136,12 @@ def test_a_mode_that_the_base_misses_keeps_the_sides_apart():
 
 def test_bennetts_root_is_exact_for_paths_of_constant_weight():
     assert _bennett(np.full(3, 1.5), np.full(5, -1.5)) == pytest.approx(1.5, abs=1e-6)
+
+
+def test_a_chain_that_outweighs_all_is_not_forgotten():
+    """A third of the resamples lack it; a mean of 1 / 64 is at most 100 times too large."""
+    weights = np.append(np.zeros(63), 100.0)
+    assert _low_end(np.random.default_rng(0), weights) == pytest.approx(100 - np.log(6400))
 
 
 def test_gaussian_works_meet_at_their_log_z():

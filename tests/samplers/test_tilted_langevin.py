@@ -106,16 +106,27 @@ def test_a_chain_stays_with_its_gaussian():
     assert int(state.component) == 1
 
 
-def test_the_density_of_the_mixture_is_scipys():
-    """It lacks the constant of six coordinates."""
-    base = fit_factor_gaussian(IMAGES, np.repeat([0, 1], 20), num_directions=3)
+@pytest.mark.parametrize("counts", [(20, 20), (37, 3)])
+def test_the_density_of_the_mixture_is_scipys(counts):
+    """It lacks the constant of six coordinates. Three images have two directions."""
+    base = fit_factor_gaussian(IMAGES, np.repeat([0, 1], counts), num_directions=3)
     x = jnp.asarray(IMAGES[25], jnp.float32)
     parts = [
         multivariate_normal(np.ravel(base.mean[k]), covariance_of(base, k)).pdf(np.ravel(x)) / 2
         for k in (0, 1)
     ]
-    found = float(base.log_density(x)) - 3 * np.log(2 * np.pi)
-    assert found == pytest.approx(np.log(sum(parts)), rel=1e-4)
+    for one in (base, base.separate()):
+        found = float(one.log_density(x)) - 3 * np.log(2 * np.pi)
+        assert found == pytest.approx(np.log(sum(parts)), rel=1e-4)
+
+
+def test_a_gaussian_with_directions_of_its_own_is_the_same():
+    """Coordinates may differ in their order."""
+    base = fit_factor_gaussian(IMAGES, np.repeat([0, 1], (37, 3)), num_directions=3)
+    x = jnp.asarray(IMAGES[25], jnp.float32)
+    for k in (0, 1):
+        shared, own = (one.one(k).coordinates_of(x) for one in (base, base.separate()))
+        np.testing.assert_allclose(own, shared, rtol=1e-4, atol=1e-5)
 
 
 def test_directions_take_no_more_numbers_than_allowed(monkeypatch):

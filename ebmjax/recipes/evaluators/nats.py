@@ -192,6 +192,7 @@ class Nats(Evaluator):
             sampler=hmc,  # at as many gradients the sides of MALA lie twice as far apart
             num_steps=1,
             num_long=NUM_LONG,
+            refit=True,
         )
         if has_levels:
             notes += (
