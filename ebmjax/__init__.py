@@ -9,6 +9,7 @@ argument. Docstrings list only other errors, and limits that their arguments do 
 """
 
 import importlib
+import pkgutil
 from typing import TYPE_CHECKING, Any
 
 from ebmjax._extras import needs_experiments
@@ -31,24 +32,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_ROOMS = frozenset(
-    {
-        "data",
-        "densities",
-        "evaluate",
-        "evidence",
-        "latent",
-        "learning",
-        "losses",
-        "metrics",
-        "networks",
-        "optim",
-        "recipes",
-        "samplers",
-        "training",
-        "types",
-    }
-)
+_ROOMS = frozenset(one.name for one in pkgutil.iter_modules(__path__) if one.name[0] != "_")
 
 
 def load(name: str) -> "recipes.TrainedRun":

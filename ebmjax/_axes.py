@@ -177,14 +177,12 @@ def set_rows(leaf: jax.Array, rows: jax.Array, new: jax.Array) -> jax.Array:
 
 def everywhere(tree: Any) -> Any:
     """``tree``, its leaves whole on every device of an explicit mesh."""
-    return jax.tree.map(
-        lambda leaf: (
-            _reshard(leaf, jax.typeof(leaf).sharding.mesh, jax.P(*[None] * jnp.ndim(leaf)))
-            if is_spread(leaf)
-            else leaf
-        ),
-        tree,
-    )
+
+    def gather(leaf: Any) -> Any:
+        whole = jax.P(*[None] * jnp.ndim(leaf))
+        return _reshard(leaf, jax.typeof(leaf).sharding.mesh, whole) if is_spread(leaf) else leaf
+
+    return jax.tree.map(gather, tree)
 
 
 def is_spread(leaf: Any) -> bool:

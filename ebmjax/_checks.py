@@ -87,22 +87,26 @@ def check_keys(name: str, keys: PyTree, num: int | str) -> None:
         )
 
 
-def check_positive(name: str, value: Any) -> None:
+def check_positive(name: str, value: Any, *, is_scalar: bool = False) -> None:
     """Raises ValueError unless every concrete entry of ``value`` is finite and above zero.
 
-    ``value`` may be a PyTree of arrays; the message then names the leaf. TypeError for what is no
-    real number.
+    ``value`` may be a PyTree of arrays; the message then names the leaf. With ``is_scalar`` it is
+    as ``check_scalar`` asks, too. TypeError for what is no real number.
     """
+    if is_scalar:
+        check_scalar(name, value)
     for where, part, numbers in _concrete(name, value):
         if not np.all(np.isfinite(numbers) & (numbers > 0)):
             raise ValueError(f"{where} must be positive and finite, got {where}={trim(part)}.")
 
 
-def check_not_negative(name: str, value: Any) -> None:
+def check_not_negative(name: str, value: Any, *, is_scalar: bool = False) -> None:
     """Raises ValueError unless every concrete entry of ``value`` is finite and at least zero.
 
     As ``check_positive`` otherwise.
     """
+    if is_scalar:
+        check_scalar(name, value)
     for where, part, numbers in _concrete(name, value):
         if not np.all(np.isfinite(numbers) & (numbers >= 0)):
             raise ValueError(f"{where} must be zero or more and finite, got {where}={trim(part)}.")

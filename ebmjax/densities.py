@@ -33,8 +33,7 @@ def from_energy(energy_fn: EnergyFn) -> LogDensityFn:
 
 def tempered(log_density_fn: LogDensityFn, temperature: float | jax.Array) -> LogDensityFn:
     """``log_density / temperature``, a positive scalar: flatter than the original above 1."""
-    check_scalar("temperature", temperature)
-    check_positive("temperature", temperature)
+    check_positive("temperature", temperature, is_scalar=True)
     return lambda position: log_density_fn(position) / temperature
 
 
@@ -62,9 +61,6 @@ def product(
     Args:
       log_density_fns: of the same position; at least one.
       powers: :math:`w_i`, a scalar for each, may be traced; None for all 1.
-
-    Raises:
-      ValueError: if there is none, or not one power for each.
 
     Source: Hinton 2002 (products of experts); Du et al. 2020 (arXiv 2004.06030).
 
@@ -98,9 +94,6 @@ def mixture(
     Args:
       log_density_fns: of the same position; at least one.
       weights: :math:`w_i`, a positive scalar for each, may be traced; None for all 1.
-
-    Raises:
-      ValueError: if there is none, not one weight for each, or a concrete weight is not positive.
 
     Source: Du et al. 2020 (arXiv 2004.06030).
 
@@ -141,9 +134,6 @@ def guide(
       logits_fn: position to logits (classes,), whose softmax is :math:`p(y \mid x)`.
       label: :math:`y`, from 0; may be traced.
       weight: :math:`w`, a scalar; may be traced.
-
-    Raises:
-      ValueError: while tracing, if there is not one row of logits, or no such class.
 
     Source: Dhariwal & Nichol 2021 (arXiv 2105.05233), section 4.
 

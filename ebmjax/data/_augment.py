@@ -50,11 +50,8 @@ def reflect_pad_crop(key: Key, images: jax.Array, *, padding: int) -> jax.Array:
 def random_flip(key: Key, images: jax.Array) -> jax.Array:
     """Mirrors each image left to right with probability 1/2, independently.
 
-    Do not use it for digits or house numbers: their mirror images are not digits.
-
-    Args:
-      key: consumed by the coins.
-      images: floating point (N, height, width, channels).
+    Do not use it for digits or house numbers: their mirror images are not digits. Key and images
+    are those of ``reflect_pad_crop``.
     """
     _check_batch(images)
     is_flipped = jax.random.bernoulli(key, shape=(images.shape[0], 1, 1, 1))
@@ -68,8 +65,7 @@ def add_gaussian_noise(key: Key, images: jax.Array, *, scale: Any) -> jax.Array:
     because clipping would pile up the tails at the ends.
 
     Args:
-      key: consumed by the noise.
-      images: floating point (N, height, width, channels).
+      key, images: as for ``reflect_pad_crop``.
       scale: standard deviation in units of the images, at least 0, may be traced. For images in
         [-1, 1], JEM uses 0.03 and SADA-JEM 0 (no change).
     """

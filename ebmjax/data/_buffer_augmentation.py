@@ -74,8 +74,7 @@ def random_resized_crop(key: Key, images: jax.Array, *, min_area: Any = 0.08) ->
     nearer to 1 if the rectangle would not fit. Its place is uniform.
 
     Args:
-      key: consumed.
-      images: floating point (N, height, width, channels).
+      key, images: as for ``augment_starts``.
       min_area: in (0, 1]; 1 leaves images as they are; may be traced.
     """
     _check_batch(images)
@@ -120,12 +119,10 @@ def random_colour_jitter(
     change. Images of one channel change in brightness and contrast only.
 
     Args:
-      key: consumed.
-      images: floating point (N, height, width, 1 or 3) within ``[low, high]``.
+      key, images, low, high: as for ``augment_starts``, with 1 or 3 channels.
       probability: probability that an image changes at all.
       brightness, contrast, saturation: from 0 to 1.
       hue: from 0 to 1/2 (all colours).
-      low, high: darkest and brightest level.
     """
     _check_colours(images)
     check_interval(low, high)
@@ -155,8 +152,7 @@ def random_grey(key: Key, images: jax.Array, *, probability: Any = 0.2) -> jax.A
     """Replaces the three channels of some images by their luminance; keeps a single channel.
 
     Args:
-      key: consumed.
-      images: floating point (N, height, width, 1 or 3).
+      key, images: as for ``augment_starts``, with 1 or 3 channels.
       probability: of each image; may be traced.
     """
     _check_colours(images)
@@ -171,8 +167,7 @@ def random_blur(key: Key, images: jax.Array, *, max_scale: Any) -> jax.Array:
     The weights sum to 1 over existing pixels, also at the border.
 
     Args:
-      key: consumed.
-      images: floating point (N, height, width, channels).
+      key, images: as for ``augment_starts``.
       max_scale: at least 0; may be traced.
     """
     _check_batch(images)

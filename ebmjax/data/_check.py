@@ -27,11 +27,6 @@ def check_image_data(data: ImageData, num_classes: int | None = None) -> ImageDa
     Returns:
       ``ImageData`` of uint8 images and int32 labels.
 
-    Raises:
-      TypeError: if images are not uint8 (the message says how to convert them and counts pixels
-        that are not finite), or labels are not integers.
-      ValueError: if a shape or a label is wrong, or there are no images.
-
     Example:
       >>> data = check_image_data(ImageData(np.zeros((2, 8, 8, 1), np.uint8), [0, 9]), 10)
       >>> data.labels

@@ -60,10 +60,9 @@ def fit_image(image: np.ndarray, size: int | None, fit: str = "crop") -> np.ndar
     with needs_experiments("resizing images (image_size)", "pillow"):
         from PIL import Image
 
-    layers = [
-        Image.fromarray(layer).resize(shape, Image.Resampling.BILINEAR)
-        for layer in _layers(image, channels)
-    ]
+    # Pillow resizes RGB together, any other number of channels one by one.
+    layers = [image] if channels == 3 else np.moveaxis(image, -1, 0)
+    layers = [Image.fromarray(one).resize(shape, Image.Resampling.BILINEAR) for one in layers]
     return np.concatenate([np.asarray(layer).reshape(*shape, -1) for layer in layers], axis=-1)
 
 
@@ -82,8 +81,3 @@ def about_fitting(
         words = f"{len(sizes)} sizes from {words} to {largest[0]}x{largest[1]}"
     done = [f"{FITS[fit][0]} (fit={fit})"] * is_cut + ["resized"] * is_resized
     return (f"{' and '.join(done)} from {words}",)
-
-
-def _layers(image: np.ndarray, channels: int) -> list[np.ndarray]:
-    """Returns what Pillow can resize at once: RGB together, any other number one by one."""
-    return [image] if channels == 3 else [image[..., channel] for channel in range(channels)]

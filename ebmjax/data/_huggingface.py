@@ -43,7 +43,9 @@ def huggingface_source(
     if not len(rows):
         raise ValueError(f"{place}, split {split}, must have rows, got none.")
     column, label = _columns(rows.features, place, image_column, label_column)
-    images = _keep_encoded(rows.select_columns([column]), column)
+    # Images come as bytes, which only ``open_picture`` decodes.
+    encoded = type(rows.features[column])(decode=False)
+    images = rows.select_columns([column]).cast_column(column, encoded)
 
     def name_of(index: int) -> str:
         return f"row {index} of {place} (split {split}, column {column!r})"
@@ -103,13 +105,6 @@ def _check_files(place: Path) -> None:
             names = [one["filename"] for one in read_json(file)["_data_files"]]
             if names != [Path(name).name for name in names]:
                 raise ValueError(f"{file.relative_to(place)} names files outside of its folder")
-
-
-def _keep_encoded(rows: Any, column: str) -> Any:
-    """Returns rows whose images come as bytes, which only ``open_picture`` decodes."""
-    import datasets  # pyright: ignore[reportMissingImports]
-
-    return rows.cast_column(column, datasets.Image(decode=False))
 
 
 def _columns(

@@ -67,7 +67,12 @@ def to_levels(
     if pixels is not None and pixels not in RANGES:
         raise ValueError(f"pixels must be one of {list(RANGES)}, got {pixels!r}.")
     if images.dtype == np.uint8:
-        _check_bytes(images, pixels)
+        if pixels not in (None, LEVELS) and images.max() <= 1:
+            raise ValueError(
+                f"pixels must be in one range, {pixels} as those of the training images, got bytes "
+                f"from {images.min()} to {images.max()}, of which 255 is white. Save them as "
+                "floats, as the training images, or multiply by 255."
+            )
         return images, LEVELS, ()
     low, high = _ends(images, name_of)
     if images.dtype == bool:
@@ -109,15 +114,6 @@ def _find_range(images: np.ndarray, low: float, high: float) -> str:
         f"pixels must be in {WORDS}, {got}. Give the images before they were standardised, clip "
         "what lies outside, or rescale them to 0 to 1."
     )
-
-
-def _check_bytes(images: np.ndarray, pixels: str | None) -> None:
-    if pixels not in (None, LEVELS) and images.max() <= 1:
-        raise ValueError(
-            f"pixels must be in one range, {pixels} as those of the training images, got bytes "
-            f"from {images.min()} to {images.max()}, of which 255 is white. Save them as floats, "
-            "as the training images, or multiply by 255."
-        )
 
 
 def _ends(images: np.ndarray, name_of: Callable[[int], str]) -> tuple[float, float]:

@@ -43,7 +43,11 @@ def natural_patches(
     check_at_least("downscale", downscale, 1)
     if channels not in (1, 3):
         raise ValueError(f"channels must be 1 (grey) or 3 (colour), got {channels=}.")
-    photographs = [_shrunk(photo, channels, downscale) for photo in _photographs()]
+    with needs_experiments("natural_patches", "scikit-learn and pillow"):
+        from sklearn.datasets import load_sample_images
+
+        found = load_sample_images().images
+    photographs = [_shrunk(photo, channels, downscale) for photo in found]
     windows = [_windows(photo, size) for photo in photographs]
     counts = np.array([rows * columns for rows, columns, *_ in (w.shape for w in windows)])
     if num > counts.sum():
@@ -54,13 +58,6 @@ def natural_patches(
         )
     places = epoch_indices(seed, 0, int(counts.sum()))[:num]
     return _cut_patches(windows, counts, places)
-
-
-def _photographs() -> list[np.ndarray]:
-    with needs_experiments("natural_patches", "scikit-learn and pillow"):
-        from sklearn.datasets import load_sample_images
-
-        return load_sample_images().images
 
 
 def _shrunk(photo: np.ndarray, channels: int, factor: int) -> np.ndarray:

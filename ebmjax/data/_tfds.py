@@ -24,7 +24,7 @@ from ebmjax.data._prepare import (
 from ebmjax.data._read import read_source
 from ebmjax.data._source import Source
 from ebmjax.data._splits import MissingSplitError
-from ebmjax.data._tfds_copies import copies, other_root
+from ebmjax.data._tfds_copies import copies, damage_message, other_root
 
 READ_AT_ONCE = 512
 
@@ -195,10 +195,7 @@ def _explain_damage(builder: Any) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # what the array_record reader raises
-        raise DataUnavailableError(
-            f"{builder.data_path} cannot be read: {error}. The copy is damaged or incomplete: "
-            "copy it again, or delete the folder and run again to prepare it."
-        ) from error
+        raise DataUnavailableError(damage_message(builder.data_path, str(error))) from error
 
 
 def _examples(source: Any, places: Sequence[int]) -> Iterator[dict[str, Any]]:

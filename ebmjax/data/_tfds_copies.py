@@ -50,7 +50,7 @@ def damage(folder: Path) -> str:
     return f"{INFO} lacks {', '.join(lacking)}" if lacking else ""
 
 
-def damage_message(folder: Path, reason: str) -> str:
+def damage_message(folder: str | Path, reason: str) -> str:
     """Returns the message about a copy that cannot be read, with what to do."""
     return (
         f"{folder} cannot be read: {reason}. The copy is damaged or incomplete: copy it again, or "

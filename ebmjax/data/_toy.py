@@ -8,7 +8,7 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax._checks import check_at_least, check_positive, check_scalar, is_traced, trim
+from ebmjax._checks import check_at_least, check_positive, is_traced, trim
 from ebmjax.types import Key
 
 
@@ -127,8 +127,7 @@ def _components(
     name: str, places: Any, num_axes: int, scale: Any, weights: Any
 ) -> tuple[jax.Array, jax.Array]:
     """Returns the components' places as floats, and the logarithms of their shares, (k,)."""
-    check_scalar("scale", scale)
-    check_positive("scale", scale)
+    check_positive("scale", scale, is_scalar=True)
     places = jnp.asarray(places, jnp.result_type(float))
     if places.ndim != num_axes or places.size == 0:
         expected = "(components, d)" if num_axes == 2 else "(components,)"
@@ -141,19 +140,13 @@ def _components(
             f"weights must be one for each of the {len(places)} {name}, got shape "
             f"{np.shape(weights)}."
         )
-    _check_weights(weights)
+    if not is_traced(weights):
+        values = np.asarray(weights)
+        if not np.all(np.isfinite(values) & (values >= 0)) or not np.any(values > 0):
+            got = trim(values.tolist())
+            raise ValueError(f"weights must be zero or more, finite and not all zero, got {got}.")
     weights = jnp.asarray(weights, places.dtype)
     return places, jnp.log(weights / jnp.sum(weights))
-
-
-def _check_weights(weights: Any) -> None:
-    if is_traced(weights):
-        return
-    values = np.asarray(weights)
-    if not np.all(np.isfinite(values) & (values >= 0)) or not np.any(values > 0):
-        raise ValueError(
-            f"weights must be zero or more, finite and not all zero, got {trim(values.tolist())}."
-        )
 
 
 def _check_position(position: Any, dimension: int) -> None:

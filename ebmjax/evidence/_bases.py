@@ -84,10 +84,6 @@ def as_base(distribution: Any, coordinates: FactorGaussian | None = None) -> Bas
       distribution: with ``sample(key)`` or ``sample(seed=key)``, one position, and
         ``log_prob(position)``, a scalar.
       coordinates: see ``Base``.
-
-    Raises:
-      TypeError: if it lacks one of the two.
-      ValueError: if ``log_prob`` of a draw is no scalar.
     """
     for name in ("sample", "log_prob"):
         if not callable(getattr(distribution, name, None)):

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_at_least, check_positive, check_powers, check_scalar
+from ebmjax._checks import check_at_least, check_positive, check_powers
 
 
 def power_schedule(num_intervals: int, exponent: Any) -> jax.Array:
@@ -25,8 +25,7 @@ def power_schedule(num_intervals: int, exponent: Any) -> jax.Array:
     Source: thermodynamic-integration thesis, Eq. 21, with the node t = 0 its sums need.
     """
     check_at_least("num_intervals", num_intervals, 1)
-    check_scalar("exponent", exponent)
-    check_positive("exponent", exponent)
+    check_positive("exponent", exponent, is_scalar=True)
     return (jnp.arange(num_intervals + 1) / num_intervals) ** exponent
 
 

@@ -47,7 +47,24 @@ def log_evidence(
     Source: Calderhead & Girolami 2009; thermodynamic-integration thesis, Eq. 19 and 22.
     """
     check_whole_ladder(powers)
-    _check_shapes(mean_log_likelihoods, powers, kl_forward, kl_backward)
+    shape, num_powers = jnp.shape(mean_log_likelihoods), jnp.shape(powers)[0]
+    if shape[:1] != (num_powers,):
+        raise ValueError(
+            "mean_log_likelihoods must have one leading entry per power, shape "
+            f"({num_powers}, ...), got {shape}."
+        )
+    if (kl_forward is None) != (kl_backward is None):
+        missing = "kl_forward" if kl_forward is None else "kl_backward"
+        raise ValueError(
+            "kl_forward and kl_backward come together, because the exact correction is their "
+            f"difference; {missing} is missing."
+        )
+    for name, kl in {"kl_forward": kl_forward, "kl_backward": kl_backward}.items():
+        if kl is not None and jnp.shape(kl) != (num_powers - 1, *shape[1:]):
+            raise ValueError(
+                f"{name} must have one entry per interval, shape {(num_powers - 1, *shape[1:])}, "
+                f"got {jnp.shape(kl)}."
+            )
     energies = jnp.asarray(mean_log_likelihoods)
     # A product and a sum, because accelerators round matrix products to TF32.
     weights = trapezium_weights(powers).reshape(-1, *[1] * (energies.ndim - 1))
@@ -113,30 +130,3 @@ def check_chains(log_likelihoods: jax.Array, powers: jax.Array) -> None:
             "log_likelihoods must hold at least two chains for every power, shape "
             f"({num_powers}, chains, ...), got {shape}. Means over the chains go to log_evidence."
         )
-
-
-def _check_shapes(
-    mean_log_likelihoods: jax.Array,
-    powers: jax.Array,
-    kl_forward: jax.Array | None,
-    kl_backward: jax.Array | None,
-) -> None:
-    shape = jnp.shape(mean_log_likelihoods)
-    num_powers = jnp.shape(powers)[0]
-    if shape[:1] != (num_powers,):
-        raise ValueError(
-            "mean_log_likelihoods must have one leading entry per power, shape "
-            f"({num_powers}, ...), got {shape}."
-        )
-    if (kl_forward is None) != (kl_backward is None):
-        missing = "kl_forward" if kl_forward is None else "kl_backward"
-        raise ValueError(
-            "kl_forward and kl_backward come together, because the exact correction is their "
-            f"difference; {missing} is missing."
-        )
-    for name, kl in (("kl_forward", kl_forward), ("kl_backward", kl_backward)):
-        if kl is not None and jnp.shape(kl) != (num_powers - 1, *shape[1:]):
-            raise ValueError(
-                f"{name} must have one entry per interval, shape {(num_powers - 1, *shape[1:])}, "
-                f"got {jnp.shape(kl)}."
-            )

@@ -3,9 +3,8 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
-from ebmjax._checks import check_at_least, check_whole_ladder, trim
+from ebmjax._checks import check_at_least, check_whole_ladder, is_traced, trim
 
 
 def adaptive_schedule(
@@ -49,7 +48,22 @@ def adaptive_schedule(
     """
     check_whole_ladder(powers)
     check_at_least("num_intervals", num_intervals, 1)
-    _check_energies(mean_log_likelihoods, powers)
+    if jnp.shape(mean_log_likelihoods) != jnp.shape(powers):
+        raise ValueError(
+            f"mean_log_likelihoods must have one entry per power, shape {jnp.shape(powers)}, got "
+            f"{jnp.shape(mean_log_likelihoods)}. Average over observations first, or map over them "
+            "with jax.vmap."
+        )
+    if not is_traced(mean_log_likelihoods):
+        values = np.asarray(mean_log_likelihoods)
+        if not np.all(np.isfinite(values)):
+            raise ValueError(f"mean_log_likelihoods must be finite, got {trim(values.tolist())}.")
+        if not np.any(np.diff(values) > 0.0):
+            raise ValueError(
+                "mean_log_likelihoods must increase somewhere along the powers, or there is no "
+                f"length to share; got {trim(values.tolist())}. Run the pilot with more chains or "
+                "more steps."
+            )
     powers, energies = jnp.asarray(powers), jnp.asarray(mean_log_likelihoods)
     divergences = jnp.diff(powers) * jnp.maximum(jnp.diff(energies), 0.0)
     lengths = jnp.pad(jnp.cumsum(jnp.sqrt(divergences)), (1, 0))
@@ -57,23 +71,3 @@ def adaptive_schedule(
     inner = jnp.interp(shares * lengths[-1], lengths, powers)
     inner = jnp.where(lengths[-1] > 0.0, inner, jnp.nan)
     return jnp.concatenate([powers[:1], inner, powers[-1:]])
-
-
-def _check_energies(mean_log_likelihoods: jax.Array, powers: jax.Array) -> None:
-    if jnp.shape(mean_log_likelihoods) != jnp.shape(powers):
-        raise ValueError(
-            f"mean_log_likelihoods must have one entry per power, shape {jnp.shape(powers)}, got "
-            f"{jnp.shape(mean_log_likelihoods)}. Average over observations first, or map over them "
-            "with jax.vmap."
-        )
-    if isinstance(mean_log_likelihoods, Tracer):
-        return
-    energies = np.asarray(mean_log_likelihoods)
-    if not np.all(np.isfinite(energies)):
-        raise ValueError(f"mean_log_likelihoods must be finite, got {trim(energies.tolist())}.")
-    if not np.any(np.diff(energies) > 0.0):
-        raise ValueError(
-            "mean_log_likelihoods must increase somewhere along the powers, or there is no length "
-            f"to share; got {trim(energies.tolist())}. Run the pilot with more chains or more "
-            "steps."
-        )

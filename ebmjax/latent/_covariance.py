@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_at_least, check_whole_ladder
+from ebmjax._checks import check_at_least
 from ebmjax.evidence import trapezium_weights
 from ebmjax.latent._control_variates import stein_control
 from ebmjax.latent._model import LatentModel, LatentParams
@@ -71,9 +71,19 @@ def covariance_loss(
     Source: Calderhead & Girolami 2009, the trapezium rule differentiated (score function); Oates,
     Papamarkou & Girolami 2016 for the control variates.
     """
-    check_whole_ladder(powers)
-    check_latents(observations, power_latents, prior_latents, jnp.shape(powers)[0])
-    _check_chains(observations, num_chains, halved=control_variates)
+    check_latents(observations, power_latents, prior_latents, powers)
+    check_at_least("num_chains", num_chains, 4 if control_variates else 2)
+    if observations.shape[0] % num_chains != 0:
+        raise ValueError(
+            f"num_chains must divide the {observations.shape[0]} observations, because each "
+            f"observation comes num_chains times in a row, got num_chains={num_chains}. Repeat "
+            "them with jnp.repeat(x, num_chains, axis=0)."
+        )
+    if control_variates and num_chains % 2:
+        raise ValueError(
+            "num_chains must be even with control_variates, which are fitted on one half of an "
+            f"observation's chains for the other, got num_chains={num_chains}."
+        )
     latents, prior_latents = jax.lax.stop_gradient((power_latents, prior_latents))
     values, errors = _log_likelihoods(params, model, observations, latents)
     grid = energies(params, model, latents)
@@ -143,32 +153,8 @@ def _log_likelihoods(
     At power 0 they are means over all observations.
     """
     errors = squared_errors(params, model, observations, latents[1:])
-    at_prior = _mean_squared_errors(params, model, observations, latents[:1])
+    # The mean is the error to the mean observation plus the spread around it: no pair is formed.
+    centre = jnp.broadcast_to(jnp.mean(observations, axis=0), observations.shape)
+    to_centre = squared_errors(params, model, centre, latents[:1])
+    at_prior = to_centre + jnp.sum(jnp.var(observations, axis=0))
     return log_likelihoods(model, observations, jnp.concatenate([at_prior, errors])), errors
-
-
-def _mean_squared_errors(
-    params: LatentParams, model: LatentModel, observations: jax.Array, latents: jax.Array
-) -> jax.Array:
-    """Returns each latent's squared error, averaged over all observations, shape (1, chains).
-
-    It is the error to the mean observation plus the spread around it, so no pair is formed.
-    """
-    centre = jnp.mean(observations, axis=0)
-    to_centre = squared_errors(params, model, jnp.broadcast_to(centre, observations.shape), latents)
-    return to_centre + jnp.sum(jnp.var(observations, axis=0))
-
-
-def _check_chains(observations: jax.Array, num_chains: int, *, halved: bool) -> None:
-    check_at_least("num_chains", num_chains, 4 if halved else 2)
-    if observations.shape[0] % num_chains != 0:
-        raise ValueError(
-            f"num_chains must divide the {observations.shape[0]} observations, because each "
-            f"observation comes num_chains times in a row, got num_chains={num_chains}. Repeat "
-            "them with jnp.repeat(x, num_chains, axis=0)."
-        )
-    if halved and num_chains % 2:
-        raise ValueError(
-            "num_chains must be even with control_variates, which are fitted on one half of an "
-            f"observation's chains for the other, got num_chains={num_chains}."
-        )

@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_whole_ladder
 from ebmjax.evidence import trapezium_weights
 from ebmjax.latent._model import LatentModel, LatentParams
 from ebmjax.latent._surrogate import (
@@ -60,7 +59,7 @@ def vanilla_loss(
     for the penalty.
     """
     power_latents = posterior_latents[None]
-    check_latents(observations, power_latents, prior_latents, 1)
+    check_latents(observations, power_latents, prior_latents)
     terms = frozen_terms(params, model, observations, power_latents, prior_latents)
     along = _mean_log_likelihoods(model, observations, terms.squared_errors)
     metrics = sample_metrics(observations, terms, along)
@@ -131,8 +130,7 @@ def telescoped_loss(
 
     Source: Calderhead & Girolami 2009, differentiated.
     """
-    check_whole_ladder(powers)
-    check_latents(observations, power_latents, prior_latents, jnp.shape(powers)[0])
+    check_latents(observations, power_latents, prior_latents, powers)
     loss, metrics = vanilla_loss(
         params, model, observations, power_latents[-1], prior_latents, energy_l2=energy_l2
     )
@@ -168,8 +166,7 @@ def frozen_prior_loss(
 
     Source: thermodynamic-integration thesis, Eq. 19, as its public code differentiates it.
     """
-    check_whole_ladder(powers)
-    check_latents(observations, power_latents, prior_latents, jnp.shape(powers)[0])
+    check_latents(observations, power_latents, prior_latents, powers)
     terms = frozen_terms(params, model, observations, power_latents, prior_latents)
     along = _mean_log_likelihoods(model, observations, terms.squared_errors)
     loss = energy_penalty(terms, energy_l2) - jnp.sum(trapezium_weights(powers) * along)

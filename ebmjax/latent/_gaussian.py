@@ -25,10 +25,8 @@ def gaussian_kl(
     exactly 0 for equal arguments and loses no digits for close ones.
 
     Args:
-      mean_p: shape (..., d).
-      cov_p: positive definite, shape (..., d, d).
-      mean_q: shape (..., d).
-      cov_q: positive definite, shape (..., d, d).
+      mean_p, mean_q: shape (..., d).
+      cov_p, cov_q: positive definite, shape (..., d, d).
 
     Returns:
       Shape (...), in nats; NaN where a covariance is not positive definite.

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_positive
+from ebmjax._precision import at_least_float32
 from ebmjax.types import PyTree
 
 
@@ -57,7 +58,7 @@ def log_prior(params: LatentParams, model: LatentModel, z: jax.Array) -> jax.Arr
     Source: thermodynamic-integration thesis, Eq. 1.
     """
     check_positive("base_scale", model.base_scale)
-    squares = jnp.sum(jnp.square(z).astype(_at_least_float32(z)))
+    squares = jnp.sum(at_least_float32(jnp.square(z)))
     return gaussian_log_density(squares, z.size, model.base_scale) - energy(params, model, z)
 
 
@@ -112,7 +113,7 @@ def squared_error(
             f"generator_fn returned shape {mean.shape} for one latent of shape {z.shape}, but one "
             f"observation has shape {x.shape}; they must be equal."
         )
-    offset = (x - mean).astype(_at_least_float32(mean))
+    offset = (x - mean).astype(at_least_float32(mean).dtype)
     return jnp.sum(jnp.square(offset))
 
 
@@ -120,7 +121,3 @@ def gaussian_log_density(squares: jax.Array, size: int, scale: float) -> jax.Arr
     """Returns ``log N`` of ``size`` independent coordinates with sum of squared offsets
     ``squares``."""
     return -0.5 * (squares / scale**2 + size * jnp.log(2.0 * jnp.pi * scale**2))
-
-
-def _at_least_float32(x: jax.Array) -> jnp.dtype:
-    return jnp.promote_types(x.dtype, jnp.float32)

@@ -109,7 +109,12 @@ def sample_power_posteriors(
     """
     _check_sampler(sampler)
     check_powers(powers, minimum=1)
-    _check_above_zero(powers)
+    if not is_traced(powers) and np.asarray(powers)[0] == 0.0:
+        raise ValueError(
+            "powers must be above 0 for chains on the power posteriors, got "
+            f"{np.asarray(powers).tolist()}: at power 0 stands the prior, whose chains are those "
+            "of sample_prior. For the whole ladder, as the losses take it, call sample_ladder."
+        )
     check_at_least("latent_dim", latent_dim, 1)
     check_at_least("num_steps", num_steps, 1)
     check_at_least("the number of observations", observations.shape[0], 1)
@@ -165,15 +170,6 @@ def _check_one_position(state: Any) -> None:
             "sampler must move one position, because chains are independent; got a sampler whose "
             f"state is {type(state).__name__}({', '.join(getattr(state, '_fields', ()))}). "
             "Particles that move together cannot be used here; use sgld or mala, for example."
-        )
-
-
-def _check_above_zero(powers: jax.Array) -> None:
-    if not is_traced(powers) and np.asarray(powers)[0] == 0.0:
-        raise ValueError(
-            "powers must be above 0 for chains on the power posteriors, got "
-            f"{np.asarray(powers).tolist()}: at power 0 stands the prior, whose chains are those "
-            "of sample_prior. For the whole ladder, as the losses take it, call sample_ladder."
         )
 
 

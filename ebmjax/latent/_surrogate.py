@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_at_least, check_not_negative
+from ebmjax._checks import check_at_least, check_not_negative, check_whole_ladder
 from ebmjax._precision import weighted_mean_square
 from ebmjax.latent._model import (
     LatentModel,
@@ -91,10 +91,16 @@ def check_latents(
     observations: jax.Array,
     power_latents: jax.Array,
     prior_latents: jax.Array,
-    num_powers: int,
+    powers: jax.Array | None = None,
 ) -> None:
-    """Raises ValueError unless the latents belong to the powers and observations."""
+    """Raises ValueError unless the latents belong to observations and a whole ladder of powers.
+
+    Without a ladder they are those of one power.
+    """
+    if powers is not None:
+        check_whole_ladder(powers)
     check_at_least("the number of observations", observations.shape[0], 1)
+    num_powers = 1 if powers is None else len(powers)
     expected = (num_powers, observations.shape[0])
     if power_latents.ndim != 3 or power_latents.shape[:2] != expected:
         raise ValueError(

@@ -85,15 +85,15 @@ def through_chain_loss(
     (latents, _), acceptance = sample_ladder(key, params, model, observations, powers, chains)
     errors = squared_errors(params, model, observations, latents)
     log_likelihood = log_likelihoods(model, observations, errors)
-    evidence = _log_evidences(
-        latents,
-        log_likelihood,
-        powers,
-        num_chains,
-        kl_weight=kl_weight,
-        kl_covariance=kl_covariance,
-        kl_sum=kl_sum,
-    )
+    own = latents.reshape(len(latents), -1, num_chains, latents.shape[-1])
+    means = jnp.mean(log_likelihood.reshape(own.shape[:3]), axis=2)
+    if kl_weight == 0:
+        evidence = log_evidence(means, powers)
+    else:
+        forward, backward = fitted_divergences(own, covariance=kl_covariance)
+        evidence = SUMS[kl_sum](
+            means, powers, kl_forward=forward, kl_backward=backward, kl_weight=kl_weight
+        )
     fixed = jax.lax.stop_gradient(latents)
     terms = SampleTerms(
         energies(params, model, fixed[-1]), energies(params, model, fixed[0]), errors
@@ -101,25 +101,3 @@ def through_chain_loss(
     loss = energy_penalty(terms, energy_l2) - jnp.mean(evidence)
     metrics = sample_metrics(observations, terms, jnp.mean(log_likelihood, axis=1))
     return loss, {**metrics, **acceptance}
-
-
-def _log_evidences(
-    latents: jax.Array,
-    log_likelihood: jax.Array,
-    powers: jax.Array,
-    num_chains: int,
-    *,
-    kl_weight: float,
-    kl_covariance: str,
-    kl_sum: str,
-) -> jax.Array:
-    """Returns one estimate for each observation, from its chains, shape (batch,)."""
-    num_powers, _, latent_dim = latents.shape
-    means = jnp.mean(log_likelihood.reshape(num_powers, -1, num_chains), axis=2)
-    if kl_weight == 0:
-        return log_evidence(means, powers)
-    own = latents.reshape(num_powers, -1, num_chains, latent_dim)
-    forward, backward = fitted_divergences(own, covariance=kl_covariance)
-    return SUMS[kl_sum](
-        means, powers, kl_forward=forward, kl_backward=backward, kl_weight=kl_weight
-    )

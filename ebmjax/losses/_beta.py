@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_positive, check_scalar
+from ebmjax._checks import check_positive
 from ebmjax.losses._exponents import check_beta
 from ebmjax.losses._inputs import as_batch, check_variant
 from ebmjax.types import Metrics
@@ -90,8 +90,7 @@ def beta_objective_loss(
     """
     check_variant(variant, VARIANTS)
     check_beta(beta, allow_negative)
-    check_scalar("output_scale", output_scale)
-    check_positive("output_scale", output_scale)
+    check_positive("output_scale", output_scale, is_scalar=True)
     positive = as_batch("positive_log_density", positive_log_density)
     negative = as_batch("negative_log_density", negative_log_density)
     if variant == "true_objective" and positive.size % 2:

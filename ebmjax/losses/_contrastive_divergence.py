@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_not_negative, check_scalar
+from ebmjax._checks import check_not_negative
 from ebmjax._precision import weighted_mean_square
 from ebmjax.losses._inputs import as_batch
 from ebmjax.types import Metrics
@@ -26,8 +26,7 @@ def energy_penalty(energy_l2: Any, positive_energy: Any, negative_energy: Any) -
       >>> float(energy_penalty(0.5, jnp.array([1.0, 3.0]), jnp.array([2.0])))
       4.5
     """
-    check_scalar("energy_l2", energy_l2)
-    check_not_negative("energy_l2", energy_l2)
+    check_not_negative("energy_l2", energy_l2, is_scalar=True)
     energies = {"positive_energy": positive_energy, "negative_energy": negative_energy}
     positive, negative = (
         weighted_mean_square(energy_l2, as_batch(name, values)) for name, values in energies.items()

@@ -30,9 +30,6 @@ def denoising_score_matching_loss(
       The scalar loss, float32 or float64 as the scores are, and metrics: ``score_norm``, the root
       of the mean squared score times :math:`\sigma`.
 
-    Raises:
-      ValueError: if the shapes differ, or a concrete ``noise_scale`` is not positive.
-
     Source: Vincent 2011, Eq. 17, times :math:`2 \sigma^2` and per coordinate; Song & Ermon 2019,
     Eq. 6, for many levels.
 

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_not_negative, check_scalar
+from ebmjax._checks import check_not_negative
 from ebmjax._precision import at_least_float32
 from ebmjax.losses._inputs import as_batch
 from ebmjax.types import Metrics
@@ -35,9 +35,6 @@ def energy_discrepancy_loss(
       The scalar loss, float32 or float64 as the energies are, and metrics: ``positive_energy``,
       ``perturbed_energy`` (means) and ``energy_gap``, the second minus the first.
 
-    Raises:
-      ValueError: if shapes do not match, or a concrete ``stabiliser`` is negative.
-
     Source: Schroeder et al. 2023 (arXiv 2307.06431).
 
     Example:
@@ -45,8 +42,7 @@ def energy_discrepancy_loss(
       >>> float(loss)
       0.0
     """
-    check_scalar("stabiliser", stabiliser)
-    check_not_negative("stabiliser", stabiliser)
+    check_not_negative("stabiliser", stabiliser, is_scalar=True)
     energy = as_batch("energy", energy)
     perturbed = at_least_float32(jnp.asarray(perturbed_energy))
     if perturbed.ndim != 2 or len(perturbed) != len(energy) or perturbed.size == 0:

@@ -24,9 +24,6 @@ def match_pairs(noise: Any, x: Any) -> jax.Array:
       noise: where paths begin, (N, ...).
       x: where they end, the same shape.
 
-    Raises:
-      ValueError: if the shapes differ.
-
     Example:
       >>> match_pairs(jnp.array([[0.0], [5.0]]), jnp.array([[6.0], [1.0]])).tolist()
       [[1.0], [6.0]]
@@ -68,9 +65,6 @@ def energy_matching_loss(
     Returns:
       The scalar loss, float32 or float64 as the scores are, and metrics: ``transport_error``, the
       root of the unweighted mean square.
-
-    Raises:
-      ValueError: if shapes do not match.
 
     Source: Balcerak et al. 2025 (arXiv 2504.10612), Algorithms 1 and 2; per coordinate.
 

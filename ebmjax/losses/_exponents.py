@@ -46,8 +46,7 @@ def beta_sampling_temperature(
       2.0
     """
     check_beta(beta, allow_negative)
-    check_scalar("output_scale", output_scale)
-    check_positive("output_scale", output_scale)
+    check_positive("output_scale", output_scale, is_scalar=True)
     return 1.0 / ((1.0 - jnp.asarray(beta)) * output_scale)
 
 

@@ -87,8 +87,7 @@ def improved_contrastive_divergence_loss(
       (1.5, 2.5)
     """
     for name, weight in {"kl_weight": kl_weight, "entropy_weight": entropy_weight}.items():
-        check_scalar(name, weight)
-        check_not_negative(name, weight)
+        check_not_negative(name, weight, is_scalar=True)
     check_scalar("live_entropy", live_entropy)
     loss, metrics = contrastive_divergence_loss(
         positive_energy, negative_energy, energy_l2=energy_l2

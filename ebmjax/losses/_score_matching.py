@@ -27,9 +27,6 @@ def score_matching_loss(score: Any, divergence: Any) -> tuple[jax.Array, Metrics
       The scalar loss, float32 or float64 as the scores are, and metrics: ``score_norm``, the root
       of the mean squared norm, and ``divergence``, its mean.
 
-    Raises:
-      ValueError: if there is not one divergence for each score.
-
     Source: Hyvarinen 2005, Theorem 1; Song et al. 2019 (sliced).
 
     Example:

@@ -57,8 +57,7 @@ def svgd_generative_loss(
       -2.0
     """
     check_variant(variant, VARIANTS)
-    check_scalar("smoothing", smoothing)
-    check_positive("smoothing", smoothing)
+    check_positive("smoothing", smoothing, is_scalar=True)
     positive = jnp.mean(as_batch("positive_log_density", positive_log_density))
     negative = jnp.mean(as_batch("negative_log_density", negative_log_density))
     dtype = jnp.result_type(positive, negative)

@@ -53,9 +53,6 @@ def apgd_attack(
       num_targets: see ``loss``.
       num_eot: copies whose mean gradient, loss and logits count.
 
-    Returns:
-      A ``PGDResult``.
-
     Source: Croce & Hein 2020, "Reliable evaluation of adversarial robustness with an ensemble of
     diverse parameter-free attacks", Algorithm 1, equations 6 and 7.
 

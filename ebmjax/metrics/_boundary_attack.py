@@ -59,9 +59,6 @@ def fab_attack(
       num_targets: classes to go towards, the likeliest first.
       num_eot: copies whose mean difference, gradient and logits count.
 
-    Returns:
-      A ``FABResult``.
-
     Source: Croce & Hein 2020, "Minimally distorted adversarial examples with a fast adaptive
     boundary attack"; as in AutoAttack's code, without restarts and a final search.
 

@@ -63,20 +63,21 @@ def _count_bins(probabilities: jax.Array, labels: jax.Array, num_bins: int) -> R
     confidence = jnp.max(probabilities, axis=-1)
     is_correct = (jnp.argmax(probabilities, axis=-1) == labels).astype(confidence.dtype)
     edges, index = bins_of(confidence, num_bins)
-    is_in_bin = index[None] == jnp.arange(num_bins)[:, None]
-
-    def per_bin(values: jax.Array) -> jax.Array:
-        # XLA adds a segment's values one by one, which loses digits: with a million examples, about
-        # 1 % of a mean confidence. It adds a row pairwise.
-        return jnp.sum(jnp.where(is_in_bin, values[None], 0), axis=1)
-
-    count = per_bin(jnp.ones_like(index)).astype(jnp.int32)
+    count = sum_bins(jnp.ones_like(index), index, num_bins).astype(jnp.int32)
     size = jnp.maximum(count, 1)
 
     def mean(values: jax.Array) -> jax.Array:
-        return per_bin(values) / size.astype(values.dtype)
+        return sum_bins(values, index, num_bins) / size.astype(values.dtype)
 
     return ReliabilityBins(edges, mean(confidence), mean(is_correct), count)
+
+
+def sum_bins(values: jax.Array, index: jax.Array, num_bins: int) -> jax.Array:
+    """Returns the sum of ``values`` (N,) in each bin, by the index of each one's bin."""
+    # XLA adds a segment's values one by one, which loses digits: with a million examples, about
+    # 1 % of a mean confidence. It adds a row pairwise.
+    is_in_bin = index[None] == jnp.arange(num_bins)[:, None]
+    return jnp.sum(jnp.where(is_in_bin, values[None], 0), axis=1)
 
 
 def expected_calibration_error(

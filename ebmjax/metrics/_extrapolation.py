@@ -1,7 +1,7 @@
 """Extrapolates a metric to infinitely many images. Host code in NumPy, float64."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -54,19 +54,8 @@ def fit_in_inverse_size(sizes: ArrayLike, values: ArrayLike) -> LineFit:
       >>> round(fit.intercept, 3), round(fit.slope, 3), round(fit.standard_error, 3)
       (3.0, -1.714, 1.309)
     """
-    sizes, values = _check_points(sizes, values)
-    x = 1 / sizes
-    centred = x - x.mean()
-    slope = centred @ values / (centred @ centred)
-    intercept = values.mean() - slope * x.mean()
-    degrees = len(x) - 2
-    residual = np.sum((values - intercept - slope * x) ** 2)
-    spread = 1 / len(x) + x.mean() ** 2 / (centred @ centred)
-    standard_error = np.sqrt(residual / degrees * spread) if degrees else np.nan
-    return LineFit(float(intercept), float(slope), float(standard_error))
+    from scipy import stats
 
-
-def _check_points(sizes: ArrayLike, values: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     sizes, values = np.asarray(sizes, np.float64), np.asarray(values, np.float64)
     if sizes.ndim != 1 or sizes.shape != values.shape:
         raise ValueError(
@@ -79,7 +68,9 @@ def _check_points(sizes: ArrayLike, values: ArrayLike) -> tuple[np.ndarray, np.n
         )
     if not np.isfinite(values).all():
         raise ValueError(f"values must be finite, got values={values}.")
-    return sizes, values
+    line: Any = stats.linregress(1 / sizes, values)
+    error = line.intercept_stderr if len(sizes) > 2 else np.nan
+    return LineFit(float(line.intercept), float(line.slope), float(error))
 
 
 def metric_at_sizes(

@@ -74,17 +74,14 @@ def extract_in_batches(
         missing = batch_size - len(batch)
         filled = np.concatenate([batch, np.repeat(batch[-1:], missing, axis=0)])
         features = jax.tree.map(np.asarray, features_fn(filled))
-        _check_rows(features, batch_size)
+        shapes = [leaf.shape for leaf in jax.tree.leaves(features)]
+        if not shapes or any(shape[:1] != (batch_size,) for shape in shapes):
+            raise ValueError(
+                f"features_fn must return one row an image: {batch_size} of them, got shapes "
+                f"{shapes}."
+            )
         batches.append(features)
     return jax.tree.map(lambda *parts: np.concatenate(parts)[: len(rows)], *batches)
-
-
-def _check_rows(features: PyTree, batch_size: int) -> None:
-    shapes = [leaf.shape for leaf in jax.tree.leaves(features)]
-    if not shapes or any(shape[:1] != (batch_size,) for shape in shapes):
-        raise ValueError(
-            f"features_fn must return one row an image: {batch_size} of them, got shapes {shapes}."
-        )
 
 
 def feature_moments(features: ArrayLike) -> FeatureMoments:
@@ -133,10 +130,8 @@ def frechet_distance(
     distance of a distribution to itself is zero up to rounding.
 
     Args:
-      mean_a: mean of the first distribution, shape (d,).
-      cov_a: its covariance, shape (d, d), symmetric and without negative eigenvalues.
-      mean_b: mean of the second distribution, shape (d,).
-      cov_b: its covariance, shape (d, d), symmetric and without negative eigenvalues.
+      mean_a, mean_b: means of both distributions, shape (d,).
+      cov_a, cov_b: covariances, shape (d, d), symmetric and without negative eigenvalues.
 
     Returns:
       The distance in squared units of the features. It is FID only with the 2015 Inception-v3's
@@ -204,6 +199,8 @@ def inception_score(probabilities: ArrayLike, *, num_splits: int = 10) -> Incept
       >>> inception_score(np.eye(4), num_splits=1).mean  # sure of each, and each as frequent
       4.0
     """
+    from scipy.special import rel_entr
+
     p = np.asarray(probabilities, np.float64)
     check_at_least("num_splits", num_splits, 1)
     if p.ndim != 2 or len(p) < num_splits:
@@ -218,11 +215,6 @@ def inception_score(probabilities: ArrayLike, *, num_splits: int = 10) -> Incept
             "jax.nn.softmax first."
         )
     edges = np.arange(num_splits + 1) * len(p) // num_splits
-    scores = [_score(p[start:end]) for start, end in pairwise(edges)]
+    parts = [p[start:end] for start, end in pairwise(edges)]
+    scores = [np.exp(rel_entr(part, part.mean(0)).sum(1).mean()) for part in parts]
     return InceptionScore(float(np.mean(scores)), float(np.std(scores)))
-
-
-def _score(p: np.ndarray) -> float:
-    from scipy.special import rel_entr
-
-    return float(np.exp(rel_entr(p, p.mean(0)).sum(1).mean()))

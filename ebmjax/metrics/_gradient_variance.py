@@ -80,9 +80,6 @@ def gradient_variance(stacked_gradients: PyTree) -> GradientVariance:
       stacked_gradients: any PyTree of floating-point arrays, each ``(repeats, ...)``: at least 2
         repeats at the same parameters that share neither data nor keys.
 
-    Returns:
-      A ``GradientVariance``.
-
     Source: the ratio is the inverse of the simple noise scale of McCandlish, Kaplan & Amodei
     2018, arXiv:1812.06162, section 2.2 and appendix A.1.
 

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 
 from ebmjax._checks import check_at_least
 from ebmjax.metrics._generation import FeatureMoments, check_features, covariance_factor
-from ebmjax.metrics._kernel_distance import ROWS, check_sides, cubic_kernel
+from ebmjax.metrics._kernel_distance import ROWS, check_sides, cubic_kernel, mean_over_pairs
 from ebmjax.types import Key
 
 NUM_SPLITS = 50
@@ -169,7 +169,4 @@ def mean_kernel(features: ArrayLike) -> float:
       3.3333333333333335
     """
     x = check_features("features", features)
-    n = len(x)
-    total = sum(cubic_kernel(x[i : i + ROWS], x).sum() for i in range(0, n, ROWS))
-    own = np.sum((np.sum(x**2, axis=1) / x.shape[1] + 1) ** 3)
-    return float((total - own) / (n * (n - 1)))
+    return float(mean_over_pairs(x, cubic_kernel))

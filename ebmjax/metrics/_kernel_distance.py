@@ -94,8 +94,7 @@ def kernel_distance_subsets(
       features_a, features_b: (n, d) and (m, d); n and m at least num_subsets * subset_size.
       num_subsets: at least 2.
       subset_size: rows of either side in a subset, at least 2.
-      kernel: as in ``kernel_distance``.
-      bandwidth: as in ``kernel_distance``; None is one bandwidth for all subsets.
+      kernel, bandwidth: as in ``kernel_distance``; one bandwidth for all subsets.
     """
     check_at_least("num_subsets", num_subsets, 2)
     check_at_least("subset_size", subset_size, 2)
@@ -140,7 +139,9 @@ def make_kernel(a: np.ndarray, b: np.ndarray, kernel: str, bandwidth: float | No
             raise ValueError(f"only kernel='rbf' has a bandwidth, got bandwidth={bandwidth}.")
         return cubic_kernel
     if bandwidth is None:
-        bandwidth = _median_distance(np.concatenate([a[:MEDIAN_ROWS], b[:MEDIAN_ROWS]]))
+        rows = np.concatenate([a[:MEDIAN_ROWS], b[:MEDIAN_ROWS]])
+        distances = np.sqrt(squared_distances(rows, rows))
+        bandwidth = float(np.median(distances[np.triu_indices(len(rows), 1)]))
         if bandwidth == 0:
             raise ValueError(
                 "features_a and features_b must differ in more than half of their pairs for the "
@@ -167,23 +168,16 @@ def squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.maximum(squared, 0)
 
 
-def _median_distance(rows: np.ndarray) -> float:
-    distances = np.sqrt(squared_distances(rows, rows))
-    return float(np.median(distances[np.triu_indices(len(rows), 1)]))
-
-
 def _estimate_unbiased(a: np.ndarray, b: np.ndarray, kernel_fn: KernelFn) -> float:
-    n, m = len(a), len(b)
-    within_a = _total(a, a, kernel_fn, exclude_diagonal=True) / (n * (n - 1))
-    within_b = _total(b, b, kernel_fn, exclude_diagonal=True) / (m * (m - 1))
-    return float(within_a + within_b - 2 * _total(a, b, kernel_fn) / (n * m))
+    between = sum(kernel_fn(a[i : i + ROWS], b).sum() for i in range(0, len(a), ROWS))
+    within = mean_over_pairs(a, kernel_fn) + mean_over_pairs(b, kernel_fn)
+    return float(within - 2 * between / (len(a) * len(b)))
 
 
-def _total(
-    x: np.ndarray, y: np.ndarray, kernel_fn: KernelFn, exclude_diagonal: bool = False
-) -> float:
+def mean_over_pairs(rows: np.ndarray, kernel_fn: KernelFn) -> float:
+    """Returns the mean of a kernel over all pairs of different rows (n, d)."""
     total = 0.0
-    for start in range(0, len(x), ROWS):
-        gram = kernel_fn(x[start : start + ROWS], y)
-        total += gram.sum() - exclude_diagonal * gram.trace(offset=start)
-    return total
+    for start in range(0, len(rows), ROWS):
+        gram = kernel_fn(rows[start : start + ROWS], rows)
+        total += gram.sum() - gram.trace(offset=start)
+    return total / (len(rows) * (len(rows) - 1))

@@ -67,10 +67,9 @@ def energy_landscape(
       value_fn: parameters to a scalar, with the data bound; for example the mean energy of some
         training images.
       params: PyTree of floating-point arrays: the centre.
-      direction_x: a PyTree like ``params``, see ``filter_normalised_direction``.
-      direction_y: another one.
-      coordinates_x: (len_x,), the values of a; between -1 and 1 in the papers.
-      coordinates_y: (len_y,), the values of b.
+      direction_x, direction_y: PyTrees like ``params``, see ``filter_normalised_direction``.
+      coordinates_x, coordinates_y: (len_x,) and (len_y,), the values of a and of b; between -1 and
+        1 in the papers.
 
     Returns:
       (len_y, len_x) in the units of ``value_fn``, rows along y as for ``matplotlib``'s ``contour``.

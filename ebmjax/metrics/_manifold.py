@@ -73,8 +73,13 @@ def manifold_scores(
     generated, reference = check_sides(
         generated_features=generated_features, reference_features=reference_features
     )
-    _check_rows("generated_features", generated, num_neighbours)
-    _check_rows("reference_features", reference, num_neighbours)
+    sides = {"generated_features": generated, "reference_features": reference}
+    for name, rows in sides.items():
+        if len(rows) <= num_neighbours:
+            raise ValueError(
+                f"{name} must have more rows than num_neighbours={num_neighbours}, which are other "
+                f"rows than the one itself; got {len(rows)}. Give more images, or a lower number."
+            )
     # Rounding of distances grows with the norms, which an offset would make large.
     centre = reference.mean(0)
     generated, reference = generated - centre, reference - centre
@@ -95,14 +100,6 @@ def manifold_scores(
         density=float(np.mean(num_balls) / num_neighbours),
         coverage=float(np.mean(is_covered)),
     )
-
-
-def _check_rows(name: str, rows: np.ndarray, num_neighbours: int) -> None:
-    if len(rows) <= num_neighbours:
-        raise ValueError(
-            f"{name} must have more rows than num_neighbours={num_neighbours}, which are other "
-            f"rows than the one itself; got {len(rows)}. Give more images, or a lower number."
-        )
 
 
 def _squared_radii(rows: np.ndarray, num_neighbours: int) -> np.ndarray:

@@ -29,16 +29,12 @@ def nested_potential_scale_reduction(chains: PyTree, superchains: Any) -> PyTree
 
     Args:
       chains: real numbers, ``(chains, draws, ...)``, or a PyTree of them; one draw may do.
-      superchains: (chains,), integers: the superchain of each chain, equally many chains in
-        each (concrete).
+      superchains: (chains,), integers: the superchain of each chain, at least two, with equally
+        many chains and at least two draws in each (concrete).
 
     Returns:
       ``(...)``, no units; a PyTree if ``chains`` is one. Infinite if chains of a superchain are
       equal and stand still, but not all at one place. NaN if all draws are equal or one is NaN.
-
-    Raises:
-      ValueError: if there are fewer than two superchains or two numbers in each, the superchains
-        are not equally large, or the shapes do not fit.
 
     Source: Margossian, Hoffman, Sountsov, Riou-Durand, Vehtari & Gelman 2024, arXiv:2110.13017.
 

@@ -13,7 +13,7 @@ import numpy as np
 from jax.core import Tracer
 
 from ebmjax._checks import check_floating, check_fraction, check_positive
-from ebmjax._precision import root
+from ebmjax._precision import at_least_float32, root
 from ebmjax.metrics._calibration import check_values
 
 
@@ -195,7 +195,13 @@ def ood_scores(
     check_values("images", images, np.isfinite, "be finite")
 
     def summed_log_density(x: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-        logits = _check_logits(logits_fn(x), len(x))
+        logits = logits_fn(x)
+        if logits.ndim != 2 or len(logits) != len(x):
+            raise ValueError(
+                f"logits_fn must map {len(x)} images to logits of shape ({len(x)}, classes), got "
+                f"{logits.shape}."
+            )
+        logits = at_least_float32(logits)
         log_density = jax.nn.logsumexp(logits, axis=-1)
         # exp(max - log_density) would lose digits at large logits.
         max_probability = jnp.max(jax.nn.softmax(logits, axis=-1), axis=-1)
@@ -208,15 +214,6 @@ def ood_scores(
         "max_probability": max_probability,
         "negative_score_norm": -root(jnp.sum(jnp.square(gradient), axis=-1)),
     }
-
-
-def _check_logits(logits: jax.Array, num_images: int) -> jax.Array:
-    if logits.ndim != 2 or len(logits) != num_images:
-        raise ValueError(
-            f"logits_fn must map {num_images} images to logits of shape ({num_images}, classes), "
-            f"got {logits.shape}."
-        )
-    return logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
 
 
 def _check_scores(

@@ -73,9 +73,6 @@ def paired_difference(values: Any, reference: Any, *, confidence: float = 0.95) 
       reference: the same for the model to compare with, on the same images in the same order.
       confidence: of the interval, between 0 and 1.
 
-    Returns:
-      A ``PairedDifference``.
-
     Source: crossed random effects: Cornfield & Tukey 1956, Obuchowski & Rockette 1995. Degrees of
     freedom: Satterthwaite 1946. The two answers: Bonett & Price 2012, Fagerland, Lydersen & Laake
     2014.

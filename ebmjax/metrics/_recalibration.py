@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax._checks import check_at_least
-from ebmjax.metrics._calibration import bins_of, check_logits, check_probabilities
+from ebmjax.metrics._calibration import bins_of, check_logits, check_probabilities, sum_bins
 
 LARGEST, HALVINGS = 1e3, 60
 """Largest temperature that is fitted, inverse of the smallest; and steps of the search."""
@@ -88,10 +88,8 @@ def classwise_calibration_error(
 def _classwise(probabilities: jax.Array, labels: jax.Array, num_bins: int) -> jax.Array:
     def of_class(label: jax.Array) -> jax.Array:
         p = probabilities[:, label]
-        gaps = (labels == label) - p
-        is_in_bin = bins_of(p, num_bins)[1][None] == jnp.arange(num_bins)[:, None]
-        # A row's sum is added pairwise, see ``reliability_bins``.
-        return jnp.sum(jnp.abs(jnp.sum(jnp.where(is_in_bin, gaps[None], 0), axis=1))) / len(p)
+        sums = sum_bins((labels == label) - p, bins_of(p, num_bins)[1], num_bins)
+        return jnp.sum(jnp.abs(sums)) / len(p)
 
     return jnp.mean(jax.lax.map(of_class, jnp.arange(probabilities.shape[1])))
 

@@ -96,9 +96,6 @@ def pgd_attack(
         2018).
       low, high: ends of the images' range.
 
-    Returns:
-      A ``PGDResult``.
-
     Source: Madry et al. 2018, "Towards deep learning models resistant to adversarial attacks".
     """
 

@@ -32,7 +32,6 @@ def from_nnx(network: Any, *, input_ndim: int | None = 3, dropout: bool = False)
       dropout: whether ``drop`` has the module's dropout; ``apply`` sets ``deterministic`` then.
 
     Raises:
-      TypeError: unless ``network`` is a module or a function that returns one.
       ValueError: from ``apply``, if ``use`` is unknown or the module draws random numbers, as
         dropout does unless it is built with ``deterministic=True``, or ``dropout`` is True.
 
@@ -113,7 +112,6 @@ def from_equinox(network: Any, *, input_ndim: int = 3, dropout: bool = False) ->
 
     Raises:
       ImportError: if Equinox is not installed.
-      TypeError: unless ``network`` is a module or a function that returns one.
       ValueError: for dropout without ``inference=True``, or without a ``key`` of the call if
         ``dropout`` is True; from ``apply``, if ``use`` is unknown.
     """

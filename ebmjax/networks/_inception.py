@@ -219,7 +219,8 @@ class MixedE(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        pool = _average_pool if self.pool == "average" else _max_pool
+        is_average = self.pool == "average"
+        pooled = _average_pool(x) if is_average else nn.max_pool(x, (3, 3), (1, 1), "SAME")
         single = _chain(x, ("branch3x3_1", 384, 1))
         double = _chain(x, ("branch3x3dbl_1", 448, 1), ("branch3x3dbl_2", 384, 3))
         return _concatenate(
@@ -228,7 +229,7 @@ class MixedE(nn.Module):
             _chain(single, ("branch3x3_2b", 384, (3, 1))),
             _chain(double, ("branch3x3dbl_3a", 384, (1, 3))),
             _chain(double, ("branch3x3dbl_3b", 384, (3, 1))),
-            _chain(pool(x), ("branch_pool", 192, 1)),
+            _chain(pooled, ("branch_pool", 192, 1)),
         )
 
 
@@ -245,10 +246,6 @@ def _halve(x: jax.Array, name: str, features: int) -> jax.Array:
 
 def _average_pool(x: jax.Array) -> jax.Array:
     return nn.avg_pool(x, (3, 3), (1, 1), "SAME", count_include_pad=False)
-
-
-def _max_pool(x: jax.Array) -> jax.Array:
-    return nn.max_pool(x, (3, 3), (1, 1), "SAME")
 
 
 def _concatenate(*branches: jax.Array) -> jax.Array:

@@ -114,7 +114,6 @@ def from_linen(
         refuses them.
 
     Raises:
-      TypeError: unless ``network`` is a Linen module.
       ValueError: from ``init``, for variables other than parameters and batch statistics, and for
         batch statistics that no argument of the call selects. From ``apply`` and ``head``, if
         ``use`` is unknown or the network draws random numbers, as dropout does if ``dropout`` is

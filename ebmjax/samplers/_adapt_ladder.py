@@ -80,12 +80,8 @@ def adapt_ladder(
       step_size: where the steps begin, a scalar or (num_powers,); None if the sampler has one.
       num_rounds: at least 1.
       first_round: steps of the first round; all take ``first_round * (2**num_rounds - 1)``.
-      target_acceptance: that each power's step adapts to before the last round; None to keep
-        ``step_size``.
-
-    Raises:
-      ValueError: if a number is out of range, or ``target_acceptance`` comes without a
-        ``step_size`` or an acceptance to adapt by.
+      target_acceptance: that each power's step adapts to before the last round, if there is a
+        ``step_size`` and ``sampler`` reports an acceptance; None to keep ``step_size``.
 
     Source: Syed, Bouchard-Cote, Deligiannidis & Doucet 2022, Algorithm 4.
     """

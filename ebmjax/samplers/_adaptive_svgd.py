@@ -101,11 +101,10 @@ def adaptive_svgd_step(
     """
     del key
     check_state(state, "particles", "second_moment")
-    check_positive("step_size", step_size)
+    check_positive("step_size", step_size, is_scalar=True)
+    check_positive("damping", damping, is_scalar=True)
+    check_scalar("decay", decay)
     check_fraction("decay", decay)
-    check_positive("damping", damping)
-    for name, value in (("step_size", step_size), ("decay", decay), ("damping", damping)):
-        check_scalar(name, value)
     terms = stein_terms(state.particles, log_density_fn, bandwidth, axis_name, kernel, drive)
     direction = terms.direction()
     before = flatten_particles(state.second_moment)

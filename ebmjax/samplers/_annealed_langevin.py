@@ -39,10 +39,6 @@ def run_annealed_langevin(
     Returns:
       The end, like ``position``: the mean of the data given the last noisy position.
 
-    Raises:
-      ValueError: unless concrete ``noise_scales`` are positive and in order, and ``relative_step``
-        is positive.
-
     Source: Song & Ermon 2019, Alg. 1, whose step is twice ours; Jolicoeur-Martineau et al. 2021 for
     the last step.
 

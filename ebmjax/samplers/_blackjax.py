@@ -48,14 +48,26 @@ class BlackJAXInfo(NamedTuple):
 
 
 class BlackJAXAlgorithm(NamedTuple):
-    """A sampler as BlackJAX's ``window_adaptation`` takes its own, from ``blackjax_algorithm``.
+    """A sampler in the form that BlackJAX's ``window_adaptation`` takes; ``blackjax_algorithm``.
 
-    Called with a log density and what the adaptation found, it returns the ``Sampler`` to draw
-    with, whose states and infos are the plain ones. Its step of a coordinate is ``step_size`` times
-    the coordinate's entry of the diagonal ``inverse_mass_matrix``.
+    Give it to ``blackjax.window_adaptation(algorithm, log_density_fn,
+    target_acceptance_rate=0.574)``. Called with a log density and what the adaptation found, it
+    returns the ``Sampler`` to draw with, whose states and infos are the plain ones. Its step of a
+    coordinate is ``step_size`` times the coordinate's entry of the diagonal
+    ``inverse_mass_matrix``.
 
     Attributes:
-      make: the bound form of the sampler.
+      make: the bound form of a sampler of one chain that accepts or rejects and whose state has a
+        ``score``: ``mala``, also in wrappers or with ``functools.partial``.
+
+    Example:
+      >>> from ebmjax.samplers import mala
+      >>> algorithm = blackjax_algorithm(mala)
+      >>> sampler = algorithm(
+      ...     lambda x: -0.5 * jnp.sum(x**2), step_size=0.5, inverse_mass_matrix=jnp.ones(2))
+      >>> state, info = sampler.step(jax.random.key(0), sampler.init(jnp.zeros(2)))
+      >>> state.score.shape
+      (2,)
     """
 
     make: MakeSampler
@@ -108,25 +120,4 @@ class BlackJAXAlgorithm(NamedTuple):
         return kernel
 
 
-def blackjax_algorithm(make: MakeSampler) -> BlackJAXAlgorithm:
-    """Returns a sampler in the form that BlackJAX's ``window_adaptation`` takes.
-
-    Args:
-      make: the bound form of a sampler of one chain that accepts or rejects and whose state has a
-        ``score``: ``mala``, also in wrappers or with ``functools.partial``.
-
-    Returns:
-      An object with ``init(position, log_density_fn)`` and ``build_kernel()``, for
-      ``blackjax.window_adaptation(algorithm, log_density_fn, target_acceptance_rate=0.574)``.
-      ``algorithm(log_density_fn, **parameters)`` is then the ``Sampler`` with what it found.
-
-    Example:
-      >>> from ebmjax.samplers import mala
-      >>> algorithm = blackjax_algorithm(mala)
-      >>> sampler = algorithm(
-      ...     lambda x: -0.5 * jnp.sum(x**2), step_size=0.5, inverse_mass_matrix=jnp.ones(2))
-      >>> state, info = sampler.step(jax.random.key(0), sampler.init(jnp.zeros(2)))
-      >>> state.score.shape
-      (2,)
-    """
-    return BlackJAXAlgorithm(make)
+blackjax_algorithm = BlackJAXAlgorithm

@@ -19,12 +19,6 @@ from ebmjax.samplers._states import check_step, position_of
 from ebmjax.types import Info, Key, PyTree, State, Step
 
 
-def _check_chain(state: Any, step: Step) -> None:
-    """Raises TypeError for a step that is not a function and for a state without a position."""
-    check_step(step)
-    position_of(state)
-
-
 def start_key(key: Key) -> Key:
     """Returns a key for the start of chains that ``key`` runs, different from that of any step."""
     return jax.random.fold_in(key, 2**32 - 1)
@@ -204,7 +198,8 @@ def run_chain(
       ((3, 100, 2), (3, 100))
     """
     check_key("key", key, allow_legacy=True)
-    _check_chain(state, step)
+    check_step(step)
+    position_of(state)  # raises TypeError for a state without one
     check_at_least("num_steps", num_steps, 1)
     check_at_least("thinning", thinning, 1)
     check_at_least("burn_in", burn_in, 0)

@@ -12,7 +12,7 @@ from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
 
 class GradientDescentInfo(NamedTuple):
-    """Report of one descent step.
+    """Report of one step.
 
     Attributes:
       log_density: scalar, at the new position.
@@ -37,8 +37,7 @@ def gradient_descent_step(
       key: unused; every sampler takes one.
       state: from ``gradient_descent_init`` or an earlier step.
       log_density_fn: position to scalar.
-      step_size: :math:`\epsilon`, positive. A scalar, an array that broadcasts to the position, or
-        a PyTree with the structure of the position, one entry a leaf.
+      step_size: :math:`\epsilon`, positive, in the forms of ``sgld_step``.
 
     Source: sampling-approaches thesis, Alg. 3.
     """

@@ -51,16 +51,13 @@ def hmc_step(
       key: split once, for the velocity and for the coin.
       state: from ``hmc_init`` or an earlier step under the same density.
       log_density_fn: position to scalar.
-      step_size: :math:`\epsilon`, positive; a scalar, an array that broadcasts to the position, or
-        a PyTree with its structure. Leapfrog moves have length :math:`h`.
+      step_size: :math:`\epsilon`, positive, in the forms of ``sgld_step``. Leapfrog moves have
+        length :math:`h`.
       num_integration_steps: moves of a trajectory (static).
       temperature: T of the target :math:`p^{1/T}`, a scalar.
 
     Returns:
       The new state (the old one where rejected) and a ``LangevinInfo``.
-
-    Raises:
-      ValueError: if a hyperparameter is out of range.
 
     Source: Duane et al. 1987; Neal 2011.
     """

@@ -8,13 +8,8 @@ import jax.numpy as jnp
 
 Kernel = Literal["rbf", "imq"] | Callable[[jax.Array], jax.Array]
 """A kernel k(x, y) = f(u) of SVGD, with ``u = |x - y|^2 / bandwidth^2``. ``"rbf"`` is exp(-u / 2)
-and ``"imq"``, the inverse multiquadric, 1 / sqrt(1 + u). A function takes a scalar u to a scalar
-that JAX can differentiate."""
-
-
-def inverse_multiquadric(u: jax.Array) -> jax.Array:
-    """Returns 1 / sqrt(1 + u), whose tail reaches farther than the Gaussian's."""
-    return jax.lax.rsqrt(1.0 + u)
+and ``"imq"``, the inverse multiquadric, 1 / sqrt(1 + u), whose tail reaches farther. A function
+takes a scalar u to a scalar that JAX can differentiate."""
 
 
 def check_kernel(kernel: Any, *, needs_waves: bool = False) -> None:
@@ -38,7 +33,7 @@ def evaluate_kernel(kernel: Kernel, scaled: jax.Array) -> tuple[jax.Array, jax.A
     The second times (x - y) / bandwidth^2 is the gradient of k(x, y) in y. Where particles
     coincide it plays no part, and may be infinite.
     """
-    function: Any = inverse_multiquadric if kernel == "imq" else kernel
+    function: Any = (lambda u: jax.lax.rsqrt(1.0 + u)) if kernel == "imq" else kernel
     shape = jax.eval_shape(function, jax.ShapeDtypeStruct((), scaled.dtype))
     if getattr(shape, "shape", None) != ():
         raise ValueError(f"kernel must return a scalar for a scalar u, got {shape}.")

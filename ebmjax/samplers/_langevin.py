@@ -14,7 +14,6 @@ from ebmjax._checks import (
     check_floating,
     check_not_negative,
     check_positive,
-    check_scalar,
     check_scalar_density,
     per_leaf,
 )
@@ -118,8 +117,7 @@ def check_langevin(step_size: Any, noise_scale: Any, temperature: Any, position:
     """
     check_positive("step_size", step_size)
     check_broadcasts("step_size", step_size, position)
-    check_positive("temperature", temperature)
-    check_scalar("temperature", temperature)
+    check_positive("temperature", temperature, is_scalar=True)
     if noise_scale is not None:
         check_not_negative("noise_scale", noise_scale)
         check_broadcasts("noise_scale", noise_scale, position)

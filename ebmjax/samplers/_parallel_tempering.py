@@ -85,11 +85,7 @@ class ParallelTemperingInfo(NamedTuple):
 def parallel_tempering_init(
     position: PyTree, log_density_fn: LogDensityFn, *, powers: Any = POWERS
 ) -> ParallelTemperingState:
-    """Starts a replica at ``position`` for each of ``powers``; evaluates nothing.
-
-    Raises:
-      ValueError: if ``powers`` are no ladder.
-    """
+    """Starts a replica at ``position`` for each of ``powers``, a ladder; evaluates nothing."""
     check_floating("position", position)
     num = len(_read(powers))
     position = jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), position)
@@ -132,9 +128,6 @@ def parallel_tempering_step(
         or a kernel of BlackJAX. It is called with ``step_size=`` where that is given.
       log_base_fn: log q, position to scalar; None for :math:`f_t = t f`.
       num_steps: moves between swaps (static).
-
-    Returns:
-      The new state and a ``ParallelTemperingInfo``.
 
     Source: Syed, Bouchard-Cote, Deligiannidis & Doucet 2022 (JRSS-B 84); Okabe et al. 2001.
     """

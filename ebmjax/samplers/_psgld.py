@@ -95,8 +95,8 @@ def psgld_step(
       key: consumed by the noise; split if ``curvature_drift`` needs signs too.
       state: from ``psgld_init`` or an earlier step.
       log_density_fn: position to scalar.
-      step_size: :math:`\epsilon`, positive; in units of the preconditioned dynamics. A scalar, an
-        array that broadcasts to the position, or a PyTree with its structure, one entry a leaf.
+      step_size: :math:`\epsilon`, positive, in the forms of ``sgld_step``; in units of the
+        preconditioned dynamics.
       noise_scale: None for the exact, preconditioned noise. A number, or a PyTree of them like
         ``step_size``, is the standard deviation of plain noise (the image form, thesis Alg. 9). It
         sets T in :math:`\Gamma` and in the reported acceptance, ``noise_scale^2 / (2 step_size)``.
@@ -106,9 +106,6 @@ def psgld_step(
       damping: :math:`\lambda`, positive. While V is near zero, the step is multiplied by about ``1
         / damping``: 1e-5 suits scores of order one, images need up to 1.
       curvature_drift: whether to add :math:`\Gamma` (static).
-
-    Returns:
-      The new state and a ``PSGLDInfo``.
 
     Source: Li et al. 2016; sampling-approaches thesis, Alg. 6 and 9. Alg. 6 uses the moment of the
     previous step, which is zero at first and makes the first step ``1 / damping`` times too long.
@@ -131,8 +128,18 @@ def psgld_step(
     correction = optax.tree.zeros_like(state.score)
     if curvature_drift:
         key, sign_key = jax.random.split(key)
-        slope = _metric_slope(sign_key, state, log_density_fn, metric, second_moment, decay)
-        correction = jax.tree.map(lambda c: temperature * c, slope)
+        signs = optax.tree.random_like(sign_key, state.position, jax.random.rademacher)
+        signs = place_like(signs, state.position)  # a tangent must be where its primal is
+        _, curvature = jax.jvp(jax.grad(log_density_fn), (state.position,), (signs,))
+
+        def slope(g: Any, v: Any, s: Any, sign: Any, hessian_sign: Any) -> jax.Array:
+            """Returns -G_i^2 (1 - decay) s_i H_ii / sqrt(V_i), where H_ii is v_i (H v)_i."""
+            # Where V is zero, so is the score: the quotient tends to a finite number times zero.
+            unit_score = s / jnp.sqrt(jnp.where(v > 0, v, 1.0))
+            return -(g**2) * (1.0 - decay) * unit_score * sign * hessian_sign
+
+        slopes = jax.tree.map(slope, metric, second_moment, state.score, signs, curvature)
+        correction = jax.tree.map(lambda c: temperature * c, slopes)
 
     def drift_fn(score: PyTree) -> PyTree:
         return jax.tree.map(
@@ -157,27 +164,6 @@ def psgld_step(
     mean_metric = jnp.asarray(optax.tree.sum(metric)) / optax.tree.size(metric)
     info = PSGLDInfo(acceptance_prob, jnp.array(True), proposed.log_density, mean_metric)
     return PSGLDState(*proposed, second_moment), info
-
-
-def _metric_slope(
-    key: Key,
-    state: PSGLDState,
-    log_density_fn: LogDensityFn,
-    metric: PyTree,
-    second_moment: PyTree,
-    decay: Any,
-) -> PyTree:
-    """Returns ``dG_i/dx_i = -G_i^2 (1 - decay) s_i H_ii / sqrt(V_i)``, ``H_ii ~ v_i (H v)_i``."""
-    signs = optax.tree.random_like(key, state.position, jax.random.rademacher)
-    signs = place_like(signs, state.position)  # a tangent must be where its primal is
-    _, curvature = jax.jvp(jax.grad(log_density_fn), (state.position,), (signs,))
-
-    def slope(g: Any, v: Any, s: Any, sign: Any, hessian_sign: Any) -> jax.Array:
-        # Where V is zero, so is the score: the quotient tends to a finite number times zero.
-        unit_score = s / jnp.sqrt(jnp.where(v > 0, v, 1.0))
-        return -(g**2) * (1.0 - decay) * unit_score * sign * hessian_sign
-
-    return jax.tree.map(slope, metric, second_moment, state.score, signs, curvature)
 
 
 def psgld(

@@ -1,7 +1,6 @@
 """PYLD: Langevin steps that differentiate the first layer only, between two full gradients."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +17,7 @@ from ebmjax._checks import (
     check_positive,
     per_leaf,
 )
-from ebmjax._programs import run_program
+from ebmjax.samplers._chains import trace_chain
 from ebmjax.samplers._langevin import langevin_noise_scale, move, standard_normal_like
 from ebmjax.samplers._states import check_one_chain
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
@@ -118,21 +117,20 @@ def pyld_step(
       high: upper end. Each inner move is projected, which ``clamp`` around a whole step could not
         do. A start outside is pulled in by its first inner move.
 
-    Returns:
-      The new state and a ``PYLDInfo``.
-
     Source: JEM++ (Yang & Ji 2021), after YOPO (Zhang et al. 2019). Its PYLD-M-N is M of these steps
     with noise 0, step size 0.2, N = 5, scores clipped at 1 and the box [-1, 1].
     """
     check_one_chain(state, "cotangent")
-    _check_hyperparameters(step_size, num_inner, noise_scale, max_score, outer_step_size)
-    for name, value in (
-        ("step_size", step_size),
-        ("noise_scale", 0.0 if noise_scale is None else noise_scale),
-        ("outer_step_size", outer_step_size),
-    ):
-        check_broadcasts(name, value, state.position)
-    check_broadcasts("max_score", 1.0 if max_score is None else max_score, state.position)
+    check_positive("step_size", step_size)
+    check_at_least("num_inner", num_inner, 1)
+    for name, value in {"outer_step_size": outer_step_size, "noise_scale": noise_scale}.items():
+        check_not_negative(name, 0.0 if value is None else value)
+    if max_score is not None:
+        check_positive("max_score", max_score)
+    scales = {"step_size": step_size, "noise_scale": noise_scale}
+    scales |= {"outer_step_size": outer_step_size, "max_score": max_score}
+    for name, value in scales.items():
+        check_broadcasts(name, 0.0 if value is None else value, state.position)
     check_box(low, high, state.position)
     check_interval(low, high)
     like = state.position
@@ -150,7 +148,11 @@ def pyld_step(
     def inner_move(key: Key, position: PyTree) -> tuple[PyTree, None]:
         noise = standard_normal_like(key, position)
         drift = jax.tree.map(
-            lambda step, s, bound: step * _clip(s, bound), steps, frozen_score(position), bounds
+            # -1.0 * bound: a bound of unsigned integers has no negative.
+            lambda step, s, bound: step * jnp.clip(s, -1.0 * bound, bound),
+            steps,
+            frozen_score(position),
+            bounds,
         )
         moved = move(position, drift, jax.tree.map(jnp.multiply, noise_scales, noise))
         return jax.tree.map(lambda x: jnp.clip(x, low, high).astype(x.dtype), moved), None
@@ -163,11 +165,7 @@ def pyld_step(
     position = jax.tree.map(outer_move, like, outer_steps, frozen_score(like))
     keys = jax.random.split(key, num_inner)
     position, _ = place_carry(inner_move, keys, position)
-
-    def one_move(x: PyTree, key: Any) -> tuple[PyTree, None]:
-        return inner_move(key, x)
-
-    position, _ = run_program(partial(jax.lax.scan, one_move), position, keys)
+    position, _ = trace_chain(keys, position, inner_move)
     state = pyld_init(position, first_layer_fn, head_fn)
     return state, PYLDInfo(state.log_density)
 
@@ -219,19 +217,3 @@ def pyld(
         )
 
     return Sampler(init, step)
-
-
-def _clip(score: jax.Array, bound: Any) -> jax.Array:
-    return jnp.clip(score, -1.0 * bound, bound)  # a bound of unsigned integers has no negative
-
-
-def _check_hyperparameters(
-    step_size: Any, num_inner: int, noise_scale: Any, max_score: Any, outer_step_size: Any
-) -> None:
-    check_positive("step_size", step_size)
-    check_at_least("num_inner", num_inner, 1)
-    check_not_negative("outer_step_size", outer_step_size)
-    if noise_scale is not None:
-        check_not_negative("noise_scale", noise_scale)
-    if max_score is not None:
-        check_positive("max_score", max_score)

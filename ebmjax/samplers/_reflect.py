@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from ebmjax._checks import check_box, check_finite, check_interval
 from ebmjax.samplers._states import map_state
-from ebmjax.samplers._wrappers import MakeSampler
+from ebmjax.samplers._wrappers import MakeSampler, with_slope
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
 
@@ -68,17 +68,4 @@ def fold_into_box(x: jax.Array, low: Any, high: Any) -> tuple[jax.Array, jax.Arr
     return jnp.where(is_inside, x, folded).astype(x.dtype), sign.astype(x.dtype)
 
 
-@jax.custom_jvp
-def _fold(x: jax.Array, low: Any, high: Any) -> jax.Array:
-    return fold_into_box(x, low, high)[0]
-
-
-def _fold_slope(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-    x, *ends = primals
-    place, slope = jax.jvp(
-        lambda *ends: fold_into_box(x, *ends)[0], tuple(ends), tuple(tangents[1:])
-    )
-    return place, fold_into_box(*primals)[1] * tangents[0] + slope
-
-
-_fold.defjvp(_fold_slope)
+_fold = with_slope(lambda *box: fold_into_box(*box)[0], lambda *box: fold_into_box(*box)[1])

@@ -54,11 +54,7 @@ def replay_buffer_init(
       key: split into one for each slot.
       size: number of slots.
       start_fn: ``start_fn(key, label) -> position``.
-      num_classes: number of class blocks; 1 where there are no classes.
-
-    Raises:
-      ValueError: if ``size`` or ``num_classes`` is below 1, or the latter does not divide ``size``.
-      TypeError: if ``start_fn`` takes other arguments, or returns no floating-point arrays.
+      num_classes: number of class blocks, which divides ``size``; 1 where there are no classes.
 
     Example:
       >>> from ebmjax.samplers import uniform_start
@@ -102,7 +98,8 @@ def replay_buffer_draw(
     Args:
       key: consumed.
       buffer: from ``replay_buffer_init``.
-      num: chains to draw (static).
+      num: chains to draw, at most as many as there are slots (static). With labels, at most a class
+        block, because a batch may have one class only.
       start_fn: the start distribution of new positions.
       num_classes: as in ``replay_buffer_init``.
       reinit_prob: probability in [0, 1] of a new start, independently for each slot.
@@ -110,12 +107,6 @@ def replay_buffer_draw(
         without duplicates, or anew by its class. A traced label out of range gets some position
         and a slot where nothing is written (see ``Draw``). None draws from the whole buffer, and
         new positions of random classes.
-
-    Raises:
-      ValueError: if ``num`` exceeds the buffer (with labels: a class block, because a batch may
-        have one class only); if ``num_classes`` does not divide the buffer's size. Also for
-        ``reinit_prob`` outside [0, 1], bad labels, or new positions that do not fit the buffer.
-      TypeError: if labels are not integers.
 
     Source: JEM (Grathwohl et al. 2020). JEM draws with replacement and loses one of two chains from
     the same slot; here none is lost.
@@ -148,9 +139,6 @@ def replay_buffer_write(buffer: ReplayBuffer, slots: jax.Array, positions: PyTre
     """Overwrites ``slots`` (n,) with ``positions`` (leading axis n), in the buffer's dtypes.
 
     Under ``jit`` with a donated buffer this happens in place.
-
-    Raises:
-      ValueError: if structure or shapes of ``positions`` do not fit the slots.
     """
     slots = jnp.asarray(slots)
     shapes = jax.tree.map(lambda leaf: slots.shape[:1] + leaf.shape[1:], buffer.positions)

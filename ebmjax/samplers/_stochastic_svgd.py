@@ -47,7 +47,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._axes import AxisName
-from ebmjax._checks import check_positive, check_scalar
+from ebmjax._checks import check_positive
 from ebmjax._programs import run_program
 from ebmjax.samplers._bandwidth import MedianRule, bandwidth_at, median_bandwidth
 from ebmjax.samplers._bind import bind
@@ -123,8 +123,7 @@ def stochastic_svgd_step(
         ("temperature", temperature),
         ("langevin_weight", langevin_weight),
     ):
-        check_positive(name, value)
-        check_scalar(name, value)
+        check_positive(name, value, is_scalar=True)
     terms = stein_terms(state.particles, log_density_fn, bandwidth, axis_name, kernel)
     num_particles = len(terms.positions)
     positions, scores = terms.own(terms.positions), terms.own(terms.scores)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from ebmjax._axes import AxisName, everywhere, gather_rows, own_rows, place_like
-from ebmjax._checks import check_not_negative, check_positive, check_scalar, check_scalar_density
+from ebmjax._checks import check_not_negative, check_positive, check_scalar_density
 from ebmjax._precision import root
 from ebmjax.samplers._bandwidth import MedianRule, is_rule, median_rule
 from ebmjax.samplers._bind import bind
@@ -140,11 +140,6 @@ def squared_distances(positions: jax.Array) -> jax.Array:
     return jnp.where(is_same | jnp.eye(len(positions), dtype=bool), 0.0, squared)
 
 
-def _first(particles: PyTree) -> PyTree:
-    """Returns the shape of one particle."""
-    return jax.eval_shape(partial(jax.tree.map, lambda leaf: leaf[0]), everywhere(particles))
-
-
 def stein_terms(
     particles: PyTree,
     log_density_fn: LogDensityFn,
@@ -159,14 +154,13 @@ def stein_terms(
     computed only its rows, rounding could make members' bandwidths differ.
     """
     check_particles(particles)
-    check_scalar_density(log_density_fn, _first(particles))
+    first = jax.eval_shape(partial(jax.tree.map, lambda leaf: leaf[0]), everywhere(particles))
+    check_scalar_density(log_density_fn, first)
     check_kernel(kernel)
-    check_not_negative("drive", drive)
-    check_scalar("drive", drive)
+    check_not_negative("drive", drive, is_scalar=True)
     has_rule = is_rule(bandwidth)
     if not has_rule:
-        check_positive("bandwidth", bandwidth)
-        check_scalar("bandwidth", bandwidth)
+        check_positive("bandwidth", bandwidth, is_scalar=True)
     log_density, scores = jax.vmap(jax.value_and_grad(log_density_fn))(particles)
     positions = gather_rows(flatten_particles(particles), axis_name)
 
@@ -225,10 +219,7 @@ def svgd_direction(
 
 
 def svgd_init(particles: PyTree, log_density_fn: LogDensityFn) -> SVGDState:
-    """Wraps ``particles``: a PyTree of floating-point arrays with a shared leading axis.
-
-    A bare array of one axis is refused: it may be one particle or many.
-    """
+    """Wraps ``particles``: a PyTree of floating-point arrays with a shared leading axis."""
     del log_density_fn
     check_particles(particles)
     # The dtype is explicit, as in langevin_init: a weak type would change after one step.
@@ -264,8 +255,7 @@ def svgd_step(
     """
     del key
     check_state(state, "particles")
-    check_positive("step_size", step_size)
-    check_scalar("step_size", step_size)
+    check_positive("step_size", step_size, is_scalar=True)
     terms = stein_terms(state.particles, log_density_fn, bandwidth, axis_name, kernel, drive)
     direction = terms.direction()
     moved = terms.own(terms.positions) + step_size * direction

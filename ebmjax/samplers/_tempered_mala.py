@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_fraction, check_positive, check_scalar
+from ebmjax._checks import check_fraction, check_positive
 from ebmjax._precision import at_least_float32
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._langevin import (
@@ -60,8 +60,7 @@ def tempered_mala_init(
     position: PyTree, log_density_fn: LogDensityFn, *, temperature: Any = 1.0
 ) -> TemperedMALAState:
     """Scores ``position`` and starts at ``temperature`` (positive)."""
-    check_positive("temperature", temperature)
-    check_scalar("temperature", temperature)
+    check_positive("temperature", temperature, is_scalar=True)
     scored = langevin_init(position, log_density_fn)
     # Made from the log density, so that under jax.shard_map they vary over the same axes.
     like = at_least_float32(scored.log_density)

@@ -11,7 +11,7 @@ import optax
 import scipy.linalg
 
 from ebmjax._axes import row_of
-from ebmjax._checks import check_at_least, check_positive, check_scalar
+from ebmjax._checks import check_at_least, check_positive
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._langevin import (
     LangevinInfo,
@@ -24,15 +24,11 @@ from ebmjax.samplers._langevin import (
 )
 from ebmjax.samplers._starts import StartFn
 from ebmjax.samplers._states import check_one_chain
+from ebmjax.samplers._svgd import multiply
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
 MAX_ENTRIES = 2**22
 """Numbers that the directions of all Gaussians take, at most."""
-
-
-def _product(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Returns ``a @ b`` in whole float32, since small variances divide the results."""
-    return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
 
 
 class FactorGaussian(NamedTuple):
@@ -83,7 +79,7 @@ class FactorGaussian(NamedTuple):
 
     def colour(self, along: jax.Array, rest: jax.Array) -> jax.Array:
         """Returns the displacement from the mean that has these whitened coordinates."""
-        flat = _product(self.directions, along * self._deviations())
+        flat = multiply(self.directions, along * self._deviations())
         return (flat + rest * jnp.sqrt(self.rest)).reshape(self.mean.shape)
 
     def place(self, z: jax.Array) -> jax.Array:
@@ -93,7 +89,7 @@ class FactorGaussian(NamedTuple):
     def coordinates_of(self, x: jax.Array) -> jax.Array:
         """Returns the whitened coordinates (d,) of a position, the inverse of ``place``."""
         along, rest = self.whiten(x - self.mean, -1.0)
-        return rest + _product(self.directions, along)
+        return rest + multiply(self.directions, along)
 
     def log_volume(self) -> jax.Array:
         """Returns the log determinant of ``place``: of all standard deviations."""
@@ -113,8 +109,8 @@ class FactorGaussian(NamedTuple):
         return jnp.sqrt(jnp.where(self.variances > 0, self.variances, 1.0))
 
     def _split(self, flat: jax.Array) -> tuple[jax.Array, jax.Array]:
-        along = jnp.where(self.variances > 0, _product(flat, self.directions), 0.0)
-        return along, flat - _product(self.directions, along)
+        along = jnp.where(self.variances > 0, multiply(flat, self.directions), 0.0)
+        return along, flat - multiply(self.directions, along)
 
     def log_densities(self, x: jax.Array) -> jax.Array:
         """Returns the log density of every Gaussian (c,) at ``x``, up to one constant of all."""
@@ -227,10 +223,6 @@ def tilted_langevin_init(
 ) -> TiltedLangevinState:
     """Scores ``position`` by f alone; the chain belongs to the Gaussian that is likeliest there."""
     component = jnp.int32(0) if base is None else base.find_likeliest(position)
-    return _score(position, log_density_fn, component)
-
-
-def _score(position: PyTree, log_density_fn: LogDensityFn, component: Any) -> TiltedLangevinState:
     return TiltedLangevinState(*langevin_init(position, log_density_fn), component)
 
 
@@ -273,8 +265,7 @@ def tilted_langevin_step(
     """
     check_one_chain(state, "score")
     for name, value in {"step_size": step_size, "temperature": temperature}.items():
-        check_scalar(name, value)
-        check_positive(name, value)
+        check_positive(name, value, is_scalar=True)
     one = None if base is None else base.one(state.component)
     noise_key, coin_key = jax.random.split(key)
     if one is None:
@@ -286,7 +277,8 @@ def tilted_langevin_step(
     drift = optax.tree.add_scale(optax.tree.scale(step_size, score), -step_size * temperature, old)
     new = move(old, drift, optax.tree.scale(noise_scale, noise))
     position = new if one is None else one.mean + one.colour(*new)
-    proposed = _score(position, log_density_fn, state.component)
+    scored = langevin_init(position, log_density_fn)
+    proposed = TiltedLangevinState(*scored, state.component)
     scores = optax.tree.add(score, _whiten(one, proposed)[1])
     pull = optax.tree.scale(temperature, optax.tree.add(old, new))
     shift = optax.tree.scale(step_size / noise_scale, optax.tree.sub(scores, pull))

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_positive, check_scalar, per_leaf
+from ebmjax._checks import check_positive, per_leaf
 from ebmjax.samplers._bind import bind
 from ebmjax.samplers._langevin import check_langevin, langevin_init, standard_normal_like
 from ebmjax.samplers._states import check_one_chain
@@ -42,15 +42,8 @@ class UnderdampedLangevinInfo(NamedTuple):
 def underdamped_langevin_init(
     key: Key, position: PyTree, log_density_fn: LogDensityFn, *, temperature: Any = 1.0
 ) -> UnderdampedLangevinState:
-    """Scores ``position`` and draws its velocity from N(0, ``temperature``).
-
-    Raises:
-      TypeError: if a leaf of ``position`` is not floating point.
-      ValueError: if ``log_density_fn`` does not return a scalar, or a concrete ``temperature``
-        is not positive, or ``temperature`` not a scalar.
-    """
-    check_positive("temperature", temperature)
-    check_scalar("temperature", temperature)
+    """Scores ``position`` and draws its velocity from N(0, ``temperature``), a positive scalar."""
+    check_positive("temperature", temperature, is_scalar=True)
     scored = langevin_init(position, log_density_fn)
     noise = standard_normal_like(key, scored.position)
     # Added to the score's zeros, so that under jax.shard_map it varies over the same axes.
@@ -92,23 +85,13 @@ def underdamped_langevin_step(
         MALA. An array or a PyTree as in ``sgld_step``.
       friction: scalar :math:`\gamma`, positive, in units of one over the position: a velocity is
         forgotten over :math:`1 / \gamma` of time h.
-      temperature: T of the target, a scalar.
-
-    Returns:
-      The new state and an ``UnderdampedLangevinInfo``.
-
-    Raises:
-      TypeError: if ``state`` is not the sampler's.
-      ValueError: if a concrete hyperparameter lies outside its range, ``friction`` or
-        ``temperature`` is not a scalar, ``step_size`` does not fit the position, or ``state`` holds
-        many chains.
+      temperature: T of the target, a positive scalar.
 
     Source: Leimkuhler & Matthews 2013, BAOAB, with unit mass and the time step :math:`h`.
     """
     check_one_chain(state, "velocity", "score")
     check_langevin(step_size, None, temperature, state.position)
-    check_positive("friction", friction)
-    check_scalar("friction", friction)
+    check_positive("friction", friction, is_scalar=True)
     halves = jax.tree.map(lambda step: jnp.sqrt(0.5 * step), per_leaf(step_size, state.position))
     noise = standard_normal_like(key, state.position)
 

@@ -85,9 +85,6 @@ def warm_up(
     Returns:
       A ``WarmUp``; ``make_sampler(found.step_size, found.inverse_mass)`` draws by it.
 
-    Raises:
-      TypeError: if ``make_sampler`` returns no sampler, or one that reports no acceptance.
-
     Example:
       >>> from ebmjax.samplers import mala
       >>> def log_density_fn(x):

@@ -152,19 +152,21 @@ def clamp(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
     return make_clamped
 
 
-@jax.custom_jvp
-def _project(x: jax.Array, low: jax.Array, high: jax.Array) -> jax.Array:
-    """Clips like ``jnp.clip``, but with slope 1 outside, so that the score stays whole."""
-    return jnp.clip(x, low, high)
+def with_slope(place: Callable[..., jax.Array], slope: Callable[..., Any]) -> Any:
+    """Returns ``place(x, low, high)``, whose derivative by x is ``slope(x, low, high)``."""
+    function = jax.custom_jvp(place)
+
+    @function.defjvp
+    def _(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+        x, *ends = primals
+        found, by_ends = jax.jvp(partial(place, x), tuple(ends), tuple(tangents[1:]))
+        return found, slope(*primals) * tangents[0] + by_ends
+
+    return function
 
 
-def _whole_slope(primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
-    x, *ends = primals
-    place, slope = jax.jvp(partial(jnp.clip, x), tuple(ends), tuple(tangents[1:]))
-    return place, tangents[0] + slope
-
-
-_project.defjvp(_whole_slope)
+# Clips with slope 1 outside, too, so that the score stays whole.
+_project = with_slope(jnp.clip, lambda *_: 1.0)
 
 
 def _ends(low: Any, high: Any, x: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -53,7 +53,6 @@ class Checkpoints:
         checkpoints are not moved.
 
     Raises:
-      ValueError: if ``max_to_keep`` is below 1.
       CheckpointAccessError: if the folder cannot be made.
     """
 

@@ -1,7 +1,6 @@
 """Checks a run's data once on the host, and recognises them when the run continues."""
 
 import hashlib
-import json
 import logging
 from collections.abc import Iterable
 from typing import Any
@@ -74,11 +73,6 @@ def _leaves(data: PyTree) -> list[tuple[str, Any]]:
         (jax.tree_util.keystr(path), leaf if is_stored(leaf) else as_numpy(leaf))
         for path, leaf in pairs
     ]
-
-
-def as_sha256(digest: DataDigest) -> str:
-    """Returns one digest for all arrays, 64 hexadecimal digits."""
-    return hashlib.sha256(json.dumps(digest, sort_keys=True).encode()).hexdigest()
 
 
 def _digest(array: Any) -> tuple[str, ...]:

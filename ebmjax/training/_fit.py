@@ -11,10 +11,11 @@ from jax.sharding import Mesh
 
 from ebmjax._checks import check_key, leading_size
 from ebmjax._phases import phase
+from ebmjax._records import json_digest
 from ebmjax.training._begin import begin
 from ebmjax.training._block import BlockRunner, make_block
 from ebmjax.training._checkpoints import Checkpoints
-from ebmjax.training._data import as_sha256, check_data
+from ebmjax.training._data import check_data
 from ebmjax.training._feed import (
     Feed,
     Placement,
@@ -121,9 +122,6 @@ def fit(
       signals: whether SIGINT and SIGTERM are handled while it trains. A fit inside another function
         takes False, so that signals do what the user's program wants.
 
-    Returns:
-      A ``FitResult``.
-
     Raises:
       DivergenceError: after ``plan.max_consecutive_skips`` steps in a row without a finite update
         in any repeat.
@@ -219,7 +217,7 @@ def fit(
         signum,
         spent["wall"],
         spent["compile"],
-        as_sha256(digest) if digest and is_saving else None,
+        json_digest(digest) if digest and is_saving else None,
         health.describe(),
     )
 

@@ -59,8 +59,21 @@ class Plan:
                 f"total_steps must be at most {MAX_STEPS}, since a state counts its steps in 32 "
                 f"bits; got total_steps={self.total_steps}."
             )
-        self._check_seeds()
-        self._check_streams()
+        if self.data_seed == ():
+            raise ValueError(
+                "data_seed must hold at least one seed, the number of repeats; got ()."
+            )
+        for seed in self.seeds:
+            check_at_least("data_seed", seed, 0)
+        if not self.streams:
+            raise ValueError("batch_size must name at least one stream, got an empty tuple.")
+        for size in self.streams:
+            check_at_least("batch_size", size, 1)
+            if size % self.num_shards:
+                raise ValueError(
+                    "batch_size must be a multiple of num_shards, got "
+                    f"batch_size={self.batch_size} and num_shards={self.num_shards}."
+                )
         for name in ("monitor_every", "checkpoint_every"):
             interval = getattr(self, name)
             check_at_least(name, interval, 0)
@@ -68,26 +81,6 @@ class Plan:
                 raise ValueError(
                     f"{name} must be a multiple of steps_per_dispatch={self.steps_per_dispatch}, "
                     f"because the device is only looked at between dispatches; got {interval}."
-                )
-
-    def _check_seeds(self) -> None:
-        if self.data_seed == ():
-            raise ValueError(
-                "data_seed must hold at least one seed, the number of repeats; got ()."
-            )
-        for seed in self.seeds:
-            check_at_least("data_seed", seed, 0)
-
-    def _check_streams(self) -> None:
-        if not self.streams:
-            raise ValueError("batch_size must name at least one stream, got an empty tuple.")
-        for size in self.streams:
-            check_at_least("batch_size", size, 1)
-            if size % self.num_shards:
-                raise ValueError(
-                    f"batch_size must be a multiple of num_shards, got "
-                    f"batch_size={self.batch_size} "
-                    f"and num_shards={self.num_shards}."
                 )
 
     @property

@@ -40,18 +40,15 @@ def init_state(
     """Returns the state before the first step.
 
     Args:
-      params: floating-point arrays or numbers.
+      params: floating-point arrays or numbers; of an Equinox module not its functions.
       optimizer: its ``init`` sees ``params``.
       carry: arrays of any dtype; every leaf has a leading axis of logical shards.
-
-    Raises:
-      TypeError: if a leaf is not an array (such as an activation function of an Equinox module), or
-        one of ``params`` is not floating point.
-      ValueError: if ``params`` hold no array.
     """
     check_floating("params", params)
     check_arrays("carry", carry)
-    params, carry = jax.tree.map(_as_array, (params, carry))
+    # The dtype is explicit: a checkpoint forgets a Python number's weak type, and the resumed run
+    # would compute in another dtype.
+    params, carry = jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), (params, carry))
     # Separate arrays, because a buffer cannot be donated twice.
     return TrainState(
         step=jnp.zeros((), jnp.int32),
@@ -61,12 +58,6 @@ def init_state(
         skipped=jnp.zeros((), jnp.int32),
         consecutive_skipped=jnp.zeros((), jnp.int32),
     )
-
-
-def _as_array(value: Any) -> jax.Array:
-    # The dtype is explicit: a checkpoint forgets a Python number's weak type, and the resumed run
-    # would compute in another dtype.
-    return jnp.asarray(value, jnp.result_type(value))
 
 
 def state_axes(replicated: Any, sharded: Any) -> TrainState:

@@ -83,10 +83,6 @@ def make_train_step(
       "consecutive_skipped", "skip_cause" and, with ``hold_fn``, "is_held" (0 or 1). "skip_cause" is
       0 if the step was taken; 1, 2 or 4 if the loss, the gradient or the new parameters were not
       finite; 3 if the loss exceeded ``max_abs_loss``.
-
-    Raises:
-      TypeError, ValueError: while the step is traced, if ``gradient_fn`` returns what does not fit,
-        the optimiser needs more arguments, or ``axis_name`` is not mapped.
     """
     check_arguments(gradient_fn)
 

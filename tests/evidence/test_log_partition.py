@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ebmjax import densities, evidence, samplers
-from ebmjax.evidence._log_partition import _bennett, _low_end, _refit
+from ebmjax.evidence._log_partition import _bennett, _refit
 
 LOG_2PI = np.log(2 * np.pi)
 
@@ -136,12 +136,6 @@ def test_a_mode_that_the_base_misses_keeps_the_sides_apart():
 
 def test_bennetts_root_is_exact_for_paths_of_constant_weight():
     assert _bennett(np.full(3, 1.5), np.full(5, -1.5)) == pytest.approx(1.5, abs=1e-6)
-
-
-def test_a_chain_that_outweighs_all_is_not_forgotten():
-    """A third of the resamples lack it; a mean of 1 / 64 is at most 100 times too large."""
-    weights = np.append(np.zeros(63), 100.0)
-    assert _low_end(np.random.default_rng(0), weights) == pytest.approx(100 - np.log(6400))
 
 
 def test_gaussian_works_meet_at_their_log_z():
