@@ -6,9 +6,7 @@ from ebmjax._dual_averaging import dual_averaging_update as dual_averaging_updat
 from ebmjax.learning._chainless import ChainlessLoss as ChainlessLoss
 from ebmjax.learning._chainless import LossWithMemory as LossWithMemory
 from ebmjax.learning._chainless import draw_for_loss as draw_for_loss
-from ebmjax.learning._chainless import (
-    make_chainless_gradient_fn as make_chainless_gradient_fn,
-)
+from ebmjax.learning._chainless import make_chainless_gradient_fn as make_chainless_gradient_fn
 from ebmjax.learning._chains import ANY_CLASS as ANY_CLASS
 from ebmjax.learning._chains import CHAIN_AXIS as CHAIN_AXIS
 from ebmjax.learning._chains import Densities as Densities
@@ -33,9 +31,7 @@ from ebmjax.learning._joint_network import JointNetwork as JointNetwork
 from ebmjax.learning._joint_objective import GenerativeLoss as GenerativeLoss
 from ebmjax.learning._joint_objective import JointObjective as JointObjective
 from ebmjax.learning._latent import make_latent_gradient_fn as make_latent_gradient_fn
-from ebmjax.learning._latent import (
-    make_through_chain_gradient_fn as make_through_chain_gradient_fn,
-)
+from ebmjax.learning._latent import make_through_chain_gradient_fn as make_through_chain_gradient_fn
 from ebmjax.learning._latent_carry import LatentCarry as LatentCarry
 from ebmjax.learning._latent_carry import init_latent_carry as init_latent_carry
 from ebmjax.learning._live_chains import run_live_chains as run_live_chains

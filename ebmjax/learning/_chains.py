@@ -138,15 +138,12 @@ def _run(
     key: Key, densities: Densities, kind: ChainKind, starts: PyTree, labels: jax.Array
 ) -> tuple[PyTree, dict[str, jax.Array]]:
     """The ends of the chains of one kind, and the means of what they report."""
-
-    def report(states: Any, info: Any) -> dict[str, jax.Array]:
-        del states
-        return _means(info, REPORTED)
-
     states, step = _start_chains(key, densities, kind, starts, labels)
     step = jax.jit(step, inline=True)  # traced once for the loop and the last step
     keys = jax.random.split(key, kind.num_steps)
-    states, reports = trace_chain(keys[:-1], states, step, report)
+    states, reports = trace_chain(
+        keys[:-1], states, step, lambda states, info: _means(info, REPORTED)
+    )
     states, info = step(keys[-1], states)
     positions = position_of(states)
     travelled = mean_squared_displacement(positions_in(starts), positions)

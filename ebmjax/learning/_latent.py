@@ -17,12 +17,7 @@ from ebmjax.latent import (
     through_chain_loss,
     vanilla_loss,
 )
-from ebmjax.learning._latent_carry import (
-    check_indices,
-    check_latent_carry,
-    put_chains,
-    take_chains,
-)
+from ebmjax.learning._latent_carry import check_indices, check_latent_carry, put_chains, take_chains
 from ebmjax.training import GradientFn, with_data_check
 from ebmjax.types import Key, Metrics, PyTree
 

@@ -81,10 +81,7 @@ def _has_chains(config: Config) -> bool:
 LENGTHS = ("train.num_epochs", "train.checkpoint_every_epochs", "eval.every_epochs")
 
 RULES: Mapping[str, tuple[str, Callable[[Config, ImageFacts], object]]] = {
-    "train.num_epochs": (
-        "10, or for 1,000 to 6,000 steps",
-        num_epochs,
-    ),
+    "train.num_epochs": ("10, or for 1,000 to 6,000 steps", num_epochs),
     "train.checkpoint_every_epochs": (
         "10 times in a run",
         lambda config, images: max(config.train.num_epochs // NUM_SAVED, 1),
@@ -129,10 +126,7 @@ RULES: Mapping[str, tuple[str, Callable[[Config, ImageFacts], object]]] = {
         f"sqrt(variance of images / {LATENT_NATS:,})",
         lambda config, images: float(f"{math.sqrt(max(images.variance, 1.0) / LATENT_NATS):.4g}"),
     ),
-    "eval.num_test": (
-        "all, 64 at most",
-        lambda config, images: min(images.num_test, MAX_MEASURED),
-    ),
+    "eval.num_test": ("all, 64 at most", lambda config, images: min(images.num_test, MAX_MEASURED)),
 }
 """Words for people, and the choice, by field. Later ones may read what earlier ones chose."""
 

@@ -137,18 +137,10 @@ def check_box(config: Config) -> None:
         )
 
 
-def check_installed(asking: str, instead: str = "") -> None:
-    """Raises ConfigError where BlackJAX is not installed.
-
-    Args:
-      asking: what needs it: a field of the configuration and its value.
-      instead: what else one can do, in words that follow a comma.
-    """
+def check_installed(asking: str) -> None:
+    """Raises ConfigError where BlackJAX, which a field and its value ask for, is not installed."""
     if importlib.util.find_spec("blackjax") is None:
-        raise ConfigError(
-            f"{asking} needs BlackJAX, which is not installed: pip install blackjax"
-            f"{', ' * bool(instead)}{instead}."
-        )
+        raise ConfigError(f"{asking} needs BlackJAX, which is not installed: pip install blackjax.")
 
 
 def options_of(config: Config, section: str) -> dict[str, Any]:

@@ -136,11 +136,7 @@ def read_names(argv: Sequence[str]) -> list[str]:
 
 
 def _check_sections(config: Config, argv: Sequence[str]) -> None:
-    """Raises ValueError if a section is set as a whole, which would lose fields.
-
-    Raises:
-      ValueError: naming the section.
-    """
+    """Raises ValueError if a section is set as a whole, which would lose fields."""
     for name in read_names(argv):
         if isinstance(config[name], ConfigDict):
             raise ValueError(

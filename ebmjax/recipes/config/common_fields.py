@@ -36,7 +36,6 @@ from ebmjax.recipes.config.ranges import (
     SOURCE,
     TEXT,
     WHOLE,
-    ZERO_OR_TWO,
     one_of,
     optional,
 )
@@ -45,11 +44,8 @@ from ebmjax.recipes.config.remedies import REMEDIES
 OURS = allow_preset(
     When("our own network, an empty config.model.factory", lambda c: not c.model.factory)
 )
-BOXES = ("none", "clamp", "reflect", "reject")
 ACTIVATIONS = ("leaky_relu_0.05", "leaky_relu_0.1", "leaky_relu_0.2", "gelu", "swish")
-BETA_VARIANTS = ("default", "no_positive", "batch_corrected", "true_objective")
 
-ROBUST = when_is("loss.name", "beta", what="the robust objective")
 BUFFER = when_set("sampler.buffer.size", "a replay buffer")
 HELD_OUT = when_set("data.holdout", "training images held out")
 ARRAYS = When(
@@ -69,8 +65,6 @@ RECOVERY = {
 }
 """Defaults of the section ``train`` for what a run does that diverges, the same everywhere."""
 
-OPTIONS_TEXT = "further arguments of your own function, a JSON object; empty: none"
-
 
 def is_own(what: str, *names: str) -> When:
     """The condition that one of the fields ``names`` names a function of the user."""
@@ -85,8 +79,9 @@ def is_own(what: str, *names: str) -> When:
 
 def own_options(section: str, what: str, *names: str) -> dict[str, Field]:
     """Returns the field for the options of a user's function in a section."""
+    text = "further arguments of your own function, a JSON object; empty: none"
     fields = names or (f"{section}.name",)
-    return {f"{section}.options": field("", TEXT, OPTIONS_TEXT, is_own(what, *fields))}
+    return {f"{section}.options": field("", TEXT, text, is_own(what, *fields))}
 
 
 OWN_EVALUATIONS: Fields = {
@@ -169,30 +164,55 @@ OF_IMAGES: Fields = {
         "what a run changes at each recovery, one after the other",
         when_is("train.on_divergence", "recover"),
     ),
+    "train.num_epochs": field(40, COUNT, "epochs of the run"),
+    "train.max_steps": field(
+        None, optional(COUNT), "steps of the run in place of num_epochs (--max_steps); None: epochs"
+    ),
+    "train.batch_size": field(64, COUNT, "examples in an update"),
+    "train.steps_per_dispatch": field(22, COUNT, "steps in one call of the compiled program"),
+    "train.log_every": field(11, COUNT, "steps between two rows of metrics.jsonl"),
+    "train.checkpoint_every_epochs": field(10, COUNT, "epochs between two checkpoints"),
+    "train.max_abs_loss": field(1e5, POSITIVE, "a step with a larger loss is skipped"),
+    "mesh.num_shards": field(1, COUNT, "logical shards of a batch; devices divide them"),
+    "eval.every_epochs": field(10.0, POSITIVE, "epochs between two evaluations"),
+    "eval.batch_size": field(128, COUNT, "images in one call of an evaluation"),
+    "eval.checkpoint": field(
+        "newest", one_of("newest", "best"), "state that --mode=eval evaluates"
+    ),
+    "eval.use_test_split": field(
+        False, FLAG, "--mode=eval uses the test split instead of held-out images", HELD_OUT
+    ),
 }
-"""Fields of every family of images, each with one default."""
+"""Fields of every family of images. A family replaces the defaults that do not suit it."""
 
-# Each default is a placeholder: every family gives its own.
-_KNOWN: Fields = {
-    **OF_IMAGES,
-    "seed": field(0, SEED, "seed of all random numbers of the run"),
-    "data.flip": field(False, FLAG, "flip images at random"),
-    "data.noise_scale": field(0.0, NOT_NEGATIVE, "Gaussian noise added to images in [-1, 1]"),
-    "model.activation": field("swish", one_of(*ACTIVATIONS), "activation; leaky_relu by its slope"),
-    "model.dtype": field("float32", one_of("float32", "bfloat16"), "type of the computation"),
-    "sampler.num_steps": field(1, COUNT, "steps of a chain between two updates"),
-    "sampler.num_samples": field(1, COUNT, "chains that move at each update"),
-    "sampler.box": field("none", one_of(*BOXES), "what happens at the ends of [low, high]"),
+FEATURES: Fields = {
+    "eval.extractor": field(
+        "", FUNCTION, "features that judge samples: your FILE.py:FUNCTION; empty: by the data"
+    ),
+    "eval.inception_weights": field(
+        "", PATH, "file of Inception-v3 weights; empty: a classifier of the data judges"
+    ),
+    "eval.inception_sha256": field("", TEXT, "hash that the weights' file must have", WEIGHTS),
+}
+"""Fields of the features that judge samples of images."""
+
+OF_CHAINS: Fields = {
+    "sampler.num_steps": field(10, COUNT, "steps of a chain between two updates"),
+    "sampler.num_samples": field(64, COUNT, "chains that move at each update"),
+    "sampler.box": field(
+        "none",
+        one_of("none", "clamp", "reflect", "reject"),
+        "what happens at the ends of [low, high]",
+    ),
     "sampler.low": field(-1.0, FINITE, "lower end of the box"),
     "sampler.high": field(1.0, FINITE, "upper end of the box"),
     "sampler.max_score": field(None, optional(POSITIVE), "largest score of a pixel; None: any"),
     "sampler.buffer.size": field(
-        1, optional(COUNT), "examples in the replay buffer; None: no buffer"
+        10_000, optional(COUNT), "examples in the replay buffer; None: no buffer"
     ),
     "sampler.buffer.reinit_prob": field(
         0.05, PROBABILITY, "share of chains that start anew instead of from the buffer", BUFFER
     ),
-    "sampler.buffer.start": field("uniform", one_of("uniform", "gaussian"), "where chains start"),
     "sampler.buffer.start_scale": field(
         1.0, POSITIVE, "half width or standard deviation of the start distribution"
     ),
@@ -202,61 +222,51 @@ _KNOWN: Fields = {
         optional(POSITIVE),
         "gap of log density at which the loss of p(x) has faded to 0; None: it stays",
     ),
-    "loss.beta_variant": field(
-        "default", one_of(*BETA_VARIANTS), "form of the robust objective", ROBUST
-    ),
-    "loss.output_scale": field(
-        1.0, POSITIVE, "factor on the log density inside the robust objective", ROBUST
-    ),
-    "loss.max_positive_weight": field(
+    "eval.num_chain_steps": field(
         None,
-        optional(PROBABILITY),
-        "updates whose data have a larger mean weight are skipped; None: none are",
-        ROBUST,
+        optional(COUNT),
+        "steps of --mode=eval's own chains; None: 10 times training's, more beyond 32x32",
     ),
+}
+"""Fields of the chains of images, of an energy alone and of a joint model."""
+
+SMOKE_SIZES: Mapping[str, Any] = {
+    "mesh.num_shards": 1,
+    "data.max_train": 64,
+    "data.max_test": 32,
+    "data.max_holdout": 32,
+    "sampler.buffer.size": 200,
+    "train.num_epochs": 2,
+    "train.batch_size": 16,
+    "train.steps_per_dispatch": 2,
+    "train.log_every": 1,
+    "train.checkpoint_every_epochs": 1,
+    "eval.every_epochs": 1,
+    "eval.samples.num_images": 20,
+    "eval.generation.num_images": 20,
+    "eval.fit.num_samples": 20,
+}
+"""Sizes of a run of seconds, of an energy alone and of a joint model."""
+
+# Further fields that families have by name: each gives its own default.
+_KNOWN: Fields = {
+    **OF_IMAGES,
+    **FEATURES,
+    **OF_CHAINS,
+    "data.flip": field(False, FLAG, "flip images at random"),
+    "data.noise_scale": field(0.0, NOT_NEGATIVE, "Gaussian noise added to images in [-1, 1]"),
+    "model.activation": field("swish", one_of(*ACTIVATIONS), "activation; leaky_relu by its slope"),
+    "model.dtype": field("float32", one_of("float32", "bfloat16"), "type of the computation"),
     "optimizer.learning_rate": field(1e-3, POSITIVE, "learning rate"),
     "optimizer.b1": field(0.9, FRACTION, "Adam's decay of the mean gradient"),
     "optimizer.b2": field(0.999, FRACTION, "Adam's decay of the mean squared gradient"),
     "optimizer.warmup_steps": field(0, WHOLE, "steps over which the learning rate grows from 0"),
-    "train.num_epochs": field(1, COUNT, "epochs of the run"),
-    "train.max_steps": field(
-        None, optional(COUNT), "steps of the run in place of num_epochs (--max_steps); None: epochs"
-    ),
-    "train.batch_size": field(1, COUNT, "examples in an update"),
-    "train.steps_per_dispatch": field(1, COUNT, "steps in one call of the compiled program"),
-    "train.log_every": field(1, COUNT, "steps between two rows of metrics.jsonl"),
-    "train.checkpoint_every_epochs": field(1, COUNT, "epochs between two checkpoints"),
-    "train.max_abs_loss": field(1e5, POSITIVE, "a step with a larger loss is skipped"),
-    "mesh.num_shards": field(1, COUNT, "logical shards of a batch; devices divide them"),
     "mesh.whole_batch": field(
         True,
         FLAG,
         "shards share batch statistics, SAM and loss weights; False: each has its own",
         SEVERAL_SHARDS,
     ),
-    "eval.every_epochs": field(1.0, POSITIVE, "epochs between two evaluations"),
-    "eval.batch_size": field(128, COUNT, "images in one call of an evaluation"),
-    "eval.checkpoint": field(
-        "newest", one_of("newest", "best"), "state that --mode=eval evaluates"
-    ),
-    "eval.use_test_split": field(
-        False, FLAG, "--mode=eval uses the test split instead of held-out images", HELD_OUT
-    ),
-    "eval.generation.num_images": field(
-        0, ZERO_OR_TWO, "images that --mode=eval generates; 0: none"
-    ),
-    "eval.num_chain_steps": field(
-        None,
-        optional(COUNT),
-        "steps of --mode=eval's own chains; None: 10 times training's, more beyond 32x32",
-    ),
-    "eval.extractor": field(
-        "", FUNCTION, "features that judge samples: your FILE.py:FUNCTION; empty: by the data"
-    ),
-    "eval.inception_weights": field(
-        "", PATH, "file of Inception-v3 weights; empty: a classifier of the data judges"
-    ),
-    "eval.inception_sha256": field("", TEXT, "hash that the weights' file must have", WEIGHTS),
 }
 
 
@@ -301,5 +311,5 @@ def family(name: str) -> dict[str, Field]:
     """``config.family`` and ``config.seed``."""
     return {
         "family": field(name, one_of(name), "family of the model"),
-        "seed": _KNOWN["seed"],
+        "seed": field(0, SEED, "seed of all random numbers of the run"),
     }

@@ -176,15 +176,12 @@ def configure(
 
 
 def check(fields: Fields, config: Config, typed: Collection[str] = ()) -> None:
-    """Refuses values out of range, and fields that are set but have no effect.
+    """Raises ConfigError for values out of range, and for fields that are set without effect.
 
     Args:
       fields: of the configuration's family.
       config: has these fields.
       typed: names of the fields that a command line sets.
-
-    Raises:
-      ConfigError: naming the field, its value and what to do.
     """
     check_ranges(fields, config)
     for name in fields:
@@ -253,29 +250,20 @@ def no_effect(
 def check_ranges(fields: Fields, config: Config) -> None:
     """Raises ConfigError for the first field whose value is out of range."""
     for name, one in fields.items():
-        _check_range(name, one, config[name])
-
-
-def _check_range(name: str, one: Field, value: Any) -> None:
-    if isinstance(value, list | tuple) and not value and not one.values.may_be_empty:
-        raise ConfigError(
-            f"config.{name} must have at least one entry, {one.values.words}, got {value!r}. "
-            f"Set it with --config.{name}=..."
-        )
-    expected = one.values.refusal(value)
-    if expected is None:
-        return
-    if one.values.choices:
-        wrong = _first_wrong(one, value)
-        near = did_you_mean(str(wrong), one.values.choices)
-        raise ConfigError(f"config.{name} must be {expected}, got {wrong!r}.{near}")
-    where = " in every entry" if isinstance(value, list | tuple) else ""
-    raise ConfigError(
-        f"config.{name} must be {expected}{where}, got {trim(repr(value))}. "
-        f"Set it with --config.{name}=..."
-    )
-
-
-def _first_wrong(one: Field, value: Any) -> Any:
-    entries = value if isinstance(value, list | tuple) else [value]
-    return next(entry for entry in entries if not one.values.holds(entry))
+        value, values = config[name], one.values
+        is_many = isinstance(value, list | tuple)
+        entries, hint = value if is_many else [value], f"Set it with --config.{name}=..."
+        if not entries and not values.may_be_empty:
+            raise ConfigError(
+                f"config.{name} must have at least one entry, {values.words}, got {value!r}. {hint}"
+            )
+        expected = values.refusal(value)
+        if expected is not None and values.choices:
+            wrong = next(entry for entry in entries if not values.holds(entry))
+            near = did_you_mean(str(wrong), values.choices)
+            raise ConfigError(f"config.{name} must be {expected}, got {wrong!r}.{near}")
+        if expected is not None:
+            where = " in every entry" * is_many
+            raise ConfigError(
+                f"config.{name} must be {expected}{where}, got {trim(repr(value))}. {hint}"
+            )

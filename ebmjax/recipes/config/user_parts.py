@@ -78,7 +78,7 @@ def find_part(
       ConfigError: if there is no such function, or an option is missing, unknown or out of range.
     """
     function, section = find_function(field, name), field.partition(".")[0]
-    chosen = check_options(config, field, name, function, section, given)
+    chosen = check_options(config, field, name, function, given)
     usual = {key: one for key, one in (usual or {}).items() if key in chosen}
     for key, one in {**usual, **find_fields(function)}.items():
         value = chosen.get(key, one.default)
@@ -112,7 +112,6 @@ def check_options(
     field: str,
     name: str,
     function: Callable[..., Any],
-    section: str,
     given: Collection[str],
 ) -> dict[str, Any]:
     """Returns the options in ``config.<section>.options``, as the function's signature allows.
@@ -120,6 +119,7 @@ def check_options(
     Raises:
       ConfigError: for an option that the function does not take, or one that it needs.
     """
+    section = field.partition(".")[0]
     options = options_of(config, section)
     parameters = inspect.signature(function).parameters
     takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())

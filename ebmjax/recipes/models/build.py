@@ -1,6 +1,6 @@
 """Builds objects from a configuration: parts that every family shares."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -8,7 +8,6 @@ from typing import Any, Literal, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from ebmjax import training
@@ -52,25 +51,6 @@ class Seconds(NamedTuple):
         return self.wall - self.compile
 
 
-class Use(NamedTuple):
-    """A trained model, ready to be used.
-
-    Attributes:
-      params: PyTree of its parameters.
-      apply: pure function of the parameters and a batch; each family says of what.
-      sample: ``sample(key, num, num_steps=None) -> arrays`` by name, each (num, ...): "images" and
-        "start_images" (uint8) or "points", num and num_steps at least 1. None takes the steps of
-        the run's own evaluation.
-      score: ``score(inputs) -> arrays`` by name, each (N, ...), of uint8 images (N, H, W, C) or
-        points (N, 2).
-    """
-
-    params: PyTree
-    apply: Callable[..., Any]
-    sample: Callable[..., dict[str, np.ndarray]]
-    score: Callable[[np.ndarray], dict[str, np.ndarray]]
-
-
 class Experiment(NamedTuple):
     """Parts of a run that a family provides.
 
@@ -88,7 +68,11 @@ class Experiment(NamedTuple):
         the family has no ``config.train.start_from``.
       pilot: durations of a pilot run before the first step, part of the run's time; None without
         one.
-      use: ``state -> model``, the trained model, with the attributes of ``Use``.
+      use: ``state -> model``, the trained model. It has ``params``, and ``apply`` of parameters and
+        a batch; each family says of what. ``sample(key, num, num_steps=None)`` and
+        ``score(inputs)`` return arrays by name, (num, ...) and (N, ...). Samples are "images" and
+        "start_images" (uint8) or "points"; None takes the steps of the run's own evaluation.
+        Inputs are uint8 images (N, H, W, C) or points (N, 2).
       about_data: lines that say which data were read and what was done to them.
       config: the configuration with what the images have chosen; None if they choose nothing.
     """
@@ -256,10 +240,3 @@ def over_repeats(config: Config, make: Callable[[int], Any], stack: Callable[...
     """
     num_repeats = config.train.get("num_repeats", 1)
     return make(0) if num_repeats == 1 else stack([make(r) for r in range(num_repeats)])
-
-
-def stack_arrays(parts: Sequence[Any]) -> Any:
-    """Returns the only PyTree of arrays, or several stacked along a leading axis of repeats."""
-    if len(parts) == 1:
-        return jax.tree.map(np.asarray, parts[0])
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *parts)

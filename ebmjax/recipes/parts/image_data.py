@@ -209,19 +209,12 @@ def _load_test(config: Config) -> data.LoadedImages | None:
     section = config.data
     try:
         return _load(config, section.test_split, section.max_test)
-    except _MissingSplitError as error:
+    except ConfigError as error:
         is_open = section.holdout is None and section.test_split == "test"
-        if is_open and not error.others:
+        missing = error.__cause__
+        if is_open and isinstance(missing, data.MissingSplitError) and not missing.others:
             return None
         raise
-
-
-class _MissingSplitError(ConfigError):
-    """The data have no such split, but ``others``, which are not for training."""
-
-    def __init__(self, message: str, others: list[str]):
-        super().__init__(message)
-        self.others = others
 
 
 def check(config: Config) -> None:
@@ -271,7 +264,7 @@ def _name_fields(config: Config, split: str, on_disk: bool = False) -> Iterator[
             "are held out, --config.data.holdout=0.2."
         )
         message = f"{_where(config, split)}: {error}{hint * (split != 'train')}"
-        raise _MissingSplitError(message, error.others) from error
+        raise ConfigError(message) from error
     except (TypeError, ValueError, ImportError, OSError) as error:
         where = f"{_where(config, split)}{', config.data.placement=disk' * on_disk}"
         raise ConfigError(f"{where}: {error}") from error

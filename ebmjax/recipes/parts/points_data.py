@@ -70,7 +70,8 @@ def load(config: Config) -> tuple[Images, Truth, Config]:
         truth = NAMED[section.name](config)
         section.max_train = section.max_train or NUM_TRAIN
         section.max_test, section.holdout = section.max_test or NUM_TEST, 0
-        keys = jax.random.split(_key(config))
+        key = jax.random.key(config.seed, impl="threefry2x32")
+        keys = jax.random.split(jax.random.fold_in(key, KEY_NUMBER))
         train, test = (
             np.asarray(truth.draw(*one))
             for one in zip(keys, (section.max_train, section.max_test), strict=True)
@@ -81,10 +82,6 @@ def load(config: Config) -> tuple[Images, Truth, Config]:
     lines = (about, *by_images.fill_in(config, found))
     train, test = (data.ImageData(one, np.zeros(len(one), np.int32)) for one in (train, test))
     return Images(train, test, test, lines), truth, config
-
-
-def _key(config: Config) -> Key:
-    return jax.random.fold_in(jax.random.key(config.seed, impl="threefry2x32"), KEY_NUMBER)
 
 
 def _own(config: Config) -> tuple[np.ndarray, np.ndarray, Truth, str]:

@@ -35,6 +35,21 @@ class NetworkSpec(NamedTuple):
     output: tuple[int, ...]
 
 
+class Stateless(NamedTuple):
+    """A network without state, by the functions of a Linen module."""
+
+    init: Callable[..., PyTree]
+    apply: Callable[..., jax.Array]
+
+
+def stateless(network: Network) -> Stateless:
+    """Returns a network of ``user_networks`` that has no state."""
+    return Stateless(
+        lambda *given: network.init(*given)[0],
+        lambda params, *inputs: network.apply(params, {}, *inputs)[0],
+    )
+
+
 def user_networks(
     config: Config,
     given: dict[str, Any],
@@ -59,10 +74,14 @@ def user_networks(
     """
     name = config.model.factory
     function = find_function("model.factory", name)
-    arguments, random = _arguments(config, function, given)
+    options = check_options(config, "model.factory", name, function, (*given, *RANDOM))
+    parameters = inspect.signature(function).parameters
+    random = next((one for one in RANDOM if one in parameters), None)
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+    passed = {key: value for key, value in given.items() if takes_any or key in parameters}
 
     def make(index: int, **random: Any) -> Any:
-        made = function(**arguments, **random)
+        made = function(**passed, **options, **random)
         if len(parts) == 1:
             return made
         if not isinstance(made, tuple | list) or len(made) != len(parts):
@@ -70,8 +89,8 @@ def user_networks(
             raise TypeError(f"it must return {len(parts)} networks, {whats}, got {_kind(made)}")
         return made[index]
 
-    options = config.model.options
-    note = f" Its arguments, config.model.options: {options}." * bool(options)
+    text = config.model.options
+    note = f" Its arguments, config.model.options: {text}." * bool(text)
     with explain("model.factory", name, function, note):
         found = tuple(
             _network(lambda i=i, **r: make(i, **r), random, len(part.inputs[0].shape), has_state)
@@ -117,20 +136,6 @@ def check_sees_noise(
             f"{learning.widen(shape)}, is log(noise), and no energy changes with it. Use every "
             "channel, or take an objective of one noise level, --config.loss.name=denoising."
         )
-
-
-def _arguments(
-    config: Config, function: Callable[..., Any], given: dict[str, Any]
-) -> tuple[dict[str, Any], str | None]:
-    """Returns the arguments of a call, and which of ``RANDOM`` it takes besides."""
-    parameters = inspect.signature(function).parameters
-    random = next((one for one in RANDOM if one in parameters), None)
-    options = check_options(
-        config, "model.factory", config.model.factory, function, "model", (*given, *RANDOM)
-    )
-    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
-    passed = {key: value for key, value in given.items() if takes_any or key in parameters}
-    return passed | options, random
 
 
 def _network(

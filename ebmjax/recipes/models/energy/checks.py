@@ -33,7 +33,11 @@ def check(config: Config) -> None:
     _check_beta(config)
     _check_improved(config)
     check_objective(config)
-    _check_chain_steps(config.eval.num_chain_steps)
+    if (num_steps := config.eval.num_chain_steps or MIN_CHAIN_STEPS) < MIN_CHAIN_STEPS:
+        raise ConfigError(
+            f"config.eval.num_chain_steps must be at least {MIN_CHAIN_STEPS}, whose second half "
+            f"says how chains mix, got {num_steps}."
+        )
     samplers = find_samplers(config)
     _check_adaptation(config.sampler)
     checks.check_box(config)
@@ -76,20 +80,16 @@ def warn_of_temperature(config: Config) -> tuple[str, ...]:
 
 
 def _check_points(config: Config) -> None:
+    has, others = ("points", "data") if is_points(config) else ("images", "informative")
+    of_others = {"data": "points", "informative": "Gaussians of images"}
     start = config.sampler.buffer.start
-    if not is_points(config):
-        if start == "data":
-            raise ConfigError(
-                "config.sampler.buffer.start='data' starts chains at points, and "
-                f"config.data.name={config.data.name!r} has images: take informative, uniform or "
-                "gaussian."
-            )
-        return
-    if start == "informative":
+    if start in of_others and start != others:
         raise ConfigError(
-            "config.sampler.buffer.start='informative' starts chains at Gaussians of images, and "
-            f"config.data.name={config.data.name!r} has points: take data, uniform or gaussian."
+            f"config.sampler.buffer.start={start!r} starts chains at {of_others[start]}, and "
+            f"config.data.name={config.data.name!r} has {has}: take {others}, uniform or gaussian."
         )
+    if has == "images":
+        return
     if config.data.name == "points":
         if not config.data.path:
             raise ConfigError(
@@ -220,12 +220,4 @@ def _check_adaptation(section: Config) -> None:
             f"config.sampler.target_acceptance={section.target_acceptance:g} adapts the steps of "
             f"{able}, and config.sampler.names={tuple(section.names)} has none of "
             "them: set --config.sampler.target_acceptance=None, or name one."
-        )
-
-
-def _check_chain_steps(num_chain_steps: int | None) -> None:
-    if num_chain_steps is not None and num_chain_steps < MIN_CHAIN_STEPS:
-        raise ConfigError(
-            f"config.eval.num_chain_steps must be at least {MIN_CHAIN_STEPS}, whose second half "
-            f"says how chains mix, got {num_chain_steps}."
         )

@@ -11,9 +11,12 @@ from typing import Any
 
 from ebmjax.recipes.config.by_images import LENGTHS, leave_open
 from ebmjax.recipes.config.common_fields import (
+    FEATURES,
+    OF_CHAINS,
     OF_IMAGES,
     OURS,
     OWN_EVALUATIONS,
+    SMOKE_SIZES,
     configure_images,
     family,
     own_options,
@@ -67,39 +70,16 @@ NEGATIVES += ("sampler.target_acceptance", "sampler.augmentation.name")
 _FIELDS: dict[str, Field] = {
     **family("energy"),
     **OF_IMAGES,
+    **FEATURES,
+    **OF_CHAINS,
     **pick_fields(
         data={"flip": False, "noise_scale": 0.03},
-        sampler={
-            "num_steps": 10,
-            "num_samples": 64,
-            "box": "clamp",
-            "max_score": None,
-            "buffer.size": 1000,
-            "buffer.reinit_prob": 0.05,
-            "buffer.start_scale": 1.0,
-        },
-        loss={"energy_l2": 0.01, "max_gap": None},
+        sampler={"box": "clamp", "buffer.size": 1000},
+        loss={"energy_l2": 0.01},
         optimizer={"learning_rate": 1e-3},
-        train={
-            "num_epochs": 40,
-            "max_steps": None,
-            "batch_size": 64,
-            "steps_per_dispatch": 22,
-            "log_every": 11,
-            "checkpoint_every_epochs": 20,
-            "max_abs_loss": 1e5,
-        },
-        mesh={"num_shards": 1, "whole_batch": True},
-        eval={
-            "every_epochs": 4.0,
-            "batch_size": 128,
-            "checkpoint": "newest",
-            "use_test_split": False,
-            "num_chain_steps": None,
-            "extractor": "",
-            "inception_weights": "",
-            "inception_sha256": "",
-        },
+        train={"checkpoint_every_epochs": 20},
+        mesh={"whole_batch": True},
+        eval={"every_epochs": 4.0},
     ),
     **under(pick_fields(optimizer={"b1": 0.0, "b2": 0.999}), when_is("optimizer.name", "adam")),
     **under(pick_fields(sampler={"low": -1.2, "high": 1.2}), WITH_ENDS),
@@ -109,10 +89,7 @@ _FIELDS: dict[str, Field] = {
         text="source of images, or of points: gmm, circles, gaussians, or points (your own)",
     ),
     "data.radius": field(
-        10.0,
-        POSITIVE,
-        "distance of the Gaussians' means from the origin",
-        OF_GAUSSIANS,
+        10.0, POSITIVE, "distance of the Gaussians' means from the origin", OF_GAUSSIANS
     ),
     "data.scale": field(1.0, POSITIVE, "standard deviation of each Gaussian", OF_GAUSSIANS),
     "data.weights": field(
@@ -211,26 +188,13 @@ def noise_of(*names: str, noise_scale: float = NOISY["noise_scale"]) -> dict[str
 
 
 SMOKE: dict[str, Any] = {
-    "mesh.num_shards": 1,
-    "data.max_train": 64,
-    "data.max_test": 32,
-    "data.max_holdout": 32,
+    **SMOKE_SIZES,
     "model.features": (4, 8),
     "model.depth": 1,
     "sampler.num_steps": 3,
     "sampler.num_samples": 12,
-    "sampler.buffer.size": 200,
     "loss.num_references": 8,
-    "train.num_epochs": 2,
-    "train.batch_size": 16,
-    "train.steps_per_dispatch": 2,
-    "train.log_every": 1,
-    "train.checkpoint_every_epochs": 1,
-    "eval.every_epochs": 1,
-    "eval.samples.num_images": 20,
-    "eval.generation.num_images": 20,
     "eval.num_chain_steps": 8,
-    "eval.fit.num_samples": 20,
 }
 
 POINTS: dict[str, Any] = {
@@ -264,8 +228,5 @@ def steps_of(step_size: float, temperature: float = 1.0) -> dict[str, Any]:
     }
 
 
-COMMON: dict[str, dict[str, Any]] = {
-    "smoke": SMOKE,
-    "bfloat16": {"model.dtype": "bfloat16"},
-}
+COMMON: dict[str, dict[str, Any]] = {"smoke": SMOKE, "bfloat16": {"model.dtype": "bfloat16"}}
 configure = partial(configure_images, "energy", COMMON)

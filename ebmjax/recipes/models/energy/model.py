@@ -12,14 +12,7 @@ import numpy as np
 from ebmjax._groups import map_groups
 from ebmjax._phases import say_part
 from ebmjax.evaluate import Chains, finite_images
-from ebmjax.learning import (
-    ChainPlan,
-    DualAveraging,
-    Energy,
-    EnergyOf,
-    NoiseLevels,
-    class_densities,
-)
+from ebmjax.learning import ChainPlan, DualAveraging, Energy, EnergyOf, NoiseLevels, class_densities
 from ebmjax.optim import averaged_parameters
 from ebmjax.recipes.evaluators import chains
 from ebmjax.recipes.evaluators.image_model import ImageModel, floats, images_of
@@ -52,23 +45,6 @@ def extract_trained(state: TrainState, beta: Any) -> TrainedEnergy:
 def densities_of(energy_of: EnergyOf) -> chains.DensitiesOf:
     """Returns the densities that chains of a trained model follow, see ``class_densities``."""
     return lambda model: class_densities(energy_of(model.params), model.beta)
-
-
-def with_larger_steps(model: TrainedEnergy, factor: float) -> TrainedEnergy:
-    """Returns ``model`` with the step sizes that adapted times ``factor``."""
-    larger = {
-        name: s._replace(log_step_size=s.log_step_size + math.log(factor))
-        for name, s in model.adaptation.items()
-    }
-    return model._replace(adaptation=larger)
-
-
-def energies_in_batches(
-    energy: Energy, images: jax.Array, labels: jax.Array, batch_size: int
-) -> jax.Array:
-    """Returns the energies (N,) of (N, H, W, C) images, at most ``batch_size`` at a time."""
-    size = min(batch_size, len(images))
-    return map_groups(lambda pair: energy(*pair), (images, labels), size)
 
 
 def make_fresh_chains(
@@ -122,8 +98,11 @@ class EnergyModel(ImageModel):
     levels: NoiseLevels | None = None
 
     def extract_trained(self, state: TrainState) -> TrainedEnergy:
-        """Returns the averaged parameters and the steps that adapted."""
-        return with_larger_steps(extract_trained(state, self.beta_of(state)), self.step_factor)
+        """Returns the averaged parameters, and ``step_factor`` times the steps that adapted."""
+        trained, longer = extract_trained(state, self.beta_of(state)), math.log(self.step_factor)
+        steps = trained.adaptation.items()
+        adaptation = {k: s._replace(log_step_size=s.log_step_size + longer) for k, s in steps}
+        return trained._replace(adaptation=adaptation)
 
     def apply(self, params: PyTree, images: jax.Array, labels: Any = None) -> jax.Array:
         """Returns energies (N,) of images (N, H, W, C) in [-1, 1].
@@ -179,7 +158,8 @@ class EnergyModel(ImageModel):
 
             @jax.jit
             def energies(trained: Any, images: jax.Array, labels: jax.Array) -> jax.Array:
-                return energies_in_batches(self.whole_energy(trained), images, labels, size)
+                energy, pairs = self.whole_energy(trained), (images, labels)
+                return map_groups(lambda pair: energy(*pair), pairs, min(size, len(images)))
 
             return energies
 

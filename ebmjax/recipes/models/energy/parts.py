@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ebmjax import data, learning, networks, optim, samplers
+from ebmjax import data, learning, networks, optim
 from ebmjax._numbers import as_arguments
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.points import is_points
@@ -16,7 +16,7 @@ from ebmjax.recipes.config.user_parts import is_users
 from ebmjax.recipes.models.build import ACTIVATIONS, DTYPES, batch_axis, user_optimizer
 from ebmjax.recipes.models.energy.checks import find_samplers, references_a_shard
 from ebmjax.recipes.parts.samplers import larger, noise_scale
-from ebmjax.recipes.parts.samplers.bind import bind_sampler
+from ebmjax.recipes.parts.samplers.bind import chain_kind
 from ebmjax.recipes.parts.samplers.table import BASE
 from ebmjax.recipes.parts.start_distributions import (
     fit_gaussians,
@@ -25,7 +25,12 @@ from ebmjax.recipes.parts.start_distributions import (
     split_images,
     start_makers,
 )
-from ebmjax.recipes.parts.user_networks import NetworkSpec, check_sees_noise, user_networks
+from ebmjax.recipes.parts.user_networks import (
+    NetworkSpec,
+    check_sees_noise,
+    stateless,
+    user_networks,
+)
 from ebmjax.types import PyTree
 
 
@@ -52,72 +57,44 @@ def model_of(
       ConfigError: for whatever a network of the user does wrong, such as to ignore the noise.
     """
     if levels is not None:
-        energy_of, init = model_of(config, learning.widen(image_shape))
+        of_wide, init = model_of(config, learning.widen(image_shape))
         if config.model.factory:
             check_sees_noise(
                 config,
-                lambda params, x: energy_of(params)(x, jnp.zeros(len(x), jnp.int32)),
+                lambda params, x: of_wide(params)(x, jnp.zeros(len(x), jnp.int32)),
                 init(jax.random.key(0)),
                 image_shape,
             )
-        return Model(learning.condition_on_noise(energy_of, levels, len(image_shape)), init)
-    num_classes = config.data.num_classes if config.model.is_conditional else None
+        return Model(learning.condition_on_noise(of_wide, levels, len(image_shape)), init)
+    model = config.model
+    num_classes = config.data.num_classes if model.is_conditional else None
     example = (jnp.zeros(image_shape), *(() if num_classes is None else (jnp.int32(0),)))
-    if config.model.factory:
+    if model.factory:
         shapes = tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in example)
         given = {"num_classes": num_classes, "image_shape": tuple(image_shape)}
-        (users,) = user_networks(config, given, (NetworkSpec("energies", shapes, ()),))
-        return Model(
-            _users_energy_of(users, len(example)), lambda key: users.init(key, *example)[0]
+        network: Any = stateless(
+            *user_networks(config, given, (NetworkSpec("energies", shapes, ()),))
         )
-    if is_points(config):
-        return _mlp_energy(config, example)
-    network = _residual_energy(config, num_classes)
-    return Model(_energy_of(network), lambda key: network.init(key, *example))
-
-
-def _users_energy_of(network: networks.Network, num_inputs: int) -> learning.EnergyOf:
-    def energy_of(params: PyTree) -> learning.Energy:
-        return lambda *inputs: network.apply(params, {}, *inputs[:num_inputs])[0]
-
-    return energy_of
-
-
-def _mlp_energy(config: Config, example: tuple[jax.Array, ...]) -> Model:
-    model = config.model
-    network = networks.MLPEnergy(
-        hidden=model.hidden, activation=ACTIVATIONS[model.activation], dtype=DTYPES[model.dtype]
-    )
+    else:
+        ours = {"activation": ACTIVATIONS[model.activation], "dtype": DTYPES[model.dtype]}
+        if is_points(config):
+            network = networks.MLPEnergy(hidden=model.hidden, **ours)
+        else:
+            network = networks.ResidualEnergy(
+                features=model.features,
+                depth=model.depth,
+                num_classes=num_classes,
+                num_scales=model.num_scales,
+                spectral_norm=model.spectral_norm,
+                **ours,
+            )
 
     def energy_of(params: PyTree) -> learning.Energy:
-        return lambda points, labels: network.apply(params, points)  # pyright: ignore
+        # Norms of kernels are computed once for all chains.
+        folded, kept = network.fold(params) if hasattr(network, "fold") else (network, params)
+        return lambda *inputs: folded.apply(kept, *inputs[: len(example)])
 
     return Model(energy_of, lambda key: network.init(key, *example))
-
-
-def _residual_energy(config: Config, num_classes: int | None) -> networks.ResidualEnergy:
-    model = config.model
-    return networks.ResidualEnergy(
-        features=model.features,
-        depth=model.depth,
-        num_classes=num_classes,
-        num_scales=model.num_scales,
-        spectral_norm=model.spectral_norm,
-        activation=ACTIVATIONS[model.activation],
-        dtype=DTYPES[model.dtype],
-    )
-
-
-def _energy_of(network: networks.ResidualEnergy) -> learning.EnergyOf:
-    """Returns the energy, with norms that are computed once for all chains."""
-
-    def energy_of(params: PyTree) -> learning.Energy:
-        folded, kept = network.fold(params)
-        if network.num_classes is None:
-            return lambda images, labels: folded.apply(kept, images)  # pyright: ignore
-        return lambda images, labels: folded.apply(kept, images, labels)  # pyright: ignore
-
-    return energy_of
 
 
 def view(config: Config) -> learning.View:
@@ -157,30 +134,6 @@ def live_steps(config: Config) -> learning.LiveSteps | None:
     )
 
 
-def kinds(
-    config: Config,
-    image_shape: tuple[int, ...],
-    step_factor: float,
-    base: samplers.FactorGaussian | None,
-) -> dict[str, learning.ChainKind]:
-    """Returns the kind of each sampler, by name, with ``step_factor`` times its steps."""
-    section, made = config.sampler, {}
-    for name, one in find_samplers(config).items():
-        one = larger(one, step_factor)
-        adapts = section.target_acceptance is not None and one.entry.adaptable
-        made[name] = learning.ChainKind(
-            sampler=bind_sampler(one, section, image_shape, base),
-            num_steps=section.num_steps,
-            target_acceptance=section.target_acceptance if adapts else None,
-            is_interacting=one.entry.interacting,
-            axis_name=batch_axis(config) if one.entry.interacting else None,
-            step_size=one.options.get("step_size", 1.0),
-            min_step_size=section.min_step_size,
-            memory=one.entry.memory,
-        )
-    return made
-
-
 def chain_plan(
     config: Config, train: data.ImageData, step_factor: float = 1.0
 ) -> learning.ChainPlan:
@@ -197,22 +150,24 @@ def chain_plan(
     makers = start_makers(
         image_shape, section.buffer.start_scale, section.buffer.start_mean, points
     )
-    num_classes, base = config.data.num_classes if config.model.is_conditional else 1, None
-    needs_base = any(one.entry.needs == BASE for one in find_samplers(config).values())
+    chosen = {name: larger(one, step_factor) for name, one in find_samplers(config).items()}
+    needs_base = any(one.entry.needs == BASE for one in chosen.values())
+    has_classes, base = config.model.is_conditional, None
     if points is None and (needs_base or section.buffer.start == "informative"):
-        grouped = train if config.model.is_conditional else split_images(train)
+        grouped = train if has_classes else split_images(train)
         base = fit_gaussians(grouped) if needs_base else None
-        makers["informative"] = partial(
-            informative_start, grouped, by_label=config.model.is_conditional
-        )
+        makers["informative"] = partial(informative_start, grouped, by_label=has_classes)
     return learning.ChainPlan(
-        kinds=kinds(config, image_shape, step_factor, base),
+        kinds={
+            name: chain_kind(one, section, image_shape, base, batch_axis(config))
+            for name, one in chosen.items()
+        },
         num_samples=section.num_samples // config.mesh.num_shards,
         start_fn=makers[section.buffer.start](),
         reinit_prob=section.buffer.reinit_prob,
-        num_classes=num_classes,
+        num_classes=config.data.num_classes if has_classes else 1,
         augment=augmentation(config, image_shape),
-        log_base=log_base(base, find_samplers(config).values()),
+        log_base=log_base(base, chosen.values()),
     )
 
 
@@ -225,8 +180,7 @@ def augmentation(
       ConfigError: where the data are no images.
     """
     section = config.sampler.augmentation.to_dict()
-    name = AUGMENTATIONS[section.pop("name")]
-    if name is None:
+    if section.pop("name") == "none":
         return None
     if len(image_shape) != 3 or image_shape[-1] not in (1, 3):
         raise ConfigError(
@@ -234,10 +188,7 @@ def augmentation(
             f"(height, width, 1 or 3 channels); those of config.data.name={config.data.name!r} "
             f"have shape {tuple(image_shape)}. Set --config.sampler.augmentation.name=none."
         )
-    return partial(name, low=config.sampler.low, high=config.sampler.high, **section)
-
-
-AUGMENTATIONS = {"none": None, "image": data.augment_starts}
+    return partial(data.augment_starts, low=config.sampler.low, high=config.sampler.high, **section)
 
 
 def optimizer(config: Config, total_steps: int) -> optax.GradientTransformation:

@@ -99,10 +99,6 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         check_evaluate=evaluations.check,
         warm_start=lambda folder: warm_start(state, optimizer, folder, ("buffer", "memory")),
         use=finished.at,
-        about_data=(
-            *images.about,
-            *warn_of_objective(config),
-            *checks.warn_of_temperature(config),
-        ),
+        about_data=(*images.about, *warn_of_objective(config), *checks.warn_of_temperature(config)),
         config=config,
     )

@@ -4,6 +4,7 @@
 complete change.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,15 +12,27 @@ from typing import Any
 from ebmjax.recipes.config.by_images import LENGTHS, leave_open
 from ebmjax.recipes.config.common_fields import (
     BUFFER,
+    FEATURES,
+    OF_CHAINS,
     OF_IMAGES,
     OURS,
     OWN_EVALUATIONS,
+    SMOKE_SIZES,
     configure_images,
     family,
     own_options,
     pick_fields,
 )
-from ebmjax.recipes.config.declare import Field, allow_preset, field, under, when_is
+from ebmjax.recipes.config.declare import (
+    Field,
+    When,
+    allow_preset,
+    field,
+    under,
+    when_above_zero,
+    when_is,
+    when_set,
+)
 from ebmjax.recipes.config.ranges import (
     COUNT,
     FLAG,
@@ -33,23 +46,32 @@ from ebmjax.recipes.config.ranges import (
     optional,
 )
 from ebmjax.recipes.evaluators import table as evaluators
-from ebmjax.recipes.models.joint.conditions import (
-    AUGMENTED,
-    BATCH_NORM,
-    ENERGY,
-    MOVED,
-    PARTS_KEPT,
-    SAM,
-    SCALED,
-    SGD,
-    STEERED,
-    STEPS_DOWN,
-    in_box,
-    needing_energy,
-)
 from ebmjax.recipes.parts.objectives import table as objectives
 from ebmjax.recipes.parts.samplers.sections import declare_decoupling, sections
 from ebmjax.recipes.parts.samplers.table import SAMPLERS
+
+ENERGY = when_above_zero("loss.generative_weight", "an energy model")
+AUGMENTED = when_set("data.augment_positives", "augmented images for p(x)")
+BATCH_NORM = When(
+    "batch normalisation, config.model.norm=batch or your own network's",
+    lambda c: c.model.norm == "batch" or c.model.factory,
+)
+IN_BOX = allow_preset(when_is("sampler.box", "clamp", "reflect", "reject", what="a box"))
+SCALED = when_is("sampler.buffer.start", "uniform", "gaussian")
+PARTS_KEPT = when_set("sampler.buffer.num_kept", "a number of chains that are kept")
+STEERED = when_set("loss.smoothing_ratio", "a ratio that the smoothing is steered to")
+SGD = when_is("optimizer.name", "sgd")
+STEPS_DOWN = allow_preset(when_is("optimizer.schedule", "steps"))
+SAM = when_set("optimizer.rho", "SAM's radius")
+MOVED = allow_preset(
+    When(
+        "chains, config.loss.generative_weight above 0 or config.eval.robustness.refine_steps",
+        lambda c: (
+            c.loss.generative_weight > 0
+            or (c.eval.robustness.every != "never" and c.eval.robustness.refine_steps)
+        ),
+    )
+)
 
 # Samplers that reject follow the temperature 5e-4, at a step that they accept.
 CHANGES = {
@@ -64,29 +86,8 @@ ADAPTABLE = [name for name, entry in SAMPLERS.items() if entry.adaptable]
 
 # Fields of the energy wait while the classifier is trained alone, as for the variants "softmax".
 _OF_ENERGY: dict[str, Field] = {
-    **in_box(
-        pick_fields(
-            sampler={
-                "num_steps": 10,
-                "num_samples": 64,
-                "box": "none",
-                "low": -1.0,
-                "high": 1.0,
-                "max_score": None,
-                "buffer.size": 10_000,
-                "buffer.reinit_prob": 0.05,
-            },
-            loss={"energy_l2": 0.0, "max_gap": None},
-            eval={
-                "num_chain_steps": None,
-                "extractor": "",
-                "inception_weights": "",
-                "inception_sha256": "",
-            },
-        ),
-        "sampler.low",
-        "sampler.high",
-    ),
+    **FEATURES,
+    **OF_CHAINS,
     "sampler.name": field("sgld", one_of_or_function(*SAMPLERS), "sampler of the negatives"),
     **own_options("sampler", "a sampler"),
     **own_options("loss", "a loss"),
@@ -105,7 +106,6 @@ _OF_ENERGY: dict[str, Field] = {
         one_of("uniform", "gaussian", "informative"),
         "where chains start; informative: a Gaussian for each class of the data",
     ),
-    **under(pick_fields(sampler={"buffer.start_scale": 1.0}), SCALED),
     "sampler.buffer.replacement": field(
         "in_place",
         one_of("in_place", "softmax", "argmax"),
@@ -132,12 +132,32 @@ _OF_ENERGY: dict[str, Field] = {
     ),
 }
 
-_OF_ENERGY["sampler.buffer.reinit_prob"] = replace(
-    _OF_ENERGY["sampler.buffer.reinit_prob"], when=(allow_preset(BUFFER),)
-)
+_CONDITIONS = {
+    "sampler.low": IN_BOX,
+    "sampler.high": IN_BOX,
+    "sampler.buffer.start_scale": SCALED,
+    "sampler.buffer.reinit_prob": allow_preset(BUFFER),
+}
+_OF_ENERGY |= {name: replace(_OF_ENERGY[name], when=(one,)) for name, one in _CONDITIONS.items()}
 NEGATIVES = ("sampler.num_samples", "sampler.buffer.size", "loss.energy_l2", "loss.max_gap")
 NEGATIVES += ("loss.is_conditional",)
 _OF_ENERGY |= under({name: _OF_ENERGY[name] for name in NEGATIVES}, objectives.DRAWING)
+
+
+def _needing_energy(fields: Mapping[str, Field]) -> dict[str, Field]:
+    """Returns ``fields`` with one more condition, as strict as those that they have.
+
+    A sampler's fields also serve a classifier alone whose attacked images are refined.
+    """
+    made: dict[str, Field] = {}
+    for name, one in fields.items():
+        if name.startswith("sampler.") and not name.startswith(("sampler.num_", "sampler.buffer.")):
+            made |= under({name: one}, MOVED)
+            continue
+        is_strict = one.when and not any(when.may_preset for when in one.when)
+        made |= under({name: one}, ENERGY if is_strict else allow_preset(ENERGY))
+    return made
+
 
 _FIELDS: dict[str, Field] = {
     **family("joint"),
@@ -145,22 +165,7 @@ _FIELDS: dict[str, Field] = {
     **pick_fields(
         data={"flip": False, "noise_scale": 0.03},
         optimizer={"learning_rate": 5e-3, "warmup_steps": 0},
-        train={
-            "num_epochs": 40,
-            "max_steps": None,
-            "batch_size": 64,
-            "steps_per_dispatch": 22,
-            "log_every": 11,
-            "checkpoint_every_epochs": 10,
-            "max_abs_loss": 1e5,
-        },
-        mesh={"num_shards": 1, "whole_batch": True},
-        eval={
-            "every_epochs": 10.0,
-            "batch_size": 128,
-            "checkpoint": "newest",
-            "use_test_split": False,
-        },
+        mesh={"whole_batch": True},
     ),
     **evaluators.fields("classification"),
     **evaluators.fields("profile", BUFFER, ENERGY),
@@ -197,7 +202,7 @@ _FIELDS: dict[str, Field] = {
         "which batches are normalised by which statistics",
         BATCH_NORM,
     ),
-    **needing_energy(_OF_ENERGY),
+    **_needing_energy(_OF_ENERGY),
     "loss.generative_weight": field(
         1.0, NOT_NEGATIVE, "weight of -log p(x); 0: a classifier alone"
     ),
@@ -226,25 +231,14 @@ SECTIONS = under(
     sections(SAMPLERS, "sampler.name", changes=CHANGES, on_images=True), MOVED
 ) | under(objectives.sections("joint"), ENERGY)
 SMOKE: dict[str, Any] = {
-    "mesh.num_shards": 1,
-    "data.max_train": 64,
-    "data.max_test": 32,
-    "data.max_holdout": 32,
+    **SMOKE_SIZES,
     "model.depth": 10,
     "model.widen_factor": 1,
     "sampler.num_steps": 2,
     "sampler.num_samples": 8,
-    "sampler.buffer.size": 200,
     "sampler.buffer.replacement": "in_place",
     "sampler.buffer.num_kept": None,
-    "train.num_epochs": 2,
-    "train.batch_size": 16,
     "train.positive_batch_size": 16,
-    "train.steps_per_dispatch": 2,
-    "train.log_every": 1,
-    "train.checkpoint_every_epochs": 1,
-    "eval.every_epochs": 1,
-    "eval.samples.num_images": 20,
     "eval.ood.tfds": (),
     "eval.robustness.num_images": 16,
     "eval.robustness.linf": (0, 4, 16, 32),
@@ -252,8 +246,6 @@ SMOKE: dict[str, Any] = {
     "eval.robustness.num_steps": 2,
     "eval.robustness.auto_steps": 2,
     "eval.robustness.num_queries": 5,
-    "eval.generation.num_images": 20,
-    "eval.fit.num_samples": 20,
     "eval.landscape.num_points": 3,
 }
 COMMON: dict[str, dict[str, Any]] = {

@@ -212,41 +212,25 @@ class JointModel(ImageModel):
                 "config.loss.generative_weight=0 trains a classifier alone, which has no chains "
                 "to sample with."
             )
-        plan, levels = self.plan, self.levels
+        plan, levels, size = self.plan, self.levels, min(self.config.eval.batch_size, num)
+        if plan.is_interacting:  # as many particles as in training
+            size = self.config.sampler.num_samples
         run = self.program(
             ("fresh", num_steps),
             lambda: make_fresh_chains(plan, self.densities_of, num_steps, levels),
         )
-        any_class, of_class = self._labels(num)
-        num_chains = any_class.size + of_class.size
-        say_part(f"{num_chains:,} chains of {num_steps:,} steps")
-        starts, ends = run(key, self.trained, np.concatenate([any_class, of_class]))
-        # Drops the last group's surplus: distances of different counts do not compare.
-        first = any_class.size
-        turns = np.arange(num, dtype=np.int32) % self.plan.num_classes
-        generated = {"fresh": Chains(starts[:num], ends[:num], turns)}
-        if of_class.size:
-            conditional = slice(first, first + num)
-            generated["conditional"] = Chains(
-                starts[conditional], ends[conditional], of_class.ravel()[:num]
-            )
-        return generated
-
-    def _labels(self, num: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns labels (groups, size) of chains of any class, and of the classes in turn.
-
-        Interacting particles come in groups of the size used in training.
-        """
-        assert self.plan is not None
-        is_interacting = self.plan.is_interacting
-        size = min(self.config.eval.batch_size, num)
-        if is_interacting:
-            size = self.config.sampler.num_samples
         any_class = np.full((-(-num // size), size), ANY_CLASS, np.int32)
-        if is_interacting:
-            return any_class, any_class[:0]
-        turns = np.arange(any_class.size, dtype=np.int32) % self.config.data.num_classes
-        return any_class, turns.reshape(any_class.shape)
+        turns = np.arange(any_class.size, dtype=np.int32)
+        of_class = (turns % self.config.data.num_classes).reshape(any_class.shape)
+        labels = any_class if plan.is_interacting else np.concatenate([any_class, of_class])
+        say_part(f"{labels.size:,} chains of {num_steps:,} steps")
+        starts, ends = run(key, self.trained, labels)
+        # Drops the last group's surplus: distances of different counts do not compare.
+        chains = {"fresh": Chains(starts[:num], ends[:num], turns[:num] % plan.num_classes)}
+        if not plan.is_interacting:
+            place = slice(turns.size, turns.size + num)
+            chains["conditional"] = Chains(starts[place], ends[place], of_class.ravel()[:num])
+        return chains
 
     def describe_chains(self) -> dict[str, Any]:
         """Returns the sampler, its temperature and the length of fresh chains, or noise levels."""

@@ -17,14 +17,16 @@ from ebmjax.recipes.parts.objectives.table import draws
 
 def objective(config: Config, train: data.ImageData) -> learning.JointObjective:
     """The loss of ``config.loss``, with SAM as ``config.optimizer`` says."""
-    loss, density_scale, axis = config.loss, _density_scale(config), batch_axis(config)
+    loss, axis, chains_beta = config.loss, batch_axis(config), 0.0
+    if loss.name == "beta":  # the weights carry the rest of the density
+        chains_beta = loss.beta if loss.sampling_beta is None else loss.sampling_beta
     is_chainless = bool(loss.generative_weight) and not draws(config)
     return learning.JointObjective(
         generative_loss=None if is_chainless else _generative_loss(make_loss(config), loss.name),
         chainless_loss=make_chainless_loss(config, train, axis) if is_chainless else None,
         generative_weight=loss.generative_weight,
         is_conditional=loss.is_conditional,
-        density_scale=density_scale,
+        density_scale=1.0 - chains_beta,
         rho=config.optimizer.rho,
         is_adaptive=config.optimizer.adaptive,
         smoothing_ratio=loss.smoothing_ratio,
@@ -44,11 +46,3 @@ def _generative_loss(objective: Callable[..., Any], name: str) -> learning.Gener
         return value, {**metrics, **users}
 
     return generative_loss
-
-
-def _density_scale(config: Config) -> float:
-    """1 - beta under the beta objective: the weights carry the rest of the density."""
-    if config.loss.name != "beta":
-        return 1.0
-    beta = config.loss.sampling_beta
-    return 1.0 - (config.loss.beta if beta is None else beta)

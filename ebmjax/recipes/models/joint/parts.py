@@ -17,7 +17,7 @@ from ebmjax.recipes.config.user_parts import is_users
 from ebmjax.recipes.models.build import DTYPES, SHARD_AXES, user_optimizer
 from ebmjax.recipes.models.joint.checks import check_independence, count_blocks, sampler
 from ebmjax.recipes.parts import start_distributions
-from ebmjax.recipes.parts.samplers.bind import bind_sampler
+from ebmjax.recipes.parts.samplers.bind import chain_kind
 from ebmjax.recipes.parts.samplers.table import BASE
 from ebmjax.recipes.parts.user_networks import NetworkSpec, check_sees_noise, user_networks
 
@@ -128,13 +128,9 @@ def positive_view(config: Config) -> learning.View:
     section = config.data
     if not section.augment_positives:
         return partial(_view, section.noise_scale, 0, False)
-    padding, is_flipped = section.positive_crop_padding, section.positive_flip
-    return partial(
-        _view,
-        section.noise_scale,
-        section.crop_padding if padding is None else padding,
-        section.flip if is_flipped is None else is_flipped,
-    )
+    given = {name: section[f"positive_{name}"] for name in ("crop_padding", "flip")}
+    chosen = [section[name] if own is None else own for name, own in given.items()]
+    return partial(_view, section.noise_scale, *chosen)
 
 
 def _view(
@@ -155,32 +151,19 @@ def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan:
     """The plan of negatives."""
     num_blocks, chosen = count_blocks(config), sampler(config)
     base = start_distributions.fit_gaussians(train) if chosen.entry.needs == BASE else None
-    is_interacting = chosen.entry.interacting
-    kind = learning.ChainKind(
-        sampler=bind_sampler(chosen, config.sampler, train.images.shape[1:], base),
-        num_steps=config.sampler.num_steps,
-        is_interacting=is_interacting,
-        axis_name=SHARD_AXES if is_interacting else None,
-        memory=chosen.entry.memory,
-        target_acceptance=config.sampler.target_acceptance,
-        step_size=chosen.options.get("step_size", 1.0),
-    )
+    section, num_shards = config.sampler, config.mesh.num_shards
+    num_kept = section.buffer.num_kept
+    kind = chain_kind(chosen, section, train.images.shape[1:], base, SHARD_AXES)
     return learning.ChainPlan(
         kinds={chosen.name: kind},
-        num_samples=_per_shard(config, "num_samples"),
+        num_samples=section.num_samples // num_shards,
         start_fn=start_fn(config, train),
-        reinit_prob=config.sampler.buffer.reinit_prob,
+        reinit_prob=section.buffer.reinit_prob,
         num_classes=num_blocks,
-        replacement=config.sampler.buffer.replacement,
-        num_kept=_per_shard(config, "buffer.num_kept"),
+        replacement=section.buffer.replacement,
+        num_kept=num_kept and num_kept // num_shards,
         log_base=start_distributions.log_base(base, [chosen]),
     )
-
-
-def _per_shard(config: Config, name: str) -> Any:
-    """A shard's part of a number of samples, None of None."""
-    total = config.sampler[name]
-    return None if total is None else total // config.mesh.num_shards
 
 
 def start_fn(config: Config, train: data.ImageData) -> samplers.StartFn:
@@ -213,13 +196,7 @@ def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformat
     average = [optim.average_parameters(section.average_decay)] if section.average_decay else []
     if is_users(section.name):
         return optax.chain(decay, user_optimizer(config, schedule), *average)
-    transforms = {
-        "adam": optax.scale_by_adam,
-        "sgd": lambda: optax.trace(decay=section.momentum),
-    }
+    transforms = {"adam": optax.scale_by_adam, "sgd": lambda: optax.trace(decay=section.momentum)}
     return optax.chain(
-        decay,
-        transforms[section.name](),
-        optax.scale_by_learning_rate(schedule),
-        *average,
+        decay, transforms[section.name](), optax.scale_by_learning_rate(schedule), *average
     )

@@ -31,7 +31,6 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     streams = (config.train.positive_batch_size,)
     plan = common.plan(config, len(learnt.images), further_streams=streams)
     params_key, _, eval_key = common.root_keys(config)
-    hold_fn = common.hold_fn(config)
     network_key, buffer_key = jax.random.split(params_key)
 
     policy = parts.NORM_POLICIES[config.model.norm_policy]
@@ -73,12 +72,6 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         chain_classifier=chain_classifier,
     )
     optimizer = parts.optimizer(config, len(learnt.images) // config.train.batch_size)
-    train_step = make_train_step(
-        gradient_fn,
-        optimizer,
-        max_abs_loss=config.train.max_abs_loss,
-        hold_fn=hold_fn,
-    )
     network = JointNetwork(classifier, chain_classifier, policy, objective.is_conditional)
 
     def logits_of(trained: TrainedJoint, x: jax.Array) -> jax.Array:
@@ -102,15 +95,10 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         logits_of=logits_of,
         held_out=images.monitored if config.data.holdout else None,
     )
-    evaluators = make_evaluators(config)
-    if chain_plan is None:
-        evaluators = {
-            k: v for k, v in evaluators.items() if k not in ("samples", "generation", "fit")
-        }
     evaluations = Evaluations(
         folder=workdir,
         key=eval_key,
-        evaluators=evaluators,
+        evaluators=make_evaluators(config),
         config=config,
         interval=plan.monitor_every,
         models=(model.at, model.at),
@@ -119,7 +107,12 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     state = init_state(params, optimizer, carry)
     return common.Experiment(
         state=state,
-        train_step=train_step,
+        train_step=make_train_step(
+            gradient_fn,
+            optimizer,
+            max_abs_loss=config.train.max_abs_loss,
+            hold_fn=common.hold_fn(config),
+        ),
         data=learnt,
         plan=plan,
         monitor=evaluations.monitor,

@@ -26,7 +26,8 @@ def check(config: Config) -> None:
     _check_gaussians(config)
     _check_chains(config)
     _check_sizes(config)
-    _check_blackjax(config)
+    if "smc" in config.eval.evidence.methods:
+        checks.check_installed("config.eval.evidence.methods with 'smc'")
 
 
 def _check_rates(config: Config) -> None:
@@ -108,7 +109,8 @@ def fewest_chains(latent_dim: int) -> int:
 
 
 def _check_chains(config: Config) -> None:
-    section, estimator = config.sampler, config.loss.name
+    section, loss, estimator = config.sampler, config.loss, config.loss.name
+    num_chains = loss.chains_per_observation
     samplers = [sampler(config, name) for name in ("prior", "posterior")]
     check_samplers(section, samplers)
     if section.persistent and section.warm_start:
@@ -116,12 +118,17 @@ def _check_chains(config: Config) -> None:
             "config.sampler.persistent and config.sampler.warm_start exclude each other: chains go "
             "on where they stood, or start where those of the power below ended."
         )
-    if estimator == "covariance" and config.loss.chains_per_observation < 2:
+    if estimator == "covariance" and num_chains < 2:
         raise ConfigError(
             "config.loss.name='covariance' needs at least 2 chains of every image, got "
-            f"config.loss.chains_per_observation={config.loss.chains_per_observation}."
+            f"config.loss.chains_per_observation={num_chains}."
         )
-    _check_control_variates(config)
+    if loss.control_variates and (num_chains < 4 or num_chains % 2):
+        raise ConfigError(
+            "config.loss.control_variates=True needs an even number of at least 4 chains of every "
+            "image, one half to fit them for the other, got "
+            f"config.loss.chains_per_observation={num_chains}."
+        )
     if estimator != "through_chain":
         return
     if section.persistent:
@@ -144,18 +151,6 @@ def sampler(config: Config, name: str) -> Chosen:
     It moves one chain at a time, because each chain has a separate density.
     """
     return of_shared(config, f"sampler.{name}", SINGLE)
-
-
-def _check_control_variates(config: Config) -> None:
-    section = config.loss
-    if not section.control_variates:
-        return
-    if section.chains_per_observation < 4 or section.chains_per_observation % 2:
-        raise ConfigError(
-            "config.loss.control_variates=True needs an even number of at least 4 chains of every "
-            "image, one half to fit them for the other, got "
-            f"config.loss.chains_per_observation={section.chains_per_observation}."
-        )
 
 
 def check_test_images(config: Config, num_test: int) -> None:
@@ -195,8 +190,3 @@ def _check_sizes(config: Config) -> None:
             f"config.eval.generation.num_images - 1 = {generated - 1}, so that the metrics can be "
             f"extrapolated; got {smallest}."
         )
-
-
-def _check_blackjax(config: Config) -> None:
-    if "smc" in config.eval.evidence.methods:
-        checks.check_installed("config.eval.evidence.methods with 'smc'")

@@ -6,6 +6,7 @@ from typing import Any
 from ebmjax.recipes.config.by_images import LENGTHS, leave_open
 from ebmjax.recipes.config.common_fields import (
     ACTIVATIONS,
+    FEATURES,
     OF_IMAGES,
     OURS,
     OWN_EVALUATIONS,
@@ -14,15 +15,7 @@ from ebmjax.recipes.config.common_fields import (
     own_options,
     pick_fields,
 )
-from ebmjax.recipes.config.declare import (
-    Field,
-    When,
-    allow_preset,
-    field,
-    section,
-    under,
-    when_is,
-)
+from ebmjax.recipes.config.declare import Field, When, allow_preset, field, section, under, when_is
 from ebmjax.recipes.config.ranges import (
     COUNT,
     COUNTS,
@@ -74,27 +67,18 @@ def _rates(name: str, first: float, last: float, *when: When) -> dict[str, Field
 _FIELDS: dict[str, Field] = {
     **family("latent"),
     **OF_IMAGES,
+    **FEATURES,
     **pick_fields(
         loss={"energy_l2": 0.0},
         train={
             "num_epochs": 100,
-            "max_steps": None,
             "batch_size": 72,
             "steps_per_dispatch": 20,
             "log_every": 5,
-            "checkpoint_every_epochs": 10,
             "max_abs_loss": 1e7,
         },
         mesh={"num_shards": 8},
-        eval={
-            "every_epochs": 20.0,
-            "batch_size": 128,
-            "checkpoint": "newest",
-            "use_test_split": False,
-            "extractor": "",
-            "inception_weights": "",
-            "inception_sha256": "",
-        },
+        eval={"every_epochs": 20.0},
     ),
     "model.latent_dim": field(16, COUNT, "dimensions of a latent"),
     **under(

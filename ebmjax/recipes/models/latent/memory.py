@@ -41,11 +41,7 @@ class Program(NamedTuple):
 
 
 def check_memory(config: Config, generator_fn: Callable[..., Any], params: Any) -> None:
-    """Raises if a program of the run does not fit the device; gives the estimate.
-
-    Raises:
-      ConfigError: if the largest of ``programs`` exceeds the memory.
-    """
+    """Raises ConfigError, with the estimate, if the largest of ``programs`` exceeds the memory."""
     largest = max(programs(config, generator_fn, params), key=lambda program: program.num_bytes)
     available = available_bytes()
     if largest.num_bytes > available:

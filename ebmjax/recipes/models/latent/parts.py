@@ -19,7 +19,7 @@ from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent.checks import sampler
 from ebmjax.recipes.parts.samplers.bind import bind_sampler
 from ebmjax.recipes.parts.start_distributions import fit_gaussians
-from ebmjax.recipes.parts.user_networks import NetworkSpec, user_networks
+from ebmjax.recipes.parts.user_networks import NetworkSpec, Stateless, stateless, user_networks
 
 ESTIMATORS: dict[str, Callable[..., Any]] = {
     "vanilla": latent.vanilla_loss,
@@ -115,8 +115,7 @@ def model_of(
     """
     section = config.model
     z = jnp.zeros(section.latent_dim)
-    make = _users if section.factory else _ours
-    energy, generator = make(config, z, tuple(image_shape))
+    energy, generator = (_users if section.factory else _ours)(config, tuple(image_shape))
 
     def init(key: jax.Array) -> latent.LatentParams:
         energy_key, generator_key = jax.random.split(key)
@@ -131,8 +130,7 @@ def model_of(
     return model, jax.jit(init)
 
 
-def _ours(config: Config, z: jax.Array, image_shape: tuple[int, ...]) -> tuple[Any, Any]:
-    del z
+def _ours(config: Config, image_shape: tuple[int, ...]) -> tuple[Any, Any]:
     section, dtype = config.model, common.DTYPES[config.model.dtype]
     energy = networks.LatentEnergy(
         hidden=section.prior_hidden,
@@ -161,15 +159,8 @@ def widths(side: int) -> tuple[int, ...]:
     return tuple(64 * 2**stage for stage in reversed(range(num_stages)))
 
 
-class _Functions(NamedTuple):
-    """A network without state, by the functions of a Linen module."""
-
-    init: Callable[..., Any]
-    apply: Callable[..., jax.Array]
-
-
-def _users(config: Config, z: jax.Array, image_shape: tuple[int, ...]) -> list[_Functions]:
-    shape = jax.ShapeDtypeStruct(z.shape, z.dtype)
+def _users(config: Config, image_shape: tuple[int, ...]) -> list[Stateless]:
+    shape = jax.ShapeDtypeStruct((config.model.latent_dim,), jnp.float32)
     found = user_networks(
         config,
         {
@@ -179,13 +170,7 @@ def _users(config: Config, z: jax.Array, image_shape: tuple[int, ...]) -> list[_
         },
         (NetworkSpec("energies", (shape,), ()), NetworkSpec("images", (shape,), image_shape)),
     )
-    return [
-        _Functions(
-            lambda key, z, network=network: network.init(key, z)[0],
-            lambda params, z, network=network: network.apply(params, {}, z)[0],
-        )
-        for network in found
-    ]
+    return [stateless(network) for network in found]
 
 
 def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformation:

@@ -11,7 +11,7 @@ from ebmjax._phases import phase
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent import parts
-from ebmjax.training import FitResult, Plan, fit, init_state, make_train_step
+from ebmjax.training import Plan, fit, init_state, make_train_step
 
 IMAGES = 200
 
@@ -49,8 +49,30 @@ def run(
     """
     started = time.perf_counter()
     _, train_key, eval_key = common.root_keys(config)
+    total_steps = config.loss.pilot_epochs * (len(examples.index) // config.train.batch_size)
     with phase(f"pilot of {config.loss.pilot_epochs} epochs, which places the powers"):
-        result = _train(train_key, config, model, params, optimizer, chains, examples, law)
+        result = fit(
+            train_key,
+            init_state(params, optimizer),
+            make_train_step(
+                parts.gradient_fn(config, model, chains, law),
+                optimizer,
+                max_abs_loss=config.train.max_abs_loss,
+            ),
+            examples,
+            Plan(
+                total_steps=total_steps,
+                batch_size=config.train.batch_size,
+                num_shards=config.mesh.num_shards,
+                steps_per_dispatch=min(config.train.steps_per_dispatch, total_steps),
+                log_every=total_steps,
+                max_consecutive_skips=config.train.max_consecutive_skips,
+                data_seed=config.seed,
+            ),
+            devices=jax.local_devices()[:1],
+            placement=common.placement(config),
+            signals=False,
+        )
     powers = latent.power_schedule(config.loss.pilot_intervals, config.loss.exponent)
     trained = jax.device_get(result.state.params)
     observations = parts.observe(jax.tree.map(lambda leaf: leaf[:IMAGES], examples))
@@ -67,38 +89,3 @@ def run(
     means = jax.block_until_ready(compiled(eval_key, trained))
     seconds = common.Seconds(time.perf_counter() - started, compile_seconds)
     return Pilot(powers, means, seconds)
-
-
-def _train(
-    key: jax.Array,
-    config: Config,
-    model: latent.LatentModel,
-    params: latent.LatentParams,
-    optimizer: optax.GradientTransformation,
-    chains: latent.LatentChains,
-    examples: parts.Examples,
-    law: jax.Array,
-) -> FitResult:
-    total_steps = config.loss.pilot_epochs * (len(examples.index) // config.train.batch_size)
-    return fit(
-        key,
-        init_state(params, optimizer),
-        make_train_step(
-            parts.gradient_fn(config, model, chains, law),
-            optimizer,
-            max_abs_loss=config.train.max_abs_loss,
-        ),
-        examples,
-        Plan(
-            total_steps=total_steps,
-            batch_size=config.train.batch_size,
-            num_shards=config.mesh.num_shards,
-            steps_per_dispatch=min(config.train.steps_per_dispatch, total_steps),
-            log_every=total_steps,
-            max_consecutive_skips=config.train.max_consecutive_skips,
-            data_seed=config.seed,
-        ),
-        devices=jax.local_devices()[:1],
-        placement=common.placement(config),
-        signals=False,
-    )

@@ -11,7 +11,7 @@ from ebmjax.recipes.parts.objectives.energies import EnergyBatch
 from ebmjax.types import Metrics
 
 
-def beta_objective(section: Mapping[str, Any], energies: EnergyBatch) -> tuple[jax.Array, Metrics]:
+def beta_loss(section: Mapping[str, Any], energies: EnergyBatch) -> tuple[jax.Array, Metrics]:
     """An ``EnergyObjective``, see ``losses.beta_objective_loss``."""
     value, metrics = losses.beta_objective_loss(
         -energies.positive / energies.smoothing,

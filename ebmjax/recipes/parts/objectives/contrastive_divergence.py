@@ -10,7 +10,7 @@ from ebmjax.recipes.parts.objectives.energies import EnergyBatch
 from ebmjax.types import Metrics
 
 
-def contrastive_divergence(
+def contrastive_divergence_loss(
     section: Mapping[str, Any], energies: EnergyBatch
 ) -> tuple[jax.Array, Metrics]:
     """An ``EnergyObjective``, see ``losses.contrastive_divergence_loss``."""

@@ -11,7 +11,7 @@ from ebmjax import data
 from ebmjax.learning import NoiseLevels
 from ebmjax.losses import denoising_score_matching_loss
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.parts.objectives.fitting import first_rows
+from ebmjax.recipes.parts.objectives.fitting import across, first_rows
 from ebmjax.types import Key, Metrics
 
 NUM_FITTED = 1000
@@ -56,6 +56,6 @@ def denoising_levels(
     noise = jax.random.normal(noise_key, x.shape, x.dtype)
     share = (jnp.arange(len(x)) + jax.random.uniform(level_key, (len(x),))) / len(x)
     noise_scale = levels.lowest * (levels.highest / levels.lowest) ** share
-    noisy = x + noise_scale.reshape(-1, *[1] * (x.ndim - 1)) * noise
+    noisy = x + across(noise_scale, x) * noise
     score = jax.grad(lambda x: -jnp.sum(energy(x, noise_scale)))(noisy)
     return denoising_score_matching_loss(score, noise, noise_scale=noise_scale)

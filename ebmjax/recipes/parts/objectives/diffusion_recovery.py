@@ -11,6 +11,7 @@ from ebmjax.learning import NoiseLevels
 from ebmjax.losses import contrastive_divergence_loss
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.parts.objectives import denoising_levels
+from ebmjax.recipes.parts.objectives.fitting import across
 from ebmjax.samplers import run_recovery_chains
 from ebmjax.types import Key, Metrics
 
@@ -51,8 +52,9 @@ def diffusion_recovery(
     first = jax.random.randint(shift_key, (), 0, num_levels)
     level = (first + jnp.arange(len(x))) % num_levels
     low, between = levels.noise_at(level), levels.noise_between(level)
-    positive = x + _wide(low, x) * jax.random.normal(low_key, x.shape, x.dtype)
-    noisy = positive + _wide(between, x) * jax.random.normal(step_key, x.shape, x.dtype)
+    noises = [jax.random.normal(one, x.shape, x.dtype) for one in (low_key, step_key)]
+    positive = x + across(low.astype(x.dtype), x) * noises[0]
+    noisy = positive + across(between.astype(x.dtype), x) * noises[1]
     negative = run_recovery_chains(
         chain_key,
         noisy,
@@ -64,7 +66,3 @@ def diffusion_recovery(
     negative = jax.lax.stop_gradient(negative)
     # The term of x_{t+1} has no parameters.
     return contrastive_divergence_loss(energy(positive, low), energy(negative, low))
-
-
-def _wide(noise_scale: jax.Array, x: jax.Array) -> jax.Array:
-    return noise_scale.astype(x.dtype).reshape(-1, *[1] * (x.ndim - 1))

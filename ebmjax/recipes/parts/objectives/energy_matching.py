@@ -10,6 +10,7 @@ from ebmjax._axes import AxisName
 from ebmjax._numbers import as_arguments
 from ebmjax.recipes.config.by_images import total_steps
 from ebmjax.recipes.config.errors import Config
+from ebmjax.recipes.parts.objectives.fitting import across
 from ebmjax.types import Key, Metrics
 
 
@@ -59,7 +60,7 @@ def energy_matching(
             scale = jnp.sqrt(2.0 * step_size * temperature * warmth)
             noise = jax.random.normal(jax.random.fold_in(key, step), x.shape, x.dtype)
             drift = step_size * temperature * gradient_fn(x)
-            return (x - drift + _wide(scale, x) * noise).astype(x.dtype)
+            return (x - drift + across(scale, x) * noise).astype(x.dtype)
 
         return jax.lax.fori_loop(0, num, move, starts)
 
@@ -71,10 +72,10 @@ def energy_matching(
         is_second = step >= first_steps
         from_data = jnp.arange(len(x)) < len(x) // 2
         fresh = jax.random.normal(start_key, x.shape, x.dtype)
-        starts = jnp.where(_wide(from_data, x), x, fresh)
+        starts = jnp.where(across(from_data, x), x, fresh)
         num = jnp.where(is_second, section.num_steps, 0)
         drawn = Drawn(
-            between=noise + _wide(time, x).astype(x.dtype) * displacement,
+            between=noise + across(time, x).astype(x.dtype) * displacement,
             displacement=displacement,
             weights=jnp.where(is_second, 1.0 - rise(time), 1.0),
             negative=run_chains(chain_key, energy, starts, from_data, num),
@@ -92,12 +93,4 @@ def energy_matching(
         weight = drawn.contrastive_weight * temperature / x[0].size
         return paths + weight * contrast, {**energies, **metrics}
 
-    def init(key: Key) -> jax.Array:
-        del key
-        return jnp.zeros((), jnp.int32)
-
-    return learning.LossWithMemory(init, draw, loss)
-
-
-def _wide(values: jax.Array, x: jax.Array) -> jax.Array:
-    return values.reshape(-1, *[1] * (x.ndim - 1))
+    return learning.LossWithMemory(lambda key: jnp.zeros((), jnp.int32), draw, loss)

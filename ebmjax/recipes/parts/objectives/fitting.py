@@ -1,5 +1,6 @@
-"""Training data for what an objective fits to them before the first step."""
+"""Arrays of examples, as several objectives need them."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -12,3 +13,8 @@ def first_rows(train: data.ImageData, most: int) -> np.ndarray:
     rows = np.asarray(take_rows(train.images, np.arange(min(len(train.images), most))))
     x = np.asarray(data.to_signed_unit(jnp.asarray(rows)) if rows.dtype == np.uint8 else rows)
     return x.reshape(len(x), -1).astype(np.float64)
+
+
+def across(values: jax.Array, x: jax.Array) -> jax.Array:
+    """Returns ``values`` (N,), shaped to multiply examples ``x`` (N, ...)."""
+    return values.reshape(-1, *[1] * (x.ndim - 1))

@@ -10,9 +10,7 @@ from ebmjax.recipes.parts.objectives.energies import EnergyBatch
 from ebmjax.types import Metrics
 
 
-def improved_divergence(
-    section: Mapping[str, Any], energies: EnergyBatch
-) -> tuple[jax.Array, Metrics]:
+def improved_loss(section: Mapping[str, Any], energies: EnergyBatch) -> tuple[jax.Array, Metrics]:
     """An ``EnergyObjective``, see ``losses.improved_contrastive_divergence_loss``."""
     return losses.improved_contrastive_divergence_loss(
         energies.positive,

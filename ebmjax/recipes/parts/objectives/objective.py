@@ -45,17 +45,14 @@ def make_loss(config: Config) -> Callable[[EnergyBatch], tuple[jax.Array, Metric
         section = numbers()
         value, metrics = objective(section, energies)
         if section.get("max_gap") is not None:
-            value *= _fade(section["max_gap"], energies)
+            # 1 where data and samples have equal energies, 0 from the largest gap on.
+            gap = jnp.mean(energies.negative) - jnp.mean(energies.positive)
+            fade = jnp.clip(1.0 - gap / section["max_gap"], 0.0, 1.0)
+            value *= jax.lax.stop_gradient(fade)
         penalty = losses.energy_penalty(section["energy_l2"], energies.positive, energies.negative)
         return value + penalty, {**metrics, "energy_l2": penalty}
 
     return loss
-
-
-def _fade(max_gap: Any, energies: EnergyBatch) -> jax.Array:
-    """Returns 1 where data and samples have equal energies, 0 from the largest gap on."""
-    gap = jnp.mean(energies.negative) - jnp.mean(energies.positive)
-    return jax.lax.stop_gradient(jnp.clip(1.0 - gap / max_gap, 0.0, 1.0))
 
 
 def make_chainless_loss(
@@ -103,5 +100,6 @@ def noise_levels(config: Config, train: data.ImageData) -> NoiseLevels | None:
 
 
 def _function(config: Config) -> Any:
-    module, _, function = OBJECTIVES[config.loss.name].made_by.partition(":")
-    return getattr(importlib.import_module(f"ebmjax.recipes.parts.objectives.{module}"), function)
+    name = config.loss.name
+    module = importlib.import_module(f"ebmjax.recipes.parts.objectives.{name}")
+    return getattr(module, f"{name}_loss" if OBJECTIVES[name].draws else name)

@@ -10,7 +10,7 @@ from ebmjax.recipes.parts.objectives.energies import EnergyBatch
 from ebmjax.types import Metrics
 
 
-def svgd(section: Mapping[str, Any], energies: EnergyBatch) -> tuple[jax.Array, Metrics]:
+def svgd_loss(section: Mapping[str, Any], energies: EnergyBatch) -> tuple[jax.Array, Metrics]:
     """An ``EnergyObjective``, see ``losses.svgd_generative_loss``."""
     return losses.svgd_generative_loss(
         -energies.positive,

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from ebmjax.recipes.config.common_fields import pick_fields
 from ebmjax.recipes.config.declare import Field, Part, When, allow_preset, field, when_is
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.ranges import (
@@ -27,9 +26,10 @@ from ebmjax.recipes.config.user_parts import find_function, is_users
 class ObjectiveEntry(NamedTuple):
     """An objective that configurations can name.
 
+    Its file has its name, and in it ``<name>_loss``, an ``EnergyObjective``. Where ``draws`` is
+    False the function is ``<name>``, a ``ChainlessObjective``.
+
     Attributes:
-      made_by: "module:function" of ``ebmjax.recipes.parts.objectives``. The function is an
-        ``EnergyObjective``, or a ``ChainlessObjective`` where ``draws`` is False.
       what: words for it in "no effect here".
       fields: its fields ``loss.<field>``, by the model that has them.
       section: its fields ``loss.<name>.<field>``, which only configurations have that name it.
@@ -39,7 +39,6 @@ class ObjectiveEntry(NamedTuple):
         ``ChainlessObjective``.
     """
 
-    made_by: str
     what: str = ""
     fields: Mapping[str, Mapping[str, Field]] = {"energy": {}, "joint": {}}
     section: Mapping[str, Field] = {}
@@ -48,11 +47,11 @@ class ObjectiveEntry(NamedTuple):
     has_memory: bool = False
 
 
-def _chainless(name: str, what: str, section: Mapping[str, Field]) -> ObjectiveEntry:
-    return ObjectiveEntry(f"{name}:{name}", what, section=section, draws=False)
+def _chainless(what: str, section: Mapping[str, Field]) -> ObjectiveEntry:
+    return ObjectiveEntry(what, section=section, draws=False)
 
 
-def _with_levels(name: str, what: str, section: Mapping[str, Field]) -> ObjectiveEntry:
+def _with_levels(what: str, section: Mapping[str, Field]) -> ObjectiveEntry:
     levels = {
         "min_noise_scale": field(
             0.05, POSITIVE, "smallest noise, which evaluations see, in units of the data"
@@ -61,18 +60,28 @@ def _with_levels(name: str, what: str, section: Mapping[str, Field]) -> Objectiv
             None, optional(POSITIVE), "largest noise; None: the largest distance of two examples"
         ),
     }
-    return _chainless(name, what, {**levels, **section})._replace(has_levels=True)
+    return _chainless(what, {**levels, **section})._replace(has_levels=True)
 
 
-_SHARED = {"beta_variant": "default", "output_scale": 1.0, "max_positive_weight": None}
-_ROBUST = {name.removeprefix("loss."): one for name, one in pick_fields(loss=_SHARED).items()}
+_ROBUST = {
+    "beta_variant": field(
+        "default",
+        one_of("default", "no_positive", "batch_corrected", "true_objective"),
+        "form of the robust objective",
+    ),
+    "output_scale": field(1.0, POSITIVE, "factor on the log density inside the robust objective"),
+    "max_positive_weight": field(
+        None,
+        optional(PROBABILITY),
+        "updates whose data have a larger mean weight are skipped; None: none are",
+    ),
+}
 _IMPROVED = allow_preset(
     when_is("loss.name", "improved", what="improved contrastive divergence")
 )  # a configuration file sets them for a variant
 OBJECTIVES = {
-    "contrastive_divergence": ObjectiveEntry("contrastive_divergence:contrastive_divergence"),
+    "contrastive_divergence": ObjectiveEntry(),
     "improved": ObjectiveEntry(
-        "improved:improved_divergence",
         "improved contrastive divergence",
         {
             "energy": {
@@ -88,7 +97,6 @@ OBJECTIVES = {
         },
     ),
     "beta": ObjectiveEntry(
-        "beta:beta_objective",
         "the robust objective",
         {
             "energy": {
@@ -113,7 +121,6 @@ OBJECTIVES = {
         },
     ),
     "svgd": ObjectiveEntry(
-        "svgd:svgd",
         "the loss of SVGD",
         {
             "joint": {
@@ -124,7 +131,6 @@ OBJECTIVES = {
         },
     ),
     "denoising": _chainless(
-        "denoising",
         "denoising score matching",
         {
             "noise_scale": field(
@@ -133,7 +139,6 @@ OBJECTIVES = {
         },
     ),
     "denoising_levels": _with_levels(
-        "denoising_levels",
         "score matching at many noise levels",
         {
             "relative_step": field(
@@ -142,7 +147,6 @@ OBJECTIVES = {
         },
     ),
     "diffusion_recovery": _with_levels(
-        "diffusion_recovery",
         "diffusion recovery likelihood",
         {
             "num_levels": field(6, COUNT, "noise levels"),
@@ -153,7 +157,6 @@ OBJECTIVES = {
         },
     ),
     "score_matching": _chainless(
-        "score_matching",
         "score matching",
         {
             "num_slices": field(
@@ -162,7 +165,6 @@ OBJECTIVES = {
         },
     ),
     "energy_discrepancy": _chainless(
-        "energy_discrepancy",
         "energy discrepancy",
         {
             "noise_scale": field(
@@ -173,7 +175,6 @@ OBJECTIVES = {
         },
     ),
     "noise_contrastive": _chainless(
-        "noise_contrastive",
         "noise-contrastive estimation",
         {
             "noise_ratio": field(1, COUNT, "draws of the noise for each example"),
@@ -183,7 +184,6 @@ OBJECTIVES = {
         },
     ),
     "jarzynski": _chainless(
-        "jarzynski",
         "Jarzynski-corrected chains",
         {
             "num_walkers": field(
@@ -199,7 +199,6 @@ OBJECTIVES = {
         },
     )._replace(has_memory=True),
     "energy_matching": _chainless(
-        "energy_matching",
         "energy matching",
         {
             "warmup": field(

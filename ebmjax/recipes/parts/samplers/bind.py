@@ -9,7 +9,9 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax import densities, samplers
+from ebmjax._axes import AxisName
 from ebmjax._numbers import as_arguments
+from ebmjax.learning import ChainKind
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.parts.samplers.chosen import Chosen, hyperparameters, is_annealed
 from ebmjax.recipes.parts.samplers.table import BASE, BLACKJAX, FIRST_LAYER
@@ -62,6 +64,30 @@ def bind_sampler(
         return make(log_density_fn, **given)
 
     return make_bound
+
+
+def chain_kind(
+    chosen: Chosen,
+    section: Config,
+    shape: Sequence[int],
+    base: samplers.FactorGaussian | None,
+    axis_name: AxisName,
+) -> ChainKind:
+    """Returns the chains of a sampler in training, see ``bind_sampler``.
+
+    ``axis_name`` is of the shards whose interacting samples are one system.
+    """
+    entry, target = chosen.entry, section.target_acceptance
+    return ChainKind(
+        sampler=bind_sampler(chosen, section, shape, base),
+        num_steps=section.num_steps,
+        target_acceptance=target if entry.adaptable else None,
+        is_interacting=entry.interacting,
+        axis_name=axis_name if entry.interacting else None,
+        step_size=chosen.options.get("step_size", 1.0),
+        min_step_size=section.get("min_step_size", 0.0),
+        memory=entry.memory,
+    )
 
 
 def in_box(

@@ -80,11 +80,7 @@ def blackjax_kernel(
 
 
 def check_options(kernel: str, options: Mapping[str, Any]) -> None:
-    """Refuses options that BlackJAX's kernel does not take.
-
-    Raises:
-      ConfigError: naming those that it takes.
-    """
+    """Raises ConfigError for options that BlackJAX's kernel does not take."""
     import blackjax
 
     make = getattr(blackjax, kernel)  # BlackJAX wraps the function that names its arguments

@@ -194,14 +194,11 @@ def larger(chosen: Chosen, factor: float) -> Chosen:
 
 
 def check(section: Config, samplers: Sequence[Chosen]) -> None:
-    """Refuses what makes no chain, before anything compiles: one rule for every family.
+    """Raises ConfigError for what makes no chain, before anything compiles.
 
     Args:
       section: ``config.sampler``.
       samplers: all that share its box.
-
-    Raises:
-      ConfigError: naming the field and what to set instead.
     """
     for chosen in samplers:
         _check_needs(chosen)

@@ -111,10 +111,7 @@ COLD = 5e-5
 
 SAMPLERS: dict[str, SamplerEntry] = {
     "gradient_descent": SamplerEntry(
-        "gradient descent",
-        "ebmjax.samplers:gradient_descent",
-        STEP,
-        on_images={"step_size": 1.0},
+        "gradient descent", "ebmjax.samplers:gradient_descent", STEP, on_images={"step_size": 1.0}
     ),
     "sgld": SamplerEntry("SGLD", "ebmjax.samplers:sgld", LANGEVIN, on_images=NOISY),
     "proximal_sgld": SamplerEntry(
@@ -135,12 +132,7 @@ SAMPLERS: dict[str, SamplerEntry] = {
         on_images=SCALED,
     ),
     "mala": SamplerEntry(
-        "MALA",
-        "ebmjax.samplers:mala",
-        LANGEVIN,
-        rejects=True,
-        adaptable=True,
-        on_images=NOISY,
+        "MALA", "ebmjax.samplers:mala", LANGEVIN, rejects=True, adaptable=True, on_images=NOISY
     ),
     "tempered_mala": SamplerEntry(
         "tempered MALA",

@@ -197,12 +197,13 @@ def test_interacting_particles_move_in_their_own_number_without_a_class():
     spread = {"is_interacting": True, "axis_name": ("data", "shard")}
     sampler = partial(samplers.svgd, step_size=0.1)
     model = make_model(plan=chain_plan(num_samples=2, sampler=sampler, **spread))
-    any_class, of_class = model._labels(10)
-    assert any_class.shape == (3, 4)
-    assert np.all(any_class == ANY_CLASS)
-    assert of_class.size == 0
-    ends = model.fresh_chains(jax.random.key(0), 10, 3)["fresh"].ends  # without training's axes
-    assert ends.shape == (10, 3, 1, 1)
+    found = model.fresh_chains(jax.random.key(0), 10, 3)  # without training's axes
+    assert {name: chains.ends.shape for name, chains in found.items()} == {"fresh": (10, 3, 1, 1)}
+    run, given = model.programs["fresh", 3], []
+    model.programs["fresh", 3] = lambda *arguments: given.append(arguments[2]) or run(*arguments)
+    model.fresh_chains(jax.random.key(0), 10, 3)
+    assert given[0].shape == (3, 4)
+    assert np.all(given[0] == ANY_CLASS)
 
 
 def test_chains_are_scored_beside_their_own_starts():
