@@ -7,7 +7,6 @@ is a pickle and is never opened here; docs/generation_metrics.md shows how to co
 PyTorch. Prints the SHA-256 that configurations should expect.
 """
 
-import argparse
 import hashlib
 import os
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from ebmjax.networks import inception_variables, read_tensors
-from ebmjax.recipes.__main__ import quietly
+from ebmjax.recipes.__main__ import make_parser, quietly
 from ebmjax.recipes.config.errors import stop
 
 # Last part of a name in PyTorch and here, and the order of axes.
@@ -85,9 +84,7 @@ def convert(source: Path, out: Path) -> str:
 
 def main() -> None:
     """Converts the file that the command line names, and prints the new file's digest."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("--state_dict", type=Path, required=True, help=".safetensors or .npz")
     parser.add_argument("--out", type=Path, required=True, help="the .npz file to write")
     arguments = parser.parse_args()

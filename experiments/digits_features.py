@@ -6,7 +6,6 @@ writes digits_8.npz and digits_16.npz, in about three minutes on two cores. The 
 made once: another machine rounds differently, and other weights are another extractor.
 """
 
-import argparse
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import optax
 from flax.traverse_util import flatten_dict
 
 from ebmjax import data, networks
+from ebmjax.recipes.__main__ import make_parser
 from ebmjax.types import Key, PyTree
 
 SIDES, NUM_CLASSES = (8, 16), 10
@@ -65,9 +65,7 @@ def make(side: int, num_steps: int = STEPS) -> dict[str, np.ndarray]:
 
 def main() -> None:
     """Trains the extractors of both sides and writes them to the folder of the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder of the files")
     out = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ebmjax.data import DataUnavailableError, load_images
+from ebmjax.recipes.__main__ import make_parser
 
 LETTER_FONTS = ("DejaVuSans", "DejaVuSerif", "STIXGeneral", "cmb10", "cmr10", "cmss", "cmt", "cmmi")
 
@@ -267,11 +268,9 @@ def write_set(name: str, folder: Path) -> Path | None:
     return path
 
 
-def make_parser(doc: str | None, out: Path) -> argparse.ArgumentParser:
+def make_set_parser(doc: str | None, out: Path) -> argparse.ArgumentParser:
     """Returns a reader of arguments whose --help is ``doc``, with --out and --sets."""
-    parser = argparse.ArgumentParser(
-        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(doc)
     parser.add_argument("--out", type=Path, default=out, help=f"folder of the results ({out})")
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS), help="their names")
     return parser
@@ -279,7 +278,7 @@ def make_parser(doc: str | None, out: Path) -> argparse.ArgumentParser:
 
 def main() -> None:
     """Writes the sets that the command names."""
-    arguments = make_parser(__doc__, Path("sets")).parse_args()
+    arguments = make_set_parser(__doc__, Path("sets")).parse_args()
     for name in arguments.sets:
         path = write_set(name, arguments.out)
         if path is not None:

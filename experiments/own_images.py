@@ -32,7 +32,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from image_sets import WITHOUT_LABELS, make_parser, write_set
+from image_sets import WITHOUT_LABELS, make_set_parser, write_set
 
 from ebmjax import recipes
 from ebmjax.data import ImageData, load_images
@@ -246,7 +246,7 @@ def make_rows(
 
 def main() -> None:
     """Runs what is missing, and writes the table after each run."""
-    parser = make_parser(__doc__, Path("runs/own_images"))
+    parser = make_set_parser(__doc__, Path("runs/own_images"))
     parser.add_argument("--seeds", type=int, default=3, help="runs of every row")
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time")
     parser.add_argument("--configs", nargs="+", choices=CONFIGS, default=CONFIGS, help="on these")

@@ -1,5 +1,6 @@
 """The command ``ebmjax``: trains, makes studies, uses what was trained, and shows fields."""
 
+import argparse
 import ast
 import gc
 import importlib
@@ -50,6 +51,16 @@ USAGE = """usage: ebmjax COMMAND ...
   ebmjax --version               prints the versions of ebmjax, JAX and Python
 
 ebmjax COMMAND --help says more."""
+
+
+def make_parser(text: str | None, program: str | None = None) -> argparse.ArgumentParser:
+    """Returns a reader of arguments whose --help is ``text``; ``program`` is the command's name."""
+    return argparse.ArgumentParser(
+        program,
+        description=text,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
 
 
 def command(name: str) -> ModuleType:

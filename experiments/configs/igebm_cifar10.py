@@ -11,9 +11,7 @@ Command:
 Hardware: one GPU; "cpu" is sized for 2 CPU cores.
 Expected numbers: not yet run, except "cpu" (2026-11-22, seeds 0 to 4, about 8 minutes of one core).
 FID of the buffer in features of a classifier of these images (test images 0.2, noise 29): SGLD 5.9
-+- 5.0, MALA 24.5 +- 2.4, MALA by the literal ratio 14.1 +- 3.0, preconditioned SGLD 8.7 +- 8.7.
-Tempered MALA has 5.5 +- 4.0 by a running acceptance; judged at every move, 19.7 and 18.9 (seeds 0
-and 1). See docs/results/igebm_cifar10.md.
++- 5.0. The samplers: docs/results/igebm_cifar10.md.
 
 Variants:
 - thesis: step 100 and noise 1e-4 on [0, 1], no clipping, temperature 5e-11, augmented starts.

@@ -11,9 +11,7 @@ Command:
   python experiments/run.py --config=configs/igebm_digits.py
 Hardware: 2 CPU cores; training takes 30 s and compiling as long.
 Expected numbers (seeds 0-4, 2026-11-22; FID in features of a digits classifier, test images 14.8):
-buffer 43 +- 8, chains from noise 69 +- 5; psgld 46 +- 7; conditional 32 +- 9; multiscale 32 +- 7;
-mala 551 +- 62; tempered_mala 600 +- 25. Seeds 0-2, 2026-11-23: tempered_mala_every_move 522 +- 7,
-mala_annealed 574 +- 43, sgld_annealed 57 +- 15. See docs/results/igebm_digits.md.
+buffer 43 +- 8, chains from noise 69 +- 5. Variants: docs/results/igebm_digits.md.
 
 Variants by sampler of all negatives:
 - psgld; psgld_exact (preconditioned noise); hmc; parallel_tempering (no run of it is finished).

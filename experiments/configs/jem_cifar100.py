@@ -9,15 +9,6 @@ Hardware: one GPU.
 Expected numbers: not yet run.
 """
 
-from ml_collections import ConfigDict
-
 from ebmjax.recipes.config.files import beside, project
-from ebmjax.recipes.models.joint.fields import configure
 
-joint = project("settings.joint")
-jem_cifar10 = beside(__file__, "jem_cifar10.py")
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """The configuration of ``variant``."""
-    return configure(variant, base=joint.on_cifar100(jem_cifar10.BASE, variant), variants={})
+get_config = project("settings.joint").on_cifar100(beside(__file__, "jem_cifar10.py").BASE)

@@ -12,9 +12,8 @@ Command:
   python experiments/run.py --config=configs/jem_digits.py
 Hardware: 2 CPU cores; 40 s of training on one of them, and compiling.
 Expected numbers (2026-11-21, seeds 0-4, mean +- standard deviation over seeds): accuracy 98.9 +-
-0.2 %, ECE 2.1 +- 0.2 %, NLL 0.039 +- 0.003 nats; "softmax" 97.9 +- 0.7 %, 1.9 +- 0.6 %, 0.081 +-
-0.025. The 357 test images add at least 0.5 points of accuracy, 0.4 of ECE and 0.01 nats. Most other
-variants: docs/results/jem_digits.md.
+0.2 %, ECE 2.1 +- 0.2 %, NLL 0.039 +- 0.003 nats. The 357 test images add at least 0.5 points of
+accuracy, 0.4 of ECE and 0.01 nats. Most variants: docs/results/jem_digits.md.
 
 Variants:
 - psgld: decay 0.99, which the thesis has for points and was measured (its image form has 0.9).

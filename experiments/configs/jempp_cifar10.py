@@ -26,7 +26,6 @@ BASE = {
     **joint.SGD,
     "model.norm": "batch",
     "sampler.name": "pyld",
-    "sampler.num_steps": 10,
     "sampler.box": "clamp",
     "sampler.max_score": 1.0,
     "sampler.buffer.start": "informative",

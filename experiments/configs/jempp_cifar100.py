@@ -13,18 +13,8 @@ Expected numbers: not yet run.
 Variants: m5, m20.
 """
 
-from ml_collections import ConfigDict
-
 from ebmjax.recipes.config.files import beside, project
-from ebmjax.recipes.models.joint.fields import configure
 
-joint = project("settings.joint")
 jempp_cifar10 = beside(__file__, "jempp_cifar10.py")
 VARIANTS = {name: jempp_cifar10.VARIANTS[name] for name in ("m5", "m20")}
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """The configuration of ``variant``."""
-    return configure(
-        variant, base=joint.on_cifar100(jempp_cifar10.BASE, variant), variants=VARIANTS
-    )
+get_config = project("settings.joint").on_cifar100(jempp_cifar10.BASE, VARIANTS)

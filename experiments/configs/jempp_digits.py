@@ -7,10 +7,9 @@ normalisation and a penalty on squared energies, for the reasons in sadajem_digi
 Command:
   python experiments/run.py --config=configs/jempp_digits.py
 Hardware: 2 CPU cores; 110 s of training on one of them, and compiling.
-Expected numbers (2026-11-22, seeds 0-4, mean +- standard deviation over seeds): accuracy
-98.5 +- 0.2 %, ECE 2.5 +- 0.3 %, NLL 0.067 +- 0.004 nats; "m5" 97.9 +- 0.8, "m20" 98.6 +- 0.3,
-"proximal" 98.5 +- 0.4, "literal" 97.6 +- 1.0 %. The 357 test images add 0.6 to 0.8 points of
-accuracy. See docs/results/jem_digits.md.
+Expected numbers (2026-11-22, seeds 0-4, mean +- standard deviation over seeds): accuracy 98.5 +-
+0.2 %, ECE 2.5 +- 0.3 %, NLL 0.067 +- 0.004 nats. The 357 test images add 0.6 to 0.8 points of
+accuracy. Variants: docs/results/jem_digits.md.
 
 Variants:
 - m5, m20 (the base has M = 10); sam.

@@ -8,9 +8,8 @@ rates ten times theirs. Their step s is a drift s^2 / 2 here. So the prior's 60 
 Command:
   python experiments/run.py --config=configs/lebm_digits.py
 Hardware: 2 CPU cores.
-Expected numbers (2026-11-22, five repeats by studies/lebm_digits.py): FID_inf in features of a
-digits classifier 12.2 +- 2.8, "gaussian" 118.8 +- 2.5, "persistent" 46.5 +- 2.9; log evidence by
-annealed importance sampling -7.4 +- 0.4, -10.5 +- 0.4 and -7.0 +- 2.1 nats.
+Expected numbers (2026-11-22, five repeats): FID_inf in features of a digits classifier 12.2 +- 2.8,
+log evidence by importance sampling -7.4 +- 0.4 nats. Variants: docs/results/lebm_digits.md.
 
 Variants:
 - "": with the energy, and so "vanilla".

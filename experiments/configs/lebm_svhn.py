@@ -9,8 +9,7 @@ Paper: Pang et al. 2020 and its public code: all 73,257 training images, batch 1
 0.1). Their generator loss drops the factor 1 / (2 sigma^2), which does not change Adam's steps.
 Command:
   python experiments/run.py --config=configs/lebm_svhn.py --config.data.path=FOLDER
-FOLDER holds the prepared svhn_cropped of tensorflow-datasets. Without --config.data.path it is
-looked for in ~/tensorflow_datasets and, if the network allows, prepared there.
+FOLDER holds the prepared svhn_cropped of tensorflow-datasets (docs/data.md).
 Hardware: an accelerator.
 Expected numbers: not yet run.
 

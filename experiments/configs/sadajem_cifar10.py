@@ -40,7 +40,6 @@ BASE = {
     "data.noise_scale": 0.0,
     "model.norm": "batch",
     "sampler.name": "proximal_sgld",
-    "sampler.num_steps": 10,
     "sampler.box": "clamp",
     "sampler.buffer.start": "informative",
     "optimizer.rho": 0.2,

@@ -18,17 +18,8 @@ Variants (sadajem_cifar10.py explains them):
 - cpu: a small network on 5,000 images of 16x16.
 """
 
-from ml_collections import ConfigDict
-
 from ebmjax.recipes.config.files import beside, project
-from ebmjax.recipes.models.joint.fields import configure
 
-joint = project("settings.joint")
 sadajem_cifar10 = beside(__file__, "sadajem_cifar10.py")
 BASE = sadajem_cifar10.BASE | {"optimizer.learning_rate": 0.01}
-VARIANTS = sadajem_cifar10.VARIANTS
-
-
-def get_config(variant: str = "") -> ConfigDict:
-    """The configuration of ``variant``."""
-    return configure(variant, base=joint.on_cifar100(BASE, variant), variants=VARIANTS)
+get_config = project("settings.joint").on_cifar100(BASE, sadajem_cifar10.VARIANTS)

@@ -13,10 +13,7 @@ Command:
   python experiments/run.py --config=configs/shortrun_cifar10.py --config.data.path=FOLDER
 Hardware: one GPU; "cpu" is sized for 2 CPU cores.
 Expected numbers: not yet run, except "cpu" and "cpu_beta_1e5" (2026-11-22 and 23, seeds 0 to 2,
-about 500 s of one core). FID in features of a classifier of these images (500 test images 0.3,
-noise 29): chains as in training 6.6, 5.1 and 4.8, with beta 5.7, 4.1 and 5.2; ten times as long 22
-to 49. "cpu_beta_01" after one epoch: 19.0, a gap of 0.6 and no images. See
-docs/results/shortrun_cifar10.md.
+about 500 s of one core): docs/results/shortrun_cifar10.md.
 
 Variants:
 - beta_1e6, beta_1e5, beta_1e4, beta_001, beta_01: beta 1e-6, 1e-5, 1e-4, 0.01 and 0.1.

@@ -37,7 +37,6 @@ BASE = {
     "data.noise_scale": 0.0,
     "model.norm": "group",
     "sampler.name": "svgd",
-    "sampler.num_steps": 10,
     "sampler.num_samples": 30,
     "mesh.num_shards": 2,  # divides 30 particles; 8 devices need 32
     "sampler.box": "clamp",

@@ -5,19 +5,12 @@ of the samples (KID_inf is best near p = 6; p <= 1 collapses).
 Paper: thermodynamic-integration thesis, Tables 3 and 5 (generator as ConvGenerator corrects it).
 Command:
   python experiments/run.py --config=configs/thermo_celeba.py --config.data.path=FOLDER
-FOLDER holds the prepared celeb_a of tensorflow-datasets. Without --config.data.path it is
-looked for in ~/tensorflow_datasets and, if the network allows, prepared there.
+FOLDER holds the prepared celeb_a of tensorflow-datasets (docs/data.md).
 Hardware: an accelerator, for the thesis's size.
 Expected numbers: not yet run at the thesis's size.
 
-Variants:
-- "": the thesis's model with the `tempered` estimator; vanilla: without powers.
-- frozen_prior: the gradient of the thesis's public code.
-- through_chain: the gradient that its text describes, through the chains, without the divergences,
-  for which one chain an image is too few.
-- smoke: a model 64 times smaller for a few steps, to try the path on a CPU.
-Five repeats as in the thesis: --config.train.num_repeats=5. Its sweeps: studies/thermo_images.py.
-Batches are 72 for the thesis's 75, so that 8 devices share them.
+Variants (thermo_cifar10.py explains them): vanilla, frozen_prior, through_chain, smoke. Repeats and
+batches are as there.
 """
 
 from functools import partial

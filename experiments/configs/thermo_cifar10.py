@@ -5,8 +5,7 @@ of the samples (KID_inf is best near p = 6).
 Paper: thermodynamic-integration thesis, Tables 4 and 5 (generator as ConvGenerator corrects it).
 Command:
   python experiments/run.py --config=configs/thermo_cifar10.py --config.data.path=FOLDER
-FOLDER holds the prepared cifar10 of tensorflow-datasets. Without --config.data.path it is
-looked for in ~/tensorflow_datasets and, if the network allows, prepared there.
+FOLDER holds the prepared cifar10 of tensorflow-datasets (docs/data.md).
 Hardware: an accelerator, for the thesis's size.
 Expected numbers: not yet run at the thesis's size. Tried on 2026-11-21: 4 steps of the full
 networks on real CIFAR-10 with batch 5 and N_t = 2 took 43 s on 2 cores, all finite. 16 epochs (800

@@ -10,12 +10,8 @@ instead of 0.061).
 Command:
   python experiments/run.py --config=configs/thermo_digits.py
 Hardware: 2 CPU cores; about 95 s, 50 s for "vanilla", 20 s for "smoke" (2026-11-21).
-Expected numbers (2026-11-22, seeds 0-2, mean +- standard deviation). The log evidence is for 32
-test images with 64 chains each. The squared error is a pixel's, on 352 test images.
-  variant     log evidence, nats  its trapezium part  squared error   gradient variance
-  ""          -21.4 +- 0.5        -22.6 +- 0.6        0.063 +- 0.002  0.0113 +- 0.0008
-  "vanilla"   -15.9 +- 0.1        -17.82 +- 0.04      0.041 +- 0.001  0.0094 +- 0.0007
-  before training: -233 nats and 0.69.
+Expected numbers (2026-11-22, seeds 0-2, mean +- standard deviation): log evidence of 32 test images
+-21.4 +- 0.5 nats, "vanilla" -15.9 +- 0.1. More: docs/results/thermo_digits.md.
 
 Variants (each but the last two names its loss.name):
 - base, "tempered": the generator learns by thermodynamic integration, the prior by the contrast.

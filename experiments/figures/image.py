@@ -7,30 +7,27 @@ from pathlib import Path
 import numpy as np
 
 from ebmjax.recipes.evaluators.profile import draw_panels, read
-from ebmjax.recipes.study import reader
-from ebmjax.recipes.study.figures import (
-    BUFFER_FID,
-    DISTANCE,
-    SKIPPED,
-    Panel,
-    draw_tiles,
-    over_training,
-)
+from ebmjax.recipes.study import figures, reader
 
 ACCEPT_RATIOS = "--config.eval.functions=('literal/accept_ratios.py:accept_ratios',)"
 """Numbers of ``ACCEPTANCE`` that an evaluation of the thesis gives."""
 GAP = "energy of samples - of data, nats"
-SOUND: tuple[Panel, ...] = (
+SOUND: tuple[figures.Panel, ...] = (
     ("chain_acceptance_prob", "acceptance in training", "linear"),
     ("acceptance_implied", "acceptance of a move, T implied", "linear"),
     ("score_change", "relative change of score over a move", "log"),
-    DISTANCE,
+    figures.DISTANCE,
 )
-ACCEPTANCE = (*SOUND, ("chain_step_size", "adapted step size", "log"), BUFFER_FID)
-RUNAWAY = (*SOUND, BUFFER_FID, ("energy_gap", GAP, "linear"))
+ACCEPTANCE = (*SOUND, ("chain_step_size", "adapted step size", "log"), figures.BUFFER_FID)
+RUNAWAY = (*SOUND, figures.BUFFER_FID, ("energy_gap", GAP, "linear"))
 """Panels for runs that adapt no step size and may lose their chains."""
-DAMPING: tuple[Panel, ...] = (BUFFER_FID, ("energy_gap", GAP, "symlog"), DISTANCE, SKIPPED)
-REWEIGHTED: tuple[Panel, ...] = (
+DAMPING: tuple[figures.Panel, ...] = (
+    figures.BUFFER_FID,
+    ("energy_gap", GAP, "symlog"),
+    figures.DISTANCE,
+    figures.SKIPPED,
+)
+REWEIGHTED: tuple[figures.Panel, ...] = (
     ("positive_log_density", "f of the data", "symlog"),
     ("negative_log_density", "f of the negatives", "symlog"),
     ("log_density_gap", "f of the data - of the negatives", "symlog"),
@@ -40,8 +37,8 @@ REWEIGHTED: tuple[Panel, ...] = (
 )
 """Panels for the robust objective."""
 
-acceptance = partial(over_training, ACCEPTANCE, "acceptance")
-damping = partial(over_training, DAMPING, "damping")
+acceptance = partial(figures.over_training, ACCEPTANCE, "acceptance")
+damping = partial(figures.over_training, DAMPING, "damping")
 
 
 def samples(rows: Sequence[str], folder: Path) -> None:
@@ -51,7 +48,7 @@ def samples(rows: Sequence[str], folder: Path) -> None:
     """
     paths = {row: reader.first(folder, row).snapshots() for row in rows}
     ends = {row: np.load(found[-1])["samples"][:100] for row, found in paths.items() if found}
-    draw_tiles(folder / "samples.png", ends, 10, most=4, size=(2.7, 2.9))
+    figures.draw_tiles(folder / "samples.png", ends, 10, most=4, size=(2.7, 2.9))
 
 
 def profiles(rows: Sequence[str], folder: Path) -> None:

@@ -13,7 +13,7 @@ from ebmjax.recipes.evaluators.plots import figure, shape
 from ebmjax.recipes.evaluators.robustness import NORMS, robustness_axis, robustness_curve
 from ebmjax.recipes.study import reader
 from ebmjax.recipes.study.figures import ACCURACY, BUFFER_FID, Panel, draw_means, over_training
-from ebmjax.recipes.study.table_entry import entry
+from ebmjax.recipes.study.table import entry
 
 ROBUST: tuple[Panel, ...] = (
     # Energy gaps of contrastive divergence and of the objectives of f, with the same sign.
@@ -125,13 +125,9 @@ def reliability(rows: Mapping[str, str], folder: Path) -> None:
 
 
 def pool_bins(bins: Sequence[Mapping[str, Any]]) -> ReliabilityBins:
-    """Returns one diagram of all seeds' images: bins with many images weigh more.
+    """Returns one diagram of all seeds' images, in NumPy arrays: bins with many weigh more.
 
-    Args:
-      bins: each seed's fields of ``ReliabilityBins``, with the same edges.
-
-    Returns:
-      NumPy arrays; ``count`` is a mean over seeds and need not be whole.
+    ``bins`` has each seed's, with the same edges. ``count`` is their mean and need not be whole.
     """
     edges, confidence, accuracy, count = (
         np.array([one[name] for one in bins], float) for name in ReliabilityBins._fields

@@ -7,11 +7,11 @@ figures twice, for CelebA and CIFAR-10 (3 and 16, 4 and 17, 5 and 18, 10 and 19,
 8). A study has them once, under the lower number. Each swept estimator has a set. Figures with
 missing rows are named and left out."""
 
-import argparse
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.config.errors import stop
 from ebmjax.recipes.study.reader import row_names
 from ebmjax.recipes.study.reader import runs as runs_of
@@ -76,9 +76,7 @@ def draw(folder: Path) -> None:
 
 def main() -> None:
     """Reads the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("--folder", required=True, type=Path, help="folder of a study")
     folder = parser.parse_args().folder
     if not folder.is_dir() or not gather(folder):

@@ -164,8 +164,7 @@ def gather(folder: Path) -> list[Row]:
 def series(rows: Sequence[Row], estimator: str) -> list[Row]:
     """Returns the thesis's sweep of an estimator: vanilla by batch size, others by exponent.
 
-    Raises:
-      Absent: if it has fewer than two rows.
+    Raises Absent for fewer than two rows.
     """
     swept = _name_sweep(estimator)
     mine = [row for row in rows if row.estimator == estimator and row.changes.keys() <= {swept}]
@@ -182,10 +181,7 @@ def regimes(rows: Sequence[Row], estimator: str) -> dict[str, list[Row]]:
     """Returns the thesis's three regimes: vanilla, 0 < p <= 1 and p > 1 of an estimator.
 
     A fourth, not in the thesis, is vanilla learning at equal updates, if the study has it: at equal
-    epochs a smaller batch makes more updates.
-
-    Raises:
-      Absent: as ``series``.
+    epochs a smaller batch makes more updates. Raises as ``series``.
     """
     powers = series(rows, estimator)
     found = {
@@ -210,11 +206,7 @@ def equal_updates(rows: Sequence[Row]) -> list[Row]:
 
 
 def variants(rows: Sequence[Row], estimator: str) -> list[Row]:
-    """Returns rows of an estimator that change more than the swept field, by exponent.
-
-    Raises:
-      Absent: if there are none.
-    """
+    """Returns rows of an estimator that change more than the swept field, or raises Absent."""
     swept = _name_sweep(estimator)
     mine = [row for row in rows if row.estimator == estimator and row.changes.keys() - {swept}]
     if not mine:

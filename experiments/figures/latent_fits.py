@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.polynomial import Polynomial
 
+from ebmjax.recipes.study.errors import line_of
+
 from .latent_data import Absent, Points, Row, at_infinity, points, quadratic, regimes
 from .latent_sweeps import SCORES, VARIANCES
 
@@ -68,7 +70,7 @@ def left_out_error(found: Points, degree: int) -> float | None:
 def table(rows: Sequence[Row], estimators: Sequence[str]) -> str:
     """Returns the fits of every regime of the swept estimators, in Markdown."""
     lines = [line for estimator in estimators for line in fits(rows, estimator)]
-    return "\n".join([NOTE, "", _line(HEADS), "|---" * len(HEADS) + "|", *lines]) + "\n"
+    return "\n".join([NOTE, "", line_of(HEADS), "|---" * len(HEADS) + "|", *lines]) + "\n"
 
 
 def fits(rows: Sequence[Row], estimator: str) -> list[str]:
@@ -84,9 +86,5 @@ def fits(rows: Sequence[Row], estimator: str) -> list[str]:
                 numbers = fit(points(mine, variance, at_infinity(score)))
                 if numbers is not None:
                     shown = ("no residual" if n is None else f"{n:.4g}" for n in numbers.values())
-                    lines.append(_line([estimator, regime, score, variance, *shown]))
+                    lines.append(line_of([estimator, regime, score, variance, *shown]))
     return lines
-
-
-def _line(entries: Sequence[str]) -> str:
-    return f"| {' | '.join(entries)} |"

@@ -99,11 +99,7 @@ def costs(rows: Sequence[Row], name: str, path: Path) -> None:
 
 
 def cost_values(rows: Sequence[Row], name: str) -> dict[str, float]:
-    """Returns the rows' cost by name, averaged over seeds; leaves out rows without it.
-
-    Raises:
-      Absent: if no row has it.
-    """
+    """Returns the cost of rows that have it, averaged over seeds; raises Absent if none has."""
     found = {}
     for row in sorted(rows, key=lambda row: (row.estimator, row.exponent, row.config[BATCH_SIZE])):
         mean = row.values(f"cost.{name}").mean()

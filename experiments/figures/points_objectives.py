@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from ebmjax.recipes.evaluators.plots import figure
 from ebmjax.recipes.evaluators.points.density_plots import describe_density, tile
@@ -115,20 +116,14 @@ def panels(path: Path, runs: dict[str, dict[float, StudyRun]]) -> None:
     shown = next((run for run in every if run.snapshots()), None)
     if shown is None:
         return
-    section = shown.config()["eval"]["density"]
-    grid = Grid(section["half_width"], section["grid_points"])
-    with np.load(shown.snapshots()[-1]) as arrays:
-        truth = arrays["truth"]
-    limits = (0.0, float(np.exp(truth.max())))
+    grid, truth = _read_truth(shown)
     betas = sorted({beta for by_beta in runs.values() for beta in by_beta})
     with figure(path, len(runs), len(betas) + 1, size=(1.5, 1.7)) as squares:
-        tile(squares[0, 0], truth, np.exp, limits)
+        tile(squares[0, 0], truth, np.exp, _limits(truth))
         squares[0, 0].set_title("data")
         for axes, (objective, by_beta) in zip(squares[:, 1:], runs.items(), strict=True):
             for place, beta in zip(axes, betas, strict=True):
-                title, learned = _model(by_beta.get(beta), grid, np.exp(truth))
-                tile(place, learned, np.exp, limits, missing=title)
-                place.set_title("" if learned is None else title)
+                place.set_title(_draw_model(place, by_beta.get(beta), grid, truth))
             axes[0].set_ylabel(TITLES[objective])
         for place, beta in zip(squares[0, 1:], betas, strict=True):
             place.set_title("\n".join(filter(None, (f"beta {beta:g}", place.get_title()))))
@@ -150,25 +145,31 @@ def side_by_side(folder: Path) -> None:
     names = list(dict.fromkeys(name for found in runs.values() for name in found))
     with figure(folder / "side_by_side.png", len(runs), len(names) + 1, size=(1.6, 1.9)) as squares:
         for axes, (data, found) in zip(squares, runs.items(), strict=True):
-            some = next(iter(found.values()))
-            section = some.config()["eval"]["density"]
-            with np.load(some.snapshots()[-1]) as arrays:
-                truth = arrays["truth"]
-            limits = (0.0, float(np.exp(truth.max())))
-            tile(axes[0], truth, np.exp, limits)
+            grid, truth = _read_truth(next(iter(found.values())))
+            tile(axes[0], truth, np.exp, _limits(truth))
             axes[0].set(title=data, ylabel="")
-            grid = Grid(section["half_width"], section["grid_points"])
             for place, name in zip(axes[1:], names, strict=True):
-                title, learned = _model(found.get(name), grid, np.exp(truth))
-                tile(place, learned, np.exp, limits, missing=title)
-                place.set_title("\n".join((*name.split(", "), "" if learned is None else title)))
+                caption = _draw_model(place, found.get(name), grid, truth)
+                place.set_title("\n".join((*name.split(", "), caption)))
 
 
-def _model(run: StudyRun | None, grid: Grid, truth: np.ndarray) -> tuple[str, np.ndarray | None]:
-    """Returns caption and log density of a run; None if it diverged or leaves the grid."""
-    if run is None:
-        return "missing", None
-    if run.status == "diverged":
-        return "diverged", None
+def _read_truth(run: StudyRun) -> tuple[Grid, np.ndarray]:
+    """Returns a run's grid, and the data's log density on it."""
+    section = run.config()["eval"]["density"]
     with np.load(run.snapshots()[-1]) as arrays:
-        return describe_density(arrays["log_density"], grid, truth)
+        return Grid(section["half_width"], section["grid_points"]), arrays["truth"]
+
+
+def _limits(truth: np.ndarray) -> tuple[float, float]:
+    """Returns the ends of the colours: from 0 to the data's peak."""
+    return 0.0, float(np.exp(truth.max()))
+
+
+def _draw_model(axes: Axes, run: StudyRun | None, grid: Grid, truth: np.ndarray) -> str:
+    """Draws the density of a run, and returns its caption; "" where words stand in its place."""
+    caption, learned = "missing" if run is None else "diverged", None
+    if run is not None and run.status != "diverged":
+        with np.load(run.snapshots()[-1]) as arrays:
+            caption, learned = describe_density(arrays["log_density"], grid, np.exp(truth))
+    tile(axes, learned, np.exp, _limits(truth), missing=caption)
+    return "" if learned is None else caption

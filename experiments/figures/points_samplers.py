@@ -9,7 +9,8 @@ from ebmjax.recipes.evaluators import plots
 from ebmjax.recipes.evaluators.points.comparison_plots import title
 from ebmjax.recipes.evaluators.points.settings import SETTINGS
 from ebmjax.recipes.study import reader
-from ebmjax.recipes.study.table_entry import entry
+from ebmjax.recipes.study.errors import line_of
+from ebmjax.recipes.study.table import entry
 
 # Sampling-approaches thesis, section 4.1.
 PUBLISHED = {
@@ -59,14 +60,14 @@ def study(folder: Path) -> None:
 def table(runs: list[dict[str, Any]], setting: str) -> str:
     """Returns one setting in Markdown: a row a sampler, mean and standard deviation over runs."""
     headings = ["", "R-hat, published", *COLUMNS]
-    lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
+    lines = [line_of(headings), "|" + "---|" * len(headings)]
     for name in sampler_names(runs):
         published = PUBLISHED.get(name, "-") if setting == "thesis" else "-"
         cells = entries(run[setting][name] for run in runs)
-        lines.append("| " + " | ".join([title(name), str(published), *cells]) + " |")
+        lines.append(line_of([title(name), str(published), *cells]))
     for name, label in REFERENCES.items():
         cells = entries(run["references"][name] for run in runs if name in run["references"])
-        lines.append("| " + " | ".join([label, "-", *cells]) + " |")
+        lines.append(line_of([label, "-", *cells]))
     return "\n".join(lines) + "\n"
 
 

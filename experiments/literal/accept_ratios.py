@@ -23,11 +23,7 @@ log_proposal_ratio = project("literal.mala").log_proposal_ratio
 def accept_ratios(model: Any, images: np.ndarray, key: Key, num: int = 100) -> dict[str, Any]:
     """Returns ``weigh_move`` of the run's first sampler, from ``num`` samples of training.
 
-    Args:
-      model: an image energy, ``models.energy.model.EnergyModel``.
-      images: test images; not used.
-      key: of the samples and of the move's noise.
-      num: of samples.
+    ``model`` is an ``models.energy.model.EnergyModel``; test ``images`` are not used.
     """
     name, max_score = model.config.sampler.names[0], model.config.sampler.max_score
     sampler, chains = find_samplers(model.config)[name], model.samples(key, num)

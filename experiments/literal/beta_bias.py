@@ -32,11 +32,7 @@ def beta_bias(model: Any, points: np.ndarray, key: Key) -> dict[str, float]:
     the log density. "reweighted_tv" is ``distance_after_weighting``. "long_tv" is the distance of
     long chains from the learned density, "exact_tv" that of as many independent draws. The others
     come from ``compensation``. Numbers of the density are NaN if the grid cannot normalise it.
-
-    Args:
-      model: an energy of points in the plane, ``models.energy.points.PointsModel``.
-      points: test points; not used.
-      key: of all chains and draws.
+    ``model`` is a ``models.energy.points.PointsModel`` of the plane; test ``points`` are not used.
     """
     plane, section = plane_of(model), model.config
     num, num_steps = section.eval.density.num_samples, section.sampler.num_steps

@@ -35,8 +35,7 @@ def literal_psgld(
     Args:
       log_density_fn: -E of one position.
       step_size: :math:`\epsilon`.
-      noise_scale: as of ``psgld``.
-      temperature: as of ``psgld``.
+      noise_scale, temperature: as of ``psgld``.
       decay: a.
       damping: :math:`\lambda`.
 

@@ -4,8 +4,13 @@ On CIFAR: WRN-28-10 on 50,000 images of 32x32. Attacks are SADA-JEM's: PGD of 50
 1,000 test images, the same radii in both norms.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
+
+from ml_collections import ConfigDict
+
+from ebmjax.recipes.models.joint.fields import SMOKE, configure
 
 Changes = dict[str, Any]
 
@@ -56,8 +61,6 @@ CPU = {
     "model.depth": 10,
     "model.widen_factor": 1,
     "model.norm": "group",
-    "model.dtype": "float32",
-    "sampler.dtype": "float32",
     "sampler.box": "clamp",
     "sampler.num_steps": 10,
     "sampler.num_samples": 32,
@@ -89,20 +92,21 @@ CPU = {
 """Settings for minutes on two cores: WRN-10-1 on 5,000 images shrunk to 16x16, as the digits."""
 
 
-def on_cifar100(base: Mapping[str, Any], variant: str) -> Changes:
-    """Returns CIFAR-10's configuration ``base`` for CIFAR-100, with ``variant``."""
-    # A smoke run has too few images for every class, which the informative law needs.
-    start_fn: Changes = {"sampler.buffer.start": "uniform"} if variant == "smoke" else {}
-    if base.get("sampler.buffer.start") == "informative":
-        # It needs as many slots of each class in each shard: 10,000 are no multiple of 800.
-        start_fn["sampler.buffer.size"] = 10_400
-    return {
-        **base,
+def on_cifar100(
+    base: Mapping[str, Any], variants: Mapping[str, Changes] = {}
+) -> Callable[..., ConfigDict]:
+    """Returns ``get_config`` of CIFAR-10's configuration ``base`` for CIFAR-100."""
+    changes: Changes = {
         "data.name": "cifar100",
         "data.num_classes": 100,
         "eval.ood.tfds": ("svhn_cropped", "cifar10", "celeb_a"),
-        **start_fn,
     }
+    if base.get("sampler.buffer.start") == "informative":
+        # It needs as many slots of each class in each shard: 10,000 are no multiple of 800.
+        changes["sampler.buffer.size"] = 10_400
+    # A smoke run has too few images for every class, which the informative law needs.
+    smoke = SMOKE | {"sampler.buffer.start": "uniform"}
+    return partial(configure, base={**base, **changes}, variants={**variants, "smoke": smoke})
 
 
 # The radii of SAM and ASAM in SADA-JEM's Table 6: 005 is 0.05. The published code's default is
@@ -165,10 +169,7 @@ def scenario_variants(learning_rate: float) -> dict[str, Changes]:
     For step alpha and output scale o, the drift is alpha o / 2 and the noise sqrt(alpha). As in the
     paper, "step_4" also has a quarter of the output scale and of the learning rate. For
     "step_quarter" the text prints alpha 0.00025; Figure 25 and Table 2 have a quarter of 0.0001,
-    used here.
-
-    Args:
-      learning_rate: learning rate of the base configuration.
+    used here. ``learning_rate`` is that of the base configuration.
     """
     scenarios = {
         "steps_5": (DEFAULT | {"sampler.num_steps": 5}, 2e4),

@@ -38,8 +38,6 @@ PARTS: dict[str, dict[str, tuple[Any, Any]]] = {
 }
 """Fields by which SADA-JEM differs from JEM on the digits: one's value and the other's."""
 
-NORMALISED = {"group normalisation": {"model.norm": ("group", "none")}}
-
 # Draws of the informative law score like real images, and so do chains that stay there. From
 # uniform noise a score shows what chains do.
 (UNIFORM,) = make_flags({"sampler.buffer.start": "uniform"})
@@ -62,12 +60,11 @@ def rows_by_parts(
     }
 
 
+ONCE = make_flags({"train.checkpoint_every_epochs": 40, "eval.every_epochs": 40})
+"""Flags of runs of 40 epochs that are saved and measured at their end alone."""
+
+
 def skip(*evaluations: str) -> tuple[str, ...]:
-    """Returns flags that leave out evaluations, by their names here; all without names."""
-    names = {
-        "ood": "ood",
-        "attacks": "robustness",
-        "samples": "generation",
-        "landscape": "landscape",
-    }
-    return make_flags({f"eval.{names[name]}.every": "never" for name in evaluations or names})
+    """Returns flags that leave out evaluations; without names those beside the classifier's."""
+    names = evaluations or ("ood", "robustness", "generation", "landscape")
+    return make_flags({f"eval.{name}.every": "never" for name in names})

@@ -25,25 +25,24 @@ from ebmjax.recipes.study.named_columns import fid_columns, pick_columns
 figures = project("figures.image")
 skip = project("settings.joint_rows").skip
 
-JEM, IGEBM = "configs/jem_digits.py", "configs/igebm_digits.py"
-PSGLD = (JEM, "--config.sampler.name=psgld")
 NOT_USED = '--config.sampler.options={"rejects": false}'
-ROWS: dict[str, str | Sequence[str]] = {
-    "SGLD": JEM,
-    "SGLD, literal ratio": [f"{JEM}:mala_literal", NOT_USED],
-    "MALA, literal": f"{JEM}:mala_literal",
-    "MALA": f"{JEM}:mala",
-    "pSGLD, lambda 1": PSGLD,
-    "pSGLD, lambda 1e-4": [*PSGLD, "--config.sampler.psgld.damping=1e-4"],
-}
-IGEBM_ROWS: dict[str, str | Sequence[str]] = {
-    "SGLD": IGEBM,
-    "SGLD, literal ratio": [f"{IGEBM}:mala_literal", NOT_USED],
-    "MALA, literal": f"{IGEBM}:mala_literal",
-    "MALA": f"{IGEBM}:mala",
-    "pSGLD, lambda 1": f"{IGEBM}:psgld",
-    "pSGLD, lambda 0.01": [f"{IGEBM}:psgld", "--config.sampler.psgld.damping=0.01"],
-}
+
+
+def make_rows(config: str, psgld: Sequence[str], damping: str) -> dict[str, str | Sequence[str]]:
+    """The samplers of a configuration; ``psgld`` is that of lambda 1."""
+    return {
+        "SGLD": config,
+        "SGLD, literal ratio": [f"{config}:mala_literal", NOT_USED],
+        "MALA, literal": f"{config}:mala_literal",
+        "MALA": f"{config}:mala",
+        "pSGLD, lambda 1": psgld,
+        f"pSGLD, lambda {damping}": [*psgld, f"--config.sampler.psgld.damping={damping}"],
+    }
+
+
+JEM, IGEBM = "configs/jem_digits.py", "configs/igebm_digits.py"
+ROWS = make_rows(JEM, [JEM, "--config.sampler.name=psgld"], "1e-4")
+IGEBM_ROWS = make_rows(IGEBM, [f"{IGEBM}:psgld"], "0.01")
 PANELS: tuple[Panel, ...] = (
     ("chain_acceptance_prob", "acceptance in training", "linear"),
     ("chain_preconditioner", "preconditioner G, mean over pixels", "log"),
@@ -61,7 +60,7 @@ STUDIES = {
         rows=ROWS,
         columns={**pick_columns("accuracy, %", "ECE, %"), **CHAINS},
         num_seeds=3,
-        common=(*COMMON, *skip("ood", "attacks", "landscape")),
+        common=(*COMMON, *skip("ood", "robustness", "landscape")),
         draw=draw_each(
             partial(figures.profiles, tuple(ROWS)),
             partial(over_training, (ACCURACY, *PANELS), "training"),

@@ -13,12 +13,11 @@ from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.named_columns import fid_columns, pick_columns
 
-skip = project("settings.joint_rows").skip
+joint_rows = project("settings.joint_rows")
 
 JEM, IMAGES = "configs/jem_digits.py", "configs/igebm_digits.py"
 L2 = "--config.loss.energy_l2"
 OPEN = "--config.sampler.box=none"
-COMMON = ("--config.train.checkpoint_every_epochs=40", "--config.eval.every_epochs=40")
 ENDS = {
     **pick_columns("largest loss", "skipped steps"),
     **fid_columns("buffer"),
@@ -37,7 +36,7 @@ STUDIES = {
             "f of data - of samples, nats": ("energy_gap", 1.0, 2),
             **ENDS,
         },
-        common=(*COMMON, *skip("ood", "attacks", "landscape")),
+        common=(*joint_rows.ONCE, *joint_rows.skip("ood", "robustness", "landscape")),
     ),
     "images": Study(
         rows={
@@ -51,6 +50,6 @@ STUDIES = {
             for weight in (0.0, 0.01)
         },
         columns={**pick_columns("energy of samples - of data, nats"), **ENDS},
-        common=COMMON,
+        common=joint_rows.ONCE,
     ),
 }

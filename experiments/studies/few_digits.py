@@ -66,17 +66,13 @@ COMMON = (
     "--config.train.checkpoint_every_epochs=300",
     "--config.optimizer.decay_epochs=(180, 255)",
     "--config.eval.every_epochs=300",
-    *skip("attacks", "samples", "landscape"),
+    *skip("robustness", "generation", "landscape"),
 )
-QUICK = (*COMMON, "--config.train.num_epochs=10", "--config.train.checkpoint_every_epochs=10")
+QUICK = ("train.num_epochs", "train.checkpoint_every_epochs", "eval.every_epochs")
 
+STUDY = Study(rows=ROWS, columns=COLUMNS, common=COMMON)
 STUDIES = {
-    "": Study(rows=ROWS, columns=COLUMNS, common=COMMON),
+    "": STUDY,
     "radius": Study(rows=RADIUS, columns=COLUMNS, common=COMMON),
-    "quick": Study(
-        rows={label: ROWS[label] for label in ("softmax", "SADA-JEM, K = 5")},
-        columns=COLUMNS,
-        num_seeds=1,
-        common=(*QUICK, "--config.eval.every_epochs=10"),
-    ),
+    "quick": STUDY.shorten(("softmax", "SADA-JEM, K = 5"), *make_flags(dict.fromkeys(QUICK, 10))),
 }

@@ -68,22 +68,20 @@ def make_row(noise: str, damping: float) -> tuple[str, list[str]]:
 COMMON = ("--config.eval.every_epochs=1", "--config.train.checkpoint_every_epochs=40")
 
 study = partial(Study, draw=figures.damping)
+STUDY = study(
+    SGLD | dict(row(s, d) for s in ("bare", "bare, guard", "confined") for d in DAMPINGS),
+    COLUMNS,
+    common=COMMON,
+)
 STUDIES = {
-    "": study(
-        SGLD | dict(row(s, d) for s in ("bare", "bare, guard", "confined") for d in DAMPINGS),
-        COLUMNS,
-        common=COMMON,
-    ),
+    "": STUDY,
     "matched": study(
         {"SGLD": SGLD["bare, SGLD"]}
         | dict(make_row(noise, d) for noise in ("plain", "preconditioned") for d in DAMPINGS[:-1]),
         COLUMNS | pick_columns("preconditioner G"),
         common=COMMON,
     ),
-    "quick": study(
-        dict(row("bare, guard", damping) for damping in (1e-4, 1.0)),
-        COLUMNS,
-        num_seeds=1,
-        common=("--config.train.num_epochs=4", "--config.eval.every_epochs=1"),
+    "quick": STUDY.shorten(
+        ("bare, guard, lambda 0.0001", "bare, guard, lambda 1"), "--config.train.num_epochs=4"
     ),
 }

@@ -91,7 +91,7 @@ COMMON = (
     figures.ACCEPT_RATIOS,
 )
 
-ANNEALED = ("MALA, annealed", "SGLD, annealed")
+TEMPERED = ("tempered MALA, every move", "MALA, annealed", "SGLD, annealed")
 SHOWN = (
     "SGLD",
     "MALA, implied T, beside SGLD",
@@ -101,20 +101,11 @@ SHOWN = (
 )
 
 draw = draw_each(figures.acceptance, partial(figures.samples, SHOWN))
-study = partial(Study, columns=COLUMNS, draw=draw)
+study = partial(Study, columns=COLUMNS, common=COMMON, draw=draw)
 FEW = ("SGLD", "MALA, literal", "MALA, T = 1", "MALA, adapted")
+STUDY = study(ROWS)
 STUDIES = {
-    "": study(ROWS, common=COMMON),
-    "tempered": study(
-        {name: ROWS[name] for name in ("tempered MALA, every move", *ANNEALED)}, common=COMMON
-    ),
-    "quick": study(
-        {name: ROWS[name] for name in FEW},
-        num_seeds=1,
-        common=(
-            "--config.train.num_epochs=4",
-            "--config.eval.every_epochs=1",
-            figures.ACCEPT_RATIOS,
-        ),
-    ),
+    "": STUDY,
+    "tempered": study({name: ROWS[name] for name in TEMPERED}),
+    "quick": STUDY.shorten(FEW, "--config.train.num_epochs=4", "--config.eval.every_epochs=1"),
 }

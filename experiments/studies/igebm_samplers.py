@@ -23,12 +23,13 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from ebmjax.recipes.config.files import project
+from ebmjax.recipes.config.files import beside, project
 from ebmjax.recipes.study import Study, make_flags
 from ebmjax.recipes.study.figures import Panel, over_training
 from ebmjax.recipes.study.named_columns import fid_columns, pick_columns
 
 figures = project("figures.image")
+COMMON = beside(__file__, "igebm_mala.py").COMMON
 
 CONFIG = "configs/igebm_digits.py"
 ROWS = {
@@ -59,13 +60,6 @@ WIDE = {
     "pSGLD, lambda 0.01": [f"{CONFIG}:psgld", "--config.sampler.psgld.damping=0.01"],
 }
 CIFAR = "configs/igebm_cifar10.py:cpu"
-CIFAR_ROWS = {
-    "SGLD": "sgld",
-    "MALA": "mala",
-    "MALA, literal": "",
-    "tempered MALA": "tempered_mala",
-    "pSGLD, lambda 1": "psgld",
-}
 THESIS_CIFAR = {
     "SGLD": "thesis",
     "MALA": "mala",
@@ -73,6 +67,7 @@ THESIS_CIFAR = {
     "tempered MALA": "tempered_mala",
     "pSGLD, lambda 1": "psgld",
 }
+CIFAR_ROWS = THESIS_CIFAR | {"SGLD": "sgld", "MALA, literal": ""}
 # Where a data set differs from CIFAR-10; a flipped digit is none.
 DATA = {
     "CIFAR-10": {},
@@ -97,13 +92,6 @@ def draw(panels: Sequence[Panel], rows: Sequence[str], folder: Path) -> None:
     """The figures of a study's folder."""
     over_training(panels, "training", folder)
     figures.samples(rows, folder)
-
-
-COMMON = (
-    "--config.eval.every_epochs=2",
-    "--config.train.checkpoint_every_epochs=40",
-    figures.ACCEPT_RATIOS,
-)
 
 
 def small(config: str) -> dict[str, str | list[str]]:

@@ -18,18 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from ebmjax.recipes.evaluators.plots import figure
-from ebmjax.recipes.study import Study, reader
+from ebmjax.recipes.study import Study, make_flags, reader
 from ebmjax.recipes.study.figures import draw_means
 from ebmjax.recipes.study.named_columns import fid_columns, pick_columns
 from ebmjax.recipes.study.table import descend
 
+CONFIG = "configs/igebm_digits.py"
 STEPS = (1e-5, 1e-3, 1e-1, 1.0, 10.0, 30.0, 100.0, 1000.0)
 NOISES = {
-    "decoupled": [
-        "--config.sampler.sgld.noise_scale=0.01",
-        "--config.sampler.sgld.temperature=None",
-    ],
-    "coupled": ["--config.sampler.sgld.noise_scale=None", "--config.sampler.sgld.temperature=1.0"],
+    noise: make_flags({"sampler.sgld.noise_scale": scale, "sampler.sgld.temperature": temperature})
+    for noise, scale, temperature in (("decoupled", 0.01, None), ("coupled", None, 1.0))
 }
 
 
@@ -39,11 +37,7 @@ def label(noise: str, step: float) -> str:
 
 
 ROWS = {
-    label(noise, step): [
-        "configs/igebm_digits.py",
-        f"--config.sampler.sgld.step_size={step}",
-        *flags,
-    ]
+    label(noise, step): [CONFIG, f"--config.sampler.sgld.step_size={step}", *flags]
     for noise, flags in NOISES.items()
     for step in STEPS
 }
@@ -77,14 +71,7 @@ def draw(folder: Path) -> None:
             axis.set_yscale("symlog" if name == "energy_gap" else "log")
 
 
-STUDIES = {
-    "": Study(rows=ROWS, columns=COLUMNS, num_seeds=3, draw=draw),
-    "quick": Study(
-        rows={label("decoupled", s): ROWS[label("decoupled", s)] for s in (1e-5, 1.0)}
-        | {label("coupled", 100.0): ROWS[label("coupled", 100.0)]},
-        columns=COLUMNS,
-        num_seeds=1,
-        common=("--config.train.num_epochs=4", "--config.eval.every_epochs=4"),
-        draw=draw,
-    ),
-}
+STUDY = Study(rows=ROWS, columns=COLUMNS, num_seeds=3, draw=draw)
+FEW = (label("decoupled", 1e-5), label("decoupled", 1.0), label("coupled", 100.0))
+SHORT = ("--config.train.num_epochs=4", "--config.eval.every_epochs=4")
+STUDIES = {"": STUDY, "quick": STUDY.shorten(FEW, *SHORT)}

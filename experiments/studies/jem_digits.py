@@ -26,7 +26,7 @@ from ebmjax.recipes.study.named_columns import auroc_columns, fid_columns, pick_
 figures = project("figures.joint")
 joint = project("settings.joint")
 joint_rows = project("settings.joint_rows")
-skip, UNIFORM = joint_rows.skip, joint_rows.UNIFORM
+skip, ONCE, UNIFORM = joint_rows.skip, joint_rows.ONCE, joint_rows.UNIFORM
 
 JEM, JEMPP = "configs/jem_digits.py", "configs/jempp_digits.py"
 SADAJEM, SVGD = "configs/sadajem_digits.py", "configs/svgdjem_digits.py"
@@ -78,7 +78,6 @@ COLUMNS = {
     "robust accuracy, linf 16/255, %": ("robustness.linf.16", 100.0, 1),
     **pick_columns("seconds of training"),
 }
-ONCE = ("--config.train.checkpoint_every_epochs=40", "--config.eval.every_epochs=40")
 COMMON = (
     *ONCE,
     "--config.eval.robustness.linf=(0, 16)",
@@ -160,7 +159,7 @@ STUDIES = {
     "scenarios": Study(
         {label: config for rows in SCENARIOS.values() for label, config in rows.items()},
         {**pick_columns("accuracy, %", "ECE, %"), **SAMPLES},
-        common=(*CURVES, *skip("ood", "attacks")),
+        common=(*CURVES, *skip("ood", "robustness")),
         draw=partial(figures.scenarios, {label: list(rows) for label, rows in SCENARIOS.items()}),
     ),
     "norm": study(NORM),

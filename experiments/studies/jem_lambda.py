@@ -13,15 +13,7 @@ Figure: lambda.png shows all rows over training.
 from functools import partial
 
 from ebmjax.recipes.config.files import project
-from ebmjax.recipes.study import Study
-from ebmjax.recipes.study.figures import (
-    ACCURACY,
-    BUFFER_FID,
-    DISTANCE,
-    SKIPPED,
-    Panel,
-    over_training,
-)
+from ebmjax.recipes.study import Study, figures
 from ebmjax.recipes.study.named_columns import pick_columns
 
 skip = project("settings.joint_rows").skip
@@ -29,13 +21,13 @@ skip = project("settings.joint_rows").skip
 JEM = "configs/jem_digits.py:unconfined"
 PSGLD = (JEM, "--config.sampler.name=psgld")
 DAMPINGS = (1.0, 1e-1, 1e-2, 1e-4)
-PANELS: tuple[Panel, ...] = (
-    ACCURACY,
+PANELS: tuple[figures.Panel, ...] = (
+    figures.ACCURACY,
     ("loss", "loss", "symlog"),
     ("chain_preconditioner", "preconditioner G, mean over pixels", "log"),
-    DISTANCE,
-    BUFFER_FID,
-    SKIPPED,
+    figures.DISTANCE,
+    figures.BUFFER_FID,
+    figures.SKIPPED,
 )
 
 STUDY = Study(
@@ -64,5 +56,5 @@ STUDY = Study(
         "--config.train.max_consecutive_skips=1000000",
         *skip(),
     ),
-    draw=partial(over_training, PANELS, "lambda"),
+    draw=partial(figures.over_training, PANELS, "lambda"),
 )

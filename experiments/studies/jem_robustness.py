@@ -37,17 +37,17 @@ ROWS = {
     "SADA-JEM, K = 10": [SADAJEM, REFINED],
     "SADA-JEM, K = 20": [f"{SADAJEM}:k20", REFINED],
 }
+NORMALISED = {"group normalisation": {"model.norm": ("group", "none")}}
 SMOOTH_PARTS = {
     "JEM": JEM,
     "SADA-JEM": SADAJEM,
-    **joint_rows.rows_by_parts([JEM], [SADAJEM], joint_rows.NORMALISED | joint_rows.PARTS),
+    **joint_rows.rows_by_parts([JEM], [SADAJEM], NORMALISED | joint_rows.PARTS),
     "SADA-JEM, p(x) augmented": [SADAJEM, "--config.data.augment_positives=True"],
 }
 # Evaluations of the landscape, and of attacks that the study names.
 COMMON = (
-    "--config.train.checkpoint_every_epochs=40",
-    "--config.eval.every_epochs=40",
-    *joint_rows.skip("ood", "samples"),
+    *joint_rows.ONCE,
+    *joint_rows.skip("ood", "generation"),
     "--config.eval.landscape.num_points=11",
 )
 ATTACKS = {

@@ -1,13 +1,10 @@
 """Short-run energies of CIFAR-10 by beta, at a CPU's size: can the robust objective train them?
 
-Claim: with 0.1 <= beta <= 0.9 no model can be trained, and 0.01 fails too. Chains from noise never
-reach the density of the data, whose mean weight goes to 1, and nothing is learned. With very small
-betas, the gap grows with beta and samples get worse (robust-objective paper, section 4.2,
-appendices J and L, Figures 12, 13 and 15).
-
-Rows are the betas of configs/shortrun_cifar10.py:cpu at an output scale of 20,000. FID uses
-features of a classifier of these images, so it only compares the rows. TFDS_DATA_DIR names the
-folder of the prepared data.
+The claims are those of the configuration (robust-objective paper, section 4.2, appendices J and L,
+Figures 12, 13 and 15): the mean weight of the data goes to 1, and nothing is learned. Rows are the
+betas of configs/shortrun_cifar10.py:cpu at an output scale of 20,000. FID uses features of a
+classifier of these images, so it only compares the rows. TFDS_DATA_DIR names the folder of the
+prepared data.
 
 Figures: training.png has f of the data and of the negatives, the gap and the weights over training.
 samples.png has chains as in training of seed 0. Figure 14, chains of four times the step, is an

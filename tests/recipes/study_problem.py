@@ -42,6 +42,9 @@ class Finished:
     def wait(self):
         return self.returncode
 
+    def terminate(self):
+        """Does nothing, as for any process that has ended."""
+
 
 def fake_runs(monkeypatch):
     """Commands of runs that are none: seed 1 of the second row diverges, others write numbers."""

@@ -6,7 +6,6 @@ not installed.
   ebmjax bench --targets=gaussian2,mixture2 --libraries=ours --out=runs/bench
 """
 
-import argparse
 import os
 import platform
 import shutil
@@ -18,6 +17,7 @@ from typing import Any
 
 from ebmjax._user_function import is_function_name
 from ebmjax._versions import versions
+from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.bench.exam import TASKS, examine, summarise
 from ebmjax.recipes.bench.libraries import find_python, load
 from ebmjax.recipes.bench.targets import TARGETS, find
@@ -43,12 +43,7 @@ NAMES: dict[str, tuple[Iterable[str], Callable[[str], Any], str]] = {
 
 def main() -> None:
     """Reads the command line of the process, runs every cell, prints and writes."""
-    parser = argparse.ArgumentParser(
-        "ebmjax bench",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = make_parser(__doc__, "ebmjax bench")
     add = parser.add_argument
     for field, (known, _, user) in NAMES.items():
         text = f"names with commas (default: all of {', '.join(known)}){user}"

@@ -62,9 +62,7 @@ class Mirror:
     def fetch(self, config: Config, may_differ: str | None = None) -> None:
         """Fills an empty folder from the mirror, if that has a run; else looks whether they fit.
 
-        Args:
-          config: the run's.
-          may_differ: see ``workdir.check``.
+        ``may_differ`` is as of ``workdir.check``.
 
         Raises:
           WorkdirError: if the mirror cannot be read or is damaged, holds another run, or has come
@@ -100,11 +98,7 @@ class Mirror:
             part.rmdir()
 
     def take_over(self) -> None:
-        """Takes the mirror, after ``fetch``: any other process stops to write there.
-
-        Raises:
-          WorkdirError: if the mirror cannot be written.
-        """
+        """Takes the mirror, after ``fetch``, or raises WorkdirError; others stop to write there."""
         with self._store.explain("written"):
             self._store.write(self._files)
 
@@ -163,11 +157,7 @@ class Mirror:
                 return
 
     def copy(self) -> None:
-        """Copies the folder as it is now.
-
-        Raises:
-          Exception: whatever the file system raises. What was mirrored before still is.
-        """
+        """Copies the folder as it is now, or raises as the file system and keeps the last copy."""
         self._store.check_alone()
         part = self.folder / PART
         keys = self._hold(part)

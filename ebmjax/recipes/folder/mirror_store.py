@@ -27,9 +27,6 @@ class MirrorStore:
     only older ones name is removed after it. So wherever a copy is cut off, the newest whole
     manifest has all its files.
 
-    Attributes:
-      moved: rises while something is copied.
-
     Raises:
       WorkdirError: if the URL or its package is unknown, or it lies in ``folder``, the run's.
     """
@@ -49,6 +46,7 @@ class MirrorStore:
 
     @property
     def moved(self) -> int:
+        """Rises while something is copied."""
         return self._progress.value
 
     def read_newest(self) -> Files:
@@ -92,11 +90,7 @@ class MirrorStore:
             self._there.add(digest)
 
     def bring(self, name: str, about: tuple[str, int], folder: Path) -> None:
-        """Fetches one file.
-
-        Raises:
-          WorkdirError: if it is not the one that was mirrored.
-        """
+        """Fetches one file; raises WorkdirError if it is not the one that was mirrored."""
         digest, left = about
         path, found = folder / name, hashlib.sha256()
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -116,11 +110,7 @@ class MirrorStore:
             )
 
     def check_alone(self) -> list[int]:
-        """Returns the numbers of manifests.
-
-        Raises:
-          WorkdirError: if another process has written one since this one last did.
-        """
+        """Returns the numbers of manifests; raises WorkdirError if another process adds them."""
         numbers = self._numbers()
         if max(numbers, default=-1) > self._number:
             raise WorkdirError("another process has begun to mirror a run there")
@@ -156,11 +146,7 @@ class MirrorStore:
 
 
 def _parse_manifest(text: bytes) -> Files:
-    """Returns the files that a manifest names.
-
-    Raises:
-      ValueError: if it is not whole, or a name leads elsewhere.
-    """
+    """Returns a manifest's files; raises ValueError if it is not whole, or leads elsewhere."""
     found = parse_json(text)
     files: Mapping[str, Any] = found["files"] if isinstance(found.get("files"), dict) else {}
     if json_digest(files) != found.get("digest"):

@@ -20,10 +20,8 @@ RunParts = tuple[Any, PerImage]
 def write(folder: Path, found: Mapping[str, PerImage]) -> dict[str, float]:
     """Writes per_image.npz: its arrays are called "<name in evaluation.json>#<set of images>".
 
-    Numbers of fewer than two images, and those with no finite repeat, are left out.
-
-    Returns:
-      The standard error of each number, because the test set is finite.
+    Numbers of fewer than two images, and those with no finite repeat, are left out. Returns the
+    standard error of each number, because the test set is finite.
     """
     arrays, errors = {}, {}
     for name, parts in found.items():

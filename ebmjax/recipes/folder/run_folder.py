@@ -28,11 +28,7 @@ ANOTHER = (
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Returns the JSON object in one of a run's or a study's files.
-
-    Raises:
-      WorkdirError: if it cannot be read as one.
-    """
+    """Returns the JSON object in one of a run's or a study's files, or raises WorkdirError."""
     with explain_errors(path.parent):
         try:
             return _records.read_json(path)
@@ -56,12 +52,9 @@ def explain_errors(folder: Path, option: str = "--workdir") -> Iterator[None]:
 
 
 def check_links(folder: Path) -> None:
-    """Refuses a folder with a link that leads out of it, a pipe or a device.
+    """Raises WorkdirError for a folder with a link that leads out of it, a pipe or a device.
 
     A reader would read what the link names, and a writer would overwrite it.
-
-    Raises:
-      WorkdirError: naming the first.
     """
     top = os.path.realpath(folder)
     with explain_errors(folder):
@@ -91,11 +84,7 @@ def _raise(error: OSError) -> None:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Returns config.json of a run's folder as plain dicts and lists.
-
-    Raises:
-      WorkdirError: as ``config_of``.
-    """
+    """Returns ``config_of(folder)`` as plain dicts and lists; raises as that does."""
     return as_json(config_of(folder))
 
 

@@ -41,16 +41,10 @@ def default_workdir(config_name: str) -> Path:
 
 
 def check(workdir: Path, config: Config, may_differ: str | None = None) -> None:
-    """Raises for a folder that belongs to something else, before anything is loaded or written.
+    """Raises WorkdirError for a folder that cannot be read, or that belongs to something else.
 
-    Args:
-      workdir: the run's folder, new or not.
-      config: its configuration.
-      may_differ: beginning of the names of fields that may have changed since.
-
-    Raises:
-      WorkdirError: if the folder cannot be read, or holds another configuration's run or other
-        files.
+    That is another configuration's run, or other files. Nothing is loaded or written before. Fields
+    whose names begin with ``may_differ`` may have changed since.
     """
     path = workdir / "config.json"
     with explain_errors(workdir):
@@ -72,22 +66,15 @@ def check(workdir: Path, config: Config, may_differ: str | None = None) -> None:
 
 
 def check_checkpoints(workdir: Path, checkpoint_every: int) -> None:
-    """Raises for a run that has saved checkpoints and has none left.
+    """Raises WorkdirError for a run that has saved checkpoints and has none left.
 
     It would begin again at step 0 and overwrite its files. A run that was killed before its first
-    checkpoint may begin again; its rows reach at most the second checkpoint's step.
-
-    Args:
-      workdir: the run's folder, new or not.
-      checkpoint_every: steps between two checkpoints; 0 if only the end is saved.
-
-    Raises:
-      WorkdirError: naming what is left of the run.
+    checkpoint may begin again; its rows reach at most the second checkpoint's step. If only the end
+    is saved, ``checkpoint_every`` is 0.
     """
     if list_steps(workdir / "checkpoints"):
         return
-    rows = read_rows(workdir) if (workdir / "metrics.jsonl").exists() else []
-    last_step = max((row["step"] for row in rows), default=0)
+    last_step = max((row["step"] for row in read_rows(workdir)), default=0)
     is_finished = (workdir / "summary.json").exists()
     if is_finished or 0 < 2 * checkpoint_every < last_step:
         raise WorkdirError(
@@ -101,8 +88,7 @@ def check_checkpoints(workdir: Path, checkpoint_every: int) -> None:
 def prepare(workdir: Path, config: Config) -> None:
     """Makes the folder with its config.json, or checks that it has the same configuration.
 
-    Raises:
-      WorkdirError: as ``check``, and if the folder cannot be written.
+    Raises as ``check``, and if the folder cannot be written.
     """
     check(workdir, config)
     path = workdir / "config.json"
@@ -128,13 +114,10 @@ def check_writable(workdir: Path, option: str = "--workdir") -> None:
 
 @contextlib.contextmanager
 def only_process(workdir: Path, is_reader: bool = False) -> Iterator[None]:
-    """Keeps other processes (and a second entry of this one) out of the same prepared folder.
+    """Keeps others out of a prepared folder: a second entry, of any process, raises WorkdirError.
 
     The lock is on config.json and ends with the process, also after kill -9. File systems without
     such locks are not guarded. Several that only read may be there together (``is_reader``).
-
-    Raises:
-      WorkdirError: if another process trains or evaluates there.
     """
     with (workdir / "config.json").open() as file:
         try:
@@ -152,11 +135,7 @@ def only_process(workdir: Path, is_reader: bool = False) -> Iterator[None]:
 
 
 def check_evaluated(workdir: Path, config: Config) -> None:
-    """Raises if evaluation.json was made with another section ``eval``.
-
-    Raises:
-      WorkdirError: naming what differs.
-    """
+    """Raises WorkdirError if evaluation.json was made with another section ``eval``."""
     theirs = {"eval": read_json(workdir / "evaluation.json").get("eval")}
     found = differing(config, theirs, lambda name: name.startswith("eval"))
     if found:
@@ -223,5 +202,6 @@ def _write_once(path: Path, text: str) -> None:
 
 
 def read_rows(workdir: Path) -> list[dict[str, Any]]:
-    """Returns the rows of metrics.jsonl, without damaged lines, of which it warns."""
-    return _records.read_rows(workdir / "metrics.jsonl")
+    """Returns the rows of metrics.jsonl, none if there is no such file; see ``_records``."""
+    path = workdir / "metrics.jsonl"
+    return _records.read_rows(path) if path.is_file() else []

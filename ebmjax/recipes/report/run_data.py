@@ -70,7 +70,7 @@ def read(folder: Path) -> RunData:
     names = ("config.json", "summary.json", "evaluation.json", "recoveries.json", COMMAND)
     places = {name: folder / name for name in names}
     files = {n: run_folder.read_json(p) if p.exists() else {} for n, p in places.items()}
-    rows = _clean(workdir.read_rows(folder) if (folder / "metrics.jsonl").is_file() else [])
+    rows = _clean(workdir.read_rows(folder))
     saved, checkpoints = None, folder / "checkpoints"
     with contextlib.suppress(WorkdirError):  # there is none, or all are damaged
         saved = saved_state.newest_of(checkpoints, list_steps(checkpoints))

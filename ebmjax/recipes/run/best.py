@@ -44,11 +44,7 @@ class KeepBest:
             self.best, self.kept_step = self.sign * found[1][name], found[1]["step"]
 
     def __call__(self, state: TrainState, step: int) -> dict[str, Any]:
-        """Returns the row of ``monitor``.
-
-        Raises:
-          ConfigError: if it lacks the number.
-        """
+        """Returns the row of ``monitor``; raises ConfigError if it lacks the number."""
         if step <= self.kept_step:  # kept by an earlier sitting whose later steps are lost
             shutil.rmtree(self.folder)
             self.best, self.kept_step = -math.inf, -1

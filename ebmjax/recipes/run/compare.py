@@ -1,13 +1,13 @@
 """Compares runs: ``ebmjax compare``."""
 
-import argparse
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from itertools import cycle
 from pathlib import Path
 
 from ebmjax._shown import printable
+from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError, stop
 from ebmjax.recipes.evaluators.plots import LINES, by_step, curve, figure, line, shape
 from ebmjax.recipes.evaluators.sample_scores import with_interval
@@ -44,17 +44,8 @@ Table = list[list[str]]
 
 
 def main() -> None:
-    """Reads the command line of the process, prints and writes.
-
-    Raises:
-      SystemExit: with code 2 after a mistake.
-    """
-    parser = argparse.ArgumentParser(
-        "ebmjax compare",
-        description=USAGE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    """Reads the command line of the process, prints and writes; ends with 2 after a mistake."""
+    parser = make_parser(USAGE, "ebmjax compare")
     parser.add_argument("folders", metavar="RUN", nargs="+", type=Path, help="folder of a run")
     parser.add_argument("--out", type=Path, help="file to write, .html or .png")
     parser.add_argument("--overwrite", action="store_true", help="replace the file if it exists")
@@ -67,23 +58,19 @@ def main() -> None:
             check_links(folder)
             if given.out:
                 check_out(given.out.expanduser(), ENDINGS, folder, (), given.overwrite)
-        runs = dict(zip(_names(folders), map(run_data.read, folders), strict=True))
+        top = os.path.commonpath([folder.resolve() for folder in folders])
+        runs = {os.path.relpath(f.resolve(), top): run_data.read(f) for f in folders}
         tables = compare(runs)
         for title, table in tables.items():
             if len(table) > 1:
                 print(f"{title}\n{_as_text(table)}\n")
-        print(_note(runs))
+        note = OF_POINTS if _are_points(*runs.values()) else NOT_PAIRED
+        print(note)
         if given.out:
-            _write(given.out.expanduser(), runs, tables)
+            _write(given.out.expanduser(), runs, tables, note)
             print(given.out)
     except (ConfigError, WorkdirError, OSError) as error:
         stop(error)
-
-
-def _names(folders: Sequence[Path]) -> list[str]:
-    """Returns names of runs: their paths below the folder that has all of them."""
-    top = os.path.commonpath([folder.resolve() for folder in folders])
-    return [os.path.relpath(folder.resolve(), top) for folder in folders]
 
 
 def compare(runs: Mapping[str, RunData]) -> dict[str, Table]:
@@ -131,7 +118,10 @@ def _differences(ours: RunData, theirs: RunData) -> dict[str, str]:
 def _pair_numbers(ours: RunData, theirs: RunData) -> dict[str, str]:
     texts = {}
     for name in ours.files["evaluation.json"]["test_set_error"]:
-        both = [per_image.read(one.folder, name, _repeats(one)) for one in (ours, theirs)]
+        both = [
+            per_image.read(one.folder, name, int(one.config.get("train.num_repeats") or 1))
+            for one in (ours, theirs)
+        ]
         parts, reference = ({i: (0, x) for i, x in enumerate(found) if x} for found in both)
         found = per_image.difference(parts, reference)
         if found:
@@ -143,14 +133,6 @@ def _are_points(*runs: RunData) -> bool:
     return all("density" in run.files["evaluation.json"] for run in runs)
 
 
-def _note(runs: Mapping[str, RunData]) -> str:
-    return OF_POINTS if _are_points(*runs.values()) else NOT_PAIRED
-
-
-def _repeats(run: RunData) -> int:
-    return int(run.config.get("train.num_repeats") or 1)
-
-
 def _as_text(table: Table) -> str:
     """Returns a table's lines, in columns."""
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
@@ -159,11 +141,7 @@ def _as_text(table: Table) -> str:
 
 
 def draw(runs: Mapping[str, RunData], path: Path) -> None:
-    """Draws a panel for each number that a run has logged, with a curve for each run.
-
-    Raises:
-      ConfigError: if no run has logged any.
-    """
+    """Draws a panel for each number that a run has logged, with a curve for each run."""
     wanted = _numbers_by_scale(runs)
     with figure(path, *shape(len(wanted)), has_legend=True) as grid:
         for axes, (name, scale) in zip(grid.flat, wanted.items(), strict=False):
@@ -173,7 +151,7 @@ def draw(runs: Mapping[str, RunData], path: Path) -> None:
 
 
 def _numbers_by_scale(runs: Mapping[str, RunData]) -> dict[str, str]:
-    """Returns the numbers that a run has logged, with the scales of their axes."""
+    """Returns numbers that a run has logged, with their axes' scales; without any, ConfigError."""
     panels = [one for run in runs.values() for one in of_run.panels_of(run)]
     wanted = {name: scale for _, names, scale in panels for name in names}
     wanted = {k: v for k, v in wanted.items() if any(run.newest(k) for run in runs.values())}
@@ -190,10 +168,10 @@ def _curves(runs: Mapping[str, RunData]) -> Html:
     return curves(found, partial(draw, runs))
 
 
-def _write(out: Path, runs: Mapping[str, RunData], tables: Mapping[str, Table]) -> None:
+def _write(out: Path, runs: Mapping[str, RunData], tables: Mapping[str, Table], note: str) -> None:
     if out.suffix == ".png":
         draw(runs, out)
         return
     sections = [page.section(t, page.table(rows[1:], rows[0])) for t, rows in tables.items()]
-    sections += [page.section("Curves", _curves(runs)), element("p", _note(runs))]
+    sections += [page.section("Curves", _curves(runs)), element("p", note)]
     page.write(out, f"Comparison of {', '.join(runs)}", *sections, script=script())

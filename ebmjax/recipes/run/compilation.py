@@ -24,10 +24,8 @@ LEVEL = "--xla_backend_optimization_level=1"
 def quick_flags(given: str) -> str:
     """Returns XLA_FLAGS with which programs compile sooner and run slower.
 
-    Results differ in their rounding. JAX reads the variable when it starts.
-
-    Args:
-      given: XLA_FLAGS as it is. If it sets the level of optimisation, it is returned unchanged.
+    Results differ in their rounding. JAX reads the variable when it starts. If ``given``,
+    XLA_FLAGS as it is, sets the level of optimisation, it is returned unchanged.
     """
     return _with(given, *QUICK)
 

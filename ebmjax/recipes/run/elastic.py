@@ -199,11 +199,7 @@ class Supervisor:
 
 
 def host_of(asked: dict[str, Any]) -> str:
-    """Returns the name by which the other machines reach this one.
-
-    Args:
-      asked: as ``processes.read_request`` returns it.
-    """
+    """Returns the name by which other machines reach this one, by ``processes.read_request``."""
     host = asked["coordinator_address"].rpartition(":")[0]
     if asked["process_id"] == 0:
         return host

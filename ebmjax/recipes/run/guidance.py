@@ -98,5 +98,4 @@ def _check_guide(config: Config, guide: Config, label: int | None) -> None:
 
 
 def _kind(config: Config) -> str:
-    kind = "energy without classes" if config.family == "energy" else "latent EBM"
-    return f"an {kind}" if config.family == "energy" else f"a {kind}"
+    return "an energy without classes" if config.family == "energy" else "a latent EBM"

@@ -19,12 +19,7 @@ from ebmjax.types import Key, LogDensityFn
 
 
 class Guided(NamedTuple):
-    """Trained models that a chain follows together.
-
-    Attributes:
-      own: of the run.
-      guide: of the run that guides it.
-    """
+    """Trained models that a chain follows together: the run's own, and the one that guides it."""
 
     own: Any
     guide: Any

@@ -22,7 +22,7 @@ OUTPUTS = {
 def check_out(
     out: Path, endings: tuple[str, ...], workdir: Path, data: Iterable[str], overwrite: bool
 ) -> None:
-    """Refuses a file that cannot be written, or that is needed as it is.
+    """Raises ConfigError or WorkdirError for a file that cannot be written, or is needed as it is.
 
     Args:
       out: the file.
@@ -30,9 +30,6 @@ def check_out(
       workdir: folder of the run, in which nothing is written.
       data: files and folders of data, none of whose files is replaced.
       overwrite: whether another existing file is.
-
-    Raises:
-      ConfigError, WorkdirError: naming what is wrong with it.
     """
     if out.suffix not in endings:
         raise ConfigError(f"--out must end in {' or '.join(endings)}, got {str(out)!r}.")

@@ -35,19 +35,16 @@ def read_request(
     """Returns arguments of ``jax.distributed.initialize``; None for a single process.
 
     Args:
-      coordinator_address: HOST:PORT of process 0, or None.
-      num_processes: number of processes, or None.
-      process_id: number of this process, or None.
+      coordinator_address, num_processes, process_id: as the command line has them, or None.
       distributed: whether JAX finds the three by itself, from its cluster.
       environ: variables JAX_COORDINATOR_ADDRESS, ... for those that are None.
 
     Raises:
       ValueError: if one is missing, out of range, or given although JAX is to find it.
     """
-    values = {"coordinator_address": coordinator_address} | {
-        "num_processes": num_processes,
-        "process_id": process_id,
-    }
+    values: dict[str, Any] = dict(
+        zip(NAMES, (coordinator_address, num_processes, process_id), strict=True)
+    )
     given = [f"--{name}" for name in NAMES if values[name] is not None]
     if distributed:
         if given:
@@ -83,12 +80,8 @@ def read_request(
             f"{number}."
         )
     # Each process takes all devices that it sees, also under Slurm.
-    return {
-        "coordinator_address": address,
-        "num_processes": total,
-        "process_id": number,
-        "cluster_detection_method": "deactivate",
-    }
+    found = dict(zip(NAMES, (address, total, number), strict=True))
+    return {**found, "cluster_detection_method": "deactivate"}
 
 
 def cpu_devices(

@@ -41,10 +41,9 @@ def complete(path: Path, config: Config) -> list[Recovery]:
 
 
 def check_end(config: Config, result: training.FitResult) -> None:
-    """Raises for a run that recovers and whose last steps were skipped, too few to end it.
+    """Raises DivergenceError, as ``fit``, if the last steps were skipped, too few to end a run.
 
-    Raises:
-      DivergenceError: as ``fit``.
+    Only for runs that recover.
     """
     num, step = int(np.min(result.state.consecutive_skipped)), int(result.state.step)
     if (
@@ -62,18 +61,11 @@ def check_end(config: Config, result: training.FitResult) -> None:
 
 
 def go_back(run: "Run", error: training.DivergenceError) -> list[Recovery]:
-    """Takes a run back to a checkpoint, and says so.
+    """Takes a run that diverged back to a checkpoint, and returns its recoveries with the new one.
 
     That is the newest healthy one (``Checkpoints.list_steps``) before the first skipped step and
     before the one that the last recovery went back to, whatever was saved since. Where none is left
     because later ones have replaced them, it is the oldest. Without any it is step 0.
-
-    Args:
-      run: that diverged, its experiment with all remedies so far.
-      error: how it diverged.
-
-    Returns:
-      Its recoveries and the new one.
 
     Raises:
       DivergenceError: ``error``, if the configuration says so or has no remedy left.
@@ -104,11 +96,7 @@ def go_back(run: "Run", error: training.DivergenceError) -> list[Recovery]:
 
 
 def _next_remedy(run: "Run", error: training.DivergenceError) -> tuple[str, dict[str, list[Any]]]:
-    """Returns the remedy of the next recovery, and what it changes.
-
-    Raises:
-      DivergenceError: ``error``, if the configuration says so or has no remedy left.
-    """
+    """Returns the remedy of the next recovery, and what it changes; raises as ``go_back``."""
     train, now = run.config.train, run.experiment.config or run.now
     if train.get("on_divergence", "stop") == "stop":
         raise training.DivergenceError(
@@ -171,13 +159,7 @@ def _lines(rows: Sequence[dict[str, Any]]) -> str:
 
 
 class Rows(training.JsonlWriter):
-    """metrics.jsonl, with a row for each recovery where the run goes on.
-
-    Args:
-      path: the run's folder.
-      log_every: as for ``JsonlWriter``.
-      recoveries: of the run.
-    """
+    """metrics.jsonl of a run's folder, with a row for each recovery where the run goes on."""
 
     def __init__(self, path: Path, log_every: int, recoveries: Sequence[Recovery]):
         super().__init__(path / "metrics.jsonl", log_every=log_every)

@@ -2,7 +2,6 @@
 
 import functools
 import signal
-from collections.abc import Sequence
 from pathlib import Path
 
 import jax
@@ -37,25 +36,19 @@ class Run:
     Args:
       config: as the run was given it, and checked when it was read (``families.check``).
       folder: the run's folder, new or not.
-      recoveries: what the run did where it diverged, the first one first.
       track: service that training is sent to, see ``services``; None for none.
 
     Attributes:
       path: the folder.
+      recoveries: what the run did where it diverged, the first one first.
       experiment: of the configuration with all remedies; ``build`` makes it.
     """
 
     experiment: build.Experiment
 
-    def __init__(
-        self,
-        config: Config,
-        folder: str | Path,
-        recoveries: Sequence[Recovery] = (),
-        track: str | None = None,
-    ):
+    def __init__(self, config: Config, folder: str | Path, track: str | None = None):
         self.config, self.path, self.track = config, Path(folder).expanduser(), track
-        self.recoveries = list(recoveries)
+        self.recoveries: list[Recovery] = []
 
     @property
     def now(self) -> Config:
@@ -220,9 +213,8 @@ class Run:
 
         Raises:
           WorkdirError: see ``best.restore``.
-          CheckpointMismatchError: see ``Checkpoints.restore_latest``; also if the run was trained
-            on other data.
-          CheckpointDamagedError: see ``Checkpoints.restore_latest``.
+          CheckpointMismatchError, CheckpointDamagedError: see ``Checkpoints.restore_latest``; the
+            first also if the run was trained on other data.
         """
         data, template = self.config.data, self.experiment.state
         # Points of a law are what the configuration says; their last bits depend on the machine.

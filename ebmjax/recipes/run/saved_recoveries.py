@@ -92,11 +92,7 @@ def read(path: Path, config: Config) -> list[Recovery]:
 
 
 def read_complete(path: Path, config: Config) -> list[Recovery]:
-    """Returns ``read(path, config)`` for those who only read the folder.
-
-    Raises:
-      WorkdirError: also if a recovery was left half done by a killed process.
-    """
+    """Returns ``read(path, config)``; a recovery that a killed process left raises WorkdirError."""
     found = read(path, config)
     if found and not found[-1].is_prepared:
         raise WorkdirError(
@@ -107,15 +103,7 @@ def read_complete(path: Path, config: Config) -> list[Recovery]:
 
 
 def _check(saved: Any, fields: Fields) -> None:
-    """Raises unless ``saved`` are recoveries that a run can have made: they are followed.
-
-    Args:
-      saved: "recoveries" of recoveries.json.
-      fields: of the configuration's family.
-
-    Raises:
-      TypeError, ValueError: naming what is wrong.
-    """
+    """Raises TypeError or ValueError unless a run can have made ``saved``, which is followed."""
     if not isinstance(saved, list):
         raise TypeError(f"its recoveries are no list, but {trim(repr(saved))}")
     for number, one in enumerate(saved, start=1):

@@ -21,11 +21,7 @@ second of the first recovery."""
 
 
 def load_service(name: str) -> Any:
-    """Returns the module of a service.
-
-    Raises:
-      ConfigError: if it is none of ``SERVICES``, or cannot be imported.
-    """
+    """Returns the module of one of ``SERVICES``, or raises ConfigError."""
     if name not in SERVICES:
         raise ConfigError(f"track must be one of {', '.join(SERVICES)}, got {name!r}.")
     try:
@@ -57,15 +53,10 @@ class ServiceWriter:
         self._name, self._folder, self._number = name, folder, number
         self._hyperparameters = dict(hyperparameters)
         self._run: Any = None
-        rows = workdir.read_rows(folder) if (folder / "metrics.jsonl").exists() else []
-        self._sent = max((row["step"] for row in rows), default=-1)
+        self._sent = max((row["step"] for row in workdir.read_rows(folder)), default=-1)
 
     def start(self, first_step: int) -> None:
-        """Begins or continues the tracked run, before anything compiles.
-
-        Raises:
-          ConfigError: if the service refuses.
-        """
+        """Begins or continues the tracked run early; raises ConfigError if the service refuses."""
         path = self._folder / FILE
         known = read_json(path) if path.exists() else {}
         place = f"{self._name} {self._number}" if self._number else self._name

@@ -52,11 +52,8 @@ def warm_start(run: "Run") -> training.WarmStart | None:
 def _check_held_out(config: Config, ours: Config, other: Path, theirs: dict[str, Any]) -> None:
     """Raises ConfigError if the other run may have been trained on images that this one holds out.
 
-    Args:
-      config: the run's configuration.
-      ours: the same with what its data decide, so its numbers are those of the images.
-      other: the other run's folder.
-      theirs: section ``data`` of its configuration.
+    ``ours`` is ``config`` with what its data decide, so its numbers are those of the images.
+    ``theirs`` is the section ``data`` of the run in ``other``.
     """
     asked, there, names = config.data, ours.data, ("name", "max_train", "holdout")
     if not there.holdout or theirs["name"] != asked.name:

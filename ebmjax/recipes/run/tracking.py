@@ -27,11 +27,8 @@ JUDGED = ("loss", "test_accuracy", "sample_fid", "density_tv", "test_log_evidenc
 class TensorBoardWriter:
     """Writes every number of a row as a scalar, and lists as ``name/0``, ``name/1``, ...
 
-    A step's pictures go with its row. Each sitting of a run, and each recovery, has another file.
-
-    Args:
-      directory: the run's folder.
-      hyperparameters: the configuration by dotted names.
+    A step's pictures go with its row. Each sitting of a run, and each recovery, has another file in
+    the run's folder. ``hyperparameters`` are the configuration by dotted names.
     """
 
     def __init__(self, directory: str | Path, hyperparameters: Mapping[str, Any] | None = None):
@@ -106,15 +103,29 @@ IN_LINES = {
 """Numbers that a line of progress shows, with their names there."""
 
 
-class Newest:
-    """The newest numbers of a run, as text."""
+class Progress:
+    """Shows the newest numbers of a run, as a line of text."""
 
-    def __init__(self) -> None:
+    def __init__(self, total_steps: int):
+        self._total_steps = total_steps
         self._found: dict[str, tuple[int, Any]] = {}
 
-    def line(self, step: int, row: dict[str, Any]) -> str:
+    def start(self, first_step: int) -> None:
+        """Shows nothing yet: the clock starts at the first row of training, after compiling."""
+
+    def write(self, step: int, row: dict[str, Any]) -> None:
+        if "loss" in row:
+            self._found |= {name: (step, value) for name, value in row.items()}
+            self._show(step, self._line(step))
+
+    def close(self) -> None:
+        """Does nothing."""
+
+    def _show(self, step: int, line: str) -> None:
+        raise NotImplementedError
+
+    def _line(self, step: int) -> str:
         """Returns the numbers after ``step``; an older one says of which step it is."""
-        self._found |= {name: (step, value) for name, value in row.items()}
         texts = {
             name: f"{text} "
             + (why_none(name, value := self._found[name][1]) or f"{mean_of(value):.4g}")
@@ -129,57 +140,40 @@ class Newest:
         )
 
 
-class ProgressBar:
+class ProgressBar(Progress):
     """Progress bar with step rate, time left and the newest numbers, for terminals."""
 
-    def __init__(self, total_steps: int):
-        self._total_steps = total_steps
-        self._first_step = 0
-        self._bar: tqdm | None = None
-        self._newest = Newest()
+    _first_step = 0
+    _bar: tqdm | None = None
 
     def start(self, first_step: int) -> None:
-        """Does not draw it yet: the clock starts at the first row, after compiling."""
         self._first_step = first_step
-
-    def write(self, step: int, row: dict[str, Any]) -> None:
-        if "loss" not in row:
-            return
-        if self._bar is None:
-            self._bar = tqdm(total=self._total_steps, initial=self._first_step, unit="step")
-        self._bar.set_postfix_str(self._newest.line(step, row), refresh=False)
-        self._bar.update(step - self._bar.n)
-        show_life()
 
     def close(self) -> None:
         if self._bar is not None:
             self._bar.close()
 
+    def _show(self, step: int, line: str) -> None:
+        if self._bar is None:
+            self._bar = tqdm(total=self._total_steps, initial=self._first_step, unit="step")
+        self._bar.set_postfix_str(line, refresh=False)
+        self._bar.update(step - self._bar.n)
+        show_life()
 
-class PlainLines:
-    """Prints a line with the newest numbers now and then, for logs and pipes.
 
-    Args:
-      total_steps: of the run.
-      seconds: least time between two lines, below that of a phase's reminders.
-    """
+class PlainLines(Progress):
+    """Prints a line with the newest numbers now and then, for logs and pipes."""
 
-    def __init__(self, total_steps: int, seconds: float = SECONDS - 0.5):
-        self._total_steps = total_steps
-        self._seconds = seconds
+    def __init__(self, total_steps: int):
+        super().__init__(total_steps)
         self._last = time.perf_counter()
         self._reference: tuple[int, float] | None = None
-        self._newest = Newest()
 
-    def start(self, first_step: int) -> None:
-        """Does nothing: the clock starts at the first row of training, after compiling."""
-
-    def write(self, step: int, row: dict[str, Any]) -> None:
-        if "loss" not in row:
-            return
-        line, now = self._newest.line(step, row), time.perf_counter()
+    def _show(self, step: int, line: str) -> None:
+        now = time.perf_counter()
         self._reference = self._reference or (step, now)
-        if now - self._last < self._seconds and step != self._total_steps:
+        # Just sooner than a phase's reminder, which a line takes the place of.
+        if now - self._last < SECONDS - 0.5 and step != self._total_steps:
             return
         self._last = now
         steps, seconds = step - self._reference[0], now - self._reference[1]
@@ -188,9 +182,6 @@ class PlainLines:
             left = (self._total_steps - step) * seconds / steps
             pace = f"  {steps / seconds:.1f} steps/s  about {duration(left)} left"
         say(f"step {step}/{self._total_steps}  {line}{pace}")
-
-    def close(self) -> None:
-        """Does nothing."""
 
 
 def progress_writer(total_steps: int) -> ProgressBar | PlainLines:

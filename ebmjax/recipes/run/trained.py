@@ -208,11 +208,7 @@ def _check_inputs(inputs: Any, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _check_code(path: Path, config: Config, given: Mapping[str, Any], allow_code: bool) -> None:
-    """Refuses fields that may not differ, and code that only the folder names.
-
-    Raises:
-      ConfigError, WorkdirError: naming the field and what to do.
-    """
+    """Raises ConfigError for fields that may not differ, WorkdirError for code not named again."""
     named = declare.find_code(families.fields_of(config), config)
     for name in given:
         if name not in (*MAY_DIFFER, *named):

@@ -10,16 +10,16 @@ import numpy as np
 
 from ebmjax._phases import phase, tell_phases
 from ebmjax._shown import SEE_FAQ
+from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError, stop
 from ebmjax.recipes.config.ranges import MAX_INTEGER, MAX_SEED
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.run.compilation import cpu_flags, use_compilation_cache
 from ebmjax.recipes.run.guidance import check_guidance
-from ebmjax.recipes.run.novelty import check_rate, score_and_flag
 from ebmjax.recipes.run.outputs import OUTPUTS, check_out, write
 from ebmjax.recipes.run.processes import cpu_devices
-from ebmjax.recipes.run.scores import HELD_OUT, is_own, source_of
+from ebmjax.recipes.run.scores import HELD_OUT, check_rate, is_own, score_and_flag, source_of
 
 USAGE = """Uses the model of a run. The data that it was trained on must still be there. The folder
 stays as it is.
@@ -62,11 +62,7 @@ with --allow_code.
 
 
 def main() -> None:
-    """Reads the command line of the process (``ebmjax sample ...``) and does it.
-
-    Raises:
-      SystemExit: with code 2 after a mistake.
-    """
+    """Does what the command line (``ebmjax sample ...``) says; ends with code 2 after a mistake."""
     command = sys.argv[0].split()[-1]
     arguments = parser(command).parse_args(sys.argv[1:])
     out = Path(arguments.out).expanduser()
@@ -112,18 +108,9 @@ def fields_naming_code() -> dict[str, tuple[str, bool]]:
     }
 
 
-def _split(text: str) -> tuple[str, ...]:
-    return tuple(text.split(","))
-
-
 def parser(command: str) -> argparse.ArgumentParser:
     """Returns the parser of "sample", "score" or "export"."""
-    made = argparse.ArgumentParser(
-        f"ebmjax {command}",
-        description=USAGE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    made = make_parser(USAGE, f"ebmjax {command}")
     add = made.add_argument
     add("--workdir", required=True, help="folder of the run")
     add("--out", required=True, help=f"file to write, {' or '.join(OUTPUTS[command])}")
@@ -133,7 +120,7 @@ def parser(command: str) -> argparse.ArgumentParser:
     add("--data_path", help="where the run's data lie now (default: where they lay)")
     for option, (name, is_many) in fields_naming_code().items():
         text = f"FILE.py:FUNCTION of config.{name}, named again" + ", commas between" * is_many
-        add(f"--{option}", help=text, type=_split if is_many else str)
+        add(f"--{option}", help=text, type=(lambda one: tuple(one.split(","))) if is_many else str)
     add(
         "--allow_code", action="store_true", help="run the code that the folder names (default: no)"
     )

@@ -60,6 +60,11 @@ class Study:
                 object.__setattr__(self, attribute, one)
             check_study(self)
 
+    def shorten(self, labels: Sequence[str], *arguments: str) -> "Study":
+        """Returns some rows with one seed and further arguments, to see that a study runs."""
+        rows = {label: self.rows[label] for label in labels}
+        return replace(self, rows=rows, num_seeds=1, common=(*self.common, *arguments))
+
 
 def _draw_sweep(name: str, folder: Path) -> None:
     from ebmjax.recipes.study.figures import draw_sweep  # which loads Matplotlib
@@ -94,7 +99,7 @@ class Cell:
     @property
     def repeats(self) -> int:
         """Number of independent repeats that the run trains at once."""
-        return num_repeats(self.config)
+        return self.config.train.get("num_repeats", 1)
 
     def check(self) -> None:
         """Raises WorkdirError if the folder's run has another configuration."""
@@ -122,7 +127,9 @@ def cells(study: Study, folder: Path, num_seeds: int, overrides: Sequence[str] =
       SystemExit: if a row's configuration is wrong; the message names the row and the mistake.
     """
     rows = {label: _command(study, label, overrides) for label in from_both_ends([*study.rows])}
-    _check_overrides(rows, overrides)
+    for argument in overrides:
+        if not any(argument in arguments for _, arguments in rows.values()):
+            raise ConfigError(f"{argument} has no effect in any row of the study: leave it out.")
     configs = {label: read(*row, where=_row(label)) for label, row in rows.items()}
     return [
         _cell(label, *rows[label], configs[label], folder, number)
@@ -157,36 +164,17 @@ def _row(label: str) -> str:
     return f"row {label!r}: "
 
 
-def _check_overrides(rows: Mapping[str, tuple[str, list[str]]], overrides: Sequence[str]) -> None:
-    """Raises ConfigError for an argument of every run that has an effect in none."""
-    for argument in overrides:
-        if not any(argument in arguments for _, arguments in rows.values()):
-            raise ConfigError(f"{argument} has no effect in any row of the study: leave it out.")
-
-
 def _cell(
     label: str, name: str, arguments: Sequence[str], config: Config, folder: Path, number: int
 ) -> Cell:
     """Returns run ``number`` of a row, from 0; R repeats have seeds R number, R number + 1, ..."""
-    seed = number * num_repeats(config)
+    seed = number * config.train.get("num_repeats", 1)
     target = folder / folder_name(label) / f"seed{seed}"
-    command = [
-        sys.executable,
-        *RUN,
-        f"--config={name}",
-        *arguments,
-        f"--config.seed={seed}",
-        f"--workdir={target}",
-        "--mode=all",
-    ]
+    own = [f"--config.seed={seed}", f"--workdir={target}", "--mode=all"]
+    command = [sys.executable, *RUN, f"--config={name}", *arguments, *own]
     seeded = ConfigDict(config)
     seeded.seed = seed
     return Cell(label, seed, target, command, seeded)
-
-
-def num_repeats(config: Config) -> int:
-    """Returns the number of repeats that a run of ``config`` trains at once."""
-    return config.train.get("num_repeats", 1)
 
 
 def from_both_ends(labels: Sequence[str]) -> list[str]:

@@ -40,11 +40,7 @@ class CellJob:
         self._outcome: Future[str] | None = None
 
     def __call__(self) -> str:
-        """Returns the status, as ``jobs.run``.
-
-        Raises:
-          ConfigError: if the job has several tasks, each of which would run the cell.
-        """
+        """Returns the status, as ``jobs.run``; raises ConfigError for a job of several tasks."""
         if int(os.environ.get("SLURM_NTASKS", 1)) > 1:
             raise ConfigError(f"the job has {os.environ['SLURM_NTASKS']} tasks. {ONE_TASK}")
         # In a thread, so that the signal's handler can wait for the run to end.
@@ -140,16 +136,13 @@ def run_on(
 ) -> None:
     """Submits missing cells, and tells the status of every cell once it is known.
 
-    An exception that ends this early, such as Ctrl-C, cancels the jobs and is raised again.
+    Refused jobs raise ConfigError. An exception that ends this early, such as Ctrl-C, cancels the
+    jobs and is raised again.
 
     Args:
       executor: submitit's.
-      all_cells: the cells; those that are not missing are not submitted.
-      tell: called with a cell and its status, as by ``jobs.run_each``.
+      all_cells, tell: as of ``jobs.run_each``; only missing cells are submitted.
       poll_seconds: seconds between two looks at the jobs.
-
-    Raises:
-      ConfigError: if the jobs are refused.
     """
     from submitit.helpers import as_completed
 
@@ -159,7 +152,11 @@ def run_on(
             tell(cell, cell.status)
     if not missing:
         return
-    jobs = _submit(executor, missing)
+    try:
+        with executor.batch():
+            jobs = [executor.submit(CellJob(cell)) for cell in missing]
+    except Exception as error:  # whatever sbatch says
+        raise ConfigError(f"the jobs cannot be submitted: {error}") from error
     cells = {id(job): cell for job, cell in zip(jobs, missing, strict=True)}
     try:
         for job in as_completed(jobs, poll_frequency=poll_seconds):
@@ -170,14 +167,6 @@ def run_on(
             with contextlib.suppress(Exception):  # it may have ended
                 job.cancel(check=False)
         raise
-
-
-def _submit(executor: Any, missing: Sequence[Cell]) -> list[Any]:
-    try:
-        with executor.batch():
-            return [executor.submit(CellJob(cell)) for cell in missing]
-    except Exception as error:  # whatever sbatch says
-        raise ConfigError(f"the jobs cannot be submitted: {error}") from error
 
 
 def _outcome(job: Any, cell: Cell) -> str:

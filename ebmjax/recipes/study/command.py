@@ -42,6 +42,7 @@ from typing import Any, NoReturn
 
 from ebmjax._phases import phase, say, tell_phases
 from ebmjax._shown import duration
+from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import (
     FAILED,
@@ -55,9 +56,8 @@ from ebmjax.recipes.folder.run_folder import read_json
 from ebmjax.recipes.folder.workdir import check_writable
 from ebmjax.recipes.study import Study, report
 from ebmjax.recipes.study.cells import Cell, cells, with_extractors
-from ebmjax.recipes.study.checks import check_argument, check_data
+from ebmjax.recipes.study.checks import check_argument, check_columns, check_data
 from ebmjax.recipes.study.cluster import SLURM, executor_of, run_on
-from ebmjax.recipes.study.columns import check_columns
 from ebmjax.recipes.study.jobs import run_each
 from ebmjax.recipes.study.study_file import default_folder, load
 from ebmjax.recipes.study.table import tell_absent, write
@@ -218,11 +218,7 @@ def _check_patterns(study: Study, patterns: Sequence[str]) -> None:
 
 
 def _claim(folder: Path, study: Study) -> None:
-    """Makes the folder; raises for another study's folder, whose table would be lost.
-
-    Raises:
-      WorkdirError: if its table has a row of another study.
-    """
+    """Makes the folder; raises WorkdirError where another study's table would be lost."""
     folder.mkdir(parents=True, exist_ok=True)
     check_writable(folder, "--folder")
     path = folder / "table.json"
@@ -298,11 +294,7 @@ def end_after(run: Callable[[], int], advice: str = "") -> NoReturn:
 
 def main() -> None:
     """Reads the command line, checks everything and runs."""
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("--study", required=True, help="study file, with :VARIANT if it has any")
     parser.add_argument("--folder", help="default runs/studies/<study file>[_<variant>]")
     add_options(parser, "default 1; with Slurm any number")

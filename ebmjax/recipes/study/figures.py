@@ -145,11 +145,9 @@ def draw_means(axes: Axes, x: Any, values: Any, spread: str, **style: Any) -> No
 
 
 def draw_sweep(folder: Path, name: str) -> None:
-    """Draws ``sweep.png``: every column against the values of a field, a line for each row.
+    """Draws ``sweep.png`` of a study's folder: every column against the field of ``Study.sweep``.
 
-    Args:
-      folder: the study's folder, with its table.json.
-      name: of the field that ``Study.sweep`` names.
+    There is a line for each row.
     """
     table = read_json(folder / "table.json")
     headings = [key for key, value in next(iter(table.values())).items() if type(value) is list]

@@ -67,7 +67,7 @@ class Running:
         self._is_stopping = False
 
     def stop(self) -> None:
-        """Stops all processes, and those that are added later."""
+        """Stops all processes that have not ended, and those that are added later."""
         self._is_stopping = True
         for process in list(self._processes):
             process.terminate()
@@ -78,20 +78,13 @@ class Running:
         if self._is_stopping:  # it began while the others were stopped
             process.terminate()
 
-    def discard(self, process: subprocess.Popen[str]) -> None:
-        """Removes a process that has ended."""
-        self._processes.discard(process)
-
 
 def run(
     cell: Cell, cpus: Collection[int], running: Running, hear: Told = lambda cell, line: None
 ) -> str:
-    """Runs a missing cell, only on ``cpus`` if given.
+    """Runs a missing cell, only on ``cpus`` if given; returns its status, or an error's last lines.
 
     It is in ``running`` while it runs. It stops by itself, as at a SIGTERM, if this process ends.
-
-    Returns:
-      The status, or the last lines of an error.
     """
     if cell.status != "missing":
         return cell.status
@@ -115,7 +108,6 @@ def run(
         errors = process.stderr.read()
         process.wait()
         lines.join()
-        running.discard(process)
         hear(cell, "")
     if DIVERGED in errors:
         workdir.prepare(cell.folder, cell.config)  # a pilot diverges before there is a folder

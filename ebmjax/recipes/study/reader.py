@@ -12,11 +12,7 @@ DIVERGED = "diverged.txt"
 
 @dataclass(frozen=True)
 class StudyRun:
-    """One run of a study.
-
-    Attributes:
-      folder: ``FOLDER/<row>/seed<k>``; it may not exist.
-    """
+    """One run of a study, in ``folder``: ``FOLDER/<row>/seed<k>``, which may not exist."""
 
     folder: Path
 
@@ -43,8 +39,7 @@ class StudyRun:
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """Returns the rows of metrics.jsonl; none if there is no such file."""
-        exists = (self.folder / "metrics.jsonl").is_file()
-        return workdir.read_rows(self.folder) if exists else []
+        return workdir.read_rows(self.folder)
 
     def snapshots(self) -> list[Path]:
         """Returns the arrays of each monitored step, ``<step>.npz``, by step."""

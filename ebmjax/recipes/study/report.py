@@ -21,11 +21,7 @@ MOST_BYTES = 700_000
 
 
 def main() -> None:
-    """Reads the command line of the process and writes.
-
-    Raises:
-      SystemExit: with code 2 after a mistake.
-    """
+    """Reads the command line of the process and writes; ends with code 2 after a mistake."""
     parser = argparse.ArgumentParser("ebmjax report", description=USAGE, allow_abbrev=False)
     parser.add_argument("folder", metavar="RUN", type=Path, help="folder of a run or of a study")
     folder = parser.parse_args().folder.expanduser()

@@ -33,14 +33,14 @@ import optuna
 from optuna.distributions import distribution_to_json
 from optuna.trial import FrozenTrial
 
+from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.config import command_line, families
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError, count_nouns, stop
 from ebmjax.recipes.folder.workdir import check_writable
 from ebmjax.recipes.study import Study, cells, make_flags, reader
 from ebmjax.recipes.study.cells import Cell
-from ebmjax.recipes.study.checks import check_data
+from ebmjax.recipes.study.checks import check_data, check_direction, check_held_out
 from ebmjax.recipes.study.cluster import executor_of
-from ebmjax.recipes.study.columns import check_direction, check_held_out
 from ebmjax.recipes.study.command import (
     add_launcher,
     add_options,
@@ -81,11 +81,7 @@ class SearchPlan:
     cells: dict[str, list[Cell]] = field(default_factory=dict)
 
     def add(self, number: int, values: Mapping[str, Any]) -> Cell:
-        """Makes the runs of a trial; returns that of seed 0.
-
-        Raises:
-          SystemExit: if the configuration is refused.
-        """
+        """Makes a trial's runs and returns that of seed 0; a refused configuration ends it."""
         label, given = label_of(number), [*self.overrides, *make_flags(values)]
         unused = command_line.without_effect(self.config, given)
         row = [self.config, *(a for a in given if not unused & {*command_line.read_names([a])})]
@@ -195,9 +191,7 @@ def _end(name: str, study: optuna.Study, cell: Cell) -> None:
     """Ends the trial of a run: with its number, or as diverged.
 
     A run that recovered counts as diverged, because it ended with other settings than the trial's.
-
-    Raises:
-      ConfigError: if a run reports no such number.
+    One that reports no such number raises ConfigError.
     """
     number = int(cell.label.split()[1])
     numbers = cell.numbers() if cell.status == "done" else {}
@@ -221,17 +215,8 @@ def _end(name: str, study: optuna.Study, cell: Cell) -> None:
 
 
 def main() -> None:
-    """Reads the command line, checks everything and runs.
-
-    Raises:
-      SystemExit: at the end, as ``end_after`` and ``stop``.
-    """
-    parser = argparse.ArgumentParser(
-        "ebmjax search",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    """Reads the command line, checks everything and runs; ends as ``end_after``."""
+    parser = make_parser(__doc__, "ebmjax search")
     parser.add_argument("--config", required=True, help="configuration file, with :VARIANT")
     aim = parser.add_mutually_exclusive_group(required=True)
     for direction in ("minimize", "maximize"):

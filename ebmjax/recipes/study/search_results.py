@@ -33,12 +33,9 @@ class Results:
     """Results of a search so far.
 
     Attributes:
-      search: what is searched.
-      folder: of the search.
       trials: all trials, by number.
       ranked: those with a number, the best first.
-      rows: configuration and arguments of each trial by its label; none for a refused one.
-      cells: of each trial by its label: its run, and those on fresh seeds.
+      search, folder, rows, cells: as of ``SearchPlan``; refused trials have no rows and cells.
     """
 
     search: Search
@@ -65,7 +62,8 @@ class Results:
 
     def write(self) -> None:
         """Writes the tables."""
-        compared = self._compare()
+        # The best trials on fresh seeds, with their paired differences.
+        compared = table(self._study(self.finalists), self.fresh) if self.ranked else {}
         best = self._choose(compared)
         about = [self._describe(trial) for trial in self.trials]
         found: dict[str, Any] = {"number": self.search.number, "direction": self.search.direction}
@@ -105,10 +103,6 @@ class Results:
     def _study(self, labels: Sequence[str]) -> Study:
         name = self.search.number
         return Study({label: self.rows[label] for label in labels}, {name: (name, 1.0, 4)})
-
-    def _compare(self) -> dict[str, dict[str, Any]]:
-        """Returns the table of the best trials on fresh seeds, with their paired differences."""
-        return table(self._study(self.finalists), self.fresh) if self.ranked else {}
 
     def _choose(self, compared: Mapping[str, Mapping[str, Any]]) -> str:
         """Returns the best trial: by its fresh seeds once the runs have ended; "" for none."""

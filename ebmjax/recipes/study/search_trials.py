@@ -104,11 +104,7 @@ def _round(one: Any, value: Any) -> Any:
 
 
 def open_study(search: Search, about: Mapping[str, Any], folder: Path, url: str) -> optuna.Study:
-    """Returns Optuna's study of a folder: in its journal, or at ``url``.
-
-    Raises:
-      WorkdirError: if it is another search's.
-    """
+    """Returns Optuna's study of a folder, or at ``url``; another search's raises WorkdirError."""
     path = folder.absolute() / JOURNAL
     if (folder / "table.json").exists() and not (url or path.exists()):
         raise WorkdirError("it holds a study or another search. Name another folder.")

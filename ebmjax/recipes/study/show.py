@@ -17,11 +17,7 @@ cards of the trained models that ebmjax.load(NAME) returns."""
 
 
 def main() -> None:
-    """Reads the command line and prints.
-
-    Raises:
-      SystemExit: if there is nothing to print.
-    """
+    """Reads the command line and prints; ends with code 2 if there is nothing to print."""
     name, *more = sys.argv[1:] or [""]
     if name in ("--help", "-h"):
         print(USAGE)

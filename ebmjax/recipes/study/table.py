@@ -1,6 +1,7 @@
 """Writes a study's table: table.md and table.json."""
 
 import json
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,6 @@ from ebmjax.recipes.folder.workdir import write_whole
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.cells import Cell
 from ebmjax.recipes.study.errors import add_errors, line_of, markdown
-from ebmjax.recipes.study.table_entry import entry
 
 
 def table(study: Study, all_cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
@@ -92,3 +92,26 @@ def tell_absent(study: Study, all_cells: Sequence[Cell]) -> None:
     for heading, (name, _, _) in study.columns.items():
         if numbers and all(descend(one, name) is None for one in numbers):
             print(f"No finished run has a {name}, for the column {heading!r}.")
+
+
+def entry(
+    values: Sequence[float | None],
+    decimals: int,
+    error: float | None = None,
+    interval: Sequence[float] | None = None,
+) -> str:
+    """Returns mean and spread of the numbers in ``values``, and their count if not all.
+
+    ``error`` is the test set's, ``interval`` has the ends of the mean's; each if known.
+    """
+    numbers = [value for value in values if value is not None]
+    if not numbers:
+        return "-"
+    text = f"{statistics.mean(numbers):.{decimals}f}"
+    if len(numbers) > 1:
+        text += f" ± {statistics.stdev(numbers):.{decimals}f}"
+    if error is not None:
+        text += f" (test ± {error:.{decimals}f})"
+    if interval:
+        text += f" [{interval[0]:.{decimals}f}, {interval[1]:.{decimals}f}]"
+    return text if len(numbers) == len(values) else f"{text} ({len(numbers)} of {len(values)})"

@@ -369,13 +369,14 @@ def test_skipped_steps_at_the_end_are_a_divergence(config):
 
 
 def test_a_recovery_has_a_new_key_for_every_repeat():
-    config = digits(**{"train.num_repeats": 2})
-    second = digits(seed=1)
-    data = [
-        np.ravel(jax.random.key_data(Run(config, "", [None] * n).train_key())) for n in range(3)
-    ]
+    def key_data(config, num_recoveries):
+        run = Run(config, "")
+        run.recoveries = [None] * num_recoveries
+        return np.ravel(jax.random.key_data(run.train_key()))
+
+    data = [key_data(digits(**{"train.num_repeats": 2}), num) for num in range(3)]
     assert len({tuple(one) for one in data}) == 3
-    alone = jax.random.key_data(Run(second, "", [None]).train_key())
+    alone = key_data(digits(seed=1), 1)
     np.testing.assert_array_equal(data[1].reshape(2, -1)[1], alone)
 
 

@@ -15,7 +15,7 @@ from search_runs import fake, interrupt, run, trials_of
 
 from ebmjax.recipes.config import command_line, families
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.study.columns import check_direction, check_held_out
+from ebmjax.recipes.study.checks import check_direction, check_held_out
 from ebmjax.recipes.study.search_space import Space, read_space
 from ebmjax.recipes.study.search_trials import Search, draw
 

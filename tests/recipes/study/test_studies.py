@@ -14,7 +14,7 @@ from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.folder.run_folder import as_json
 from ebmjax.recipes.study import Study, figures
 from ebmjax.recipes.study.cells import cells, with_extractors
-from ebmjax.recipes.study.columns import check_columns
+from ebmjax.recipes.study.checks import check_columns
 from ebmjax.recipes.study.study_file import read
 
 STUDIES = {
