@@ -22,6 +22,7 @@ from ebmjax.evaluate._extractors import Extractor as Extractor
 from ebmjax.evaluate._extractors import digits_features as digits_features
 from ebmjax.evaluate._extractors import inception as inception
 from ebmjax.evaluate._extractors import own_classifier as own_classifier
+from ebmjax.evaluate._extractors import own_extractor as own_extractor
 from ebmjax.evaluate._generation import Chains as Chains
 from ebmjax.evaluate._generation import ScoredChains as ScoredChains
 from ebmjax.evaluate._generation import draw_gaussians as draw_gaussians
@@ -33,6 +34,5 @@ from ebmjax.evaluate._generation import score_references as score_references
 from ebmjax.evaluate._generation import take_balanced as take_balanced
 from ebmjax.evaluate._out_of_distribution import ood_sets as ood_sets
 from ebmjax.evaluate._out_of_distribution import out_of_distribution as out_of_distribution
-from ebmjax.evaluate._own_extractor import own_extractor as own_extractor
 from ebmjax.evaluate._random_features import random_features as random_features
 from ebmjax.evaluate._robustness import robustness as robustness

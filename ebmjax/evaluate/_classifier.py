@@ -214,22 +214,20 @@ def temperature_scaling(
 def _calibration(logits: jax.Array, labels: jax.Array, num_bins: int) -> Any:
     probabilities, half = jax.nn.softmax(logits), len(logits) // 2
     pair = probabilities, labels
+    adaptive, debiased = min(num_bins, len(logits)), min(num_bins, half)
     values = {
         "accuracy": metrics.accuracy(logits, labels),
-        "ece": metrics.expected_calibration_error(probabilities, labels, num_bins=num_bins),
+        "ece": metrics.expected_calibration_error(*pair, num_bins=num_bins),
         "nll": metrics.negative_log_likelihood(logits, labels),
-        "brier": metrics.brier_score(probabilities, labels),
+        "brier": metrics.brier_score(*pair),
         "classwise_ece": metrics.classwise_calibration_error(*pair, num_bins=num_bins),
-        "adaptive_ece": metrics.adaptive_calibration_error(
-            *pair, num_bins=min(num_bins, len(logits))
-        ),
-        "debiased_squared_ece": metrics.calibration_error_without_bias(
-            *pair, num_bins=min(num_bins, half)
-        )
-        if half
-        else jnp.nan,
+        "adaptive_ece": metrics.adaptive_calibration_error(*pair, num_bins=adaptive),
+        "debiased_squared_ece": jnp.nan,
     }
-    return values, metrics.reliability_bins(probabilities, labels, num_bins=num_bins)
+    if half:
+        unbiased = metrics.calibration_error_without_bias(*pair, num_bins=debiased)
+        values["debiased_squared_ece"] = unbiased
+    return values, metrics.reliability_bins(*pair, num_bins=num_bins)
 
 
 def _score_classes(logits: np.ndarray, labels: np.ndarray, num_bins: int) -> dict[str, Parts]:
@@ -243,15 +241,10 @@ def _score_classes(logits: np.ndarray, labels: np.ndarray, num_bins: int) -> dic
 @partial(jax.jit, static_argnums=2)
 def _one_by_one(logits: jax.Array, labels: jax.Array, num_bins: int) -> dict[str, jax.Array]:
     probabilities = jax.nn.softmax(logits)
-
-    def one(logits: jax.Array, probabilities: jax.Array, label: jax.Array) -> list[jax.Array]:
-        # Means over one image.
-        return [
-            metrics.accuracy(logits[None], label[None]) > 0.5,
-            metrics.negative_log_likelihood(logits[None], label[None]),
-            metrics.brier_score(probabilities[None], label[None]),
-        ]
-
-    right, nll, brier = jax.vmap(one)(logits, probabilities, labels)
-    gaps = metrics.calibration_gaps(probabilities, labels, num_bins=num_bins)
-    return {"accuracy": right, "ece": gaps, "nll": nll, "brier": brier}
+    one_each = logits[:, None], labels[:, None]  # for means over one image
+    return {
+        "accuracy": jax.vmap(metrics.accuracy)(*one_each) > 0.5,
+        "ece": metrics.calibration_gaps(probabilities, labels, num_bins=num_bins),
+        "nll": jax.vmap(metrics.negative_log_likelihood)(*one_each),
+        "brier": jax.vmap(metrics.brier_score)(probabilities[:, None], labels[:, None]),
+    }

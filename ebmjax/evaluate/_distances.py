@@ -11,8 +11,7 @@ import numpy as np
 from ebmjax import data, metrics
 from ebmjax._groups import in_batches
 from ebmjax._programs import make_program
-from ebmjax.evaluate._extractors import Extractor
-from ebmjax.evaluate._own_extractor import keep_features
+from ebmjax.evaluate._extractors import Extractor, keep_features
 from ebmjax.types import Key
 
 NUM_NEIGHBOURS = 5

@@ -28,9 +28,15 @@ NUM_GROUPS = 8
 """Groups of chains whose spread tells the error of a divergence, and populations of "smc"."""
 
 
-class Settings(NamedTuple):
-    """Settings of all methods, as ``evidence`` takes them."""
+OfImage = Callable[[Key, jax.Array], Estimate]
+"""``(key, image) -> Estimate``."""
 
+
+class Problem(NamedTuple):
+    """A model and the settings of all methods, as ``evidence`` takes them."""
+
+    params: latent.LatentParams
+    model: latent.LatentModel
     latent_dim: int
     num_chains: int
     num_intervals: int
@@ -100,41 +106,40 @@ def evidence(
     Returns:
       Method to "log_evidence" and "standard_error", (N,), and their "mean", in nats.
     """
-    settings = Settings(
-        latent_dim, num_chains, num_intervals, num_steps, step_size, exponent, with_divergences
-    )
-    _check(methods, settings)
+    sizes = latent_dim, num_chains, num_intervals, num_steps
+    problem = Problem(params, model, *sizes, step_size, exponent, with_divergences)
+    _check(methods, problem)
     observations = as_floats(images)
 
     def run(name: str, key: Key, params: Any, observations: Any) -> Estimate:
-        return METHODS[name](key, _Problem(params, model, settings), observations)
+        return estimate(name, key, problem._replace(params=params), observations)
 
     report = {}
     for i, name in enumerate(methods):
         arguments = jax.random.fold_in(key, i), params, observations
-        estimate = jax.device_get(run_program(partial(run, name), *arguments))
+        found = jax.device_get(run_program(partial(run, name), *arguments))
         is_trapezium = name == "thermodynamic" and not with_divergences
         report["trapezium" if is_trapezium else name] = {
-            "log_evidence": estimate.value,
-            "standard_error": estimate.standard_error,
-            "mean": np.mean(estimate.value, axis=-1),
+            "log_evidence": found.value,
+            "standard_error": found.standard_error,
+            "mean": np.mean(found.value, axis=-1),
         }
     return report
 
 
-def _check(methods: Sequence[str], settings: Settings) -> None:
+def _check(methods: Sequence[str], problem: Problem) -> None:
     """Raises ValueError for unknown methods, and for fewer chains than they take."""
     for name in ("latent_dim", "num_intervals", "num_steps"):
-        check_at_least(name, getattr(settings, name), 1)
-    check_at_least("num_chains", settings.num_chains, 2)
+        check_at_least(name, getattr(problem, name), 1)
+    check_at_least("num_chains", problem.num_chains, 2)
     if unknown := [name for name in methods if name not in METHODS]:
         raise ValueError(f"methods must be of {', '.join(METHODS)}, got {unknown}.")
-    num = settings.num_chains
-    fewest = max(3 * settings.latent_dim, 2 * NUM_GROUPS)
-    if "thermodynamic" in methods and settings.with_divergences and num < fewest:
+    num = problem.num_chains
+    fewest = max(3 * problem.latent_dim, 2 * NUM_GROUPS)
+    if "thermodynamic" in methods and problem.with_divergences and num < fewest:
         raise ValueError(
             f"num_chains must be at least {fewest} for full covariances in latent_dim="
-            f"{settings.latent_dim} dimensions, got {num}. Or set with_divergences=False."
+            f"{problem.latent_dim} dimensions, got {num}. Or set with_divergences=False."
         )
     if "smc" in methods and (num % NUM_GROUPS or num < 2 * NUM_GROUPS):
         raise ValueError(
@@ -143,44 +148,37 @@ def _check(methods: Sequence[str], settings: Settings) -> None:
         )
 
 
-class _Problem(NamedTuple):
-    params: latent.LatentParams
-    model: latent.LatentModel
-    settings: Settings
-
-
-def _image_by_image(
-    one: Callable[[jax.Array, jax.Array], Estimate],
-    keys: jax.Array,
-    observations: jax.Array,
-) -> Estimate:
-    """Calls ``one(key, observation)`` in turn, so that only one image's chains are in memory."""
-    return map_groups(lambda pair: one(*pair), (keys, observations))
+def estimate(name: str, key: Key, problem: Problem, observations: jax.Array) -> Estimate:
+    """Returns a method's estimates, image by image, so that only one's chains are in memory."""
+    first = int(name in ("ais", "smc"))  # after a key for the prior's log Z
+    keys = jax.random.split(key, first + len(observations))
+    one = METHODS[name](keys[0], problem)
+    return map_groups(lambda pair: one(*pair), (keys[first:], observations))
 
 
 def _ladder(
-    key: jax.Array, problem: _Problem, observation: jax.Array, powers: jax.Array
+    key: Key, problem: Problem, observation: jax.Array, powers: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Returns annealed chains of one image, (powers, chains, d), and their log likelihoods."""
-    params, model, settings = problem
-    repeated = jnp.repeat(observation[None], settings.num_chains, axis=0)
-    samples, _ = latent.sample_ladder(key, params, model, repeated, powers, settings.ladder)
+    params, model = problem.params, problem.model
+    repeated = jnp.repeat(observation[None], problem.num_chains, axis=0)
+    samples, _ = latent.sample_ladder(key, params, model, repeated, powers, problem.ladder)
     of_pair = partial(latent.log_likelihood, params, model)
     values = jax.lax.map(lambda z: jax.vmap(of_pair)(z, repeated), samples.power_latents)
     return samples.power_latents, values
 
 
-def _thermodynamic(key: jax.Array, problem: _Problem, observations: jax.Array) -> Estimate:
+def _thermodynamic(_: Key, problem: Problem) -> OfImage:
     """Returns the sum with full covariances (``_check`` ensures enough chains), or without."""
-    powers = problem.settings.powers
+    powers = problem.powers
 
-    def one(key: jax.Array, x: jax.Array) -> Estimate:
+    def one(key: Key, x: jax.Array) -> Estimate:
         nodes, values = _ladder(key, problem, x, powers)
-        if not problem.settings.with_divergences:
+        if not problem.with_divergences:
             return thermodynamic_log_evidence(values, powers)
         return with_divergences(nodes, values, powers)
 
-    return _image_by_image(one, jax.random.split(key, len(observations)), observations)
+    return one
 
 
 def with_divergences(nodes: jax.Array, log_likelihoods: jax.Array, powers: jax.Array) -> Estimate:
@@ -213,56 +211,40 @@ def with_divergences(nodes: jax.Array, log_likelihoods: jax.Array, powers: jax.A
     return Estimate(value(nodes, log_likelihoods), error)
 
 
-def _stepping_stone(key: jax.Array, problem: _Problem, observations: jax.Array) -> Estimate:
-    powers = problem.settings.powers
-
-    def one(key: jax.Array, x: jax.Array) -> Estimate:
-        _, values = _ladder(key, problem, x, powers)
-        return stepping_stone_log_evidence(values, powers)
-
-    return _image_by_image(one, jax.random.split(key, len(observations)), observations)
+def _stepping_stone(_: Key, problem: Problem) -> OfImage:
+    powers = problem.powers
+    return lambda key, x: stepping_stone_log_evidence(_ladder(key, problem, x, powers)[1], powers)
 
 
-def _ais(key: jax.Array, problem: _Problem, observations: jax.Array) -> Estimate:
-    params, model, settings = problem
+def _ais(key: Key, problem: Problem) -> OfImage:
+    model = problem.params, problem.model
     options: dict[str, Any] = {
-        "num_chains": settings.num_chains,
-        "sampler": settings.sampler,
-        "num_steps": settings.num_steps,
+        "num_chains": problem.num_chains,
+        "sampler": problem.sampler,
+        "num_steps": problem.num_steps,
     }
-    powers, latent_dim = settings.powers, settings.latent_dim
-    prior_key, *keys = jax.random.split(key, 1 + len(observations))
-    prior = latent.ais_log_normalizer(prior_key, params, model, powers, latent_dim, **options)
-
-    def one(key: jax.Array, x: jax.Array) -> Estimate:
-        return latent.ais_log_evidence(
-            key, params, model, x, powers, latent_dim, log_normalizer=prior, **options
-        )
-
-    return _image_by_image(one, jnp.stack(keys), observations)
+    size = problem.powers, problem.latent_dim
+    prior = latent.ais_log_normalizer(key, *model, *size, **options)
+    return lambda key, x: latent.ais_log_evidence(
+        key, *model, x, *size, log_normalizer=prior, **options
+    )
 
 
-def _smc(key: jax.Array, problem: _Problem, observations: jax.Array) -> Estimate:
+def _smc(key: Key, problem: Problem) -> OfImage:
     """Splits the chains of the other methods into ``NUM_GROUPS`` independent populations."""
-    params, model, settings = problem
-    powers = settings.powers
-    size = settings.num_chains // NUM_GROUPS
-    shape = (NUM_GROUPS, size, settings.latent_dim)
+    params, model, powers = problem.params, problem.model, problem.powers
+    shape = (NUM_GROUPS, problem.num_chains // NUM_GROUPS, problem.latent_dim)
 
-    def log_normalizer(key: jax.Array, path: AnnealingPath) -> Estimate:
+    def log_normalizer(key: Key, path: AnnealingPath) -> Estimate:
         start_key, run_key = jax.random.split(key)
         start = model.base_scale * jax.random.normal(start_key, shape)
-        options = {"sampler": settings.sampler, "num_steps": settings.num_steps}
+        options = {"sampler": problem.sampler, "num_steps": problem.num_steps}
         return smc_log_normalizer(run_key, start, powers, *path, **options)
 
-    prior_key, *keys = jax.random.split(key, 1 + len(observations))
-    prior = log_normalizer(prior_key, latent.path_to_prior(params, model))
-
-    def one(key: jax.Array, x: jax.Array) -> Estimate:
-        joint = log_normalizer(key, latent.path_to_posterior(params, model, x))
-        return estimate_difference(joint, prior)
-
-    return _image_by_image(one, jnp.stack(keys), observations)
+    prior = log_normalizer(key, latent.path_to_prior(params, model))
+    return lambda key, x: estimate_difference(
+        log_normalizer(key, latent.path_to_posterior(params, model, x)), prior
+    )
 
 
 METHODS = {
@@ -271,6 +253,6 @@ METHODS = {
     "ais": _ais,
     "smc": _smc,
 }
-"""Name to estimator, ``(key, problem, observations) -> Estimate``."""
+"""Name to estimator, ``(key, problem) -> OfImage``; the key is for what all images share."""
 EVIDENCE_METHODS = tuple(METHODS)
 """Names of the methods."""

@@ -2,8 +2,8 @@
 
 import contextlib
 import hashlib
+import inspect
 import json
-import os
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -20,10 +20,6 @@ from ebmjax import data, losses, metrics, networks, training
 from ebmjax._phases import phase
 from ebmjax.networks import WideResNet
 from ebmjax.types import Key, Metrics, PyTree
-
-INCEPTION = "inception_v3"
-DIGITS = "digits_features"
-OWN_CLASSIFIER = "classifier_features"
 
 MIN_CLASSES = 5
 """Classes below which a classifier keeps too little of an image for its features to judge by."""
@@ -43,9 +39,6 @@ SETTINGS = {
     "learning_rate": 2e-3,
     "seed": 0,
 }
-
-# Batch size for the classifier's accuracy; any number gives the same.
-BATCH_SIZE = 500
 
 
 class Extractor(NamedTuple):
@@ -89,7 +82,7 @@ def inception(path: str | Path, sha256: str = "") -> Extractor:
         return found.features, jax.nn.softmax(found.logits)
 
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    return Extractor(INCEPTION, outputs, {"weights": file.name, "sha256": digest})
+    return Extractor("inception_v3", outputs, {"weights": file.name, "sha256": digest})
 
 
 def digits_features(side: int) -> Extractor:
@@ -116,7 +109,7 @@ def digits_features(side: int) -> Extractor:
     accuracy = float(tensors.pop("test_accuracy"))
     params = jax.tree.map(np.float32, unflatten_dict(tensors, sep="/"))
     details = {"side": side, "digest": training.tree_digest(params), "test_accuracy": accuracy}
-    return Extractor(DIGITS, partial(_outputs, _network(10), params), details)
+    return Extractor("digits_features", partial(_outputs, _network(10), params), details)
 
 
 def own_classifier(train: data.ImageData, test: data.ImageData, num_classes: int) -> Extractor:
@@ -144,16 +137,54 @@ def own_classifier(train: data.ImageData, test: data.ImageData, num_classes: int
     params = _read_cached(path, network, train)
     if params is None:
         params = _train(network, train)
-        with contextlib.suppress(OSError):  # without a cache, the next run trains it again
-            keep(path, params)
+        keep(path, params)
     outputs_fn = partial(_outputs, network, params)
-    _, probabilities = metrics.extract_in_batches(outputs_fn, test.images, BATCH_SIZE)
+    _, probabilities = metrics.extract_in_batches(outputs_fn, test.images, 500)
     details = {
         **SETTINGS,
         "digest": digest,
         "test_accuracy": float(np.mean(np.argmax(probabilities, axis=1) == test.labels)),
     }
-    return Extractor(OWN_CLASSIFIER, outputs_fn, details)
+    return Extractor("classifier_features", outputs_fn, details)
+
+
+def own_extractor(function: Callable[[np.ndarray], Any]) -> Extractor:
+    """Returns an extractor of your function, written in JAX, PyTorch or anything else.
+
+    Args:
+      function: uint8 images (N, H, W, C) to features (N, d), or to a pair of features and class
+        probabilities (N, classes). It is called with batches, and not traced.
+
+    Returns:
+      An ``Extractor`` with the function's name. A call raises ValueError unless the features are
+      finite and have shape (N, d). Its digest is that of the file of the function, so features of
+      the reference images are kept for as long as that file stays the same. Weights that the
+      function reads from elsewhere are not part of it: name another function for others.
+
+    Example:
+      >>> def pixels(images):
+      ...     return images.reshape(len(images), -1) / 255
+      >>> found = own_extractor(pixels)
+      >>> found.name, found.outputs_fn(np.zeros((3, 2, 2, 1), np.uint8))[0].shape
+      ('pixels', (3, 4))
+    """
+
+    def outputs(images: Any) -> tuple[Any, Any]:
+        found = function(np.asarray(images))
+        features, probabilities = found if isinstance(found, tuple) else (found, None)
+        features = np.asarray(features)
+        if features.ndim != 2 or len(features) != len(images) or not np.isfinite(features).all():
+            raise ValueError(
+                f"an extractor must return finite features of shape ({len(images)}, d), a row an "
+                f"image, got shape {features.shape}. Take features.reshape(len(images), -1)."
+            )
+        return features, None if probabilities is None else np.asarray(probabilities)
+
+    name, digest = getattr(function, "__name__", type(function).__name__), ""
+    with contextlib.suppress(TypeError, OSError):  # without a file, nothing is kept
+        source = Path(inspect.getsourcefile(inspect.unwrap(function)) or "").read_bytes()
+        digest = hashlib.sha256(source + name.encode()).hexdigest()
+    return Extractor(name, outputs, {"digest": digest}, is_host=True, digest=digest)
 
 
 def _network(num_classes: int) -> Any:
@@ -230,13 +261,29 @@ def _read_cached(path: Path, network: Any, train: data.ImageData) -> PyTree | No
 
 
 def keep(path: Path, params: PyTree) -> None:
-    """Writes the parameters whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            tensors: dict[str, Any] = dict(flatten_dict(params, sep="/"))
-            np.savez(file, **tensors)
-        os.replace(temporary, path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    """Writes the parameters whole or not at all. Without a cache, the next run makes them again."""
+    tensors: dict[str, Any] = dict(flatten_dict(params, sep="/"))
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            np.savez(file := Path(folder) / path.name, **tensors)
+            file.replace(path)
+
+
+def keep_features(
+    extractor: Extractor, images: Any, extract: Callable[[], np.ndarray]
+) -> np.ndarray:
+    """Returns ``extract()``, features (N, d) of images; kept for an extractor with a digest.
+
+    ``~/.cache/ebmjax/extractors`` keeps them, under digests of the images and of the extractor. A
+    file that cannot be read or written does not matter.
+    """
+    if not extractor.digest:
+        return extract()
+    digest = hashlib.sha256(f"{training.tree_digest(images)} {extractor.digest}".encode())
+    path = CACHE / f"features_{digest.hexdigest()}.npz"
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        return networks.read_tensors(path)["features"]
+    features = extract()
+    keep(path, {"features": features})
+    return features

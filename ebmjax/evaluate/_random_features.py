@@ -6,8 +6,6 @@ import numpy as np
 
 from ebmjax.evaluate._extractors import Extractor
 
-RANDOM = "random_features"
-
 WIDTH = 64
 NUM_FEATURES = 64
 SMALLEST_SIDE = 4
@@ -32,7 +30,9 @@ def random_features() -> Extractor:
       >>> features.shape, probabilities
       ((2, 64), None)
     """
-    return Extractor(RANDOM, lambda images: (_features(jnp.asarray(images)), None), {"seed": 0})
+    return Extractor(
+        "random_features", lambda images: (_features(jnp.asarray(images)), None), {"seed": 0}
+    )
 
 
 @jax.jit

@@ -30,7 +30,8 @@ class LogPartition(NamedTuple):
     Attributes:
       value: Bennett's estimate of log Z from both sides, in nats.
       interval: (2,), ends between which log Z lies: the first percentile of ``lower``, and the last
-        one of ``upper``, by a bootstrap over chains. In trials it held log Z in 98 of 100 seeds.
+        one of ``upper``, by a bootstrap over chains or by Markov's inequality. In trials it held
+        log Z in 98 of 100 seeds.
         Ends that cross show that the reverse chains missed a mode. Then the first alone is a bound.
       lower: log mean weight of chains from the base; below log Z in expectation.
       upper: minus the log mean weight of chains from the model's samples. It is above log Z in
@@ -366,7 +367,7 @@ def _summarise(
     )
     upper = Estimate(-negated.value, negated.standard_error)
     rng = np.random.default_rng(0)
-    ends = [_bootstrap(rng, ours, TAIL), -_bootstrap(rng, theirs, TAIL)]
+    ends = [_low_end(rng, ours), -_low_end(rng, theirs)]
     sizes = np.array([float(weight_sample_size(jnp.asarray(one))) for one in (ours, theirs)])
     gap = abs(upper.value - lower.value)
     is_closed = bool(gap < 1.0 + 2.0 * np.hypot(lower.standard_error, upper.standard_error))
@@ -385,11 +386,18 @@ def _summarise(
     )
 
 
-def _bootstrap(rng: np.random.Generator, log_weights: np.ndarray, percent: float) -> float:
-    """Returns a percentile of the log mean weight of resampled chains."""
+def _low_end(rng: np.random.Generator, log_weights: np.ndarray) -> float:
+    """Returns a number that lies above the log of the expected weight in about 1 % of cases.
+
+    That is a percentile of the log mean weight of resampled chains. One chain may outweigh all, and
+    most resamples lack it. Then Markov's inequality is sharper: a mean exceeds 100 times its
+    expectation in 1 % of cases at most.
+    """
     highest = log_weights.max()
-    drawn = rng.choice(np.exp(log_weights - highest), (NUM_RESAMPLES, len(log_weights)))
-    return float(highest + np.percentile(np.log(drawn.mean(axis=1)), percent))
+    weights = np.exp(log_weights - highest)
+    drawn = rng.choice(weights, (NUM_RESAMPLES, len(weights))).mean(axis=1)
+    ends = np.log([np.percentile(drawn, TAIL), weights.mean() * TAIL / 100])
+    return float(highest + ends.max())
 
 
 def _bennett(forward: np.ndarray, backward: np.ndarray) -> float:

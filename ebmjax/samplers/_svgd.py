@@ -219,7 +219,10 @@ def svgd_direction(
 
 
 def svgd_init(particles: PyTree, log_density_fn: LogDensityFn) -> SVGDState:
-    """Wraps ``particles``: a PyTree of floating-point arrays with a shared leading axis."""
+    """Wraps ``particles``: a PyTree of floating-point arrays with a shared leading axis.
+
+    A bare array of one axis is refused: it may be one particle or many.
+    """
     del log_density_fn
     check_particles(particles)
     # The dtype is explicit, as in langevin_init: a weak type would change after one step.

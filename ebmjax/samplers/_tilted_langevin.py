@@ -119,8 +119,8 @@ class FactorGaussian(NamedTuple):
             along, left = own.whiten(x - own.mean, -1.0)
             return -0.5 * (jnp.sum(along**2) + jnp.sum(left**2)) - own.log_volume()
 
-        shared = None if self.directions.ndim == 2 else 0
-        return jax.vmap(log_density, (FactorGaussian(0, shared, 0, 0),))(self)
+        axes: Any = (0, None if self.directions.ndim == 2 else 0, 0, 0)
+        return jax.vmap(log_density, (FactorGaussian(*axes),))(self)
 
     def log_density(self, x: jax.Array) -> jax.Array:
         """Returns the log density of their mixture in equal parts at ``x``, up to a constant."""

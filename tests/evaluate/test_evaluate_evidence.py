@@ -81,9 +81,9 @@ def test_a_sum_with_divergences_knows_its_error():
 def test_methods_have_random_numbers_of_their_own(monkeypatch):
     """So that where they agree it is no coincidence of their noise."""
 
-    def method(key, problem, observations):
-        del problem
-        return evidence.Estimate(jax.random.normal(key, (len(observations),)), jnp.zeros(()))
+    def method(key, problem):
+        del key, problem
+        return lambda key, image: evidence.Estimate(jax.random.normal(key), jnp.zeros(()))
 
     monkeypatch.setattr(_evidence, "METHODS", {"one": method, "other": method})
     found = evaluate.evidence(
@@ -163,6 +163,6 @@ def record(monkeypatch, module, *names):
 def call(method, steps, chains):
     """Outside of ``jit``, so that arguments can be looked at."""
     options = SIZES | {"num_steps": steps, "num_chains": chains}
-    settings = _evidence.Settings(**options, exponent=6.0, with_divergences=True)
-    problem = _evidence._Problem(PARAMS, MODEL, settings)
-    _evidence.METHODS[method](jax.random.key(0), problem, OBSERVATIONS)
+    options |= {"exponent": 6.0, "with_divergences": True}
+    problem = _evidence.Problem(PARAMS, MODEL, **options)
+    _evidence.estimate(method, jax.random.key(0), problem, OBSERVATIONS)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ebmjax import densities, evidence, samplers
-from ebmjax.evidence._log_partition import _bennett, _refit
+from ebmjax.evidence._log_partition import _bennett, _low_end, _refit
 
 LOG_2PI = np.log(2 * np.pi)
 
@@ -72,18 +72,18 @@ def test_a_refitted_base_narrows_the_interval():
             evidence.log_partition(
                 jax.random.key(seed), density, gaussian(16, scale=3.0), refit=refit, **options
             )
-            for seed in range(8)
+            for seed in range(num)
         ]
-        for refit in (True, False)
+        for refit, num in ((True, 5), (False, 2))
     )
-    assert sum(one.interval[0] <= log_z <= one.interval[1] for one in near) >= 7
+    assert sum(one.interval[0] <= log_z <= one.interval[1] for one in near) >= 4
     widths, before = (np.median([np.ptp(one.interval) for one in found]) for found in (near, far))
     assert widths < 0.3 * before
 
 
 @pytest.mark.slow
 def test_a_refitted_base_is_normalised():
-    """By importance weights of a wide Gaussian, to 5 standard errors."""
+    """Importance weights of a wide Gaussian have mean 1, to 5 standard errors."""
     density, wide = two_modes(), gaussian(2, scale=6.0)
     base = _refit(
         jax.random.key(0),
@@ -136,6 +136,12 @@ def test_a_mode_that_the_base_misses_keeps_the_sides_apart():
 
 def test_bennetts_root_is_exact_for_paths_of_constant_weight():
     assert _bennett(np.full(3, 1.5), np.full(5, -1.5)) == pytest.approx(1.5, abs=1e-6)
+
+
+def test_a_chain_that_outweighs_all_is_not_forgotten():
+    """A third of the resamples lack it; a mean of 1 / 64 is at most 100 times too large."""
+    weights = np.append(np.zeros(63), 100.0)
+    assert _low_end(np.random.default_rng(0), weights) == pytest.approx(100 - np.log(6400))
 
 
 def test_gaussian_works_meet_at_their_log_z():

@@ -15,7 +15,7 @@ from ebmjax.recipes.report.page import element
 
 def describe(row: Mapping[str, Any]) -> dict[str, str]:
     """Returns the entries of a cell that tables show, as texts by their names."""
-    hidden = "task", "curve", "bias", "cell_seconds"
+    hidden = "task", "curve", "bias"
     return {key.replace("_", " "): _text(row[key]) for key in row if key not in hidden}
 
 

@@ -16,13 +16,11 @@ from ebmjax.learning import (
     DualAveraging,
     NoiseLevels,
     positions_in,
-    profile_chains,
     run_chains,
 )
-from ebmjax.recipes.evaluators import profile as chain_profiles
 from ebmjax.samplers import StartFn
 from ebmjax.training import TrainState
-from ebmjax.types import Key, Metrics
+from ebmjax.types import Key
 
 STARTS_KEY_NUMBER = 2**31 + 1
 """Number folded into a monitor's key for the draws of the start distribution."""
@@ -53,38 +51,22 @@ def spread_slots(
 def draw_buffer(key: Key, plan: ChainPlan | None, state: TrainState, num: int) -> Chains | None:
     """Returns slots of the buffers beside draws of what fills them; None without a buffer.
 
+    A slot's draw is of its class: what it held before any chain moved.
+
     Args:
       key: of an evaluation.
       plan: how training draws its negatives.
       state: of training.
       num: of slots, as many of each class; fewer where the buffers hold fewer.
     """
-    shown = spread_slots(state, num, plan.num_classes) if plan is not None else None
-    if shown is None or plan is None:
+    if plan is None or (shown := spread_slots(state, num, plan.num_classes)) is None:
         return None
     positions, slots = shown
     size = positions_in(state.carry.buffer.positions).shape[1]
-    num_classes = plan.num_classes
-    key = jax.random.fold_in(key, STARTS_KEY_NUMBER)
-    draws = draws_for_slots(key, plan.start_fn, slots, size=size, num_classes=num_classes)
-    labels = (slots * num_classes // size).astype(np.int32)
+    labels = (slots * plan.num_classes // size).astype(np.int32)
+    keys = jax.random.split(jax.random.fold_in(key, STARTS_KEY_NUMBER), len(labels))
+    draws = np.asarray(_draw(plan.start_fn, keys, jnp.asarray(labels)))
     return Chains(draws, np.asarray(positions), labels, are_the_same=False)
-
-
-def draws_for_slots(
-    key: Key, start_fn: StartFn, slots: np.ndarray, *, size: int, num_classes: int
-) -> np.ndarray:
-    """Returns fresh draws of ``start_fn``, one for each slot: its content before any chain moved.
-
-    Args:
-      key: split among the slots.
-      start_fn: the start distribution that fills the buffer.
-      slots: (N,), slots in a shard's buffer.
-      size: slots of a shard's buffer, which has equal blocks of the classes.
-      num_classes: number of classes of the start distribution.
-    """
-    labels = jnp.asarray(np.asarray(slots) * num_classes // size, jnp.int32)
-    return np.asarray(_draw(start_fn, jax.random.split(key, len(labels)), labels))
 
 
 @jax.jit
@@ -117,33 +99,6 @@ def move(
     keys = key[None] if num_kinds == 1 else jax.random.split(key, num_kinds)
     single = plan.single(len(labels), num_steps)
     return run_chains(keys, densities_of(model), single, starts, labels, model.adaptation)[0]
-
-
-def make_profile(
-    key: Key, plan: ChainPlan, densities_of: DensitiesOf
-) -> Callable[..., dict[str, np.ndarray]]:
-    """Profile of chains, step by step.
-
-    Returns:
-      ``(model, starts, labels) -> arrays`` by the names of ``chain_profiles``: every sampler moves
-      all the starts (N, H, W, C) of classes (N,).
-    """
-
-    @jax.jit
-    def profile(model: Any, starts: jax.Array, labels: jax.Array) -> dict[str, Metrics]:
-        kinds = plan.single(plan.num_samples).kinds_at(model.adaptation)
-        return {
-            name: profile_chains(key, densities_of(model), kind, starts, labels)
-            for name, kind in kinds.items()
-        }
-
-    def profile_of(model: Any, starts: Any, labels: Any) -> dict[str, np.ndarray]:
-        arrays = {}
-        for name, found in profile(model, jnp.asarray(starts), jnp.asarray(labels)).items():
-            arrays |= chain_profiles.name_arrays(name, found)
-        return arrays
-
-    return profile_of
 
 
 def make_fresh_chains(

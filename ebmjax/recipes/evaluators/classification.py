@@ -21,20 +21,13 @@ class Classification(Evaluator):
     """Accuracy, calibration and likelihood on the test images.
 
     It uses ``model.logits``, and ``model.held_out``, by which a temperature scales the logits.
-
-    Attributes:
-      batch_size: images a call.
-      num_bins: bins of the calibration error.
     """
 
     batch_size: int = 128
-    num_bins: int = 20
 
     def __call__(self, model: Any, test: data.ImageData, key: Key) -> Found:
         """Returns "classification" of ``evaluate.classifier``, and the logits as an array."""
-        found = evaluate.classifier(
-            model.logits, test, batch_size=self.batch_size, num_bins=self.num_bins
-        )
+        found = evaluate.classifier(model.logits, test, batch_size=self.batch_size)
         numbers, logits = found["classification"], found["logits"]
         if model.held_out is not None:
             numbers["scaled"] = self._scale(model, test, logits)
@@ -53,7 +46,7 @@ class Classification(Evaluator):
         if test.images is not held_out.images:
             found = evaluate.classifier(model.logits, held_out, batch_size=self.batch_size)
             of_held = found["logits"], held_out.labels
-        return evaluate.temperature_scaling(logits, test.labels, of_held, num_bins=self.num_bins)
+        return evaluate.temperature_scaling(logits, test.labels, of_held)
 
     def draw(self, folder: Path, found: Found) -> None:
         """Draws ``eval_reliability.png``: accuracy against confidence, and the bins' counts."""

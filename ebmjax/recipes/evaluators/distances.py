@@ -19,17 +19,11 @@ from ebmjax.training import tree_digest
 def extractor(config: Config, train: data.ImageData, test: data.ImageData) -> evaluate.Extractor:
     """Returns the extractor that ``extractor_names.extractor_name`` names.
 
-    Args:
-      config: sections data and eval are read.
-      train: images that a classifier trains on.
-      test: images that it is tested on.
-
-    Raises:
-      ConfigError: if Inception's weights cannot be used.
+    A classifier is trained and tested on the images.
     """
     name = extractor_names.extractor_name(config)
     if config.eval.get("extractor"):
-        return own_extractor(config.eval.extractor)
+        return own_extractor(config)
     if name == extractor_names.INCEPTION:
         return inception(config)
     if name == extractor_names.DIGITS:
@@ -39,20 +33,20 @@ def extractor(config: Config, train: data.ImageData, test: data.ImageData) -> ev
     return evaluate.own_classifier(train, test, config.data.num_classes)
 
 
-def own_extractor(name: str) -> evaluate.Extractor:
+def own_extractor(config: Config) -> evaluate.Extractor:
     """Returns the extractor of the function that ``config.eval.extractor`` names."""
-    function = find_function("eval.extractor", name)
+    where = "eval.extractor", config.eval.extractor
+    function = find_function(*where)
     found = evaluate.own_extractor(function)
-
-    def outputs(images: Any) -> Any:
-        with explain("eval.extractor", name, function):
-            return found.outputs_fn(images)
-
-    return found._replace(outputs_fn=outputs)
+    return found._replace(outputs_fn=explain(*where, function)(found.outputs_fn))
 
 
 def inception(config: Config) -> evaluate.Extractor:
-    """Returns the FID Inception-v3 that ``config.eval`` names."""
+    """Returns the FID Inception-v3 that ``config.eval`` names.
+
+    Raises:
+      ConfigError: if the file cannot be read, or has another hash than the configuration expects.
+    """
     try:
         return evaluate.inception(config.eval.inception_weights, config.eval.inception_sha256)
     except (OSError, ValueError) as error:
@@ -60,11 +54,7 @@ def inception(config: Config) -> evaluate.Extractor:
 
 
 def check_weights(config: Config) -> None:
-    """Reads the Inception-v3 that ``config.eval`` names.
-
-    Raises:
-      ConfigError: if the file cannot be read, or has another hash than the configuration expects.
-    """
+    """Reads the Inception-v3 that ``config.eval`` names, as ``inception`` does."""
     if not config.eval.inception_weights:
         return
     judge = inception(config)
@@ -137,20 +127,14 @@ class RunDistances(evaluate.Distances):
             self._known["starts"] = digest, found.starts
         if num not in self._known:
             self._known[num] = evaluate.score_references(self._test, self, num)
-        row = {
-            **_name_scores("sample", found.ends, ALONG),
-            **_name_scores("start", found.starts, ALONG),
-        }
-        for name, scores in self._known[num].items():
-            row |= _name_scores(name, scores, BESIDE)
-        paired = found.minus_starts["fid"]
+        paired, row = found.minus_starts["fid"], {}
+        sets = {"sample": found.ends, "start": found.starts, **self._known[num]}
+        for prefix, scores in sets.items():
+            names = ALONG if prefix in ("sample", "start") else BESIDE
+            numbers = scores.numbers  # without "is" where features know no classes
+            row |= {f"{prefix}_{name}": numbers[name] for name in names if name in numbers}
         return row | {
             "fid_minus_starts": paired["difference"],
             "fid_minus_starts_low": paired["low"],
             "fid_minus_starts_high": paired["high"],
         }
-
-
-def _name_scores(prefix: str, scores: evaluate.Scores, names: tuple[str, ...]) -> dict[str, float]:
-    """Returns numbers by their names in metrics.jsonl; features without classes have no "is"."""
-    return {f"{prefix}_{name}": scores.numbers[name] for name in names if name in scores.numbers}

@@ -74,8 +74,9 @@ def is_due(every: Any, step: int, interval: int) -> bool:
 class Evaluator:
     """Finds numbers of a model: ``evaluator(model, test, key) -> Found``.
 
-    Each evaluator says which attributes of the model it uses. One object serves a whole run, and
-    the models of all its states share their compiled programs.
+    Each evaluator says which attributes of the model it uses. It has the fields of ``eval.<name>``,
+    which ``table`` explains, and shared ones of ``config.eval``, such as ``batch_size``. One object
+    serves a whole run, and the models of all its states share their compiled programs.
     """
 
     at_end = True

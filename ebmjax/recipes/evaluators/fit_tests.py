@@ -40,11 +40,6 @@ class FitTests(Evaluator):
 
     It uses ``model.fresh_chains``, ``model.class_log_densities``, ``model.chain_scale``,
     ``model.train`` and ``model.distances``.
-
-    Attributes:
-      num_samples: chains, and examples of every other set.
-      tests: of ``TITLES``.
-      batch_size: scores at the same time.
     """
 
     num_samples: int = 500

@@ -39,12 +39,6 @@ class Generation(Evaluator):
 
     It uses ``model.draw_sets``, ``model.distances``, ``model.score_samples`` and
     ``model.describe_chains``.
-
-    Attributes:
-      num_images: images of every kind of chain.
-      selected_by_confidence: also judge the buffer's images that the model is sure of.
-      smallest_num: the smallest of ten numbers of images that are scored, up to all, to extrapolate
-        scores to infinitely many; None for none.
     """
 
     num_images: int = 1000
@@ -93,8 +87,26 @@ class Generation(Evaluator):
         yield report["test_images"], floats(images), sizes
 
     def draw(self, folder: Path, found: Found) -> None:
-        """Draws ``eval_samples.png``, and the sets of ``BY_CLASS`` with a row a class."""
-        draw_samples(folder, found.arrays)
+        """Draws ``eval_samples.png`` by falling log p(x), and ``BY_CLASS`` with a row a class."""
+        sets = {name: _of_set(found.arrays, name) for name in (*TITLES, *BY_CLASS)}
+        panels = {}
+        for name, title in TITLES.items():
+            images = sets[name].get("images", ())
+            if not len(images):
+                continue
+            chosen = extremes(sets[name]["log_density"], ROWS * COLUMNS)
+            panels[title + _caption(len(chosen), len(images))] = images[chosen]
+            if name == "fresh":
+                starts = sets[name]["start_images"]
+                panels["where these chains started\nin the same order"] = starts[chosen]
+        if panels:
+            path = folder / "plots" / "eval_samples.png"
+            with figure(path, 1, len(panels), size=(5, 5.7)) as (axes,):
+                for axis, (title, images) in zip(axes, panels.items(), strict=True):
+                    tiles(axis, images, COLUMNS, title)
+        for name, title in BY_CLASS.items():
+            if len(sets[name].get("labels", ())):
+                _by_class(folder / "plots" / f"eval_{name}.png", sets[name], title)
 
 
 def scores_at_sizes(model: Any, key: Key, images: Any, sizes: Sequence[int]) -> dict[str, Any]:
@@ -155,40 +167,9 @@ def most_confident(logits: np.ndarray, share: float) -> np.ndarray:
     return np.sort(np.concatenate(kept))
 
 
-def draw_samples(folder: Path, arrays: SampleArrays) -> None:
-    """Draws samples of a run's folder by falling log p(x), and those with labels by class.
-
-    Args:
-      folder: of the run.
-      arrays: "<set>_images" and "<set>_start_images", uint8 (N, H, W, C), and "<set>_log_density";
-        "<set>_labels" and "<set>_class_probability" where a model knows classes.
-    """
-    sets = {name: _of_set(arrays, name) for name in (*TITLES, *BY_CLASS)}
-    panels = {}
-    for name, title in TITLES.items():
-        found = sets[name]
-        if not len(found.get("images", ())):
-            continue
-        chosen = extremes(found["log_density"], ROWS * COLUMNS)
-        panels[title + _caption(len(chosen), len(found["images"]))] = found["images"][chosen]
-        if name == "fresh":
-            panels["where these chains started\nin the same order"] = found["start_images"][chosen]
-    if panels:
-        path = folder / "plots" / "eval_samples.png"
-        with figure(path, 1, len(panels), size=(5, 5.7)) as (axes,):
-            for axis, (title, images) in zip(axes, panels.items(), strict=True):
-                tiles(axis, images, COLUMNS, title)
-    for name, title in BY_CLASS.items():
-        if len(sets[name].get("labels", ())):
-            _by_class(folder / "plots" / f"eval_{name}.png", sets[name], title)
-
-
 def _of_set(arrays: SampleArrays, name: str) -> dict[str, np.ndarray]:
-    return {
-        key.removeprefix(f"{name}_"): array
-        for key, array in arrays.items()
-        if key.startswith(f"{name}_")
-    }
+    start = f"{name}_"
+    return {key.removeprefix(start): arrays[key] for key in arrays if key.startswith(start)}
 
 
 def _by_class(path: Path, found: SampleArrays, of_class: str) -> None:

@@ -1,7 +1,7 @@
 """The energy of training images around a model's parameters."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,8 @@ from ebmjax.types import Key
 class Landscape(Evaluator):
     """Mean joint energy of a tenth of the training images, over two random directions.
 
-    It uses ``model.logits_of``, ``model.trained`` and ``model.train``.
-
-    Attributes:
-      num_points: points along each direction, from -1 to 1.
-      batch_size: images a call.
+    Both coordinates go from -1 to 1. It uses ``model.logits_of``, ``model.trained`` and
+    ``model.train``.
     """
 
     num_points: int = 11
@@ -41,7 +38,7 @@ class Landscape(Evaluator):
         chosen = np.asarray(jax.random.permutation(image_key, len(train)))[:num_images]
         images = data.to_signed_unit(jnp.asarray(train[chosen]))
         coordinates = jnp.linspace(-1.0, 1.0, self.num_points)
-        grid = model.program(self, lambda: self._grid(model))
+        grid = model.program(self, lambda: jax.jit(partial(self._grid, model)))
         energies = np.asarray(grid(model.trained, (x_key, y_key), images))
         report = {
             "landscape_range": float(np.max(energies) - np.min(energies)),
@@ -51,26 +48,18 @@ class Landscape(Evaluator):
         arrays = {"landscape_energies": energies, "landscape_coordinates": np.asarray(coordinates)}
         return Found({"landscape": report}, arrays=arrays)
 
-    def _grid(self, model: Any) -> Callable[..., jax.Array]:
+    def _grid(
+        self, model: Any, trained: Any, keys: tuple[Key, Key], images: jax.Array
+    ) -> jax.Array:
+        size = min(self.batch_size, len(images))
+
+        def mean_energy(params: Any) -> jax.Array:
+            one = partial(model.logits_of, trained._replace(params=params))
+            return jnp.mean(losses.joint_energy(map_groups(one, images, size)))
+
+        x, y = (metrics.filter_normalised_direction(key, trained.params) for key in keys)
         coordinates = jnp.linspace(-1.0, 1.0, self.num_points)
-
-        @jax.jit
-        def grid(trained: Any, keys: tuple[Key, Key], images: jax.Array) -> jax.Array:
-            def mean_energy(params: Any) -> jax.Array:
-                one = trained._replace(params=params)
-                logits = map_groups(
-                    lambda image: model.logits_of(one, image),
-                    images,
-                    min(self.batch_size, len(images)),
-                )
-                return jnp.mean(losses.joint_energy(logits))
-
-            x, y = (metrics.filter_normalised_direction(key, trained.params) for key in keys)
-            return metrics.energy_landscape(
-                mean_energy, trained.params, x, y, coordinates, coordinates
-            )
-
-        return grid
+        return metrics.energy_landscape(mean_energy, trained.params, x, y, coordinates, coordinates)
 
     def draw(self, folder: Path, found: Found) -> None:
         """Draws ``eval_landscape.png``: contours of the energy around the trained parameters."""

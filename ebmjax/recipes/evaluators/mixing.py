@@ -36,33 +36,25 @@ class Mixing(Evaluator):
         return Found({"mixing": {"by_sampler": by_sampler, **find_worst(by_sampler)}})
 
     def _diagnose(self, model: Any, name: str) -> Any:
-        def make() -> Any:
-            @jax.jit
-            def diagnose(key: Key, trained: Any) -> dict[str, jax.Array]:
-                label = jnp.int32(0)
-                start_key, chain_key = jax.random.split(key)
-                keys = jax.random.split(start_key, NUM_CHAINS)
-                return evaluate.mixing(
-                    chain_key,
-                    model.plan.kinds_at(trained.adaptation)[name].sampler,
-                    model.densities_of(trained)(label),
-                    jax.vmap(model.plan.start_fn, (0, None))(keys, label),
-                    num_steps=model.num_chain_steps,
-                )
+        def diagnose(key: Key, trained: Any) -> dict[str, jax.Array]:
+            label = jnp.int32(0)
+            start_key, chain_key = jax.random.split(key)
+            keys = jax.random.split(start_key, NUM_CHAINS)
+            return evaluate.mixing(
+                chain_key,
+                model.plan.kinds_at(trained.adaptation)[name].sampler,
+                model.densities_of(trained)(label),
+                jax.vmap(model.plan.start_fn, (0, None))(keys, label),
+                num_steps=model.num_chain_steps,
+            )
 
-            return diagnose
-
-        return model.program((self, name, model.num_chain_steps), make)
+        return model.program((self, name, model.num_chain_steps), lambda: jax.jit(diagnose))
 
 
 def find_worst(by_sampler: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """Returns the worst mixing over samplers; NaN if one of them has no number."""
-
-    def of(name: str) -> list[float]:
-        return [found[name] for found in by_sampler.values()]
-
+    worst = {"rhat_energy": np.max, "rhat_pixel": np.max, "acceptance": np.min}
     return {
-        "rhat_energy": float(np.max(of("rhat_energy"))),
-        "rhat_pixel": float(np.max(of("rhat_pixel"))),
-        "acceptance": float(np.min(of("acceptance"))),
+        name: float(worst_of([found[name] for found in by_sampler.values()]))
+        for name, worst_of in worst.items()
     }

@@ -125,15 +125,7 @@ class Normalised(NamedTuple):
 
 @dataclass(frozen=True)
 class Nats(Evaluator):
-    """Log p(x) in nats, and bits per dimension; uses ``model.class_log_densities``.
-
-    Attributes:
-      num_images: first test images that are scored.
-      num_chains: chains of each side of log Z.
-      num_powers: powers between the fitted Gaussians and the model.
-      temperature: divisor of the model's log density; "fitted": by the training data; "chains":
-        that of training's sampler.
-    """
+    """Log p(x) in nats, and bits per dimension; uses ``model.class_log_densities``."""
 
     num_images: int = 1000
     num_chains: int = 64

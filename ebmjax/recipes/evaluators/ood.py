@@ -1,7 +1,7 @@
 """Detection of images that a model should find unlikely, by three scores."""
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from ebmjax.types import Key
 
 TEST = "test"
 """Name of the tested set among those that are scored."""
+SCORES = ("log_density", "max_probability", "negative_score_norm")
 UNAVAILABLE = (data.DataUnavailableError, FileNotFoundError)
 
 
@@ -27,13 +28,9 @@ class OutOfDistribution(Evaluator):
     It uses ``model.logits`` and ``model.held_out``.
 
     Attributes:
-      num_images: first test images, and images of each other set.
-      tfds: names of tensorflow-datasets that are compared with, beside ``evaluate.ood_sets``.
       tfds_folder: of prepared tensorflow-datasets; None: their own folder.
       fit: ``config.data.fit``, for images that are no squares.
       data_name: ``config.data.name``.
-      batch_size: images a call.
-      false_alarm_rate: share of in-distribution images below a threshold.
     """
 
     num_images: int = 1000
@@ -142,35 +139,15 @@ class OutOfDistribution(Evaluator):
         return images
 
     def draw(self, folder: Path, found: Found) -> None:
-        """Draws ``eval_ood.png``: histograms of the scores, for the tested and other sets."""
-        groups = found.report["ood"]["groups"]
-        thresholds = found.report["ood"].get("threshold", {})
-        draw_scores(folder, found.arrays, [*groups["near"], *groups["far"]], thresholds)
-
-
-SCORES = ("log_density", "max_probability", "negative_score_norm")
-
-
-def draw_scores(
-    folder: Path,
-    arrays: Mapping[str, np.ndarray],
-    sets: Iterable[str],
-    thresholds: Mapping[str, Any],
-) -> None:
-    """Draws ``plots/eval_ood.png``.
-
-    Args:
-      folder: of the run.
-      arrays: "<set>_<score>" to (N,); the tested set is called "test".
-      sets: names of the other sets.
-      thresholds: score to its "threshold", a dashed line, where there is one.
-    """
-    names, sets = [name for name in SCORES if f"test_{name}" in arrays], list(sets)
-    with figure(folder / "plots" / "eval_ood.png", 1, len(names)) as (axes,):
-        for axis, name in zip(axes, names, strict=True):
-            shown = {"in distribution": arrays[f"test_{name}"]}
-            histograms(axis, shown | {one: arrays[f"{one}_{name}"] for one in sets})
-            if name in thresholds:
-                axis.axvline(thresholds[name]["threshold"], color="0.3", ls="--")
-            axis.set(xlabel=name.replace("_", " "))
-        legend(axes[0].figure)
+        """Draws ``eval_ood.png``: histograms of the scores of all sets, and dashed thresholds."""
+        report, arrays = found.report["ood"], found.arrays
+        groups, thresholds = report["groups"], report.get("threshold", {})
+        sets = [*groups["near"], *groups["far"]]
+        with figure(folder / "plots" / "eval_ood.png", 1, len(SCORES)) as (axes,):
+            for axis, name in zip(axes, SCORES, strict=True):
+                shown = {"in distribution": arrays[f"{TEST}_{name}"]}
+                histograms(axis, shown | {one: arrays[f"{one}_{name}"] for one in sets})
+                if name in thresholds:
+                    axis.axvline(thresholds[name]["threshold"], color="0.3", ls="--")
+                axis.set(xlabel=name.replace("_", " "))
+            legend(axes[0].figure)

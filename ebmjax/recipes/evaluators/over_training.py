@@ -39,28 +39,22 @@ def over_training(rows: MetricRows) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for name, best_of, prefix in JUDGED:
-        told = _rows_with(rows, name)
-        if told:
-            first, best = told[0], best_of(told, key=itemgetter(name))
+        if judged := _rows_with(rows, name):
+            first, best = judged[0], best_of(judged, key=itemgetter(name))
             found |= {f"first_{name}": first[name], f"first_{prefix}step": first["step"]}
             found |= {f"best_{name}": best[name], f"best_{prefix}step": best["step"]}
             if name == "sample_fid":
                 found |= {beside: best[beside] for beside in BESIDE if beside in best}
-    scored = _rows_with(rows, "sample_is")
-    if scored:
+    if scored := _rows_with(rows, "sample_is"):
         best = max(scored, key=itemgetter("sample_is"))
         found["best_sample_is"] = best["sample_is"]
         if "start_is" in best:
             found["start_is"] = best["start_is"]
-    acceptances = [
-        row["chain_acceptance_prob"] for row in _rows_with(rows, "chain_acceptance_prob")
-    ]
-    if acceptances:
-        found["lowest_acceptance"] = min(acceptances)
-    losses = [abs(row["loss"]) for row in _rows_with(rows, "loss")]
-    if losses:
-        found["largest_loss"] = max(losses)
-        found["last"] = _means(_rows_with(rows, "loss")[-NUM_LAST:])
+    if moved := _rows_with(rows, "chain_acceptance_prob"):
+        found["lowest_acceptance"] = min(row["chain_acceptance_prob"] for row in moved)
+    if trained := _rows_with(rows, "loss"):
+        found["largest_loss"] = max(abs(row["loss"]) for row in trained)
+        found["last"] = _means(trained[-NUM_LAST:])
     return found
 
 

@@ -74,6 +74,9 @@ MANY = 400
 Panel = tuple[str, Sequence[str], str]
 """Label of an axis, names of the numbers along it, and its scale."""
 
+Rows = list[dict[str, Any]]
+"""Rows of metrics.jsonl."""
+
 
 @contextmanager
 def open_figure(
@@ -184,12 +187,10 @@ def tiles(
         axes.grid(False)
 
 
-def name_tiles(
-    axes: Axes, names: Sequence[str], columns: int, shape: tuple[int, int], most: int = 400
-) -> None:
-    """Writes a name into the corner of each of at most ``most`` ``tiles`` of (height, width)."""
+def name_tiles(axes: Axes, names: Sequence[str], columns: int, shape: tuple[int, int]) -> None:
+    """Writes a name into the corner of each of ``tiles`` of (height, width), of 400 at most."""
     outline = [withStroke(linewidth=1.5, foreground="black")]
-    for i, name in enumerate(names if len(names) <= most else ()):
+    for i, name in enumerate(names if len(names) <= 400 else ()):
         top, left = (i // columns) * (shape[0] + 1) + 0.6, (i % columns) * (shape[1] + 1) + 0.6
         axes.text(left, top, name, va="top", fontsize=5, color="white", path_effects=outline)
 
@@ -212,7 +213,7 @@ def histograms(axes: Axes, sets: Mapping[str, np.ndarray]) -> None:
         axes.hist(inside, edges, density=True, label=name.replace("_", " "), lw=1.2, **style)
 
 
-def column(rows: list[dict[str, Any]], name: str) -> tuple[np.ndarray, np.ndarray]:
+def column(rows: Rows, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Returns steps and values of the rows that have ``name``; null becomes NaN.
 
     The untrained model of step 0, which would rule the axis, is left out if there is another.
@@ -238,7 +239,7 @@ class Line(NamedTuple):
     ends: tuple[np.ndarray, np.ndarray] | None
 
 
-def line(rows: list[dict[str, Any]], name: str) -> Line | None:
+def line(rows: Rows, name: str) -> Line | None:
     """Returns the points of ``name`` that are drawn; None if no row has it.
 
     For several repeats it is mean and range; for one, the standard error "<name>_error" stands
@@ -256,7 +257,7 @@ def line(rows: list[dict[str, Any]], name: str) -> Line | None:
     return Line(steps, values, ends)
 
 
-def curve(axes: Axes, rows: list[dict[str, Any]], name: str, **style: Any) -> None:
+def curve(axes: Axes, rows: Rows, name: str, **style: Any) -> None:
     """Draws ``line(rows, name)`` against the step, labelled, if the rows have it."""
     found = line(rows, name)
     if found is None:
@@ -317,7 +318,7 @@ def legend(of: Axes | Figure) -> None:
         of.legend(found.values(), found, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns)
 
 
-def drawable(rows: list[dict[str, Any]], wanted: Iterable[Panel]) -> list[Panel]:
+def drawable(rows: Rows, wanted: Iterable[Panel]) -> list[Panel]:
     """Returns the panels of which the rows have a finite number."""
     is_drawn = lambda name: np.isfinite(column(rows, name)[1]).any()  # noqa: E731
     return [one for one in wanted if any(map(is_drawn, one[1]))]
@@ -334,20 +335,11 @@ def with_own_panels(
     return every
 
 
-def panels(
-    path: Path,
-    rows: list[dict[str, Any]],
-    wanted: Sequence[Panel],
-    config: Config,
-) -> None:
+def panels(path: Path, rows: Rows, wanted: Sequence[Panel], config: Config) -> None:
     """Draws a panel for each of ``wanted`` of which the rows have a finite number.
 
-    Args:
-      path: of the picture.
-      rows: of metrics.jsonl.
-      wanted: the panels; one without a finite number is left out.
-      config: its extractor's name takes the place of EXTRACTOR in labels; numbers that its family
-        does not know have panels, too.
+    The name of the run's extractor takes the place of EXTRACTOR in labels. Numbers that its family
+    does not know have panels, too.
     """
     wanted = drawable(rows, with_own_panels(rows, config.get("family"), wanted))
     found = [(with_extractor(label, [config]), names, scale) for label, names, scale in wanted]

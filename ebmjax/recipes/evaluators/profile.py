@@ -92,10 +92,8 @@ def draw_panels(path: Path, rows: Mapping[str, Numbers]) -> None:
 class ChainProfile(Evaluator):
     """Acceptance, displacement and more at every step of some chains, which start as training's do.
 
-    It uses ``model.profile_starts``, ``model.plan`` and ``model.densities_of``.
-
-    Attributes:
-      num_chains: chains; interacting particles come in training's number.
+    It uses ``model.profile_starts``, ``model.plan`` and ``model.densities_of``. Interacting
+    particles come in training's number.
     """
 
     num_chains: int = 64
@@ -107,21 +105,17 @@ class ChainProfile(Evaluator):
         begun = None if model.plan is None else model.profile_starts(key, self.num_chains)
         if begun is None:
             return Found({}, {})
-        starts, labels = map(jnp.asarray, begun)
 
-        def make() -> Any:
-            @jax.jit
-            def profile(trained: Any, key: Key, starts: Any, labels: Any) -> dict[str, Metrics]:
-                kinds = model.plan.single(model.plan.num_samples).kinds_at(trained.adaptation)
-                densities = model.densities_of(trained)
-                return {
-                    name: profile_chains(key, densities, kind, starts, labels)
-                    for name, kind in kinds.items()
-                }
+        def profile(trained: Any, key: Key, starts: Any, labels: Any) -> dict[str, Metrics]:
+            kinds = model.plan.single(model.plan.num_samples).kinds_at(trained.adaptation)
+            densities = model.densities_of(trained)
+            return {
+                name: profile_chains(key, densities, kind, starts, labels)
+                for name, kind in kinds.items()
+            }
 
-            return profile
-
-        found = model.program(self, make)(model.trained, key, starts, labels)
+        program = model.program(self, lambda: jax.jit(profile))
+        found = program(model.trained, key, *map(jnp.asarray, begun))
         arrays: dict[str, Any] = {}
         for name, numbers in found.items():
             arrays |= name_arrays(name, numbers)

@@ -28,22 +28,9 @@ Refine = Callable[[Any, Key, jax.Array], jax.Array]
 
 @dataclass(frozen=True)
 class Robustness(Evaluator):
-    """Accuracy under PGD and AutoAttack; uses ``model.logits`` and ``model.refine``.
+    """Accuracy under PGD and AutoAttack; uses ``model.logits`` and ``model.refinement``.
 
-    Attributes:
-      num_images: first test images, which are attacked.
-      linf: radii in L-infinity, of 255.
-      l2: radii in L2, of 255.
-      num_steps: steps of an attack.
-      step_size: of an attack, of 255; None: 2.5 radii / steps.
-      num_restarts: random starts of an attack.
-      refine_steps: steps of the model's chains before an attacked image is classified.
-      refine_gradients: attacks on refined images, see ``evaluate.robustness``.
-      num_eot: gradients averaged in a step of these attacks.
-      attacks: also run in turn, see ``evaluate.auto_attack``.
-      auto_steps: steps of these attacks.
-      num_queries: squares that "square" tries.
-      batch_size: images a call.
+    See ``evaluate.robustness`` and ``evaluate.auto_attack``.
     """
 
     num_images: int = 128
@@ -110,7 +97,28 @@ class Robustness(Evaluator):
 
     def draw(self, folder: Path, found: Found) -> None:
         """Draws ``eval_robustness.png``: accuracy against the attack's radius in both norms."""
-        draw_curves(folder, found.report["robustness"])
+        report = found.report["robustness"]
+        norms = [norm for norm in NORMS if norm in report]
+        if not norms:
+            return
+        protocol = report["protocol"]
+        kinds = {"as it is": (report, "-"), "refined": (report.get("refined", {}), "--")}
+        with figure(folder / "plots" / "eval_robustness.png", 1, len(norms)) as (axes,):
+            for axis, norm in zip(axes, norms, strict=True):
+                for label, (one, style) in kinds.items():
+                    if norm in one:
+                        axis.plot(*robustness_curve(one[norm]), f"o{style}", label=label)
+                    if auto := one.get("auto_attack"):
+                        line = f"{label}, AutoAttack"
+                        axis.plot(*robustness_curve(auto[norm]), f"s{style}", label=line)
+                        axis.axhline(auto["clean"], color="0.7", ls=style, label=f"{label}, clean")
+                robustness_axis(axis, norm)
+            if len(axes[0].lines) > 1:
+                legend(axes[0].figure)
+            axes[0].figure.suptitle(
+                f"PGD, {protocol['num_steps']} steps, {protocol['num_restarts']} restart(s), "
+                f"{protocol['num_images']} images"
+            )
 
 
 def refinement(plan: ChainPlan, densities_of: DensitiesOf, num_steps: int) -> Refine:
@@ -146,32 +154,6 @@ def check_derivative(refine: Refine, model: Any, shape: tuple[int, ...]) -> None
             "the run's sampler, and a loop of unknown length in it has none. Set "
             "--config.eval.robustness.refine_gradients=bpda."
         ) from error
-
-
-def draw_curves(folder: Path, report: Mapping[str, Any]) -> None:
-    """Draws ``plots/eval_robustness.png`` of a run's folder; no file without radii."""
-    norms = [norm for norm in NORMS if norm in report]
-    if not norms:
-        return
-    protocol = report["protocol"]
-    with figure(folder / "plots" / "eval_robustness.png", 1, len(norms)) as (axes,):
-        for axis, norm in zip(axes, norms, strict=True):
-            kinds = {"as it is": (report, "-"), "refined": (report.get("refined", {}), "--")}
-            for label, (found, style) in kinds.items():
-                if norm in found:
-                    axis.plot(*robustness_curve(found[norm]), f"o{style}", label=label)
-                if "auto_attack" in found:
-                    auto = found["auto_attack"]
-                    line = f"{label}, AutoAttack"
-                    axis.plot(*robustness_curve(auto[norm]), f"s{style}", label=line)
-                    axis.axhline(auto["clean"], color="0.7", ls=style, label=f"{label}, clean")
-            robustness_axis(axis, norm)
-        if len(axes[0].lines) > 1:
-            legend(axes[0].figure)
-        axes[0].figure.suptitle(
-            f"PGD, {protocol['num_steps']} steps, {protocol['num_restarts']} restart(s), "
-            f"{protocol['num_images']} images"
-        )
 
 
 def robustness_curve(by_level: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:

@@ -28,9 +28,6 @@ class Samples(Evaluator):
     It uses ``model.samples``, ``model.distances``, ``model.train`` and ``model.classes_of``.
 
     The evaluation after training generates its own, see ``evaluators.generation``.
-
-    Attributes:
-      num_images: samples that are scored.
     """
 
     num_images: int = 1000

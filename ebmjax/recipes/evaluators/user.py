@@ -51,12 +51,27 @@ class UserEvaluator(Evaluator):
         return getattr(self.part.function, "every", 1)
 
     def __call__(self, model: Any, test: Any, key: Key) -> Found:
-        """Returns its numbers, during training and afterwards by the same names."""
+        """Returns its numbers, during training and afterwards by the same names.
+
+        Raises:
+          ConfigError: unless the function returns a dict of scalars.
+        """
         key = jax.random.fold_in(key, self.place)
-        found = _check_numbers(
-            self.part, self.part.call(model, test.images, key, **self.part.options)
-        )
-        return Found(found, found)
+        found = self.part.call(model, test.images, key, **self.part.options)
+        where = f"config.eval.functions={self.part.name!r}"
+        if not isinstance(found, Mapping):
+            raise ConfigError(
+                f"{where} must return numbers by name, such as {{'mean_energy': 1.5}}; got a "
+                f"{type(found).__name__}."
+            )
+        for name, value in found.items():
+            is_number = np.shape(value) == () and np.asarray(value).dtype.kind in "fiub"
+            if not (isinstance(name, str) and is_number):
+                raise ConfigError(
+                    f"{where} must return scalars by name; {name!r} is of shape {np.shape(value)}."
+                )
+        numbers = {name: float(value) for name, value in found.items()}
+        return Found(numbers, numbers)
 
     def check_new(self, found: Found, others: Iterable[str]) -> None:
         """Raises ConfigError if another number has the name of one of these."""
@@ -66,27 +81,3 @@ class UserEvaluator(Evaluator):
                     f"config.eval.functions={self.part.name!r} returns {name!r}, a name that is "
                     "taken: rename it."
                 )
-
-
-def _check_numbers(part: UserPart, found: Any) -> dict[str, float]:
-    """Returns an evaluator's numbers as floats.
-
-    Raises:
-      ConfigError: unless it is a dict of scalars.
-    """
-    where = f"config.eval.functions={part.name!r}"
-    if not isinstance(found, Mapping):
-        raise ConfigError(
-            f"{where} must return numbers by name, such as {{'mean_energy': 1.5}}; got a "
-            f"{type(found).__name__}."
-        )
-    for name, value in found.items():
-        if (
-            not isinstance(name, str)
-            or np.shape(value) != ()
-            or np.asarray(value).dtype.kind not in "fiub"
-        ):
-            raise ConfigError(
-                f"{where} must return scalars by name; {name!r} is of shape {np.shape(value)}."
-            )
-    return {name: float(value) for name, value in found.items()}

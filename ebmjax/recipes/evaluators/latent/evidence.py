@@ -20,14 +20,8 @@ from ebmjax.types import Key
 class Evidence(Evaluator):
     """Log evidence by the run's powers; after training by other methods, too.
 
-    It uses ``model.evidence``, and of a finished model ``model.networks``.
-
-    Attributes:
-      num_images: test images.
-      num_chains: chains of an image.
-      divergences: whether the trapezium rule is corrected by divergences.
-      methods: that are compared after training.
-      num_intervals, num_steps, step_size: of these methods, see ``evaluate.evidence``.
+    It uses ``model.evidence``, and of a finished model ``model.networks``. The methods are those of
+    ``evaluate.evidence``.
     """
 
     num_images: int = 32
@@ -86,28 +80,24 @@ def evidence_of_each(
       "quadrature_discrepancy", the error of the trapezium rule on these powers.
     """
 
-    def make() -> Any:
-        def of_one(params: Any, key: Key, x: jax.Array) -> dict[str, jax.Array]:
-            observations = jnp.repeat(x[None], num_chains, axis=0)
-            nodes = model.draw_ladder(key, params, observations)
-            of_chain = jax.vmap(lambda z: latent.log_likelihood(params, model.networks, z, x))
-            energies = jax.vmap(of_chain)(nodes).mean(axis=1)
-            row = {"test_trapezium_log_evidence": latent.log_evidence(energies, model.powers)}
-            if not divergences:
-                return row
-            forward, backward = latent.fitted_divergences(nodes)
-            corrected = latent.log_evidence(
-                energies, model.powers, kl_forward=forward, kl_backward=backward
-            )
-            discrepancy = 0.5 * jnp.sum(forward - backward)
-            return row | {"test_log_evidence": corrected, "quadrature_discrepancy": discrepancy}
-
-        return jax.jit(
-            lambda params, keys, images: map_groups(
-                lambda pair: of_one(params, *pair), (keys, images)
-            )
+    def of_one(params: Any, key: Key, x: jax.Array) -> dict[str, jax.Array]:
+        observations = jnp.repeat(x[None], num_chains, axis=0)
+        nodes = model.draw_ladder(key, params, observations)
+        of_chain = jax.vmap(lambda z: latent.log_likelihood(params, model.networks, z, x))
+        energies = jax.vmap(of_chain)(nodes).mean(axis=1)
+        row = {"test_trapezium_log_evidence": latent.log_evidence(energies, model.powers)}
+        if not divergences:
+            return row
+        forward, backward = latent.fitted_divergences(nodes)
+        corrected = latent.log_evidence(
+            energies, model.powers, kl_forward=forward, kl_backward=backward
         )
+        discrepancy = 0.5 * jnp.sum(forward - backward)
+        return row | {"test_log_evidence": corrected, "quadrature_discrepancy": discrepancy}
+
+    def of_all(params: Any, keys: Key, images: jax.Array) -> dict[str, jax.Array]:
+        return map_groups(lambda pair: of_one(params, *pair), (keys, images))
 
     keys = jax.random.split(key, len(images))
-    program = model.program(("evidence", num_chains, divergences), make)
+    program = model.program(("evidence", num_chains, divergences), lambda: jax.jit(of_all))
     return jax.device_get(program(model.params, keys, floats(images)))

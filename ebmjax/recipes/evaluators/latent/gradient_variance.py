@@ -23,9 +23,6 @@ class VarianceOfGradients(Evaluator):
     """Variance over independent minibatches of training's size, with fresh chains.
 
     It uses ``model.gradient``, ``model.batch``, ``model.examples`` and ``model.config``.
-
-    Attributes:
-      num_gradients: gradients whose variance is measured.
     """
 
     num_gradients: int = 8

@@ -17,32 +17,24 @@ from ebmjax.types import Key
 
 @dataclass(frozen=True)
 class Reconstruction(Evaluator):
-    """Squared errors and E_t of images; uses ``model.draw_ladder`` and ``model.apply``.
-
-    Attributes:
-      num_test: test images that are reconstructed.
-    """
+    """Squared errors and E_t of images; uses ``model.draw_ladder`` and ``model.apply``."""
 
     num_test: int
 
     def __call__(self, model: Any, test: data.ImageData, key: Key) -> Found:
         """Returns their means; the first reconstructions and the errors of all as arrays."""
 
-        def make() -> Any:
-            @jax.jit
-            def reconstruct(key: Key, params: Any, observations: jax.Array) -> Any:
-                nodes = model.draw_ladder(key, params, observations)
-                _, along = latent.telescoped_loss(
-                    params, model.networks, observations, nodes, nodes[0], model.powers
-                )
-                images = model.apply(params, nodes[-1])
-                axes = tuple(range(1, images.ndim))
-                return along, images, jnp.mean(jnp.square(images - observations), axis=axes)
-
-            return reconstruct
+        def reconstruct(key: Key, params: Any, observations: jax.Array) -> Any:
+            nodes = model.draw_ladder(key, params, observations)
+            _, along = latent.telescoped_loss(
+                params, model.networks, observations, nodes, nodes[0], model.powers
+            )
+            images = model.apply(params, nodes[-1])
+            axes = tuple(range(1, images.ndim))
+            return along, images, jnp.mean(jnp.square(images - observations), axis=axes)
 
         originals = test.images[: self.num_test]
-        program = model.program("reconstruction", make)
+        program = model.program("reconstruction", lambda: jax.jit(reconstruct))
         found = program(keys_of(key).powers, model.params, floats(originals))
         along, images, errors = jax.device_get(found)
         row = {

@@ -27,15 +27,8 @@ from ebmjax.types import Key
 class Comparison(Evaluator):
     """R-hat, effective samples, modes and distances of samplers in every one of ``SETTINGS``.
 
-    It uses ``model.truth``, ``model.plan`` and ``model.log_density_of``.
-
-    Attributes:
-      density: fields of the evaluator of densities, for its grid and its number of samples.
-      samplers: names, or functions of the user.
-      num_chains: chains of each; particles of those that interact.
-      num_steps: of a chain.
-      burn_in: first steps that are left out.
-      num_frames: of the animation; 0 for none.
+    It uses ``model.truth``, ``model.plan`` and ``model.log_density_of``. ``density`` has the fields
+    of the evaluator of densities, for its grid and its number of samples.
     """
 
     density: Mapping[str, Any] = field(default_factory=dict)
@@ -72,12 +65,10 @@ class Comparison(Evaluator):
                 arrays[f"{setting}.{chosen.label}"] = chains.positions
                 numbers = judge(chains.positions[:, self.burn_in :])
                 report[setting][chosen.label] = numbers | chains.numbers(numbers)
-        notes = [*_notes(report)]
+        report["notes"] = [*_notes(report)]
         if "model" not in references:
-            numbers = plane.density_numbers(log_density)
-            why = plane.not_normalised(numbers["border_mass"])
-            notes.insert(0, f"{why} Nothing is compared with it.")
-        report["notes"] = notes
+            why = plane.not_normalised(plane.density_numbers(log_density)["border_mass"])
+            report["notes"].insert(0, f"{why} Nothing is compared with it.")
         return Found(report, arrays=arrays)
 
     def references(

@@ -15,6 +15,8 @@ from ebmjax.recipes.evaluators.points.density_plots import COLUMNS, energy_map
 from ebmjax.recipes.evaluators.points.settings import SETTINGS
 from ebmjax.recipes.parts.samplers import SAMPLERS
 
+Chains = dict[str, np.ndarray]
+"""A sampler's positions (chains, steps, 2), burn-in included, by its name."""
 SHOWN = 2000
 MILLISECONDS = 120
 
@@ -38,13 +40,7 @@ def draw(plots: Path, found: Any, look: Any) -> None:
         animation(plots / f"eval_chains_{setting}.gif", chains, starts, log_density, look)
 
 
-def scatter(
-    path: Path,
-    chains: dict[str, np.ndarray],
-    log_density: np.ndarray,
-    numbers: dict[str, dict[str, float]],
-    look: Any,
-) -> None:
+def scatter(path: Path, chains: Chains, log_density: np.ndarray, numbers: Any, look: Any) -> None:
     """Plots draws after the burn-in over the learned energy, a colour a chain."""
     with figure(path, *shape(len(chains), COLUMNS), size=(2.8, 3.3)) as grid:
         for axes, (name, positions) in zip(grid.flat, chains.items(), strict=False):
@@ -56,7 +52,7 @@ def scatter(
             axes.set_title(f"{title(name)}\nR-hat {numbers[name]['rhat_classic']:.3g}")
 
 
-def traces(path: Path, chains: dict[str, np.ndarray], look: Any) -> None:
+def traces(path: Path, chains: Chains, look: Any) -> None:
     """Plots both coordinates of every chain against the step, within the map."""
     with figure(path, 2, len(chains), size=(2.4, 2.2), sharex=True, sharey=True) as grid:
         for column, (name, positions) in zip(grid.T, chains.items(), strict=True):
@@ -74,13 +70,7 @@ def traces(path: Path, chains: dict[str, np.ndarray], look: Any) -> None:
         grid[1, 0].set_ylabel("second coordinate")
 
 
-def stills(
-    path: Path,
-    chains: dict[str, np.ndarray],
-    starts: np.ndarray,
-    log_density: np.ndarray,
-    look: Any,
-) -> None:
+def stills(path: Path, chains: Chains, starts: Any, log_density: Any, look: Any) -> None:
     """Draws chains after few and many steps, a row a sampler, with their way.
 
     A chain beyond the map is drawn at its edge.
@@ -102,16 +92,9 @@ def stills(
             axes.set_title(f"step {time}")
 
 
-def animation(
-    path: Path,
-    chains: dict[str, np.ndarray],
-    starts: np.ndarray,
-    log_density: np.ndarray,
-    look: Any,
-) -> None:
+def animation(path: Path, chains: Chains, starts: Any, log_density: Any, look: Any) -> None:
     """Draws all samplers, faster and faster, in an endless GIF; edges as in ``stills``."""
-    num_frames = look.num_frames
-    if not num_frames:
+    if not look.num_frames:
         return
     style: dict[str, Any] = {"s": 34, "edgecolors": "white", "lw": 0.6, "clip_on": False}
     images = []
@@ -125,7 +108,7 @@ def animation(
         arrange(film)
         clock = film.text(0.01, 0.01, "")
         frame = frames(film, [*dots, clock])
-        for time in (0, *moments(1, look.num_steps, num_frames)):
+        for time in (0, *moments(1, look.num_steps, look.num_frames)):
             for artist, positions in zip(dots, chains.values(), strict=True):
                 artist.set_offsets(within(starts if time == 0 else positions[:, time - 1], look))
             clock.set_text(f"step {time}")

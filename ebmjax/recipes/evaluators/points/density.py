@@ -23,11 +23,6 @@ class Density(Evaluator):
 
     The chains follow the model itself, whatever beta training has, as in the paper's panels. It
     uses ``model.truth``, ``model.log_densities`` and ``model.follow``.
-
-    Attributes:
-      half_width, grid_points: of the grid on which densities are normalised.
-      num_samples: chains.
-      bandwidth: of the kernel that makes a density of their ends.
     """
 
     half_width: float = 2.0
@@ -44,20 +39,14 @@ class Density(Evaluator):
         numbers = plane.density_numbers(learned) | plane.sample_numbers(ends)
         fresh = np.asarray(model.truth.draw(data_key, self.num_samples))
         is_normalisable = bool(numbers["is_normalisable"])
-        notes = [] if is_normalisable else [plane.not_normalised(numbers["border_mass"])]
-        shares = {"data": plane.log_density, "density": learned if is_normalisable else None}
-        report = {
-            **numbers,
-            "perfect_sampler": plane.sample_numbers(fresh),
-            "shares": {
-                **{
-                    k: None if v is None else plane.density_shares(v).tolist()
-                    for k, v in shares.items()
-                },
-                "chains": model.truth.shares(ends).tolist(),
-            },
-            "notes": notes,
+        shares = {
+            "data": plane.density_shares(plane.log_density).tolist(),
+            "density": plane.density_shares(learned).tolist() if is_normalisable else None,
+            "chains": model.truth.shares(ends).tolist(),
         }
+        notes = [] if is_normalisable else [plane.not_normalised(numbers["border_mass"])]
+        report = {**numbers, "perfect_sampler": plane.sample_numbers(fresh)}
+        report |= {"shares": shares, "notes": notes}
         arrays = {"log_density": learned, "truth": plane.log_density, "ends": ends}
         return Found({"density": report}, numbers, arrays)
 

@@ -22,12 +22,7 @@ def panels(
 ) -> None:
     """Draws data, model and chains side by side: densities above, their logarithms below.
 
-    Args:
-      path: of the picture.
-      arrays: "log_density", "truth" and "ends" of the evaluator.
-      report: its numbers.
-      grid: of the densities.
-      bandwidth: of the kernel estimate of the chains.
+    Arrays and report are those of the evaluator; the bandwidth is of the chains' kernel estimate.
     """
     truth = arrays["truth"]
     title, learned = describe_density(arrays["log_density"], grid, np.exp(truth))
@@ -74,9 +69,7 @@ def tile(
         axes.text(0.5, 0.5, missing, ha="center", va="center")
         axes.set_aspect("equal")
         return
-    low, high = limits
-    image = shown(log_density).T
-    axes.imshow(image, origin="lower", vmin=low, vmax=high)
+    axes.imshow(shown(log_density).T, origin="lower", vmin=limits[0], vmax=limits[1])
 
 
 def over_training(workdir: Path, half_width: float) -> None:

@@ -90,7 +90,8 @@ def smooth_histogram(points: np.ndarray, grid: Grid, bandwidth: float) -> np.nda
       grid: its cells should be narrower than the bandwidth.
       bandwidth: standard deviation of the kernel, in units of the position.
     """
-    counts, _, _ = np.histogram2d(*_finite(points).T, bins=(grid.edges, grid.edges))
+    finite = points[np.all(np.isfinite(points), axis=1)].astype(np.float64)
+    counts, _, _ = np.histogram2d(*finite.T, bins=(grid.edges, grid.edges))
     return smooth(counts / (len(points) * grid.width**2), grid, bandwidth)
 
 
@@ -109,7 +110,3 @@ def grid_draws(
     shares = special.softmax(log_density.ravel())
     cells = rng.choice(len(shares), size=num, p=shares)
     return grid.centres[cells] + grid.width * rng.uniform(-0.5, 0.5, (num, 2))
-
-
-def _finite(points: np.ndarray) -> np.ndarray:
-    return points[np.all(np.isfinite(points), axis=1)].astype(np.float64)

@@ -9,26 +9,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.evaluators.points import grid as grids
 from ebmjax.recipes.evaluators.points.grid import MAX_BORDER_MASS, Grid, grid_draws
 from ebmjax.recipes.parts.points_data import Truth
 from ebmjax.types import Key
 
 
-def grid_of(config: Config) -> Grid:
-    """Returns the grid of ``config.eval.density``."""
-    return Grid(config.eval.density.half_width, config.eval.density.grid_points)
-
-
 def plane_of(model: Any) -> "Plane":
     """Returns the plane of a model of points, made once for all states; reads ``model.truth``."""
     section = model.config.eval.density
-
-    def make() -> Plane:
-        return Plane(grid_of(model.config), section.bandwidth, model.truth)
-
-    return model.program("plane", make)
+    grid = Grid(section.half_width, section.grid_points)
+    return model.program("plane", lambda: Plane(grid, section.bandwidth, model.truth))
 
 
 @dataclass(frozen=True)

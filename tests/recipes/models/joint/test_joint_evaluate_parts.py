@@ -18,9 +18,10 @@ from ebmjax.optim import average_parameters
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.chains import make_fresh_chains
+from ebmjax.recipes.evaluators.evaluator import Found
 from ebmjax.recipes.evaluators.generation import extremes
 from ebmjax.recipes.evaluators.ood import OutOfDistribution
-from ebmjax.recipes.evaluators.robustness import Robustness, draw_curves
+from ebmjax.recipes.evaluators.robustness import Robustness
 from ebmjax.recipes.models.joint import checks
 from ebmjax.recipes.models.joint.model import TrainedJoint, densities_of, extract_trained
 from experiments.configs import jem_digits
@@ -299,13 +300,13 @@ def test_both_curves_are_drawn(tmp_path, figures):
     report = {"protocol": protocol, "l2": {"0": 1.0, "64": 0.5}}
     drawn = []
     for more in ({}, {"refined": {"l2": {"0": 0.75, "64": 0.5}}}):
-        draw_curves(tmp_path, report | more)
+        Robustness().draw(tmp_path, Found({"robustness": report | more}))
         drawn.append(figures["eval_robustness.png"])
     lines = [[line.get_xydata().tolist() for line in figure.axes[0].lines] for figure in drawn]
     assert lines == [[[[0, 1], [64, 0.5]]], [[[0, 1], [64, 0.5]], [[0, 0.75], [64, 0.5]]]]
     assert [len(figure.legends) for figure in drawn] == [0, 1]
     auto = {"clean": 0.75, "l2": {"0": 0.75, "64": 0.25}}
-    draw_curves(tmp_path, report | {"auto_attack": auto})
+    Robustness().draw(tmp_path, Found({"robustness": report | {"auto_attack": auto}}))
     _, curve, clean = figures["eval_robustness.png"].axes[0].lines
     assert curve.get_xydata().tolist() == [[0, 0.75], [64, 0.25]]
     assert set(clean.get_ydata()) == {0.75}
