@@ -66,7 +66,9 @@ class ConvEnergy(nn.Module):
     """Network from images (..., H, W, C) to energies (...) in float32: one logit, negative.
 
     Attributes:
-      features, hidden, dtype: as of ``ConvClassifier``, with energies for logits.
+      features: channels of the first convolution, see ``ConvClassifier``.
+      hidden: width of the dense layer.
+      dtype: of the computation up to the energies; these are float32.
     """
 
     features: int | None = None

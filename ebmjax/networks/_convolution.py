@@ -60,8 +60,12 @@ class TransposedConvolution(nn.Module):
     Parameters are float32, with the names and shapes of ``flax.linen.ConvTranspose``.
 
     Attributes:
-      features, kernel_size, padding, lowering, dtype: as of ``Convolution``.
+      features: number of output channels O.
+      kernel_size: side of the square window.
       stride: factor by which ``"SAME"`` padding enlarges the image.
+      padding: ``"SAME"`` or ``"VALID"``.
+      lowering: ``"matmul"``, ``"xla"``, or None for the faster one on the backend at hand.
+      dtype: of the computation and the result; None promotes images and parameters.
       kernel_init: by default LeCun normal as in Flax; biases start at zero.
     """
 
