@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from ebmjax import densities, evidence, samplers
-from ebmjax.evidence._log_partition import _bennett, _low_end, _refit
+from ebmjax.evidence._log_partition import _bennett, _low_end
+from ebmjax.evidence._pilot import refit_base
 
 LOG_2PI = np.log(2 * np.pi)
 
@@ -85,7 +86,7 @@ def test_a_refitted_base_narrows_the_interval():
 def test_a_refitted_base_is_normalised():
     """Importance weights of a wide Gaussian have mean 1, to 5 standard errors."""
     density, wide = two_modes(), gaussian(2, scale=6.0)
-    base = _refit(
+    base = refit_base(
         jax.random.key(0),
         density,
         wide,
