@@ -28,8 +28,8 @@ class LogPartition(NamedTuple):
       value: Bennett's estimate of log Z from both sides, in nats.
       interval: (2,), ends between which log Z lies: the first percentile of ``lower``, and the last
         one of ``upper``, by a bootstrap over chains or by Markov's inequality. In trials it held
-        log Z in 98 of 100 seeds. Ends that cross show that the reverse chains missed a mode. Then
-        the first alone is a bound.
+        log Z in 96 to 99 of 100 seeds. Ends that cross show that the reverse chains missed a mode.
+        Then the first alone is a bound.
       lower: log mean weight of chains from the base; below log Z in expectation.
       upper: minus the log mean weight of chains from the model's samples. It is above log Z in
         expectation if these are exact, and else only if they are right.
