@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax import samplers
+from ebmjax._ranges import FLAG, one_of
 from ebmjax.recipes.config.declare import field
-from ebmjax.recipes.config.ranges import FLAG, one_of
 from ebmjax.recipes.parts.samplers.table import LANGEVIN, NOISY
 from ebmjax.samplers import LangevinInfo, LangevinState
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from ml_collections import ConfigDict
 
+from ebmjax._ranges import COUNT
 from ebmjax.recipes.config.declare import Part, field, when_set
-from ebmjax.recipes.config.ranges import COUNT
 from ebmjax.recipes.models import build
 
 

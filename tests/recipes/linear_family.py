@@ -19,10 +19,10 @@ import numpy as np
 import optax
 
 from ebmjax import training
+from ebmjax._ranges import COUNT, POSITIVE, optional
 from ebmjax.recipes.config import checks, declare, families
 from ebmjax.recipes.config.common_fields import RECOVERY, family, pick_fields
 from ebmjax.recipes.config.declare import field
-from ebmjax.recipes.config.ranges import COUNT, POSITIVE, optional
 from ebmjax.recipes.evaluators import over_training
 from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.models import build as common

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from ebmjax._ranges import optional
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.declare import Field, Fields
 from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.config.ranges import optional
 
 MIN_EPOCHS, MIN_STEPS = 10, 1000
 STEPS, MAX_PIXELS = {"joint": 1500, "energy": 1500, "latent": 6000}, 1.2e7

@@ -5,9 +5,9 @@ import json
 from collections.abc import Collection, Iterable
 from typing import Any
 
+from ebmjax._ranges import MAX_SEED
 from ebmjax._shown import trim
 from ebmjax.recipes.config.errors import Config, ConfigError, pick
-from ebmjax.recipes.config.ranges import MAX_SEED
 
 IS_HIGHER_BETTER = {
     "test_accuracy": True,

@@ -6,20 +6,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from ebmjax._user_function import is_function_name
-from ebmjax.recipes.config import declare, families
-from ebmjax.recipes.config.declare import (
-    Field,
-    Fields,
-    When,
-    allow_preset,
-    field,
-    when_is,
-    when_set,
-)
-from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.config.points import POINTS
-from ebmjax.recipes.config.ranges import (
+from ebmjax._ranges import (
     COUNT,
     FINITE,
     FLAG,
@@ -39,6 +26,19 @@ from ebmjax.recipes.config.ranges import (
     one_of,
     optional,
 )
+from ebmjax._user_function import is_function_name
+from ebmjax.recipes.config import declare, families
+from ebmjax.recipes.config.declare import (
+    Field,
+    Fields,
+    When,
+    allow_preset,
+    field,
+    when_is,
+    when_set,
+)
+from ebmjax.recipes.config.errors import Config
+from ebmjax.recipes.config.points import POINTS
 from ebmjax.recipes.config.remedies import REMEDIES
 
 OURS = allow_preset(

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict, config_dict
 
+from ebmjax._ranges import Range
 from ebmjax._shown import trim
 from ebmjax.recipes.config.errors import Config, ConfigError, did_you_mean
-from ebmjax.recipes.config.ranges import Range
 
 
 class When(NamedTuple):

@@ -4,16 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ebmjax.recipes.config.declare import (
-    Field,
-    When,
-    allow_preset,
-    field,
-    under,
-    when_other_than,
-    when_set,
-)
-from ebmjax.recipes.config.ranges import (
+from ebmjax._ranges import (
     COUNT,
     FLAG,
     GRID,
@@ -27,6 +18,15 @@ from ebmjax.recipes.config.ranges import (
     one_of,
     one_of_or_function,
     optional,
+)
+from ebmjax.recipes.config.declare import (
+    Field,
+    When,
+    allow_preset,
+    field,
+    under,
+    when_other_than,
+    when_set,
 )
 from ebmjax.recipes.parts.samplers.table import PLAIN
 

@@ -12,9 +12,9 @@ import optax
 
 from ebmjax import training
 from ebmjax._numbers import as_arguments
+from ebmjax._ranges import MAX_INTEGER
 from ebmjax.recipes.config.by_images import total_steps
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.config.ranges import MAX_INTEGER
 from ebmjax.recipes.config.user_parts import find_part, is_users
 from ebmjax.training import Plan, TrainState
 from ebmjax.types import PyTree

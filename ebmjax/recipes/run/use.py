@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ebmjax._phases import phase, tell_phases
+from ebmjax._ranges import MAX_INTEGER, MAX_SEED
 from ebmjax._shown import SEE_FAQ
 from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError, stop
-from ebmjax.recipes.config.ranges import MAX_INTEGER, MAX_SEED
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.run.compilation import cpu_flags, use_compilation_cache
 from ebmjax.recipes.run.guidance import check_guidance

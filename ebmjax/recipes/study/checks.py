@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ebmjax._ranges import FUNCTION, PATH
 from ebmjax._shown import near_path, trim
 from ebmjax._user_function import is_function_name, user_function
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import Config, ConfigError, did_you_mean
 from ebmjax.recipes.config.points import NOT_DRAWN, is_points
-from ebmjax.recipes.config.ranges import FUNCTION, PATH
 from ebmjax.recipes.evaluators.known_numbers import PATTERNS, expand, is_known, patterns
 from ebmjax.recipes.study.reader import folder_name
 

@@ -201,7 +201,7 @@ def test_fields_are_those_of_the_named_samplers(printed):
 
 OWN = """
 from ebmjax.recipes.config.declare import field
-from ebmjax.recipes.config.ranges import FRACTION
+from ebmjax._ranges import FRACTION
 
 FIELDS = {"momentum": field(0.9, FRACTION, "share that is kept")}
 

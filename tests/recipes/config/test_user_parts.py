@@ -32,7 +32,7 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax.recipes.config.declare import field
-from ebmjax.recipes.config.ranges import FRACTION
+from ebmjax._ranges import FRACTION
 from ebmjax.types import Sampler
 
 FIELDS = {"keep": field(0.5, FRACTION, "share that is kept")}

@@ -9,6 +9,21 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from ebmjax._ranges import (
+    COUNT,
+    FINITE,
+    FLAG,
+    FRACTION,
+    NOT_NEGATIVE,
+    POSITIVE,
+    PROBABILITY,
+    SOURCE,
+    UP_TO_ONE,
+    WIDTHS,
+    one_of,
+    one_of_or_function,
+    optional,
+)
 from ebmjax.recipes.config.by_images import LENGTHS, leave_open
 from ebmjax.recipes.config.common_fields import (
     FEATURES,
@@ -24,21 +39,6 @@ from ebmjax.recipes.config.common_fields import (
 )
 from ebmjax.recipes.config.declare import Field, When, allow_preset, field, under, when_is, when_set
 from ebmjax.recipes.config.points import NOT_DRAWN, OF_POINTS, ON_IMAGES
-from ebmjax.recipes.config.ranges import (
-    COUNT,
-    FINITE,
-    FLAG,
-    FRACTION,
-    NOT_NEGATIVE,
-    POSITIVE,
-    PROBABILITY,
-    SOURCE,
-    UP_TO_ONE,
-    WIDTHS,
-    one_of,
-    one_of_or_function,
-    optional,
-)
 from ebmjax.recipes.evaluators import table as evaluators
 from ebmjax.recipes.parts.objectives import table as objectives
 from ebmjax.recipes.parts.samplers.sections import declare_decoupling, sections

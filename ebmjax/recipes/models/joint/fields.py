@@ -9,6 +9,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from ebmjax._ranges import (
+    COUNT,
+    FLAG,
+    FRACTION,
+    NOT_NEGATIVE,
+    POSITIVE,
+    UP_TO_ONE,
+    WHOLE,
+    one_of,
+    one_of_or_function,
+    optional,
+)
 from ebmjax.recipes.config.by_images import LENGTHS, leave_open
 from ebmjax.recipes.config.common_fields import (
     BUFFER,
@@ -32,18 +44,6 @@ from ebmjax.recipes.config.declare import (
     when_above_zero,
     when_is,
     when_set,
-)
-from ebmjax.recipes.config.ranges import (
-    COUNT,
-    FLAG,
-    FRACTION,
-    NOT_NEGATIVE,
-    POSITIVE,
-    UP_TO_ONE,
-    WHOLE,
-    one_of,
-    one_of_or_function,
-    optional,
 )
 from ebmjax.recipes.evaluators import table as evaluators
 from ebmjax.recipes.parts.objectives import table as objectives

@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from ebmjax._ranges import MIN_FLOAT
 from ebmjax.recipes.config import checks
 from ebmjax.recipes.config.by_images import PRIOR_RATES
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.extractor_names import scores_of_samples
-from ebmjax.recipes.config.ranges import MIN_FLOAT
 from ebmjax.recipes.evaluators.table import NEVER
 from ebmjax.recipes.parts.samplers import SINGLE, Chosen, of_shared
 from ebmjax.recipes.parts.samplers import check as check_samplers

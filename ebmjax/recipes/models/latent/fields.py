@@ -3,6 +3,19 @@
 from functools import partial
 from typing import Any
 
+from ebmjax._ranges import (
+    COUNT,
+    COUNTS,
+    FLAG,
+    FRACTION,
+    NOT_NEGATIVE,
+    POSITIVE,
+    PROBABILITY,
+    UP_TO_ONE,
+    one_of,
+    one_of_or_function,
+    optional,
+)
 from ebmjax.recipes.config.by_images import LENGTHS, leave_open
 from ebmjax.recipes.config.common_fields import (
     ACTIVATIONS,
@@ -16,19 +29,6 @@ from ebmjax.recipes.config.common_fields import (
     pick_fields,
 )
 from ebmjax.recipes.config.declare import Field, When, allow_preset, field, section, under, when_is
-from ebmjax.recipes.config.ranges import (
-    COUNT,
-    COUNTS,
-    FLAG,
-    FRACTION,
-    NOT_NEGATIVE,
-    POSITIVE,
-    PROBABILITY,
-    UP_TO_ONE,
-    one_of,
-    one_of_or_function,
-    optional,
-)
 from ebmjax.recipes.evaluators import table as evaluators
 from ebmjax.recipes.parts.samplers.sections import declare_section as of_any
 from ebmjax.recipes.parts.samplers.sections import sections

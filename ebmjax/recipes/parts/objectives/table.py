@@ -5,9 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from ebmjax.recipes.config.declare import Field, Part, When, allow_preset, field, when_is
-from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.config.ranges import (
+from ebmjax._ranges import (
     BELOW_ONE,
     COUNT,
     FLAG,
@@ -20,6 +18,8 @@ from ebmjax.recipes.config.ranges import (
     one_of_or_function,
     optional,
 )
+from ebmjax.recipes.config.declare import Field, Part, When, allow_preset, field, when_is
+from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.user_parts import find_function, is_users
 
 

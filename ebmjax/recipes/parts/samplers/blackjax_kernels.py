@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from ebmjax._ranges import COUNT, FINITE, POSITIVE
 from ebmjax.recipes.config.checks import check_installed as check_installed
 from ebmjax.recipes.config.checks import options_of
 from ebmjax.recipes.config.declare import Field, field, refusal_of
 from ebmjax.recipes.config.errors import Config, ConfigError, pick
-from ebmjax.recipes.config.ranges import COUNT, FINITE, POSITIVE
 
 SECTION = "sampler.blackjax"
 STEP = field(0.01, POSITIVE, "step, in BlackJAX's own units")

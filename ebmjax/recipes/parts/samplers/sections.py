@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ebmjax._ranges import FLAG, one_of_or_function
 from ebmjax.recipes.config import declare
 from ebmjax.recipes.config.declare import Field, Part, When, field, when_is
-from ebmjax.recipes.config.ranges import FLAG, one_of_or_function
 from ebmjax.recipes.parts.samplers.table import LANGEVIN, SAMPLERS, SHARED
 
 

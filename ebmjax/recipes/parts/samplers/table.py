@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ebmjax.recipes.config.declare import Field, field
-from ebmjax.recipes.config.ranges import (
+from ebmjax._ranges import (
     BANDWIDTH,
     COUNT,
     FLAG,
@@ -24,6 +23,7 @@ from ebmjax.recipes.config.ranges import (
     one_of_or_function,
     optional,
 )
+from ebmjax.recipes.config.declare import Field, field
 from ebmjax.recipes.parts.samplers.blackjax_kernels import KERNELS
 
 BLACKJAX, FIRST_LAYER, BASE = "blackjax", "first_layer", "base"
