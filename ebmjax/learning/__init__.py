@@ -46,8 +46,3 @@ from ebmjax.learning._noise_levels import widen as widen
 from ebmjax.learning._plan import ChainKind as ChainKind
 from ebmjax.learning._plan import ChainPlan as ChainPlan
 from ebmjax.learning._plan import step_size as step_size
-from ebmjax.learning._walkers import Walkers as Walkers
-from ebmjax.learning._walkers import WeightedSamples as WeightedSamples
-from ebmjax.learning._walkers import advance_walkers as advance_walkers
-from ebmjax.learning._walkers import init_walkers as init_walkers
-from ebmjax.learning._walkers import systematic_indices as systematic_indices

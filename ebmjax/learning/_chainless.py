@@ -19,7 +19,7 @@ ChainlessLoss = Callable[[Key, Callable[..., jax.Array], jax.Array], tuple[Any, 
 
 
 class LossWithMemory(NamedTuple):
-    """A loss in place of a ``ChainlessLoss`` that keeps something between steps, such as walkers.
+    """A loss in place of a ``ChainlessLoss`` that keeps something between steps, such as a count.
 
     Attributes:
       init: ``key -> memory``, arrays that one shard keeps before the first step.

@@ -35,7 +35,7 @@ def energy_penalty(energy_l2: Any, positive_energy: Any, negative_energy: Any) -
 
 
 def contrastive_divergence_loss(
-    positive_energy: Any, negative_energy: Any, *, energy_l2: Any = 0.0, weights: Any = None
+    positive_energy: Any, negative_energy: Any, *, energy_l2: Any = 0.0
 ) -> tuple[jax.Array, Metrics]:
     r"""Returns the loss of contrastive divergence, persistent or not as the samples are.
 
@@ -52,7 +52,6 @@ def contrastive_divergence_loss(
       negative_energy: energies of the samples, shape (M,); M need not be N.
       energy_l2: weight :math:`\alpha` of the squared energies, which keeps the energy's free
         constant near zero; may be traced.
-      weights: of the samples in their mean, constants of shape (M,); None: 1 / M each.
 
     Returns:
       The scalar loss, float32 or float64 as the energies are, and metrics. ``positive_energy`` and
@@ -69,8 +68,6 @@ def contrastive_divergence_loss(
     positive_energy = as_batch("positive_energy", positive_energy)
     negative_energy = as_batch("negative_energy", negative_energy)
     positive, negative = jnp.mean(positive_energy), jnp.mean(negative_energy)
-    if weights is not None:
-        negative = jnp.sum(as_batch("weights", weights) * negative_energy)
     penalty = energy_penalty(energy_l2, positive_energy, negative_energy)
     return positive - negative + penalty, {
         "positive_energy": positive,

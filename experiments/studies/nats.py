@@ -40,10 +40,6 @@ ROWS = {
     "tilted": ["configs/image.py", "--config.eval.nats.temperature=chains", *ENERGY],
     "score matching": chainless("score_matching", num_slices=2),
     "denoising, noise 0.1": chainless("denoising", noise_scale=0.1),
-    "walkers with weights": [
-        *chainless("jarzynski", step_size=5e-4, num_moves=5),  # with 0.01 it diverges
-        "--config.optimizer.learning_rate=0.0002",
-    ],
 }
 COLUMNS = {
     "nats": ("nats.nats", 1.0, 1),

@@ -54,7 +54,6 @@ OBJECTIVES: dict[str, tuple[str, dict[str, Any]]] = {
     "short chains": ("contrastive_divergence", {}),
     "persistent chains": ("contrastive_divergence", {}),
     "robust, beta 0.9": ("beta", {}),
-    "walkers with weights": ("jarzynski", {"num_walkers": 1024}),
     "score matching, sliced": ("score_matching", {}),
     "denoising, noise 0.1": ("denoising", {"noise_scale": 0.1}),
     "denoising, levels from 0.1": ("denoising_levels", LEVELS),
@@ -82,10 +81,9 @@ def row(data: str, objective: str) -> list[str]:
     }
     if name == "beta":
         fields["loss.beta"] = 0.9
-    if name in ("contrastive_divergence", "jarzynski"):
+    if name == "contrastive_divergence":
         # The energy of a network need not be normalisable elsewhere.
         fields |= {"sampler.box": "reflect", "sampler.low": -half_width, "sampler.high": half_width}
-    if name == "contrastive_divergence":
         fields |= {"sampler.sgld.step_size": 0.01, "sampler.sgld.temperature": 1.0}
         fields["loss.energy_l2"] = 0.05  # without it short chains diverge
     if objective == "persistent chains":
@@ -104,8 +102,6 @@ def count_gradients(model: Any, points: Any, key: Any) -> dict[str, float]:
     section, sampler = config.loss.get(name), config.sampler
     if name in ("contrastive_divergence", "beta"):
         update = batch + sampler.num_samples * (1 + sampler.num_steps)
-    elif name == "jarzynski":
-        update = batch + section.num_walkers * (1 + section.num_moves)
     else:
         example = {
             "denoising": lambda: 2,

@@ -21,8 +21,7 @@ OF_EVERY_RUN = """
 OF_CHAINS = """
     chain_* (positive|negative)_(energy|log_density|entropy|weight) energy_gap log_density_gap
     energy_l2 beta smoothing objective effective_(sample|positive)_fraction implied_temperature
-    score_norm divergence perturbed_energy noise_accuracy log_normalizer log_likelihood
-    transport_error
+    score_norm divergence perturbed_energy noise_accuracy transport_error
 """
 OF_SAMPLES = """
     (sample|start)_((fid|kid)(|_error)|fid_num_images|fid_infinity|is)

@@ -32,8 +32,6 @@ OPTIONS = {"energy_discrepancy": {"num_copies": 256, "stabiliser": 0.0}}
 OPTIONS |= {"noise_contrastive": {"noise_ratio": 2}}
 # Chains so long and steps so small have a bias below one standard error, by their recursion.
 OPTIONS |= {"diffusion_recovery": {"num_levels": 20, "num_steps": 300, "relative_step": 0.02}}
-# The bias of a weighted mean is of order 1 / 1024, the bound below about 1 / 30.
-OPTIONS |= {"jarzynski": {"num_walkers": 1024}}
 # Chains alone count. A step h = 0.004 of a nat has a relative bias of h / 2 times the precision,
 # 1 % in the mean, below one standard error of 100 batches; 400 of them forget noise.
 CHAINS = {"warmup": 0.0, "contrastive_weight": 1e6, "num_steps": 450, "step_size": 0.04}
@@ -57,7 +55,6 @@ SECTIONS = {
     "score_matching": {"num_slices": 1},
     "energy_discrepancy": {"noise_scale": 0.3, "num_copies": 16, "stabiliser": 1.0},
     "noise_contrastive": {"noise_ratio": 1, "noise_scale": 0.1},
-    "jarzynski": {"num_walkers": 256, "num_moves": 1, "step_size": 0.01, "start_scale": 1.0},
     "energy_matching": {
         "warmup": 0.5,
         "temperature": 0.1,
@@ -225,7 +222,6 @@ def test_a_piecewise_linear_network_is_warned_of_where_scores_are_matched(name):
         ("eight modes, short chains", 50 + 20 * 21),
         ("circles, persistent chains", 100 + 100 * 21),
         ("circles, robust, beta 0.9", 100 + 100 * 21),
-        ("four far modes, walkers with weights", 50 + 1024 * 2),
         ("two far modes, score matching, sliced", 50 * 4),
         ("two far modes, denoising, noise 0.1", 50 * 2),
         ("two far modes, denoising, levels from 0.1", 50 * 2),

@@ -202,8 +202,6 @@ def terminated(folder, step):
         ("toy_beta", {"loss.name": "denoising_levels"}),
         ("toy_beta", {"loss.name": "diffusion_recovery"}),
         ("jem_digits", {"loss.name": "diffusion_recovery", "optimizer.rho": 0.1}),
-        ("toy_beta", {"loss.name": "jarzynski", "mesh.num_shards": 2}),
-        ("jem_digits", {"loss.name": "jarzynski", "optimizer.rho": 0.1}),
         ("toy_beta", {"loss.name": "energy_matching", "mesh.num_shards": 2}),
         ("jem_digits", {"loss.name": "energy_matching", "optimizer.rho": 0.1}),
         ("jem_digits", {"train.max_steps": 7, "optimizer.schedule": "cosine"}),

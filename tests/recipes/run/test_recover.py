@@ -259,8 +259,8 @@ def test_each_recovery_goes_back_one_further_to_a_healthy_checkpoint(tmp_path):
     assert run.now.optimizer.learning_rate == 0.01 / 2**7
 
 
-QUICK = ("denoising", "jarzynski", "energy_matching")
-"""An objective of each kind: a loss, walkers, a warm-up."""
+QUICK = ("denoising", "energy_matching")
+"""An objective of each kind: a loss, and a loss with a warm-up."""
 
 
 @pytest.mark.slow

@@ -183,21 +183,6 @@ OBJECTIVES = {
             ),
         },
     ),
-    "jarzynski": _chainless(
-        "Jarzynski-corrected chains",
-        {
-            "num_walkers": field(
-                256, COUNT, "walkers of all shards, which all move at each update"
-            ),
-            "num_moves": field(1, COUNT, "Langevin moves of each walker at each update"),
-            "step_size": field(
-                0.01, POSITIVE, "h of a move, drift h and noise sqrt(2 h), in squared units of data"
-            ),
-            "start_scale": field(
-                1.0, POSITIVE, "standard deviation of starts without a box; in a box: uniform"
-            ),
-        },
-    )._replace(has_memory=True),
     "energy_matching": _chainless(
         "energy matching",
         {

@@ -82,9 +82,9 @@ from experiments.configs import igebm_cifar10
             {
                 "sampler.names": ("tilted_langevin",),
                 "sampler.box": "none",
-                "loss.name": "jarzynski",
+                "loss.name": "denoising",
             },
-            "jarzynski trains the density exp.f. without chains, and tilted_langevin samples q",
+            "denoising trains the density exp.f. without chains, and tilted_langevin samples q",
         ),
         (
             "",
