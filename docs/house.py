@@ -1,110 +1,113 @@
-"""Measures the goals of docs/design.md: the size of the house, and what a mistake costs.
+"""Measures the house: its size by room, and what a reader has to follow.
 
-  python docs/house.py
+  python docs/house.py            prints the table of docs/design.md
+  python docs/house.py --write    writes it there, and lowers the entries of docs/budget.toml
 
-Lines are those of Python files, comments and blank lines included. An arrow is an import from one
-room of ``ebmjax.recipes`` to another. A field is set if its dotted name stands in a configuration,
-a study, a test or a page; the page of all fields does not count. The functions of a step are the
-project's functions and methods that Python enters from a configuration to the traced training step
-of ``configs/jem_digits.py:smoke``; functions inside functions are left out. The configuration's
-walk is the order of files whose functions take it as an argument on that way: a stay begins where
-the file changes, and a return is a stay in a file seen before. A refusal is the time of a whole
-process, from its start to exit code 2; of several the slowest is printed. Other work on the machine
-must have stopped.
+Lines are those of Python files, comments and blank lines included; words are those of Markdown
+pages. Entries of the budget never rise: a room that needs lines lowers another's entry by hand, and
+raises its own by as many.
+
+The functions of a step are the project's functions and methods that Python enters from a
+configuration to the traced training step of ``configs/jem_digits.py:smoke``; functions inside
+functions are left out. The configuration's walk is the order of files whose functions take it as an
+argument on that way: a stay begins where the file changes, and a return is a stay in a file seen
+before.
 """
 
-import ast
+import argparse
+import importlib
 import os
 import re
-import subprocess
 import sys
 import tempfile
-import time
-from collections import Counter
+import tomllib
 from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
-import ebmjax.recipes.models.joint.setup  # noqa: F401  # importing it is no part of a step
-from ebmjax.recipes.config import command_line, families
-from ebmjax.recipes.run.run import Run
-
 ROOT = Path(__file__).resolve().parents[1]
-RECIPES = ROOT / "ebmjax" / "recipes"
-ROOMS = ("ebmjax", "ebmjax/recipes", "experiments", "benchmarks", "tests")
-MISTAKES = (
-    ("jem_digits", "sampler.name=nope"),
-    ("jem_digits", "sampler.num_steps=0"),
-    ("igebm_digits", "optimizer.learning_rate=-1"),
-    ("thermo_digits", "loss.exponent=-1"),
-    ("toy_beta", "train.batch_size=0"),
-)
+BUDGET, DESIGN = ROOT / "docs" / "budget.toml", ROOT / "docs" / "design.md"
+BEGIN, END = "<!-- written by docs/house.py -->\n", "<!-- end -->\n"
+LIBRARY = (
+    "data", "evaluate", "evidence", "latent", "learning", "losses", "metrics", "networks", "optim",
+    "samplers", "training",
+)  # fmt: skip
 
 
-def read_lines(*rooms: str, suffix: str = ".py") -> dict[Path, list[str]]:
-    """Returns the lines of every file of the rooms."""
-    paths = [path for room in rooms for path in sorted((ROOT / room).rglob(f"*{suffix}"))]
-    return {path: path.read_text().splitlines() for path in paths}
+def count(pattern: str, unit: Callable[[str], int], leave_out: str = "") -> int:
+    """Returns the units of all files below the root that match."""
+    paths = [str(path.relative_to(ROOT)) for path in ROOT.glob(pattern)]
+    return sum(unit((ROOT / p).read_text()) for p in paths if not (leave_out and leave_out in p))
 
 
-def measure_sizes() -> dict[str, str]:
-    """Returns files and lines by room, long files, and functions without a docstring."""
-    texts = {room: read_lines(room) for room in ROOMS}
-    lines = {room: sum(map(len, of_room.values())) for room, of_room in texts.items()}
-    found = {f"{room}/": f"{lines[room]} lines, {len(texts[room])} files" for room in ROOMS}
-    found["ebmjax/ without recipes/"] = f"{lines['ebmjax'] - lines['ebmjax/recipes']} lines"
-    found["ebmjax/ and experiments/"] = f"{lines['ebmjax'] + lines['experiments']} lines"
-    folders = Counter(path.parent for path in texts["ebmjax/recipes"])
-    folder, number = folders.most_common(1)[0]
-    found["fullest folder of recipes/"] = f"{folder.relative_to(ROOT)}, {number} files"
-    long = [path for path, text in read_lines(*ROOMS[:4]).items() if len(text) > 300]
-    found["files over 300 lines"] = list_names({str(path.relative_to(ROOT)) for path in long})
-    bare = {
-        f"{path.stem}.{node.name}"
-        for path in texts["ebmjax"]
-        for node in ast.parse(path.read_text()).body
-        if isinstance(node, ast.FunctionDef)
-        if not ast.get_docstring(node) and not node.name.startswith("_")
+def lines(text: str) -> int:
+    """Returns the number of lines as ``wc -l`` counts them."""
+    return text.count("\n")
+
+
+def words(text: str) -> int:
+    """Returns the number of words as ``wc -w`` counts them."""
+    return len(text.split())
+
+
+def measure_sizes() -> dict[str, int]:
+    """Returns the size of every room: lines of Python, words of pages, files of recipes."""
+    rooms = {f"ebmjax/{room}": count(f"ebmjax/{room}/**/*.py", lines) for room in LIBRARY}
+    rooms["ebmjax/*.py"] = count("ebmjax/*.py", lines)
+    recipes = sorted(one for one in (ROOT / "ebmjax/recipes").iterdir() if any(one.rglob("*.py")))
+    for one in recipes:
+        if one.is_dir() and one.name != "__pycache__":
+            name = str(one.relative_to(ROOT))
+            rooms[name] = count(f"{name}/**/*.py", lines)
+    rooms["ebmjax/recipes/*.py"] = count("ebmjax/recipes/*.py", lines)
+    rooms |= {room: count(f"{room}/**/*.py", lines) for room in ("experiments", "benchmarks")}
+    rooms["tests"] = count("tests/**/*.py", lines)
+    rooms["files of recipes"] = count("ebmjax/recipes/**/*.py", lambda text: 1)
+    rooms["words of docs without results"] = count("docs/**/*.md", words, "docs/results/")
+    rooms["words of docs/results"] = count("docs/results/**/*.md", words)
+    rooms["words of CHANGELOG.md"] = count("CHANGELOG.md", words)
+    return rooms
+
+
+def sum_sizes(sizes: dict[str, int]) -> dict[str, str]:
+    """Returns the rows of the table that need no import of the project."""
+    library = sum(number for name, number in sizes.items() if is_library(name))
+    recipes = sum(number for name, number in sizes.items() if name.startswith("ebmjax/recipes"))
+    rest = {name: sizes[name] for name in ("experiments", "benchmarks")}
+    pages = [number for name, number in sizes.items() if name.startswith("words")]
+    return {
+        "ebmjax without recipes": f"{thousands(library)} lines",
+        "recipes": f"{thousands(recipes)} lines in {sizes['files of recipes']} files",
+        "experiments; benchmarks": "; ".join(map(thousands, rest.values())),
+        "source in all": f"{thousands(library + recipes + sum(rest.values()))} lines",
+        "tests": f"{thousands(sizes['tests'])} lines",
+        "docs without results; docs/results; CHANGELOG": "; ".join(map(thousands, pages)) + " words",
     }
-    return found | {"public functions without a docstring": list_names(bare)}
 
 
-def list_names(names: set[str]) -> str:
-    """Returns how many there are, and which."""
-    return f"{len(names)} {' '.join(sorted(names))}".rstrip()
+def thousands(number: int) -> str:
+    """Returns a number in thousands: 28.4k."""
+    return f"{number / 1000:.1f}k"
 
 
-def find_arrows() -> set[tuple[str, str]]:
-    """Returns pairs (room, imported room) of ``ebmjax.recipes``."""
-    rooms = {path.name for path in RECIPES.iterdir() if (path / "__init__.py").exists()}
-    pairs = set()
-    for path in RECIPES.rglob("*/*.py"):
-        room = path.relative_to(RECIPES).parts[0]
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                start = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
-                parts = [(start + alias.name).split(".") for alias in node.names]
-                pairs |= {(room, p[2]) for p in parts if p[:2] == ["ebmjax", "recipes"] and p[2:]}
-    return {(room, other) for room, other in pairs if other in rooms - {room}}
+def is_library(name: str) -> bool:
+    """Returns whether a room's lines are the library's."""
+    return name.startswith("ebmjax/") and not name.startswith("ebmjax/recipes")
 
 
-def count_fields() -> tuple[int, int, int]:
-    """Returns numbers of configuration fields: their names, all families' sum, and names unset.
-
-    Fields of samplers, which families share, count once in the sum.
-    """
-    declared = [families.all_fields(family) for family in families.FAMILIES]
-    own = sum(not one.part for fields in declared for one in fields.values())
-    shared = {name for fields in declared for name, one in fields.items() if one.part}
-    pages = read_lines("docs", suffix=".md")
-    pages.pop(ROOT / "docs" / "configuration.md", None)
-    texts = [*read_lines("experiments", "tests").values(), *pages.values()]
-    words = {word for text in texts for line in text for word in re.findall(r"[\w.]+", line)}
-    words = {word.removeprefix("config.").strip(".") for word in words}
-    different = set[str]().union(*declared)
-    return len(different), own + len(shared), len(different - words)
+def public_names() -> int:
+    """Returns the number of public names of the library's rooms."""
+    found = 0
+    for room in (*LIBRARY, "densities", "types"):
+        module = importlib.import_module(f"ebmjax.{room}")
+        names = getattr(module, "__all__", None) or dir(module)
+        found += sum(
+            not name.startswith("_") and not isinstance(getattr(module, name), ModuleType)
+            for name in names
+        )
+    return found
 
 
 def frames_entered(run: Callable[[], Any]) -> list[tuple[str, str, bool]]:
@@ -133,6 +136,9 @@ def frames_entered(run: Callable[[], Any]) -> list[tuple[str, str, bool]]:
 
 def trace_a_joint_step() -> None:
     """Traces a step from the configuration on, as run.py does before it writes anything."""
+    from ebmjax.recipes.config import command_line
+    from ebmjax.recipes.run.run import Run
+
     config = command_line.read(str(ROOT / "experiments/configs/jem_digits.py:smoke"), [])
     with tempfile.TemporaryDirectory() as folder:
         run = Run(config, folder)
@@ -140,40 +146,61 @@ def trace_a_joint_step() -> None:
         run.trace()
 
 
-def refusal_seconds(config: str, mistake: str) -> float:
-    """Returns the seconds until the command has refused ``--config.<mistake>``.
+def measure_ways() -> dict[str, str]:
+    """Returns the rows of the table that follow a configuration through the code."""
+    from ebmjax.recipes.config import command_line, families
+    from ebmjax.recipes.config.errors import flatten
 
-    Raises:
-      RuntimeError: if it does not exit with code 2.
-    """
-    arguments = "run", f"--config=configs/{config}.py", f"--config.{mistake}"
-    command = [sys.executable, "-m", "ebmjax.recipes", *arguments]
-    folder, environment = ROOT / "experiments", os.environ | {"PYTHONPATH": str(ROOT)}
-    began = time.perf_counter()
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    if done.returncode != 2:
-        raise RuntimeError(f"{config} {mistake}: exit code {done.returncode}: {done.stderr}")
-    return time.perf_counter() - began
+    printed = command_line.read(str(ROOT / "experiments/configs/jem_digits.py"), [])
+    total = sum(len(families.all_fields(family)) for family in families.FAMILIES)
+    trace_a_joint_step()  # imports are no part of a step
+    entered = frames_entered(trace_a_joint_step)
+    functions, files = {entry[:2] for entry in entered}, {entry[0] for entry in entered}
+    stays = [file for file, _ in groupby(file for file, _, is_taken in entered if is_taken)]
+    returns = len(stays) - len(set(stays))
+    return {
+        "functions and files to a traced JEM step": f"{len(functions)}, {len(files)}",
+        "a configuration's walk": f"{len(stays)} stays, {returns} returns",
+        "fields": f"{total} over the models, {len(flatten(printed.to_dict()))} in `jem_digits`",
+        "public names of the library": str(public_names()),
+    }
+
+
+def table() -> str:
+    """Returns the table of docs/design.md."""
+    rows = sum_sizes(measure_sizes()) | measure_ways()
+    return "| what | now |\n|---|---|\n" + "".join(f"| {a} | {b} |\n" for a, b in rows.items())
+
+
+def over_budget(sizes: dict[str, int]) -> dict[str, tuple[int, int | None]]:
+    """Returns rooms that are larger than their entry of the budget, or have none."""
+    budget = tomllib.loads(BUDGET.read_text())
+    return {
+        name: (size, budget.get(name))
+        for name, size in sizes.items()
+        if size > budget.get(name, -1)
+    }
+
+
+def lower(sizes: dict[str, int]) -> str:
+    """Returns the text of the budget with no entry above today's size."""
+    old = tomllib.loads(BUDGET.read_text()) if BUDGET.exists() else {}
+    entries = {name: min(size, old.get(name, size)) for name, size in sizes.items()}
+    head = "# Lines, files and words by room: tests/test_house.py holds the rooms to them.\n"
+    return head + "".join(f'"{name}" = {size}\n' for name, size in entries.items())
 
 
 def main() -> None:
-    """Prints the numbers."""
-    found, pairs = measure_sizes(), find_arrows()
-    rooms = {room for pair in pairs for room in pair}
-    found["rooms and arrows of recipes/"] = f"{len(rooms)} rooms, {len(pairs)} arrows"
-    names, total, unset = count_fields()
-    found["configuration fields"] = f"{names} names, {total} over the families, {unset} never set"
-    entered = frames_entered(trace_a_joint_step)
-    functions, files = {entry[:2] for entry in entered}, {entry[0] for entry in entered}
-    found["to a traced JEM step"] = f"{len(functions)} functions in {len(files)} files"
-    stays = [file for file, _ in groupby(file for file, _, is_taken in entered if is_taken)]
-    returns = len(stays) - len(set(stays))
-    found["a configuration's walk"] = f"{len(stays)} stays, {returns} returns"
-    seconds = {mistake: refusal_seconds(*mistake) for mistake in MISTAKES}
-    slowest = max(seconds, key=lambda mistake: seconds[mistake])
-    found["refusal"] = f"{seconds[slowest]:.1f} s at most ({slowest[0]}, {slowest[1]})"
-    for name, text in found.items():
-        print(f"{name:40}{text}")
+    """Prints the table, or writes it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write design.md and budget.toml")
+    found = table()
+    if not parser.parse_args().write:
+        print(found)
+        return
+    between = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
+    DESIGN.write_text(between.sub(lambda _: BEGIN + found + END, DESIGN.read_text()))
+    BUDGET.write_text(lower(measure_sizes()))
 
 
 if __name__ == "__main__":
