@@ -150,10 +150,8 @@ def run(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
     parser.add_argument("--config", required=True)
     parser.add_argument("--workdir")
     parser.add_argument("--mode", choices=["train", "eval", "all"])
-    parser.add_argument("--mirror")
     parser.add_argument("--track", choices=["wandb", "trackio"])
-    for name in ("distributed", "elastic"):
-        parser.add_argument(f"--{name}", action="store_true")
+    parser.add_argument("--distributed", action="store_true")
     for name in processes.NAMES:
         parser.add_argument(f"--{name}")
     options, rest = parser.parse_known_args(arguments)

@@ -4,8 +4,6 @@ import logging
 import os
 import signal
 import sys
-from pathlib import Path
-from typing import Any
 
 from absl import app, flags
 from absl import logging as absl_logging
@@ -14,7 +12,7 @@ from ml_collections import config_flags
 from ebmjax._phases import phase, tell_phases
 from ebmjax.recipes.config import command_line, files
 from ebmjax.recipes.config.errors import FAILED, REFUSED, PlainWarnings, stop
-from ebmjax.recipes.run import elastic, processes
+from ebmjax.recipes.run import processes
 from ebmjax.recipes.run.compilation import cpu_flags, quick_flags
 
 # JAX reads this on import: arrays that a program closes over become arguments. So a sweep over
@@ -54,19 +52,13 @@ A CPU is one device for each of its cores, and a run uses as many as divide conf
 
 --profile=STEPS writes a trace of this many steps, after the first block, into the run's profile/.
 
---mirror=URL copies the folder to a bucket or another disk while it trains (gs://, s3://, file://,
-whatever fsspec opens). Where the folder is empty, it is fetched from there first.
-
 --track=wandb or --track=trackio also sends the configuration, the numbers and the pictures of each
 step there. The same command continues the same tracked run.
 
 Several processes share a run, each with its devices. Start the same command on each machine with
 --coordinator_address=HOST:PORT --num_processes=N --process_id=0 (1, ..., N-1), or the variables
 JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID. Under Slurm or on a Cloud TPU,
---distributed alone finds them.
-
-With --elastic, and the three named, the survivors of a dead process or machine go on by themselves
-from the newest checkpoint, as many as divide config.mesh.num_shards."""
+--distributed alone finds them."""
 
 CONFIG = config_flags.DEFINE_config_file("config", None, "Configuration file, with :VARIANT.")
 WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run; the same one continues it.")
@@ -81,7 +73,6 @@ PROCESSES = {
         "distributed", False, "Let Slurm, a Cloud TPU or another cluster tell the three above."
     ),
 }
-ELASTIC = flags.DEFINE_bool("elastic", False, "Go on without a process that has died.")
 
 NUM_CPU_DEVICES = flags.DEFINE_integer(
     "num_cpu_devices", None, "Devices that a CPU is; its cores by default.", lower_bound=1
@@ -90,7 +81,6 @@ STEP = flags.DEFINE_integer("step", None, "Saved step that --mode=eval evaluates
 PROFILE = flags.DEFINE_integer(
     "profile", None, "Write a trace of this many steps of training.", lower_bound=1
 )
-MIRROR = flags.DEFINE_string("mirror", None, "URL that gets a copy of the folder, as it grows.")
 TRACK = flags.DEFINE_enum("track", None, ["wandb", "trackio"], "Send numbers and pictures there.")
 
 
@@ -110,8 +100,6 @@ def execute(argv: list[str]) -> None:
     flags_of_xla = quick_flags(os.environ.get("XLA_FLAGS", "")) if is_smoke else cpu_flags()
     try:
         asked = processes.read_request(**{name: flag.value for name, flag in PROCESSES.items()})
-        if ELASTIC.value:
-            sys.exit(_supervise(asked))
         os.environ["XLA_FLAGS"] = flags_of_xla
         os.environ.update(processes.cpu_devices(NUM_CPU_DEVICES.value, asked))
     except ValueError as error:
@@ -130,7 +118,6 @@ def execute(argv: list[str]) -> None:
                 MODE.value,
                 PROFILE.value,
                 STEP.value,
-                MIRROR.value,
                 TRACK.value,
             )
         except USER_ERRORS as error:
@@ -139,24 +126,6 @@ def execute(argv: list[str]) -> None:
             print("Interrupted outside of training: nothing trained is lost.", file=sys.stderr)
             sys.exit(128 + signal.SIGINT)
         sys.exit(128 + signum if signum else 0)
-
-
-def _supervise(asked: dict[str, Any] | None) -> int:
-    """Starts this command again, as often as it takes; returns the exit code."""
-    if not (asked and WORKDIR.value and MODE.value != "eval"):
-        stop(
-            "--elastic needs --workdir, a folder that all machines see, and --coordinator_address, "
-            "--num_processes and --process_id; it trains."
-        )
-    command = [sys.executable, "-m", "ebmjax.recipes", "run", *sys.argv[1:], "--noelastic"]
-    return elastic.Supervisor(
-        command,
-        Path(WORKDIR.value).expanduser().absolute(),
-        asked["process_id"],
-        asked["num_processes"],
-        CONFIG.value.mesh.num_shards,
-        elastic.host_of(asked),
-    ).supervise()
 
 
 def _config_argument() -> str:

@@ -13,7 +13,6 @@ from ebmjax import training
 from ebmjax._phases import phase, tell_phases
 from ebmjax.recipes.config.errors import Config, WorkdirError
 from ebmjax.recipes.folder import workdir
-from ebmjax.recipes.folder.mirror import Mirror
 from ebmjax.recipes.models.build import Experiment
 from ebmjax.recipes.report import of_run
 from ebmjax.recipes.report.run_data import record_command
@@ -32,15 +31,13 @@ def launch(
     mode: str = "train",
     num_traced: int | None = None,
     step: int | None = None,
-    mirror: str | None = None,
     track: str | None = None,
 ) -> int | None:
     """Runs ``config`` to its end in ``folder``; returns the signal that ended it early, or None.
 
     ``mode`` "eval" only evaluates the run of ``folder``, at ``step`` or at its newest or best
     state; "all" trains and evaluates. So many steps as ``num_traced`` says are traced into the
-    folder's profile/. ``mirror`` is the URL of a ``Mirror``, to which "eval" writes nothing.
-    ``track`` names the service that training is sent to.
+    folder's profile/. ``track`` names the service that training is sent to.
 
     Raises:
       explain.USER_ERRORS: the message says what to do.
@@ -52,7 +49,7 @@ def launch(
             raise WorkdirError("--profile traces training: leave it out with --mode=eval.")
         if track is not None:
             raise WorkdirError("--track follows training: leave it out with --mode=eval.")
-        training.on_first(lambda: evaluate_saved(config, folder, config_argument, step, mirror))
+        training.on_first(lambda: evaluate_saved(config, folder, config_argument, step))
         return None
     if step is not None:
         raise WorkdirError("--step names the state that --mode=eval evaluates: leave it out.")
@@ -62,7 +59,6 @@ def launch(
     place = folder or training.from_first(lambda: workdir.default_workdir(name))
     run = Run(config, place, track=track)
     training.on_first(lambda: workdir.check_writable(run.path))
-    copies = training.on_first(lambda: fetch(run, mirror)) or contextlib.nullcontext()
     run.open()
     print(f"{config_argument} -> {run.path}", about_devices(), sep="\n", flush=True)
     run.build()
@@ -78,7 +74,6 @@ def launch(
         if num_traced and training.is_first():
             profile = held.enter_context(training.Profile(run.path / "profile", num_traced))
         training.on_first(lambda: held.enter_context(workdir.only_process(run.path)))
-        training.on_first(lambda: held.enter_context(copies))
         run.begin(start)
         if start is not None:
             start_from.record(run, start)
@@ -91,17 +86,8 @@ def launch(
             print(about_profile(profile))
         if not isinstance(result, int):
             training.on_first(lambda: finish(run, result, started, mode))
-        training.on_first(held.close)  # the others wait until all is copied
+        training.on_first(held.close)
     return result if isinstance(result, int) else None
-
-
-def fetch(run: Run, url: str | None, may_differ: str | None = None) -> Mirror | None:
-    """Returns the mirror at ``url``, from which an empty folder is filled; None without one."""
-    if url is None:
-        return None
-    mirror = Mirror(url, run.path)
-    mirror.fetch(run.config, may_differ)
-    return mirror
 
 
 def finish(run: Run, result: training.FitResult, started: float, mode: str) -> None:
@@ -120,13 +106,11 @@ def evaluate_saved(
     folder: str | None,
     config_argument: str = "a run",
     step: int | None = None,
-    mirror: str | None = None,
 ) -> None:
     """Evaluates the state of ``step`` of the run in ``folder``, else its newest or best."""
     if folder is None:
         raise WorkdirError("--mode=eval needs --workdir=FOLDER, the folder of a run.")
     run = Run(config, folder)
-    fetch(run, mirror, may_differ="eval.")
     workdir.check(run.path, config, may_differ="eval.")
     found = run.find(step)
     workdir.check_writable(run.path)

@@ -17,8 +17,6 @@ from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError
 from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.folder import run_folder
-from ebmjax.recipes.run.guidance import check_guidance
-from ebmjax.recipes.run.guide import sample_guided
 from ebmjax.recipes.run.run import Run
 from ebmjax.training import TrainState
 from ebmjax.types import Key
@@ -39,9 +37,7 @@ class TrainedRun(NamedTuple):
       apply: pure function of parameters and a batch: logits (joint), energies (energy), or
         the generator's images (latent).
       sample: ``sample(key, num, num_steps=None) -> arrays`` by name, each (num, ...): "images" and
-        "start_images" (uint8) or "points". None takes the steps of the run's evaluation. A further
-        run ``guide=``, a class ``label=`` and a ``weight=`` (1) guide it, see
-        ``guide.sample_guided``.
+        "start_images" (uint8) or "points". None takes the steps of the run's evaluation.
       score: ``score(inputs) -> arrays`` by name, each (N, ...), of images (N, H, W, C), bytes from
         0 to 255 or floats from -1 to 1, or of points (N, 2). Others raise ValueError.
       model: what evaluators take (``ebmjax.recipes.evaluators``): they give a run's numbers again,
@@ -127,50 +123,31 @@ def as_trained(run: Run, state: TrainState, *, is_finished: bool) -> TrainedRun:
     experiment = run.experiment
     assert experiment.use is not None
     used = experiment.use(jax.device_get(state))
+    shape = tuple(jax.tree.leaves(experiment.data)[0].shape[1:])
 
     @over_devices()
-    def sample(
-        key: Key,
-        num: int,
-        num_steps: int | None = None,
-        *,
-        guide: TrainedRun | None = None,
-        label: int | None = None,
-        weight: float | None = None,
-    ) -> dict[str, np.ndarray]:
+    def sample(key: Key, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:
         check_key("key", key)
         check_at_least("num", num, 1)
         if num_steps is not None:
             check_at_least("num_steps", num_steps, 1)
-        check_guidance(made.config, guide and guide.config, label, weight)
-        if guide is None and label is None:
-            return used.sample(key, num, num_steps)
-        other = guide or made
-        if other.input_shape != made.input_shape:
-            raise ConfigError(
-                f"--guide must be a run on data of shape {made.input_shape}, as this run's, got "
-                f"{other.input_shape}."
-            )
-        weight = 1.0 if weight is None else weight
-        return sample_guided(key, used, other.model, label, weight, num, num_steps)
+        return used.sample(key, num, num_steps)
 
     @over_devices()
     def score(inputs: Any) -> dict[str, np.ndarray]:
-        return used.score(_check_inputs(inputs, made.input_shape))
+        return used.score(_check_inputs(inputs, shape))
 
-    first = jax.tree.leaves(experiment.data)[0]
-    made = TrainedRun(
+    return TrainedRun(
         experiment.config or run.now,
         used.params,
         used.apply,
         sample,
         score,
         model=used,
-        input_shape=tuple(first.shape[1:]),
+        input_shape=shape,
         step=int(state.step),
         is_finished=is_finished,
     )
-    return made
 
 
 def _check_inputs(inputs: Any, shape: tuple[int, ...]) -> np.ndarray:

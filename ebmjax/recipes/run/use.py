@@ -12,11 +12,10 @@ from ebmjax._phases import phase, tell_phases
 from ebmjax._ranges import MAX_INTEGER, MAX_SEED
 from ebmjax._shown import SEE_FAQ
 from ebmjax.recipes.__main__ import make_parser
-from ebmjax.recipes.config import declare, families
+from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError, stop
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.run.compilation import cpu_flags, use_compilation_cache
-from ebmjax.recipes.run.guidance import check_guidance
 from ebmjax.recipes.run.outputs import OUTPUTS, check_out, write
 from ebmjax.recipes.run.processes import cpu_devices
 from ebmjax.recipes.run.scores import HELD_OUT, check_rate, is_own, score_and_flag, source_of
@@ -28,14 +27,8 @@ stays as it is.
   ebmjax score --workdir=RUN --data=FILE --out=scores.csv    scores your images, one row each
   ebmjax export --workdir=RUN --out=params.safetensors       writes the parameters
 
-sample draws from a product of densities, or of one class, with a guide:
-
-  ebmjax sample --workdir=RUN --guide=OTHER --out=s.png              log p + w log q of another run
-  ebmjax sample --workdir=RUN --guide=JOINT --class=3 --out=s.png    log p + w log p(3 | image)
-  ebmjax sample --workdir=JOINT --class=3 --guide_weight=2 --out=s.png    by its own classifier
-
-sample writes .png (samples beside their chains' starts, with their classes: those drawn, or of a
-joint model the most probable) or .npz (arrays). score reads an .npz or .npy file, a folder
+sample writes .png (samples beside their chains' starts, of a joint model with their most probable
+classes) or .npz (arrays). score reads an .npz or .npy file, a folder
 of images or of .npy files, what datasets.save_to_disk wrote, or FILE.py:FUNCTION. It writes .csv or
 .npz: log density or log evidence, and the probabilities of classes where there are any. Rows are in
 the order of the source; those of a folder name their files. --split=held_out scores images that the
@@ -127,9 +120,6 @@ def parser(command: str) -> argparse.ArgumentParser:
     if command == "sample":
         add("--num", type=_integer(1), default=64, help="number of samples (default: %(default)s)")
         add("--num_steps", type=_integer(1), help="steps of each chain (default: as the run says)")
-        add("--guide", help="folder of a run that guides the chains (default: none)")
-        add("--class", type=int, dest="label", help="class of the guide (default: its density)")
-        add("--guide_weight", type=float, help="weight w of the guide (default: 1)")
         add("--seed", type=_integer(0, MAX_SEED), default=0, help="seed (default: %(default)s)")
     if command == "score":
         add("--data", help="your images: file, folder or function (default: the run's own data)")
@@ -180,26 +170,6 @@ def _check_out(command: str, out: Path, arguments: argparse.Namespace) -> None:
             "--nats needs an energy or a joint model, got a latent one: its scores are log "
             "evidences already. Leave --nats out."
         )
-    if command == "sample":
-        _check_guide(out, config, arguments)
-
-
-def _check_guide(out: Path, config: Any, arguments: argparse.Namespace) -> None:
-    """Refuses a guide that cannot be one, and a file that it needs, at once."""
-    guide = None
-    if arguments.guide:
-        folder = Path(arguments.guide).expanduser()
-        guide = run_folder.config_of(folder)
-        places = [guide.get("data", {}).get("path", "")]
-        check_out(out, OUTPUTS["sample"], folder, places, arguments.overwrite)
-        code = declare.find_code(families.fields_of(guide), guide)
-        if code and not arguments.allow_code:
-            name, value = next(iter(code.items()))
-            raise WorkdirError(
-                f"--guide={folder} names code from outside ebmjax, config.{name}={value!r}, and "
-                "nothing of it was run: trust both folders with --allow_code."
-            )
-    check_guidance(config, guide, arguments.label, arguments.guide_weight)
 
 
 def _draw_samples(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
@@ -207,29 +177,15 @@ def _draw_samples(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarr
 
     if len(run.input_shape) == 1 and arguments.out.endswith(".png"):
         raise ConfigError("--out must end in .npz for points, which are no images.")
-    by = {}
-    if arguments.guide is not None or arguments.label is not None:
-        from ebmjax.recipes.run.trained import load
-
-        guide = arguments.guide and load(arguments.guide, allow_code=arguments.allow_code)
-        by = {"guide": guide, "label": arguments.label, "weight": arguments.guide_weight}
     with phase(f"drawing {arguments.num:,} samples"):
-        arrays = run.sample(
-            jax.random.key(arguments.seed), arguments.num, arguments.num_steps, **by
-        )
+        arrays = run.sample(jax.random.key(arguments.seed), arguments.num, arguments.num_steps)
     num_found = len(next(iter(arrays.values())))
     if num_found < arguments.num:
         print(f"{arguments.num - num_found} chains diverged and are left out. {SEE_FAQ}")
     if not num_found:
         raise ConfigError(f"every chain diverged, so there is nothing to write. {SEE_FAQ}")
-    if arguments.out.endswith(".png") and arguments.label is not None:
-        arrays["labels"] = np.full(num_found, arguments.label)
-    elif arguments.out.endswith(".png") and run.config.family == "joint":
+    if arguments.out.endswith(".png") and run.config.family == "joint":
         arrays["labels"] = run.score(arrays["images"])["class_probability"].argmax(axis=1)
-    for name in {"class_probability", "guide_log_density"} & arrays.keys():
-        start = arrays.get(f"start_{name}")
-        began = "" if start is None else f", {np.mean(start):.3g} where the chains began"
-        print(f"{name} by the guide: {np.mean(arrays[name]):.3g} on average{began}")
     return arrays
 
 

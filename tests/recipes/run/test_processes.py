@@ -18,7 +18,6 @@ from linear_family import LINEAR, NAME, hold, linear
 
 from ebmjax import training
 from ebmjax.recipes.config.errors import FAILED
-from ebmjax.recipes.folder.mirror import Mirror
 from ebmjax.recipes.run import processes
 from ebmjax.training._processes import _pickle_result
 
@@ -174,7 +173,6 @@ except ZeroDivisionError:
 
 WAITING = """
 import sys, time
-from ebmjax.recipes.folder.mirror import Mirror
 from ebmjax.recipes.run import processes
 
 with processes.join_processes(processes.read_request(sys.argv[1], 2, int(sys.argv[2]), False)):
@@ -273,8 +271,7 @@ def runs(tmp_path_factory):
     """Folders of the same run by one process and by two."""
     one, two = (tmp_path_factory.mktemp("runs") / name for name in ("one", "two"))
     assert launch(linear("long", **FIELDS), NAME, str(one), "all") is None
-    mirror = f"--mirror={two.parent / 'mirror'}"
-    codes, texts = ended(start_pair(f"--workdir={two}", "--mode=all", mirror))
+    codes, texts = ended(start_pair(f"--workdir={two}", "--mode=all"))
     assert codes == [0, 0], texts
     assert "8 x cpu in 2 processes" in texts[0][0]
     assert texts[1][0].replace("[Gloo]", "").count("step") == 0  # process 0 speaks for both
@@ -291,13 +288,6 @@ def test_two_processes_take_the_steps_of_one_and_write_one_folder(runs):
     ]
     assert kept[0] == kept[1]
     assert len(list(two.glob("*tfevents*"))) == 1
-
-
-def test_process_0_alone_mirrors(runs, tmp_path):
-    two = runs[1]
-    Mirror(str(two.parent / "mirror"), tmp_path).fetch(linear("long", **FIELDS))
-    there = {name: text for name, text in contents(two).items() if text is not None}
-    assert {n: text for n, text in contents(tmp_path).items() if text is not None} == there
 
 
 @pytest.mark.slow

@@ -14,9 +14,9 @@ from PIL import Image
 from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 from test_joint_runs import assert_trained
-from use_checks import check_use, command
+from use_checks import check_use
 
-from ebmjax import data, metrics, recipes, training
+from ebmjax import data, metrics, training
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError
 from ebmjax.recipes.evaluators.landscape import Landscape
@@ -331,17 +331,3 @@ def test_a_trained_classifier_is_used(run, monkeypatch, tmp_path):
         np.testing.assert_array_equal(found["log_density"], arrays["test_log_density"])
         logits = used.apply(used.params, data.to_signed_unit(jnp.asarray(images)))
         np.testing.assert_allclose(logits, arrays["logits"], atol=300 * EPS)
-
-
-@pytest.mark.slow
-def test_a_classifier_guides_samples(run, monkeypatch, tmp_path, capsys):
-    """The guide is the run itself, read as another."""
-    guided = [f"--guide={run}", "--class=3", "--guide_weight=300", "--num=4"]
-    command(monkeypatch, "sample", run, tmp_path / "s.npz", *guided)
-    assert "class_probability by the guide: " in capsys.readouterr().out
-    with np.load(tmp_path / "s.npz") as found:
-        assert (found["images"].shape, found["images"].dtype) == ((4, 8, 8, 1), np.uint8)
-        assert np.all(found["class_probability"] > found["start_class_probability"])
-    other = recipes.load(run)
-    with pytest.raises(ConfigError, match=r"on data of shape \(8, 8, 1\), as this run's, got \(16"):
-        other.sample(jax.random.key(0), 4, guide=other._replace(input_shape=(16, 16, 1)), label=3)
