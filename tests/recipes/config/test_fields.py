@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from experiment_runs import REPOSITORY
 
-from ebmjax.recipes.config import command_line, declare, families, pages, ranges
+from ebmjax import _ranges as ranges
+from ebmjax.recipes.config import command_line, declare, families, pages
 from ebmjax.recipes.config.errors import ConfigError
 
 FAMILIES = ("energy", "joint", "latent")

@@ -155,7 +155,7 @@ def test_a_run_has_the_named_section_alone_and_is_the_same_whatever_waits(tmp_pa
 
 def test_a_folder_with_the_section_of_another_sampler_is_refused(tmp_path):
     saved = run_folder.as_json(jem_digits.get_config())
-    for name, section in (("mala", {"step_size": 0.2}), ("blackjax", {"kernel": "nuts"})):
+    for name, section in (("mala", {"step_size": 0.2}), ("hmc", {"step_size": 0.2})):
         changed = saved | {"sampler": saved["sampler"] | {name: section}}
         (tmp_path / "config.json").write_text(json.dumps(changed))
         with pytest.raises(WorkdirError, match=rf"config\.sampler\.{name}\..* is no field"):

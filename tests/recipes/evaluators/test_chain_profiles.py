@@ -47,7 +47,7 @@ def profile_fn(**overrides: Any) -> Any:
     config.update_from_flattened_dict(changes | overrides)
     name = config.sampler.name
     kind = ChainKind(
-        sampler=bind_sampler(parts.sampler(config), config.sampler, SHAPE),
+        sampler=bind_sampler(parts.sampler(config), config.sampler),
         num_steps=3,
         is_interacting=name == "svgd",
         axis_name=("data", "shard") if name == "svgd" else None,

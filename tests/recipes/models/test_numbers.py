@@ -11,7 +11,6 @@ from ebmjax.learning import ChainKind, ChainPlan, LiveSteps
 from ebmjax.recipes.models import build
 from ebmjax.recipes.parts.samplers import SAMPLERS, Chosen, defaults
 from ebmjax.recipes.parts.samplers.bind import bind_sampler
-from ebmjax.recipes.parts.samplers.blackjax_kernels import KERNELS
 from ebmjax.recipes.study.search_space import TRACED
 from ebmjax.samplers import start_chain
 from ebmjax.training._block import make_block
@@ -175,14 +174,11 @@ def halved(options):
 @pytest.mark.parametrize("name", sorted(SAMPLERS))
 def test_no_number_of_a_sampler_is_part_of_its_move(name):
     options = defaults(name)
-    if name == "blackjax":
-        kernel = KERNELS[options["kernel"]]
-        options["options"] = {key: one.default for key, one in kernel.items()}
     section = {"box": "clamp", "low": -1.0, "high": 1.0, "max_score": 2.0}
     start = jnp.zeros((3, 2) if SAMPLERS[name].interacting else 2)
     texts = set()
     for change in (lambda same: same, halved):
-        sampler_of = bind_sampler(Chosen(name, "", change(options)), change(section), (2,))
+        sampler_of = bind_sampler(Chosen(name, "", change(options)), change(section))
 
         def move(key, sampler_of=sampler_of):
             sampler = sampler_of(Bowl())

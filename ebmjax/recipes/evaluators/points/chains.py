@@ -56,7 +56,7 @@ def run(
     The parameters and all numbers but counts are arguments of the compiled program, so it serves
     every seed and every step size.
     """
-    bound, is_interacting = bind_sampler(chosen, {}, starts.shape[1:]), chosen.entry.interacting
+    bound, is_interacting = bind_sampler(chosen, {}), chosen.entry.interacting
 
     def move(key: Key, starts: jax.Array, params: PyTree) -> tuple[jax.Array, Any, Any]:
         sampler = bound(log_density_of(params))

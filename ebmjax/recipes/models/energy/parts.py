@@ -159,8 +159,7 @@ def chain_plan(
         makers["informative"] = partial(informative_start, grouped, by_label=has_classes)
     return learning.ChainPlan(
         kinds={
-            name: chain_kind(one, section, image_shape, base, batch_axis(config))
-            for name, one in chosen.items()
+            name: chain_kind(one, section, base, batch_axis(config)) for name, one in chosen.items()
         },
         num_samples=section.num_samples // config.mesh.num_shards,
         start_fn=makers[section.buffer.start](),

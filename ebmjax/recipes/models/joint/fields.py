@@ -79,7 +79,7 @@ CHANGES = {
     for name in ("mala", "tempered_mala")
     for key, value in {"step_size": 0.1, "noise_scale": None, "temperature": 5e-4}.items()
 }
-CHANGES |= {"hmc.temperature": 5e-4, "hmc.num_integration_steps": 5, "blackjax.temperature": 5e-4}
+CHANGES |= {"hmc.temperature": 5e-4, "hmc.num_integration_steps": 5}
 CHANGES |= {"proximal_sgld.noise_scale": 0.0}
 ADAPTABLE = [name for name, entry in SAMPLERS.items() if entry.adaptable]
 

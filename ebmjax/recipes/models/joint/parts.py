@@ -153,7 +153,7 @@ def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan:
     base = start_distributions.fit_gaussians(train) if chosen.entry.needs == BASE else None
     section, num_shards = config.sampler, config.mesh.num_shards
     num_kept = section.buffer.num_kept
-    kind = chain_kind(chosen, section, train.images.shape[1:], base, SHARD_AXES)
+    kind = chain_kind(chosen, section, base, SHARD_AXES)
     return learning.ChainPlan(
         kinds={chosen.name: kind},
         num_samples=section.num_samples // num_shards,

@@ -62,9 +62,9 @@ def chains(config: Config, train: data.ImageData) -> latent.LatentChains:
         start = partial(latent.principal_latents, base, latent_dim=shape[0])
     return latent.LatentChains(
         config.model.latent_dim,
-        prior_sampler=bind_sampler(sampler(config, "prior"), section, shape),
+        prior_sampler=bind_sampler(sampler(config, "prior"), section),
         prior_steps=section.prior.num_steps,
-        posterior_sampler=bind_sampler(sampler(config, "posterior"), section, shape),
+        posterior_sampler=bind_sampler(sampler(config, "posterior"), section),
         posterior_steps=section.posterior.num_steps,
         warm_start=section.warm_start,
         posterior_start=start,

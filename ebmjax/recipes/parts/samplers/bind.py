@@ -1,7 +1,6 @@
 """From a chosen sampler to ``log_density_fn -> Sampler``: clipping, box and annealing."""
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,13 +13,12 @@ from ebmjax._numbers import as_arguments
 from ebmjax.learning import ChainKind
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.parts.samplers.chosen import Chosen, hyperparameters, is_annealed
-from ebmjax.recipes.parts.samplers.table import BASE, BLACKJAX, FIRST_LAYER
+from ebmjax.recipes.parts.samplers.table import BASE, FIRST_LAYER
 
 
 def bind_sampler(
     chosen: Chosen,
     section: Config,
-    shape: Sequence[int],
     base: samplers.FactorGaussian | None = None,
 ) -> Callable[..., Any]:
     """Returns ``log_density_fn -> Sampler``, which also takes ``step_size=`` and ``axis_name=``.
@@ -33,13 +31,10 @@ def bind_sampler(
       chosen: already checked by ``chosen.check``.
       section: ``config.sampler``. Of it max_score, box, low, high and final_step_fraction are read
         where the family has them.
-      shape: of one position.
       base: Gaussians that a sampler tilts; None for N(0, I).
     """
     box, falls = section.get("box", "none"), is_annealed(section)
     options = hyperparameters(chosen)
-    if chosen.entry.needs == BLACKJAX:
-        options["num_coordinates"] = math.prod(shape)
     habits = {name: section.get(name) for name in ("max_score", "low", "high")}
     if chosen.entry.needs == BASE:
         options["base"] = base
@@ -69,7 +64,6 @@ def bind_sampler(
 def chain_kind(
     chosen: Chosen,
     section: Config,
-    shape: Sequence[int],
     base: samplers.FactorGaussian | None,
     axis_name: AxisName,
 ) -> ChainKind:
@@ -79,7 +73,7 @@ def chain_kind(
     """
     entry, target = chosen.entry, section.target_acceptance
     return ChainKind(
-        sampler=bind_sampler(chosen, section, shape, base),
+        sampler=bind_sampler(chosen, section, base),
         num_steps=section.num_steps,
         target_acceptance=target if entry.adaptable else None,
         is_interacting=entry.interacting,

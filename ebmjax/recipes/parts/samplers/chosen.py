@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 
 from ebmjax.recipes.config.errors import Config, ConfigError, pick
 from ebmjax.recipes.config.user_parts import UserPart, find_function, find_part, is_users
-from ebmjax.recipes.parts.samplers import blackjax_kernels, table
+from ebmjax.recipes.parts.samplers import table
 from ebmjax.recipes.parts.samplers.contract import hold_to_contract
 
 # How far noise and temperature may be apart and still count as one chain's, relatively.
@@ -86,13 +86,11 @@ def of_section(
       allowed: the family's part of the table.
 
     Raises:
-      ConfigError: if ``name`` is not in ``allowed``, or an option of BlackJAX's kernel is wrong.
+      ConfigError: if ``name`` is not in ``allowed``.
     """
     if is_users(name):
         return _of_user(config, field, name, allowed)
     pick(field, name, allowed)
-    if name == "blackjax":
-        return Chosen(name, f"config.sampler.{name}", blackjax_kernels.read_options(config))
     section = config.sampler.get(name, ConfigDict())
     return Chosen(name, f"config.sampler.{name}", section.to_dict())
 
@@ -254,10 +252,6 @@ def _find_kernel(chosen: Chosen) -> UserPart | None:
 
 def _check_needs(chosen: Chosen) -> None:
     _find_kernel(chosen)
-    if chosen.entry.needs == table.BLACKJAX:
-        blackjax_kernels.check_installed(f"{chosen.name!r} in {chosen.where}")
-    if chosen.name == "blackjax":
-        blackjax_kernels.check_options(chosen.options["kernel"], chosen.options["options"])
 
 
 def _check_noise(chosen: Chosen, allow_decoupled: bool | None) -> None:

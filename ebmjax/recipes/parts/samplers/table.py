@@ -17,18 +17,15 @@ from ebmjax._ranges import (
     NOT_NEGATIVE,
     POSITIVE,
     PROBABILITY,
-    TEXT,
     TWO_OR_MORE,
     one_of,
     one_of_or_function,
     optional,
 )
 from ebmjax.recipes.config.declare import Field, field
-from ebmjax.recipes.parts.samplers.blackjax_kernels import KERNELS
 
-BLACKJAX, FIRST_LAYER, BASE = "blackjax", "first_layer", "base"
-"""Needs of samplers: the package BlackJAX; a density that is split after its first layer; a
-Gaussian fitted to the training images."""
+FIRST_LAYER, BASE = "first_layer", "base"
+"""Needs of samplers: a density split after its first layer; a Gaussian of the training images."""
 
 SHARED = ("step_size", "noise_scale", "temperature")
 """Fields with one meaning for every sampler. Families with one section for all samplers have these
@@ -46,7 +43,7 @@ class SamplerEntry(NamedTuple):
       rejects: whether it takes moves back.
       interacting: whether it moves all chains as one system of particles.
       adaptable: whether its step size can adapt to an acceptance.
-      needs: "", ``BLACKJAX``, ``FIRST_LAYER`` or ``BASE``. A sampler that needs the first layer
+      needs: "", ``FIRST_LAYER`` or ``BASE``. A sampler that needs the first layer
         also takes the box and the clipping as arguments, for its inner moves.
       memory: fields of its state that chains keep in the buffer (``learning.ChainKind.memory``).
       on_images: defaults for chains on images in [-1, 1], where those of the fields do not suit.
@@ -242,17 +239,6 @@ SAMPLERS: dict[str, SamplerEntry] = {
         rejects=True,
         adaptable=True,
         on_images={"step_size": 0.1, "temperature": COLD},
-    ),
-    "blackjax": SamplerEntry(
-        "a kernel of BlackJAX",
-        "ebmjax.recipes.parts.samplers.blackjax_kernels:blackjax_kernel",
-        {
-            "kernel": field("nuts", one_of(*KERNELS), "kernel of BlackJAX"),
-            **TEMPERATURE,
-            "options": field("", TEXT, "options of the kernel, a JSON object"),
-        },
-        rejects=True,
-        needs=BLACKJAX,
     ),
     "pyld": SamplerEntry(
         "PYLD",

@@ -13,7 +13,6 @@ from ebmjax.recipes.models.joint import checks as joint_checks
 from ebmjax.recipes.models.joint import parts
 from ebmjax.recipes.parts.samplers import SAMPLERS, check
 from ebmjax.recipes.parts.samplers.bind import bind_sampler as bind
-from ebmjax.recipes.parts.samplers.blackjax_kernels import KERNELS
 from ebmjax.samplers import start_chain
 from experiments.configs import jem_digits
 
@@ -23,7 +22,7 @@ def bound(name, box, density):
     config.sampler.update(name=name, box=box, low=-0.5, high=0.5)
     chosen = parts.sampler(config)
     check(config.sampler, [chosen])
-    return bind(chosen, config.sampler, (2, 1, 1))(density)
+    return bind(chosen, config.sampler)(density)
 
 
 # One step of 1 uphill from 0.4 is at 0.7: over the wall by 0.2, give or take noise of 0.01.
@@ -53,15 +52,11 @@ def test_a_box_that_rejects_takes_back_what_leaves_it(name):
 
 
 @pytest.mark.parametrize("box", ["clamp", "reflect"])
-@pytest.mark.parametrize(
-    ("name", "kernel"),
-    [(name, "nuts") for name in SAMPLERS if name != "pyld"] + [("blackjax", k) for k in KERNELS],
-)
-def test_the_box_knows_every_field_of_every_state(name, kernel, box):
+@pytest.mark.parametrize("name", sorted(SAMPLERS.keys() - {"pyld"}))
+def test_the_box_knows_every_field_of_every_state(name, box):
     config = jem_digits.get_config("smoke")
     config.sampler.update(name=name, box=box, low=-0.5, high=0.5)
-    config.sampler.blackjax.kernel = kernel
-    chain = bind(parts.sampler(config), config.sampler, (2, 1, 1))(jnp.sum)
+    chain = bind(parts.sampler(config), config.sampler)(jnp.sum)
     start = jnp.zeros((3, 2) if SAMPLERS[name].interacting else (2,))
     state = jax.eval_shape(partial(start_chain, jax.random.key(1), chain), start)
     assert jax.eval_shape(chain.step, jax.random.key(0), state)[0] == state

@@ -56,9 +56,7 @@ def test_a_bandwidth_is_a_rule_or_a_number(name, argument, expected):
         [f"--config.sampler.name={name}", f"--config.sampler.{name}.bandwidth={argument}"],
     )
     families.check(config)
-    chain = bind_sampler(parts.sampler(config), config.sampler, (1, 1, 1))(
-        lambda x: -0.5 * jnp.sum(x**2)
-    )
+    chain = bind_sampler(parts.sampler(config), config.sampler)(lambda x: -0.5 * jnp.sum(x**2))
     particles = jnp.array([-0.4, -0.2, 0.4]).reshape(3, 1, 1, 1)
     _, info = jax.jit(chain.step)(jax.random.key(0), chain.init(particles))
     assert info.bandwidth == pytest.approx(expected, rel=1e-6)
@@ -98,7 +96,7 @@ def test_a_kernel_of_the_users_moves_the_particles(tmp_path):
     def log_density_fn(x):
         return -0.5 * jnp.sum(x**2)
 
-    chain = bind_sampler(parts.sampler(config), config.sampler, (1, 1, 1))(log_density_fn)
+    chain = bind_sampler(parts.sampler(config), config.sampler)(log_density_fn)
     particles = jnp.array([-0.4, -0.2, 0.4]).reshape(3, 1, 1, 1)
     moved, _ = jax.jit(chain.step)(jax.random.key(0), chain.init(particles))
     options = {**config.sampler.svgd, "kernel": lambda u: 1 / (1 + u)}
@@ -131,9 +129,7 @@ def test_adaptive_svgd_moves_by_its_section():
     config.update_from_flattened_dict({f"sampler.adaptive_svgd.{k}": v for k, v in fields.items()})
     config.update_from_flattened_dict({"sampler.name": "adaptive_svgd", "sampler.box": "none"})
     families.check(config)
-    chain = bind_sampler(parts.sampler(config), config.sampler, (1, 1, 1))(
-        lambda x: -0.5 * jnp.sum(x**2)
-    )
+    chain = bind_sampler(parts.sampler(config), config.sampler)(lambda x: -0.5 * jnp.sum(x**2))
     state, expected, moment = chain.init(jnp.full((1, 1, 1, 1), 0.9)), 0.9, 0.9**2
     for key in jax.random.split(jax.random.key(0), 2):
         state, info = jax.jit(chain.step)(key, state)

@@ -49,7 +49,7 @@ def states_of(section, name=None, value=None):
     config[section].update({k: v for k, v in fields.items() if k in config[section]})
     sampler = latent_parts.sampler(config, own) if is_latent else joint_parts.sampler(config)
     check(ConfigDict({"allow_decoupled": True}), [sampler])
-    chain = bind_sampler(sampler, ConfigDict(), (2,))(lambda x: -0.5 * jnp.sum((2.0 * x) ** 2))
+    chain = bind_sampler(sampler, ConfigDict())(lambda x: -0.5 * jnp.sum((2.0 * x) ** 2))
 
     def run(key, start):
         state = start_chain(start_key(key), chain, start)

@@ -78,9 +78,7 @@ def test_reading_the_fields_loads_no_jax():
 def test_a_row_makes_its_sampler_from_its_fields(name):
     """Bound at the defaults and traced: a field that the sampler does not take would be refused."""
     chosen = Chosen(name, "", defaults(name))
-    if name == "blackjax":
-        chosen = chosen._replace(options=chosen.options | {"options": {"step_size": 0.01}})
-    make = bind_sampler(chosen, ConfigDict({"box": "none"}), (2,))
+    make = bind_sampler(chosen, ConfigDict({"box": "none"}))
 
     def density(x):
         return -0.5 * jnp.sum(x**2)
@@ -157,7 +155,7 @@ def test_replicas_have_the_step_and_the_temperature_of_the_section():
     assert found["num_steps"] == 2
     chosen = Chosen("parallel_tempering", "", options | {"num_inner": 1})
     box = ConfigDict({"box": "clamp", "low": -0.5, "high": 0.5})
-    sampler = bind_sampler(chosen, box, (9,))(lambda x: 0.0 * jnp.sum(x))
+    sampler = bind_sampler(chosen, box)(lambda x: 0.0 * jnp.sum(x))
     state, _ = sampler.step(jax.random.key(0), sampler.init(jnp.full((9,), 0.45)))
     places = np.stack([state.position, *state.hot.position])
     assert np.all(np.max(places, 1) == 0.5)
@@ -168,7 +166,7 @@ def test_each_family_has_the_samplers_that_can_move_its_chains():
     assert {name for name in SAMPLERS if name in jem_digits.get_config().sampler} == set(SAMPLERS)
     assert {name for name in SAMPLERS if name in image().sampler} == set(PLAIN | TILTING)
     assert set(SETTINGS["tuned"]) <= set(PLAIN)
-    assert not {"svgd", "stochastic_svgd", "pyld", "blackjax"} & set(SINGLE)
+    assert not {"svgd", "stochastic_svgd", "pyld"} & set(SINGLE)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -238,7 +236,7 @@ def moves_of(family, name, density, **fields):
     section = config.sampler if family in OWN_SECTIONS else ConfigDict()
     if family in OWN_SECTIONS:
         config.sampler.box = "none"
-    sampler = bind_sampler(chosen, section, (2,))(density)
+    sampler = bind_sampler(chosen, section)(density)
     keys = jax.random.split(jax.random.key(0), 4)
     state = sampler.init(jnp.array([0.3, -0.2]))
     return np.asarray(jax.vmap(lambda key: sampler.step(key, state)[0].position)(keys))
@@ -290,7 +288,7 @@ def test_a_box_that_rejects_needs_a_sampler_that_rejects():
     with pytest.raises(ConfigError, match=r"\['mala'\] never take one back"):
         check(section, [sure])
     for chosen, expected in ((sgld, 0.5), (mala, 0.45)):
-        sampler = bind_sampler(chosen, section, (1,))(lambda x: 1e4 * jnp.sum(x))
+        sampler = bind_sampler(chosen, section)(lambda x: 1e4 * jnp.sum(x))
         state, _ = sampler.step(jax.random.key(0), sampler.init(jnp.full((1,), 0.45)))
         np.testing.assert_allclose(state.position, expected, rtol=1e-6)
 
