@@ -37,7 +37,6 @@ BENCHMARKS = {
     "samplers": ("sampler_throughput", "every sampler, beside the bare gradients that it takes"),
     "configuration": ("configuration", "what a configuration costs on this machine"),
     "compare": ("configuration", "a configuration beside the same with other fields"),
-    "fitted_evidence": ("fitted_evidence", "the error of a log evidence with fitted divergences"),
 }
 """Name to the file, and what it is for."""
 COMMANDS = {

@@ -74,7 +74,6 @@ RECIPES = {
     "report": {"config", "folder", "evaluators"},
     "study": {"config", "folder", "parts", "evaluators", "report"},
     "run": {"config", "folder", "parts", "evaluators", "models", "report"},
-    "bench": {"config", "folder", "evaluators", "report", "run"},
 }
 MODELS = {"energy", "joint", "latent"}
 MODULES = sorted(path.relative_to(ROOT) for path in PACKAGE.rglob("*.py"))
@@ -297,9 +296,7 @@ def test_the_extras_hold_what_is_imported() -> None:
     assert distributions({cluster}) <= core | listed(extras["slurm"])
     search = {path for path in MODULES if path.match("ebmjax/recipes/study/search*.py")}
     assert distributions(search) <= core | optional | listed(extras["search"])
-    # The bench leaves out a library that is not installed.
-    libraries = {path for path in MODULES if path.match("ebmjax/recipes/bench/libraries/*.py")}
-    others = set(MODULES) - {huggingface, cluster} - search - libraries
+    others = set(MODULES) - {huggingface, cluster} - search
     assert distributions(others) <= core | optional
     assert distributions((ROOT / "experiments").rglob("*.py")) <= core | optional
     assert {"ebmjax[experiments]", "ebmjax[search]"} <= set(extras["examples"])

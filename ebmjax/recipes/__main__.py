@@ -24,7 +24,6 @@ COMMANDS = {
     "fields": "ebmjax.recipes.config.show_fields",
     "list": "ebmjax.recipes.study.show",
     "report": "ebmjax.recipes.study.report",
-    "bench": "ebmjax.recipes.bench.command",
     "compare": "ebmjax.recipes.run.compare",
     **dict.fromkeys(("sample", "score", "export"), "ebmjax.recipes.run.use"),
 }
@@ -45,7 +44,6 @@ USAGE = """usage: ebmjax COMMAND ...
   ebmjax export --workdir=RUN    writes its parameters to a file
   ebmjax report RUN              writes the report of a run or of a study again
   ebmjax compare RUN RUN         compares runs: fields, numbers and curves
-  ebmjax bench                   holds samplers against targets with exact answers
   ebmjax fields CONFIG           prints every field of a configuration, with its text and range
   ebmjax list [FILE]             prints the configurations and studies, or the rows of a study
   ebmjax --version               prints the versions of ebmjax, JAX and Python

@@ -357,7 +357,6 @@ MAY_RUN_CODE = {
     "data/_tfds_without_tensorflow.py": "modules of tensorflow-datasets",
     "recipes/__init__.py": "parts of the package by their names",
     "recipes/__main__.py": "commands",
-    "recipes/bench/libraries/__init__.py": "adapters of the package by their names",
     "recipes/config/families.py": "families of the package",
     "recipes/config/files.py": "configurations and what they share",
     "recipes/config/show_configs.py": "configurations",

@@ -87,7 +87,7 @@ def test_the_packages_configurations_and_studies_need_no_checkout(here):
         (["study", "--study=nothing.py"], "no study file 'nothing.py'"),
         (
             ["train"],
-            "unknown command 'train'. There are run, study, search, fields, list, report, bench",
+            "unknown command 'train'. There are run, study, search, fields, list, report",
         ),
     ],
 )

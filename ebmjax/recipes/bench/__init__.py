@@ -1,1 +1,0 @@
-"""The exam of samplers, estimators and objectives on targets with exact answers."""
