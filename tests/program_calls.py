@@ -81,13 +81,6 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "apgd_attack": lambda key: metrics.apgd_attack(
         *attacked(key), epsilon=0.1, norm="linf", num_steps=2
     ),
-    "fab_attack": lambda key: metrics.fab_attack(*attacked(key), norm="linf", num_steps=2),
-    "square_attack": lambda key: metrics.square_attack(
-        *attacked(key, (2, 2, 2, 1)), epsilon=0.1, norm="l2", num_queries=2
-    ),
-    "robust_accuracy_curve": lambda key: metrics.robust_accuracy_curve(
-        *attacked(key), jnp.array([0.0, 0.1]), **ATTACK
-    ),
     "robustness": lambda key: evaluate.robustness(key, new_classifier(key), TEST, num_steps=2),
     "classifier": lambda key: evaluate.classifier(new_classifier(key), TEST),
     "sam": lambda key: optim.sam_gradients(lambda w: (jnp.sum(w**2), {}), jnp.ones(2), rho=0.1),

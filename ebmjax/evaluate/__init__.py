@@ -5,7 +5,6 @@ Your functions of images see float32 (N, H, W, C) in [-1, 1]. They are traced at
 parameters of the same shapes compile nothing again.
 """
 
-from ebmjax.evaluate._auto_attack import auto_attack as auto_attack
 from ebmjax.evaluate._classifier import LogitsFn as LogitsFn
 from ebmjax.evaluate._classifier import classification as classification
 from ebmjax.evaluate._classifier import classifier as classifier

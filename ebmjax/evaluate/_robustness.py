@@ -1,7 +1,6 @@
 """Accuracy under attack, plain or behind a transform of the images."""
 
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -16,13 +15,13 @@ from ebmjax._groups import map_groups, num_devices
 from ebmjax._programs import make_program
 from ebmjax.data import ImageData
 from ebmjax.evaluate._classifier import LogitsFn, as_floats, as_partial, check_test
+from ebmjax.metrics._attacks import warn_without_gradient
 from ebmjax.types import Key
 
 Flags = dict[str, np.ndarray]
 """``"<norm>.<radius>"`` to one bool an image."""
-
-NORMS = ("linf", "l2")
-UNITS = "levels of 255, for pixels in [0, 1]; l2 of the whole image"
+ATTACKS = {"pgd": "", "apgd_ce": "ce", "apgd_dlr": "dlr", "apgd_t": "dlr_targeted"}
+"""Name of an attack to its loss, for those of ``metrics.apgd_attack``."""
 
 
 def robustness(
@@ -32,6 +31,7 @@ def robustness(
     *,
     linf: Sequence[float] = (0, 4, 16, 32),
     l2: Sequence[float] = (0, 64, 128, 256),
+    attack: Literal["pgd", "apgd_ce", "apgd_dlr", "apgd_t"] = "pgd",
     num_steps: int = 20,
     step_size: float | None = None,
     num_restarts: int = 1,
@@ -40,7 +40,7 @@ def robustness(
     num_eot: int = 1,
     batch_size: int = 256,
 ) -> dict[str, Any]:
-    """Returns accuracy under PGD attacks at every radius of both norms, and the protocol.
+    """Returns accuracy under attack at every radius of both norms, and the protocol.
 
     An image withstands if no attack misclassifies it and at least one had a usable gradient (see
     ``metrics.PGDResult``). If some images had none, a warning says so. Images are attacked in
@@ -52,8 +52,10 @@ def robustness(
       test: labelled images; take the first hundred or so of many.
       linf: radii in L-infinity, in levels of 255; () for none.
       l2: radii in L2 of the whole image, in levels of 255; () for none.
+      attack: "pgd" is ``metrics.pgd_attack``; "apgd_ce", "apgd_dlr" and "apgd_t" (targeted DLR) are
+        ``metrics.apgd_attack``.
       num_steps: steps of an attack.
-      step_size: in levels of 255; None for 2.5 radii / num_steps.
+      step_size: of "pgd", in levels of 255; None for 2.5 radii / num_steps.
       num_restarts: random starts of an attack.
       transform: ``transform(key, images) -> images`` before classification, such as some steps of a
         sampler. None for none.
@@ -73,82 +75,72 @@ def robustness(
       >>> robustness(jax.random.key(0), brightness, test, linf=(0, 8, 16), l2=())["linf"]
       {'0': 1.0, '8': 1.0, '16': 0.0}
     """
-    test, classifiers = prepare(logits_fn, test, linf, l2, transform, gradients, batch_size)
-    num_batches = -(-len(test.images) // batch_size)
-    size = len(test.images) // num_batches
-    test = ImageData(*(array[: num_batches * size] for array in test))
-    attack: dict[str, Any] = {
-        "num_steps": num_steps,
-        "step_size": None if step_size is None else metrics.epsilon_from_levels(step_size),
-        "num_restarts": num_restarts,
-        "num_eot": num_eot,
-    }
-    unbroken: dict[str, Flags] = {name: {} for name in classifiers}
-    usable: dict[str, Flags] = {name: {} for name in classifiers}
-    for norm, levels, norm_key in zip(NORMS, (linf, l2), jax.random.split(key), strict=True):
-        keys = jax.random.split(norm_key, (len(classifiers), num_batches))
-        for (name, classify), own_keys in zip(classifiers.items(), keys, strict=True):
-            if not len(levels):
-                continue
-            pgd = partial(metrics.pgd_attack, norm=norm, **attack)
-            run = make_run(pgd, classify, test, size, key)
-            split = partial(jax.random.split, num=len(levels))
-            by_level = jax.vmap(split, out_axes=1)(own_keys)
-            for level, level_keys in zip(levels, by_level, strict=True):
-                found = run(level_keys, level, np.ones(len(test.images), bool))
-                unbroken[name][f"{norm}.{level:g}"] = ~found[0]
-                usable[name][f"{norm}.{level:g}"] = found[1]
-    had_gradient = combine_flags(np.logical_or, *usable.values())
-    withstood = combine_flags(np.logical_and, *unbroken.values(), had_gradient)
-    warn_without_gradient(had_gradient)
-    report: dict[str, Any] = {
-        **fractions(withstood),
-        "usable_gradient": fractions(had_gradient),
-        "protocol": {
-            "attack": "PGD from a random start; an image broken at any step counts as broken",
-            "num_images": len(test.images),
-            **attack,
-            "step_size": step_size or "2.5 epsilon / num_steps",
-            "units": UNITS,
-        },
-        "per_image": withstood,
-    }
-    if transform:
-        report["protocol"]["gradients"] = list(classifiers)
-        report["by_gradient"] = {
-            name: {
-                **fractions(combine_flags(np.logical_and, unbroken[name], usable[name])),
-                "usable_gradient": fractions(usable[name]),
-            }
-            for name in classifiers
-        }
-    return report
-
-
-def prepare(
-    logits_fn: LogitsFn,
-    test: ImageData,
-    linf: Sequence[float],
-    l2: Sequence[float],
-    transform: Any,
-    gradients: Sequence[str],
-    batch_size: int,
-) -> tuple[ImageData, dict[str, Any]]:
-    """Returns images as floats, and the classifier for each derivative of the transform, if any.
-
-    Raises ValueError unless the arguments of ``robustness`` can be used.
-    """
     check_at_least("batch_size", batch_size, 1)
     if not gradients or set(gradients) - {"bpda", "full"} or isinstance(gradients, str):
         raise ValueError(
             f"gradients must name at least one of 'bpda' and 'full', got {gradients!r}."
         )
-    metrics.epsilon_from_levels(np.array([*linf, *l2]))
+    if attack not in ATTACKS or (step_size is not None and attack != "pgd"):
+        raise ValueError(
+            f"attack must be one of {[*ATTACKS]}, of which 'pgd' alone has a step_size; got "
+            f"{attack=} and {step_size=}."
+        )
+    metrics.epsilon_from_levels(np.array([*linf, *l2]))  # refuses what is no radius
     test = check_test(test, logits_fn)
-    functions = as_partial(logits_fn), transform and as_partial(transform)
     kinds = gradients if transform else ("none",)
-    classifiers = {kind: Partial(partial(_classify, kind), *functions) for kind in kinds}
-    return ImageData(np.asarray(as_floats(test.images)), test.labels), classifiers
+    num_batches = -(-len(test.images) // batch_size)
+    size = len(test.images) // num_batches
+    images, labels = (array[: num_batches * size] for array in test)
+    images = np.asarray(as_floats(images))
+    options = {"num_steps": num_steps, "num_restarts": num_restarts, "num_eot": num_eot}
+    attack_fn: Any = partial(metrics.apgd_attack, loss=ATTACKS[attack], **options)
+    if attack == "pgd":
+        length = None if step_size is None else metrics.epsilon_from_levels(step_size)
+        attack_fn = partial(metrics.pgd_attack, step_size=length, **options)
+    functions = as_partial(logits_fn), transform and as_partial(transform)
+    unbroken: dict[str, Flags] = {kind: {} for kind in kinds}
+    usable: dict[str, Flags] = {kind: {} for kind in kinds}
+    for norm, levels, norm_key in zip(
+        ("linf", "l2"), (linf, l2), jax.random.split(key), strict=True
+    ):
+        keys = jax.random.split(norm_key, (len(kinds), num_batches))
+        for kind, own_keys in zip(kinds, keys, strict=True):
+            if not len(levels):
+                continue
+            classify = Partial(partial(_classify, kind), *functions)
+            run = _make_run(partial(attack_fn, norm=norm), classify, images, labels, size, key)
+            split = partial(jax.random.split, num=len(levels))
+            by_level = jax.vmap(split, out_axes=1)(own_keys)
+            for level, level_keys in zip(levels, by_level, strict=True):
+                name = f"{norm}.{level:g}"
+                unbroken[kind][name], usable[kind][name] = run(level_keys, level)
+    had_gradient = _combine(np.logical_or, *usable.values())
+    withstood = _combine(np.logical_and, *unbroken.values(), had_gradient)
+    if had_gradient:
+        name = min(had_gradient, key=lambda name: had_gradient[name].sum())
+        warn_without_gradient(had_gradient[name], f"At {name.replace('.', ' ', 1)}/255 ")
+    report: dict[str, Any] = {
+        **_fractions(withstood),
+        "usable_gradient": _fractions(had_gradient),
+        "protocol": {
+            "attack": f"{attack} from a random start; an image broken at any step is broken",
+            "num_images": len(images),
+            **options,
+            "step_size": step_size or "2.5 epsilon / num_steps",
+            "units": "levels of 255, for pixels in [0, 1]; l2 of the whole image",
+        },
+        "per_image": withstood,
+    }
+    if transform:
+        report["protocol"]["gradients"] = list(kinds)
+        report["by_gradient"] = {
+            kind: {
+                **_fractions(_combine(np.logical_and, unbroken[kind], usable[kind])),
+                "usable_gradient": _fractions(usable[kind]),
+            }
+            for kind in kinds
+        }
+    return report
 
 
 def _classify(
@@ -159,66 +151,55 @@ def _classify(
     return logits_fn(transform(key, images) if transform else images)
 
 
-def make_run(attack: Any, classify: Any, test: ImageData, size: int, key: Key) -> Any:
-    """Returns ``run(keys, level, alive)``: which images (N,) it broke, and which had a gradient.
+def _make_run(
+    attack: Any, classify: Any, images: np.ndarray, labels: np.ndarray, size: int, key: Key
+) -> Any:
+    """Returns ``run(keys, level)``: which images withstood, and which had a gradient.
 
     Args:
       attack: ``attack(key, classify, images, labels, epsilon=...)`` to a result of ``metrics``.
       classify: a Partial.
-      test: from ``prepare``; only images that are alive, (N,), are attacked.
-      size: images in a batch. A batch of fewer is filled with copies; batches have a key each.
+      images, labels: as many as whole batches have.
+      size: images in a batch; a batch has one of the keys.
       key: an example.
     """
-    num, groups = len(test.images), num_devices()
+    groups, batches = num_devices(), np.arange(len(images)).reshape(-1, size)
 
     def attack_groups(classify: Any, epsilon: jax.Array, rows: Any) -> tuple[jax.Array, jax.Array]:
         def one_group(group: tuple[Key, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             found = attack(group[0], classify, *group[1:], epsilon=epsilon)
-            margins = found.distance - epsilon if hasattr(found, "distance") else found.margin
-            return margins <= 0, found.had_gradient
+            return found.margin > 0, found.had_gradient
 
         return map_groups(one_group, rows)
 
-    rows = np.zeros((groups, size), int)
-    batch = jax.random.split(key, groups), test.images[rows], test.labels[rows]
-    program = make_program(attack_groups, classify, jnp.float32(0), batch)
+    def take(keys: Key, first: int) -> tuple[np.ndarray, Any]:
+        """Returns rows (groups, size), at the end the last batch again, and their values."""
+        chosen = np.minimum(np.arange(first, first + groups), len(batches) - 1)
+        rows = batches[chosen]
+        return rows, (keys[chosen], images[rows], labels[rows])
 
-    def run(keys: Key, level: float, alive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        broken, moved = np.zeros((2, num), bool)
-        left = np.flatnonzero(alive)
-        for i in range(0, -(-len(left) // size), groups):
-            rows = np.resize(left[i * size : (i + groups) * size], (groups, size))
-            batch = keys[np.arange(i, i + groups) % len(keys)], test.images[rows], test.labels[rows]
-            is_broken, had_gradient = program(classify, metrics.epsilon_from_levels(level), batch)
-            broken[rows[np.asarray(is_broken)]] = True
-            moved[rows[np.asarray(had_gradient)]] = True
-        return broken, moved
+    example = take(jax.random.split(key, len(batches)), 0)[1]
+    program = make_program(attack_groups, classify, jnp.float32(0), example)
+
+    def run(keys: Key, level: float) -> tuple[np.ndarray, np.ndarray]:
+        flags = np.zeros((2, len(images)), bool)
+        for first in range(0, len(batches), groups):
+            rows, values = take(keys, first)
+            flags[:, rows] = program(classify, metrics.epsilon_from_levels(level), values)
+        return flags[0], flags[1]
 
     return run
 
 
-def combine_flags(operation: np.ufunc, *found: Flags) -> Flags:
+def _combine(operation: np.ufunc, *found: Flags) -> Flags:
     """Returns an operation over flags of the same images."""
     return {name: operation.reduce([one[name] for one in found]) for name in found[0]}
 
 
-def fractions(flags: Flags, of: Callable[[np.ndarray], Any] = np.mean) -> dict[str, Any]:
-    """Returns norm to radius to the fraction, or to another number, of its flags."""
+def _fractions(flags: Flags) -> dict[str, Any]:
+    """Returns norm to radius to the fraction of its flags."""
     nested: dict[str, Any] = {}
     for name, found in flags.items():
         norm, radius = name.split(".", 1)
-        nested.setdefault(norm, {})[radius] = float(of(found))
+        nested.setdefault(norm, {})[radius] = float(np.mean(found))
     return nested
-
-
-def warn_without_gradient(had_gradient: Flags) -> None:
-    """Warns of the norm and radius where most images had no usable gradient."""
-    name = min(had_gradient, key=lambda name: had_gradient[name].sum(), default=None)
-    if name is None or np.all(flags := had_gradient[name]):
-        return
-    warnings.warn(
-        f"At {name.replace('.', ' ', 1)}/255 {np.sum(~flags)} of {len(flags)} attacked images had "
-        "no usable gradient (NaN, infinite, or zero at every pixel), so no attack could move them. "
-        "They do not count as robust, and robust accuracy says nothing of them.",
-        stacklevel=3,
-    )

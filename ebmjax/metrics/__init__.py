@@ -1,13 +1,11 @@
 """Numbers that judge a model or its chains: pure functions, jittable unless marked host code."""
 
 from ebmjax.metrics._acceptance import acceptance_rate as acceptance_rate
-from ebmjax.metrics._attack_steps import KeyedLogitsFn as KeyedLogitsFn
-from ebmjax.metrics._attack_steps import PGDResult as PGDResult
-from ebmjax.metrics._attack_steps import Transform as Transform
-from ebmjax.metrics._attack_steps import straight_through as straight_through
-from ebmjax.metrics._auto_pgd import apgd_attack as apgd_attack
-from ebmjax.metrics._boundary_attack import FABResult as FABResult
-from ebmjax.metrics._boundary_attack import fab_attack as fab_attack
+from ebmjax.metrics._attacks import PGDResult as PGDResult
+from ebmjax.metrics._attacks import apgd_attack as apgd_attack
+from ebmjax.metrics._attacks import epsilon_from_levels as epsilon_from_levels
+from ebmjax.metrics._attacks import pgd_attack as pgd_attack
+from ebmjax.metrics._attacks import straight_through as straight_through
 from ebmjax.metrics._calibration import ReliabilityBins as ReliabilityBins
 from ebmjax.metrics._calibration import accuracy as accuracy
 from ebmjax.metrics._calibration import brier_score as brier_score
@@ -67,11 +65,6 @@ from ebmjax.metrics._recalibration import (
 )
 from ebmjax.metrics._recalibration import classwise_calibration_error as classwise_calibration_error
 from ebmjax.metrics._recalibration import fit_temperature as fit_temperature
-from ebmjax.metrics._robustness import epsilon_from_levels as epsilon_from_levels
-from ebmjax.metrics._robustness import pgd_attack as pgd_attack
-from ebmjax.metrics._robustness import robust_accuracy_curve as robust_accuracy_curve
-from ebmjax.metrics._robustness import robust_images as robust_images
-from ebmjax.metrics._square_attack import square_attack as square_attack
 from ebmjax.metrics._stein import KernelTest as KernelTest
 from ebmjax.metrics._stein import SteinKernel as SteinKernel
 from ebmjax.metrics._stein import kernel_stein_discrepancy as kernel_stein_discrepancy

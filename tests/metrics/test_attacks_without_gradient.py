@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from attack_problems import attack, binary, linear, pixel, problem
 
-from ebmjax.metrics import pgd_attack, robust_accuracy_curve, robust_images
+from ebmjax.metrics import pgd_attack
 
 KEY = jax.random.key(0)
 WEIGHTS, IMAGES, LABELS = problem()
@@ -40,13 +40,12 @@ def test_no_radius_above_0_is_called_robust(kind, norm):
     options = {"norm": norm, "num_steps": 3, "num_restarts": 2}
     clean = np.argmax(PLAIN(None, IMAGES), axis=1) == LABELS
     assert clean.all()
-    with pytest.warns(UserWarning, match=r"of 8 attacked images had no usable gradient"):
-        curve = robust_accuracy_curve(KEY, MASKED[kind], IMAGES, LABELS, RADII, **options)
-    np.testing.assert_array_equal(curve, [1.0, 0.0, 0.0])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        followed = robust_accuracy_curve(KEY, PLAIN, IMAGES, LABELS, RADII, **options)
-    assert followed[1] > 0, "images that a gradient could not move out"
+    for radius in RADII:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = pgd_attack(KEY, MASKED[kind], IMAGES, LABELS, epsilon=radius, **options)
+        assert np.all(found.is_correct == (radius == 0))
+        assert bool(caught) == (radius > 0)
 
 
 @masked
@@ -109,9 +108,6 @@ def test_the_warning_has_the_numbers_and_comes_outside_of_jit_only():
     with pytest.warns(UserWarning, match="^2 of 3 attacked images had no usable gradient"):
         result = pgd_attack(KEY, flat, images, labels, **arguments)
     np.testing.assert_array_equal(result.had_gradient, [False, False, True])
-    with pytest.warns(UserWarning, match="^2 of 3 attacked images had no usable gradient"):
-        found = robust_images(KEY, flat, images, labels, [0.0, 0.01], norm="linf", num_steps=1)
-    np.testing.assert_array_equal(found, [[True] * 3, [False, False, True]])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         again = jax.jit(partial(pgd_attack, logits_fn=flat, **arguments))

@@ -10,7 +10,7 @@ import pytest
 from ebmjax import samplers
 from ebmjax.losses import nearest_neighbour_entropy
 from ebmjax.metrics import ood_scores
-from ebmjax.metrics._attack_steps import BALLS
+from ebmjax.metrics._attacks import BALLS
 from ebmjax.optim import sam_gradients
 from ebmjax.samplers import clamp, clip_drift, reflect, schedule
 

@@ -74,8 +74,6 @@ PATTERNS = {
         ood.threshold.*.(threshold|low|high|rate|rate_low|rate_high) ood.threshold.*.below.*
         robustness.(|refined.)(|by_gradient.*.)(|usable_gradient.)(linf|l2).*
         robustness.(|refined.)protocol.*
-        robustness.(|refined.)auto_attack.(|low.|high.|after.*.|usable_gradient.)(linf|l2).*
-        robustness.(|refined.)auto_attack.(clean|protocol.*)
         {of_generation("(buffer|fresh|conditional|buffer_selected)")} landscape.*
         {OF_FIT}
     """,

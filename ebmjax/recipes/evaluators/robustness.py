@@ -28,23 +28,21 @@ Refine = Callable[[Any, Key, jax.Array], jax.Array]
 
 @dataclass(frozen=True)
 class Robustness(Evaluator):
-    """Accuracy under PGD and AutoAttack; uses ``model.logits`` and ``model.refinement``.
+    """Accuracy under attack; uses ``model.logits`` and ``model.refinement``.
 
-    See ``evaluate.robustness`` and ``evaluate.auto_attack``.
+    See ``evaluate.robustness``.
     """
 
     num_images: int = 128
     linf: tuple[float, ...] = (0, 4, 16, 32)
     l2: tuple[float, ...] = (0, 64, 128, 256)
+    attack: Literal["pgd", "apgd_ce", "apgd_dlr", "apgd_t"] = "pgd"
     num_steps: int = 20
     step_size: float | None = None
     num_restarts: int = 1
     refine_steps: int = 0
     refine_gradients: Sequence[Literal["bpda", "full"]] = ("bpda", "full")
     num_eot: int = 1
-    attacks: Sequence[str] = ()
-    auto_steps: int = 100
-    num_queries: int = 5000
     batch_size: int = 128
 
     def __call__(self, model: Any, test: data.ImageData, key: Key) -> Found:
@@ -72,22 +70,12 @@ class Robustness(Evaluator):
     def _attack(
         self, key: Key, model: Any, test: data.ImageData, refinement: dict[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Returns a report, with "auto_attack" if attacks are named, and its values by image."""
-        attacked = model.logits, test
-        names = ("linf", "l2", "num_steps", "step_size", "num_restarts", "batch_size")
+        """Returns a report and its values by image."""
+        names = ("linf", "l2", "attack", "num_steps", "step_size", "num_restarts", "batch_size")
         options: dict[str, Any] = {name: getattr(self, name) for name in names} | refinement
-        report = evaluate.robustness(key, *attacked, **options)
+        report = evaluate.robustness(key, model.logits, test, **options)
         report["protocol"]["refine_steps"] = self.refine_steps if refinement else 0
-        withstood = report.pop("per_image")
-        if self.attacks:
-            say_part(f"attacking them by {', '.join(self.attacks)}")
-            del options["step_size"], options["num_restarts"]
-            options |= {"attacks": self.attacks, "num_steps": self.auto_steps}
-            options |= {"num_queries": self.num_queries, "batch_size": min(self.batch_size, 32)}
-            auto = evaluate.auto_attack(jax.random.fold_in(key, 2), *attacked, **options)
-            withstood |= {f"auto_attack.{name}": x for name, x in auto.pop("per_image").items()}
-            report["auto_attack"] = auto
-        return report, withstood
+        return report, report.pop("per_image")
 
     def check(self, model: Any, test: data.ImageData) -> None:
         """Raises ConfigError if a derivative is asked for that the sampler does not have."""
@@ -108,16 +96,12 @@ class Robustness(Evaluator):
                 for label, (one, style) in kinds.items():
                     if norm in one:
                         axis.plot(*robustness_curve(one[norm]), f"o{style}", label=label)
-                    if auto := one.get("auto_attack"):
-                        line = f"{label}, AutoAttack"
-                        axis.plot(*robustness_curve(auto[norm]), f"s{style}", label=line)
-                        axis.axhline(auto["clean"], color="0.7", ls=style, label=f"{label}, clean")
                 robustness_axis(axis, norm)
             if len(axes[0].lines) > 1:
                 legend(axes[0].figure)
             axes[0].figure.suptitle(
-                f"PGD, {protocol['num_steps']} steps, {protocol['num_restarts']} restart(s), "
-                f"{protocol['num_images']} images"
+                f"{self.attack}, {protocol['num_steps']} steps, {protocol['num_restarts']} "
+                f"restart(s), {protocol['num_images']} images"
             )
 
 

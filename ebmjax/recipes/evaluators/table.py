@@ -57,7 +57,6 @@ COMPARED = allow_preset(when_set("eval.evidence.methods", "methods to compare"))
 COMPARED_SAMPLERS = ("gradient_descent", "sgld", "psgld", "mala", "tempered_mala")
 COMPARED_SAMPLERS += ("svgd", "stochastic_svgd", "hmc")
 REFINED = when_set("eval.robustness.refine_steps", "chains before an attacked image is classified")
-IN_TURN = allow_preset(when_set("eval.robustness.attacks", "attacks in turn"))
 
 
 class Entry(NamedTuple):
@@ -108,9 +107,14 @@ EVALUATORS = {
             "num_images": field(128, COUNT, "test images that are attacked"),
             "linf": field((0, 4, 16, 32), RADIUS, "radii in L-infinity, of 255"),
             "l2": field((0, 64, 128, 256), RADIUS, "radii in L2, of 255"),
-            "num_steps": field(20, COUNT, "steps of an attack (PGD)"),
+            "attack": field(
+                "pgd",
+                one_of("pgd", "apgd_ce", "apgd_dlr", "apgd_t"),
+                "attack: PGD, or AutoPGD by cross-entropy, DLR or targeted DLR",
+            ),
+            "num_steps": field(20, COUNT, "steps of an attack"),
             "step_size": field(
-                None, optional(POSITIVE), "step of an attack, of 255; None: 2.5 radii / steps"
+                None, optional(POSITIVE), "step of PGD, of 255; None: 2.5 radii / steps"
             ),
             "num_restarts": field(1, COUNT, "random starts of an attack"),
             "refine_steps": field(0, WHOLE, "sampler steps before an attacked image is classified"),
@@ -122,13 +126,6 @@ EVALUATORS = {
                 REFINED,
             ),
             "num_eot": field(1, COUNT, "gradients averaged in a step of an attack", REFINED),
-            "attacks": field(
-                (),
-                one_of("apgd_ce", "apgd_dlr", "apgd_t", "fab_t", "square"),
-                "AutoAttack: attacks in turn on images that still withstand; () for PGD alone",
-            ),
-            "auto_steps": field(100, COUNT, "steps of these attacks", IN_TURN),
-            "num_queries": field(5000, COUNT, "squares that the attack square tries", IN_TURN),
         },
     ),
     "generation": Entry(

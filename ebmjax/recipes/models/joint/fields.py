@@ -244,8 +244,6 @@ SMOKE: dict[str, Any] = {
     "eval.robustness.linf": (0, 4, 16, 32),
     "eval.robustness.l2": (0, 64, 128, 256),
     "eval.robustness.num_steps": 2,
-    "eval.robustness.auto_steps": 2,
-    "eval.robustness.num_queries": 5,
     "eval.landscape.num_points": 3,
 }
 COMMON: dict[str, dict[str, Any]] = {

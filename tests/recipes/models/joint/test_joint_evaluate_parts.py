@@ -254,44 +254,13 @@ def test_refined_images_are_attacked_beside_plain_ones(tmp_path, monkeypatch):
         == {
             "linf": section.linf,
             "l2": section.l2,
+            "attack": "pgd",
             "num_steps": section.num_steps,
             "step_size": section.step_size,
             "num_restarts": section.num_restarts,
             "batch_size": smoke().eval.batch_size,
         }
     )
-
-
-def test_attacks_in_turn_go_against_plain_and_refined_images(tmp_path, monkeypatch):
-    """With the run's radii and the fields' settings, and none by default."""
-    asked = []
-
-    def attack(key, logits_fn, test, *, transform=None, **settings):
-        asked.append({"refined": transform is not None, "num": len(test.labels)} | settings)
-        return {"clean": 1.0, "per_image": {"l2.64": np.ones(2, bool)}}
-
-    monkeypatch.setattr(evaluate, "robustness", lambda *_, **__: {"protocol": {}, "per_image": {}})
-    monkeypatch.setattr(evaluate, "auto_attack", attack)
-
-    def found(**overrides):
-        config = smoke(**{"eval.robustness.refine_steps": 2, **overrides})
-        experiment = build_experiment(config, tmp_path)
-        fields = {k: v for k, v in config.eval.robustness.items() if k != "every"}
-        evaluator = Robustness(**fields, batch_size=64)
-        test = experiment.evaluate.__self__.tests[1]
-        return evaluator(experiment.use(experiment.state), test, jax.random.key(3))
-
-    assert "auto_attack" not in found().report["robustness"]
-    assert not asked
-    report = found(**{"eval.robustness.attacks": ("fab_t", "square")})
-    names = {"robustness.auto_attack.l2.64", "robustness.refined.auto_attack.l2.64"}
-    assert set(report.per_image) == names
-    assert report.report["robustness"]["refined"]["auto_attack"] == {"clean": 1.0}
-    section = smoke().eval.robustness
-    common = {"num": 16, "attacks": ("fab_t", "square"), "num_steps": 2, "num_queries": 5}
-    common |= {"linf": section.linf, "l2": section.l2, "batch_size": 32}
-    refined = {"refined": True, "gradients": ("bpda", "full"), "num_eot": 1}
-    assert asked == [common | {"refined": False}, common | refined]
 
 
 def test_both_curves_are_drawn(tmp_path, figures):
@@ -305,11 +274,6 @@ def test_both_curves_are_drawn(tmp_path, figures):
     lines = [[line.get_xydata().tolist() for line in figure.axes[0].lines] for figure in drawn]
     assert lines == [[[[0, 1], [64, 0.5]]], [[[0, 1], [64, 0.5]], [[0, 0.75], [64, 0.5]]]]
     assert [len(figure.legends) for figure in drawn] == [0, 1]
-    auto = {"clean": 0.75, "l2": {"0": 0.75, "64": 0.25}}
-    Robustness().draw(tmp_path, Found({"robustness": report | {"auto_attack": auto}}))
-    _, curve, clean = figures["eval_robustness.png"].axes[0].lines
-    assert curve.get_xydata().tolist() == [[0, 0.75], [64, 0.25]]
-    assert set(clean.get_ydata()) == {0.75}
 
 
 def test_a_part_that_is_left_out_is_not_checked(tmp_path):
