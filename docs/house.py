@@ -83,7 +83,8 @@ def sum_sizes(sizes: dict[str, int]) -> dict[str, str]:
         "experiments; benchmarks": "; ".join(map(thousands, rest.values())),
         "source in all": f"{thousands(library + recipes + sum(rest.values()))} lines",
         "tests": f"{thousands(sizes['tests'])} lines",
-        "docs without results; docs/results; CHANGELOG": "; ".join(map(thousands, pages)) + " words",
+        "docs without results; docs/results; CHANGELOG": "; ".join(map(thousands, pages))
+        + " words",
     }
 
 

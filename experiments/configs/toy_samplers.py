@@ -95,7 +95,6 @@ VARIANTS = {
         "eval.comparison.num_chains": 4,
         "eval.comparison.num_steps": 60,
         "eval.comparison.burn_in": 20,
-        "eval.comparison.num_frames": 3,
     },
 }
 get_config = partial(configure, base=BASE, variants=VARIANTS)

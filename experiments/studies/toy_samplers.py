@@ -39,7 +39,7 @@ COLUMNS = {
     "seconds of evaluation": ("evaluation_seconds", 1.0, 0),
 }
 
-CONFIG, STILL = "configs/toy_samplers.py", "--config.eval.comparison.num_frames=0"
+CONFIG = "configs/toy_samplers.py"
 PRINTED = (
     "sgld",
     "psgld",
@@ -77,7 +77,6 @@ def training(config: str) -> Study:
         common=(
             "--config.eval.every_epochs=30",
             "--config.eval.comparison.samplers=('sgld',)",
-            "--config.eval.comparison.num_frames=0",
         ),
         draw=partial(over_training, PANELS, "training"),
     )
@@ -89,12 +88,10 @@ def study(rows: Mapping[str, Any], columns: Columns = COLUMNS, num_seeds: int = 
 
 
 STUDIES = {
-    "": study({"four Gaussians": [CONFIG, STILL]}),
-    "variants": study(
-        {name: [f"{CONFIG}:{name}", STILL] for name in ("near", "weak_l2", "persistent")}
-    ),
+    "": study({"four Gaussians": [CONFIG]}),
+    "variants": study({name: [f"{CONFIG}:{name}"] for name in ("near", "weak_l2", "persistent")}),
     "printed": study(
-        {"four Gaussians": [CONFIG, STILL, f"--config.eval.comparison.samplers={PRINTED}"]},
+        {"four Gaussians": [CONFIG, f"--config.eval.comparison.samplers={PRINTED}"]},
         {
             **COLUMNS,
             "of MALA as printed": ("thesis.literal_mala.rhat_classic", 1.0, 2),

@@ -9,7 +9,6 @@ import pytest
 
 from ebmjax import data, evaluate, metrics
 from ebmjax.recipes.evaluators.classification import Classification
-from ebmjax.recipes.evaluators.known_numbers import is_known
 
 
 def make_examples(seed, num=60, classes=5):
@@ -80,5 +79,3 @@ def test_the_evaluator_reports_it_where_images_are_held_out():
     np.testing.assert_equal(of_test.report["classification"]["scaled"], want)
     want = evaluate.temperature_scaling(logits["held"], held_out.labels)
     np.testing.assert_equal(of_held.report["classification"]["scaled"], want)
-    names = [f"classification.scaled.{name}" for name in want]
-    assert all(is_known(name, "joint") for name in names)

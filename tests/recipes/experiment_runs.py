@@ -11,8 +11,6 @@ from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.record_writer import masked_crc32c
 
 from ebmjax.recipes.config import families
-from ebmjax.recipes.config.errors import flatten
-from ebmjax.recipes.evaluators import known_numbers
 from ebmjax.recipes.run import launch as launches
 from ebmjax.recipes.run.run import Run
 from experiments.configs import thermo_digits
@@ -62,13 +60,6 @@ def rows_of(workdir):
 
 def summary_of(workdir):
     return strict_json((workdir / "summary.json").read_text())
-
-
-def unlisted(workdir, family):
-    """Numbers of a run's reports that ``known_numbers.py`` does not name, so no column could be."""
-    report = summary_of(workdir) | strict_json((workdir / "evaluation.json").read_text())
-    numbers = {name for name, one in flatten(report).items() if type(one) in (int, float)}
-    return {n for n in numbers if n[:5] != "eval." and not known_numbers.is_known(n, family)}
 
 
 def contents(folder):

@@ -26,7 +26,7 @@ from matplotlib.ticker import (
 
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.extractor_names import with_extractor
-from ebmjax.recipes.evaluators.known_numbers import own_numbers
+from ebmjax.recipes.evaluators.result_tables import own_numbers
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 """Okabe and Ito's, which colour-blind readers tell apart; without yellow, too pale on white."""
@@ -325,11 +325,11 @@ def drawable(rows: Rows, wanted: Iterable[Panel]) -> list[Panel]:
 
 
 def with_own_panels(
-    rows: Iterable[dict[str, Any]], family: Any, wanted: Iterable[Panel] = ()
+    rows: Iterable[dict[str, Any]], config: Mapping[str, Any], wanted: Iterable[Panel] = ()
 ) -> list[Panel]:
-    """Returns ``wanted``, and panels of at most ``MOST_OWN`` other numbers of the user's parts."""
+    """Returns ``wanted``, and panels of at most ``MOST_OWN`` numbers of the user's parts."""
     every, shown = list(wanted), {name for _, names, _ in wanted for name in names}
-    own = own_numbers({name: None for row in rows for name in row}, family)
+    own = own_numbers({name: None for row in rows for name in row}, config)
     for name in [one for one in own if one not in shown][:MOST_OWN]:
         every.append((name.replace("_", " ").replace("$", r"\$"), (name,), "linear"))
     return every
@@ -338,10 +338,10 @@ def with_own_panels(
 def panels(path: Path, rows: Rows, wanted: Sequence[Panel], config: Config) -> None:
     """Draws a panel for each of ``wanted`` of which the rows have a finite number.
 
-    The name of the run's extractor takes the place of EXTRACTOR in labels. Numbers that its family
-    does not know have panels, too.
+    The name of the run's extractor takes the place of EXTRACTOR in labels. Numbers of the user's
+    parts have panels, too.
     """
-    wanted = drawable(rows, with_own_panels(rows, config.get("family"), wanted))
+    wanted = drawable(rows, with_own_panels(rows, config, wanted))
     found = [(with_extractor(label, [config]), names, scale) for label, names, scale in wanted]
     with figure(path, *shape(len(found))) as grid:
         for axes, (label, names, scale) in zip(grid.flat, found, strict=False):

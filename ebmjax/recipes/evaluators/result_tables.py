@@ -1,9 +1,11 @@
 """Tables of a run's results and of its evaluation: what is in them, and their numbers as text."""
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ebmjax._user_function import is_function_name
 from ebmjax.recipes.config.errors import flatten
 from ebmjax.recipes.config.extractor_names import EXTRACTOR
 from ebmjax.recipes.evaluators.sample_scores import mean_of, of_images, with_error, with_interval
@@ -49,6 +51,27 @@ IN_EVALUATION = {
 }
 """Numbers that the table of an evaluation shows, by their place in evaluation.json. A family has
 at most eleven of them."""
+
+
+OURS = re.compile(
+    r"accuracy|acceptance_|beta|border_mass|buffer_|chain_|compile_|consecutive_|coordinate_"
+    r"|cross_entropy|density_|diverge|effective_|energy_|evaluation_|extractor|fid_|gaussian_"
+    r"|generator_|gradient_|implied_|is_normal|kl_terms|kid_|live_|log_|loss|mean_coordinate"
+    r"|mean_log_likelihoods|negative_|noise_accuracy|num_|objective|outside|perturbed_|pilot_"
+    r"|positive_|posterior_|powers|prior_|quadrature_|reconstruction_|recovery|run_|sample_"
+    r"|score_|seed|skip|smoothing|squared_drift|start_|step|temperature|test_|transport_"
+    r"|wall_"
+)
+"""Beginnings of the names that our own parts give the numbers of a row."""
+
+
+def own_numbers(row: Iterable[str], config: Mapping[str, Any]) -> list[str]:
+    """Returns the names in a row that the user's loss or evaluations gave, if there are any."""
+    entries = [config.get("loss", {}).get("name"), config.get("eval", {}).get("functions")]
+    flat = [one for e in entries for one in (e if isinstance(e, list | tuple) else [e])]
+    if not any(isinstance(one, str) and is_function_name(one) for one in flat):
+        return []
+    return [name for name in row if "." not in name and not OURS.match(name)]
 
 
 WHY_NONE = {"density_tv": "none (mass beyond the grid, or a density that is not finite)"}

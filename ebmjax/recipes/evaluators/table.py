@@ -179,7 +179,6 @@ EVALUATORS = {
             "num_chains": field(10, TWO_OR_MORE, "chains of each sampler"),
             "num_steps": field(5000, COUNT, "steps of a chain"),
             "burn_in": field(1000, WHOLE, "first steps that are left out"),
-            "num_frames": field(40, WHOLE, "frames of the animation; 0: none"),
         },
     ),
     "reconstruction": Entry("latent.reconstruction:Reconstruction", 1),

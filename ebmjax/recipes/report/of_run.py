@@ -13,9 +13,8 @@ from PIL import Image
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import WorkdirError, count_nouns, flatten
 from ebmjax.recipes.config.extractor_names import EXTRACTOR
-from ebmjax.recipes.evaluators.known_numbers import own_numbers
 from ebmjax.recipes.evaluators.plots import drawable, line, montage, panels, with_own_panels
-from ebmjax.recipes.evaluators.result_tables import evaluation_results, results
+from ebmjax.recipes.evaluators.result_tables import evaluation_results, own_numbers, results
 from ebmjax.recipes.evaluators.sample_scores import (
     advice,
     fid_text,
@@ -101,7 +100,7 @@ def tables(run: RunData) -> dict[str, dict[str, str]]:
         ("Newest numbers", results, run.results),
         ("Full evaluation", evaluation_results, run.evaluation),
     ):
-        own = own_numbers(numbers, run.config.get("family"))
+        own = own_numbers(numbers, run.files["config.json"])
         texts = {name: fitting(with_error, numbers[name], None) for name in own}
         found[title] = fitting(of, numbers) | {k: text for k, text in texts.items() if text}
     return found
@@ -173,7 +172,7 @@ def panels_of(run: RunData) -> Sequence[tuple[str, Sequence[str], str]]:
     if hasattr(known, "PANELS"):
         features = str(run.results.get("extractor", "")).replace("_", " ")
         of_family = [(label.replace(EXTRACTOR, features), *rest) for label, *rest in known.PANELS]
-        return with_own_panels(run.rows, family, of_family)
+        return with_own_panels(run.rows, run.files["config.json"], of_family)
     names = {name: None for row in run.rows for name in row if name != "step"}
     return [(name.replace("$", r"\$"), (name,), "linear") for name in names][:MOST_PANELS]
 

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +10,9 @@ from ebmjax._ranges import FUNCTION, PATH
 from ebmjax._shown import near_path, trim
 from ebmjax._user_function import is_function_name, user_function
 from ebmjax.recipes.config import declare, families
-from ebmjax.recipes.config.errors import Config, ConfigError, did_you_mean
+from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.points import NOT_DRAWN, is_points
-from ebmjax.recipes.evaluators.known_numbers import PATTERNS, expand, is_known, patterns
+from ebmjax.recipes.evaluators.result_tables import own_numbers
 from ebmjax.recipes.study.reader import folder_name
 
 if TYPE_CHECKING:
@@ -181,17 +181,14 @@ def check_held_out(name: str, config: Config) -> None:
             "config.eval.use_test_split must be False: a search chooses by held-out images and not "
             "by test images, got True."
         )
-    is_own = config.family not in PATTERNS or bool(config.eval.get("functions"))
-    is_ours = is_known(name, config.family)
-    if (is_ours and allowed.fullmatch(name)) or (is_own and not is_ours):
+    is_foreign = config.family not in ("energy", "joint", "latent")
+    if is_foreign or allowed.fullmatch(name) or own_numbers([name], config):
         return
-    known = [one for pattern in patterns(config.family) for one in expand(pattern)]
-    fitting = [one for one in known if allowed.fullmatch(one)]
     raise ConfigError(
-        f"a search cannot compare trials by {name!r}: it must be a number of held-out images, none "
-        "of training images, of chains, of their distance from training images, nor of energies, "
-        f"which have no common zero.{did_you_mean(name, fitting)} There are "
-        f"{', '.join([*fitting[:12], 'those of your own config.eval.functions'])}."
+        f"a search cannot compare trials by {name!r}: it must be a number of held-out images, such "
+        "as test_accuracy, test_log_evidence or one of your own config.eval.functions; none of "
+        "training images, of chains, of their distance from training images, nor of energies, "
+        "which have no common zero."
     )
 
 
@@ -204,27 +201,3 @@ def check_direction(name: str, direction: str) -> None:
                 f"{'larger' if better == 'maximize' else 'smaller'} is better, so name it "
                 f"--{better}={name}."
             )
-
-
-def check_columns(
-    columns: Mapping[str, Sequence[Any]], of: Collection[str], has_own_parts: bool = False
-) -> list[str]:
-    """Returns a line for each column whose name no report of the families ``of`` is known to hold.
-
-    Raises:
-      ConfigError: if such a name is near a known one, and no part of the user may bring it.
-    """
-    known = [name for one in of for pattern in patterns(one) for name in expand(pattern)]
-    own = sorted({*of} - PATTERNS.keys())
-    lines = []
-    for heading, (name, *_) in columns.items():
-        if any(is_known(name, family) for family in of):
-            continue
-        near = "" if own else did_you_mean(name, known)
-        told = f"column {heading!r}: no report of a run of these rows is known to hold {name!r}."
-        if near and not has_own_parts:
-            raise ConfigError(told + near)
-        lines.append(
-            f"{told}{near} It stays empty unless {' or '.join(own) or 'your own part'} adds it."
-        )
-    return lines

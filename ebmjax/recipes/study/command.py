@@ -43,7 +43,6 @@ from typing import Any, NoReturn
 from ebmjax._phases import phase, say, tell_phases
 from ebmjax._shown import duration
 from ebmjax.recipes.__main__ import make_parser
-from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import (
     FAILED,
     ConfigError,
@@ -56,7 +55,7 @@ from ebmjax.recipes.folder.run_folder import read_json
 from ebmjax.recipes.folder.workdir import check_writable
 from ebmjax.recipes.study import Study, report
 from ebmjax.recipes.study.cells import Cell, cells, with_extractors
-from ebmjax.recipes.study.checks import check_argument, check_columns, check_data
+from ebmjax.recipes.study.checks import check_argument, check_data
 from ebmjax.recipes.study.cluster import SLURM, executor_of, run_on
 from ebmjax.recipes.study.jobs import run_each
 from ebmjax.recipes.study.study_file import default_folder, load
@@ -311,17 +310,11 @@ def main() -> None:
         all_cells = add_launcher(all_cells, options)
         _check_patterns(study, options.rows)
         study = with_extractors(study, all_cells)
-        notes = check_columns(
-            study.columns,
-            {cell.config.family for cell in all_cells},
-            any(declare.find_code(families.fields_of(one.config), one.config) for one in all_cells),
-        )
         for cell in all_cells:
             cell.check()
         check_data([cell for cell in matching(all_cells, options.rows) if cell.status == "missing"])
         executor = executor_of(options.executor, folder / "slurm", options.jobs, rest)
         if options.dry_run:
-            print(*notes, sep="\n", end="\n" * bool(notes))
             _tell_plan(matching(all_cells, options.rows), options.jobs or 1)
             sys.exit(0)
     except (ConfigError, WorkdirError) as error:
@@ -330,5 +323,4 @@ def main() -> None:
         _claim(folder, study)
     except (OSError, WorkdirError) as error:
         stop(f"--folder={folder} cannot be used: {error}")
-    print(*notes, sep="\n", end="\n" * bool(notes), flush=True)
     end_after(lambda: run_all(study, all_cells, folder, options.jobs or 1, options.rows, executor))

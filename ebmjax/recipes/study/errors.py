@@ -1,17 +1,23 @@
 """Adds to the means in a study's table: errors, intervals and paired differences."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 import ebmjax
-from ebmjax.recipes.evaluators.known_numbers import range_of
 from ebmjax.recipes.folder import per_image
 from ebmjax.recipes.folder.per_image import RunParts, difference, fits, stack_parts
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.cells import Cell
+
+SHARE = re.compile(
+    r"(^|[._])(accuracy|ece|tv|auroc|acceptance|acceptance_prob)$"
+    r"|(^|\.)(precision|recall|coverage|p_value|mean_class_probability|outside)$"
+)
+"""Ends of the names of numbers from 0 to 1."""
 
 
 def add_errors(
@@ -86,6 +92,11 @@ def interval(
         centre, reach = mean + ratio / 2, (reach**2 + ratio**2 / 4) ** 0.5
         return float((centre - reach) / (1 + ratio)), float((centre + reach) / (1 + ratio))
     return max(float(mean - reach), possible[0]), min(float(mean + reach), possible[1])
+
+
+def range_of(name: str) -> tuple[float, float]:
+    """Returns the least and the largest value that a number can have, by the end of its name."""
+    return (0.0, 1.0) if SHARE.search(name) else (-math.inf, math.inf)
 
 
 def markdown(study: Study, found: Mapping[str, Mapping[str, Any]]) -> list[str]:

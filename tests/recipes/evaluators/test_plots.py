@@ -290,17 +290,19 @@ def test_e_t_is_drawn_against_the_power_for_each_snapshot(bare, figures):
 def test_numbers_of_the_users_parts_have_panels(tmp_path, monkeypatch):
     rows = [{"step": 1, "loss": 1.0, "my_score": 2.0, "also $mine": None, "sample_fid": 3.0}]
     rows += [{"step": 2, "another": [1.0, 2.0], "recovery": {"number": 1}, "ood.mine": 1.0}]
-    own = plots.with_own_panels(rows, "energy")
+    own = plots.with_own_panels(rows, {"loss": {"name": "mine.py:loss"}})
     assert own == [
         ("my score", ("my_score",), "linear"),
         (r"also \$mine", ("also $mine",), "linear"),
         ("another", ("another",), "linear"),
     ]
-    assert plots.with_own_panels(rows, "a family of theirs") == []
+    assert plots.with_own_panels(rows, {"loss": {"name": "beta"}}) == []
     many = [{"step": 1} | {f"mine_{i}": 1.0 for i in range(99)}]
-    assert len(plots.with_own_panels(many, "joint")) == plots.MOST_OWN
+    assert (
+        len(plots.with_own_panels(many, {"eval": {"functions": ("mine.py:f",)}})) == plots.MOST_OWN
+    )
     drawn = []
     monkeypatch.setattr(plots, "by_step", lambda _, label, scale: drawn.append(label))
     wanted = [("loss", ("loss", "my_score"), "linear"), ("none", ("nothing",), "log")]
-    plots.panels(tmp_path / "training.png", rows, wanted, {"family": "energy"})
+    plots.panels(tmp_path / "training.png", rows, wanted, {"loss": {"name": "mine.py:loss"}})
     assert drawn == ["loss", "another"]

@@ -1,14 +1,11 @@
 """The pictures of points show the numbers they are given."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from PIL import Image
 
-from ebmjax.recipes.evaluators.evaluator import Found
 from ebmjax.recipes.evaluators.points import comparison_plots, density_plots
 from ebmjax.recipes.evaluators.points.comparison import Comparison
 from ebmjax.recipes.evaluators.points.grid import Grid, normalise, smooth_histogram
@@ -88,70 +85,3 @@ def test_many_draws_are_thinned_out(tmp_path, figures):
     comparison_plots.scatter(tmp_path / "a.png", {"sgld": many}, TRUTH, numbers, LOOK)
     lines = figures["a.png"].axes[0].lines
     np.testing.assert_array_equal(lines[3].get_xydata(), many[3, 20::4])  # 8,000 draws, 2,000 shown
-
-
-def test_traces_are_both_coordinates_by_step(tmp_path, figures):
-    comparison_plots.traces(tmp_path / "traces.png", {"sgld": WAYS}, LOOK)
-    first, second = figures["traces.png"].axes
-    assert first.get_title() == comparison_plots.title("sgld")
-    for axes, coordinate in ((first, 0), (second, 1)):
-        *chains, burn_in = axes.lines
-        for line, way in zip(chains, WAYS, strict=True):
-            np.testing.assert_array_equal(line.get_xdata(), np.arange(1, 61))
-            np.testing.assert_array_equal(line.get_ydata(), way[:, coordinate])
-        assert set(burn_in.get_xdata()) == {20}
-        assert axes.get_ylim() == (-2, 2)
-
-
-def test_stills_show_the_last_tenth_of_the_way(tmp_path, figures):
-    comparison_plots.stills(tmp_path / "stills.png", {"sgld": WAYS}, STARTS, TRUTH, LOOK)
-    panels = figures["stills.png"].axes
-    titles = [axes.get_title() for axes in panels]
-    assert titles == ["step 0", "step 10", "step 18", "step 33", "step 60"]
-    begin, *_, last = panels
-    np.testing.assert_array_equal(begin.lines[3].get_xydata(), STARTS[1:2])
-    way, dot = last.lines[2:4]
-    np.testing.assert_array_equal(way.get_xydata(), WAYS[1, 53:])  # steps 54 to 60
-    np.testing.assert_array_equal(dot.get_xydata(), np.clip(WAYS[1, -1:], -2, 2))
-
-
-def test_a_film_begins_at_the_starts_and_has_its_frames(tmp_path):
-    look = replace(LOOK, num_frames=3)
-    path = tmp_path / "film.gif"
-    comparison_plots.animation(path, {"sgld": WAYS}, STARTS, TRUTH, look)
-    with Image.open(path) as film:
-        assert film.n_frames == 4  # step 0, and steps 1, 8 and 60
-        assert film.info["loop"] == 0
-        frames = []
-        for number in range(film.n_frames):
-            film.seek(number)
-            frames.append(np.asarray(film.convert("RGB"), int))
-    assert all(np.abs(frames[0] - other).max() > 50 for other in frames[1:])
-    comparison_plots.animation(
-        tmp_path / "none.gif", {}, STARTS, TRUTH, replace(LOOK, num_frames=0)
-    )
-    assert not (tmp_path / "none.gif").exists()
-
-
-def test_a_comparison_has_four_figures_a_setting(tmp_path, figures):
-    (tmp_path / "plots").mkdir()
-    ways = {"thesis": WAYS, "tuned": WAYS[::-1]}
-    arrays = {f"{setting}.sgld": way for setting, way in ways.items()}
-    report = {setting: {"sgld": {"rhat_classic": 1.0}} for setting in ways}
-    found = Found(report, arrays={"log_density": TRUTH, "starts": STARTS, **arrays})
-    replace(LOOK, num_frames=2).draw(tmp_path, found)
-    for setting, way in ways.items():
-        drawn = [line.get_xydata() for line in figures[f"eval_scatter_{setting}.png"].axes[0].lines]
-        np.testing.assert_array_equal(drawn, way[:, 20:])
-        for name in ("traces", "steps"):
-            assert figures[f"eval_{name}_{setting}.png"].axes
-        assert (tmp_path / "plots" / f"eval_chains_{setting}.gif").exists()
-
-
-def test_moments_are_spaced_evenly_in_logarithm():
-    assert comparison_plots.moments(1, 1000, 4) == [1, 10, 100, 1000]
-    assert comparison_plots.moments(1, 3, 9) == [1, 2, 3]
-
-
-def test_twenty_chains_have_colours_of_their_own():
-    assert len({comparison_plots.shade(chain) for chain in range(20)}) == 20

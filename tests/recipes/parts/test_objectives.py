@@ -12,7 +12,6 @@ from ebmjax.learning import LossWithMemory, draw_for_loss
 from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.config.user_parts import find_function
-from ebmjax.recipes.evaluators import known_numbers
 from ebmjax.recipes.parts.objectives import noise_contrastive
 from ebmjax.recipes.parts.objectives.checks import warn_of_objective
 from ebmjax.recipes.parts.objectives.energies import EnergyBatch
@@ -116,26 +115,6 @@ def test_the_minimum_is_the_data_s_precision(name, options):
         slopes = np.asarray(jax.jit(jax.vmap(slope, (None, 0)))(jnp.float32(scale), keys), float)
         mean, bound = slopes.mean(), 5 * slopes.std(ddof=1) / np.sqrt(len(slopes))
         assert abs(mean) < bound if sign == 0 else sign * mean > bound
-
-
-@pytest.mark.parametrize("name", WITHOUT_CHAINS)
-def test_a_study_may_have_a_column_of_every_metric(name):
-    train = ImageData(np.asarray(points(jax.random.key(9), 50)), np.zeros(50, np.int32))
-    loss_fn = make_chainless_loss(configured(name), train)
-
-    def energy(x, *noise_scale):
-        return jnp.sum(jnp.square(x), axis=1)
-
-    def report(key):
-        x, memory = jnp.asarray(train.images), ()
-        if isinstance(loss_fn, LossWithMemory):
-            memory = loss_fn.init(key)
-        at, _, metrics = draw_for_loss(loss_fn, key, energy, x, memory)
-        return metrics | at(energy, x)[1]
-
-    for metric in jax.eval_shape(report, jax.random.key(0)):
-        assert known_numbers.is_known(metric, "energy"), metric
-        assert known_numbers.is_known(metric, "joint"), metric
 
 
 def matching(**options):

@@ -7,12 +7,11 @@ import pytest
 from experiment_runs import strict_json
 
 from ebmjax import metrics
-from ebmjax.recipes.evaluators.known_numbers import range_of
 from ebmjax.recipes.folder import per_image
 from ebmjax.recipes.folder.workdir import write_json
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.cells import cells
-from ebmjax.recipes.study.errors import interval
+from ebmjax.recipes.study.errors import interval, range_of
 from ebmjax.recipes.study.table import as_markdown, table, write
 
 COLUMNS = {

@@ -13,7 +13,6 @@ from ebmjax.recipes.folder.run_folder import as_json
 from ebmjax.recipes.folder.workdir import prepare, write_json
 from ebmjax.recipes.study import Study, command
 from ebmjax.recipes.study.cells import cells
-from ebmjax.recipes.study.checks import check_columns
 from ebmjax.recipes.study.command import main
 from ebmjax.recipes.study.study_file import default_folder, load, read
 
@@ -229,23 +228,6 @@ def test_a_dry_run_prints_the_plan_and_makes_nothing(tmp_path, monkeypatch, caps
     assert runs[:2] == ["row, seeds 0, 1: --config=joint", "two, seeds 0, 1: --config=joint:smoke"]
     assert runs[2].startswith("Each run adds --config.seed=0 --workdir=runs/studies/own/two/seed0 ")
     assert not Path("runs").exists()
-
-
-@pytest.mark.parametrize(
-    ("family", "name", "who"),
-    [("joint", "my.xyzzy", "your own part"), ("linear", "clasification.accuracy", "linear")],
-)
-def test_a_column_that_only_your_own_part_can_fill_is_told_at_the_beginning(family, name, who):
-    (line,) = check_columns({"mine": (name, 1.0, 1)}, {family})
-    assert line.endswith(f"known to hold {name!r}. It stays empty unless {who} adds it.")
-    assert check_columns({"seconds": ("run_seconds", 1.0, 1)}, {family}) == []
-
-
-def test_a_part_of_your_own_may_bring_a_number_whose_name_is_near_another():
-    near = {"mine": ("clasification.accuracy", 1.0, 1)}
-    (line,) = check_columns(near, {"joint"}, has_own_parts=True)
-    assert "Did you mean" in line
-    assert line.endswith("It stays empty unless your own part adds it.")
 
 
 @pytest.mark.parametrize("name", ["nowhere.py:loss", "own.py:absent"])

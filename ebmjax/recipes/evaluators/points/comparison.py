@@ -15,7 +15,7 @@ from ebmjax import data
 from ebmjax._phases import say_part
 from ebmjax.recipes.evaluators.evaluator import Evaluator, Found
 from ebmjax.recipes.evaluators.points import chains as sampler_chains
-from ebmjax.recipes.evaluators.points import comparison_plots
+from ebmjax.recipes.evaluators.points.comparison_plots import scatter
 from ebmjax.recipes.evaluators.points.density import on_grid
 from ebmjax.recipes.evaluators.points.numbers import draws_numbers
 from ebmjax.recipes.evaluators.points.plane import plane_of
@@ -36,7 +36,6 @@ class Comparison(Evaluator):
     num_chains: int = 10
     num_steps: int = 5000
     burn_in: int = 1000
-    num_frames: int = 40
 
     def __call__(self, model: Any, test: data.ImageData, key: Key) -> Found:
         """Returns the numbers by setting and sampler, those of perfect chains, and notes."""
@@ -108,8 +107,12 @@ class Comparison(Evaluator):
         }
 
     def draw(self, folder: Path, found: Found) -> None:
-        """Draws ``plots/eval_*`` of each setting."""
-        comparison_plots.draw(folder / "plots", found, self)
+        """Draws ``plots/eval_scatter_<setting>.png``: draws over the learned energy."""
+        for setting in SETTINGS:
+            numbers = found.report[setting]
+            chains = {name: found.arrays[f"{setting}.{name}"] for name in numbers}
+            path = folder / "plots" / f"eval_scatter_{setting}.png"
+            scatter(path, chains, found.arrays["log_density"], numbers, self)
 
     @property
     def half_width(self) -> float:

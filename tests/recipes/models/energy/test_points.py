@@ -13,9 +13,7 @@ from experiment_runs import (
     rows_of,
     strict_json,
     summary_of,
-    unlisted,
 )
-from PIL import Image
 from scipy import stats
 
 from ebmjax import recipes, training
@@ -150,7 +148,6 @@ def finished(tmp_path_factory):
 def test_a_run_leaves_its_numbers_and_panels(finished):
     report = strict_json((finished / "evaluation.json").read_text())
     numbers, perfect = report["density"], report["density"]["perfect_sampler"]
-    assert unlisted(finished, "energy") == set()
     assert 0 < perfect["sample_tv"] < numbers["sample_tv"] <= 1
     assert 0 < perfect["sample_kl"] < numbers["sample_kl"]
     assert len(numbers["shares"]["chains"]) == len(numbers["shares"]["data"]) == 8
@@ -222,13 +219,9 @@ def test_a_comparison_leaves_its_numbers_and_pictures(tmp_path):
     folder = tmp_path / "run"
     assert launch(smoke("samplers"), "configs/toy_samplers.py:smoke", str(folder), "all") is None
     report = strict_json((folder / "evaluation.json").read_text())
-    assert unlisted(folder, "energy") == set()
     for setting in ("thesis", "tuned"):
         assert len(report[setting]) == 8
-        for kind in ("scatter", "traces", "steps"):
-            assert (folder / "plots" / f"eval_{kind}_{setting}.png").stat().st_size > 10_000
-        with Image.open(folder / "plots" / f"eval_chains_{setting}.gif") as film:
-            assert film.n_frames == 4
+        assert (folder / "plots" / f"eval_scatter_{setting}.png").stat().st_size > 10_000
 
 
 def test_numbers_of_a_known_model(model_of):
