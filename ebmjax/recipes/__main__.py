@@ -43,7 +43,7 @@ USAGE = """usage: ebmjax COMMAND ...
   ebmjax score --workdir=RUN     scores your own images by it
   ebmjax export --workdir=RUN    writes its parameters to a file
   ebmjax report RUN              writes the report of a run or of a study again
-  ebmjax compare RUN RUN         compares runs: fields, numbers and curves
+  ebmjax compare RUN RUN         compares runs: fields and numbers
   ebmjax fields CONFIG           prints every field of a configuration, with its text and range
   ebmjax list [FILE]             prints the configurations and studies, or the rows of a study
   ebmjax --version               prints the versions of ebmjax, JAX and Python

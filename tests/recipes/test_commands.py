@@ -27,7 +27,7 @@ from pages import TEXTS, blocks, files
 from ebmjax import data
 from ebmjax.recipes import __main__ as program
 from ebmjax.recipes.config import command_line
-from ebmjax.recipes.run import processes
+from ebmjax.recipes.run import processes, use
 from ebmjax.recipes.study import command as study_command
 from ebmjax.recipes.study import search as search_command
 
@@ -129,6 +129,7 @@ def at_work(tmp_path, monkeypatch):
     _parse = argparse.ArgumentParser.parse_args
     monkeypatch.setattr(study_command, "run_all", accepted)
     monkeypatch.setattr(search_command, "run_trials", accepted)
+    monkeypatch.setattr(use, "_check_arguments", accepted)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse)
     for room in ("experiments", "benchmarks"):

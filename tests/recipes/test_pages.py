@@ -68,7 +68,7 @@ def test_messages_point_to_headings_that_exist():
     sources = [path.read_text() for path in sorted((REPOSITORY / "ebmjax").rglob("*.py"))]
     text = re.sub(r'"\s+f?"', "", "".join(sources))  # a text may go on in the next line
     found = set(re.findall(r"page (\w+) of the documentation(?:, section '([^']+)')?", text))
-    assert len(found) > 4
+    assert len(found) > 2
     for page, heading in found:
         lines = TEXTS[f"docs/{page}.md"].splitlines()
         assert not heading or any(re.fullmatch(f"#+ {heading}", line) for line in lines), heading

@@ -69,8 +69,7 @@ def find_saved(folder: Path, config: Config, step: int | None = None) -> Saved:
         if not kept:
             raise WorkdirError(
                 f"--workdir {folder} holds no best state: it monitored no finite number to choose "
-                "one by after the first step. Take the newest: --checkpoint=newest of sample, "
-                "score and export, --config.eval.checkpoint=newest of run."
+                "one by after the first step. Take --config.eval.checkpoint=newest."
             )
         step = kept[-1]
     found = newest._replace(step=newest.step if step is None else step, is_best=is_best)

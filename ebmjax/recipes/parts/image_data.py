@@ -253,10 +253,7 @@ def _name_fields(config: Config, split: str, on_disk: bool = False) -> Iterator[
     try:
         yield
     except (data.DataUnavailableError, FileNotFoundError, NotADirectoryError) as error:
-        raise type(error)(
-            f"{error} Set --config.data.name= and --config.data.path= of run, or --data_path= of "
-            "sample, score and export."
-        ) from error
+        raise type(error)(f"{error} Set --config.data.name= and --config.data.path=.") from error
     except data.MissingSplitError as error:
         name = next(iter(error.others), "NAME")
         hint = (

@@ -15,8 +15,8 @@ from ebmjax.recipes.config.points import is_points
 
 HELD_OUT = "held_out"
 """Split of the images that ``config.data.holdout`` keeps out of training."""
-SCORES = ("log_density", "log_evidence")
-"""Scores that a threshold is found for: the one that a run has."""
+
+Arrays = dict[str, np.ndarray]
 
 
 def check_rate(rate: float | None, config: Mapping[str, Any]) -> None:
@@ -32,29 +32,32 @@ def check_rate(rate: float | None, config: Mapping[str, Any]) -> None:
         )
 
 
-def score_and_flag(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
-    """Returns ``score_data``, and with a rate "is_out_of_distribution" (N,), 0 or 1."""
-    if arguments.false_alarm_rate is None:
-        return score_data(run, arguments)
-    name, threshold = _find_threshold(run, arguments.false_alarm_rate)
-    arrays = score_data(run, arguments)
-    is_below = arrays[name] < threshold
-    print(f"{np.sum(is_below):,} of {len(is_below):,} are out of distribution")
-    return {**arrays, "is_out_of_distribution": is_below.astype(int)}
+def score_and_flag(run: Any, arguments: argparse.Namespace) -> Arrays:
+    """Returns the scores of --data and --against, by --nats and --false_alarm_rate, too."""
+    rate = arguments.false_alarm_rate
+    name, threshold = (None, 0.0) if rate is None else _find_threshold(run, rate)
+    judge = None if arguments.nats is None else _normalise(run, arguments.nats)
+    arrays = _score_place(run, "--data", arguments.data, arguments.split, judge)
+    if arguments.against is not None:
+        theirs = _score_place(run, "--against", arguments.against, None, judge)
+        _compare(arrays, theirs, Path(arguments.out).expanduser().with_suffix(".png"))
+        arrays = _join(arrays, theirs)
+    if name is not None:
+        is_below = arrays[name] < threshold
+        print(f"{np.sum(is_below):,} of {len(is_below):,} are out of distribution")
+        arrays["is_out_of_distribution"] = is_below.astype(int)
+    return arrays
 
 
 def _find_threshold(run: Any, rate: float) -> tuple[str, float]:
     """Returns the name of a score and its threshold, by images held out; says both."""
     from ebmjax.metrics import novelty_threshold
-    from ebmjax.recipes.parts import image_data, points_data
 
-    if is_points(run.config):
-        held_out = points_data.load(run.config)[0].monitored.images
-    else:
-        held_out = image_data.load_held_out(run.config).data.images
+    held_out = _read_points(run, "", None, HELD_OUT) if is_points(run.config) else None
+    held_out = _load_held_out(run).data.images if held_out is None else held_out
     with phase(f"scoring {len(held_out):,} that were held out"):
         scores = run.score(np.asarray(held_out))
-    name = next(name for name in SCORES if name in scores)
+    name = next(name for name in ("log_density", "log_evidence") if name in scores)
     try:
         found = novelty_threshold(scores[name], rate)
     except ValueError as error:
@@ -67,28 +70,27 @@ def _find_threshold(run: Any, rate: float) -> tuple[str, float]:
     return name, found.threshold
 
 
-def score_data(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
-    """Returns the scores of --data by ``run``, and of --against if there are such images."""
-    judge = None if arguments.nats is None else _normalise(run, arguments.nats)
-    ours = _score_place(run, "--data", arguments.data, arguments.split, judge)
-    if arguments.against is None:
-        return ours
-    theirs = _score_place(run, "--against", arguments.against, None, judge)
-    _compare(ours, theirs, Path(arguments.out).expanduser().with_suffix(".png"))
+def _load_held_out(run: Any) -> Any:
+    from ebmjax.recipes.parts import image_data
+
+    return image_data.load_held_out(run.config)
+
+
+def _join(ours: Arrays, theirs: Arrays) -> Arrays:
+    """Returns the rows of both; only those of a folder name files."""
     sizes = [len(next(iter(scores.values()))) for scores in (ours, theirs)]
-    for scores, size in zip((ours, theirs), sizes, strict=True):
-        if "file" in (ours.keys() | theirs.keys()):
+    if "file" in (ours.keys() | theirs.keys()):
+        for scores, size in zip((ours, theirs), sizes, strict=True):
             scores.setdefault("file", np.full(size, ""))
     together = {name: np.concatenate([ours[name], theirs[name]]) for name in ours}
     return {"is_against": np.repeat([0, 1], sizes), **together}
 
 
-def _compare(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray], picture: Path) -> None:
+def _compare(ours: Arrays, theirs: Arrays, picture: Path) -> None:
     """Prints the area under the curve of every score, with its error, and draws histograms."""
     from ebmjax.metrics import auroc_parts, sampling_error
     from ebmjax.recipes.evaluators.plots import figure, histograms
 
-    sets: dict[str, Any] = {"data": ours, "against": theirs}
     scores = [
         name
         for name, one in ours.items()
@@ -96,13 +98,13 @@ def _compare(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray], picture
     ]
     with figure(picture, 1, len(scores), has_legend=True) as (panels,):
         for axes, name in zip(panels, scores, strict=True):
-            parts = [np.asarray(one) for one in auroc_parts(*(one[name] for one in sets.values()))]
+            parts = [np.asarray(one) for one in auroc_parts(ours[name], theirs[name])]
             area = float(parts[0].mean())
             error = 1.96 * float(sampling_error(tuple(parts)))
             low, high = np.clip([area - error, area + error], 0.0, 1.0)
             interval = f"95 % interval {low:.3f} to {high:.3f}; chance 0.5"
             print(f"AUROC of {name}: {area:.3f} ({interval})")
-            histograms(axes, {place: one[name] for place, one in sets.items()})
+            histograms(axes, {"data": ours[name], "against": theirs[name]})
             axes.set(xlabel=name.replace("_", " "), title=f"AUROC {area:.3f}")
     print(f"Histograms in {picture}")
 
@@ -127,59 +129,51 @@ def _normalise(run: Any, num_powers: int) -> Any:
         return Nats(**options).normalise(run.model, jax.random.key(0))
 
 
-def _score(run: Any, images: np.ndarray, judge: Any) -> dict[str, np.ndarray]:
+def _score(run: Any, inputs: np.ndarray, what: str, judge: Any) -> Arrays:
     """Returns the run's scores; and nats by ``judge``, which are printed, too."""
-    scores = run.score(images)
-    if judge is None:
-        return scores
-    import jax
+    with phase(f"scoring {len(inputs):,} {what}"):
+        scores = run.score(inputs)
+        if judge is None:
+            return scores
+        import jax
 
-    nats = judge.score(images, jax.random.key(1))
+        nats = judge.score(inputs, jax.random.key(1))
     print("\n".join(judge.describe(judge.summarise(nats))))
     return {**scores, **nats}
 
 
-def _score_place(
-    run: Any, option: str, place: str | None, split: str | None, judge: Any
-) -> dict[str, np.ndarray]:
+def _score_place(run: Any, option: str, place: str | None, split: str | None, judge: Any) -> Arrays:
+    """Returns the scores of a place's images or points in their order, and says what they are."""
     from ebmjax import data
 
-    if len(run.input_shape) == 1:
-        points = _read_points(run, option, place, split)
-        with phase(f"scoring {len(points):,} points"):
-            return _score(run, points, judge)
+    if is_points(run.config):
+        return _score(run, _read_points(run, option, place, split), "points", judge)
     try:
         split, found = _read(place, split, run)
     except (TypeError, ValueError, ImportError) as error:
-        named = f"{option}={place}" if place else option
-        raise ConfigError(f"{named}: {error}") from error
+        raise ConfigError(f"{f'{option}={place}' if place else option}: {error}") from error
     for note in found.notes:
         print(f"{option}: {note}")
-    images = found.data.images
+    images, section = found.data.images, run.config.data
     if images.shape[1:] != run.input_shape:
         raise ConfigError(
             f"{option} must hold images of shape {run.input_shape}, as the run was trained on, got "
             f"{images.shape[1:]}."
         )
-    another = "; --split=NAME for another" * (option == "--data")
     what = option if place else "the run's own data"
-    which = f" of split {split!r}{another}" if split else f", all that {place} holds"
+    which = f" of split {split!r}" if split else f", all that {place} holds"
     print(f"{what}: {len(images):,} images{which}")
-    section = run.config.data
     if split == "train" and is_own(section.path, place):
         print(
             f"{what}: the run was trained on most of these, so their scores are too high"
             + f"; --split={HELD_OUT} takes those that it was not." * bool(section.holdout)
         )
     order = np.arange(len(images))
-    if split != HELD_OUT and (
-        place or not (section.name == "digits" or data.is_tfds(section.name))
-    ):
-        # ``load_images`` mixes a user's images, and rows shall be in their order.
+    is_users = place or not (section.name == "digits" or data.is_tfds(section.name))
+    if split != HELD_OUT and is_users:  # ``load_images`` mixes a user's images
         order = np.argsort(data.epoch_indices(0, 0, found.num_found))
     named = {"file": np.array(found.files)[order]} if found.files else {}
-    with phase(f"scoring {len(images):,} images"):
-        scores = _score(run, images[order], judge)
+    scores = _score(run, images[order], "images", judge)
     probabilities = scores.get("class_probability")
     if probabilities is not None and found.num_classes == probabilities.shape[1]:
         share = np.mean(probabilities.argmax(1) == found.data.labels[order])
@@ -229,22 +223,17 @@ def _read(place: str | None, split: str | None, run: Any) -> tuple[str, Any]:
         "image_column": section.image_column or None,
         "label_column": "",
     }
-    held_out = (HELD_OUT,) if own and section.holdout else ()
     test = section.test_split if own else "test"
-    wanted = [split] if split else [test, *held_out, "train"]
+    wanted = [test, *[HELD_OUT] * bool(own and section.holdout), "train"]
     is_all = False
-    for one in wanted:
+    for one in [split] if split else wanted:
         if one == HELD_OUT:
-            from ebmjax.recipes.parts import image_data
-
-            return one, image_data.load_held_out(run.config)
+            return one, _load_held_out(run)
         try:
             return "" if is_all else one, data.load_images(name, one, **options)
         except data.MissingSplitError as error:
-            is_all = not own and not error.others
-            if one == wanted[-1]:
-                raise ValueError(f"{error} Name a split with --split=NAME.") from error
-    raise AssertionError("unreachable")
+            missing, is_all = error, not own and not error.others
+    raise ValueError(f"{missing} Name a split with --split=NAME.") from missing
 
 
 def source_of(path: str, option: str) -> str:

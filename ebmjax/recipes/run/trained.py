@@ -75,7 +75,7 @@ def load(
         of a diverged run is used only if you name its step.
       allow_code: whether code is run that the folder names, such as your own network of
         ``model.factory``. Allow it only for folders that you trust.
-      **fields: fields of the configuration that may differ, with underscores for dots:
+      **fields: fields of the configuration that may differ, with dots or underscores:
         ``data_path`` where the data have moved, ``eval_checkpoint="best"`` for the best state
         instead of the last. ``data_placement="disk"`` leaves the images in their files.
         ``model_factory="net.py:make"`` and ``data_name="own.py:images"`` name the code of such a
@@ -91,11 +91,12 @@ def load(
     path = Path(folder).expanduser()
     config = run_folder.config_of(path)
     names = {name.replace(".", "_"): name for name in families.fields_of(config)}
-    dotted = {
-        names.get(name, name): str(value) if isinstance(value, Path) else value
-        for name, value in fields.items()
-    }
+    dotted = {names.get(name, name): value for name, value in fields.items()}
     _check_code(path / "config.json", config, dotted, allow_code)
+    for name, value in dotted.items():
+        is_many = isinstance(config[name], tuple)
+        named = value.split(",") if isinstance(value, str) else value
+        dotted[name] = tuple(named) if is_many else str(value)
     config.update_from_flattened_dict(dotted)  # first: a check may run the code that is named
     try:
         families.check(config)
@@ -189,18 +190,17 @@ def _check_code(path: Path, config: Config, given: Mapping[str, Any], allow_code
     named = declare.find_code(families.fields_of(config), config)
     for name in given:
         if name not in (*MAY_DIFFER, *named):
-            able = [one.replace(".", "_") for one in (*MAY_DIFFER, *named)]
             raise ConfigError(
-                f"{name.replace('.', '_')} may not differ from the run's own configuration. Fields "
-                f"that may: {', '.join(able)}."
+                f"config.{name} may not differ from the run's own configuration. Fields that may: "
+                f"{', '.join((*MAY_DIFFER, *named))}."
             )
     if allow_code:
         return
     for name, value in named.items():
         if name not in given:
-            option = name.replace(".", "_")
             raise WorkdirError(
                 f"{path} names code from outside ebmjax, config.{name}={value!r}, and nothing of "
-                f"it was run. Name it again, --{option}=FILE.py:FUNCTION (load({option}=...)), or "
-                "trust the folder with --allow_code (load(allow_code=True))."
+                f"it was run. Name it again, --config.{name}=FILE.py:FUNCTION "
+                f"(load({name.replace('.', '_')}=...)), or trust the folder with --allow_code "
+                "(load(allow_code=True))."
             )

@@ -12,7 +12,6 @@ from ebmjax._phases import phase, tell_phases
 from ebmjax._ranges import MAX_INTEGER, MAX_SEED
 from ebmjax._shown import SEE_FAQ
 from ebmjax.recipes.__main__ import make_parser
-from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError, stop
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.run.compilation import cpu_flags, use_compilation_cache
@@ -20,7 +19,7 @@ from ebmjax.recipes.run.outputs import OUTPUTS, check_out, write
 from ebmjax.recipes.run.processes import cpu_devices
 from ebmjax.recipes.run.scores import HELD_OUT, check_rate, is_own, score_and_flag, source_of
 
-USAGE = """Uses the model of a run. The data that it was trained on must still be there. The folder
+USAGE = f"""Uses the model of a run. The data that it was trained on must still be there. The folder
 stays as it is.
 
   ebmjax sample --workdir=RUN --num=64 --out=samples.png     draws new images (or points)
@@ -31,8 +30,8 @@ sample writes .png (samples beside their chains' starts, of a joint model with t
 classes) or .npz (arrays). score reads an .npz or .npy file, a folder
 of images or of .npy files, what datasets.save_to_disk wrote, or FILE.py:FUNCTION. It writes .csv or
 .npz: log density or log evidence, and the probabilities of classes where there are any. Rows are in
-the order of the source; those of a folder name their files. --split=held_out scores images that the
-run held out (config.data.holdout), in the run's order; so does a run's own data without a test
+the order of the source; those of a folder name their files. --split={HELD_OUT} scores images
+that the run held out (config.data.holdout), in the run's order; so does a run's own data without a test
 split. Without --data the run's own data are scored. export writes .safetensors or .npz, a
 name for each array.
 
@@ -47,9 +46,11 @@ that of all but 5 % of the images held out (config.data.holdout). It prints the 
 share of the run's own kind of images it flags, each with its interval.
 
 An unfinished run is used at its newest checkpoint, or at --step. The first line says which.
+--config.eval.checkpoint=best takes the best state, --config.data.path=PLACE says where the data lie
+now.
 
 Code from outside ebmjax that the folder names (your own network or sampler, a function that reads
-the data) is run only if you name it again, with --model_factory, --data_name and so on, or trust it
+the data) is run only if you name it again, as --config.model.factory=FILE.py:FUNCTION, or trust it
 with --allow_code.
 """
 
@@ -57,10 +58,10 @@ with --allow_code.
 def main() -> None:
     """Does what the command line (``ebmjax sample ...``) says; ends with code 2 after a mistake."""
     command = sys.argv[0].split()[-1]
-    arguments = parser(command).parse_args(sys.argv[1:])
+    arguments = read_arguments(command, sys.argv[1:])
     out = Path(arguments.out).expanduser()
     try:
-        _check_out(command, out, arguments)
+        _check_arguments(command, out, arguments)
     except (ConfigError, WorkdirError) as error:
         stop(error)
     os.environ.update(cpu_devices(None, None), XLA_FLAGS=cpu_flags())
@@ -69,15 +70,8 @@ def main() -> None:
     from ebmjax.recipes.run.trained import load
 
     use_compilation_cache()
-    given = {
-        name: value
-        for name in ("data_path", *fields_naming_code())
-        if (value := getattr(arguments, name)) is not None
-    }
-    if arguments.checkpoint:
-        given["eval_checkpoint"] = arguments.checkpoint
     use = {"sample": _draw_samples, "score": score_and_flag, "export": _name_parameters}[command]
-    options = {"step": arguments.step, "allow_code": arguments.allow_code, **given}
+    options = {"step": arguments.step, "allow_code": arguments.allow_code, **arguments.fields}
     try:
         with tell_phases("stdout"):
             arrays = use(load(arguments.workdir, **options), arguments)
@@ -88,52 +82,36 @@ def main() -> None:
     print(f"{out}: {shapes}{', ...' * (len(arrays) > 6)}")
 
 
-def fields_naming_code() -> dict[str, tuple[str, bool]]:
-    """Returns the fields that may name code from outside ebmjax, by their options.
-
-    Each has its dotted name, and whether it names several.
-    """
-    return {
-        name.replace(".", "_"): (name, isinstance(one.default, tuple))
-        for family in families.FAMILIES
-        for name, one in families.all_fields(family).items()
-        if one.values.names_code("own.py:part")
-    }
-
-
-def parser(command: str) -> argparse.ArgumentParser:
-    """Returns the parser of "sample", "score" or "export"."""
+def read_arguments(command: str, argv: list[str]) -> argparse.Namespace:
+    """Returns the arguments of "sample", "score" or "export"; ``fields`` are those of --config."""
     made = make_parser(USAGE, f"ebmjax {command}")
     add = made.add_argument
     add("--workdir", required=True, help="folder of the run")
     add("--out", required=True, help=f"file to write, {' or '.join(OUTPUTS[command])}")
     add("--overwrite", action="store_true", help="replace the file if it exists (default: refuse)")
     add("--step", type=_integer(0), help="saved step to use (default: the newest)")
-    add("--checkpoint", choices=["newest", "best"], help="state to use (default: as the run says)")
-    add("--data_path", help="where the run's data lie now (default: where they lay)")
-    for option, (name, is_many) in fields_naming_code().items():
-        text = f"FILE.py:FUNCTION of config.{name}, named again" + ", commas between" * is_many
-        add(f"--{option}", help=text, type=(lambda one: tuple(one.split(","))) if is_many else str)
-    add(
-        "--allow_code", action="store_true", help="run the code that the folder names (default: no)"
-    )
+    add("--allow_code", action="store_true", help="run code that the folder names (default: no)")
     if command == "sample":
         add("--num", type=_integer(1), default=64, help="number of samples (default: %(default)s)")
         add("--num_steps", type=_integer(1), help="steps of each chain (default: as the run says)")
         add("--seed", type=_integer(0, MAX_SEED), default=0, help="seed (default: %(default)s)")
     if command == "score":
         add("--data", help="your images: file, folder or function (default: the run's own data)")
-        add(
-            "--split",
-            help=f"split of --data alone; {HELD_OUT}: of the run's own data, what it was not "
-            f"trained on (default: test, else {HELD_OUT}, else train)",
-        )
+        text = f"split of --data alone (default: test, else {HELD_OUT}, else train)"
+        add("--split", help=text)
         text = "flag what is less likely than this share of the data held out (default: no flags)"
         add("--false_alarm_rate", type=float, metavar="SHARE", help=text)
-        text = "also write log p(x) in nats, by log Z in an interval of so many powers (default: as"
-        add("--nats", type=_integer(2), nargs="?", const=0, help=f"{text} the run says)")
+        text = "also write log p(x) in nats, by so many powers (default: as the run says)"
+        add("--nats", type=_integer(2), nargs="?", const=0, help=text)
         add("--against", help="other images, such as those the run has never seen (default: none)")
-    return made
+    arguments, rest = made.parse_known_args(argv)
+    arguments.fields = {}
+    for one in rest:
+        name, equals, value = one.partition("=")
+        if not (name.startswith("--config.") and equals):
+            made.error(f"unrecognized arguments: {one}; fields are given as --config.NAME=VALUE")
+        arguments.fields[name.removeprefix("--config.")] = value
+    return arguments
 
 
 def _integer(low: int, high: int = MAX_INTEGER) -> Any:
@@ -146,36 +124,41 @@ def _integer(low: int, high: int = MAX_INTEGER) -> Any:
     return integer
 
 
-def _check_out(command: str, out: Path, arguments: argparse.Namespace) -> None:
+def _check_arguments(command: str, out: Path, arguments: argparse.Namespace) -> None:
     """Refuses a file that cannot be written, and one that something else needs, at once."""
-    if arguments.step is not None and arguments.checkpoint == "best":
-        raise ConfigError("--step and --checkpoint=best exclude each other: leave out either.")
+    if arguments.step is not None and arguments.fields.get("eval.checkpoint") == "best":
+        raise ConfigError("--step and --config.eval.checkpoint=best exclude each other.")
     workdir = Path(arguments.workdir).expanduser()
     config = run_folder.config_of(workdir)
-    places = [arguments.data_path or config.get("data", {}).get("path", "")]
-    if getattr(arguments, "split", None) == HELD_OUT and not is_own(places[0], arguments.data):
-        raise ConfigError(
-            f"--split={HELD_OUT} is of the run's own data: leave out --data={arguments.data}."
-        )
-    for option in ("data", "against"):
-        if place := getattr(arguments, option, None):
-            source_of(place, option)
-            places.append(place)
-    check_out(out, OUTPUTS[command], workdir, places, arguments.overwrite)
-    if getattr(arguments, "against", None):
-        check_out(out.with_suffix(".png"), (".png",), workdir, places, arguments.overwrite)
-    check_rate(getattr(arguments, "false_alarm_rate", None), config)
-    if getattr(arguments, "nats", None) is not None and config.get("family") == "latent":
-        raise ConfigError(
-            "--nats needs an energy or a joint model, got a latent one: its scores are log "
-            "evidences already. Leave --nats out."
-        )
+    places = [arguments.fields.get("data.path") or config.get("data", {}).get("path", "")]
+    outs = [(out, OUTPUTS[command])]
+    if command == "score":
+        if arguments.split == HELD_OUT and not is_own(places[0], arguments.data):
+            raise ConfigError(
+                f"--split={HELD_OUT} is of the run's own data: leave out --data={arguments.data}."
+            )
+        for option in ("data", "against"):
+            if place := getattr(arguments, option):
+                source_of(place, option)
+                places.append(place)
+        if arguments.against:
+            outs.append((out.with_suffix(".png"), (".png",)))
+    for one, endings in outs:
+        check_out(one, endings, workdir, places, arguments.overwrite)
+    if command == "score":
+        check_rate(arguments.false_alarm_rate, config)
+        if arguments.nats is not None and config.get("family") == "latent":
+            raise ConfigError(
+                "--nats needs an energy or a joint model, got a latent one: its scores are log "
+                "evidences already. Leave --nats out."
+            )
 
 
 def _draw_samples(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
     import jax
 
-    if len(run.input_shape) == 1 and arguments.out.endswith(".png"):
+    is_picture = arguments.out.endswith(".png")
+    if len(run.input_shape) == 1 and is_picture:
         raise ConfigError("--out must end in .npz for points, which are no images.")
     with phase(f"drawing {arguments.num:,} samples"):
         arrays = run.sample(jax.random.key(arguments.seed), arguments.num, arguments.num_steps)
@@ -184,7 +167,7 @@ def _draw_samples(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarr
         print(f"{arguments.num - num_found} chains diverged and are left out. {SEE_FAQ}")
     if not num_found:
         raise ConfigError(f"every chain diverged, so there is nothing to write. {SEE_FAQ}")
-    if arguments.out.endswith(".png") and run.config.family == "joint":
+    if is_picture and run.config.family == "joint":
         arrays["labels"] = run.score(arrays["images"])["class_probability"].argmax(axis=1)
     return arrays
 
@@ -192,8 +175,7 @@ def _draw_samples(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarr
 def _name_parameters(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
     import jax
 
-    leaves = jax.tree_util.tree_leaves_with_path(run.params)
     return {
         jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf, order="C")
-        for path, leaf in leaves
+        for path, leaf in jax.tree_util.tree_leaves_with_path(run.params)
     }

@@ -222,7 +222,7 @@ def test_mistakes_of_own_images_name_the_fields(tmp_path):
     refuse = partial(refused, tmp_path)
     held_out = {"data.holdout": 10}
     message = refuse("path does not exist", **{"data.path": str(tmp_path / "nothing.npz")})
-    assert message.endswith("or --data_path= of sample, score and export.")
+    assert message.endswith("--config.data.path=.")
     assert "path must name an .npz file" in refuse("npz", **{"data.path": ""})
     for name in ("mine.npz", str(tmp_path)):
         refuse(r"name must say what kind of source .* Give that as path", **{"data.name": name})
