@@ -12,7 +12,6 @@ from ebmjax._user_function import is_function_name, user_function
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.points import NOT_DRAWN, is_points
-from ebmjax.recipes.evaluators.result_tables import own_numbers
 from ebmjax.recipes.study.reader import folder_name
 
 if TYPE_CHECKING:
@@ -164,40 +163,26 @@ def _check_outside(config: Config, named: Mapping[str, Any]) -> None:
         image_data.check(config)
 
 
-def check_held_out(name: str, config: Config) -> None:
+def check_held_out(name: str, direction: str, config: Config) -> None:
     """Raises ConfigError unless the number ``name`` of a run may choose its settings.
 
     That is a number of held-out images, or of points against the law that they are drawn from, or
-    one that a part of the user may report.
+    one that a function of the user may report.
     """
-    allowed = EXACT if is_points(config) and not NOT_DRAWN.holds(config) else HELD_OUT
-    if allowed is HELD_OUT and not config.data.get("holdout"):
+    is_exact = is_points(config) and not NOT_DRAWN.holds(config)
+    if not is_exact and not config.data.get("holdout"):
         raise ConfigError(
             "config.data.holdout must hold out the training images that a search compares its "
             f"trials by, got {config.data.get('holdout')}: set --config.data.holdout=0.2."
         )
-    if allowed is HELD_OUT and config.eval.use_test_split:
+    if not is_exact and config.eval.use_test_split:
+        raise ConfigError("config.eval.use_test_split must be False in a search, got True.")
+    is_allowed = (EXACT if is_exact else HELD_OUT).fullmatch(name)
+    if not is_allowed and not config.eval.get("functions"):
         raise ConfigError(
-            "config.eval.use_test_split must be False: a search chooses by held-out images and not "
-            "by test images, got True."
+            f"a search cannot compare trials by {name!r}: it must be a number of held-out images, "
+            "such as classification.nll, or of your own config.eval.functions."
         )
-    is_foreign = config.family not in ("energy", "joint", "latent")
-    if is_foreign or allowed.fullmatch(name) or own_numbers([name], config):
-        return
-    raise ConfigError(
-        f"a search cannot compare trials by {name!r}: it must be a number of held-out images, such "
-        "as test_accuracy, test_log_evidence or one of your own config.eval.functions; none of "
-        "training images, of chains, of their distance from training images, nor of energies, "
-        "which have no common zero."
-    )
-
-
-def check_direction(name: str, direction: str) -> None:
-    """Raises ConfigError for a number that a search would make worse."""
     for better, words in {"maximize": LARGER_IS_BETTER, "minimize": SMALLER_IS_BETTER}.items():
         if better != direction and words.search(name):
-            raise ConfigError(
-                f"--{direction}={name}: "
-                f"{'larger' if better == 'maximize' else 'smaller'} is better, so name it "
-                f"--{better}={name}."
-            )
+            raise ConfigError(f"--{direction}={name} makes it worse: name it --{better}={name}.")

@@ -1,7 +1,5 @@
 """Adds to the means in a study's table: errors, intervals and paired differences."""
 
-import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,12 +10,6 @@ from ebmjax.recipes.folder import per_image
 from ebmjax.recipes.folder.per_image import RunParts, difference, fits, stack_parts
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.cells import Cell
-
-SHARE = re.compile(
-    r"(^|[._])(accuracy|ece|tv|auroc|acceptance|acceptance_prob)$"
-    r"|(^|\.)(precision|recall|coverage|p_value|mean_class_probability|outside)$"
-)
-"""Ends of the names of numbers from 0 to 1."""
 
 
 def add_errors(
@@ -34,14 +26,14 @@ def add_errors(
     first = next((label for label, columns in rows.items() if any(columns.values())), None)
     for label, columns in rows.items():
         errors, pairs, intervals = {}, {}, {}
-        for heading, (name, factor, _) in study.columns.items():
+        for heading, (_, factor, _) in study.columns.items():
             runs = columns[heading]
             values = [value / factor for value in found[label][heading] if value is not None]
             images = stack_parts([*runs.values()]) if fits([*runs.values()]) else None
             if images:
                 errors[heading] = abs(factor) * ebmjax.metrics.sampling_error(images)
             every = images if images and len(runs) == len(values) else None
-            ends = interval(values, every, range_of(name))
+            ends = interval(values, every)
             if ends:
                 intervals[heading] = sorted(factor * end for end in ends)
             if first not in (None, label):
@@ -55,19 +47,16 @@ def add_errors(
 def interval(
     values: Sequence[float],
     images: tuple[np.ndarray, ...] | None = None,
-    possible: tuple[float, float] = (-math.inf, math.inf),
 ) -> tuple[float, float] | None:
     """Returns a 95 % interval of the mean that more seeds, and more test images, would have.
 
     Without ``images`` it is Student's over the seeds. With them it covers both, by the variances of
     ``metrics.paired_difference``; with one seed it is of that trained model. A share of right
-    answers has Wilson's interval, for as many images as would have the same variance. What no mean
-    can be is cut off, which leaves the interval's confidence as it is.
+    answers has Wilson's interval, for as many images as would have the same variance.
 
     Args:
       values: the number of each seed.
       images: numbers (seeds, images) by set of images; None if runs have none.
-      possible: least and largest value that the number can have.
 
     Returns:
       Both ends; None for a single value, or for equal ones, without images.
@@ -91,12 +80,7 @@ def interval(
         ratio = reach**2 / variance if variance > 0 else stats.norm.ppf(0.975) ** 2 / num_images
         centre, reach = mean + ratio / 2, (reach**2 + ratio**2 / 4) ** 0.5
         return float((centre - reach) / (1 + ratio)), float((centre + reach) / (1 + ratio))
-    return max(float(mean - reach), possible[0]), min(float(mean + reach), possible[1])
-
-
-def range_of(name: str) -> tuple[float, float]:
-    """Returns the least and the largest value that a number can have, by the end of its name."""
-    return (0.0, 1.0) if SHARE.search(name) else (-math.inf, math.inf)
+    return float(mean - reach), float(mean + reach)
 
 
 def markdown(study: Study, found: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -2,283 +2,266 @@
 
   ebmjax search --config=FILE --minimize=NUMBER --space=FIELD=LOW..HIGH --config.data.holdout=0.2
 
-With --config=jem_digits, NUMBER may be classification.nll and FIELD sampler.sgld.step_size.
---space names a field and its values: LOW..HIGH, or A,B,C. Without them it takes the field's own
-range, where that has two ends or names; "ebmjax fields CONFIG" prints it. Numbers are drawn on a
-log scale where LOW is above 0 and HIGH at least ten times it.
-
+With --config=jem_digits, NUMBER may be classification.nll and FIELD sampler.sgld.step_size. --space
+names a field and its values: LOW..HIGH, on a log scale where HIGH is ten times LOW, or A,B,C.
+Without them it takes the field's own range, where "ebmjax fields CONFIG" prints two ends or names.
 Every trial is a run (ebmjax run --mode=all) in FOLDER/trial_<number>/seed0, as of a study. The best
-three run again on three fresh seeds and are compared in pairs. A trial that diverges has no number,
-and its step is kept. Trials that share a compiled training step follow one another. Ctrl-C stops
-the runs, which save. The same command continues, with the same trials as without the stop.
-After every trial the search writes table.md, table.json and search.json. At the end it draws
-search.png, writes report.html, and prints the command that runs the best.
+three run again on three fresh seeds. A trial that diverges has no number.
 
-With --jobs=N, N trials are chosen together and run at the same time. The next N wait for all of
-them. The options --executor=slurm, --slurm.NAME=VALUE, --launcher and --dry_run are those of
-"ebmjax study --help". --config.FIELD=VALUE sets a field in every trial."""
+The search writes table.md and table.json after every trial, and search.png and report.html at its
+end. FOLDER/journal.log is Optuna's storage. The same command continues, with the same trials.
+--jobs=N chooses N trials together and runs them at the same time. --executor=slurm,
+--slurm.NAME=VALUE, --launcher and --dry_run are those of "ebmjax study --help"."""
 
 import argparse
 import contextlib
-import io
-import re
+import json
+import math
+import shlex
 import statistics
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+import numpy as np
 import optuna
-from optuna.distributions import distribution_to_json
-from optuna.trial import FrozenTrial
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.storages import journal
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.config import command_line, families
-from ebmjax.recipes.config.errors import ConfigError, WorkdirError, count_nouns, stop
-from ebmjax.recipes.folder.workdir import check_writable
-from ebmjax.recipes.study import Study, cells, make_flags, reader
-from ebmjax.recipes.study.cells import Cell
-from ebmjax.recipes.study.checks import check_data, check_direction, check_held_out
+from ebmjax.recipes.config.declare import Field, Fields
+from ebmjax.recipes.config.errors import ConfigError, WorkdirError, did_you_mean, stop
+from ebmjax.recipes.folder.workdir import check_writable, write_json, write_whole
+from ebmjax.recipes.study import Study, cells, command, make_flags, report
+from ebmjax.recipes.study.checks import check_data, check_held_out
 from ebmjax.recipes.study.cluster import executor_of
-from ebmjax.recipes.study.command import (
-    add_launcher,
-    add_options,
-    end_after,
-    overrides_of,
-    run_cells,
-)
-from ebmjax.recipes.study.search_results import BEST, Results, label_of
-from ebmjax.recipes.study.search_space import edges, read_space
-from ebmjax.recipes.study.search_trials import Search, ask, open_study, rank, tell
+from ebmjax.recipes.study.errors import line_of
 from ebmjax.recipes.study.study_file import default_folder
-from ebmjax.recipes.study.table import descend
+from ebmjax.recipes.study.table import as_markdown, descend, table
 
-STEP = re.compile(r"up to step ([\d,]+)")
-"""Step in the last words of a run that diverged."""
+BEST = 3
+"""Trials that run again, and fresh seeds of each."""
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
-@dataclass(frozen=True)
-class SearchPlan:
-    """A search with the runs of its trials.
+def read_space(texts: Sequence[str], fields: Fields) -> dict[str, Any]:
+    """Returns Optuna's distribution of ``FIELD[=RANGE]``, by field; ConfigError for a mistake."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, _, given = text.removeprefix("config.").partition("=")
+        if name not in fields or name in found or name in ("family", "seed"):
+            near = did_you_mean(name, fields)
+            raise ConfigError(f"--space={name} must be a field that can be searched, once.{near}")
+        found[name] = _read_range(name, fields[name], given)
+    return found
 
-    Attributes:
-      search: what is searched.
-      config: ``CONFIG[:VARIANT]``.
-      overrides: ``--config.FIELD=VALUE`` of every trial.
-      folder: of the search.
-      options: of the command line.
-      rows: configuration and arguments of each trial, by its label.
-      cells: runs of each trial by its label: seed 0, then fresh seeds.
-    """
 
-    search: Search
-    config: str
-    overrides: Sequence[str]
-    folder: Path
-    options: argparse.Namespace
-    rows: dict[str, list[str]] = field(default_factory=dict)
-    cells: dict[str, list[Cell]] = field(default_factory=dict)
+def _read_range(name: str, one: Field, given: str) -> Any:
+    values = one.values
+    is_number = values.kind in (int, float) and not isinstance(one.default, tuple)
+    low, dots, high = given.partition("..")
+    if not given and is_number and values.ends is not None:
+        low, high = map(str, values.ends)
+    elif not dots or not is_number:
+        names = values.choices or (("False", "True") if values.kind is bool else ())
+        entries = given.split(",") if given else names
+        if len({*entries}) == len(entries) > 1 and "" not in entries:
+            return CategoricalDistribution(entries)
+    with contextlib.suppress(ValueError):
+        start, end = values.kind(low), values.kind(high)
+        if -math.inf < start < end < math.inf:
+            make = IntDistribution if values.kind is int else FloatDistribution
+            return make(start, end, log=start > 0 and end >= 10 * start)
+    whole = "whole numbers" if values.kind is int else "a number"
+    raise ConfigError(
+        f"--space={name} must be =LOW..HIGH for {whole}, or =A,B,C, two different values or more; "
+        f"got {given!r}."
+    )
 
-    def add(self, number: int, values: Mapping[str, Any]) -> Cell:
-        """Makes a trial's runs and returns that of seed 0; a refused configuration ends it."""
-        label, given = label_of(number), [*self.overrides, *make_flags(values)]
-        unused = command_line.without_effect(self.config, given)
-        row = [self.config, *(a for a in given if not unused & {*command_line.read_names([a])})]
-        made = cells.cells(Study({label: row}, {}), self.folder, 1 + BEST)
-        self.rows[label], self.cells[label] = row, add_launcher(made, self.options)
-        return self.cells[label][0]
+
+def open_study(folder: Path, direction: str, about: str) -> optuna.Study:
+    """Returns Optuna's study of a folder; WorkdirError if it holds something else."""
+    path = folder.absolute() / "journal.log"
+    if (folder / "table.json").exists() and not path.exists():
+        raise WorkdirError("it holds a study. Name another folder.")
+    backend = journal.JournalFileBackend(str(path), journal.JournalFileOpenLock(str(path)))
+    with path.open("r+b") as file:  # without the half line that a killed process left
+        file.truncate(file.read().rfind(b"\n") + 1)
+    kept = {"study_name": "search", "storage": optuna.storages.JournalStorage(backend)}
+    study = optuna.create_study(direction=direction, load_if_exists=True, **kept)
+    if not study.user_attrs:
+        study.set_user_attr("about", about)
+    if study.user_attrs["about"] != about:
+        raise WorkdirError(f"it holds another search, {study.user_attrs['about']}.")
+    return study
+
+
+class Search:
+    """The trials of one search, and their runs."""
+
+    def __init__(self, options: argparse.Namespace, overrides: Sequence[str], fields: Fields):
+        self.options, self.overrides = options, overrides
+        self.space = read_space(options.space, fields)
+        self.number = options.minimize or options.maximize
+        folder = options.folder or default_folder(options.config, "searches")
+        self.folder = Path(folder).expanduser()
+        self.cells: dict[int, list[cells.Cell]] = {}  # seed 0, then fresh seeds; none if refused
+
+    def make(self, number: int, values: Mapping[str, object]) -> list[cells.Cell]:
+        """Returns the runs of a trial; ends the process if its configuration is refused."""
+        given = (*self.overrides, *make_flags(values))
+        study = Study({f"trial {number:03d}": self.options.config}, {}, common=given)
+        return command.add_launcher(cells.cells(study, self.folder, 1 + BEST), self.options)
 
     def check(self) -> None:
-        """Tries the ends of every field, beside the configuration's own values of the others.
-
-        Raises:
-          ConfigError: if a field of the space has no effect in any trial.
-          SystemExit: if a value is refused.
-        """
-        fields = self.search.space.fields
-        probes = [{name: value} for name, one in fields.items() for value in edges(one)]
-        first = {name: edges(one)[0] for name, one in fields.items()}
+        """Tries the ends of every field; a mistake ends the process or raises ConfigError."""
+        ends = {k: getattr(v, "choices", 0) or (v.low, v.high) for k, v in self.space.items()}
+        first = {name: some[0] for name, some in ends.items()}
+        probes = [{name: end} for name in ends for end in ends[name]]
         flags = [[*self.overrides, *make_flags(first | probe)] for probe in probes]
-        unused = (command_line.without_effect(self.config, one) for one in flags)
-        for name in sorted(set.intersection(*unused)):
+        unused = (command_line.without_effect(self.options.config, one) for one in flags)
+        for name in set.intersection(*unused):
             raise ConfigError(f"config.{name} has no effect in any trial: leave it out.")
-        for probe in probes:
-            replace(self, rows={}, cells={}).add(0, probe)
+        check_data([self.make(0, probe)[0] for probe in probes])
 
-    def results(self, study: optuna.Study) -> Results:
-        """Returns what was found so far."""
-        return Results(self.search, self.folder, study.trials, rank(study), self.rows, self.cells)
+    def next_group(self, study: optuna.Study) -> list[FrozenTrial]:
+        """Returns the trials that run next: those that were running, or new ones.
 
-    def about(self) -> dict[str, Any]:
-        """Returns what makes this search another one than those of other folders."""
-        space = {name: distribution_to_json(one) for name, one in self.search.space.fields.items()}
-        return {
-            "configuration": [self.config, *self.overrides],
-            "number": [self.search.direction, self.search.number],
-            "space": space,
-            "seed": self.search.seed,
-        }
+        A new one is a single record, and depends on the seed and the trials before it alone.
+        """
+        running = TrialState.RUNNING
+        while (num := len(before := study.trials)) < self.options.trials:
+            if num % (self.options.jobs or 1) == 0 and study.get_trials(states=(running,)):
+                break
+            sampler = optuna.samplers.TPESampler(seed=1009 * self.options.seed + num)
+            memory = optuna.create_study(direction=study.direction, sampler=sampler)
+            memory.add_trials(before)
+            drawn = {"params": memory.ask(self.space).params, "distributions": self.space}
+            study.add_trial(create_trial(state=running, **drawn))
+        return study.get_trials(states=(running,))
 
-    def describe(self) -> str:
-        """Returns what will run."""
-        search = self.search
-        every = " (all that there are)" * (search.num_trials < self.options.trials)
-        programs = count_nouns(search.num_programs, "training step")
-        plan = (
-            f"{count_nouns(search.num_trials, 'trial')}{every} to {search.direction} "
-            f"{search.number}; they compile {programs}{' at most' * (search.num_programs > 1)}. "
-            f"The best {min(BEST, search.num_trials)} run again on {BEST} fresh seeds:"
-        )
-        return "\n".join([plan, *search.space.describe()])
+    def add(self, study: optuna.Study, trial: FrozenTrial) -> list[cells.Cell]:
+        """Returns the run of seed 0; none, and the trial ends, if its configuration is refused."""
+        try:
+            self.cells[trial.number] = self.make(trial.number, trial.params)
+        except SystemExit:
+            self.cells[trial.number] = []
+            if trial.state == TrialState.RUNNING:
+                study.tell(trial.number, state=TrialState.PRUNED)
+        for cell in self.cells[trial.number]:
+            cell.check()
+        return self.cells[trial.number][:1]
 
+    def end(self, study: optuna.Study, cell: cells.Cell) -> None:
+        """Ends the trial of a run, and writes the tables.
 
-def run_trials(plan: SearchPlan, study: optuna.Study, num_jobs: int, executor: Any) -> int:
-    """Runs all trials, and the best ones on fresh seeds; returns the number of failed runs."""
-    for trial in study.trials:
-        _add(plan, study, trial)
-
-    def ended(cell: Cell) -> None:
+        A run that recovered ended with other settings than the trial's, so it has no number.
+        """
         if cell.seed == 0 and cell.status != "missing":
-            _end(plan.search.number, study, cell)
-        plan.results(study).write()
-
-    while group := ask(plan.search, study, num_jobs):
-        ready = [cell for trial in group if (cell := _add(plan, study, trial))]
-        text = f"{_words(group)} of {plan.search.num_trials:,}"
-        if run_failed := run_cells(ready, text, ended, num_jobs, executor) if ready else 0:
-            return run_failed
-    results = plan.results(study)
-    if not results.ranked:
-        results.write()
-        raise ConfigError(
-            f"no trial has a finite {plan.search.number}: {results.folder / 'table.md'} says how "
-            "each ended. Search smaller ranges in another folder."
-        )
-    fresh = results.fresh
-    text = f"the best {len(results.finalists)} on {BEST} fresh seeds = {len(fresh)} runs"
-    num_failed = run_cells(fresh, text, ended, num_jobs, executor)
-    results.write()
-    results.finish()
-    print((plan.folder / "table.md").read_text(), end="")
-    return num_failed
-
-
-def _words(group: Sequence[FrozenTrial]) -> str:
-    """Returns "trial 3 (sampler.sgld.step_size=0.1)", or "trials 3 to 6"."""
-    first, last = group[0], group[-1]
-    if first is last:
-        values = ", ".join(f"{name}={value}" for name, value in first.params.items())
-        return f"trial {first.number} ({values})"
-    return f"trials {first.number} to {last.number}"
-
-
-def _add(plan: SearchPlan, study: optuna.Study, trial: FrozenTrial) -> Cell | None:
-    """Returns the run of a trial; None, and the trial ends, if its configuration is refused."""
-    try:
-        with contextlib.redirect_stderr(io.StringIO()):  # the message stands in the table
-            cell = plan.add(trial.number, trial.params)
-    except SystemExit as error:
-        if not trial.state.is_finished():
-            tell(study, trial.number, None, why=str(error).removeprefix("error: "))
-        return None
-    for one in plan.cells[cell.label]:
-        one.check()
-    return cell
-
-
-def _end(name: str, study: optuna.Study, cell: Cell) -> None:
-    """Ends the trial of a run: with its number, or as diverged.
-
-    A run that recovered counts as diverged, because it ended with other settings than the trial's.
-    One that reports no such number raises ConfigError.
-    """
-    number = int(cell.label.split()[1])
-    numbers = cell.numbers() if cell.status == "done" else {}
-    if cell.status == "diverged":
-        step = STEP.search((cell.folder / reader.DIVERGED).read_text())
-        tell(study, number, None, diverged_at=int(step[1].replace(",", "")) if step else None)
-    elif recoveries := numbers.get("recoveries"):
-        tell(study, number, None, diverged_at=recoveries[0]["diverged_at"])
-    else:
-        place, _, last = name.rpartition(".")
-        if last not in (descend(numbers, place) if place else numbers):
-            raise ConfigError(
-                f"{cell.folder} reports no number {name!r}: name another one, in another folder."
+            numbers = cell.numbers() if cell.status == "done" else {}
+            if numbers and self.number.rpartition(".")[2] not in json.dumps(numbers):
+                raise ConfigError(f"{cell.folder} reports no number {self.number!r}.")
+            found = descend(numbers, self.number)
+            values = found if isinstance(found, list) else [found]
+            is_lost = None in values or bool(numbers.get("recoveries"))
+            ended = (
+                {"state": TrialState.PRUNED} if is_lost else {"values": statistics.fmean(values)}
             )
-        found = descend(numbers, name)
-        values = found if isinstance(found, list) else [found]
-        if None in values:
-            tell(study, number, None, why=f"{name} is not finite")
-        else:
-            tell(study, number, statistics.fmean(values))
+            study.tell(int(cell.label.split()[1]), **ended)
+        self.write(study)
+
+    def run(self, study: optuna.Study, executor: object) -> int:
+        """Runs all trials, and the best on fresh seeds; returns the number of failed runs."""
+        how = {"num_jobs": self.options.jobs or 1, "executor": executor}
+        start = partial(command.run_cells, ended=partial(self.end, study), **how)
+        for trial in study.trials:
+            self.add(study, trial)
+        while group := self.next_group(study):
+            ready = [cell for trial in group for cell in self.add(study, trial)]
+            if ready and (
+                num := start(ready, f"trials to {group[-1].number} of {self.options.trials}")
+            ):
+                return num
+        if not (fresh := self.rank(study)[1]):
+            raise ConfigError(f"no trial has a finite {self.number}: search smaller ranges.")
+        num_failed = start(fresh, f"the best trials on {BEST} fresh seeds")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            axes = optuna.visualization.matplotlib.plot_slice(study, target_name=self.number)
+        np.ravel(axes)[0].figure.savefig(self.folder / "search.png")
+        report.write(self.folder)
+        print((self.folder / "table.md").read_text(), end="")
+        return num_failed
+
+    def rank(self, study: optuna.Study) -> tuple[list[FrozenTrial], list[cells.Cell]]:
+        """Returns all trials, the best first, and the runs of the best on seeds that chose none."""
+        sign, inf = 1 if self.options.minimize else -1, math.inf
+        order = lambda one: inf if one.value is None else sign * one.value  # noqa: E731
+        ranked = sorted(study.trials, key=order)
+        best = [trial for trial in ranked if trial.value is not None][:BEST]
+        return ranked, [cell for trial in best for cell in self.cells[trial.number][1:]]
+
+    def write(self, study: optuna.Study) -> None:
+        """Writes the tables: all trials, the best first, and the best on fresh seeds."""
+        ranked, fresh = self.rank(study)
+        lines = [line_of(["trial", *self.space, self.number, "how it ended"])]
+        lines.append("|---" * (len(self.space) + 3) + "|")
+        for trial in ranked:
+            end = next((cell.status for cell in self.cells.get(trial.number, ())), "refused")
+            values = [trial.number, *trial.params.values(), trial.value, end]
+            lines.append(line_of(map(str, values)))
+        found: dict[str, Any] = {}
+        if fresh:
+            labels = dict.fromkeys((cell.label for cell in fresh), self.options.config)
+            rows = Study(labels, {self.number: (self.number, 1.0, 4)})
+            found = table(rows, fresh)
+            lines.append(f"\nThe best on {BEST} fresh seeds:\n\n{as_markdown(rows, found)}")
+        for cell in fresh[::BEST]:
+            words = cell.command[cell.command.index("run") : -3]
+            lines.append(f"\n{cell.label}: `{shlex.join(['ebmjax', *words, '--mode=all'])}`")
+        write_json(self.folder / "table.json", found)
+        write_whole(self.folder / "table.md", "\n".join(lines) + "\n")
 
 
 def main() -> None:
-    """Reads the command line, checks everything and runs; ends as ``end_after``."""
+    """Reads the command line, checks everything and runs; ends as ``command.end_after``."""
     parser = make_parser(__doc__, "ebmjax search")
     parser.add_argument("--config", required=True, help="configuration file, with :VARIANT")
     aim = parser.add_mutually_exclusive_group(required=True)
-    for direction in ("minimize", "maximize"):
-        aim.add_argument(f"--{direction}", metavar="NUMBER", help="number of held-out images")
-    parser.add_argument(
-        "--space", action="append", required=True, metavar="FIELD[=RANGE]", help="give it for each"
-    )
+    aim.add_argument("--minimize", metavar="NUMBER", help="number of held-out images")
+    aim.add_argument("--maximize", metavar="NUMBER", help="number of held-out images")
+    parser.add_argument("--space", action="append", required=True, metavar="FIELD[=RANGE]")
     parser.add_argument("--trials", type=int, default=40, help="trials in all (default 40)")
     parser.add_argument("--seed", type=int, default=0, help="seed of what is tried (default 0)")
     parser.add_argument("--folder", help="default runs/searches/<configuration>[_<variant>]")
-    parser.add_argument("--storage", default="", help="URL of Optuna's storage; else the folder")
-    add_options(parser, "default 1")
+    command.add_options(parser, "default 1")
     options, rest = parser.parse_known_args()
-    folder = Path(options.folder or default_folder(options.config, "searches")).expanduser()
+    direction = "minimize" if options.minimize else "maximize"
     try:
-        plan, executor = _plan(options, rest, folder)
+        overrides = command.overrides_of(options, rest, "jobs", "trials")
+        config = command_line.read(options.config, overrides, is_checked=False)
+        search = Search(options, overrides, families.all_fields(config.family))
+        for name in sorted({*command_line.read_names(overrides)} & {*search.space}):
+            raise ConfigError(f"--space={name} and --config.{name} exclude each other.")
+        check_held_out(search.number, direction, config)
+        search.check()
+        executor = executor_of(options.executor, search.folder / "slurm", options.jobs, rest)
+        ranges = [f"{name}: {one}" for name, one in search.space.items()]
+        print(f"{options.trials} trials to {direction} {search.number}:", *ranges, sep="\n")
         if options.dry_run:
-            print(plan.describe())
             sys.exit(0)
-    except (ConfigError, WorkdirError) as error:
-        stop(error)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        check_writable(folder, "--folder")
-        study = open_study(plan.search, plan.about(), folder, options.storage)
-    except (OSError, WorkdirError) as error:
-        stop(f"--folder={folder} cannot be used: {error}")
+        search.folder.mkdir(parents=True, exist_ok=True)
+        check_writable(search.folder, "--folder")
+        about = [options.config, *overrides, search.number, *ranges, f"seed {options.seed}"]
+        study = open_study(search.folder, direction, ", ".join(about))
     except ConfigError as error:
         stop(error)
-    print(plan.describe(), flush=True)
-    end_after(
-        lambda: run_trials(plan, study, options.jobs or 1, executor),
-        " The same command tries again.",
-    )
-
-
-def _plan(options: argparse.Namespace, rest: Sequence[str], folder: Path) -> tuple[SearchPlan, Any]:
-    """Returns the search that a command line names, and submitit's executor or None.
-
-    Raises:
-      ConfigError: for whatever would stop the trials.
-      SystemExit: for a mistake in the configuration.
-    """
-    overrides = overrides_of(options, rest, "jobs", "trials")
-    config = command_line.read(options.config, overrides, is_checked=False)
-    space = read_space(options.space, families.all_fields(config.family))
-    for name in sorted({*command_line.read_names(overrides)} & {*space.fields}):
-        raise ConfigError(f"--space={name} and --config.{name} exclude each other: leave one out.")
-    number = options.minimize or options.maximize
-    direction: Literal["minimize", "maximize"] = "minimize" if options.minimize else "maximize"
-    check_held_out(number, config)
-    check_direction(number, direction)
-    search = Search(space, number, direction, options.seed, options.trials)
-    num_distinct = len(space.combinations(space.fields, options.trials))
-    plan = SearchPlan(
-        replace(search, num_trials=num_distinct or options.trials),
-        options.config,
-        overrides,
-        folder,
-        options,
-    )
-    plan.check()
-    executor = executor_of(options.executor, folder / "slurm", options.jobs, rest)
-    check_data([replace(plan, rows={}, cells={}).add(0, {})])
-    return plan, executor
+    except (OSError, WorkdirError) as error:
+        stop(f"--folder={search.folder} cannot be used: {error}")
+    command.end_after(lambda: search.run(study, executor), " The same command tries again.")

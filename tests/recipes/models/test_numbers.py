@@ -11,7 +11,6 @@ from ebmjax.learning import ChainKind, ChainPlan, LiveSteps
 from ebmjax.recipes.models import build
 from ebmjax.recipes.parts.samplers import SAMPLERS, Chosen, defaults
 from ebmjax.recipes.parts.samplers.bind import bind_sampler
-from ebmjax.recipes.study.search_space import TRACED
 from ebmjax.samplers import start_chain
 from ebmjax.training._block import make_block
 from ebmjax.training._feed import describe_batches
@@ -146,13 +145,6 @@ def test_a_number_is_no_part_of_the_step(config, fixed, changes, tmp_path, shall
         step_of(config(**fixed, **changed(changes, place)), tmp_path) for place in (0, 1)
     )
     assert first == second
-
-
-def test_a_search_knows_the_numbers_that_are_no_part_of_the_step():
-    step = "sampler.sgld.step_size"
-    assert all(TRACED.fullmatch(name) for name in [*JOINT, *IMAGE, *LATENT, step, "loss.beta"])
-    for name in ("optimizer.b2", "loss.max_positive_weight", "sampler.buffer.start_scale"):
-        assert not TRACED.fullmatch(name)
 
 
 class Bowl:

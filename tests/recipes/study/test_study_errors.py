@@ -11,7 +11,7 @@ from ebmjax.recipes.folder import per_image
 from ebmjax.recipes.folder.workdir import write_json
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.cells import cells
-from ebmjax.recipes.study.errors import interval, range_of
+from ebmjax.recipes.study.errors import interval
 from ebmjax.recipes.study.table import as_markdown, table, write
 
 COLUMNS = {
@@ -127,20 +127,6 @@ def test_an_interval_of_what_is_always_right():
     low, high = interval([1.0, 1.0], (np.ones((2, 100), bool),))
     assert (low, high) == pytest.approx((1 / (1 + 1.959964**2 / 100), 1.0))
     assert interval([3.0]) is interval([3.0, 3.0]) is None
-
-
-def test_an_interval_keeps_to_what_a_number_can_be():
-    values = [0.99, 0.80]
-    low, high = interval(values)
-    assert low < 0.0 < 1.0 < high
-    assert interval(values, None, range_of("density.density_tv")) == (0.0, 1.0)
-    assert interval(values, None, range_of("generation.buffer.kid")) == (low, high)
-    images = (np.array([[0.0, 0.0, 0.0, 1.0]] * 2),)
-    assert interval([0.25, 0.25], images, (0.0, 1.0))[0] == 0.0
-    for name in ("test_accuracy", "ood.sets.noise.log_density.auroc", "classification.ece"):
-        assert range_of(name) == (0.0, 1.0)
-    for name in ("energy_gap", "density.density_kl", "generation.fresh.density", "loss"):
-        assert range_of(name) == (-np.inf, np.inf)
 
 
 def test_rows_are_compared_with_the_first_that_has_runs_on_the_same_images(study):
