@@ -310,7 +310,7 @@ def test_the_extras_hold_what_is_imported() -> None:
     [
         ("sklearn", lambda: ebmjax.data.load_digits("train")),
         ("sklearn.datasets", lambda: ebmjax.data.natural_patches(1, size=8, channels=1, seed=0)),
-        ("tensorflow_datasets", lambda: ebmjax.data.load_tfds("mnist", "train")),
+        ("tensorflow_datasets", lambda: ebmjax.data.load_images("mnist", "train")),
         ("tensorflow_datasets", lambda: ebmjax.data.prepare_tfds("mnist")),
     ],
 )

@@ -25,12 +25,11 @@ from ebmjax.data._out_of_distribution import interpolated_images as interpolated
 from ebmjax.data._out_of_distribution import natural_patches as natural_patches
 from ebmjax.data._out_of_distribution import uniform_noise_images as uniform_noise_images
 from ebmjax.data._points import load_points as load_points
-from ebmjax.data._prepare import DataUnavailableError as DataUnavailableError
-from ebmjax.data._prepare import prepare_tfds as prepare_tfds
 from ebmjax.data._read import LoadedImages as LoadedImages
+from ebmjax.data._source import DataUnavailableError as DataUnavailableError
 from ebmjax.data._splits import MissingSplitError as MissingSplitError
 from ebmjax.data._tfds import check_prepared as check_prepared
-from ebmjax.data._tfds import load_tfds as load_tfds
+from ebmjax.data._tfds import prepare_tfds as prepare_tfds
 from ebmjax.data._toy import circle_means as circle_means
 from ebmjax.data._toy import gaussian_mixture_log_density as gaussian_mixture_log_density
 from ebmjax.data._toy import gaussian_mixture_points as gaussian_mixture_points

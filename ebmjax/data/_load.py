@@ -14,10 +14,9 @@ from ebmjax.data._function import function_source, of_array
 from ebmjax.data._huggingface import huggingface_source
 from ebmjax.data._indices import epoch_indices
 from ebmjax.data._limits import check_sizes
-from ebmjax.data._prepare import open_builder
 from ebmjax.data._read import LoadedImages, read_source
 from ebmjax.data._source import Source
-from ebmjax.data._tfds import tfds_source
+from ebmjax.data._tfds import open_builder, tfds_source
 
 NEED_PATH = ("npz", "npy", "folder", "huggingface")
 """Sources that read ``path``."""

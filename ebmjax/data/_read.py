@@ -13,8 +13,7 @@ from ebmjax.data._images import ImageData
 from ebmjax.data._levels import LEVELS, to_levels
 from ebmjax.data._limits import check_memory
 from ebmjax.data._pictures import common_shape, decode_pictures, survey
-from ebmjax.data._prepare import DataUnavailableError
-from ebmjax.data._source import Source, check_labels
+from ebmjax.data._source import DataUnavailableError, Source, check_labels
 from ebmjax.data._watched import Watched
 
 DARK = 64

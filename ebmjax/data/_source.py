@@ -12,6 +12,10 @@ from ebmjax._shown import near_path
 from ebmjax.data._pictures import Survey
 
 
+class DataUnavailableError(RuntimeError):
+    """Raised if a data set is not on disk in a readable form; the message says what to do."""
+
+
 class Source(NamedTuple):
     """A split that has been found, but not read yet: encoded pictures, or rows of an array.
 

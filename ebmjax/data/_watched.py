@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from ebmjax.data._prepare import DataUnavailableError
+from ebmjax.data._source import DataUnavailableError
 
 
 class DataChangedError(DataUnavailableError):

@@ -120,15 +120,15 @@ class OutOfDistribution(Evaluator):
 
     def _tfds_images(self, name: str, test: np.ndarray) -> np.ndarray:
         try:
-            images = data.load_tfds(
+            data.check_prepared(name, self.tfds_folder)
+            images = data.load_images(
                 name,
                 "test",
-                data_dir=self.tfds_folder,
+                path=self.tfds_folder,
                 image_size=test.shape[1],
                 fit=self.fit,
                 max_examples=len(test),
-                prepare=False,
-            ).images
+            ).data.images
         except ValueError as error:
             raise ConfigError(f"config.eval.ood.tfds: {error}") from error
         if images.shape[1:] != test.shape[1:]:

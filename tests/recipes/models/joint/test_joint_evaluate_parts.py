@@ -140,8 +140,9 @@ def test_sets_that_are_not_there_are_skipped_with_the_reason(folder, reason, tmp
 def test_a_set_with_fewer_images_is_skipped_with_the_numbers(monkeypatch):
     """The area under precision and recall depends on how many there are of each."""
     test = data.load_digits("test").images[:6]
-    few = data.ImageData(test[:4], np.zeros(4, np.int32))
-    monkeypatch.setattr(data, "load_tfds", lambda *_, **__: few)
+    few = SimpleNamespace(data=data.ImageData(test[:4], np.zeros(4, np.int32)))
+    monkeypatch.setattr(data, "check_prepared", lambda *_: None)
+    monkeypatch.setattr(data, "load_images", lambda *_, **__: few)
     sets, skipped = OutOfDistribution(tfds=("svhn_cropped",)).make_sets(test)
     assert "svhn_cropped" not in sets
     assert "has 4 test images where 6 are tested" in skipped["svhn_cropped"]
