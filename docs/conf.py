@@ -163,7 +163,7 @@ def show_as_written(
     app: Any, what: str, name: str, value: Any, options: Any, signature: str, returned: str
 ) -> tuple[str, str | None] | None:
     """Shows annotations as they are written: LogDensityFn, not Callable[[Any], Array]."""
-    if what not in ("function", "method"):
+    if what not in ("function", "method") or hasattr(value, "__signature__"):
         return None
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(value)))).body[0]

@@ -20,7 +20,7 @@ ONE = 1 - 2**-25
 """From here on a number is 1 in 32 bits."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Range:
     """Values that a field takes; a tuple's entries are tested one by one.
 
@@ -45,6 +45,9 @@ class Range:
     names_code: Callable[[str], bool] = lambda value: False
     may_be_empty: bool = True
     ends: tuple[float, float] | None = None
+
+    def __repr__(self) -> str:
+        return self.words + " or None" * self.may_be_none
 
     def refusal(self, value: Any) -> str | None:
         """Words for what ``value`` must be; None if it is fine."""

@@ -1,6 +1,6 @@
 """SVGD whose step adapts to every coordinate of every particle."""
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,15 @@ import optax
 from ebmjax._axes import AxisName
 from ebmjax._checks import check_fraction, check_positive, check_scalar
 from ebmjax._precision import at_least_float32, root
-from ebmjax.samplers._bind import bind
+from ebmjax._ranges import (
+    BANDWIDTH,
+    NOT_NEGATIVE,
+    POSITIVE,
+    PROBABILITY,
+    one_of_or_function,
+    optional,
+)
+from ebmjax.samplers._bound import bound
 from ebmjax.samplers._kernels import Kernel
 from ebmjax.samplers._states import check_state
 from ebmjax.samplers._svgd import (
@@ -19,7 +27,7 @@ from ebmjax.samplers._svgd import (
     svgd_init,
     unflatten_like,
 )
-from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
+from ebmjax.types import Key, LogDensityFn, PyTree
 
 
 class AdaptiveSVGDState(NamedTuple):
@@ -67,12 +75,12 @@ def adaptive_svgd_step(
     state: AdaptiveSVGDState,
     log_density_fn: LogDensityFn,
     *,
-    step_size: Any,
-    decay: Any = 0.9,
-    damping: Any = 1e-6,
-    bandwidth: Any = None,
-    kernel: Kernel = "rbf",
-    drive: Any = 1.0,
+    step_size: Annotated[Any, POSITIVE],
+    decay: Annotated[Any, PROBABILITY] = 0.9,
+    damping: Annotated[Any, POSITIVE] = 1e-6,
+    bandwidth: Annotated[Any, optional(BANDWIDTH)] = None,
+    kernel: Annotated[Kernel, one_of_or_function("rbf", "imq")] = "rbf",
+    drive: Annotated[Any, NOT_NEGATIVE] = 1.0,
     axis_name: AxisName = None,
 ) -> tuple[AdaptiveSVGDState, AdaptiveSVGDInfo]:
     r"""Moves each coordinate by its direction divided by the direction's running size.
@@ -94,7 +102,12 @@ def adaptive_svgd_step(
       decay: :math:`\alpha`, in [0, 1]; at 0 only the direction's signs count.
       damping: :math:`\delta`, positive, in units of the direction. Coordinates whose direction is
         far below it take the plain step, :math:`\epsilon \phi / \delta`.
-      bandwidth, kernel, drive, axis_name: as in ``svgd_step``.
+      bandwidth: h in units of the particles: a positive number, ``"median"``, or None for
+        ``median / sqrt(2 log n)``.
+      kernel: of ``u = |x - y|^2 / bandwidth^2``: ``"rbf"`` for exp(-u / 2), ``"imq"`` for
+        1 / sqrt(1 + u), or a function of u (static).
+      drive: scalar, at least 0, multiplies the scores, as in ``svgd_step``.
+      axis_name: as in ``svgd_direction``.
 
     Source: the published code of Liu & Wang 2016 ("AdaGrad with momentum", same defaults). The
     SVGD-in-JEM thesis, section 2.3, mentions adaptive steps without a formula.
@@ -121,27 +134,4 @@ def adaptive_svgd_step(
     return after, info
 
 
-def adaptive_svgd(
-    log_density_fn: LogDensityFn,
-    *,
-    step_size: Any,
-    decay: Any = 0.9,
-    damping: Any = 1e-6,
-    bandwidth: Any = None,
-    kernel: Kernel = "rbf",
-    drive: Any = 1.0,
-    axis_name: AxisName = None,
-) -> Sampler[AdaptiveSVGDState, AdaptiveSVGDInfo]:
-    """Binds ``adaptive_svgd_init`` and ``adaptive_svgd_step``."""
-    return bind(
-        adaptive_svgd_init,
-        adaptive_svgd_step,
-        log_density_fn,
-        step_size=step_size,
-        decay=decay,
-        damping=damping,
-        bandwidth=bandwidth,
-        kernel=kernel,
-        drive=drive,
-        axis_name=axis_name,
-    )
+adaptive_svgd = bound(adaptive_svgd_init, adaptive_svgd_step, interacts=True)

@@ -1,14 +1,15 @@
 """Gradient descent on the energy: the sampler without noise, and without a law to sample."""
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 
 from ebmjax._checks import check_broadcasts, check_positive, per_leaf
-from ebmjax.samplers._bind import bind
+from ebmjax._ranges import POSITIVE
+from ebmjax.samplers._bound import bound
 from ebmjax.samplers._langevin import LangevinState, langevin_init
 from ebmjax.samplers._states import check_one_chain
-from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
+from ebmjax.types import Key, LogDensityFn, PyTree
 
 
 class GradientDescentInfo(NamedTuple):
@@ -27,7 +28,11 @@ def gradient_descent_init(position: PyTree, log_density_fn: LogDensityFn) -> Lan
 
 
 def gradient_descent_step(
-    key: Key, state: LangevinState, log_density_fn: LogDensityFn, *, step_size: Any
+    key: Key,
+    state: LangevinState,
+    log_density_fn: LogDensityFn,
+    *,
+    step_size: Annotated[Any, POSITIVE],
 ) -> tuple[LangevinState, GradientDescentInfo]:
     r"""Takes one step downhill in energy, uphill in log density.
 
@@ -40,6 +45,13 @@ def gradient_descent_step(
       step_size: :math:`\epsilon`, positive, in the forms of ``sgld_step``.
 
     Source: sampling-approaches thesis, Alg. 3.
+
+    Example:
+      >>> import jax
+      >>> sampler = gradient_descent(lambda x: -0.5 * x**2, step_size=0.5)
+      >>> state, info = sampler.step(jax.random.key(0), sampler.init(2.0))
+      >>> float(state.position)
+      1.0
     """
     del key
     check_one_chain(state, "score")
@@ -55,16 +67,4 @@ def gradient_descent_step(
     return state, GradientDescentInfo(state.log_density)
 
 
-def gradient_descent(
-    log_density_fn: LogDensityFn, *, step_size: Any
-) -> Sampler[LangevinState, GradientDescentInfo]:
-    """Binds ``gradient_descent_init`` and ``gradient_descent_step``.
-
-    Example:
-      >>> import jax
-      >>> sampler = gradient_descent(lambda x: -0.5 * x**2, step_size=0.5)
-      >>> state, info = sampler.step(jax.random.key(0), sampler.init(2.0))
-      >>> float(state.position)
-      1.0
-    """
-    return bind(gradient_descent_init, gradient_descent_step, log_density_fn, step_size=step_size)
+gradient_descent = bound(gradient_descent_init, gradient_descent_step)

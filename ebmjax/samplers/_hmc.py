@@ -1,13 +1,14 @@
 """Hamiltonian Monte Carlo of fixed length."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import optax
 
 from ebmjax._axes import place_carry
 from ebmjax._checks import check_at_least, per_leaf
-from ebmjax.samplers._bind import bind
+from ebmjax._ranges import COUNT, POSITIVE
+from ebmjax.samplers._bound import bound
 from ebmjax.samplers._langevin import (
     LangevinInfo,
     LangevinState,
@@ -19,7 +20,7 @@ from ebmjax.samplers._langevin import (
     standard_normal_like,
 )
 from ebmjax.samplers._states import check_one_chain
-from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
+from ebmjax.types import Key, LogDensityFn, PyTree
 
 
 def hmc_init(position: PyTree, log_density_fn: LogDensityFn) -> LangevinState:
@@ -32,9 +33,9 @@ def hmc_step(
     state: LangevinState,
     log_density_fn: LogDensityFn,
     *,
-    step_size: Any,
-    num_integration_steps: int = 10,
-    temperature: Any = 1.0,
+    step_size: Annotated[Any, POSITIVE],
+    num_integration_steps: Annotated[int, COUNT] = 10,
+    temperature: Annotated[Any, POSITIVE] = 1.0,
 ) -> tuple[LangevinState, LangevinInfo]:
     r"""Draws a velocity, follows it by leapfrog moves, and accepts their end by Metropolis.
 
@@ -60,6 +61,13 @@ def hmc_step(
       The new state (the old one where rejected) and a ``LangevinInfo``.
 
     Source: Duane et al. 1987; Neal 2011.
+
+    Example:
+      >>> import jax
+      >>> sampler = hmc(lambda x: -0.5 * (x**2).sum(), step_size=0.1, num_integration_steps=5)
+      >>> state, info = sampler.step(jax.random.key(0), sampler.init(jax.numpy.ones(2)))
+      >>> bool(0 <= info.acceptance_prob <= 1)
+      True
     """
     check_one_chain(state, "score")
     check_langevin(step_size, None, temperature, state.position)
@@ -95,27 +103,4 @@ def hmc_step(
     return accept(coin_key, state, end, acceptance_probability(log_ratio, end.log_density))
 
 
-def hmc(
-    log_density_fn: LogDensityFn,
-    *,
-    step_size: Any,
-    num_integration_steps: int = 10,
-    temperature: Any = 1.0,
-) -> Sampler[LangevinState, LangevinInfo]:
-    """Binds ``hmc_init`` and ``hmc_step`` to a density and hyperparameters.
-
-    Example:
-      >>> import jax
-      >>> sampler = hmc(lambda x: -0.5 * (x**2).sum(), step_size=0.1, num_integration_steps=5)
-      >>> state, info = sampler.step(jax.random.key(0), sampler.init(jax.numpy.ones(2)))
-      >>> bool(0 <= info.acceptance_prob <= 1)
-      True
-    """
-    return bind(
-        hmc_init,
-        hmc_step,
-        log_density_fn,
-        step_size=step_size,
-        num_integration_steps=num_integration_steps,
-        temperature=temperature,
-    )
+hmc = bound(hmc_init, hmc_step, rejects=True, adapts=True)

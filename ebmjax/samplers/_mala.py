@@ -1,10 +1,11 @@
 """The Metropolis-adjusted Langevin algorithm."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 
-from ebmjax.samplers._bind import bind
+from ebmjax._ranges import NOT_NEGATIVE, POSITIVE, optional
+from ebmjax.samplers._bound import bound
 from ebmjax.samplers._langevin import (
     LangevinInfo,
     LangevinState,
@@ -14,7 +15,7 @@ from ebmjax.samplers._langevin import (
     propose_isotropic,
 )
 from ebmjax.samplers._states import check_one_chain
-from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
+from ebmjax.types import Key, LogDensityFn, PyTree
 
 
 def mala_init(position: PyTree, log_density_fn: LogDensityFn) -> LangevinState:
@@ -31,9 +32,9 @@ def mala_step(
     state: LangevinState,
     log_density_fn: LogDensityFn,
     *,
-    step_size: Any,
-    noise_scale: Any = None,
-    temperature: Any = 1.0,
+    step_size: Annotated[Any, POSITIVE],
+    noise_scale: Annotated[Any, optional(NOT_NEGATIVE)] = None,
+    temperature: Annotated[Any, POSITIVE] = 1.0,
 ) -> tuple[LangevinState, LangevinInfo]:
     r"""Proposes a Langevin move and accepts it so that :math:`p^{1/T}` is kept exactly.
 
@@ -62,6 +63,13 @@ def mala_step(
     Source: Roberts & Tweedie 1996; sampling-approaches thesis, Alg. 5. The thesis prints a ratio of
     energies, not of their exponentials, and a proposal variance of ``2 step_size`` whatever the
     noise. Both are corrected here.
+
+    Example:
+      >>> import jax
+      >>> sampler = mala(lambda x: -0.5 * (x**2).sum(), step_size=0.5)
+      >>> state, info = sampler.step(jax.random.key(0), sampler.init(jax.numpy.ones(2)))
+      >>> bool(0 <= info.acceptance_prob <= 1)
+      True
     """
     check_one_chain(state, "score")
     check_langevin(step_size, noise_scale, temperature, state.position)
@@ -77,27 +85,4 @@ def mala_step(
     return accept(coin_key, state, proposed, acceptance_prob)
 
 
-def mala(
-    log_density_fn: LogDensityFn,
-    *,
-    step_size: Any,
-    noise_scale: Any = None,
-    temperature: Any = 1.0,
-) -> Sampler[LangevinState, LangevinInfo]:
-    """Binds ``mala_init`` and ``mala_step`` to a density and hyperparameters.
-
-    Example:
-      >>> import jax
-      >>> sampler = mala(lambda x: -0.5 * (x**2).sum(), step_size=0.5)
-      >>> state, info = sampler.step(jax.random.key(0), sampler.init(jax.numpy.ones(2)))
-      >>> bool(0 <= info.acceptance_prob <= 1)
-      True
-    """
-    return bind(
-        mala_init,
-        mala_step,
-        log_density_fn,
-        step_size=step_size,
-        noise_scale=noise_scale,
-        temperature=temperature,
-    )
+mala = bound(mala_init, mala_step, rejects=True, adapts=True)

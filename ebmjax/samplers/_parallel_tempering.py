@@ -1,7 +1,7 @@
 """Non-reversible parallel tempering: replicas at several powers that exchange their positions."""
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,12 +17,13 @@ from ebmjax._checks import (
 )
 from ebmjax._precision import at_least_float32
 from ebmjax._programs import run_program
-from ebmjax.samplers._bind import bind
+from ebmjax._ranges import COUNT, POSITIVE, optional
+from ebmjax.samplers._bound import bound
 from ebmjax.samplers._chains import start_chain, trace_chain
 from ebmjax.samplers._langevin import acceptance_probability
 from ebmjax.samplers._mala import mala
 from ebmjax.samplers._states import check_state, position_of
-from ebmjax.types import Key, LogDensityFn, PyTree, Sampler, acceptance_of
+from ebmjax.types import Key, LogDensityFn, PyTree, acceptance_of
 
 POWERS = (0.1, 0.3, 1.0)
 """A ladder without a base density, for a first try."""
@@ -102,10 +103,10 @@ def parallel_tempering_step(
     log_density_fn: LogDensityFn,
     *,
     powers: Any = POWERS,
-    step_size: Any = None,
+    step_size: Annotated[Any, optional(POSITIVE)] = None,
     sampler: Any = mala,
     log_base_fn: LogDensityFn | None = None,
-    num_steps: int = 1,
+    num_steps: Annotated[int, COUNT] = 1,
 ) -> tuple[ParallelTemperingState, ParallelTemperingInfo]:
     r"""Swaps neighbours, every other pair in turn, and then moves every replica.
 
@@ -130,6 +131,13 @@ def parallel_tempering_step(
       num_steps: moves between swaps (static).
 
     Source: Syed, Bouchard-Cote, Deligiannidis & Doucet 2022 (JRSS-B 84); Okabe et al. 2001.
+
+    Example:
+      >>> ladder = {"powers": (0.1, 0.3, 1.0), "step_size": (1.0, 0.3, 0.1)}
+      >>> sampler = parallel_tempering(lambda x: -(x**2).sum(), **ladder)
+      >>> state, info = sampler.step(jax.random.key(0), sampler.init(jnp.zeros(2)))
+      >>> state.position.shape, state.hot.position.shape, info.swap_prob.shape
+      ((2,), (2, 2), (2,))
     """
     powers = _read(powers)
     _check(state, powers, step_size, log_base_fn)
@@ -179,34 +187,13 @@ def parallel_tempering_step(
     )
 
 
-def parallel_tempering(
-    log_density_fn: LogDensityFn,
-    *,
-    powers: Any = POWERS,
-    step_size: Any = None,
-    sampler: Any = mala,
-    log_base_fn: LogDensityFn | None = None,
-    num_steps: int = 1,
-) -> Sampler[ParallelTemperingState, ParallelTemperingInfo]:
-    """Binds ``parallel_tempering_init`` and ``parallel_tempering_step``.
-
-    Example:
-      >>> ladder = {"powers": (0.1, 0.3, 1.0), "step_size": (1.0, 0.3, 0.1)}
-      >>> sampler = parallel_tempering(lambda x: -(x**2).sum(), **ladder)
-      >>> state, info = sampler.step(jax.random.key(0), sampler.init(jnp.zeros(2)))
-      >>> state.position.shape, state.hot.position.shape, info.swap_prob.shape
-      ((2,), (2, 2), (2,))
-    """
-    return bind(
-        partial(parallel_tempering_init, powers=powers),
-        parallel_tempering_step,
-        log_density_fn,
-        powers=powers,
-        step_size=step_size,
-        sampler=sampler,
-        log_base_fn=log_base_fn,
-        num_steps=num_steps,
-    )
+parallel_tempering = bound(
+    parallel_tempering_init,
+    parallel_tempering_step,
+    rejects=True,
+    adapts=True,
+    memory=("hot", "parity"),
+)
 
 
 def _along(

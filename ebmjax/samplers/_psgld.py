@@ -1,6 +1,6 @@
 """Langevin dynamics preconditioned by a running second moment of the score (RMSprop)."""
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,8 @@ import optax
 from ebmjax._axes import place_like
 from ebmjax._checks import check_fraction, check_positive, per_leaf
 from ebmjax._precision import at_least_float32, root
-from ebmjax.samplers._bind import bind
+from ebmjax._ranges import FLAG, NOT_NEGATIVE, POSITIVE, PROBABILITY, optional
+from ebmjax.samplers._bound import bound
 from ebmjax.samplers._langevin import (
     check_langevin,
     langevin_init,
@@ -19,7 +20,7 @@ from ebmjax.samplers._langevin import (
     target_temperature,
 )
 from ebmjax.samplers._states import check_one_chain
-from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
+from ebmjax.types import Key, LogDensityFn, PyTree
 
 
 class PSGLDState(NamedTuple):
@@ -68,12 +69,12 @@ def psgld_step(
     state: PSGLDState,
     log_density_fn: LogDensityFn,
     *,
-    step_size: Any,
-    noise_scale: Any = None,
-    temperature: Any = None,
-    decay: Any = 0.99,
-    damping: Any = 1e-5,
-    curvature_drift: bool = False,
+    step_size: Annotated[Any, POSITIVE],
+    noise_scale: Annotated[Any, optional(NOT_NEGATIVE)] = None,
+    temperature: Annotated[Any, optional(POSITIVE)] = None,
+    decay: Annotated[Any, PROBABILITY] = 0.99,
+    damping: Annotated[Any, POSITIVE] = 1e-5,
+    curvature_drift: Annotated[bool, FLAG] = False,
 ) -> tuple[PSGLDState, PSGLDInfo]:
     r"""Takes one step, never rejected, in the metric of the score's running second moment.
 
@@ -166,26 +167,4 @@ def psgld_step(
     return PSGLDState(*proposed, second_moment), info
 
 
-def psgld(
-    log_density_fn: LogDensityFn,
-    *,
-    step_size: Any,
-    noise_scale: Any = None,
-    temperature: Any = None,
-    decay: Any = 0.99,
-    damping: Any = 1e-5,
-    curvature_drift: bool = False,
-) -> Sampler[PSGLDState, PSGLDInfo]:
-    """Binds ``psgld_init`` and ``psgld_step`` to a density and hyperparameters."""
-    one_temperature(noise_scale, temperature)
-    return bind(
-        psgld_init,
-        psgld_step,
-        log_density_fn,
-        step_size=step_size,
-        noise_scale=noise_scale,
-        temperature=temperature,
-        decay=decay,
-        damping=damping,
-        curvature_drift=curvature_drift,
-    )
+psgld = bound(psgld_init, psgld_step)

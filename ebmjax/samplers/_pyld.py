@@ -1,7 +1,7 @@
 """PYLD: Langevin steps that differentiate the first layer only, between two full gradients."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +17,12 @@ from ebmjax._checks import (
     check_positive,
     per_leaf,
 )
+from ebmjax._ranges import COUNT, NOT_NEGATIVE, POSITIVE, optional
+from ebmjax.samplers._bound import bound
 from ebmjax.samplers._chains import trace_chain
 from ebmjax.samplers._langevin import langevin_noise_scale, move, standard_normal_like
 from ebmjax.samplers._states import check_one_chain
-from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
+from ebmjax.types import Key, LogDensityFn, PyTree
 
 FirstLayerFn = Callable[[PyTree], PyTree]
 """``first_layer_fn(position)``: output of the network's first layer, for one chain."""
@@ -77,11 +79,11 @@ def pyld_step(
     first_layer_fn: FirstLayerFn,
     head_fn: LogDensityFn,
     *,
-    step_size: Any,
-    num_inner: int,
-    noise_scale: Any = None,
-    max_score: Any = None,
-    outer_step_size: Any = 0.0,
+    step_size: Annotated[Any, POSITIVE],
+    num_inner: Annotated[int, COUNT],
+    noise_scale: Annotated[Any, optional(NOT_NEGATIVE)] = None,
+    max_score: Annotated[Any, optional(POSITIVE)] = None,
+    outer_step_size: Annotated[Any, NOT_NEGATIVE] = 0.0,
     low: Any = -jnp.inf,
     high: Any = jnp.inf,
 ) -> tuple[PYLDState, PYLDInfo]:
@@ -98,6 +100,10 @@ def pyld_step(
     where :math:`\Pi` projects onto the box. The first move is along the exact score, so
     ``num_inner=1`` is SGLD (proximal, with ``max_score``). Later moves are approximate, and the
     chain has no exact law. If the first layer is linear, all moves have the same score.
+
+    ``schedule`` wraps ``functools.partial(pyld, first_layer_fn)``. Do not use ``clamp``,
+    ``reflect`` or ``clip_drift`` with it: they would act on the hidden layer. Box and clip are
+    arguments here.
 
     Args:
       key: consumed by the noise.
@@ -119,6 +125,14 @@ def pyld_step(
 
     Source: JEM++ (Yang & Ji 2021), after YOPO (Zhang et al. 2019). Its PYLD-M-N is M of these steps
     with noise 0, step size 0.2, N = 5, scores clipped at 1 and the box [-1, 1].
+
+    Example:
+      >>> import jax
+      >>> first_layer_fn, head_fn = lambda x: 2.0 * x, lambda hidden: -0.125 * hidden**2
+      >>> sampler = pyld(first_layer_fn, head_fn, step_size=0.5, num_inner=1, noise_scale=0.0)
+      >>> state, info = sampler.step(jax.random.key(0), sampler.init(2.0))
+      >>> float(state.position)
+      1.0
     """
     check_one_chain(state, "cotangent")
     check_positive("step_size", step_size)
@@ -170,50 +184,4 @@ def pyld_step(
     return state, PYLDInfo(state.log_density)
 
 
-def pyld(
-    first_layer_fn: FirstLayerFn,
-    head_fn: LogDensityFn,
-    *,
-    step_size: Any,
-    num_inner: int,
-    noise_scale: Any = None,
-    max_score: Any = None,
-    outer_step_size: Any = 0.0,
-    low: Any = -jnp.inf,
-    high: Any = jnp.inf,
-) -> Sampler[PYLDState, PYLDInfo]:
-    """Binds ``pyld_init`` and ``pyld_step`` to a density in two parts and hyperparameters.
-
-    ``schedule`` wraps ``functools.partial(pyld, first_layer_fn)``. Do not use ``clamp``,
-    ``reflect`` or ``clip_drift`` with it: they would act on the hidden layer. Box and clip are
-    arguments here.
-
-    Example:
-      >>> import jax
-      >>> first_layer_fn, head_fn = lambda x: 2.0 * x, lambda hidden: -0.125 * hidden**2
-      >>> sampler = pyld(first_layer_fn, head_fn, step_size=0.5, num_inner=1, noise_scale=0.0)
-      >>> state, info = sampler.step(jax.random.key(0), sampler.init(2.0))
-      >>> float(state.position)
-      1.0
-    """
-
-    def init(position: PyTree, key: Key | None = None) -> PYLDState:
-        del key
-        return pyld_init(position, first_layer_fn, head_fn)
-
-    def step(key: Key, state: PYLDState) -> tuple[PYLDState, PYLDInfo]:
-        return pyld_step(
-            key,
-            state,
-            first_layer_fn,
-            head_fn,
-            step_size=step_size,
-            num_inner=num_inner,
-            noise_scale=noise_scale,
-            max_score=max_score,
-            outer_step_size=outer_step_size,
-            low=low,
-            high=high,
-        )
-
-    return Sampler(init, step)
+pyld = bound(pyld_init, pyld_step)

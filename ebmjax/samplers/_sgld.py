@@ -1,10 +1,11 @@
 """Stochastic gradient Langevin dynamics, also called the unadjusted Langevin algorithm."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import jax.numpy as jnp
 
-from ebmjax.samplers._bind import bind
+from ebmjax._ranges import NOT_NEGATIVE, POSITIVE, optional
+from ebmjax.samplers._bound import bound
 from ebmjax.samplers._langevin import (
     LangevinInfo,
     LangevinState,
@@ -15,7 +16,7 @@ from ebmjax.samplers._langevin import (
     target_temperature,
 )
 from ebmjax.samplers._states import check_one_chain
-from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
+from ebmjax.types import Key, LogDensityFn, PyTree
 
 
 def sgld_init(position: PyTree, log_density_fn: LogDensityFn) -> LangevinState:
@@ -28,9 +29,9 @@ def sgld_step(
     state: LangevinState,
     log_density_fn: LogDensityFn,
     *,
-    step_size: Any,
-    noise_scale: Any = None,
-    temperature: Any = None,
+    step_size: Annotated[Any, POSITIVE],
+    noise_scale: Annotated[Any, optional(NOT_NEGATIVE)] = None,
+    temperature: Annotated[Any, optional(POSITIVE)] = None,
 ) -> tuple[LangevinState, LangevinInfo]:
     r"""Takes one step of Langevin dynamics, never rejected.
 
@@ -64,6 +65,14 @@ def sgld_step(
 
     Source: Welling & Teh 2011; sampling-approaches thesis, Alg. 4; SADA-JEM, Alg. 1, for a separate
     ``noise_scale`` (its Eq. 3 prints a drift of alpha / 2 and a noise of alpha).
+
+    Example:
+      >>> import jax
+      >>> sampler = sgld(lambda x: -0.5 * (x**2).sum(), step_size=0.1)
+      >>> state = sampler.init(jax.numpy.zeros(2))
+      >>> state, info = sampler.step(jax.random.key(0), state)
+      >>> state.position.shape
+      (2,)
     """
     check_one_chain(state, "score")
     temperature = one_temperature(noise_scale, temperature)
@@ -79,29 +88,4 @@ def sgld_step(
     return proposed, LangevinInfo(acceptance_prob, jnp.array(True), proposed.log_density)
 
 
-def sgld(
-    log_density_fn: LogDensityFn,
-    *,
-    step_size: Any,
-    noise_scale: Any = None,
-    temperature: Any = None,
-) -> Sampler[LangevinState, LangevinInfo]:
-    """Binds ``sgld_init`` and ``sgld_step`` to a density and hyperparameters.
-
-    Example:
-      >>> import jax
-      >>> sampler = sgld(lambda x: -0.5 * (x**2).sum(), step_size=0.1)
-      >>> state = sampler.init(jax.numpy.zeros(2))
-      >>> state, info = sampler.step(jax.random.key(0), state)
-      >>> state.position.shape
-      (2,)
-    """
-    one_temperature(noise_scale, temperature)
-    return bind(
-        sgld_init,
-        sgld_step,
-        log_density_fn,
-        step_size=step_size,
-        noise_scale=noise_scale,
-        temperature=temperature,
-    )
+sgld = bound(sgld_init, sgld_step)

@@ -41,7 +41,7 @@ Source: Gallego & Rios Insua 2018; Nüsken & Renger 2021 for the noise :math:`2 
 thesis on SVGD in JEM asks for it in 5.3.3 and 6.2.1.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -49,8 +49,9 @@ import jax.numpy as jnp
 from ebmjax._axes import AxisName
 from ebmjax._checks import check_positive
 from ebmjax._programs import run_program
+from ebmjax._ranges import BANDWIDTH, POSITIVE, one_of, optional
 from ebmjax.samplers._bandwidth import MedianRule, bandwidth_at, median_bandwidth
-from ebmjax.samplers._bind import bind
+from ebmjax.samplers._bound import bound
 from ebmjax.samplers._kernel_noise import kernel_noise
 from ebmjax.samplers._kernels import Kernel, check_kernel
 from ebmjax.samplers._states import check_state
@@ -65,7 +66,7 @@ from ebmjax.samplers._svgd import (
     svgd_init,
     unflatten_like,
 )
-from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
+from ebmjax.types import Key, LogDensityFn, PyTree
 
 _MEDIAN_PARTICLES = 4
 """In the two pairs of the median of an even number of distances."""
@@ -81,11 +82,11 @@ def stochastic_svgd_step(
     state: SVGDState,
     log_density_fn: LogDensityFn,
     *,
-    step_size: Any,
-    bandwidth: Any = None,
-    kernel: Kernel = "rbf",
-    temperature: Any = 1.0,
-    langevin_weight: Any = 1e-3,
+    step_size: Annotated[Any, POSITIVE],
+    bandwidth: Annotated[Any, optional(BANDWIDTH)] = None,
+    kernel: Annotated[Kernel, one_of("rbf", "imq")] = "rbf",
+    temperature: Annotated[Any, POSITIVE] = 1.0,
+    langevin_weight: Annotated[Any, POSITIVE] = 1e-3,
     axis_name: AxisName = None,
 ) -> tuple[SVGDState, SVGDInfo]:
     r"""Takes one step of the SVGD/Langevin hybrid, whose particles are draws from :math:`p^{1/T}`.
@@ -106,9 +107,10 @@ def stochastic_svgd_step(
       log_density_fn: one particle to scalar.
       step_size: :math:`\epsilon`, a positive scalar. Time runs n times slower than in Langevin
         dynamics.
-      bandwidth: as in ``svgd_direction``.
+      bandwidth: h in units of the particles: a positive number, ``"median"``, or None for
+        ``median / sqrt(2 log n)``.
       kernel: ``"rbf"`` or ``"imq"`` (static). A function has no noise here.
-      temperature: T of the target.
+      temperature: T of the target, a positive scalar.
       langevin_weight: :math:`\delta`, positive share of independent Langevin dynamics.
       axis_name: as in ``svgd_direction``. The first member's key draws the correlated noise of all;
         each member's own key draws its independent part.
@@ -176,25 +178,4 @@ def _moving_bandwidth(terms: SteinTerms, median: MedianRule) -> jax.Array:
     return run_program(lambda is_few: jax.lax.cond(is_few, of_few, of_all), is_few)
 
 
-def stochastic_svgd(
-    log_density_fn: LogDensityFn,
-    *,
-    step_size: Any,
-    bandwidth: Any = None,
-    kernel: Kernel = "rbf",
-    temperature: Any = 1.0,
-    langevin_weight: Any = 1e-3,
-    axis_name: AxisName = None,
-) -> Sampler[SVGDState, SVGDInfo]:
-    """Binds ``stochastic_svgd_init`` and ``stochastic_svgd_step``."""
-    return bind(
-        stochastic_svgd_init,
-        stochastic_svgd_step,
-        log_density_fn,
-        step_size=step_size,
-        bandwidth=bandwidth,
-        kernel=kernel,
-        temperature=temperature,
-        langevin_weight=langevin_weight,
-        axis_name=axis_name,
-    )
+stochastic_svgd = bound(stochastic_svgd_init, stochastic_svgd_step, interacts=True)

@@ -1,7 +1,7 @@
 """Stein variational gradient descent: particles that follow the score and repel each other."""
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,11 +10,12 @@ from jax.flatten_util import ravel_pytree
 from ebmjax._axes import AxisName, everywhere, gather_rows, own_rows, place_like
 from ebmjax._checks import check_not_negative, check_positive, check_scalar_density
 from ebmjax._precision import root
+from ebmjax._ranges import BANDWIDTH, NOT_NEGATIVE, POSITIVE, one_of_or_function, optional
 from ebmjax.samplers._bandwidth import MedianRule, is_rule, median_rule
-from ebmjax.samplers._bind import bind
+from ebmjax.samplers._bound import bound
 from ebmjax.samplers._kernels import Kernel, check_kernel, evaluate_kernel
 from ebmjax.samplers._states import check_particles, check_state
-from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
+from ebmjax.types import Key, LogDensityFn, PyTree
 
 
 class SVGDState(NamedTuple):
@@ -234,10 +235,10 @@ def svgd_step(
     state: SVGDState,
     log_density_fn: LogDensityFn,
     *,
-    step_size: Any,
-    bandwidth: Any = None,
-    kernel: Kernel = "rbf",
-    drive: Any = 1.0,
+    step_size: Annotated[Any, POSITIVE],
+    bandwidth: Annotated[Any, optional(BANDWIDTH)] = None,
+    kernel: Annotated[Kernel, one_of_or_function("rbf", "imq")] = "rbf",
+    drive: Annotated[Any, NOT_NEGATIVE] = 1.0,
     axis_name: AxisName = None,
 ) -> tuple[SVGDState, SVGDInfo]:
     r"""Moves every particle by :math:`\epsilon\, \phi_i`; see ``svgd_direction``.
@@ -252,9 +253,13 @@ def svgd_step(
       log_density_fn: one particle to scalar.
       step_size: :math:`\epsilon`, a positive scalar. One kernel spans all leaves, so there is no
         step for each leaf; rescale the coordinates instead.
-      bandwidth, kernel, axis_name: as in ``svgd_direction``.
+      bandwidth: h in units of the particles: a positive number, ``"median"``, or None for
+        ``median / sqrt(2 log n)``.
+      kernel: of ``u = |x - y|^2 / bandwidth^2``: ``"rbf"`` for exp(-u / 2), ``"imq"`` for
+        1 / sqrt(1 + u), or a function of u (static).
       drive: scalar, at least 0, multiplies the scores and not the repulsion. Particles approximate
         :math:`p^{\mathrm{drive}}`; a ``schedule`` that raises it to 1 anneals.
+      axis_name: as in ``svgd_direction``.
     """
     del key
     check_state(state, "particles")
@@ -271,23 +276,4 @@ def stein_info(terms: SteinTerms, direction: jax.Array) -> SVGDInfo:
     return SVGDInfo(terms.bandwidth, direction_norm, terms.log_density)
 
 
-def svgd(
-    log_density_fn: LogDensityFn,
-    *,
-    step_size: Any,
-    bandwidth: Any = None,
-    kernel: Kernel = "rbf",
-    drive: Any = 1.0,
-    axis_name: AxisName = None,
-) -> Sampler[SVGDState, SVGDInfo]:
-    """Binds ``svgd_init`` and ``svgd_step`` to a density and hyperparameters."""
-    return bind(
-        svgd_init,
-        svgd_step,
-        log_density_fn,
-        step_size=step_size,
-        bandwidth=bandwidth,
-        kernel=kernel,
-        drive=drive,
-        axis_name=axis_name,
-    )
+svgd = bound(svgd_init, svgd_step, interacts=True)

@@ -1,14 +1,14 @@
 """MALA that raises its temperature while too few of its moves are accepted."""
 
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_fraction, check_positive
 from ebmjax._precision import at_least_float32
-from ebmjax.samplers._bind import bind
+from ebmjax._ranges import NOT_NEGATIVE, POSITIVE, PROBABILITY, optional
+from ebmjax.samplers._bound import BoundForm, bound
 from ebmjax.samplers._langevin import (
     LangevinState,
     check_langevin,
@@ -17,7 +17,7 @@ from ebmjax.samplers._langevin import (
 )
 from ebmjax.samplers._mala import mala_step
 from ebmjax.samplers._states import check_one_chain
-from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
+from ebmjax.types import Key, LogDensityFn, PyTree
 
 
 class TemperedMALAState(NamedTuple):
@@ -57,7 +57,7 @@ class TemperedMALAInfo(NamedTuple):
 
 
 def tempered_mala_init(
-    position: PyTree, log_density_fn: LogDensityFn, *, temperature: Any = 1.0
+    position: PyTree, log_density_fn: LogDensityFn, *, temperature: Annotated[Any, POSITIVE] = 1.0
 ) -> TemperedMALAState:
     """Scores ``position`` and starts at ``temperature`` (positive)."""
     check_positive("temperature", temperature, is_scalar=True)
@@ -72,11 +72,11 @@ def tempered_mala_step(
     state: TemperedMALAState,
     log_density_fn: LogDensityFn,
     *,
-    step_size: Any,
-    noise_scale: Any = None,
-    acceptance_threshold: Any = 0.5,
-    temperature_growth: Any = 10.0,
-    acceptance_decay: Any = 0.9,
+    step_size: Annotated[Any, POSITIVE],
+    noise_scale: Annotated[Any, optional(NOT_NEGATIVE)] = None,
+    acceptance_threshold: Annotated[Any, PROBABILITY] = 0.5,
+    temperature_growth: Annotated[Any, POSITIVE] = 10.0,
+    acceptance_decay: Annotated[Any, PROBABILITY] = 0.9,
 ) -> tuple[TemperedMALAState, TemperedMALAInfo]:
     r"""Takes one MALA step on :math:`E / T`, after which T may rise.
 
@@ -98,6 +98,7 @@ def tempered_mala_step(
       acceptance_threshold: u in [0, 1].
       temperature_growth: g, positive.
       acceptance_decay: d in [0, 1]. At 0 every move is judged alone, as in the thesis's listing.
+      temperature: of the bound form: T at the start, a positive scalar.
 
     Source: sampling-approaches thesis, Alg. 10. Its listing divides the energy again at every step,
     so that one rise compounds; here the target is always ``E / T``.
@@ -129,24 +130,7 @@ def tempered_mala_step(
     return state, TemperedMALAInfo(*info, temperature)
 
 
-def tempered_mala(
-    log_density_fn: LogDensityFn,
-    *,
-    step_size: Any,
-    noise_scale: Any = None,
-    temperature: Any = 1.0,
-    acceptance_threshold: Any = 0.5,
-    temperature_growth: Any = 10.0,
-    acceptance_decay: Any = 0.9,
-) -> Sampler[TemperedMALAState, TemperedMALAInfo]:
-    """Binds ``tempered_mala_init`` (at ``temperature``) and ``tempered_mala_step``."""
-    return bind(
-        partial(tempered_mala_init, temperature=temperature),
-        tempered_mala_step,
-        log_density_fn,
-        step_size=step_size,
-        noise_scale=noise_scale,
-        acceptance_threshold=acceptance_threshold,
-        temperature_growth=temperature_growth,
-        acceptance_decay=acceptance_decay,
-    )
+# Any options: ``temperature`` comes from the init.
+tempered_mala: BoundForm[..., TemperedMALAState, TemperedMALAInfo] = bound(
+    tempered_mala_init, tempered_mala_step, rejects=True
+)

@@ -1,8 +1,7 @@
 """Langevin dynamics of a Gaussian that a network tilts, in the Gaussian's own coordinates."""
 
 import math
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +11,8 @@ import scipy.linalg
 
 from ebmjax._axes import row_of
 from ebmjax._checks import check_at_least, check_positive
-from ebmjax.samplers._bind import bind
+from ebmjax._ranges import POSITIVE
+from ebmjax.samplers._bound import bound
 from ebmjax.samplers._langevin import (
     LangevinInfo,
     accept,
@@ -25,7 +25,7 @@ from ebmjax.samplers._langevin import (
 from ebmjax.samplers._starts import StartFn
 from ebmjax.samplers._states import check_one_chain
 from ebmjax.samplers._svgd import multiply
-from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
+from ebmjax.types import Key, LogDensityFn, PyTree
 
 MAX_ENTRIES = 2**22
 """Numbers that the directions of all Gaussians take, at most."""
@@ -231,9 +231,9 @@ def tilted_langevin_step(
     state: TiltedLangevinState,
     log_density_fn: LogDensityFn,
     *,
-    step_size: Any,
+    step_size: Annotated[Any, POSITIVE],
     base: FactorGaussian | None = None,
-    temperature: Any = 1.0,
+    temperature: Annotated[Any, POSITIVE] = 1.0,
 ) -> tuple[TiltedLangevinState, LangevinInfo]:
     r"""Takes one step, never rejected, whose metric is the covariance of ``base``.
 
@@ -262,6 +262,13 @@ def tilted_langevin_step(
 
     Source: the preconditioned Langevin proposal of Cotter, Roberts, Stuart & White 2013, explicit;
     tilted base densities as in Xie et al. 2016 and Nijkamp et al. 2022.
+
+    Example:
+      >>> base = fit_factor_gaussian(np.random.default_rng(0).normal(size=(50, 2, 2, 1)))
+      >>> sampler = tilted_langevin(lambda x: -x[0, 0, 0] ** 2, base=base, step_size=0.1)
+      >>> state, info = sampler.step(jax.random.key(0), sampler.init(jnp.zeros((2, 2, 1))))
+      >>> state.position.shape
+      (2, 2, 1)
     """
     check_one_chain(state, "score")
     for name, value in {"step_size": step_size, "temperature": temperature}.items():
@@ -296,27 +303,6 @@ def _whiten(one: FactorGaussian | None, state: TiltedLangevinState) -> tuple[PyT
     return one.whiten(state.position - one.mean, -1.0), one.whiten(state.score, 1.0)
 
 
-def tilted_langevin(
-    log_density_fn: LogDensityFn,
-    *,
-    step_size: Any,
-    base: FactorGaussian | None = None,
-    temperature: Any = 1.0,
-) -> Sampler[TiltedLangevinState, LangevinInfo]:
-    """Binds ``tilted_langevin_init`` and ``tilted_langevin_step``.
-
-    Example:
-      >>> base = fit_factor_gaussian(np.random.default_rng(0).normal(size=(50, 2, 2, 1)))
-      >>> sampler = tilted_langevin(lambda x: -x[0, 0, 0] ** 2, base=base, step_size=0.1)
-      >>> state, info = sampler.step(jax.random.key(0), sampler.init(jnp.zeros((2, 2, 1))))
-      >>> state.position.shape
-      (2, 2, 1)
-    """
-    return bind(
-        partial(tilted_langevin_init, base=base),
-        tilted_langevin_step,
-        log_density_fn,
-        step_size=step_size,
-        base=base,
-        temperature=temperature,
-    )
+tilted_langevin = bound(
+    tilted_langevin_init, tilted_langevin_step, rejects=True, adapts=True, memory=("component",)
+)

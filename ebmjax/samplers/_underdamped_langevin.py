@@ -1,16 +1,16 @@
 """Underdamped Langevin dynamics: chains with a velocity that friction slows and noise restores."""
 
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_positive, per_leaf
-from ebmjax.samplers._bind import bind
+from ebmjax._ranges import POSITIVE
+from ebmjax.samplers._bound import bound
 from ebmjax.samplers._langevin import check_langevin, langevin_init, standard_normal_like
 from ebmjax.samplers._states import check_one_chain
-from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
+from ebmjax.types import Key, LogDensityFn, PyTree
 
 
 class UnderdampedLangevinState(NamedTuple):
@@ -40,7 +40,11 @@ class UnderdampedLangevinInfo(NamedTuple):
 
 
 def underdamped_langevin_init(
-    key: Key, position: PyTree, log_density_fn: LogDensityFn, *, temperature: Any = 1.0
+    key: Key,
+    position: PyTree,
+    log_density_fn: LogDensityFn,
+    *,
+    temperature: Annotated[Any, POSITIVE] = 1.0,
 ) -> UnderdampedLangevinState:
     """Scores ``position`` and draws its velocity from N(0, ``temperature``), a positive scalar."""
     check_positive("temperature", temperature, is_scalar=True)
@@ -60,9 +64,9 @@ def underdamped_langevin_step(
     state: UnderdampedLangevinState,
     log_density_fn: LogDensityFn,
     *,
-    step_size: Any,
-    friction: Any = 1.0,
-    temperature: Any = 1.0,
+    step_size: Annotated[Any, POSITIVE],
+    friction: Annotated[Any, POSITIVE] = 1.0,
+    temperature: Annotated[Any, POSITIVE] = 1.0,
 ) -> tuple[UnderdampedLangevinState, UnderdampedLangevinInfo]:
     r"""Takes one step of Langevin dynamics with a velocity (BAOAB splitting), never rejected.
 
@@ -88,6 +92,13 @@ def underdamped_langevin_step(
       temperature: T of the target, a positive scalar.
 
     Source: Leimkuhler & Matthews 2013, BAOAB, with unit mass and the time step :math:`h`.
+
+    Example:
+      >>> sampler = underdamped_langevin(lambda x: -0.5 * (x**2).sum(), step_size=0.1)
+      >>> state = sampler.init(jnp.zeros(2), jax.random.key(0))
+      >>> state, info = sampler.step(jax.random.key(1), state)
+      >>> state.velocity.shape
+      (2,)
     """
     check_one_chain(state, "velocity", "score")
     check_langevin(step_size, None, temperature, state.position)
@@ -115,28 +126,6 @@ def underdamped_langevin_step(
     return state, UnderdampedLangevinInfo(scored.log_density)
 
 
-def underdamped_langevin(
-    log_density_fn: LogDensityFn,
-    *,
-    step_size: Any,
-    friction: Any = 1.0,
-    temperature: Any = 1.0,
-) -> Sampler[UnderdampedLangevinState, UnderdampedLangevinInfo]:
-    """Binds ``underdamped_langevin_init`` (at ``temperature``) and ``underdamped_langevin_step``.
-
-    Example:
-      >>> sampler = underdamped_langevin(lambda x: -0.5 * (x**2).sum(), step_size=0.1)
-      >>> state = sampler.init(jnp.zeros(2), jax.random.key(0))
-      >>> state, info = sampler.step(jax.random.key(1), state)
-      >>> state.velocity.shape
-      (2,)
-    """
-    return bind(
-        partial(underdamped_langevin_init, temperature=temperature),
-        underdamped_langevin_step,
-        log_density_fn,
-        draws=True,
-        step_size=step_size,
-        friction=friction,
-        temperature=temperature,
-    )
+underdamped_langevin = bound(
+    underdamped_langevin_init, underdamped_langevin_step, memory=("velocity",)
+)
