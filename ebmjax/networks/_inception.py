@@ -1,6 +1,7 @@
 """The Inception-v3 behind published FID, KID and inception scores: the graph of December 2015."""
 
-from typing import Literal, NamedTuple
+import functools
+from typing import Any, Literal, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -14,8 +15,8 @@ SMALLEST_SIZE = 75
 # A GPU's or TPU's default rounding is as large as differences between papers.
 PRECISION = jax.lax.Precision.HIGHEST
 
-Unit = tuple[str, int, int | tuple[int, int]]
-"""A convolution of a branch: its name, its output channels, its window."""
+Unit = tuple[str, int, int | tuple[int, int]] | tuple[str, int, int, int]
+"""A convolution of a branch: its name, output channels, window, and perhaps a stride."""
 
 
 class InceptionOutputs(NamedTuple):
@@ -101,14 +102,13 @@ class InceptionV3(nn.Module):
         x = ConvolutionUnit(80, 1, name="Conv2d_3b_1x1")(x)
         x = ConvolutionUnit(192, 3, padding="VALID", name="Conv2d_4a_3x3")(x)
         x = nn.max_pool(x, (3, 3), (2, 2))
-        for letter, pool_features in zip("bcd", (32, 64, 64), strict=True):
-            x = MixedA(pool_features, name=f"Mixed_5{letter}")(x)
-        x = MixedB(name="Mixed_6a")(x)
+        blocks = {f"5{one}": _mixed_a(f) for one, f in zip("bcd", (32, 64, 64), strict=True)}
+        blocks["6a"] = MIXED_B
         for letter, width in zip("bcde", (128, 160, 160, 192), strict=True):
-            x = MixedC(width, name=f"Mixed_6{letter}")(x)
-        x = MixedD(name="Mixed_7a")(x)
-        x = MixedE("average", name="Mixed_7b")(x)
-        x = MixedE("max", name="Mixed_7c")(x)
+            blocks[f"6{letter}"] = _mixed_c(width)
+        blocks |= {"7a": MIXED_D, "7b": _mixed_e("average"), "7c": _mixed_e("max")}
+        for name, branches in blocks.items():
+            x = Mixed(branches, name=f"Mixed_{name}")(x)
         features = x.mean((1, 2))
         logits = nn.Dense(CLASSES, use_bias=False, precision=PRECISION, name="fc")(features)
         return InceptionOutputs(features, logits)
@@ -137,116 +137,92 @@ class ConvolutionUnit(nn.Module):
         return nn.relu(nn.BatchNorm(use_running_average=True, epsilon=1e-3, name="bn")(x))
 
 
-class MixedA(nn.Module):
-    """35x35 block with a 5x5 branch."""
+class Mixed(nn.Module):
+    """Block of parallel branches, whose channels are concatenated.
 
-    pool_features: int
+    Attributes:
+      branches: each a sequence of steps: a ``Unit``, "average", "max" or "halve" for pooling, or
+        further ``branches``.
+    """
 
-    @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
-        double = ("branch3x3dbl_2", 96, 3), ("branch3x3dbl_3", 96, 3)
-        return _concatenate(
-            _chain(x, ("branch1x1", 64, 1)),
-            _chain(x, ("branch5x5_1", 48, 1), ("branch5x5_2", 64, 5)),
-            _chain(x, ("branch3x3dbl_1", 64, 1), *double),
-            _chain(_average_pool(x), ("branch_pool", self.pool_features, 1)),
-        )
-
-
-class MixedB(nn.Module):
-    """Block from 35x35 to 17x17."""
+    branches: tuple[Any, ...]
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        double = _chain(x, ("branch3x3dbl_1", 64, 1), ("branch3x3dbl_2", 96, 3))
-        return _concatenate(
-            _halve(x, "branch3x3", 384),
-            _halve(double, "branch3x3dbl_3", 96),
-            nn.max_pool(x, (3, 3), (2, 2)),
-        )
+        return _fork(x, self.branches)
 
 
-class MixedC(nn.Module):
-    """17x17 block with 7x7 windows factored into a row and a column."""
-
-    width: int
-
-    @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
-        row, column, width = (1, 7), (7, 1), self.width
-        return _concatenate(
-            _chain(x, ("branch1x1", 192, 1)),
-            _chain(
-                x,
-                ("branch7x7_1", width, 1),
-                ("branch7x7_2", width, row),
-                ("branch7x7_3", 192, column),
-            ),
-            _chain(
-                x,
-                ("branch7x7dbl_1", width, 1),
-                ("branch7x7dbl_2", width, column),
-                ("branch7x7dbl_3", width, row),
-                ("branch7x7dbl_4", width, column),
-                ("branch7x7dbl_5", 192, row),
-            ),
-            _chain(_average_pool(x), ("branch_pool", 192, 1)),
-        )
+def _fork(x: jax.Array, branches: tuple[Any, ...]) -> jax.Array:
+    return jnp.concatenate([functools.reduce(_step, branch, x) for branch in branches], axis=-1)
 
 
-class MixedD(nn.Module):
-    """Block from 17x17 to 8x8."""
-
-    @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
-        seven = _chain(
-            x,
-            ("branch7x7x3_1", 192, 1),
-            ("branch7x7x3_2", 192, (1, 7)),
-            ("branch7x7x3_3", 192, (7, 1)),
-        )
-        return _concatenate(
-            _halve(_chain(x, ("branch3x3_1", 192, 1)), "branch3x3_2", 320),
-            _halve(seven, "branch7x7x3_4", 192),
-            nn.max_pool(x, (3, 3), (2, 2)),
-        )
+def _step(x: jax.Array, step: Any) -> jax.Array:
+    if step == "average":
+        return nn.avg_pool(x, (3, 3), (1, 1), "SAME", count_include_pad=False)
+    if step == "max":
+        return nn.max_pool(x, (3, 3), (1, 1), "SAME")
+    if step == "halve":
+        return nn.max_pool(x, (3, 3), (2, 2))
+    if not isinstance(step[0], str):
+        return _fork(x, step)
+    name, features, window, *stride = step
+    if stride:
+        return ConvolutionUnit(features, window, stride[0], "VALID", name=name)(x)
+    return ConvolutionUnit(features, window, name=name)(x)
 
 
-class MixedE(nn.Module):
-    """8x8 block whose 3x3 windows end in a row beside a column."""
-
-    pool: Literal["average", "max"]
-
-    @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
-        is_average = self.pool == "average"
-        pooled = _average_pool(x) if is_average else nn.max_pool(x, (3, 3), (1, 1), "SAME")
-        single = _chain(x, ("branch3x3_1", 384, 1))
-        double = _chain(x, ("branch3x3dbl_1", 448, 1), ("branch3x3dbl_2", 384, 3))
-        return _concatenate(
-            _chain(x, ("branch1x1", 320, 1)),
-            _chain(single, ("branch3x3_2a", 384, (1, 3))),
-            _chain(single, ("branch3x3_2b", 384, (3, 1))),
-            _chain(double, ("branch3x3dbl_3a", 384, (1, 3))),
-            _chain(double, ("branch3x3dbl_3b", 384, (3, 1))),
-            _chain(pooled, ("branch_pool", 192, 1)),
-        )
+def _mixed_a(pool_features: int) -> tuple[Any, ...]:
+    """Returns the branches of a 35x35 block, of which one has a 5x5 window."""
+    return (
+        (("branch1x1", 64, 1),),
+        (("branch5x5_1", 48, 1), ("branch5x5_2", 64, 5)),
+        (("branch3x3dbl_1", 64, 1), ("branch3x3dbl_2", 96, 3), ("branch3x3dbl_3", 96, 3)),
+        ("average", ("branch_pool", pool_features, 1)),
+    )
 
 
-def _chain(x: jax.Array, *units: Unit) -> jax.Array:
-    """Applies the units one after the other, as submodules of the calling module."""
-    for name, features, kernel_size in units:
-        x = ConvolutionUnit(features, kernel_size, name=name)(x)
-    return x
+# From 35x35 to 17x17.
+MIXED_B = (
+    (("branch3x3", 384, 3, 2),),
+    (("branch3x3dbl_1", 64, 1), ("branch3x3dbl_2", 96, 3), ("branch3x3dbl_3", 96, 3, 2)),
+    ("halve",),
+)
+ROW, COLUMN = (1, 7), (7, 1)
 
 
-def _halve(x: jax.Array, name: str, features: int) -> jax.Array:
-    return ConvolutionUnit(features, 3, stride=2, padding="VALID", name=name)(x)
+def _mixed_c(width: int) -> tuple[Any, ...]:
+    """Returns the branches of a 17x17 block with 7x7 windows factored into a row and a column."""
+    double = [(f"branch7x7dbl_{i}", width, (ROW, COLUMN)[i % 2 == 0]) for i in (2, 3, 4)]
+    return (
+        (("branch1x1", 192, 1),),
+        (("branch7x7_1", width, 1), ("branch7x7_2", width, ROW), ("branch7x7_3", 192, COLUMN)),
+        (("branch7x7dbl_1", width, 1), *double, ("branch7x7dbl_5", 192, ROW)),
+        ("average", ("branch_pool", 192, 1)),
+    )
 
 
-def _average_pool(x: jax.Array) -> jax.Array:
-    return nn.avg_pool(x, (3, 3), (1, 1), "SAME", count_include_pad=False)
+# From 17x17 to 8x8.
+MIXED_D = (
+    (("branch3x3_1", 192, 1), ("branch3x3_2", 320, 3, 2)),
+    (
+        ("branch7x7x3_1", 192, 1),
+        ("branch7x7x3_2", 192, ROW),
+        ("branch7x7x3_3", 192, COLUMN),
+        ("branch7x7x3_4", 192, 3, 2),
+    ),
+    ("halve",),
+)
 
 
-def _concatenate(*branches: jax.Array) -> jax.Array:
-    return jnp.concatenate(branches, axis=-1)
+def _mixed_e(pool: str) -> tuple[Any, ...]:
+    """Returns the branches of an 8x8 block whose 3x3 windows end in a row beside a column."""
+
+    def both(name: str) -> tuple[Any, ...]:
+        return ((f"{name}a", 384, (1, 3)),), ((f"{name}b", 384, (3, 1)),)
+
+    return (
+        (("branch1x1", 320, 1),),
+        (("branch3x3_1", 384, 1), both("branch3x3_2")),
+        (("branch3x3dbl_1", 448, 1), ("branch3x3dbl_2", 384, 3), both("branch3x3dbl_3")),
+        (pool, ("branch_pool", 192, 1)),
+    )

@@ -2,11 +2,6 @@
 
 import hashlib
 import io
-import json
-import lzma
-import math
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 
+from ebmjax._extras import needs_experiments
 from ebmjax._shown import near_path
 from ebmjax.networks._inception import (
     SMALLEST_SIZE,
@@ -24,26 +20,15 @@ from ebmjax.networks._inception import (
     inception_inputs,
 )
 
-CONVERT = (
-    "experiments/convert_inception.py writes the file, and the page generation_metrics of the "
-    "documentation has the steps"
-)
-# Errors of NumPy, zipfile and json for bytes that do not fit the file's name.
-DAMAGE = (
-    ValueError,
-    KeyError,
-    TypeError,
-    AttributeError,
-    EOFError,
-    RuntimeError,  # an encrypted member, a compression that zipfile lacks, JSON nested too deep
-    MemoryError,  # an array that claims to be larger than the memory
-    OverflowError,
-    OSError,  # of bz2; the file's bytes have been read by then
-    lzma.LZMAError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
-SAFETENSORS_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4"}
+CONVERT = "the page generation_metrics of the documentation says how to save the file"
+# Last part of a name in PyTorch and here, and the order of axes.
+RENAMED = {
+    "conv.weight": ("params", "conv/kernel", (2, 3, 1, 0)),
+    "bn.weight": ("params", "bn/scale", (0,)),
+    "bn.bias": ("params", "bn/bias", (0,)),
+    "bn.running_mean": ("batch_stats", "bn/mean", (0,)),
+    "bn.running_var": ("batch_stats", "bn/var", (0,)),
+}
 
 
 def load_inception(
@@ -52,7 +37,7 @@ def load_inception(
     """Returns the FID Inception-v3 with a local file's weights, as a compiled function of images.
 
     Args:
-      path: a ``.npz`` or ``.safetensors`` file from ``experiments/convert_inception.py``.
+      path: PyTorch's state_dict, saved as ``.npz`` or ``.safetensors``.
       sha256: hexadecimal SHA-256 the file must have; None accepts any file that fits.
 
     Returns:
@@ -70,46 +55,58 @@ def load_inception(
     return lambda images: apply(variables, jnp.asarray(images))
 
 
-def inception_variables(tensors: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Returns the variables of ``InceptionV3`` from named tensors, checked one by one.
+def inception_variables(state_dict: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Returns the variables of ``InceptionV3`` from PyTorch's tensors, checked one by one.
+
+    Counters of batches and the last layer's bias, which the inception score leaves out, go.
 
     Args:
-      tensors: by path, as ``params/Mixed_5b/branch1x1/conv/kernel``; convolution kernels
-        (height, width, in, out). docs/generation_metrics.md lists the names.
+      state_dict: tensors by PyTorch's names, as ``Mixed_5b.branch1x1.conv.weight``.
 
     Returns:
       ``{"params": ..., "batch_stats": ...}``, float32.
 
     Raises:
-      ValueError: for missing, unknown, misshaped, non-floating or non-finite tensors.
+      ValueError: for missing, unknown, misshaped or non-finite tensors.
     """
+    tensors = {}
+    for name, tensor in state_dict.items():
+        if name == "fc.bias" or name.endswith(".num_batches_tracked"):
+            continue
+        path, axes = _our_name(name)
+        if tensor.ndim != len(axes) or not np.isfinite(tensor).all():
+            raise ValueError(
+                f"{name} must have {len(axes)} axes and finite numbers, got shape {tensor.shape}; "
+                f"{CONVERT}."
+            )
+        tensors[path] = np.ascontiguousarray(tensor.transpose(axes), np.float32)
     images = jax.ShapeDtypeStruct((1, SMALLEST_SIZE, SMALLEST_SIZE, 3), jnp.float32)
     shapes = jax.eval_shape(InceptionV3().init, jax.random.key(0), images)
-    expected: dict[str, Any] = dict(flatten_dict(shapes, sep="/"))
-    faults = {
-        "missing": expected.keys() - tensors.keys(),
-        "unknown": tensors.keys() - expected.keys(),
-        "of the wrong shape": {
-            f"{name} {tensors[name].shape} instead of {expected[name].shape}"
-            for name in expected.keys() & tensors.keys()
-            if tensors[name].shape != expected[name].shape
-        },
-        "not floating-point, or not finite": {
-            name for name, tensor in tensors.items() if not _is_finite(tensor)
-        },
-    }
-    for fault, names in faults.items():
-        if names:
-            raise ValueError(
-                f"these are not the weights of the FID Inception-v3: {len(names)} tensors are "
-                f"{fault}, such as {sorted(names)[0]}; {CONVERT}."
-            )
-    tree = unflatten_dict(dict(tensors), sep="/")
-    return jax.tree.map(lambda tensor: np.asarray(tensor, np.float32), tree)
+    expected = {name: one.shape for name, one in flatten_dict(shapes, sep="/").items()}  # type: ignore
+    found = {name: tensor.shape for name, tensor in tensors.items()}
+    if wrong := sorted(
+        name for name in {*expected, *found} if expected.get(name) != found.get(name)
+    ):
+        raise ValueError(
+            f"these are not the weights of the FID Inception-v3: {len(wrong)} tensors are missing, "
+            f"unknown or of the wrong shape, such as {wrong[0]}: got {found.get(wrong[0])}, "
+            f"expected {expected.get(wrong[0])}; {CONVERT}."
+        )
+    return unflatten_dict(tensors, sep="/")
 
 
-def _is_finite(tensor: np.ndarray) -> bool:
-    return np.issubdtype(tensor.dtype, np.floating) and bool(np.isfinite(tensor).all())
+def _our_name(name: str) -> tuple[str, tuple[int, ...]]:
+    if name == "fc.weight":
+        return "params/fc/kernel", (1, 0)
+    parts = name.split(".")
+    module, last = parts[:-2], ".".join(parts[-2:])
+    if not module or last not in RENAMED or module[0] == "AuxLogits":
+        raise ValueError(
+            f"{name!r} is no weight of the FID Inception-v3. torchvision's Inception-v3 has other "
+            f"weights and AuxLogits, and gives another FID; {CONVERT}."
+        )
+    collection, ours, axes = RENAMED[last]
+    return "/".join([collection, *module, ours]), axes
 
 
 def read_tensors(path: str | Path, sha256: str | None = None) -> dict[str, np.ndarray]:
@@ -130,8 +127,7 @@ def read_tensors(path: str | Path, sha256: str | None = None) -> dict[str, np.nd
       ValueError: for another kind of file, another hash or damaged contents.
     """
     path = Path(path).expanduser()
-    readers = {".npz": _read_npz, ".safetensors": _read_safetensors}
-    if path.suffix not in readers:
+    if path.suffix not in (".npz", ".safetensors"):
         raise ValueError(
             f"path must end in .npz or .safetensors, got path={str(path)!r}. Pickles (.pt, .pth, "
             f".pkl) are never opened, because opening one can run any program; {CONVERT}."
@@ -146,40 +142,20 @@ def read_tensors(path: str | Path, sha256: str | None = None) -> dict[str, np.nd
             "file: copy or convert it again, or correct the expected hash if you trust the file."
         )
     try:
-        return readers[path.suffix](data)
-    except DAMAGE as error:
+        if path.suffix == ".safetensors":
+            with needs_experiments("reading safetensors", "safetensors"):
+                from safetensors.numpy import load
+
+            return load(data)
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            tensors = dict(archive)
+        # NumPy returns members that are not arrays as bytes, such as the pickle in a .pth.
+        if strange := [n for n, tensor in tensors.items() if not isinstance(tensor, np.ndarray)]:
+            raise ValueError(f"{strange[0]} is not an array")
+        return tensors
+    except ImportError:
+        raise
+    except Exception as error:  # of many types, one for each way to be damaged
         raise ValueError(
             f"{path} is no readable {path.suffix} file of numbers ({str(error)[:200]}); {CONVERT}."
         ) from error
-
-
-def _read_npz(data: bytes) -> dict[str, np.ndarray]:
-    with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-        tensors = dict(archive)
-    # NumPy returns members that are not arrays as bytes, such as the pickle in PyTorch's .pth.
-    strange = [name for name, tensor in tensors.items() if not isinstance(tensor, np.ndarray)]
-    if strange:
-        raise ValueError(f"{strange[0]} is not an array")
-    return tensors
-
-
-def _read_safetensors(data: bytes) -> dict[str, np.ndarray]:
-    """Reads eight bytes with the header's length, a JSON header, then the tensors' bytes."""
-    header_size = int.from_bytes(data[:8], "little")
-    if len(data) < 8 or header_size > len(data) - 8:
-        raise ValueError("the header is cut off")
-    header = json.loads(data[8 : 8 + header_size])
-    header.pop("__metadata__", None)
-    body = data[8 + header_size :]
-    return {name: _tensor(name, entry, body) for name, entry in header.items()}
-
-
-def _tensor(name: str, entry: Mapping[str, Any], body: bytes) -> np.ndarray:
-    if entry["dtype"] not in SAFETENSORS_DTYPES:
-        raise ValueError(f"{name} is {entry['dtype']}, expected one of {list(SAFETENSORS_DTYPES)}")
-    dtype = np.dtype(SAFETENSORS_DTYPES[entry["dtype"]])
-    begin, end = entry["data_offsets"]
-    size = math.prod(entry["shape"])
-    if end - begin != size * dtype.itemsize:
-        raise ValueError(f"the bytes of {name} do not match its shape")
-    return np.frombuffer(body, dtype, size, begin).reshape(entry["shape"])

@@ -7,7 +7,6 @@ import pytest
 from inception_reference import NumpyPrimitives, Reference, random_state_dict
 
 from ebmjax.networks import InceptionV3, inception_inputs, inception_variables, load_inception
-from experiments.convert_inception import convert_state_dict
 
 EPS32 = np.finfo(np.float32).eps
 LAYERS = list(Reference({}).layers)
@@ -24,7 +23,7 @@ def state_dict():
 @pytest.fixture(scope="module")
 def outputs(state_dict):
     """Input, output and what every layer made of it, from sides that differ to the last grid."""
-    variables = inception_variables(convert_state_dict(state_dict))
+    variables = inception_variables(state_dict)
     images = np.random.default_rng(1).uniform(-1, 1, (2, 107, 139, 3)).astype(np.float32)
 
     @jax.jit
@@ -183,7 +182,7 @@ def test_inputs_refuse_what_is_no_image():
 @pytest.mark.slow
 def test_whole_network_at_its_own_size(state_dict, tmp_path):
     """From uint8 images to features and logits, through the file, against the reference."""
-    np.savez(tmp_path / "ours.npz", **convert_state_dict(state_dict))
+    np.savez(tmp_path / "ours.npz", **state_dict)
     inception_fn = load_inception(tmp_path / "ours.npz")
     images = np.random.default_rng(2).integers(0, 256, (1, 32, 32, 3), np.uint8)
     x = channels_first(inception_inputs(jnp.array(images)))

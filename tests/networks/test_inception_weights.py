@@ -11,9 +11,9 @@ import jax
 import numpy as np
 import pytest
 from inception_reference import random_state_dict
+from safetensors.numpy import save
 
 from ebmjax.networks import inception_variables, load_inception, read_tensors
-from experiments.convert_inception import convert, convert_state_dict
 
 
 @pytest.fixture(scope="module")
@@ -21,33 +21,9 @@ def state_dict():
     return random_state_dict()
 
 
-def safetensors_bytes(tensors):
-    """Written from the format's description."""
-    names = {"float64": "F64", "float32": "F32", "float16": "F16", "int64": "I64", "int32": "I32"}
-    header, body = {"__metadata__": {"format": "pt"}}, b""
-    for name, tensor in tensors.items():
-        data = np.asarray(tensor).tobytes()
-        header[name] = {
-            "dtype": names[str(tensor.dtype)],
-            "shape": list(tensor.shape),
-            "data_offsets": [len(body), len(body) + len(data)],
-        }
-        body += data
-    text = json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + body
-
-
-@pytest.fixture(scope="module")
-def converted(state_dict, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("inception")
-    np.savez(folder / "torch.npz", **state_dict)
-    return folder / "ours.npz", convert(folder / "torch.npz", folder / "ours.npz")
-
-
-def test_converter_keeps_every_weight(converted, state_dict):
-    path, digest = converted
-    assert digest == hashlib.sha256(path.read_bytes()).hexdigest()
-    variables = inception_variables(read_tensors(path, digest))
+def test_every_weight_is_kept(state_dict, tmp_path):
+    np.savez(tmp_path / "torch.npz", **state_dict)
+    variables = inception_variables(read_tensors(tmp_path / "torch.npz"))
     unit = variables["params"]["Mixed_6b"]["branch7x7_2"]
     theirs = state_dict["Mixed_6b.branch7x7_2.conv.weight"]
     assert unit["conv"]["kernel"].shape == (1, 7, 128, 128)
@@ -55,52 +31,32 @@ def test_converter_keeps_every_weight(converted, state_dict):
     assert np.array_equal(variables["params"]["fc"]["kernel"], state_dict["fc.weight"].T)
     kept = sum(x.size for x in jax.tree.leaves(variables))
     assert kept == sum(x.size for x in state_dict.values()) - 1008 - 94  # the bias, the counters
-
-
-def test_converter_refuses_torchvisions_network(state_dict, tmp_path):
-    with pytest.raises(ValueError, match=r"AuxLogits.*torchvision"):
-        convert_state_dict({"AuxLogits.conv0.conv.weight": np.zeros((128, 768, 1, 1))})
-    with pytest.raises(ValueError, match="no weight of the FID Inception-v3"):
-        convert_state_dict({"layer1.weight": np.zeros(3)})
-    with pytest.raises(ValueError, match="4 axes"):
-        convert_state_dict({"Conv2d_1a_3x3.conv.weight": np.zeros(3)})
-    with pytest.raises(ValueError, match=r"end in \.npz"):
-        convert(tmp_path / "in.npz", tmp_path / "out.pkl")
-    np.savez(tmp_path / "in.npz", **{"fc.weight": state_dict["fc.weight"][:1000]})
-    with pytest.raises(ValueError, match="not the weights"):
-        convert(tmp_path / "in.npz", tmp_path / "out.npz")
-    with pytest.raises(ValueError, match=r"in\.npz' exists: choose another name, or remove it\."):
-        convert(tmp_path / "in.npz", tmp_path / "in.npz")
-    assert not (tmp_path / "out.npz").exists()
+    assert {x.dtype for x in jax.tree.leaves(variables)} == {np.dtype(np.float32)}
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda t: t.pop("params/fc/kernel"), "missing, such as params/fc/kernel"),
-        (lambda t: t.update({"params/fc/bias": np.zeros(1008)}), "unknown, such as params/fc/bias"),
+        (lambda t: t.pop("fc.weight"), "such as params/fc/kernel: got None"),
+        (lambda t: t.update({"layer1.weight": np.zeros(3)}), "no weight of the FID Inception-v3"),
         (
-            lambda t: t.update({"params/fc/kernel": np.zeros((2048, 1000))}),
-            r"wrong shape, such as params/fc/kernel \(2048, 1000\) instead of \(2048, 1008\)",
+            lambda t: t.update({"AuxLogits.conv0.conv.weight": np.zeros((128, 768, 1, 1))}),
+            r"AuxLogits.*torchvision",
         ),
-        (lambda t: t.update({"params/fc/kernel": np.zeros((2048, 1008), int)}), "floating-point"),
-        (lambda t: t.update({"params/fc/kernel": np.full((2048, 1008), np.nan)}), "finite"),
+        (lambda t: t.update({"Conv2d_1a_3x3.conv.weight": np.zeros(3)}), "4 axes"),
+        (
+            lambda t: t.update({"fc.weight": np.zeros((1000, 2048))}),
+            r"params/fc/kernel: got \(2048, 1000\), expected \(2048, 1008\)",
+        ),
+        (lambda t: t.update({"fc.weight": np.full((1008, 2048), np.nan)}), "finite"),
     ],
-    ids=["missing", "unknown", "shape", "integers", "nan"],
+    ids=["missing", "unknown", "torchvision", "axes", "shape", "nan"],
 )
 def test_wrong_tensors_are_named(change, message, state_dict):
-    tensors = convert_state_dict(state_dict)
+    tensors = {**state_dict}
     change(tensors)
     with pytest.raises(ValueError, match=message):
         inception_variables(tensors)
-
-
-def test_weights_become_float32(state_dict):
-    tensors = convert_state_dict(state_dict)
-    name = "params/fc/kernel"
-    for dtype in (np.float16, np.float64):
-        variables = inception_variables(tensors | {name: tensors[name].astype(dtype)})
-        assert variables["params"]["fc"]["kernel"].dtype == np.float32
 
 
 # ---- files ----
@@ -119,7 +75,7 @@ def test_tensors_come_back(suffix, tmp_path):
     if suffix == ".npz":
         np.savez(path, allow_pickle=False, **TENSORS)
     else:
-        path.write_bytes(safetensors_bytes(TENSORS))
+        path.write_bytes(save(TENSORS))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     for sha256 in (None, digest, digest.upper(), f" {digest}\n"):
         got = read_tensors(path, sha256)
@@ -132,7 +88,7 @@ def test_tensors_come_back(suffix, tmp_path):
 
 
 def test_missing_file_says_what_to_do(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"convert_inception\.py"):
+    with pytest.raises(FileNotFoundError, match="generation_metrics"):
         load_inception(tmp_path / "weights.npz")
 
 
@@ -176,7 +132,7 @@ def test_no_pickle_is_ever_opened(name, make, tmp_path):
     canary = tmp_path / "canary"
     path = tmp_path / name
     path.write_bytes(make(Canary(canary)))
-    with pytest.raises(ValueError, match=r"convert_inception\.py"):
+    with pytest.raises(ValueError, match="generation_metrics"):
         read_tensors(path)
     assert not canary.exists()
 
@@ -192,24 +148,12 @@ def edited(**changes):
     "data",
     [
         b"",
-        b"\x00" * 4,
         struct.pack("<Q", 1 << 60) + b"{}",
-        struct.pack("<Q", 2) + b"{]",
         struct.pack("<Q", 2) + b"[]",
-        safetensors_bytes(TENSORS)[:-1],
-        edited(data_offsets=[0, 20]),
+        save(TENSORS)[:-1],
         edited(data_offsets=[4, 28]),
-        edited(data_offsets=[24, 0]),
-        edited(data_offsets=[-24, 0]),
-        edited(shape=[-2, -3]),
-        edited(dtype="BF16"),
-        edited(dtype=None),
         edited(shape=[2**62, 2**62]),
-        edited(shape=[2**62, 1], data_offsets=[0, 2**64]),
-        edited(data_offsets=[2**64, 2**64 + 24]),
-        edited(shape=None),
-        struct.pack("<Q", 200_000) + b"[" * 200_000,
-        struct.pack("<Q", 600_000) + b'{"a":' * 120_000,
+        edited(dtype=None),
     ],
 )
 def test_damaged_safetensors_are_refused(data, tmp_path):
