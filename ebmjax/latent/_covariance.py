@@ -1,6 +1,5 @@
 """The derivative of the thermodynamic integral, by covariances under each power posterior."""
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -8,7 +7,6 @@ import jax.numpy as jnp
 
 from ebmjax._checks import check_at_least
 from ebmjax.evidence import trapezium_weights
-from ebmjax.latent._control_variates import stein_control
 from ebmjax.latent._model import LatentModel, LatentParams
 from ebmjax.latent._surrogate import (
     SampleTerms,
@@ -31,7 +29,6 @@ def covariance_loss(
     powers: jax.Array,
     *,
     num_chains: int,
-    control_variates: bool = False,
     energy_l2: Any = 0.0,
 ) -> tuple[jax.Array, Metrics]:
     r"""Returns a loss whose gradient is the trapezium sum's, moving power posteriors included.
@@ -48,8 +45,7 @@ def covariance_loss(
     n - 1) belong to one observation, so each observation needs several chains. The prior does not
     depend on the observation: at power 0 every chain serves all observations, through their mean
     log likelihood. That keeps the expectation and lowers the variance. The variance is that of
-    :math:`\ell`, hundreds of nats for images under short chains. Expect instability there, or use
-    ``control_variates``.
+    :math:`\ell`, hundreds of nats for images under short chains. Expect instability there.
 
     Args:
       params, model, powers, energy_l2: as in ``tempered_loss``.
@@ -58,31 +54,21 @@ def covariance_loss(
         the first power, the posterior's at the last.
       prior_latents: shape (num_prior, d); used only for metrics and penalty.
       num_chains: chains of each observation, at least 2 (static).
-      control_variates: whether Stein's control variates remove the part of :math:`\ell` that a
-        field linear in z explains (static). The expectation under exact samples stays; every chain
-        costs one more gradient and one directional derivative. They need an even ``num_chains`` of
-        at least 4 (halves are centred separately) and several observations.
 
     Returns:
       The scalar loss, a surrogate of which only the gradient has a meaning, and the metrics of
       ``tempered_loss``. The mean log likelihood at power 0 is over all pairs of prior chain and
       observation.
 
-    Source: Calderhead & Girolami 2009, the trapezium rule differentiated (score function); Oates,
-    Papamarkou & Girolami 2016 for the control variates.
+    Source: Calderhead & Girolami 2009, the trapezium rule differentiated (score function).
     """
     check_latents(observations, power_latents, prior_latents, powers)
-    check_at_least("num_chains", num_chains, 4 if control_variates else 2)
+    check_at_least("num_chains", num_chains, 2)
     if observations.shape[0] % num_chains != 0:
         raise ValueError(
             f"num_chains must divide the {observations.shape[0]} observations, because each "
             f"observation comes num_chains times in a row, got num_chains={num_chains}. Repeat "
             "them with jnp.repeat(x, num_chains, axis=0)."
-        )
-    if control_variates and num_chains % 2:
-        raise ValueError(
-            "num_chains must be even with control_variates, which are fitted on one half of an "
-            f"observation's chains for the other, got num_chains={num_chains}."
         )
     latents, prior_latents = jax.lax.stop_gradient((power_latents, prior_latents))
     values, errors = _log_likelihoods(params, model, observations, latents)
@@ -91,12 +77,9 @@ def covariance_loss(
 
     powers = jnp.asarray(powers)
     along = jnp.mean(values, axis=1)
-    if control_variates:
-        moving = _controlled_covariances(params, model, observations, latents, powers, num_chains)
-    else:
-        log_law = powers[:, None] * values - grid
-        prior = _covariances(values[:1], log_law[:1], values.shape[1])
-        moving = jnp.concatenate([prior, _covariances(values[1:], log_law[1:], num_chains)])
+    log_law = powers[:, None] * values - grid
+    prior = _covariances(values[:1], log_law[:1], values.shape[1])
+    moving = jnp.concatenate([prior, _covariances(values[1:], log_law[1:], num_chains)])
     loss = energy_penalty(terms, energy_l2) - jnp.sum(trapezium_weights(powers) * (along + moving))
     return loss, sample_metrics(observations, terms, along)
 
@@ -111,38 +94,6 @@ def _covariances(values: jax.Array, log_law: jax.Array, group: int) -> jax.Array
     # Centring one factor suffices; dividing by group - 1 corrects for the estimated mean.
     centred = jax.lax.stop_gradient(values - jnp.mean(values, axis=2, keepdims=True))
     return jnp.mean(jnp.sum(centred * log_law, axis=2), axis=1) / (group - 1)
-
-
-def _controlled_covariances(
-    params: LatentParams,
-    model: LatentModel,
-    observations: jax.Array,
-    latents: jax.Array,
-    powers: jax.Array,
-    num_chains: int,
-) -> jax.Array:
-    """Returns ``_covariances`` of half groups without the noise that control variates explain."""
-
-    def values_fn(params: LatentParams, latents: jax.Array) -> jax.Array:
-        return _log_likelihoods(params, model, observations, latents)[0]
-
-    def log_law_fn(latents: jax.Array) -> jax.Array:
-        return powers[:, None] * values_fn(params, latents) - energies(params, model, latents)
-
-    def in_halves(array: jax.Array) -> jax.Array:
-        return array.reshape(len(powers), -1, 2, num_chains // 2, *array.shape[2:])
-
-    fixed = jax.lax.stop_gradient(params)
-    values, pull = jax.vjp(partial(values_fn, fixed), latents)
-    (slopes,) = pull(jnp.ones_like(values))
-    uphill = jax.grad(lambda z: -jnp.sum(energies(fixed, model, z)))(latents)
-    scores = powers[:, None, None] * slopes + uphill - latents / model.base_scale**2
-    control = jax.vmap(stein_control)(*map(in_halves, (values, slopes, scores, latents)))
-
-    # The law's derivative along the field, at every chain.
-    log_law, along = jax.jvp(log_law_fn, (latents,), (control.fields.reshape(latents.shape),))
-    residuals = control.residuals.reshape(values.shape)
-    return _covariances(residuals, log_law, num_chains // 2) - jnp.mean(along, axis=1)
 
 
 def _log_likelihoods(

@@ -16,7 +16,6 @@ Expected numbers (2026-11-22, seeds 0-2, mean +- standard deviation): log eviden
 Variants (each but the last two names its loss.name):
 - base, "tempered": the generator learns by thermodynamic integration, the prior by the contrast.
 - vanilla, telescoped, covariance, through_chain: the other estimators (docs/latent.md).
-- controlled: covariance with control variates.
 - frozen_prior: the gradient of the thesis's public code, where the prior never learns.
 - smoke, vanilla_smoke: a few steps, to see that everything runs.
 """
@@ -30,11 +29,6 @@ BASE: dict[str, Any] = {}
 VARIANTS = {
     "telescoped": {"loss.name": "telescoped"},
     "covariance": {"loss.name": "covariance", "loss.chains_per_observation": 4},
-    "controlled": {
-        "loss.name": "covariance",
-        "loss.chains_per_observation": 4,
-        "loss.control_variates": True,
-    },
     "through_chain": {"loss.name": "through_chain", "loss.kl_weight": 0.0},
     "frozen_prior": {"loss.name": "frozen_prior"},
     "vanilla_smoke": {**SMOKE, **VANILLA},

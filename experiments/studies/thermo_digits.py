@@ -7,7 +7,6 @@ the prior too.
 
 Variants:
 - "": the whole study; quick: a few rows for a few epochs.
-- controls: the covariance estimator with and without control variates, and its rivals.
 - eta: the weight of the divergences where they have a gradient, with the exact sign between them
   and with the printed one.
 - regimes: enough points in each of the thesis's regimes to tell a parabola from a line. Vanilla
@@ -175,13 +174,6 @@ STUDIES = {
             *OTHERS,
         ],
         draw=figures.draw,
-    ),
-    "controls": study(
-        [
-            row("vanilla", batch=75),
-            row("telescoped", p=6.0, chains=4),
-            *(row(name, p=p) for p in (6.0, 1.0) for name in ("covariance", "controlled")),
-        ]
     ),
     # Four chains an image, the fewest that a diagonal covariance is estimated from.
     "eta": study(

@@ -123,12 +123,6 @@ def _check_chains(config: Config) -> None:
             "config.loss.name='covariance' needs at least 2 chains of every image, got "
             f"config.loss.chains_per_observation={num_chains}."
         )
-    if loss.control_variates and (num_chains < 4 or num_chains % 2):
-        raise ConfigError(
-            "config.loss.control_variates=True needs an even number of at least 4 chains of every "
-            "image, one half to fit them for the other, got "
-            f"config.loss.chains_per_observation={num_chains}."
-        )
     if estimator != "through_chain":
         return
     if section.persistent:

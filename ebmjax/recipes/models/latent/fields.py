@@ -138,7 +138,6 @@ _FIELDS: dict[str, Field] = {
     "loss.pilot_epochs": field(5, COUNT, "epochs of the pilot run, along the power law", PILOT),
     "loss.pilot_intervals": field(20, COUNT, "intervals that the pilot run looks at", PILOT),
     "loss.chains_per_observation": field(1, COUNT, "chains of an image"),
-    "loss.control_variates": field(False, FLAG, "control variates by Stein's identity", COVARIANCE),
     "loss.kl_weight": field(
         1.0, NOT_NEGATIVE, "weight of the divergences in the objective", THROUGH_CHAIN
     ),

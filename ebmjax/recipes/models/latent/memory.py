@@ -83,8 +83,6 @@ def _training_step(config: Config, kept: int, powers: dict[str, int]) -> Program
         f"{num_repeats} of {_quote(config, 'train.num_repeats', 'repeats at a time')}": num_repeats,
     }
     counts = chains if config.loss.name == "vanilla" else powers | chains
-    if config.loss.control_variates:  # every activation has a tangent
-        kept *= 2
     states = {"prior": 0, "posterior": 0}
     if config.loss.name == "through_chain":
         # A position and a score for every step of a differentiated chain.

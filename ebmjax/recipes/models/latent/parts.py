@@ -91,7 +91,6 @@ def gradient_fn(
         )
     if section.name == "covariance":
         options["num_chains"] = section.chains_per_observation
-        options["control_variates"] = section.control_variates
     numbers = as_arguments(options)
     return make_latent_gradient_fn(
         model,

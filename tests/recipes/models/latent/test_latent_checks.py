@@ -20,21 +20,6 @@ REFUSED = [
         r"needs at least 2 chains of every image, got config\.loss\.chains_per_observation=1",
     ),
     (
-        {"loss.control_variates": True},
-        r"control_variates=True has no effect here: it needs config\.loss\.name=covariance",
-    ),
-    *(
-        (
-            {
-                "loss.name": "covariance",
-                "loss.control_variates": True,
-                "loss.chains_per_observation": num_chains,
-            },
-            rf"even number of at least 4 .*config\.loss\.chains_per_observation={num_chains}",
-        )
-        for num_chains in (2, 5)
-    ),
-    (
         {"eval.evidence.methods": ("ais", "harmonic")},
         r"eval\.evidence\.methods must be one of .*'stepping_stone'.* got 'harmonic'",
     ),
@@ -103,11 +88,6 @@ def test_populations_of_smc_have_every_chain(num_chains):
     [
         {},
         {"loss.name": "covariance", "loss.chains_per_observation": 2},
-        {
-            "loss.name": "covariance",
-            "loss.chains_per_observation": 4,
-            "loss.control_variates": True,
-        },
         {"loss.name": "through_chain", "loss.kl_weight": 0.0},
         {"sampler.persistent": True},
         {"eval.generation.every": "never"},

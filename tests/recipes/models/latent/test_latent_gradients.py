@@ -60,7 +60,6 @@ def shapes(tree):
         ({}, {"loss.name": "telescoped"}),
         ({}, {"loss.name": "frozen_prior"}),
         ({}, COVARIANCE),
-        (COVARIANCE, {"loss.control_variates": True}),
         ({}, THROUGH),
         (THROUGH, WITH_DIVERGENCES),
         ({}, {"sampler.warm_start": True}),

@@ -44,7 +44,6 @@ def test_a_chain_costs_what_the_generator_remembers_of_it():
         ({"loss.name": "vanilla"}, 72),
         ({"loss.num_intervals": 30, "train.batch_size": 16}, 480),
         ({"loss.chains_per_observation": 4, "train.num_repeats": 5}, 3 * 72 * 4),  # in turns
-        ({"loss.chains_per_observation": 4, "loss.control_variates": True}, 3 * 72 * 8),
     ],
 )
 def test_a_training_step_holds_its_chains_at_all_powers(overrides, num_latents):
