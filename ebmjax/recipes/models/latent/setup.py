@@ -16,7 +16,7 @@ from ebmjax.recipes.evaluators.distances import RunDistances
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
 from ebmjax.recipes.evaluators.latent.gradient_variance import over_coordinates
 from ebmjax.recipes.models import build as common
-from ebmjax.recipes.models.latent import checks, memory, parts, plots
+from ebmjax.recipes.models.latent import checks, parts, plots
 from ebmjax.recipes.models.latent import pilot as latent_pilot
 from ebmjax.recipes.models.latent import schedule as latent_schedule
 from ebmjax.recipes.models.latent.model import LatentEBM
@@ -41,8 +41,6 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     checks.check_test_images(config, min(len(test.images) for test in tests))
     plan = common.plan(config, len(train.images))
     networks, init = parts.model_of(config, train.images.shape[1:])
-    shapes = jax.eval_shape(init, jax.random.key(0))
-    memory.check_memory(config, networks.generator_fn, shapes.generator)
     chains = parts.chains(config, train)
     optimizer = parts.optimizer(config, len(train.images) // config.train.batch_size)
     examples = parts.Examples(train, jnp.arange(len(train.images)))

@@ -16,7 +16,6 @@ from ebmjax.recipes.config.errors import ConfigError, WorkdirError
 from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.models.build import Seconds
 from ebmjax.recipes.models.latent import cost as latent_cost
-from ebmjax.recipes.models.latent import memory as latent_memory
 from ebmjax.recipes.models.latent import pilot as latent_pilot
 from ebmjax.recipes.models.latent.pilot import Pilot
 from ebmjax.recipes.models.latent.schedule import FILE, schedule
@@ -107,18 +106,6 @@ def test_a_pilot_that_tells_nothing_is_refused_before_anything_is_written(
             digits(**ADAPTIVE), tmp_path / "run", lambda _: Pilot(looked, means, Seconds(1, 0))
         )
     assert not (tmp_path / "run").exists()
-
-
-def test_the_images_of_the_pilot_count_for_the_memory():
-    hidden = jax.ShapeDtypeStruct((10, 16), jnp.float32)
-    config = digits(**ADAPTIVE, **{"loss.pilot_intervals": 30})
-
-    def generator_fn(weight, z):
-        return jnp.tanh(weight @ z)
-
-    *_, pilot = latent_memory.programs(config, generator_fn, hidden)
-    kept = latent_memory.chain_bytes(generator_fn, hidden, 16)
-    assert pilot.num_bytes == 30 * latent_pilot.IMAGES * kept
 
 
 def test_the_pilots_seconds_are_part_of_the_training():
