@@ -1,84 +1,219 @@
-"""Draws the figures of the thermodynamic-integration thesis from a study's folder.
-
-  python experiments/latent_figures.py --folder=runs/studies/thermo_digits
+"""Draws the figures of the thermodynamic-integration thesis into a study's folder.
 
 FOLDER/figures/ gets figNN_*.png, NN the thesis's number, and quadratic_fits.md. The thesis has some
-figures twice, for CelebA and CIFAR-10 (3 and 16, 4 and 17, 5 and 18, 10 and 19, 12 and 13, 7 and
-8). A study has them once, under the lower number. Each swept estimator has a set. Figures with
-missing rows are named and left out."""
+figures twice, for CelebA and CIFAR-10; a study has them once, under the lower number. A row's name
+says its estimator and what differs: "tempered p=0.1 N_t=30". A sweep has the rows that differ in p
+alone, or in the batch size for vanilla learning.
+"""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from ebmjax.recipes.__main__ import make_parser
-from ebmjax.recipes.config.errors import stop
-from ebmjax.recipes.study.reader import row_names
-from ebmjax.recipes.study.reader import runs as runs_of
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.polynomial import Polynomial
 
-from . import latent_runs as runs
-from . import latent_sweeps as sweeps
-from .latent_data import Absent, Row, gather
-from .latent_fits import table
+from ebmjax.recipes.evaluators.plots import figure
+from ebmjax.recipes.study.errors import line_of
+from ebmjax.recipes.study.figures import Panel, draw_tiles, over_training
+from ebmjax.recipes.study.reader import StudyRun, find_done, row_names
+from ebmjax.recipes.study.table import descend
+
+# The thesis's definition is first; the last leaves out the prior's coordinates, exactly 0 in some
+# estimators.
+VARIANCES = {
+    "coordinate_gradient_variance": "gradient variance over\ncoordinates (the thesis's)",
+    "gradient_variance": "gradient variance over\nbatches and chains",
+    "generator_coordinate_gradient_variance": "gradient variance over\nthe generator's coordinates",
+}
+SCORES = {"kid_rbf": "KID_inf, RBF kernel", "fid": "FID_inf"}
+ESTIMATORS = ("frozen_prior", "tempered")
+SECONDS = {"cost.train_seconds": "seconds of training, one repeat"}
+LOSS: Panel = ("loss", "surrogate loss", "symlog")
+INFINITY = "generation.fresh.at_sizes.{}.infinity"
+NAME = re.compile(r"([a-z_]+?)_((?:N_t|warm_start|[a-zA-Z]+)=.*)")
+HEADS = ("estimator", "regime", "points", "parabola's a", "left out: parabola", "line", "constant")
+NOTE = (
+    'KID_inf against the thesis\'s variance. "left out": each row in turn is foretold by the curve '
+    "through the others; the mean squared error. Three points lie on a parabola, whatever they are."
+)
 
 
-def figures(rows: Sequence[Row]) -> dict[str, Callable[[Path], None]]:
-    """Returns functions that draw to a path, by the name of the file."""
-    made: dict[str, Callable[[Path], None]] = {
-        "equal_time": partial(sweeps.against_time, rows),
-        "fig03_variance_against_batch_size": partial(sweeps.boxes, rows, "vanilla"),
-        "fig07_samples_by_kid": partial(runs.samples_by_score, rows),
-        "fig09_loss_vanilla": partial(runs.losses, rows, "vanilla"),
-        "fig14_training_seconds": partial(runs.costs, rows, "train_seconds"),
-        "fig15_flops": partial(runs.costs, rows, "flops_per_step"),
-        "fig20_samples_vanilla": partial(runs.sweep_samples, rows, "vanilla"),
+class Row(NamedTuple):
+    """One row of a study: its name, what differs, and its finished runs."""
+
+    estimator: str
+    changes: str
+    runs: list[StudyRun]
+
+    @property
+    def swept(self) -> float:
+        """Exponent p, or the batch size of vanilla learning; NaN if something else differs, too."""
+        found = re.fullmatch(r"(?:p|batch)=([\d.]+)", self.changes)
+        return float(found[1]) if found else float("nan")
+
+    def values(self, name: str) -> np.ndarray:
+        """Returns the number ``name`` of every repeat; NaN for one without it."""
+        every = [run.evaluation() for run in self.runs]
+        of = lambda one, key: np.atleast_1d(np.array(descend(one, key), float))  # noqa: E731
+        repeats = [len(of(one, "coordinate_gradient_variance")) for one in every]
+        parts = [np.broadcast_to(of(one, name), n) for one, n in zip(every, repeats, strict=True)]
+        return np.concatenate(parts)
+
+
+def gather(folder: Path) -> list[Row]:
+    """Returns the rows of a study's folder that have a finished run."""
+    found = {name: find_done(folder, name) for name in row_names(folder)}
+    named = {name: NAME.fullmatch(name) or (None, name, "") for name, runs in found.items() if runs}
+    return [Row(one[1], one[2], found[name]) for name, one in named.items()]
+
+
+def sweep(rows: Sequence[Row], estimator: str) -> list[Row]:
+    """Returns the rows of an estimator's sweep, in order."""
+    mine = [row for row in rows if row.estimator == estimator and np.isfinite(row.swept)]
+    return sorted(mine, key=lambda row: row.swept)
+
+
+def regimes(rows: Sequence[Row], estimator: str) -> dict[str, list[Row]]:
+    """Returns the thesis's three regimes, and the rows of an estimator outside of its sweep."""
+    powers = sweep(rows, estimator)
+    every = {
+        "vanilla": sweep(rows, "vanilla"),
+        "0 < p ≤ 1": [row for row in powers if row.swept <= 1],
+        "p > 1": [row for row in powers if row.swept > 1],
+        "variants": [one for one in rows if one.estimator == estimator and one not in powers],
     }
-    for estimator in sweeps.ESTIMATORS:
-        one = {
-            "fig01_schedules": runs.schedules,
-            "fig02_trapezia": runs.trapezia,
-            "fig04_variance_against_exponent": sweeps.boxes,
-            "fig09_loss": runs.losses,
-            "fig11_samples_of_variants": runs.variant_samples,
-            "fig20_samples": runs.sweep_samples,
-        }
-        for score in sweeps.SCORES:
-            first, second = (12, 12) if score == "fid" else (5, 10)
-            one[f"fig06_variants_{score}"] = partial(sweeps.overlaid, score=score)
-            against = partial(sweeps.against_variance, score=score)
-            one[f"fig{first:02}_{score}_against_variance"] = against
-            one[f"fig{second:02}_{score}_collated"] = partial(against, is_collated=True)
-        made |= {
-            f"{name}_{estimator}": partial(make, rows, estimator) for name, make in one.items()
-        }
-    return made
+    return {name: mine for name, mine in every.items() if mine}
+
+
+def means(rows: Sequence[Row], x_name: str, y_name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Returns means and standard deviations (2, rows), over repeats where both are finite."""
+    pairs = [np.stack([row.values(x_name), row.values(y_name)]) for row in rows]
+    pairs = [np.where(np.isfinite(pair).all(0), pair, np.nan) for pair in pairs]
+    sound = [pair[:, np.isfinite(pair[0])] for pair in pairs]
+    mean = [one.mean(1) if one.size else (np.nan, np.nan) for one in sound]
+    spread = [one.std(1, ddof=1) if one.shape[1] > 1 else (0.0, 0.0) for one in sound]
+    return np.array(mean).T, np.array(spread).T
+
+
+def fit(x: np.ndarray, y: np.ndarray) -> list[float]:
+    """Returns the number of points, a parabola's first coefficient, and left-out errors.
+
+    They are mean squared errors by degree 2, 1 and 0; NaN where the other points are too few.
+    """
+    errors = []
+    for degree in (2, 1, 0):
+        off = []
+        for i in range(len(x)):
+            rest, values = np.delete(x, i), np.delete(y, i)
+            has_enough = len(np.unique(rest)) > degree
+            curve = Polynomial.fit(rest, values, degree) if has_enough else None
+            off.append(curve(x[i]) - y[i] if curve else np.nan)
+        errors.append(float(np.mean(np.square(off))))
+    first = Polynomial.fit(x, y, 2).convert().coef[-1] if len(np.unique(x)) > 2 else np.nan
+    return [len(x), float(first), *errors]
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Returns the parabolas of every regime, beside simpler curves, in Markdown."""
+    lines = [NOTE, "", line_of(HEADS), "|---" * len(HEADS) + "|"]
+    for estimator in ESTIMATORS:
+        for regime, mine in regimes(rows, estimator).items():
+            (x, y), _ = means(mine, next(iter(VARIANCES)), INFINITY.format("kid_rbf"))
+            numbers = [f"{one:.4g}" for one in fit(x[np.isfinite(x)], y[np.isfinite(x)])]
+            lines.append(line_of([estimator, regime, *numbers]))
+    return "\n".join(lines) + "\n"
+
+
+def boxes(path: Path, rows: Sequence[Row]) -> None:
+    """Draws Figs. 3 and 4: the variances of a sweep, a box a row over repeats."""
+    with figure(path, 1, len(VARIANCES), size=(4.5, 3.8)) as (panels,):
+        for axes, (name, label) in zip(panels, VARIANCES.items(), strict=True):
+            found = [row.values(name)[np.isfinite(row.values(name))] for row in rows]
+            axes.boxplot(found, tick_labels=[f"{row.swept:g}" for row in rows], showfliers=False)
+            axes.set(xlabel="batch size or exponent p", ylabel=label)
+
+
+def against(
+    path: Path, found: Mapping[str, list[Row]], names: Mapping[str, str], score: str
+) -> None:
+    """Draws a score against other numbers, Figs. 5, 6, 10 and 12: a colour a regime, a parabola."""
+    with figure(path, 1, len(names), size=(5.5, 4.6), has_legend=True) as (panels,):
+        for axes, (name, label) in zip(panels, names.items(), strict=True):
+            for regime, mine in found.items():
+                points, spreads = means(mine, name, INFINITY.format(score))
+                _scatter(axes, points, spreads, regime, [row.changes for row in mine])
+            axes.set(xlabel=label, ylabel=SCORES[score])
+
+
+def _scatter(
+    axes: Axes, points: np.ndarray, spreads: np.ndarray, label: str, names: Sequence[str]
+) -> None:
+    style: Any = {"marker": "o", "ls": "", "capsize": 2, "label": label}
+    drawn = axes.errorbar(*points, xerr=spreads[0], yerr=spreads[1], **style)
+    for name, place in zip(names, points.T, strict=True):
+        axes.annotate(name, place, (4, 4), textcoords="offset points", fontsize=6)
+    x, y = points[:, np.isfinite(points[0])]
+    if label != "variants" and len(np.unique(x)) > 2:
+        curve = Polynomial.fit(x, y, 2)
+        axes.plot(*curve.linspace(100), color=drawn[0].get_color(), lw=1, ls="--")
+
+
+def schedules(path: Path, rows: Sequence[Row]) -> None:
+    """Draws Figs. 1 and 2: each row's powers by index, and E_t at them for the test images."""
+    with figure(path, 1, 2, size=(4.5, 3.8), has_legend=True) as ((left, right),):
+        for row in rows:
+            one = row.runs[0].evaluation()
+            powers = one["powers"]
+            expected = np.atleast_2d(np.array(one["test_mean_log_likelihoods"], float))
+            left.plot(powers, "o-", label=row.changes)
+            right.plot(powers, np.nanmean(expected, 0), "o-")
+        left.set(xlabel="index i", ylabel="power t")
+        right.set(xlabel="power t", ylabel="E_t [log p(x|z)] of test images, nats")
+
+
+def samples(path: Path, rows: Sequence[Row]) -> None:
+    """Draws Figs. 7, 11 and 20: the first repeat's samples of each row, the lowest KID first."""
+    scored = [(row.values(INFINITY.format("kid_rbf")), row) for row in rows]
+    sound = [(float(np.nanmean(kid)), row) for kid, row in scored if np.isfinite(kid).any()]
+    found = {}
+    for kid, row in sorted(sound, key=lambda one: one[0]):
+        images = np.load(row.runs[0].snapshots()[-1])["samples"]
+        images = images if images.ndim == 4 else images[0]
+        found[f"{row.estimator}\n{row.changes}\nKID {1000 * kid:.3g}e-3"] = images[:36]
+    draw_tiles(path, found, 6, most=5, size=(2.4, 2.9))
+
+
+def costs(path: Path, rows: Sequence[Row]) -> None:
+    """Draws Figs. 14 and 15: seconds of training and operations a gradient, a bar a row."""
+    names = [f"{row.estimator}, {row.changes}" for row in rows]
+    with figure(path, 1, 2, size=(6, 0.28 * len(rows) + 1.2), sharey=True) as (panels,):
+        for axes, name in zip(panels, ("train_seconds", "flops_per_step"), strict=True):
+            axes.barh(names, [row.values(f"cost.{name}").mean() for row in rows])
+            axes.set(xlabel=name.replace("_", " "))
 
 
 def draw(folder: Path) -> None:
-    """Writes the figures of the study in ``folder``, and the parabolas as a table."""
-    rows = gather(folder)
-    target = folder / "figures"
+    """Writes the figures that the folder has rows for, and the parabolas as a table."""
+    rows, target = gather(folder), folder / "figures"
     target.mkdir(exist_ok=True)
-    for run in (run for row in row_names(folder) for run in runs_of(folder, row)):
-        if run.status != "done":
-            reason = "it diverged" if run.status == "diverged" else "it has no evaluation"
-            print(f"left out, for {reason}: {run.folder}.")
-    num_drawn = 0
-    for name, make in sorted(figures(rows).items()):
-        try:
-            make(target / f"{name}.png")
-            num_drawn += 1
-        except Absent as reason:
-            print(f"no {name}: {reason}.")
-    (target / "quadratic_fits.md").write_text(table(rows, list(sweeps.ESTIMATORS)))
-    print(f"{num_drawn} figures in {target}")
-
-
-def main() -> None:
-    """Reads the command line."""
-    parser = make_parser(__doc__)
-    parser.add_argument("--folder", required=True, type=Path, help="folder of a study")
-    folder = parser.parse_args().folder
-    if not folder.is_dir() or not gather(folder):
-        stop(f"--folder={folder} holds no finished run of a latent EBM's study (ebmjax study).")
-    draw(folder)
+    if not rows:
+        return
+    (target / "quadratic_fits.md").write_text(table(rows))
+    samples(target / "fig07_samples.png", rows)
+    costs(target / "fig14_costs.png", rows)
+    for estimator in ("vanilla", *ESTIMATORS):
+        if not (swept := sweep(rows, estimator)):
+            continue
+        boxes(target / f"fig04_variance_{estimator}.png", swept)
+        names = {f"{estimator}_{row.changes}": row.changes for row in swept}
+        over_training((LOSS,), f"fig09_loss_{estimator}", folder, names)
+        if estimator == "vanilla":
+            continue
+        schedules(target / f"fig01_schedules_{estimator}.png", swept)
+        found = regimes(rows, estimator)
+        for score in SCORES:
+            against(target / f"fig10_{score}_{estimator}.png", found, VARIANCES, score)
+        against(target / f"equal_time_{estimator}.png", found, SECONDS, "kid_rbf")

@@ -1,7 +1,6 @@
-"""Draws total variations and densities by objective and beta, from a study's folder."""
+"""Draws learned densities by objective and beta, from a study's folder."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,8 +8,7 @@ from matplotlib.axes import Axes
 from ebmjax.recipes.evaluators.plots import figure
 from ebmjax.recipes.evaluators.points.density_plots import describe_density, tile
 from ebmjax.recipes.evaluators.points.grid import Grid
-from ebmjax.recipes.study.figures import draw_means
-from ebmjax.recipes.study.reader import StudyRun, find_done, first, row_names
+from ebmjax.recipes.study.reader import StudyRun, first, row_names
 
 TITLES = {
     "default": "default",
@@ -18,75 +16,6 @@ TITLES = {
     "batch_corrected": "batch corrected",
     "true_objective": "true objective",
 }
-ENDS = ("", " restricted", " degenerate")
-DATA = tuple(f"{name}{end}" for name in ("gmm", "circles") for end in ENDS)
-DISTANCES = {"density_tv": "total variation, density", "sample_tv": "total variation, chains"}
-
-
-class BetaRow(NamedTuple):
-    """A row of the study; its folder is ``<data>[,_<setting>][,_<objective>],_beta_<beta>``.
-
-    Attributes:
-      name: of the folder.
-      setting: data and setting, with spaces.
-      objective: in ``TITLES``.
-      beta: of the objective.
-    """
-
-    name: str
-    setting: str
-    objective: str
-    beta: float
-
-
-def rows_of(folder: Path) -> list[BetaRow]:
-    """Returns the rows of a study's folder that have a beta in their name, by beta."""
-    found = []
-    for name in row_names(folder):
-        *words, last = name.split(",_")
-        if last.startswith("beta_"):
-            objective = next((word for word in words if word in TITLES), "default")
-            setting = " ".join(word for word in words if word != objective)
-            found.append(BetaRow(name, setting, objective, float(last.removeprefix("beta_"))))
-    return sorted(found, key=lambda row: row.beta)
-
-
-def divergences(folder: Path) -> None:
-    """Draws divergences.png of a study's folder: total variation against beta.
-
-    A setting's panel in ``DATA`` has the longest name with which the setting's begins. In it there
-    is a line for each setting and objective. Means are over runs that have a number.
-    """
-    panels: dict[str, dict[str, list[tuple[float, list[Any]]]]] = {name: {} for name in DATA}
-    for row in rows_of(folder):
-        found = (name for name in DATA if row.setting.startswith(name))
-        panel = max(found, key=len, default=None)
-        runs = [run.evaluation()["density"] for run in find_done(folder, row.name)]
-        if panel and runs:
-            rest = row.setting.removeprefix(panel).strip()
-            objective = "" if row.objective == "default" else TITLES[row.objective]
-            line = " ".join(filter(None, (rest, objective))) or "default"
-            panels[panel].setdefault(line, []).append((row.beta, runs))
-    panels = {panel: lines for panel, lines in panels.items() if lines}
-    if not panels:
-        return
-    colours: dict[str, str] = {}
-    options: Any = {"size": (3, 3), "sharey": "row", "has_legend": True}
-    with figure(folder / "divergences.png", 2, len(panels), **options) as grid:
-        for axes, (panel, lines) in zip(grid.T, panels.items(), strict=True):
-            axes[0].set_title(panel)
-            for line, points in lines.items():
-                colour = colours.setdefault(line, f"C{len(colours)}")
-                betas, num = [beta for beta, _ in points], max(len(runs) for _, runs in points)
-                for place, name in zip(axes, DISTANCES, strict=True):
-                    values = np.full((num, len(points)), np.nan)
-                    for i, (_, runs) in enumerate(points):
-                        values[: len(runs), i] = [run[name] for run in runs]  # None is NaN
-                    draw_means(place, betas, values, "deviation", color=colour, label=line)
-        for axes, label in zip(grid, DISTANCES.values(), strict=True):
-            axes[0].set_ylabel(label)
-        for axes in grid.flat:
-            axes.set(xlabel="beta", ylim=(0, 1.03))
 
 
 def objectives(folder: Path) -> None:
@@ -100,13 +29,18 @@ def objectives(folder: Path) -> None:
 
 
 def by_setting(folder: Path) -> dict[str, dict[str, dict[float, StudyRun]]]:
-    """Returns, by setting and by objective in TITLES' order, the runs of seed 0 by beta."""
+    """Returns, by setting and by objective in TITLES' order, the runs of seed 0 by beta.
+
+    A row's folder is ``<data>[,_<setting>][,_<objective>],_beta=<beta>``.
+    """
     found: dict[str, dict[str, dict[float, StudyRun]]] = {}
-    for row in rows_of(folder):
-        run = first(folder, row.name)
-        if run.status != "missing":
-            setting = found.setdefault(row.setting.replace(" ", "_"), {})
-            setting.setdefault(row.objective, {})[row.beta] = run
+    for name in row_names(folder):
+        *words, last = name.split(",_")
+        run = first(folder, name)
+        if last.startswith("beta=") and run.status != "missing":
+            objective = next((word for word in words if word in TITLES), "default")
+            setting = found.setdefault("_".join(word for word in words if word != objective), {})
+            setting.setdefault(objective, {})[float(last.removeprefix("beta="))] = run
     return {name: {o: runs[o] for o in TITLES if o in runs} for name, runs in found.items()}
 
 

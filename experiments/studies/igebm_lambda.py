@@ -6,15 +6,9 @@ no spectral norm, no penalty on energies and no box; so do the rows "bare" here.
 step whose loss exceeds 10, chains included. "confined" is the base of configs/igebm_digits.py, with
 all three.
 
-Chapter 5 asks whether a smaller step would compensate for the preconditioner, and finds it not
-better than SGLD. "matched" has lambda times SGLD's step, so that step times G is SGLD's step where
-scores are small. It has SGLD's noise ("plain") or the preconditioner's noise at SGLD's temperature.
-
-Figure: damping.png shows all rows over training.
-
 Variants:
-- "": all rows; matched.
-- quick: two rows of a few epochs.
+- "": all rows, over training in damping.png.
+- matched: lambda times SGLD's step (chapter 5), with SGLD's noise or the preconditioner's.
 """
 
 from functools import partial
@@ -68,20 +62,16 @@ def make_row(noise: str, damping: float) -> tuple[str, list[str]]:
 COMMON = ("--config.eval.every_epochs=1", "--config.train.checkpoint_every_epochs=40")
 
 study = partial(Study, draw=figures.damping)
-STUDY = study(
-    SGLD | dict(row(s, d) for s in ("bare", "bare, guard", "confined") for d in DAMPINGS),
-    COLUMNS,
-    common=COMMON,
-)
 STUDIES = {
-    "": STUDY,
+    "": study(
+        SGLD | dict(row(s, d) for s in ("bare", "bare, guard", "confined") for d in DAMPINGS),
+        COLUMNS,
+        common=COMMON,
+    ),
     "matched": study(
         {"SGLD": SGLD["bare, SGLD"]}
         | dict(make_row(noise, d) for noise in ("plain", "preconditioned") for d in DAMPINGS[:-1]),
         COLUMNS | pick_columns("preconditioner G"),
         common=COMMON,
-    ),
-    "quick": STUDY.shorten(
-        ("bare, guard, lambda 0.0001", "bare, guard, lambda 1"), "--config.train.num_epochs=4"
     ),
 }

@@ -4,17 +4,12 @@ Rows are variants of configs/igebm_digits.py: samplers of the negatives, then ne
 and starts with SGLD. FID and KID use features of a digits classifier and compare only with each
 other.
 
-Chapter 6 hopes that samplers with a small step would work in a wide network. "proposals" has one
-stage of 64 features; the base has two of 16 and 32. Its other proposals begin from a run of SGLD
-(train.start_from), which a row cannot name.
-
 Figures: training.png shows all rows over training, samples.png the buffers of seed 0.
 
 Variants:
-- "": all rows; proposals.
+- "": all rows.
 - cifar10: the table's samplers on CIFAR-10 at 16x16 with IGEBM's constants. TFDS_DATA_DIR names the
   folder of the prepared data.
-- cifar10_thesis: the same with the thesis's constants, and FID within the first epoch (Fig. 4.6).
 - table: full size with the thesis's constants, on CIFAR-10, SVHN and MNIST (for a GPU). The thesis
   does not identify the table's fourth data set, "Cats".
 """
@@ -23,13 +18,12 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from ebmjax.recipes.config.files import beside, project
+from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study, make_flags
 from ebmjax.recipes.study.figures import Panel, over_training
 from ebmjax.recipes.study.named_columns import fid_columns, pick_columns
 
 figures = project("figures.image")
-COMMON = beside(__file__, "igebm_mala.py").COMMON
 
 CONFIG = "configs/igebm_digits.py"
 ROWS = {
@@ -51,13 +45,6 @@ ROWS = {
     "beta, from 0 to exponent 1": "beta_schedule",
     "SGLD + MALA + HMC, beta, exponent 1": "mixed_beta",
     "beta, exponent -0.5": "beta_negative",
-}
-WIDE = {
-    "SGLD": CONFIG,
-    "MALA": f"{CONFIG}:mala",
-    "MALA, adapted": f"{CONFIG}:mala_adapted",
-    "pSGLD, exact noise": f"{CONFIG}:psgld_exact",
-    "pSGLD, lambda 0.01": [f"{CONFIG}:psgld", "--config.sampler.psgld.damping=0.01"],
 }
 CIFAR = "configs/igebm_cifar10.py:cpu"
 THESIS_CIFAR = {
@@ -106,31 +93,17 @@ STUDIES = {
     "": Study(
         {label: f"{CONFIG}:{name}" if name else CONFIG for label, name in ROWS.items()},
         COLUMNS,
-        common=COMMON,
+        common=(
+            "--config.eval.every_epochs=2",
+            "--config.train.checkpoint_every_epochs=40",
+            figures.ACCEPT_RATIOS,
+        ),
         draw=partial(draw, figures.ACCEPTANCE, list(ROWS)),
-    ),
-    "proposals": Study(
-        WIDE,
-        COLUMNS,
-        num_seeds=3,
-        common=(*COMMON, "--config.model.features=(64,)"),
-        draw=partial(draw, figures.ACCEPTANCE, list(WIDE)),
     ),
     "cifar10": Study(
         small(CIFAR),
         COLUMNS,
         common=(figures.ACCEPT_RATIOS,),
-        draw=partial(draw, figures.RUNAWAY, list(CIFAR_ROWS)),
-    ),
-    "cifar10_thesis": Study(
-        small(f"{CIFAR}_thesis"),
-        COLUMNS,
-        num_seeds=3,
-        common=(
-            "--config.sampler.tempered_mala.acceptance_decay=0.0",
-            "--config.eval.every_epochs=0.5",
-            figures.ACCEPT_RATIOS,
-        ),
         draw=partial(draw, figures.RUNAWAY, list(CIFAR_ROWS)),
     ),
     "table": Study(

@@ -6,8 +6,7 @@ activations, for 4,000 steps of the same rate; diffusion recovery, whose steps t
 long, for 1,000. "short chains" and "persistent chains" are contrastive divergence with an energy
 L2 of 0.05, by 20 steps of 0.01 at temperature 1, from noise or from where they stood; the robust
 objective has the chains of toy_beta.py. KL and total variation are of the learned density,
-normalised on a grid; "shares" is the total variation of the masses of modes or circles. "gradients"
-are evaluations of the energy's gradient in training, see ``count_gradients``.
+normalised on a grid; "shares" is the total variation of the masses of modes or circles.
 
 Figure: side_by_side.png, the learned densities of seed 0.
 
@@ -91,44 +90,15 @@ def row(data: str, objective: str) -> list[str]:
     return [config, *make_flags(fields)]
 
 
-def count_gradients(model: Any, points: Any, key: Any) -> dict[str, float]:
-    """Returns "gradient_evaluations": in training, at one point each, by the point or parameters.
-
-    The gradient of a loss by the parameters counts every energy in it once more, and every score.
-    """
-    del points, key
-    config = model.config
-    name, batch = config.loss.name, config.train.batch_size
-    section, sampler = config.loss.get(name), config.sampler
-    if name in ("contrastive_divergence", "beta"):
-        update = batch + sampler.num_samples * (1 + sampler.num_steps)
-    else:
-        example = {
-            "denoising": lambda: 2,
-            "denoising_levels": lambda: 2,
-            "score_matching": lambda: 2 * (1 + section.num_slices),
-            "energy_discrepancy": lambda: 1 + section.num_copies,
-            "noise_contrastive": lambda: 1 + section.noise_ratio,
-            "diffusion_recovery": lambda: 2 + section.num_steps,
-            "energy_matching": lambda: 4 + (1 - section.warmup) * section.num_steps,
-        }
-        update = batch * example[name]()
-    return {"gradient_evaluations": float(update * config.train.num_epochs * (NUM_TRAIN // batch))}
-
-
-count_gradients.every = "end"
-
 COLUMNS = {
     **pick_columns("density, KL in nats", "density, TV"),
     "shares of the density, TV": ("density.density_share_tv", 1.0, 3),
     "normalisable": ("density.is_normalisable", 1.0, 1),
-    "gradients, millions": ("gradient_evaluations", 1e-6, 1),
     **pick_columns("seconds of training"),
 }
 COMMON = (
     "--config.model.activation=swish",
     "--config.eval.density.num_samples=1000",
-    '--config.eval.functions=("studies/objectives.py:count_gradients",)',
 )
 STUDIES = {
     "": Study(

@@ -7,16 +7,10 @@ number of particles, number of steps and smoothing. --rows chooses rows, for exa
 '*-smoothing5*'.
 
 Batches hold the first image of each class, so an update is an epoch. Updates whose loss exceeds 1e5
-in magnitude are skipped and counted, and the run continues from its last finite parameters. So a
-diverging run has numbers, too.
+in magnitude are skipped and counted. <sweep>_<objective>.png are the curves of a sweep.
 
-Figures: <sweep>_<objective>.png are the curves of a sweep over the updates.
-
-Variants:
-- "": the digits.
-- cifar10: the first four sweeps on ten images of CIFAR-10 at 16x16; --config.data.path=FOLDER
-  names the folder of the data.
-- quick: seconds a run; shows nothing.
+Variants: "" has the digits; cifar10 the first four sweeps on ten images of CIFAR-10 at 16x16, in
+--config.data.path=FOLDER.
 
 Source: SVGD-in-JEM thesis, section 5.1, Figures 5.1-5.4. The fifth sweep, step sizes with the
 bandwidth h = median, follows the words of 3.3.2.
@@ -60,8 +54,6 @@ SWEEPS = {
     # The other reading of the thesis's median rule.
     "step_size_median": Sweep("step_size", STEP_SIZES, THESIS | {"bandwidth": "median"}),
 }
-FEW = {"num_particles": 4, "num_steps": 2, "smoothing": 1.0, "bandwidth": None}
-QUICK = {"step_size": Sweep("step_size", (0.09, 6.5), FEW)}
 DIGITS = ("configs/svgdjem_digits.py:corrected", "--config.data.crop_padding=1")
 CIFAR = ("configs/svgdjem_cifar10.py:cpu_corrected",)
 FIELDS = {
@@ -139,12 +131,10 @@ def draw(sweeps: Mapping[str, Sweep], folder: Path) -> None:
             over_training(PANELS, f"{name}_{objective}", folder, shown)
 
 
-def study(base: Sequence[str], sweeps: Mapping[str, Sweep], num_updates: int = 200) -> Study:
+def study(base: Sequence[str], sweeps: Mapping[str, Sweep]) -> Study:
     """The study of ``sweeps``, from a configuration and its arguments."""
     intervals = ("train.num_epochs", "train.checkpoint_every_epochs", "eval.every_epochs")
-    length = make_flags(
-        dict.fromkeys(intervals, num_updates) | {"train.steps_per_dispatch": min(50, num_updates)}
-    )
+    length = make_flags(dict.fromkeys(intervals, 200) | {"train.steps_per_dispatch": 50})
     return Study(
         rows={
             row: [*base, *further, *length]
@@ -170,5 +160,4 @@ def study(base: Sequence[str], sweeps: Mapping[str, Sweep], num_updates: int = 2
 STUDIES = {
     "": study(DIGITS, SWEEPS),
     "cifar10": study(CIFAR, {k: v for k, v in SWEEPS.items() if k != "step_size_median"}),
-    "quick": study(DIGITS, QUICK, num_updates=4),
 }

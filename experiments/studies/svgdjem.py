@@ -11,9 +11,8 @@ training.
 Variants:
 - "": the digits.
 - smoothing: the factor of both losses, fixed at 1, 5 and 50 and steered to a gradient ratio of 1.
-- cpu: 5,000 CIFAR-10 images of 16x16, one seed; --config.data.path=FOLDER names the folder of
-  the data.
-- cifar10: all images at the thesis's size, for a GPU.
+- cpu: 5,000 CIFAR-10 images of 16x16, one seed.
+- cifar10: all images at the thesis's size, for a GPU; --config.data.path=FOLDER names the folder.
 """
 
 from collections.abc import Mapping
@@ -87,9 +86,7 @@ COMMON = (
     "--config.eval.every_epochs=4",
 )
 ON_DIGITS = rows(f"{DIGITS}:sgld", f"{DIGITS}:literal_50", f"{DIGITS}:corrected", DIGITS, rho=0.05)
-SMALL = rows(
-    f"{CIFAR}:cpu_sgld", f"{CIFAR}:cpu_literal", f"{CIFAR}:cpu_corrected", f"{CIFAR}:cpu", rho=0.05
-)
+SMALL = rows(*(f"{CIFAR}:cpu{end}" for end in ("_sgld", "_literal", "_corrected", "")), rho=0.05)
 FULL = rows(f"{CIFAR}:sgld", f"{CIFAR}:literal", f"{CIFAR}:corrected", CIFAR, rho=0.2)
 on_digits = partial(Study, columns=jem_digits.COLUMNS | BEST, common=COMMON)
 on_cifar = partial(Study, columns=jem_cifar10.COLUMNS | BEST, num_seeds=1)

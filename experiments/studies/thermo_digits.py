@@ -7,10 +7,7 @@ the prior too.
 
 Variants:
 - "": the whole study; quick: a few rows for a few epochs.
-- eta: the weight of the divergences where they have a gradient, with the exact sign between them
-  and with the printed one.
-- regimes: enough points in each of the thesis's regimes to tell a parabola from a line. Vanilla
-  learning by batch size is at equal epochs and, because these confound updates, at equal updates.
+- regimes: enough points in each of the thesis's regimes to tell a parabola from a line.
 """
 
 from collections.abc import Iterable
@@ -42,9 +39,7 @@ FIELDS = {
 NUM_EPOCHS = 10
 # N_t = 10 costs 4.0 steps of vanilla learning in time on two cores, and 6.7 in operations.
 EQUAL_TIME = 5
-NUM_TRAIN, BATCH_SIZE = 1440, 75
-# Of every row at the common batch size.
-UPDATES = NUM_EPOCHS * (NUM_TRAIN // BATCH_SIZE)
+BATCH_SIZE = 75
 
 
 def row_of(config: str, estimator: str, **changes: Any) -> tuple[str, list[str]]:
@@ -75,14 +70,6 @@ BATCHES = (25, 50, 75, 150)
 # Seven points in each of the thesis's regimes.
 FINER_EXPONENTS = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)
 FINER_BATCHES = (15, 25, 40, 50, 75, 100, 150)
-
-
-def equal_updates(batch: int) -> tuple[str, list[str]]:
-    """Vanilla learning for the epochs, a whole number, whose updates are the nearest to UPDATES."""
-    epochs = round(UPDATES / (NUM_TRAIN // batch))
-    label, arguments = row("vanilla", batch=batch, epochs=epochs)
-    # It divides these steps; the common one need not.
-    return label, [*arguments, f"--config.train.steps_per_dispatch={epochs}"]
 
 
 OTHERS = [
@@ -175,19 +162,9 @@ STUDIES = {
         ],
         draw=figures.draw,
     ),
-    # Four chains an image, the fewest that a diagonal covariance is estimated from.
-    "eta": study(
-        (
-            row("through_chain", p=0.1, chains=4, covariance="diagonal", eta=eta, sum=kl_sum)
-            for kl_sum, etas in (("corrected", (0.0, 1.0, 2.0)), ("literal", (1.0, 2.0)))
-            for eta in etas
-        ),
-        common(num_repeats=3, num_epochs=5),
-    ),
     "regimes": study(
         [
             *(row("vanilla", batch=batch) for batch in FINER_BATCHES),
-            *(equal_updates(batch) for batch in FINER_BATCHES if batch != BATCH_SIZE),
             *(row("frozen_prior", p=p) for p in FINER_EXPONENTS),
             *(row("tempered", p=p) for p in FINER_EXPONENTS),
         ],

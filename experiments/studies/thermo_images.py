@@ -11,12 +11,9 @@ names the file of Inception's weights (docs/generation_metrics.md). Without them
 compared in features of a classifier of its images, and CelebA, which has no labels, is not
 compared.
 
-Batches are multiples of eight, so that 8 devices share them: 24, 48, 72 and 152 for the thesis's
-25, 50, 75 and 150.
-
-Variants:
-- celeba, cifar10: the thesis's size, five repeats a row, for an accelerator; not yet run.
-- cpu: a few rows of a small model on 2,000 images of CIFAR-10, two repeats.
+Batches are multiples of eight, so that 8 devices share them. Variants: celeba and cifar10 have the
+thesis's size, five repeats a row, for an accelerator; not yet run. cpu
+has a few rows of a small model on 2,000 images of CIFAR-10, two repeats.
 """
 
 from collections.abc import Sequence

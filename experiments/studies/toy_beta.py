@@ -6,41 +6,29 @@ that of a kernel density estimate of 10,000 ends of the run's chains, "negatives
 chains, "shares" that of the masses of modes or circles. Means leave out, and count, runs that
 diverged and densities that cannot be normalised on the grid.
 
-Figures: divergences.png; panels_*.png for every data set and setting, the learned densities by
-objective and beta, seed 0.
+Figures: sweep.png; panels_*.png for every data set and setting, the learned densities by objective
+and beta, seed 0.
 
 Variants:
-- "": all rows; gmm: the mixture's rows, which take a fifth of the time.
+- "": all rows.
 - negative: betas below 0.
 - quick: a minute or two; shows nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
-from ebmjax.recipes.config.files import beside, project
+from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
-from ebmjax.recipes.study.figures import draw_each
+from ebmjax.recipes.study.figures import draw_each, draw_sweep
 from ebmjax.recipes.study.named_columns import pick_columns
 
 figures = project("figures.points_objectives")
 
-toy_beta = beside(__file__, "../configs/toy_beta.py")
-OBJECTIVES = ("default", "no_positive", "batch_corrected", "true_objective")
-BETAS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9)
-NEGATIVE = (-0.9, -0.5, -0.3, -0.1, 0.0)
 CONFIG = "configs/toy_beta.py"
-
-
-def row(data: str, setting: str, objective: str, beta: float) -> tuple[str, list[str]]:
-    """Its label and its run."""
-    words = (data, setting, "" if objective == "default" else objective, f"beta {beta:g}")
-    variant = "_".join(filter(None, ("" if data == "gmm" else data, setting)))
-    config = CONFIG + (f":{variant}" if variant else "")
-    flags = [f"--config.loss.beta_variant={objective}", f"--config.loss.beta={beta:g}"]
-    return ", ".join(filter(None, words)), [config, *flags]
-
-
+OBJECTIVES = ("default", "no_positive", "batch_corrected", "true_objective")
+SETTINGS: dict[str, Sequence[str]] = dict.fromkeys(("", "restricted", "degenerate"), OBJECTIVES)
+SETTINGS |= dict.fromkeys(("long", "shifted", "schedule"), ("default",))
 COLUMNS = {
     "density, TV": ("density.density_tv", 1.0, 3),
     "density, KL in nats": ("density.density_kl", 1.0, 2),
@@ -56,39 +44,31 @@ COLUMNS = {
     "normalisable": ("density.is_normalisable", 1.0, 1),
     **pick_columns("seconds of training"),
 }
-SETTINGS: dict[str, tuple[str, ...]] = dict.fromkeys(("", "restricted", "degenerate"), OBJECTIVES)
-SETTINGS |= dict.fromkeys(("long", "shifted", "schedule"), ("default",))
 
 
-def rows(
-    data: Sequence[str], settings: dict[str, tuple[str, ...]], betas: Sequence[float]
-) -> dict[str, list[str]]:
-    """Every setting of the data sets, each with its objectives and betas."""
-    return dict(
-        row(name, setting, objective, beta)
-        for name in data
+def rows(settings: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Returns every setting of both data sets, with its objectives."""
+    return {
+        ", ".join(filter(None, (data, setting, objective.removeprefix("default")))): [
+            f"{CONFIG}:{'_'.join(filter(None, (data.removeprefix('gmm'), setting)))}".rstrip(":"),
+            f"--config.loss.beta_variant={objective}",
+        ]
+        for data in ("gmm", "circles")
         for setting, objectives in settings.items()
         for objective in objectives
-        for beta in betas
-    )
+    }
 
 
 study = partial(
     Study,
     columns=COLUMNS,
     common=('--config.eval.functions=("literal/beta_bias.py:beta_bias",)',),
-    draw=draw_each(figures.divergences, figures.objectives),
+    draw=draw_each(partial(draw_sweep, name="loss.beta"), figures.objectives),
 )
-BOTH = ("gmm", "circles")
 STUDIES = {
-    "": study(rows(BOTH, SETTINGS, BETAS)),
-    "gmm": study(rows(("gmm",), SETTINGS, BETAS)),
-    "negative": study(rows(BOTH, {"negative": ("default",)}, NEGATIVE)),
-    "quick": study(
-        {
-            f"gmm, beta {beta:g}": [f"{CONFIG}:smoke", f"--config.loss.beta={beta:g}"]
-            for beta in (0.0, 0.5)
-        },
-        num_seeds=2,
+    "": study(rows(SETTINGS), sweep={"loss.beta": (0.0, 0.1, 0.3, 0.5, 0.7, 0.9)}),
+    "negative": study(
+        rows({"negative": ("default",)}), sweep={"loss.beta": (-0.9, -0.5, -0.3, -0.1, 0.0)}
     ),
+    "quick": study({"gmm": f"{CONFIG}:smoke"}, num_seeds=2, sweep={"loss.beta": (0.0, 0.5)}),
 }

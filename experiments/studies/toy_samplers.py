@@ -14,8 +14,7 @@ Variants:
 - "": all of it.
 - variants: nearer modes, weak regularisation and persistent chains in training.
 - printed: MALA and pSGLD as the thesis prints them, beside the correct ones and SGLD.
-- training: samplers of the training; training_thesis: with the thesis's chains of 5,000 steps of
-  0.01 (hours on a CPU).
+- training: samplers of the training.
 - quick: a minute; shows nothing.
 """
 
@@ -66,20 +65,14 @@ PANELS: tuple[Panel, ...] = (
 )
 
 
-def training(config: str) -> Study:
-    """The sampler of the training, with the chains of ``config``."""
-    return Study(
-        rows={
-            label: [config, f"--config.sampler.names=('{name}',)"]
-            for label, name in TRAINED_BY.items()
-        },
-        columns=TRAINING_COLUMNS,
-        common=(
-            "--config.eval.every_epochs=30",
-            "--config.eval.comparison.samplers=('sgld',)",
-        ),
-        draw=partial(over_training, PANELS, "training"),
-    )
+TRAINING = Study(
+    rows={
+        label: [CONFIG, f"--config.sampler.names=('{name}',)"] for label, name in TRAINED_BY.items()
+    },
+    columns=TRAINING_COLUMNS,
+    common=("--config.eval.every_epochs=30", "--config.eval.comparison.samplers=('sgld',)"),
+    draw=partial(over_training, PANELS, "training"),
+)
 
 
 def study(rows: Mapping[str, Any], columns: Columns = COLUMNS, num_seeds: int = 5) -> Study:
@@ -99,7 +92,6 @@ STUDIES = {
             "of pSGLD as printed": ("thesis.literal_psgld.rhat_classic", 1.0, 2),
         },
     ),
-    "training": training(CONFIG),
-    "training_thesis": training(f"{CONFIG}:thesis"),
+    "training": TRAINING,
     "quick": study({"four Gaussians": f"{CONFIG}:smoke"}, num_seeds=2),
 }

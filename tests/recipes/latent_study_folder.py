@@ -104,7 +104,3 @@ def make(name, folder):
     rng = np.random.default_rng(0)
     study = load(f"studies/thermo_digits.py{name}")
     return {cell.label: write_run(cell, rng) for cell in cells(study, folder, study.num_seeds)}
-
-
-def labels(found):
-    return [row.label for row in found]

@@ -149,6 +149,8 @@ def draw_sweep(folder: Path, name: str) -> None:
 
     There is a line for each row.
     """
+    if not (folder / "table.json").exists():
+        return
     table = read_json(folder / "table.json")
     headings = [key for key, value in next(iter(table.values())).items() if type(value) is list]
     lines: dict[str, dict[str, Any]] = {}

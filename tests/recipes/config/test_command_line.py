@@ -10,7 +10,6 @@ from experiment_runs import EXPERIMENTS, REPOSITORY, run_script
 
 from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import WorkdirError
-from ebmjax.recipes.config.files import project
 from ebmjax.recipes.run import command as run_command
 from ebmjax.recipes.run import launch
 from ebmjax.recipes.study import command as study
@@ -262,7 +261,7 @@ def test_a_folder_of_other_things_ends_the_process(tmp_path):
 
 @pytest.mark.parametrize(
     ("script", "module"),
-    [("run", run_command), ("study", study), ("latent_figures", project("figures.latent"))],
+    [("run", run_command), ("study", study)],
 )
 def test_the_scripts_run_the_commands_of_the_package(script, module):
     assert runpy.run_path(str(EXPERIMENTS / f"{script}.py"))["main"] is module.main

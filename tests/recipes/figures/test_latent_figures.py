@@ -1,83 +1,61 @@
-"""experiments/latent_figures.py on a study of random numbers: every figure is drawn."""
+"""Figures of the thermodynamic thesis on a study of random numbers."""
 
-import json
-
+import numpy as np
 import pytest
-from latent_study_folder import make
-from matplotlib.figure import Figure
+from latent_study_folder import LOST, make
 
-from ebmjax.recipes.folder.run_folder import as_json
-from experiments.configs import jem_digits
 from experiments.figures import latent
-from experiments.figures import latent_runs as runs
-from experiments.figures import latent_sweeps as sweeps
-from experiments.figures.latent_data import Absent, gather
+
+VARIANCE, KID = "coordinate_gradient_variance", latent.INFINITY.format("kid_rbf")
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """The folder, and what each run measured, by the row's label."""
+    folder = tmp_path_factory.mktemp("study")
+    return folder, make("", folder)
+
+
+def test_names_tell_the_rows_of_a_sweep_from_its_variants(study):
+    rows = latent.gather(study[0])
+    swept = latent.sweep(rows, "tempered")
+    assert [row.swept for row in swept] == [0.1, 0.3, 1.0, 3.0, 6.0, 10.0]
+    assert [row.swept for row in latent.sweep(rows, "vanilla")] == [25, 50, 75, 150]
+    found = latent.regimes(rows, "tempered")
+    assert [len(mine) for mine in found.values()][:3] == [4, 3, 3]
+    assert "p=0.1_N_t=30" in [row.changes for row in found["variants"]]
+
+
+def test_points_are_means_over_the_repeats_with_both_numbers(study):
+    folder, measured = study
+    rows = [row for row in latent.gather(folder) if row.estimator == "tempered"]
+    (lost,) = [row for row in rows if row.changes == LOST.split()[1]]
+    means, spreads = latent.means([lost], VARIANCE, KID)
+    kept = np.array(measured[LOST][VARIANCE][:-1])
+    assert means[0, 0] == pytest.approx(kept.mean())
+    assert spreads[0, 0] == pytest.approx(kept.std(ddof=1))
+
+
+def test_a_parabola_is_fitted_and_judged_by_left_out_points():
+    x = np.arange(5.0)
+    num, first, parabola, line, constant = latent.fit(x, 3.0 * x**2 - x)
+    assert (num, first) == pytest.approx((5, 3.0))
+    assert parabola == pytest.approx(0.0, abs=1e-18)
+    assert parabola < line < constant
+    # By hand: each point is foretold by the mean of the others.
+    assert latent.fit(np.arange(3.0), np.array([0.0, 1.0, 5.0]))[4] == pytest.approx(
+        np.mean(np.square([3.0 - 0.0, 2.5 - 1.0, 0.5 - 5.0]))
+    )
+    assert np.isnan(latent.fit(np.arange(3.0), x[:3])[2])
 
 
 @pytest.mark.slow
-def test_every_figure_of_the_whole_study_is_drawn(tmp_path, monkeypatch, capsys):
-    """Does not render them: test_latent_pictures.py looks at what they show."""
-    make("", tmp_path)
-    every = set(latent.figures(gather(tmp_path)))
-    of_one = {name for name in every if not name.endswith("_frozen_prior")}
-    of_other = {name.removesuffix("_frozen_prior") for name in every - of_one}
-    assert of_other == {name.removesuffix("_tempered") for name in of_one if "_tempered" in name}
-    monkeypatch.setattr(Figure, "savefig", lambda figure, path: path.touch())
-    monkeypatch.setattr("sys.argv", ["latent_figures.py", f"--folder={tmp_path}"])
-    # The pictures of the other estimator take the same code and twice the time.
-    monkeypatch.setattr(sweeps, "ESTIMATORS", {"tempered": "tempered"})
-    latent.main()
-    said = capsys.readouterr().out
-    assert "no fig" not in said
-    assert f"{len(of_one)} figures in {tmp_path / 'figures'}" in said
-    drawn = {path.stem for path in (tmp_path / "figures").glob("*.png")}
-    assert drawn == of_one
-    shown = {int(name[3:5]) for name in drawn if name != "equal_time"}
-    assert shown == {1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 14, 15, 20}
-    table = (tmp_path / "figures" / "quadratic_fits.md").read_text().splitlines()
-    assert len(table) == 4 + 3 * 3 * 3  # scores, variances, regimes
-
-
-def test_figures_without_rows_are_named_and_left_out(tmp_path, monkeypatch, capsys):
-    make(":quick", tmp_path)
-    every = latent.figures
-
-    def few(rows):
-        return {name: make for name, make in every(rows).items() if name[:5] in ("fig04", "fig10")}
-
-    monkeypatch.setattr(latent, "figures", few)
-    (tmp_path / "tempered_p=3.0" / "seed0").mkdir(parents=True)
-    latent.draw(tmp_path)
-    said = capsys.readouterr().out
-    assert "no fig04_variance_against_exponent_frozen_prior: it takes two rows of frozen_p" in said
-    assert "left out, for it has no evaluation:" in said
-    assert "tempered_p=3.0/seed0." in said
-    assert (tmp_path / "figures" / "fig10_kid_rbf_collated_tempered.png").exists()
-    assert not (tmp_path / "figures" / "fig10_kid_rbf_collated_frozen_prior.png").exists()
-
-
-def test_runs_that_compared_no_images_have_no_scores(tmp_path):
-    make("", tmp_path)
-    for path in tmp_path.glob("*/seed0/evaluation.json"):
-        report = json.loads(path.read_text())
-        del report["generation"]
-        path.write_text(json.dumps(report))
-    found = gather(tmp_path)
-    for draw in (sweeps.against_variance, sweeps.overlaid):
-        with pytest.raises(Absent, match="nothing was generated"):
-            draw(found, "tempered", tmp_path / "none.png", "fid")
-    with pytest.raises(Absent, match="nothing was generated"):
-        sweeps.against_time(found, tmp_path / "none.png")
-    with pytest.raises(Absent, match="a row with a finite KID_inf"):
-        runs.samples_by_score(found, tmp_path / "none.png")
-    assert not (tmp_path / "none.png").exists()
-
-
-def test_a_folder_without_runs_is_refused(tmp_path, monkeypatch):
-    other = tmp_path / "row" / "seed0"
-    other.mkdir(parents=True)
-    (other / "config.json").write_text(json.dumps(as_json(jem_digits.get_config())))
-    (other / "evaluation.json").write_text("{}")
-    monkeypatch.setattr("sys.argv", ["latent_figures.py", f"--folder={tmp_path}"])
-    with pytest.raises(SystemExit, match="holds no finished run of a latent EBM"):
-        latent.main()
+def test_every_figure_is_drawn(study):
+    folder, _ = study
+    latent.draw(folder)
+    drawn = {path.stem for path in (folder / "figures").glob("*.png")}
+    each = {"fig04_variance", "fig01_schedules", "fig10_kid_rbf", "fig10_fid", "equal_time"}
+    expected = {f"{name}_{one}" for name in each for one in latent.ESTIMATORS}
+    assert drawn == expected | {"fig04_variance_vanilla", "fig07_samples", "fig14_costs"}
+    assert (folder / "fig09_loss_tempered.png").exists()
+    assert len((folder / "figures" / "quadratic_fits.md").read_text().splitlines()) == 4 + 2 * 4

@@ -9,7 +9,7 @@ from ebmjax.recipes.evaluators.points.grid import Grid, normalise
 from ebmjax.recipes.folder.run_folder import as_json
 from ebmjax.recipes.study.study_file import load
 from experiments.configs.toy_beta import get_config
-from experiments.figures.points_objectives import by_setting, divergences, objectives
+from experiments.figures.points_objectives import by_setting, objectives
 
 GRID = Grid(2.0, 40)
 TRUTH = normalise(-8.0 * np.sum(GRID.centres**2, axis=1), GRID)
@@ -35,12 +35,12 @@ def fake_run(folder, row, log_density=WIDE, diverged=False):
 @pytest.fixture
 def folder(tmp_path):
     """Restricted runs that finished, diverged, and are under way: the truth at beta 0.5."""
-    fake_run(tmp_path, "gmm,_beta_0.5", TRUTH + 3.0)
-    fake_run(tmp_path, "gmm,_restricted,_batch_corrected,_beta_0")
-    fake_run(tmp_path, "gmm,_restricted,_batch_corrected,_beta_0.5", diverged=True)
-    fake_run(tmp_path, "gmm,_restricted,_beta_0.5", TRUTH + 3.0)
-    fake_run(tmp_path, "gmm,_restricted,_beta_0")
-    running = fake_run(tmp_path, "gmm,_restricted,_true_objective,_beta_0")
+    fake_run(tmp_path, "gmm,_beta=0.5", TRUTH + 3.0)
+    fake_run(tmp_path, "gmm,_restricted,_batch_corrected,_beta=0")
+    fake_run(tmp_path, "gmm,_restricted,_batch_corrected,_beta=0.5", diverged=True)
+    fake_run(tmp_path, "gmm,_restricted,_beta=0.5", TRUTH + 3.0)
+    fake_run(tmp_path, "gmm,_restricted,_beta=0")
+    running = fake_run(tmp_path, "gmm,_restricted,_true_objective,_beta=0")
     (running / "evaluation.json").unlink()
     return tmp_path
 
@@ -68,31 +68,7 @@ def test_the_objectives_of_a_setting_side_by_side(folder, figures):
     assert learned.get_clim() == data.get_clim() == (0.0, pytest.approx(np.exp(TRUTH.max())))
 
 
-def test_a_study_has_means_and_spreads_by_beta(tmp_path, figures):
-    seeds = {"gmm": (0.5, 0.6, None), "gmm,_restricted,_no_positive": (0.25,)}
-    for row, numbers in seeds.items():
-        for beta in (0.5, 0.0):
-            for seed, number in enumerate(numbers):
-                folder = tmp_path / f"{row},_beta_{beta:g}" / f"seed{seed}"
-                folder.mkdir(parents=True)
-                found = {"density": {"density_tv": number, "sample_tv": 0.1}}
-                (folder / "evaluation.json").write_text(json.dumps(found))
-    divergences(tmp_path)
-    grid = np.array(figures["divergences.png"].axes).reshape(2, 2)
-    assert [axes.get_title() for axes in grid[0]] == ["gmm", "gmm restricted"]
-    assert [axes.get_xlabel() for axes in grid.ravel()] == ["beta"] * 4
-    (bars,), (alone,) = grid[0, 0].containers, grid[0, 1].containers
-    assert (bars.get_label(), alone.get_label()) == ("default", "no positive")
-    np.testing.assert_allclose(bars.lines[0].get_xydata(), [[0.0, 0.55], [0.5, 0.55]])
-    spread = np.std([0.5, 0.6], ddof=1)
-    for segment in bars.lines[2][0].get_segments():
-        np.testing.assert_allclose(segment[:, 1], [0.55 - spread, 0.55 + spread])
-    np.testing.assert_allclose(alone.lines[0].get_ydata(), [0.25, 0.25])
-    np.testing.assert_allclose(alone.lines[2][0].get_segments()[0][:, 1], [0.25, 0.25])
-    np.testing.assert_allclose(grid[1, 0].containers[0].lines[0].get_ydata(), [0.1, 0.1])
-
-
 def test_the_study_draws_its_figures(folder):
     load("studies/toy_beta.py").draw(folder)
-    for name in ("divergences", "panels_gmm", "panels_gmm_restricted"):
+    for name in ("panels_gmm", "panels_gmm_restricted"):
         assert (folder / f"{name}.png").stat().st_size > 5_000

@@ -161,7 +161,6 @@ def fake_run(folder, row, shade):
 @pytest.mark.parametrize(
     ("name", "variant", "rows"),
     [
-        ("igebm_mala", "", ("SGLD", "MALA, implied T, no box")),
         ("igebm_samplers", "", ("SGLD", "conditional", "short-run")),
         ("igebm_samplers", "cifar10", ("MALA, literal",)),
         ("shortrun_cifar10", "", ("beta 0", "beta 0.01")),
@@ -209,7 +208,7 @@ def check_columns(workdir, *names):
 
 
 def test_the_columns_of_the_studies_are_numbers_of_a_run(finished):
-    check_columns(finished, "igebm_mala", "igebm_lambda", "igebm_samplers")
+    check_columns(finished, "igebm_steps", "igebm_lambda", "igebm_samplers")
 
 
 @pytest.mark.slow
