@@ -2,7 +2,7 @@
 
 Claim: SGLD trains an image energy, preconditioned SGLD trains a worse one, and MALA none, because
 its acceptance falls to 0, tempered or not (sampling-approaches thesis, Table 4.1). This holds for
-MALA, not for preconditioned SGLD. studies/igebm_mala.py and studies/igebm_lambda.py ask why.
+MALA, not for preconditioned SGLD. studies/igebm_lambda.py asks why.
 Paper: Du & Mordatch 2019 (IGEBM), Du et al. 2021 (improved contrastive divergence, multi-scale) and
 the thesis, 4.2.1. Here: two stages of 16 and 32 channels, K = 10, a buffer of 1,000. The box is
 [-1.2, 1.2], since half of a digit's pixels lie at an end of [-1, 1]. Step 1 and noise 0.01 have

@@ -128,7 +128,7 @@ def at_work(tmp_path, monkeypatch):
 
     _parse = argparse.ArgumentParser.parse_args
     monkeypatch.setattr(study_command, "run_all", accepted)
-    monkeypatch.setattr(search_command, "run_trials", accepted)
+    monkeypatch.setattr(search_command.Search, "run", accepted)
     monkeypatch.setattr(use, "_check_arguments", accepted)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse)
