@@ -5,25 +5,20 @@ Your functions of images see float32 (N, H, W, C) in [-1, 1]. They are traced at
 parameters of the same shapes compile nothing again.
 """
 
-from ebmjax.evaluate._classifier import LogitsFn as LogitsFn
-from ebmjax.evaluate._classifier import classification as classification
 from ebmjax.evaluate._classifier import classifier as classifier
 from ebmjax.evaluate._classifier import scores as scores
 from ebmjax.evaluate._classifier import temperature_scaling as temperature_scaling
 from ebmjax.evaluate._distances import Distances as Distances
-from ebmjax.evaluate._distances import Reference as Reference
-from ebmjax.evaluate._distances import Scores as Scores
 from ebmjax.evaluate._energies import energy_moments as energy_moments
 from ebmjax.evaluate._energies import mixing as mixing
-from ebmjax.evaluate._evidence import EVIDENCE_METHODS as EVIDENCE_METHODS
 from ebmjax.evaluate._evidence import evidence as evidence
 from ebmjax.evaluate._extractors import Extractor as Extractor
 from ebmjax.evaluate._extractors import digits_features as digits_features
 from ebmjax.evaluate._extractors import inception as inception
 from ebmjax.evaluate._extractors import own_classifier as own_classifier
 from ebmjax.evaluate._extractors import own_extractor as own_extractor
+from ebmjax.evaluate._extractors import random_features as random_features
 from ebmjax.evaluate._generation import Chains as Chains
-from ebmjax.evaluate._generation import ScoredChains as ScoredChains
 from ebmjax.evaluate._generation import draw_gaussians as draw_gaussians
 from ebmjax.evaluate._generation import finite_images as finite_images
 from ebmjax.evaluate._generation import generation as generation
@@ -32,6 +27,4 @@ from ebmjax.evaluate._generation import score_chains as score_chains
 from ebmjax.evaluate._generation import score_references as score_references
 from ebmjax.evaluate._generation import take_balanced as take_balanced
 from ebmjax.evaluate._out_of_distribution import ood_sets as ood_sets
-from ebmjax.evaluate._out_of_distribution import out_of_distribution as out_of_distribution
-from ebmjax.evaluate._random_features import random_features as random_features
 from ebmjax.evaluate._robustness import robustness as robustness

@@ -103,14 +103,18 @@ def classifier(
       outside: names to sets of uint8 images that are no such images, as ``ood_sets`` has them.
         Each is compared with the first test images, as many as the largest set has.
       batch_size: images a call.
-      num_bins: bins of the calibration error.
+      num_bins: bins of the calibration errors.
 
     Returns:
-      "classification", see ``classification``, and with ``outside`` "ood", see
-      ``out_of_distribution``. "per_image" has the values behind these numbers: number to set of
-      images to an array, for ``metrics.sampling_error`` and ``metrics.paired_difference``.
-      "logits" of all test images. With ``outside`` "scores" of every set, that of the test images
-      called "test".
+      "classification": "num_images", "accuracy", "nll" in nats, "brier", the errors of
+      ``metrics.calibration_errors`` and the lists of "reliability", see
+      ``metrics.reliability_bins``; NaN if logits are not finite. "logits" of all test images.
+      "per_image": number to set of images to the values behind it, for ``metrics.sampling_error``
+      and ``metrics.paired_difference``. With ``outside``, "scores" of every set, that of the test
+      images called "test"; and "ood": "num_images" and "sets", which has for each set and score
+      "auroc", "aupr_in_positive" and "fpr95_in_positive" with the test images as positive class,
+      "aupr_out_positive" and "fpr95_out_positive" with the others, as in OpenOOD v1.5. There is no
+      mean over sets: it would mix easy and hard ones.
 
     Example:
       >>> brightness = lambda x: jnp.stack([-x.mean((1, 2, 3)), x.mean((1, 2, 3))], axis=1)
@@ -144,27 +148,8 @@ def classifier(
 
 
 def classification(logits: Any, labels: Any, *, num_bins: int = 20) -> dict[str, Any]:
-    """Returns accuracy, calibration error, likelihood and Brier score of logits.
-
-    Args:
-      logits: (N, classes).
-      labels: (N,), integers.
-      num_bins: bins of the calibration error.
-
-    Returns:
-      "num_images", "accuracy", "ece", "nll" in nats, "brier", and the lists of "reliability", see
-      ``metrics.reliability_bins``. "classwise_ece", "adaptive_ece" and "debiased_squared_ece" are
-      ``metrics.classwise_calibration_error`` and so on; the last two have fewer bins for few
-      images. Numbers are NaN if logits are not finite.
-
-    Example:
-      >>> found = classification(np.zeros((4, 2), np.float32), np.array([0, 1, 1, 1]))
-      >>> found["accuracy"], found["brier"]
-      (0.25, 0.5)
-    """
+    """Returns "classification" of ``classifier``, of logits (N, classes) and labels (N,)."""
     logits = np.asarray(logits)
-    if logits.ndim != 2:
-        raise ValueError(f"logits must have shape (N, classes), got {logits.shape}.")
     check_labels("labels", labels, logits.shape[:1], logits.shape[1])
     values, bins = jax.device_get(_calibration(logits, np.asarray(labels), num_bins))
     is_finite = np.isfinite(logits).all()
@@ -212,21 +197,13 @@ def temperature_scaling(
 
 @partial(jax.jit, static_argnums=2)
 def _calibration(logits: jax.Array, labels: jax.Array, num_bins: int) -> Any:
-    probabilities, half = jax.nn.softmax(logits), len(logits) // 2
-    pair = probabilities, labels
-    adaptive, debiased = min(num_bins, len(logits)), min(num_bins, half)
+    pair = jax.nn.softmax(logits), labels
     values = {
         "accuracy": metrics.accuracy(logits, labels),
-        "ece": metrics.expected_calibration_error(*pair, num_bins=num_bins),
         "nll": metrics.negative_log_likelihood(logits, labels),
         "brier": metrics.brier_score(*pair),
-        "classwise_ece": metrics.classwise_calibration_error(*pair, num_bins=num_bins),
-        "adaptive_ece": metrics.adaptive_calibration_error(*pair, num_bins=adaptive),
-        "debiased_squared_ece": jnp.nan,
+        **metrics.calibration_errors(*pair, num_bins=num_bins),
     }
-    if half:
-        unbiased = metrics.calibration_error_without_bias(*pair, num_bins=debiased)
-        values["debiased_squared_ece"] = unbiased
     return values, metrics.reliability_bins(*pair, num_bins=num_bins)
 
 

@@ -12,40 +12,32 @@ from ebmjax import data, metrics
 from ebmjax._groups import in_batches
 from ebmjax._programs import make_program
 from ebmjax.evaluate._extractors import Extractor, keep_features
+from ebmjax.metrics._generation import FeatureMoments, fit_in_inverse_size
+from ebmjax.metrics._kernel_distance import mean_kernel
 from ebmjax.types import Key
 
 NUM_NEIGHBOURS = 5
 """Neighbours for precision, recall, density and coverage, as in the paper of the last two."""
-NO_SCORES = dict.fromkeys(metrics.ManifoldScores._fields, math.nan)
+NO_SCORES = dict.fromkeys(("precision", "recall", "density", "coverage"), math.nan)
 """Scores of images too few to have neighbours."""
 NAMES = ("fid", "fid_num_images", "fid_error", "fid_infinity", "kid", "kid_error", "is")
-AT_SIZES = ("fid", "kid_rbf", "kid_polynomial")
 FEW_SPLITS, MANY_FEATURES = 10, 512
 """Splits in halves for more features than this, where each takes seconds."""
 
 
 class Reference(NamedTuple):
-    """Reference that images are compared with.
-
-    Attributes:
-      features: (N, F), of all its images.
-      moments: their mean and covariance.
-      kernel: mean of KID's kernel over pairs of them.
-    """
+    """Features (N, F) that images are compared with, their moments, and KID's mean kernel."""
 
     features: np.ndarray
-    moments: metrics.FeatureMoments
+    moments: FeatureMoments
     kernel: float
 
 
 class Scores(NamedTuple):
-    """Scores of a set of images, and what its errors come from.
+    """Scores of a set of images by name, and what its errors come from.
 
-    Attributes:
-      numbers: the scores by name, for a report.
-      halves: (splits, 2, N), the splits of the images; None without scores.
-      fid: (splits, 2), FID of each half.
-      kid: (splits, 2), KID of each half.
+    ``halves`` are the splits of the images, (splits, 2, N); None without scores. ``fid`` and
+    ``kid`` are those of each half, (splits, 2).
     """
 
     numbers: dict[str, Any]
@@ -64,9 +56,6 @@ class Distances:
       >>> round(distances.scores(train + np.uint8(3)).numbers["fid"], 6)  # 3^2 + 3^2
       18.0
     """
-
-    train: data.ImageData
-    batch_size: int
 
     def __init__(
         self,
@@ -121,11 +110,11 @@ class Distances:
         found: dict[str, Any] = {"num_images": len(images)}
         if self.extractor is None:
             return Scores(found)
-        reference = reference or self.train_reference
         if len(images) < 2:
             has_classes = self.outputs(self.train.images[:1])[1] is not None
-            names = (*NAMES, *NO_SCORES) if has_classes else (*NAMES[:-1], *NO_SCORES)
-            return Scores(found | dict.fromkeys(names, math.nan))
+            names = NAMES if has_classes else NAMES[:-1]
+            return Scores(found | dict.fromkeys(names, math.nan) | NO_SCORES)
+        reference = reference or self.train_reference
         features, probabilities = self.outputs(images)
         labels = np.zeros(len(images), int) if labels is None else np.asarray(labels)
         fewer = {"num_splits": FEW_SPLITS} if features.shape[1] > MANY_FEATURES else {}
@@ -139,43 +128,47 @@ class Distances:
         kid, kids = float(kids[0]), kids[1:].reshape(-1, 2)
         line = fid_line(fid, fids, halves, features.shape[1])
         at = len(images) if at is None or line is None else at
-        compared = features[:num_compared]
         found |= {
-            "fid": fid if line is None or at == len(images) else line.intercept + line.slope / at,
+            "fid": fid if line is None or at == len(images) else line[0] + line[1] / at,
             "fid_num_images": at,
             "fid_error": metrics.half_sample_error(fids, halves),
-            "fid_infinity": math.nan if line is None else line.intercept,
+            "fid_infinity": math.nan if line is None else line[0],
             "kid": kid,
             "kid_error": metrics.half_sample_error(kids, halves),
         }
         if probabilities is not None:
             found["is"] = metrics.inception_score(probabilities[:num_compared], num_splits=1).mean
-        found |= manifold_scores(compared, reference.features)
+        found |= manifold_scores(features[:num_compared], reference.features)
         return Scores(found, halves, fids, kids)
 
     def at_sizes(self, key: Key, images: np.ndarray, sizes: Sequence[int]) -> dict[str, Any]:
         """Returns "fid", "kid_rbf" and "kid_polynomial" of uint8 images, one for each size.
 
-        A size takes as many images. Sizes above their number have NaN. See
+        A size takes as many images, drawn anew. Sizes above their number have NaN. See
         ``metrics.extrapolate_to_infinity``.
         """
         known = [size for size in sizes if size <= len(images)]
-        if not known:
-            return {name: np.full(len(sizes), np.nan) for name in AT_SIZES}
-        features, _ = self.outputs(images)
-        reference, moments, _ = self.train_reference
-
-        def fid(rows: np.ndarray) -> float:
-            return metrics.frechet_distance(*metrics.feature_moments(rows), *moments)
-
-        bandwidth = (reference.shape[1] / 2) ** 0.5  # the thermodynamic-integration thesis's
-        kid = partial(metrics.kernel_distance, features_b=reference)
-        functions = (fid, partial(kid, kernel="rbf", bandwidth=bandwidth), kid)
-        found: dict[str, Any] = {}
-        for name, function in zip(AT_SIZES, functions, strict=True):
-            found[name] = np.full(len(sizes), np.nan)
-            found[name][: len(known)] = metrics.metric_at_sizes(key, function, features, known)
-        return found
+        unknown = [np.nan] * (len(sizes) - len(known))
+        functions: dict[str, Any] = dict.fromkeys(("fid", "kid_rbf", "kid_polynomial"))
+        rows: list[np.ndarray] = []
+        if known:
+            features, _ = self.outputs(images)
+            reference, moments, _ = self.train_reference
+            bandwidth = (reference.shape[1] / 2) ** 0.5  # the thermodynamic-integration thesis's
+            kid = partial(metrics.kernel_distance, features_b=reference)
+            functions = {
+                "fid": lambda x: metrics.frechet_distance(*metrics.feature_moments(x), *moments),
+                "kid_rbf": partial(kid, kernel="rbf", bandwidth=bandwidth),
+                "kid_polynomial": kid,
+            }
+            orders = [
+                jax.random.permutation(k, len(images)) for k in jax.random.split(key, len(known))
+            ]
+            rows = [features[np.asarray(x)[:num]] for x, num in zip(orders, known, strict=True)]
+        return {
+            name: np.array([function(subset) for subset in rows] + unknown)
+            for name, function in functions.items()
+        }
 
     def train_and(self, images: np.ndarray) -> Reference:
         """Returns a reference of the training images and these uint8 ones together."""
@@ -192,10 +185,9 @@ class Distances:
     def outputs(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Returns features (N, F) and class probabilities of uint8 images; needs an extractor."""
         assert self.extractor is not None
-        if self.extractor.is_host:
-            outputs_fn = self.extractor.outputs_fn
-            return metrics.extract_in_batches(outputs_fn, images, self.batch_size)
-        outputs_fn, size = in_batches(self.extractor.outputs_fn, len(images), self.batch_size)
+        outputs_fn, size = self.extractor.outputs_fn, self.batch_size
+        if not self.extractor.is_host:
+            outputs_fn, size = in_batches(outputs_fn, len(images), size)
         if size > self.batch_size:
             shape = size, *images.shape[1:]
             example = jax.ShapeDtypeStruct(shape, images.dtype)
@@ -206,13 +198,13 @@ class Distances:
 
 
 def _reference(features: np.ndarray) -> Reference:
-    return Reference(features, metrics.feature_moments(features), metrics.mean_kernel(features))
+    return Reference(features, metrics.feature_moments(features), mean_kernel(features))
 
 
 def fid_line(
     fid: float, fids: np.ndarray, halves: np.ndarray, num_features: int
-) -> metrics.LineFit | None:
-    """Returns FID as a line in 1 / (number of images), through a sample and its halves.
+) -> tuple[float, float] | None:
+    """Returns intercept and slope of FID in 1 / (number of images), by a sample and its halves.
 
     The number of images must be at least twice that of the features, so that the covariances of
     halves have full rank. With fewer, FID is no such line, and None is returned.
@@ -226,8 +218,7 @@ def fid_line(
     half = int(halves[0, 0].sum())
     if half < max(num_features, 2):
         return None
-    sizes, values = np.array([halves.shape[2], half]), np.array([fid, np.mean(fids)])
-    return metrics.fit_in_inverse_size(sizes, values)
+    return fit_in_inverse_size([halves.shape[2], half], [fid, np.mean(fids)])
 
 
 def difference(

@@ -29,7 +29,6 @@ NUM_GROUPS = 8
 
 
 OfImage = Callable[[Key, jax.Array], Estimate]
-"""``(key, image) -> Estimate``."""
 
 
 class Problem(NamedTuple):
@@ -94,7 +93,7 @@ def evidence(
       params, model: the latent EBM.
       images: uint8 (N, ...), or floating point as the generator makes them.
       latent_dim: d.
-      methods: of ``EVIDENCE_METHODS``; "smc" needs BlackJAX.
+      methods: of "thermodynamic", "stepping_stone", "ais" and "smc", which needs BlackJAX.
       num_chains: of an image; for "smc" a multiple of 8.
       num_intervals: of the powers.
       num_steps: of each chain at each power.
@@ -254,5 +253,3 @@ METHODS = {
     "smc": _smc,
 }
 """Name to estimator, ``(key, problem) -> OfImage``; the key is for what all images share."""
-EVIDENCE_METHODS = tuple(METHODS)
-"""Names of the methods."""

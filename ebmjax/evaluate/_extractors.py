@@ -1,4 +1,4 @@
-"""Feature extractors for generated images: Inception-v3, shipped ones, a classifier of your own."""
+"""Extractors of the features that judge generated images."""
 
 import contextlib
 import hashlib
@@ -26,9 +26,7 @@ MIN_CLASSES = 5
 SIDES = (8, 16)
 """Sides of the packaged digits for which the package ships an extractor."""
 WEIGHTS = Path(__file__).parent / "weights"
-
 CACHE = Path.home() / ".cache" / "ebmjax" / "extractors"
-
 # Part of every number's definition: other settings make another extractor.
 SETTINGS = {
     "depth": 10,
@@ -59,10 +57,6 @@ class Extractor(NamedTuple):
     is_host: bool = False
     digest: str = ""
 
-    def describe(self) -> dict[str, Any]:
-        """Returns name and details for a report."""
-        return {"name": self.name, **self.details}
-
 
 def inception(path: str | Path, sha256: str = "") -> Extractor:
     """Returns the FID Inception-v3, from a local file.
@@ -88,9 +82,8 @@ def inception(path: str | Path, sha256: str = "") -> Extractor:
 def digits_features(side: int) -> Extractor:
     """Returns the extractor of the packaged digits, whose weights ship with this package.
 
-    It is a classifier of the 1,440 training images. It has the same weights on all machines and in
-    all versions, whatever part of the images a run trains on. It was made by
-    ``python experiments/digits_features.py``.
+    It is a classifier of the 1,440 training images, the same on all machines and in all versions.
+    It was made by ``python experiments/digits_features.py``.
 
     Args:
       side: of the images in pixels, 8 or 16.
@@ -112,12 +105,67 @@ def digits_features(side: int) -> Extractor:
     return Extractor("digits_features", partial(_outputs, _network(10), params), details)
 
 
+def random_features() -> Extractor:
+    """Returns an extractor whose network is random, the same for all data and on all machines.
+
+    Stages of a 3x3 convolution with 64 channels, an absolute value and a mean over 2x2 pixels
+    follow each other until a side has four pixels or fewer. A last mean over 2x2 pixels and a
+    random projection make 64 features. Absolute values are what tells images from Gaussians with
+    the same covariance. It has no classes, so no inception score. The images' shape decides the
+    number of stages, so numbers compare within one shape only.
+
+    Source: random networks as extractors where ImageNet's do not fit: Naeem et al. 2020, "Reliable
+    Fidelity and Diversity Metrics". Absolute values and means: scattering, Bruna & Mallat 2013.
+
+    Example:
+      >>> features, probabilities = random_features().outputs_fn(np.zeros((2, 8, 8, 1), np.uint8))
+      >>> features.shape, probabilities
+      ((2, 64), None)
+    """
+
+    def outputs(images: Any) -> tuple[jax.Array, None]:
+        return _random_features(jnp.asarray(images)), None
+
+    return Extractor("random_features", outputs, {"seed": 0})
+
+
+@jax.jit
+def _random_features(images: jax.Array) -> jax.Array:
+    # RandomState, whose stream NumPy never changes, which it may for newer generators.
+    rng, highest = np.random.RandomState(0), jax.lax.Precision.HIGHEST
+
+    def weights(*shape: int) -> jax.Array:
+        fan_in = int(np.prod(shape[:-1]))
+        return jnp.asarray(rng.standard_normal(shape) * np.sqrt(2.0 / fan_in), jnp.float32)
+
+    x = images.astype(jnp.float32) / 127.5 - 1.0
+    while True:
+        kernel, bias = weights(3, 3, x.shape[-1], 64), rng.standard_normal((1, 1, 1, 64))
+        layout = ("NHWC", "HWIO", "NHWC")
+        x = jax.lax.conv_general_dilated(
+            x, kernel, (1, 1), "SAME", dimension_numbers=layout, precision=highest
+        )
+        x = _pool_pixels(jnp.abs(x + jnp.asarray(0.3 * bias, jnp.float32)))
+        if min(x.shape[1:3]) <= 2:
+            break
+    flat = x.reshape(len(x), -1)
+    projection = weights(flat.shape[1], 64) / jnp.float32(np.sqrt(2.0))
+    return 4.0 * jnp.matmul(flat, projection, precision=highest)
+
+
+def _pool_pixels(x: jax.Array) -> jax.Array:
+    """Returns means over 2x2 pixels; a last odd row or column is left out, a single one stays."""
+    n, height, width, channels = x.shape
+    down, across = min(2, height), min(2, width)
+    x = x[:, : height // down * down, : width // across * across]
+    return x.reshape(n, height // down, down, width // across, across, channels).mean((2, 4))
+
+
 def own_classifier(train: data.ImageData, test: data.ImageData, num_classes: int) -> Extractor:
     """Returns an extractor: pooled features of a small classifier trained on ``train``.
 
     It is the same for every model of the same images, whatever the settings and seed. It trains in
-    about a minute, once: ``~/.cache/ebmjax/extractors`` keeps it. A line on stderr says so; inside
-    ``ebmjax.training.tell_phases("nowhere")`` nothing is said. Signals are left to your program.
+    about a minute, once: ``~/.cache/ebmjax/extractors`` keeps it. A line on stderr says so.
 
     Args:
       train: labelled images.
@@ -137,7 +185,7 @@ def own_classifier(train: data.ImageData, test: data.ImageData, num_classes: int
     params = _read_cached(path, network, train)
     if params is None:
         params = _train(network, train)
-        keep(path, params)
+        _keep(path, dict(flatten_dict(params, sep="/")))
     outputs_fn = partial(_outputs, network, params)
     _, probabilities = metrics.extract_in_batches(outputs_fn, test.images, 500)
     details = {
@@ -152,14 +200,13 @@ def own_extractor(function: Callable[[np.ndarray], Any]) -> Extractor:
     """Returns an extractor of your function, written in JAX, PyTorch or anything else.
 
     Args:
-      function: uint8 images (N, H, W, C) to features (N, d), or to a pair of features and class
-        probabilities (N, classes). It is called with batches, and not traced.
+      function: uint8 images (N, H, W, C) to finite features (N, d), or to a pair of features and
+        class probabilities (N, classes). It is called with batches, and not traced.
 
     Returns:
-      An ``Extractor`` with the function's name. A call raises ValueError unless the features are
-      finite and have shape (N, d). Its digest is that of the file of the function, so features of
-      the reference images are kept for as long as that file stays the same. Weights that the
-      function reads from elsewhere are not part of it: name another function for others.
+      An ``Extractor`` with the function's name. Features of the reference images are kept for as
+      long as the file of the function stays the same. Weights that the function reads from
+      elsewhere are not part of it: name another function for others.
 
     Example:
       >>> def pixels(images):
@@ -199,7 +246,6 @@ def _outputs(network: Any, params: PyTree, images: Any) -> tuple[jax.Array, jax.
 
 
 def _digest(train: data.ImageData, num_classes: int) -> str:
-    """Returns a digest of images and settings, the same on all devices and in all versions."""
     decisive = {
         "data": training.tree_digest(tuple(train)),
         "settings": SETTINGS | {"num_classes": num_classes},
@@ -260,9 +306,8 @@ def _read_cached(path: Path, network: Any, train: data.ImageData) -> PyTree | No
     return params if shapes[0] == shapes[1] else None
 
 
-def keep(path: Path, params: PyTree) -> None:
-    """Writes the parameters whole or not at all. Without a cache, the next run makes them again."""
-    tensors: dict[str, Any] = dict(flatten_dict(params, sep="/"))
+def _keep(path: Path, tensors: dict[str, Any]) -> None:
+    """Writes tensors whole or not at all. Without a cache, the next run makes them again."""
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
@@ -273,11 +318,7 @@ def keep(path: Path, params: PyTree) -> None:
 def keep_features(
     extractor: Extractor, images: Any, extract: Callable[[], np.ndarray]
 ) -> np.ndarray:
-    """Returns ``extract()``, features (N, d) of images; kept for an extractor with a digest.
-
-    ``~/.cache/ebmjax/extractors`` keeps them, under digests of the images and of the extractor. A
-    file that cannot be read or written does not matter.
-    """
+    """Returns ``extract()``, features (N, d) of images; kept for an extractor with a digest."""
     if not extractor.digest:
         return extract()
     digest = hashlib.sha256(f"{training.tree_digest(images)} {extractor.digest}".encode())
@@ -285,5 +326,5 @@ def keep_features(
     with contextlib.suppress(OSError, ValueError, KeyError):
         return networks.read_tensors(path)["features"]
     features = extract()
-    keep(path, {"features": features})
+    _keep(path, {"features": features})
     return features

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -26,11 +27,7 @@ def rms_displacement(starts: Any, ends: Any) -> float:
     """Returns the root mean square, over chains and coordinates, of the way from start to end.
 
     Args:
-      starts: (N, ...), images in [-1, 1] or latents; the answer has their units.
-      ends: (N, ...), where the chains ended.
-
-    Returns:
-      A number; NaN without chains.
+      starts, ends: (N, ...), images or latents, whose units the answer has; NaN without chains.
     """
     way = np.asarray(ends, np.float64) - np.asarray(starts, np.float64)
     return float(np.sqrt(np.mean(np.square(way)))) if way.size else math.nan
@@ -55,14 +52,10 @@ class Chains(NamedTuple):
 
 
 class ScoredChains(NamedTuple):
-    """Scores of finite samples and of their starts.
+    """Scores of finite samples and of their starts, and by score their difference with interval.
 
-    Attributes:
-      ends: scores of the samples.
-      starts: of the starts, in their places.
-      num_diverged: number of samples that are not finite.
-      rms_displacement: of the finite ones; None if start and end are of different chains.
-      minus_starts: by score, the difference of ends and starts with its interval.
+    ``num_diverged`` counts the samples that are not finite. ``rms_displacement`` is None if start
+    and end are of different chains.
     """
 
     ends: Scores
@@ -98,11 +91,10 @@ def score_chains(
     begun, ends = begun[is_finite], ends[is_finite]
     labels = None if chains.labels is None else np.asarray(chains.labels)[is_finite]
     are_pairs = chains.are_the_same
-    options: dict[str, Any] = {"labels": labels, "at": at, "num_compared": num_compared}
+    score = partial(distances.scores, labels=labels, at=at, num_compared=num_compared)
     if starts is None or not is_finite.all():
-        seed = 0 if are_pairs else UNPAIRED_SEED
-        starts = distances.scores(finite_images(begun), seed=seed, **options)
-    scored = distances.scores(finite_images(ends), **options), starts
+        starts = score(finite_images(begun), seed=0 if are_pairs else UNPAIRED_SEED)
+    scored = score(finite_images(ends)), starts
     return ScoredChains(
         *scored,
         num_diverged=int(np.sum(~is_finite)),
@@ -133,13 +125,8 @@ def take_balanced(split: data.ImageData, num: int) -> data.ImageData:
 def draw_gaussians(train: data.ImageData, num: int) -> data.ImageData:
     """Returns draws of a Gaussian fitted to each class of the images, the classes in turn.
 
-    They say what a score gives for the first two moments alone. Each is the class's mean plus a
-    random combination of its images, which has their covariance; then it is clipped and rounded to
-    uint8. The random numbers are the same for every run.
-
-    Args:
-      train: the images and their classes; a single class gives one Gaussian.
-      num: draws.
+    They say what a score gives for the first two moments alone. They are clipped and rounded to
+    uint8, and the same for every run.
 
     Example:
       >>> train = data.ImageData(np.full((6, 2, 2, 1), 7, np.uint8), np.arange(6) % 3)
@@ -172,22 +159,11 @@ def score_references(
 ) -> dict[str, Scores]:
     """Returns the scores of "test_images" and "gaussian", balanced, at most ``num`` of each.
 
-    Their FID is stated for ``num`` images.
-
-    Args:
-      test: uint8 test images and their classes, as a perfect generator's.
-      distances: from the training images, to which the Gaussians are fitted.
-      num: images that a set of samples has.
-      num_compared: as in ``Distances.scores``.
+    Their FID is stated for ``num`` images, as many as a set of samples has.
     """
-    sets = {
-        "test_images": take_balanced(test, num),
-        "gaussian": draw_gaussians(distances.train, num),
-    }
-    return {
-        name: distances.scores(*found, at=num, num_compared=num_compared)
-        for name, found in sets.items()
-    }
+    score = partial(distances.scores, at=num, num_compared=num_compared)
+    gaussians = draw_gaussians(distances.train, num)
+    return {"test_images": score(*take_balanced(test, num)), "gaussian": score(*gaussians)}
 
 
 def generation(
@@ -217,7 +193,7 @@ def generation(
     num_compared = min(num, len(take_balanced(test, num).labels))
     judge = distances.extractor
     report: dict[str, Any] = {
-        "extractor": judge and judge.describe(),
+        "extractor": judge and {"name": judge.name, **judge.details},
         "num_reference": len(distances.train.labels),
         "num_images": num,
         "num_compared": num_compared,

@@ -1,9 +1,8 @@
 """Sets of other images, and how well scores tell them from a model's own."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import jax
 import numpy as np
 
 from ebmjax import data, metrics
@@ -14,7 +13,7 @@ Parts = dict[str, np.ndarray]
 TEST = "test"
 """Name of the set of test images."""
 PATCH_SIDE = 32
-"""Side below which patches come from smaller photographs, which show structure in 32 pixels."""
+"""Side below which patches come from smaller photographs."""
 
 
 def ood_sets(images: np.ndarray, *, seed: int = 0) -> dict[str, np.ndarray]:
@@ -50,35 +49,19 @@ def ood_sets(images: np.ndarray, *, seed: int = 0) -> dict[str, np.ndarray]:
 def out_of_distribution(
     inside: Mapping[str, Any], outside: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Returns how well each score tells the sets outside from the images inside.
+    """Returns "ood" of ``classifier``: how well each score tells the sets outside from inside.
 
     Args:
-      inside: score name to (n,), high for images that the model finds likely. For an energy that is
-        ``{"log_density": -energies}``.
+      inside: score name to (n,), high for images that the model finds likely.
       outside: set name to the same scores of its images.
-
-    Returns:
-      "num_images" inside, and "sets": for each set its "num_images" and numbers for each score.
-      They are "auroc", "aupr_in_positive" and "fpr95_in_positive" with the images inside as the
-      positive class, "aupr_out_positive" and "fpr95_out_positive" with those outside, as in OpenOOD
-      v1.5. NaN if a score is NaN. There is no mean over sets: it would mix easy and hard ones.
-
-    Example:
-      >>> found = out_of_distribution({"log_density": np.array([2.0, 3.0])},
-      ...                             {"noise": {"log_density": np.array([1.0, 2.5])}})
-      >>> found["sets"]["noise"]["log_density"]["auroc"], found["sets"]["noise"]["num_images"]
-      (0.75, 2)
     """
-    if not outside:
-        raise ValueError("outside must name at least one set of images, got none.")
-    for name, theirs in outside.items():
-        if missing := sorted(inside.keys() - theirs.keys()):
-            raise ValueError(f"outside[{name!r}] must have the scores of inside, lacks {missing}.")
     sets: dict[str, dict[str, Any]] = {
         name: {
             "num_images": _number(theirs),
             **{
-                score: {k: float(v) for k, v in _compare(_detection, ours, theirs[score]).items()}
+                score: _detection(
+                    np.asarray(ours, np.float64), np.asarray(theirs[score], np.float64)
+                )
                 for score, ours in inside.items()
             },
         }
@@ -91,22 +74,15 @@ def _number(scores: Mapping[str, Any]) -> int:
     return len(next(iter(scores.values())))
 
 
-def _compare(numbers_of: Callable[[Any, Any], Any], inside: Any, outside: Any) -> Any:
-    """Returns numbers of two sets of scores; NaN where a score is, which only jit lets through.
-
-    Outside of jit scores are ranked as they are, and not rounded to float32 before.
-    """
-    has_nan = any(np.isnan(scores).any() for scores in (inside, outside))
-    return (jax.jit(numbers_of) if has_nan else numbers_of)(inside, outside)
-
-
-def _detection(in_scores: jax.Array, out_scores: jax.Array) -> dict[str, jax.Array]:
+def _detection(inside: np.ndarray, outside: np.ndarray) -> dict[str, float]:
+    sides = {"in": (inside, outside), "out": (-outside, -inside)}
+    measures = {"aupr": metrics.average_precision, "fpr95": metrics.fpr_at_tpr}
     return {
-        "auroc": metrics.auroc(in_scores, out_scores),
+        "auroc": metrics.auroc(inside, outside),
         **{
-            f"{name}_{positive}_positive": metric(in_scores, out_scores, positive=positive)
-            for name, metric in (("aupr", metrics.average_precision), ("fpr95", metrics.fpr_at_tpr))
-            for positive in ("in", "out")
+            f"{name}_{positive}_positive": measure(*scores)
+            for name, measure in measures.items()
+            for positive, scores in sides.items()
         },
     }
 
@@ -118,6 +94,6 @@ def areas_by_image(
     found: dict[str, Parts] = {}
     for score, inside in tested.items():
         for name, other in others.items():
-            ours, theirs = map(np.asarray, _compare(metrics.auroc_parts, inside, other[score]))
+            ours, theirs = metrics.auroc_parts(inside, other[score])
             found[f"ood.sets.{name}.{score}.auroc"] = {TEST: ours, name: theirs}
     return found

@@ -135,23 +135,19 @@ def pgd_attack(
 
     with :math:`d` the sign (linf) or the unit vector (l2) of each image's gradient, and :math:`\Pi`
     onto the ball around the image, then onto the box [low, high]. Cross-entropy is log(1 + exp(.))
-    of the same bracket, so it gives the same steps. But its gradient rounds to zero if the
-    classifier is sure, and an attack that stands still looks like robustness.
+    of the same bracket, but its gradient rounds to zero if the classifier is sure.
 
     **Broken at any step is broken**: the clean image, the start and every step of every restart are
-    judged, and one misclassification, tie or NaN logit counts. ``adversarial`` has the smallest
-    margin.
-
-    **An image without a usable gradient does not count as correct.** Outside ``jit`` a warning says
-    how many there are; inside, look at ``had_gradient``.
+    judged, and one misclassification, tie or NaN logit counts. **An image without a usable gradient
+    does not count as correct.** Outside ``jit`` a warning says how many there are.
 
     A randomised ``logits_fn`` gets a new key for every evaluation, so no step knows the noise that
     judges it. With ``num_eot`` copies, the step follows their mean gradient, and their mean logits
-    judge. A random defence is judged ``num_restarts (num_steps + 1) + 1`` times, and one failure
-    breaks it: use enough copies that a clean image does not fail by chance.
+    judge. Use enough copies that a clean image does not fail by chance in
+    ``num_restarts (num_steps + 1) + 1`` judgements.
 
     It is jittable, with ``epsilon`` and ``step_size`` traced. Steps, restarts and copies run one
-    after the other, so memory does not grow with them (except one image-sized gradient a copy).
+    after the other, in the memory of one (except one image-sized gradient a copy).
 
     Args:
       key: consumed by starts and evaluations.
@@ -174,18 +170,18 @@ def pgd_attack(
     Source: Madry et al. 2018, "Towards deep learning models resistant to adversarial attacks".
     """
 
-    def search(key: Key, attack: _Attack) -> PGDResult:
+    def begin(attack: _Attack) -> tuple[Any, None, None]:
         default = 2.5 * attack.epsilon / num_steps
         length = default if attack.step_size is None else attack.step_size
 
         def step(point: Any, memory: None, _: None) -> tuple[jax.Array, None]:
             return attack.project(point[0] + length * BALLS[norm].direction(point[2])), memory
 
-        return _climb(key, attack, step)
+        return step, None, None
 
     ball, runs = (epsilon, norm, num_eot, low, high), (num_restarts, random_start, step_size)
     attack = _Attack(logits_fn, images, labels, *ball, num_steps, 1, "ce", *runs)
-    return _run_attack(search, key, attack)
+    return _run_attack(begin, key, attack)
 
 
 def apgd_attack(
@@ -237,7 +233,7 @@ def apgd_attack(
       [False, True]
     """
 
-    def search(key: Key, attack: _Attack) -> PGDResult:
+    def begin(attack: _Attack) -> tuple[Any, Any, Any]:
         wide, num, direction = attack.images, len(images), BALLS[norm].direction
 
         def step(point: Any, memory: Any, inputs: Any) -> tuple[jax.Array, Any]:
@@ -257,16 +253,16 @@ def apgd_attack(
             return moved, (x, height, best, length, num_rises, best_then, was_halved)
 
         lowest = jnp.full(num, -jnp.inf, jnp.float32)
-        begin = wide, lowest, jnp.zeros_like(wide)
+        best = wide, lowest, jnp.zeros_like(wide)
         length, rises = jnp.full(num, 2.0 * attack.epsilon, wide.dtype), jnp.zeros(num, jnp.int32)
-        memory = wide, -lowest, begin, length, rises, lowest, jnp.ones(num, bool)
+        memory = wide, -lowest, best, length, rises, lowest, jnp.ones(num, bool)
         weights = np.where(np.arange(num_steps) > 0, MOMENTUM, 1.0).astype(np.float32)
         inputs = weights, np.append(0, checkpoint_windows(num_steps)[:-1])
-        return _climb(key, attack, step, memory, inputs)
+        return step, memory, inputs
 
     ball, runs = (epsilon, norm, num_eot, low, high), (loss, num_restarts, random_start)
     attack = _Attack(logits_fn, images, labels, *ball, num_steps, num_targets, *runs)
-    return _run_attack(search, key, attack)
+    return _run_attack(begin, key, attack)
 
 
 def checkpoint_windows(num_steps: int) -> np.ndarray:
@@ -319,7 +315,7 @@ def straight_through(transform: Transform) -> Transform:
 
 
 class _Attack(NamedTuple):
-    """Settings of an attack, the images that it moves, and the classifier that judges them."""
+    """Settings of an attack; see ``pgd_attack`` and ``apgd_attack``."""
 
     logits_fn: KeyedLogitsFn
     images: jax.Array
@@ -368,10 +364,10 @@ class _Attack(NamedTuple):
         return _margins(self.labels, logits), heights, jnp.where(is_finite, slopes, 0.0), usable
 
 
-def _run_attack(search: Callable[[Key, _Attack], Any], key: Key, attack: _Attack) -> PGDResult:
-    """Returns ``search(key, attack)`` by one program, and warns of images it could not move.
+def _run_attack(begin: Callable[[_Attack], Any], key: Key, attack: _Attack) -> PGDResult:
+    """Checks and runs an attack by one program, and warns of images it could not move.
 
-    Raises an error unless the settings and the images can be attacked: see ``pgd_attack``.
+    ``begin(attack)`` returns the step, memory and inputs of ``_climb``.
     """
     check_not_negative("epsilon", attack.epsilon)
     if jnp.ndim(attack.epsilon) != 0:
@@ -398,7 +394,12 @@ def _run_attack(search: Callable[[Key, _Attack], Any], key: Key, attack: _Attack
     check_labels("labels", attack.labels, (num,), shape[1])
     arrays = {"images": images, "labels": jnp.asarray(attack.labels, jnp.int32)}
     arrays |= {"epsilon": attack.epsilon, "step_size": attack.step_size}
-    found = run_program(lambda key, arrays: search(key, attack._replace(**arrays)), key, arrays)
+
+    def search(key: Key, arrays: Any) -> PGDResult:
+        ready = attack._replace(**arrays)
+        return _climb(key, ready, *begin(ready))
+
+    found = run_program(search, key, arrays)
     warn_without_gradient(found.had_gradient)
     return found
 
@@ -407,8 +408,8 @@ def _climb(
     key: Key,
     attack: _Attack,
     step: Callable[[Any, Any, Any], tuple[jax.Array, Any]],
-    memory: Any = None,
-    inputs: Any = None,
+    memory: Any,
+    inputs: Any,
 ) -> PGDResult:
     """Returns the worst images over restarts that go up the loss, towards each target.
 

@@ -1,4 +1,4 @@
-"""Accuracy, proper scores and calibration of a classifier."""
+"""Accuracy, proper scores, calibration errors and temperature scaling of a classifier."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,6 +11,9 @@ import optax
 from jax.core import Tracer
 
 from ebmjax._checks import check_at_least, check_labels
+
+LARGEST, HALVINGS = 1e3, 60
+"""Largest temperature that is fitted, inverse of the smallest; and steps of the search."""
 
 
 class ReliabilityBins(NamedTuple):
@@ -29,13 +32,17 @@ class ReliabilityBins(NamedTuple):
     count: jax.Array
 
 
+class TemperatureFit(NamedTuple):
+    """A temperature for logits, above 1 if they are too sure, and its error over the examples."""
+
+    temperature: jax.Array
+    standard_error: jax.Array
+
+
 def reliability_bins(
     probabilities: jax.Array, labels: jax.Array, *, num_bins: int = 20
 ) -> ReliabilityBins:
     """Returns accuracy against confidence, in bins of the examples' largest probability.
-
-    A calibrated model is right in 80% of the cases in which it is 80% sure. The prediction is the
-    first of the most probable classes.
 
     Args:
       probabilities: (N, classes), rows that sum to 1 within 1e-3 (2e-2 in half precision).
@@ -55,24 +62,34 @@ def reliability_bins(
       ([0.0, 0.5], [0, 2])
     """
     check_at_least("num_bins", num_bins, 1)
-    return _count_bins(*check_probabilities(probabilities, labels), num_bins)
+    return _count_bins(*_confidences(probabilities, labels), num_bins)
 
 
 @partial(jax.jit, static_argnums=2, inline=True)
-def _count_bins(probabilities: jax.Array, labels: jax.Array, num_bins: int) -> ReliabilityBins:
+def _count_bins(confidence: jax.Array, is_correct: jax.Array, num_bins: int) -> ReliabilityBins:
+    edges, index = _bins(confidence, num_bins)
+    count = _sum_bins(jnp.ones_like(index), index, num_bins).astype(jnp.int32)
+    size = jnp.maximum(count, 1).astype(confidence.dtype)
+    means = [_sum_bins(x, index, num_bins) / size for x in (confidence, is_correct)]
+    return ReliabilityBins(edges, *means, count)
+
+
+def _confidences(probabilities: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Returns the largest probability of each example, and 1.0 where it is the label's."""
+    probabilities, labels = _check_probabilities(probabilities, labels)
     confidence = jnp.max(probabilities, axis=-1)
-    is_correct = (jnp.argmax(probabilities, axis=-1) == labels).astype(confidence.dtype)
-    edges, index = bins_of(confidence, num_bins)
-    count = sum_bins(jnp.ones_like(index), index, num_bins).astype(jnp.int32)
-    size = jnp.maximum(count, 1)
-
-    def mean(values: jax.Array) -> jax.Array:
-        return sum_bins(values, index, num_bins) / size.astype(values.dtype)
-
-    return ReliabilityBins(edges, mean(confidence), mean(is_correct), count)
+    return confidence, (jnp.argmax(probabilities, axis=-1) == labels).astype(confidence.dtype)
 
 
-def sum_bins(values: jax.Array, index: jax.Array, num_bins: int) -> jax.Array:
+def _bins(confidence: jax.Array, num_bins: int) -> tuple[jax.Array, jax.Array]:
+    """Returns the bins' edges, and for each confidence the bin that holds it."""
+    # NumPy's division gives the float nearest to b / num_bins, so a confidence of 0.15 falls into
+    # (0.1, 0.15]. XLA may multiply by an inexact 1 / num_bins.
+    edges = jnp.asarray(np.arange(num_bins + 1) / num_bins, confidence.dtype)
+    return edges, jnp.clip(jnp.searchsorted(edges, confidence) - 1, 0, num_bins - 1)
+
+
+def _sum_bins(values: jax.Array, index: jax.Array, num_bins: int) -> jax.Array:
     """Returns the sum of ``values`` (N,) in each bin, by the index of each one's bin."""
     # XLA adds a segment's values one by one, which loses digits: with a million examples, about
     # 1 % of a mean confidence. It adds a row pairwise.
@@ -88,8 +105,7 @@ def expected_calibration_error(
     .. math::
         \mathrm{ECE} = \sum_b \frac{n_b}{N} \lvert \mathrm{acc}_b - \mathrm{conf}_b \rvert
 
-    with the bins of ``reliability_bins``: equal width, (lo, hi], by the largest probability. It has
-    the same arguments. The scalar is in [0, 1]; papers print it in percent.
+    with the bins and arguments of ``reliability_bins``; papers print it in percent.
 
     Source: Guo et al. 2017, equation 3; 20 bins as JEM and SADA-JEM.
 
@@ -106,12 +122,12 @@ def expected_calibration_error(
 def calibration_gaps(
     probabilities: jax.Array, labels: jax.Array, *, num_bins: int = 20
 ) -> jax.Array:
-    """Returns a number for each example; their mean is the expected calibration error.
+    """Returns numbers (N,) in [-1, 1], whose mean is the expected calibration error.
 
-    It is correctness (0 or 1) minus confidence, with the sign of that gap in the example's bin.
-    ``sampling_error`` and ``paired_difference`` of these numbers take the signs as known (delta
-    method). They are a little too large if a bin's gap is within its error. The arguments are those
-    of ``reliability_bins``, the result has shape (N,) and lies in [-1, 1].
+    Each is correctness (0 or 1) minus confidence, with the sign of that gap in the example's bin.
+    ``sampling_error`` and ``paired_difference`` of them take the signs as known (delta method), and
+    are a little too large if a bin's gap is within its error. The arguments are those of
+    ``reliability_bins``.
 
     Example:
       >>> probabilities = jnp.array([[0.75, 0.25], [0.75, 0.25]])
@@ -119,19 +135,66 @@ def calibration_gaps(
       [-0.25, 0.75]
     """
     bins = reliability_bins(probabilities, labels, num_bins=num_bins)
-    probabilities, labels = check_probabilities(probabilities, labels)
-    confidence = jnp.max(probabilities, axis=-1)
-    is_correct = jnp.argmax(probabilities, axis=-1) == labels
-    _, index = bins_of(confidence, num_bins)
+    confidence, is_correct = _confidences(probabilities, labels)
+    index = _bins(confidence, num_bins)[1]
     return jnp.sign(bins.accuracy - bins.confidence)[index] * (is_correct - confidence)
 
 
-def bins_of(confidence: jax.Array, num_bins: int) -> tuple[jax.Array, jax.Array]:
-    """Returns the bins' edges, and for each confidence the bin that holds it."""
-    # NumPy's division gives the float nearest to b / num_bins, so a confidence of 0.15 falls into
-    # (0.1, 0.15]. XLA may multiply by an inexact 1 / num_bins.
-    edges = jnp.asarray(np.arange(num_bins + 1) / num_bins, confidence.dtype)
-    return edges, jnp.clip(jnp.searchsorted(edges, confidence) - 1, 0, num_bins - 1)
+def calibration_errors(
+    probabilities: jax.Array, labels: jax.Array, *, num_bins: int = 20
+) -> dict[str, jax.Array]:
+    r"""Returns four calibration errors, with the arguments of ``reliability_bins``.
+
+    - "ece" is ``expected_calibration_error``.
+    - "classwise_ece" is the same gap for every class's probability, averaged over the classes. With
+      many classes most probabilities are near 0 and the mean is small, so compare at one number of
+      classes.
+    - "adaptive_ece" has bins of as many examples each, sorted by the largest probability. Bins of
+      equal width leave most of a confident classifier's examples in the last one.
+    - "debiased_squared_ece" is the square of "adaptive_ece" without the bias of few examples,
+      :math:`\sum_b \frac{n_b}{N} (\bar g_b^2 - s_b^2 / n_b)`, with g correctness minus confidence,
+      and its mean and variance in a bin. A calibrated classifier has 0 in expectation, at every
+      number of examples and bins. It is NaN for a single example.
+
+    The last two have fewer bins for few examples: at least one and two in each.
+
+    Source: classwise: Kull et al. 2019, arXiv:1910.12656, section 2. Adaptive: Nguyen & O'Connor
+    2015, arXiv:1508.05154. Debiased: Kumar, Liang & Ma 2019, arXiv:1909.10155, section 5, whose
+    variance is that for a confidence that is constant in a bin.
+
+    Example:
+      >>> probabilities = jnp.array([[0.75, 0.25]] * 4)
+      >>> found = calibration_errors(probabilities, jnp.array([0, 0, 0, 1]), num_bins=1)
+      >>> {name: float(error) for name, error in found.items()}  # the last is 0^2 - (1 / 4) / 4
+      {'ece': 0.0, 'classwise_ece': 0.0, 'adaptive_ece': 0.0, 'debiased_squared_ece': -0.0625}
+    """
+    ece = expected_calibration_error(probabilities, labels, num_bins=num_bins)
+    probabilities, labels = _check_probabilities(probabilities, labels)
+    confidence, is_correct = _confidences(probabilities, labels)
+    gaps, num = (is_correct - confidence)[jnp.argsort(confidence)], len(labels)
+
+    def equal_bins(most: int) -> list[jax.Array]:
+        size = max(1, min(num_bins, most))
+        return jnp.split(gaps, np.arange(1, size) * num // size)
+
+    adaptive = [len(g) * jnp.abs(jnp.mean(g)) for g in equal_bins(num)]
+    squares = [len(g) * jnp.square(jnp.mean(g)) - jnp.var(g, ddof=1) for g in equal_bins(num // 2)]
+    return {
+        "ece": ece,
+        "classwise_ece": _classwise(probabilities, labels, num_bins),
+        "adaptive_ece": jnp.sum(jnp.stack(adaptive)) / num,
+        "debiased_squared_ece": jnp.sum(jnp.stack(squares)) / num,
+    }
+
+
+@partial(jax.jit, static_argnums=2, inline=True)
+def _classwise(probabilities: jax.Array, labels: jax.Array, num_bins: int) -> jax.Array:
+    def of_class(label: jax.Array) -> jax.Array:
+        p = probabilities[:, label]
+        sums = _sum_bins((labels == label) - p, _bins(p, num_bins)[1], num_bins)
+        return jnp.sum(jnp.abs(sums)) / len(p)
+
+    return jnp.mean(jax.lax.map(of_class, jnp.arange(probabilities.shape[1])))
 
 
 def accuracy(logits: jax.Array, labels: jax.Array) -> jax.Array:
@@ -148,50 +211,78 @@ def accuracy(logits: jax.Array, labels: jax.Array) -> jax.Array:
       >>> float(accuracy(jnp.array([[2.0, -1.0], [0.5, 3.0]]), jnp.array([0, 0])))
       0.5
     """
-    logits, labels = check_logits(logits, labels)
+    logits, labels = _check_logits(logits, labels)
     # Without this, NaN would count as a row's largest entry, as a class like any other.
     is_right = jnp.argmax(logits, axis=-1) == labels
     return jnp.where(jnp.any(jnp.isnan(logits)), jnp.nan, jnp.mean(is_right))
 
 
 def negative_log_likelihood(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    r"""Returns the mean of :math:`-\log p(y \mid x)`, with p the softmax of the logits.
+    r"""Returns the mean of :math:`-\log p(y \mid x)`, with p the softmax of the logits, in nats.
 
-    Args:
-      logits, labels: as in ``accuracy``.
-
-    Returns:
-      Scalar, in nats per example; log(classes) for a uniform guess.
+    The arguments are those of ``accuracy``. A uniform guess has log(classes).
 
     Example:
       >>> round(float(negative_log_likelihood(jnp.zeros((3, 10)), jnp.array([0, 4, 9]))), 4)
       2.3026
     """
-    logits, labels = check_logits(logits, labels)
+    logits, labels = _check_logits(logits, labels)
     return jnp.mean(optax.losses.softmax_cross_entropy_with_integer_labels(logits, labels))
 
 
 def brier_score(probabilities: jax.Array, labels: jax.Array) -> jax.Array:
-    r"""Returns the mean squared error of the probabilities, summed over the classes.
+    """Returns the mean squared error of the probabilities, summed over the classes.
 
-    .. math::
-        \frac1N \sum_n \sum_k (p_{nk} - [y_n = k])^2
-
-    This is the original score for many classes, between 0 and 2. With two classes it is twice the
-    score of one class's probability.
-
-    Args:
-      probabilities, labels: as in ``reliability_bins``.
-
-    Source: Brier 1950, equation 2.
+    This is the original score for many classes (Brier 1950, equation 2), between 0 and 2. With two
+    classes it is twice the score of one class's probability. The arguments are those of
+    ``reliability_bins``.
 
     Example:
       >>> float(brier_score(jnp.array([[0.5, 0.5], [1.0, 0.0]]), jnp.array([0, 1])))
       1.25
     """
-    probabilities, labels = check_probabilities(probabilities, labels)
+    probabilities, labels = _check_probabilities(probabilities, labels)
     target = jax.nn.one_hot(labels, probabilities.shape[-1], dtype=probabilities.dtype)
     return jnp.mean(jnp.sum(jnp.square(probabilities - target), axis=-1))
+
+
+def fit_temperature(logits: jax.Array, labels: jax.Array) -> TemperatureFit:
+    r"""Returns the T that minimises the negative log likelihood of softmax(logits / T).
+
+    The loss is convex in 1 / T, so the zero of its slope is found by halving between 1e-3 and 1e3.
+    Fit T on examples that the classifier has not learned from, and judge it by others. The
+    arguments are those of ``accuracy``.
+
+    T is at an end of its range if the likelihood has no maximum within, for example if every answer
+    is right. The standard error (of Huber's sandwich) is NaN then.
+
+    Source: Guo, Pleiss, Sun & Weinberger 2017, arXiv:1706.04599, section 4.2.
+
+    Example:
+      >>> logits = jnp.log(jnp.array([[0.8, 0.2]] * 5))
+      >>> fit = fit_temperature(3.0 * logits, jnp.array([0, 0, 0, 0, 1]))
+      >>> round(float(fit.temperature), 3)
+      3.0
+    """
+    return _fit(*_check_logits(logits, labels))
+
+
+@jax.jit
+def _fit(logits: jax.Array, labels: jax.Array) -> TemperatureFit:
+    logits = logits - jnp.take_along_axis(logits, labels[:, None], axis=1)
+    slopes = jax.jacfwd(lambda inverse: jax.nn.logsumexp(inverse * logits, axis=1))
+
+    def halve(_: jax.Array, ends: jax.Array) -> jax.Array:
+        middle = jnp.mean(ends)
+        is_below = jnp.mean(slopes(jnp.exp(middle))) <= 0
+        return jnp.where(jnp.stack([is_below, ~is_below]), middle, ends)
+
+    range_ = jnp.log(jnp.asarray([1 / LARGEST, LARGEST], logits.dtype))
+    ends = jax.lax.fori_loop(0, HALVINGS, halve, range_)
+    inverse = jnp.exp(jnp.mean(ends))
+    variance = jnp.mean(jnp.square(slopes(inverse))) / len(logits)
+    error = jnp.sqrt(variance) / jnp.mean(jax.jacfwd(slopes)(inverse)) / jnp.square(inverse)
+    return TemperatureFit(1 / inverse, jnp.where(jnp.all(ends != range_), error, jnp.nan))
 
 
 def check_values(
@@ -209,14 +300,16 @@ def check_values(
         )
 
 
-def check_logits(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _check_logits(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
     logits, labels = _check_examples("logits", logits, labels)
     hint = "hold no NaN (look for NaN images or parameters)"
     check_values("logits", logits, lambda x: ~np.isnan(x), hint)
     return logits, labels
 
 
-def check_probabilities(probabilities: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _check_probabilities(
+    probabilities: jax.Array, labels: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     tolerance = 1e-3 if jnp.asarray(probabilities).dtype.itemsize >= 4 else 2e-2
     probabilities, labels = _check_examples("probabilities", probabilities, labels)
     check_values("probabilities", probabilities, lambda p: p >= 0, "be zero or more")

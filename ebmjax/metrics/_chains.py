@@ -1,4 +1,4 @@
-"""Diagnostics of chains: R-hat and effective sample size.
+"""Diagnostics of chains: R-hat, effective sample size and acceptance.
 
 Draws come as ``(chains, draws, ...)``, an array or a PyTree of arrays, as ``run_chain`` returns
 them for a ``batch_step``. Each coordinate of the trailing event axes is diagnosed, so results have
@@ -15,7 +15,36 @@ import numpy as np
 
 from ebmjax._axes import everywhere
 from ebmjax._checks import is_traced
-from ebmjax.types import PyTree
+from ebmjax.types import PyTree, acceptance_of
+
+
+def acceptance_rate(infos: Any, *, allow_few_draws: bool = False) -> jax.Array:
+    """Returns the mean acceptance probability of each chain, over its draws.
+
+    A mean of probabilities has the expectation of a mean of decisions, with less noise, and exists
+    for samplers that never reject.
+
+    Args:
+      infos: from ``ebmjax.samplers.run_chain``: ``acceptance_prob`` (``acceptance_rate`` in
+        BlackJAX's infos) of shape (draws,) or (chains, draws).
+      allow_few_draws: as in ``potential_scale_reduction``.
+
+    Example:
+      >>> from ebmjax.samplers import LangevinInfo
+      >>> infos = LangevinInfo(jnp.array([1.0, 0.5]), jnp.array([True, False]), jnp.zeros(2))
+      >>> float(acceptance_rate(infos))
+      0.75
+    """
+    found = acceptance_of(infos)
+    if found is None or jnp.size(found) == 0 or jnp.ndim(found) == 0:
+        raise ValueError(
+            "infos must report acceptance_prob (or BlackJAX's acceptance_rate) of shape (draws,) "
+            f"or (chains, draws) with at least one draw; got {type(infos).__name__} with "
+            f"{None if found is None else jnp.shape(found)}."
+        )
+    if jnp.ndim(found) > 1:
+        _check_more_draws("infos", jnp.shape(found)[-2:], allow_few_draws)
+    return jnp.mean(found, axis=-1)
 
 
 def potential_scale_reduction(
@@ -65,41 +94,33 @@ def potential_scale_reduction(
       >>> bool(jnp.all(potential_scale_reduction(draws + trend) > 1.3))
       True
     """
-    if method == "rank":
-        return _per_coordinate(_rank_scale_reduction, chains, 2, 4, allow_few_draws)
-    if method == "classic":
-        return _per_coordinate(_classic_scale_reduction, chains, 2, 2, allow_few_draws)
-    raise ValueError(f'method must be "rank" or "classic", got method={method!r}.')
+    diagnostics = {"rank": (_rank_scale_reduction, 4), "classic": (_scale_reduction, 2)}
+    if method not in diagnostics:
+        raise ValueError(f'method must be "rank" or "classic", got method={method!r}.')
+    diagnostic, min_draws = diagnostics[method]
+    return _per_coordinate(diagnostic, chains, 2, min_draws, allow_few_draws)
 
 
-def effective_sample_size(
-    chains: PyTree, *, kind: Literal["bulk", "tail"] = "bulk", allow_few_draws: bool = False
-) -> PyTree:
-    r"""Returns the number of independent draws that would estimate as well as these draws.
+def effective_sample_size(chains: PyTree, *, allow_few_draws: bool = False) -> PyTree:
+    r"""Returns the number of independent draws that would estimate means and medians as well.
 
     .. math::
         \mathrm{ESS} = \frac{M N}{\tau}, \qquad \tau = -1 + 2 \sum_{k < K} P_k + \rho_{2K}^+,
         \qquad P_k = \min_{j \le k} (\rho_{2j} + \rho_{2j+1})
 
-    where :math:`\rho_t` is the autocorrelation at lag t, which includes the spread between chains.
-    K is the first pair whose sum is not positive (Geyer's initial monotone sequence). Negative
-    correlation can raise the result above the number of draws, at most by the factor
-    :math:`\log_{10}(M N)`. Chains are cut in half first.
-
-    ``"bulk"`` uses the normal scores of the pooled ranks, for means and medians. ``"tail"`` is the
-    smaller one for the indicators of draws up to the 5% and the 95% quantile, for ends of
-    intervals.
+    where :math:`\rho_t` is the autocorrelation at lag t of normal scores of the pooled ranks, which
+    includes the spread between chains. K is the first pair whose sum is not positive (Geyer's
+    initial monotone sequence). Negative correlation can raise the result above the number of draws,
+    at most by the factor :math:`\log_{10}(M N)`. Chains are cut in half first.
 
     Args:
       chains: real numbers, ``(chains, draws, ...)``, or a PyTree of them; at least 1 chain and 4
         draws.
-      kind: static.
       allow_few_draws: as in ``potential_scale_reduction``.
 
     Returns:
       ``(...)``, in draws; a PyTree if ``chains`` is one. NaN if one draw is NaN, all are equal, or
       some chains stand still while others move.
-      If ties make one tail indicator constant, the other decides; NaN if both are.
 
     Source: Vehtari et al. 2021, arXiv:1903.08008; Geyer 1992.
 
@@ -109,11 +130,81 @@ def effective_sample_size(
       >>> bool(effective_sample_size(sticky) < 0.3 * effective_sample_size(draws))
       True
     """
-    if kind == "bulk":
-        return _per_coordinate(_bulk_sample_size, chains, 1, 4, allow_few_draws)
-    if kind == "tail":
-        return _per_coordinate(_tail_sample_size, chains, 1, 4, allow_few_draws)
-    raise ValueError(f'kind must be "bulk" or "tail", got kind={kind!r}.')
+    return _per_coordinate(_sample_size, chains, 1, 4, allow_few_draws)
+
+
+def nested_potential_scale_reduction(chains: PyTree, superchains: Any) -> PyTree:
+    r"""Returns nested R-hat: whether groups of many short chains have forgotten where they began.
+
+    For K superchains with M chains of N draws each:
+
+    .. math::
+        \mathfrak{n}\hat R = \sqrt{1 + \hat B / \hat W}, \qquad
+        \hat B = \tfrac{1}{K-1} \sum_k (\bar x_k - \bar x)^2, \qquad
+        \hat W = \tfrac1K \sum_k \Big[ \tfrac{1}{M-1} \sum_m (\bar x_{mk} - \bar x_k)^2
+            + \tfrac{1}{M (N-1)} \sum_{m,n} (x_{nmk} - \bar x_{mk})^2 \Big]
+
+    The sum with M - 1 is 0 for one chain, that with N - 1 for one draw. Start the chains of a
+    superchain at one point, and superchains far apart. Ordinary R-hat asks that each chain alone
+    has a good mean, which short chains never have. This one asks it of the M chains together.
+    For independent draws, its square is about 1 + 1/(M (N + 1)), or 1 + 1/M for one draw a chain.
+
+    Args:
+      chains: real numbers, ``(chains, draws, ...)``, or a PyTree of them; one draw may do.
+      superchains: (chains,), integers: the superchain of each chain, at least two, with equally
+        many chains and at least two draws in each (concrete).
+
+    Returns:
+      ``(...)``, no units; a PyTree if ``chains`` is one. Infinite if chains of a superchain are
+      equal and stand still, but not all at one place. NaN if all draws are equal or one is NaN.
+
+    Source: Margossian, Hoffman, Sountsov, Riou-Durand, Vehtari & Gelman 2024, arXiv:2110.13017.
+
+    Example:
+      >>> starts = jnp.repeat(jnp.linspace(-5.0, 5.0, 4), 64)[:, None]  # 4 superchains of 64
+      >>> noise = jax.random.normal(jax.random.key(0), (256, 3))
+      >>> superchains = np.repeat(np.arange(4), 64)
+      >>> bool(nested_potential_scale_reduction(noise, superchains) < 1.01)
+      True
+      >>> bool(nested_potential_scale_reduction(starts + noise, superchains) > 3)
+      True
+    """
+    names, sizes = np.unique(superchains, return_counts=True)
+    if np.ndim(superchains) != 1 or len(names) < 2 or len(set(sizes)) != 1:
+        raise ValueError(
+            "superchains must be a row that names the superchain of each chain, at least two of "
+            f"them and equally often; got shape {np.shape(superchains)} with "
+            f"{dict(zip(names.tolist(), sizes.tolist(), strict=True))} chains by name."
+        )
+    order = np.argsort(superchains, kind="stable")
+
+    def of_leaf(leaf: Any) -> jax.Array:
+        draws = _check_chains(leaf, 2, 1)
+        if draws.shape[0] != len(order) or draws.shape[1] * sizes[0] < 2:
+            raise ValueError(
+                f"chains must have shape ({len(order)}, draws, ...), a row for each entry of "
+                "superchains, and at least two draws in a superchain; got shape "
+                f"{draws.shape}."
+            )
+        return _nested(draws[order].reshape(len(names), sizes[0], *draws.shape[1:]))
+
+    return jax.tree.map(of_leaf, chains)
+
+
+@jax.jit
+def _nested(x: jax.Array) -> jax.Array:
+    """Returns nested R-hat of draws (superchains, chains, draws, ...)."""
+    means, of_draws = _moments(x - x[:1, :1, :1], 2)
+    means, of_chains = _moments(means, 1)
+    within = jnp.mean(of_chains + jnp.mean(of_draws, axis=1), axis=0)
+    return jnp.sqrt(1.0 + _moments(means, 0)[1] / within)
+
+
+def _moments(x: jax.Array, axis: int) -> tuple[jax.Array, jax.Array]:
+    """Returns mean and unbiased variance along an axis: exactly 0 of equal numbers, and of one."""
+    first = jax.lax.slice_in_dim(x, 0, 1, axis=axis)
+    variance = jnp.var(x - first, axis=axis, ddof=min(1, x.shape[axis] - 1))
+    return jnp.mean(x - first, axis=axis) + jnp.squeeze(first, axis), variance
 
 
 def _per_coordinate(
@@ -124,15 +215,13 @@ def _per_coordinate(
     allow_few_draws: bool,
 ) -> PyTree:
     """Applies ``diagnostic`` to the draws ``(chains, draws)`` of every coordinate of every leaf."""
-    checked = partial(check_chains, min_chains=min_chains, min_draws=min_draws)
-    leaves = jax.tree_util.tree_map_with_path(checked, chains)
-    if len({leaf.shape[:2] for leaf in jax.tree.leaves(leaves)}) != 1:
-        raise ValueError(
-            "chains must be arrays of as many chains and draws each, got shapes "
-            f"{jax.tree.map(jnp.shape, chains)}."
-        )
-    check_more_draws("chains", jax.tree.leaves(leaves)[0].shape[:2], allow_few_draws)
-    return jax.tree.map(partial(_of_leaf, diagnostic), leaves)
+
+    def of_leaf(leaf: Any) -> jax.Array:
+        draws = _check_chains(leaf, min_chains, min_draws)
+        _check_more_draws("chains", draws.shape[:2], allow_few_draws)
+        return _of_leaf(diagnostic, draws)
+
+    return jax.tree.map(of_leaf, chains)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -145,19 +234,18 @@ def _of_leaf(diagnostic: Callable[[jax.Array], jax.Array], draws: jax.Array) -> 
     return jnp.where(is_unknown, jnp.nan, diagnose(jnp.moveaxis(draws, (0, 1), (-2, -1))))
 
 
-def check_chains(path: Any, chains: Any, *, min_chains: int, min_draws: int) -> jax.Array:
+def _check_chains(chains: Any, min_chains: int, min_draws: int) -> jax.Array:
     """Returns ``chains`` in float32 or wider, whole on every device."""
-    name = "chains" + jax.tree_util.keystr(path)
     if not isinstance(chains, jax.Array):
         chains = np.asarray(chains)
     if chains.ndim < 2 or chains.shape[0] < min_chains or chains.shape[1] < min_draws:
         raise ValueError(
-            f"{name} must have shape (chains, draws, ...) with at least {min_chains} chain(s) and "
+            f"chains must have shape (chains, draws, ...) with at least {min_chains} chain(s) and "
             f"{min_draws} draws, got shape {chains.shape}. Run more, or where the draws come "
             "first, pass jnp.swapaxes(positions, 0, 1); for one chain, positions[None]."
         )
     if jnp.iscomplexobj(chains):
-        raise TypeError(f"{name} must hold real numbers, got dtype {chains.dtype}.")
+        raise TypeError(f"chains must hold real numbers, got dtype {chains.dtype}.")
     is_wide = chains.dtype != jnp.float32 and chains.dtype.itemsize >= 4
     if is_wide and not is_traced(chains):
         chains = _near_zero(np.asarray(chains))
@@ -183,28 +271,9 @@ def _rank_scale_reduction(x: jax.Array) -> jax.Array:
     return jnp.fmax(bulk, folded)
 
 
-def _classic_scale_reduction(x: jax.Array) -> jax.Array:
-    """Scales by a power of two, the largest draw's, because squares leave float32's range."""
-    _, exponent = jnp.frexp(jnp.max(jnp.abs(x)))
-    widest = jnp.finfo(x.dtype).maxexp - 3  # of which the inverse is a normal number too
-    unit = jnp.ldexp(jnp.ones((), x.dtype), -jnp.clip(exponent, -widest, widest))
-    return _scale_reduction(x * unit)
-
-
 def _scale_reduction(x: jax.Array) -> jax.Array:
     within, total = _variances(x)
     return jnp.sqrt(total / within)
-
-
-def _bulk_sample_size(x: jax.Array) -> jax.Array:
-    return _sample_size(_normal_scores(_split_chains(x)))
-
-
-def _tail_sample_size(x: jax.Array) -> jax.Array:
-    ordered = jnp.sort(x, axis=None)
-    # No draw lies between a quantile and the order statistic below it: no interpolation.
-    low, high = (ordered[(x.size - 1) * percent // 100] for percent in (5, 95))
-    return jnp.fmin(*(_sample_size(_split_chains((x <= q).astype(x.dtype))) for q in (low, high)))
 
 
 def _split_chains(x: jax.Array) -> jax.Array:
@@ -232,7 +301,7 @@ def _variances(x: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _sample_size(x: jax.Array) -> jax.Array:
-    """Returns the effective sample size of chains taken as they are."""
+    x = _normal_scores(_split_chains(x))
     within, total = _variances(x)
     correlation = 1.0 - (within - jnp.mean(_autocovariance(x), axis=0)) / total
     # At lag 0 the biased autocovariance is below the unbiased variance.
@@ -262,13 +331,12 @@ def _correlation_time(correlation: jax.Array) -> jax.Array:
     return -1.0 + 2.0 * jnp.sum(kept) + jnp.maximum(even[jnp.sum(is_kept)], 0.0)
 
 
-def check_more_draws(name: str, shape: tuple[int, ...], allow_few_draws: bool) -> None:
+def _check_more_draws(name: str, shape: tuple[int, ...], allow_few_draws: bool) -> None:
     """Raises ValueError if ``shape`` (chains, draws) has fewer draws than chains."""
     num_chains, num_draws = shape
     if num_draws < num_chains and not allow_few_draws:
         raise ValueError(
             f"{name} must have shape (chains, draws, ...), got {num_chains} chains of {num_draws} "
-            "draws. Where these are the draws and the chains, swap the two axes: "
-            f"jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), {name}). Where there really are more "
-            "chains than draws, as in training, pass allow_few_draws=True."
+            "draws. If the draws come first, swap the two axes. If there really are more chains "
+            "than draws, as in training, pass allow_few_draws=True."
         )

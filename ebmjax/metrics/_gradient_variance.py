@@ -64,17 +64,10 @@ def coordinate_gradient_variance(gradients: PyTree) -> jax.Array:
 def gradient_variance(stacked_gradients: PyTree) -> GradientVariance:
     r"""Returns the variance of a gradient estimator over independent minibatches and chains.
 
-    With mean :math:`\bar g_j` and unbiased variance :math:`s_j^2` of parameter j over n repeats:
-
-    .. math::
-        \mathrm{variance} = \frac1d \sum_j s_j^2, \qquad
-        \mathrm{mean\_norm} = \lVert \bar g \rVert, \qquad
-        \mathrm{signal\_to\_noise} =
-            \frac{\lVert \bar g \rVert^2 - \tfrac1n \sum_j s_j^2}{\sum_j s_j^2}
-
-    The subtraction removes what noise adds to :math:`\lVert \bar g \rVert^2`, so numerator and
-    denominator are each unbiased. A gradient far below the noise gives a ratio around 0, of either
-    sign and never below -1/n. Repeats that all agree give infinity, or NaN at zero.
+    With mean :math:`\bar g_j` and unbiased variance :math:`s_j^2` of parameter j over n repeats,
+    the signal-to-noise ratio is :math:`(|\bar g|^2 - \frac1n \sum_j s_j^2) / \sum_j s_j^2`: the
+    subtraction removes what noise adds to :math:`|\bar g|^2`. A gradient far below the noise gives
+    a ratio around 0, never below -1/n. Repeats that all agree give infinity, or NaN at zero.
 
     Args:
       stacked_gradients: any PyTree of floating-point arrays, each ``(repeats, ...)``: at least 2

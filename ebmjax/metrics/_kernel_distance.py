@@ -1,19 +1,16 @@
-"""Maximum mean discrepancy between two sets of features: KID. Host code in NumPy, float64."""
+"""Kernel and energy distances between two sets of features. Host code in NumPy, float64."""
 
+import math
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, NamedTuple, get_args
+from typing import Literal
 
-import jax
 import numpy as np
 from jax.typing import ArrayLike
 
-from ebmjax._checks import check_at_least, check_positive
+from ebmjax._checks import check_positive
 from ebmjax.metrics._generation import check_features
-from ebmjax.types import Key
 
-Kernel = Literal["polynomial", "rbf"]
-"""Kernel of a distance between sets of features."""
 KernelFn = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 ROWS = 1024
@@ -22,23 +19,11 @@ MEDIAN_ROWS = 1000
 """Number of rows of each side that the median rule uses."""
 
 
-class KernelDistance(NamedTuple):
-    """A kernel distance and how well it is known.
-
-    Attributes:
-      mean: over disjoint subsets, an unbiased estimate of the squared discrepancy.
-      standard_error: of that mean.
-    """
-
-    mean: float
-    standard_error: float
-
-
 def kernel_distance(
     features_a: ArrayLike,
     features_b: ArrayLike,
     *,
-    kernel: Kernel = "polynomial",
+    kernel: Literal["polynomial", "rbf"] = "polynomial",
     bandwidth: float | None = None,
 ) -> float:
     r"""Returns an unbiased estimate of the squared maximum mean discrepancy. Host code, float64.
@@ -74,47 +59,76 @@ def kernel_distance(
     return _estimate_unbiased(a, b, make_kernel(a, b, kernel, bandwidth))
 
 
-def kernel_distance_subsets(
-    key: Key,
-    features_a: ArrayLike,
-    features_b: ArrayLike,
-    *,
-    num_subsets: int = 10,
-    subset_size: int = 1000,
-    kernel: Kernel = "polynomial",
-    bandwidth: float | None = None,
-) -> KernelDistance:
-    """Returns ``kernel_distance`` over random disjoint subsets, with standard error. Host code.
-
-    Subsets share no image, so their estimates are independent and the standard error is valid. The
-    usual hundred overlapping subsets have the same expectation and too small an error.
+def kernel_distances(
+    features: ArrayLike, reference: ArrayLike, parts: np.ndarray, *, within: float | None = None
+) -> np.ndarray:
+    """Returns ``kernel_distance`` with its polynomial kernel, of each part from the reference.
 
     Args:
-      key: chooses the subsets.
-      features_a, features_b: (n, d) and (m, d); n and m at least num_subsets * subset_size.
-      num_subsets: at least 2.
-      subset_size: rows of either side in a subset, at least 2.
-      kernel, bandwidth: as in ``kernel_distance``; one bandwidth for all subsets.
+      features: (n, d).
+      reference: (m, d), features that the parts are compared with.
+      parts: (..., n) bool, whether a row is in the part.
+      within: the mean of the kernel over pairs of the reference, if it is known.
+
+    Returns:
+      (...), float64; NaN for parts of fewer than two images.
+
+    Example:
+      >>> kernel_distances([[0.0], [0.0]], [[1.0], [1.0]], np.ones((1, 2), bool))  # 1 + 2^3 - 2
+      array([7.])
     """
-    check_at_least("num_subsets", num_subsets, 2)
-    check_at_least("subset_size", subset_size, 2)
-    a, b = check_sides(features_a=features_a, features_b=features_b)
-    if min(len(a), len(b)) < num_subsets * subset_size:
-        raise ValueError(
-            f"{num_subsets} disjoint subsets of {subset_size} need {num_subsets * subset_size} "
-            f"rows a side, got {len(a)} and {len(b)}; lower num_subsets or subset_size."
-        )
-    kernel_fn = make_kernel(a, b, kernel, bandwidth)
-    shape = (num_subsets, subset_size)
-    rows_a, rows_b = (
-        np.asarray(jax.random.permutation(k, len(rows)))[: num_subsets * subset_size].reshape(shape)
-        for k, rows in zip(jax.random.split(key), (a, b), strict=True)
-    )
-    estimates = [
-        _estimate_unbiased(a[i], b[j], kernel_fn) for i, j in zip(rows_a, rows_b, strict=True)
-    ]
-    standard_error = np.std(estimates, ddof=1) / np.sqrt(num_subsets)
-    return KernelDistance(float(np.mean(estimates)), float(standard_error))
+    x, y = check_sides(features=features, reference=reference)
+    flat = parts.reshape(-1, parts.shape[-1]).astype(np.float64)
+    sizes = flat.sum(axis=1)
+    pairs, between = np.zeros((2, len(flat)))
+    for start in range(0, len(x), ROWS):
+        block = slice(start, start + ROWS)
+        gram = _cubic_kernel(x[block], x)
+        gram[np.arange(len(gram)), np.arange(len(gram)) + start] = 0.0
+        pairs += np.sum((flat[:, block] @ gram) * flat, axis=1)
+        between += flat[:, block] @ _cubic_kernel(x[block], y).mean(axis=1)
+    within = mean_kernel(y) if within is None else within
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = pairs / (sizes * (sizes - 1)) - 2 * between / sizes + within
+    return np.where(sizes < 2, np.nan, found).reshape(parts.shape[:-1])
+
+
+def mean_kernel(features: np.ndarray) -> float:
+    """Returns the mean of KID's kernel over all pairs of different rows of (n, d) features."""
+    return float(_mean_over_pairs(check_features("features", features), _cubic_kernel))
+
+
+def energy_distance(samples_a: ArrayLike, samples_b: ArrayLike) -> float:
+    r"""Returns the distance between two laws, from samples of each. Host code, float64.
+
+    .. math::
+        D = \sqrt{2\, \overline{|a_i - b_j|} - \overline{|a_i - a_j|} - \overline{|b_i - b_j|}}
+
+    with Euclidean norms and means over all pairs, including a sample with itself. There is no
+    kernel or bandwidth to choose, and it is 0 only between equal laws. Samples of one law have a
+    positive distance: E[D^2] is the mean distance of two draws times ``1 / n + 1 / m``. Compare
+    with the score of as many fresh samples.
+
+    Args:
+      samples_a, samples_b: (n, d) and (m, d), n and m >= 2, finite, in the same units.
+
+    Returns:
+      Zero or more, in the square root of the samples' unit; in one dimension
+      ``scipy.stats.energy_distance``. Time grows with (n + m)^2 d, memory with (n + m) d.
+
+    Source: Székely & Rizzo 2013, "Energy statistics".
+
+    Example:
+      >>> energy_distance([[0.0], [0.0]], [[3.0], [5.0]])  # sqrt(2 * 4 - 0 - 1)
+      2.6457513110645907
+    """
+    a, b = check_sides(samples_a=samples_a, samples_b=samples_b)
+    squared = 2 * _mean_distance(a, b) - _mean_distance(a, a) - _mean_distance(b, b)
+    return math.sqrt(max(squared, 0.0))
+
+
+def _mean_distance(a: np.ndarray, b: np.ndarray) -> float:
+    return float(np.mean([np.mean(np.linalg.norm(b - row, axis=1)) for row in a]))
 
 
 def check_sides(**sides: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
@@ -132,12 +146,12 @@ def check_sides(**sides: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
 
 def make_kernel(a: np.ndarray, b: np.ndarray, kernel: str, bandwidth: float | None) -> KernelFn:
     """Returns the kernel of all rows of x (n, d) and all rows of y (m, d), (n, m)."""
-    if kernel not in get_args(Kernel):
+    if kernel not in ("polynomial", "rbf"):
         raise ValueError(f"kernel must be 'polynomial' or 'rbf', got kernel={kernel!r}.")
     if kernel == "polynomial":
         if bandwidth is not None:
             raise ValueError(f"only kernel='rbf' has a bandwidth, got bandwidth={bandwidth}.")
-        return cubic_kernel
+        return _cubic_kernel
     if bandwidth is None:
         rows = np.concatenate([a[:MEDIAN_ROWS], b[:MEDIAN_ROWS]])
         distances = np.sqrt(squared_distances(rows, rows))
@@ -151,7 +165,7 @@ def make_kernel(a: np.ndarray, b: np.ndarray, kernel: str, bandwidth: float | No
     return partial(_gaussian, bandwidth)
 
 
-def cubic_kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def _cubic_kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Returns KID's kernel (n, m) of all rows of x (n, d) and all rows of y (m, d)."""
     return (x @ y.T / x.shape[1] + 1) ** 3
 
@@ -170,11 +184,11 @@ def squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def _estimate_unbiased(a: np.ndarray, b: np.ndarray, kernel_fn: KernelFn) -> float:
     between = sum(kernel_fn(a[i : i + ROWS], b).sum() for i in range(0, len(a), ROWS))
-    within = mean_over_pairs(a, kernel_fn) + mean_over_pairs(b, kernel_fn)
+    within = _mean_over_pairs(a, kernel_fn) + _mean_over_pairs(b, kernel_fn)
     return float(within - 2 * between / (len(a) * len(b)))
 
 
-def mean_over_pairs(rows: np.ndarray, kernel_fn: KernelFn) -> float:
+def _mean_over_pairs(rows: np.ndarray, kernel_fn: KernelFn) -> float:
     """Returns the mean of a kernel over all pairs of different rows (n, d)."""
     total = 0.0
     for start in range(0, len(rows), ROWS):

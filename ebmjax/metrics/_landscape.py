@@ -5,12 +5,10 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from ebmjax._checks import check_floating
 from ebmjax._programs import run_program
-from ebmjax.metrics._calibration import check_values
 from ebmjax.types import Key, PyTree
 
 
@@ -86,16 +84,21 @@ def energy_landscape(
     """
     check_floating("params", params)
     params = jax.tree.map(jnp.asarray, params)
-    direction_x = _check_direction("direction_x", direction_x, params)
-    direction_y = _check_direction("direction_y", direction_y, params)
-    coordinates_x = _check_coordinates("coordinates_x", coordinates_x)
-    coordinates_y = _check_coordinates("coordinates_y", coordinates_y)
-    shapes = jax.tree.map(lambda leaf: leaf.shape, jax.eval_shape(value_fn, params))
-    if shapes != ():
+    shapes = [jax.tree.map(jnp.shape, tree) for tree in (params, direction_x, direction_y)]
+    if shapes.count(shapes[0]) < 3:
         raise ValueError(
-            f"value_fn must return a scalar, got shape {shapes}. Sum or average it, and of a value "
-            "with metrics take the value."
+            "direction_x and direction_y must have the structure and shapes of params, got "
+            f"{shapes[1]} and {shapes[2]} for {shapes[0]}."
         )
+    coordinates = jnp.asarray(coordinates_x), jnp.asarray(coordinates_y)
+    if any(values.ndim != 1 or not values.size for values in coordinates):
+        raise ValueError(
+            "coordinates_x and coordinates_y must have shape (n,) with at least one value, got "
+            f"{coordinates[0].shape} and {coordinates[1].shape}."
+        )
+    found = jax.tree.map(jnp.shape, jax.eval_shape(value_fn, params))
+    if found != ():
+        raise ValueError(f"value_fn must return a scalar, got shape {found}. Sum or average it.")
 
     def value(a: jax.Array, b: jax.Array) -> jax.Array:
         moved = jax.tree.map(
@@ -104,9 +107,9 @@ def energy_landscape(
         return value_fn(moved)
 
     def row(b: jax.Array) -> jax.Array:
-        return jax.lax.map(lambda a: value(a, b), coordinates_x)
+        return jax.lax.map(lambda a: value(a, b), coordinates[0])
 
-    return run_program(partial(jax.lax.map, row), coordinates_y)
+    return run_program(partial(jax.lax.map, row), coordinates[1])
 
 
 def _with_the_norms_of(direction: jax.Array, weights: jax.Array) -> jax.Array:
@@ -121,30 +124,3 @@ def _filter_norms(weights: jax.Array) -> jax.Array:
     weights = weights.astype(jnp.promote_types(weights.dtype, jnp.float32))
     squares = jnp.square(weights)
     return jnp.sqrt(jnp.sum(squares, axis=tuple(range(weights.ndim - 1)), keepdims=True))
-
-
-def _check_direction(name: str, direction: PyTree, params: PyTree) -> PyTree:
-    direction = jax.tree.map(jnp.asarray, direction)
-    expected, got = _shapes(params), _shapes(direction)
-    for leaf in {**expected, **got}:
-        if expected.get(leaf) != got.get(leaf):
-            raise ValueError(
-                f"{name} must have the structure and shapes of params; at {leaf or 'the root'} "
-                f"params has shape {expected.get(leaf)}, {name} {got.get(leaf)}."
-            )
-    return direction
-
-
-def _shapes(tree: PyTree) -> dict[str, tuple[int, ...]]:
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {jax.tree_util.keystr(path): leaf.shape for path, leaf in leaves}
-
-
-def _check_coordinates(name: str, coordinates: jax.Array) -> jax.Array:
-    coordinates = jnp.asarray(coordinates)
-    if coordinates.ndim != 1 or not coordinates.size:
-        raise ValueError(
-            f"{name} must have shape (n,) with at least one value, got {coordinates.shape}."
-        )
-    check_values(name, coordinates, np.isfinite, "be finite")
-    return coordinates

@@ -45,14 +45,11 @@ def manifold_scores(
         \mathrm{coverage} = \frac1m \sum_i \Big[\exists j: y_j \in B(x_i)\Big].
 
     All four depend on n, m and k: compare at equal ones. Precision and recall trust outliers, whose
-    balls are large. Density and coverage use only the reference's balls, which do not change with
-    the model. For two samples of one distribution without atoms, the expected density is 1 and the
-    expected coverage :math:`1 - \prod_{l=1}^{k} \frac{m - l}{n + m - l}`, about :math:`1 - 2^{-k}`
-    if n = m.
+    balls are large. For two samples of one distribution without atoms, the expected density is 1
+    and the expected coverage about :math:`1 - 2^{-k}` if n = m.
 
     Images at a ball's edge (copies, for example) count as inside: radii are larger by the bound of
-    rounding. Distances are made 1,024 rows at a time, in a few times 8 * 1024 * max(n, m) bytes;
-    time grows with (n^2 + m^2 + n m) d.
+    rounding. Time grows with (n^2 + m^2 + n m) d.
 
     Args:
       generated_features: (n, d), n > num_neighbours.
@@ -60,8 +57,7 @@ def manifold_scores(
       num_neighbours: k; 5 in the paper of density and coverage, 3 in that of precision and recall.
 
     Source: Kynkaanniemi et al. 2019, arXiv:1904.06991, equations 1 and 2; Naeem et al. 2020,
-    arXiv:2002.09797, section 3, with the expectations in Lemmas 1 and 2. The latter's code leaves
-    out images at a ball's edge.
+    arXiv:2002.09797, section 3, whose code leaves out images at a ball's edge.
 
     Example:
       >>> reference = [[0.0], [1.0], [10.0], [11.0]]  # two modes, one of which is generated
@@ -73,13 +69,11 @@ def manifold_scores(
     generated, reference = check_sides(
         generated_features=generated_features, reference_features=reference_features
     )
-    sides = {"generated_features": generated, "reference_features": reference}
-    for name, rows in sides.items():
-        if len(rows) <= num_neighbours:
-            raise ValueError(
-                f"{name} must have more rows than num_neighbours={num_neighbours}, which are other "
-                f"rows than the one itself; got {len(rows)}. Give more images, or a lower number."
-            )
+    if min(len(generated), len(reference)) <= num_neighbours:
+        raise ValueError(
+            f"both sides must have more rows than num_neighbours={num_neighbours}, got "
+            f"{len(generated)} and {len(reference)}. Give more images, or a lower number."
+        )
     # Rounding of distances grows with the norms, which an offset would make large.
     centre = reference.mean(0)
     generated, reference = generated - centre, reference - centre

@@ -28,7 +28,7 @@ def found_by(method, params=PARAMS, **settings):
 
 # Each method alone, in default runs: tests/latent.
 @pytest.mark.slow
-@pytest.mark.parametrize("method", evaluate.EVIDENCE_METHODS)
+@pytest.mark.parametrize("method", _evidence.METHODS)
 def test_a_method_finds_the_evidence_of_every_image(method):
     (found,) = found_by(method).values()
     exact = [latent.linear_gaussian_log_evidence(PARAMS, MODEL, x) for x in OBSERVATIONS]

@@ -8,6 +8,7 @@ import pytest
 from ebmjax import data, evaluate, metrics
 from ebmjax.evaluate import Chains, Extractor, rms_displacement
 from ebmjax.evaluate._distances import NO_SCORES, fid_line, manifold_scores
+from ebmjax.metrics._manifold import ManifoldScores
 
 TRAIN = np.random.default_rng(0).integers(0, 256, (9, 3, 1, 1), np.uint8)
 FEATURES = np.random.default_rng(0).normal(size=(60, 3))
@@ -101,7 +102,7 @@ def test_fewer_images_than_twice_the_features_have_no_line():
     assert fid_line(1.0, np.ones((50, 2)), halves, 5) is None
     found = fid_line(1.0, np.full((50, 2), 2.0), halves, 4)
     # Through (1/9, 1) and (1/4, 2).
-    assert found.intercept == pytest.approx(1 - (1 / 9) / (1 / 4 - 1 / 9))
+    assert found[0] == pytest.approx(1 - (1 / 9) / (1 / 4 - 1 / 9))
 
 
 def test_labels_keep_their_numbers_in_errors():
@@ -299,7 +300,7 @@ def test_as_many_reference_images_as_are_judged(monkeypatch):
 
     def record(generated, reference, num_neighbours):
         given.append(reference)
-        return metrics.ManifoldScores(len(generated), len(reference), num_neighbours, 0.0)
+        return ManifoldScores(len(generated), len(reference), num_neighbours, 0.0)
 
     monkeypatch.setattr(metrics, "manifold_scores", record)
     reference = np.arange(1000.0)[:, None]

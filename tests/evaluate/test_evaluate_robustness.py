@@ -10,6 +10,7 @@ import pytest
 
 from ebmjax import evaluate, metrics
 from ebmjax.data import ImageData
+from ebmjax.metrics._attacks import PGDResult
 
 # Labels are 1, where the second class has the larger weights.
 WEIGHTS = np.array([[1.0, -2.0], [0.5, 3.0], [-1.0, 0.25]], np.float32)  # (pixels, classes)
@@ -73,7 +74,7 @@ def test_the_settings_of_an_attack_reach_it(monkeypatch):
         asked.append(options)
         jax.debug.callback(lambda bits: keys.add(tuple(bits.tolist())), jax.random.key_data(key))
         flags = jnp.zeros(len(images), bool)
-        return metrics.PGDResult(images, flags, jnp.zeros(len(images)), ~flags)
+        return PGDResult(images, flags, jnp.zeros(len(images)), ~flags)
 
     monkeypatch.setattr(metrics, "pgd_attack", attack)
     settings = {"num_steps": 4, "num_restarts": 2, "num_eot": 3}

@@ -94,7 +94,7 @@ def test_a_run_is_judged_by_it(own):
     found = distances.scores(IMAGES + np.uint8(0)).numbers
     assert found["fid"] == pytest.approx(0.0, abs=1e-6)
     assert "is" not in found
-    assert distances.extractor.describe()["name"] == "rows"
+    assert distances.extractor.name == "rows"
 
 
 @pytest.mark.parametrize(

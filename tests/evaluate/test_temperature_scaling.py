@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ebmjax import data, evaluate, metrics
+from ebmjax.evaluate._classifier import classification
 from ebmjax.recipes.evaluators.classification import Classification
 
 
@@ -36,12 +37,12 @@ def test_images_held_out_choose_the_temperature():
     (logits, labels), held_out = make_examples(0), make_examples(1, 400)
     found = evaluate.temperature_scaling(logits, labels, held_out)
     t = float(metrics.fit_temperature(*held_out).temperature)
-    want = evaluate.classification((logits / t).astype(np.float32), labels)
+    want = classification((logits / t).astype(np.float32), labels)
     assert found["temperature"] == pytest.approx(t)
     assert t == pytest.approx(4.0, abs=5 * found["temperature_error"])
     for name in ("ece", "nll", "classwise_ece", "adaptive_ece", "debiased_squared_ece"):
         assert found[name] == pytest.approx(want[name], abs=1e-6)
-    before = evaluate.classification(logits, labels)
+    before = classification(logits, labels)
     assert found["nll"] < before["nll"]
 
 

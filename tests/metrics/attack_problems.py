@@ -6,14 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax.metrics import PGDResult, pgd_attack
+from ebmjax.metrics import pgd_attack
 
 EPS = float(np.finfo(np.float32).eps)
 SHAPE = (3, 2, 1)
 DUAL = {"linf": 1, "l2": 2}
 
 
-def attack(logits_fn, images, labels, *, seed=0, **arguments) -> PGDResult:
+def attack(logits_fn, images, labels, *, seed=0, **arguments):
     compiled = jax.jit(partial(pgd_attack, logits_fn=logits_fn, **arguments))
     return compiled(jax.random.key(seed), images=images, labels=labels)
 

@@ -3,19 +3,22 @@
 from functools import partial
 from typing import Any, NamedTuple
 
+import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
 
+from ebmjax import metrics, samplers
 from ebmjax.metrics import acceptance_rate, effective_sample_size, potential_scale_reduction
+from ebmjax.metrics import nested_potential_scale_reduction as nested
 from ebmjax.samplers import LangevinInfo, batch_step, run_chain
 
 NUM_CHAINS = 4
 CASES = ("iid", "sticky", "antithetic", "trend", "shifted", "scaled", "cauchy", "tied")
 scale_reduction = jax.jit(potential_scale_reduction, static_argnames="method")
-sample_size = jax.jit(effective_sample_size, static_argnames="kind")
+sample_size = jax.jit(effective_sample_size)
 
 
 def autoregressive(rng, correlation, shape):
@@ -79,15 +82,13 @@ def test_agrees_with_arviz(num_draws, dtype):
     with jax.enable_x64(dtype == "float64"):
         chains = jnp.asarray(draws, dtype)
         got = {method: scale_reduction(chains, method=method) for method in ("rank", "classic")}
-        sizes = {kind: sample_size(chains, kind=kind) for kind in ("bulk", "tail")}
-    assert got["rank"].dtype == sizes["tail"].dtype == dtype
+        size = sample_size(chains)
+    assert got["rank"].dtype == size.dtype == dtype
     assert_scale_reduction(got["rank"], oracle(array_stats.rhat, draws), dtype)
     assert_scale_reduction(
         got["classic"], oracle(array_stats.rhat, draws, method="identity"), dtype
     )
-    assert_sample_size(sizes["bulk"], oracle(array_stats.ess, draws), draws.shape, dtype)
-    tail = oracle(array_stats.ess, draws, method="tail", prob=0.05)
-    assert_sample_size(sizes["tail"], tail, draws.shape, dtype)
+    assert_sample_size(size, oracle(array_stats.ess, draws), draws.shape, dtype)
 
 
 def test_four_draws_are_enough():
@@ -123,10 +124,9 @@ LONG = (NUM_CHAINS, 4000)
 FIVE_ERRORS = 5 * np.sqrt(2 * (2 * 8 + 1) / np.prod(LONG))
 
 
-@pytest.mark.parametrize("kind", ["bulk", "tail"])
-def test_independent_draws_count_fully(kind):
+def test_independent_draws_count_fully():
     draws = jax.random.normal(jax.random.key(0), (*LONG, 8))
-    np.testing.assert_allclose(sample_size(draws, kind=kind), np.prod(LONG), rtol=FIVE_ERRORS)
+    np.testing.assert_allclose(sample_size(draws), np.prod(LONG), rtol=FIVE_ERRORS)
 
 
 def test_autoregressive_draws_count_by_their_correlation_time():
@@ -159,8 +159,7 @@ def test_chains_that_stand_still():
     for method in ("rank", "classic"):
         assert jnp.isnan(scale_reduction(equal, method=method))
         assert scale_reduction(apart, method=method) == jnp.inf
-    for kind in ("bulk", "tail"):
-        assert jnp.isnan(sample_size(equal, kind=kind))
+    assert jnp.isnan(sample_size(equal))
     # Full correlation at all lags: 23 whole pairs of 2 and half a pair, tau = -1 + 2 * 46 + 1.
     assert float(sample_size(apart)) == pytest.approx(400 / 92, rel=1e-5)
 
@@ -172,8 +171,7 @@ def test_some_chains_that_stand_still_leave_nothing_known(num_still):
     still = draws.at[:num_still].set(jnp.mean(draws[num_still:]))
     for method in ("rank", "classic"):
         assert jnp.isnan(scale_reduction(still, method=method))
-    for kind in ("bulk", "tail"):
-        assert jnp.isnan(sample_size(still, kind=kind))
+    assert jnp.isnan(sample_size(still))
     hardly = still.at[:num_still, 50:].add(1e-3)  # one move each is a variance
     assert jnp.isfinite(scale_reduction(hardly, method="classic"))
 
@@ -186,15 +184,6 @@ def test_two_values_fold_onto_one_and_leave_the_bulk():
     assert scale_reduction(apart) == jnp.inf
 
 
-def test_tail_size_where_ties_fill_one_tail():
-    # A tenth of the draws share the maximum, so all lie at or below the 95% quantile.
-    draws = jnp.minimum(jnp.asarray(make_draws(250))[..., 0], 1.28)
-    low = (draws <= jnp.quantile(draws, 0.05)).astype(jnp.float32)
-    expected = oracle(array_stats.ess, np.asarray(low)[..., None], method="mean")
-    got = sample_size(draws, kind="tail")[None]
-    assert_sample_size(got, expected, draws.shape, "float32")
-
-
 def test_nan_stays_in_its_coordinate():
     draws = jnp.asarray(make_draws(251))
     broken = draws.at[0, 125, 1].set(jnp.nan)  # the middle draw, which splitting leaves out
@@ -202,7 +191,6 @@ def test_nan_stays_in_its_coordinate():
         whole, got = diagnostic(draws), diagnostic(broken)
         assert np.isnan(got).tolist() == [case == 1 for case in range(len(CASES))]
         np.testing.assert_array_equal(np.delete(got, 1), np.delete(whole, 1))
-    assert np.isnan(sample_size(broken, kind="tail")[1])
     assert np.isnan(scale_reduction(broken, method="classic")[1])
 
 
@@ -226,15 +214,6 @@ def test_event_axes_are_separate_coordinates():
         np.testing.assert_array_equal(mapped, diagnostic(draws))
 
 
-def test_jit_and_eager_agree():
-    draws = jnp.asarray(make_draws(250))
-    assert_scale_reduction(
-        scale_reduction(draws), np.asarray(potential_scale_reduction(draws)), "float32"
-    )
-    eager = np.asarray(effective_sample_size(draws))
-    assert_sample_size(sample_size(draws), eager, draws.shape, "float32")
-
-
 @pytest.mark.parametrize("dtype", ["int32", "bool", "bfloat16"])
 def test_narrow_draws_are_measured_in_float32(dtype):
     draws = jnp.round(jnp.asarray(make_draws(250))[..., 0]).astype(dtype)
@@ -248,18 +227,13 @@ def test_narrow_draws_are_measured_in_float32(dtype):
     ("diagnose", "shape", "expected"),
     [
         (potential_scale_reduction, (1, 100), "at least 2 chain"),
-        (potential_scale_reduction, (4, 3), "4 draws"),
-        (lambda x: potential_scale_reduction(x, method="classic"), (1, 100), "at least 2 chain"),
         (lambda x: potential_scale_reduction(x, method="classic"), (4, 1), "2 draws"),
-        (effective_sample_size, (4, 3), "4 draws"),
-        (lambda x: effective_sample_size(x, kind="tail"), (0, 9), "at least 1 chain"),
         (effective_sample_size, (100,), r"got shape \(100,\)"),
     ],
 )
 def test_too_little_is_refused_under_jit_too(diagnose, shape, expected):
-    for call in (diagnose, jax.jit(diagnose)):
-        with pytest.raises(ValueError, match=expected):
-            call(jnp.zeros(shape))
+    with pytest.raises(ValueError, match=expected):
+        jax.jit(diagnose)(jnp.zeros(shape))
 
 
 class Place(NamedTuple):
@@ -291,7 +265,6 @@ def test_what_run_chain_returns_goes_in_as_it_is():
         potential_scale_reduction,
         partial(potential_scale_reduction, method="classic"),
         effective_sample_size,
-        partial(effective_sample_size, kind="tail"),
         lambda draws, **options: acceptance_rate(LangevinInfo(draws, draws, draws), **options),
     ],
 )
@@ -303,30 +276,10 @@ def test_draws_before_chains_are_refused(diagnose):
     jax.eval_shape(diagnose, swapped.T)
 
 
-def test_leaves_of_other_chains_are_refused():
-    with pytest.raises(ValueError, match="as many chains and draws each"):
-        effective_sample_size({"a": jnp.zeros((2, 9)), "b": jnp.zeros((3, 9, 2))})
-    with pytest.raises(ValueError, match=r"chains\['b'\] must have shape"):
-        effective_sample_size({"a": jnp.zeros((2, 9)), "b": jnp.zeros(9)})
-
-
-def test_unknown_names_and_complex_draws_are_refused():
+def test_unknown_names_are_refused():
     chains = jnp.zeros((2, 8))
     with pytest.raises(ValueError, match='"rank" or "classic", got method=\'split\''):
         potential_scale_reduction(chains, method="split")
-    with pytest.raises(ValueError, match='"bulk" or "tail", got kind=\'mean\''):
-        effective_sample_size(chains, kind="mean")
-    with pytest.raises(TypeError, match="real numbers, got dtype complex64"):
-        potential_scale_reduction(chains.astype(jnp.complex64))
-
-
-@pytest.mark.parametrize("exponent", [-100, 80, 120])
-def test_classic_r_hat_has_no_units(exponent):
-    """Powers of two, so that not a bit differs; their squares leave float32's range."""
-    draws = np.float32(np.random.default_rng(3).normal(size=(4, 50)))
-    expected = scale_reduction(draws, method="classic")
-    scaled = scale_reduction(np.ldexp(draws, exponent), method="classic")
-    np.testing.assert_array_equal(scaled, expected)
 
 
 @pytest.mark.parametrize(
@@ -335,7 +288,6 @@ def test_classic_r_hat_has_no_units(exponent):
         potential_scale_reduction,
         partial(potential_scale_reduction, method="classic"),
         effective_sample_size,
-        partial(effective_sample_size, kind="tail"),
     ],
 )
 @pytest.mark.parametrize("place", [1e8, -1e12])
@@ -354,3 +306,103 @@ def test_draws_far_from_zero_are_diagnosed_as_those_near_it(
     far, near = far.astype(float), near / scale
     far[0, 3, 0] = near[0, 3, 0] = np.inf
     np.testing.assert_allclose(diagnose(far), diagnose(near), rtol=1e-5)
+
+
+def by_hand(draws, superchains):
+    """The formula of Margossian et al. 2024, for draws (chains, draws), in float64."""
+    groups = [draws[superchains == name] for name in np.unique(superchains)]
+    between = np.var([group.mean() for group in groups], ddof=1)
+    within = []
+    for group in groups:
+        of_means = group.mean(1).var(ddof=1) if len(group) > 1 else 0.0
+        of_draws = group.var(1, ddof=1).mean() if group.shape[1] > 1 else 0.0
+        within.append(of_means + of_draws)
+    return np.sqrt(1 + between / np.mean(within))
+
+
+@pytest.mark.parametrize("shape", [(4, 8, 5), (3, 1, 20), (6, 10, 1)], ids=str)
+def test_it_is_the_formula_and_arvizs(shape):
+    num_superchains, num_chains, num_draws = shape
+    rng = np.random.default_rng(0)
+    superchains = rng.permutation(np.repeat(np.arange(num_superchains), num_chains))
+    draws = rng.normal(size=(len(superchains), num_draws)) + superchains[:, None]
+    found = nested(draws, superchains)
+    np.testing.assert_allclose(found, by_hand(draws, superchains), rtol=1e-5)
+    if num_chains > 1 and num_draws > 3:
+        theirs = array_stats.rhat_nested(
+            draws, superchains, method="identity", chain_axis=0, draw_axis=1
+        )
+        np.testing.assert_allclose(found, theirs, rtol=1e-5)
+
+
+def test_known_answers():
+    superchains = np.array([0, 0, 1, 1])
+    # Superchains -1 and 3 in the mean: B = 8. Chains apart by 2: 2; draws apart by 2: 2. W = 4.
+    draws = np.array([[-3.0, -1.0], [-1.0, 1.0], [1.0, 3.0], [3.0, 5.0]])
+    np.testing.assert_allclose(nested(draws, superchains), np.sqrt(1 + 8 / 4), rtol=1e-6)
+    np.testing.assert_allclose(nested(draws + 1e6, superchains), np.sqrt(3), rtol=1e-6)
+    still = np.repeat(np.array([0.1, 0.1, 0.3, 0.3])[:, None], 7, axis=1)
+    assert np.isposinf(nested(still, superchains))
+    assert np.isnan(nested(0.0 * still, superchains))
+    assert np.isnan(nested(np.where(draws == 5, np.nan, draws), superchains))
+
+
+def test_independent_draws_are_near_one_and_their_number_says_how_near():
+    """In the mean over coordinates, the square is about 1 + 1 / (M (N + 1))."""
+    superchains = np.repeat(np.arange(5), 8)
+    draws = jax.random.normal(jax.random.key(0), (40, 3, 4000))
+    squares = np.asarray(nested(draws, superchains), np.float64) ** 2 - 1
+    # The denominator has 35 degrees of freedom or more: 2 / 35 above 1 at most.
+    error = 5 * squares.std() / np.sqrt(4000)
+    assert abs(squares.mean() * 32 - 1) < 2 / 35 + 32 * error
+
+
+def test_trees_and_compiled():
+    superchains = np.array([0, 0, 1, 1])
+    draws = {"a": jnp.arange(8.0).reshape(4, 2), "b": jnp.ones((4, 2, 3)).at[0].set(2.0)}
+    found = jax.jit(lambda draws: nested(draws, superchains))(draws)
+    assert jax.tree.map(jnp.shape, found) == {"a": (), "b": (3,)}
+    np.testing.assert_allclose(found["a"], by_hand(np.asarray(draws["a"]), superchains), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("superchains", "shape", "message"),
+    [([0, 0, 0, 1], (4, 2), "equally often"), ([0, 1, 0, 1], (2, 4), r"shape \(4, draws")],
+)
+def test_superchains_that_do_not_fit_are_refused(superchains, shape, message):
+    with pytest.raises(ValueError, match=message):
+        nested(np.zeros(shape), np.array(superchains))
+
+
+def log_density_fn(x):
+    return -0.5 * jnp.sum(x**2)
+
+
+def test_each_chain_has_its_own_rate():
+    sampler = samplers.mala(log_density_fn, step_size=1.0)
+    states = jax.vmap(sampler.init)(jnp.zeros((5, 3)))
+    step = samplers.batch_step(sampler.step)
+    _, _, infos = samplers.run_chain(jax.random.key(0), states, step, 400)
+    rates = jax.jit(metrics.acceptance_rate)(infos)
+    expected = np.asarray(infos.acceptance_prob, np.float64).mean(axis=1)
+    # A float32 sum of 400 terms below 1: at most 400 roundings of 2^-24, relative.
+    np.testing.assert_allclose(rates, expected, rtol=400 * 2.0**-24)
+    # Decisions average to the probabilities: 5 standard errors of 400 coin tosses.
+    decided = np.asarray(infos.is_accepted).mean(axis=1)
+    assert np.all(np.abs(decided - rates) < 5 * 0.5 / np.sqrt(400))
+
+
+def test_blackjax_infos_are_read():
+    kernel = blackjax.hmc(
+        log_density_fn, step_size=0.5, inverse_mass_matrix=jnp.ones(2), num_integration_steps=3
+    )
+    state = kernel.init(jnp.zeros(2))
+    _, _, infos = samplers.run_chain(jax.random.key(1), state, kernel.step, 50)
+    assert metrics.acceptance_rate(infos) == jnp.mean(infos.acceptance_rate)
+
+
+def test_infos_without_acceptance_are_refused():
+    with pytest.raises(ValueError, match="infos must report acceptance_prob"):
+        metrics.acceptance_rate(samplers.GradientDescentInfo(jnp.zeros(3)))
+    with pytest.raises(ValueError, match="at least one draw"):
+        metrics.acceptance_rate(samplers.LangevinInfo(jnp.ones(()), jnp.ones(()), jnp.ones(())))

@@ -114,13 +114,8 @@ def test_half_precision_is_summed_in_float32():
 def test_bad_gradients_are_refused():
     with pytest.raises(ValueError, match="at least 2 repeats on its leading axis, got 1"):
         gradient_variance(make_gradients(repeats=1))
-    with pytest.raises(ValueError, match="share their leading axis"):
-        gradient_variance({"a": jnp.zeros((3, 2)), "b": jnp.zeros((2, 2))})
     with pytest.raises(TypeError, match=r"gradients\['a'\] must hold floating-point"):
         coordinate_gradient_variance({"a": jnp.zeros(3, int)})
-    for measure in (gradient_variance, coordinate_gradient_variance):
-        with pytest.raises(ValueError, match="holds no arrays"):
-            measure({})
 
 
 def test_gradients_far_from_zero_keep_their_spread() -> None:

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from ebmjax.metrics import (
-    FeatureMoments,
     feature_moments,
     frechet_distance,
     frechet_distances,
@@ -14,6 +13,7 @@ from ebmjax.metrics import (
     kernel_distances,
     split_in_halves,
 )
+from ebmjax.metrics._generation import FeatureMoments
 
 LABELS = np.arange(40) % 4
 
@@ -85,7 +85,7 @@ def test_kernel_distances_go_through_blocks_of_rows(monkeypatch):
     rng = np.random.default_rng(0)
     rows, others = rng.normal(size=(40, 3)), rng.normal(size=(70, 3))
     whole = np.ones((1, 40), bool)
-    monkeypatch.setattr("ebmjax.metrics._half_samples.ROWS", 16)
+    monkeypatch.setattr("ebmjax.metrics._kernel_distance.ROWS", 16)
     assert kernel_distances(rows, others, whole)[0] == pytest.approx(kernel_distance(rows, others))
 
 

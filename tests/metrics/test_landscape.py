@@ -145,39 +145,18 @@ def test_points_are_visited_one_after_the_other():
 
 
 def test_bad_landscapes_are_refused():
-    def landscape(value_fn=skewed, params=CENTRE, x=ALONG_X, y=ALONG_Y, on_x=X, on_y=Y):
-        return energy_landscape(value_fn, params, x, y, on_x, on_y)
+    def landscape(value_fn=skewed, x=ALONG_X, on_x=X):
+        return energy_landscape(value_fn, CENTRE, x, ALONG_Y, on_x, Y)
 
-    with pytest.raises(TypeError, match=r"params\['b'\] must hold floating-point"):
-        landscape(params={**CENTRE, "b": jnp.array(1)})
-    with pytest.raises(ValueError, match=r"direction_x .*\['b'\] params has shape \(\), .*None"):
-        landscape(x={"w": ALONG_X["w"]})
-    with pytest.raises(ValueError, match=r"direction_y .*\['c'\] params has shape None"):
-        landscape(y={**ALONG_Y, "c": jnp.zeros(2)})
-    with pytest.raises(ValueError, match=r"direction_y .*\['b'\].*direction_y \(2,\)"):
-        landscape(y={**ALONG_Y, "b": jnp.zeros(2)})
-    with pytest.raises(ValueError, match=r"coordinates_x must have shape \(n,\).*got \(\)"):
+    for x in ({"w": ALONG_X["w"]}, {**ALONG_X, "b": jnp.zeros(2)}):
+        with pytest.raises(ValueError, match=r"direction_x .* must have the structure and shapes"):
+            landscape(x=x)
+    with pytest.raises(ValueError, match=r"coordinates_x .* must have shape \(n,\).*got \(\)"):
         landscape(on_x=jnp.array(1.0))
-    with pytest.raises(ValueError, match="coordinates_y must have shape"):
-        landscape(on_y=jnp.zeros(0))
-    with pytest.raises(ValueError, match="coordinates_y must be finite, got inf"):
-        landscape(on_y=jnp.array([0.0, jnp.inf]))
     with pytest.raises(ValueError, match=r"value_fn must return a scalar, got shape \(2, 2\)"):
         landscape(value_fn=lambda p: p["w"])
-
-
-def test_bad_parameters_have_no_direction():
     with pytest.raises(TypeError, match=r"params\['step'\] must hold floating-point"):
         filter_normalised_direction(jax.random.key(0), {"step": jnp.arange(4)})
-    with pytest.raises(ValueError, match="holds no arrays"):
-        filter_normalised_direction(jax.random.key(0), {})
-
-
-def test_a_value_with_metrics_is_no_scalar():
-    with pytest.raises(ValueError, match=r"^value_fn must return a scalar, got shape \(\(\), \(2,"):
-        energy_landscape(
-            lambda p: (p.sum(), p), jnp.zeros(2), jnp.ones(2), jnp.ones(2), [0.0], [0.0]
-        )
 
 
 def test_a_direction_that_is_drawn_small_has_the_parameters_norm_too():

@@ -161,10 +161,8 @@ def test_means_over_samples_of_one_law():
     ("kwargs", "message"),
     [
         ({"num_neighbours": 0}, "num_neighbours must be an integer of at least 1"),
-        ({"num_neighbours": 4}, r"^generated_features must have more rows than .*=4.* got 4\."),
-        ({"num_neighbours": 3, "reference_features": np.ones((3, 2))}, "^reference_features .*t 3"),
+        ({"num_neighbours": 4}, r"must have more rows than .*=4, got 4 and 6"),
         ({"reference_features": np.zeros((6, 3))}, r"one extractor: generated_features has shape"),
-        ({"reference_features": np.zeros(6)}, "reference_features must have shape"),
         ({"generated_features": np.full((5, 2), np.nan)}, "^generated_features .* finite; 5 of 5"),
     ],
 )

@@ -1,25 +1,98 @@
-"""Errors of numbers measured on test images: of a mean, and of a difference of models."""
+"""Errors of numbers: of means over test images, of differences of models, and by half samples.
+
+A mean's error is the spread of its terms. A Frechet distance is no mean, but its error also shows
+in how far the two halves of a sample disagree. Resampling with replacement would repeat images,
+which lowers the rank of a covariance and makes the error up to twice too large. Host code.
+"""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
+from jax.typing import ArrayLike
 
-from ebmjax._checks import check_finite
+from ebmjax._checks import check_at_least, check_finite
+from ebmjax.types import Key
+
+NUM_SPLITS = 50
+"""Random splits of a sample; an error from them is known to about 10 %."""
 
 
 class PairedDifference(NamedTuple):
-    """A difference of two models' numbers on the same images, with its interval.
+    """A difference of two models' numbers on the same images, and the ends of its interval.
 
-    Attributes:
-      difference: the mean of the values minus that of the reference.
-      low: lower end of the interval.
-      high: upper end; the models are not distinguished if the interval includes 0.
+    The models are not distinguished if the interval includes 0.
     """
 
     difference: float
     low: float
     high: float
+
+
+def split_in_halves(key: Key, labels: ArrayLike, *, num_splits: int = NUM_SPLITS) -> np.ndarray:
+    """Returns random halves of a sample, with as many images of each label in both.
+
+    A sample with fixed numbers of each class varies less than one of random classes, and so must
+    its halves. Of an odd number of images of a label, a split leaves one out.
+
+    Args:
+      key: chooses the halves. The same key and labels give the same halves: pass one key for two
+        samples whose images are pairs.
+      labels: (n,), the class of each image; zeros where there are no classes.
+      num_splits: at least 1.
+
+    Returns:
+      (num_splits, 2, n) bool: whether an image is in the first half, and in the second.
+
+    Example:
+      >>> halves = split_in_halves(jax.random.key(0), [0, 0, 0, 1, 1], num_splits=1)
+      >>> halves.sum(2).tolist(), halves[:, :, 3:].sum(2).tolist()
+      ([[2, 2]], [[1, 1]])
+    """
+    check_at_least("num_splits", num_splits, 1)
+    labels = np.asarray(labels)
+    orders = jax.vmap(lambda k: jax.random.permutation(k, len(labels)))
+    halves = np.zeros((num_splits, 2, len(labels)), bool)
+    for split, order in enumerate(np.asarray(orders(jax.random.split(key, num_splits)))):
+        for label in np.unique(labels):
+            places = order[labels[order] == label]
+            half = len(places) // 2
+            halves[split, 0, places[:half]] = halves[split, 1, places[half : 2 * half]] = True
+    return halves
+
+
+def half_sample_error(values: ArrayLike, halves: np.ndarray) -> float:
+    r"""Returns the standard error of a number of a whole sample, from its values on halves.
+
+    .. math::
+        \sqrt{\frac{1}{4 S} \sum_{s=1}^{S} (v_{s,1} - v_{s,2})^2}
+
+    times the root of the share of images that a split uses. It is exact in expectation for a mean,
+    with the labels' numbers of images fixed. What decreases with the square of the number of
+    images counts twice, so the error of a distance near its floor is a little too large.
+
+    Args:
+      values: (S, 2), the number on both halves of each split. For a difference of two numbers of
+        the same images, pass the differences: what both share cancels.
+      halves: (S, 2, n), from ``split_in_halves``.
+
+    Returns:
+      The error; NaN if halves have fewer than two images.
+
+    Source: half samples of strata: McCarthy 1969, "Pseudo-replication: half samples".
+
+    Example:
+      >>> halves = np.array([[[True, False], [False, True]]])
+      >>> half_sample_error([[3.0, 1.0]], np.repeat(halves, 2, axis=2))
+      1.0
+    """
+    values = np.asarray(values, np.float64)
+    sizes = halves.sum(axis=2)
+    if sizes.min() < 2:
+        return float("nan")
+    share = sizes[0].sum() / halves.shape[2]
+    return float(np.sqrt(np.mean((values[:, 0] - values[:, 1]) ** 2) / 4 * share))
 
 
 def sampling_error(values: Any) -> float:
@@ -64,8 +137,8 @@ def paired_difference(values: Any, reference: Any, *, confidence: float = 0.95) 
     trained models, not for two ways of training.
 
     For booleans (right or wrong answers), two answers are added, shared by the seeds: one that only
-    the first model gets right, one that only the second does. Without them a handful of images
-    would decide. With them, a 95 % interval excludes 0 about when McNemar's exact test rejects.
+    the first model gets right, one that only the second does. With them, a 95 % interval excludes 0
+    about when McNemar's exact test rejects.
 
     Args:
       values: (images,), or (seeds, images), one number for each image; or a tuple of such arrays,
