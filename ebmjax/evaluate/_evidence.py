@@ -27,7 +27,6 @@ from ebmjax.types import Key
 NUM_GROUPS = 8
 """Groups of chains whose spread tells the error of a divergence, and populations of "smc"."""
 
-
 OfImage = Callable[[Key, jax.Array], Estimate]
 
 
@@ -54,10 +53,12 @@ class Problem(NamedTuple):
         """Log density to sampler."""
         return partial(mala, step_size=self.step_size)
 
-    @property
-    def ladder(self) -> latent.LatentChains:
-        """Annealed chains; those on the prior take as many steps as all powers together."""
-        return latent.LatentChains(
+    def ladder(self, key: Key, observation: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Returns annealed chains of one image, (powers, chains, d), and their log likelihoods.
+
+        Chains on the prior take as many steps as all powers together.
+        """
+        chains = latent.LatentChains(
             self.latent_dim,
             prior_sampler=self.sampler,
             prior_steps=self.num_steps * self.num_intervals,
@@ -65,6 +66,14 @@ class Problem(NamedTuple):
             posterior_steps=self.num_steps,
             warm_start=True,
         )
+        network, repeated = (
+            (self.params, self.model),
+            jnp.repeat(observation[None], self.num_chains, 0),
+        )
+        samples, _ = latent.sample_ladder(key, *network, repeated, self.powers, chains)
+        of_pair = jax.vmap(partial(latent.log_likelihood, *network))
+        values = jax.lax.map(lambda z: of_pair(z, repeated), samples.power_latents)
+        return samples.power_latents, values
 
 
 def evidence(
@@ -107,7 +116,17 @@ def evidence(
     """
     sizes = latent_dim, num_chains, num_intervals, num_steps
     problem = Problem(params, model, *sizes, step_size, exponent, with_divergences)
-    _check(methods, problem)
+    for name in ("latent_dim", "num_intervals", "num_steps"):
+        check_at_least(name, getattr(problem, name), 1)
+    if unknown := [name for name in methods if name not in METHODS]:
+        raise ValueError(f"methods must be of {', '.join(METHODS)}, got {unknown}.")
+    has_fit = "thermodynamic" in methods and with_divergences
+    fewest = max(3 * latent_dim, 2 * NUM_GROUPS) if has_fit else 2
+    if num_chains < fewest or ("smc" in methods and num_chains % NUM_GROUPS):
+        raise ValueError(
+            f"num_chains must be at least {fewest} (3 for each of latent_dim dimensions and 16, "
+            f"with_divergences), and for 'smc' a multiple of {NUM_GROUPS}, got {num_chains}."
+        )
     observations = as_floats(images)
 
     def run(name: str, key: Key, params: Any, observations: Any) -> Estimate:
@@ -126,27 +145,6 @@ def evidence(
     return report
 
 
-def _check(methods: Sequence[str], problem: Problem) -> None:
-    """Raises ValueError for unknown methods, and for fewer chains than they take."""
-    for name in ("latent_dim", "num_intervals", "num_steps"):
-        check_at_least(name, getattr(problem, name), 1)
-    check_at_least("num_chains", problem.num_chains, 2)
-    if unknown := [name for name in methods if name not in METHODS]:
-        raise ValueError(f"methods must be of {', '.join(METHODS)}, got {unknown}.")
-    num = problem.num_chains
-    fewest = max(3 * problem.latent_dim, 2 * NUM_GROUPS)
-    if "thermodynamic" in methods and problem.with_divergences and num < fewest:
-        raise ValueError(
-            f"num_chains must be at least {fewest} for full covariances in latent_dim="
-            f"{problem.latent_dim} dimensions, got {num}. Or set with_divergences=False."
-        )
-    if "smc" in methods and (num % NUM_GROUPS or num < 2 * NUM_GROUPS):
-        raise ValueError(
-            f"num_chains must be a multiple of {NUM_GROUPS}, and at least {2 * NUM_GROUPS}, for "
-            f"'smc', got {num}."
-        )
-
-
 def estimate(name: str, key: Key, problem: Problem, observations: jax.Array) -> Estimate:
     """Returns a method's estimates, image by image, so that only one's chains are in memory."""
     first = int(name in ("ais", "smc"))  # after a key for the prior's log Z
@@ -155,24 +153,11 @@ def estimate(name: str, key: Key, problem: Problem, observations: jax.Array) -> 
     return map_groups(lambda pair: one(*pair), (keys[first:], observations))
 
 
-def _ladder(
-    key: Key, problem: Problem, observation: jax.Array, powers: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Returns annealed chains of one image, (powers, chains, d), and their log likelihoods."""
-    params, model = problem.params, problem.model
-    repeated = jnp.repeat(observation[None], problem.num_chains, axis=0)
-    samples, _ = latent.sample_ladder(key, params, model, repeated, powers, problem.ladder)
-    of_pair = partial(latent.log_likelihood, params, model)
-    values = jax.lax.map(lambda z: jax.vmap(of_pair)(z, repeated), samples.power_latents)
-    return samples.power_latents, values
-
-
 def _thermodynamic(_: Key, problem: Problem) -> OfImage:
-    """Returns the sum with full covariances (``_check`` ensures enough chains), or without."""
     powers = problem.powers
 
     def one(key: Key, x: jax.Array) -> Estimate:
-        nodes, values = _ladder(key, problem, x, powers)
+        nodes, values = problem.ladder(key, x)
         if not problem.with_divergences:
             return thermodynamic_log_evidence(values, powers)
         return with_divergences(nodes, values, powers)
@@ -212,21 +197,18 @@ def with_divergences(nodes: jax.Array, log_likelihoods: jax.Array, powers: jax.A
 
 def _stepping_stone(_: Key, problem: Problem) -> OfImage:
     powers = problem.powers
-    return lambda key, x: stepping_stone_log_evidence(_ladder(key, problem, x, powers)[1], powers)
+    return lambda key, x: stepping_stone_log_evidence(problem.ladder(key, x)[1], powers)
 
 
 def _ais(key: Key, problem: Problem) -> OfImage:
-    model = problem.params, problem.model
+    model, size = (problem.params, problem.model), (problem.powers, problem.latent_dim)
     options: dict[str, Any] = {
         "num_chains": problem.num_chains,
         "sampler": problem.sampler,
         "num_steps": problem.num_steps,
     }
-    size = problem.powers, problem.latent_dim
-    prior = latent.ais_log_normalizer(key, *model, *size, **options)
-    return lambda key, x: latent.ais_log_evidence(
-        key, *model, x, *size, log_normalizer=prior, **options
-    )
+    options["log_normalizer"] = latent.ais_log_normalizer(key, *model, *size, **options)
+    return lambda key, x: latent.ais_log_evidence(key, *model, x, *size, **options)
 
 
 def _smc(key: Key, problem: Problem) -> OfImage:

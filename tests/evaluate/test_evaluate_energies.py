@@ -23,12 +23,6 @@ def test_energies_that_are_not_finite_are_counted_apart():
     assert none["num_not_finite"] == 1
 
 
-def test_one_finite_energy_has_no_deviation():
-    found = energy_moments([1.0, np.inf])
-    assert (found["mean"], found["num_not_finite"]) == (1.0, 1)
-    assert math.isnan(found["deviation"])
-
-
 def normal(x):
     return -0.5 * jnp.sum(jnp.square(x))
 

@@ -71,30 +71,6 @@ def test_the_classifier_is_kept_and_mended(small, tmp_path, monkeypatch, capfd):
     assert [found.suffix for found in (tmp_path / "cache").iterdir()] == [".npz"]
 
 
-@pytest.mark.slow
-def test_signals_are_left_to_the_program_while_the_classifier_trains(small, monkeypatch):
-    train, test = small
-    given, fit = [], training.fit
-
-    def recorded(*arguments, **options):
-        given.append(options["signals"])
-        return fit(*arguments, **options)
-
-    monkeypatch.setattr(training, "fit", recorded)
-    evaluate.own_classifier(train, test, 10)
-    assert given == [False]
-
-
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [([0, 1, 10], "labels must lie in 0..9"), ([0, 1], "one class an image"), (None, "integers")],
-)
-def test_a_classifier_needs_classes(labels, message):
-    train = data.ImageData(np.zeros((3, 8, 8, 1), np.uint8), labels)
-    with pytest.raises((TypeError, ValueError), match=message):
-        evaluate.own_classifier(train, train, 10)
-
-
 def test_a_classifier_of_few_classes_is_refused():
     train = data.ImageData(np.zeros((3, 8, 8, 1), np.uint8), np.arange(3) % 2)
     with pytest.raises(ValueError, match=r"at least 5, .* num_classes=4.*random_features"):
@@ -119,11 +95,6 @@ def test_the_digits_have_an_extractor_that_ships_with_its_accuracy(side):
     distances = evaluate.Distances(train, judge)
     gaussian = evaluate.score_references(test, distances, 1000)
     assert gaussian["test_images"].numbers["fid"] < gaussian["gaussian"].numbers["fid"]
-
-
-def test_other_sides_of_the_digits_have_no_weights():
-    with pytest.raises(ValueError, match=r"side must be one of \(8, 16\), .* side=12"):
-        evaluate.digits_features(12)
 
 
 def test_the_weights_are_part_of_the_package():

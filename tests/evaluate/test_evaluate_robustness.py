@@ -45,13 +45,6 @@ def test_robust_accuracy_of_a_linear_classifier():
     assert report["protocol"]["step_size"] == "2.5 epsilon / num_steps"
 
 
-def test_an_attack_has_twenty_steps_and_one_start_as_pages_say():
-    report = evaluate.robustness(jax.random.key(0), linear, TEST, linf=(10,), l2=())
-    protocol = report["protocol"]
-    assert (protocol["num_steps"], protocol["num_restarts"], protocol["num_eot"]) == (20, 1, 1)
-    assert report["linf"] == {"10": 0.25}
-
-
 def test_steps_of_an_attack_may_be_given():
     """A step of the default length crosses the margin, one of a fiftieth of a level does not."""
     one = ImageData(*(array[1:2] for array in TEST))
@@ -155,17 +148,6 @@ def test_an_image_withstands_if_all_attacks_fail_and_one_had_a_gradient():
         alone = attacked(TEST, linf=levels, l2=(), transform=rounded, gradients=("full",))
     assert alone["linf"] == blind["linf"]
     assert not np.any(alone["per_image"]["linf.10"])
-
-
-def test_a_classifier_without_a_derivative_is_not_called_robust():
-    def detached(images):
-        return linear(jax.lax.stop_gradient(images))
-
-    with pytest.warns(UserWarning, match=r"^At linf 10/255 .* had no usable gradient"):
-        report = evaluate.robustness(jax.random.key(0), detached, TEST, linf=(0, 10), l2=())
-    assert report["linf"] == {"0": 0.75, "10": 0.0}
-    usable = report["usable_gradient"]["linf"]
-    assert usable["0"] == 1.0 > usable["10"]
 
 
 def test_what_cannot_be_attacked_is_refused():

@@ -66,17 +66,6 @@ def test_calibration_error_is_its_definition(wrap, probabilities_and_labels):
         np.testing.assert_allclose(got, expected, atol=TOLERANCE)
 
 
-def test_twenty_bins_unless_told():
-    # 0.52 and 0.54 share (0.50, 0.55]; edges of 19 or 21 bins lie between them.
-    probabilities, labels = jnp.array([[0.52, 0.48], [0.54, 0.46]]), jnp.array([0, 1])
-    np.testing.assert_allclose(
-        expected_calibration_error(probabilities, labels), abs(0.5 - 0.53), atol=2 * EPS
-    )
-    for num_bins in (19, 21):
-        got = expected_calibration_error(probabilities, labels, num_bins=num_bins)
-        np.testing.assert_allclose(got, (0.48 + 0.54) / 2, atol=2 * EPS)
-
-
 @both
 def test_bins_are_scikit_learns(wrap, probabilities_and_labels):
     probabilities, labels = probabilities_and_labels
@@ -162,19 +151,6 @@ def test_scores_in_closed_form():
     assert negative_log_likelihood(extreme, jnp.array([0, 0])) == 500.0
 
 
-def test_half_precision_is_summed_in_single(probabilities_and_labels):
-    probabilities, labels = probabilities_and_labels
-    halves = jnp.asarray(probabilities, jnp.bfloat16)
-    single = halves.astype(jnp.float32)
-    single = single / single.sum(axis=1, keepdims=True)
-    got = expected_calibration_error(halves, labels, num_bins=1)
-    assert got.dtype == jnp.float32
-    # In one bin only the mean confidence counts; renormalising moved it by at most 2^-8.
-    np.testing.assert_allclose(
-        got, expected_calibration_error(single, labels, num_bins=1), atol=2**-8 + TOLERANCE
-    )
-
-
 def test_nan_inside_jit_is_not_swallowed():
     probabilities = jnp.array([[0.5, 0.5], [jnp.nan, 0.5]])
     labels = jnp.array([0, 1])
@@ -208,15 +184,6 @@ def test_logits_may_be_infinite_but_not_nan():
             function(jnp.array([[0.0, jnp.nan]]), jnp.array([0]))
         with pytest.raises(ValueError, match=r"shape \(N, classes\)"):
             jax.jit(function)(GOOD, jnp.array([0]))
-
-
-@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
-def test_labels_of_eight_bits_mean_the_same_classes(dtype):
-    """The 300 classes wrap round to 44 in eight bits; only the labels' classes are probable."""
-    labels = np.array([100, 5])
-    probabilities = jax.nn.one_hot(labels, 300)
-    assert float(brier_score(probabilities, labels.astype(dtype))) == 0.0
-    assert float(brier_score(probabilities[::-1], labels.astype(dtype))) == 2.0
 
 
 def test_the_gaps_of_examples_average_to_the_calibration_error():

@@ -33,11 +33,6 @@ def test_halves_share_no_image_and_have_as_many_of_each_label():
     assert len(np.unique(halves[:, 0], axis=0)) > 40
 
 
-def test_the_same_key_and_labels_give_the_same_halves():
-    np.testing.assert_array_equal(halves_of(LABELS), halves_of(LABELS))
-    assert (halves_of(LABELS, seed=1) != halves_of(LABELS)).any()
-
-
 def test_the_error_of_a_mean_is_that_of_its_terms_within_labels():
     """Means of four labels that lie far apart: only the spread within a label counts."""
     values = np.random.default_rng(0).normal(size=40) + 100.0 * LABELS
@@ -79,14 +74,6 @@ def test_distances_of_parts_are_those_of_their_rows(num_features):
             # Roots of eigenvalues that round to 1e-16 of the largest: 1e-8 of its root, each.
             assert frechet[split, half] == pytest.approx(expected, rel=1e-6)
             assert kernel[split, half] == pytest.approx(kernel_distance(part, others), rel=1e-9)
-
-
-def test_kernel_distances_go_through_blocks_of_rows(monkeypatch):
-    rng = np.random.default_rng(0)
-    rows, others = rng.normal(size=(40, 3)), rng.normal(size=(70, 3))
-    whole = np.ones((1, 40), bool)
-    monkeypatch.setattr("ebmjax.metrics._kernel_distance.ROWS", 16)
-    assert kernel_distances(rows, others, whole)[0] == pytest.approx(kernel_distance(rows, others))
 
 
 @pytest.mark.slow

@@ -82,19 +82,6 @@ def test_kernel_distance_is_unbiased(shift):
     assert bias_with_the_diagonal > 20 * standard_error
 
 
-def test_cubic_kernel_distance_is_unbiased():
-    """The exact distance of N(m, 1) and N(0, 1) comes from their moments."""
-    m = 0.5
-    rng = np.random.default_rng(1)
-    estimates = [
-        kernel_distance(rng.normal(m, 1, (6, 1)), rng.normal(0, 1, (4, 1))) for _ in range(2000)
-    ]
-    # (xy + 1)^3 = sum of binomials: the distance is sum_k C(3, k) (E x^k - E y^k)^2.
-    want = 3 * m**2 + 3 * (m**2) ** 2 + (m**3 + 3 * m) ** 2
-    standard_error = np.std(estimates, ddof=1) / np.sqrt(len(estimates))
-    assert abs(np.mean(estimates) - want) < 5 * standard_error
-
-
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [

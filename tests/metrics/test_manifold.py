@@ -53,34 +53,12 @@ def test_the_scores_are_their_loops(k, rows, monkeypatch):
     assert manifold_scores(generated + 1e8, reference + 1e8, num_neighbours=k) == scores
 
 
-def test_swapping_the_sets_swaps_precision_and_recall():
-    generated, reference = 1.5 * make_features(40, 3, seed=0), make_features(30, 3, seed=1)
-    scores = manifold_scores(generated, reference, num_neighbours=3)
-    swapped = manifold_scores(reference, generated, num_neighbours=3)
-    assert (swapped.precision, swapped.recall) == (scores.recall, scores.precision)
-    assert scores.precision != scores.recall
-    # What is generated has no balls in density and coverage.
-    assert (swapped.density, swapped.coverage) != (scores.density, scores.coverage)
-
-
-def test_the_order_of_rows_does_not_matter():
-    generated, reference = make_features(40, 3, seed=0), make_features(30, 3, seed=1)
-    rng = np.random.default_rng(2)
-    shuffled = manifold_scores(rng.permutation(generated), rng.permutation(reference))
-    assert shuffled == manifold_scores(generated, reference)
-
-
 @pytest.mark.parametrize("k", [1, 5])
 def test_the_reference_itself_is_precise_and_recalled(k):
     """Every ball holds its own centre and k others: k + 1 of them an image, on the average."""
     rows = make_features(50, 4)
     scores = manifold_scores(rows, rows, num_neighbours=k)
     assert scores == pytest.approx((1.0, 1.0, (k + 1) / k, 1.0), rel=1e-12)
-
-
-def test_disjoint_sets_share_nothing():
-    far = make_features(30, 4, seed=1) + 1000.0
-    assert manifold_scores(make_features(20, 4), far) == (0.0, 0.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("num_forgotten", [100, 50])

@@ -227,25 +227,3 @@ def test_bad_arguments_are_named(bad, message):
     arguments |= {"epsilon": 0.1, "norm": "linf", "num_steps": 1, **bad}
     with pytest.raises(ValueError, match=message):
         pgd_attack(KEY, **arguments)
-
-
-def test_labels_of_eight_bits_mean_the_same_classes():
-    labels = jnp.array([100, 5])
-    logits = 1.0 + 3.0 * jax.nn.one_hot(labels, 300)
-    result = pgd_attack(KEY, lambda key, x: logits + 0.0 * x.sum(), jnp.zeros((2, 4)),
-                        labels.astype(jnp.int8), epsilon=0.0, norm="linf", num_steps=1)  # fmt: skip
-    np.testing.assert_array_equal(result.margin, 3.0)
-
-
-@BOTH
-def test_the_default_step_crosses_the_ball_in_the_steps_there_are(norm):
-    """2.5 epsilon / num_steps: on margins that wave in every pixel, no other step ends there."""
-    _, images, labels = problem()
-
-    def logits_fn(key, x):
-        return binary(jnp.sum(jnp.sin(20 * x.reshape(len(x), -1)), axis=1))
-
-    options = {"epsilon": 0.25, "norm": norm, "num_steps": 5, "random_start": False}
-    default = attack(logits_fn, images, 0 * labels, **options)
-    given = attack(logits_fn, images, 0 * labels, step_size=0.125, **options)
-    np.testing.assert_array_equal(default.adversarial, given.adversarial)
