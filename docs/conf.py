@@ -18,6 +18,7 @@ from docutils import nodes
 from sphinx.errors import ExtensionError
 
 import ebmjax
+from ebmjax.recipes.config.pages import fill_tables
 
 ROOMS = sorted(ebmjax._ROOMS)
 
@@ -112,6 +113,12 @@ def add_names(app: Any, docname: str, source: list[str]) -> None:
     source[0] += "\n".join(["", "```{eval-rst}", *lines, "```", ""])
 
 
+def add_tables(app: Any, docname: str, source: list[str]) -> None:
+    """Fills in the tables of fields and configurations."""
+    if docname in ("configuration", "experiments"):
+        source[0] = fill_tables(source[0])
+
+
 def own_names(room: str) -> list[str]:
     """Returns the public names of a room that are not those of ``ebmjax.types``."""
     shared = public_names("types") if room != "types" else []
@@ -204,6 +211,7 @@ def add_thumbnails(app: Any, doctree: Any, docname: str) -> None:
 def setup(app: Any) -> None:
     """Connects the functions above."""
     app.connect("source-read", add_names)
+    app.connect("source-read", add_tables)
     app.connect("doctree-resolved", add_thumbnails)
     app.connect("build-finished", refuse_missing)
     app.connect("missing-reference", link_public)

@@ -1,13 +1,9 @@
-"""The docs' tables of fields and configurations, made from what is declared.
+"""The site's tables of fields and configurations, made from what is declared.
 
-  python -m ebmjax.recipes.config.pages docs/configuration.md docs/experiments.md
-
-writes the tables of these pages anew, each between two comments that name it.
+docs/conf.py fills each in between two comments that name it.
 """
 
 import re
-import sys
-from pathlib import Path
 
 from ebmjax.recipes.config import files, show_configs, show_fields
 
@@ -28,8 +24,3 @@ def fill_tables(page: str) -> str:
         return f"<!-- {name} -->\n\n{table}\n\n<!-- end -->"
 
     return MARKED.sub(made, page)
-
-
-if __name__ == "__main__":
-    for path in map(Path, sys.argv[1:]):
-        path.write_text(fill_tables(path.read_text()))
