@@ -82,23 +82,16 @@ def compile_chain(
         return Chain(*harness.compile_program(chain, key, state), key, state)
 
 
-def make_plan(
-    shape: tuple[int, ...], num_chains: int, num_steps: int, sampler: Any
-) -> learning.ChainPlan:
-    """Returns chains on images of ``shape``, as joint models train with them."""
-    return learning.ChainPlan(
-        kinds={"sgld": learning.ChainKind(sampler=sampler, num_steps=num_steps)},
-        num_samples=num_chains,
-        start_fn=samplers.uniform_start(shape, -1.0, 1.0),
-        reinit_prob=0.05,
-    )
-
-
 def compile_training_chain(
     sampler: Any, log_density_fn: LogDensityFn, start: jax.Array, steps: int
 ) -> Chain:
-    """Compiles ``steps`` steps from ``start`` as training runs them."""
-    plan = make_plan(start.shape[1:], len(start), steps, sampler)
+    """Compiles ``steps`` steps from ``start`` as joint models train with them."""
+    plan = learning.ChainPlan(
+        kinds={"sgld": learning.ChainKind(sampler=sampler, num_steps=steps)},
+        num_samples=len(start),
+        start_fn=samplers.uniform_start(start.shape[1:], -1.0, 1.0),
+        reinit_prob=0.05,
+    )
     labels, keys = jnp.zeros(len(start), jnp.int32), jax.random.split(jax.random.key(2), 1)
 
     def chain(keys: jax.Array, start: jax.Array) -> Any:

@@ -27,18 +27,8 @@ from ebmjax.training._feed import Feed
 from ebmjax.training._sharding import place_state
 
 
-def make_parser(doc: str | None) -> argparse.ArgumentParser:
-    """Returns ``harness.make_parser`` with ``add_options``."""
-    parser = harness.make_parser(doc)
-    add_options(parser)
-    return parser
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Adds a configuration, and examples to stand in for its data.
-
-    What remains of the command line are fields of the configuration.
-    """
+    """Adds a configuration, and examples to stand in for its data; other arguments are fields."""
     parser.add_argument("--config", required=True, help="configuration file, with :VARIANT")
     examples = "number of them, of its shapes"
     parser.add_argument("--random_examples", type=harness.at_least_one, help=examples)
@@ -46,10 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @contextlib.contextmanager
 def offer_examples(number: int | None = None) -> Iterator[None]:
-    """Gives tensorflow-datasets ``number`` random examples, if any, while a benchmark works.
-
-    A mistake in the configuration ends the program in a line, with exit code 2.
-    """
+    """Gives tensorflow-datasets random examples, if any; a mistake ends the program in a line."""
     with contextlib.ExitStack() as stack:
         if number is not None:
             import tensorflow_datasets as tfds
@@ -75,10 +62,8 @@ def build_jem(
     ``batch_size`` counts labelled images, images for p(x), and chains; ``num_steps`` the steps of a
     chain; ``block`` the training steps in one compiled call.
     """
-    fields = {
-        **dict.fromkeys(
-            ("train.batch_size", "train.positive_batch_size", "sampler.num_samples"), batch_size
-        ),
+    sizes = "train.batch_size", "train.positive_batch_size", "sampler.num_samples"
+    fields = dict.fromkeys(sizes, batch_size) | {
         "sampler.num_steps": num_steps,
         "data.crop_padding": 1,
         "optimizer.learning_rate": 1e-3,
@@ -92,10 +77,7 @@ def build_jem(
 
 
 def make_steps(config: Config, experiment: build.Experiment) -> Callable[[], Any]:
-    """Returns a call of one block as ``training.fit`` runs it, batches included.
-
-    It goes on from the state of the call before, and returns state and metrics.
-    """
+    """Returns a call of one block as ``training.fit`` runs it, batches included."""
     mesh = training.make_mesh(experiment.plan.num_shards)
     plan = replace(experiment.plan, total_steps=10**9)
     blocks = Feed(experiment.data, plan, mesh, build.placement(config)).blocks(0)
@@ -113,28 +95,26 @@ def make_steps(config: Config, experiment: build.Experiment) -> Callable[[], Any
 def time_steps(
     config: Config, experiment: build.Experiment, num_blocks: int
 ) -> tuple[list[harness.Turn], float]:
-    """Trains ``num_blocks`` compiled calls, and one before them, and saves nothing.
+    """Trains one compiled call and ``num_blocks`` more, and saves nothing.
 
     Returns:
-      The seconds of a step in every block; the seconds to compile.
+      The seconds of a step in every block but the first; the seconds to compile.
     """
     times, size = [], experiment.plan.steps_per_dispatch
 
     def note(step: int, row: dict[str, Any]) -> None:
         times.append((time.perf_counter(), time.process_time()))
 
-    # A block is noted when it is done, with the next one already under way.
-    nothing = {"start": lambda first_step: None, "close": lambda: None}
-    total = (num_blocks + 1) * size
+    total = {"total_steps": (num_blocks + 1) * size, "log_every": size}
+    plan = replace(experiment.plan, **total, monitor_every=0, checkpoint_every=0)
+    writer: Any = SimpleNamespace(write=note, start=lambda step: None, close=lambda: None)
     result = training.fit(
         build.train_key(config),
         experiment.state,
         experiment.train_step,
         experiment.data,
-        replace(
-            experiment.plan, total_steps=total, log_every=size, monitor_every=0, checkpoint_every=0
-        ),
-        writers=[SimpleNamespace(write=note, **nothing)],  # pyright: ignore[reportArgumentType]
+        plan,
+        writers=[writer],
         placement=build.placement(config),
     )
     lasted = [harness.Turn(*row) for row in (np.diff(times, axis=0) / size).tolist()]

@@ -95,13 +95,12 @@ def take_turns(
 
     The functions take turns within each repeat, with ``pause`` seconds before each.
     """
-
-    def measure(function: Callable[[], Measured]) -> Measured:
-        time.sleep(pause)
-        return function()
-
-    turns = [{k: measure(function) for k, function in measures.items()} for _ in range(repeats + 1)]
-    return {name: [turn[name] for turn in turns[1:]] for name in measures}
+    found: dict[str, list[Measured]] = {name: [] for name in measures}
+    for _ in range(repeats + 1):
+        for name, function in measures.items():
+            time.sleep(pause)
+            found[name].append(function())
+    return {name: values[1:] for name, values in found.items()}
 
 
 def time_in_turn(calls: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
@@ -159,13 +158,11 @@ def product_rate(side: int = 2048, repeats: int = 5, dtype: Any = jnp.float32) -
 
 def describe_machine(name: str) -> dict[str, Any]:
     """Returns where, when and by what command the benchmark ``name`` ran."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if sys.platform == "linux" else []
-    models = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
     return {
         "benchmark": name,
         "command": sys.argv[1:],
         "date": str(datetime.date.today()),
-        "processor": (models or [platform.processor() or platform.machine()])[0],
+        "processor": platform.processor() or platform.machine(),
         "cores": num_processors(),
         "devices": f"{jax.devices()[0].device_kind} x{jax.device_count()}",
         "product_gflops": round(product_rate() / 1e9),  # of float32 matrices
@@ -177,88 +174,45 @@ def describe_machine(name: str) -> dict[str, Any]:
 def warn_if_busy() -> None:
     """Warns on stderr where other work runs beside the benchmark."""
     if LOAD > MAX_LOAD:
-        print(
-            f"warning: the load is {LOAD:.1f}, above {MAX_LOAD}: other work runs on this machine. "
-            "Times and ratios are not those of an idle one.",
-            file=sys.stderr,
-        )
+        text = f"the load is {LOAD:.1f}, above {MAX_LOAD}: times are not those of an idle machine."
+        print(f"warning: {text}", file=sys.stderr)
 
 
-class Table:
-    """Prints rows as a Markdown table, each when it is there."""
-
-    def __init__(self) -> None:
-        self._columns: list[str] = []
-        self._widths: list[int] = []
-
-    def add(self, row: Row) -> None:
-        """Prints a row, below the names of its columns where they are new."""
-        cells = [_format(value) for value in row.values()]
-        lines = [cells]
-        if self._columns != list(row):
-            self._columns = list(row)
-            self._widths = [max(map(len, both)) for both in zip(row, cells, strict=True)]
-            lines = [self._columns, ["-" * width for width in self._widths], cells]
-        for line in lines:
-            padded = (cell.ljust(width) for cell, width in zip(line, self._widths, strict=True))
-            print(f"| {' | '.join(padded)} |", flush=True)
-
-
-def report(name: str, rows: Iterable[Row], out: Path | None, *notes: str) -> None:
+def report(name: str, rows: Iterable[Row], out: Path, *notes: str) -> None:
     """Prints each row when it is there, and keeps it in ``out``/NAME.json; draws the ratios."""
-    table, content = Table(), {}
+    content: dict[str, Any] = {}
+    out.mkdir(parents=True, exist_ok=True)
     for row in rows:
         if not content:
             content = describe_machine(name) | {"notes": list(filter(None, notes)), "rows": []}
-            print(_head(content))
+            print("  ".join(f"{key} {value}" for key, value in content.items() if key != "rows"))
+        if not content["rows"] or [*content["rows"][-1]] != [*row]:
+            print(f"| {' | '.join(row)} |\n{'|---' * len(row)}|")
         content["rows"].append({column: _as_json(value) for column, value in row.items()})
         _write(content, out)
-        table.add(row)
-    if out is not None and content:
+        print(f"| {' | '.join(map(_format, row.values()))} |", flush=True)
+    if content:
         _write(content | {"is_complete": True}, out)
-        shown = [row for row in content["rows"] if row.get("ratio")]
-        _draw_ratios(shown, out / f"{name}.png", _head(content))
+        _draw_ratios([row for row in content["rows"] if row.get("ratio")], out / f"{name}.png")
 
 
-def _write(content: dict[str, Any], out: Path | None) -> None:
-    if out is not None:
-        text = json.dumps(content | {"load_after": os.getloadavg()[0]}, indent=1)
-        out.mkdir(parents=True, exist_ok=True)
-        (out / f"{content['benchmark']}.json").write_text(text + "\n")
+def _write(content: dict[str, Any], out: Path) -> None:
+    text = json.dumps(content | {"load_after": os.getloadavg()[0]}, indent=1)
+    (out / f"{content['benchmark']}.json").write_text(text + "\n")
 
 
-def print_table(path: Path) -> None:
-    """Prints the table of a JSON file again."""
-    table, content = Table(), json.loads(path.read_text())
-    print(_head(content))
-    for row in content["rows"]:
-        table.add({k: Spread(**v) if isinstance(v, dict) else v for k, v in row.items()})
-
-
-def _head(content: Mapping[str, Any]) -> str:
-    return "  ".join(
-        [
-            f"{content['benchmark']}, {content['date']}",
-            f"{content['cores']} cores of {content['processor']}, {content['devices']}",
-            f"largest product {content['product_gflops']} GF/s",
-            *(f"{name} {version}" for name, version in content["versions"].items()),
-            *content["notes"],
-            f"load {content['load_before']:.1f}",
-        ]
-    )
-
-
-def _draw_ratios(rows: Sequence[Row], path: Path, title: str) -> None:
+def _draw_ratios(rows: Sequence[Row], path: Path) -> None:
     from ebmjax.recipes.evaluators.plots import figure
 
     if not rows:
         return
-    texts = ([str(one) for one in row.values() if isinstance(one, str | int)] for row in rows)
-    with figure(path, title=title, size=(7, 1.4 + 0.3 * len(rows))) as ((axes,),):
-        for place, (middle, low, high) in enumerate(row["ratio"].values() for row in rows):
-            axes.barh(place, middle, 0.6, xerr=[[middle - low], [high - middle]], color="C0")
+    texts = [" ".join(str(x) for x in row.values() if isinstance(x, str | int)) for row in rows]
+    with figure(path, size=(7, 1.4 + 0.3 * len(rows))) as ((axes,),):
+        for text, (middle, low, high) in zip(
+            texts, (row["ratio"].values() for row in rows), strict=True
+        ):
+            axes.barh(text, middle, 0.6, xerr=[[middle - low], [high - middle]], color="C0")
         axes.axvline(1.0, color="black", lw=0.8)
-        axes.set_yticks(range(len(rows)), [" ".join(one) for one in texts])
         axes.invert_yaxis()
         axes.set(xlabel="ratio of times", xlim=(0, None))
 
@@ -274,8 +228,3 @@ def _format(value: Any) -> str:
     if number is None or number != number:
         return "-"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def as_rows(texts: Mapping[str, str]) -> list[Row]:
-    """Returns a row for each text, beside what it is of."""
-    return [{"what": name, "value": text} for name, text in texts.items()]

@@ -2,9 +2,8 @@
 
 Writes one JSON line about itself. Then answers each line of stdin, a JSON object that names the
 work, with the seconds of a call, by the clock and of all threads; {"error": WHY} where it cannot.
-"load" is answered with the number of parameters and the logits of the network in FILE.npz: it holds
-``settings`` (a configuration in JSON), ``images`` (N, H, W, C) uint8, ``labels``, ``probe`` images
-in [-1, 1] and the parameters of the Flax network, ``params/`` before their names.
+"load" is answered with the number of parameters of JEM's network for the images in FILE.npz, which
+holds ``settings`` (a configuration in JSON), ``images`` (N, H, W, C) uint8 and ``labels``.
 """
 
 import importlib
@@ -13,7 +12,7 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,37 +28,28 @@ STEP_SIZE = 1e-3
 class ResidualBlock(nn.Module):
     """Twice (leaky ReLU, 3x3 convolution), added to the input."""
 
-    def __init__(self, inputs: int, features: int, stride: int, is_padded_as_xla: bool):
+    def __init__(self, inputs: int, features: int, stride: int):
         super().__init__()
-        is_padded = is_padded_as_xla and stride == 2
         self.conv_0 = nn.Conv2d(inputs, features, 3, padding=1)
-        self.pad = nn.ZeroPad2d((0, 1, 0, 1)) if is_padded else nn.Identity()
-        self.conv_1 = nn.Conv2d(features, features, 3, stride, padding=0 if is_padded else 1)
+        self.conv_1 = nn.Conv2d(features, features, 3, stride, padding=1)
         is_same = stride == 1 and inputs == features
         self.shortcut = nn.Identity() if is_same else nn.Conv2d(inputs, features, 1, stride)
 
     def forward(self, x: Any) -> Any:
         y = functional.leaky_relu(self.conv_0(functional.leaky_relu(x, LEAK)), LEAK)
-        return self.shortcut(x) + self.conv_1(self.pad(y))
+        return self.shortcut(x) + self.conv_1(y)
 
 
 class WideResNet(nn.Module):
-    """WRN-d-w without normalisation, images (N, C, H, W) of even sides to logits.
+    """WRN-d-w without normalisation, images (N, C, H, W) of even sides to logits."""
 
-    Where the stride is 2, XLA pads an even side at its end and PyTorch's ``padding=1`` at its
-    start. ``is_padded_as_xla`` gives the logits of ``ebmjax.networks.WideResNet`` for its
-    parameters; but a layer that pads makes the train step some 14 % slower, so it is not timed.
-    """
-
-    def __init__(
-        self, depth: int, width: int, channels: int, classes: int, *, is_padded_as_xla: bool = False
-    ):
+    def __init__(self, depth: int, width: int, channels: int, classes: int):
         super().__init__()
         self.first = nn.Conv2d(channels, 16, 3, padding=1)
         inputs, blocks = 16, []
         for stage, block in itertools.product(range(3), range((depth - 4) // 6)):
             stride, features = 2 if stage and not block else 1, 16 * 2**stage * width
-            blocks.append(ResidualBlock(inputs, features, stride, is_padded_as_xla))
+            blocks.append(ResidualBlock(inputs, features, stride))
             inputs = features
         self.blocks = nn.Sequential(*blocks)
         self.linear = nn.Linear(inputs, classes)
@@ -68,28 +58,9 @@ class WideResNet(nn.Module):
         x = functional.leaky_relu(self.blocks(self.first(x)), LEAK)
         return self.linear(x.mean((2, 3)))
 
-    def load_flax(self, params: Mapping[str, np.ndarray]) -> None:
-        """Copies the parameters of ``ebmjax.networks.WideResNet``, flat, "/" in their names."""
-        places = {"Convolution_0": self.first, "Dense_0": self.linear}
-        for i, block in enumerate(self.blocks):
-            places |= {
-                f"ResidualBlock_{i}/Convolution_0": block.conv_0,
-                f"ResidualBlock_{i}/Convolution_1": block.conv_1,
-                f"ResidualBlock_{i}/shortcut": block.shortcut,
-            }
-        for name, value in params.items():
-            layer, kind = name.rsplit("/", 1)
-            parameter = places[layer].weight if kind == "kernel" else places[layer].bias
-            # HWIO to OIHW; a dense kernel (I, O) to (O, I).
-            axes = {4: (3, 2, 0, 1), 2: (1, 0), 1: (0,)}[value.ndim]
-            parameter.data[:] = torch.from_numpy(np.array(value.transpose(axes), order="C"))
-
 
 def prepare(network: nn.Module, way: str) -> tuple[Callable[[Any], Any], Any]:
-    """Returns the network as it is called in one of the ways, and its images' memory format.
-
-    Ways are "eager", "channels_last", and "compile", which is ``torch.compile`` of the latter.
-    """
+    """Returns the network as it is called in one of the ways, and its memory format."""
     layout = torch.contiguous_format if way == "eager" else torch.channels_last
     network.to(memory_format=layout)
     return torch.compile(network, dynamic=False) if way == "compile" else network, layout
@@ -156,28 +127,18 @@ class Trainer:
 
 
 def load(file: str) -> dict[str, Any]:
-    """Makes JEM of the network and images in ``file``; returns what the network says of them."""
+    """Makes JEM for the images in ``file``; returns its number of parameters."""
     with np.load(file) as opened:
         arrays = dict(opened)
     settings = json.loads(str(arrays["settings"]))
     model, num_classes = settings["model"], settings["data"]["num_classes"]
     sizes = model["depth"], model["widen_factor"], arrays["images"].shape[3], num_classes
-    prefix = "params/"
-    params = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
-    images, probe = (torch.from_numpy(arrays[k]).permute(0, 3, 1, 2) for k in ("images", "probe"))
+    images = torch.from_numpy(arrays["images"]).permute(0, 3, 1, 2).contiguous()
     labels = torch.from_numpy(arrays["labels"]).long()
-
-    def network(**options: Any) -> WideResNet:
-        made = WideResNet(*sizes, **options)
-        made.load_flax(params)
-        return made
-
     MAKERS["train"] = lambda library, way: (
-        Trainer(network(), images.contiguous(), labels, settings, way).step
+        Trainer(WideResNet(*sizes), images, labels, settings, way).step
     )
-    checked = network(is_padded_as_xla=True)
-    num_params = sum(parameter.numel() for parameter in checked.parameters())
-    return {"num_params": num_params, "logits": checked(probe).tolist()}
+    return {"num_params": sum(one.numel() for one in WideResNet(*sizes).parameters())}
 
 
 def plane(library: str, shape: list[int], steps: int) -> Callable[[], Any]:

@@ -16,16 +16,15 @@ as its program is written: without rematerialisation, every step of every chain 
 
 "compare" times the configuration and the same with the fields of each --versus, in turn. The first
 row is the configuration itself, which the ratios are to: below 1 a variant is faster. The time of
-all cores shows on a busy machine, too, what a field adds. As many devices are used as divide
-``mesh.num_shards``.
+all cores shows on a busy machine, too, what a field adds.
 """
 
 import argparse
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import _configured as configured
 import _harness as harness
@@ -35,43 +34,38 @@ import numpy as np
 
 from ebmjax import metrics, training
 from ebmjax.recipes.config import command_line
-from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.models import build
 from ebmjax.recipes.run.compilation import use_compilation_cache
 
 TAKES_FIELDS = True
 
 
-class Cost(NamedTuple):
-    """Cost that was measured."""
-
-    step_seconds: list[float]  # for every block timed
-    compile_seconds: float  # of the program of a block
-    steps_per_epoch: int  # passes over the first stream's examples
-    total_steps: int  # of the whole run
-    flops: float | None  # of a step; None where they were not counted
-    peak_bytes: int | None  # of the first device; None where it does not say
-    process_bytes: int  # resident memory of this process at its peak
-
-
-def measure(config: configured.Config, num_blocks: int, has_flops: bool) -> Cost:
+def measure(config: configured.Config, num_blocks: int, has_flops: bool) -> dict[str, str]:
     """Builds it, times it if there are blocks to time, and counts its operations if asked."""
     experiment = configured.build_experiment(config)
     training.digest_data(experiment.data)  # as a run begins: it reads all of them
-    num_examples = len(jax.tree.leaves(experiment.data)[0])
-    times, compile_seconds = [], 0.0
+    plan, found = experiment.plan, {}
     if num_blocks:
         times, compile_seconds = configured.time_steps(config, experiment, num_blocks)
-    memory = jax.devices()[0].memory_stats() or {}
-    return Cost(
-        step_seconds=[seconds for seconds, _ in times],
-        compile_seconds=compile_seconds,
-        steps_per_epoch=num_examples // experiment.plan.streams[0],  # images may choose the epochs
-        total_steps=experiment.plan.total_steps,
-        flops=step_flops(experiment, build.train_key(config)) if has_flops else None,
-        peak_bytes=memory.get("peak_bytes_in_use"),
-        process_bytes=1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,  # in KiB on Linux
-    )
+        step = harness.spread([seconds for seconds, _ in times])
+        per_epoch = len(jax.tree.leaves(experiment.data)[0]) // plan.streams[0]
+        peak = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", float("nan"))
+        resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in KiB on Linux
+        found = {
+            "a step": f"{harness.spread([1e3 * one for one in step])} ms",
+            "an epoch": f"{step.median * per_epoch:.4g} s, {per_epoch} steps",
+            "the run": f"{step.median * plan.total_steps / 3600:.3g} h, {plan.total_steps} steps, "
+            "without monitoring",
+            "to compile": f"{compile_seconds:.3g} s",
+            "process": f"{resident / 2**10:.4g} MiB at its peak",
+            "memory": f"{peak / 2**30:.3g} GiB at its peak",
+        }
+    if has_flops:
+        flops = step_flops(experiment, build.train_key(config))
+        run = f"{flops * plan.total_steps / 1e15:.4g} P in {plan.total_steps} steps"
+        rate = f", {flops / step.median / 1e12:.4g} T a second" if num_blocks else ""
+        found["operations"] = f"{flops / 1e12:.4g} T a step{rate}, {run}"
+    return found
 
 
 def step_flops(experiment: build.Experiment, key: jax.Array) -> float:
@@ -79,9 +73,8 @@ def step_flops(experiment: build.Experiment, key: jax.Array) -> float:
     plan = experiment.plan
 
     def stream(batch_size: int) -> Any:
-        places = np.zeros(batch_size, int)
         shape = (plan.num_shards, batch_size // plan.num_shards)
-        rows = jax.tree.map(lambda leaf: leaf[places], experiment.data)
+        rows = jax.tree.map(lambda leaf: leaf[np.zeros(batch_size, int)], experiment.data)
         return jax.tree.map(lambda leaf: jnp.reshape(leaf, (*shape, *leaf.shape[1:])), rows)
 
     batches = tuple(map(stream, plan.streams))
@@ -91,42 +84,27 @@ def step_flops(experiment: build.Experiment, key: jax.Array) -> float:
     return metrics.compiled_flops(step, key, experiment.state, batch)
 
 
-def describe(cost: Cost, batch_size: int) -> dict[str, str]:
-    """Returns the numbers by what they are of."""
-    found, rate = {}, ""
-    if cost.step_seconds:
-        step = median(cost.step_seconds)
-        low, high = min(cost.step_seconds), max(cost.step_seconds)
-        found = {
-            "a step": f"{1e3 * step:.4g} ms ({1e3 * low:.4g}-{1e3 * high:.4g}), {1 / step:.4g} "
-            f"a second, {batch_size / step:.4g} examples a second",
-            "an epoch": f"{step * cost.steps_per_epoch:.4g} s, {cost.steps_per_epoch} steps",
-            "the run": f"{step * cost.total_steps / 3600:.3g} h, {cost.total_steps} steps, "
-            "without monitoring",
-            "to compile": f"{cost.compile_seconds:.3g} s",
-            "process": f"{cost.process_bytes / 2**20:.4g} MiB at its peak",
-        }
-        if cost.peak_bytes is not None:
-            found["memory"] = f"{cost.peak_bytes / 2**30:.3g} GiB at its peak"
-        rate = f", {(cost.flops or 0) / step / 1e12:.4g} T a second"
-    if cost.flops is not None:
-        run = f"{cost.flops * cost.total_steps / 1e15:.4g} P in {cost.total_steps} steps"
-        found["operations"] = f"{cost.flops / 1e12:.4g} T a step{rate}, {run}"
-    return found
-
-
 def time_step(config: configured.Config, experiment: Any, blocks: int) -> harness.Turn:
     """Returns the median seconds of a step."""
     clock, processor = zip(*configured.time_steps(config, experiment, blocks)[0], strict=True)
     return harness.Turn(median(clock), median(processor))
 
 
-def compare_turns(found: dict[str, list[harness.Turn]]) -> Iterator[harness.Row]:
-    """Yields times of a step, and their ratios to those of the first variant in the same turn."""
+def compare(
+    configs: Mapping[str, configured.Config], blocks: int, turns: int
+) -> Iterator[harness.Row]:
+    """Times all configurations in turn; yields a row for each, with its ratios to the first."""
+    experiments = {name: configured.build_experiment(one) for name, one in configs.items()}
+    measures = {
+        name: partial(time_step, configs[name], experiment, blocks)
+        for name, experiment in experiments.items()
+    }
+    found = harness.take_turns(measures, turns)
     bases, core_bases = zip(*next(iter(found.values())), strict=True)
-    for name, turns in found.items():
-        times, cores = zip(*turns, strict=True)
+    for name, mine in found.items():
+        times, cores = zip(*mine, strict=True)
         yield {
+            "devices": training.make_mesh(experiments[name].plan.num_shards).size,
             "fields": name,
             "ms a step": harness.median_ms(times),
             "ratio": harness.spread_of_ratios(times, bases),
@@ -135,34 +113,14 @@ def compare_turns(found: dict[str, list[harness.Turn]]) -> Iterator[harness.Row]
         }
 
 
-def compare(
-    configs: dict[str, configured.Config], blocks: int, turns: int
-) -> Iterator[harness.Row]:
-    """Times all configurations in turn; yields a row for each, with the devices that it uses."""
-    experiments = {name: configured.build_experiment(one) for name, one in configs.items()}
-    measures = {
-        name: partial(time_step, configs[name], experiment, blocks)
-        for name, experiment in experiments.items()
-    }
-    rows = compare_turns(harness.take_turns(measures, turns))
-    for experiment, row in zip(experiments.values(), rows, strict=True):
-        yield {"devices": training.make_mesh(experiment.plan.num_shards).size, **row}
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds what both benchmarks read."""
     configured.add_options(parser)
-    blocks = "timed, after one more, in each turn"
-    parser.add_argument("--blocks", type=at_least_zero, default=5, help=blocks)
+    parser.add_argument("--blocks", type=int, default=5, help="timed, after one more, in each turn")
     parser.add_argument("--flops", action="store_true", help="count the operations, too")
     harness.add_counts(parser, turns=(5, "of all variants"))
     parser.add_argument("--versus", action="append", default=[], help="fields and values")
     parser.set_defaults(parser=parser)
-
-
-def at_least_zero(text: str) -> int:
-    """Reads an argument that counts something or is zero."""
-    return 0 if text == "0" else harness.at_least_one(text)
 
 
 def rows(name: str, options: argparse.Namespace) -> Iterator[harness.Row]:
@@ -171,16 +129,14 @@ def rows(name: str, options: argparse.Namespace) -> Iterator[harness.Row]:
     config = command_line.read(options.config, fields)
     if options.flops and config.train.get("num_repeats", 1) > 1:
         refuse("--flops counts one run: leave it out, or --config.train.num_repeats=1.")
-    if options.random_examples and (config.data.name == "digits" or is_points(config)):
-        refuse("--random_examples is for data sets of tensorflow-datasets: leave it out.")
-    if not (options.blocks or (options.flops and name == "configuration")):
-        refuse("--blocks=0 leaves nothing but the operations: give --flops, too.")
+    if options.blocks < (0 if options.flops and name == "configuration" else 1):
+        refuse("--blocks must be at least 1, or 0 with --flops for the operations alone.")
     if (name == "compare") != bool(options.versus):
         refuse("--versus FIELD=VALUE is what compare needs, and configuration does not take.")
     with configured.offer_examples(options.random_examples):
         if name == "configuration":
-            cost = measure(config, options.blocks, options.flops)
-            yield from harness.as_rows(describe(cost, config.train.batch_size))
+            found = measure(config, options.blocks, options.flops)
+            yield from ({"what": what, "value": value} for what, value in found.items())
             return
         configs = {"": config}
         for one in options.versus:

@@ -3,19 +3,16 @@
   python benchmarks/run.py
   python benchmarks/run.py chains training plane svgd
   python benchmarks/run.py configuration --config=configs/jem_digits.py --flops
-  python benchmarks/run.py --table runs/benchmarks/chains.json
 
 Prints each row as it is measured, and writes FOLDER/NAME.json with it: the rows with medians and
 ranges, the machine, its load before and after, versions and the command. What is cut short keeps
-the rows so far. --table prints such a file again. NAME --help says more about one of these:
+the rows so far. NAME --help says more about one of these; the last two are files of their own:
 """
 
 import importlib
 import os
-import subprocess
 import sys
 from itertools import takewhile
-from pathlib import Path
 
 from ebmjax.recipes.run.compilation import cpu_flags
 from ebmjax.recipes.run.processes import cpu_devices
@@ -33,33 +30,28 @@ BENCHMARKS = {
     "training": ("peers", "training steps of JEM, beside PyTorch"),
     "plane": ("peers", "Langevin chains in the plane, beside BlackJAX, ebmkit and torchebm"),
     "svgd": ("peers", "SVGD, beside BlackJAX and ebmkit"),
-    "blackjax": ("peers", "samplers on networks of images, beside BlackJAX"),
     "samplers": ("sampler_throughput", "every sampler, beside the bare gradients that it takes"),
     "configuration": ("configuration", "what a configuration costs on this machine"),
     "compare": ("configuration", "a configuration beside the same with other fields"),
 }
 """Name to the file, and what it is for."""
-COMMANDS = {
-    "compile_for": "programs for TPUs and GPUs that are not at hand",
-    "accelerator": "what an accelerator is asked first, in a number of minutes",
+FILES = {
+    "compile_for.py": "a step's program for TPUs that are not at hand",
+    "accelerator.py": "what an accelerator is asked first, in a number of minutes",
 }
-"""Benchmarks that have a command line of their own: ``python benchmarks/NAME.py``."""
+"""Benchmarks that have a command line of their own: ``python benchmarks/FILE``."""
 
 
 def main() -> None:
     """Runs the benchmarks that the command line names, one after the other."""
     names = list(takewhile(lambda one: not one.startswith("-"), sys.argv[1:]))
-    if names[:1] and names[0] in COMMANDS:  # which set variables before JAX is imported
-        script = Path(__file__).resolve().with_name(f"{names[0]}.py")
-        sys.exit(subprocess.call([sys.executable, script, *sys.argv[2:]]))
-    every = {name: text for name, (_, text) in BENCHMARKS.items()} | COMMANDS
+    every = {name: text for name, (_, text) in BENCHMARKS.items()} | FILES
     listed = "\n".join(f"  {name:17}{text}" for name, text in every.items())
     known = [name for name in names if name in BENCHMARKS]
     modules = {name: importlib.import_module(BENCHMARKS[name][0]) for name in known}
     said = [module.__doc__ or "" for module in modules.values()] or [f"{__doc__}{listed}"]
     parser = harness.make_parser("\n".join(dict.fromkeys(said)))
     parser.add_argument("names", nargs="*", help="benchmarks")
-    parser.add_argument("--table", type=Path, help="a JSON file to print as a table")
     for module in modules.values():
         getattr(module, "add_options", lambda parser: None)(parser)
     options, rest = parser.parse_known_args()
@@ -68,7 +60,7 @@ def main() -> None:
     if rest and not all(getattr(module, "TAKES_FIELDS", False) for module in modules.values()):
         parser.error(f"unexpected arguments: {' '.join(rest)}")
     if not names:
-        harness.print_table(options.table) if options.table else parser.print_help()
+        parser.print_help()
         return
     harness.warn_if_busy()
     options.fields = rest

@@ -9,16 +9,6 @@ def module(load):
     return load("configuration")
 
 
-def test_the_ratio_is_of_the_same_turn(module):
-    found = {"": [1.0, 2.0, 4.0], "a": [1.0, 3.0, 4.0], "b": [2.0, 4.0, 2.0]}
-    found = {name: [(one, 2.0) for one in times] for name, times in found.items()}
-    base, a, b = module.compare_turns(found)
-    assert (base["fields"], base["ms a step"], base["ratio"]) == ("", 2e3, (1, 1, 1))
-    assert (a["ms a step"], a["ratio"]) == (3000.0, (1.0, 1.0, 1.5))
-    assert (b["ms a step"], b["ratio"]) == (2000.0, (2.0, 0.5, 2.0))
-    assert (b["ms of cores"], b["their ratio"]) == (2000.0, (1.0, 1.0, 1.0))
-
-
 @pytest.mark.slow
 def test_every_variant_is_timed_in_turn(module, command, tmp_path, monkeypatch):
     images = np.random.default_rng(0).integers(0, 256, (100, 32, 32, 3), np.uint8)

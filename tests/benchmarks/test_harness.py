@@ -70,12 +70,12 @@ def test_rows_are_kept_as_they_come_and_become_a_table_and_a_figure(harness, tmp
 
     harness.report("times", rows(), folder, "2 repeats")
     head, *table = capsys.readouterr().out.splitlines()
-    assert "  2 repeats  load " in head
-    assert [line.strip("| ").split() for line in table] == [
-        ["who", "|", "ms", "|", "ratio"],
-        ["----", "|", "----", "|", "--------------"],
-        ["ours", "|", "1235", "|", "0.5", "(0.25-1.5)"],
-        ["b", "|", "-", "|", "-"],
+    assert "2 repeats" in head
+    assert table == [
+        "| who | ms | ratio |",
+        "|---|---|---|",
+        "| ours | 1235 | 0.5 (0.25-1.5) |",
+        "| b | - | - |",
     ]
     saved = json.loads(path.read_text())
     assert saved["is_complete"]
@@ -86,8 +86,6 @@ def test_rows_are_kept_as_they_come_and_become_a_table_and_a_figure(harness, tmp
     assert {"jax", "python"} <= set(saved["versions"])
     with Image.open(folder / "times.png") as image:
         assert len(image.convert("RGB").getcolors(maxcolors=2**24)) > 3
-    harness.print_table(path)
-    assert capsys.readouterr().out.splitlines() == [head, *table]
 
 
 @pytest.mark.parametrize(("busy", "is_warned"), [(0.4, False), (0.6, True)])
@@ -95,9 +93,3 @@ def test_a_busy_machine_is_warned_of(harness, busy, is_warned, monkeypatch, caps
     monkeypatch.setattr(harness, "LOAD", busy)
     harness.warn_if_busy()
     assert ("the load is 0.6, above 0.5" in capsys.readouterr().err) == is_warned
-
-
-def test_nothing_is_written_without_out(harness, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    harness.report("times", [{"who": "ours"}], None)
-    assert not list(tmp_path.iterdir())
