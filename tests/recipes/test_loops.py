@@ -9,7 +9,7 @@ LOOPS = {
     name: text
     for page, whole in TEXTS.items()
     for name, text in files().items()
-    if page.startswith("docs/loops/") and text in whole
+    if page.startswith(("docs/loops/", "README")) and text in whole
 }
 
 
@@ -59,7 +59,7 @@ def test_sgld_on_batches_predicts_as_mala_does(capsys):
 
 @pytest.mark.slow
 def test_jem_with_nnx_classifies_and_detects(capsys):
-    numbers, _ = shown("jem_nnx.py", capsys)
+    numbers, _ = shown("jem.py", capsys)
     assert numbers["accuracy"] > 0.95
     # A guess has 0.5 with an error of ((357 + 357 + 1) / (12 * 357 * 357)) ** 0.5 = 0.022.
     assert numbers["AUROC of log p(x)"] > 0.5 + 5 * 0.022
