@@ -127,8 +127,6 @@ def rows(name: str, options: argparse.Namespace) -> Iterator[harness.Row]:
     """Measures a configuration, or compares it with its variants."""
     refuse, fields = options.parser.error, options.fields
     config = command_line.read(options.config, fields)
-    if options.flops and config.train.get("num_repeats", 1) > 1:
-        refuse("--flops counts one run: leave it out, or --config.train.num_repeats=1.")
     if options.blocks < (0 if options.flops and name == "configuration" else 1):
         refuse("--blocks must be at least 1, or 0 with --flops for the operations alone.")
     if (name == "compare") != bool(options.versus):

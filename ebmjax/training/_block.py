@@ -5,14 +5,14 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any
 
 import jax
 from jax.sharding import Mesh, PartitionSpec
 
-from ebmjax._checks import leading_size
+from ebmjax._checks import check_at_least, leading_size
 from ebmjax._phases import phase
-from ebmjax.training._profile import Profile
-from ebmjax.training._repeats import repeat_step
 from ebmjax.training._sharding import AXIS, state_specs
 from ebmjax.training._state import TrainState
 from ebmjax.training._step import TrainStep
@@ -29,17 +29,14 @@ def make_block(train_step: TrainStep, mesh: Mesh) -> Block:
 
     Leaves of ``batches`` have shape (steps, shards, examples of a shard, ...). They are gathered
     beforehand, so the program is the same wherever the data lie. Step i uses ``fold_in(key, i)``.
-    The state is donated. Metrics gain a leading axis of steps. With R keys for R repeats, leaves
-    have shape (steps, shards, R, examples of a shard, ...), and state and metrics are those of
-    ``repeat_step``.
+    The state is donated. Metrics gain a leading axis of steps.
     """
 
-    def keyed_step(key: Key, state: TrainState, batch: PyTree) -> tuple[TrainState, Metrics]:
-        return train_step(jax.random.fold_in(key, state.step), state, batch)
-
     def device_block(key: Key, state: TrainState, batches: PyTree) -> tuple[TrainState, Metrics]:
-        step = repeat_step(keyed_step) if key.ndim else keyed_step
-        return jax.lax.scan(functools.partial(step, key), state, batches)
+        def step(state: TrainState, batch: PyTree) -> tuple[TrainState, Metrics]:
+            return train_step(jax.random.fold_in(key, state.step), state, batch)
+
+        return jax.lax.scan(step, state, batches)
 
     everywhere = PartitionSpec()
     sharded = jax.shard_map(
@@ -70,11 +67,10 @@ class BlockRunner:
       compile_seconds: spent compiling so far.
     """
 
-    def __init__(self, train_step: TrainStep, mesh: Mesh, key: Key, profile: Profile | None = None):
+    def __init__(self, train_step: TrainStep, mesh: Mesh, key: Key):
         self._block = make_block(train_step, mesh)
         make_block.cache_clear()  # the next run reads anew what the step reads
         self._key = key
-        self._profile = profile
         self._compiled: dict[int, Future[Callable]] = {}
         self.compile_seconds = 0.0
 
@@ -95,12 +91,59 @@ class BlockRunner:
 
     def __call__(self, state: TrainState, batches: PyTree) -> tuple[TrainState, Metrics]:
         """Runs as many steps as ``batches`` has; returns before the device has finished them."""
-        arguments = (self._key, state, batches)
         size = leading_size("batches", batches)
         if size not in self._compiled:
             self.compile_ahead(state, batches)
         if not self._compiled[size].done():
             with phase("waiting for the compiler"):
                 wait([self._compiled[size]])
-        block = functools.partial(self._compiled[size].result(), *arguments)
-        return self._profile.run(block, size) if self._profile else block()
+        return self._compiled[size].result()(self._key, state, batches)
+
+
+class Profile:
+    """Makes ``fit`` write a trace of ``num_steps`` steps, or of the whole blocks that hold them.
+
+    The first block of a sitting is left out: it compiles, and the device warms up. Use it as a
+    context, so that a run that breaks off closes its trace.
+
+    Attributes:
+      folder: gets the trace, for XProf and TensorBoard, and ``perfetto_trace.json.gz``.
+      num_steps: number of steps to trace, at least 1.
+      num_traced: number of traced steps; 0 if the sitting has one block.
+    """
+
+    def __init__(self, folder: str | Path, num_steps: int):
+        check_at_least("num_steps", num_steps, 1)
+        self.folder, self.num_steps, self.num_traced = Path(folder).expanduser(), num_steps, 0
+        self._is_warm = self._is_open = False
+
+    def run(self, block: Callable[..., Any], state: TrainState, batches: PyTree) -> Any:
+        """Returns ``block(state, batches)``, inside the trace or not."""
+        if self.num_traced >= self.num_steps:
+            return block(state, batches)
+        if self._is_warm and not self._is_open:
+            jax.profiler.start_trace(self.folder, create_perfetto_trace=True)
+            self._is_open = True
+        outcome = jax.block_until_ready(block(state, batches))
+        self._is_warm = True
+        if self._is_open:
+            self.num_traced += leading_size("batches", batches)
+            if self.num_traced >= self.num_steps:
+                self.close()
+        return outcome
+
+    def close(self) -> None:
+        """Ends the trace, if one was begun."""
+        if self._is_open:
+            self._is_open = False
+            # JAX names a trace by the second, and would write over one of the same second.
+            name = "plugins/profile/%Y_%m_%d_%H_%M_%S"
+            while (self.folder / time.strftime(name)).exists():
+                time.sleep(0.05)
+            jax.profiler.stop_trace()
+
+    def __enter__(self) -> "Profile":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,9 +1,14 @@
 """Checkpoints with digests; a damaged one is skipped for the one before it."""
 
+import contextlib
+import errno
 import json
 import logging
+import os
+import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,20 +17,17 @@ import numpy as np
 
 from ebmjax._checks import check_at_least
 from ebmjax._records import json_digest, read_record
-from ebmjax.training._access import (
-    CheckpointAccessError,
-    check_room,
-    explain_access,
-    silence_orbax_errors,
-    system_errno,
-)
-from ebmjax.training._digest import tree_digest
-from ebmjax.training._leaves import host_leaves, layout, like
+from ebmjax.training._state import host_leaves, like, tree_digest
 from ebmjax.types import PyTree
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+# A missing file, or one of another kind, is damage, not an error of the system.
+MISSING = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
+EXHAUSTED = (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+ROOM_FOR_METADATA = 2**16
 
 
 class CheckpointMismatchError(ValueError):
@@ -34,6 +36,16 @@ class CheckpointMismatchError(ValueError):
 
 class CheckpointDamagedError(RuntimeError):
     """Raised if no checkpoint of the folder can be read back as it was written."""
+
+
+class CheckpointAccessError(OSError):
+    """Raised if the system refuses to read or write a checkpoint; its content is not at fault.
+
+    ``errno`` holds the system's number.
+    """
+
+    def __str__(self) -> str:
+        return str(self.strerror)
 
 
 class Checkpoints:
@@ -80,11 +92,12 @@ class Checkpoints:
         self._max_to_keep = max_to_keep
         self._are_passing: dict[int, bool] = {}
         self._has_saved = False
-        with explain_access("made", self.directory):
+        with _explain_access("made", self.directory):
             if not is_read_only:
                 self.directory.mkdir(parents=True, exist_ok=True)
             self._manager = ocp.CheckpointManager(self.directory, options=options)
-        silence_orbax_errors()
+        # Orbax logs errors with tracebacks that it also raises.
+        logging.getLogger("absl").addFilter(_is_of_others)
 
     def save(
         self, step: int, tree: PyTree, meta: dict[str, Any], *, is_passing: bool = False
@@ -107,7 +120,7 @@ class Checkpoints:
             "step": step,
             "user": user,
             "about": about,
-            "layout": layout(tree),
+            "layout": _layout(tree),
             "digest": tree_digest(leaves),
             "is_passing": is_passing,
         }
@@ -115,7 +128,7 @@ class Checkpoints:
             state=self._ocp.args.StandardSave(leaves),
             meta=self._ocp.args.JsonSave({"record": record, "digest": json_digest(record)}),
         )
-        with explain_access("written", self.directory):
+        with _explain_access("written", self.directory):
             self._manager.wait_until_finished()
             self._remove_surplus()
             check_room(self.directory, sum(leaf.nbytes for leaf in leaves.values()))
@@ -159,8 +172,11 @@ class Checkpoints:
         """
         found, damaged = self._newest(lambda step: self._restore(step, template))
         if found is not None and not self._is_read_only:
-            for bad in damaged:
-                self._set_aside(bad)
+            for step in damaged:  # kept: a disk that failed to read it once may read it later
+                folder = self.directory / str(step)
+                shutil.rmtree(folder.with_name(f"{step}.damaged"), ignore_errors=True)
+                folder.rename(folder.with_name(f"{step}.damaged"))
+                self._manager.reload()
         return found
 
     def restore(self, template: PyTree, step: int) -> tuple[PyTree, dict[str, Any]]:
@@ -179,15 +195,6 @@ class Checkpoints:
             ) from error
         assert found is not None
         return found
-
-    def _set_aside(self, step: int) -> None:
-        """Moves it, because a disk that failed to read it once may read it later."""
-        folder = self.directory / str(step)
-        aside = folder.with_name(f"{step}.damaged")
-        if aside.exists():
-            shutil.rmtree(aside)
-        folder.rename(aside)
-        self._manager.reload()
 
     def read_latest(self) -> tuple[dict[str, np.ndarray], int] | None:
         """Returns the newest intact checkpoint as (leaves, step), or None.
@@ -238,11 +245,15 @@ class Checkpoints:
             except CheckpointMismatchError:
                 raise
             except Exception as error:  # orbax raises many types for damage
-                reason = str(error)[:200]
-                if (number := system_errno(error)) is not None:
-                    raise CheckpointAccessError.of_read(
-                        number, self.directory / str(step)
+                if (number := _system_errno(error)) is not None:
+                    raise CheckpointAccessError(
+                        number,
+                        f"Checkpoint {self.directory / str(step)} could not be read: "
+                        f"{os.strerror(number)}. It may be whole, so it stays where it is. Mend "
+                        "the cause (memory, file handles, permissions, the disk) and start again, "
+                        "or move it away to go on from the one before.",
                     ) from error
+                reason = str(error)[:200]
                 logger.warning("Checkpoint %d in %s is damaged: %s", step, self.directory, reason)
                 damaged.append(step)
         if damaged:
@@ -261,7 +272,7 @@ class Checkpoints:
         ocp, record = self._ocp, read_record(self.directory, step)
         abstract = None
         if template is not None:
-            _check_layout(step, record["layout"], layout(template))
+            _check_layout(step, record["layout"], _layout(template))
             abstract = host_leaves(template)
         restored = self._manager.restore(
             step, args=ocp.args.Composite(state=ocp.args.StandardRestore(abstract))
@@ -279,11 +290,19 @@ class Checkpoints:
         Raises:
           CheckpointAccessError: if one could not be written.
         """
-        with explain_access("written", self.directory):
+        with _explain_access("written", self.directory):
             self._manager.wait_until_finished()
             if self._has_saved:
                 self._remove_surplus()
             self._manager.close()
+
+
+def _layout(tree: PyTree) -> dict[str, str]:
+    """Returns path to "dtype(shape)" of every leaf."""
+    return {
+        jax.tree_util.keystr(path): f"{leaf.dtype}{tuple(leaf.shape)}"
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
 
 
 def _check_layout(step: int, saved: dict[str, str], wanted: dict[str, str]) -> None:
@@ -296,3 +315,54 @@ def _check_layout(step: int, saved: dict[str, str], wanted: dict[str, str]) -> N
         f"{saved.get(differing, 'absent')} in the checkpoint and {wanted.get(differing, 'absent')} "
         "in this run. Continue with the configuration it was made with, or use another workdir."
     )
+
+
+@contextlib.contextmanager
+def _explain_access(done: str, directory: Path) -> Iterator[None]:
+    """Turns errors of the system into a CheckpointAccessError: "could not be ``done``"."""
+    try:
+        yield
+    except Exception as error:  # orbax has many types for it
+        number = _system_errno(error)
+        if number is None:
+            raise
+        raise CheckpointAccessError(
+            number,
+            f"A checkpoint in {directory} could not be {done}: {os.strerror(number)}. Those that "
+            "are there stay as they are. Make room, or mend the permissions, and start again.",
+        ) from error
+
+
+def check_room(directory: Path, num_bytes: int) -> None:
+    """Reserves ``num_bytes`` in the folder and gives them back; raises OSError without room.
+
+    Without this check, Orbax fails in the background and prints hundreds of lines.
+    """
+    with tempfile.TemporaryFile(dir=directory) as file:
+        if hasattr(os, "posix_fallocate"):  # macOS and Windows have none
+            os.posix_fallocate(file.fileno(), 0, num_bytes + ROOM_FOR_METADATA)
+
+
+def _is_of_others(record: logging.LogRecord) -> bool:
+    return record.levelno < logging.ERROR or "orbax" not in record.pathname
+
+
+def _system_errno(error: BaseException | None) -> int | None:
+    """Returns the errno of an error of the system; None if the content is wrong.
+
+    TensorStore reports the system's errors only in its messages.
+    """
+    while error is not None:
+        if isinstance(error, MemoryError):
+            return errno.ENOMEM
+        if isinstance(error, OSError) and error.errno not in (None, *MISSING):
+            return error.errno
+        if found := re.search(r"\[os_error_code='(\d+)'\]", str(error)):
+            return None if int(found[1]) in MISSING else int(found[1])
+        if "RESOURCE_EXHAUSTED" in str(error):
+            return errno.ENOMEM
+        for number in EXHAUSTED:
+            if os.strerror(number) in str(error):
+                return number
+        error = error.__cause__ or error.__context__
+    return None

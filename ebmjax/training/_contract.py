@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ebmjax.training._slot_write import SlotWrite
+from ebmjax.training._state import SlotWrite
 from ebmjax.types import Metrics, PyTree
 
 

@@ -11,10 +11,10 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ebmjax._checks import leading_size
 from ebmjax._stored import is_stored
 from ebmjax.data import block_indices
-from ebmjax.training._digest import is_key
 from ebmjax.training._plan import Plan
 from ebmjax.training._processes import put
 from ebmjax.training._sharding import AXIS, describe_shapes, replicate
+from ebmjax.training._state import is_key
 from ebmjax.types import PyTree
 
 Placement = Literal["device", "host"]
@@ -139,25 +139,15 @@ class Feed:
 
 
 def plan_indices(plan: Plan, first_step: int, size: int, num_examples: int) -> PyTree:
-    """Returns a block's examples, (size, num_shards, examples of a shard), for every stream.
-
-    For R repeats the shape is (size, num_shards, R, examples of a shard).
-    """
+    """Returns a block's examples, (size, num_shards, examples of a shard), for every stream."""
 
     def stream(number: int, batch_size: int) -> np.ndarray:
-        def order(seed: int) -> np.ndarray:
-            # Far apart, because the second stream of a seed must not be the first of the next seed.
-            indices = block_indices(
-                seed + number * 2**32,
-                first_step,
-                size,
-                num_examples=num_examples,
-                batch_size=batch_size,
-            )
-            return indices.reshape(size, plan.num_shards, -1)
-
-        orders = [order(seed) for seed in plan.seeds]
-        return np.stack(orders, axis=2) if isinstance(plan.data_seed, tuple) else orders[0]
+        # Far apart, because the second stream of a seed must not be the first of the next seed.
+        seed = plan.data_seed + number * 2**32
+        indices = block_indices(
+            seed, first_step, size, num_examples=num_examples, batch_size=batch_size
+        )
+        return indices.reshape(size, plan.num_shards, -1)
 
     streams = tuple(stream(*pair) for pair in enumerate(plan.streams))
     return streams if isinstance(plan.batch_size, tuple) else streams[0]

@@ -6,14 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 from jax.sharding import Mesh
 
 from ebmjax._checks import check_key, leading_size
 from ebmjax._phases import phase
 from ebmjax._records import json_digest
-from ebmjax.training._begin import begin
-from ebmjax.training._block import BlockRunner, make_block
+from ebmjax.training._block import BlockRunner, Profile, make_block
 from ebmjax.training._checkpoints import Checkpoints
 from ebmjax.training._data import check_data
 from ebmjax.training._feed import (
@@ -23,12 +21,8 @@ from ebmjax.training._feed import (
     describe_batches,
     plan_indices,
 )
-from ebmjax.training._health import Health
-from ebmjax.training._optimizer_numbers import describe_optimizer, tell_differences
 from ebmjax.training._plan import Plan
 from ebmjax.training._processes import is_first, is_shared, meet, whole
-from ebmjax.training._profile import Profile
-from ebmjax.training._rows import PendingBlock, RowLogger
 from ebmjax.training._sharding import (
     describe_shapes,
     make_mesh,
@@ -37,9 +31,10 @@ from ebmjax.training._sharding import (
 )
 from ebmjax.training._signals import StopRequest
 from ebmjax.training._skips import SkipWatch
+from ebmjax.training._start import begin
 from ebmjax.training._state import TrainState
 from ebmjax.training._step import TrainStep
-from ebmjax.training._writers import Writer
+from ebmjax.training._writers import RowLogger, Writer
 from ebmjax.types import Key, PyTree
 
 Monitor = Callable[[TrainState, int], dict[str, Any]]
@@ -60,7 +55,6 @@ class FitResult(NamedTuple):
       wall_seconds: time of this and all earlier sittings, compilation included.
       compile_seconds: time spent compiling the training step.
       data_sha256: digest of the data, 64 hexadecimal digits; None without checkpoints.
-      health: what judged the last steps, as in a checkpoint's description.
     """
 
     state: TrainState
@@ -70,7 +64,6 @@ class FitResult(NamedTuple):
     wall_seconds: float
     compile_seconds: float
     data_sha256: str | None = None
-    health: dict[str, Any] | None = None
 
 
 def fit(
@@ -100,15 +93,13 @@ def fit(
     counts. A signal to any process ends all after the same block, at most three blocks later.
 
     Args:
-      key: root of all randomness; step i uses ``fold_in(key, i)``. An array of R keys trains R
-        repeats as one program. Up to rounding, each takes the steps of the single run with its key,
-        state and data seed.
-      state: from ``init_state``, or for repeats from ``stack_states``; checkpoints must fit it.
+      key: root of all randomness; step i uses ``fold_in(key, i)``.
+      state: from ``init_state``; checkpoints must fit it.
       train_step: from ``make_train_step`` with ``axis_name="data"``, or any function like it.
       data: arrays that share a leading axis of examples. Step i sees the examples
         ``batch_indices(plan.data_seed, i, ...)``; further streams (see ``Plan.batch_size``) have
         other orders.
-      plan: lengths and intervals; for repeats, its ``data_seed`` is a tuple of R.
+      plan: lengths and intervals.
       checkpoints: where to save and to resume from; None for neither. Closed on return.
       writers: receive the logged rows, one block late, so that the device never waits for them.
         ``fit`` starts them; the caller closes them.
@@ -123,8 +114,7 @@ def fit(
         takes False, so that signals do what the user's program wants.
 
     Raises:
-      DivergenceError: after ``plan.max_consecutive_skips`` steps in a row without a finite update
-        in any repeat.
+      DivergenceError: after ``plan.max_consecutive_skips`` steps in a row without a finite update.
       CheckpointMismatchError: see ``Checkpoints.restore_latest``; also if the checkpoint was made
         with other data.
       CheckpointDamagedError: see ``Checkpoints.restore_latest``.
@@ -138,21 +128,16 @@ def fit(
     mesh = make_mesh(plan.num_shards, devices)
     if is_shared(mesh) and not is_first():
         checkpoints, writers = None, ()
-    optimizer = describe_optimizer(train_step, state) if checkpoints else {}
     state, meta, digest, is_saving = begin(state, data, checkpoints, mesh)
-    if checkpoints:
-        optimizer = tell_differences(meta.get("optimizer"), optimizer, state)
-    seconds, row, reason = meta["seconds"], meta["row"], meta.get("reason", "")
-    first_step = int(state.step)
+    seconds, first_step = meta["seconds"], int(state.step)
 
     _check_trace(key, state, train_step, data, plan, mesh)
     state = place_state(state, mesh)
     feed = Feed(data, plan, mesh, placement)
-    run_block = BlockRunner(train_step, mesh, key, profile)
-    counts = state.skipped, state.consecutive_skipped
-    watch = SkipWatch(plan.max_consecutive_skips, first_step, *counts, row, reason)
-    health = Health(plan.total_steps, meta.get("health"))
-    log = RowLogger(plan, writers, first_step, row, (watch, health))
+    run_block = BlockRunner(train_step, mesh, key)
+    counts = int(state.skipped), int(state.consecutive_skipped)
+    watch = SkipWatch(plan.max_consecutive_skips, first_step, *counts, meta["reason"])
+    log = RowLogger(plan, writers, first_step, meta["row"], watch)
 
     def monitored(step: int) -> dict[str, Any]:
         if monitor is None or not plan.is_monitored(step):
@@ -187,20 +172,25 @@ def fit(
             if signum is not None or watch.divergence is not None:
                 break
             note(f"after step {first:,}")
-            state, metrics = run_block(state, batches)
+            do = profile.run if profile else lambda block, *arguments: block(*arguments)
+            state, metrics = do(run_block, state, batches)
             log.flush()  # writes the previous block's rows while the device works on this one
             step = first + size
-            log.pending = PendingBlock(first, metrics, monitored(step))
+            log.pending = first, metrics, monitored(step)
             signum = stop.poll()  # read once, because it may change at any time
             if plan.is_saved(step) or signum is not None or watch.divergence is not None:
                 log.flush()
                 saved = whole(state, mesh) if is_saving else state
                 if checkpoints:
-                    meta = {"seconds": elapsed(), "row": log.row, "data": digest}
-                    meta |= {"reason": watch.reason, "health": health.describe()}
-                    meta |= {"optimizer": optimizer, "total_steps": plan.total_steps}
-                    meta |= {"is_diverged": watch.divergence is not None}
-                    is_good = plan.is_saved(step) and health.is_healthy and not watch.is_skipping
+                    meta = {
+                        "seconds": elapsed(),
+                        "row": log.row,
+                        "data": digest,
+                        "reason": watch.reason,
+                        "total_steps": plan.total_steps,
+                        "is_diverged": watch.divergence is not None,
+                    }
+                    is_good = plan.is_saved(step) and not watch.is_skipping
                     checkpoints.save(step, saved, meta, is_passing=not is_good)
         signum = stop.poll_all()
     if watch.divergence is not None:
@@ -218,7 +208,6 @@ def fit(
         spent["wall"],
         spent["compile"],
         json_digest(digest) if digest and is_saving else None,
-        health.describe(),
     )
 
 
@@ -246,11 +235,10 @@ def _check_trace(
     key: Key, state: TrainState, train_step: TrainStep, data: PyTree, plan: Plan, mesh: Mesh
 ) -> None:
     """Traces the next block, if there is one; its later run reuses the trace."""
-    num_examples = leading_size("data", data)
     block = next(plan.blocks(int(state.step)), None)
     if block is None:
         return
-    indices = plan_indices(plan, *block, num_examples)
+    indices = plan_indices(plan, *block, leading_size("data", data))
     make_block(train_step, mesh).eval_shape(
         key,
         describe_shapes(state, mesh, state_specs()),
@@ -260,14 +248,8 @@ def _check_trace(
 
 def _check_state(key: Key, state: TrainState, plan: Plan) -> None:
     check_key("key", key)
-    shapes = (key.shape, state.skipped.shape, np.shape(plan.data_seed))
-    if len(set(shapes)) > 1:
-        raise ValueError(
-            "key, state and plan.data_seed must be those of one run (a typed key, init_state, an "
-            "integer) or of the same R repeats (R keys, stack_states of R states, a tuple of R "
-            f"seeds); got key.shape={shapes[0]}, state.skipped.shape={shapes[1]} and "
-            f"plan.data_seed={plan.data_seed}."
-        )
+    if key.shape:
+        raise ValueError(f"key must be one typed key, got an array of shape {key.shape}.")
     if not jax.tree.leaves(state.carry):
         return
     num_shards = leading_size("state.carry", state.carry)

@@ -30,8 +30,7 @@ class Plan:
       checkpoint_every: steps between checkpoints, a multiple of ``steps_per_dispatch``; 0 for none.
         The last step is always saved.
       max_consecutive_skips: number of steps in a row without a finite update that ends the run.
-      data_seed: seed of the order of the examples, at least 0. A tuple holds one seed for each
-        repeat (see ``fit``).
+      data_seed: seed of the order of the examples, at least 0.
     """
 
     total_steps: int
@@ -43,7 +42,7 @@ class Plan:
     monitor_at_start: bool = True
     checkpoint_every: int = 0
     max_consecutive_skips: int = 20
-    data_seed: int | tuple[int, ...] = 0
+    data_seed: int = 0
 
     def __post_init__(self) -> None:
         for name in (
@@ -59,12 +58,7 @@ class Plan:
                 f"total_steps must be at most {MAX_STEPS}, since a state counts its steps in 32 "
                 f"bits; got total_steps={self.total_steps}."
             )
-        if self.data_seed == ():
-            raise ValueError(
-                "data_seed must hold at least one seed, the number of repeats; got ()."
-            )
-        for seed in self.seeds:
-            check_at_least("data_seed", seed, 0)
+        check_at_least("data_seed", self.data_seed, 0)
         if not self.streams:
             raise ValueError("batch_size must name at least one stream, got an empty tuple.")
         for size in self.streams:
@@ -82,11 +76,6 @@ class Plan:
                     f"{name} must be a multiple of steps_per_dispatch={self.steps_per_dispatch}, "
                     f"because the device is only looked at between dispatches; got {interval}."
                 )
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        """Data seed of every repeat, or of the single run."""
-        return self.data_seed if isinstance(self.data_seed, tuple) else (self.data_seed,)
 
     @property
     def streams(self) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ebmjax.training._digest import is_key
+from ebmjax.training._state import is_key
 from ebmjax.types import PyTree
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ebmjax._checks import check_at_least
 from ebmjax.training._processes import put
-from ebmjax.training._state import TrainState, state_axes
+from ebmjax.training._state import TrainState
 from ebmjax.types import PyTree
 
 AXIS = "data"
@@ -45,7 +45,8 @@ def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
 
 def state_specs() -> Any:
     """Returns partition specs of a ``TrainState``: shards are split, the rest is replicated."""
-    return state_axes(PartitionSpec(), PartitionSpec(AXIS))
+    everywhere, split = PartitionSpec(), PartitionSpec(AXIS)
+    return TrainState(everywhere, everywhere, everywhere, split, everywhere, everywhere)
 
 
 def describe_shapes(tree: PyTree, mesh: Mesh, specs: PyTree) -> PyTree:

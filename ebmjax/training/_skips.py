@@ -27,7 +27,7 @@ class DivergenceError(RuntimeError):
 
     Attributes:
       step: the step at which the limit of skips was reached.
-      first_skipped: the step at which the skipping began, of repeats the first one's.
+      first_skipped: the step at which the skipping began.
       reason: why steps were skipped, in words; "" if unknown.
       wall_seconds: as in ``FitResult``, like the next two.
       compile_seconds: time spent compiling the training step.
@@ -57,71 +57,52 @@ def skip_cause(loss: Any, gradient_norm: Any, max_abs_loss: float, has_finite_pa
 
 
 class SkipWatch:
-    """Watches the row of every step.
-
-    It logs a warning at the 1st, 2nd, 4th, 8th, ... skipped step.
+    """Watches the row of every step; warns at the 1st, 2nd, 4th, 8th, ... skipped step.
 
     Args:
-      limit: number of skipped steps in a row, in every repeat, that is a divergence.
+      limit: number of skipped steps in a row that is a divergence.
       step: steps taken so far.
-      skipped: number of skipped steps, () or one for each repeat.
-      consecutive_skipped: skipped steps in a row up to now, () or one for each repeat.
-      row: the last one that an earlier sitting logged.
+      skipped: number of skipped steps.
+      consecutive_skipped: skipped steps in a row up to now.
       reason: that of an earlier sitting's watch.
 
     Attributes:
       divergence: error to raise once the run is saved, or None.
       reason: why the last skipped step was skipped, of several in a row the first; "" if unknown.
-      is_skipping: whether the last step was skipped, in every repeat.
+      is_skipping: whether the last step was skipped.
     """
 
     def __init__(
-        self,
-        limit: int,
-        step: int,
-        skipped: Any,
-        consecutive_skipped: Any,
-        row: Mapping[str, Any],
-        reason: str = "",
+        self, limit: int, step: int, skipped: int, consecutive_skipped: int, reason: str = ""
     ):
         self.divergence: DivergenceError | None = None
-        self._limit = limit
-        self._counts = np.ravel(skipped)
-        self._num_told = int(np.max(self._counts))
-        self.reason = reason or _reason(row)
+        self.reason = reason
+        self._limit, self._num_told = limit, skipped
         self._check(step, consecutive_skipped)
 
     def __call__(self, step: int, row: Mapping[str, Any]) -> None:
         """Updates the counts with the metrics of ``step``."""
-        consecutive = row["consecutive_skipped"]
-        if np.max(consecutive) == 1 or not self.reason:
+        consecutive, num_skipped = row["consecutive_skipped"], row["skipped"]
+        if consecutive == 1 or (consecutive and not self.reason):
             self.reason = _reason(row)
-        # The causes; several models in one run have one each.
-        is_skipped = np.ravel(row.get("skip_cause", consecutive)) > 0
-        self._counts = self._counts + is_skipped
-        num_skipped = int(np.max(self._counts))
-        if np.any(is_skipped) and num_skipped >= max(2 * self._num_told, 1):
+        if consecutive and num_skipped >= max(2 * self._num_told, 1):
             self._num_told = num_skipped
             logger.warning(
-                "Step %d was skipped and changed nothing: %s. So far %d of %d steps were skipped%s;"
-                " %d in a row end the run. " + SEE_FAQ,
+                "Step %d was skipped and changed nothing: %s. So far %d of %d steps were skipped; "
+                "%d in a row end the run. " + SEE_FAQ,
                 step,
                 _reason(row) or "its update was not finite",
                 num_skipped,
                 step,
-                " in the repeat or model with most" if is_skipped.size > 1 else "",
                 self._limit,
             )
         self._check(step, consecutive)
 
-    def _check(self, step: int, consecutive_skipped: Any) -> None:
-        """Sets ``divergence`` the first time that every repeat skipped too many steps in a row."""
-        num = int(np.min(consecutive_skipped))
+    def _check(self, step: int, num: int) -> None:
+        """Sets ``divergence`` the first time that too many steps in a row were skipped."""
         self.is_skipping = num > 0
         if num < self._limit or self.divergence is not None:
             return
-        num_repeats = np.size(consecutive_skipped)
-        of_all = f" in any of the {num_repeats} repeats" if num_repeats > 1 else ""
         since = f" Since step {step - num + 1}: {self.reason}." if self.reason else ""
         if num == step:
             since += (
@@ -129,27 +110,26 @@ class SkipWatch:
                 " if there are any."
             )
         self.divergence = DivergenceError(
-            f"Training diverged: the last {num} steps, up to step {step}, had no finite update"
-            f"{of_all} and changed nothing.{since} What helps, by the authors of such models: "
-            "longer chains (more steps of the sampler), an L2 penalty on the energies, a lower "
-            "learning rate, smaller steps of the sampler. The newest checkpoint, where the run "
-            "keeps any, holds the last finite parameters; a new run in another workdir goes on "
-            "from them by ebmjax.training.warm_start or --config.train.start_from=FOLDER.",
+            f"Training diverged: the last {num} steps, up to step {step}, had no finite update and "
+            f"changed nothing.{since} What helps, by the authors of such models: longer chains "
+            "(more steps of the sampler), an L2 penalty on the energies, a lower learning rate, "
+            "smaller steps of the sampler. The newest checkpoint, where the run keeps any, holds "
+            "the last finite parameters; a new run in another workdir goes on from them by "
+            "ebmjax.training.warm_start or --config.train.start_from=FOLDER.",
             step - num + self._limit,  # also where the run goes on from a later one
-            step - int(np.max(consecutive_skipped)) + 1,
+            step - num + 1,
             self.reason,
         )
 
 
 def _reason(row: Mapping[str, Any]) -> str:
     """Returns why the step of ``row`` was skipped, and which numbers were not finite; or ""."""
-    numbers = sorted({int(cause) for cause in np.ravel(row.get("skip_cause", 0))} - {0})
-    reasons = [CAUSES[number] for number in numbers if number in CAUSES]
+    reason = CAUSES.get(row.get("skip_cause", 0), "")
     others = [name for name, value in row.items() if name != "loss" and not _is_finite(value)]
-    if reasons and others:
+    if reason and others:
         more = ", ..." if len(others) > MAX_NAMED else ""
-        reasons[-1] += f" (nor were the metrics {', '.join(others[:MAX_NAMED])}{more})"
-    return " or ".join(reasons)
+        reason += f" (nor were the metrics {', '.join(others[:MAX_NAMED])}{more})"
+    return reason
 
 
 def _is_finite(value: Any) -> bool:

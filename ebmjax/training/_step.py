@@ -15,8 +15,7 @@ from ebmjax._checks import check_floating, leading_size
 from ebmjax._precision import at_least_float32
 from ebmjax.training._contract import check_arguments, check_returned, update
 from ebmjax.training._skips import skip_cause
-from ebmjax.training._slot_write import apply_writes
-from ebmjax.training._state import TrainState
+from ebmjax.training._state import TrainState, apply_writes
 from ebmjax.types import Key, Metrics, PyTree
 
 GradientFn = Callable[[Key, PyTree, PyTree, PyTree], tuple[PyTree, PyTree, Metrics]]
@@ -128,7 +127,6 @@ def make_train_step(
         state = TrainState(state.step + 1, params, opt_state, carry, skipped, consecutive_skipped)
         return state, metrics
 
-    train_step.optimizer = optimizer  # which ``fit`` compares with that of a checkpoint
     return with_data_check(train_step, getattr(gradient_fn, "check_data", None))
 
 

@@ -1,4 +1,4 @@
-"""Writers of logged rows."""
+"""Rows of finished blocks, and who gets them."""
 
 import itertools
 import json
@@ -6,12 +6,16 @@ import logging
 import math
 import os
 import shutil
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+import jax
 import numpy as np
 
 from ebmjax._records import name_lines, parse_lines
+from ebmjax.training._plan import Plan
+from ebmjax.types import Metrics
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +31,56 @@ class Writer(Protocol):
 
     def close(self) -> None:
         """Called when no more rows will come."""
+
+
+class RowLogger:
+    """Turns the metrics of finished blocks into rows, and shows every step's to ``watch``.
+
+    Attributes:
+      pending: block whose rows are not yet written: its first step, its metrics by step, the row of
+        ``monitor``.
+      row: the last row written.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        writers: Sequence[Writer],
+        first_step: int,
+        row: dict[str, Any],
+        watch: Callable[[int, Mapping[str, Any]], None],
+    ):
+        self.pending: tuple[int, Metrics, dict[str, Any]] | None = None
+        self.row = row
+        self._plan, self._watch, self._writers = plan, watch, writers
+        for writer in writers:
+            writer.start(first_step)
+
+    def write(self, step: int, row: dict[str, Any]) -> None:
+        """Gives ``row``, its arrays turned into numbers and lists, to every writer."""
+        self.row = {name: jax.tree.map(_plain, value) for name, value in row.items()}
+        for writer in self._writers:
+            writer.write(step, self.row)
+
+    def flush(self) -> None:
+        """Waits for the pending block and writes its rows; the monitored one joins the last."""
+        if self.pending is None:
+            return
+        first, metrics, monitored = self.pending
+        self.pending = None
+        columns = {name: _plain(values) for name, values in metrics.items()}
+        size = len(columns["loss"])
+        for i in range(size):
+            step, extra = first + i + 1, monitored if i == size - 1 else {}
+            row = {name: values[i] for name, values in columns.items()}
+            if extra or self._plan.is_logged(step):
+                self.write(step, row | extra)
+            self._watch(step, row)
+
+
+def _plain(value: Any) -> Any:
+    """Returns a number, or lists of numbers, from any array."""
+    return np.asarray(value).tolist()
 
 
 class JsonlWriter:

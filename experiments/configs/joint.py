@@ -61,7 +61,6 @@ BASE: dict[str, Any] = {
     "train.max_abs_loss": None,
     "train.max_consecutive_skips": 5,
     "train.on_divergence": "recover",
-    "train.remedies": ("learning_rate", "chain_steps", "learning_rate", "learning_rate"),
     "mesh.num_shards": 2,
     "eval.every_epochs": None,
     "eval.robustness.every": "never",

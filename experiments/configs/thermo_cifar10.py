@@ -21,7 +21,7 @@ Variants:
 - cpu: such a model on 2,000 images with N_t = 5 and ten times the rates, for minutes on two cores;
   cpu_vanilla: the same without powers.
 
-Five repeats as in the thesis: --config.train.num_repeats=5. Its sweeps: studies/thermo_images.py.
+Its sweeps, over five seeds as in the thesis: studies/thermo_images.py.
 Batches are 72 for the thesis's 75, so that 8 devices share them.
 """
 

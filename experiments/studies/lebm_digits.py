@@ -1,6 +1,6 @@
 """A latent EBM prior on the digits, against a Gaussian one, and with chains that persist.
 
-Rows are variants of configs/lebm_digits.py, each with five repeats as one program. The log evidence
+Rows are variants of configs/lebm_digits.py, each with five seeds. The log evidence
 is that of 8 test images, by annealed importance sampling with chains long enough for deep priors.
 """
 
@@ -17,9 +17,8 @@ STUDY = Study(
         "energy, persistent chains": f"{CONFIG}:persistent",
     },
     columns=thermo.COLUMNS | thermo.ENERGIES,
-    num_seeds=1,
+    num_seeds=5,
     common=(
-        "--config.train.num_repeats=5",
         "--config.eval.evidence.methods=('ais',)",
         "--config.eval.evidence.num_images=8",
         "--config.eval.evidence.num_intervals=60",

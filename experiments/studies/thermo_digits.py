@@ -119,10 +119,9 @@ GRADIENT_VARIANCES = {
 }
 
 
-def common(num_repeats: int, num_epochs: int) -> tuple[str, ...]:
+def common(num_epochs: int) -> tuple[str, ...]:
     """Arguments of every run; those of a row come later and win."""
     fields = {
-        "train.num_repeats": num_repeats,
         "train.num_epochs": num_epochs,
         "train.batch_size": BATCH_SIZE,
         # The epochs divide the steps of every row, so that each compiles its training once.
@@ -144,12 +143,12 @@ def common(num_repeats: int, num_epochs: int) -> tuple[str, ...]:
     return make_flags(fields)
 
 
-WHOLE = common(num_repeats=5, num_epochs=NUM_EPOCHS)
+WHOLE = common(NUM_EPOCHS)
 
 
 def study(rows: Iterable[tuple[str, list[str]]], flags: Any = WHOLE, **rest: Any) -> Study:
     """A study of these labels and runs."""
-    return Study(dict(rows), **{"columns": COLUMNS, "num_seeds": 1, "common": flags, **rest})
+    return Study(dict(rows), **{"columns": COLUMNS, "num_seeds": 5, "common": flags, **rest})
 
 
 STUDIES = {
@@ -178,7 +177,8 @@ STUDIES = {
             row("frozen_prior", p=6.0),
             row("telescoped", p=6.0),
         ],
-        common(num_repeats=2, num_epochs=3),
+        common(num_epochs=3),
+        num_seeds=2,
         draw=figures.draw,
     ),
 }

@@ -50,12 +50,11 @@ def study(
     config: str,
     exponents: Sequence[float],
     batches: Sequence[int],
-    num_repeats: int,
+    num_seeds: int,
     further: Sequence[tuple[str, list[str]]] = (),
 ) -> Study:
     """Vanilla learning by batch size, the thesis's method and ``tempered`` by p; further rows."""
     fields = {
-        "train.num_repeats": num_repeats,
         # All rows start alike.
         "eval.at_start": False,
         "eval.evidence.methods": ("ais",),
@@ -70,7 +69,7 @@ def study(
             ]
         ),
         columns={**thermo_digits.COLUMNS, **thermo_digits.GRADIENT_VARIANCES},
-        num_seeds=1,
+        num_seeds=num_seeds,
         common=make_flags(fields),
         draw=figures.draw,
     )
@@ -79,7 +78,7 @@ def study(
 CELEBA, CIFAR = "configs/thermo_celeba.py", "configs/thermo_cifar10.py"
 CPU = f"{CIFAR}:cpu"
 STUDIES = {
-    "celeba": study(CELEBA, EXPONENTS, BATCHES, num_repeats=5, further=list_changes(CELEBA)),
-    "cifar10": study(CIFAR, EXPONENTS, BATCHES, num_repeats=5),
-    "cpu": study(CPU, (0.1, 1.0, 6.0), (20, 40, 80), num_repeats=2, further=list_changes(CPU)),
+    "celeba": study(CELEBA, EXPONENTS, BATCHES, num_seeds=5, further=list_changes(CELEBA)),
+    "cifar10": study(CIFAR, EXPONENTS, BATCHES, num_seeds=5),
+    "cpu": study(CPU, (0.1, 1.0, 6.0), (20, 40, 80), num_seeds=2, further=list_changes(CPU)),
 }

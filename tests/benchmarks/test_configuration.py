@@ -52,7 +52,6 @@ def test_a_configuration_is_timed_and_nothing_else_is_left(command, monkeypatch,
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--config.train.num_repeats=2 --flops", "--config.train.num_repeats=1"),
         ("--blocks=0", "with --flops"),
         ("--blocks=-1", "--blocks must be at least 1"),
         ("--versus seed=1", "--versus FIELD=VALUE"),

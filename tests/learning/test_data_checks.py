@@ -20,7 +20,6 @@ from ebmjax.training import (
     fit,
     init_state,
     make_train_step,
-    stack_states,
     tree_digest,
 )
 
@@ -75,14 +74,6 @@ def test_labels_that_are_no_class_are_refused_before_compiling(model, labels, er
     state, train_step = model()
     with pytest.raises(error, match=message):
         run(KEY, state, train_step, images_with(labels), PLAN)
-
-
-def test_repeats_of_a_model_look_at_their_data_too():
-    state, train_step = joint_model()
-    plan = Plan(total_steps=6, batch_size=16, data_seed=(0, 1))
-    keys = jax.random.split(KEY, 2)
-    with pytest.raises(ValueError, match=r"must lie in 0\.\.2"):
-        check_fits(keys, stack_states([state] * 2), train_step, images_with([1, 2, 3] * 6), plan)
 
 
 @pytest.mark.slow

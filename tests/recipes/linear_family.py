@@ -68,7 +68,7 @@ FIELDS = {
     "loss.breaks_at": field(
         None,
         optional(POSITIVE),
-        "weight at which the loss is NaN, times sampler.num_steps; None: never",
+        "weight at which the loss is NaN, times 0.01 / learning rate; None: never",
     ),
 }
 
@@ -146,7 +146,7 @@ def build(config, folder):
     """The experiment of ``config``."""
     data = points(config)
     optimizer = optax.sgd(config.optimizer.learning_rate)
-    breaks_at = (config.loss.breaks_at or math.inf) * config.sampler.num_steps
+    breaks_at = (config.loss.breaks_at or math.inf) * 0.01 / config.optimizer.learning_rate
     params = {"weight": jnp.zeros(()), "scale": jnp.ones(config.model.hidden)}
     shards = Shard(jnp.zeros(config.mesh.num_shards, jnp.int32))
     state = training.init_state(params, optimizer, shards)

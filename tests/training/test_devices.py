@@ -119,7 +119,7 @@ def test_the_same_step_runs_under_pmap():
     mesh = training.make_mesh(16)
     sharded, metrics = make_block(train_step, mesh)(KEY, place_state(state, mesh), batches)
 
-    axes = training.state_axes(None, 0)
+    axes = training.TrainState(None, None, None, 0, None, None)
     pmapped = jax.pmap(train_step, axis_name="data", in_axes=(None, axes, 0), out_axes=(axes, None))
     state = state._replace(carry=split_batch(state.carry, 8))
     for i in range(3):
@@ -178,12 +178,6 @@ def test_the_arrays_given_to_fit_stay_the_callers(num_devices):
     plan = training.Plan(total_steps=4, batch_size=16, num_shards=8, steps_per_dispatch=2)
     training.fit(KEY, state, train_step, data, plan, devices=jax.devices()[:num_devices])
     assert training.tree_digest(state) == before
-
-
-def test_state_axes_cover_the_state():
-    assert training.state_axes("all", "split") == training.TrainState(
-        "all", "all", "all", "split", "all", "all"
-    )
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -13,7 +12,6 @@ from ebmjax.training import (
     CheckpointMismatchError,
     Checkpoints,
     init_state,
-    stack_states,
     warm_start,
 )
 
@@ -69,18 +67,6 @@ def test_it_has_the_others_parameters_and_its_own_beginning(tmp_path):
     np.testing.assert_allclose(update["weight"], -np.ones(3), rtol=3e-4)
 
 
-def test_a_start_in_bad_health_is_told_with_the_healthy_checkpoints(tmp_path, caplog):
-    with Checkpoints(tmp_path) as checkpoints:
-        for step, is_healthy in ((1, True), (3, False)):
-            state = trained(7.0)._replace(step=jnp.int32(step))
-            meta = {"health": {"is_healthy": is_healthy}}
-            checkpoints.save(step, state, meta, is_passing=not is_healthy)
-    assert warm_start(state_of(1.0), OPTIMIZER, tmp_path).step == 3
-    (said,) = caplog.messages
-    assert said.startswith(f"Checkpoint 3 in {tmp_path}, from which this run starts, is in bad")
-    assert "Healthy ones there are of steps [1]" in said
-
-
 def test_what_does_not_fit_starts_anew_and_is_named(tmp_path):
     save(tmp_path, trained(7.0, num_slots=5))
     found = warm_start(state_of(1.0), OPTIMIZER, tmp_path, ("buffer", "count"))
@@ -125,15 +111,6 @@ def test_a_damaged_newest_checkpoint_is_passed_over_and_left(tmp_path):
     assert found.step == 3
     np.testing.assert_array_equal(found.state.params["bias"], trained(7.0).params["bias"])
     assert (tmp_path / "5").is_dir()
-
-
-def test_repeats_start_from_repeats(tmp_path):
-    save(tmp_path, stack_states([trained(7.0), trained(9.0)]))
-    fresh = stack_states([state_of(1.0), state_of(2.0)])
-    found = warm_start(fresh, OPTIMIZER, tmp_path, ("buffer",))
-    assert found.state.params["bias"].shape == (2,)
-    assert jax.tree.map(jnp.shape, found.state) == jax.tree.map(jnp.shape, fresh)
-    np.testing.assert_array_equal(found.state.carry.buffer[:, 1], np.full((2, 4), 9.0))
 
 
 def test_averaged_parameters_begin_at_the_others(tmp_path):

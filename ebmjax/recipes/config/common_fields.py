@@ -39,7 +39,6 @@ from ebmjax.recipes.config.declare import (
 )
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.points import POINTS
-from ebmjax.recipes.config.remedies import REMEDIES
 
 OURS = allow_preset(
     When("our own network, an empty config.model.factory", lambda c: not c.model.factory)
@@ -59,10 +58,7 @@ SEVERAL_SHARDS = When(
     lambda config: config.mesh.num_shards > 1,
 )
 
-RECOVERY = {
-    "on_divergence": "stop",
-    "remedies": ("step_size", "chain_steps", "learning_rate", "energy_penalty", "learning_rate"),
-}
+RECOVERY = {"on_divergence": "stop"}
 """Defaults of the section ``train`` for what a run does that diverges, the same everywhere."""
 
 
@@ -156,13 +152,7 @@ OF_IMAGES: Fields = {
     "train.on_divergence": field(
         "stop",
         one_of("stop", "recover"),
-        "recover: a run that diverges goes back to a healthy checkpoint and takes a remedy",
-    ),
-    "train.remedies": field(
-        RECOVERY["remedies"],
-        one_of(*REMEDIES),
-        "what a run changes at each recovery, one after the other",
-        when_is("train.on_divergence", "recover"),
+        "recover: a run that diverges goes back to a checkpoint and takes smaller steps",
     ),
     "train.num_epochs": field(40, COUNT, "epochs of the run"),
     "train.max_steps": field(

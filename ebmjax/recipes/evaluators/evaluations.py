@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -21,7 +20,7 @@ from ebmjax.recipes.evaluators.evaluator import Evaluator, Found, is_due, stack_
 from ebmjax.recipes.evaluators.over_training import over_training
 from ebmjax.recipes.evaluators.user import UserEvaluator, find_evaluators
 from ebmjax.recipes.folder.workdir import read_rows, save_snapshot
-from ebmjax.training import TrainState, select_repeat, tree_digest
+from ebmjax.training import TrainState, tree_digest
 from ebmjax.types import Key
 
 ModelOf = Callable[[TrainState | None], Any]
@@ -58,11 +57,8 @@ def make_evaluators(config: Config) -> dict[str, Evaluator]:
 
 
 def repeats_of(state: TrainState) -> list[TrainState]:
-    """Returns the state of each repeat of a run, or of its only one."""
-    if np.ndim(state.skipped) == 0:
-        return [state]
-    state = jax.device_get(state)  # of a mesh and of a checkpoint alike
-    return [select_repeat(state, index) for index in range(len(state.skipped))]
+    """Returns the state of the run, in a list."""
+    return [state]
 
 
 def _about_data(config: Config) -> dict[str, Any]:

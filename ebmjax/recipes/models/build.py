@@ -183,7 +183,7 @@ def plan(config: Config, num_examples: int, further_streams: tuple[int, ...] = (
         monitor_at_start=config.eval.get("at_start", True),
         checkpoint_every=whole_dispatches(train.checkpoint_every_epochs),
         max_consecutive_skips=train.max_consecutive_skips,
-        data_seed=over_repeats(config, lambda repeat: config.seed + repeat, tuple),
+        data_seed=config.seed,
     )
 
 
@@ -215,28 +215,15 @@ def _check_batch(config: Config, name: str, size: int, num_examples: int) -> Non
     )
 
 
-def root_keys(config: Config, repeat: int = 0) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Returns three keys of a repeat: for parameters, training, and evaluation or monitoring."""
-    key = jax.random.key(config.seed + repeat, impl=DEFAULT_PRNG)
+def root_keys(config: Config) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Returns three keys: for parameters, training, and evaluation or monitoring."""
+    key = jax.random.key(config.seed, impl=DEFAULT_PRNG)
     params_key, train_key, eval_key = jax.random.split(key, 3)
     return params_key, train_key, eval_key
 
 
 def train_key(config: Config) -> jax.Array:
-    """Returns the key of training, of ``config.train.prng_impl``, or one for every repeat."""
-
-    def of_repeat(repeat: int) -> jax.Array:
-        key = root_keys(config, repeat)[1]
-        impl = config.train.get("prng_impl", DEFAULT_PRNG)
-        return key if impl == DEFAULT_PRNG else jax.random.key(jax.random.bits(key), impl=impl)
-
-    return over_repeats(config, of_repeat, jnp.stack)
-
-
-def over_repeats(config: Config, make: Callable[[int], Any], stack: Callable[..., Any]) -> Any:
-    """Returns ``make(0)``, or ``stack`` of all repeats if ``config.train.num_repeats`` exceeds 1.
-
-    Repeat r is the run of seed ``config.seed + r``; repeats share an adaptive schedule's powers.
-    """
-    num_repeats = config.train.get("num_repeats", 1)
-    return make(0) if num_repeats == 1 else stack([make(r) for r in range(num_repeats)])
+    """Returns the key of training, of ``config.train.prng_impl``."""
+    key = root_keys(config)[1]
+    impl = config.train.get("prng_impl", DEFAULT_PRNG)
+    return key if impl == DEFAULT_PRNG else jax.random.key(jax.random.bits(key), impl=impl)

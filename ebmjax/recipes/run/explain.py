@@ -5,14 +5,10 @@ import errno
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ebmjax import training
 from ebmjax.data import DataChangedError, DataUnavailableError
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, WriteError, flatten
-
-if TYPE_CHECKING:
-    from ebmjax.recipes.run.run import Run
 
 USER_ERRORS = (
     ConfigError,
@@ -34,14 +30,14 @@ TAKES_NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EAC
 
 
 @contextlib.contextmanager
-def explain_by_fields(run: "Run") -> Iterator[None]:
-    """Turns the library's errors into errors of a run's configuration."""
+def explain_by_fields(config: Config) -> Iterator[None]:
+    """Turns the library's errors into errors of a configuration."""
     try:
         yield
     except USER_ERRORS:
         raise
     except (ValueError, TypeError) as error:
-        fields = ", ".join(fields_behind(str(error), run.now))
+        fields = ", ".join(fields_behind(str(error), config))
         where = f" Set here: {fields}." if fields else ""
         raise ConfigError(f"the configuration does not fit together: {error}{where}") from error
 

@@ -76,7 +76,7 @@ def launch(
         training.on_first(lambda: held.enter_context(workdir.only_process(run.path)))
         run.begin(start)
         if start is not None:
-            start_from.record(run, start)
+            start_from.record(run.config, run.path, start)
         if training.is_first():
             record_command(run.path, command, run.config, config_argument)
             held.callback(of_run.write, run.path, is_over=True)

@@ -1,43 +1,129 @@
-"""Lets a run that diverged go on: back to a good checkpoint, with a new key and a remedy.
+"""Lets a run that diverged go on: back to a good checkpoint, with a new key and smaller steps.
 
-``recoveries.json`` holds what was done, and is written before anything else changes. So a process
-that is killed at any moment is continued under the same remedies.
+The folder goes back first, and ``recoveries.json`` is written then. A process that is killed
+between diverges once more at the same step, and goes back to the same checkpoint.
 """
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from ebmjax import training
-from ebmjax._shown import SEE_FAQ
-from ebmjax.recipes.config import families, remedies
-from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.folder import workdir
-from ebmjax.recipes.run.best import FOLDER as BEST
-from ebmjax.recipes.run.saved_recoveries import FILE, Recovery, read, write
+from ebmjax._shown import SEE_FAQ, trim
+from ebmjax.recipes.config import declare, families
+from ebmjax.recipes.config.errors import Config, WorkdirError, flatten
+from ebmjax.recipes.folder import run_folder, workdir
 
-if TYPE_CHECKING:
-    from ebmjax.recipes.run.run import Run
+FILE = "recoveries.json"
 
-ABANDONED = "abandoned"
-"""Folder of what a run measured after the steps that it went back to, by recovery."""
+MOST = 5
+"""Recoveries of a run."""
 
 SKIPPED_AT_END = 3
 """A run whose last steps, this many, were all skipped counts as diverged."""
 
+SMALLER = {
+    r"sampler\.(.+\.)?step_size|optimizer\.((prior|generator)\.(final_)?)?learning_rate": 0.5,
+    r"sampler\.(.+\.)?noise_scale": 0.5**0.5,  # the temperature stays
+}
+"""Factor of a recovery, by patterns of the names of fields."""
 
-def complete(path: Path, config: Config) -> list[Recovery]:
-    """Returns ``read(path, config)``, and finishes what a killed process left half done."""
-    found = read(path, config)
-    if not found or found[-1].is_prepared:
-        return found
-    with workdir.only_process(path):
-        return _prepare(path, found)
+KINDS: dict[Any, tuple[type, ...]] = {dict[str, list[Any]]: (dict,), float: (int, float)}
+"""Types in JSON of the fields of a recovery that have another type here."""
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """One recovery of a run.
+
+    Attributes:
+      number: from 1 on.
+      diverged_at: step at which too many had been skipped in a row.
+      first_skipped: step from which on none had a finite update.
+      reason: why steps were skipped; "" if unknown.
+      from_step: step of the checkpoint that the run goes on from; 0 for the start.
+      changes: value before and after of every field that it changes.
+      lost_seconds: training time between ``from_step`` and ``diverged_at``, compiling included.
+      lost_compile_seconds: the part of it spent compiling.
+    """
+
+    number: int
+    diverged_at: int
+    first_skipped: int
+    reason: str
+    from_step: int
+    changes: dict[str, list[Any]]
+    lost_seconds: float
+    lost_compile_seconds: float
+
+    def __str__(self) -> str:
+        changes = (f"config.{name} {old:g} -> {new:g}" for name, (old, new) in self.changes.items())
+        reason = f": {self.reason}, from step {self.first_skipped} on" if self.reason else ""
+        return (
+            f"Diverged at step {self.diverged_at}{reason}.\nRecovery {self.number}: goes on from "
+            f"step {self.from_step} with a new key and smaller steps ({', '.join(changes)}). "
+            f"{SEE_FAQ}"
+        )
+
+
+def smaller_steps(config: Config) -> dict[str, list[Any]]:
+    """Returns [value, new value] of every field that a recovery changes.
+
+    Steps of a sampler that adapt stay: a checkpoint holds them.
+    """
+    adapts = config.get("sampler", {}).get("target_acceptance") is not None
+    found = {}
+    for name, value in flatten(run_folder.as_json(config)).items():
+        if not value or (adapts and name.startswith("sampler.")):
+            continue
+        for pattern, factor in SMALLER.items():
+            if re.fullmatch(pattern, name):
+                found[name] = [value, factor * value]
+    return found
+
+
+def read(path: Path, config: Config) -> list[Recovery]:
+    """Returns the recoveries of the run in ``path``, the first one first.
+
+    Raises:
+      WorkdirError: if the file does not hold any, or changes what no recovery changes.
+    """
+    file = path / FILE
+    if not file.exists():
+        return []
+    try:
+        saved = run_folder.read_json(file)["recoveries"]
+        if not isinstance(saved, list):
+            raise TypeError(f"its recoveries are no list, but {trim(repr(saved))}")
+        found = [Recovery(**one) for one in saved]
+        for number, one in enumerate(found, start=1):
+            _check(number, one, families.fields_of(config))
+    except (ValueError, TypeError, KeyError) as error:
+        raise WorkdirError(
+            f"{file} must hold the recoveries of this run, but does not ({error}). The run cannot "
+            "go on without it: put it back as it was, or use another --workdir."
+        ) from error
+    return found
+
+
+def _check(number: int, one: Recovery, fields: declare.Fields) -> None:
+    """Raises an error unless a run can have made this recovery, which is followed."""
+    for name, kind in Recovery.__annotations__.items():
+        value, kinds = getattr(one, name), KINDS.get(kind, (kind,))
+        if type(value) not in kinds or (kind is int and value < 0):  # folders are named by steps
+            raise ValueError(f"its {name} cannot be {trim(repr(value))}")
+    if one.number != number:
+        raise ValueError(f"recovery {number} has the number {one.number}")
+    for name, values in one.changes.items():
+        if name not in fields or not any(re.fullmatch(pattern, name) for pattern in SMALLER):
+            raise ValueError(f"a recovery does not change {trim(repr(name))}")
+        if not isinstance(values, list) or len(values) != 2:
+            raise ValueError(f"{name} must have two values, got {trim(repr(values))}")
+        for value in values:
+            declare.from_json(fields[name], name, value)
 
 
 def check_end(config: Config, result: training.FitResult) -> None:
@@ -45,12 +131,9 @@ def check_end(config: Config, result: training.FitResult) -> None:
 
     Only for runs that recover.
     """
-    num, step = int(np.min(result.state.consecutive_skipped)), int(result.state.step)
-    if (
-        config.train.get("on_divergence", "stop") == "stop"
-        or num < SKIPPED_AT_END
-        or result.signum is not None
-    ):
+    num, step = int(result.state.consecutive_skipped), int(result.state.step)
+    is_stopping = config.train.get("on_divergence", "stop") == "stop"
+    if is_stopping or num < SKIPPED_AT_END or result.signum is not None:
         return
     reason = f"the last {num} steps had no finite update"
     error = training.DivergenceError(
@@ -60,102 +143,65 @@ def check_end(config: Config, result: training.FitResult) -> None:
     raise error
 
 
-def go_back(run: "Run", error: training.DivergenceError) -> list[Recovery]:
+def go_back(
+    path: Path,
+    config: Config,
+    recoveries: Sequence[Recovery],
+    checkpoints: Callable[[], training.Checkpoints],
+    error: training.DivergenceError,
+) -> list[Recovery]:
     """Takes a run that diverged back to a checkpoint, and returns its recoveries with the new one.
 
-    That is the newest healthy one (``Checkpoints.list_steps``) before the first skipped step and
-    before the one that the last recovery went back to, whatever was saved since. Where none is left
-    because later ones have replaced them, it is the oldest. Without any it is step 0.
+    That is the newest of ``Checkpoints.list_steps`` before the first skipped step and before the
+    one that the last recovery went back to, whatever was saved since. Where later ones have
+    replaced that one, it is the oldest; without any, step 0.
+
+    Args:
+      path: the run's folder.
+      config: with all that the recoveries so far changed, and what the images decided.
+      recoveries: so far.
+      checkpoints: function that opens those of the run.
+      error: what ended it.
 
     Raises:
-      DivergenceError: ``error``, if the configuration says so or has no remedy left.
+      DivergenceError: ``error``, if the configuration says so or it has recovered often enough.
     """
-    remedy, changes = _next_remedy(run, error)
-    before = min([error.first_skipped, *(one.from_step for one in run.recoveries[-1:])])
-    with run.checkpoints() as kept:
-        good = kept.newest_before(before)
+    changes = smaller_steps(config)
+    if config.train.get("on_divergence", "stop") == "stop":
+        raise training.DivergenceError(
+            f"{error.args[0]} With --config.train.on_divergence=recover a new run takes smaller "
+            "steps itself."
+        ) from error
+    if len(recoveries) == MOST or not changes:
+        raise training.DivergenceError(
+            f"{error.args[0]} The run recovered {len(recoveries)} times with ever smaller steps"
+            f"{f' ({path}/{FILE})' * bool(recoveries)}, and no more."
+        ) from error
+    last = recoveries[-1].from_step if recoveries else error.first_skipped
+    with checkpoints() as kept:
+        good = kept.newest_before(min(error.first_skipped, last))
         oldest = min(kept.list_steps(), default=0)
-        if good is None and error.first_skipped > oldest > run.experiment.plan.checkpoint_every:
+        if good is None and error.first_skipped > oldest > last > 0:  # later ones have replaced it
             good = kept.newest_before(oldest + 1)
-    step, meta = good or (0, {"seconds": {"wall": 0.0, "compile": 0.0}})
+        step, meta = good or (0, {"seconds": {"wall": 0.0, "compile": 0.0}})
+        rows = workdir.read_rows(path)  # the checkpoints last: without any, no rows may be left
+        lines = (json.dumps(row) + "\n" for row in rows if row["step"] <= step)
+        workdir.write_whole(path / "metrics.jsonl", "".join(lines))
+        kept.remove_after(step)
     found = Recovery(
-        number=len(run.recoveries) + 1,
+        number=len(recoveries) + 1,
         diverged_at=error.step,
         first_skipped=error.first_skipped,
         reason=error.reason,
         from_step=step,
-        remedy=remedy,
         changes=changes,
         lost_seconds=round(error.wall_seconds - meta["seconds"]["wall"], 3),
         lost_compile_seconds=round(error.compile_seconds - meta["seconds"]["compile"], 3),
     )
-    write(run.path, [*run.recoveries, found])
-    recoveries = _prepare(run.path, [*run.recoveries, found])
-    print(found, *about_health(meta.get("health")), sep="\n", flush=True)
-    return recoveries
-
-
-def _next_remedy(run: "Run", error: training.DivergenceError) -> tuple[str, dict[str, list[Any]]]:
-    """Returns the remedy of the next recovery, and what it changes; raises as ``go_back``."""
-    train, now = run.config.train, run.experiment.config or run.now
-    if train.get("on_divergence", "stop") == "stop":
-        raise training.DivergenceError(
-            f"{error.args[0]} With --config.train.on_divergence=recover a new run tries such "
-            "remedies itself."
-        ) from error
-    fields = families.fields_of(run.config)
-    found = [(name, remedies.changes(fields, now, name)) for name in train.remedies]
-    # One that changes nothing in this configuration is passed over.
-    usable = [(name, changes) for name, changes in found if changes]
-    if len(run.recoveries) == len(usable):
-        tried = f"; {run.path}/{FILE} says what was tried" if run.recoveries else ""
-        raise training.DivergenceError(
-            f"{error.args[0]} The run recovered {len(usable)} times, and no remedy of "
-            f"config.train.remedies={list(train.remedies)} is left{tried}."
-        ) from error
-    return usable[len(run.recoveries)]
-
-
-def _prepare(path: Path, recoveries: Sequence[Recovery]) -> list[Recovery]:
-    """Takes the folder back to the step of the last recovery; may be repeated after a crash.
-
-    Rows, pictures and the best state of later steps move to ``abandoned/<number>``; later
-    checkpoints are removed, last of all.
-    """
-    last = recoveries[-1]
-    aside = path / ABANDONED / str(last.number)
-    aside.mkdir(parents=True, exist_ok=True)
-    _cut_rows(path / "metrics.jsonl", aside, last.from_step)
-    for file in [*workdir.snapshots(path), *(path / "plots").iterdir()]:
-        if _step_of(file) > last.from_step:
-            (aside / file.parent.name).mkdir(exist_ok=True)
-            file.replace(aside / file.parent.name / file.name)
-    if any(_step_of(file) > last.from_step for file in (path / BEST).glob("*")):
-        (path / BEST).rename(aside / BEST)
-    with training.Checkpoints(path / "checkpoints") as kept:
-        kept.remove_after(last.from_step)
-    done = [*recoveries[:-1], replace(last, is_prepared=True)]
-    write(path, done)
-    return done
-
-
-def _step_of(file: Path) -> int:
-    """Returns the step at the end of a file's name; -1 without any."""
-    number = re.search(r"(\d+)$", file.stem)
-    return int(number[1]) if number else -1
-
-
-def _cut_rows(file: Path, aside: Path, step: int) -> None:
-    """Moves the rows after ``step`` to a file of the same name in ``aside``."""
-    rows = training.read_rows(file) if file.exists() else []
-    later = [row for row in rows if row["step"] > step]
-    if later:
-        workdir.write_whole(aside / file.name, _lines(later))
-        workdir.write_whole(file, _lines([row for row in rows if row["step"] <= step]))
-
-
-def _lines(rows: Sequence[dict[str, Any]]) -> str:
-    return "".join(json.dumps(row) + "\n" for row in rows)
+    print(found, flush=True)
+    every = [*recoveries, found]
+    workdir.write_json(path / FILE, {"recoveries": [asdict(one) for one in every]})
+    return every
 
 
 class Rows(training.JsonlWriter):
@@ -172,28 +218,5 @@ class Rows(training.JsonlWriter):
         for one in self._recoveries:
             if one.number not in known:
                 # Without seconds: an interrupted run writes the same rows.
-                row = {name: v for name, v in one.report().items() if "seconds" not in name}
+                row = {name: v for name, v in asdict(one).items() if "seconds" not in name}
                 self.write(first_step, {"recovery": row})
-
-
-def about_health(health: dict[str, Any] | None) -> list[str]:
-    """Returns a line that says what a checkpoint, or the end of a run, was judged by."""
-    if not health or health["centre"] is None:
-        return []
-    name, value, centre, width = (health[key] for key in ("name", "value", "centre", "width"))
-    how = "within" if health["is_healthy"] else "outside of"
-    number = "not finite" if value is None else f"{value:.3g}"
-    return [f"{name} {number} there, {how} {centre:.3g} +- {width:.3g}, where it has been."]
-
-
-def about_bad_end(path: Path, health: dict[str, Any] | None) -> list[str]:
-    """Returns lines about a run in ``path`` that ended outside its band; none for a healthy one."""
-    if not health or health["is_healthy"]:
-        return []
-    with training.Checkpoints(path / "checkpoints", is_read_only=True) as kept:
-        steps = kept.list_steps()
-    newest = f"of step {steps[-1]}" if steps else "not kept any more"
-    return [
-        "The run ended in bad health. " + "".join(about_health(health)),
-        f"The newest checkpoint before it is {newest}. {SEE_FAQ}",
-    ]

@@ -2,6 +2,7 @@
 
 import time
 import warnings
+from dataclasses import asdict
 from typing import Any
 
 import jax
@@ -16,7 +17,6 @@ from ebmjax.recipes.evaluators.sample_scores import advice
 from ebmjax.recipes.folder import per_image, workdir
 from ebmjax.recipes.folder.run_folder import as_json
 from ebmjax.recipes.models.build import Seconds
-from ebmjax.recipes.run import recover
 from ebmjax.recipes.run.run import Run
 from ebmjax.types import PyTree
 
@@ -48,13 +48,12 @@ def summarise(run: Run, result: training.FitResult, sitting_seconds: float) -> N
     if pilot is not None:
         summary["pilot_seconds"] = round(pilot.wall, 3)
     if run.config.train.get("on_divergence") == "recover":
-        summary["recoveries"] = [one.report() for one in run.recoveries]
+        summary["recoveries"] = [asdict(one) for one in run.recoveries]
     workdir.write_json(run.path / "summary.json", summary)
     print(
         f"Done in {sitting_seconds:.0f} s, of which compiling took {seconds.compile:.0f} s.",
         as_lines(results(summary)),
         *advice(summary),
-        *recover.about_bad_end(run.path, result.health),
         f"Numbers in {run.path}/summary.json, plots in {run.path}/plots",
         sep="\n",
     )

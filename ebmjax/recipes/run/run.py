@@ -18,7 +18,6 @@ from ebmjax.recipes.folder.saved_state import Saved, find_saved
 from ebmjax.recipes.models import build
 from ebmjax.recipes.run import best, recover, start_from
 from ebmjax.recipes.run.explain import explain_by_fields
-from ebmjax.recipes.run.saved_recoveries import Recovery, read_complete
 from ebmjax.recipes.run.services import ServiceWriter
 from ebmjax.recipes.run.tracking import TensorBoardWriter, progress_writer
 from ebmjax.types import Key
@@ -48,7 +47,7 @@ class Run:
 
     def __init__(self, config: Config, folder: str | Path, track: str | None = None):
         self.config, self.path, self.track = config, Path(folder).expanduser(), track
-        self.recoveries: list[Recovery] = []
+        self.recoveries: list[recover.Recovery] = []
 
     @property
     def now(self) -> Config:
@@ -59,17 +58,17 @@ class Run:
         return config
 
     def open(self) -> None:
-        """Checks the folder against the configuration, and reads its recoveries, none half done."""
+        """Checks the folder against the configuration, and reads its recoveries."""
 
-        def look() -> list[Recovery]:
+        def look() -> list[recover.Recovery]:
             workdir.check(self.path, self.config)
-            return recover.complete(self.path, self.config)
+            return recover.read(self.path, self.config)
 
         self.recoveries = training.from_first(look)
 
     def find(self, step: int | None) -> Saved:
         """Returns the state to use (``find_saved``); reads the recoveries, and writes nothing."""
-        self.recoveries = read_complete(self.path, self.config)
+        self.recoveries = recover.read(self.path, self.config)
         return find_saved(self.path, self.config, step)
 
     def build(self) -> build.Experiment:
@@ -80,7 +79,7 @@ class Run:
           DataUnavailableError, OSError: if the data cannot be had as configured.
         """
         config = self.now
-        with explain_by_fields(self):
+        with explain_by_fields(config):
             if self.recoveries:
                 families.check(config)  # a remedy may have left a range
             with phase("building the model and its data"):
@@ -90,15 +89,19 @@ class Run:
     def trace(self) -> None:
         """Traces the training step, because some mistakes show only then."""
         made, key = self.experiment, build.train_key(self.config)
-        with explain_by_fields(self):
+        with explain_by_fields(self.now):
             training.check_fits(key, made.state, made.train_step, made.data, made.plan)
 
     def prepare(self) -> training.WarmStart | None:
         """Makes or checks the folder; returns the start from another run, if there is one."""
         workdir.check_checkpoints(self.path, self.experiment.plan.checkpoint_every)
-        start = start_from.warm_start(self)
+        start = self.warm_start()
         workdir.prepare(self.path, self.config)
         return start
+
+    def warm_start(self) -> training.WarmStart | None:
+        """Returns the start from another run, if there is one and this has not begun."""
+        return start_from.warm_start(self.config, self.path, self.experiment)
 
     def begin(self, start: training.WarmStart | None) -> None:
         """Takes the state of another run for the first one."""
@@ -113,13 +116,11 @@ class Run:
         )
 
     def train_key(self) -> Key:
-        """Returns the key of training after the recoveries so far, or one for every repeat."""
+        """Returns the key of training after the recoveries so far."""
         key = build.train_key(self.config)
         if not self.recoveries:
             return key
-        number = ABOVE_STEPS + len(self.recoveries)
-        fold = jax.random.fold_in if key.ndim == 0 else jax.vmap(jax.random.fold_in, (0, None))
-        return fold(key, number)
+        return jax.random.fold_in(key, ABOVE_STEPS + len(self.recoveries))
 
     def train(self, command: str, profile: training.Profile | None) -> training.FitResult | int:
         """Trains, recovers where the configuration says so, and prints how it ended.
@@ -138,15 +139,16 @@ class Run:
             try:
                 return self._fit(command, profile)
             except training.DivergenceError as error:
-                go_back = functools.partial(recover.go_back, self, error)
-                self.recoveries = training.from_first(go_back)
+                now = self.experiment.config or self.now
+                state = self.path, now, self.recoveries, self.checkpoints, error
+                self.recoveries = training.from_first(functools.partial(recover.go_back, *state))
                 if error.signum is not None:
                     print(f"Interrupted. Continue with:\n  {command}")
                     return error.signum
             self.build()
             self.trace()
             # Once more the other run's, if it begins at step 0 again.
-            self.begin(training.on_first(lambda: start_from.warm_start(self)))
+            self.begin(training.on_first(self.warm_start))
 
     def _fit(self, command: str, profile: training.Profile | None) -> training.FitResult | int:
         """Trains from the newest checkpoint; see ``train``."""
@@ -168,8 +170,6 @@ class Run:
         if self.track:
             number = len(self.recoveries)
             writers.append(ServiceWriter(self.track, self.path, fields, number))
-        # config.json tells of the optimiser, which a remedy changes on purpose.
-        vars(made.train_step).pop("optimizer", None)
         monitor, kept = made.monitor, config.train.get("keep_best")
         if kept and training.is_first():
             monitor = best.KeepBest(monitor, self.path, kept, made.state, identity(config))
@@ -220,7 +220,7 @@ class Run:
         # Points of a law are what the configuration says; their last bits depend on the machine.
         if not is_points(self.config) or data.name == "points":
             images, digest = self.experiment.data, training.digest_data
-            training.check_same_data(found.meta, found.newest, digest(images), images)
+            training.check_same_data(found.meta, found.newest, digest(images))
         if found.is_best:
             return best.restore(self.path, template), found
         with training.Checkpoints(self.path / "checkpoints", is_read_only=True) as checkpoints:

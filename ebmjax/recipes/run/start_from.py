@@ -1,7 +1,7 @@
 """Starts a run from another run, ``config.train.start_from``."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ebmjax import training
 from ebmjax._records import list_steps
@@ -9,12 +9,10 @@ from ebmjax._shown import near_path
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError
 from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.folder.run_folder import read_config
-
-if TYPE_CHECKING:
-    from ebmjax.recipes.run.run import Run
+from ebmjax.recipes.models.build import Experiment
 
 
-def warm_start(run: "Run") -> training.WarmStart | None:
+def warm_start(config: Config, path: Path, experiment: Experiment) -> training.WarmStart | None:
     """Returns the start of a run; None without another run, or once it has begun.
 
     Raises:
@@ -22,7 +20,6 @@ def warm_start(run: "Run") -> training.WarmStart | None:
         the same network. Also if that run was trained on images that this run holds out, or another
         process uses it.
     """
-    config, path, experiment = run.config, run.path, run.experiment
     folder = config.train.get("start_from", "")
     if not folder or list_steps(path / "checkpoints"):
         return None
@@ -74,9 +71,9 @@ def _check_held_out(config: Config, ours: Config, other: Path, theirs: dict[str,
         )
 
 
-def record(run: "Run", start: training.WarmStart) -> None:
+def record(config: Config, path: Path, start: training.WarmStart) -> None:
     """Prints where a run begins and records it, because the other folder may change."""
-    folder = run.config.train.start_from
+    folder = config.train.start_from
     anew = ("optimizer", *start.anew)
     report = {
         "workdir": folder,
@@ -85,7 +82,7 @@ def record(run: "Run", start: training.WarmStart) -> None:
         "taken": ["params", *start.taken],
         "anew": list(anew),
     }
-    workdir.write_json(run.path / "started_from.json", report)
+    workdir.write_json(path / "started_from.json", report)
     print(
         f"Starts from step {start.step} of {folder}: "
         f"{', '.join(report['taken'])}; anew: {', '.join(anew)}"

@@ -31,8 +31,8 @@ classes) or .npz (arrays). score reads an .npz or .npy file, a folder
 of images or of .npy files, what datasets.save_to_disk wrote, or FILE.py:FUNCTION. It writes .csv or
 .npz: log density or log evidence, and the probabilities of classes where there are any. Rows are in
 the order of the source; those of a folder name their files. --split={HELD_OUT} scores images
-that the run held out (config.data.holdout), in the run's order; so does a run's own data without a test
-split. Without --data the run's own data are scored. export writes .safetensors or .npz, a
+that the run held out (config.data.holdout), in the run's order; so does a run's own data without a
+test split. Without --data the run's own data are scored. export writes .safetensors or .npz, a
 name for each array.
 
 score --nats adds log p(x) in nats with its interval, and bits per dimension of images: log Z is

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from dataclasses import replace
 
 import pytest
 from ml_collections import ConfigDict
@@ -10,7 +9,6 @@ from ml_collections import ConfigDict
 from ebmjax.recipes.config import command_line, declare, families, show_fields
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError
 from ebmjax.recipes.folder import run_folder, workdir
-from ebmjax.recipes.run import saved_recoveries
 from experiments.configs import igebm_digits, jem_digits
 
 FAMILIES = ("energy", "joint", "latent")
@@ -160,19 +158,6 @@ def test_a_folder_with_the_section_of_another_sampler_is_refused(tmp_path):
         (tmp_path / "config.json").write_text(json.dumps(changed))
         with pytest.raises(WorkdirError, match=rf"config\.sampler\.{name}\..* is no field"):
             run_folder.config_of(tmp_path)
-
-
-def test_a_recovery_changes_the_step_of_a_named_sampler_alone(tmp_path):
-    config = jem_digits.get_config()
-    recovery = saved_recoveries.Recovery(1, 8, 6, "", 4, "step_size", {}, 1.0, 0.5)
-    for name in ("sgld", "mala"):
-        changes = {f"sampler.{name}.step_size": [1.0, 0.5]}
-        saved_recoveries.write(tmp_path, [replace(recovery, changes=changes)])
-        if name == "sgld":
-            assert saved_recoveries.read(tmp_path, config)[0].changes == changes
-            continue
-        with pytest.raises(WorkdirError, match=r"does not change 'sampler\.mala\.step_size'"):
-            saved_recoveries.read(tmp_path, config)
 
 
 @pytest.fixture

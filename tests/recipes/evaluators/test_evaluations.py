@@ -2,11 +2,9 @@
 
 import json
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 import jax
 import numpy as np
-import optax
 import pytest
 from experiment_runs import launch, rows_of
 
@@ -14,11 +12,10 @@ from ebmjax import data, recipes
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators import table
-from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
+from ebmjax.recipes.evaluators.evaluations import make_evaluators
 from ebmjax.recipes.evaluators.evaluator import Evaluator, Found, is_due
 from ebmjax.recipes.evaluators.landscape import Landscape
 from ebmjax.recipes.evaluators.robustness import Robustness
-from ebmjax.training import init_state, stack_states
 from experiments.configs import igebm_digits, jem_digits, thermo_digits
 
 pytestmark = pytest.mark.usefixtures("shallow")
@@ -135,36 +132,3 @@ class Numbers(Evaluator):
 
 def test_rows_have_the_scalars_of_a_report_by_dotted_names():
     assert Numbers()(None, None, None).numbers() == {"a.b": 0.5, "c": 3}
-
-
-class Parameter(Evaluator):
-    """Finds a model's parameter, and a number that all models share."""
-
-    def __call__(self, model, test, key):
-        value = float(model.params[0])
-        report = {"a": {"value": value, "all": 7.0}, "list": [value, -value]}
-        per_image = {"a.value": {"test": np.full(3, value)}}
-        arrays = {"keys": jax.random.key_data(key)}
-        return Found(report, {"value": value}, arrays, per_image, shared=("a.all",))
-
-
-def test_each_repeat_is_a_model_by_itself_and_what_diverged_is_no_number(tmp_path):
-    states = [init_state(np.full(1, value), optax.sgd(0.1)) for value in (1.0, 3.0)]
-    state = stack_states(states)._replace(consecutive_skipped=np.array([0, 9]))
-    config = thermo_digits.get_config("smoke")
-    config.train.max_consecutive_skips = 9
-    keys = jax.random.split(jax.random.key(0))
-    test = data.ImageData(np.zeros((1, 2, 2, 1), np.uint8), np.zeros(1))
-    models = (lambda one: SimpleNamespace(params=one.params, about=dict),) * 2
-    made = Evaluations(tmp_path, keys, {"user": Parameter()}, config, 1, models, (test, test))
-    assert made.monitor(state, 1) == {"value": [1.0, 3.0]}
-    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "loss": [1.0, 3.0]}\n')
-    report = made.evaluate(state)
-    assert report["diverged_repeats"] == 1
-    np.testing.assert_equal(report["a"], {"value": [1.0, np.nan], "all": 7.0})
-    np.testing.assert_equal(report["list"], [[1.0, -1.0], [np.nan] * 2])
-    kept = report["per_image"]["a.value"]["test"]
-    np.testing.assert_equal(kept, [[1.0] * 3, [np.nan] * 3])
-    with np.load(tmp_path / "evaluation.npz") as arrays:
-        np.testing.assert_array_equal(arrays["keys"], jax.random.key_data(keys))
-    assert report["over_training"] == {"split": "test"}

@@ -209,49 +209,40 @@ RECOVERY = {
     "first_skipped": 6,
     "reason": "",
     "from_step": 4,
-    "remedy": "learning_rate",
     "changes": {"optimizer.learning_rate": [0.04, 0.02]},
     "lost_seconds": 1.0,
     "lost_compile_seconds": 0.5,
-    "is_prepared": False,
 }
 HOSTILE = [
     ("changes", {"model.factory": ["", "evil.py:make"]}, "does not change 'model.factory'"),
-    ("changes", {"data.name": ["points", "evil.py:make"]}, "does not change 'data.name'"),
-    ("changes", {"sampler.num_steps": [1, 2]}, "does not change 'sampler.num_steps'"),
     ("changes", {"optimizer": [{}, {}]}, "does not change 'optimizer'"),
     ("changes", {"optimizer.learning_rate": [0.04, "evil"]}, "positive and finite, got 'evil'"),
     ("changes", {"optimizer.learning_rate": [0.04, -1.0]}, "positive and finite, got -1.0"),
     ("changes", {"optimizer.learning_rate": 0.02}, "must have two values, got 0.02"),
-    ("changes", [], r"changes are no object, but \[\]"),
-    ("remedy", "../../evil", r"a remedy is one of .*got '\.\./\.\./evil'"),
-    ("remedy", ["learning_rate"], "a remedy is one of"),
-    ("number", "../../evil", r"its number must be an integer, got '\.\./\.\./evil'"),
     ("number", 2, "recovery 1 has the number 2"),
-    ("number", True, "its number must be an integer, got True"),
-    ("from_step", "../evil", r"its from_step must be an integer"),
-    ("from_step", -1, "its from_step must be an integer, got -1"),
-    ("diverged_at", 1.5, "its diverged_at must be an integer, got 1.5"),
-    ("first_skipped", None, "its first_skipped must be an integer, got None"),
-    ("reason", {"a": 1}, "its reason cannot be"),
-    ("is_prepared", "no", "its is_prepared cannot be 'no'"),
-    ("lost_seconds", "1", "its lost_seconds cannot be '1'"),
     ("further", 1, "unexpected keyword argument 'further'"),
-]
+    *((name, value, f"its {name} cannot be") for name, value in (
+        ("changes", []), ("number", True), ("from_step", "../evil"), ("from_step", -1),
+        ("diverged_at", 1.5), ("first_skipped", None), ("reason", {}), ("lost_seconds", "1"),
+    )),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("mode", ["train", "eval", "load"])
 @pytest.mark.parametrize(("name", "value", "expected"), HOSTILE)
-def test_recoveries_change_only_what_remedies_change(name, value, expected, mode, tmp_path):
+def test_recoveries_change_only_what_recoveries_change(name, value, expected, tmp_path):
     config = linear(**{"train.on_divergence": "recover"})
     folder = write(tmp_path / "run", run_folder.as_json(config))
     (folder / "checkpoints" / "4").mkdir(parents=True)
     (folder / "recoveries.json").write_text(json.dumps({"recoveries": [RECOVERY | {name: value}]}))
     before = contents(tmp_path)
-    call = {"load": lambda: recipes.load(folder)}
-    message = refusal(call.get(mode, lambda: launch(config, NAME, str(folder), mode)))
-    assert message.startswith(f"{folder}/recoveries.json must hold the recoveries of this run")
-    assert re.search(expected, message), message
+    for call in (
+        lambda: recipes.load(folder),
+        lambda: launch(config, NAME, str(folder)),
+        lambda: launch(config, NAME, str(folder), "eval"),
+    ):
+        message = refusal(call)
+        assert message.startswith(f"{folder}/recoveries.json must hold the recoveries of this run")
+        assert re.search(expected, message), message
     assert contents(tmp_path) == before
 
 

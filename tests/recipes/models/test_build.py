@@ -19,10 +19,6 @@ def test_the_plan_counts_epochs_in_whole_batches():
     assert (plan.batch_size, plan.num_shards, plan.log_every, plan.data_seed) == (72, 8, 3, 5)
 
 
-def test_repeats_have_the_data_in_the_order_of_their_own_seeds():
-    assert build.plan(digits(**{"train.num_repeats": 3, "seed": 5}), 150).data_seed == (5, 6, 7)
-
-
 @pytest.mark.parametrize(
     ("steps_per_dispatch", "epochs", "steps"),
     [(2, 3, 6), (4, 3, 8), (4, 5, 8), (5, 3, 5), (100, 1, 100)],

@@ -11,7 +11,7 @@ from study_problem import STUDY, Finished, fake_runs, run
 
 from ebmjax.recipes.folder.run_folder import as_json
 from ebmjax.recipes.folder.workdir import prepare, write_json
-from ebmjax.recipes.study import Study, command
+from ebmjax.recipes.study import command
 from ebmjax.recipes.study.cells import cells, from_both_ends
 from ebmjax.recipes.study.command import plan, run_all, time_left
 
@@ -51,42 +51,6 @@ def test_what_the_command_line_says_counts_before_what_a_row_says(tmp_path):
         "--config.train.num_epochs=3",
         *given,
     ]
-
-
-def test_runs_of_several_repeats_share_no_seed(tmp_path):
-    """The repeats of a row stand in its own arguments, in the common ones, or in its file."""
-    (tmp_path / "nine.py").write_text(
-        "from experiments.configs import thermo_digits\n"
-        "def get_config(variant=''):\n"
-        "    config = thermo_digits.get_config(variant)\n"
-        "    config.train.num_repeats = 9\n"
-        "    return config\n"
-    )
-    repeats = "--config.train.num_repeats="
-    rows = {
-        "common": "configs/thermo_digits.py:vanilla",
-        "own": ["configs/thermo_digits.py", f"{repeats}2"],
-    }
-    files = {
-        "file": f"{tmp_path}/nine.py:vanilla",
-        "default": "configs/thermo_digits.py",
-        "without": "configs/jem_digits.py",
-    }
-
-    def seeds(study):
-        made = cells(study, tmp_path, 3)
-        for cell in made:
-            assert f"--config.seed={cell.seed}" in cell.command
-            assert cell.folder.name == f"seed{cell.seed}"
-        return {label: [c.seed for c in made if c.label == label] for label in study.rows}
-
-    study = Study(rows=rows, columns={}, common=(f"{repeats}5",))
-    assert seeds(study) == {"common": [0, 5, 10], "own": [0, 2, 4]}
-    assert seeds(Study(rows=files, columns={})) == {
-        "file": [0, 9, 18],
-        "default": [0, 1, 2],
-        "without": [0, 1, 2],
-    }
 
 
 @pytest.mark.parametrize(

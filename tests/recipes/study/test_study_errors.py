@@ -1,7 +1,5 @@
 """The two errors of a study's table: of the test set, and of the difference from the first row."""
 
-import json
-
 import numpy as np
 import pytest
 from experiment_runs import strict_json
@@ -166,28 +164,6 @@ def test_one_seed_says_of_what_its_interval_is(tmp_path):
         finish(cell)
     text = as_markdown(STUDY, table(STUDY, made))
     assert text.endswith("is of these two runs, not of two ways to train.\n")
-
-
-def test_repeats_are_seeds_and_those_that_diverged_are_left_out(tmp_path):
-    study = Study(
-        rows={"a": "configs/thermo_digits.py", "b": "configs/thermo_digits.py:vanilla"},
-        columns={"log evidence": ("evidence.ais.mean", 1.0, 1)},
-        common=("--config.train.num_repeats=3",),
-    )
-    rng = np.random.default_rng(0)
-    arrays = {"a": rng.normal(size=(3, 32)), "b": rng.normal(size=(3, 32))}
-    arrays["b"][1] = np.nan
-    made = cells(study, tmp_path, 1)
-    for cell in made:
-        cell.folder.mkdir(parents=True)
-        (cell.folder / "evaluation.json").write_text(json.dumps({"images_sha256": "a"}))
-        errors = per_image.write(cell.folder, {"evidence.ais.mean": {"test": arrays[cell.label]}})
-        kept = arrays[cell.label][[0, 2]] if cell.label == "b" else arrays["a"]
-        assert errors == {"evidence.ais.mean": metrics.sampling_error(kept)}
-    found = table(study, made)
-    pair = found["b"]["difference_from"]["a"]["log evidence"]
-    expected = metrics.paired_difference(arrays["b"][[0, 2]], arrays["a"][[0, 2]])
-    assert (pair["difference"], pair["seeds"]) == (pytest.approx(expected.difference), 2)
 
 
 def test_what_cannot_have_an_error_is_not_kept(tmp_path):

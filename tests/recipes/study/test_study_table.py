@@ -1,7 +1,5 @@
 """The table of a study: means, spreads, divergences and what is missing."""
 
-import json
-import statistics
 import sys
 
 import pytest
@@ -32,37 +30,6 @@ def test_the_table_has_mean_spread_and_divergences(tmp_path, monkeypatch):
     write(STUDY, made, tmp_path)
     assert (tmp_path / "table.md").read_text().splitlines() == lines
     assert strict_json((tmp_path / "table.json").read_text()) == found
-
-
-def test_a_run_of_several_repeats_counts_each(tmp_path):
-    study = Study(
-        rows={"many": "configs/thermo_digits.py", "lost": "configs/thermo_digits.py:vanilla"},
-        columns={"KID": ("kid.infinity", 10.0, 1), "seconds": ("cost.seconds", 1.0, 0)},
-        num_seeds=2,
-        common=("--config.train.num_repeats=3",),
-    )
-    numbers = {"kid": {"infinity": [1.0, None, 3.0]}, "cost": {"seconds": 7.0}}
-    made = cells(study, tmp_path, 2)
-    for cell in made:
-        cell.folder.mkdir(parents=True)
-        if cell.label == "many":
-            evaluation = numbers | {"diverged_repeats": 1}
-            (cell.folder / "evaluation.json").write_text(json.dumps(evaluation))
-    (made[1].folder / "diverged.txt").write_text("Training diverged")
-    found = table(study, made)
-    assert found["many"]["KID"] == [10.0, None, 30.0, 10.0, None, 30.0]
-    assert found["many"]["seconds"] == [7.0, 7.0]
-    assert (found["many"]["finished"], found["many"]["diverged"]) == (4, 2)
-    assert (found["lost"]["finished"], found["lost"]["diverged"]) == (0, 3)
-    spread = statistics.stdev([10.0, 30.0, 10.0, 30.0])
-    lines = as_markdown(study, found).splitlines()
-    assert lines[2] == f"| many | 20.0 ± {spread:.1f} [1.6, 38.4] (4 of 6) | 7 ± 0 | 6 | 2 |"
-    assert lines[3] == "| lost | - | - | 3 | 3 |"
-
-    (made[2].folder / "diverged.txt").write_text("Training diverged")  # "many" again
-    found = table(study, made)
-    assert found["many"]["KID"] == [10.0, None, 30.0, None, None, None]
-    assert found["many"]["seconds"] == [7.0, None]
 
 
 def test_a_mean_over_fewer_seeds_says_over_how_many(tmp_path, capsys):

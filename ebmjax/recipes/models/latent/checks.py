@@ -44,12 +44,6 @@ def _check_rates(config: Config) -> None:
 
 def _check_best(config: Config) -> None:
     checks.check_kept(config, scores_of_samples(config))
-    if config.train.keep_best and config.train.num_repeats > 1:
-        raise ConfigError(
-            f"config.train.keep_best={config.train.keep_best!r} keeps one state, but each of the "
-            f"repeats of config.train.num_repeats={config.train.num_repeats} has a best of its "
-            "own: set --config.train.num_repeats=1, or --config.train.keep_best=''."
-        )
 
 
 def _check_ladders(config: Config) -> None:

@@ -156,7 +156,6 @@ _FIELDS: dict[str, Field] = {
     ),
     **_rates("prior", 2e-4, 1e-4, LEARNED_PRIOR),
     **_rates("generator", 1e-3, 5e-4),
-    "train.num_repeats": field(1, COUNT, "runs, of seeds seed, seed + 1, ..., in one program"),
     "eval.at_start": field(True, FLAG, "evaluate before the first step, too"),
     "eval.num_test": field(352, COUNT, "test images of an evaluation during training"),
     **evaluators.fields("reconstruction"),

@@ -23,11 +23,9 @@ from ebmjax.recipes.models.latent.model import LatentEBM
 from ebmjax.recipes.parts import image_data
 from ebmjax.recipes.parts.start_distributions import rescale_images
 from ebmjax.training import (
-    TrainState,
     from_first,
     init_state,
     make_train_step,
-    stack_states,
     warm_start,
 )
 
@@ -52,10 +50,9 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     schedule = from_first(lambda: latent_schedule.schedule(as_given, workdir, pilot))
     gradient_fn = parts.gradient_fn(config, networks, chains, schedule.powers)
 
-    def initial_state(repeat: int) -> TrainState:
-        params_key, _, _ = common.root_keys(config, repeat)
-        return init_state(init(params_key), optimizer, _carry(config, params_key, train, chains))
-
+    params_key, _, eval_key = common.root_keys(config)
+    carry = _carry(config, params_key, train, chains)
+    state = init_state(init(params_key), optimizer, carry)
     model = LatentEBM(
         train=train,
         distances=RunDistances(train, images.monitored, config),
@@ -70,14 +67,13 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     finished = replace(model, is_finished=True)
     evaluations = Evaluations(
         folder=workdir,
-        key=common.over_repeats(config, lambda i: common.root_keys(config, i)[2], jnp.stack),
+        key=eval_key,
         evaluators=make_evaluators(config),
         config=config,
         interval=plan.monitor_every,
         models=(model.at, finished.at),
         tests=tests,
     )
-    state = common.over_repeats(config, initial_state, stack_states)
     kept = ("prior", "posterior") if config.sampler.persistent else ()
     return common.Experiment(
         state=state,

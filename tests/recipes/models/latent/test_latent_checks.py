@@ -54,10 +54,6 @@ REFUSED = [
     ),
     ({"train.keep_best": "sample_fid", "eval.samples.every": "never"}, r"which monitors \[\]"),
     (
-        {"train.keep_best": "sample_fid", "train.num_repeats": 2},
-        r"keep_best='sample_fid' keeps one state, but .*num_repeats=2 has a best of its own",
-    ),
-    (
         {"eval.generation.smallest_num": 40},
         r"eval\.generation\.smallest_num must be from 2 to .*generation\.num_images - 1 = 39",
     ),

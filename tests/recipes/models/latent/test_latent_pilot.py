@@ -21,7 +21,6 @@ FIELDS = {
     "loss.exponent": 2.0,
     "train.batch_size": 8,
     "train.steps_per_dispatch": 500,
-    "train.num_repeats": 2,
     "sampler.persistent": True,
     "sampler.prior.num_steps": 2,
     "sampler.posterior.num_steps": 2,

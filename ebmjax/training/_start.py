@@ -1,6 +1,5 @@
-"""Starts a new run from another run's end."""
+"""Where a sitting of a run begins: at its newest checkpoint, at the start, or at another's end."""
 
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,16 +8,61 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.sharding import Mesh
 
-from ebmjax._records import read_record
-from ebmjax._shown import SEE_FAQ
+from ebmjax._checks import leading_size
+from ebmjax._phases import phase
 from ebmjax.training._checkpoints import CheckpointMismatchError, Checkpoints
-from ebmjax.training._digest import as_numpy
-from ebmjax.training._leaves import revive
-from ebmjax.training._state import TrainState
+from ebmjax.training._data import DataDigest, check_same_data, digest_data
+from ebmjax.training._processes import from_first, is_shared
+from ebmjax.training._state import TrainState, as_numpy, host_leaves, like, revive
 from ebmjax.types import PyTree
 
-logger = logging.getLogger(__name__)
+
+class Beginning(NamedTuple):
+    """State and description that a sitting begins with, digest of the data, whether it saves."""
+
+    state: TrainState
+    meta: dict[str, Any]
+    digest: DataDigest | None
+    is_saving: bool
+
+
+def begin(
+    state: TrainState, data: PyTree, checkpoints: Checkpoints | None, mesh: Mesh
+) -> Beginning:
+    """Returns the newest checkpoint's state, or ``state`` itself; of process 0 on every process.
+
+    Raises:
+      ValueError: if the processes have different data.
+    """
+    digest = None
+    if checkpoints or is_shared(mesh):
+        with phase(f"digest of {leading_size('data', data):,} examples"):
+            digest = digest_data(data)
+
+    def read() -> tuple[TrainState, dict[str, Any]]:
+        restored = checkpoints.restore_latest(state) if checkpoints else None
+        if restored is None or digest is None:
+            return state, {"seconds": {"wall": 0.0, "compile": 0.0}, "row": {}, "reason": ""}
+        check_same_data(restored[1], int(restored[0].step), digest)
+        return restored
+
+    if not is_shared(mesh):
+        return Beginning(*read(), digest, checkpoints is not None)
+
+    def send() -> tuple[Any, ...]:
+        found, meta = read()
+        return host_leaves(found), meta, digest, checkpoints is not None
+
+    leaves, meta, theirs, is_saving = from_first(send)
+    if theirs != digest:
+        raise ValueError(
+            f"process {jax.process_index()} has other data than process 0: every process must be "
+            "given the same examples in the same order. Compare data.path on their machines, or "
+            "seed what draws the data."
+        )
+    return Beginning(like(state, leaves), meta, digest, is_saving)
 
 
 class WarmStart(NamedTuple):
@@ -49,7 +93,7 @@ def warm_start(
     requested, or whose shape, number or type differs from the other run's.
 
     Args:
-      state: the new run's, from ``init_state``, or for repeats from ``stack_states``.
+      state: the new run's, from ``init_state``.
       optimizer: the new run's.
       directory: the other run's checkpoints; nothing in it is changed.
       carry_fields: names of fields of ``state.carry``, such as "buffer" and "statistics".
@@ -60,27 +104,16 @@ def warm_start(
       CheckpointDamagedError: if none of its checkpoints can be read.
     """
     directory = Path(directory).expanduser()
-    found, kept = None, []
+    found = None
     if directory.is_dir():
         with Checkpoints(directory, is_read_only=True) as checkpoints:
             found = checkpoints.read_latest()
-            kept = checkpoints.list_steps()
     if found is None:
         raise FileNotFoundError(
             f"{directory} holds no checkpoint to start from. Name the folder of the checkpoints of "
             "a run that has saved one."
         )
     leaves, step = found
-    health = read_record(directory, step)["user"].get("health")
-    if isinstance(health, dict) and health.get("is_healthy") is False:
-        logger.warning(
-            "Checkpoint %d in %s, from which this run starts, is in bad health: its run was "
-            "diverging. Healthy ones there are of steps %s; to start from one, copy the run's "
-            "folder and remove the later checkpoints. " + SEE_FAQ,
-            step,
-            directory,
-            kept,
-        )
     params, difference = _of_the_other(state.params, ".params", leaves)
     if difference:
         raise CheckpointMismatchError(
@@ -89,17 +122,14 @@ def warm_start(
         )
     carry, anew = {}, []
     for name in carry_fields:
-        mine = getattr(state.carry, name)
-        field, difference = _of_the_other(mine, f".carry.{name}", leaves)
+        field, difference = _of_the_other(getattr(state.carry, name), f".carry.{name}", leaves)
         if difference:
             anew.append(name)
         elif jax.tree.leaves(field):
             carry[name] = field
-    # Each repeat has its optimiser state.
-    init = jax.vmap(optimizer.init) if jnp.ndim(state.skipped) else optimizer.init
     state = state._replace(
         params=params,
-        opt_state=init(params),
+        opt_state=optimizer.init(params),
         carry=state.carry._replace(**carry) if carry else state.carry,
     )
     return WarmStart(state, step, tuple(carry), tuple(anew))
@@ -109,7 +139,11 @@ def _of_the_other(tree: PyTree, prefix: str, leaves: dict[str, np.ndarray]) -> t
     """Returns ``tree`` from ``leaves``, and the first leaf that does not fit in words, or ""."""
     paths, treedef = jax.tree_util.tree_flatten_with_path(tree)
     ours = {prefix + jax.tree_util.keystr(path): leaf for path, leaf in paths}
-    theirs = {path: leaf for path, leaf in leaves.items() if _is_below(path, prefix)}
+    theirs = {
+        path: leaf
+        for path, leaf in leaves.items()
+        if path.startswith(prefix) and path[len(prefix) :][:1] in ("", ".", "[")
+    }
     for path in sorted(theirs.keys() | {path for path, leaf in ours.items() if leaf.size}):
         mine, other = _describe_leaf(ours.get(path)), _describe_leaf(theirs.get(path))
         if mine != other:
@@ -119,10 +153,6 @@ def _of_the_other(tree: PyTree, prefix: str, leaves: dict[str, np.ndarray]) -> t
         for path, leaf in ours.items()
     )
     return treedef.unflatten(filled), ""
-
-
-def _is_below(path: str, prefix: str) -> bool:
-    return path.startswith(prefix) and path[len(prefix) :][:1] in ("", ".", "[")
 
 
 def _describe_leaf(leaf: Any) -> str:
