@@ -1,12 +1,8 @@
 """The refusal of bad images and labels, and what is said to mend them."""
 
-import warnings
-
-import jax
 import numpy as np
 import pytest
 
-import ebmjax.data
 from ebmjax.data import ImageData, check_image_data, load_digits
 
 
@@ -22,7 +18,7 @@ NAN_IMAGES[1, 2:5] = np.nan
 @pytest.mark.parametrize(
     ("images", "labels", "error", "message"),
     [
-        (NAN_IMAGES, LABELS, TypeError, r"images must be uint8.*float32\. 24 pixels are NaN"),
+        (NAN_IMAGES, LABELS, TypeError, r"images must be uint8.*float32"),
         (LEVELS.astype(np.int64), LABELS, TypeError, r"images must be uint8.*got dtype int64"),
         (LEVELS[..., 0], LABELS, ValueError, r"images must have shape.*got \(4, 8, 8\)"),
         (LEVELS[:0], LABELS[:0], ValueError, r"images must have shape.*got \(0, 8, 8, 1\)"),
@@ -54,59 +50,3 @@ def test_arrays_come_back_from_lists():
 def test_labels_that_stand_for_no_class_may_be_any_integers():
     checked = check_image_data(ImageData(LEVELS, np.array([3, 0, 1000, 7])))
     assert checked.labels.tolist() == [3, 0, 1000, 7]
-
-
-GRID = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3), np.uint8)
-GRID.flat[:2] = 0, 255
-
-
-@pytest.mark.parametrize(
-    ("images", "remedy"),
-    [
-        (GRID.astype(np.float32), "numpy.asarray(images).astype(numpy.uint8)"),
-        (GRID.astype(np.int64), "numpy.asarray(images).astype(numpy.uint8)"),
-        (GRID / 255, "numpy.round(255 * numpy.asarray(images)).astype(numpy.uint8)"),
-        (GRID / 127.5 - 1, "ebmjax.data.from_signed_unit(numpy.asarray(images))"),
-        (
-            GRID + np.linspace(0, 0.4, GRID.size).reshape(GRID.shape) * (GRID < 255),
-            "round(numpy.asarray(images))",
-        ),
-        (GRID > 127, "numpy.uint8(255) * numpy.asarray(images)"),
-        (GRID.astype(np.float32) * 257, "black is 0 and white is 255"),
-        (GRID.astype(str), "Give an array of numbers"),
-    ],
-)
-@pytest.mark.parametrize("form", [np.asarray, np.ndarray.tolist, jax.numpy.asarray])
-def test_the_remedy_is_that_of_the_range_seen(form, images, remedy):
-    if form is jax.numpy.asarray and images.dtype.kind == "U":
-        return
-    is_flag, images = images.dtype == bool, form(images)
-    with pytest.raises(TypeError) as caught:
-        check_image_data(ImageData(images, LABELS), 10)
-    message = str(caught.value)
-    assert remedy in message
-    assert len(message) < 300
-    if "images" in remedy:  # it works
-        code = message.rpartition(": ")[2].partition(" goes back")[0].rstrip(".")
-        mended = np.asarray(eval(code, {"numpy": np, "ebmjax": ebmjax, "images": images}))
-        expected = 255 * (GRID > 127) if is_flag else GRID
-        np.testing.assert_array_equal(check_image_data(ImageData(mended, LABELS)).images, expected)
-
-
-@pytest.mark.parametrize(
-    ("images", "message"),
-    [
-        (GRID.transpose(0, 3, 1, 2), r"look like \(N, channels, .*transpose\(images, \(0, 2, 3, 1"),
-        ((GRID > 127).astype(np.uint8), r"no other levels than 0 and 1 of 255.*multiply by 255"),
-    ],
-)
-def test_likely_mistakes_warn(images, message):
-    with pytest.warns(UserWarning, match=message):
-        check_image_data(ImageData(images, LABELS), 10)
-
-
-def test_good_images_do_not_warn():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for shape in ((4, 8, 8, 3), (4, 3, 3, 3), (4, 8, 8, 1), (4, 1, 8, 1)):
-            check_image_data(ImageData(np.resize(GRID, shape), LABELS), 10)
