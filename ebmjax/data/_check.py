@@ -34,8 +34,8 @@ def check_image_data(data: ImageData, num_classes: int | None = None) -> ImageDa
     images, labels = _as_array("images", images), _as_array("labels", labels)
     if images.dtype != np.uint8:
         raise TypeError(
-            f"images must be uint8 levels 0 to 255, got dtype {images.dtype}. load_images reads other "
-            "ranges; ebmjax.data.from_signed_unit turns floats of [-1, 1] into levels."
+            f"images must be uint8 levels 0 to 255, got dtype {images.dtype}. load_images reads "
+            "other ranges; ebmjax.data.from_signed_unit turns floats of [-1, 1] into levels."
         )
     if images.ndim != 4 or 0 in images.shape:
         raise ValueError(
