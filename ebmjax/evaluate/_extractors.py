@@ -83,7 +83,7 @@ def digits_features(side: int) -> Extractor:
     """Returns the extractor of the packaged digits, whose weights ship with this package.
 
     It is a classifier of the 1,440 training images, the same on all machines and in all versions.
-    It was made by ``python experiments/digits_features.py``.
+    Its weights were made once: other weights are another extractor.
 
     Args:
       side: of the images in pixels, 8 or 16.

@@ -58,23 +58,15 @@ def weigh_move(
 ) -> dict[str, jax.Array]:
     """Weighs one Langevin move from each start by every accept ratio; rejects none.
 
-    Args:
-      key: split among the starts.
-      density: ``density(label) -> log_density_fn`` that chains follow. If it clips scores
-        (``ebmjax.samplers.clip_score``), both drifts are clipped; log densities are not.
-      starts: (n, ...).
-      labels: (n,) int32.
-      step_size: step size of the move.
-      noise_scale: standard deviation of the move's noise.
+    ``density(label)`` is the log density that chains follow. If it clips scores, both drifts are
+    clipped; log densities are not.
 
     Returns:
       Means over the starts. "acceptance_literal" is the thesis's, with energies and noise of
       variance 2 step. "acceptance_energies" has only its first error and "acceptance_twice_step"
-      only its second, at temperature 1. "acceptance_decoupled" is correct at temperature 1.
-      "acceptance_implied" is correct at ``noise_scale^2 / (2 step_size)``; its log ratio is
-      "log_ratio_energy" plus "log_ratio_proposal". "squared_drift_to_noise" is the squared drift
-      over the squared noise, a pixel. "score_change" is the distance of both scores over the
-      first's norm, 0 on a straight slope.
+      only its second, at temperature 1. "acceptance_decoupled" is correct at temperature 1, and
+      "acceptance_implied" at ``noise_scale^2 / (2 step_size)``. "score_change" is the distance of
+      both scores over the first's norm, 0 on a straight slope.
     """
     implied = jnp.square(noise_scale) / (2.0 * step_size)
 

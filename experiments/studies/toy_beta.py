@@ -39,8 +39,6 @@ COLUMNS = {
     "its correlation": ("bias_correlation", 1.0, 2),
     "shares of the density, TV": ("density.density_share_tv", 1.0, 3),
     "shares of the chains, TV": ("density.sample_share_tv", 1.0, 3),
-    "long chains from the density, TV": ("long_tv", 1.0, 3),
-    "exact draws from the density, TV": ("exact_tv", 1.0, 3),
     "normalisable": ("density.is_normalisable", 1.0, 1),
     **pick_columns("seconds of training"),
 }

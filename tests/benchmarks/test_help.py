@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-COMMANDS = ["accelerator", "compile_for", "house", "image_sets", "own_images"]
+COMMANDS = ["accelerator", "compile_for", "house", "image_sets"]
 
 
 def test_help_is_the_docstring(load, command, refused, capsys):

@@ -1,0 +1,110 @@
+"""Exam of the configurations for anyone's images: sets that nobody tuned for, beside baselines.
+
+experiments/image_sets.py makes the sets in runs/sets first. --rows='* glyphs' runs one set. `joint`
+also trains as a classifier alone, and needs labels. exam.md has, for each finished run of seed 0:
+- the accuracy of PCA of 50 components with a support vector machine (C = 10), less the run's;
+- copies: the share of samples that are nearer to a training image than 99 % of the test images are,
+  and so in relation to its next 50 neighbours, too: blurs are no copies. By chance it is 1 %.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from ebmjax.data import load_images
+from ebmjax.recipes.config.files import project
+from ebmjax.recipes.study import Study, make_flags
+from ebmjax.recipes.study.errors import line_of
+from ebmjax.recipes.study.figures import draw_tiles
+from ebmjax.recipes.study.named_columns import fid_columns, pick_columns
+from ebmjax.recipes.study.reader import find_done, row_names
+
+image_sets = project("image_sets")
+
+ALONE = {"loss.generative_weight": 0, "train.keep_best": "", "eval.checkpoint": "newest"}
+"""Fields of a joint model that is a classifier alone."""
+
+
+def make_rows() -> dict[str, list[str]]:
+    """Returns the runs of every set, by "CONFIG SET"."""
+    found = {}
+    for name in image_sets.SETS:
+        for config in ("joint", "image", "latent"):
+            fields = {"data.name": "npz", "data.path": f"runs/sets/{name}.npz"}
+            if config == "joint" and name in image_sets.WITHOUT_LABELS:
+                continue
+            found[f"{config} {name}"] = [f"configs/{config}.py", *make_flags(fields)]
+            if config == "joint":
+                row = [f"configs/{config}.py", *make_flags(fields | ALONE)]
+                found[f"{config} {name} classifier"] = row
+    return found
+
+
+def measure_svc(
+    train: np.ndarray, labels: np.ndarray, test: np.ndarray, truth: np.ndarray
+) -> float:
+    """Returns the accuracy of a support vector machine on principal components."""
+    from sklearn.decomposition import PCA
+    from sklearn.pipeline import make_pipeline
+    from sklearn.svm import SVC
+
+    x, x_test = (one.images.reshape(len(one.images), -1) / 255 for one in (train, test))
+    components = PCA(min(50, *x.shape), random_state=0)
+    fitted = make_pipeline(components, SVC(C=10)).fit(x, train.labels)
+    return float(fitted.score(x_test, test.labels))
+
+
+def find_nearest(images: np.ndarray, train: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the index of the nearest training image of each uint8 image, and its distances.
+
+    Distances (2, n) are the root mean square difference from it, and the ratio of this to the mean
+    over the next 50 neighbours.
+    """
+    x, y = (one.reshape(len(one), -1) / 255 for one in (images, train))
+    squares = (x**2).sum(axis=1)[:, None] - 2 * x @ y.T + (y**2).sum(axis=1)
+    distances = np.sqrt(squares.clip(0) / x.shape[1])
+    near = np.sort(distances, axis=1)[:, :51]
+    return distances.argmin(axis=1), np.stack([near[:, 0], near[:, 0] / near[:, 1:].mean(axis=1)])
+
+
+def share_of_copies(samples: np.ndarray, train: np.ndarray, test: np.ndarray) -> float:
+    """Returns the share of samples whose distances are both below the test images' 1 % quantile."""
+    (_, of_samples), (_, of_test) = (find_nearest(one, train) for one in (samples, test))
+    bounds = np.quantile(of_test, 0.01, axis=1, method="higher")
+    return float((of_samples < bounds[:, None]).all(axis=0).mean())
+
+
+def judge(folder: Path) -> None:
+    """Writes exam.md of the study's folder, and samples beside their nearest training images."""
+    lines = [line_of(["run", "SVC - accuracy, %", "copies, %"]), "|---|---|---|"]
+    for row in row_names(folder):
+        runs = [run for run in find_done(folder, row) if run.folder.name == "seed0"]
+        for run in runs if not row.endswith("classifier") else ():
+            path, report = Path(run.config()["data"]["path"]), run.evaluation()
+            train, test = (load_images("npz", split, path=path).data for split in ("train", "test"))
+            off, copies = "-", "-"
+            if "classification" in report:
+                svc = measure_svc(train, test)
+                off = f"{100 * (svc - report['classification']['accuracy']):.1f}"
+            kept = dict(np.load(run.folder / "evaluation.npz"))
+            if "fresh_images" in kept:
+                ends = kept["fresh_images"]
+                copies = f"{100 * share_of_copies(ends, train.images, test.images):.1f}"
+                nearest = train.images[find_nearest(ends[:36], train.images)[0]]
+                sets = {"samples": ends[:36], "nearest training images": nearest}
+                draw_tiles(folder / f"{row}.png", sets, 6, most=2, size=(3, 3.2))
+            lines.append(line_of([row, off, copies]))
+    (folder / "exam.md").write_text("\n".join(lines) + "\n")
+
+
+STUDY = Study(
+    rows=make_rows(),
+    columns={
+        **pick_columns("accuracy, %", "ECE, %"),
+        **fid_columns("fresh"),
+        **pick_columns("seconds of training"),
+        "seconds of evaluation": ("evaluation_seconds", 1.0, 0),
+    },
+    num_seeds=3,
+    draw=judge,
+)
