@@ -52,8 +52,8 @@ def tempering_log_partition(log_ratios: Any, powers: Any) -> Estimate:
 
     Args:
       log_ratios: w of the replica at every power, shape (chains, draws, num_powers): those of
-        ``adapt_ladder``, or of the infos of ``run_chain`` with ``batch_step``. At least two chains;
-        blocks of draws of one long chain may stand for chains.
+        the infos of ``run_chain`` with ``batch_step``. At least two chains; blocks of draws of one
+        long chain may stand for chains.
       powers: (num_powers,), increasing from 0 to 1.
 
     Returns:

@@ -3,8 +3,6 @@
 Every sampler comes as ``<name>_init``, ``<name>_step`` and the bound form ``<name>``.
 """
 
-from ebmjax.samplers._adapt_ladder import Ladder as Ladder
-from ebmjax.samplers._adapt_ladder import adapt_ladder as adapt_ladder
 from ebmjax.samplers._adaptive_svgd import AdaptiveSVGDInfo as AdaptiveSVGDInfo
 from ebmjax.samplers._adaptive_svgd import AdaptiveSVGDState as AdaptiveSVGDState
 from ebmjax.samplers._adaptive_svgd import adaptive_svgd as adaptive_svgd

@@ -43,6 +43,8 @@ class AdaptiveSVGDState(NamedTuple):
     second_moment: PyTree
     step: jax.Array
 
+    even = ("second_moment",)
+
 
 class AdaptiveSVGDInfo(NamedTuple):
     """Report of one step.

@@ -40,24 +40,17 @@ class HotReplicas(NamedTuple):
 
 
 class ParallelTemperingState(NamedTuple):
-    """One position at each power, valid under any density, and what counts round trips.
+    """One position at each power, valid under any density.
 
     Attributes:
       position: the replica at power 1; any PyTree of floating-point arrays.
       hot: the others.
       parity: int32, 0 or 1: whether the next swaps are those of pairs 0, 2, ... or 1, 3, ...
-      replica: (num_powers,) int32, the replica that stands at each power, by where it began.
-      leg: (num_powers,) int32, the way of the replica there: 1 from the lowest power up, 2 back
-        from power 1, 0 before it was at the lowest.
-      num_round_trips: int32, ways from the lowest power to power 1 and back, by all replicas.
     """
 
     position: PyTree
     hot: HotReplicas
     parity: jax.Array
-    replica: jax.Array
-    leg: jax.Array
-    num_round_trips: jax.Array
 
 
 class ParallelTemperingInfo(NamedTuple):
@@ -65,22 +58,16 @@ class ParallelTemperingInfo(NamedTuple):
 
     Attributes:
       acceptance_prob: scalar, mean over powers and moves; None if the sampler reports none.
-      acceptance_by_power: (num_powers,), mean over moves; or None.
       swap_prob: (num_powers - 1,), probability that each pair would be swapped, tried or not.
       is_swapped: (num_powers - 1,) bool; only every other pair is tried.
       log_ratios: (num_powers,), log density minus log base density of each replica, before the
         swaps, for ``ebmjax.evidence.tempering_log_partition``.
-      replica: (num_powers,), as in the state, after the swaps.
-      num_round_trips: scalar, so far.
     """
 
     acceptance_prob: jax.Array | None
-    acceptance_by_power: jax.Array | None
     swap_prob: jax.Array
     is_swapped: jax.Array
     log_ratios: jax.Array
-    replica: jax.Array
-    num_round_trips: jax.Array
 
 
 def parallel_tempering_init(
@@ -92,9 +79,7 @@ def parallel_tempering_init(
     position = jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), position)
     check_scalar_density(log_density_fn, position)
     hot = jax.tree.map(lambda x: jnp.stack([x] * (num - 1)), position)
-    rungs = jnp.arange(num, dtype=jnp.int32)
-    leg, zero = (rungs == 0).astype(jnp.int32), jnp.int32(0)
-    return ParallelTemperingState(position, HotReplicas(hot), zero, rungs, leg, zero)
+    return ParallelTemperingState(position, HotReplicas(hot), jnp.int32(0))
 
 
 def parallel_tempering_step(
@@ -176,15 +161,9 @@ def parallel_tempering_step(
         *(powers, numbers),
     )
     hot, position = (jax.tree.map(lambda leaf, at=at: leaf[at], moved) for at in (np.s_[:-1], -1))
-    replica, leg = state.replica[order], state.leg[order]
-    num_round_trips = state.num_round_trips + (leg[0] == 2)
-    leg = leg.at[0].set(1).at[-1].add(leg[-1] == 1)
-    mean, by_power = (jax.tree.map(partial(jnp.mean, axis=a), accepted) for a in (None, 1))
-    return ParallelTemperingState(
-        position, HotReplicas(hot), 1 - state.parity, replica, leg, num_round_trips
-    ), ParallelTemperingInfo(
-        mean, by_power, swap_prob, is_swapped, log_ratios, replica, num_round_trips
-    )
+    state = ParallelTemperingState(position, HotReplicas(hot), 1 - state.parity)
+    mean = jax.tree.map(jnp.mean, accepted)
+    return state, ParallelTemperingInfo(mean, swap_prob, is_swapped, log_ratios)
 
 
 parallel_tempering = bound(
@@ -217,11 +196,12 @@ def _read(powers: Any) -> Any:
 def _check(state: Any, powers: Any, step_size: Any, log_base_fn: Any) -> None:
     check_state(state, *ParallelTemperingState._fields)
     num, many = len(powers), jnp.shape(state.parity)
-    if many != () or len(state.replica) != num:
+    found = jax.tree.leaves(state.hot.position)[0].shape[len(many)] + 1
+    if many != () or found != num:
         raise ValueError(
-            f"state must be that of one chain with {num} powers, got {state.replica.shape[-1]} "
-            f"replicas{f' of chains of shape {many}' * bool(many)}. Call init with these powers; "
-            "step many chains with ebmjax.samplers.batch_step(step)."
+            f"state must be that of one chain with {num} powers, got {found} replicas"
+            f"{f' of chains of shape {many}' * bool(many)}. Call init with these powers; step many "
+            "chains with ebmjax.samplers.batch_step(step)."
         )
     if not is_traced(powers) and (powers[-1] != 1.0 or (powers[0] == 0.0 and log_base_fn is None)):
         raise ValueError(

@@ -39,6 +39,8 @@ class PSGLDState(NamedTuple):
     score: PyTree
     second_moment: PyTree
 
+    even = ("second_moment",)
+
 
 class PSGLDInfo(NamedTuple):
     """Report of one preconditioned step.

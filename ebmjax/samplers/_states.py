@@ -14,13 +14,10 @@ from ebmjax.types import PyTree
 POSITIONS = ("particles", "position")
 GRADIENTS = ("score", "logdensity_grad")
 VELOCITIES = ("velocity", "momentum")
-EVEN = (
-    *("log_density", "logdensity", "slice", "temperature", "running_acceptance"),
-    *("second_moment", "preconditioner", "inverse_mass_matrix", "step_size", "adaptation"),
-    "component",
-)
+LOG_DENSITIES = ("log_density", "logdensity")
 """Names that states here and in BlackJAX give to their fields. Gradients and velocities change sign
-with their coordinate. What is even does not, and wrappers carry it on as it is."""
+with their coordinate. A state names in its attribute ``even`` what else is like its position and
+does not."""
 
 Turn = Callable[[PyTree, PyTree], PyTree]
 
@@ -55,8 +52,8 @@ def map_state(
       velocity: from the old position and a velocity or momentum to the new one.
 
     Raises:
-      TypeError: if there is no position, a field has as many numbers as one and none of the names
-        above, or a gradient or velocity is not shaped like it.
+      TypeError: if there is no position; or if an array of numbers belongs to none, has none of the
+        names above, and is not in ``even`` of its state.
     """
     if not _is_leaf(state) and next(_positions(state), None) is None:
         raise TypeError(
@@ -68,6 +65,7 @@ def map_state(
 
     def visit(node: Any, outer: Any) -> Any:
         names, parts, structure = _fields(node)
+        even = (*LOG_DENSITIES, *getattr(node, "even", ()))
         own = next((name for name in POSITIONS if name in names), "")
         found = list(_positions(node))
         here = found[0] if len(found) == 1 else outer
@@ -75,14 +73,22 @@ def map_state(
         def replaced(name: Any, part: Any) -> Any:
             if name == own:
                 return position(part)
-            if name in EVEN or part is None:
+            if name in even or part is None:
                 return part
             if name in turns and here is not None and _is_like(here, part):
                 return turns[name](here, part)
-            near = found if here is None else [here]
-            if name in turns or name == "cotangent" or any(_is_vector(x, part) for x in near):
-                raise TypeError(_unknown(node, name, part, here))
-            return part if _is_leaf(part) else visit(part, here)
+            if not _is_leaf(part):
+                return visit(part, here)
+            # A scalar is a coordinate only where the position is one.
+            is_scalar = jnp.ndim(part) == 0 and not _is_like(here, part)
+            if is_scalar or not jnp.issubdtype(jnp.result_type(part), jnp.inexact):
+                return part
+            raise TypeError(
+                f"a wrapper cannot tell what to do with {type(node).__name__}.{name} of shape "
+                f"{jnp.shape(part)}. Name a gradient at the position score, a velocity velocity or "
+                "momentum, shaped like it; or let the state say what a mirror leaves unchanged: "
+                f"even = ({name!r},)."
+            )
 
         return structure.unflatten(map(replaced, names, parts))
 
@@ -123,17 +129,6 @@ def _map_fields(state: Any, change: Mapping[str, Callable[[PyTree], PyTree]]) ->
     return structure.unflatten(map(changed, names, parts))
 
 
-def _unknown(node: Any, name: Any, part: Any, position: PyTree) -> str:
-    shapes = [jax.tree.map(jnp.shape, tree) for tree in (part, position)]
-    return (
-        f"a wrapper cannot tell what to do with {type(node).__name__}.{name} of shape {shapes[0]}, "
-        f"beside a position of shape {shapes[1]}. Name a gradient at the position "
-        f"{' or '.join(GRADIENTS)}, a velocity {' or '.join(VELOCITIES)}, all shaped like it. A "
-        f"mirror leaves unchanged, and may be: {', '.join(EVEN)}. For PYLD give its own low, high "
-        "and max_score."
-    )
-
-
 def _is_leaf(node: Any) -> bool:
     return node is None or jax.tree_util.all_leaves([node])
 
@@ -164,15 +159,6 @@ def _positions(node: Any) -> Iterator[PyTree]:
 def _is_like(position: PyTree, part: Any) -> bool:
     """Returns whether ``part`` has the structure and shapes of ``position``."""
     return jax.tree.map(jnp.shape, part) == jax.tree.map(jnp.shape, position)
-
-
-def _is_vector(position: PyTree, part: Any) -> bool:
-    """Returns whether ``part`` is like ``position``, or an array of as many numbers."""
-    leaves, size = jax.tree.leaves(part), sum(map(jnp.size, jax.tree.leaves(position)))
-    if not all(jnp.issubdtype(jnp.result_type(leaf), jnp.inexact) for leaf in leaves):
-        return False
-    is_array = _is_leaf(part) and jnp.ndim(part) > 0  # a scalar beside one coordinate is none
-    return _is_like(position, part) or (is_array and jnp.size(part) == size)
 
 
 def check_state(state: Any, *fields: str) -> None:

@@ -39,6 +39,8 @@ class TemperedMALAState(NamedTuple):
     temperature: jax.Array
     running_acceptance: jax.Array
 
+    even = ("temperature", "running_acceptance")
+
 
 class TemperedMALAInfo(NamedTuple):
     """Report of one step.

@@ -5,8 +5,8 @@ called in the same way, so they compose::
 
     sampler = clamp(clip_drift(sgld, 1.0), -1.0, 1.0)(log_density_fn, step_size=1.0)
 
-``clamp``, ``clip_drift`` and ``reflect`` know a state's fields by their names. They refuse a state
-without a position, or with a field that holds as many numbers as the position and has another name.
+``clamp``, ``clip_drift`` and ``reflect`` refuse a state without a position, or with an array of
+numbers whose kind it does not name.
 """
 
 from collections.abc import Callable
