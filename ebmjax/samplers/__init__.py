@@ -29,7 +29,6 @@ from ebmjax.samplers._gradient_descent import gradient_descent_step as gradient_
 from ebmjax.samplers._hmc import hmc as hmc
 from ebmjax.samplers._hmc import hmc_init as hmc_init
 from ebmjax.samplers._hmc import hmc_step as hmc_step
-from ebmjax.samplers._kernels import Kernel as Kernel
 from ebmjax.samplers._langevin import LangevinInfo as LangevinInfo
 from ebmjax.samplers._langevin import LangevinState as LangevinState
 from ebmjax.samplers._langevin import implied_temperature as implied_temperature

@@ -11,14 +11,11 @@ from ebmjax._checks import check_fraction, check_positive, check_scalar
 from ebmjax._precision import at_least_float32, root
 from ebmjax._ranges import (
     BANDWIDTH,
-    NOT_NEGATIVE,
     POSITIVE,
     PROBABILITY,
-    one_of_or_function,
     optional,
 )
 from ebmjax.samplers._bound import bound
-from ebmjax.samplers._kernels import Kernel
 from ebmjax.samplers._states import check_state
 from ebmjax.samplers._svgd import (
     flatten_particles,
@@ -81,8 +78,6 @@ def adaptive_svgd_step(
     decay: Annotated[Any, PROBABILITY] = 0.9,
     damping: Annotated[Any, POSITIVE] = 1e-6,
     bandwidth: Annotated[Any, optional(BANDWIDTH)] = None,
-    kernel: Annotated[Kernel, one_of_or_function("rbf", "imq")] = "rbf",
-    drive: Annotated[Any, NOT_NEGATIVE] = 1.0,
     axis_name: AxisName = None,
 ) -> tuple[AdaptiveSVGDState, AdaptiveSVGDInfo]:
     r"""Moves each coordinate by its direction divided by the direction's running size.
@@ -106,9 +101,6 @@ def adaptive_svgd_step(
         far below it take the plain step, :math:`\epsilon \phi / \delta`.
       bandwidth: h in units of the particles: a positive number, ``"median"``, or None for
         ``median / sqrt(2 log n)``.
-      kernel: of ``u = |x - y|^2 / bandwidth^2``: ``"rbf"`` for exp(-u / 2), ``"imq"`` for
-        1 / sqrt(1 + u), or a function of u (static).
-      drive: scalar, at least 0, multiplies the scores, as in ``svgd_step``.
       axis_name: as in ``svgd_direction``.
 
     Source: the published code of Liu & Wang 2016 ("AdaGrad with momentum", same defaults). The
@@ -120,7 +112,7 @@ def adaptive_svgd_step(
     check_positive("damping", damping, is_scalar=True)
     check_scalar("decay", decay)
     check_fraction("decay", decay)
-    terms = stein_terms(state.particles, log_density_fn, bandwidth, axis_name, kernel, drive)
+    terms = stein_terms(state.particles, log_density_fn, bandwidth, axis_name)
     direction = terms.direction()
     before = flatten_particles(state.second_moment)
     weight = jnp.where(state.step == 0, 0.0, jnp.asarray(decay, before.dtype))

@@ -11,9 +11,6 @@ over w. Each particle alone has exactly N(0, I), since the squares of cosine and
 With a separate phase for each particle, uniform on the circle, the same sum is uncorrelated between
 particles: a wave of infinite frequency.
 
-The inverse multiquadric is a mean over Gaussian kernels: for a standard normal Z, the mean of
-:math:`e^{-Z^2 u / 2}` is :math:`1 / \sqrt{1 + u}`. So its waves have frequencies :math:`Z\, w`.
-
 Sums of a few waves cost O(n d) and a handful of random numbers a particle. A Cholesky factor of K
 costs O(n^3) and n d random numbers, and most of its work runs on one thread.
 
@@ -26,7 +23,6 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._axes import first_key
-from ebmjax.samplers._kernels import Kernel
 from ebmjax.samplers._svgd import SteinTerms, centre, multiply
 from ebmjax.types import Key
 
@@ -35,9 +31,7 @@ NUM_WAVES = 8
 noise from a Cholesky factor (docs/samplers/svgd.md)."""
 
 
-def kernel_noise(
-    key: Key, terms: SteinTerms, independent: Any, kernel: Kernel = "rbf"
-) -> jax.Array:
+def kernel_noise(key: Key, terms: SteinTerms, independent: Any) -> jax.Array:
     """Returns (m, d): noise for the own particles, with mean zero and covariance K +
     ``independent`` I.
 
@@ -49,7 +43,6 @@ def kernel_noise(
       key: this member's; all waves are drawn with the first member's key.
       terms: kernel and scores of the particles.
       independent: variance of the noise that is uncorrelated between particles; not negative.
-      kernel: that of ``terms``, "rbf" or "imq".
     """
     positions = terms.own(centre(terms.positions))
     dimension, dtype = positions.shape[1], positions.dtype
@@ -57,9 +50,6 @@ def kernel_noise(
     frequency_key, amplitude_key = jax.random.split(first_key(common_key, terms.axis_name))
 
     frequencies = jax.random.normal(frequency_key, (dimension, NUM_WAVES), dtype)
-    if kernel == "imq":
-        scale_key = jax.random.fold_in(frequency_key, 1)
-        frequencies = frequencies * jax.random.normal(scale_key, (1, NUM_WAVES), dtype)
     phases = multiply(positions / terms.bandwidth, frequencies)
     own_phases = jax.random.uniform(phase_key, phases.shape, dtype, maxval=2.0 * jnp.pi)
     share = jnp.sqrt(jnp.asarray(independent, dtype))

@@ -14,7 +14,7 @@ from ebmjax.types import PyTree
 POSITIONS = ("particles", "position")
 GRADIENTS = ("score", "logdensity_grad")
 VELOCITIES = ("velocity", "momentum")
-LOG_DENSITIES = ("log_density", "logdensity")
+EVEN = ("log_density", "logdensity", "slice")
 """Names that states here and in BlackJAX give to their fields. Gradients and velocities change sign
 with their coordinate. A state names in its attribute ``even`` what else is like its position and
 does not."""
@@ -65,7 +65,7 @@ def map_state(
 
     def visit(node: Any, outer: Any) -> Any:
         names, parts, structure = _fields(node)
-        even = (*LOG_DENSITIES, *getattr(node, "even", ()))
+        even = (*EVEN, *getattr(node, "even", ()))
         own = next((name for name in POSITIONS if name in names), "")
         found = list(_positions(node))
         here = found[0] if len(found) == 1 else outer

@@ -49,11 +49,10 @@ import jax.numpy as jnp
 from ebmjax._axes import AxisName
 from ebmjax._checks import check_positive
 from ebmjax._programs import run_program
-from ebmjax._ranges import BANDWIDTH, POSITIVE, one_of, optional
+from ebmjax._ranges import BANDWIDTH, POSITIVE, optional
 from ebmjax.samplers._bandwidth import MedianRule, bandwidth_at, median_bandwidth
 from ebmjax.samplers._bound import bound
 from ebmjax.samplers._kernel_noise import kernel_noise
-from ebmjax.samplers._kernels import Kernel, check_kernel
 from ebmjax.samplers._states import check_state
 from ebmjax.samplers._svgd import (
     SteinTerms,
@@ -84,7 +83,6 @@ def stochastic_svgd_step(
     *,
     step_size: Annotated[Any, POSITIVE],
     bandwidth: Annotated[Any, optional(BANDWIDTH)] = None,
-    kernel: Annotated[Kernel, one_of("rbf", "imq")] = "rbf",
     temperature: Annotated[Any, POSITIVE] = 1.0,
     langevin_weight: Annotated[Any, POSITIVE] = 1e-3,
     axis_name: AxisName = None,
@@ -109,7 +107,6 @@ def stochastic_svgd_step(
         dynamics.
       bandwidth: h in units of the particles: a positive number, ``"median"``, or None for
         ``median / sqrt(2 log n)``.
-      kernel: ``"rbf"`` or ``"imq"`` (static). A function has no noise here.
       temperature: T of the target, a positive scalar.
       langevin_weight: :math:`\delta`, positive share of independent Langevin dynamics.
       axis_name: as in ``svgd_direction``. The first member's key draws the correlated noise of all;
@@ -119,21 +116,20 @@ def stochastic_svgd_step(
       The new state and an ``SVGDInfo`` about the drift.
     """
     check_state(state, "particles")
-    check_kernel(kernel, needs_waves=True)
     for name, value in (
         ("step_size", step_size),
         ("temperature", temperature),
         ("langevin_weight", langevin_weight),
     ):
         check_positive(name, value, is_scalar=True)
-    terms = stein_terms(state.particles, log_density_fn, bandwidth, axis_name, kernel)
+    terms = stein_terms(state.particles, log_density_fn, bandwidth, axis_name)
     num_particles = len(terms.positions)
     positions, scores = terms.own(terms.positions), terms.own(terms.scores)
 
     drift = terms.direction(temperature) + langevin_weight / num_particles * scores
     if terms.median is not None:
         drift = drift + temperature / num_particles * _moving_bandwidth(terms, terms.median)
-    noise = kernel_noise(key, terms, langevin_weight, kernel)
+    noise = kernel_noise(key, terms, langevin_weight)
     noise_scale = jnp.sqrt(2.0 * step_size * temperature / num_particles)
 
     moved = positions + step_size * drift + noise_scale * noise
@@ -147,7 +143,6 @@ def _moving_bandwidth(terms: SteinTerms, median: MedianRule) -> jax.Array:
     tie.
     """
     squared, (_, middle, rule) = terms.squared, median
-    kernel_slope = terms.kernel if terms.slope is None else terms.slope
     # Differences do not change with the origin, their rounding does.
     centred = centre(terms.positions)
     num_particles = len(centred)
@@ -157,7 +152,7 @@ def _moving_bandwidth(terms: SteinTerms, median: MedianRule) -> jax.Array:
         pairs = jnp.where(squared[rows][:, rows] > 0, slope + slope.T, 0.0)
         offsets = jnp.sum(pairs, axis=1)[:, None] * centred[rows] - multiply(pairs, centred[rows])
         # This order forms no cube of a small bandwidth, which float32 would round to zero.
-        growth = kernel_slope[:, rows] * (squared[:, rows] / terms.bandwidth**2) / terms.bandwidth
+        growth = terms.kernel[:, rows] * (squared[:, rows] / terms.bandwidth**2) / terms.bandwidth
         return multiply(terms.own(growth), 2.0 * offsets)
 
     def of_all() -> jax.Array:

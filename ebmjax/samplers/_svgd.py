@@ -8,12 +8,11 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from ebmjax._axes import AxisName, everywhere, gather_rows, own_rows, place_like
-from ebmjax._checks import check_not_negative, check_positive, check_scalar_density
+from ebmjax._checks import check_positive, check_scalar_density
 from ebmjax._precision import root
-from ebmjax._ranges import BANDWIDTH, NOT_NEGATIVE, POSITIVE, one_of_or_function, optional
+from ebmjax._ranges import BANDWIDTH, POSITIVE, optional
 from ebmjax.samplers._bandwidth import MedianRule, is_rule, median_rule
 from ebmjax.samplers._bound import bound
-from ebmjax.samplers._kernels import Kernel, check_kernel, evaluate_kernel
 from ebmjax.samplers._states import check_particles, check_state
 from ebmjax.types import Key, LogDensityFn, PyTree
 
@@ -52,12 +51,10 @@ class SteinTerms(NamedTuple):
 
     Attributes:
       positions: (n, d), float32 or wider: all n particles, also if they are spread.
-      scores: (n, d), times the drive.
+      scores: (n, d).
       log_density: (m,), at the member's own m = n / members particles.
       squared: (n, n), squared distances.
       kernel: (n, n).
-      slope: (n, n), -2 f' of a kernel f(squared / bandwidth^2); None for a Gaussian kernel, where
-        it is the kernel.
       bandwidth: scalar.
       median: the one behind the bandwidth; None if the bandwidth was given.
       axis_name: axis over which the particles are spread.
@@ -68,7 +65,6 @@ class SteinTerms(NamedTuple):
     log_density: jax.Array
     squared: jax.Array
     kernel: jax.Array
-    slope: jax.Array | None
     bandwidth: jax.Array
     median: MedianRule | None
     axis_name: AxisName
@@ -80,19 +76,15 @@ class SteinTerms(NamedTuple):
     def direction(self, temperature: Any = 1.0) -> jax.Array:
         r"""Returns (m, d): the kernel-averaged score plus ``temperature`` times repulsion.
 
-        For a Gaussian kernel :math:`\nabla_{x_j} k = k\, (x_i - x_j) / h^2`, so one product with
-        the kernel makes both sums.
+        As :math:`\nabla_{x_j} k = k\, (x_i - x_j) / h^2`, one product with the kernel makes both
+        sums.
         """
         per_distance = temperature / self.bandwidth**2
         # Differences do not change with the origin, their rounding does.
         centred = centre(self.positions)
         kernel = self.own(self.kernel)
-        if self.slope is None:
-            slope, pulled = kernel, multiply(kernel, self.scores - per_distance * centred)
-        else:
-            slope = self.own(self.slope)
-            pulled = multiply(kernel, self.scores) - per_distance * multiply(slope, centred)
-        row_sums = jnp.sum(slope, axis=1, keepdims=True)
+        pulled = multiply(kernel, self.scores - per_distance * centred)
+        row_sums = jnp.sum(kernel, axis=1, keepdims=True)
         return (pulled + per_distance * row_sums * self.own(centred)) / len(self.positions)
 
 
@@ -146,8 +138,6 @@ def stein_terms(
     log_density_fn: LogDensityFn,
     bandwidth: Any,
     axis_name: AxisName,
-    kernel: Kernel = "rbf",
-    drive: Any = 1.0,
 ) -> SteinTerms:
     """Returns scores and kernel matrix in O(n^2 + n d) memory, from the Gram matrix.
 
@@ -157,8 +147,6 @@ def stein_terms(
     check_particles(particles)
     first = jax.eval_shape(partial(jax.tree.map, lambda leaf: leaf[0]), everywhere(particles))
     check_scalar_density(log_density_fn, first)
-    check_kernel(kernel)
-    check_not_negative("drive", drive, is_scalar=True)
     has_rule = is_rule(bandwidth)
     if not has_rule:
         check_positive("bandwidth", bandwidth, is_scalar=True)
@@ -171,11 +159,9 @@ def stein_terms(
         width = median.bandwidth
     else:  # as a float: the square of an integer may not fit
         width, median = jnp.asarray(bandwidth, positions.dtype), None
-    k, slope = jnp.exp(-0.5 * squared / width**2), None
-    if kernel != "rbf":
-        k, slope = evaluate_kernel(kernel, squared / width**2)
-    scores = drive * gather_rows(flatten_particles(scores), axis_name)
-    return SteinTerms(positions, scores, log_density, squared, k, slope, width, median, axis_name)
+    kernel = jnp.exp(-0.5 * squared / width**2)
+    scores = gather_rows(flatten_particles(scores), axis_name)
+    return SteinTerms(positions, scores, log_density, squared, kernel, width, median, axis_name)
 
 
 def svgd_direction(
@@ -183,7 +169,6 @@ def svgd_direction(
     log_density_fn: LogDensityFn,
     *,
     bandwidth: Any = None,
-    kernel: Kernel = "rbf",
     axis_name: AxisName = None,
 ) -> PyTree:
     r"""Returns the direction in which SVGD moves each particle.
@@ -197,7 +182,6 @@ def svgd_direction(
       log_density_fn: one particle to scalar.
       bandwidth: h, a positive number in units of the particles; or a rule by their median distance:
         None for ``h^2 = median^2 / (2 log n)``, ``"median"`` for ``h = median`` (static).
-      kernel: ``"rbf"`` for k above, ``"imq"`` or a function, see ``Kernel`` (static).
       axis_name: mapped axis, or axes, over which the particles are spread, equally many a member; n
         counts all. Positions and scores are gathered, O(n d) numbers, and every member has the (n,
         n) kernel. None if ``particles`` are all.
@@ -215,7 +199,7 @@ def svgd_direction(
 
     Source: Liu & Wang 2016, Alg. 1; SVGD-in-JEM thesis, section 3.3.
     """
-    terms = stein_terms(particles, log_density_fn, bandwidth, axis_name, kernel)
+    terms = stein_terms(particles, log_density_fn, bandwidth, axis_name)
     return unflatten_like(terms.direction(), particles)
 
 
@@ -237,8 +221,6 @@ def svgd_step(
     *,
     step_size: Annotated[Any, POSITIVE],
     bandwidth: Annotated[Any, optional(BANDWIDTH)] = None,
-    kernel: Annotated[Kernel, one_of_or_function("rbf", "imq")] = "rbf",
-    drive: Annotated[Any, NOT_NEGATIVE] = 1.0,
     axis_name: AxisName = None,
 ) -> tuple[SVGDState, SVGDInfo]:
     r"""Moves every particle by :math:`\epsilon\, \phi_i`; see ``svgd_direction``.
@@ -255,16 +237,12 @@ def svgd_step(
         step for each leaf; rescale the coordinates instead.
       bandwidth: h in units of the particles: a positive number, ``"median"``, or None for
         ``median / sqrt(2 log n)``.
-      kernel: of ``u = |x - y|^2 / bandwidth^2``: ``"rbf"`` for exp(-u / 2), ``"imq"`` for
-        1 / sqrt(1 + u), or a function of u (static).
-      drive: scalar, at least 0, multiplies the scores and not the repulsion. Particles approximate
-        :math:`p^{\mathrm{drive}}`; a ``schedule`` that raises it to 1 anneals.
       axis_name: as in ``svgd_direction``.
     """
     del key
     check_state(state, "particles")
     check_positive("step_size", step_size, is_scalar=True)
-    terms = stein_terms(state.particles, log_density_fn, bandwidth, axis_name, kernel, drive)
+    terms = stein_terms(state.particles, log_density_fn, bandwidth, axis_name)
     direction = terms.direction()
     moved = terms.own(terms.positions) + step_size * direction
     return SVGDState(unflatten_like(moved, state.particles)), stein_info(terms, direction)

@@ -151,7 +151,7 @@ WRAPPERS = {
     [
         (jnp.ones(3), jnp.ones(3), "Ball.other"),
         (jnp.ones(()), jnp.ones(()), "Ball.other"),
-        (START, START, "Ball.other"),
+        (START, START, "dict.a"),
         (START, jnp.ones(3), "Ball.other"),  # all coordinates in a row
         (jnp.ones((2, 2)), jnp.ones((1, 4)), "Ball.other"),
         (jnp.ones(3), jnp.ones((5, 3)), "Ball.other"),  # several, such as replicas

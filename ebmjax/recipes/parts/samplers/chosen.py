@@ -5,7 +5,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
-import numpy as np
 from ml_collections import ConfigDict
 
 from ebmjax.recipes.config.errors import Config, ConfigError, pick
@@ -57,9 +56,7 @@ class Chosen(NamedTuple):
           ConfigError: for whatever a function of the user does wrong.
         """
         if self.part is None:
-            kernel = _find_kernel(self)
-            given = hyperparameters if kernel is None else hyperparameters | {"kernel": kernel.call}
-            return self.entry.make(log_density_fn, **given)
+            return self.entry.make(log_density_fn, **hyperparameters)
         made = self.part.call(log_density_fn, **hyperparameters)
         return hold_to_contract(self.part, made)
 
@@ -199,7 +196,6 @@ def check(section: Config, samplers: Sequence[Chosen]) -> None:
       samplers: all that share its box.
     """
     for chosen in samplers:
-        _check_needs(chosen)
         _check_noise(chosen, section.get("allow_decoupled"))
         is_fixed = section.get("target_acceptance") is None or not chosen.entry.adaptable
         if not is_fixed and chosen.options.get("noise_scale"):
@@ -230,28 +226,6 @@ def check_particles(samplers: Iterable[Chosen], num: int) -> None:
                 "config.sampler.num_samples must be at least 2 for config.sampler.name="
                 f"{chosen.name!r}, whose particles move by each other, got {num}."
             )
-
-
-def _find_kernel(chosen: Chosen) -> UserPart | None:
-    """Returns the user's function that is the kernel of SVGD; None for ours.
-
-    Raises:
-      ConfigError: if there is no such function, or it takes no scalar to a scalar.
-    """
-    field, name = f"{chosen.where[7:]}.kernel", str(chosen.options.get("kernel"))
-    if chosen.part is not None or not is_users(name):
-        return None
-    part = UserPart(field, name, find_function(field, name), {})
-    if shape := np.shape(part.call(1.0)):
-        raise ConfigError(
-            f"config.{field}={name!r} must return a scalar for a scalar u, the squared distance "
-            f"over the squared bandwidth; it returns shape {shape} for u = 1."
-        )
-    return part
-
-
-def _check_needs(chosen: Chosen) -> None:
-    _find_kernel(chosen)
 
 
 def _check_noise(chosen: Chosen, allow_decoupled: bool | None) -> None:

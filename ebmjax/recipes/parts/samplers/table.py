@@ -11,15 +11,12 @@ from typing import Any, NamedTuple
 from ebmjax._ranges import (
     BANDWIDTH,
     COUNT,
-    FLAG,
     FRACTION,
     INSIDE_ONE,
     NOT_NEGATIVE,
     POSITIVE,
     PROBABILITY,
     TWO_OR_MORE,
-    one_of,
-    one_of_or_function,
     optional,
 )
 from ebmjax.recipes.config.declare import Field, field
@@ -92,13 +89,6 @@ BANDWIDTH = {
         "width of the kernel: a number, 'median', or None for median / sqrt(2 log n)",
     )
 }
-KERNEL = {
-    "kernel": field(
-        "rbf",
-        one_of_or_function("rbf", "imq"),
-        "of u = (distance / bandwidth)^2: exp(-u / 2), 1 / sqrt(1 + u), or a function of u",
-    )
-}
 LEAPFROGS = field(3, COUNT, "leapfrog steps of a move")
 NOISY: Mapping[str, Any] = {"step_size": 1.0, "noise_scale": 0.01, "temperature": None}
 """A Langevin move on images: its noise is chosen, and implies the temperature 5e-5."""
@@ -124,7 +114,6 @@ SAMPLERS: dict[str, SamplerEntry] = {
             **LANGEVIN,
             "decay": DECAY,
             "damping": DAMPING,
-            "curvature_drift": field(False, FLAG, "adds the drift from the slope of the metric"),
         },
         on_images=SCALED,
     ),
@@ -198,7 +187,7 @@ SAMPLERS: dict[str, SamplerEntry] = {
     "svgd": SamplerEntry(
         "SVGD",
         "ebmjax.samplers:svgd",
-        {**STEP, **BANDWIDTH, **KERNEL},
+        {**STEP, **BANDWIDTH},
         interacting=True,
         on_images={"step_size": 8.0},
     ),
@@ -210,7 +199,6 @@ SAMPLERS: dict[str, SamplerEntry] = {
             "decay": replace(DECAY, default=0.9),
             "damping": replace(DAMPING, default=1e-6),
             **BANDWIDTH,
-            **KERNEL,
         },
         interacting=True,
         on_images={"step_size": 0.02},
@@ -223,11 +211,6 @@ SAMPLERS: dict[str, SamplerEntry] = {
             **TEMPERATURE,
             "langevin_weight": field(1e-3, POSITIVE, "weight of a particle's own Langevin move"),
             **BANDWIDTH,
-            "kernel": field(
-                "rbf",
-                one_of("rbf", "imq"),
-                "of u = (distance / bandwidth)^2: exp(-u / 2) or 1 / sqrt(1 + u)",
-            ),
         },
         interacting=True,
         on_images={"step_size": 8.0, "temperature": COLD},

@@ -11,10 +11,8 @@ from experiment_runs import build_experiment
 
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.command_line import read
-from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.models.joint import parts
 from ebmjax.recipes.parts.samplers.bind import bind_sampler
-from ebmjax.samplers import svgd
 from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block
 from ebmjax.training._feed import describe_batches
@@ -69,57 +67,6 @@ def test_a_bandwidth_that_is_neither(name, argument):
     with pytest.raises(SystemExit, match=expected) as caught:
         read("configs/svgdjem_digits.py", [f"--config.sampler.{name}.bandwidth={argument}"])
     assert re.search(r"got .* Set it with", str(caught.value))
-
-
-KERNELS = """
-import jax.numpy as jnp
-
-def cauchy(u):
-    return 1 / (1 + u)
-
-def twice(u):
-    return jnp.stack([u, u])
-
-def wrong(u):
-    return u.there_is_no_such_thing
-"""
-
-
-@pytest.mark.slow
-def test_a_kernel_of_the_users_moves_the_particles(tmp_path):
-    (tmp_path / "kernels.py").write_text(KERNELS)
-    config = svgdjem_digits.get_config("smoke")
-    config.sampler.svgd.kernel = f"{tmp_path}/kernels.py:cauchy"
-    config.sampler.svgd.step_size = 0.1  # the box and the clip of scores are farther away
-    families.check(config)
-
-    def log_density_fn(x):
-        return -0.5 * jnp.sum(x**2)
-
-    chain = bind_sampler(parts.sampler(config), config.sampler)(log_density_fn)
-    particles = jnp.array([-0.4, -0.2, 0.4]).reshape(3, 1, 1, 1)
-    moved, _ = jax.jit(chain.step)(jax.random.key(0), chain.init(particles))
-    options = {**config.sampler.svgd, "kernel": lambda u: 1 / (1 + u)}
-    expected, _ = svgd(log_density_fn, **options).step(
-        jax.random.key(0), moved._replace(particles=particles)
-    )
-    np.testing.assert_allclose(moved.particles, expected.particles, rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("function", "message"),
-    [
-        ("twice", r"must return a scalar for a scalar u.* shape \(2,\)"),
-        ("wrong", "there_is_no_such_thing"),
-        ("absent", "must name a function"),
-    ],
-)
-def test_a_kernel_that_is_none_is_refused_before_anything_compiles(function, message, tmp_path):
-    (tmp_path / "kernels.py").write_text(KERNELS)
-    config = svgdjem_digits.get_config("smoke")
-    config.sampler.svgd.kernel = f"{tmp_path}/kernels.py:{function}"
-    with pytest.raises(ConfigError, match=rf"config\.sampler\.svgd\.kernel.*{message}"):
-        families.check(config)
 
 
 def test_adaptive_svgd_moves_by_its_section():

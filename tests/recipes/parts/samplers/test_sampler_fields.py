@@ -29,8 +29,7 @@ FIELDS = {
     "sampler.stochastic_svgd.bandwidth": 3.0, "sampler.stochastic_svgd.langevin_weight": 0.1,
     "sampler.stochastic_svgd.temperature": 0.5, "sampler.prior.noise_scale": 0.3,
     "sampler.prior.temperature": 0.5, "sampler.posterior.noise_scale": 0.3,
-    "sampler.posterior.temperature": 0.5, "sampler.svgd.kernel": "imq",
-    "sampler.adaptive_svgd.kernel": "imq", "sampler.stochastic_svgd.kernel": "imq",
+    "sampler.posterior.temperature": 0.5,
 }  # fmt: skip
 
 
