@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from ebmjax._axes import AxisName, everywhere, gather_rows, own_rows, place_like
-from ebmjax._checks import check_positive, check_scalar_density
+from ebmjax._checks import check_not_negative, check_positive, check_scalar_density
 from ebmjax._precision import root
-from ebmjax._ranges import BANDWIDTH, POSITIVE, optional
+from ebmjax._ranges import BANDWIDTH, NOT_NEGATIVE, POSITIVE, optional
 from ebmjax.samplers._bandwidth import MedianRule, is_rule, median_rule
 from ebmjax.samplers._bound import bound
 from ebmjax.samplers._states import check_particles, check_state
@@ -51,7 +51,7 @@ class SteinTerms(NamedTuple):
 
     Attributes:
       positions: (n, d), float32 or wider: all n particles, also if they are spread.
-      scores: (n, d).
+      scores: (n, d), times the drive.
       log_density: (m,), at the member's own m = n / members particles.
       squared: (n, n), squared distances.
       kernel: (n, n).
@@ -138,6 +138,7 @@ def stein_terms(
     log_density_fn: LogDensityFn,
     bandwidth: Any,
     axis_name: AxisName,
+    drive: Any = 1.0,
 ) -> SteinTerms:
     """Returns scores and kernel matrix in O(n^2 + n d) memory, from the Gram matrix.
 
@@ -147,6 +148,7 @@ def stein_terms(
     check_particles(particles)
     first = jax.eval_shape(partial(jax.tree.map, lambda leaf: leaf[0]), everywhere(particles))
     check_scalar_density(log_density_fn, first)
+    check_not_negative("drive", drive, is_scalar=True)
     has_rule = is_rule(bandwidth)
     if not has_rule:
         check_positive("bandwidth", bandwidth, is_scalar=True)
@@ -160,7 +162,7 @@ def stein_terms(
     else:  # as a float: the square of an integer may not fit
         width, median = jnp.asarray(bandwidth, positions.dtype), None
     kernel = jnp.exp(-0.5 * squared / width**2)
-    scores = gather_rows(flatten_particles(scores), axis_name)
+    scores = drive * gather_rows(flatten_particles(scores), axis_name)
     return SteinTerms(positions, scores, log_density, squared, kernel, width, median, axis_name)
 
 
@@ -221,6 +223,7 @@ def svgd_step(
     *,
     step_size: Annotated[Any, POSITIVE],
     bandwidth: Annotated[Any, optional(BANDWIDTH)] = None,
+    drive: Annotated[Any, NOT_NEGATIVE] = 1.0,
     axis_name: AxisName = None,
 ) -> tuple[SVGDState, SVGDInfo]:
     r"""Moves every particle by :math:`\epsilon\, \phi_i`; see ``svgd_direction``.
@@ -237,12 +240,14 @@ def svgd_step(
         step for each leaf; rescale the coordinates instead.
       bandwidth: h in units of the particles: a positive number, ``"median"``, or None for
         ``median / sqrt(2 log n)``.
+      drive: scalar, at least 0, multiplies the scores and not the repulsion. Particles approximate
+        :math:`p^{\mathrm{drive}}`; a ``schedule`` that raises it to 1 anneals.
       axis_name: as in ``svgd_direction``.
     """
     del key
     check_state(state, "particles")
     check_positive("step_size", step_size, is_scalar=True)
-    terms = stein_terms(state.particles, log_density_fn, bandwidth, axis_name)
+    terms = stein_terms(state.particles, log_density_fn, bandwidth, axis_name, drive)
     direction = terms.direction()
     moved = terms.own(terms.positions) + step_size * direction
     return SVGDState(unflatten_like(moved, state.particles)), stein_info(terms, direction)

@@ -96,7 +96,7 @@ TABLE = {
     "svgd": row("svgd", {"step_size": 0.3}, is_random=False, has_particles=True),
     "svgd_fixed_bandwidth": row(
         "svgd",
-        {"step_size": 0.3, "bandwidth": 0.7},
+        {"step_size": 0.3, "bandwidth": 0.7, "drive": 0.8},
         is_random=False,
         has_particles=True,
     ),

@@ -279,3 +279,11 @@ def test_particles_a_rounding_apart_count_as_one():
         np.testing.assert_allclose(
             used, np.sqrt(np.mean(distances**2) / (2 * np.log(10))), rtol=1e-4
         )
+
+
+def test_a_drive_weighs_the_scores_alone():
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(5, 2)), jnp.float32)
+    driven = samplers.svgd(log_density, step_size=0.3, drive=0.25)
+    tempered = samplers.svgd(lambda x: 0.25 * log_density(x), step_size=0.3)
+    (state, _), (other, _) = (s.step(jax.random.key(0), s.init(x)) for s in (driven, tempered))
+    np.testing.assert_allclose(state.particles, other.particles, rtol=1e-5)
