@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 
+from ebmjax.recipes.evaluators.density import describe_density, tile
+from ebmjax.recipes.evaluators.plane import Grid
 from ebmjax.recipes.evaluators.plots import figure
-from ebmjax.recipes.evaluators.points.density_plots import describe_density, tile
-from ebmjax.recipes.evaluators.points.grid import Grid
 from ebmjax.recipes.study.reader import StudyRun, first, row_names
 
 TITLES = {

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ebmjax.recipes.evaluators import plots
-from ebmjax.recipes.evaluators.points.comparison_plots import title
-from ebmjax.recipes.evaluators.points.settings import SETTINGS
+from ebmjax.recipes.evaluators.comparison import SETTINGS, title
 from ebmjax.recipes.study import reader
 from ebmjax.recipes.study.errors import line_of
 from ebmjax.recipes.study.table import entry

@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ebmjax.learning import step_size as adapted_step_size
 from ebmjax.recipes.config.files import project
@@ -20,11 +19,12 @@ from ebmjax.types import Key, LogDensityFn
 log_proposal_ratio = project("literal.mala").log_proposal_ratio
 
 
-def accept_ratios(model: Any, images: np.ndarray, key: Key, num: int = 100) -> dict[str, Any]:
+def accept_ratios(key: Key, model: Any, data: Any, *, num: int = 100) -> dict[str, Any]:
     """Returns ``weigh_move`` of the run's first sampler, from ``num`` samples of training.
 
-    ``model`` is an ``models.energy.model.EnergyModel``; test ``images`` are not used.
+    ``model`` is an ``models.energy.model.EnergyModel``; test ``data`` are not used.
     """
+    del data
     name, max_score = model.config.sampler.names[0], model.config.sampler.max_score
     sampler, chains = find_samplers(model.config)[name], model.samples(key, num)
 

@@ -10,27 +10,26 @@ from typing import Any
 import jax
 import numpy as np
 
-from ebmjax.recipes.evaluators.points import grid as grids
-from ebmjax.recipes.evaluators.points.density import on_grid
-from ebmjax.recipes.evaluators.points.grid import Grid
-from ebmjax.recipes.evaluators.points.plane import plane_of
+from ebmjax.recipes.evaluators import plane as grids
+from ebmjax.recipes.evaluators.plane import Grid, plane_of
 from ebmjax.types import Key
 
 # Rounding of float64 log densities is below this: a smaller spread counts as none.
 ROUNDING = 1e-9
 
 
-def beta_bias(model: Any, points: np.ndarray, key: Key) -> dict[str, float]:
+def beta_bias(key: Key, model: Any, data: Any) -> dict[str, float]:
     """Returns the bias of one model: of chains that follow it, and of training's.
 
     "negative_tv" is the distance from the data of training's chains, which follow ``1 - beta`` of
     the log density. "reweighted_tv" is ``distance_after_weighting``. The others come from
     ``compensation``. Numbers of the density are NaN if the grid cannot normalise it.
     """
+    del data
     plane, section = plane_of(model), model.config
     num, num_steps = section.eval.density.num_samples, section.sampler.num_steps
     keys = jax.random.split(key)
-    learned = on_grid(model, plane.grid)
+    learned = plane.on(model)
     followed = model.follow(keys[0], num, num_steps)
     beta = section.loss.beta
     estimate = plane.estimate(model.follow(keys[1], num, num_steps, beta=beta))
@@ -45,10 +44,10 @@ def beta_bias(model: Any, points: np.ndarray, key: Key) -> dict[str, float]:
     if grids.border_mass(learned, plane.grid) > grids.MAX_BORDER_MASS:
         return numbers
     learned = grids.normalise(learned, plane.grid)
-    data = grids.smooth(np.exp(plane.log_density), plane.grid, plane.bandwidth)
+    truth = grids.smooth(np.exp(plane.log_density), plane.grid, plane.bandwidth)
     return {
         **numbers,
-        **compensation(learned, plane.log_density, chains=plane.estimate(followed), data=data),
+        **compensation(learned, plane.log_density, chains=plane.estimate(followed), data=truth),
     }
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from ebmjax import data, evaluate, metrics
 from ebmjax.evaluate._classifier import classification
-from ebmjax.recipes.evaluators.classification import Classification
+from ebmjax.recipes.evaluators import classification as evaluator
 
 
 def make_examples(seed, num=60, classes=5):
@@ -65,11 +65,12 @@ def test_the_evaluator_reports_it_where_images_are_held_out():
         data.ImageData(rng.integers(0, 256, (40, 1, 1, 1), np.uint8), rng.integers(0, 2, 40))
         for _ in range(2)
     )
-    model = SimpleNamespace(logits=logits_fn, held_out=None)
+    config = SimpleNamespace(eval=SimpleNamespace(batch_size=16))
+    model = SimpleNamespace(logits=logits_fn, held_out=None, config=config)
     key = jax.random.key(0)
-    assert "scaled" not in Classification()(model, test, key).report["classification"]
+    assert "scaled" not in evaluator.classification(key, model, test).report["classification"]
     model.held_out = held_out
-    of_test, of_held = (Classification()(model, images, key) for images in (test, held_out))
+    of_test, of_held = (evaluator.classification(key, model, images) for images in (test, held_out))
     logits = {
         name: evaluate.classifier(logits_fn, images)["logits"]
         for name, images in (("test", test), ("held", held_out))

@@ -1,6 +1,6 @@
 """Accuracy and calibration of a classifier."""
 
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,57 +8,49 @@ import numpy as np
 from matplotlib.axes import Axes
 from scipy.special import logsumexp
 
-from ebmjax import data, evaluate, metrics
-from ebmjax.recipes.evaluators.evaluator import Evaluator, Found
+from ebmjax import evaluate, metrics
+from ebmjax.data import ImageData
+from ebmjax.recipes.evaluators.found import Found
 from ebmjax.recipes.evaluators.plots import figure, legend
 from ebmjax.types import Key
 
 IN_ROWS = ("accuracy", "ece", "nll", "brier")
 
 
-@dataclass(frozen=True)
-class Classification(Evaluator):
-    """Accuracy, calibration and likelihood on the test images.
+def classification(key: Key, model: Any, data: ImageData) -> Found:
+    """Returns "classification" of ``evaluate.classifier``, and the logits as an array.
 
-    It uses ``model.logits``, and ``model.held_out``, by which a temperature scales the logits.
+    Where images are held out, they choose a temperature that scales the logits.
     """
+    del key
+    classify = partial(evaluate.classifier, model.logits, batch_size=model.config.eval.batch_size)
+    found = classify(data)
+    numbers, logits = found["classification"], found["logits"]
+    if (held_out := model.held_out) is not None:
+        of_held = None
+        if data.images is not held_out.images:
+            of_held = classify(held_out)["logits"], held_out.labels
+        numbers["scaled"] = evaluate.temperature_scaling(logits, data.labels, of_held)
+    row = {f"test_{name}": numbers[name] for name in IN_ROWS}
+    row["test_log_density"] = float(np.mean(logsumexp(logits, axis=-1)))
+    return Found(
+        {"classification": numbers},
+        row,
+        {"labels": data.labels, "logits": logits},
+        found["per_image"],
+        pictures={"reliability": partial(draw, numbers)},
+    )
 
-    batch_size: int = 128
 
-    def __call__(self, model: Any, test: data.ImageData, key: Key) -> Found:
-        """Returns "classification" of ``evaluate.classifier``, and the logits as an array."""
-        found = evaluate.classifier(model.logits, test, batch_size=self.batch_size)
-        numbers, logits = found["classification"], found["logits"]
-        if model.held_out is not None:
-            numbers["scaled"] = self._scale(model, test, logits)
-        row = {f"test_{name}": numbers[name] for name in IN_ROWS}
-        row["test_log_density"] = float(np.mean(logsumexp(logits, axis=-1)))
-        return Found(
-            {"classification": numbers},
-            row,
-            {"labels": test.labels, "logits": logits},
-            found["per_image"],
-        )
-
-    def _scale(self, model: Any, test: data.ImageData, logits: Any) -> dict[str, Any]:
-        """Returns calibration at a temperature of the images held out."""
-        held_out, of_held = model.held_out, None
-        if test.images is not held_out.images:
-            found = evaluate.classifier(model.logits, held_out, batch_size=self.batch_size)
-            of_held = found["logits"], held_out.labels
-        return evaluate.temperature_scaling(logits, test.labels, of_held)
-
-    def draw(self, folder: Path, found: Found) -> None:
-        """Draws ``eval_reliability.png``: accuracy against confidence, and the bins' counts."""
-        numbers = found.report["classification"]
-        bins = metrics.ReliabilityBins(**numbers["reliability"])
-        path, ratios = folder / "plots" / "eval_reliability.png", (3, 1)
-        with figure(path, 2, size=(5, 3), sharex=True, height_ratios=ratios) as ((top,), (bottom,)):
-            reliability_diagram(top, bottom, bins)
-            accuracy, ece = f"accuracy {numbers['accuracy']:.1%}", f"ECE {numbers['ece']:.2%}"
-            top.set(ylabel="accuracy", title=f"{accuracy}, {ece} ({len(bins.count)} bins)")
-            bottom.set(ylabel="images")
-            legend(top.figure)
+def draw(numbers: dict[str, Any], path: Path) -> None:
+    """Draws accuracy against confidence, and the bins' counts."""
+    bins = metrics.ReliabilityBins(**numbers["reliability"])
+    with figure(path, 2, size=(5, 3), sharex=True, height_ratios=(3, 1)) as ((top,), (bottom,)):
+        reliability_diagram(top, bottom, bins)
+        accuracy, ece = f"accuracy {numbers['accuracy']:.1%}", f"ECE {numbers['ece']:.2%}"
+        top.set(ylabel="accuracy", title=f"{accuracy}, {ece} ({len(bins.count)} bins)")
+        bottom.set(ylabel="images")
+        legend(top.figure)
 
 
 def reliability_diagram(upper: Axes, lower: Axes, bins: metrics.ReliabilityBins) -> None:

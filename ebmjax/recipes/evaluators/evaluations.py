@@ -1,24 +1,22 @@
 """Runs evaluators at their times: a row during training, the report afterwards."""
 
-import importlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
-from ebmjax import data
 from ebmjax._groups import over_devices
 from ebmjax.recipes.config import declare, families
-from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.config.points import is_points
+from ebmjax.recipes.config.errors import Config, ConfigError
+from ebmjax.recipes.config.user_parts import UserPart, find_function, find_part
 from ebmjax.recipes.evaluators import table
-from ebmjax.recipes.evaluators.evaluator import Evaluator, Found, is_due, stack_repeats
+from ebmjax.recipes.evaluators.found import Found
 from ebmjax.recipes.evaluators.over_training import over_training
-from ebmjax.recipes.evaluators.user import UserEvaluator, find_evaluators
 from ebmjax.recipes.folder.workdir import read_rows, save_snapshot
 from ebmjax.training import TrainState, tree_digest
 from ebmjax.types import Key
@@ -26,58 +24,98 @@ from ebmjax.types import Key
 ModelOf = Callable[[TrainState | None], Any]
 """``model_of(state)``: a model as evaluators see it; without a state, before it is trained."""
 
+GIVEN = ("key", "model", "data")
 
-OFF = {"every": table.NEVER}
-"""The section of an evaluator that a family does not have."""
+
+class Evaluator(NamedTuple):
+    """A function of a key, a model and data, and when it runs.
+
+    Attributes:
+      function: has its options.
+      every: "end", or a number of evaluations of training.
+      at_end: whether it runs after training, too.
+      check: function of a model that is not trained yet and of data; raises ConfigError for what
+        would stop the evaluator half-way.
+      is_own: whether it is the user's.
+    """
+
+    function: Callable[..., Any]
+    every: Any = 1
+    at_end: bool = True
+    check: Callable[..., None] | None = None
+    is_own: bool = False
+
+    def find(self, key: Key, model: Any, data: Any) -> Found:
+        """Returns what it finds."""
+        found = self.function(key, model, data)
+        return found if isinstance(found, Found) else Found(found, found)
+
+    def is_due(self, step: int, interval: int) -> bool:
+        """Returns whether it runs at a monitored step."""
+        return isinstance(self.every, int) and (step // interval) % self.every == 0
 
 
 def make_evaluators(config: Config) -> dict[str, Evaluator]:
     """Returns the evaluators that run, by name, in the table's order; the user's come last.
 
-    Each gets its fields and, of the other fields of ``config.eval``, those that are arguments of
-    its class.
-
     Raises:
       ConfigError: for whatever a function of the user does wrong.
     """
-    fields, about = families.fields_of(config), _about_data(config)
-    made: dict[str, Evaluator] = {}
-    for name, entry in table.EVALUATORS.items():
-        if config.eval.get(name, OFF)["every"] == table.NEVER:
+    fields, made = families.fields_of(config), {}
+    for name in table.EVALUATORS:
+        section = config.eval.get(name, {"every": table.NEVER})
+        if section["every"] == table.NEVER:
             continue
         if declare.no_effect(fields, config, f"eval.{name}.every"):
             continue  # images have no density, and points no FID
-        module, _, kind = entry.made_by.partition(":")
-        cls = getattr(importlib.import_module(f"ebmjax.recipes.evaluators.{module}"), kind)
-        options = {**config.eval.to_dict(), **about, **config.eval[name].to_dict()}
-        taken = inspect.signature(cls).parameters
-        made[name] = cls(**{key: value for key, value in options.items() if key in taken})
-    users = enumerate(find_evaluators(config))
-    return made | {part.name: UserEvaluator(part, place) for place, part in users}
+        options = section.to_dict()
+        every, function = options.pop("every"), table.find_evaluator(name)
+        check = getattr(sys.modules[function.__module__], "check", None)
+        check = check and partial(check, **options)
+        at_end = name not in table.TRAINING_ALONE
+        made[name] = Evaluator(partial(function, **options), every, at_end, check)
+    for place, name in enumerate(config.eval.get("functions", ())):
+        arguments = list(inspect.signature(find_function("eval.functions", name)).parameters)
+        if arguments[:3] != list(GIVEN):
+            raise ConfigError(
+                f"config.eval.functions={name!r} must take ({', '.join(GIVEN)}); it has "
+                f"{arguments}."
+            )
+        part = find_part(config, "eval.functions", name, GIVEN)
+        every = getattr(part.function, "every", 1)
+        made[name] = Evaluator(partial(_call_own, part, place), every, is_own=True)
+    return made
 
 
-def repeats_of(state: TrainState) -> list[TrainState]:
-    """Returns the state of the run, in a list."""
-    return [state]
+def _call_own(part: UserPart, place: int, key: Key, model: Any, data: Any) -> Mapping[str, float]:
+    """Returns the numbers of a function of the user.
 
-
-def _about_data(config: Config) -> dict[str, Any]:
-    section = config.data
-    is_tfds = not is_points(config) and data.is_tfds(section.name)
-    tfds_folder = section.path or None if is_tfds else None
-    return {"data_name": section.name, "fit": section.fit, "tfds_folder": tfds_folder}
+    Raises:
+      ConfigError: unless it returns a dict of scalars.
+    """
+    found = part.call(jax.random.fold_in(key, place), model, data, **part.options)
+    where = f"config.eval.functions={part.name!r}"
+    if not isinstance(found, Mapping):
+        raise ConfigError(
+            f"{where} must return numbers by name, such as {{'mean_energy': 1.5}}; got a "
+            f"{type(found).__name__}."
+        )
+    for name, value in found.items():
+        is_number = np.shape(value) == () and np.asarray(value).dtype.kind in "fiub"
+        if not (isinstance(name, str) and is_number):
+            raise ConfigError(
+                f"{where} must return scalars by name; {name!r} is of shape {np.shape(value)}."
+            )
+    return {name: float(value) for name, value in found.items()}
 
 
 @dataclass(frozen=True)
 class Evaluations:
     """The evaluators of a run.
 
-    Each repeat of a run is a model by itself (``config.train.num_repeats``). Its numbers and arrays
-    get a leading axis of repeats; the pictures are the first one's.
-
     Attributes:
       folder: of the run; gets pictures, plots and arrays.
-      key: of all random numbers; (num_repeats,) if there are several.
+      key: of all random numbers.
       evaluators: by name.
       config: of the run.
       interval: steps between two evaluations of training.
@@ -99,59 +137,54 @@ class Evaluations:
         if model.distances is not None:
             model.distances.check()
         for evaluator in self.evaluators.values():
-            evaluator.check(model, self.tests[1])
+            if evaluator.check is not None:
+                evaluator.check(model, self.tests[1])
 
     @over_devices()
     def monitor(self, state: TrainState, step: int) -> dict[str, Any]:
         """Returns the row of ``step``; saves its arrays and pictures."""
-        models = [self.models[0](one) for one in repeats_of(state)]
+        model, plots = self.models[0](state), self.folder / "plots"
         row: dict[str, Any] = {}
         arrays: dict[str, Any] = {}
         for name, evaluator in self.evaluators.items():
-            if not self._is_due(name, step):
+            if not evaluator.is_due(step, self.interval):
                 continue
-            each = self._find(evaluator, models, self.tests[0])
-            found = stack_repeats(each)
-            evaluator.check_new(found, row)
+            found = evaluator.find(self.key, model, self.tests[0])
+            _check_new(name, evaluator, found, row)
             row |= found.numbers()
             arrays |= found.arrays
-            evaluator.draw_step(self.folder, step, each[0])
+            for picture, draw in found.step_pictures.items():
+                plots.mkdir(exist_ok=True)
+                draw(plots / f"{picture}_{step:06d}.png")
         save_snapshot(self.folder, step, arrays)
         return row
 
     @over_devices()
     def evaluate(self, state: TrainState) -> dict[str, Any]:
         """Returns the report; writes evaluation.npz and ``plots/eval_*.png``."""
-        models = [self.models[1](one) for one in repeats_of(state)]
-        train = self.config.train
-        is_lost = np.atleast_1d(state.consecutive_skipped) >= train.max_consecutive_skips
+        model, data = self.models[1](state), self.tests[1]
         arrays: dict[str, Any] = {}
-        images_sha256 = tree_digest(self.tests[1].images)
-        report: dict[str, Any] = {**models[0].about(), "images_sha256": images_sha256}
-        report["per_image"] = {}
-        if "num_repeats" in train:
-            report["diverged_repeats"] = int(is_lost.sum())
-        for evaluator in self.evaluators.values():
+        report = {**model.about(), "images_sha256": tree_digest(data.images), "per_image": {}}
+        for name, evaluator in self.evaluators.items():
             if not evaluator.at_end:
                 continue
-            each = self._find(evaluator, models, self.tests[1])
-            found = stack_repeats(each, is_lost)
-            evaluator.check_new(found, report)
+            found = evaluator.find(self.key, model, data)
+            _check_new(name, evaluator, found, report)
             report |= found.report
             report["per_image"] |= found.per_image
             arrays |= found.arrays
-            evaluator.draw(self.folder, each[0])
+            for picture, draw in found.pictures.items():
+                draw(self.folder / "plots" / f"eval_{picture}.png")
         split = "validation" if self.config.data.holdout else "test"
         report["over_training"] = {"split": split, **over_training(read_rows(self.folder))}
         np.savez_compressed(self.folder / "evaluation.npz", **arrays)
         return report
 
-    def _find(self, evaluator: Evaluator, models: Sequence[Any], test: Any) -> list[Found]:
-        """Returns what an evaluator finds of each repeat."""
-        keys = jnp.atleast_1d(self.key)
-        return [evaluator(model, test, key) for model, key in zip(models, keys, strict=True)]
 
-    def _is_due(self, name: str, step: int) -> bool:
-        is_ours = name in table.EVALUATORS
-        every = self.config.eval[name].every if is_ours else self.evaluators[name].every
-        return is_due(every, step, self.interval)
+def _check_new(name: str, evaluator: Evaluator, found: Found, others: Iterable[str]) -> None:
+    """Raises ConfigError if a number of the user has a name that is taken."""
+    taken = [one for one in found.report if evaluator.is_own and one in others]
+    if taken:
+        raise ConfigError(
+            f"config.eval.functions={name!r} returns {taken[0]!r}, a name that is taken: rename it."
+        )

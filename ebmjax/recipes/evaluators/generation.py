@@ -2,17 +2,18 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from ebmjax import data, metrics
+from ebmjax import metrics
+from ebmjax._ranges import COUNT, FLAG, TWO_OR_MORE, optional
+from ebmjax.data import ImageData
 from ebmjax.evaluate import finite_images
-from ebmjax.recipes.evaluators.evaluator import Evaluator, Found
-from ebmjax.recipes.evaluators.image_model import floats
-from ebmjax.recipes.evaluators.latent.keys import keys_of
+from ebmjax.recipes.evaluators.found import Draw, Found
+from ebmjax.recipes.evaluators.latent_keys import keys_of
 from ebmjax.recipes.evaluators.plots import figure, tiles
 from ebmjax.types import Key
 
@@ -25,95 +26,73 @@ TITLES = {
     "fresh": "fresh chains, by log p(x)",
     "buffer": "replay buffer, by log p(x)",
 }
-BY_CLASS = {
-    "conditional": "chains of a class",
-    "buffer": "replay buffer by class",
-}
+BY_CLASS = {"conditional": "chains of a class", "buffer": "replay buffer by class"}
 
 SampleArrays = Mapping[str, np.ndarray]
 
 
-@dataclass(frozen=True)
-class Generation(Evaluator):
-    """Distances of generated images, of their starts and of the test images.
+def generation(
+    key: Key,
+    model: Any,
+    data: ImageData,
+    *,
+    num_images: Annotated[int, TWO_OR_MORE] = 1000,
+    selected_by_confidence: Annotated[bool, FLAG] = False,
+    smallest_num: Annotated[int | None, optional(COUNT)] = None,
+) -> Found:
+    """Returns distances of generated images, of their starts and of the test images.
 
-    It uses ``model.draw_sets``, ``model.distances``, ``model.score_samples`` and
-    ``model.describe_chains``.
+    The samples are arrays, with what sorts them.
+
+    Args:
+      key: of the chains.
+      model: of images.
+      data: test images.
+      num_images: images that are generated and scored
+      selected_by_confidence: also judge the buffer's images that the model is sure of
+      smallest_num: smallest number of images that metrics are extrapolated from
     """
+    sets = model.draw_sets(key, num_images)
+    report = model.describe_chains() | model.distances.generation(sets, data)
+    found: dict[str, SampleArrays] = {}
+    for name, chains in sets.items():
+        means, found[name] = model.score_samples(name, chains)
+        report[name] |= means
+    if "buffer" in sets and selected_by_confidence:
+        buffer = sets["buffer"]
+        report["buffer_selected"] = {
+            **select_and_score(model, data, buffer.ends),
+            "starts": select_and_score(model, data, buffer.starts),
+        }
+    if smallest_num is not None:
+        spaced = np.linspace(smallest_num, num_images, NUM_SIZES)  # as in the thesis
+        report["sizes"] = sizes = spaced.round().astype(int).tolist()
+        for place, images, at in _list_places(report, sets, data, sizes):
+            place["at_sizes"] = scores_at_sizes(model, key, images, at)
+    arrays = {f"{name}_{k}": one for name, group in found.items() for k, one in group.items()}
+    return Found({"generation": report}, arrays=arrays, pictures=_pictures(found))
 
-    num_images: int = 1000
-    selected_by_confidence: bool = False
-    smallest_num: int | None = None
 
-    def __call__(self, model: Any, test: data.ImageData, key: Key) -> Found:
-        """Returns "generation"; the samples are arrays, with what sorts them."""
-        sets = model.draw_sets(key, self.num_images)
-        report = model.describe_chains() | model.distances.generation(sets, test)
-        shared = tuple(f"generation.{name}" for name in (*(report.keys() - sets.keys()), "sizes"))
-        arrays: dict[str, Any] = {}
-        for name, chains in sets.items():
-            means, samples = model.score_samples(name, chains)
-            report[name] |= means
-            arrays |= {f"{name}_{key}": array for key, array in samples.items()}
-        if "buffer" in sets and self.selected_by_confidence:
-            buffer = sets["buffer"]
-            report["buffer_selected"] = {
-                **select_and_score(model, test, buffer.ends),
-                "starts": select_and_score(model, test, buffer.starts),
-            }
-        if self.smallest_num is not None:
-            report["sizes"] = self.sizes
-            for place, images, sizes in self._list_places(report, sets, test):
-                place["at_sizes"] = scores_at_sizes(model, key, images, sizes)
-        return Found({"generation": report}, arrays=arrays, shared=shared)
+def _list_places(
+    report: Any, sets: Any, data: ImageData, sizes: list[int]
+) -> Iterator[tuple[dict[str, Any], np.ndarray, list[int]]]:
+    """Yields places of a report, their images and numbers of them.
 
-    @property
-    def sizes(self) -> list[int]:
-        """Ten numbers of images, evenly spaced as in the thesis."""
-        spaced = np.linspace(self.smallest_num or 0, self.num_images, NUM_SIZES)
-        return spaced.round().astype(int).tolist()
-
-    def _list_places(self, report: Any, sets: Any, test: data.ImageData) -> Iterator[Any]:
-        """Yields places of a report, images in [-1, 1] and their sizes.
-
-        Fewer test images have sizes in the same proportion.
-        """
-        for name, chains in sets.items():
-            is_finite = np.isfinite(chains.ends).all(axis=(1, 2, 3))
-            yield report[name], chains.ends[is_finite], self.sizes
-            yield report[name]["starts"], chains.starts[is_finite], self.sizes
-        images = test.images[: self.num_images]
-        sizes = [max(2, round(len(images) / self.num_images * size)) for size in self.sizes]
-        yield report["test_images"], floats(images), sizes
-
-    def draw(self, folder: Path, found: Found) -> None:
-        """Draws ``eval_samples.png`` by falling log p(x), and ``BY_CLASS`` with a row a class."""
-        sets = {name: _of_set(found.arrays, name) for name in (*TITLES, *BY_CLASS)}
-        panels = {}
-        for name, title in TITLES.items():
-            images = sets[name].get("images", ())
-            if not len(images):
-                continue
-            chosen = extremes(sets[name]["log_density"], ROWS * COLUMNS)
-            panels[title + _caption(len(chosen), len(images))] = images[chosen]
-            if name == "fresh":
-                starts = sets[name]["start_images"]
-                panels["where these chains started\nin the same order"] = starts[chosen]
-        if panels:
-            path = folder / "plots" / "eval_samples.png"
-            with figure(path, 1, len(panels), size=(5, 5.7)) as (axes,):
-                for axis, (title, images) in zip(axes, panels.items(), strict=True):
-                    tiles(axis, images, COLUMNS, title)
-        for name, title in BY_CLASS.items():
-            if len(sets[name].get("labels", ())):
-                _by_class(folder / "plots" / f"eval_{name}.png", sets[name], title)
+    Fewer test images have sizes in the same proportion.
+    """
+    for name, chains in sets.items():
+        is_finite = np.isfinite(chains.ends).all(axis=(1, 2, 3))
+        yield report[name], finite_images(chains.ends[is_finite]), sizes
+        yield report[name]["starts"], finite_images(chains.starts[is_finite]), sizes
+    images = data.images[: sizes[-1]]
+    fewer = [max(2, round(len(images) / sizes[-1] * size)) for size in sizes]
+    yield report["test_images"], images, fewer
 
 
 def scores_at_sizes(model: Any, key: Key, images: Any, sizes: Sequence[int]) -> dict[str, Any]:
     """Returns "values" of every score at these sizes, and at "infinity"; NaN for unknown ones."""
-    scores = model.distances.at_sizes(keys_of(key).sizes, finite_images(images), sizes)
     found = {}
-    for name, values in scores.items():
+    for name, values in model.distances.at_sizes(keys_of(key).sizes, images, sizes).items():
         known = np.isfinite(values)
         at = np.array(sizes)[known]
         has_line = len(set(at)) > 1
@@ -122,19 +101,19 @@ def scores_at_sizes(model: Any, key: Key, images: Any, sizes: Sequence[int]) -> 
     return found
 
 
-def select_and_score(model: Any, test: data.ImageData, ends: np.ndarray) -> dict[str, Any]:
+def select_and_score(model: Any, data: ImageData, ends: np.ndarray) -> dict[str, Any]:
     """Returns numbers of the images with the highest confidence, as in SADA-JEM's code.
 
     Frechet distance and inception score use different images, and the reference includes the test
     images.
     """
     ends = ends[np.isfinite(ends).all(axis=(1, 2, 3))]
-    num_reference = len(model.distances.train.labels) + len(test.labels)
+    num_reference = len(model.distances.train.labels) + len(data.labels)
     report: dict[str, Any] = {"shares": SHARES, "num_reference": num_reference}
     if len(ends) < 2:
         return report
     images, logits = finite_images(ends), model.scores(ends)["logits"]
-    reference = model.distances.train_and(test.images)
+    reference = model.distances.train_and(data.images)
     for name, share in SHARES.items():
         selected = images[most_confident(logits, share)]
         scores = model.distances.scores(selected, reference=reference).numbers
@@ -167,12 +146,34 @@ def most_confident(logits: np.ndarray, share: float) -> np.ndarray:
     return np.sort(np.concatenate(kept))
 
 
-def _of_set(arrays: SampleArrays, name: str) -> dict[str, np.ndarray]:
-    start = f"{name}_"
-    return {key.removeprefix(start): arrays[key] for key in arrays if key.startswith(start)}
+def _pictures(found: Mapping[str, SampleArrays]) -> dict[str, Draw]:
+    """Returns what draws samples by falling log p(x), and ``BY_CLASS`` with a row a class."""
+    by_class = {
+        name: partial(draw_classes, found[name], title)
+        for name, title in BY_CLASS.items()
+        if name in found and len(found[name].get("labels", ()))
+    }
+    has_any = any(len(found.get(name, {}).get("images", ())) for name in TITLES)
+    return {"samples": partial(draw, found), **by_class} if has_any else by_class
 
 
-def _by_class(path: Path, found: SampleArrays, of_class: str) -> None:
+def draw(found: Mapping[str, SampleArrays], path: Path) -> None:
+    """Draws the samples of each set with the highest and the lowest log p(x)."""
+    panels = {}
+    for name, title in TITLES.items():
+        one = found.get(name, {})
+        if not len(images := one.get("images", ())):
+            continue
+        chosen = extremes(one["log_density"], ROWS * COLUMNS)
+        panels[title + _caption(len(chosen), len(images))] = images[chosen]
+        if name == "fresh":
+            panels["where these chains started\nin the same order"] = one["start_images"][chosen]
+    with figure(path, 1, len(panels), size=(5, 5.7)) as (axes,):
+        for axis, (title, images) in zip(axes, panels.items(), strict=True):
+            tiles(axis, images, COLUMNS, title)
+
+
+def draw_classes(found: SampleArrays, of_class: str, path: Path) -> None:
     """Draws a row a class, sorted by log p(x) on the left and by p(y|x) on the right."""
     classes, counts = np.unique(found["labels"], return_counts=True)
     columns = min(2 * COLUMNS, int(counts.max()))

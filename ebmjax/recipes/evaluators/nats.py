@@ -1,19 +1,20 @@
 """Log probabilities of points or images in nats, normalised by log Z in an interval."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax import data, evidence
+from ebmjax import evidence
 from ebmjax._phases import say_part
+from ebmjax._ranges import POSITIVE, TWO_OR_MORE
+from ebmjax.data import ImageData, dequantise
 from ebmjax.recipes.config.points import is_points
-from ebmjax.recipes.evaluators.evaluator import Evaluator, Found
-from ebmjax.recipes.evaluators.table import CHAINS, FITTED
+from ebmjax.recipes.evaluators.found import Found
 from ebmjax.recipes.parts.start_distributions import MOST_FITTED
 from ebmjax.samplers import hmc
 from ebmjax.types import Key, LogDensityFn
@@ -26,6 +27,16 @@ NUM_LONG = 200
 """Trajectories that move the pilot's end, where the reverse chains begin."""
 WIDENED = 1.2
 """Ends of the box of images whose chains have none."""
+
+
+CHAINS, FITTED = "chains", "fitted"
+TEMPERATURE = replace(
+    POSITIVE,
+    words="'fitted', 'chains', or positive and finite",
+    holds=lambda v: v in (FITTED, CHAINS) or (not isinstance(v, str) and POSITIVE.holds(v)),
+    kind=object,
+    examples=(1.0, FITTED, CHAINS),
+)
 
 
 class Normalised(NamedTuple):
@@ -123,86 +134,100 @@ class Normalised(NamedTuple):
         return [*lines, *self.notes]
 
 
-@dataclass(frozen=True)
-class Nats(Evaluator):
-    """Log p(x) in nats, and bits per dimension; uses ``model.class_log_densities``."""
+def nats(
+    key: Key,
+    model: Any,
+    data: ImageData,
+    *,
+    num_images: Annotated[int, TWO_OR_MORE] = 1000,
+    num_chains: Annotated[int, TWO_OR_MORE] = 64,
+    num_powers: Annotated[int, TWO_OR_MORE] = 400,
+    temperature: Annotated[Any, TEMPERATURE] = 1.0,
+) -> Found:
+    """Returns "nats" of test images or points: log p(x), and bits per dimension of images.
 
-    num_images: int = 1000
-    num_chains: int = 64
-    num_powers: int = 400
-    temperature: Any = 1.0
+    Those of every image are arrays.
 
-    def __call__(self, model: Any, test: data.ImageData, key: Key) -> Found:
-        """Returns "nats" of test images, and those of every image as arrays."""
-        key, image_key = jax.random.split(key)
-        normalised = self.normalise(model, key)
-        scores = normalised.score(test.images[: self.num_images], image_key)
-        report = normalised.summarise(scores)
-        for line in normalised.describe(report):
-            say_part(line)
-        arrays = {f"test_{name}": values for name, values in scores.items()}
-        row = {f"test_{name}": report[name] for name in ("nats", "nats_low", "nats_high")}
-        return Found({"nats": report}, row, arrays)
+    Args:
+      key: of chains and of the noise that dequantises.
+      model: an energy or a joint model.
+      data: what is scored.
+      num_images: test images or points that are scored
+      num_chains: chains of each side of log Z
+      num_powers: powers from fitted Gaussians to the model
+      temperature: divisor of the log density; fitted: by the data; chains: theirs
+    """
+    key, image_key = jax.random.split(key)
+    options = {"num_chains": num_chains, "num_powers": num_powers, "temperature": temperature}
+    normalised = normalise(key, model, **options)
+    scores = normalised.score(data.images[:num_images], image_key)
+    report = normalised.summarise(scores)
+    for line in normalised.describe(report):
+        say_part(line)
+    arrays = {f"test_{name}": values for name, values in scores.items()}
+    row = {f"test_{name}": report[name] for name in ("nats", "nats_low", "nats_high")}
+    return Found({"nats": report}, row, arrays)
 
-    def normalise(self, model: Any, key: Key) -> Normalised:
-        """Returns the normalised density of a trained model."""
-        fit_key, heat_key, key = jax.random.split(key, 3)
-        train, config = model.train, model.config
-        first = np.arange(min(len(train.images), MOST_FITTED))
-        images = np.asarray(train.images[first])
-        has_levels = images.dtype == np.uint8
-        x = np.asarray(to_positions(fit_key, images))
-        noise = float(config.data.noise_scale) if has_levels else 0.0
-        labels = None
-        if has_levels and config.data.num_classes > 1:
-            labels = np.unique(np.asarray(train.labels)[first], return_inverse=True)[1]
-        jitter = max(noise, SMALLEST_NOISE) ** 2 if has_levels else None
-        base = evidence.gaussian_base(x, labels, jitter=jitter)
-        low, high, notes = box_of(config, x)
 
-        def log_density_fn(position: jax.Array) -> jax.Array:
-            return jax.nn.logsumexp(model.class_log_densities(model.trained, position))
+def normalise(
+    key: Key, model: Any, *, num_chains: int, num_powers: int, temperature: Any
+) -> Normalised:
+    """Returns the normalised density of a trained model."""
+    fit_key, heat_key, key = jax.random.split(key, 3)
+    train, config = model.train, model.config
+    first = np.arange(min(len(train.images), MOST_FITTED))
+    images = np.asarray(train.images[first])
+    has_levels = images.dtype == np.uint8
+    x = np.asarray(to_positions(fit_key, images))
+    noise = float(config.data.noise_scale) if has_levels else 0.0
+    labels = None
+    if has_levels and config.data.num_classes > 1:
+        labels = np.unique(np.asarray(train.labels)[first], return_inverse=True)[1]
+    jitter = max(noise, SMALLEST_NOISE) ** 2 if has_levels else None
+    base = evidence.gaussian_base(x, labels, jitter=jitter)
+    low, high, notes = box_of(config, x)
 
-        temperature, implied = self.temperature, temperature_of_chains(model)
-        if temperature == CHAINS:
-            temperature = implied or 1.0
-        extend = partial(unfold, x=x, low=low, high=high)
-        if temperature == FITTED:
-            say_part("fitting a temperature to the training data")
-            assert base.coordinates is not None
-            temperature = evidence.fit_temperature(
-                heat_key, log_density_fn, x, base.coordinates, extend=extend
-            )
-        tempered = lambda position: log_density_fn(position) / temperature  # noqa: E731
-        say_part(f"log Z: {self.num_chains} chains through {self.num_powers:,} powers, both ways")
-        found = evidence.log_partition(
-            key,
-            extend(tempered),
-            base,
-            num_chains=self.num_chains,
-            num_powers=self.num_powers,
-            sampler=hmc,  # at as many gradients the sides of MALA lie twice as far apart
-            num_steps=1,
-            num_long=NUM_LONG,
-            refit=True,
+    def log_density_fn(position: jax.Array) -> jax.Array:
+        return jax.nn.logsumexp(model.class_log_densities(model.trained, position))
+
+    implied = temperature_of_chains(model)
+    if temperature == CHAINS:
+        temperature = implied or 1.0
+    extend = partial(unfold, x=x, low=low, high=high)
+    if temperature == FITTED:
+        say_part("fitting a temperature to the training data")
+        assert base.coordinates is not None
+        temperature = evidence.fit_temperature(
+            heat_key, log_density_fn, x, base.coordinates, extend=extend
         )
-        if has_levels:
-            notes += (
-                f"Images: x = 2 (k + u) / 256 - 1 of level k with u uniform. {smoothing(config)}",
-            )
-        if implied not in (None, temperature):
-            notes += (f"Its chains have temperature {implied:.3g}: see eval.nats.temperature.",)
-        if temperature != 1.0:
-            notes += (
-                f"The model's log density was divided by a temperature of {temperature:.3g}.",
-            )
-        return Normalised(tempered, found, base, has_levels, temperature, notes)
+    tempered = lambda position: log_density_fn(position) / temperature  # noqa: E731
+    say_part(f"log Z: {num_chains} chains through {num_powers:,} powers, both ways")
+    found = evidence.log_partition(
+        key,
+        extend(tempered),
+        base,
+        num_chains=num_chains,
+        num_powers=num_powers,
+        sampler=hmc,  # at as many gradients the sides of MALA lie twice as far apart
+        num_steps=1,
+        num_long=NUM_LONG,
+        refit=True,
+    )
+    if has_levels:
+        notes += (
+            f"Images: x = 2 (k + u) / 256 - 1 of level k with u uniform. {smoothing(config)}",
+        )
+    if implied not in (None, temperature):
+        notes += (f"Its chains have temperature {implied:.3g}: see eval.nats.temperature.",)
+    if temperature != 1.0:
+        notes += (f"The model's log density was divided by a temperature of {temperature:.3g}.",)
+    return Normalised(tempered, found, base, has_levels, temperature, notes)
 
 
 def to_positions(key: Key, images: Any) -> jax.Array:
     """Returns points as they are, and uint8 images dequantised, in [-1, 1]."""
     images = jnp.asarray(images)
-    return data.dequantise(key, images) if images.dtype == jnp.uint8 else images
+    return dequantise(key, images) if images.dtype == jnp.uint8 else images
 
 
 def unfold(log_density_fn: LogDensityFn, x: np.ndarray, low: float, high: float) -> LogDensityFn:

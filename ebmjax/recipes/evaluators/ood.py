@@ -1,153 +1,170 @@
 """Detection of images that a model should find unlikely, by three scores."""
 
 import contextlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from ebmjax import data, evaluate, metrics
+from ebmjax import data as sources
+from ebmjax import evaluate, metrics
 from ebmjax._phases import say_part
-from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.evaluators.evaluator import Evaluator, Found
+from ebmjax._ranges import INSIDE_ONE, NAME, TWO_OR_MORE
+from ebmjax.data import ImageData
+from ebmjax.recipes.config.errors import Config, ConfigError
+from ebmjax.recipes.evaluators.found import Found
 from ebmjax.recipes.evaluators.plots import figure, histograms, legend
 from ebmjax.types import Key
 
 TEST = "test"
 """Name of the tested set among those that are scored."""
 SCORES = ("log_density", "max_probability", "negative_score_norm")
-UNAVAILABLE = (data.DataUnavailableError, FileNotFoundError)
+UNAVAILABLE = (sources.DataUnavailableError, FileNotFoundError)
 
 
-@dataclass(frozen=True)
-class OutOfDistribution(Evaluator):
-    """Areas under the ROC curve of three scores, and thresholds by images held out.
+def ood(
+    key: Key,
+    model: Any,
+    data: ImageData,
+    *,
+    num_images: Annotated[int, TWO_OR_MORE] = 1000,
+    tfds: Annotated[Sequence[str], NAME] = (),
+    false_alarm_rate: Annotated[float, INSIDE_ONE] = 0.05,
+) -> Found:
+    """Returns "ood" of ``evaluate.classifier``, groups and skipped sets; scores are arrays.
 
-    It uses ``model.logits`` and ``model.held_out``.
+    Where images are held out, they choose a threshold for each score.
 
-    Attributes:
-      tfds_folder: of prepared tensorflow-datasets; None: their own folder.
-      fit: ``config.data.fit``, for images that are no squares.
-      data_name: ``config.data.name``.
+    Args:
+      key: not used.
+      model: a classifier.
+      data: images that are in distribution.
+      num_images: images of each out-of-distribution set
+      tfds: tensorflow-datasets that are out of distribution
+      false_alarm_rate: share of images held out that a threshold may flag
     """
-
-    num_images: int = 1000
-    tfds: tuple[str, ...] = ()
-    tfds_folder: str | None = None
-    fit: str = "crop"
-    data_name: str = ""
-    batch_size: int = 128
-    false_alarm_rate: float = 0.05
-
-    def __call__(self, model: Any, test: data.ImageData, key: Key) -> Found:
-        """Returns "ood" of ``evaluate.classifier``, groups and skipped sets; scores as arrays."""
-        first = data.ImageData(*(array[: self.num_images] for array in test))
-        sets, skipped = self.make_sets(first.images)
-        say_part(f"scoring {len(sets)} sets of {len(first.images):,} images")
-        found = evaluate.classifier(model.logits, first, outside=sets, batch_size=self.batch_size)
-        report = {**found["ood"], "groups": self.group_sets(sets), "skipped": skipped}
-        if model.held_out is not None:
-            report["threshold"] = self._find_thresholds(model, test, found["scores"])
-        arrays = {f"{a}_{b}": x for a, group in found["scores"].items() for b, x in group.items()}
-        per_image = {k: v for k, v in found["per_image"].items() if k.startswith("ood.")}
-        return Found({"ood": report}, arrays=arrays, per_image=per_image)
-
-    def _find_thresholds(self, model: Any, test: data.ImageData, scores: Any) -> dict[str, Any]:
-        """Returns a threshold for each score, and the share of every set that is below it."""
-        held_out, rate = model.held_out, self.false_alarm_rate
-        found = evaluate.scores(model.logits, held_out.images, batch_size=self.batch_size)
+    del key
+    first = ImageData(*(array[:num_images] for array in data))
+    sets, skipped = make_sets(model.config, first.images, tfds)
+    say_part(f"scoring {len(sets)} sets of {len(first.images):,} images")
+    size = model.config.eval.batch_size
+    found = evaluate.classifier(model.logits, first, outside=sets, batch_size=size)
+    groups = group_sets(sets, model.config.data.name)
+    report = {**found["ood"], "groups": groups, "skipped": skipped}
+    if model.held_out is not None:
+        scores = evaluate.scores(model.logits, model.held_out.images, batch_size=size)
         # A share of the images that chose the threshold would say nothing.
-        sets = [k for k in scores if k != TEST or test.images is not held_out.images]
-        report: dict[str, Any] = {"num_images": len(held_out.images), "rate": rate}
-        for name in SCORES:
-            try:
-                threshold = metrics.novelty_threshold(found[name], rate)
-            except ValueError as error:
-                report["skipped"] = str(error)
-                continue
-            below = {k: float(np.mean(scores[k][name] < threshold.threshold)) for k in sets}
-            report[name] = {**threshold._asdict(), "below": below}
-        return report
+        is_same = data.images is model.held_out.images
+        others = {k: v for k, v in found["scores"].items() if not (is_same and k == TEST)}
+        report["threshold"] = find_thresholds(scores, others, false_alarm_rate)
+    arrays = {f"{a}_{b}": x for a, group in found["scores"].items() for b, x in group.items()}
+    return Found(
+        {"ood": report},
+        arrays=arrays,
+        per_image={k: v for k, v in found["per_image"].items() if k.startswith("ood.")},
+        pictures={"ood": partial(draw, report, arrays)},
+    )
 
-    def make_sets(self, test: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-        """Returns uint8 images (num, H, W, C) by name, as many as are tested, and skipped sets.
 
-        Raises:
-          ConfigError: if ``config.eval.ood.tfds`` names something unknown.
-        """
-        num, sets = len(test), evaluate.ood_sets(test)
-        skipped = {}
-        for name in self.tfds:
-            try:
-                found = self._tfds_images(name, test)
-            except UNAVAILABLE as error:
-                skipped[name] = str(error)
-                continue
-            if len(found) == num:
-                sets[name] = found
-            else:
-                skipped[name] = (
-                    f"{name} has {len(found)} test images where {num} are tested. Take "
-                    f"--config.eval.ood.num_images={len(found)} to compare with as many."
-                )
-        return sets, skipped
+def check(model: Any, data: ImageData, *, num_images: int, tfds: Sequence[str], **_: Any) -> None:
+    """Raises as ``make_sets``, after reading one image of each set; and for too few images."""
+    images = data.images[:num_images]
+    if len(images) < 2:
+        raise ConfigError(
+            "config.eval.ood compares test images with mixtures of two of them, and there is "
+            f"{len(images)}: give the run at least 2 (config.data.max_test, holdout), or set "
+            "--config.eval.ood.every=never."
+        )
+    for name in tfds:
+        with contextlib.suppress(*UNAVAILABLE):
+            _load_tfds(model.config, name, images[:1])
 
-    def group_sets(self, sets: Iterable[str]) -> dict[str, list[str]]:
-        """Returns the names of sets "near" the run's images and "far" from them, which are easier.
 
-        As in OpenOOD v1.5, CIFAR-10 and CIFAR-100 are near each other.
-        """
-        found: dict[str, list[str]] = {"near": [], "far": []}
-        for name in sets:
-            is_near = name == "interp" or {name, self.data_name} == {"cifar10", "cifar100"}
-            found["near" if is_near else "far"].append(name)
-        return found
-
-    def check(self, model: Any, test: data.ImageData) -> None:
-        """Raises as ``make_sets``, after reading one image of each set."""
-        images = test.images[: self.num_images]
-        if len(images) < 2:
-            raise ConfigError(
-                "config.eval.ood compares test images with mixtures of two of them, and there is "
-                f"{len(images)}: give the run at least 2 (config.data.max_test, holdout), or set "
-                "--config.eval.ood.every=never."
-            )
-        for name in self.tfds:
-            with contextlib.suppress(*UNAVAILABLE):
-                self._tfds_images(name, images[:1])
-
-    def _tfds_images(self, name: str, test: np.ndarray) -> np.ndarray:
+def find_thresholds(held_out: Any, scores: Any, rate: float) -> dict[str, Any]:
+    """Returns a threshold for each score of images held out, and the share of sets below it."""
+    report: dict[str, Any] = {"num_images": len(held_out[SCORES[0]]), "rate": rate}
+    for name in SCORES:
         try:
-            data.check_prepared(name, self.tfds_folder)
-            images = data.load_images(
-                name,
-                "test",
-                path=self.tfds_folder,
-                image_size=test.shape[1],
-                fit=self.fit,
-                max_examples=len(test),
-            ).data.images
+            threshold = metrics.novelty_threshold(held_out[name], rate)
         except ValueError as error:
-            raise ConfigError(f"config.eval.ood.tfds: {error}") from error
-        if images.shape[1:] != test.shape[1:]:
-            raise ConfigError(
-                f"config.eval.ood.tfds must name images like those of config.data.name="
-                f"{self.data_name!r}, {test.shape[1:]}; {name} has {images.shape[1:]}."
-            )
-        return images
+            report["skipped"] = str(error)
+            continue
+        below = {k: float(np.mean(one[name] < threshold.threshold)) for k, one in scores.items()}
+        report[name] = {**threshold._asdict(), "below": below}
+    return report
 
-    def draw(self, folder: Path, found: Found) -> None:
-        """Draws ``eval_ood.png``: histograms of the scores of all sets, and dashed thresholds."""
-        report, arrays = found.report["ood"], found.arrays
-        groups, thresholds = report["groups"], report.get("threshold", {})
-        sets = [*groups["near"], *groups["far"]]
-        with figure(folder / "plots" / "eval_ood.png", 1, len(SCORES)) as (axes,):
-            for axis, name in zip(axes, SCORES, strict=True):
-                shown = {"in distribution": arrays[f"{TEST}_{name}"]}
-                histograms(axis, shown | {one: arrays[f"{one}_{name}"] for one in sets})
-                if name in thresholds:
-                    axis.axvline(thresholds[name]["threshold"], color="0.3", ls="--")
-                axis.set(xlabel=name.replace("_", " "))
-            legend(axes[0].figure)
+
+def make_sets(
+    config: Config, test: np.ndarray, tfds: Sequence[str]
+) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Returns uint8 images (num, H, W, C) by name, as many as are tested, and skipped sets.
+
+    Raises:
+      ConfigError: if ``config.eval.ood.tfds`` names something unknown.
+    """
+    sets, skipped = evaluate.ood_sets(test), {}
+    for name in tfds:
+        try:
+            found = _load_tfds(config, name, test)
+        except UNAVAILABLE as error:
+            skipped[name] = str(error)
+            continue
+        if len(found) == len(test):
+            sets[name] = found
+        else:
+            skipped[name] = (
+                f"{name} has {len(found)} test images where {len(test)} are tested. Take "
+                f"--config.eval.ood.num_images={len(found)} to compare with as many."
+            )
+    return sets, skipped
+
+
+def group_sets(sets: Iterable[str], data_name: str) -> dict[str, list[str]]:
+    """Returns the names of sets "near" the run's images and "far" from them, which are easier.
+
+    As in OpenOOD v1.5, CIFAR-10 and CIFAR-100 are near each other.
+    """
+    found: dict[str, list[str]] = {"near": [], "far": []}
+    for name in sets:
+        is_near = name == "interp" or {name, data_name} == {"cifar10", "cifar100"}
+        found["near" if is_near else "far"].append(name)
+    return found
+
+
+def _load_tfds(config: Config, name: str, test: np.ndarray) -> np.ndarray:
+    section = config.data
+    folder = section.path or None if sources.is_tfds(section.name) else None
+    try:
+        sources.check_prepared(name, folder)
+        images = sources.load_images(
+            name,
+            "test",
+            path=folder,
+            image_size=test.shape[1],
+            fit=section.fit,
+            max_examples=len(test),
+        ).data.images
+    except ValueError as error:
+        raise ConfigError(f"config.eval.ood.tfds: {error}") from error
+    if images.shape[1:] != test.shape[1:]:
+        raise ConfigError(
+            f"config.eval.ood.tfds must name images like those of config.data.name="
+            f"{section.name!r}, {test.shape[1:]}; {name} has {images.shape[1:]}."
+        )
+    return images
+
+
+def draw(report: dict[str, Any], arrays: dict[str, np.ndarray], path: Path) -> None:
+    """Draws histograms of the scores of all sets, and dashed thresholds."""
+    groups, thresholds = report["groups"], report.get("threshold", {})
+    sets = [*groups["near"], *groups["far"]]
+    with figure(path, 1, len(SCORES)) as (axes,):
+        for axis, name in zip(axes, SCORES, strict=True):
+            shown = {"in distribution": arrays[f"{TEST}_{name}"]}
+            histograms(axis, shown | {one: arrays[f"{one}_{name}"] for one in sets})
+            if name in thresholds:
+                axis.axvline(thresholds[name]["threshold"], color="0.3", ls="--")
+            axis.set(xlabel=name.replace("_", " "))
+        legend(axes[0].figure)

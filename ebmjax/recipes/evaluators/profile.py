@@ -1,18 +1,18 @@
-"""Profiles of training chains, step by step: an evaluator, and their figure."""
+"""Profiles of training chains, step by step, and their figure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from ebmjax import data
+from ebmjax._ranges import COUNT
+from ebmjax.data import ImageData
 from ebmjax.learning import profile_chains
-from ebmjax.recipes.evaluators.evaluator import Evaluator, Found
+from ebmjax.recipes.evaluators.found import Found
 from ebmjax.recipes.evaluators.plots import figure, step_colours
 from ebmjax.recipes.folder.workdir import snapshots
 from ebmjax.types import Key, Metrics
@@ -34,9 +34,42 @@ LABELS = {
 """Numbers that are drawn, with their axes, in the order of the panels."""
 
 
-def name_arrays(sampler: str, profile: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Returns ``learning.profile_chains`` by its arrays' names in ``monitor/``."""
-    return {f"{PREFIX}.{sampler}.{number}": np.asarray(v) for number, v in profile.items()}
+def profile(
+    key: Key, model: Any, data: ImageData, *, num_chains: Annotated[int, COUNT] = 64
+) -> Found:
+    """Returns acceptance, displacement and more at every step of chains that start as training's.
+
+    They are arrays, ``profile.<sampler>.<number>``, for ``plots/chains.png``. Interacting particles
+    come in training's number.
+
+    Args:
+      key: of the chains.
+      model: a model whose chains move images or points.
+      data: not used.
+      num_chains: chains whose every step is kept and drawn
+    """
+    del data
+    key = jax.random.fold_in(key, KEY_NUMBER)
+    begun = None if model.plan is None else model.profile_starts(key, num_chains)
+    if begun is None:
+        return Found({}, {})
+
+    def find(trained: Any, key: Key, starts: Any, labels: Any) -> dict[str, Metrics]:
+        kinds = model.plan.single(model.plan.num_samples).kinds_at(trained.adaptation)
+        densities = model.densities_of(trained)
+        return {
+            name: profile_chains(key, densities, kind, starts, labels)
+            for name, kind in kinds.items()
+        }
+
+    program = model.program("profile", lambda: jax.jit(find))
+    found = program(model.trained, key, *map(jnp.asarray, begun))
+    arrays = {
+        f"{PREFIX}.{sampler}.{number}": np.asarray(values)
+        for sampler, numbers in found.items()
+        for number, values in numbers.items()
+    }
+    return Found({}, {}, arrays)
 
 
 def draw(workdir: Path) -> None:
@@ -86,37 +119,3 @@ def draw_panels(path: Path, rows: Mapping[str, Numbers]) -> None:
                 axes.xaxis.set_major_locator(MaxNLocator(integer=True))
                 if number == "acceptance_prob":
                     axes.set_ylim(-0.03, 1.03)
-
-
-@dataclass(frozen=True)
-class ChainProfile(Evaluator):
-    """Acceptance, displacement and more at every step of some chains, which start as training's do.
-
-    It uses ``model.profile_starts``, ``model.plan`` and ``model.densities_of``. Interacting
-    particles come in training's number.
-    """
-
-    num_chains: int = 64
-    at_end = False
-
-    def __call__(self, model: Any, test: data.ImageData, key: Key) -> Found:
-        """Returns arrays by the names of ``chain_profiles``, for ``plots/chains.png``."""
-        key = jax.random.fold_in(key, KEY_NUMBER)
-        begun = None if model.plan is None else model.profile_starts(key, self.num_chains)
-        if begun is None:
-            return Found({}, {})
-
-        def profile(trained: Any, key: Key, starts: Any, labels: Any) -> dict[str, Metrics]:
-            kinds = model.plan.single(model.plan.num_samples).kinds_at(trained.adaptation)
-            densities = model.densities_of(trained)
-            return {
-                name: profile_chains(key, densities, kind, starts, labels)
-                for name, kind in kinds.items()
-            }
-
-        program = model.program(self, lambda: jax.jit(profile))
-        found = program(model.trained, key, *map(jnp.asarray, begun))
-        arrays: dict[str, Any] = {}
-        for name, numbers in found.items():
-            arrays |= name_arrays(name, numbers)
-        return Found({}, {}, arrays)

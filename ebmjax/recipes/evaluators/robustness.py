@@ -1,9 +1,9 @@
 """Robustness of a classifier, of its images as they are and refined by the model's chains."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -11,12 +11,12 @@ import numpy as np
 from jax.tree_util import Partial
 from matplotlib.axes import Axes
 
-from ebmjax import data, evaluate
+from ebmjax import evaluate
 from ebmjax._phases import say_part
-from ebmjax.learning import ANY_CLASS, ChainPlan
+from ebmjax._ranges import COUNT, POSITIVE, RADIUS, WHOLE, one_of, optional
+from ebmjax.data import ImageData
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.evaluators.chains import DensitiesOf, move
-from ebmjax.recipes.evaluators.evaluator import Evaluator, Found
+from ebmjax.recipes.evaluators.found import Found
 from ebmjax.recipes.evaluators.plots import figure, legend
 from ebmjax.types import Key
 
@@ -26,102 +26,113 @@ Refine = Callable[[Any, Key, jax.Array], jax.Array]
 """``refine(trained, key, images) -> images``."""
 
 
-@dataclass(frozen=True)
-class Robustness(Evaluator):
-    """Accuracy under attack; uses ``model.logits`` and ``model.refinement``.
+def robustness(
+    key: Key,
+    model: Any,
+    data: ImageData,
+    *,
+    num_images: Annotated[int, COUNT] = 128,
+    linf: Annotated[Sequence[float], RADIUS] = (0, 4, 16, 32),
+    l2: Annotated[Sequence[float], RADIUS] = (0, 64, 128, 256),
+    attack: Annotated[Any, one_of("pgd", "apgd_ce", "apgd_dlr", "apgd_t")] = "pgd",
+    num_steps: Annotated[int, COUNT] = 20,
+    step_size: Annotated[float | None, optional(POSITIVE)] = None,
+    num_restarts: Annotated[int, COUNT] = 1,
+    refine_steps: Annotated[int, WHOLE] = 0,
+    refine_gradients: Annotated[Any, one_of("bpda", "full")] = ("bpda", "full"),
+    num_eot: Annotated[int, COUNT] = 1,
+) -> Found:
+    """Returns accuracy under attack and, if images are refined, "refined" behind chains.
 
-    See ``evaluate.robustness``.
+    Attacks on the plain classifier cost little, and a defence is judged against it.
+
+    Args:
+      key: of the attacks.
+      model: a classifier.
+      data: images that are attacked.
+      num_images: test images that are attacked
+      linf: radii in L-infinity, of 255
+      l2: radii in L2, of 255
+      attack: attack: PGD, or AutoPGD by cross-entropy, DLR or targeted DLR
+      num_steps: steps of an attack
+      step_size: step of PGD, of 255; None: 2.5 radii / steps
+      num_restarts: random starts of an attack
+      refine_steps: sampler steps before an attacked image is classified
+      refine_gradients: attacks on refined images: bpda takes the chain's derivative as 1, full is
+        its own
+      num_eot: gradients averaged in a step of an attack
     """
+    key = jax.random.split(key, 3)[0]
+    data = ImageData(*(array[:num_images] for array in data))
+    say_part(f"attacking {len(data.images):,} images")
+    withstood: dict[str, Any] = {}
 
-    num_images: int = 128
-    linf: tuple[float, ...] = (0, 4, 16, 32)
-    l2: tuple[float, ...] = (0, 64, 128, 256)
-    attack: Literal["pgd", "apgd_ce", "apgd_dlr", "apgd_t"] = "pgd"
-    num_steps: int = 20
-    step_size: float | None = None
-    num_restarts: int = 1
-    refine_steps: int = 0
-    refine_gradients: Sequence[Literal["bpda", "full"]] = ("bpda", "full")
-    num_eot: int = 1
-    batch_size: int = 128
+    def attack_by(key: Key, prefix: str = "", **refinement: Any) -> dict[str, Any]:
+        found = evaluate.robustness(
+            key,
+            model.logits,
+            data,
+            linf=linf,
+            l2=l2,
+            attack=attack,
+            num_steps=num_steps,
+            step_size=step_size,
+            num_restarts=num_restarts,
+            batch_size=model.config.eval.batch_size,
+            **refinement,
+        )
+        found["protocol"]["refine_steps"] = refine_steps if refinement else 0
+        for name, one in found.pop("per_image").items():
+            withstood[f"robustness.{prefix}{name}"] = {"test": one}
+        return found
 
-    def __call__(self, model: Any, test: data.ImageData, key: Key) -> Found:
-        """Returns "robustness" and, if images are refined, its "refined" behind chains.
-
-        Attacks on the plain classifier cost little, and a defence is judged against it.
-        """
-        key = jax.random.split(key, 3)[0]
-        test = data.ImageData(*(array[: self.num_images] for array in test))
-        say_part(f"attacking {len(test.images):,} images")
-        report, withstood = self._attack(key, model, test, {})
-        if self.refine_steps:
-            say_part("attacking them again, refined by chains")
-            refinement = {
-                "transform": Partial(model.refinement(self.refine_steps), model.trained),
-                "gradients": self.refine_gradients,
-                "num_eot": self.num_eot,
-            }
-            refined_key = jax.random.fold_in(key, 1)
-            report["refined"], others = self._attack(refined_key, model, test, refinement)
-            withstood |= {f"refined.{name}": found for name, found in others.items()}
-        per_image = {f"robustness.{name}": {"test": x} for name, x in withstood.items()}
-        return Found({"robustness": report}, per_image=per_image)
-
-    def _attack(
-        self, key: Key, model: Any, test: data.ImageData, refinement: dict[str, Any]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Returns a report and its values by image."""
-        names = ("linf", "l2", "attack", "num_steps", "step_size", "num_restarts", "batch_size")
-        options: dict[str, Any] = {name: getattr(self, name) for name in names} | refinement
-        report = evaluate.robustness(key, model.logits, test, **options)
-        report["protocol"]["refine_steps"] = self.refine_steps if refinement else 0
-        return report, report.pop("per_image")
-
-    def check(self, model: Any, test: data.ImageData) -> None:
-        """Raises ConfigError if a derivative is asked for that the sampler does not have."""
-        if self.refine_steps and "full" in self.refine_gradients:
-            refine = model.refinement(self.refine_steps)
-            check_derivative(refine, model.abstract(test.images.shape[1:]), test.images.shape[1:])
-
-    def draw(self, folder: Path, found: Found) -> None:
-        """Draws ``eval_robustness.png``: accuracy against the attack's radius in both norms."""
-        report = found.report["robustness"]
-        norms = [norm for norm in NORMS if norm in report]
-        if not norms:
-            return
-        protocol = report["protocol"]
-        kinds = {"as it is": (report, "-"), "refined": (report.get("refined", {}), "--")}
-        with figure(folder / "plots" / "eval_robustness.png", 1, len(norms)) as (axes,):
-            for axis, norm in zip(axes, norms, strict=True):
-                for label, (one, style) in kinds.items():
-                    if norm in one:
-                        axis.plot(*robustness_curve(one[norm]), f"o{style}", label=label)
-                robustness_axis(axis, norm)
-            if len(axes[0].lines) > 1:
-                legend(axes[0].figure)
-            axes[0].figure.suptitle(
-                f"{self.attack}, {protocol['num_steps']} steps, {protocol['num_restarts']} "
-                f"restart(s), {protocol['num_images']} images"
-            )
+    report = attack_by(key)
+    if refine_steps:
+        say_part("attacking them again, refined by chains")
+        report["refined"] = attack_by(
+            jax.random.fold_in(key, 1),
+            "refined.",
+            transform=Partial(model.refinement(refine_steps), model.trained),
+            gradients=refine_gradients,
+            num_eot=num_eot,
+        )
+    pictures = {"robustness": partial(draw, report, attack)}
+    is_empty = not any(norm in report for norm in NORMS)
+    pictures = {} if is_empty else pictures
+    return Found({"robustness": report}, per_image=withstood, pictures=pictures)
 
 
-def refinement(plan: ChainPlan, densities_of: DensitiesOf, num_steps: int) -> Refine:
-    """Returns the function that moves images by ``num_steps`` of the plan's sampler."""
+def check(
+    model: Any, data: ImageData, *, refine_steps: int, refine_gradients: Sequence[str], **_: Any
+) -> None:
+    """Raises ConfigError if a derivative is asked for that the sampler does not have."""
+    if refine_steps and "full" in refine_gradients:
+        shape = data.images.shape[1:]
+        check_derivative(model.refinement(refine_steps), model.abstract(shape), shape)
 
-    def refine(model: Any, key: Key, images: jax.Array) -> jax.Array:
-        labels = jnp.full(len(images), ANY_CLASS)
-        return move(key, plan, densities_of, model, images, labels, num_steps)
 
-    return refine
+def draw(report: dict[str, Any], attack: str, path: Path) -> None:
+    """Draws accuracy against the attack's radius in both norms."""
+    norms, protocol = [norm for norm in NORMS if norm in report], report["protocol"]
+    kinds = {"as it is": (report, "-"), "refined": (report.get("refined", {}), "--")}
+    with figure(path, 1, len(norms)) as (axes,):
+        for axis, norm in zip(axes, norms, strict=True):
+            for label, (one, style) in kinds.items():
+                if norm in one:
+                    axis.plot(*robustness_curve(one[norm]), f"o{style}", label=label)
+            robustness_axis(axis, norm)
+        if len(axes[0].lines) > 1:
+            legend(axes[0].figure)
+        axes[0].figure.suptitle(
+            f"{attack}, {protocol['num_steps']} steps, {protocol['num_restarts']} restart(s), "
+            f"{protocol['num_images']} images"
+        )
 
 
 def check_derivative(refine: Refine, model: Any, shape: tuple[int, ...]) -> None:
     """Raises ConfigError if ``refine`` has no derivative for images of ``shape``; runs nothing.
 
-    Args:
-      refine: first argument is a model like ``model``.
-      model: a trained model, or the shapes of one.
-      shape: (H, W, C).
+    ``model`` is what ``refine`` takes first, or the shapes of it.
     """
 
     def summed(images: jax.Array, model: Any, key: Key) -> jax.Array:

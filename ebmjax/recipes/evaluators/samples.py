@@ -2,17 +2,18 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax import data
+from ebmjax._ranges import TWO_OR_MORE
 from ebmjax._stored import AT_ONCE, take_rows
+from ebmjax.data import ImageData, from_signed_unit
 from ebmjax.evaluate import rms_displacement
-from ebmjax.recipes.evaluators.evaluator import Evaluator, Found
+from ebmjax.recipes.evaluators.found import Found
 from ebmjax.recipes.evaluators.plots import STYLE, figure, name_tiles, tiles
 from ebmjax.recipes.evaluators.sample_scores import with_error
 from ebmjax.types import Key
@@ -21,53 +22,50 @@ NUM_SHOWN, COLUMNS = 100, 10
 """Most images that a picture shows and ``monitor/`` keeps, and how many stand side by side."""
 
 
-@dataclass(frozen=True)
-class Samples(Evaluator):
-    """Distances of samples and of their starts, and their picture.
+def samples(
+    key: Key, model: Any, data: ImageData, *, num_images: Annotated[int, TWO_OR_MORE] = 1000
+) -> Found:
+    """Returns scores of samples, of their starts and of what stands beside them.
 
-    It uses ``model.samples``, ``model.distances``, ``model.train`` and ``model.classes_of``.
+    The first of them are arrays, with their nearest training images. The evaluation after training
+    generates its own, see ``generation``.
 
-    The evaluation after training generates its own, see ``evaluators.generation``.
+    Args:
+      key: of the samples.
+      model: of images.
+      data: not used.
+      num_images: samples that are scored during training
     """
+    del data
+    chains = model.samples(key, num_images)
+    if chains is None:
+        return Found({}, {})
+    row = {}
+    if chains.are_the_same:
+        row["sample_rms_displacement"] = rms_displacement(chains.starts, chains.ends)
+    row |= model.sample_row(chains) | model.distances.along_training(chains)
+    shown = take_first(chains.ends)
+    arrays = {"samples": shown, "starts": take_first(chains.starts)}
+    arrays["nearest"] = nearest_images(shown, model.train.images)
+    classes = model.classes_of(chains._replace(ends=chains.ends[:NUM_SHOWN]))
+    if classes is not None:
+        arrays["classes"] = np.asarray(classes[:NUM_SHOWN])
+    return Found({}, row, arrays, step_pictures={"samples": partial(draw, row, arrays)})
 
-    num_images: int = 1000
-    at_end = False
 
-    def __call__(self, model: Any, test: data.ImageData, key: Key) -> Found:
-        """Returns scores of the samples and of what stands beside them; the first as arrays."""
-        chains = model.samples(key, self.num_images)
-        if chains is None:
-            return Found({}, {})
-        row = {}
-        if chains.are_the_same:
-            row["sample_rms_displacement"] = rms_displacement(chains.starts, chains.ends)
-        row |= model.sample_row(chains) | model.distances.along_training(chains)
-        shown = take_first(chains.ends)
-        arrays = {"samples": shown, "starts": take_first(chains.starts)}
-        arrays["nearest"] = nearest_images(shown, model.train.images)
-        classes = model.classes_of(chains._replace(ends=chains.ends[:NUM_SHOWN]))
-        if classes is not None:
-            arrays["classes"] = np.asarray(classes[:NUM_SHOWN])
-        return Found({}, row, arrays)
-
-    def draw_step(self, folder: Path, step: int, found: Found) -> None:
-        """Draws ``plots/samples_<step>.png``: samples, their starts and nearest training images."""
-        if not found.arrays:
-            return
-        row, path = found.row or {}, folder / "plots" / f"samples_{step:06d}.png"
-        titles = {
-            "sample": f"samples at step {step:,}",
-            "start": "where their chains started",
-            "nearest": "nearest training images, by pixels",
-        }
-        panels = {}
-        for name, title in titles.items():
-            if f"{name}_fid" in row:
-                score = with_error(row[f"{name}_fid"], row.get(f"{name}_fid_error"))
-                title += f"\nFID {score}"
-            panels[title] = found.arrays["nearest" if name == "nearest" else f"{name}s"]
-        path.parent.mkdir(exist_ok=True)
-        draw_sheet(path, panels, found.arrays.get("classes"))
+def draw(row: Mapping[str, Any], arrays: Mapping[str, np.ndarray], path: Path) -> None:
+    """Draws samples, their starts and nearest training images."""
+    titles = {
+        "sample": f"samples at step {int(path.stem.rpartition('_')[2]):,}",
+        "start": "where their chains started",
+        "nearest": "nearest training images, by pixels",
+    }
+    panels = {}
+    for name, title in titles.items():
+        if f"{name}_fid" in row:
+            title += f"\nFID {with_error(row[f'{name}_fid'], row.get(f'{name}_fid_error'))}"
+        panels[title] = arrays["nearest" if name == "nearest" else f"{name}s"]
+    draw_sheet(path, panels, arrays.get("classes"))
 
 
 def draw_sheet(
@@ -94,7 +92,7 @@ def draw_sheet(
 
 def take_first(images: Any) -> np.ndarray:
     """Returns the first images of (N, H, W, C) in [-1, 1], as uint8."""
-    return np.asarray(data.from_signed_unit(jnp.asarray(images[:NUM_SHOWN])))
+    return np.asarray(from_signed_unit(jnp.asarray(images[:NUM_SHOWN])))
 
 
 def nearest_images(images: np.ndarray, train: Any) -> np.ndarray:

@@ -120,13 +120,13 @@ def _normalise(run: Any, num_powers: int) -> Any:
     """Returns the run's normalised density, by its fields ``eval.nats``; 0 powers for those."""
     import jax
 
-    from ebmjax.recipes.evaluators.nats import Nats
+    from ebmjax.recipes.evaluators.nats import normalise
 
     options = run.config.eval.nats.to_dict()
-    del options["every"]
+    del options["every"], options["num_images"]
     options["num_powers"] = num_powers or options["num_powers"]
     with phase("normalising the density"):
-        return Nats(**options).normalise(run.model, jax.random.key(0))
+        return normalise(jax.random.key(0), run.model, **options)
 
 
 def _score(run: Any, inputs: np.ndarray, what: str, judge: Any) -> Arrays:

@@ -14,9 +14,8 @@ from experiment_runs import contents, launch, rows_of, summary_of
 from ebmjax import data
 from ebmjax.recipes.config import command_line, declare, families
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
-from ebmjax.recipes.evaluators.evaluator import Evaluator, Found
-from ebmjax.recipes.evaluators.user import UserEvaluator, find_evaluators
+from ebmjax.recipes.evaluators.evaluations import Evaluations, Evaluator, make_evaluators
+from ebmjax.recipes.evaluators.found import Found
 from ebmjax.recipes.models.build import user_optimizer
 from ebmjax.recipes.parts.objectives.energies import EnergyBatch
 from ebmjax.recipes.parts.objectives.objective import make_chainless_loss, make_loss
@@ -117,19 +116,19 @@ def none(learning_rate):
     return None
 
 
-def pixels(model, images, key, scale=1.0):
-    return {"mean_pixel": scale * images.mean()}
+def pixels(key, model, data, *, scale=1.0):
+    return {"mean_pixel": scale * data.images.mean()}
 
 
-def listed(model, images, key):
+def listed(key, model, data):
     return [1.0]
 
 
-def vector(model, images, key):
-    return {"mean": images[0]}
+def vector(key, model, data):
+    return {"mean": data.images[0]}
 
 
-def taken(model, images, key):
+def taken(key, model, data):
     return {"test_energy": 1.0}
 
 
@@ -349,23 +348,19 @@ def test_what_is_no_optimiser_is_refused(name, message, here):
         user_optimizer(configured("joint", optimizer__name=name), optax.constant_schedule(0.1))
 
 
-def test_an_evaluation_must_take_a_model_images_and_a_key(here):
+def test_an_evaluation_must_take_a_key_a_model_and_data(here):
     config = configured("joint", eval__functions=("own.py:blind",))
-    with pytest.raises(ConfigError, match=r"must take \(model, images, key\); it has \['model'\]"):
-        find_evaluators(config)
-
-
-class Ours(Evaluator):
-    def __call__(self, model, test, key):
-        return Found({"accuracy": 1}, {"test_energy": 0.5})
+    with pytest.raises(ConfigError, match=r"must take \(key, model, data\); it has \['model'\]"):
+        make_evaluators(config)
 
 
 def evaluations(config, folder):
     """Evaluates two numbers of ours, and those of a user's evaluation."""
     tests = [data.ImageData(np.full((1, 2), grey), np.zeros(1, np.int32)) for grey in (3.0, 5.0)]
-    users = {k: v for k, v in make_evaluators(config).items() if isinstance(v, UserEvaluator)}
+    users = {k: v for k, v in make_evaluators(config).items() if v.is_own}
     models = (lambda state: SimpleNamespace(about=dict),) * 2
-    evaluators = {"classification": Ours(), **users}
+    ours = Evaluator(lambda key, model, data: Found({"accuracy": 1}, {"test_energy": 0.5}))
+    evaluators = {"classification": ours, **users}
     key = jax.random.key(0)
     return Evaluations(folder, key, evaluators, config, 1, models, (tests[0], tests[1]))
 

@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 from ebmjax.learning import ChainKind, ChainPlan, JointNetwork
 from ebmjax.networks import NormPolicy
 from ebmjax.recipes.evaluators import profile as chain_profiles
-from ebmjax.recipes.evaluators.profile import ChainProfile
 from ebmjax.recipes.models.joint import parts
 from ebmjax.recipes.models.joint.model import JointModel, densities_of
 from ebmjax.recipes.parts.samplers.bind import bind_sampler
@@ -72,8 +71,10 @@ def profile_fn(**overrides: Any) -> Any:
         refining=None,
         logits_of=nothing,
     )
-    evaluator = ChainProfile(config.eval.profile.num_chains)
-    return lambda state: evaluator(model.at(state), nothing, jax.random.key(0)).arrays
+    key, num = jax.random.key(0), config.eval.profile.num_chains
+    return lambda state: (
+        chain_profiles.profile(key, model.at(state), nothing, num_chains=num).arrays
+    )
 
 
 BLOCKS = jnp.repeat(jnp.arange(NUM_CLASSES) / NUM_CLASSES, 10)
@@ -117,7 +118,7 @@ def saved(folder: Path, step: int, **profiles: Any) -> None:
     (folder / "plots").mkdir(exist_ok=True)
     arrays: dict[str, Any] = {"samples": np.zeros((1, 2, 2, 1), np.uint8)}
     for sampler_name, profile in profiles.items():
-        arrays |= chain_profiles.name_arrays(sampler_name, profile)
+        arrays |= {f"profile.{sampler_name}.{name}": one for name, one in profile.items()}
     np.savez_compressed(folder / "monitor" / f"{step:06d}.npz", **arrays)
 
 
@@ -156,9 +157,7 @@ def test_the_figure_of_a_study_has_the_rows_that_were_run(
 def test_profiles_of_a_function_are_read_by_its_name(tmp_path):
     """Its dots are no ends of a name."""
     (tmp_path / "monitor").mkdir()
-    profile = chain_profiles.name_arrays(
-        "literal/mala.py:literal_mala", {"acceptance_prob": [0.5, 1.0]}
-    )
+    profile = {"profile.literal/mala.py:literal_mala.acceptance_prob": [0.5, 1.0]}
     np.savez(tmp_path / "monitor" / "000003.npz", **profile)
     (numbers,) = chain_profiles.read(tmp_path).values()
     np.testing.assert_array_equal(numbers["acceptance_prob"][3], [0.5, 1.0])

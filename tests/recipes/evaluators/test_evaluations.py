@@ -1,7 +1,6 @@
 """Evaluators run at their times, and from Python as in a run."""
 
 import json
-from dataclasses import dataclass
 
 import jax
 import numpy as np
@@ -12,10 +11,10 @@ from ebmjax import data, recipes
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators import table
-from ebmjax.recipes.evaluators.evaluations import make_evaluators
-from ebmjax.recipes.evaluators.evaluator import Evaluator, Found, is_due
-from ebmjax.recipes.evaluators.landscape import Landscape
-from ebmjax.recipes.evaluators.robustness import Robustness
+from ebmjax.recipes.evaluators.evaluations import Evaluator, make_evaluators
+from ebmjax.recipes.evaluators.found import Found
+from ebmjax.recipes.evaluators.landscape import landscape
+from ebmjax.recipes.evaluators.robustness import robustness
 from experiments.configs import igebm_digits, jem_digits, thermo_digits
 
 pytestmark = pytest.mark.usefixtures("shallow")
@@ -61,10 +60,9 @@ def test_evaluators_serve_from_python_as_in_a_run(run):
     key = jax.random.split(jax.random.key(loaded.config.seed), 3)[2]  # build.root_keys
     test = data.load_digits("test")
     test = data.ImageData(test.images[:32], test.labels[:32])
-    found = Landscape(num_points=2)(loaded.model, test, key)
+    found = landscape(key, loaded.model, test, num_points=2)
     assert found.report["landscape"] == report["landscape"]
-    evaluator = Robustness(num_images=16, num_steps=2)
-    found = evaluator(loaded.model, test, key)
+    found = robustness(key, loaded.model, test, num_images=16, num_steps=2)
     assert found.report["robustness"]["l2"] == report["robustness"]["l2"]
 
 
@@ -72,7 +70,7 @@ def test_evaluators_serve_from_python_as_in_a_run(run):
     ("every", "steps"), [(1, [0, 4, 8, 12]), (2, [0, 8]), (3, [0, 12]), ("end", []), ("never", [])]
 )
 def test_times_count_evaluations(every, steps):
-    assert [step for step in (0, 4, 8, 12) if is_due(every, step, interval=4)] == steps
+    assert [step for step in (0, 4, 8, 12) if Evaluator(print, every).is_due(step, 4)] == steps
 
 
 @pytest.mark.parametrize(
@@ -89,7 +87,7 @@ def test_a_number_that_chooses_is_there_at_every_evaluation(name, evaluator, eve
 
 
 @pytest.mark.parametrize("module", [igebm_digits, jem_digits, thermo_digits])
-def test_every_field_of_an_evaluator_is_an_argument_of_its_class(module):
+def test_every_field_of_an_evaluator_is_an_argument_of_its_function(module):
     """All evaluators of a configuration, also those that do not run by default."""
     config = module.get_config("smoke")
     for name in table.EVALUATORS:
@@ -100,7 +98,7 @@ def test_every_field_of_an_evaluator_is_an_argument_of_its_class(module):
     for name, evaluator in made.items():
         for field, value in config.eval[name].items():
             if field != "every":
-                assert getattr(evaluator, field) == value, (name, field)
+                assert evaluator.function.keywords[field] == value, (name, field)
 
 
 @pytest.mark.parametrize(
@@ -122,13 +120,6 @@ def test_an_evaluator_that_never_runs_is_not_made(module, field):
     assert name not in make_evaluators(config)
 
 
-@dataclass(frozen=True)
-class Numbers(Evaluator):
-    """Finds what a row of metrics.jsonl cannot hold, too."""
-
-    def __call__(self, model, test, key):
-        return Found({"a": {"b": np.float32(0.5), "text": "no number", "list": [1, 2]}, "c": 3})
-
-
 def test_rows_have_the_scalars_of_a_report_by_dotted_names():
-    assert Numbers()(None, None, None).numbers() == {"a.b": 0.5, "c": 3}
+    report = {"a": {"b": np.float32(0.5), "text": "no number", "list": [1, 2]}, "c": 3}
+    assert Found(report).numbers() == {"a.b": 0.5, "c": 3}

@@ -23,6 +23,7 @@ from experiments.configs import jem_digits, thermo_digits, toy_beta
 RNG = np.random.default_rng(0)
 LEVELS = np.clip(RNG.normal(128, 30, (400, 2, 2, 1)), 0, 255).astype(np.uint8)
 IMAGES = data.ImageData(LEVELS, RNG.integers(0, 3, 400))
+OPTIONS = {"num_chains": 64, "num_powers": 100, "temperature": 1.0}
 MEAN, SCALE = 0.7, 0.3
 """Centre and deviation of the model: beyond the wall at 0.9 lies a quarter of every pixel."""
 
@@ -50,7 +51,7 @@ def model_of_images(temperature=1.0):
 @pytest.mark.slow
 def test_images_are_normalised_in_their_box():
     model, key = model_of_images(), jax.random.key(1)
-    found = nats.Nats(num_powers=100).normalise(model, jax.random.key(0))
+    found = nats.normalise(jax.random.key(0), model, **OPTIONS)
     assert found.found.is_closed
     inside = np.diff(scipy.stats.norm.cdf([-1.1, 0.9], MEAN, SCALE))[0]
     log_z = np.log(3) + 4 * np.log(SCALE * np.sqrt(2 * np.pi) * inside)
@@ -78,8 +79,8 @@ def test_a_fitted_temperature_undoes_a_wrong_one():
     x_mean, x_var = jnp.asarray(x.mean(0)), jnp.asarray(x.var(0))
     config = model.config
     config.sampler.low, config.sampler.high = -2.0, 2.0
-    evaluator = nats.Nats(num_powers=50, temperature="fitted")
-    found = evaluator(model, IMAGES, jax.random.key(0)).report["nats"]
+    options = {"num_powers": 50, "temperature": "fitted"}
+    found = nats.nats(jax.random.key(0), model, IMAGES, **options).report["nats"]
     assert found["temperature"] == pytest.approx(4.0, rel=0.15)
     assert found["nats_high"] > found["gaussian_nats"] - 0.5
 
@@ -128,7 +129,9 @@ def test_a_trained_energy_of_the_plane_against_its_grid():
     """Cells of 0.025 and of 0.05 differ by less than 1e-4 in log Z."""
     run = ebmjax.load("plane")
     model = run.model
-    found = nats.Nats(num_chains=256, num_powers=200).normalise(model, jax.random.key(0))
+    found = nats.normalise(
+        jax.random.key(0), model, num_chains=256, num_powers=200, temperature=1.0
+    )
     assert found.found.is_closed
     low, high = nats.box_of(run.config, np.asarray(model.train.images[:4000]))[:2]
     log_zs = []

@@ -10,8 +10,7 @@ import pytest
 from experiment_runs import build_experiment
 from scipy import stats
 
-from ebmjax.recipes.evaluators.points.grid import Grid, normalise
-from ebmjax.recipes.evaluators.points.plane import plane_of
+from ebmjax.recipes.evaluators.plane import Grid, normalise, plane_of
 from experiments.configs.toy_beta import get_config
 from experiments.literal import beta_bias
 from experiments.literal.beta_bias import compensation, distance_after_weighting
@@ -133,13 +132,13 @@ def test_a_run_has_its_bias(tmp_path, monkeypatch):
     squares = np.sum(plane.grid.centres**2, axis=1).reshape(plane.log_density.shape)
     learned = (plane.log_density + 0.5 * squares) / beta
     monkeypatch.setattr(type(model), "follow", lambda *given, **others: noise)
-    monkeypatch.setattr(beta_bias, "on_grid", lambda *given: learned)
-    numbers = beta_bias.beta_bias(model, None, jax.random.key(0))
+    monkeypatch.setattr(type(plane), "on", lambda *given: learned)
+    numbers = beta_bias.beta_bias(jax.random.key(0), model, None)
     assert numbers["reweighted_tv"] < 0.15 < 0.5 < numbers["negative_tv"]
     # 1 - 1 / beta, were the noise as even over the modes as the data are not: it varies little. The
     # kernel adds (0.05 / 0.15)^2, a ninth.
     assert numbers["bias_slope"] == pytest.approx(-10 / 9, abs=0.1)
     assert numbers["bias_correlation"] < -0.9
     monkeypatch.setattr(beta_bias, "on_grid", lambda *given: squares)
-    nowhere = beta_bias.beta_bias(model, None, jax.random.key(0))
+    nowhere = beta_bias.beta_bias(jax.random.key(0), model, None)
     assert math.isnan(nowhere["bias_slope"])

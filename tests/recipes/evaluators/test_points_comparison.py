@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from experiment_runs import build_experiment
 
+from ebmjax.recipes.evaluators import comparison
+from ebmjax.recipes.evaluators.comparison import SETTINGS, draws_numbers, find_references
 from ebmjax.recipes.evaluators.evaluations import make_evaluators
-from ebmjax.recipes.evaluators.points import comparison
-from ebmjax.recipes.evaluators.points.numbers import draws_numbers
-from ebmjax.recipes.evaluators.points.plane import plane_of
-from ebmjax.recipes.evaluators.points.settings import SETTINGS
+from ebmjax.recipes.evaluators.plane import plane_of
 from experiments.configs.toy_samplers import get_config
 from experiments.figures import points_samplers
 
@@ -35,16 +34,16 @@ def compared(tmp_path):
         config.eval.density.num_samples = num_samples
         built = build_experiment(config, tmp_path)
         model = replace(built.use(built.state), log_density_of=density_of, programs={})
-        return make_evaluators(config)["comparison"], model
+        return make_evaluators(config)["comparison"].function, model
 
     return make
 
 
 @pytest.mark.slow
 def test_references_are_of_the_data_and_of_the_density(compared):
-    one, model = compared(num_steps=220, num_samples=100)
+    _, model = compared(num_steps=220, num_samples=100)
     truth = plane_of(model).log_density
-    judge, references = one.references(jax.random.key(0), model, truth + 3.0, 1.5 * MEANS)
+    judge, references = find_references(jax.random.key(0), model, truth + 3.0, 1.5 * MEANS, 200)
     assert list(references) == ["data", "model", "locked"]
     for name in ("data", "model"):
         assert references[name]["modes"] == 4
@@ -63,7 +62,7 @@ def test_references_are_of_the_data_and_of_the_density(compared):
 def test_every_sampler_runs_in_every_setting(compared):
     samplers = ("gradient_descent", "mala")
     one, model = compared(samplers=samplers, num_steps=30, burn_in=10)
-    found = one(model, None, jax.random.key(0))
+    found = one(jax.random.key(0), model, None)
     report, arrays = found.report, found.arrays
     assert list(report) == ["references", *SETTINGS, "notes"]
     starts = arrays["starts"]
@@ -88,7 +87,7 @@ def test_every_sampler_runs_in_every_setting(compared):
 def test_a_density_without_end_is_compared_with_nothing(compared):
     one, model = compared(samplers=("sgld",), num_steps=30, burn_in=10)
     slope = replace(model, log_density_of=lambda params: lambda x: jnp.sum(x, axis=-1))
-    report = one(slope, None, jax.random.key(0)).report
+    report = one(jax.random.key(0), slope, None).report
     assert list(report["references"]) == ["data"]
     assert math.isnan(report["tuned"]["sgld"]["distance_to_model"])
     assert report["notes"][0].endswith("Nothing is compared with it.")

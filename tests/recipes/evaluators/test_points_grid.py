@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ebmjax.recipes.evaluators.points.grid import (
+from ebmjax.recipes.evaluators.plane import (
     Grid,
     border_mass,
     kl_divergence,

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from ebmjax.recipes.evaluators.points import comparison_plots, density_plots
-from ebmjax.recipes.evaluators.points.comparison import Comparison
-from ebmjax.recipes.evaluators.points.grid import Grid, normalise, smooth_histogram
+from ebmjax.recipes.evaluators import comparison
+from ebmjax.recipes.evaluators import density as density_plots
+from ebmjax.recipes.evaluators.plane import Grid, normalise, smooth_histogram
 
 GRID = Grid(2.0, 40)
 TRUTH = normalise(-8.0 * np.sum((GRID.centres - [0.3, 0.0]) ** 2, axis=1), GRID)
@@ -21,8 +21,7 @@ def test_panels_are_the_densities_of_model_and_chains(tmp_path, figures):
     far = 0.5 * np.abs(np.exp(TRUTH) - chains).sum() * GRID.width**2
     for name, log_density in (("good", TRUTH + 3.0), ("wide", WIDE)):
         arrays = {"log_density": log_density, "truth": TRUTH, "ends": ends}
-        report = {"sample_tv": far}
-        density_plots.panels(tmp_path / f"{name}.png", arrays, report, GRID, 0.2)
+        density_plots.draw(arrays, far, GRID, 0.2, tmp_path / f"{name}.png")
     squares = np.array(figures["good.png"].axes).reshape(2, 3)
     titles = [" ".join(axes.get_title().split()) for axes in squares[0]]
     assert titles == ["data", "model: TV 0.00", f"chains: TV {far:.2f}"]
@@ -54,9 +53,7 @@ def test_the_density_is_drawn_at_every_step_that_kept_it(tmp_path, figures):
     np.testing.assert_allclose(shown[0].images[0].get_array(), (TRUTH.max() - TRUTH).T)
 
 
-LOOK = Comparison({"half_width": 2.0}, num_steps=60, burn_in=20)
 WAYS = np.random.default_rng(1).normal(0.0, 1.0, (3, 60, 2))
-STARTS = np.array([[0.0, 0.0], [1.0, 1.0], [-1.0, 0.5]])
 
 
 def test_the_energy_is_low_where_the_density_is_high():
@@ -72,9 +69,10 @@ def test_the_energy_is_low_where_the_density_is_high():
 def test_draws_are_those_after_the_burn_in(tmp_path, figures):
     path = tmp_path / "scatter.png"
     numbers = {"sgld": {"rhat_classic": 1.2345}}
-    comparison_plots.scatter(path, {"sgld": WAYS}, TRUTH, numbers, LOOK)
+    arrays = {"log_density": TRUTH, "tuned.sgld": WAYS}
+    comparison.draw("tuned", numbers, arrays, 20, 2.0, path)
     (axes,) = figures["scatter.png"].axes
-    assert axes.get_title() == f"{comparison_plots.title('sgld')}\nR-hat 1.23"
+    assert axes.get_title() == f"{comparison.title('sgld')}\nR-hat 1.23"
     drawn = np.stack([line.get_xydata() for line in axes.lines])
     np.testing.assert_array_equal(drawn, WAYS[:, 20:])
 
@@ -82,6 +80,7 @@ def test_draws_are_those_after_the_burn_in(tmp_path, figures):
 def test_many_draws_are_thinned_out(tmp_path, figures):
     many = np.random.default_rng(2).normal(size=(4, 2020, 2))
     numbers = {"sgld": {"rhat_classic": 1.0}}
-    comparison_plots.scatter(tmp_path / "a.png", {"sgld": many}, TRUTH, numbers, LOOK)
+    arrays = {"log_density": TRUTH, "tuned.sgld": many}
+    comparison.draw("tuned", numbers, arrays, 20, 2.0, tmp_path / "a.png")
     lines = figures["a.png"].axes[0].lines
     np.testing.assert_array_equal(lines[3].get_xydata(), many[3, 20::4])  # 8,000 draws, 2,000 shown

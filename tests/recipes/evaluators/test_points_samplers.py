@@ -13,11 +13,16 @@ from scipy import stats
 from ebmjax import samplers
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.evaluators.points import chains as sampler_chains
-from ebmjax.recipes.evaluators.points import comparison_plots
-from ebmjax.recipes.evaluators.points.grid import Grid, grid_draws
-from ebmjax.recipes.evaluators.points.numbers import draws_numbers, mode_visits, spread_draws
-from ebmjax.recipes.evaluators.points.settings import SETTINGS, sampler_in
+from ebmjax.recipes.evaluators.comparison import (
+    SETTINGS,
+    draws_numbers,
+    mode_visits,
+    run_chains,
+    sampler_in,
+    spread_draws,
+    title,
+)
+from ebmjax.recipes.evaluators.plane import Grid, grid_draws
 from ebmjax.recipes.parts.samplers import Chosen, defaults
 from experiments.configs.toy_samplers import get_config
 from experiments.literal.mala import literal_mala
@@ -44,7 +49,7 @@ def density_of(params):
 def chains_of(name, options, num_chains=64, params=1.0, **sizes):
     starts = 3.0 * jax.random.normal(jax.random.key(1), (num_chains, 2))
     chosen = Chosen(name, "", defaults(name) | options)
-    return sampler_chains.run(
+    return run_chains(
         jax.random.key(2), starts, density_of, jnp.float32(params), chosen, **(SIZES | sizes)
     )
 
@@ -235,11 +240,9 @@ def test_a_function_is_compared_at_temperature_1_with_the_settings_step(setting)
     expected = {"step_size": step, "noise_scale": None, "temperature": 1.0}
     assert chosen.options == expected | {"decay": 0.99, "damping": 1e-5}
     start = jnp.zeros((2, 2))
-    chains = sampler_chains.run(
-        jax.random.key(0), start, density_of, 1.0, chosen, num_steps=5, burn_in=0
-    )
+    chains = run_chains(jax.random.key(0), start, density_of, 1.0, chosen, num_steps=5, burn_in=0)
     assert chains.positions.shape == (2, 5, 2)
-    assert comparison_plots.title(chosen.label) == "literal psgld"
+    assert title(chosen.label) == "literal psgld"
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The thresholds of novelty that the evaluator of other images reports."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import jax
@@ -9,6 +10,7 @@ import pytest
 
 from ebmjax import data, metrics
 from ebmjax.recipes.evaluators import ood
+from experiments.configs import jem_digits
 
 
 def logits_fn(images):
@@ -22,6 +24,11 @@ def make_images(seed, num):
     return data.ImageData(images, np.arange(num) % 2)
 
 
+def model_of(held_out):
+    config = jem_digits.get_config("smoke")
+    return SimpleNamespace(logits=logits_fn, held_out=held_out, config=config)
+
+
 @pytest.fixture
 def sets(monkeypatch):
     """White images in place of the usual sets."""
@@ -32,9 +39,8 @@ def sets(monkeypatch):
 @pytest.mark.usefixtures("sets")
 def test_thresholds_come_from_images_held_out(tmp_path):
     test, held_out = make_images(0, 60), make_images(1, 39)
-    model = SimpleNamespace(logits=logits_fn, held_out=held_out)
-    evaluator = ood.OutOfDistribution(false_alarm_rate=0.1)
-    found = evaluator(model, test, jax.random.key(0))
+    model = model_of(held_out)
+    found = ood.ood(jax.random.key(0), model, test, false_alarm_rate=0.1)
     report = found.report["ood"]["threshold"]
     squares, tested = (
         -((images.images / 127.5 - 1).mean((1, 2, 3)) ** 2) for images in (held_out, test)
@@ -45,19 +51,18 @@ def test_thresholds_come_from_images_held_out(tmp_path):
     assert one["rate_high"] == pytest.approx(want.rate_high)
     share = np.mean(tested < want.threshold - np.log(2.0))
     assert one["below"] == {"test": pytest.approx(share), "white": 1.0}
-    (tmp_path / "plots").mkdir()
-    evaluator.draw(tmp_path, found)
+    found.pictures["ood"](tmp_path / "ood.png")
 
 
 @pytest.mark.usefixtures("sets")
 def test_images_that_chose_the_threshold_do_not_judge_it():
     held_out = make_images(1, 39)
-    model = SimpleNamespace(logits=logits_fn, held_out=held_out)
-    evaluator = ood.OutOfDistribution()
-    report = evaluator(model, held_out, jax.random.key(0)).report["ood"]["threshold"]
+    model = model_of(held_out)
+    evaluator = partial(ood.ood, jax.random.key(0))
+    report = evaluator(model, held_out).report["ood"]["threshold"]
     assert set(report["log_density"]["below"]) == {"white"}
     model.held_out = make_images(1, 18)
-    report = evaluator(model, held_out, jax.random.key(0)).report["ood"]["threshold"]
+    report = evaluator(model, held_out).report["ood"]["threshold"]
     assert "needs at least 19 scores, got 18" in report["skipped"]
     model.held_out = None
-    assert "threshold" not in evaluator(model, held_out, jax.random.key(0)).report["ood"]
+    assert "threshold" not in evaluator(model, held_out).report["ood"]

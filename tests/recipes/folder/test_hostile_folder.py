@@ -340,7 +340,7 @@ MAY_RUN_CODE = {
     "recipes/config/families.py": "families of the package",
     "recipes/config/files.py": "configurations and what they share",
     "recipes/config/show_configs.py": "configurations",
-    "recipes/evaluators/evaluations.py": "evaluators of the package",
+    "recipes/evaluators/table.py": "evaluators of the package",
     "recipes/parts/objectives/objective.py": "objectives of the package",
     "recipes/parts/samplers/table.py": "samplers of the package",
     "recipes/study/study_file.py": "study files",

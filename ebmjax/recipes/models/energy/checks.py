@@ -4,7 +4,7 @@ from ebmjax.recipes.config import checks
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.extractor_names import scores_of_samples
 from ebmjax.recipes.config.points import is_points
-from ebmjax.recipes.evaluators.points import settings
+from ebmjax.recipes.evaluators import comparison
 from ebmjax.recipes.parts.objectives.checks import check_objective
 from ebmjax.recipes.parts.samplers import (
     PLAIN,
@@ -101,7 +101,7 @@ def _check_points(config: Config) -> None:
                 "config.data.holdout must be above 0 for config.data.name=points, which have no "
                 f"test split, got {config.data.holdout}: None holds out a fifth."
             )
-    settings.check(config)
+    comparison.check_fields(config)
 
 
 def _check_classes(config: Config) -> None:

@@ -166,7 +166,9 @@ _FIELDS: dict[str, Field] = {
     **evaluators.fields("energies"),
     **evaluators.fields("nats"),
     **evaluators.fields("profile"),
-    **evaluators.fields("generation", ON_IMAGES),
+    **evaluators.fields(
+        "generation", ON_IMAGES, without=("selected_by_confidence", "smallest_num")
+    ),
     **evaluators.fields("mixing", ON_IMAGES),
     **evaluators.fields("fit"),
     **evaluators.fields("density", OF_POINTS),

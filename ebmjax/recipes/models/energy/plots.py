@@ -27,12 +27,12 @@ PANELS = (
 def draw(workdir: Path, config: Config) -> None:
     """Draws ``plots/training.png``, everything the run logged; and ``chains.png`` if profiled.
 
-    Points also get ``density.png``, see ``density_plots.over_training``.
+    Points also get ``density.png``, see ``density.over_training``.
     """
     # Imported late: a report takes PANELS without JAX.
+    from ebmjax.recipes.evaluators import density
     from ebmjax.recipes.evaluators import profile as chain_profiles
-    from ebmjax.recipes.evaluators.points import density_plots
 
     panels(workdir / "plots" / "training.png", read_rows(workdir), PANELS, config)
     chain_profiles.draw(workdir)
-    density_plots.over_training(workdir, config.eval.density.half_width)
+    density.over_training(workdir, config.eval.density.half_width)

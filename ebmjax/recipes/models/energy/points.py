@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax.recipes.evaluators.points.density import on_grid
-from ebmjax.recipes.evaluators.points.plane import plane_of
+from ebmjax.recipes.evaluators.plane import plane_of
 from ebmjax.recipes.models.energy.checks import output_scale
 from ebmjax.recipes.models.energy.model import EnergyModel, TrainedEnergy
 from ebmjax.recipes.parts.points_data import Truth
@@ -65,7 +64,7 @@ class PointsModel(EnergyModel):
         """
         if num_steps is None and self.train.images.shape[1] == 2:
             plane = plane_of(self)
-            return {"points": plane.draw(key, on_grid(self, plane.grid), num)}
+            return {"points": plane.draw(key, plane.on(self), num)}
         ends = self.follow(key, num, num_steps or self.num_chain_steps)
         return {"points": ends[np.isfinite(ends).all(axis=1)]}
 

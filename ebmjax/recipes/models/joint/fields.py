@@ -125,11 +125,8 @@ _OF_ENERGY: dict[str, Field] = {
     ),
     "loss.smoothing_rate": field(0.1, UP_TO_ONE, "how fast the smoothing is steered", STEERED),
     "train.positive_batch_size": field(64, COUNT, "images of p(x) in an update"),
-    **evaluators.fields("generation"),
+    **evaluators.fields("generation", without=("smallest_num",)),
     **evaluators.fields("fit"),
-    "eval.generation.selected_by_confidence": replace(
-        evaluators.SELECTED, when=(BUFFER, evaluators.when_evaluated("generation"))
-    ),
 }
 
 _CONDITIONS = {

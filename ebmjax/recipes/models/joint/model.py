@@ -17,9 +17,14 @@ from ebmjax.learning import ANY_CLASS, ChainPlan, DualAveraging, JointNetwork, N
 from ebmjax.networks import NormPolicy
 from ebmjax.optim import averaged_parameters
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.evaluators.chains import DensitiesOf, average_step_sizes, make_fresh_chains
+from ebmjax.recipes.evaluators.chains import (
+    DensitiesOf,
+    average_step_sizes,
+    make_fresh_chains,
+    move,
+)
 from ebmjax.recipes.evaluators.image_model import ImageModel, images_of
-from ebmjax.recipes.evaluators.robustness import Refine, refinement
+from ebmjax.recipes.evaluators.robustness import Refine
 from ebmjax.recipes.models.joint.parts import sampler
 from ebmjax.recipes.parts.samplers import implied_temperature
 from ebmjax.training import TrainState
@@ -153,9 +158,16 @@ class JointModel(ImageModel):
         """
 
         def make() -> Refine:
-            assert self.refining is not None
+            plan = self.refining
+            assert plan is not None
             alone = self.network._replace(policy=NormPolicy(chains="running"))
-            return refinement(self.refining, densities_of(alone, self.density_scale), num_steps)
+            densities = densities_of(alone, self.density_scale)
+
+            def refine(model: TrainedJoint, key: Key, images: jax.Array) -> jax.Array:
+                labels = jnp.full(len(images), ANY_CLASS)
+                return move(key, plan, densities, model, images, labels, num_steps)
+
+            return refine
 
         return self.program(("refinement", num_steps), make)
 

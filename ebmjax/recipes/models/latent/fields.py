@@ -162,15 +162,7 @@ _FIELDS: dict[str, Field] = {
     **evaluators.fields("evidence"),
     **evaluators.fields("gradient_variance"),
     **evaluators.fields("samples"),
-    **evaluators.fields(
-        "generation",
-        smallest_num=field(
-            240,
-            COUNT,
-            "smallest number of images that metrics are extrapolated from",
-            evaluators.when_evaluated("generation"),
-        ),
-    ),
+    **evaluators.fields("generation", without=("selected_by_confidence",), smallest_num=240),
 }
 FIELDS = leave_open(
     _FIELDS,

@@ -15,10 +15,9 @@ from ebmjax._phases import say_part
 from ebmjax._stored import take_rows
 from ebmjax.evaluate import rms_displacement
 from ebmjax.optim import averaged_parameters
-from ebmjax.recipes.evaluators.evaluations import repeats_of
+from ebmjax.recipes.evaluators.evidence import evidence_of_each
 from ebmjax.recipes.evaluators.image_model import ImageModel, images_of
-from ebmjax.recipes.evaluators.latent.evidence import evidence_of_each
-from ebmjax.recipes.evaluators.latent.keys import keys_of
+from ebmjax.recipes.evaluators.latent_keys import keys_of
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent.cost import cost
 from ebmjax.recipes.models.latent.parts import Examples
@@ -83,7 +82,7 @@ class LatentEBM(ImageModel):
 
         Parameters of a mesh and of a checkpoint then use the same program.
         """
-        first = repeats_of(state)[0]
+        first = state
         is_averaged = self.config.optimizer.average_decay > 0
         return jax.device_get(averaged_parameters(first.opt_state) if is_averaged else first.params)
 

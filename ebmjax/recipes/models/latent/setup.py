@@ -14,7 +14,7 @@ from ebmjax.learning import init_latent_carry
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.evaluators.distances import RunDistances
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
-from ebmjax.recipes.evaluators.latent.gradient_variance import over_coordinates
+from ebmjax.recipes.evaluators.gradient_variance import over_coordinates
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent import checks, parts, plots
 from ebmjax.recipes.models.latent import pilot as latent_pilot

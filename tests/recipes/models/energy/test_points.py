@@ -19,9 +19,8 @@ from scipy import stats
 from ebmjax import recipes, training
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.evaluators.points.density import Density
-from ebmjax.recipes.evaluators.points.grid import mass
-from ebmjax.recipes.evaluators.points.plane import plane_of
+from ebmjax.recipes.evaluators.density import density
+from ebmjax.recipes.evaluators.plane import mass, plane_of
 from ebmjax.recipes.models.energy import checks, parts
 from ebmjax.recipes.parts.points_data import load
 from ebmjax.recipes.run import scores, use
@@ -251,7 +250,7 @@ def test_an_evaluation_is_of_density_and_chains(model_of):
     model = model_of(smoke(**{"eval.density.grid_points": 100, "eval.density.num_samples": 500}))
     spread = lambda params: lambda x: -2.0 * jnp.sum(x**2, axis=-1)  # noqa: E731
     object.__setattr__(model, "log_density_of", spread)
-    found = Density(2.0, 100, 500, 0.05)(model, None, jax.random.key(0))
+    found = density(jax.random.key(0), model, None, num_samples=500)
     plane, ends = plane_of(model), found.arrays["ends"]
     squares = np.sum(plane.grid.centres**2, axis=1).reshape(100, 100)
     np.testing.assert_allclose(found.arrays["log_density"], -2 * squares, rtol=1e-5)

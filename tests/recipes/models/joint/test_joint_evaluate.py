@@ -19,7 +19,7 @@ from use_checks import check_use
 from ebmjax import data, metrics, training
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError
-from ebmjax.recipes.evaluators.landscape import Landscape
+from ebmjax.recipes.evaluators.landscape import landscape
 from ebmjax.recipes.evaluators.result_tables import as_lines, evaluation_results
 from ebmjax.recipes.folder import per_image
 from ebmjax.recipes.run.run import Run
@@ -203,7 +203,7 @@ def test_the_columns_of_samples_are_in_a_report(name, run):
 def test_the_centre_of_the_landscape_is_the_mean_energy(run):
     experiment = build_experiment(smoke(), run)
     model, key = experiment.use(experiment.state), jax.random.key(5)
-    found = Landscape(num_points=3)(model, experiment.evaluate.__self__.tests[1], key)
+    found = landscape(key, model, experiment.evaluate.__self__.tests[1], num_points=3)
     image_key = jax.random.split(jax.random.split(key, 3)[2], 3)[0]
     chosen = np.asarray(jax.random.permutation(image_key, 64))[:6]
     scores = model.scores(data.to_signed_unit(model.train.images[chosen]))

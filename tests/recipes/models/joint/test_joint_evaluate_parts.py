@@ -18,10 +18,9 @@ from ebmjax.optim import average_parameters
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.chains import make_fresh_chains
-from ebmjax.recipes.evaluators.evaluator import Found
 from ebmjax.recipes.evaluators.generation import extremes
-from ebmjax.recipes.evaluators.ood import OutOfDistribution
-from ebmjax.recipes.evaluators.robustness import Robustness
+from ebmjax.recipes.evaluators.ood import make_sets
+from ebmjax.recipes.evaluators.robustness import draw, robustness
 from ebmjax.recipes.models.joint import checks
 from ebmjax.recipes.models.joint.model import TrainedJoint, densities_of, extract_trained
 from experiments.configs import jem_digits
@@ -128,13 +127,13 @@ def test_generated_chains_are_normalised_as_those_of_training(policy):
 )
 def test_sets_that_are_not_there_are_skipped_with_the_reason(folder, reason, tmp_path):
     test = data.load_digits("test").images[:6]
-    evaluator = OutOfDistribution(tfds=("svhn_cropped",), tfds_folder=str(tmp_path / folder))
-    sets, skipped = evaluator.make_sets(test)
+    config = smoke(**{"data.name": "mnist", "data.path": str(tmp_path / folder)})
+    sets, skipped = make_sets(config, test, ("svhn_cropped",))
     assert all(images.shape == test.shape for images in sets.values())
     assert reason in skipped["svhn_cropped"]
     assert json.dumps(skipped)
     with pytest.raises(ConfigError, match=r"config\.eval\.ood\.tfds"):
-        OutOfDistribution(tfds=("no_such_set",)).make_sets(test)
+        make_sets(config, test, ("no_such_set",))
 
 
 def test_a_set_with_fewer_images_is_skipped_with_the_numbers(monkeypatch):
@@ -143,7 +142,7 @@ def test_a_set_with_fewer_images_is_skipped_with_the_numbers(monkeypatch):
     few = SimpleNamespace(data=data.ImageData(test[:4], np.zeros(4, np.int32)))
     monkeypatch.setattr(data, "check_prepared", lambda *_: None)
     monkeypatch.setattr(data, "load_images", lambda *_, **__: few)
-    sets, skipped = OutOfDistribution(tfds=("svhn_cropped",)).make_sets(test)
+    sets, skipped = make_sets(smoke(), test, ("svhn_cropped",))
     assert "svhn_cropped" not in sets
     assert "has 4 test images where 6 are tested" in skipped["svhn_cropped"]
 
@@ -226,9 +225,8 @@ def test_refined_images_are_attacked_beside_plain_ones(tmp_path, monkeypatch):
         config = smoke(**overrides)
         experiment = build_experiment(config, tmp_path)
         fields = {k: v for k, v in config.eval.robustness.items() if k != "every"}
-        evaluator = Robustness(**fields, batch_size=config.eval.batch_size)
         test = experiment.evaluate.__self__.tests[1]
-        found = evaluator(experiment.use(experiment.state), test, key)
+        found = robustness(key, experiment.use(experiment.state), test, **fields)
         return found.report["robustness"], found.per_image
 
     plain_protocol = {"number": 1, "refine_steps": 0}
@@ -265,12 +263,11 @@ def test_refined_images_are_attacked_beside_plain_ones(tmp_path, monkeypatch):
 
 
 def test_both_curves_are_drawn(tmp_path, figures):
-    (tmp_path / "plots").mkdir()
     protocol = {"num_steps": 20, "num_restarts": 1, "num_images": 16}
     report = {"protocol": protocol, "l2": {"0": 1.0, "64": 0.5}}
     drawn = []
     for more in ({}, {"refined": {"l2": {"0": 0.75, "64": 0.5}}}):
-        Robustness().draw(tmp_path, Found({"robustness": report | more}))
+        draw(report | more, "pgd", tmp_path / "eval_robustness.png")
         drawn.append(figures["eval_robustness.png"])
     lines = [[line.get_xydata().tolist() for line in figure.axes[0].lines] for figure in drawn]
     assert lines == [[[[0, 1], [64, 0.5]]], [[[0, 1], [64, 0.5]], [[0, 0.75], [64, 0.5]]]]

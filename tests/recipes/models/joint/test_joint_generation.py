@@ -15,7 +15,7 @@ from ebmjax import data, metrics, samplers
 from ebmjax.evaluate import Chains, Extractor
 from ebmjax.learning import ANY_CLASS
 from ebmjax.recipes.evaluators.distances import RunDistances
-from ebmjax.recipes.evaluators.generation import SHARES, Generation, most_confident
+from ebmjax.recipes.evaluators.generation import SHARES, generation, most_confident
 from ebmjax.recipes.models.joint.model import JointModel
 
 TRAIN = np.random.default_rng(0).integers(0, 256, (9, 3, 1, 1), np.uint8)
@@ -87,8 +87,7 @@ def make_model(positions=(), is_conditional=False, plan=None):
 
 def generate(model, test=TRAIN, **fields):
     """Returns the report and, by set, the samples of ten images a set."""
-    evaluator = Generation(num_images=10, **fields)
-    found = evaluator(model, unlabelled(test), jax.random.key(0))
+    found = generation(jax.random.key(0), model, unlabelled(test), num_images=10, **fields)
     samples = {}
     for name, array in found.arrays.items():
         kind, _, number = name.partition("_")

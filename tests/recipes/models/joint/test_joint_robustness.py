@@ -10,8 +10,18 @@ from linear_model import DENSITIES_OF, EPS, MODEL, WEIGHTS, chain_plan
 from scipy.special import softmax
 
 from ebmjax import samplers
+from ebmjax.learning import ANY_CLASS
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.evaluators.robustness import check_derivative, refinement
+from ebmjax.recipes.evaluators.chains import move
+from ebmjax.recipes.evaluators.robustness import check_derivative
+
+
+def refinement(plan, num_steps):
+    def refine(model, key, images):
+        labels = jnp.full(len(images), ANY_CLASS)
+        return move(key, plan, DENSITIES_OF, model, images, labels, num_steps)
+
+    return refine
 
 
 def test_refinement_moves_the_images():
@@ -19,7 +29,7 @@ def test_refinement_moves_the_images():
     position, step = np.float64(x).ravel(), 0.1 * 0.25 / 0.5
     for _ in range(2):
         position = position + step * WEIGHTS @ softmax(position @ WEIGHTS)
-    refined = refinement(chain_plan(), DENSITIES_OF, 2)(MODEL, jax.random.key(0), x)
+    refined = refinement(chain_plan(), 2)(MODEL, jax.random.key(0), x)
     np.testing.assert_allclose(refined.ravel(), position, rtol=0, atol=60 * EPS)
 
 
@@ -33,7 +43,7 @@ def proximal(density):
 def test_the_full_gradient_is_that_of_the_chain(sampler):
     """Against differences in float64; the box stops one pixel and the clip another."""
     with jax.enable_x64(True):
-        refine = refinement(chain_plan(sampler=sampler), DENSITIES_OF, 5)
+        refine = refinement(chain_plan(sampler=sampler), 5)
         weights = jnp.array([1.0, -0.7, 0.4])
         images = jnp.array([[0.3, -0.2, 0.7], [0.1, 0.9, -0.9], [-0.99, 0.98, 0.0]])
 
@@ -61,4 +71,4 @@ def test_a_chain_without_a_derivative_is_refused_for_the_full_gradient():
 
     with pytest.raises(ConfigError, match=r"refine_gradients=bpda"):
         check_derivative(endless, MODEL, (3, 1, 1))
-    check_derivative(refinement(chain_plan(), DENSITIES_OF, 2), MODEL, (3, 1, 1))
+    check_derivative(refinement(chain_plan(), 2), MODEL, (3, 1, 1))

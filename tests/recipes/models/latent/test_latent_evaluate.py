@@ -12,7 +12,7 @@ from ebmjax.data import ImageData
 from ebmjax.evaluate import Extractor
 from ebmjax.metrics import feature_moments, frechet_distance, manifold_scores
 from ebmjax.recipes.evaluators.distances import RunDistances
-from ebmjax.recipes.evaluators.generation import Generation
+from ebmjax.recipes.evaluators.generation import generation
 from ebmjax.recipes.evaluators.result_tables import evaluation_results
 from ebmjax.recipes.models.latent import cost
 
@@ -32,7 +32,7 @@ class FlatDistances(RunDistances):
 
 DATA = ImageData(IMAGES, np.zeros(NUM, np.int32))
 DISTANCES = FlatDistances(DATA, DATA, digits())
-EVALUATOR = Generation(num_images=NUM, smallest_num=4)
+SIZES = np.linspace(4, NUM, 10).round().astype(int)
 
 
 def generated(num_diverged, num_test=NUM):
@@ -45,7 +45,8 @@ def generated(num_diverged, num_test=NUM):
     drawn = np.full_like(samples, -1.0), samples, LATENTS + 0.5, LATENTS
     model = linear(distances=DISTANCES, programs={("prior", NUM, 40): lambda *_: drawn})
     test = ImageData(IMAGES[:num_test], np.zeros(num_test, np.int32))
-    return EVALUATOR(model, test, KEY).report["generation"]
+    found = generation(KEY, model, test, num_images=NUM, smallest_num=4)
+    return found.report["generation"]
 
 
 def test_no_sample_diverged():
@@ -68,7 +69,7 @@ def test_diverged_samples_are_left_out_and_counted():
     """Black images in their place would be 0 in every feature."""
     found = generated(10)["fresh"]
     assert (found["num_diverged"], found["num_images"]) == (10, 30)
-    is_reached = np.array(EVALUATOR.sizes) <= 30
+    is_reached = SIZES <= 30
     assert 2 <= is_reached.sum() < 10
     values = np.array(found["at_sizes"]["fid"]["values"])
     np.testing.assert_array_equal(np.isfinite(values), is_reached)
@@ -83,7 +84,7 @@ def test_diverged_samples_are_left_out_and_counted():
     black = DISTANCES.scores(np.zeros_like(IMAGES[10:]), at=NUM).numbers
     assert starts["fid"] == pytest.approx(black["fid"])
     assert found["minus_starts"]["high"] < 0  # the samples are the data, and their starts black
-    expected = np.polyfit(1 / np.array(EVALUATOR.sizes)[is_reached], values[is_reached], 1)[1]
+    expected = np.polyfit(1 / SIZES[is_reached], values[is_reached], 1)[1]
     assert found["at_sizes"]["fid"]["infinity"] == pytest.approx(expected)
 
 
@@ -102,7 +103,7 @@ def test_too_few_samples_have_no_distance_at_infinity(num_left):
 def test_test_images_are_judged_at_as_many_or_proportional_sizes(num_test):
     report = generated(0, num_test)
     found = report["test_images"]["at_sizes"]["fid"]
-    assert report["sizes"] == EVALUATOR.sizes
+    assert report["sizes"] == SIZES.tolist()
     assert np.isfinite(found["values"]).all()
     assert np.isfinite(found["infinity"])
     # All test images are the training images, or the first half of them.

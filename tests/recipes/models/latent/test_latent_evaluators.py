@@ -13,11 +13,11 @@ from experiment_runs import digits
 
 from ebmjax import data, evaluate, latent
 from ebmjax.evaluate import _evidence
-from ebmjax.recipes.evaluators.latent.evidence import Evidence, evidence_of_each
-from ebmjax.recipes.evaluators.latent.gradient_variance import VarianceOfGradients
-from ebmjax.recipes.evaluators.latent.keys import keys_of
-from ebmjax.recipes.evaluators.latent.reconstruction import Reconstruction
-from ebmjax.recipes.evaluators.samples import Samples
+from ebmjax.recipes.evaluators.evidence import evidence, evidence_of_each
+from ebmjax.recipes.evaluators.gradient_variance import gradient_variance
+from ebmjax.recipes.evaluators.latent_keys import keys_of
+from ebmjax.recipes.evaluators.reconstruction import reconstruction
+from ebmjax.recipes.evaluators.samples import samples
 from ebmjax.recipes.models.latent import checks
 from ebmjax.recipes.models.latent.model import LatentEBM
 from ebmjax.recipes.models.latent.parts import Examples
@@ -62,8 +62,9 @@ def linear(made: Any = LatentEBM, **changes: Any) -> LatentEBM:
 
 def evidences():
     """Corrected and plain log evidence and discrepancy under 16 independent keys, each (16,)."""
-    model, evaluator = linear(), Evidence(num_images=3, num_chains=NUM_CHAINS)
-    rows = [evaluator(model, TEST, k).row or {} for k in jax.random.split(jax.random.key(1), 16)]
+    model, options = linear(), {"num_images": 3, "num_chains": NUM_CHAINS}
+    keys = jax.random.split(jax.random.key(1), 16)
+    rows = [evidence(key, model, TEST, **options).row or {} for key in keys]
     names = ("test_log_evidence", "test_trapezium_log_evidence", "quadrature_discrepancy")
     return [np.array([row[name] for row in rows]) for name in names]
 
@@ -137,7 +138,8 @@ def test_the_reported_evidence_is_right_at_published_size():
 
 
 def test_without_divergences_the_trapezium_rule_alone_is_reported():
-    found = Evidence(num_images=1, num_chains=2, divergences=False)(linear(), TEST, KEY)
+    options = {"num_images": 1, "num_chains": 2, "divergences": False}
+    found = evidence(KEY, linear(), TEST, **options)
     assert found.report.keys() == {"test_trapezium_log_evidence"}
 
 
@@ -151,10 +153,10 @@ def test_methods_are_compared_after_training_with_the_settings_of_the_run(monkey
 
     monkeypatch.setattr(evaluate, "evidence", recorded)
     settings = {"methods": ("ais",), "num_chains": 8, "num_steps": 4, "step_size": 0.5}
-    evaluator = Evidence(num_images=2, divergences=False, num_intervals=3, **settings)
-    assert "evidence" not in evaluator(linear(), TEST, KEY).report
+    options = {"num_images": 2, "divergences": False, "num_intervals": 3, **settings}
+    assert "evidence" not in evidence(KEY, linear(), TEST, **options).report
     assert not asked
-    found = evaluator(linear(is_finished=True), TEST, KEY)
+    found = evidence(KEY, linear(is_finished=True), TEST, **options)
     assert found.report["evidence"] == {"ais": {"log_evidence": [0.0, 1.0], "mean": 0.5}}
     assert found.row is not None
     assert "evidence" not in found.row
@@ -176,7 +178,8 @@ class Standing(LatentEBM):
 
 
 def test_every_test_image_is_reconstructed_from_its_own_chain():
-    found = Reconstruction(num_test=2)(linear(Standing), TEST, KEY)
+    config = digits(**{"train.batch_size": 3, "eval.num_test": 2})
+    found = reconstruction(KEY, linear(Standing, config=config), TEST)
     made, originals = np.array([0.35, 0.2]), IMAGES[:2] / 127.5 - 1
     errors = np.square(made - originals).mean(axis=1)
     rounding = 10 * float(np.finfo(np.float32).eps)
@@ -197,7 +200,8 @@ def test_diverged_samples_are_counted():
     latents = np.full((4, 3), 2.0)
     latents[1] = 100.0
     drawn = np.zeros_like(images), images, np.zeros((4, 3)), latents
-    row = Samples(4)(linear(programs={("prior", 4, 40): lambda *_: drawn}), TEST, KEY).row or {}
+    model = linear(programs={("prior", 4, 40): lambda *_: drawn})
+    row = samples(KEY, model, TEST, num_images=4).row or {}
     assert row["num_diverged_samples"] == 1
     # Distances are of the samples that are drawn anyway; what to leave out is theirs to know.
     assert (row["sample_shape"], row["sample_num_lost"]) == ((4, 2, 1, 1), 1)
@@ -211,7 +215,7 @@ def test_minibatches_hold_no_example_twice():
         "gradient": lambda key, params, carry, batch: (batches.append(batch.index.tolist()),),
         "gradient_variance": lambda gradients: {"mean_a": 1.0, "b": 2.0},
     }
-    found = VarianceOfGradients(8)(linear(programs=programs), TEST, KEY)
+    found = gradient_variance(KEY, linear(programs=programs), TEST, num_gradients=8)
     assert (found.row, found.report) == ({"mean_a": 1.0, "b": 2.0}, {"a": 1.0, "b": 2.0})
     assert [sorted(batch) for batch in batches] == [[0, 1, 2]] * 8
 

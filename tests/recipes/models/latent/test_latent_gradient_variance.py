@@ -9,7 +9,7 @@ import pytest
 from experiment_runs import digits, launch, rows_of
 
 from ebmjax.latent import LatentParams
-from ebmjax.recipes.evaluators.latent.gradient_variance import over_batches, over_coordinates
+from ebmjax.recipes.evaluators.gradient_variance import over_batches, over_coordinates
 from ebmjax.recipes.models.latent.parts import model_of
 
 RNG = np.random.default_rng(0)

@@ -8,8 +8,8 @@ from experiment_runs import digits
 from test_latent_evaluators import TEST, linear
 
 from ebmjax import evaluate
+from ebmjax.recipes.evaluators import generation
 from ebmjax.recipes.evaluators.evaluations import make_evaluators
-from ebmjax.recipes.evaluators.generation import Generation
 from ebmjax.recipes.models import build
 from ebmjax.recipes.models.latent import model as latent_model
 from ebmjax.recipes.models.latent import setup as thermo
@@ -64,7 +64,7 @@ def test_the_full_evaluation_draws_by_keys_of_its_own(monkeypatch):
         "gradient_variance": lambda gradients: {},
     }
     monkeypatch.setattr(evaluate, "evidence", draw({}))
-    monkeypatch.setattr(Generation, "_list_places", lambda *_: [({}, images, ())])
+    monkeypatch.setattr(generation, "_list_places", lambda *_: [({}, images, ())])
     monkeypatch.setattr(latent_model, "cost", lambda fn, key, *_, **__: draw({})(key))
     distances = SimpleNamespace(
         along_training=lambda *_: {},
@@ -75,7 +75,7 @@ def test_the_full_evaluation_draws_by_keys_of_its_own(monkeypatch):
     model = linear(config=config, is_finished=True, **parts)
     model.about()
     for evaluator in make_evaluators(config).values():
-        evaluator(model, TEST, build.root_keys(config)[2])
+        evaluator.function(build.root_keys(config)[2], model, TEST)
     # Samples, powers, images of the evidence, gradients; generation, sizes, methods, cost.
     num = section.evidence.num_images + section.gradient_variance.num_gradients
     assert len(used) == 2 + num + 4

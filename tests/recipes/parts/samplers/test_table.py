@@ -15,7 +15,7 @@ from ebmjax import data
 from ebmjax import samplers as library
 from ebmjax.learning import init_carry, run_chains
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.evaluators.points.settings import SETTINGS, sampler_in
+from ebmjax.recipes.evaluators.comparison import SETTINGS, sampler_in
 from ebmjax.recipes.models.energy import checks as image_checks
 from ebmjax.recipes.models.energy import parts as image_parts
 from ebmjax.recipes.models.joint import checks as joint_checks

@@ -14,7 +14,7 @@ from experiment_runs import launch
 from ebmjax import data, metrics
 from ebmjax.evaluate import Chains
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.evaluators.fit_tests import FitTests
+from ebmjax.recipes.evaluators import fit
 from experiments.configs import toy_samplers
 
 TEMPERATURE, BETA, NUM = 0.5, 0.25, 200
@@ -46,7 +46,8 @@ class Gaussian:
 
     @property
     def config(self):
-        return SimpleNamespace(sampler=SimpleNamespace(box=self.box, low=-4.0, high=self.high))
+        sampler = SimpleNamespace(box=self.box, low=-4.0, high=self.high)
+        return SimpleNamespace(sampler=sampler, eval=SimpleNamespace(batch_size=128))
 
     def class_log_densities(self, trained, x):
         return -jnp.sum((x - trained.mean) ** 2)[None] * TEMPERATURE / (2 * VARIANCE)
@@ -71,9 +72,8 @@ class Gaussian:
 def find(mean=0.0, **changes):
     train, held_out = (data.ImageData(points(seed), np.zeros(NUM, np.int32)) for seed in (0, 3))
     model = Gaussian(Trained(jnp.float32(mean), jnp.float32(BETA)), train, **changes)
-    evaluator = FitTests(num_samples=NUM)
-    evaluator.check(model, held_out)
-    return evaluator(model, held_out, jax.random.key(0))
+    fit.check(model, held_out, num_samples=NUM)
+    return fit.fit(jax.random.key(0), model, held_out, num_samples=NUM)
 
 
 @pytest.mark.slow
@@ -94,9 +94,8 @@ def test_a_model_that_fits_and_its_starts_that_do_not(tmp_path):
         "train",
     }
     assert len(p_values) == 4 + 3 + 3
-    (tmp_path / "plots").mkdir()
-    FitTests().draw(tmp_path, found)
-    assert (tmp_path / "plots" / "eval_fit.png").exists()
+    found.pictures["fit"](tmp_path / "fit.png")
+    assert (tmp_path / "fit.png").exists()
 
 
 def test_a_wrong_density_with_good_samples():
@@ -125,7 +124,7 @@ def test_too_few_samples_are_refused():
     few = data.ImageData(points(3)[:3], np.zeros(3, np.int32))
     model = Gaussian(Trained(0.0, 0.0), few)
     with pytest.raises(ConfigError, match=r"config\.eval\.fit needs at least 4 .* got 3"):
-        FitTests().check(model, few)
+        fit.check(model, few, num_samples=500)
 
 
 @pytest.mark.slow

@@ -4,45 +4,46 @@ An estimator that does not train the prior has exact zeros for the prior's coord
 the variance of all. So compare estimators by the generator's part."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import metrics
+from ebmjax._ranges import TWO_OR_MORE
 from ebmjax.latent import LatentParams
-from ebmjax.recipes.evaluators.evaluator import Evaluator, Found
-from ebmjax.recipes.evaluators.latent.keys import keys_of
+from ebmjax.recipes.evaluators.found import Found
+from ebmjax.recipes.evaluators.latent_keys import keys_of
 from ebmjax.types import Key
 
 
-@dataclass(frozen=True)
-class VarianceOfGradients(Evaluator):
-    """Variance over independent minibatches of training's size, with fresh chains.
+def gradient_variance(
+    key: Key, model: Any, data: Any, *, num_gradients: Annotated[int, TWO_OR_MORE] = 8
+) -> Found:
+    """Returns the numbers of ``over_batches``; the report's names are without "mean_".
 
-    It uses ``model.gradient``, ``model.batch``, ``model.examples`` and ``model.config``.
+    The minibatches are independent, of training's size, with fresh chains.
+
+    Args:
+      key: of minibatches and chains.
+      model: a latent EBM.
+      data: not used.
+      num_gradients: gradients whose variance is measured
     """
+    del data
+    num_examples, size = len(model.examples.index), model.config.train.batch_size
+    params = jax.device_get(model.params)  # not on each device, which would all do the same
 
-    num_gradients: int = 8
+    def gradient(key: Key) -> LatentParams:
+        index_key, chain_key = jax.random.split(key)
+        index = jax.random.choice(index_key, num_examples, (size,), replace=False)
+        return model.gradient(chain_key, params, (), model.batch(np.asarray(index)))[0]
 
-    def __call__(self, model: Any, test: Any, key: Key) -> Found:
-        """Returns the numbers of ``over_batches``; the report's names are without "mean_"."""
-        num_examples, size = len(model.examples.index), model.config.train.batch_size
-        params = jax.device_get(model.params)  # not on each device, which would all do the same
-
-        def gradient(key: Key) -> LatentParams:
-            index_key, chain_key = jax.random.split(key)
-            index = jax.random.choice(index_key, num_examples, (size,), replace=False)
-            return model.gradient(chain_key, params, (), model.batch(np.asarray(index)))[0]
-
-        gradients = [
-            gradient(one) for one in jax.random.split(keys_of(key).gradients, self.num_gradients)
-        ]
-        measure = model.program("gradient_variance", lambda: jax.jit(over_batches))
-        row = {name: float(value) for name, value in measure(gradients).items()}
-        return Found({name.removeprefix("mean_"): row[name] for name in row}, row)
+    gradients = [gradient(one) for one in jax.random.split(keys_of(key).gradients, num_gradients)]
+    measure = model.program("gradient_variance", lambda: jax.jit(over_batches))
+    row = {name: float(value) for name, value in measure(gradients).items()}
+    return Found({name.removeprefix("mean_"): row[name] for name in row}, row)
 
 
 def over_coordinates(gradient: LatentParams) -> dict[str, jax.Array]:

@@ -1,0 +1,119 @@
+"""Log evidence of test images under a latent EBM."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax import evaluate, latent
+from ebmjax._groups import map_groups
+from ebmjax._phases import say_part
+from ebmjax._ranges import COUNT, FLAG, POSITIVE, TWO_OR_MORE, one_of
+from ebmjax.data import ImageData
+from ebmjax.evaluate import EVIDENCE_METHODS
+from ebmjax.recipes.evaluators.found import Found
+from ebmjax.recipes.evaluators.image_model import floats
+from ebmjax.recipes.evaluators.latent_keys import keys_of
+from ebmjax.types import Key
+
+METHODS = ("thermodynamic", "stepping_stone", "ais")
+
+
+def evidence(
+    key: Key,
+    model: Any,
+    data: ImageData,
+    *,
+    num_images: Annotated[int, COUNT] = 32,
+    num_chains: Annotated[int, TWO_OR_MORE] = 64,
+    divergences: Annotated[bool, FLAG] = True,
+    methods: Annotated[Sequence[str], one_of(*EVIDENCE_METHODS)] = METHODS,
+    num_intervals: Annotated[int, COUNT] = 40,
+    num_steps: Annotated[int, COUNT] = 10,
+    step_size: Annotated[float, POSITIVE] = 0.02,
+) -> Found:
+    """Returns mean log evidence by the run's powers; after training by other methods, too.
+
+    "evidence" has each method's, and those of each image.
+
+    Args:
+      key: of the chains.
+      model: a latent EBM.
+      data: test images.
+      num_images: images whose log evidence is estimated
+      num_chains: chains of an image; at least 3 for each latent dimension
+      divergences: report divergences, too; False: the trapezium rule alone
+      methods: methods that are compared after training; empty: none
+      num_intervals: intervals of these methods
+      num_steps: steps at each of their powers
+      step_size: step size of their chains
+    """
+    keys, images = keys_of(key), data.images[:num_images]
+    of_each = evidence_of_each(
+        keys.evidence, model, images, num_chains=num_chains, divergences=divergences
+    )
+    row = {name: float(values.mean()) for name, values in of_each.items()}
+    if not (model.is_finished and methods):
+        return Found(row, row)
+    say_part(f"evidence of {len(images):,} images by {', '.join(methods)}")
+    found = evaluate.evidence(
+        keys.methods,
+        model.params,
+        model.networks,
+        images,
+        latent_dim=model.chains.latent_dim,
+        methods=methods,
+        num_chains=num_chains,
+        num_intervals=num_intervals,
+        num_steps=num_steps,
+        step_size=step_size,
+        with_divergences=divergences,
+    )
+    per_image = {f"evidence.{k}.mean": {"test": v["log_evidence"]} for k, v in found.items()}
+    report = jax.tree.map(lambda values: np.asarray(values).tolist(), found)
+    return Found({**row, "evidence": report}, row, per_image=per_image)
+
+
+def evidence_of_each(
+    key: Key, model: Any, images: Any, *, num_chains: int, divergences: bool
+) -> dict[str, np.ndarray]:
+    """Returns the log evidence of every image, each with separate chains and Gaussians.
+
+    The correction has weight 1 and full covariances, whatever the objective does, so that runs are
+    comparable.
+
+    Args:
+      key: of the chains.
+      model: a latent EBM.
+      images: uint8 (N, H, W, C).
+      num_chains: chains of an image, at each of the model's powers.
+      divergences: whether the trapezium rule is corrected.
+
+    Returns:
+      Nats, (N,): "test_trapezium_log_evidence"; with divergences also "test_log_evidence", and
+      "quadrature_discrepancy", the error of the trapezium rule on these powers.
+    """
+
+    def of_one(params: Any, key: Key, x: jax.Array) -> dict[str, jax.Array]:
+        observations = jnp.repeat(x[None], num_chains, axis=0)
+        nodes = model.draw_ladder(key, params, observations)
+        of_chain = jax.vmap(lambda z: latent.log_likelihood(params, model.networks, z, x))
+        energies = jax.vmap(of_chain)(nodes).mean(axis=1)
+        row = {"test_trapezium_log_evidence": latent.log_evidence(energies, model.powers)}
+        if not divergences:
+            return row
+        forward, backward = latent.fitted_divergences(nodes)
+        corrected = latent.log_evidence(
+            energies, model.powers, kl_forward=forward, kl_backward=backward
+        )
+        discrepancy = 0.5 * jnp.sum(forward - backward)
+        return row | {"test_log_evidence": corrected, "quadrature_discrepancy": discrepancy}
+
+    def of_all(params: Any, keys: Key, images: jax.Array) -> dict[str, jax.Array]:
+        return map_groups(lambda pair: of_one(params, *pair), (keys, images))
+
+    keys = jax.random.split(key, len(images))
+    program = model.program(("evidence", num_chains, divergences), lambda: jax.jit(of_all))
+    return jax.device_get(program(model.params, keys, floats(images)))

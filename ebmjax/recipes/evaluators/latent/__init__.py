@@ -1,1 +1,0 @@
-"""Evaluators of latent EBMs alone."""

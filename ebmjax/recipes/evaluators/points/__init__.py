@@ -1,1 +1,0 @@
-"""Evaluators of points: the density on a grid of the plane, and samplers side by side."""

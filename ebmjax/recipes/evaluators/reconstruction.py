@@ -1,0 +1,43 @@
+"""Reconstructions of test images, and their log likelihoods at every power."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax import latent
+from ebmjax.data import ImageData
+from ebmjax.recipes.evaluators.found import Found
+from ebmjax.recipes.evaluators.image_model import floats
+from ebmjax.recipes.evaluators.latent_keys import keys_of
+from ebmjax.recipes.evaluators.samples import take_first
+from ebmjax.types import Key
+
+
+def reconstruction(key: Key, model: Any, data: ImageData) -> Found:
+    """Returns mean squared errors and E_t of test images.
+
+    The first reconstructions and the errors of all are arrays.
+    """
+
+    def reconstruct(key: Key, params: Any, observations: jax.Array) -> Any:
+        nodes = model.draw_ladder(key, params, observations)
+        _, along = latent.telescoped_loss(
+            params, model.networks, observations, nodes, nodes[0], model.powers
+        )
+        images = model.apply(params, nodes[-1])
+        axes = tuple(range(1, images.ndim))
+        return along, images, jnp.mean(jnp.square(images - observations), axis=axes)
+
+    originals = data.images[: model.config.eval.num_test]
+    program = model.program("reconstruction", lambda: jax.jit(reconstruct))
+    found = program(keys_of(key).powers, model.params, floats(originals))
+    along, images, errors = jax.device_get(found)
+    row = {
+        "test_reconstruction_error": float(along["reconstruction_error"]),
+        "test_mean_log_likelihoods": along["mean_log_likelihoods"].tolist(),
+    }
+    arrays = {"reconstructions": take_first(images), "squared_errors": errors}
+    arrays["originals"] = np.asarray(originals[: len(arrays["reconstructions"])])
+    return Found(row, row, arrays, {"test_reconstruction_error": {"test": errors}})
