@@ -13,7 +13,7 @@ from PIL import Image
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import WorkdirError, count_nouns, flatten
 from ebmjax.recipes.config.extractor_names import EXTRACTOR
-from ebmjax.recipes.evaluators.plots import drawable, line, montage, panels, with_own_panels
+from ebmjax.recipes.evaluators.plots import drawable, montage, panels, with_own_panels
 from ebmjax.recipes.evaluators.result_tables import evaluation_results, own_numbers, results
 from ebmjax.recipes.evaluators.sample_scores import (
     advice,
@@ -23,8 +23,6 @@ from ebmjax.recipes.evaluators.sample_scores import (
 )
 from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.report import page, run_data
-from ebmjax.recipes.report.curves import Panel, curves, script
-from ebmjax.recipes.report.page import Html, element
 from ebmjax.recipes.report.run_data import COMMAND, RunData, as_json
 
 MOST_BYTES, STRIP_BYTES = 230_000, 30_000
@@ -67,28 +65,28 @@ def write(folder: Path, is_over: bool = False) -> Path:
       WorkdirError: if the folder is no run's, or a file in it is damaged.
     """
     run, shown, path = run_data.read(folder), _pictures(folder), folder / page.FILE
-    sections = {
-        SAMPLES: [page.table(_strips(run)), *shown.pop(SAMPLES)],
-        "Curves": [drawn := fitting(_curves, run) or ""],
-        **shown,
-        **{name: [page.table(found.items())] for name, found in tables(run).items()},
-        "Configuration": fitting(_configuration, run),
-        "Commands": _commands(run),
-        "Where it ran": [page.table(_origin(run))],
-    }
-    numbers = element("div", *fitting(_four_numbers, run), class_="numbers")
-    has_errors = "±" in page.join([numbers, *(part for one in sections.values() for part in one)])
-    notes = [*fitting(advice, run.results), *run.entries("evaluation.json", "warnings")]
+    texts, numbers = tables(run), fitting(_four_numbers, run) or []
+    errors = [str(numbers), *(text for one in texts.values() for text in one.values())]
     page.write(
         path,
         f"{Path(str(run.files[COMMAND].get('config', 'run'))).name}: {folder.absolute().name}",
-        element("p", verdict(run, is_over), class_="verdict"),
-        *(element("p", as_json(one)) for one in run.entries("recoveries.json", "recoveries")),
-        numbers,
-        element("small", "± is one standard error.") if has_errors else "",
-        *(element("p", note) for note in notes),
-        *(page.section(name, *parts) for name, parts in sections.items()),
-        script=script() if drawn else "",
+        verdict(run, is_over),
+        {
+            SAMPLES: [*page.table(_strips(run)), *shown.pop(SAMPLES)],
+            "Curves": fitting(_curves, run),
+            **shown,
+            **{name: page.table(found.items()) for name, found in texts.items()},
+            "Configuration": fitting(_configuration, run),
+            "Commands": _commands(run),
+            "Where it ran": page.table(_origin(run)),
+        },
+        above=[as_json(one) for one in run.entries("recoveries.json", "recoveries")],
+        numbers=numbers,
+        below=[
+            *["± is one standard error."] * any("±" in text for text in errors),
+            *fitting(advice, run.results),
+            *run.entries("evaluation.json", "warnings"),
+        ],
     )
     return path
 
@@ -140,7 +138,7 @@ def _is_at_work(folder: Path) -> bool:
         return True
 
 
-def _four_numbers(run: RunData) -> list[Html]:
+def _four_numbers(run: RunData) -> list[tuple[str, str, str]]:
     """Returns the first four that the run has, each with its error and what to compare with."""
     found, row = [], run.newest("sample_fid")
     if row:
@@ -149,20 +147,17 @@ def _four_numbers(run: RunData) -> list[Html]:
         if None not in ends:
             beside += f"; minus starts {with_interval(*ends)}, 95 % interval"
         number = with_error(row["sample_fid"], row.get("sample_fid_error"))
-        found.append(("FID of samples", number, beside, row["step"]))
+        found.append(("FID of samples", number, f"at step {row['step']:,}. {beside}"))
+    plain = run.evaluation.get("generation.extractor.test_accuracy")
     for label, name, place in NUMBERS:
         one = {"step": run.evaluation.get("step"), name: run.evaluation.get(place)}
         one = run.newest(name) if one[name] is None else one
-        plain = run.evaluation.get("generation.extractor.test_accuracy")
         is_beside = name == "test_accuracy" and plain is not None
         beside = f"the classifier whose features FID compares: {plain:.4g}" if is_beside else ""
         if one:
             number = with_error(one[name], run.evaluation.get(f"test_set_error.{place}"))
-            found.append((label, number, beside, one["step"]))
-    return [
-        element("div", label, element("b", number), element("small", f"at step {step:,}. {beside}"))
-        for label, number, beside, step in found[:4]
-    ]
+            found.append((label, number, f"at step {one['step']:,}. {beside}"))
+    return found[:4]
 
 
 def panels_of(run: RunData) -> Sequence[tuple[str, Sequence[str], str]]:
@@ -177,22 +172,14 @@ def panels_of(run: RunData) -> Sequence[tuple[str, Sequence[str], str]]:
     return [(name.replace("$", r"\$"), (name,), "linear") for name in names][:MOST_PANELS]
 
 
-def _curves(run: RunData) -> Html:
-    """Returns the curves of the run; "" if there is nothing to draw."""
+def _curves(run: RunData) -> list[page.Part]:
+    """Returns the curves of the run; nothing if there is nothing to draw."""
     rows = [*run.rows]
     wanted = drawable(rows, panels_of(run))
-    if not wanted:
-        return Html("")
-    lines = [
-        {name.replace("_", " "): found for name in names if (found := line(rows, name))}
-        for _, names, _ in wanted
-    ]
-    titles = ((label.replace("\\$", "$"), scale) for label, _, scale in wanted)
-    found = [Panel(*one, of) for one, of in zip(titles, lines, strict=True)]
-    return curves(found, lambda path: panels(path, rows, wanted, {}))
+    return [page.svg(lambda path: panels(path, rows, wanted, {}))] if wanted else []
 
 
-def _pictures(folder: Path) -> dict[str, list[Html]]:
+def _pictures(folder: Path) -> dict[str, list[page.Part]]:
     """Returns the pictures of each section of ``PICTURES``."""
     places: dict[Path, str] = {}
     for title, patterns in PICTURES.items():
@@ -203,7 +190,7 @@ def _pictures(folder: Path) -> dict[str, list[Html]]:
     return {title: [shown[p] for p in places if places[p] == title] for title in PICTURES}
 
 
-def _strips(run: RunData) -> Iterator[tuple[Html, Html]]:
+def _strips(run: RunData) -> Iterator[tuple[page.Part, ...]]:
     """Yields samples of some monitored steps; of the last ones also what stands below them."""
     rows = {row["step"]: row for row in run.rows if "sample_fid" in row}
     found = [p for p in workdir.snapshots(run.folder) if _strip(p, "samples")]
@@ -216,8 +203,8 @@ def _strips(run: RunData) -> Iterator[tuple[Html, Html]]:
         row, picture, one = rows.get(int(path.stem), {}), _strip(path, name), name.removesuffix("s")
         fid = fitting(with_error, row.get(f"{one}_fid"), row.get(f"{one}_fid_error"))
         if picture:
-            head = [label, Html("<br>"), f"FID {fid}" if row.get(f"{one}_fid") else ""]
-            yield page.join(head), page.png(picture, label, "strip")
+            fid = f"FID {fid}" if row.get(f"{one}_fid") else ""
+            yield label, fid, page.png(picture, label, "strip")
 
 
 def _strip(path: Path, name: str) -> bytes:
@@ -238,23 +225,26 @@ def _strip(path: Path, name: str) -> bytes:
         return b""
 
 
-def _configuration(run: RunData) -> list[Html]:
+def _configuration(run: RunData) -> list[page.Part]:
     started, found = run.files[COMMAND], []
     if started.get("changes") is not None:
         rows = [
             (name, as_json(new), as_json(old)) for name, (old, new) in started["changes"].items()
         ]
-        found = [page.table(rows, ("field that differs", "here", str(started["config"])))]
-    found += [element("p", one) for one in run.entries("summary.json", "data")]
-    every = page.table((name, as_json(value)) for name, value in run.config.items())
-    return [*found, element("details", element("summary", "all fields"), every)]
+        found = page.table(rows, ("field that differs", "here", str(started["config"])))
+    (every,) = page.table((name, as_json(value)) for name, value in run.config.items())
+    return [
+        *found,
+        *run.entries("summary.json", "data"),
+        {"summary": "all fields", "hidden": every},
+    ]
 
 
-def _commands(run: RunData) -> list[Html]:
+def _commands(run: RunData) -> list[page.Part]:
     command = str(run.files[COMMAND].get("command", ""))
     anew = re.sub(r"\s--?workdir[= ]('[^']*'|\S+)", "", command) + " --workdir=ANOTHER"
     wanted = {"To go on, or to draw a finished run's plots again:": command, "To repeat it:": anew}
-    return [element("div", why, element("pre", one)) for why, one in wanted.items() if command]
+    return [{"why": why, "command": one} for why, one in wanted.items()] if command else []
 
 
 def _origin(run: RunData) -> Iterator[tuple[str, str]]:

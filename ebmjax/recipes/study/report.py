@@ -9,7 +9,6 @@ from urllib.parse import quote
 from ebmjax.recipes.config.errors import WorkdirError, count_nouns, stop
 from ebmjax.recipes.folder.run_folder import check_links
 from ebmjax.recipes.report import of_run, page
-from ebmjax.recipes.report.page import Html, element
 from ebmjax.recipes.study import reader
 
 USAGE = """Writes report.html in the folder of a run or of a study: how it went, its numbers,
@@ -43,20 +42,22 @@ def write(folder: Path) -> Path:
     page.write(
         path,
         f"Study {folder.absolute().name}",
-        element("p", sizes, class_="verdict"),
-        page.section("Table", *_markdown(text)),
-        page.section("Figures", *page.pictures(figures, folder, MOST_BYTES).values()),
-        page.section("Runs", page.table((_link(run), state) for run, state in states.items())),
+        sizes,
+        {
+            "Table": [*_markdown(text)],
+            "Figures": [*page.pictures(figures, folder, MOST_BYTES).values()],
+            "Runs": page.table((_link(run), state) for run, state in states.items()),
+        },
     )
     return path
 
 
-def _link(run: Path) -> Html:
+def _link(run: Path) -> page.Part:
     place = "/".join(map(quote, (run.parent.name, run.name, page.FILE)))
-    return element("a", f"{run.parent.name}, {run.name}", href=place)
+    return {"href": place, "text": f"{run.parent.name}, {run.name}"}
 
 
-def _markdown(text: str) -> Iterator[Html]:
+def _markdown(text: str) -> Iterator[page.Part]:
     """Yields the tables of table.md, and the lines between them."""
     rows: list[list[str]] = []
     for line in [*text.splitlines(), ""]:
@@ -64,6 +65,6 @@ def _markdown(text: str) -> Iterator[Html]:
             entries = line.removeprefix("| ").removesuffix(" |").replace("\\|", "\0").split(" | ")
             rows.append([entry.replace("\0", "|") for entry in entries])
         elif not line.startswith("|"):
-            yield page.table(rows[1:], rows[0] if rows else ())
-            yield element("p", line) if line else Html("")
+            yield from page.table(rows[1:], rows[0] if rows else ())
+            yield from [line] * bool(line)
             rows = []
