@@ -12,7 +12,6 @@ from ebmjax._groups import map_groups
 from ebmjax._phases import say_part
 from ebmjax._ranges import COUNT, FLAG, POSITIVE, TWO_OR_MORE, one_of
 from ebmjax.data import ImageData
-from ebmjax.evaluate import EVIDENCE_METHODS
 from ebmjax.recipes.evaluators.found import Found
 from ebmjax.recipes.evaluators.image_model import floats
 from ebmjax.recipes.evaluators.latent_keys import keys_of
@@ -29,7 +28,7 @@ def evidence(
     num_images: Annotated[int, COUNT] = 32,
     num_chains: Annotated[int, TWO_OR_MORE] = 64,
     divergences: Annotated[bool, FLAG] = True,
-    methods: Annotated[Sequence[str], one_of(*EVIDENCE_METHODS)] = METHODS,
+    methods: Annotated[Sequence[str], one_of(*METHODS, "smc")] = METHODS,
     num_intervals: Annotated[int, COUNT] = 40,
     num_steps: Annotated[int, COUNT] = 10,
     step_size: Annotated[float, POSITIVE] = 0.02,
