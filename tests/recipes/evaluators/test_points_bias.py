@@ -139,6 +139,6 @@ def test_a_run_has_its_bias(tmp_path, monkeypatch):
     # kernel adds (0.05 / 0.15)^2, a ninth.
     assert numbers["bias_slope"] == pytest.approx(-10 / 9, abs=0.1)
     assert numbers["bias_correlation"] < -0.9
-    monkeypatch.setattr(beta_bias, "on_grid", lambda *given: squares)
+    monkeypatch.setattr(type(plane), "on", lambda *given: squares)
     nowhere = beta_bias.beta_bias(jax.random.key(0), model, None)
     assert math.isnan(nowhere["bias_slope"])

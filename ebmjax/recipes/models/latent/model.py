@@ -82,9 +82,8 @@ class LatentEBM(ImageModel):
 
         Parameters of a mesh and of a checkpoint then use the same program.
         """
-        first = state
         is_averaged = self.config.optimizer.average_decay > 0
-        return jax.device_get(averaged_parameters(first.opt_state) if is_averaged else first.params)
+        return jax.device_get(averaged_parameters(state.opt_state) if is_averaged else state.params)
 
     @property
     def params(self) -> latent.LatentParams:
