@@ -20,7 +20,7 @@ from ebmjax.recipes.run import best, reports, start_from
 from ebmjax.recipes.run.compilation import use_compilation_cache
 from ebmjax.recipes.run.explain import explain_writes
 from ebmjax.recipes.run.run import Run
-from ebmjax.recipes.run.services import load_service
+from ebmjax.recipes.run.tracking import load_service
 
 
 @tell_phases("stdout")

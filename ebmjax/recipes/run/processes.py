@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import sys
-import threading
 import traceback
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -23,6 +22,8 @@ SECONDS_OF_SILENCE = 30
 
 SECONDS_TO_LEAVE = 5
 """Time in which all processes of a run that fails on each of them say so and end."""
+
+_handlers: list[Any] = []  # which C calls, so that they must not be collected
 
 
 def read_request(
@@ -42,21 +43,17 @@ def read_request(
     Raises:
       ValueError: if one is missing, out of range, or given although JAX is to find it.
     """
-    values: dict[str, Any] = dict(
+    given: dict[str, Any] = dict(
         zip(NAMES, (coordinator_address, num_processes, process_id), strict=True)
     )
-    given = [f"--{name}" for name in NAMES if values[name] is not None]
     if distributed:
-        if given:
-            raise ValueError(
-                f"--distributed lets the cluster tell the processes, so {', '.join(given)} must "
-                "not be set. Leave out either."
-            )
+        if any(value is not None for value in given.values()):
+            raise ValueError("--distributed lets the cluster tell the processes: give it alone.")
         return {}
     for name in NAMES:
-        if values[name] is None:
-            values[name] = environ.get(f"JAX_{name.upper()}")
-    missing = [name for name in NAMES if values[name] is None]
+        if given[name] is None:
+            given[name] = environ.get(f"JAX_{name.upper()}")
+    missing = [name for name in NAMES if given[name] is None]
     if len(missing) == len(NAMES):
         return None
     if missing:
@@ -65,22 +62,20 @@ def read_request(
             "--num_processes and --process_id (or the variables JAX_COORDINATOR_ADDRESS, "
             "JAX_NUM_PROCESSES and JAX_PROCESS_ID), or --distributed alone on a cluster."
         )
-    address = str(values["coordinator_address"])
+    address = str(given["coordinator_address"])
     if not re.fullmatch(r".+:\d{1,5}", address):
         raise ValueError(
             f"--coordinator_address must be HOST:PORT of process 0, as 10.0.0.1:1234, got "
             f"{address!r}."
         )
-    total, number = (_integer(name, values[name]) for name in NAMES[1:])
-    if total < 1:
-        raise ValueError(f"--num_processes must be at least 1, got {total}.")
-    if not 0 <= number < total:
+    total, number = str(given["num_processes"]), str(given["process_id"])
+    if not (total.isdecimal() and number.isdecimal() and int(number) < int(total)):
         raise ValueError(
-            f"--process_id must be from 0 to {total - 1}, because --num_processes={total}; got "
-            f"{number}."
+            f"--process_id must be an integer from 0 on and below --num_processes, got "
+            f"--process_id={number} and --num_processes={total}."
         )
     # Each process takes all devices that it sees, also under Slurm.
-    found = dict(zip(NAMES, (address, total, number), strict=True))
+    found = dict(zip(NAMES, (address, int(total), int(number)), strict=True))
     return {**found, "cluster_detection_method": "deactivate"}
 
 
@@ -118,13 +113,6 @@ def num_processors() -> int:
     return os.cpu_count() or 1
 
 
-def _integer(name: str, value: Any) -> int:
-    try:
-        return int(value)
-    except ValueError:
-        raise ValueError(f"--{name} must be an integer, got {value!r}.") from None
-
-
 @contextlib.contextmanager
 def join_processes(asked: dict[str, Any] | None) -> Iterator[None]:
     """Joins the other processes and, whatever happens inside, ends with an exit code.
@@ -140,11 +128,8 @@ def join_processes(asked: dict[str, Any] | None) -> Iterator[None]:
         os.environ["TF_CPP_MIN_LOG_LEVEL"] = "4"
     import jax
 
-    who, where = "a process", "the address that the cluster names"
-    if asked:
-        who = f"process {asked['process_id']} of {asked['num_processes']}"
-        where = asked["coordinator_address"]
-    print(f"{who} waits for the others at {where}, 5 minutes at most", file=sys.stderr, flush=True)
+    where = asked.get("coordinator_address", "the address that the cluster names")
+    print(f"waiting for the other processes at {where}, 5 minutes at most", file=sys.stderr)
     jax.config.update("jax_enable_preemption_service", False)  # ``fit`` agrees on signals itself
     try:
         jax.distributed.initialize(**asked, heartbeat_timeout_seconds=SECONDS_OF_SILENCE)
@@ -175,14 +160,7 @@ def join_processes(asked: dict[str, Any] | None) -> Iterator[None]:
     _leave(code)
 
 
-_is_said = threading.Lock()  # taken by the thread that says why this process ends
-_handlers: list[Any] = []  # which C calls, so that they must not be collected
-
-
 def _say_end(me: str, reason: str) -> None:
-    """Prints once why this process ends, for whichever thread is the first to know."""
-    if not _is_said.acquire(blocking=False):
-        return
     text = (
         f"error: {me} cannot go on: {reason}\nIf another process has ended, its own output says "
         "why. What was saved before is safe: the same commands on all machines continue the run.\n"
@@ -212,7 +190,7 @@ def _speak_before_an_abort(me: str) -> None:
 
 def _leave(code: int) -> None:
     """Ends this process, without waiting for others that do not end."""
-    from ebmjax.training import meet
+    from ebmjax.training._processes import meet
 
     sys.stdout.flush()
     sys.stderr.flush()

@@ -18,8 +18,7 @@ from ebmjax.recipes.folder.saved_state import Saved, find_saved
 from ebmjax.recipes.models import build
 from ebmjax.recipes.run import best, recover, start_from
 from ebmjax.recipes.run.explain import explain_by_fields
-from ebmjax.recipes.run.services import ServiceWriter
-from ebmjax.recipes.run.tracking import TensorBoardWriter, progress_writer
+from ebmjax.recipes.run.tracking import Progress, ServiceWriter, TensorBoardWriter
 from ebmjax.types import Key
 
 NUM_KEPT = {"stop": 3, "recover": 5}
@@ -161,15 +160,13 @@ class Run:
                 f"--config.mesh.num_shards={jax.device_count()} and a config.train.batch_size that "
                 "it divides."
             )
-        fields = flatten(as_json(self.now))
         writers: list[training.Writer] = [
             recover.Rows(self.path, plan.log_every, self.recoveries),
-            TensorBoardWriter(self.path, fields),
-            progress_writer(plan.total_steps),
+            TensorBoardWriter(self.path),
+            Progress(plan.total_steps),
         ]
         if self.track:
-            number = len(self.recoveries)
-            writers.append(ServiceWriter(self.track, self.path, fields, number))
+            writers.append(ServiceWriter(self.track, self.path, flatten(as_json(self.now))))
         monitor, kept = made.monitor, config.train.get("keep_best")
         if kept and training.is_first():
             monitor = best.KeepBest(monitor, self.path, kept, made.state, identity(config))

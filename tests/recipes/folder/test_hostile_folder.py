@@ -345,7 +345,7 @@ MAY_RUN_CODE = {
     "recipes/parts/samplers/table.py": "samplers of the package",
     "recipes/study/study_file.py": "study files",
     "training/_processes.py": "what one process of a run sends to the others",
-    "recipes/run/services.py": "the service that --track names",
+    "recipes/run/tracking.py": "the service that --track names",
 }
 
 

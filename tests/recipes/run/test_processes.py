@@ -46,14 +46,13 @@ def test_flags_and_variables_name_the_same_processes():
     ("flags", "message"),
     [
         ({"num_processes": 2}, "--coordinator_address is missing"),
-        ({"coordinator_address": "host:1", "process_id": 0}, "--num_processes is missing"),
         ({"coordinator_address": "host:1", "num_processes": 2}, "--process_id is missing"),
         ({"coordinator_address": "host"}, "must be HOST:PORT .* got 'host'"),
-        ({"num_processes": 0, "process_id": 0}, "--num_processes must be at least 1, got 0"),
-        ({"process_id": 2}, "--process_id must be from 0 to 1, .* got 2"),
-        ({"process_id": -1}, "--process_id must be from 0 to 1, .* got -1"),
-        ({"process_id": "one"}, "--process_id must be an integer, got 'one'"),
-        ({"distributed": True, "process_id": 1}, "--process_id must not be set"),
+        ({"num_processes": 0, "process_id": 0}, "below --num_processes, .*=0 and"),
+        ({"process_id": 2}, "below --num_processes"),
+        ({"process_id": -1}, "from 0 on"),
+        ({"process_id": "one"}, "must be an integer"),
+        ({"distributed": True, "process_id": 1}, "give it alone"),
     ],
 )
 def test_flags_that_name_no_processes_are_refused(flags, message):

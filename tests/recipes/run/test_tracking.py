@@ -1,34 +1,32 @@
+"""Lines, bars, TensorBoard and services show a run's numbers, each of them once."""
+
 import io
 import math
 import re
 import sys
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
-from experiment_runs import scalars, tensorboard_events
+from experiment_runs import launch, rows_of, scalars, tensorboard_events
+from linear_family import NAME, STEPS, linear
+from PIL import Image
 
-from ebmjax.recipes.evaluators.result_tables import as_lines, evaluation_results, results
+from ebmjax.recipes.config.errors import ConfigError, WorkdirError
+from ebmjax.recipes.run import launch as launches
 from ebmjax.recipes.run import tracking
-
-
-class Clock:
-    """Seconds that pass only when told."""
-
-    now = 1000.0
-
-    def perf_counter(self):
-        return self.now
 
 
 @pytest.fixture
 def clock(monkeypatch):
-    clock = Clock()
-    monkeypatch.setattr(tracking, "time", SimpleNamespace(perf_counter=clock.perf_counter))
+    """Seconds that pass only when told."""
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(tracking, "time", SimpleNamespace(perf_counter=lambda: clock.now))
     return clock
 
 
 def test_plain_lines_tell_rate_and_time_left(clock, capsys):
-    lines = tracking.PlainLines(100)
+    lines = tracking.Progress(100)
     lines.start(0)
     lines.write(0, {"test_log_evidence": -3.0})
     clock.now += 3.5
@@ -38,147 +36,21 @@ def test_plain_lines_tell_rate_and_time_left(clock, capsys):
     lines.write(25, {"loss": 12.3456})
     # 5 steps in the 6 seconds since the first row, 75 left: what came before was compiling.
     assert capsys.readouterr().out == "step 25/100  loss 12.35  0.8 steps/s  about 90 s left\n"
-    clock.now += 0.5
-    lines.write(26, {"loss": 1.0})
-    assert capsys.readouterr().out == ""
-    clock.now += 0.1
+    clock.now += 0.6
     lines.write(100, {"loss": float("nan")})  # the last one always, numbers or not
     lines.close()
     assert capsys.readouterr().out == "step 100/100  loss nan  12.1 steps/s  about 0 s left\n"
 
 
-def test_plain_lines_of_a_continued_run_count_from_where_it_continues(clock, capsys):
-    lines = tracking.PlainLines(100)
-    lines.start(60)
-    clock.now += 10.0
-    lines.write(80, {"loss": 1.0})
-    assert capsys.readouterr().out == "step 80/100  loss 1\n"  # no pace to tell yet
-    clock.now += 5.0
-    lines.write(90, {"loss": 1.0})
-    assert capsys.readouterr().out == "step 90/100  loss 1  2.0 steps/s  about 5 s left\n"
-
-
-@pytest.mark.parametrize(("seconds", "left"), [(119, "119 s"), (150, "2.5 min"), (19800, "5.5 h")])
-def test_plain_lines_tell_long_times_in_minutes_and_hours(seconds, left, clock, capsys):
-    lines = tracking.PlainLines(100)
-    lines.write(50, {"loss": 1.0})
-    clock.now += seconds
-    lines.write(75, {"loss": 1.0})
-    assert capsys.readouterr().out.endswith(f"  about {left} left\n")
-
-
-def test_what_is_measured_now_and_then_says_of_which_step_it_is(clock, capsys, monkeypatch):
-    rows = [(0, {"test_accuracy": 0.1})]  # untrained
-    for step, measured in ((10, {}), (20, {"test_accuracy": 0.75, "sample_fid": 9.0}), (30, {})):
-        gap = {"log_density_gap": [1.0, 3.0]}
-        rows.append((step, {"loss": 1.0, "accuracy": 0.5, **gap, **measured}))
-    lines, terminal = tracking.PlainLines(100), Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    bar = tracking.ProgressBar(100)
-    bar.start(0)
-    for step, row in rows:
+def test_what_is_measured_now_and_then_says_of_which_step_it_is(clock, capsys):
+    lines = tracking.Progress(100)
+    fid = {"sample_fid": 39.21, "sample_fid_error": 4.03, "start_fid": 24.4, "start_fid_error": 3.3}
+    for step, measured in ((10, {}), (20, {"test_accuracy": 0.75, **fid}), (30, {})):
         clock.now += 5.0
-        lines.write(step, row)
-        bar.write(step, row)
-    bar.close()
-    shown = [line.split("  ")[1:-2] for line in capsys.readouterr().out.splitlines()[1:]]
-    now = ["loss 1", "accuracy 0.5", "test accuracy 0.75", "FID of samples 9", "gap 2"]
-    fid = "FID of samples 9 (at 20)"
-    later = ["loss 1", "accuracy 0.5", "test accuracy 0.75 (at 20)", fid, "gap 2"]
-    assert shown == [now, later]
-    assert "  ".join(later) in terminal.getvalue()
-
-
-def test_a_line_has_fid_beside_what_it_is_compared_with(clock, capsys):
-    lines = tracking.PlainLines(100)
-    row = {"sample_fid": 39.21, "sample_fid_error": 4.03, "start_fid": 24.4, "start_fid_error": 3.3}
-    lines.write(100, {"loss": 1.0, **row, "test_images_fid": 19.0})
-    shown = capsys.readouterr().out
-    assert "loss 1  FID of samples 39.2 ± 4.0 (starts 24.4 ± 3.3, test images 19)" in shown
-
-
-def test_the_table_has_errors_and_names_the_features():
-    row = {
-        "sample_fid": 12.54,
-        "sample_fid_error": 0.61,
-        "start_fid": [20.0, 22.0],
-        "start_fid_error": [1.0, 1.0],
-        "fid_minus_starts": -8.46,
-        "fid_minus_starts_low": -9.1,
-        "fid_minus_starts_high": -7.82,
-        "other": 3.0,
-    }
-    assert as_lines(results(row | {"extractor": "digits_features"})).splitlines() == [
-        "  FID of samples (digits features)     12.54 ± 0.61",
-        "  FID of the chains' starts            21.0 ± 1.0",
-        "  samples minus starts, 95 % interval  -8.46 (-9.10 to -7.82)",
-    ]
-
-
-def scored(fid, error):
-    return {"fid": fid, "fid_error": error}
-
-
-REPORTS = {  # of each family the numbers that a table shows, in the places of its evaluation.json
-    "joint": (
-        {
-            "classification": {"accuracy": 0.5},
-            "generation": {
-                "extractor": {"name": "classifier_features"},
-                "buffer": scored(3.0, 0.5),
-                "fresh": {
-                    "starts": scored(9.0, 1.0),
-                    "minus_starts": {"difference": -6.0, "low": -8.0, "high": -4.0},
-                },
-            },
-        },
-        [
-            "test accuracy 0.5",
-            "FID of the buffer (classifier features) 3.00 ± 0.50",
-            "FID of their starts 9.0 ± 1.0",
-            "fresh chains minus starts, 95 % interval -6.0 (-8.0 to -4.0)",
-        ],
-    ),
-    "energy": (
-        {"generation": {"buffer": scored(3.0, None)}, "energies": {"gap": -1.0}},
-        ["FID of the buffer () 3", "energy of fresh chains less that of test images -1"],
-    ),
-    "latent": (  # two repeats
-        {
-            "generation": {
-                "extractor": {"name": "random_features"},
-                "fresh": {**scored([3.0, 5.0], [0.1, 0.3]), "rms_displacement": [2.0]},
-                "gaussian": scored(8.0, 0.25),
-                "test_images": scored(1.0, 0.25),
-            }
-        },
-        [
-            "FID of fresh chains (random features) 4.00 ± 0.20",
-            "FID of Gaussians fitted to training images 8.00 ± 0.25",
-            "FID of test images 1.00 ± 0.25",
-            "RMS displacement of fresh chains 2",
-        ],
-    ),
-}
-
-
-@pytest.mark.parametrize("family", REPORTS)
-def test_the_table_of_an_evaluation_has_the_main_numbers(family):
-    report, expected = REPORTS[family]
-    shown = as_lines(evaluation_results(report | {"step": 7}))
-    assert [" ".join(line.split()) for line in shown.splitlines()] == expected
-
-
-def test_a_number_that_could_not_be_measured_says_why(clock, capsys):
-    """In lines and in the table, also where one of several models has none."""
-    reason = "none (mass beyond the grid, or a density that is not finite)"
-    for value in (float("nan"), [0.5, float("nan")]):
-        lines = tracking.PlainLines(10)
-        lines.write(10, {"loss": 1.0, "density_tv": value})
-        assert f"total variation {reason}" in capsys.readouterr().out
-        assert as_lines(results({"density_tv": value})).endswith(f"  {reason}")
-    lines.write(10, {"loss": 1.0, "density_tv": [0.5, 0.25]})
-    assert "total variation 0.375" in capsys.readouterr().out
+        lines.write(step, {"loss": 1.0, "log_density_gap": [1.0, 3.0], **measured})
+    *_, last = capsys.readouterr().out.splitlines()
+    fid = "FID of samples 39.2 ± 4.0 (starts 24.4 ± 3.3) (at 20)"
+    assert f"  loss 1  test accuracy 0.75 (at 20)  {fid}  gap 2  " in last
 
 
 class Terminal(io.StringIO):
@@ -190,10 +62,8 @@ class Terminal(io.StringIO):
 def test_the_bar_on_a_terminal(first_step, monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    bar = tracking.progress_writer(20)
-    assert isinstance(bar, tracking.ProgressBar)
+    bar = tracking.Progress(20)
     bar.start(first_step)
-    bar.write(first_step, {"test_log_evidence": -3.0})
     for step in range(first_step + 1, 21):
         bar.write(step, {"loss": 100.0 / step})
     bar.close()
@@ -202,60 +72,122 @@ def test_the_bar_on_a_terminal(first_step, monkeypatch):
     assert re.search(r"100%\|[█#]+\| 20/20 \[[\d:]+<[\d:]+, +[\d.]+step/s, loss 5\]\n$", shown[-1])
 
 
-def test_plain_lines_elsewhere(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    assert isinstance(tracking.progress_writer(20), tracking.PlainLines)
+def picture(folder, name):
+    (folder / "plots").mkdir(exist_ok=True)
+    Image.fromarray(np.full((3, 4, 3), 7, np.uint8)).save(folder / "plots" / f"{name}.png")
+    return folder / "plots" / f"{name}.png"
 
 
-@pytest.mark.parametrize(
-    "make", [lambda folder: tracking.ProgressBar(3), tracking.TensorBoardWriter]
-)
-def test_writers_that_never_started_can_be_closed(make, tmp_path):
-    make(tmp_path).close()
-    assert not list(tmp_path.iterdir())
-
-
-def test_tensorboard_gets_lists_by_number(tmp_path):
+def test_tensorboard_gets_finite_numbers_lists_and_pictures(tmp_path):
+    picture(tmp_path, "samples_000007")
     writer = tracking.TensorBoardWriter(tmp_path)
     writer.start(0)
     writer.write(0, {"loss": 1.5})
-    writer.write(7, {"loss": -2.0, "energies": [0.25, math.nan, 3], "lists": [[0.25], [0.75]]})
+    writer.write(7, {"loss": -2.0, "energies": [0.25, math.nan, 3], "lists": [[0.25]]})
     writer.close()
-    ofs = {
-        "loss": -2.0,
-        "energies/0": 0.25,
-        "energies/2": 3.0,
-        "lists/0/0": 0.25,
-        "lists/1/0": 0.75,
-    }
-    # One that is not finite is left out.
+    ofs = {"loss": -2.0, "energies/0": 0.25, "energies/2": 3.0, "lists/0/0": 0.25}
     assert scalars(tmp_path) == {("loss", 0): 1.5} | {(name, 7): x for name, x in ofs.items()}
-    assert session_starts(tmp_path) == [0]
-
-
-def session_starts(folder):
-    """Steps from which TensorBoard is told to forget what earlier files say."""
-    return [
-        event.step
-        for event in tensorboard_events(folder)
-        if event.session_log.status == event.session_log.START
-    ]
+    values = [(e.step, v) for e in tensorboard_events(tmp_path) for v in e.summary.value]
+    ((step, one),) = [(step, v) for step, v in values if v.HasField("image")]
+    assert (step, one.tag, one.image.height, one.image.width) == (7, "samples", 3, 4)
 
 
 def test_tensorboard_forgets_what_came_after_the_step_a_run_continues_from(tmp_path):
-    writer = tracking.TensorBoardWriter(tmp_path)
-    writer.start(6)
-    writer.write(7, {"loss": 1.0})
-    writer.close()
-    assert session_starts(tmp_path) == [7]
-
-
-def test_files_of_one_second_are_all_kept(tmp_path):
-    """A run that recovers at once has such files, and so have two sittings."""
-    for number in range(3):
+    for number in range(3):  # of one second
         writer = tracking.TensorBoardWriter(tmp_path)
-        writer.start(number)
-        writer.write(number + 1, {"loss": float(number)})
+        writer.start(6 * number)
+        writer.write(6 * number + 1, {"loss": float(number)})
         writer.close()
     assert len(list(tmp_path.iterdir())) == 3
-    assert {value for (_, _), value in scalars(tmp_path).items()} == {0.0, 1.0, 2.0}
+    events = [e for e in tensorboard_events(tmp_path) if e.session_log.status]
+    assert sorted(e.step for e in events) == [0, 7, 13]
+
+
+class Service:
+    """Stands in for wandb: it keeps what it gets."""
+
+    def __init__(self):
+        self.began, self.logged, self.ended = [], [], 0
+        self.Image = lambda path: ("picture", path)
+
+    def init(self, project, name, config, resume, id=None):
+        assert resume == "allow"
+        self.began.append(SimpleNamespace(project=project, name=name, config=config, id=id))
+        return self
+
+    def log(self, found, step):
+        self.logged.append((step, found))
+
+    def finish(self):
+        self.ended += 1
+
+
+@pytest.fixture
+def wandb(monkeypatch):
+    service = Service()
+    monkeypatch.setitem(sys.modules, "wandb", service)
+    return service
+
+
+def test_rows_pictures_and_configuration_are_sent(wandb, tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_PROJECT", "mine")
+    path = picture(tmp_path, "samples_000008")
+    row = {"loss": 1.5, "bad": math.nan, "two": [0.25, 0.5], "recovery": {"number": 1}}
+    writer = tracking.ServiceWriter("wandb", tmp_path, {"seed": 0})
+    writer.start(0)
+    writer.write(8, row)
+    writer.close()
+    (began,) = wandb.began
+    assert (began.project, began.id, began.config) == ("mine", began.name, {"seed": 0})
+    sent = {"loss": 1.5, "two/0": 0.25, "two/1": 0.5, "samples": ("picture", str(path))}
+    assert wandb.logged == [(8, sent)]
+    assert wandb.ended == 1
+
+
+@pytest.mark.slow
+def test_a_run_that_continues_sends_each_row_once(wandb, tmp_path):
+    """Also if it was killed past its last checkpoint; tracked from its second sitting on, all."""
+    launch(linear(), NAME, str(tmp_path / "run"), track="wandb")
+    steps = [step for step, _ in wandb.logged]
+    assert steps == list(range(STEPS + 1))
+    (tmp_path / "run" / "checkpoints" / str(STEPS)).rename(tmp_path / "away")
+    (tmp_path / "run" / "summary.json").unlink()
+    launch(linear(), NAME, str(tmp_path / "run"), track="wandb")
+    assert [step for step, _ in wandb.logged] == steps
+    assert len({one.name for one in wandb.began}) == 1
+    (tmp_path / "run" / tracking.FILE).unlink()
+    launch(linear(), NAME, str(tmp_path / "run"), track="wandb")
+    assert [step for step, _ in wandb.logged] == 2 * steps
+
+
+@pytest.mark.slow
+def test_a_service_that_fails_does_not_end_the_training(wandb, tmp_path, monkeypatch):
+    monkeypatch.setattr(wandb, "log", lambda *_, **__: 1 / 0)
+    with pytest.warns(UserWarning, match="--track=wandb ended at step 0: division by zero"):
+        assert launch(linear(), NAME, str(tmp_path / "run"), track="wandb") is None
+    assert rows_of(tmp_path / "run")[-1]["step"] == STEPS
+
+
+def test_a_service_that_is_not_there_or_refuses_is_one_error(wandb, tmp_path, monkeypatch):
+    with pytest.raises(WorkdirError, match="--track follows training"):
+        launch(linear(), NAME, str(tmp_path / "run"), "eval", track="wandb")
+    monkeypatch.setattr(wandb, "init", lambda id: 1 / 0)
+    with pytest.raises(ConfigError, match="--track=wandb could not begin"):
+        launch(linear(), NAME, str(tmp_path / "refused"), track="wandb")
+    monkeypatch.setattr(launches.Run, "build", lambda self: pytest.fail("built"))
+    for module in (None, SimpleNamespace()):  # a folder of that name is a module, too
+        monkeypatch.setitem(sys.modules, "wandb", module)
+        with pytest.raises(ConfigError, match=r"--track=wandb needs the package wandb.*pip"):
+            launch(linear(), NAME, str(tmp_path / "run"), track="wandb")
+    with pytest.raises(ConfigError, match="track must be one of wandb, trackio, got 'os'"):
+        launch(linear(), NAME, str(tmp_path / "run"), track="os")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_trackio_keeps_a_run_in_its_local_mode(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+    trackio = pytest.importorskip("trackio")
+    launch(linear(), NAME, str(tmp_path / "run"), track="trackio")
+    (run,) = trackio.Api().runs("ebmjax")
+    assert run.config["model.hidden"] == [1]
