@@ -40,7 +40,6 @@ def test_what_training_writes_and_reads(home: Path) -> None:
     writer.write(1, {"loss": 2.0})
     writer.close()
     assert training.read_rows("~/metrics.jsonl") == [{"step": 1, "loss": 2.0}]
-    assert training.Profile("~/trace", 1).folder == home / "trace"
     board = tracking.TensorBoardWriter("~/board")
     board.start(0)
     board.close()

@@ -2,7 +2,6 @@
 
 from ebmjax._phases import tell_phases as tell_phases
 from ebmjax._records import read_rows as read_rows
-from ebmjax.training._block import Profile as Profile
 from ebmjax.training._checkpoints import CheckpointAccessError as CheckpointAccessError
 from ebmjax.training._checkpoints import CheckpointDamagedError as CheckpointDamagedError
 from ebmjax.training._checkpoints import CheckpointMismatchError as CheckpointMismatchError

@@ -44,19 +44,52 @@ def check_returned(returned: Any, params: PyTree, carry: PyTree) -> tuple[PyTree
             "chains return the carry that came in."
         )
     gradients, changed, metrics = returned
-    _check_structure("gradients", gradients, "params", params)
-    for path, leaf, old in _pairs(gradients, params):
-        _check_shape(f"gradients{path}", leaf.shape[1:], f"params{path}", jnp.shape(old))
-        if not jnp.issubdtype(leaf.dtype, jnp.floating):
-            raise TypeError(
-                f"gradients{path} of gradient_fn must hold floating-point numbers, as "
-                f"params{path} does with dtype {jnp.result_type(old)}; got dtype {leaf.dtype}."
-            )
-    _check_structure("carry", changed, "TrainState.carry", carry)
-    for path, leaf, old in _pairs(changed, carry):
-        _check_leaf(path, leaf, old)
-    _check_metrics(metrics)
+    theirs = {path: f"{_kind(leaf)}{jnp.shape(leaf)}" for path, leaf in _paths(params).items()}
+    ours = {path: f"{_kind(leaf)}{leaf.shape[1:]}" for path, leaf in _paths(gradients).items()}
+    _check_same("gradients", ours, "params", theirs)
+    new, old = _paths(changed), _paths(carry)
+    theirs = {path: _one_shard(leaf, new.get(path)) for path, leaf in old.items()}
+    ours = {path: _one_shard(leaf, leaf) for path, leaf in new.items()}
+    _check_same("carry", ours, "TrainState.carry of one shard", theirs)
+    if not isinstance(metrics, Mapping):
+        raise TypeError(
+            'metrics of gradient_fn must be a dictionary with at least a scalar "loss", got '
+            f"{type(metrics).__name__}."
+        )
+    shapes = {name: value.shape[1:] for name, value in metrics.items()}
+    if shapes.get("loss") != () or jnp.issubdtype(metrics["loss"].dtype, jnp.complexfloating):
+        raise ValueError(
+            'gradient_fn must report a scalar, real "loss" in its metrics, got the shapes '
+            f"{shapes}."
+        )
     return gradients, changed, metrics
+
+
+def _paths(tree: PyTree) -> dict[str, Any]:
+    is_leaf = lambda node: isinstance(node, SlotWrite)  # noqa: E731
+    leaves = jax.tree_util.tree_leaves_with_path(tree, is_leaf=is_leaf)
+    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+
+
+def _kind(leaf: Any) -> str:
+    dtype = jnp.result_type(leaf)
+    return "float" if jnp.issubdtype(dtype, jnp.floating) else str(dtype)
+
+
+def _one_shard(leaf: Any, new: Any) -> str:
+    """Describes a leaf of the carry, or its rows if ``new`` is a ``SlotWrite`` into it."""
+    if isinstance(new, SlotWrite):
+        return f"rows{(leaf.values if leaf is new else leaf).shape[2:]}"
+    return f"{leaf.dtype}{leaf.shape[1:]}"
+
+
+def _check_same(name: str, ours: dict[str, str], like: str, theirs: dict[str, str]) -> None:
+    for path in sorted(ours.keys() | theirs.keys()):
+        mine, other = ours.get(path, "missing"), theirs.get(path, "missing")
+        if mine != other:
+            raise ValueError(
+                f"{name}{path} of gradient_fn must be like {like}{path}, {other}; got {mine}."
+            )
 
 
 def update(
@@ -80,68 +113,3 @@ def update(
             "parameters would take new chains, so a line search cannot have it: take "
             "optax.lbfgs(learning_rate, linesearch=None), and for SAM ebmjax.optim.sam_gradients."
         ) from error
-
-
-def _is_write(node: Any) -> bool:
-    return isinstance(node, SlotWrite)
-
-
-def _paths(tree: PyTree) -> dict[str, Any]:
-    leaves = jax.tree_util.tree_leaves_with_path(tree, is_leaf=_is_write)
-    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
-
-
-def _pairs(new: PyTree, old: PyTree) -> list[tuple[str, Any, Any]]:
-    """Yields (path, new leaf, old leaf) of two trees of one structure."""
-    before = _paths(old)
-    return [(path, leaf, before[path]) for path, leaf in _paths(new).items()]
-
-
-def _check_structure(name: str, new: PyTree, like: str, old: PyTree) -> None:
-    structures = [jax.tree.structure(tree, is_leaf=_is_write) for tree in (new, old)]
-    if structures[0] == structures[1]:
-        return
-    found, expected = _paths(new), _paths(old)
-    missing = [f"{name}{path}" for path in expected if path not in found]
-    unknown = [f"{name}{path}" for path in found if path not in expected]
-    raise ValueError(
-        f"{name} of gradient_fn must be a PyTree like {like}, {structures[1]}; got "
-        f"{structures[0]}. Missing: {missing or 'nothing'}; unknown: {unknown or 'nothing'}."
-    )
-
-
-def _check_shape(name: str, shape: tuple[int, ...], like: str, expected: tuple[int, ...]) -> None:
-    if shape != expected:
-        raise ValueError(
-            f"{name} of gradient_fn must have the shape of {like}, {expected}; got {shape}."
-        )
-
-
-def _check_leaf(path: str, new: Any, old: Any) -> None:
-    """Checks one leaf of all shards; a ``SlotWrite`` names some slots."""
-    name, like = f"carry{path}", f"TrainState.carry{path} of one shard"
-    if _is_write(new):
-        _check_shape(f"{name}.values[0]", new.values.shape[2:], f"{like}[0]", old.shape[2:])
-        return
-    _check_shape(name, new.shape[1:], like, old.shape[1:])
-    if new.dtype != old.dtype:
-        raise TypeError(
-            f"{name} of gradient_fn must have the dtype of {like}, {old.dtype}; got {new.dtype}."
-        )
-
-
-def _check_metrics(metrics: Any) -> None:
-    if not isinstance(metrics, Mapping):
-        raise TypeError(
-            'metrics of gradient_fn must be a dictionary with at least a scalar "loss", got '
-            f"{type(metrics).__name__}."
-        )
-    shapes = {name: value.shape[1:] for name, value in metrics.items()}
-    if shapes.get("loss") != ():
-        raise ValueError(
-            f'gradient_fn must report a scalar "loss" in its metrics, got the shapes {shapes}.'
-        )
-    if jnp.issubdtype(metrics["loss"].dtype, jnp.complexfloating):
-        raise TypeError(
-            f'the "loss" of gradient_fn must be a real number, got dtype {metrics["loss"].dtype}.'
-        )

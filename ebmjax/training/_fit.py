@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from ebmjax._checks import check_key, leading_size
 from ebmjax._phases import phase
 from ebmjax._records import json_digest
-from ebmjax.training._block import BlockRunner, Profile, make_block
+from ebmjax.training._block import BlockRunner, make_block
 from ebmjax.training._checkpoints import Checkpoints
 from ebmjax.training._data import check_data
 from ebmjax.training._feed import (
@@ -77,7 +77,6 @@ def fit(
     writers: Sequence[Writer] = (),
     monitor: Monitor | None = None,
     devices: Sequence[Any] | None = None,
-    profile: Profile | None = None,
     placement: Placement = "device",
     signals: bool = True,
 ) -> FitResult:
@@ -106,7 +105,6 @@ def fit(
       monitor: called every ``plan.monitor_every`` steps, at the end and, by default, before the
         first step.
       devices: devices for the shards; default all.
-      profile: writes a trace of some steps; None for none. The caller closes it.
       placement: where the data lie. "device": whole on every device. "host": in memory, or in files
         (``load_images`` with ``on_disk=True``); a thread gathers the rows of a block of steps while
         the device works on the block before. Both run the same program, so they give the same bits.
@@ -172,8 +170,7 @@ def fit(
             if signum is not None or watch.divergence is not None:
                 break
             note(f"after step {first:,}")
-            do = profile.run if profile else lambda block, *arguments: block(*arguments)
-            state, metrics = do(run_block, state, batches)
+            state, metrics = run_block(state, batches)
             log.flush()  # writes the previous block's rows while the device works on this one
             step = first + size
             log.pending = first, metrics, monitored(step)

@@ -50,7 +50,7 @@ differ from those the run was trained with.
 A CPU is one device for each of its cores, and a run uses as many as divide config.mesh.num_shards.
 --num_cpu_devices=N makes it N devices.
 
---profile=STEPS writes a trace of this many steps, after the first block, into the run's profile/.
+--profile writes a trace of the sitting into the run's profile/; --max_steps keeps it short.
 
 --track=wandb or --track=trackio also sends the configuration, the numbers and the pictures of each
 step there. The same command continues the same tracked run.
@@ -78,9 +78,7 @@ NUM_CPU_DEVICES = flags.DEFINE_integer(
     "num_cpu_devices", None, "Devices that a CPU is; its cores by default.", lower_bound=1
 )
 STEP = flags.DEFINE_integer("step", None, "Saved step that --mode=eval evaluates.", lower_bound=0)
-PROFILE = flags.DEFINE_integer(
-    "profile", None, "Write a trace of this many steps of training.", lower_bound=1
-)
+PROFILE = flags.DEFINE_bool("profile", False, "Write a trace of the training.")
 TRACK = flags.DEFINE_enum("track", None, ["wandb", "trackio"], "Send numbers and pictures there.")
 
 

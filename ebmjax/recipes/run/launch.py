@@ -29,15 +29,15 @@ def launch(
     config_argument: str,
     folder: str | None,
     mode: str = "train",
-    num_traced: int | None = None,
+    is_profiled: bool = False,
     step: int | None = None,
     track: str | None = None,
 ) -> int | None:
     """Runs ``config`` to its end in ``folder``; returns the signal that ended it early, or None.
 
     ``mode`` "eval" only evaluates the run of ``folder``, at ``step`` or at its newest or best
-    state; "all" trains and evaluates. So many steps as ``num_traced`` says are traced into the
-    folder's profile/. ``track`` names the service that training is sent to.
+    state; "all" trains and evaluates. ``is_profiled`` traces training into the folder's profile/.
+    ``track`` names the service that training is sent to.
 
     Raises:
       explain.USER_ERRORS: the message says what to do.
@@ -45,8 +45,6 @@ def launch(
     started = time.perf_counter()
     use_compilation_cache()
     if mode == "eval":
-        if num_traced is not None:
-            raise WorkdirError("--profile traces training: leave it out with --mode=eval.")
         if track is not None:
             raise WorkdirError("--track follows training: leave it out with --mode=eval.")
         training.on_first(lambda: evaluate_saved(config, folder, config_argument, step))
@@ -69,10 +67,7 @@ def launch(
     start = training.on_first(run.prepare)
     # Includes overrides, which belong to the configuration.
     command = as_typed([*sys.argv, *([] if folder else [f"--workdir={run.path}"])])
-    profile = None
     with contextlib.ExitStack() as held, explain_writes(run.path):
-        if num_traced and training.is_first():
-            profile = held.enter_context(training.Profile(run.path / "profile", num_traced))
         training.on_first(lambda: held.enter_context(workdir.only_process(run.path)))
         run.begin(start)
         if start is not None:
@@ -80,10 +75,13 @@ def launch(
         if training.is_first():
             record_command(run.path, command, run.config, config_argument)
             held.callback(of_run.write, run.path, is_over=True)
-        result = run.train(command, profile)
-        if profile is not None:
-            profile.close()
-            print(about_profile(profile))
+        if is_profiled and training.is_first():
+            place = run.path / "profile"
+            with jax.profiler.trace(place, create_perfetto_trace=True):
+                result = run.train(command)
+            print(f"Trace in {place}")
+        else:
+            result = run.train(command)
         if not isinstance(result, int):
             training.on_first(lambda: finish(run, result, started, mode))
         training.on_first(held.close)
@@ -144,19 +142,6 @@ def about(experiment: Experiment) -> list[str]:
         f"measured every {plan.monitor_every:,}, saved every {plan.checkpoint_every:,}",
         "compiled programs are kept, so another run starts sooner",
     ]
-
-
-def about_profile(profile: training.Profile) -> str:
-    """Returns the line that says what was traced."""
-    if not profile.num_traced:
-        return (
-            "--profile traced nothing: this sitting trained one block or less, and the first is "
-            "left out. Set --config.train.steps_per_dispatch lower."
-        )
-    return (
-        f"Trace of {profile.num_traced} steps in {profile.folder}; see the page experiments of the "
-        "documentation, section 'Where the time goes'."
-    )
 
 
 def as_typed(argv: Sequence[str]) -> str:

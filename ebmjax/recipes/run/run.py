@@ -121,22 +121,19 @@ class Run:
             return key
         return jax.random.fold_in(key, ABOVE_STEPS + len(self.recoveries))
 
-    def train(self, command: str, profile: training.Profile | None) -> training.FitResult | int:
+    def train(self, command: str) -> training.FitResult | int:
         """Trains, recovers where the configuration says so, and prints how it ended.
 
-        Args:
-          command: continues the run.
-          profile: writes a trace of some steps; None for none.
-
         Returns:
-          The result of a run at its end, or the signal that interrupted it.
+          The result of a run at its end, or the signal that interrupted it. ``command`` continues
+          the run then.
 
         Raises:
           DivergenceError: if the run diverged and does not recover.
         """
         while True:
             try:
-                return self._fit(command, profile)
+                return self._fit(command)
             except training.DivergenceError as error:
                 now = self.experiment.config or self.now
                 state = self.path, now, self.recoveries, self.checkpoints, error
@@ -149,7 +146,7 @@ class Run:
             # Once more the other run's, if it begins at step 0 again.
             self.begin(training.on_first(self.warm_start))
 
-    def _fit(self, command: str, profile: training.Profile | None) -> training.FitResult | int:
+    def _fit(self, command: str) -> training.FitResult | int:
         """Trains from the newest checkpoint; see ``train``."""
         config, made, plan = self.config, self.experiment, self.experiment.plan
         num_used = training.make_mesh(plan.num_shards).size
@@ -180,7 +177,6 @@ class Run:
                 checkpoints=self.checkpoints(),
                 writers=writers,
                 monitor=monitor,
-                profile=profile,
                 placement=build.placement(config),
             )
         except KeyboardInterrupt:

@@ -1,12 +1,12 @@
 """Shows a running run: TensorBoard, wandb or trackio (``--track``), a bar or plain lines."""
 
+import hashlib
 import importlib
 import inspect
 import math
 import os
 import sys
 import time
-import uuid
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -23,12 +23,8 @@ from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.result_tables import why_none
 from ebmjax.recipes.evaluators.sample_scores import fid_text, mean_of
 from ebmjax.recipes.folder import workdir
-from ebmjax.recipes.folder.run_folder import read_json
 
 SERVICES = ("wandb", "trackio")
-FILE = "tracking.json"
-"""File with the names of the tracked runs: ``{"wandb": "mine-1a2b3c4d"}``."""
-
 IN_LINES = {
     "loss": "loss",
     "accuracy": "accuracy",
@@ -95,8 +91,7 @@ def load_service(name: str) -> Any:
 class ServiceWriter:
     """Sends rows, the pictures of their steps, and the configuration to wandb or trackio.
 
-    A run that continues goes on in the same tracked run, and sends no row twice. A new one gets all
-    rows that the folder keeps.
+    A run that continues in its folder goes on in the same tracked run, and sends no row twice.
 
     Args:
       name: one of ``SERVICES``.
@@ -111,9 +106,8 @@ class ServiceWriter:
 
     def start(self, first_step: int) -> None:
         """Begins or continues the tracked run; raises ConfigError if the service refuses."""
-        path, module = self._folder / FILE, load_service(self._name)
-        known = read_json(path) if path.exists() else {}
-        name = known.get(self._name) or f"{self._folder.absolute().name}-{uuid.uuid4().hex[:8]}"
+        module, place = load_service(self._name), str(self._folder.absolute())
+        name = f"{self._folder.absolute().name}-{hashlib.sha256(place.encode()).hexdigest()[:8]}"
         project = os.environ.get(f"{self._name.upper()}_PROJECT", "ebmjax")
         options = {"project": project, "name": name, "config": self._fields, "resume": "allow"}
         if "id" in inspect.signature(module.init).parameters:
@@ -125,11 +119,6 @@ class ServiceWriter:
                 f"--track={self._name} could not begin: {str(error).rstrip('.')}. The same command "
                 "without --track trains all the same."
             ) from error
-        if self._name not in known:
-            self._sent = -1
-            workdir.write_json(path, known | {self._name: name})
-            for row in workdir.read_rows(self._folder):
-                self.write(row["step"], {k: value for k, value in row.items() if k != "step"})
 
     def write(self, step: int, row: dict[str, Any]) -> None:
         """Sends a row; the training goes on without the service if that fails."""
