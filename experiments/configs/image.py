@@ -1,24 +1,17 @@
 """Energy of your own images, with labels or without, and without a step to choose.
 
-Claim: an energy of images of 8 to 32 pixels trains without divergence, whatever the images. On nine
-sets its samples are better than their starts. On eight they are better than a Gaussian a class.
+Claim: an energy of images of 8 to 32 pixels trains without divergence, whatever the images.
 Paper: contrastive divergence of persistent chains (Tieleman 2008), with the chains of joint.py:
-q(x) exp(-E(x) / T), q a Gaussian for each of eight clusters of the images (tilted_langevin). Their
-step adapts to an acceptance of 0.8. The loss fades as the gap between data and samples grows to 2
-nats. Chains start from the clusters' Gaussians.
+q(x) exp(-E(x) / T), q a Gaussian for each of eight clusters of the images (tilted_langevin). The
+loss fades as the gap between data and samples grows to 2 nats.
 Command:
   python experiments/run.py --config=configs/image.py --config.data.name=npz --config.data.path=FILE
 Hardware: 2 CPU cores, or one GPU.
-Expected numbers (2026-11-27, seed 0): 4,000 images of MNIST, FID of 1,000 fresh chains 41, of their
-starts 167, of class Gaussians 96, of test images 0.6. More: docs/results/own_data.md.
+Expected numbers (2026-11-27, seed 0): docs/results/own_data.md.
 
 The images decide on train.num_epochs and on the intervals of checkpoints and evaluations
 (docs/data.md). A field on the command line wins. Without data.name it trains on the packaged
 digits.
-
-Variants:
-- smoke: a few steps.
-- bfloat16: half precision.
 """
 
 from functools import partial

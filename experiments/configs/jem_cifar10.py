@@ -18,7 +18,6 @@ Variants:
 - psgld: Alg. 9 of the thesis, decay 0.9, damping 1; psgld_1e4: damping 1e-4.
 - mala: the correct one, step 0.1 at temperature 5e-4; mala_literal: JEM's step and noise, by the
   ratio that the thesis prints.
-- svgd: 10 particles, 10 steps of sqrt(10), for the reason in svgdjem_digits.py.
 - softmax: the classifier alone, without normalisation, as in SADA-JEM's Fig. 4(a): ECE 5.5 %.
 - sam (radius 0.2, SADA-JEM's); k10 and k10_sam: 10 steps, of SADA-JEM's Table 5 (89.5 % / 36.2 and
   90.1 % / 35.0).
@@ -48,14 +47,6 @@ VARIANTS = {
     "psgld_1e4": {"sampler.name": "psgld", "sampler.psgld.damping": 1e-4},
     "mala": {"sampler.name": "mala"},
     "mala_literal": {"sampler.name": "literal/mala.py:literal_mala"},
-    "svgd": {
-        "sampler.name": "svgd",
-        "sampler.num_samples": 10,
-        "mesh.num_shards": 2,  # divides 10 particles; 8 devices need 16
-        "sampler.num_steps": 10,
-        "sampler.max_score": 1.0,
-        "sampler.svgd.step_size": 3.2,
-    },
     "softmax": {"loss.generative_weight": 0.0},
     "sam": {"optimizer.rho": 0.2},
     "k10": {"sampler.num_steps": 10},

@@ -13,7 +13,6 @@ accuracy. Variants: docs/results/jem_digits.md.
 
 Variants:
 - m5, m20 (the base has M = 10); sam.
-- proximal: proximal SGLD instead of PYLD.
 - literal: the published code's extra unclipped outer step and batch statistics everywhere.
 """
 
@@ -34,7 +33,6 @@ VARIANTS = {
     "m5": {"sampler.num_steps": 5},
     "m20": {"sampler.num_steps": 20},
     "sam": {"optimizer.rho": 0.05},
-    "proximal": {"sampler.name": "proximal_sgld", "sampler.max_score": None},
     "literal": {
         "model.norm": "batch",
         "model.norm_policy": "sada_jem",

@@ -1,29 +1,19 @@
 """Joint energy model of your own images, without a step to choose.
 
 Claim: a classifier of images of 8 to 64 pixels trains as an energy-based model, whatever the
-images. On 15 sets it is no worse than PCA with a support vector machine, and its samples are better
-than Gaussians of the classes. In 27 of 28 runs they are better than their starts by two errors.
+images. On 15 sets it is no worse than PCA with a support vector machine.
 Paper: JEM's loss, with the informative start of JEM++ and averaged parameters. Chains follow
 q(x) exp(f(x) / T), q a Gaussian of their class, in the coordinates of q, and moves are taken back
-by the rule of Metropolis and Hastings: so one step suits every size (tilted_langevin). The step
-adapts to an acceptance of 0.8. The buffer is small, so that a chain's life spans few updates. The
-loss of p(x) fades as the gap between data and samples grows to 2 nats, so that chains can follow.
-The network is small: strided convolutions and two dense layers. A run counts as diverged where the
-loss is 5 nats beyond that of guessing for five steps; then it goes back and takes a remedy.
+by the rule of Metropolis and Hastings: so one step suits every size (tilted_langevin). The loss of
+p(x) fades as the gap between data and samples grows to 2 nats, so that chains can follow.
 Command:
   python experiments/run.py --config=configs/joint.py --config.data.name=npz --config.data.path=FILE
 Hardware: 2 CPU cores, or one GPU.
-Expected numbers (2026-11-27, seeds 0 and 1): 4,000 images of MNIST, accuracy 97.2 and 97.9 %, ECE
-1.7 and 1.9 %, FID of 1,000 fresh chains 10 and 14, of their starts 100, of class Gaussians 96, of
-test images 0.6. More: docs/results/own_data.md.
+Expected numbers (2026-11-27): docs/results/own_data.md.
 
 The images decide on train.num_epochs, with the intervals of checkpoints and evaluations, on
 train.max_abs_loss, data.crop_padding and data.augment_positives (docs/data.md). A field on the
 command line wins. Without data.name it trains on the packaged digits.
-
-Variants:
-- smoke: a few steps.
-- bfloat16: half precision.
 """
 
 from functools import partial

@@ -1,26 +1,17 @@
 """Latent EBM prior of your own images, with labels or without, and without a step to choose.
 
-Claim: a generator with a learned prior trains on images of 8 to 32 pixels, whatever the images. On
-nine sets its samples are better than its chains' starts, and than class Gaussians on all but the
-textures, which 32 latent numbers do not hold, and 300 images.
+Claim: a generator with a learned prior trains on images of 8 to 32 pixels, whatever the images.
 Paper: Pang et al. 2020, with a dense generator, which is cheap on a CPU. The chains of a posterior
-persist and start at the principal components of their image, in units of their deviations, so 5
-steps at a visit suffice. The likelihood's scale follows the images' variance, so one step suits
-all sets. Chains of the prior are cold (T = 0.01) and persist, but a fifth starts anew at every
-update of 10 steps. So samples come from fresh chains of 50 steps. Parameters are averaged.
+persist and start at the principal components of their image. The likelihood's scale follows the
+images' variance, so one step suits all sets. Chains of the prior are cold (T = 0.01) and persist.
 Command:
   python experiments/run.py --config=configs/latent.py --config.data.name=npz --config.data.path=NPZ
 Hardware: 2 CPU cores, or one GPU.
-Expected numbers (2026-11-27, seed 0): 4,000 images of MNIST, FID of 1,000 samples 16.6 +- 3.2, of
-their starts 202, of class Gaussians 96, of test images 0.6, after 186 s on one core.
+Expected numbers (2026-11-27, seed 0): docs/results/own_data.md.
 
 The images decide on train.num_epochs, on the intervals of checkpoints and evaluations, on
 model.likelihood_scale, optimizer.decay_per_epoch, optimizer.prior.learning_rate and eval.num_test
-(docs/data.md). A field on the command line wins. Without data.name it trains on the packaged
-digits.
-
-Variants:
-- vanilla: the base itself; smoke: a few steps.
+(docs/data.md). Without data.name it trains on the packaged digits.
 """
 
 from functools import partial

@@ -1,25 +1,19 @@
 """SADA-JEM on CIFAR-10.
 
 Claim: 96.0 % accuracy, IS 8.63 and FID 11.4 with K = 10; 95.5 / 8.77 / 9.41 with K = 5; 96.1 /
-8.40 / 13.1 with K = 20. ECE is 2.04 %, AUROC of log p(x) against SVHN 0.95 (K = 10). The classifier
-alone has 96.2 %, with SAM 97.2 %. Its code takes IS and FID of buffered images selected by
-confidence: --config.eval.generation.selected_by_confidence=True.
+8.40 / 13.1 with K = 20. ECE is 2.04 %. The classifier alone has 96.2 %, with SAM 97.2 %.
 Paper: SADA-JEM, Tables 1, 2, 5, 6 and 7: WRN-28-10 with batch normalisation, SAM with radius 0.2,
-proximal SGLD without noise, p(x) on images without augmentation. SGD's rate is stepped down, as in
-most of its runs; its best runs on CIFAR-10 decay by a cosine ("cosine").
+proximal SGLD without noise, p(x) on images without augmentation. SGD's rate is stepped down.
 Command:
   python experiments/run.py --config=configs/sadajem_cifar10.py --config.data.path=FOLDER
 Hardware: one GPU; "cpu" is sized for 2 CPU cores.
-Expected numbers: not yet run at the paper's size. "cpu" (2026-11-21, seed 0) has 45.2 % accuracy in
-13 minutes of training, and 46.7 % with batch normalisation: docs/results/jem_cifar10.md.
+Expected numbers: not yet run at the paper's size. "cpu": docs/results/jem_cifar10.md.
 
 Variants:
 - k5, k20; cosine.
 - softmax, softmax_sam: the classifier alone, by the same recipe (the paper does not give its own).
-- jempp (93.5 % / 37.1), jempp_sam (94.1 / 36.6), jempp_unaugmented (93.6 / 12.9) and
-  jempp_unaugmented_l2 (93.4 %, penalty 0.01 on squared energies; the paper does not give its
-  weight): rows of Table 5, by the base's proximal SGLD and recipe. jempp_cifar10.py has JEM++'s
-  PYLD; k10 and k10_sam of jem_cifar10.py are JEM's rows.
+- jempp, jempp_sam, jempp_unaugmented, jempp_unaugmented_l2: rows of Table 5, by the base's proximal
+  SGLD and recipe. jempp_cifar10.py has JEM++'s PYLD; k10 and k10_sam of jem_cifar10.py JEM's rows.
 - sam_R, asam_R: rows of Table 6, the radius of SAM and ASAM (005 is 0.05; the published code's
   default is asam_2).
 - statistics: the published code's running averages, which include samples; literal: both.

@@ -15,7 +15,7 @@ Expected numbers: not yet run.
 Variants:
 - literal, literal_sam: the thesis's settings except the normalisation: its loss, step 0.09, and one
   system of 30 particles (its four GPUs may have had one each).
-- corrected, corrected_sam; stochastic; sam.
+- corrected, corrected_sam; sam.
 - sgld, sgld_sam: the thesis's comparison.
 - cpu: a small network on 5,000 images of 16x16; cpu_literal (smoothing 50, the base's batches and
   step), cpu_corrected and cpu_sgld.
@@ -42,7 +42,6 @@ BASE = {
     "sampler.box": "clamp",
     "sampler.max_score": 1.0,
     "sampler.svgd.step_size": 5.5,
-    "sampler.stochastic_svgd.step_size": 5.5,
     "sampler.buffer.start": "informative",
     "sampler.buffer.replacement": "softmax",
     "sampler.buffer.num_kept": 10,
@@ -76,7 +75,6 @@ VARIANTS = {
     "corrected_sam": CORRECTED | SAM,
     "sgld": SGLD,
     "sgld_sam": SGLD | SAM,
-    "stochastic": {"sampler.name": "stochastic_svgd"},
     "cpu": SMALL,
     "cpu_literal": SMALL | LITERAL_LOSS,
     "cpu_corrected": SMALL | CORRECTED,

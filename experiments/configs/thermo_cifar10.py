@@ -3,26 +3,18 @@
 Claim: the schedule exponent p shapes the variance of the learning gradient and with it the quality
 of the samples (KID_inf is best near p = 6).
 Paper: thermodynamic-integration thesis, Tables 4 and 5 (generator as ConvGenerator corrects it).
+Batches are 72 for the thesis's 75, so that 8 devices share them.
 Command:
   python experiments/run.py --config=configs/thermo_cifar10.py --config.data.path=FOLDER
 FOLDER holds the prepared cifar10 of tensorflow-datasets (docs/data.md).
 Hardware: an accelerator, for the thesis's size.
-Expected numbers: not yet run at the thesis's size. Tried on 2026-11-21: 4 steps of the full
-networks on real CIFAR-10 with batch 5 and N_t = 2 took 43 s on 2 cores, all finite. 16 epochs (800
-steps) of seed 0 on 2026-11-22: "cpu" has squared error 0.054 a pixel and FID_inf 31.9 in features
-of a classifier of these images; "cpu_vanilla" has 0.052 and 28.2.
+Expected numbers: not yet run at the thesis's size. "cpu": docs/results/thermo_study.md.
 
 Variants:
 - "": the thesis's model with the `tempered` estimator; vanilla: without powers.
 - frozen_prior: the gradient of the thesis's public code.
-- through_chain: the gradient that its text describes, through the chains, without the divergences,
-  for which one chain an image is too few.
-- smoke: a model 64 times smaller for a few steps, to try the path on a CPU.
-- cpu: such a model on 2,000 images with N_t = 5 and ten times the rates, for minutes on two cores;
-  cpu_vanilla: the same without powers.
-
-Its sweeps, over five seeds as in the thesis: studies/thermo_images.py.
-Batches are 72 for the thesis's 75, so that 8 devices share them.
+- through_chain: the gradient that its text describes, without the divergences.
+- cpu: a small model on 2,000 images, for minutes on two cores; cpu_vanilla: without powers.
 """
 
 from functools import partial

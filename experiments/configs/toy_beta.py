@@ -1,33 +1,14 @@
 """The robust objective on points: a weighted Gaussian mixture and circles, one beta a run.
 
 Claim: with short chains from noise, beta = 0 learns a density far from the data's, although the
-ends of the chains resemble the data. A larger beta brings the learned density closer and the ends
-of short chains farther away. beta = 0.1 is already far better than 0. The default objective is the
-best of four where negatives are few or bad.
-Paper: robust-objective paper, section 4.1, appendix K, Figures 2 and 5-11. Network, data, starts
-and batches are the paper's, partly through the public settings of Nijkamp et al. 2020.
-Not in the paper, and chosen here:
-- The mixture's weights are 1 to 8, in order.
-- The chains' alpha is 5e-4: 20 such steps drift as far as Nijkamp's 100 of 1e-4. f is 2 / alpha
-  times the network, so alpha / 2 is the temperature of the network's energy.
-- Training takes a fifth of the paper's 100,000 updates, at a tenfold rate that decays back.
-- Points are drawn once, 50,000 of them, not anew for every batch.
-- The kernel's widths, 0.05 and on circles 0.075, are absolute. In the public code they are SciPy's
-  bw_method, a factor on the spread of the samples.
-The paper describes the chains on circles twice. Section 4.1 takes 20 steps instead of Nijkamp's
-100, for every data set. The caption of Figure 11 gives 100 as the default on circles, of steps and
-of negatives (for the mixture, Figure 10 gives 20 and 20). Here circles have 20 steps and 100
-negatives: the section gives a reason, and its larger step belongs to the shorter chain.
+ends of the chains resemble the data. A larger beta brings the learned density closer.
+Paper: robust-objective paper, section 4.1, appendix K, Figures 2 and 5-11. Not in it: the mixture's
+weights are 1 to 8; alpha is 5e-4 with 20 steps; training takes a fifth of the 100,000 updates at a
+tenfold rate; points are drawn once; circles have 20 steps and 100 negatives (Figure 11 has 100).
 Command:
   python experiments/run.py --config=configs/toy_beta.py --mode=all
-Another beta: --config.loss.beta=0.5 (several: studies/toy_beta.py). Another objective:
---config.loss.beta_variant=NAME. The bias of the chains is measured too with
---config.eval.functions="('literal/beta_bias.py:beta_bias',)".
-Hardware: 2 CPU cores, busy with other work too. Six betas in one program took 72 s for the mixture
-and 279 s for circles; compiling comes on top, now for every run.
-Expected numbers (2026-11-22, five seeds, six betas in one program): the learned density of the
-mixture is 0.65 from the data's in total variation, and the chains' ends 0.30. At beta 0 these are
-0.91 and 0.16, at 0.9 0.14 and 0.60. Circles and the variants: docs/results/toy_beta.md.
+Hardware: 2 CPU cores.
+Expected numbers (2026-11-22, five seeds): docs/results/toy_beta.md.
 
 Variants (base is the mixture):
 - circles: the other data set; circles_NAME has it with each of the variants below but smoke.
@@ -35,7 +16,6 @@ Variants (base is the mixture):
 - shifted: chains start in a corner, from a law half as wide, with ten times alpha.
 - restricted: 3 negatives, 3 steps. degenerate: 1 negative, no step.
 - negative: betas below 0 are allowed. schedule: beta grows from 0.
-- smoke: a few steps, to see that everything runs.
 """
 
 from functools import partial

@@ -49,7 +49,7 @@ class Study:
         for name, values in self.sweep.items():
             rows = {
                 f"{label}, {name.rpartition('.')[2]}={value}": [
-                    *_as_list(row),
+                    *([row] if isinstance(row, str) else row),
                     *make_flags({name: value}),
                 ]
                 for label, row in self.rows.items()
@@ -70,10 +70,6 @@ def _draw_sweep(name: str, folder: Path) -> None:
     from ebmjax.recipes.study.figures import draw_sweep  # which loads Matplotlib
 
     draw_sweep(folder, name)
-
-
-def _as_list(row: str | Sequence[str]) -> list[str]:
-    return [row] if isinstance(row, str) else [*row]
 
 
 def make_flags(fields: Mapping[str, Any]) -> tuple[str, ...]:
@@ -151,7 +147,7 @@ def _command(study: Study, label: str, overrides: Sequence[str]) -> tuple[str, l
     Arguments that all runs share are left out where they have no effect.
     """
     row = study.rows[label]
-    config, *arguments = _as_list(row)
+    config, *arguments = [row] if isinstance(row, str) else row
     together = [*study.common, *arguments, *overrides]
     if len(together) == len(arguments):
         return config, together
@@ -160,7 +156,6 @@ def _command(study: Study, label: str, overrides: Sequence[str]) -> tuple[str, l
 
 
 def _row(label: str) -> str:
-    """Returns the beginning of a message about a row."""
     return f"row {label!r}: "
 
 

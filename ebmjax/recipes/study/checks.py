@@ -39,9 +39,13 @@ def check_study(study: "Study") -> None:
     for name in ("rows", "columns"):
         _expect(isinstance(getattr(study, name), Mapping), name, "a dict", getattr(study, name))
     _expect(len(study.rows) > 0, "rows", "a dict of at least one row", study.rows)
+    owners: dict[str, str] = {}
     for label, row in study.rows.items():
         _check_row(label, row)
-    _check_folders([*study.rows])
+        name = folder_name(label)
+        other = owners.setdefault(name.casefold(), label)
+        if name in TAKEN or other != label:
+            raise ConfigError(f"rows {other!r} and {label!r} need another folder than {name!r}.")
     for heading, column in study.columns.items():
         _expect(_is_text(heading), f"the heading of a column, {heading!r},", "text", heading)
         _expect(_is_column(column), f"column {heading!r}", COLUMN, column)
@@ -101,20 +105,6 @@ def _check_row(label: Any, row: Any) -> None:
     _expect(_is_texts(parts) and len(parts) > 0 and parts[0] != "", f"row {label!r}", ROW, row)
     for argument in parts[1:]:
         check_argument(argument, f"row {label!r} has {argument!r}, but")
-
-
-def _check_folders(labels: Sequence[str]) -> None:
-    owners: dict[str, str] = {}
-    for label in labels:
-        name = folder_name(label)
-        if name in TAKEN:
-            raise ConfigError(f"row {label!r} cannot have the folder {name!r}: rename it.")
-        other = owners.setdefault(name.casefold(), label)
-        if other != label:
-            raise ConfigError(
-                f"rows {other!r} and {label!r} of the study would share the folder {name!r}: "
-                "blanks and slashes become _ and -. Rename one of them."
-            )
 
 
 def _is_text(value: Any) -> bool:

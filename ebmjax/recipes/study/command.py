@@ -36,12 +36,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
 from textwrap import shorten
 from typing import Any, NoReturn
 
 from ebmjax._phases import phase, say, tell_phases
-from ebmjax._shown import duration
 from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.config.errors import (
     FAILED,
@@ -77,8 +75,7 @@ def run_all(
     machine, ``num_jobs`` at a time.
     """
     ours = matching(all_cells, patterns)
-    ended = [cell for cell in ours if cell.status != "missing"]
-    text = plan(ours, len(ended), "jobs of Slurm" if executor else f"{num_jobs} at a time")
+    text = plan(ours, "jobs of Slurm" if executor else f"{num_jobs} at a time")
     num_failed = run_cells(
         ours, text, lambda cell: write(study, all_cells, folder), num_jobs, executor
     )
@@ -99,26 +96,22 @@ def run_cells(
 ) -> int:
     """Runs missing cells and says how each ended, as ``run_all``; returns the number that failed.
 
-    ``text`` says what runs; ``ended`` takes each cell that is done or diverged, also one that was
-    before, and each that failed.
+    ``text`` says what runs; ``ended`` takes each cell, also one that ended before.
     """
     failures: list[Cell] = []
-    before = [cell for cell in ours if cell.status != "missing"]
-    in_parallel, num_left = None if executor else num_jobs, len(ours) - len(before)
+    waiting = [cell for cell in ours if cell.status == "missing"]
 
     def tell(cell: Cell, status: str) -> None:
         num = len(cell.numbers().get("recoveries", ())) if status == "done" else 0
         after = f" after {count_nouns(num, 'recovery', 'recoveries')}" if num else ""
-        nonlocal num_left
-        if cell not in before:
-            num_left -= 1
-        left = f"; {num_left} of {len(ours)} left{time_left(ours, in_parallel)}" * bool(num_left)
+        if cell in waiting:
+            waiting.remove(cell)
+        left = f"; {len(waiting)} of {len(ours)} left" * bool(waiting)
         _say(cell, f"{status}{after}{left}")
         if status not in ("done", "diverged"):
             failures.append(cell)
         ended(cell)
 
-    text += time_left(ours, in_parallel)
     with tell_phases("stdout"), phase(text, again="study") as note:
         if executor is None:
             run_each(ours, num_jobs, tell, _newest_lines(note))
@@ -127,55 +120,25 @@ def run_cells(
     return len(failures)
 
 
-def plan(ours: Sequence[Cell], num_ended: int, how: str) -> str:
+def plan(ours: Sequence[Cell], how: str) -> str:
     """Returns what will run, such as "3 rows x 2 seeds = 6 runs, 2 at a time; 1 ended before"."""
     num_rows = len({cell.label for cell in ours})
     seeds = count_nouns(len(ours) // num_rows, "seed")
+    num_ended = sum(cell.status != "missing" for cell in ours)
     runs = f"{count_nouns(num_rows, 'row')} x {seeds} = {count_nouns(len(ours), 'run')}, {how}"
     return runs + f"; {num_ended} ended before" * bool(num_ended)
 
 
-def time_left(ours: Sequence[Cell], num_jobs: int | None) -> str:
-    """Returns words such as ", about 9 min", by what the runs took that are done; "" if unknown.
-
-    A run that is missing takes as long as the mean of its row, or else as that of all rows.
-    """
-    rows: dict[str, list[float]] = {}
-    for cell in ours:
-        if cell.status == "done":
-            found = cell.numbers()
-            names = ("wall_seconds", "evaluation_seconds")
-            if all(found.get(name) is not None for name in names):
-                rows.setdefault(cell.label, []).append(sum(found[name] for name in names))
-    missing = [cell.label for cell in ours if cell.status == "missing"]
-    if not rows or not missing or num_jobs is None:
-        return ""
-    every = fmean(seconds for some in rows.values() for seconds in some)
-    total = sum(fmean(rows.get(label, [every])) for label in missing)
-    return f", about {duration(total / min(num_jobs, len(missing)))}"
-
-
 def _tell_plan(ours: Sequence[Cell], num_jobs: int) -> None:
     """Prints what would run: a line for each row that lacks runs, with its arguments."""
-    missing = [cell for cell in ours if cell.status == "missing"]
-    text = plan(ours, len(ours) - len(missing), f"{num_jobs} at a time")
-    unknown = ", for a time that is known when a run has ended here" * bool(missing)
-    print(f"{text}{time_left(ours, num_jobs) or unknown}")
+    print(plan(ours, f"{num_jobs} at a time"))
     rows: dict[str, list[Cell]] = {}
-    for cell in missing:
+    for cell in (one for one in ours if one.status == "missing"):
         rows.setdefault(cell.label, []).append(cell)
     for label, some in rows.items():
-        own = [f"--config.seed={some[0].seed}", f"--workdir={some[0].folder}", "--mode=all"]
-        command = some[0].command
-        arguments = [one for one in command[command.index("run") + 1 :] if one not in own]
-        print(f"{label}, {_name_seeds(some)}: {shlex.join(map(str, arguments))}")
-    if missing:
-        print(f"Each run adds {' '.join(own[:-1])} or the like, and {own[-1]}.")
-
-
-def _name_seeds(some: Sequence[Cell]) -> str:
-    seeds = [cell.seed for cell in some]
-    return f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {', '.join(map(str, seeds))}"
+        words = some[0].command[some[0].command.index("run") + 1 :]
+        seeds = ", ".join(str(cell.seed) for cell in some)
+        print(f"{label}, seeds {seeds}: {shlex.join(words)}")
 
 
 def _newest_lines(note: Callable[[str], None]) -> Callable[[Cell, str], None]:

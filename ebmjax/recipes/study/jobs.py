@@ -66,11 +66,13 @@ class Running:
         self._processes: set[subprocess.Popen[str]] = set()
         self._is_stopping = False
 
-    def stop(self) -> None:
+    def stop(self, wait: bool = False) -> None:
         """Stops all processes that have not ended, and those that are added later."""
         self._is_stopping = True
         for process in list(self._processes):
             process.terminate()
+            if wait:
+                process.wait()
 
     def add(self, process: subprocess.Popen[str]) -> None:
         """Adds a process that has just begun."""

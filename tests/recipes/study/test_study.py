@@ -9,11 +9,9 @@ from functools import partial
 import pytest
 from study_problem import STUDY, Finished, fake_runs, run
 
-from ebmjax.recipes.folder.run_folder import as_json
-from ebmjax.recipes.folder.workdir import prepare, write_json
 from ebmjax.recipes.study import command
 from ebmjax.recipes.study.cells import cells, from_both_ends
-from ebmjax.recipes.study.command import plan, run_all, time_left
+from ebmjax.recipes.study.command import run_all
 
 
 def test_a_cell_is_one_run_of_its_row_and_seed(tmp_path):
@@ -121,22 +119,6 @@ def test_a_study_says_what_it_will_run_and_when_a_run_begins_and_ends(
     assert capsys.readouterr().out.startswith(
         "2 rows x 2 seeds = 4 runs, 2 at a time; 1 ended before\n"
     )
-    assert plan(made, 0, "jobs of Slurm") == "2 rows x 2 seeds = 4 runs, jobs of Slurm"
-
-
-def test_the_time_that_is_left_is_that_of_runs_that_are_done(tmp_path):
-    made = cells(STUDY, tmp_path, 2)
-    assert time_left(made, 1) == ""
-    for cell, seconds in zip(made, (90.0, 210.0, None, None), strict=True):
-        if seconds:
-            prepare(cell.folder, cell.config)
-            write_json(cell.folder / "summary.json", {"wall_seconds": seconds})
-            report = {"evaluation_seconds": 30.0, "eval": as_json(cell.config)["eval"]}
-            write_json(cell.folder / "evaluation.json", report)
-    assert time_left(made, 1) == ", about 6.0 min"  # 120 s and 240 s
-    assert time_left(made, 2) == time_left(made, 9) == ", about 3.0 min"
-    assert time_left(made, None) == time_left(made[:2], 1) == ""
-    assert time_left(made[1:], 1) == ", about 8.0 min"  # the mean of the only one
 
 
 def test_the_newest_line_of_every_running_run_is_told(tmp_path, monkeypatch):

@@ -5,18 +5,16 @@ import signal
 import sys
 import threading
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import submitit
 from experiment_runs import wait_until
-from study_problem import STUDY
 
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.study import command
-from ebmjax.recipes.study.cells import Cell, cells
+from ebmjax.recipes.study import cluster
+from ebmjax.recipes.study.cells import Cell
 from ebmjax.recipes.study.cluster import CellJob, executor_of, run_on
 from experiments.configs import thermo_digits
 
@@ -58,7 +56,9 @@ def local(tmp_path, monkeypatch):
 
 def statuses(executor, all_cells):
     told = {}
-    run_on(executor, all_cells, lambda c, status: told.update({c.label: status}), 0.05)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cluster, "POLL_SECONDS", 0.05)
+        run_on(executor, all_cells, lambda c, status: told.update({c.label: status}))
     return told
 
 
@@ -94,7 +94,7 @@ def test_a_job_of_several_tasks_runs_nothing(tmp_path, monkeypatch):
     """Whatever gave it several: each task would run the cell, in the same folder."""
     job = CellJob(cell(tmp_path, "one", WRITE))
     monkeypatch.setenv("SLURM_NTASKS", "32")
-    with pytest.raises(ConfigError, match="the job has 32 tasks"):
+    with pytest.raises(ConfigError, match="a run is one task"):
         job()
     assert job.cell.status == "missing"
     monkeypatch.setenv("SLURM_NTASKS", "1")
@@ -111,38 +111,6 @@ def test_a_job_is_queued_again_only_after_its_run_has_saved(tmp_path):
     assert (tmp_path / "two" / "saved").exists()
     sitting.join()
     assert following.function() == "done"
-
-
-def test_the_table_is_that_of_a_study_of_processes(local, tmp_path, monkeypatch, capsys):
-    """The whole command, with runs that write numbers instead of training."""
-    write = (
-        "import pathlib, sys; folder = pathlib.Path(sys.argv[1]); folder.mkdir(parents=True);"
-        "(folder / 'summary.json').write_text('{\"run_seconds\": 7.0}');"
-        "(folder / 'evaluation.json').write_text('{\"classification\": {\"accuracy\": 0.5}}')"
-    )
-
-    def made(study, folder, *_):
-        found = cells(study, folder, 1)
-        for one in found:
-            one.command[:] = [sys.executable, "-c", write, str(one.folder)]
-        return found
-
-    monkeypatch.setattr(command, "cells", made)
-    monkeypatch.setattr(command, "load", lambda name: STUDY)
-    monkeypatch.setattr(command, "run_on", partial(run_on, poll_seconds=0.05))
-    tables = []
-    for name, executor in {"local": None, "slurm": local}.items():
-        monkeypatch.setattr(command, "executor_of", lambda *_, one=executor: one)
-        folder = tmp_path / name
-        monkeypatch.setattr(
-            sys, "argv", ["study", "--study=s.py", f"--folder={folder}", f"--executor={name}"]
-        )
-        with pytest.raises(SystemExit) as ended:
-            command.main()
-        assert ended.value.code == 0
-        tables.append([(folder / f"table.{kind}").read_text() for kind in ("md", "json")])
-    assert tables[0] == tables[1]
-    assert "| 50.0 |" in tables[0][0]
 
 
 def test_ctrl_c_cancels_the_jobs(tmp_path):
@@ -199,24 +167,12 @@ def test_a_refused_job_is_said(fake_slurm, tmp_path):
 @pytest.mark.parametrize(
     ("name", "arguments", "message"),
     [
-        ("slurm", [], r"needs --slurm\.time=MINUTES.*got none"),
-        ("slurm", ["--slurm.time=1:30:00"], r"a whole number; got 1:30:00"),
-        ("slurm", ["--slurm.time"], r"unexpected argument '--slurm\.time'; --slurm\.NAME=VALUE"),
-        ("slurm", ["--slurm.time=5"], r"finds no Slurm here: .*srun"),
-        ("slurm", ["--slurm.time=5", "--slurm.nodes=4", "--slurm.ntasks-per-node=8"],
-         r"--slurm\.nodes=4 would start a run several times in one folder.*gres=gpu:N"),
-        ("slurm", ["--slurm.time=5", "--slurm.ntasks-per-node=8"], r"\.ntasks-per-node=8 would"),
-        ("slurm", ["--slurm.time=5", "--slurm.ntasks_per_node=8"], r"\.ntasks_per_node=8 would"),
-        ("slurm", ["--slurm.time=5", "--slurm.tasks-per-node=8"], r"\.tasks-per-node=8 would"),
-        ("slurm", ["--slurm.time=5", "--slurm.ntasks=2"], r"\.ntasks=2 would"),
-        ("slurm", ["--slurm.time=5", "--slurm.n=2"], r"\.n=2 would"),
-        ("slurm", ["--slurm.time=5", "--slurm.nodes=2-4"], r"\.nodes=2-4 would"),
-        ("slurm", ["--slurm.time=5", "--slurm.array=0-9"], r"\.array=0-9 would"),
-        ("slurm", ["--slurm.time=5", "--slurm.nodes=1"], r"finds no Slurm here"),
-        ("slurm", ["--slurm.time=5", "--slurm.nodelist=a"], r"finds no Slurm here"),
-        ("local", ["--slurm.time=5"], r"--slurm\.time=5 has no effect without --executor=slurm"),
+        ("slurm", [], "needs --slurm.time=MINUTES"),
+        ("slurm", ["--slurm.time=1:30:00"], "needs --slurm.time=MINUTES"),
+        ("slurm", ["--slurm.time=5"], "needs Slurm and .*srun"),
+        ("local", ["--slurm.time=5"], "--slurm.time=5 has no effect without --executor=slurm"),
     ],
-)  # fmt: skip
+)
 def test_mistakes_are_named(name, arguments, message, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigError, match=message):
@@ -225,6 +181,6 @@ def test_mistakes_are_named(name, arguments, message, tmp_path, monkeypatch):
 
 def test_without_submitit_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "submitit", None)
-    with pytest.raises(ConfigError, match=r'needs submitit.*: pip install "ebmjax\[slurm\]"'):
+    with pytest.raises(ConfigError, match=r'pip install "ebmjax\[slurm\]": .*submitit'):
         executor_of("slurm", tmp_path, None, ["--slurm.time=5"])
     assert executor_of("local", tmp_path, 2, []) is None
