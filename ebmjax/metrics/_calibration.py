@@ -1,8 +1,7 @@
 """Accuracy, proper scores, calibration errors and temperature scaling of a classifier."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,19 +10,16 @@ import optax
 from jax.core import Tracer
 
 from ebmjax._checks import check_at_least, check_labels
+from ebmjax._precision import at_least_float32
 
 LARGEST, HALVINGS = 1e3, 60
 """Largest temperature that is fitted, inverse of the smallest; and steps of the search."""
 
 
 class ReliabilityBins(NamedTuple):
-    """A reliability diagram of ``num_bins`` bins of equal width.
+    """Means over the examples of each bin, 0 where it is empty, and their number, (num_bins,).
 
-    Attributes:
-      edges: (num_bins + 1,), from 0 to 1; bin b holds the confidences in (edges[b], edges[b + 1]].
-      confidence: (num_bins,), the mean confidence in a bin; 0 where it is empty.
-      accuracy: (num_bins,), the fraction of correct predictions in a bin; 0 where it is empty.
-      count: (num_bins,), int32, how many examples a bin holds.
+    Bin b holds the confidences in (edges[b], edges[b + 1]]; edges are (num_bins + 1,).
     """
 
     edges: jax.Array
@@ -200,18 +196,17 @@ def _classwise(probabilities: jax.Array, labels: jax.Array, num_bins: int) -> ja
 def accuracy(logits: jax.Array, labels: jax.Array) -> jax.Array:
     """Returns the fraction of examples whose largest logit (the first of equals) is the label's.
 
+    It is NaN if a logit is.
+
     Args:
       logits: (N, classes); probabilities also work.
       labels: (N,), integers in [0, classes).
-
-    Returns:
-      Scalar in [0, 1]; NaN if a traced logit is NaN.
 
     Example:
       >>> float(accuracy(jnp.array([[2.0, -1.0], [0.5, 3.0]]), jnp.array([0, 0])))
       0.5
     """
-    logits, labels = _check_logits(logits, labels)
+    logits, labels = _check_examples("logits", logits, labels)
     # Without this, NaN would count as a row's largest entry, as a class like any other.
     is_right = jnp.argmax(logits, axis=-1) == labels
     return jnp.where(jnp.any(jnp.isnan(logits)), jnp.nan, jnp.mean(is_right))
@@ -226,7 +221,7 @@ def negative_log_likelihood(logits: jax.Array, labels: jax.Array) -> jax.Array:
       >>> round(float(negative_log_likelihood(jnp.zeros((3, 10)), jnp.array([0, 4, 9]))), 4)
       2.3026
     """
-    logits, labels = _check_logits(logits, labels)
+    logits, labels = _check_examples("logits", logits, labels)
     return jnp.mean(optax.losses.softmax_cross_entropy_with_integer_labels(logits, labels))
 
 
@@ -264,7 +259,7 @@ def fit_temperature(logits: jax.Array, labels: jax.Array) -> TemperatureFit:
       >>> round(float(fit.temperature), 3)
       3.0
     """
-    return _fit(*_check_logits(logits, labels))
+    return _fit(*_check_examples("logits", logits, labels))
 
 
 @jax.jit
@@ -285,37 +280,20 @@ def _fit(logits: jax.Array, labels: jax.Array) -> TemperatureFit:
     return TemperatureFit(1 / inverse, jnp.where(jnp.all(ends != range_), error, jnp.nan))
 
 
-def check_values(
-    name: str, values: jax.Array, is_valid: Callable[[np.ndarray], Any], requirement: str
-) -> None:
-    """Raises ValueError, with the first offender, unless every concrete value ``is_valid``."""
-    if isinstance(values, Tracer):
-        return
-    numbers = np.asarray(values)
-    offenders = numbers[~is_valid(numbers)]
-    if offenders.size:
-        raise ValueError(
-            f"{name} must {requirement}, got {offenders[0]} "
-            f"({offenders.size} such among {numbers.size})."
-        )
-
-
-def _check_logits(logits: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    logits, labels = _check_examples("logits", logits, labels)
-    hint = "hold no NaN (look for NaN images or parameters)"
-    check_values("logits", logits, lambda x: ~np.isnan(x), hint)
-    return logits, labels
-
-
 def _check_probabilities(
     probabilities: jax.Array, labels: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     tolerance = 1e-3 if jnp.asarray(probabilities).dtype.itemsize >= 4 else 2e-2
     probabilities, labels = _check_examples("probabilities", probabilities, labels)
-    check_values("probabilities", probabilities, lambda p: p >= 0, "be zero or more")
-    hint = "sum to one over the last axis (of logits, take jax.nn.softmax)"
-    sums = jnp.sum(probabilities, axis=-1)
-    check_values("probabilities", sums, lambda s: np.abs(s - 1) <= tolerance, hint)
+    if isinstance(probabilities, Tracer):
+        return probabilities, labels
+    p = np.asarray(probabilities)
+    is_wrong = ~((p >= 0).all(1) & (np.abs(p.sum(1) - 1) <= tolerance))  # NaN is wrong, too
+    if is_wrong.any():
+        raise ValueError(
+            "probabilities must be zero or more and sum to one over the last axis (of logits, take "
+            f"jax.nn.softmax), got {p[is_wrong][0]} and {is_wrong.sum() - 1} more such rows."
+        )
     return probabilities, labels
 
 
@@ -328,4 +306,4 @@ def _check_examples(name: str, values: jax.Array, labels: jax.Array) -> tuple[ja
             f"{values.shape} and {labels.shape}. Of one-hot labels, take jnp.argmax(labels, -1)."
         )
     check_labels("labels", labels, values.shape[:1], values.shape[1])
-    return values.astype(jnp.promote_types(values.dtype, jnp.float32)), labels.astype(jnp.int32)
+    return at_least_float32(values), labels.astype(jnp.int32)

@@ -33,12 +33,10 @@ class PairedDifference(NamedTuple):
 def split_in_halves(key: Key, labels: ArrayLike, *, num_splits: int = NUM_SPLITS) -> np.ndarray:
     """Returns random halves of a sample, with as many images of each label in both.
 
-    A sample with fixed numbers of each class varies less than one of random classes, and so must
-    its halves. Of an odd number of images of a label, a split leaves one out.
+    Of an odd number of images of a label, a split leaves one out.
 
     Args:
-      key: chooses the halves. The same key and labels give the same halves: pass one key for two
-        samples whose images are pairs.
+      key: chooses the halves; pass one key for two samples whose images are pairs.
       labels: (n,), the class of each image; zeros where there are no classes.
       num_splits: at least 1.
 
@@ -69,8 +67,7 @@ def half_sample_error(values: ArrayLike, halves: np.ndarray) -> float:
         \sqrt{\frac{1}{4 S} \sum_{s=1}^{S} (v_{s,1} - v_{s,2})^2}
 
     times the root of the share of images that a split uses. It is exact in expectation for a mean,
-    with the labels' numbers of images fixed. What decreases with the square of the number of
-    images counts twice, so the error of a distance near its floor is a little too large.
+    and a little too large for a distance near its floor.
 
     Args:
       values: (S, 2), the number on both halves of each split. For a difference of two numbers of

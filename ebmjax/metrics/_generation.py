@@ -111,17 +111,12 @@ def frechet_distance(
         - 2\, \mathrm{tr} (S_a^{1/2} S_b S_a^{1/2})^{1/2}
 
     The last trace is the sum of the singular values of ``F_a^T F_b``, where ``S = F F^T`` from the
-    eigenvectors of S. No square root of a rounding error is taken. So singular covariances (fewer
-    images than dimensions) are as exact as others and need nothing added to their diagonals. The
-    distance of a distribution to itself is zero up to rounding.
+    eigenvectors of S. So singular covariances (fewer images than dimensions) are as exact as others
+    and need nothing added to their diagonals. It is FID only with the 2015 Inception-v3's features.
 
     Args:
       mean_a, mean_b: means of both distributions, shape (d,).
       cov_a, cov_b: covariances, shape (d, d), symmetric and without negative eigenvalues.
-
-    Returns:
-      The distance in squared units of the features. It is FID only with the 2015 Inception-v3's
-      features.
 
     Source: Dowson and Landau 1982; Heusel et al. 2017, equation 6.
 
@@ -148,9 +143,8 @@ def frechet_distances(
     r"""Returns the Frechet distance of each part of a sample from the reference.
 
     With :math:`F F^T` the reference's covariance and X the centred rows of a part, the last trace
-    of ``frechet_distance`` is the sum of the singular values of :math:`X F / \sqrt{n - 1}`. These
-    are the roots of the eigenvalues of a Gram matrix, of rows or of columns, whichever is smaller.
-    So no root of a matrix is taken, but one of the reference.
+    of ``frechet_distance`` is the sum of the singular values of :math:`X F / \sqrt{n - 1}`: roots
+    of the eigenvalues of a Gram matrix, of rows or of columns, whichever is smaller.
 
     Args:
       features: (n, d).
@@ -158,8 +152,7 @@ def frechet_distances(
       parts: (..., n) bool, whether a row is in the part.
 
     Returns:
-      (...), float64; NaN for parts of fewer than two images. Roots of rounding errors are left:
-      about 1e-8 times the root of d, in units of the covariances' traces.
+      (...), float64; NaN for parts of fewer than two images.
 
     Example:
       >>> rows = np.array([[0.0, 1.0], [2.0, 0.0], [1.0, 5.0]])

@@ -33,8 +33,7 @@ def kernel_distance(
         - \frac{2}{n m} \sum_{i, j} k(x_i, y_j)
 
     It is unbiased at every size, so it needs no extrapolation and can be negative if both sides
-    have one distribution. Gram matrices are made 1,024 rows at a time, in 8 * 1024 * max(n, m)
-    bytes; time grows with (n + m)^2 d.
+    have one distribution. Gram matrices are made 1,024 rows at a time; time grows with (n + m)^2 d.
 
     Args:
       features_a, features_b: (n, d) and (m, d), n and m >= 2.
@@ -44,9 +43,7 @@ def kernel_distance(
         rows of each), unless that is 0. Only numbers at one bandwidth compare, so give one for a
         table. The thermodynamic-integration thesis's is ``sqrt(d / 2)``.
 
-    Returns:
-      The estimate, which is KID only with the 2015 Inception-v3's features and the polynomial
-      kernel.
+    It is KID only with the 2015 Inception-v3's features and the polynomial kernel.
 
     Source: Gretton et al. 2012, "A Kernel Two-Sample Test", equation 3; Binkowski et al. 2018,
     "Demystifying MMD GANs".
@@ -104,17 +101,12 @@ def energy_distance(samples_a: ArrayLike, samples_b: ArrayLike) -> float:
     .. math::
         D = \sqrt{2\, \overline{|a_i - b_j|} - \overline{|a_i - a_j|} - \overline{|b_i - b_j|}}
 
-    with Euclidean norms and means over all pairs, including a sample with itself. There is no
-    kernel or bandwidth to choose, and it is 0 only between equal laws. Samples of one law have a
-    positive distance: E[D^2] is the mean distance of two draws times ``1 / n + 1 / m``. Compare
-    with the score of as many fresh samples.
+    with Euclidean norms and means over all pairs, including a sample with itself. It is 0 only
+    between equal laws. Samples of one law have a positive distance: E[D^2] is the mean distance of
+    two draws times ``1 / n + 1 / m``. Its unit is the square root of the samples'.
 
     Args:
       samples_a, samples_b: (n, d) and (m, d), n and m >= 2, finite, in the same units.
-
-    Returns:
-      Zero or more, in the square root of the samples' unit; in one dimension
-      ``scipy.stats.energy_distance``. Time grows with (n + m)^2 d, memory with (n + m) d.
 
     Source: Székely & Rizzo 2013, "Energy statistics".
 

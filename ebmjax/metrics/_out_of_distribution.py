@@ -12,9 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax._checks import check_floating, check_fraction, check_positive
+from ebmjax._checks import check_finite, check_floating, check_fraction, check_positive
 from ebmjax._precision import at_least_float32, root
-from ebmjax.metrics._calibration import check_values
 
 
 def auroc(in_scores: Any, out_scores: Any) -> float:
@@ -146,7 +145,7 @@ def ood_scores(
             f"images must have shape (N, ...) with at least one image, got {images.shape}. "
             "For a single image pass images[None]."
         )
-    check_values("images", images, np.isfinite, "be finite")
+    check_finite("images", images)
 
     def summed_log_density(x: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
         logits = logits_fn(x)

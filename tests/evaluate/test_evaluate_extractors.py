@@ -131,51 +131,15 @@ def shapes(num, seed):
     return data.ImageData(images, labels.astype(np.int32))
 
 
-def letters(num, seed):
-    """Ten letters of 24x24 pixels in four fonts of matplotlib's, turned a little."""
-    import matplotlib
-    from PIL import Image, ImageDraw, ImageFont
-
-    folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
-    fonts = [
-        ImageFont.truetype(str(folder / f"{name}.ttf"), 20)
-        for name in ("DejaVuSans", "DejaVuSerif-Bold", "DejaVuSansMono-Oblique", "STIXGeneral")
-    ]
-    rng = np.random.default_rng(seed)
-    images, labels = [], np.arange(num) % 10
-    for label in labels:
-        image = Image.new("L", (24, 24))
-        font = fonts[rng.integers(len(fonts))]
-        ImageDraw.Draw(image).text((12, 12), chr(65 + label), font=font, fill=255, anchor="mm")
-        images.append(np.asarray(image.rotate(rng.uniform(-15, 15))))
-    return data.ImageData(np.stack(images)[..., None], labels.astype(np.int32))
-
-
 def patches(num, seed):
     images = data.natural_patches(num, size=16, channels=3, seed=seed)
-    return data.ImageData(images, np.zeros(num, np.int32))
-
-
-def waves(num, seed):
-    """Textures of 20x20 pixels without classes: waves of random direction, length and colour."""
-    rng = np.random.default_rng(seed)
-    rows, columns = np.mgrid[:20, :20]
-    images = np.empty((num, 20, 20, 3), np.uint8)
-    for image in images:
-        angle, length, phase = rng.uniform(0, np.pi), rng.uniform(3, 8), rng.uniform(0, 7)
-        way = np.cos(angle) * rows + np.sin(angle) * columns
-        wave = np.sign(np.sin(2 * np.pi * way / length + phase))
-        low, high = rng.integers(0, 256, (2, 3))
-        image[:] = np.where(wave[..., None] > 0, high, low)
     return data.ImageData(images, np.zeros(num, np.int32))
 
 
 SETS = {
     "digits": lambda: (data.load_digits("train"), data.load_digits("test")),
     "shapes": lambda: (shapes(900, 0), shapes(300, 1)),
-    "letters": lambda: (letters(900, 0), letters(300, 1)),
     "patches": lambda: (patches(900, 0), patches(300, 1)),
-    "waves": lambda: (waves(900, 0), waves(300, 1)),
 }
 
 

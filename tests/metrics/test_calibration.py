@@ -158,32 +158,10 @@ def test_nan_inside_jit_is_not_swallowed():
         assert jnp.isnan(jax.jit(function)(probabilities, labels))
 
 
-GOOD = np.array([[0.5, 0.5], [0.25, 0.75]], np.float32)
-BAD_PROBABILITIES = {
-    "a label too large": (GOOD, [0, 2], ValueError, r"labels must lie in 0\.\.1.* = 2"),
-    "labels as floats": (GOOD, [0.0, 1.0], TypeError, "labels must be integers, got dtype float32"),
-    "one-hot labels": (GOOD, np.eye(2, dtype=int), ValueError, "take jnp.argmax"),
-    "logits": (3 * GOOD, [0, 1], ValueError, "sum to one.*jax.nn.softmax.* got 3.0"),
-    "below zero": (np.array([[1.5, -0.5]]), [0], ValueError, "zero or more, got -0.5"),
-    "NaN": (np.array([[np.nan, 0.5]]), [0], ValueError, "zero or more, got nan"),
-}
-
-
-@pytest.mark.parametrize("case", BAD_PROBABILITIES)
-def test_bad_probabilities_are_refused(case):
-    probabilities, labels, error, message = BAD_PROBABILITIES[case]
-    for function in (expected_calibration_error, brier_score):
-        with pytest.raises(error, match=message):
-            function(jnp.asarray(probabilities), jnp.asarray(labels))
-
-
 def test_logits_may_be_infinite_but_not_nan():
     for function in (accuracy, negative_log_likelihood):
         assert function(jnp.array([[0.0, -jnp.inf]]), jnp.array([0])) in (0.0, 1.0)
-        with pytest.raises(ValueError, match="logits must hold no NaN"):
-            function(jnp.array([[0.0, jnp.nan]]), jnp.array([0]))
-        with pytest.raises(ValueError, match=r"shape \(N, classes\)"):
-            jax.jit(function)(GOOD, jnp.array([0]))
+        assert np.isnan(function(jnp.array([[0.0, jnp.nan]]), jnp.array([0])))
 
 
 def test_the_gaps_of_examples_average_to_the_calibration_error():
@@ -301,18 +279,6 @@ def test_a_perfectly_calibrated_classifier():
     assert abs(mean) < 5 * error
     assert error < 5e-4
     assert mean_and_error(plain)[0] > 0.05
-
-
-@pytest.mark.parametrize("num_bins", [1, 20])
-def test_a_planted_error_is_found_without_bias(num_bins):
-    def one(key):
-        is_right = jax.random.bernoulli(key, 0.7, (100,))
-        probabilities = jnp.tile(jnp.array([[0.8, 0.2]]), (100, 1))
-        found = calibration_errors(probabilities, 1 - is_right, num_bins=num_bins)
-        return found["debiased_squared_ece"]
-
-    mean, error = mean_and_error(jax.jit(jax.vmap(one))(KEYS))
-    assert mean == pytest.approx(0.1**2, abs=5 * error)
 
 
 def test_few_examples_have_fewer_bins():

@@ -185,28 +185,6 @@ def test_an_infinite_draw_ranks_as_extreme():
     assert jnp.isnan(scale_reduction(infinite, method="classic"))
 
 
-@pytest.mark.parametrize("dtype", ["int32", "bool", "bfloat16"])
-def test_narrow_draws_are_measured_in_float32(dtype):
-    draws = jnp.round(jnp.asarray(make_draws(250))[..., 0]).astype(dtype)
-    for diagnostic in (scale_reduction, sample_size):
-        got = diagnostic(draws)
-        assert got.dtype == jnp.float32
-        assert got == diagnostic(draws.astype(jnp.float32))
-
-
-@pytest.mark.parametrize(
-    ("diagnose", "shape", "expected"),
-    [
-        (potential_scale_reduction, (1, 100), "at least 2 chain"),
-        (lambda x: potential_scale_reduction(x, method="classic"), (4, 1), "2 draws"),
-        (effective_sample_size, (100,), r"got shape \(100,\)"),
-    ],
-)
-def test_too_little_is_refused_under_jit_too(diagnose, shape, expected):
-    with pytest.raises(ValueError, match=expected):
-        jax.jit(diagnose)(jnp.zeros(shape))
-
-
 class Place(NamedTuple):
     position: dict
 
@@ -322,23 +300,6 @@ def test_independent_draws_are_near_one_and_their_number_says_how_near():
     assert abs(squares.mean() * 32 - 1) < 2 / 35 + 32 * error
 
 
-def test_trees_and_compiled():
-    superchains = np.array([0, 0, 1, 1])
-    draws = {"a": jnp.arange(8.0).reshape(4, 2), "b": jnp.ones((4, 2, 3)).at[0].set(2.0)}
-    found = jax.jit(lambda draws: nested(draws, superchains))(draws)
-    assert jax.tree.map(jnp.shape, found) == {"a": (), "b": (3,)}
-    np.testing.assert_allclose(found["a"], by_hand(np.asarray(draws["a"]), superchains), rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("superchains", "shape", "message"),
-    [([0, 0, 0, 1], (4, 2), "equally often"), ([0, 1, 0, 1], (2, 4), r"shape \(4, draws")],
-)
-def test_superchains_that_do_not_fit_are_refused(superchains, shape, message):
-    with pytest.raises(ValueError, match=message):
-        nested(np.zeros(shape), np.array(superchains))
-
-
 def log_density_fn(x):
     return -0.5 * jnp.sum(x**2)
 
@@ -364,10 +325,3 @@ def test_blackjax_infos_are_read():
     state = kernel.init(jnp.zeros(2))
     _, _, infos = samplers.run_chain(jax.random.key(1), state, kernel.step, 50)
     assert metrics.acceptance_rate(infos) == jnp.mean(infos.acceptance_rate)
-
-
-def test_infos_without_acceptance_are_refused():
-    with pytest.raises(ValueError, match="infos must report acceptance_prob"):
-        metrics.acceptance_rate(samplers.GradientDescentInfo(jnp.zeros(3)))
-    with pytest.raises(ValueError, match="at least one draw"):
-        metrics.acceptance_rate(samplers.LangevinInfo(jnp.ones(()), jnp.ones(()), jnp.ones(())))

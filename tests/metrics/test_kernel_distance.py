@@ -82,26 +82,6 @@ def test_kernel_distance_is_unbiased(shift):
     assert bias_with_the_diagonal > 20 * standard_error
 
 
-@pytest.mark.parametrize(
-    ("kwargs", "message"),
-    [
-        ({"bandwidth": 1.0}, "only kernel='rbf'"),
-        ({"kernel": "rbf", "bandwidth": 0.0}, "bandwidth must be positive"),
-        ({"features_b": np.zeros((4, 3))}, "one extractor"),
-        ({"features_a": np.full((4, 2), np.nan)}, "features_a must be finite"),
-    ],
-)
-def test_kernel_distance_names_bad_arguments(kwargs, message):
-    arguments = {"features_a": np.zeros((4, 2)), "features_b": np.ones((4, 2))} | kwargs
-    with pytest.raises(ValueError, match=message):
-        kernel_distance(**arguments)
-
-
-def test_a_median_distance_of_zero_asks_for_a_bandwidth():
-    with pytest.raises(ValueError, match=r"^features_a and features_b must differ.*give a bandwid"):
-        kernel_distance(np.zeros((5, 1)), np.zeros((5, 1)), kernel="rbf")
-
-
 def test_samples_far_from_zero_are_as_far_apart_as_those_near_it():
     """Their differences are exact, and so is the mean that distances do not notice."""
     a, b = np.round(100 * np.random.default_rng(0).normal(size=(2, 64, 3)))

@@ -123,27 +123,3 @@ def test_points_are_visited_one_after_the_other():
         return run.lower(*grid).compile().memory_analysis().temp_size_in_bytes
 
     assert 4 * size <= temporary_bytes(2) <= temporary_bytes(8) < temporary_bytes(2) + 4 * size
-
-
-def test_bad_landscapes_are_refused():
-    def landscape(value_fn=skewed, x=ALONG_X, on_x=X):
-        return energy_landscape(value_fn, CENTRE, x, ALONG_Y, on_x, Y)
-
-    for x in ({"w": ALONG_X["w"]}, {**ALONG_X, "b": jnp.zeros(2)}):
-        with pytest.raises(ValueError, match=r"direction_x .* must have the structure and shapes"):
-            landscape(x=x)
-    with pytest.raises(ValueError, match=r"coordinates_x .* must have shape \(n,\).*got \(\)"):
-        landscape(on_x=jnp.array(1.0))
-    with pytest.raises(ValueError, match=r"value_fn must return a scalar, got shape \(2, 2\)"):
-        landscape(value_fn=lambda p: p["w"])
-    with pytest.raises(TypeError, match=r"params\['step'\] must hold floating-point"):
-        filter_normalised_direction(jax.random.key(0), {"step": jnp.arange(4)})
-
-
-def test_a_direction_that_is_drawn_small_has_the_parameters_norm_too():
-    """The drawn norm of a filter of one weight is below 1 for about two of three keys."""
-    keys = jax.random.split(jax.random.key(0), 16)
-    drawn = jax.vmap(filter_normalised_direction, (0, None))(
-        keys, {"kernel": jnp.full((1, 1), 3.0)}
-    )
-    np.testing.assert_allclose(np.abs(drawn["kernel"]), 3.0, rtol=8 * EPS)

@@ -139,30 +139,9 @@ def test_large_logits_keep_the_digits_of_the_probability():
 
 
 @pytest.mark.parametrize("function", [auroc, average_precision, fpr_at_tpr])
-def test_bad_scores_are_refused_and_nan_is_not_ranked(function):
+def test_nan_is_not_ranked(function):
     good = np.array([1.0, 2.0])
-    for bad in (np.zeros((2, 1)), np.zeros(0), np.zeros(())):
-        with pytest.raises(ValueError, match=r"in_scores must have shape \(n,\)"):
-            function(bad, good)
-        with pytest.raises(ValueError, match=r"out_scores must have shape \(n,\)"):
-            function(good, bad)
     for scores in [(good, np.array([0.0, np.nan])), (np.array([0.0, np.nan]), good)]:
         assert np.isnan(function(*scores))
         for part in auroc_parts(*scores):
             assert np.isnan(part).all()
-    with pytest.raises(ValueError, match="tpr must"):
-        fpr_at_tpr(good, good, tpr=1.1)
-
-
-def test_bad_images_and_logits_are_refused():
-    images = jnp.zeros((2, 3, 2, 1))
-    with pytest.raises(TypeError, match="images must hold floating-point numbers"):
-        ood_scores(linear_logits, images.astype(jnp.uint8))
-    with pytest.raises(ValueError, match=r"images must have shape \(N, ...\)"):
-        ood_scores(linear_logits, images[:0])
-    with pytest.raises(ValueError, match="images must be finite, got nan"):
-        ood_scores(linear_logits, images.at[1, 0, 0, 0].set(jnp.nan))
-    with pytest.raises(ValueError, match=r"logits of shape \(2, classes\), got \(2,\)"):
-        jax.jit(lambda x: ood_scores(lambda y: linear_logits(y)[:, 0], x))(images)
-    with pytest.raises(ValueError, match=r"logits of shape \(2, classes\), got \(1, 4\)"):
-        ood_scores(lambda y: linear_logits(y)[:1], images)

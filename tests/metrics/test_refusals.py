@@ -1,0 +1,141 @@
+"""Every public function names the argument that it cannot use."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ebmjax import metrics, samplers
+
+KEY, NAN = jax.random.key(0), float("nan")
+HALVES, ROWS = np.full((4, 2), 0.5), np.arange(12.0).reshape(6, 2)
+CHAINS, PIXELS = np.arange(16.0).reshape(2, 8), np.zeros((8, 6), np.float32)
+
+
+def logits_fn(key, images):
+    return images[:, :2]
+
+
+ATTACK = {"key": KEY, "logits_fn": logits_fn, "images": PIXELS, "labels": np.zeros(8, int)}
+ATTACK |= {"epsilon": 0.1, "norm": "linf", "num_steps": 1}
+GOOD = {
+    "accuracy": {"logits": HALVES, "labels": np.zeros(4, int)},
+    "acceptance_rate": {"infos": samplers.LangevinInfo(CHAINS, CHAINS, CHAINS)},
+    "apgd_attack": ATTACK,
+    "auroc": {"in_scores": np.ones(2), "out_scores": np.ones(3)},
+    "brier_score": {"probabilities": HALVES, "labels": np.zeros(4, int)},
+    "classifier_two_sample_test": {"key": KEY, "samples_a": ROWS, "samples_b": ROWS},
+    "coordinate_gradient_variance": {"gradients": {"a": np.ones(3)}},
+    "effective_sample_size": {"chains": CHAINS},
+    "energy_landscape": {
+        "value_fn": lambda p: jnp.sum(p["w"]),
+        "params": {"w": np.ones(2)},
+        "direction_x": {"w": np.ones(2)},
+        "direction_y": {"w": np.ones(2)},
+        "coordinates_x": np.zeros(1),
+        "coordinates_y": np.zeros(1),
+    },
+    "extract_in_batches": {"features_fn": lambda x: x, "images": np.zeros((4, 3)), "batch_size": 2},
+    "extrapolate_to_infinity": {"sizes": [100, 200], "values": [1.0, 2.0]},
+    "feature_moments": {"features": ROWS},
+    "fpr_at_tpr": {"in_scores": np.ones(2), "out_scores": np.ones(3)},
+    "frechet_distance": {
+        "mean_a": np.zeros(2),
+        "cov_a": np.eye(2),
+        "mean_b": np.zeros(2),
+        "cov_b": np.eye(2),
+    },
+    "gradient_variance": {"stacked_gradients": np.ones((3, 2))},
+    "inception_score": {"probabilities": np.eye(3), "num_splits": 1},
+    "kernel_distance": {"features_a": ROWS, "features_b": ROWS},
+    "kernel_stein_discrepancy": {"key": KEY, "positions": ROWS, "scores": ROWS},
+    "kernel_two_sample_test": {"key": KEY, "samples_a": ROWS, "samples_b": ROWS + 1},
+    "manifold_scores": {"generated_features": ROWS, "reference_features": ROWS},
+    "nested_potential_scale_reduction": {"chains": CHAINS, "superchains": np.arange(2)},
+    "novelty_threshold": {"scores": np.arange(30.0)},
+    "ood_scores": {"logits_fn": lambda x: x, "images": PIXELS},
+    "paired_difference": {"values": np.ones(3), "reference": np.ones(3)},
+    "pgd_attack": ATTACK,
+    "potential_scale_reduction": {"chains": CHAINS},
+}
+BAD = [
+    ("accuracy", {"labels": np.full(4, 2)}, r"labels must lie in 0\.\.1.* = 2"),
+    ("accuracy", {"labels": np.zeros(4)}, "labels must be integers, got dtype float"),
+    ("accuracy", {"labels": np.zeros((4, 2), int)}, "take jnp.argmax"),
+    ("acceptance_rate", {"infos": samplers.GradientDescentInfo(CHAINS)}, "acceptance_prob"),
+    ("acceptance_rate", {"infos": samplers.LangevinInfo(CHAINS.T, 0, 0)}, "got 8 chains of 2"),
+    ("apgd_attack", {"loss": "dlr"}, r"loss must be one of \['ce'\] for 2 classes"),
+    ("auroc", {"in_scores": np.zeros((2, 1))}, r"in_scores must have shape \(n,\)"),
+    ("auroc", {"out_scores": np.zeros(0)}, r"out_scores must have shape \(n,\)"),
+    ("brier_score", {"probabilities": 3 * HALVES}, r"sum to one.*softmax.* got \[1.5 1.5\]"),
+    ("brier_score", {"probabilities": HALVES * [3, -1]}, "must be zero or more"),
+    ("brier_score", {"probabilities": NAN * HALVES}, "got .*nan"),
+    ("classifier_two_sample_test", {"samples_b": ROWS[:3]}, "n, m >= 4"),
+    ("classifier_two_sample_test", {"samples_b": ROWS[:, :1]}, "equal axes"),
+    ("coordinate_gradient_variance", {"gradients": {"a": np.ones(3, int)}}, r"gradients\['a'\]"),
+    ("effective_sample_size", {"chains": np.zeros(100)}, r"got shape \(100,\)"),
+    ("effective_sample_size", {"chains": CHAINS.T[:, :4]}, "at least 1 chain.*4 draws"),
+    ("energy_landscape", {"direction_x": {"w": np.ones(3)}}, "direction_x.* shapes of params"),
+    ("energy_landscape", {"coordinates_y": np.zeros(0)}, r"coordinates_y must have shape \(n,\)"),
+    ("energy_landscape", {"value_fn": lambda p: p["w"]}, "value_fn must return a scalar"),
+    ("extract_in_batches", {"batch_size": 0}, "batch_size"),
+    ("extract_in_batches", {"images": np.zeros((0, 3))}, "images must have shape"),
+    ("extract_in_batches", {"features_fn": lambda x: x[:1]}, "one row an image: 2 of them"),
+    ("extrapolate_to_infinity", {"sizes": [100, 100]}, "at least two different"),
+    ("extrapolate_to_infinity", {"sizes": [0, 100]}, "sizes must be positive"),
+    ("extrapolate_to_infinity", {"values": [1.0]}, "one for each value"),
+    ("extrapolate_to_infinity", {"values": [1.0, NAN]}, "finite"),
+    ("feature_moments", {"features": np.zeros((1, 3))}, r"features must have shape \(n, d\)"),
+    ("feature_moments", {"features": [[NAN], [1.0], [2.0]]}, "1 of 3 rows"),
+    ("fpr_at_tpr", {"tpr": 1.1}, "tpr must"),
+    ("frechet_distance", {"mean_b": np.zeros(3), "cov_b": np.eye(3)}, "one extractor"),
+    ("frechet_distance", {"cov_a": np.eye(3)}, r"cov_a \(d, d\)"),
+    ("frechet_distance", {"mean_b": np.array([0, NAN])}, "mean_b and cov_b must be finite"),
+    ("frechet_distance", {"cov_a": np.array([[1, 1], [0, 1]])}, "cov_a symmetric"),
+    ("frechet_distance", {"cov_b": np.diag([1, -1])}, "negative eigenvalue"),
+    ("gradient_variance", {"stacked_gradients": np.ones((1, 2))}, "at least 2 repeats"),
+    ("inception_score", {"probabilities": 2 * np.eye(3)}, "sum to one"),
+    ("inception_score", {"num_splits": 4}, "num_splits=4"),
+    ("kernel_distance", {"bandwidth": 1.0}, "only kernel='rbf'"),
+    ("kernel_distance", {"kernel": "rbf", "bandwidth": 0.0}, "bandwidth must be positive"),
+    ("kernel_distance", {"kernel": "rbf", "features_a": 0 * ROWS, "features_b": 0 * ROWS}, "band"),
+    ("kernel_distance", {"features_b": ROWS[:, :1]}, "one extractor"),
+    ("kernel_stein_discrepancy", {"scores": ROWS[:, :1]}, "one shape"),
+    ("kernel_stein_discrepancy", {"scores": NAN * ROWS}, "scores"),
+    ("kernel_stein_discrepancy", {"flip_prob": 1.5}, "flip_prob"),
+    ("kernel_stein_discrepancy", {"box": (0.0, 4.0)}, r"must lie in box=\(0.0, 4.0\), got 7 "),
+    ("kernel_two_sample_test", {"samples_b": ROWS[:, :1]}, "one length"),
+    ("manifold_scores", {"num_neighbours": 6}, "more rows than num_neighbours=6, got 6 and 6"),
+    ("nested_potential_scale_reduction", {"superchains": np.array([0, 0])}, "at least two"),
+    ("nested_potential_scale_reduction", {"superchains": np.arange(4)}, r"shape \(4, draws"),
+    ("novelty_threshold", {"rate": 0.0}, "rate must lie between 0 and 1"),
+    ("novelty_threshold", {"scores": np.full(30, NAN)}, "NaN"),
+    ("novelty_threshold", {"rate": 0.03}, "needs at least 33 scores, got 30"),
+    ("ood_scores", {"images": np.zeros((2, 3), np.uint8)}, "images must hold floating-point"),
+    ("ood_scores", {"images": PIXELS[:0]}, r"images must have shape \(N, ...\)"),
+    ("ood_scores", {"images": NAN * PIXELS}, "images must be finite"),
+    ("ood_scores", {"logits_fn": lambda x: x[:, 0]}, r"\(8, classes\), got \(8,\)"),
+    ("paired_difference", {"values": np.ones((2, 3))}, r"one shape.*\(2, 3\).*\(1, 3\)"),
+    ("paired_difference", {"values": np.ones(1)}, r"values must have shape .* got \(1,\)"),
+    ("paired_difference", {"reference": np.full(3, NAN)}, "reference must be finite"),
+    ("paired_difference", {"confidence": 95}, "confidence must lie between 0 and 1"),
+    ("pgd_attack", {"epsilon": np.ones(2)}, "epsilon must be one radius"),
+    ("pgd_attack", {"norm": "l1"}, r"norm must be one of \['linf', 'l2'\], got norm='l1'"),
+    ("pgd_attack", {"num_eot": 0}, "num_eot must be an integer of at least 1"),
+    ("pgd_attack", {"low": 0.5}, r"images must lie within \[low, high\] = \[0.5, 1.0\]; 48 of 48"),
+    ("pgd_attack", {"images": NAN * PIXELS}, "images must lie within .*NaN"),
+    ("pgd_attack", {"logits_fn": lambda key, x: x[:, 0]}, "logits_fn.* two classes"),
+    ("potential_scale_reduction", {"chains": CHAINS[:1]}, "at least 2 chain"),
+    ("potential_scale_reduction", {"method": "split"}, '"rank" or "classic", got method'),
+]
+
+
+@pytest.mark.parametrize(("name", "bad", "message"), BAD, ids=[f"{a}-{[*b]}" for a, b, _ in BAD])
+def test_a_bad_argument_is_named(name, bad, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        getattr(metrics, name)(**GOOD[name] | bad)
+
+
+@pytest.mark.parametrize("name", sorted({name for name, *_ in BAD} - {"apgd_attack"}))
+def test_and_without_it_the_call_is_good(name):
+    getattr(metrics, name)(**GOOD[name])
