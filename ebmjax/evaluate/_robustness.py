@@ -156,12 +156,8 @@ def _make_run(
 ) -> Any:
     """Returns ``run(keys, level)``: which images withstood, and which had a gradient.
 
-    Args:
-      attack: ``attack(key, classify, images, labels, epsilon=...)`` to a result of ``metrics``.
-      classify: a Partial.
-      images, labels: as many as whole batches have.
-      size: images in a batch; a batch has one of the keys.
-      key: an example.
+    ``attack(key, classify, images, labels, epsilon=...)`` attacks ``size`` images at a time, which
+    have one of the keys; ``key`` is an example. Whole batches of images are given.
     """
     groups, batches = num_devices(), np.arange(len(images)).reshape(-1, size)
 

@@ -497,7 +497,7 @@ def test_keys_are_used_once_and_decide():
     assert np.any(first.adversarial != other.adversarial)
 
 
-WEIGHTS, IMAGES, LABELS = problem()
+WEIGHTS, IMAGES, CLASSES = problem()
 PLAIN = linear(WEIGHTS)
 RADII = (0.0, 0.02, 0.05)
 
@@ -523,12 +523,12 @@ masked = pytest.mark.parametrize("kind", list(MASKED))
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_no_radius_above_0_is_called_robust(kind, norm):
     options = {"norm": norm, "num_steps": 3, "num_restarts": 2}
-    clean = np.argmax(PLAIN(None, IMAGES), axis=1) == LABELS
+    clean = np.argmax(PLAIN(None, IMAGES), axis=1) == CLASSES
     assert clean.all()
     for radius in RADII:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            found = pgd_attack(KEY, MASKED[kind], IMAGES, LABELS, epsilon=radius, **options)
+            found = pgd_attack(KEY, MASKED[kind], IMAGES, CLASSES, epsilon=radius, **options)
         assert np.all(found.is_correct == (radius == 0))
         assert bool(caught) == (radius > 0)
 
@@ -536,7 +536,7 @@ def test_no_radius_above_0_is_called_robust(kind, norm):
 @masked
 def test_an_image_found_broken_needs_no_gradient(kind):
     """Wrong answers, and none of the images that are right, however they are attacked."""
-    labels = LABELS.at[:3].set(1 - LABELS[:3])
+    labels = CLASSES.at[:3].set(1 - CLASSES[:3])
     result = attack(MASKED[kind], IMAGES, labels, epsilon=1e-3, norm="linf", num_steps=2)
     np.testing.assert_array_equal(result.had_gradient, [True] * 3 + [False] * 5)
     assert not np.any(result.is_correct)
