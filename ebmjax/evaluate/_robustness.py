@@ -43,7 +43,7 @@ def robustness(
     """Returns accuracy under attack at every radius of both norms, and the protocol.
 
     An image withstands if no attack misclassifies it and at least one had a usable gradient (see
-    ``metrics.PGDResult``). If some images had none, a warning says so. Images are attacked in
+    ``metrics.pgd_attack``). If some images had none, a warning says so. Images are attacked in
     batches of equal size. The remainder is left out.
 
     Args:
