@@ -25,7 +25,7 @@ View = Callable[[Key, jax.Array], jax.Array]
 
 
 class Carry(NamedTuple):
-    """State that a logical shard keeps between steps. A field that a model does not use is empty.
+    """State that a logical shard keeps between steps.
 
     Attributes:
       buffer: its replay buffer, of positions, or of ``Chain`` rows where a kind of chain has a
@@ -34,15 +34,13 @@ class Carry(NamedTuple):
       smoothing: scalar alpha, which divides the log density in sampler and loss.
       step: scalar int32, steps that were not skipped.
       adaptation: step sizes that adapt, by the name of their kind of chain.
-      memory: of an objective without chains that has one, see ``LossWithMemory``.
     """
 
     buffer: Any = ()
     statistics: PyTree = ()
-    smoothing: Any = ()
-    step: Any = ()
+    smoothing: Any = 1.0
+    step: Any = 0
     adaptation: Any = ()
-    memory: Any = ()
 
 
 def init_carry(
@@ -52,9 +50,7 @@ def init_carry(
     num_shards: int,
     buffer_size: int = 0,
     statistics: PyTree = (),
-    smoothing: float | None = None,
-    counts_steps: bool = False,
-    init_memory: Callable[[Key], PyTree] | None = None,
+    smoothing: float = 1.0,
 ) -> Carry:
     """The carry of every logical shard before the first step, for ``init_state``.
 
@@ -64,10 +60,8 @@ def init_carry(
       num_shards: logical shards.
       buffer_size: slots of all shards together, a multiple of ``num_shards``; 0 for chains that
         start anew at every step.
-      statistics: from ``Network.init``, the same for all shards. For joint models.
-      smoothing: positive. For joint models; None leaves the field empty.
-      counts_steps: whether steps are counted. For image models.
-      init_memory: ``LossWithMemory.init``, for a loss that has one.
+      statistics: from ``Network.init``, the same for all shards.
+      smoothing: positive.
 
     Returns:
       Each leaf with a leading axis of ``num_shards``.
@@ -78,17 +72,14 @@ def init_carry(
     """
     check_at_least("num_shards", num_shards, 1)
     check_at_least("buffer_size", buffer_size, 0)
-    if smoothing is not None:
-        check_positive("smoothing", smoothing)
+    check_positive("smoothing", smoothing)
     carry = Carry(
         statistics=statistics,
-        smoothing=() if smoothing is None else jnp.float32(smoothing),
-        step=jnp.int32(0) if counts_steps else (),
+        smoothing=jnp.float32(smoothing),
+        step=jnp.int32(0),
         adaptation={} if plan is None else plan.init_adaptation(),
     )
     carry = jax.tree.map(lambda leaf: jnp.stack([leaf] * num_shards), carry)
-    if init_memory is not None:
-        carry = carry._replace(memory=jax.vmap(init_memory)(jax.random.split(key, num_shards)))
     if plan is None or not buffer_size:
         return carry
     size = buffer_size // num_shards
@@ -200,7 +191,7 @@ def put_back(
     log_densities: jax.Array,
     adaptation: Mapping[str, DualAveraging],
 ) -> Carry:
-    """The carry after a step: chosen samples in the slots they were drawn from, the step counted.
+    """The carry after a step: chosen samples in the slots they were drawn from.
 
     Args:
       key: consumed by ``plan.replacement`` "softmax".
@@ -219,5 +210,4 @@ def put_back(
         num = plan.num_kept or plan.num_samples
         kept = select_particles(key, ends, log_densities, num, policy=plan.replacement)
         buffer = ReplayBuffer(write_slots(starts.slots[:num], kept))
-    step = jax.tree.map(lambda count: count + 1, carry.step)
-    return carry._replace(buffer=buffer, step=step, adaptation=adaptation)
+    return carry._replace(buffer=buffer, adaptation=adaptation)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._numbers import as_arguments
-from ebmjax.learning._image import EnergyOf
+from ebmjax.learning._models import EnergyOf
 from ebmjax.networks import Network
 from ebmjax.samplers import run_annealed_langevin, run_recovery_chains
 from ebmjax.types import Key, PyTree

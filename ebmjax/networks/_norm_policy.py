@@ -34,7 +34,7 @@ class NormPolicy:
     trained one. In every trial, samples and energies ran apart. If chains must not interact, give
     positives and negatives the running averages, too: that is consistent but trains worse.
 
-    A batch is that of one shard, or of all shards if ``JointObjective.batch_axis`` names their
+    A batch is that of one shard, or of all shards if ``Objective.batch_axis`` names their
     axes.
 
     Classified images always use their batch. The second pass never updates the averages.

@@ -8,7 +8,15 @@ import numpy as np
 from training_problems import settled
 
 from ebmjax.data import ImageData, to_signed_unit
-from ebmjax.learning import ChainKind, ChainPlan, LiveSteps, init_carry, make_image_gradient_fn
+from ebmjax.learning import (
+    ChainKind,
+    ChainPlan,
+    EnergyNetwork,
+    LiveSteps,
+    Objective,
+    init_carry,
+    make_gradient_fn,
+)
 from ebmjax.losses import contrastive_divergence_loss, improved_contrastive_divergence_loss
 from ebmjax.samplers import sgld
 
@@ -61,9 +69,7 @@ def negatives(**options):
 
 
 def shard_of(draw, buffer_size=12):
-    shards = init_carry(
-        jax.random.key(1), draw, num_shards=1, buffer_size=buffer_size, counts_steps=True
-    )
+    shards = init_carry(jax.random.key(1), draw, num_shards=1, buffer_size=buffer_size)
     return jax.tree.map(lambda leaf: leaf[0], shards)
 
 
@@ -73,10 +79,24 @@ def batch(num=5):
     return ImageData(jnp.asarray(images), jnp.asarray(rng.integers(0, 2, size=num), jnp.int32))
 
 
-def learner(draw, *, loss_fn=cd_loss, **options):
+def image_gradient_fn(plan, loss_fn=cd_loss, *, beta_fn=lambda step: 0.0, **options):
+    """The gradient function, by a loss of energies and beta."""
+
+    def loss(key, model, batch, negatives, numbers):
+        del key, model
+        live = () if negatives.live is None else (-negatives.live, negatives.entropy)
+        energies = -batch.log_density, -negatives.log_density
+        return loss_fn(*energies, beta_fn(numbers["step"]), *live)
+
+    density_scale = lambda numbers: 1.0 - beta_fn(numbers["step"])  # noqa: E731
+    objective = Objective(loss=loss, density_scale=density_scale, **options)
+    model = EnergyNetwork(energy_of, plan.num_classes)
+    return make_gradient_fn(model, objective, view=plain_view, plan=plan)
+
+
+def learner(draw, **options):
     """One program for several training steps of a carry."""
-    step = make_image_gradient_fn(energy_of, loss_fn, view=plain_view, plan=draw, **options)
-    step = jax.jit(settled(step))
+    step = jax.jit(settled(image_gradient_fn(draw, **options)))
     return lambda carry, key=KEY, params=PARAMS: (*step(key, params, carry, batch()), carry)
 
 

@@ -7,12 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 from training_problems import settled
 
+from ebmjax import learning
 from ebmjax.data import ImageData, to_signed_unit
-from ebmjax.learning import ChainKind, ChainPlan, JointObjective, init_carry, make_joint_gradient_fn
+from ebmjax.learning import ChainKind, ChainPlan, JointNetwork, Objective, init_carry
 from ebmjax.losses import contrastive_divergence_loss
-from ebmjax.networks import Network
+from ebmjax.networks import Network, NormPolicy
 from ebmjax.samplers import sgld
-from ebmjax.training import init_state
+from ebmjax.training import init_state, with_data_check
 
 EPS = np.finfo(np.float32).eps
 SHAPE = (2, 2, 1)
@@ -153,16 +154,37 @@ def shard_of(classifier, negatives, *, buffer_size=8, smoothing=1.0):
     return jax.tree.map(lambda leaf: leaf[0], shards)
 
 
-def make_gradient_fn(classifier, negatives, objective=None, **options):
-    views = {"classified_view": plain_view, "positive_view": plain_view}
-    gradient_fn = make_joint_gradient_fn(
-        classifier, objective or joint_objective(), plan=negatives, **(views | options)
+def make_gradient_fn(
+    classifier,
+    negatives,
+    objective=None,
+    *,
+    classified_view=plain_view,
+    positive_view=plain_view,
+    chain_classifier=None,
+    norm_policy=None,
+):
+    objective, is_conditional = objective or joint_objective()
+    policy = norm_policy or NormPolicy()
+    gradient_fn = learning.make_gradient_fn(
+        JointNetwork(classifier, chain_classifier, policy, is_conditional),
+        objective,
+        view=positive_view,
+        classified_view=classified_view,
+        plan=negatives,
     )
-    return settled(gradient_fn)
+    return with_data_check(settled(gradient_fn), gradient_fn.check_data)
 
 
-def joint_objective(**options):
-    return JointObjective(**({"generative_loss": cd_loss} | options))
+def joint_objective(*, generative_loss=cd_loss, is_conditional=False, density_scale=1.0, **options):
+    """(objective, whether it is conditional), by a loss of f of data and negatives."""
+
+    def loss(key, model, batch, negatives, numbers):
+        del key, model
+        return generative_loss(batch.f, negatives.f, numbers["smoothing"])
+
+    given = {"loss": loss, "density_scale": lambda numbers: density_scale}
+    return Objective(**(given | options)), is_conditional
 
 
 def batch():

@@ -12,19 +12,17 @@ from image_problem import (
     KEY,
     PARAMS,
     batch,
-    cd_loss,
-    energy_of,
+    image_gradient_fn,
     learn,
     learner,
     live,
     live_loss,
     negatives,
-    plain_view,
     shard_of,
 )
 from training_problems import settled
 
-from ebmjax.learning import Chain, ChainKind, make_image_gradient_fn, positions_in
+from ebmjax.learning import Chain, ChainKind, positions_in
 from ebmjax.samplers import clamp, psgld, schedule, sgld, tempered_mala, underdamped_langevin
 
 MEAN, PRECISION = float(PARAMS["means"][0]), float(PARAMS["precision"])
@@ -94,7 +92,7 @@ def assert_moments(draws, mean, variance):
 def pixels_after(num_steps, one):
     """Pixels of 2000 persistent chains after training steps at fixed parameters."""
     plan = negatives(kinds={"one": one}, num_classes=1, num_samples=2000)
-    step = settled(make_image_gradient_fn(energy_of, cd_loss, view=plain_view, plan=plan))
+    step = settled(image_gradient_fn(plan))
 
     @jax.jit
     def run(carry):

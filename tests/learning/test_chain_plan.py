@@ -24,10 +24,10 @@ from joint_problems import (
 from ebmjax.learning import (
     ANY_CLASS,
     init_carry,
-    mean_squared_displacement,
     profile_chains,
     run_chains,
 )
+from ebmjax.learning._chains import mean_squared_displacement
 from ebmjax.samplers import mala, sgld, svgd
 
 KEY = jax.random.key(4)

@@ -1,13 +1,11 @@
 """The gradient of an objective without chains: denoising score matching, by hand."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ebmjax.data import ImageData
-from ebmjax.learning import Carry, make_chainless_gradient_fn
+from ebmjax.learning import Carry, EnergyNetwork, Objective, make_gradient_fn
 from ebmjax.recipes.parts.objectives.denoising import denoising
 
 IMAGES = np.arange(24, dtype=np.uint8).reshape(6, 2, 2, 1)
@@ -25,20 +23,19 @@ def view(key, images):
 
 
 def test_the_gradient_is_that_of_the_loss_at_the_noisy_images():
-    gradient_fn = make_chainless_gradient_fn(
-        energy_of, partial(denoising, {"noise_scale": 0.5}), view=view
-    )
+    def loss(key, model, batch, negatives, numbers):
+        return denoising(key, model, batch, noise_scale=0.5)
+
+    gradient_fn = make_gradient_fn(EnergyNetwork(energy_of), Objective(loss=loss), view=view)
     key, carry = jax.random.key(3), Carry(step=jnp.int32(4))
     gradient, carry, metrics = gradient_fn(key, jnp.float32(0.7), carry, BATCH)
 
-    view_key, noise_key = jax.random.split(key)
+    _, view_key, _, _, noise_key = jax.random.split(key, 5)
     x, noise = view(view_key, IMAGES), jax.random.normal(noise_key, IMAGES.shape)
     slopes = np.array([1.0, 2.0, 4.0])[BATCH.labels].reshape(-1, 1, 1, 1)
     noisy = np.asarray(x + 0.5 * noise, np.float64)
     error = -0.5 * 0.7 * slopes * noisy + noise
     np.testing.assert_allclose(metrics["loss"], np.mean(error**2), rtol=1e-5)
     np.testing.assert_allclose(gradient, np.mean(2 * error * -0.5 * slopes * noisy), rtol=1e-5)
-    energies = 0.5 * 0.7 * slopes.ravel() * np.sum(np.square(x), axis=(1, 2, 3))
-    np.testing.assert_allclose(metrics["positive_energy"], np.mean(energies), rtol=1e-5)
     assert carry.step == 5
     assert carry.buffer == ()

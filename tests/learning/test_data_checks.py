@@ -42,10 +42,8 @@ def images_with(labels):
 def joint_model():
     """(state, train_step) of a joint energy model of three classes."""
     draw = joint_problems.negatives()
-    views = {"classified_view": joint_problems.plain_view, "positive_view": never}
-    step = learning.make_joint_gradient_fn(
-        quadratic(), learning.JointObjective(generative_loss=never), plan=draw, **views
-    )
+    objective = joint_problems.joint_objective(loss=never)
+    step = joint_problems.make_gradient_fn(quadratic(), draw, objective, positive_view=never)
     shards = learning.init_carry(KEY, draw, num_shards=1, buffer_size=8, smoothing=1.0)
     return init_state(quadratic_params(), OPTIMIZER, shards), make_train_step(step, OPTIMIZER)
 
@@ -53,8 +51,8 @@ def joint_model():
 def conditional_energy():
     """(state, train_step) of an energy of images of three classes."""
     draw = image_problem.negatives(num_classes=NUM_CLASSES)
-    step = learning.make_image_gradient_fn(image_problem.energy_of, never, view=never, plan=draw)
-    shards = learning.init_carry(KEY, draw, num_shards=1, buffer_size=12, counts_steps=True)
+    step = image_problem.image_gradient_fn(draw, never)
+    shards = learning.init_carry(KEY, draw, num_shards=1, buffer_size=12)
     state = init_state(image_problem.PARAMS, OPTIMIZER, shards)
     return state, make_train_step(step, OPTIMIZER)
 
@@ -79,11 +77,8 @@ def test_labels_that_are_no_class_are_refused_before_compiling(model, labels, er
 @pytest.mark.slow
 def test_good_labels_train():
     """The classes are those of the network: nobody says how many."""
-    views = dict.fromkeys(("classified_view", "positive_view"), joint_problems.plain_view)
     draw = joint_problems.negatives()
-    gradient_fn = learning.make_joint_gradient_fn(
-        quadratic(), joint_problems.joint_objective(), plan=draw, **views
-    )
+    gradient_fn = joint_problems.make_gradient_fn(quadratic(), draw)
     shards = learning.init_carry(KEY, draw, num_shards=1, buffer_size=8, smoothing=1.0)
     state = init_state(quadratic_params(), OPTIMIZER, shards)
     plan = Plan(total_steps=1, batch_size=(16, 16))

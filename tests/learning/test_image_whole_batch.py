@@ -14,21 +14,18 @@ from image_problem import (
     PARAMS,
     SHAPE,
     batch,
-    energy_of,
+    image_gradient_fn,
     live,
     live_loss,
     negatives,
-    plain_view,
 )
 from joint_problems import assert_trees_close
 from training_problems import settled, split_batch
 
+from ebmjax._dual_averaging import dual_averaging_init, dual_averaging_update
 from ebmjax.learning import (
     Carry,
     ChainKind,
-    dual_averaging_init,
-    dual_averaging_update,
-    make_image_gradient_fn,
 )
 from ebmjax.losses import beta_objective_loss, nearest_neighbour_entropy
 from ebmjax.samplers import ReplayBuffer, Sampler
@@ -64,9 +61,7 @@ def shares_loss(positive, negative, beta):
 
 def run(num_shards, batch_axis, draw, loss_fn, num_slots, **options):
     """(mean gradients, mean metrics, shards before, shards after)."""
-    gradient_fn = make_image_gradient_fn(
-        energy_of, loss_fn, view=plain_view, plan=draw, batch_axis=batch_axis, **options
-    )
+    gradient_fn = image_gradient_fn(draw, loss_fn, batch_axis=batch_axis, **options)
     positions = np.random.default_rng(5).uniform(-1.0, 1.0, (num_slots, *SHAPE))
     carry = Carry(step=jnp.int32(0), adaptation=draw.init_adaptation())
     before = jax.tree.map(lambda leaf: jnp.stack([leaf] * num_shards), carry)._replace(

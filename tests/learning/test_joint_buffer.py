@@ -24,7 +24,8 @@ from joint_problems import (
     shard_of,
 )
 
-from ebmjax.learning import ChainKind, dual_averaging_init, dual_averaging_update
+from ebmjax._dual_averaging import dual_averaging_init, dual_averaging_update
+from ebmjax.learning import ChainKind
 from ebmjax.samplers import mala
 
 KEY = jax.random.key(4)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ebmjax.data import ImageData
-from ebmjax.learning import Carry, JointObjective, make_joint_gradient_fn
+from ebmjax.learning import Carry, JointNetwork, Objective, make_gradient_fn
 from ebmjax.networks import Network
 
 X = jnp.asarray(np.random.default_rng(0).normal(size=(6, 3)), jnp.float32)
@@ -21,20 +21,19 @@ def network():
     return Network(lambda key, x: (jnp.zeros((3, 2)), {}), apply)
 
 
-def mean_energy(key, energy, x):
+def mean_energy(key, model, batch, negatives, numbers):
     """Depends on the key and on the energy at shifted data."""
-    shift = jax.random.normal(key, (1, x.shape[1]))
-    return jnp.mean(energy(x + shift)), {"shift": shift[0, 0]}
+    assert negatives is None
+    shift = jax.random.normal(key, (1, batch.x.shape[1]))
+    return -jnp.mean(model(batch.x + shift)), {"shift": shift[0, 0], "step": numbers["step"]}
 
 
 def gradient_fn(**options):
-    objective = JointObjective(chainless_loss=mean_energy, **options)
-    return make_joint_gradient_fn(
-        network(),
-        objective,
+    return make_gradient_fn(
+        JointNetwork(network()),
+        Objective(loss=mean_energy, **options),
         classified_view=lambda key, x: x,
-        positive_view=lambda key, x: 2.0 * x,
-        plan=None,
+        view=lambda key, x: 2.0 * x,
     )
 
 
@@ -48,7 +47,7 @@ def test_the_gradient_is_that_of_both_terms():
     def loss(params):
         logits = X @ params
         cross_entropy = -jnp.mean(jax.nn.log_softmax(logits)[jnp.arange(6), BATCH.labels])
-        moved = 2.0 * X + jax.random.normal(jax.random.split(key, 3)[2], (1, 3))
+        moved = 2.0 * X + jax.random.normal(jax.random.split(key, 5)[4], (1, 3))
         generative = -jnp.mean(jax.nn.logsumexp(moved @ params, axis=1)) / 2.0
         return 0.5 * cross_entropy + 3.0 * generative
 
@@ -57,8 +56,3 @@ def test_the_gradient_is_that_of_both_terms():
     np.testing.assert_allclose(gradient, slope, rtol=1e-4, atol=1e-6)
     assert after.buffer == ()
     assert {"cross_entropy", "shift", "smoothing"} <= metrics.keys()
-
-
-def test_densities_of_classes_are_refused():
-    with pytest.raises(ValueError, match="is_conditional must be False with a chainless_loss"):
-        gradient_fn(is_conditional=True)

@@ -5,14 +5,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from blackjax.optimizers.dual_averaging import dual_averaging as blackjax_dual_averaging
-from image_problem import KEY, PARAMS, batch, cd_loss, energy_of, negatives, plain_view, shard_of
+from image_problem import (
+    KEY,
+    PARAMS,
+    batch,
+    image_gradient_fn,
+    negatives,
+    shard_of,
+)
 from training_problems import settled
 
+from ebmjax._dual_averaging import dual_averaging_init, dual_averaging_update
 from ebmjax.learning import (
     ChainKind,
-    dual_averaging_init,
-    dual_averaging_update,
-    make_image_gradient_fn,
 )
 from ebmjax.samplers import mala
 
@@ -34,7 +39,7 @@ def test_a_step_size_finds_its_acceptance_in_training_and_keeps_its_floor():
     """MALA on a Gaussian of variance 1 / 0.8 in four dimensions, from a step far too long."""
     kind = {"sampler": mala, "num_steps": 5, "target_acceptance": 0.57, "step_size": 20.0}
     draw = negatives(num_classes=1, num_samples=64, kinds={"mala": ChainKind(**kind)})
-    step = jax.jit(settled(make_image_gradient_fn(energy_of, cd_loss, view=plain_view, plan=draw)))
+    step = jax.jit(settled(image_gradient_fn(draw)))
     carry, seen = shard_of(draw, 64), []
     for key in jax.random.split(KEY, 200):
         _, carry, metrics = step(key, PARAMS, carry, batch())

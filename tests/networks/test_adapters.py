@@ -111,16 +111,15 @@ def test_a_joint_step_keeps_the_form_of_parameters_and_statistics(kind):
         start_fn=samplers.uniform_start((6, 6, 1), -1.0, 1.0),
         reinit_prob=0.05,
     )
-    objective = learning.JointObjective(
-        generative_loss=lambda positive, negative, _: contrastive_divergence_loss(
-            -positive, -negative
-        )
-    )
-    gradient_fn = learning.make_joint_gradient_fn(
-        network,
-        objective,
+
+    def loss(key, model, batch, negatives, numbers):
+        return contrastive_divergence_loss(-batch.log_density, -negatives.log_density)
+
+    gradient_fn = learning.make_gradient_fn(
+        learning.JointNetwork(network),
+        learning.Objective(loss=loss),
+        view=lambda _, images: images,
         classified_view=lambda _, images: images,
-        positive_view=lambda _, images: images,
         plan=plan,
     )
 

@@ -10,12 +10,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ebmjax import training
+from ebmjax import data, learning, training
 from ebmjax._numbers import as_arguments
 from ebmjax._ranges import MAX_INTEGER
 from ebmjax.recipes.config.by_images import total_steps
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.user_parts import find_part, is_users
+from ebmjax.recipes.parts.objectives.objective import chains_beta, make_loss
 from ebmjax.training import Plan, TrainState
 from ebmjax.types import PyTree
 
@@ -150,6 +151,41 @@ def hold_fn(config: Config) -> Callable[[Any], jax.Array] | None:
 def batch_axis(config: Config) -> tuple[str, ...] | None:
     """Returns the axes over which shards are one batch; None if each shard is one."""
     return SHARD_AXES if config.mesh.whole_batch else None
+
+
+def make_objective(
+    config: Config,
+    train: data.ImageData,
+    total_steps: int,
+    live: learning.LiveSteps | None = None,
+) -> learning.Objective:
+    """Returns the objective of ``config.loss``, with SAM as ``config.optimizer`` says.
+
+    Args:
+      config: of the run.
+      train: the training data, to which an objective with a function ``fit`` fits what it needs.
+      total_steps: of the run.
+      live: the differentiated last steps of chains.
+
+    Raises:
+      ConfigError: for whatever a function of the user does wrong, or data that do not fit.
+    """
+    section, optimizer = config.loss, config.optimizer
+    has_loss = section.get("generative_weight", 1.0) > 0
+    loss, numbers = make_loss(config, train, total_steps) if has_loss else (None, {})
+    return learning.Objective(
+        loss=loss,
+        numbers=numbers,
+        generative_weight=section.get("generative_weight", 1.0),
+        density_scale=lambda numbers: 1.0 - chains_beta(config, numbers, total_steps),
+        live=live,
+        rho=optimizer.get("rho"),
+        is_adaptive=optimizer.get("adaptive", False),
+        smoothing_ratio=section.get("smoothing_ratio"),
+        smoothing_rate=section.get("smoothing_rate", 0.1),
+        axis_name=SHARD_AXES,
+        batch_axis=batch_axis(config),
+    )
 
 
 def plan(config: Config, num_examples: int, further_streams: tuple[int, ...] = ()) -> Plan:

@@ -12,13 +12,13 @@ import pytest
 from experiment_runs import contents, launch, rows_of, summary_of
 
 from ebmjax import data
+from ebmjax.learning import Samples
 from ebmjax.recipes.config import command_line, declare, families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.evaluations import Evaluations, Evaluator, make_evaluators
 from ebmjax.recipes.evaluators.found import Found
 from ebmjax.recipes.models.build import user_optimizer
-from ebmjax.recipes.parts.objectives.energies import EnergyBatch
-from ebmjax.recipes.parts.objectives.objective import make_chainless_loss, make_loss
+from ebmjax.recipes.parts.objectives.objective import make_loss
 from ebmjax.recipes.parts.objectives.table import draws
 from ebmjax.recipes.parts.samplers import SAMPLERS, SINGLE, of_section, of_shared
 from ebmjax.training import init_state
@@ -77,30 +77,27 @@ def kept(log_density_fn, *, keep):
     return drift(log_density_fn, step_size=keep)
 
 
-def gap(positive, negative, weight=1.0):
-    return weight * (jnp.mean(positive) - jnp.mean(negative))
+def gap(key, model, batch, negatives, weight=1.0):
+    return weight * (jnp.mean(negatives.log_density) - jnp.mean(batch.log_density))
 
 
-def whole_gradient(energy_of):
-    return energy_of
+def slope(key, model, batch, weight=1.0):
+    return weight * jnp.mean(model(batch.x))
 
 
-def slope(key, energy, x, weight=1.0):
-    return weight * jnp.mean(energy(x))
+def each(key, model, batch, negatives):
+    return batch.f.mean() - negatives.f.mean(), {"all": batch.f}
 
 
-def each(positive, negative):
-    return positive.mean() - negative.mean(), {"all": positive}
-
-def two(positive, negative):
-    return positive - negative[: len(positive)]
+def two(key, model, batch, negatives):
+    return batch.f - negatives.f[: len(batch.f)]
 
 
 def single(energy):
     return energy
 
 
-def fails(positive, negative):
+def fails(key, model, batch, negatives):
     raise RuntimeError("no luck")
 
 
@@ -282,8 +279,9 @@ def test_a_loss_alone_gets_the_energies_means(here):
     config = configured(
         "energy", loss__name="own.py:gap", loss__options='{"weight": 2.0}', loss__energy_l2=0.5
     )
-    positive, negative = np.array([1.0, 3.0], np.float32), np.array([5.0], np.float32)
-    value, metrics = make_loss(config)(EnergyBatch(positive, negative))
+    data, samples = (Samples(f, f, f) for f in (-np.float32([1.0, 3.0]), -np.float32([5.0])))
+    loss, numbers = make_loss(config, None)
+    value, metrics = loss(None, None, data, samples, numbers)
     assert float(value) == -6.0 + 0.5 * (5.0 + 25.0)
     assert float(metrics["energy_gap"]) == 3.0
 
@@ -294,39 +292,32 @@ def test_a_loss_alone_gets_the_energies_means(here):
         ("own.py:two", r"must return a loss, a floating-point scalar.*got shape \(2,\)"),
         ("own.py:each", r"metrics that are scalars, got 'all' of shape \(2,\): return its mean"),
         ("own.py:fails", r"config\.loss\.name='own\.py:fails', line \d+: RuntimeError: no luck"),
-        ("own.py:single", r"must take the energies of data and of samples.*\['energy'\]"),
+        ("own.py:single", r"must take \(key, model, batch\).*\['energy'\]"),
     ],
 )
 def test_what_is_no_loss_is_refused(name, message, here):
+    def call():
+        loss, numbers = make_loss(configured("energy", loss__name=name), None)
+        data, samples = (Samples(f, f, f) for f in (jnp.ones(2), jnp.ones(3)))
+        loss(None, None, data, samples, numbers)
+
     with pytest.raises(ConfigError, match=message):
-        make_loss(configured("energy", loss__name=name))(
-            EnergyBatch(np.ones(2, np.float32), np.ones(3, np.float32))
-        )
+        call()
 
 
-def test_a_loss_without_chains_gets_a_key_the_energy_and_the_data(here):
+def test_a_loss_without_negatives_has_no_chains(here):
     config = configured("energy", loss__name="own.py:slope", loss__options='{"weight": 2.0}')
     assert not draws(config)
     config.loss.energy_l2 = 0.5
     families.check(config)  # a file may set it for another objective
-    with pytest.raises(ConfigError, match=r"energy_l2=0\.5 has no effect.*\(key, energy, x\)"):
+    with pytest.raises(ConfigError, match=r"energy_l2=0\.5 has no effect.*without the argument"):
         families.check(config, {"loss.energy_l2"})
     x = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
     train = data.ImageData(x, np.zeros(2, np.int32))
-    loss_fn = make_chainless_loss(config, train)
-    value, metrics = loss_fn(jax.random.key(0), lambda x: (x**2).sum(1), x)
+    loss, numbers = make_loss(config, train)
+    value, metrics = loss(jax.random.key(0), lambda x: (x**2).sum(1), Samples(x), None, numbers)
     assert float(value) == 2.0 * 15.0
     assert metrics == {}
-    with pytest.raises(ConfigError, match=r"is a loss without chains.*takes a loss of energies"):
-        make_loss(configured("joint", loss__name="own.py:slope"))
-
-
-def test_a_joint_model_refuses_a_function_that_makes_the_gradient(here):
-    config = configured("joint", loss__name="own.py:whole_gradient")
-    train = data.ImageData(np.zeros((2, 2), np.float32), np.zeros(2, np.int32))
-    message = r"is a gradient function.*'joint' takes a loss of energies.*\(key, energy, x\)"
-    with pytest.raises(ConfigError, match=message):
-        make_chainless_loss(config, train)
 
 
 def test_an_optimiser_gets_the_rate_of_the_run(here):

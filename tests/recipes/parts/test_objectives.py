@@ -8,15 +8,13 @@ import numpy as np
 import pytest
 
 from ebmjax.data import ImageData
-from ebmjax.learning import LossWithMemory, draw_for_loss
+from ebmjax.learning import Density, Samples
 from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.config.user_parts import find_function
-from ebmjax.recipes.parts.objectives import noise_contrastive
+from ebmjax.recipes.parts.objectives import energy_matching, noise_contrastive
 from ebmjax.recipes.parts.objectives.checks import warn_of_objective
-from ebmjax.recipes.parts.objectives.energies import EnergyBatch
 from ebmjax.recipes.parts.objectives.objective import (
-    make_chainless_loss,
     make_loss,
     noise_levels,
 )
@@ -85,7 +83,8 @@ def test_the_minimum_is_the_data_s_precision(name, options):
     config = configured(name, **options)
     assert not draws(config)
     train = ImageData(np.asarray(points(jax.random.key(9), 5000)), np.zeros(5000, np.int32))
-    loss_fn = make_chainless_loss(config, train)
+    loss_fn, numbers = make_loss(config, train, 10)
+    numbers |= {"smoothing": 1.0, "step": 10}
     blur = 0.3**2 if name == "denoising" else 0.0
     precision = np.linalg.inv(COVARIANCE + blur * np.eye(2))
     values, vectors = np.linalg.eigh(COVARIANCE)
@@ -104,11 +103,13 @@ def test_the_minimum_is_the_data_s_precision(name, options):
         return energy
 
     def slope(scale, key):
-        x, memory = points(key, 64), ()
-        if isinstance(loss_fn, LossWithMemory):
-            memory = loss_fn.init(jax.random.fold_in(key, 2))
-        at = draw_for_loss(loss_fn, jax.random.fold_in(key, 1), energy_at(scale), x, memory)[0]
-        return jax.grad(lambda scale: at(energy_at(scale), x)[0])(scale)
+        batch, key = Samples(points(key, 64)), jax.random.fold_in(key, 1)
+
+        def loss(at):
+            model = density(energy_at(at), energy_at(scale))
+            return loss_fn(key, model, batch, None, numbers)[0]
+
+        return jax.grad(loss)(scale)
 
     keys = jax.random.split(jax.random.key(0), 100)
     for scale, sign in ((1.0, 0), (0.7, -1), (1.4, 1)):
@@ -117,12 +118,9 @@ def test_the_minimum_is_the_data_s_precision(name, options):
         assert abs(mean) < bound if sign == 0 else sign * mean > bound
 
 
-def matching(**options):
-    config = configured("energy_matching", **options)
-    config.train.update(max_steps=4, batch_size=50)  # two epochs
-    loss_fn = make_chainless_loss(config, ImageData(np.zeros((100, 2)), np.zeros(100, np.int32)))
-    assert isinstance(loss_fn, LossWithMemory)
-    return loss_fn
+def density(energy, constant):
+    """A ``Density`` of two energies."""
+    return Density(lambda *x: -energy(*x), lambda *x: -constant(*x))
 
 
 @pytest.mark.slow
@@ -132,22 +130,20 @@ def test_energy_matching_finds_the_linear_map_before_its_chains():
     The gradient by the slope vanishes at the best one: its mean over 400 steps is 0 within 5
     standard errors. Elsewhere it points back. V = 0.1 E has the slope of -grad V.
     """
-    loss_fn, scales = matching(), jnp.array([0.5, 0.8])
+    scales = jnp.array([0.5, 0.8])
     # Along a direction scaled by a: (a - 1) E[c] / E[c^2], c = 1 - t + t a.
     best = 1.5 * (scales - 1) * (1 + scales) / (1 + scales + scales**2)
 
     def slopes(share, key):
-        def energy_at(share):
-            return lambda x: -0.5 * share / 0.1 * jnp.sum(best[None] * x**2, axis=1)
+        noise = jax.random.normal(jax.random.split(key, 4)[0], (16, 2))
+        batch = Samples((noise * scales[None])[::-1])
 
-        def drawn(x):
-            at, _, _ = draw_for_loss(loss_fn, key, energy_at(share), x, loss_fn.init(key))
-            return at
+        def loss(share):
+            energy = lambda x: -0.5 * share / 0.1 * jnp.sum(best[None] * x**2, axis=1)  # noqa: E731
+            model = density(energy, energy)
+            return energy_matching.energy_matching(key, model, batch, step=0, fitted=2)[0]
 
-        # With all data at 0 the displacement is minus the noise.
-        noise = -loss_fn.draw(key, energy_at(share), jnp.zeros((16, 2)), 0)[0].displacement
-        x = (noise * scales[None])[::-1]
-        return jax.grad(lambda share: drawn(x)(energy_at(share), x)[0])(share)
+        return jax.grad(loss)(share)
 
     keys = jax.random.split(jax.random.key(3), 400)
     for share, sign in ((1.0, 0), (0.8, -1), (1.2, 1)):
@@ -157,30 +153,40 @@ def test_energy_matching_finds_the_linear_map_before_its_chains():
 
 
 @pytest.mark.slow
-def test_chains_of_energy_matching_warm_up_on_their_way_from_noise():
+def test_chains_of_energy_matching_warm_up_on_their_way_from_noise(monkeypatch):
     """Variances of sums of noises, under a constant energy, within 5 standard errors.
 
-    The second phase begins after half of the run's 4 steps.
+    The second phase begins after 2 steps.
     """
-    loss_fn, x = matching(num_steps=60), jnp.zeros((8000, 2))
-    draw = jax.jit(lambda step: loss_fn.draw(jax.random.key(0), lambda x: 0 * x[:, 0], x, step))
-    first, _, _ = draw(1)
-    assert not first.contrastive_weight
-    np.testing.assert_array_equal(first.weights, 1.0)
-    np.testing.assert_array_equal(first.negative[:4000], x[:4000])
-    drawn, step, _ = draw(2)
-    assert step == 3
-    assert drawn.contrastive_weight == 1.0
+    x, seen = jnp.zeros((8000, 2)), {}
+    energy = lambda x: seen.update(negative=x) or 0 * x[:, 0]  # noqa: E731
+    model = density(energy, lambda x: 0 * x[:, 0])
+
+    def weigh(score, displacement, *, weights):
+        return seen.update(weights=weights) or 0.0, {}
+
+    monkeypatch.setattr(energy_matching.losses, "energy_matching_loss", weigh)
+
+    def drawn(step):
+        energy_matching.energy_matching(
+            jax.random.key(0), model, Samples(x), step=step, fitted=2, num_steps=60
+        )
+        return seen["negative"], seen["weights"]
+
+    negative, weights = drawn(1)
+    np.testing.assert_array_equal(weights, 1.0)
+    np.testing.assert_array_equal(negative[:4000], x[:4000])
+    negative, weights = drawn(2)
     warmth = np.clip((0.02 * np.arange(60) - 0.8) / 0.2, 0, 1)
     each = 2 * 0.02 * 0.1
     for found, variance in (
-        (drawn.negative[:4000], 60 * each),
-        (drawn.negative[4000:], 1 + each * warmth.sum()),
+        (negative[:4000], 60 * each),
+        (negative[4000:], 1 + each * warmth.sum()),
     ):
         np.testing.assert_allclose(np.var(found), variance, rtol=5 * np.sqrt(2 / found.size))
     # The weight of paths is 1 up to time 0.8, and 0.5 in the mean from there on.
-    np.testing.assert_allclose(drawn.weights.mean(), 0.9, atol=5 * 0.25 / np.sqrt(8000))
-    assert np.mean(drawn.weights == 1.0) == pytest.approx(0.8, abs=5 * 0.4 / np.sqrt(8000))
+    np.testing.assert_allclose(weights.mean(), 0.9, atol=5 * 0.25 / np.sqrt(8000))
+    assert np.mean(weights == 1.0) == pytest.approx(0.8, abs=5 * 0.4 / np.sqrt(8000))
 
 
 @pytest.mark.parametrize("name", WITHOUT_CHAINS)
@@ -222,7 +228,7 @@ def test_the_study_counts_the_gradients_of_every_objective(row, an_update):
 def test_a_gaussian_of_too_many_numbers_is_refused():
     train = ImageData(np.zeros((3, 65, 64, 1), np.uint8), np.zeros(3, np.int32))
     with pytest.raises(ConfigError, match=r"at most 4096 numbers an example, got 4160"):
-        noise_contrastive.fit({"noise_scale": 0.1}, train)
+        noise_contrastive.fit(configured("noise_contrastive"), train)
 
 
 @pytest.mark.parametrize("name", WITHOUT_CHAINS)
@@ -262,9 +268,10 @@ def test_the_loss_of_p_x_fades_as_the_gap_grows(gap, share):
     """Its gradient has this share of the whole, and the share itself is not differentiated."""
     config = jem_digits.get_config()
     config.update_from_flattened_dict({"loss.max_gap": 2.0, "loss.energy_l2": 0.0})
-    loss_fn = make_loss(config)
+    loss_fn, numbers = make_loss(config, None)
 
     def loss(energy):
-        return loss_fn(EnergyBatch(jnp.zeros(3), jnp.full(3, energy)))[0]
+        data, samples = (Samples(f, f, f) for f in (jnp.zeros(3), jnp.full(3, -energy)))
+        return loss_fn(None, None, data, samples, numbers)[0]
 
     np.testing.assert_allclose(jax.grad(loss)(gap), -share, atol=1e-6)

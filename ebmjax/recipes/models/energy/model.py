@@ -12,7 +12,7 @@ import numpy as np
 from ebmjax._groups import map_groups
 from ebmjax._phases import say_part
 from ebmjax.evaluate import Chains, finite_images
-from ebmjax.learning import ChainPlan, DualAveraging, Energy, EnergyOf, NoiseLevels, class_densities
+from ebmjax.learning import ChainPlan, DualAveraging, Energy, EnergyNetwork, EnergyOf, NoiseLevels
 from ebmjax.optim import averaged_parameters
 from ebmjax.recipes.evaluators import chains
 from ebmjax.recipes.evaluators.image_model import ImageModel, floats, images_of
@@ -43,8 +43,9 @@ def extract_trained(state: TrainState, beta: Any) -> TrainedEnergy:
 
 
 def densities_of(energy_of: EnergyOf) -> chains.DensitiesOf:
-    """Returns the densities that chains of a trained model follow, see ``class_densities``."""
-    return lambda model: class_densities(energy_of(model.params), model.beta)
+    """Returns the densities that chains of a trained model follow, (1 - beta) f."""
+    network = EnergyNetwork(energy_of)
+    return lambda model: network.densities(model.params, (), 1.0 - model.beta)
 
 
 def make_fresh_chains(

@@ -3,21 +3,22 @@
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
 
-from ebmjax.learning import init_carry
+from ebmjax.learning import EnergyNetwork, init_carry, make_gradient_fn
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.evaluators.distances import RunDistances
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
 from ebmjax.recipes.models import build as common
-from ebmjax.recipes.models.energy import checks, objectives, parts, plots
+from ebmjax.recipes.models.energy import checks, parts, plots
 from ebmjax.recipes.models.energy.model import EnergyModel, densities_of
 from ebmjax.recipes.models.energy.points import points_model
 from ebmjax.recipes.parts import image_data, points_data
 from ebmjax.recipes.parts.objectives.checks import warn_of_objective
-from ebmjax.recipes.parts.objectives.objective import noise_levels
+from ebmjax.recipes.parts.objectives.objective import chains_beta, noise_levels
 from ebmjax.recipes.parts.objectives.table import draws
 from ebmjax.training import init_state, make_train_step, warm_start
 
@@ -39,19 +40,25 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     levels = noise_levels(config, train)
     energy_of, init = parts.model_of(config, image_shape, levels)
     chain_plan = parts.chain_plan(config, train)
-    beta_fn = objectives.beta_fn(config, plan.total_steps)
-    gradient_fn, init_memory = objectives.make_gradient_fn(
-        config, energy_of, chain_plan, beta_fn, train
+    trained_by = chain_plan if draws(config) else None
+    live = parts.live_steps(config)
+    gradient_fn = make_gradient_fn(
+        EnergyNetwork(energy_of, chain_plan.num_classes),
+        common.make_objective(config, train, plan.total_steps, live),
+        view=parts.view(config),
+        plan=trained_by,
     )
     optimizer = parts.optimizer(config, plan.total_steps)
     carry = init_carry(
         buffer_key,
-        chain_plan if draws(config) else None,
+        trained_by,
         num_shards=config.mesh.num_shards,
         buffer_size=config.sampler.buffer.size or 0,
-        counts_steps=True,
-        init_memory=init_memory,
     )
+
+    def beta_at(step: Any) -> Any:
+        return chains_beta(config, {**config.loss, "step": step}, plan.total_steps)
+
     make_model = EnergyModel if truth is None else partial(points_model, truth)
     model = make_model(
         plan=chain_plan,
@@ -61,14 +68,14 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         config=config,
         energy_of=energy_of,
         levels=levels,
-        beta_of=lambda state: beta_fn(state.carry.step[0]),
+        beta_of=lambda state: beta_at(state.carry.step[0]),
     )
-    factor, last_beta = config.eval.step_factor, objectives.last_beta(config)
+    factor = config.eval.step_factor
     finished = replace(
         model,
         plan=chain_plan if factor == 1.0 else parts.chain_plan(config, train, factor),
         step_factor=factor,
-        beta_of=lambda state: last_beta,
+        beta_of=lambda state: beta_at(plan.total_steps),
         programs={},
     )
     evaluations = Evaluations(
@@ -97,7 +104,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         draw=partial(plots.draw, workdir, config),
         evaluate=evaluations.evaluate,
         check_evaluate=evaluations.check,
-        warm_start=lambda folder: warm_start(state, optimizer, folder, ("buffer", "memory")),
+        warm_start=lambda folder: warm_start(state, optimizer, folder, ("buffer",)),
         use=finished.at,
         about_data=(*images.about, *warn_of_objective(config), *checks.warn_of_temperature(config)),
         config=config,

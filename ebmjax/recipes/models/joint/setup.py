@@ -7,16 +7,17 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax import data
-from ebmjax.learning import JointNetwork, init_carry, make_joint_gradient_fn
+from ebmjax.learning import JointNetwork, init_carry, make_gradient_fn
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.evaluators import table
 from ebmjax.recipes.evaluators.distances import RunDistances
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
 from ebmjax.recipes.models import build as common
-from ebmjax.recipes.models.joint import checks, objectives, parts, plots
+from ebmjax.recipes.models.joint import checks, parts, plots
 from ebmjax.recipes.models.joint.model import JointModel, TrainedJoint, densities_of
 from ebmjax.recipes.parts import image_data
-from ebmjax.recipes.parts.objectives.objective import noise_levels
+from ebmjax.recipes.parts.objectives.objective import chains_beta, noise_levels
+from ebmjax.recipes.parts.objectives.table import draws
 from ebmjax.training import init_state, make_train_step, warm_start
 
 
@@ -26,7 +27,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     checks.check(config, images.about[0])
     train = images.train
     learnt = parts.take_images(config, train)
-    levels = noise_levels(config, train) if config.loss.generative_weight else None
+    levels = noise_levels(config, train)
     classifier, chain_classifier = parts.classifiers(config, train.images.shape[1:], levels)
     streams = (config.train.positive_batch_size,)
     plan = common.plan(config, len(learnt.images), further_streams=streams)
@@ -37,7 +38,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     params, statistics = jax.jit(classifier.init)(
         network_key, data.to_signed_unit(jnp.asarray(train.images[:2]))
     )
-    objective = objectives.objective(config, train)
+    objective = common.make_objective(config, train, plan.total_steps)
     has_energy = bool(config.loss.generative_weight)
     gone = set(range(config.data.num_classes)).difference(train.labels.tolist())
     if gone and has_energy and config.sampler.buffer.start == "informative":
@@ -48,7 +49,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
             "uniform noise, --config.sampler.buffer.start=uniform."
         )
     chain_plan = parts.chain_plan(config, train) if has_energy else None
-    trained_by = None if objective.chainless_loss else chain_plan
+    trained_by = chain_plan if has_energy and draws(config) else None
     # A classifier alone has no chains in training, but may refine attacked images by such chains.
     attacks = config.eval.robustness
     is_refined = attacks.every != table.NEVER and attacks.refine_steps
@@ -60,36 +61,34 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         buffer_size=config.sampler.buffer.size or 0,
         statistics=statistics,
         smoothing=config.loss.smoothing,
-        init_memory=getattr(objective.chainless_loss, "init", None),
     )
-    gradient_fn = make_joint_gradient_fn(
-        classifier,
+    network = JointNetwork(classifier, chain_classifier, policy, config.loss.is_conditional)
+    gradient_fn = make_gradient_fn(
+        network,
         objective,
+        view=parts.positive_view(config),
         classified_view=parts.make_classifier_view(config),
-        positive_view=parts.positive_view(config),
         plan=trained_by,
-        norm_policy=policy,
-        chain_classifier=chain_classifier,
     )
     optimizer = parts.optimizer(config, len(learnt.images) // config.train.batch_size)
-    network = JointNetwork(classifier, chain_classifier, policy, objective.is_conditional)
+    density_scale = 1.0 - chains_beta(config, config.loss, plan.total_steps)
 
     def logits_of(trained: TrainedJoint, x: jax.Array) -> jax.Array:
         """Returns logits that are log densities of the images and classes, as chains see them."""
         logits = classifier.apply(trained.params, trained.statistics, x)[0]
         if chain_plan is None or chain_plan.log_base is None:
             return logits
-        share = trained.smoothing / objective.density_scale
+        share = trained.smoothing / density_scale
         return logits + share * chain_plan.log_base(x)[..., None]
 
     model = JointModel(
         plan=chain_plan,
-        densities_of=densities_of(network, objective.density_scale),
+        densities_of=densities_of(network, density_scale),
         train=train,
         distances=RunDistances(train, images.monitored, config),
         config=config,
         network=network,
-        density_scale=objective.density_scale,
+        density_scale=density_scale,
         levels=levels,
         refining=refining,
         logits_of=logits_of,
@@ -119,9 +118,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         draw=partial(plots.draw, workdir, config),
         evaluate=evaluations.evaluate,
         check_evaluate=evaluations.check,
-        warm_start=lambda folder: warm_start(
-            state, optimizer, folder, ("buffer", "statistics", "memory")
-        ),
+        warm_start=lambda folder: warm_start(state, optimizer, folder, ("buffer", "statistics")),
         use=model.at,
         about_data=images.about,
         config=config,

@@ -1,30 +1,35 @@
 """The robust objective, whose samples count by their density to the power of beta."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ebmjax import losses
-from ebmjax.recipes.parts.objectives.energies import EnergyBatch
-from ebmjax.types import Metrics
+from ebmjax.learning import Density, Samples
+from ebmjax.recipes.parts.objectives.fitting import log_density_means
+from ebmjax.types import Key, Metrics
 
 
-def beta_loss(section: Mapping[str, Any], energies: EnergyBatch) -> tuple[jax.Array, Metrics]:
-    """An ``EnergyObjective``, see ``losses.beta_objective_loss``."""
+def beta(
+    key: Key,
+    model: Density,
+    batch: Samples,
+    negatives: Samples,
+    *,
+    beta: Any,
+    beta_variant: str = "default",
+    output_scale: Any = 1.0,
+    allow_negative: bool = False,
+) -> tuple[jax.Array, Metrics]:
+    """Returns ``losses.beta_objective_loss``; ``beta`` is that of the step."""
+    del key, model
     value, metrics = losses.beta_objective_loss(
-        -energies.positive / energies.smoothing,
-        -energies.negative / energies.smoothing,
-        beta=section["beta"] if energies.beta is None else energies.beta,
-        variant=section["beta_variant"],
-        output_scale=section["output_scale"],
-        allow_negative=section.get("allow_negative", False),
+        batch.log_density,
+        negatives.log_density,
+        beta=beta,
+        variant=beta_variant,
+        output_scale=output_scale,
+        allow_negative=allow_negative,
     )
-    positive, negative = -jnp.mean(energies.positive), -jnp.mean(energies.negative)
-    return value, {
-        **metrics,
-        "positive_log_density": positive,
-        "negative_log_density": negative,
-        "log_density_gap": positive - negative,
-    }
+    return value, {**metrics, **log_density_means(batch, negatives), "beta": jnp.float32(beta)}

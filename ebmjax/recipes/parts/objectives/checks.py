@@ -2,8 +2,7 @@
 
 from ebmjax.recipes.config import checks
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.config.user_parts import is_users
-from ebmjax.recipes.parts.objectives.table import OBJECTIVES
+from ebmjax.recipes.parts.objectives.table import draws
 
 OF_SCORES = ("denoising", "denoising_levels", "score_matching", "energy_matching")
 """Objectives whose losses hold gradients of the energy, which training differentiates again."""
@@ -25,13 +24,7 @@ def _check_tilted(config: Config) -> None:
     name, section = config.loss.name, config.sampler
     if checks.TILTED not in (section.get("name"), *section.get("names", ())):
         return
-    if is_users(name):
-        from ebmjax.recipes.parts.objectives import user
-
-        has_none = user.kind_of(config) == user.CHAINLESS
-    else:
-        has_none = not OBJECTIVES[name].draws
-    if has_none:
+    if not draws(config):
         field, value = ("name", "mala") if "name" in section else ("names", "'(\"mala\",)'")
         raise ConfigError(
             f"config.loss.name={name} trains the density exp(f) without chains, and "

@@ -1,19 +1,15 @@
-"""Contrastive divergence: the data's energy down, the samples' up."""
-
-from collections.abc import Mapping
-from typing import Any
+"""Contrastive divergence: the data's log density up, the samples' down."""
 
 import jax
 
 from ebmjax import losses
-from ebmjax.recipes.parts.objectives.energies import EnergyBatch
-from ebmjax.types import Metrics
+from ebmjax.learning import Density, Samples
+from ebmjax.types import Key, Metrics
 
 
-def contrastive_divergence_loss(
-    section: Mapping[str, Any], energies: EnergyBatch
+def contrastive_divergence(
+    key: Key, model: Density, batch: Samples, negatives: Samples
 ) -> tuple[jax.Array, Metrics]:
-    """An ``EnergyObjective``, see ``losses.contrastive_divergence_loss``."""
-    del section
-    value, metrics = losses.contrastive_divergence_loss(energies.positive, energies.negative)
-    return value / energies.smoothing, metrics
+    """Returns ``losses.contrastive_divergence_loss``."""
+    del key, model
+    return losses.contrastive_divergence_loss(-batch.log_density, -negatives.log_density)

@@ -1,16 +1,13 @@
 """Denoising score matching at many noise levels: an energy E(x, noise), annealed chains."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data
-from ebmjax.learning import NoiseLevels
+from ebmjax.learning import Density, NoiseLevels, Samples
 from ebmjax.losses import denoising_score_matching_loss
-from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.parts.objectives.fitting import across, first_rows
 from ebmjax.types import Key, Metrics
 
@@ -18,13 +15,13 @@ NUM_FITTED = 1000
 """Most examples whose distances and scale count."""
 
 
-def fit(section: Mapping[str, Any], train: data.ImageData) -> NoiseLevels:
-    """Returns the noise levels of the section; the training data say what it leaves open.
+def fit(config: Config, train: data.ImageData) -> NoiseLevels:
+    """Returns the noise levels of the objective; the training data say what it leaves open.
 
     Raises:
       ConfigError: if the smallest noise is not below the largest.
     """
-    x = first_rows(train, NUM_FITTED)
+    section, x = config.loss[config.loss.name], first_rows(train, NUM_FITTED)
     lowest, highest = section["min_noise_scale"], section["max_noise_scale"]
     about = ""
     if highest is None:
@@ -41,21 +38,17 @@ def fit(section: Mapping[str, Any], train: data.ImageData) -> NoiseLevels:
 
 
 def denoising_levels(
-    section: Mapping[str, Any],
-    key: Key,
-    energy: Callable[..., jax.Array],
-    x: jax.Array,
-    levels: NoiseLevels,
+    key: Key, model: Density, batch: Samples, *, fitted: NoiseLevels
 ) -> tuple[jax.Array, Metrics]:
-    """A ``ChainlessObjective``, see ``losses.denoising_score_matching_loss``.
+    """Returns ``losses.denoising_score_matching_loss``.
 
     The noise's logarithm is uniform between the levels, one stratum an example.
     """
-    del section
+    x = batch.x
     noise_key, level_key = jax.random.split(key)
     noise = jax.random.normal(noise_key, x.shape, x.dtype)
     share = (jnp.arange(len(x)) + jax.random.uniform(level_key, (len(x),))) / len(x)
-    noise_scale = levels.lowest * (levels.highest / levels.lowest) ** share
+    noise_scale = fitted.lowest * (fitted.highest / fitted.lowest) ** share
     noisy = x + across(noise_scale, x) * noise
-    score = jax.grad(lambda x: -jnp.sum(energy(x, noise_scale)))(noisy)
+    score = jax.grad(lambda x: jnp.sum(model(x, noise_scale)))(noisy)
     return denoising_score_matching_loss(score, noise, noise_scale=noise_scale)

@@ -1,21 +1,27 @@
 """Energy discrepancy: no chains, no scores."""
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 
+from ebmjax.learning import Density, Samples
 from ebmjax.losses import energy_discrepancy_loss
 from ebmjax.types import Key, Metrics
 
 
 def energy_discrepancy(
-    section: Mapping[str, Any], key: Key, energy: Callable[[jax.Array], jax.Array], x: jax.Array
+    key: Key,
+    model: Density,
+    batch: Samples,
+    *,
+    noise_scale: Any = 0.3,
+    num_copies: int = 16,
+    stabiliser: Any = 1.0,
 ) -> tuple[jax.Array, Metrics]:
-    """A ``ChainlessObjective``, see ``losses.energy_discrepancy_loss``; t is ``noise_scale``^2."""
+    """Returns ``losses.energy_discrepancy_loss``; t is ``noise_scale``^2."""
+    x = batch.x
     centre_key, copy_key = jax.random.split(key)
-    moved = x + section["noise_scale"] * jax.random.normal(centre_key, x.shape, x.dtype)
-    shape = (section["num_copies"], *x.shape)
-    copies = moved[None] + section["noise_scale"] * jax.random.normal(copy_key, shape, x.dtype)
-    perturbed = jax.vmap(energy)(copies).T
-    return energy_discrepancy_loss(energy(x), perturbed, stabiliser=section["stabiliser"])
+    moved = x + noise_scale * jax.random.normal(centre_key, x.shape, x.dtype)
+    shape = (num_copies, *x.shape)
+    copies = moved[None] + noise_scale * jax.random.normal(copy_key, shape, x.dtype)
+    return energy_discrepancy_loss(-model(x), -jax.vmap(model)(copies).T, stabiliser=stabiliser)

@@ -1,22 +1,30 @@
 """Improved contrastive divergence: with the gradient through the chains' last steps."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import jax
 
 from ebmjax import losses
-from ebmjax.recipes.parts.objectives.energies import EnergyBatch
-from ebmjax.types import Metrics
+from ebmjax.learning import Density, Samples
+from ebmjax.types import Key, Metrics
 
 
-def improved_loss(section: Mapping[str, Any], energies: EnergyBatch) -> tuple[jax.Array, Metrics]:
-    """An ``EnergyObjective``, see ``losses.improved_contrastive_divergence_loss``."""
+def improved(
+    key: Key,
+    model: Density,
+    batch: Samples,
+    negatives: Samples,
+    *,
+    kl_weight: Any = 1.0,
+    entropy_weight: Any,
+) -> tuple[jax.Array, Metrics]:
+    """Returns ``losses.improved_contrastive_divergence_loss``."""
+    del key, model
     return losses.improved_contrastive_divergence_loss(
-        energies.positive,
-        energies.negative,
-        energies.live,
-        energies.entropy,
-        kl_weight=section["kl_weight"],
-        entropy_weight=section["entropy_weight"],
+        -batch.log_density,
+        -negatives.log_density,
+        -negatives.live,
+        negatives.entropy,
+        kl_weight=kl_weight,
+        entropy_weight=entropy_weight,
     )

@@ -1,15 +1,15 @@
 """Noise-contrastive estimation against a Gaussian that is fitted to the data."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data
+from ebmjax.learning import Density, Samples
 from ebmjax.losses import noise_contrastive_loss
-from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.parts.objectives.fitting import first_rows
 from ebmjax.types import Key, Metrics
 
@@ -27,13 +27,13 @@ class Gaussian(NamedTuple):
     log_normaliser: jax.Array
 
 
-def fit(section: Mapping[str, Any], train: data.ImageData) -> Gaussian:
-    """Returns the Gaussian of the training data, blurred by ``noise_scale`` of the section.
+def fit(config: Config, train: data.ImageData) -> Gaussian:
+    """Returns the Gaussian of the training data, blurred by ``noise_scale`` of its section.
 
     Raises:
       ConfigError: if examples have more than ``MAX_SIZE`` coordinates.
     """
-    x = first_rows(train, NUM_FITTED)
+    x, noise_scale = first_rows(train, NUM_FITTED), config.loss.noise_contrastive.noise_scale
     size = x.shape[1]
     if size > MAX_SIZE:
         raise ConfigError(
@@ -42,7 +42,7 @@ def fit(section: Mapping[str, Any], train: data.ImageData) -> Gaussian:
             "--config.data.image_size=, or another objective."
         )
     covariance = np.cov(x, rowvar=False, bias=True).reshape(size, size)
-    factor = np.linalg.cholesky(covariance + section["noise_scale"] ** 2 * np.eye(size))
+    factor = np.linalg.cholesky(covariance + noise_scale**2 * np.eye(size))
     log_normaliser = np.sum(np.log(np.diag(factor))) + 0.5 * size * np.log(2 * np.pi)
     return Gaussian(
         *(jnp.asarray(part, jnp.float32) for part in (x.mean(0), factor, log_normaliser))
@@ -50,24 +50,20 @@ def fit(section: Mapping[str, Any], train: data.ImageData) -> Gaussian:
 
 
 def noise_contrastive(
-    section: Mapping[str, Any],
-    key: Key,
-    energy: Callable[[jax.Array], jax.Array],
-    x: jax.Array,
-    fitted: Gaussian,
+    key: Key, model: Density, batch: Samples, *, noise_ratio: int = 1, fitted: Gaussian
 ) -> tuple[jax.Array, Metrics]:
-    """A ``ChainlessObjective``, see ``losses.noise_contrastive_loss``.
+    """Returns ``losses.noise_contrastive_loss``.
 
-    The energy's own constant is what is learned of the partition function.
+    The model's own constant is what is learned of the partition function.
     """
-    num = section["noise_ratio"] * len(x)
-    white = jax.random.normal(key, (num, len(fitted.mean)))
-    noise = (fitted.mean[None] + white @ fitted.factor.T).reshape(num, *x.shape[1:])
+    x = batch.x
+    white = jax.random.normal(key, (noise_ratio * len(x), len(fitted.mean)))
+    noise = (fitted.mean[None] + white @ fitted.factor.T).reshape(len(white), *x.shape[1:])
 
     def log_noise(x: jax.Array) -> jax.Array:
         centred = x.reshape(len(x), -1) - fitted.mean[None]
         scaled = jax.scipy.linalg.solve_triangular(fitted.factor, centred.T, lower=True)
         return -0.5 * jnp.sum(jnp.square(scaled), axis=0) - fitted.log_normaliser
 
-    ratios = (-energy(some) - log_noise(some) for some in (x, noise.astype(x.dtype)))
+    ratios = (model(some) - log_noise(some) for some in (x, noise.astype(x.dtype)))
     return noise_contrastive_loss(*ratios)

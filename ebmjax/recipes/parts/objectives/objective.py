@@ -1,105 +1,117 @@
-"""The two contracts of objectives, and the one that a configuration names."""
+"""The objective that a configuration names, for models with labels and without."""
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from ebmjax import data, learning, losses
-from ebmjax._axes import AxisName
-from ebmjax._numbers import as_arguments
-from ebmjax.learning import NoiseLevels
+from ebmjax.learning import Density, NoiseLevels, Samples
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.user_parts import is_users
 from ebmjax.recipes.parts.objectives import user
-from ebmjax.recipes.parts.objectives.energies import EnergyBatch
 from ebmjax.recipes.parts.objectives.table import OBJECTIVES
 from ebmjax.types import Key, Metrics
 
-EnergyObjective = Callable[[Mapping[str, Any], EnergyBatch], tuple[jax.Array, Metrics]]
-"""``(section, energies) -> (loss, metrics)``, the section ``config.loss`` with traced numbers."""
 
-ChainlessObjective = Callable[..., tuple[jax.Array, Metrics]]
-"""``(section, key, energy, x) -> (loss, metrics)``, the section ``config.loss.<name>``.
+def make_loss(
+    config: Config, train: data.ImageData, total_steps: int = 0
+) -> tuple[learning.Loss, dict[str, Any]]:
+    """Returns the loss of ``config.loss``, and its numbers, see ``learning.Loss``.
 
-``energy`` takes arrays (N, ...) like ``x``, which the data are, to energies (N,). Of an objective
-with noise levels it also takes noise scales (N,). If the file has a function
-``fit(section, train)``, its result for the training data is one more argument. An objective that
-``has_memory`` is ``(config, train, batch_axis) -> learning.LossWithMemory``.
-"""
+    An objective is ``name(key, model, batch, negatives, *, ...)``, without ``negatives`` where it
+    needs no chains. Of the fields of ``config.loss`` and of its section it is given those that it
+    takes, and "smoothing", "step" and "fitted", the result of ``fit(config, train)`` of its file.
 
-
-def make_loss(config: Config) -> Callable[[EnergyBatch], tuple[jax.Array, Metrics]]:
-    """Returns the loss of an objective with chains, with the penalty on squared energies.
-
-    The penalty is of the energies themselves, whatever the smoothing: where that adapts, the weight
-    of the penalty stays.
+    With chains it has the penalty on the network's squared log densities, whatever the smoothing:
+    where that adapts, the weight of the penalty stays. The beta of several samplers also reports
+    "negative_weight_<sampler>", the share of the weights that its chains have.
     """
-    objective = user.energy_objective(config) if is_users(config.loss.name) else _function(config)
-    numbers = as_arguments(config.loss.to_dict())
+    name, names = config.loss.name, config.sampler.get("names", ())
+    objective = user.user_objective(config) if is_users(name) else _function(name)
+    fields = config.loss.to_dict()
+    if OBJECTIVES.get(name) and OBJECTIVES[name].section:
+        fields |= fields[name]
+    taken = () if is_users(name) else inspect.signature(objective).parameters
+    general = {"beta", "beta_start", "sampling_beta", "energy_l2", "max_gap"}
+    numbers = {key: value for key, value in fields.items() if key in {*taken, *general}}
+    if "fitted" in taken:
+        numbers["fitted"] = _fit(name)(config, train)
 
-    def loss(energies: EnergyBatch) -> tuple[jax.Array, Metrics]:
-        section = numbers()
-        value, metrics = objective(section, energies)
-        if section.get("max_gap") is not None:
+    def loss(
+        key: Key,
+        model: Density,
+        batch: Samples,
+        negatives: Samples | None,
+        numbers: Mapping[str, Any],
+    ) -> tuple[jax.Array, Metrics]:
+        given = dict(numbers)
+        if "beta" in taken:
+            given["beta"] = scheduled_beta(numbers, total_steps)
+        options = {name: given[name] for name in taken if name in given}
+        if negatives is None:
+            return objective(key, model, batch, **options)
+        value, metrics = objective(key, model, batch, negatives, **options)
+        positive, negative = -jnp.mean(batch.f), -jnp.mean(negatives.f)
+        if numbers["max_gap"] is not None:
             # 1 where data and samples have equal energies, 0 from the largest gap on.
-            gap = jnp.mean(energies.negative) - jnp.mean(energies.positive)
-            fade = jnp.clip(1.0 - gap / section["max_gap"], 0.0, 1.0)
+            fade = jnp.clip(1.0 - (negative - positive) / numbers["max_gap"], 0.0, 1.0)
             value *= jax.lax.stop_gradient(fade)
-        penalty = losses.energy_penalty(section["energy_l2"], energies.positive, energies.negative)
-        return value + penalty, {**metrics, "energy_l2": penalty}
+        penalty = losses.energy_penalty(numbers["energy_l2"], batch.f, negatives.f)
+        metrics = {
+            **metrics,
+            "positive_energy": positive,
+            "negative_energy": negative,
+            "energy_gap": negative - positive,
+            "energy_l2": penalty,
+        }
+        if name == "beta" and len(names) > 1:
+            weights = jax.nn.softmax(given["beta"] * given["output_scale"] * negatives.log_density)
+            # ``run_chains`` returns equal parts, in the order of the names.
+            shares = jnp.sum(weights.reshape(len(names), -1), axis=1)
+            metrics |= {f"negative_weight_{n}": s for n, s in zip(names, shares, strict=True)}
+        return value + penalty, metrics
 
-    return loss
+    return loss, numbers
 
 
-def make_chainless_loss(
-    config: Config, train: data.ImageData, batch_axis: AxisName = None
-) -> learning.ChainlessLoss | learning.LossWithMemory:
-    """Returns ``(key, energy, x) -> (loss, metrics)``, or a loss with memory.
+def scheduled_beta(numbers: Mapping[str, Any], total_steps: int) -> Any:
+    """Returns beta at ``numbers["step"]``: constant, or linear from ``beta_start``."""
+    start = numbers.get("beta_start")
+    if start is None:
+        return numbers["beta"]
+    return optax.linear_schedule(start, numbers["beta"], total_steps)(numbers["step"])
 
-    Args:
-      config: ``config.loss`` is read.
-      train: the training data, to which an objective with a function ``fit`` fits what it needs.
-      batch_axis: mapped axes whose shards make up one batch, for a loss with memory.
 
-    Raises:
-      ConfigError: for whatever a function of the user does wrong, or data that do not fit.
-    """
-    name = config.loss.name
-    if is_users(name):
-        return user.chainless_objective(config)
-    objective = _function(config)
-    if OBJECTIVES[name].has_memory:
-        return objective(config, train, batch_axis)
-    options = config.loss[name].to_dict()
-    fit = getattr(inspect.getmodule(objective), "fit", None)
-    fitted = {} if fit is None else {"fitted": fit(options, train)}
-    numbers = as_arguments({"options": options, **fitted})
-
-    def loss(key: Key, energy: Any, x: jax.Array) -> tuple[jax.Array, Metrics]:
-        section, *fitted = numbers().values()
-        return objective(section, key, energy, x, *fitted)
-
-    return loss
+def chains_beta(config: Config, numbers: Mapping[str, Any], total_steps: int) -> Any:
+    """Returns the share of the density that chains lack at a step; 0 without the objective."""
+    if config.loss.name != "beta":
+        return 0.0
+    own = numbers.get("sampling_beta")
+    return scheduled_beta(numbers, total_steps) if own is None else own
 
 
 def noise_levels(config: Config, train: data.ImageData) -> NoiseLevels | None:
-    """Returns the levels of an objective whose energy is E(x, noise); None of others.
+    """Returns the levels of an objective whose model is of (x, noise); None of others.
 
     Raises:
       ConfigError: if they are out of order.
     """
     name = config.loss.name
-    if is_users(name) or not OBJECTIVES[name].has_levels:
+    has_loss = config.loss.get("generative_weight", 1.0) > 0
+    if not has_loss or is_users(name) or not OBJECTIVES[name].has_levels:
         return None
-    fit = getattr(inspect.getmodule(_function(config)), "fit")  # noqa: B009
-    return fit(config.loss[name].to_dict(), train)
+    return _fit(name)(config, train)
 
 
-def _function(config: Config) -> Any:
-    name = config.loss.name
+def _fit(name: str) -> Any:
+    return importlib.import_module(f"ebmjax.recipes.parts.objectives.{name}").fit
+
+
+def _function(name: str) -> Any:
     module = importlib.import_module(f"ebmjax.recipes.parts.objectives.{name}")
-    return getattr(module, f"{name}_loss" if OBJECTIVES[name].draws else name)
+    return getattr(module, name)

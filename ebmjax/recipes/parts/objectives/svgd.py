@@ -1,20 +1,25 @@
 """The generative loss of SVGD-in-JEM."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import jax
 
 from ebmjax import losses
-from ebmjax.recipes.parts.objectives.energies import EnergyBatch
-from ebmjax.types import Metrics
+from ebmjax.learning import Density, Samples
+from ebmjax.types import Key, Metrics
 
 
-def svgd_loss(section: Mapping[str, Any], energies: EnergyBatch) -> tuple[jax.Array, Metrics]:
-    """An ``EnergyObjective``, see ``losses.svgd_generative_loss``."""
+def svgd(
+    key: Key,
+    model: Density,
+    batch: Samples,
+    negatives: Samples,
+    *,
+    smoothing: Any,
+    svgd_variant: str = "corrected",
+) -> tuple[jax.Array, Metrics]:
+    """Returns ``losses.svgd_generative_loss``."""
+    del key, model
     return losses.svgd_generative_loss(
-        -energies.positive,
-        -energies.negative,
-        smoothing=energies.smoothing,
-        variant=section["svgd_variant"],
+        batch.f, negatives.f, smoothing=smoothing, variant=svgd_variant
     )

@@ -26,17 +26,14 @@ from ebmjax.recipes.config.user_parts import find_function, is_users
 class ObjectiveEntry(NamedTuple):
     """An objective that configurations can name.
 
-    Its file has its name, and in it ``<name>_loss``, an ``EnergyObjective``. Where ``draws`` is
-    False the function is ``<name>``, a ``ChainlessObjective``.
+    Its file and its function have its name, see ``objective.make_loss``.
 
     Attributes:
       what: words for it in "no effect here".
       fields: its fields ``loss.<field>``, by the model that has them.
       section: its fields ``loss.<name>.<field>``, which only configurations have that name it.
       draws: whether it compares the data with samples of chains.
-      has_levels: whether its energy is E(x, noise); its file's ``fit`` returns ``NoiseLevels``.
-      has_memory: whether it keeps something between steps other than such chains, see
-        ``ChainlessObjective``.
+      has_levels: whether its model is of (x, noise); its file's ``fit`` returns ``NoiseLevels``.
     """
 
     what: str = ""
@@ -44,7 +41,6 @@ class ObjectiveEntry(NamedTuple):
     section: Mapping[str, Field] = {}
     draws: bool = True
     has_levels: bool = False
-    has_memory: bool = False
 
 
 def _chainless(what: str, section: Mapping[str, Field]) -> ObjectiveEntry:
@@ -201,32 +197,24 @@ OBJECTIVES = {
             "num_steps": field(100, COUNT, "steps of a training chain"),
             "step_size": field(0.02, POSITIVE, "time of a step; noise reaches the data at time 1"),
         },
-    )._replace(has_memory=True),
+    ),
 }
 
 WITHOUT_CHAINS = tuple(name for name, one in OBJECTIVES.items() if not one.draws)
-GRADIENT, CHAINLESS, ENERGIES = "gradient function", "loss without chains", "loss of energies"
-"""Kinds of functions that ``loss.name`` may name, by their first arguments."""
-
-
-def kind_of(config: Config) -> str:
-    """Returns which kind of function ``config.loss.name`` names."""
-    arguments = list(inspect.signature(find_function("loss.name", config.loss.name)).parameters)
-    if arguments[:1] == ["energy_of"]:
-        return GRADIENT
-    return CHAINLESS if arguments[:2] == ["key", "energy"] else ENERGIES
 
 
 def draws(config: Config) -> bool:
     """Returns whether the objective of ``config.loss`` compares the data with samples of chains."""
     name = config.loss.name
-    return kind_of(config) == ENERGIES if is_users(name) else OBJECTIVES[name].draws
+    if not is_users(name):
+        return OBJECTIVES[name].draws
+    return "negatives" in inspect.signature(find_function("loss.name", name)).parameters
 
 
 DRAWING = allow_preset(
     When(
         f"an objective with chains, config.loss.name other than {', '.join(WITHOUT_CHAINS)} or a "
-        "function of (key, energy, x) or energy_of",
+        "function without the argument negatives",
         draws,
     )
 )

@@ -7,9 +7,10 @@ import pytest
 from experiment_runs import build_experiment
 from image_smoke import smoke
 
+from ebmjax.learning import Samples
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.models.energy import objectives
 from ebmjax.recipes.models.energy import parts as image_parts
+from ebmjax.recipes.parts.objectives.objective import chains_beta, make_loss
 from ebmjax.recipes.parts.samplers import implied_temperature, temperature
 from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block
@@ -211,25 +212,30 @@ def test_a_variant_makes_a_step_that_keeps_the_state(variant, tmp_path):
 
 def test_beta_over_the_run():
     config = smoke("beta", **{"loss.beta_start": 0.0, "loss.beta": 0.4})
-    beta = objectives.beta_fn(config, 10)
+    beta = lambda step: chains_beta(config, {**config.loss, "step": step}, 10)  # noqa: E731
     assert [float(beta(step)) for step in (0, 5, 10)] == pytest.approx([0.0, 0.2, 0.4])
     config.loss.beta_start = None
-    assert objectives.beta_fn(config, 10)(jnp.int32(3)) == 0.4
-    assert objectives.beta_fn(smoke(), 10)(jnp.int32(3)) == 0.0
+    assert beta(3) == 0.4
+    config.loss.name = "contrastive_divergence"
+    assert beta(3) == 0.0
 
 
 def test_the_share_of_the_weights_by_sampler():
     """Weights exp(-b E) of four negatives, the first two of one sampler; equal ones at beta 0."""
-    config = smoke("beta", **{"sampler.names": ("sgld", "mala"), "loss.output_scale": 10.0})
-    positive, negative = jnp.zeros(2), jnp.log(jnp.array([1.0, 2.0, 4.0, 8.0]))
-    _, metrics = objectives.loss(config)(positive, negative, 0.1)  # exponent 1: weights 1 / E's
-    assert float(metrics["negative_weight_sgld"]) == pytest.approx(12 / 15, rel=1e-6)
-    assert float(metrics["negative_weight_mala"]) == pytest.approx(3 / 15, rel=1e-6)
-    _, metrics = objectives.loss(config)(positive, negative, 0.0)
-    assert float(metrics["negative_weight_sgld"]) == pytest.approx(0.5, rel=1e-6)
-    config.sampler.names = ("sgld",)
-    _, metrics = objectives.loss(config)(positive, negative, 0.1)
-    assert not any(name.startswith("negative_weight") for name in metrics)
+    f = -jnp.log(jnp.array([1.0, 2.0, 4.0, 8.0]))
+
+    def shares(beta, names=("sgld", "mala")):
+        fields = {"sampler.names": names, "loss.output_scale": 10.0}
+        loss, numbers = make_loss(smoke("beta", **fields), None)
+        numbers |= {"beta": beta, "beta_start": None}
+        data, samples = (Samples(f, f, f) for f in (jnp.zeros(2), f))
+        found = loss(None, None, data, samples, numbers)[1]
+        return {n[16:]: float(v) for n, v in found.items() if n.startswith("negative_weight")}
+
+    # exponent 1: weights 1 / E's
+    assert shares(0.1) == pytest.approx({"sgld": 12 / 15, "mala": 3 / 15}, rel=1e-6)
+    assert shares(0.0)["sgld"] == pytest.approx(0.5, rel=1e-6)
+    assert shares(0.1, ("sgld",)) == {}
 
 
 def test_the_thesis_on_cifar_has_its_constants():

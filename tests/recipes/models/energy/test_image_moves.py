@@ -10,8 +10,8 @@ import pytest
 from image_smoke import smoke
 
 from ebmjax import densities, samplers
+from ebmjax._dual_averaging import dual_averaging_init
 from ebmjax.evaluate import Chains
-from ebmjax.learning import dual_averaging_init
 from ebmjax.recipes.models.energy import parts
 from ebmjax.recipes.models.energy.model import TrainedEnergy
 from ebmjax.recipes.parts.samplers import larger, temperature

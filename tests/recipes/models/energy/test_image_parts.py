@@ -8,7 +8,9 @@ import pytest
 from image_smoke import smoke
 
 from ebmjax import data, losses, optim
-from ebmjax.recipes.models.energy import objectives, parts
+from ebmjax.learning import Samples
+from ebmjax.recipes.models.energy import parts
+from ebmjax.recipes.parts.objectives.objective import make_loss
 
 TRAIN = data.load_digits("train")
 
@@ -48,9 +50,17 @@ def test_dequantised_levels_stay_within_their_interval():
     assert 0.95 < found.max() <= 1.0 + 1e-4
 
 
+def loss(config, beta=0.0, *live):
+    """The loss at ``POSITIVE`` and ``NEGATIVE``."""
+    loss_fn, numbers = make_loss(config, TRAIN)
+    data, samples = (Samples(f, f, f) for f in (-POSITIVE, -NEGATIVE))
+    samples = samples._replace(**dict(zip(("live", "entropy"), live, strict=False)))
+    return loss_fn(None, None, data, samples, {**numbers, "beta": beta, "beta_start": None})
+
+
 def test_contrastive_divergence_has_its_penalty():
     config = smoke(**{"loss.energy_l2": 0.5})
-    found = objectives.loss(config)(POSITIVE, NEGATIVE, 0.0)
+    found = loss(config)
     expected = losses.contrastive_divergence_loss(POSITIVE, NEGATIVE, energy_l2=0.5)
     assert float(found[0]) == pytest.approx(float(expected[0]))
     assert found[1].keys() == expected[1].keys()
@@ -60,7 +70,7 @@ def test_the_improved_loss_has_its_weights():
     weights = {"energy_l2": 0.5, "kl_weight": 0.25, "entropy_weight": 2.0}
     config = smoke("improved", **{f"loss.{name}": value for name, value in weights.items()})
     live, entropy = jnp.array([1.0, 4.0]), jnp.float32(3.0)
-    found = objectives.loss(config)(POSITIVE, NEGATIVE, 0.0, live, entropy)[0]
+    found = loss(config, 0.0, -live, entropy)[0]
     expected = losses.improved_contrastive_divergence_loss(
         POSITIVE, NEGATIVE, live, entropy, **weights
     )[0]
@@ -69,7 +79,7 @@ def test_the_improved_loss_has_its_weights():
 
 def test_the_robust_loss_is_of_densities_and_tells_energies():
     config = smoke("beta", **{"loss.output_scale": 3.0, "loss.energy_l2": 0.5})
-    found, metrics = objectives.loss(config)(POSITIVE, NEGATIVE, 0.25)
+    found, metrics = loss(config, 0.25)
     bare, _ = losses.beta_objective_loss(-POSITIVE, -NEGATIVE, beta=0.25, output_scale=3.0)
     penalty = 0.5 * (np.mean(np.square(POSITIVE)) + np.mean(np.square(NEGATIVE)))
     assert float(found) == pytest.approx(float(bare) + penalty, rel=1e-6)

@@ -1,0 +1,438 @@
+"""The learning gradient of a model, its chains included, for the training loop."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from ebmjax._axes import AxisName, check_mapped, gather_rows, mean_over_members
+from ebmjax._checks import (
+    check_at_least,
+    check_fraction,
+    check_labels,
+    check_not_negative,
+    check_positive,
+)
+from ebmjax._dual_averaging import DualAveraging
+from ebmjax._numbers import as_arguments
+from ebmjax._precision import at_least_float32
+from ebmjax.data import ImageData
+from ebmjax.learning._chains import run_chains
+from ebmjax.learning._contrastive import Carry, Starts, View, draw_starts, put_back
+from ebmjax.learning._live_chains import run_live_chains
+from ebmjax.learning._memory import positions_in, with_positions
+from ebmjax.learning._models import EnergyNetwork, JointNetwork
+from ebmjax.learning._plan import ChainPlan
+from ebmjax.losses import adapt_smoothing, cross_entropy_loss, nearest_neighbour_entropy
+from ebmjax.optim import sam_gradients
+from ebmjax.training import GradientFn, with_data_check
+from ebmjax.types import Key, Metrics, PyTree
+
+Loss = Callable[..., tuple[jax.Array, Metrics]]
+"""``loss(key, model, batch, negatives, numbers) -> (scalar, metrics)``, in log densities.
+
+``model`` is a ``Density``; ``batch`` and ``negatives`` are ``Samples``, the second None without a
+plan. ``numbers`` are ``Objective.numbers``, and "smoothing" and "step" (int32, steps that were not
+skipped so far) of the step.
+"""
+
+
+class Density(NamedTuple):
+    """The density that is trained, as losses see it: x (N, ...) to log densities (N,).
+
+    Attributes:
+      log_density: by the parameters that are differentiated. It also takes noise scales (N,) where
+        the model does.
+      constant: the same by constant parameters, for chains of a loss.
+    """
+
+    log_density: Callable[..., jax.Array]
+    constant: Callable[..., jax.Array]
+
+    def __call__(self, x: jax.Array, *noise_scale: jax.Array) -> jax.Array:
+        """Returns log densities (N,), up to one constant."""
+        return self.log_density(x, *noise_scale)
+
+
+class Samples(NamedTuple):
+    """The data of a step, or its negatives.
+
+    Attributes:
+      x: (N, ...), of this shard, constants.
+      log_density: (M,), of the density that is trained; of all shards under ``batch_axis``. None
+        without a plan.
+      f: the network's, ``smoothing`` times ``log_density``.
+      live: (M,), log densities of the ends of live chains, by constant parameters.
+      entropy: scalar, of these ends.
+    """
+
+    x: jax.Array
+    log_density: Any = None
+    f: Any = None
+    live: Any = None
+    entropy: Any = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveSteps:
+    """The last steps of every chain, differentiated: see ``run_live_chains``.
+
+    Attributes:
+      step_size: of the Langevin steps, as the sampler's.
+      noise_scale: standard deviation of their noise, as the sampler's.
+      num_steps: fewer than the chains have, of which they are the last (static).
+      low: lower end of the box that every step ends in.
+      high: its upper end.
+      num_references: slots of a shard's buffer, none of them a start of the step's chains, among
+        which the entropy's neighbours are sought.
+    """
+
+    step_size: float
+    noise_scale: float
+    num_steps: int = 1
+    low: float = -jnp.inf
+    high: float = jnp.inf
+    num_references: int = 100
+
+    def __post_init__(self) -> None:
+        for name in ("num_steps", "num_references"):
+            check_at_least(name, getattr(self, name), 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objective:
+    """The loss of a model: a weighted loss of its density and, with labels, cross-entropy.
+
+    Attributes:
+      loss: see ``Loss``; None for a classifier alone.
+      numbers: of the loss, by name.
+      classification_weight: of the cross-entropy.
+      generative_weight: of ``loss``.
+      density_scale: the loss's numbers to what multiplies the log density for the sampler alone,
+        such as 1 - beta under the beta objective.
+      live: makes the last steps of the chains live, for
+        ``ebmjax.losses.improved_contrastive_divergence_loss``; needs a replay buffer.
+      rho: radius of SAM; None for the plain gradient.
+      is_adaptive: ASAM instead of SAM.
+      smoothing_ratio: the ratio of the norms of generative and classification gradients, weights
+        included, that the smoothing is steered to; None leaves the smoothing as it is. Costs a
+        forward pass and two backward ones.
+      smoothing_rate: how fast, in (0, 1], see ``adapt_smoothing``.
+      axis_name: mapped axis, or axes, over which the two gradients are averaged before their norms
+        are taken, so that the shards share one smoothing: ("data", "shard") under ``fit``.
+      batch_axis: mapped axis, or axes, whose shards make up one batch: ("data", "shard") under
+        ``fit``. Batch statistics, SAM's displacement, the log densities that ``loss`` sees, live
+        chains' references, step sizes and the smoothing are then those of the whole batch. So any
+        number of shards has the gradient of one. With None each shard is a separate batch, and the
+        gradients are averaged.
+
+    Source: JEM (Grathwohl et al. 2020), Eq. 6; SADA-JEM, Eq. 9; SVGD-in-JEM thesis, Eq. 3.8;
+    sampling-approaches thesis, Alg. 7.
+    """
+
+    loss: Loss | None = None
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    classification_weight: float = 1.0
+    generative_weight: float = 1.0
+    density_scale: Callable[[Mapping[str, Any]], Any] = lambda numbers: 1.0
+    live: LiveSteps | None = None
+    rho: float | None = None
+    is_adaptive: bool = False
+    smoothing_ratio: float | None = None
+    smoothing_rate: float = 0.1
+    axis_name: AxisName = None
+    batch_axis: AxisName = None
+
+    def __post_init__(self) -> None:
+        for name in ("classification_weight", "generative_weight"):
+            check_not_negative(name, getattr(self, name))
+        for name in ("rho", "smoothing_ratio"):
+            if getattr(self, name) is not None:
+                check_positive(name, getattr(self, name))
+        check_positive("smoothing_rate", self.smoothing_rate)
+        check_fraction("smoothing_rate", self.smoothing_rate)
+
+
+def make_gradient_fn(
+    model: EnergyNetwork | JointNetwork,
+    objective: Objective,
+    *,
+    view: View,
+    classified_view: View | None = None,
+    plan: ChainPlan | None = None,
+) -> GradientFn:
+    """Draws negatives by chains and differentiates the loss.
+
+    Chains go on from the shard's replay buffer, or start anew where the shard has none. The
+    negatives are drawn once and serve both passes of SAM.
+
+    Args:
+      model: an energy, or a classifier.
+      objective: the loss.
+      view: of the data whose density is raised: uint8 images to what the network sees.
+      classified_view: of the labelled images of a ``JointNetwork``, with augmentation. A batch is
+        then a pair of ``ImageData`` from separate streams (``Plan.batch_size`` of two entries):
+        labelled images, and images for p(x). Without it a batch is one ``ImageData``.
+      plan: samplers, lengths and start distribution; None for a loss that needs no negatives.
+
+    Returns:
+      A ``GradientFn`` whose carry is a ``Carry``. Metrics: "loss", "smoothing", those of
+      ``cross_entropy_loss`` and of the loss, and of ``run_chains`` (prefixed "chain_").
+      Interacting samples add "negative_entropy" in nats, of the whole system where shards share it
+      (``ChainKind.axis_name``). ``fit`` refuses data with a label that is no class.
+
+    Raises:
+      ValueError: for a conditional model with interacting samples, because particles that move
+        together cannot follow densities of different classes; if live steps are not fewer than
+        those of every chain. While tracing, if the batch is not what the views need, live steps
+        lack a buffer, a conditional plan reorders samples, or an axis is not mapped.
+    """
+    if plan is not None and model.is_conditional and plan.is_interacting:
+        raise ValueError(
+            "plan.is_interacting must be False for a conditional model: particles that move "
+            "together follow one density, not one for each class."
+        )
+    for name, kind in plan.kinds.items() if plan and objective.live else ():
+        if objective.live.num_steps >= kind.num_steps:
+            raise ValueError(
+                f"live.num_steps={objective.live.num_steps} must be fewer than the "
+                f"{kind.num_steps} steps of chains of kind {name!r}, of which they are the last."
+            )
+    step = _Step(model, objective, view, classified_view, plan)
+    numbers = as_arguments({"objective": objective, "plan": plan})
+
+    def gradient_fn(
+        key: Key, params: PyTree, carry: Carry, batch: PyTree
+    ) -> tuple[PyTree, Carry, Metrics]:
+        return step._replace(**numbers()).learn(key, params, carry, batch)
+
+    return with_data_check(gradient_fn, step.check_data)
+
+
+class _Drawn(NamedTuple):
+    """Negatives of a step: starts, ends of chains as constants, step sizes, and their report."""
+
+    starts: Starts
+    chains: PyTree
+    adaptation: dict[str, DualAveraging]
+    metrics: Metrics
+
+
+class _Step(NamedTuple):
+    """The parts of one step, bound to what stays the same."""
+
+    model: EnergyNetwork | JointNetwork
+    objective: Objective
+    view: View
+    classified_view: View | None
+    plan: ChainPlan | None
+
+    def check_data(self, params: PyTree, carry: Carry, data: ImageData) -> None:
+        """Raises unless all labels are classes of the model, and the plan has as many."""
+        view = self.classified_view or self.view
+        shown = jax.eval_shape(view, jax.random.key(0), data.images[:1])
+        num_classes = self.model.count_classes(params, carry.statistics, shown)
+        if num_classes > 1:
+            check_labels("data.labels", data.labels, (len(data.images),), num_classes)
+        if self.plan and self.model.is_conditional and self.plan.num_classes != num_classes:
+            raise ValueError(
+                f"plan.num_classes must be the network's {num_classes} classes for a conditional "
+                f"model, got {self.plan.num_classes}."
+            )
+
+    def learn(
+        self, key: Key, params: PyTree, carry: Carry, batch: PyTree
+    ) -> tuple[PyTree, Carry, Metrics]:
+        """Returns the gradient of the loss, and the carry with its chains moved on."""
+        objective, axis = self.objective, self.objective.batch_axis
+        check_mapped("objective.batch_axis", axis)
+        labelled, data = self._streams(batch)
+        classified_key, view_key, draw_key, keep_key, loss_key = jax.random.split(key, 5)
+        x, drawn, images, labels = None, None, {}, {}
+        if labelled is not None and self.classified_view is not None:
+            images["classified"] = self.classified_view(classified_key, labelled.images)
+        if objective.loss is not None:
+            x = self.view(view_key, jnp.asarray(data.images))
+        if self.plan is not None:
+            drawn = self._draw(draw_key, params, carry, x.shape[1:])
+            images["positives"], labels["positives"] = x, data.labels
+            labels["negatives"] = drawn.starts.labels
+
+        def terms(params_now: PyTree, second_pass: bool = False) -> tuple[jax.Array, Any]:
+            batch, negatives, shown = Samples(x), None, dict(images)
+            if drawn is not None:
+                shown["negatives"], live = self._live_ends(loss_key, params_now, carry, drawn)
+            seen = self.model.evaluate(
+                key,
+                params_now,
+                carry.statistics,
+                shown,
+                labels,
+                second_pass=second_pass,
+                batch_axis=axis,
+            )
+            if drawn is not None:
+                f = self._gather(seen.log_density)
+                at = {role: values / carry.smoothing for role, values in f.items()}
+                batch = Samples(x, at["positives"], f["positives"])
+                negatives = Samples(shown["negatives"], at["negatives"], f["negatives"], *live)
+            values, metrics = [], {}
+            if labelled is not None:
+                cross_entropy, metrics = cross_entropy_loss(seen.logits, labelled.labels)
+                values.append(objective.classification_weight * cross_entropy)
+            if objective.loss is not None:
+                bind = partial(self._bind, carry, data.labels)
+                density = Density(bind(params_now), bind(params))
+                numbers = self._numbers(carry)
+                loss, more = objective.loss(loss_key, density, batch, negatives, numbers)
+                values.append(objective.generative_weight * loss)
+                metrics = {**metrics, **more}
+            kept = seen.log_density.get("negatives"), shown.get("negatives")
+            return jnp.stack(values), (metrics, seen.statistics, *kept)
+
+        (loss, aux), gradients = self._differentiate(terms, params)
+        metrics, statistics, f, ends = aux
+        metrics = {**metrics, "loss": loss, "smoothing": carry.smoothing}
+        smoothing = self._adapt(carry.smoothing, lambda p: terms(p)[0], params)
+        carry = carry._replace(statistics=statistics, smoothing=smoothing, step=carry.step + 1)
+        if drawn is None or self.plan is None:
+            return gradients, carry, metrics
+        metrics |= {f"chain_{name}": value for name, value in drawn.metrics.items()}
+        axes = [kind.axis_name for kind in self.plan.kinds.values() if kind.is_interacting]
+        if axes:
+            metrics["negative_entropy"] = nearest_neighbour_entropy(gather_rows(ends, axes[0]))
+        chains = with_positions(drawn.chains, ends)
+        carry = put_back(keep_key, self.plan, carry, drawn.starts, chains, f, drawn.adaptation)
+        return gradients, carry, metrics
+
+    def _streams(self, batch: PyTree) -> tuple[ImageData | None, ImageData]:
+        """Returns labelled images, if any, and data: ``ImageData`` is a tuple of two as well."""
+        if self.classified_view is None:
+            return None, batch
+        if isinstance(batch, ImageData) or len(batch) != 2:
+            raise ValueError(
+                "a batch of a joint energy model must be a pair of ImageData, (labelled images, "
+                f"images for p(x)), got {type(batch).__name__}: give Plan.batch_size the two "
+                "numbers of images, (64, 64) for example."
+            )
+        return batch
+
+    def _bind(self, carry: Carry, labels: jax.Array, params: PyTree) -> Callable[..., jax.Array]:
+        f = self.model.log_density_of(params, carry.statistics)
+        return lambda x, *noise_scale: (
+            f(x, jnp.resize(labels, (len(x),)), *noise_scale) / carry.smoothing
+        )
+
+    def _numbers(self, carry: Carry) -> Mapping[str, Any]:
+        return {"smoothing": carry.smoothing, "step": carry.step, **self.objective.numbers}
+
+    def _densities(self, params: PyTree, carry: Carry) -> Any:
+        scale = self.objective.density_scale(self._numbers(carry)) / carry.smoothing
+        axis = self.objective.batch_axis
+        return self.model.densities(params, carry.statistics, scale, axis)
+
+    def _draw(self, key: Key, params: PyTree, carry: Carry, shapes: PyTree) -> _Drawn:
+        assert self.plan is not None
+        live, num_kinds = self.objective.live, len(self.plan.kinds)
+        label_key, draw_key, chain_key, augment_key = jax.random.split(key, 4)
+        starts = draw_starts(
+            label_key,
+            draw_key,
+            augment_key,
+            self.plan,
+            carry.buffer,
+            is_conditional=self.model.is_conditional,
+            num_others=live.num_references if live else 0,
+            shapes=shapes,
+        )
+        ends, adaptation, metrics = run_chains(
+            chain_key[None] if num_kinds == 1 else jax.random.split(chain_key, num_kinds),
+            self._densities(params, carry),
+            self.plan,
+            starts.positions,
+            starts.labels,
+            carry.adaptation,
+            num_fewer=live.num_steps if live else 0,
+            batch_axis=self.objective.batch_axis,
+        )
+        return _Drawn(starts, jax.lax.stop_gradient(ends), adaptation, metrics)
+
+    def _live_ends(
+        self, key: Key, params: PyTree, carry: Carry, drawn: _Drawn
+    ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+        """Returns ends as constants; log densities and entropy of the live ones, if there are."""
+        ends, live = positions_in(drawn.chains), self.objective.live
+        if live is None:
+            return ends, ()
+        ends = run_live_chains(
+            key,
+            self._densities(params, carry),
+            ends,
+            drawn.starts.labels,
+            step_size=live.step_size,
+            noise_scale=live.noise_scale,
+            num_steps=live.num_steps,
+            low=live.low,
+            high=live.high,
+        )
+        f = self.model.log_density_of(jax.lax.stop_gradient(params), carry.statistics)
+        references = gather_rows(drawn.starts.others, self.objective.batch_axis)
+        found = f(ends, drawn.starts.labels), nearest_neighbour_entropy(ends, references)
+        return jax.lax.stop_gradient(ends), found
+
+    def _gather(self, f: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        """Returns f of all shards; the parts of one kind of chains are joined."""
+        assert self.plan is not None
+
+        def gather(values: jax.Array, num_parts: int) -> jax.Array:
+            parts = values.reshape(num_parts, -1)
+            return gather_rows(parts.T, self.objective.batch_axis).T.ravel()
+
+        num_kinds = {"positives": 1, "negatives": len(self.plan.kinds)}
+        return {role: gather(values, num_kinds[role]) for role, values in f.items()}
+
+    def _differentiate(self, terms: Callable[..., Any], params: PyTree) -> Any:
+        """Value, what ``terms`` returns besides, and gradient of the sum of the loss's terms."""
+
+        def loss_fn(params: PyTree, *, second_pass: bool = False) -> tuple[jax.Array, Any]:
+            values, aux = terms(params, second_pass=second_pass)
+            return jnp.sum(values), aux
+
+        if self.objective.rho is None:
+            return jax.value_and_grad(loss_fn, has_aux=True)(params)
+        policy = getattr(self.model, "policy", None)
+        is_like_first = policy is None or (
+            policy.second_pass == "batch" and not policy.updates("chains")
+        )
+        return sam_gradients(
+            loss_fn,
+            params,
+            rho=self.objective.rho,
+            adaptive=self.objective.is_adaptive,
+            second_loss_fn=None if is_like_first else partial(loss_fn, second_pass=True),
+            axis_name=self.objective.batch_axis,
+        )
+
+    def _adapt(
+        self, smoothing: jax.Array, terms: Callable[[PyTree], jax.Array], params: PyTree
+    ) -> jax.Array:
+        """Returns the next smoothing, from the norms of the gradients of the loss's two terms."""
+        objective = self.objective
+        if objective.smoothing_ratio is None:
+            return smoothing
+        _, pull_back = jax.vjp(terms, params)
+        gradients = [pull_back(chosen)[0] for chosen in jnp.eye(2)]
+        gradients = mean_over_members(gradients, objective.axis_name or objective.batch_axis)
+        # Squares of half-precision gradients may leave half precision's range.
+        norms = [optax.tree.norm(at_least_float32(gradient)) for gradient in gradients]
+        return adapt_smoothing(
+            smoothing,
+            norms[1],
+            norms[0],
+            target_ratio=objective.smoothing_ratio,
+            rate=objective.smoothing_rate,
+        )

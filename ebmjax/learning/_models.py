@@ -1,0 +1,238 @@
+"""Models as training sees them: an energy, and a classifier that is one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ebmjax._axes import AxisName, join_axes, spread_axis
+from ebmjax.learning._chains import CHAIN_AXIS, Densities
+from ebmjax.losses import class_log_density, joint_log_density
+from ebmjax.networks import Network, NormPolicy
+from ebmjax.types import Key, PyTree
+
+DROPOUT = 2**31 - 1
+"""Folded into the key of a step for the masks of dropout: its other keys are split off."""
+
+Energy = Callable[..., jax.Array]
+"""``energy(x, labels)``: (..., *shape) and (...,) to (...,); labels may be ignored. An energy of
+many noise levels also takes noise scales (...,)."""
+
+EnergyOf = Callable[[PyTree], Energy]
+"""``energy_of(params) -> energy``: what all chains of a step share, such as a spectral norm, is
+computed here, once."""
+
+
+class Seen(NamedTuple):
+    """Outputs of a model in one step.
+
+    Attributes:
+      log_density: f by role, "positives" and "negatives", each (N,).
+      logits: of the labelled images; None without.
+      statistics: running ones, after the step.
+    """
+
+    log_density: dict[str, jax.Array]
+    logits: jax.Array | None
+    statistics: PyTree
+
+
+class EnergyNetwork(NamedTuple):
+    """A model without labels, or E(x, y) of images with labels: its log density f is -E.
+
+    Attributes:
+      energy_of: see ``EnergyOf``.
+      num_classes: of E(x, y); 1 for E(x).
+    """
+
+    energy_of: EnergyOf
+    num_classes: int = 1
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether chains belong to a class."""
+        return self.num_classes > 1
+
+    def count_classes(self, params: PyTree, statistics: PyTree, x: jax.Array) -> int:
+        """Returns the number of labels that the data may have; 1 for any."""
+        del params, statistics, x
+        return self.num_classes
+
+    def log_density_of(self, params: PyTree, statistics: PyTree) -> Callable[..., jax.Array]:
+        """Returns ``(x, labels, *noise_scale) -> f``."""
+        del statistics
+        energy = self.energy_of(params)
+        return lambda x, labels, *noise_scale: -energy(x, labels, *noise_scale)
+
+    def densities(
+        self, params: PyTree, statistics: PyTree, scale: Any, batch_axis: AxisName = None
+    ) -> Densities:
+        """Returns label to the log density, times ``scale``, that chains of this class follow."""
+        del batch_axis
+        f = self.log_density_of(params, statistics)
+        return lambda label: lambda x, *noise_scale: scale * f(x, label, *noise_scale)
+
+    def evaluate(
+        self,
+        key: Key,
+        params: PyTree,
+        statistics: PyTree,
+        images: dict[str, jax.Array],
+        labels: dict[str, jax.Array],
+        *,
+        second_pass: bool = False,
+        batch_axis: AxisName = None,
+    ) -> Seen:
+        """Returns f of every role."""
+        del key, second_pass, batch_axis
+        if not images:
+            return Seen({}, None, statistics)
+        f, arrays = self.log_density_of(params, statistics), (images, labels)
+        found = f(*(jnp.concatenate(list(of_role.values())) for of_role in arrays))
+        return Seen(_split(found, images), None, statistics)
+
+
+@dataclass(frozen=True, eq=False)  # known by identity, as the functions that JAX caches are
+class ChainDensity:
+    """The log density of one chain; also in two parts, for samplers that use them (PYLD).
+
+    Attributes:
+      log_density: position to scalar; it also takes a noise level where the classifier does.
+      first_layer: position to hidden layer; None where the network has no such split.
+      head: hidden layer to scalar; ``log_density`` is ``head`` after ``first_layer``.
+    """
+
+    log_density: Callable[..., jax.Array]
+    first_layer: Callable[[jax.Array], jax.Array] | None = None
+    head: Callable[[jax.Array], jax.Array] | None = None
+
+    def __call__(self, position: jax.Array, *noise_scale: jax.Array) -> jax.Array:
+        """Returns the log density, a scalar."""
+        return self.log_density(position, *noise_scale)
+
+
+class JointNetwork(NamedTuple):
+    """A classifier read as a density, and whose statistics its passes normalise with.
+
+    Attributes:
+      classifier: of the passes that train. Its dropout (``Network.drop``) is on in the
+        cross-entropy alone.
+      chain_classifier: of the chains where it differs, in precision for example; it must take the
+        same parameters.
+      policy: of batch normalisation.
+      is_conditional: whether the density is p(x, y) instead of p(x). It is p(x) all the same for
+        the label ``ANY_CLASS``.
+    """
+
+    classifier: Network
+    chain_classifier: Network | None = None
+    policy: NormPolicy = NormPolicy()
+    is_conditional: bool = False
+
+    def count_classes(self, params: PyTree, statistics: PyTree, x: jax.Array) -> int:
+        """Returns the number of the network's classes."""
+        apply = self.classifier.apply
+        return jax.eval_shape(lambda *given: apply(*given)[0], params, statistics, x).shape[-1]
+
+    def log_density(self, logits: jax.Array, labels: jax.Array) -> jax.Array:
+        """Returns f(x), or f(x, y) of the labels, from logits."""
+        if not self.is_conditional:
+            return joint_log_density(logits)
+        of_class = class_log_density(logits, jnp.maximum(labels, 0))
+        return jnp.where(labels < 0, joint_log_density(logits), of_class)
+
+    def log_density_of(self, params: PyTree, statistics: PyTree) -> Callable[..., jax.Array]:
+        """Returns ``(x, labels, *noise_scale) -> f``, of each image by itself."""
+
+        def f(x: jax.Array, labels: jax.Array, *noise_scale: jax.Array) -> jax.Array:
+            logits, _ = self.classifier.apply(params, statistics, x, *noise_scale)
+            return self.log_density(logits, labels)
+
+        return f
+
+    def densities(
+        self, params: PyTree, statistics: PyTree, scale: Any, batch_axis: AxisName = None
+    ) -> Densities:
+        """Returns label to the log density, times ``scale``, that chains of this class follow."""
+        network, use = self.chain_classifier or self.classifier, self.policy.use("chains")
+        axes = join_axes(CHAIN_AXIS, spread_axis(batch_axis))
+        options: Any = {"use": use, "batch_axis": axes if use == "batch" else None}
+
+        def of_label(label: jax.Array) -> ChainDensity:
+            def finish(logits: jax.Array) -> jax.Array:
+                return scale * self.log_density(logits, label)
+
+            def log_density(x: jax.Array, *noise_scale: jax.Array) -> jax.Array:
+                return finish(network.apply(params, statistics, x, *noise_scale, **options)[0])
+
+            first_layer, head = network.first_layer, network.head
+            if first_layer is None or head is None:
+                return ChainDensity(log_density)
+            return ChainDensity(
+                log_density,
+                partial(first_layer, params),
+                lambda hidden: finish(head(params, statistics, hidden, **options)[0]),
+            )
+
+        return of_label
+
+    def evaluate(
+        self,
+        key: Key,
+        params: PyTree,
+        statistics: PyTree,
+        images: dict[str, jax.Array],
+        labels: dict[str, jax.Array],
+        *,
+        second_pass: bool = False,
+        batch_axis: AxisName = None,
+    ) -> Seen:
+        """Returns f of "positives" and "negatives", and the logits of "classified".
+
+        Args:
+          key: of the step; dropout's masks are folded from it.
+          params: of the network.
+          statistics: running ones.
+          images: by role.
+          labels: by role, of those whose f is asked for.
+          second_pass: whether it is SAM's second.
+          batch_axis: mapped axes whose shards are normalised as one batch.
+        """
+        drop = self.classifier.drop
+        drop = drop and partial(drop, key=jax.random.fold_in(key, DROPOUT))
+        logits, updated = {}, statistics
+        if not jax.tree.leaves(statistics):  # nothing couples the images: one pass serves all
+            images = dict(images)
+            if drop:
+                shown = images.pop("classified")
+                logits["classified"], _ = drop(params, statistics, shown, use="batch")
+            if images:
+                together = jnp.concatenate(list(images.values()))
+                logits |= _split(self.classifier.apply(params, statistics, together)[0], images)
+            images = {}
+        # The chains' own batch is that of their ends; see NormPolicy for the order.
+        for role in ("positives", "chains", "negatives", "classified"):
+            shown = images.get("negatives" if role == "chains" else role)
+            updates = self.policy.updates(role, second_pass=second_pass)
+            if shown is None or (role == "chains" and not updates):
+                continue
+            use = self.policy.use(role, second_pass=second_pass)
+            # Running averages are those the chains ran under, in both passes of SAM alike.
+            base = updated if use == "batch" else statistics
+            axes = spread_axis(batch_axis) if use == "batch" else None
+            apply = drop if drop and role == "classified" else self.classifier.apply
+            logits[role], new = apply(params, base, shown, use=use, batch_axis=axes)
+            if updates:
+                updated = jax.lax.stop_gradient(new)
+        found = {role: self.log_density(logits[role], labels[role]) for role in labels}
+        return Seen(found, logits.get("classified"), updated)
+
+
+def _split(rows: jax.Array, like: dict[str, jax.Array]) -> dict[str, jax.Array]:
+    """Returns ``rows`` by role, as many as each array of ``like`` has."""
+    borders = np.cumsum([len(part) for part in like.values()])[:-1]
+    return dict(zip(like, jnp.split(rows, borders), strict=True))
