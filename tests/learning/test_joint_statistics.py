@@ -69,6 +69,7 @@ def test_a_plain_classifier_updates_its_statistics_by_the_labelled_images():
     step = jax.jit(make_gradient_fn(centred(), None, alone))
     _, after, _ = step(KEY, PARAMS, carry, batch())
     got = np.ravel(after.statistics["centre"])
+    np.testing.assert_allclose(got, updated(START, CLASSIFIED), atol=ATOL)
 
 
 CASES = [

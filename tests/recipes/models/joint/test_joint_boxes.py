@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ebmjax.learning import ChainDensity
+from ebmjax.learning._models import ChainDensity
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.models.joint import checks as joint_checks
 from ebmjax.recipes.models.joint import parts

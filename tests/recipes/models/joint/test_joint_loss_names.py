@@ -5,9 +5,11 @@ import numpy as np
 import pytest
 
 from ebmjax import data, losses
-from ebmjax.recipes.models.joint.objectives import objective
+from ebmjax.learning import Samples
+from ebmjax.recipes.models.build import make_objective
 from ebmjax.recipes.models.joint.parts import chain_plan
 from ebmjax.recipes.parts.objectives import table
+from ebmjax.recipes.parts.objectives.objective import make_loss
 from experiments.configs import jem_digits
 
 POSITIVE, NEGATIVE = jnp.array([2.0, -1.0, 0.5]), jnp.array([-3.0, 2.0])
@@ -17,7 +19,9 @@ BETA, SCALE, ALPHA = 0.2, 3.0, 4.0
 def value_of(name, alpha, **overrides):
     config = jem_digits.get_config()
     config.loss.update(name=name, beta=BETA, output_scale=SCALE, **overrides)
-    return objective(config, None).generative_loss(POSITIVE, NEGATIVE, jnp.float32(alpha))
+    loss, numbers = make_loss(config, None)
+    data, samples = (Samples(f, f / alpha, f) for f in (POSITIVE, NEGATIVE))
+    return loss(None, None, data, samples, {**numbers, "smoothing": jnp.float32(alpha)})
 
 
 @pytest.mark.parametrize("alpha", [1.0, ALPHA])
@@ -59,18 +63,19 @@ def test_smoothing_is_the_temperature_of_every_loss():
 def test_chains_follow_what_the_weights_leave_of_the_density(loss, scale):
     config = jem_digits.get_config()
     config.loss.update(loss)
-    assert objective(config, None).density_scale == pytest.approx(scale)
+    objective = make_objective(config, None, 10)
+    assert objective.density_scale(objective.numbers) == pytest.approx(scale)
 
 
 def test_the_objective_has_the_numbers_of_its_fields():
     config = jem_digits.get_config()
-    config.loss.update(generative_weight=0.5, is_conditional=True)
+    config.loss.update(generative_weight=0.5)
     config.loss.update(smoothing_ratio=2.0, smoothing_rate=0.25)
     config.optimizer.update(rho=0.05, adaptive=True)
-    found = objective(config, None)
+    found = make_objective(config, None, 10)
     assert (found.classification_weight, found.generative_weight) == (1.0, 0.5)
     assert (found.smoothing_ratio, found.smoothing_rate) == (2.0, 0.25)
-    assert (found.rho, found.is_adaptive, found.is_conditional) == (0.05, True, True)
+    assert (found.rho, found.is_adaptive) == (0.05, True)
 
 
 def test_chains_have_the_numbers_of_their_fields_shared_among_the_shards():
