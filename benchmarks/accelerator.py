@@ -39,7 +39,7 @@ def list_commands(is_rehearsal: bool) -> dict[str, str]:
         f"{steps}/thermo_celeba.py:{variant} --config.train.steps_per_dispatch=2 "
         f"--config.sampler.posterior.num_steps={num_steps} --config.loss.num_intervals="
     )
-    commands = {
+    return {
         "sadajem_bfloat16": f"{steps}/sadajem_cifar10.py:{half}",
         "chains_bfloat16": f"{chains} --dtype bfloat16",
         "sadajem_float32": f"{steps}/sadajem_cifar10.py:{variant}",
@@ -47,9 +47,6 @@ def list_commands(is_rehearsal: bool) -> dict[str, str]:
         **{f"latent_{n}": f"{latent}{n}" for n in powers},
         "svgd": f"samplers --samplers svgd --energies gaussian {alone}",
     }
-    if is_rehearsal:  # both precisions run the same code
-        del commands["sadajem_float32"], commands["chains_float32"]
-    return commands
 
 
 def measure(folder: Path, command: str, is_rehearsal: bool) -> bool:

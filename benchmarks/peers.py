@@ -2,16 +2,14 @@
 
 - chains: 64 chains of 10 SGLD steps on wide ResNets.
 - training: steps of configs/jem_digits.py:unconfined as ``training.fit`` runs them.
-- plane: 1,000 Langevin chains of 100 steps on an MLP of two hidden layers of 128.
-- svgd: 20 steps of SVGD with the median rule in a Gaussian.
+- svgd: 20 steps of SVGD with the median rule in a Gaussian, beside BlackJAX.
 
 We run on one device and on all, one a core: chains are spread over them by a mesh, training in as
 many shards. PyTorch runs in eager NCHW, in channels_last and by ``torch.compile``, with a thread a
 core. The row names the fastest; the ratio is its time over ours on all devices: above 1 ours is the
 faster. All sides take turns within each repeat, and rest before each turn, so that the threads of
-the side before sleep. BlackJAX walks under our driver, ``samplers.run_chain``; the others under
-their own, in the Python that EBMJAX_PEERS names, with
-pip install torch==2.13.0 numpy ebmkit==0.16.0 torchebm==0.8.9
+the side before sleep. BlackJAX walks under our driver, ``samplers.run_chain``; PyTorch under its
+own, in the Python that EBMJAX_PEERS names (pip install torch numpy).
 """
 
 import argparse
@@ -30,12 +28,11 @@ from typing import Any, NamedTuple
 import _configured as configured
 import _harness as harness
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 from _chains import compile_chain, log_gaussian, make_image_density
 
-from ebmjax import data, metrics, networks, samplers
+from ebmjax import data, metrics, samplers
 from ebmjax.recipes.run.processes import num_processors
 from ebmjax.types import LogDensityFn, PyTree, Sampler
 
@@ -45,46 +42,28 @@ STEP_SIZE = 1e-3
 PAUSE = 0.2
 """Seconds of rest before each turn."""
 WAYS = ("eager", "channels_last", "compile")
-SAMPLERS: dict[str, Callable[[LogDensityFn], Any]] = {
-    name: partial(getattr(samplers, name), step_size=STEP_SIZE) for name in ("sgld", "svgd")
-}
 IMAGES = (((8, 8, 1), 10, 8), ((16, 16, 1), 10, 3), ((28, 28, 1), 10, 1), ((32, 32, 3), 16, 1))
 """Shapes of images, depths of the wide ResNet, and calls in a turn."""
 NUM_CHAINS, NUM_STEPS = 64, 10
 JEM = 64, 20, 10
 """Images of a batch, steps of a chain, and training steps in a turn."""
-PLANE = (1000, 2)
 SVGD_SHAPES = ((100, 3072), (500, 784), (1000, 192))
 
 
-class Place(NamedTuple):
-    """A state that is only a position."""
-
-    position: jax.Array
-
-
-def of_blackjax() -> dict[str, Callable[[LogDensityFn], Any]]:
-    """Returns BlackJAX's samplers, as our driver takes them."""
+def of_blackjax(log_density_fn: LogDensityFn) -> Any:
+    """Returns BlackJAX's SVGD, as our driver takes it."""
     import blackjax
     from blackjax.vi.svgd import median_heuristic
 
-    def sgld(log_density_fn: LogDensityFn) -> Any:
-        theirs: Any = blackjax.sgld(lambda position, minibatch: jax.grad(log_density_fn)(position))
+    theirs: Any = blackjax.svgd(jax.grad(log_density_fn), optax.sgd(STEP_SIZE))
 
-        def step(key: jax.Array, state: Place) -> Any:
-            return Place(theirs.step(key, state.position, (), STEP_SIZE)), None
+    def init(particles: jax.Array) -> Any:
+        return theirs.init(particles, median_heuristic({}, particles))
 
-        return Sampler(Place, step)
+    return Sampler(init, lambda key, state: (theirs.step(state), None))
 
-    def svgd(log_density_fn: LogDensityFn) -> Any:
-        theirs: Any = blackjax.svgd(jax.grad(log_density_fn), optax.sgd(STEP_SIZE))
 
-        def init(particles: jax.Array) -> Any:
-            return theirs.init(particles, median_heuristic({}, particles))
-
-        return Sampler(init, lambda key, state: (theirs.step(state), None))
-
-    return {"sgld": sgld, "svgd": svgd}
+make_svgd = partial(samplers.svgd, step_size=STEP_SIZE)
 
 
 class PeersUnavailableError(Exception):
@@ -96,26 +75,22 @@ class TorchProcess:
 
     def __init__(self, num_threads: int):
         if not (python := os.environ.get("EBMJAX_PEERS")):
-            raise PeersUnavailableError("EBMJAX_PEERS names no Python with the other libraries")
-        threads = {"OMP_NUM_THREADS": str(num_threads), "MKL_NUM_THREADS": str(num_threads)}
-        self._process = subprocess.Popen(
-            [python, Path(__file__).resolve().with_name("_torch.py")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, **threads},
-            text=True,
-        )
+            raise PeersUnavailableError("EBMJAX_PEERS names no Python with PyTorch")
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(num_threads))
+        script = Path(__file__).resolve().with_name("_torch.py")
+        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen([python, script], env={**os.environ, **threads}, **pipes)
         harness.VERSIONS.update(self._read())
 
     def ask(self, work: str, **asked: Any) -> Any:
         """Returns the script's answer; raises PeersUnavailableError if it cannot do the work."""
         with contextlib.suppress(BrokenPipeError):  # of a process that has ended
-            print(json.dumps({"work": work, **asked}), file=self._process.stdin, flush=True)
+            print(json.dumps({"work": work, **asked}), file=self.process.stdin, flush=True)
         return self._read()
 
     def _read(self) -> Any:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
         answer = json.loads(line) if line else {"error": "the process ended"}
         if isinstance(answer, dict) and "error" in answer:
             raise PeersUnavailableError(answer["error"])
@@ -168,9 +143,9 @@ torch = cache(lambda: TorchProcess(num_processors()))
 """The one process of the other libraries."""
 
 
-def ask(work: str, library: str, calls: int = 1, **asked: Any) -> Timer:
+def ask(work: str, calls: int = 1, **asked: Any) -> Timer:
     """Returns a timer of a call in the process of the other libraries."""
-    return lambda: harness.Turn(*torch().ask(work, library=library, calls=calls, **asked))
+    return lambda: harness.Turn(*torch().ask(work, calls=calls, **asked))
 
 
 def on_devices(make: Callable[[int], Any], size: int) -> dict[int, Any]:
@@ -179,31 +154,15 @@ def on_devices(make: Callable[[int], Any], size: int) -> dict[int, Any]:
     return {n: make(n) for n in sorted({1, most})}
 
 
-def beside_blackjax(
-    text: str, sampler: str, density: LogDensityFn, start: jax.Array, steps: int, calls: int = 1
-) -> Work:
-    """Returns ``sampler`` by us and by BlackJAX. Particles of SVGD stay on one device."""
-    is_svgd = sampler == "svgd"
-
-    def make(find: Callable[[], dict[str, Any]], num_devices: int) -> Call:
-        return compile_chain(find()[sampler](density), start, steps, is_svgd, num_devices)
-
-    ours_of, theirs_of = partial(make, lambda: SAMPLERS), cache(partial(make, of_blackjax))
-    ours = on_devices(ours_of, 1 if is_svgd else len(start))
-    # The first call compiles, and fails without BlackJAX.
-    theirs = {f"on {n}": lambda n=n: harness.time_call(theirs_of(n), calls) for n in ours}
-    return Work(f"{text}, {steps} steps", ours, {"BlackJAX": theirs}, calls)
-
-
 def chains() -> Iterator[Work]:
     """Yields SGLD of wide ResNets."""
     for shape, depth, calls in IMAGES:
         density, sizes = make_image_density(shape, depth), (NUM_CHAINS, *shape)
         start = jax.random.uniform(jax.random.key(1), sizes)
-        sampler = SAMPLERS["sgld"](density)
+        sampler = samplers.sgld(density, step_size=STEP_SIZE)
         ours = on_devices(partial(compile_chain, sampler, start, NUM_STEPS, False), NUM_CHAINS)
         asked = {"shape": sizes, "steps": NUM_STEPS, "depth": depth}
-        ways = {way: ask("images", "PyTorch", calls, way=way, **asked) for way in WAYS}
+        ways = {way: ask("images", calls, way=way, **asked) for way in WAYS}
         text = f"WRN-{depth}-1 {'x'.join(map(str, shape))}, {NUM_CHAINS} x {NUM_STEPS} steps"
         yield Work(text, ours, {"PyTorch": ways}, calls, count(density, start, NUM_STEPS))
 
@@ -213,28 +172,19 @@ def count(density: LogDensityFn, start: jax.Array, steps: int) -> float:
     return steps * metrics.compiled_flops(jax.vmap(jax.value_and_grad(density)), start)
 
 
-def plane() -> Iterator[Work]:
-    """Yields Langevin chains in the plane."""
-    network: Any = networks.MLPEnergy(hidden=(128, 128))
-    params = network.init(jax.random.key(0), jnp.zeros(2))
-    start, steps, calls = jax.random.normal(jax.random.key(1), PLANE), 100, 5
-
-    def density(x: jax.Array) -> Any:
-        return -network.apply(params, x)
-
-    work = beside_blackjax(f"plane {PLANE}", "sgld", density, start, steps, calls)
-    for name in ("ebmkit", "torchebm"):
-        work.peers[name] = {"": ask("plane", name, calls, shape=PLANE, steps=steps)}
-    yield work._replace(operations=count(density, start, steps))
-
-
 def svgd() -> Iterator[Work]:
-    """Yields SVGD in a Gaussian."""
+    """Yields SVGD in a Gaussian, on one device."""
     for shape in SVGD_SHAPES:
         start, steps = jax.random.normal(jax.random.key(1), shape), 20
-        work = beside_blackjax(f"svgd {shape}", "svgd", log_gaussian, start, steps)
-        work.peers["ebmkit"] = {"": ask("svgd", "ebmkit", shape=shape, steps=steps)}
-        yield work
+        ours = compile_chain(make_svgd(log_gaussian), start, steps, True)
+        theirs = cache(partial(compile_blackjax, start, steps))
+        timer = lambda: harness.time_call(theirs())  # noqa: B023, E731
+        yield Work(f"svgd {shape}, {steps} steps", {1: ours}, {"BlackJAX": {"": timer}})
+
+
+def compile_blackjax(start: jax.Array, steps: int) -> Call:
+    """Returns BlackJAX's SVGD; the first call compiles, and fails without it."""
+    return compile_chain(of_blackjax(log_gaussian), start, steps, True)
 
 
 def training() -> Iterator[Work]:
@@ -248,7 +198,7 @@ def training() -> Iterator[Work]:
 
     def time_steps(way: str) -> harness.Turn:
         load(torch())
-        step = ask("train", "PyTorch", block, way=way)()
+        step = ask("train", block, way=way)()
         return harness.Turn(block * step.clock, block * step.processor)  # ours is a block
 
     ways = {way: partial(time_steps, way) for way in WAYS}
@@ -268,7 +218,7 @@ def load_jem(config: Any, params: PyTree, process: Any) -> None:
         raise SystemExit(f"PyTorch has {theirs} parameters, ebmjax {ours}.")
 
 
-WORKS = {one.__name__: one for one in (chains, training, plane, svgd)}
+WORKS = {one.__name__: one for one in (chains, training, svgd)}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
