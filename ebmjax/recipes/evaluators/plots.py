@@ -1,28 +1,20 @@
 """Opens, styles and saves every figure, and draws the pictures that families share."""
 
-import math
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.rcsetup import cycler
-from matplotlib.ticker import (
-    LogFormatterSciNotation,
-    LogLocator,
-    MaxNLocator,
-    NullLocator,
-    ScalarFormatter,
-)
+from matplotlib.ticker import MaxNLocator
 
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.extractor_names import with_extractor
@@ -79,36 +71,33 @@ Rows = list[dict[str, Any]]
 
 
 @contextmanager
-def open_figure(
-    lines: int = 1, columns: int = 1, *, size: tuple[float, float] = (4.0, 3.0), **subplots: Any
+def figure(
+    path: Path,
+    lines: int = 1,
+    columns: int = 1,
+    *,
+    size: tuple[float, float] = (4.0, 3.0),
+    title: str = "",
+    has_legend: bool = False,
+    **subplots: Any,
 ) -> Iterator[np.ndarray]:
-    """Opens a figure in the project's style.
+    """Opens a figure in the project's style, and saves it to ``path`` if nothing raised.
 
     Args:
+      path: of the picture.
       lines: number of lines of panels.
       columns: number of panels in a line.
       size: width and height of a panel, in inches.
+      title: stands above all panels.
+      has_legend: names below all panels what is drawn.
       **subplots: passed to ``Figure.subplots``.
 
     Yields:
       Axes (lines, columns).
     """
     with matplotlib.rc_context(STYLE):
-        new = Figure(figsize=(size[0] * columns, size[1] * lines))
-        yield new.subplots(lines, columns, squeeze=False, **subplots)
-
-
-@contextmanager
-def figure(
-    path: Path, *shape: int, title: str = "", has_legend: bool = False, **options: Any
-) -> Iterator[np.ndarray]:
-    """Opens a figure with ``open_figure``, arranges it, and saves it to ``path`` if nothing raised.
-
-    ``title`` stands above all panels; ``has_legend`` names below them what is drawn.
-    """
-    with open_figure(*shape, **options) as grid:
-        yield grid
-        drawn = grid[0, 0].figure
+        drawn = Figure(figsize=(size[0] * columns, size[1] * lines))
+        yield drawn.subplots(lines, columns, squeeze=False, **subplots)
         if has_legend:
             legend(drawn)
         if title:
@@ -118,12 +107,9 @@ def figure(
 
 
 def arrange(drawn: Figure) -> None:
-    """Hides empty panels, breaks long lines of titles and labels, and thins out ticks."""
+    """Hides empty panels, and breaks long lines of titles and labels."""
     width, height = drawn.get_size_inches()
     for axes in drawn.axes:
-        for axis in (axes.xaxis, axes.yaxis):
-            if axis.get_scale() == "log":
-                _thin_out(axis)
         axes.set_visible(axes.get_visible() and bool(axes.has_data() or axes.texts))
         place = axes.get_position(original=True)
         axes.set_title(_wrap(axes.get_title(), width * place.width, "axes.titlesize"))
@@ -131,22 +117,6 @@ def arrange(drawn: Figure) -> None:
         axes.set_ylabel(_wrap(axes.get_ylabel(), height * place.height, "axes.labelsize"))
     if drawn.get_suptitle():
         drawn.suptitle(_wrap(drawn.get_suptitle(), width, "figure.titlesize"))
-
-
-def _thin_out(axis: Axis) -> None:
-    """Names a few ticks of a logarithmic axis that has fewer than two powers of ten."""
-    first, last = sorted(axis.get_view_interval())
-    if math.floor(math.log10(last)) > math.ceil(math.log10(first)):
-        return
-    if last < 10 * first:
-        axis.set_major_locator(MaxNLocator(3, steps=[1, 2, 5, 10]))
-        plain = ScalarFormatter(useOffset=False)
-        plain.set_powerlimits((-2, 4))
-        axis.set_major_formatter(plain)
-    else:
-        axis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
-        axis.set_major_formatter(LogFormatterSciNotation(minor_thresholds=(math.inf, math.inf)))
-    axis.set_minor_locator(NullLocator())
 
 
 def _wrap(text: str, inches: float, size: str) -> str:
@@ -224,49 +194,21 @@ def column(rows: Rows, name: str) -> tuple[np.ndarray, np.ndarray]:
     return steps, np.array([row[name] for row in present], dtype=float)
 
 
-class Line(NamedTuple):
-    """A number against the step.
+def curve(axes: Axes, rows: Rows, name: str, **style: Any) -> None:
+    """Draws a number against the step, labelled, if the rows have it.
 
-    Attributes:
-      steps: (n,).
-      means: (n,), over repeats if there are several.
-      ends: two of (n,): the range of several repeats, or one standard error to both sides; None
-        where there is neither.
-    """
-
-    steps: np.ndarray
-    means: np.ndarray
-    ends: tuple[np.ndarray, np.ndarray] | None
-
-
-def line(rows: Rows, name: str) -> Line | None:
-    """Returns the points of ``name`` that are drawn; None if no row has it.
-
-    For several repeats it is mean and range; for one, the standard error "<name>_error" stands
-    beside it if the rows have it.
+    Its standard error "<name>_error" stands to both sides if the rows have that, too.
     """
     steps, values = column(rows, name)
     if not len(steps):
-        return None
-    shown, errors = _extremes(np.atleast_2d(values.T).mean(0)), column(rows, f"{name}_error")[1]
-    has_errors = errors.shape == values.shape == steps.shape
-    steps, values = steps[shown], values[shown]
-    if values.ndim == 2:
-        return Line(steps, values.mean(1), (values.min(1), values.max(1)))
-    ends = (values - errors[shown], values + errors[shown]) if has_errors else None
-    return Line(steps, values, ends)
-
-
-def curve(axes: Axes, rows: Rows, name: str, **style: Any) -> None:
-    """Draws ``line(rows, name)`` against the step, labelled, if the rows have it."""
-    found = line(rows, name)
-    if found is None:
         return
-    marker = "." if len(found.steps) <= FEW else ""
+    shown, errors = _extremes(values), column(rows, f"{name}_error")[1]
+    marker = "." if len(shown) <= FEW else ""
     named = {"label": name.replace("_", " "), "marker": marker, **style}
-    (drawn,) = axes.plot(found.steps, found.means, **named)
-    if found.ends is not None:
-        axes.fill_between(found.steps, *found.ends, alpha=0.2, color=drawn.get_color())
+    (drawn,) = axes.plot(steps[shown], values[shown], **named)
+    if errors.shape == values.shape:
+        ends = (values - errors)[shown], (values + errors)[shown]
+        axes.fill_between(steps[shown], *ends, alpha=0.2, color=drawn.get_color())
 
 
 def _extremes(values: np.ndarray) -> np.ndarray:
@@ -292,11 +234,6 @@ def step_colours(grid: np.ndarray, last: int) -> Callable[[int], Any]:
     colours = ScalarMappable(Normalize(0, max(last, 1)), "viridis_r")
     grid.flat[0].figure.colorbar(colours, ax=grid, label="step of training")
     return lambda step: colours.to_rgba(np.array(step))
-
-
-def shades(num: int) -> list[Any]:
-    """Returns ``num`` ordered colours, later ones darker."""
-    return [matplotlib.colormaps["viridis_r"](0.1 + 0.9 * i / max(num - 1, 1)) for i in range(num)]
 
 
 def legend(of: Axes | Figure) -> None:

@@ -15,7 +15,7 @@ from ebmjax.data import ImageData, from_signed_unit
 from ebmjax.evaluate import rms_displacement
 from ebmjax.recipes.evaluators.found import Found
 from ebmjax.recipes.evaluators.plots import STYLE, figure, name_tiles, tiles
-from ebmjax.recipes.evaluators.sample_scores import with_error
+from ebmjax.recipes.evaluators.result_tables import with_error
 from ebmjax.types import Key
 
 NUM_SHOWN, COLUMNS = 100, 10

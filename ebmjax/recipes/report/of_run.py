@@ -14,10 +14,12 @@ from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import WorkdirError, count_nouns, flatten
 from ebmjax.recipes.config.extractor_names import EXTRACTOR
 from ebmjax.recipes.evaluators.plots import drawable, montage, panels, with_own_panels
-from ebmjax.recipes.evaluators.result_tables import evaluation_results, own_numbers, results
-from ebmjax.recipes.evaluators.sample_scores import (
+from ebmjax.recipes.evaluators.result_tables import (
     advice,
+    evaluation_results,
     fid_text,
+    own_numbers,
+    results,
     with_error,
     with_interval,
 )

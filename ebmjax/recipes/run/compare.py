@@ -6,7 +6,7 @@ from pathlib import Path
 from ebmjax._shown import printable
 from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError, stop
-from ebmjax.recipes.evaluators.sample_scores import with_interval
+from ebmjax.recipes.evaluators.result_tables import with_interval
 from ebmjax.recipes.folder import per_image
 from ebmjax.recipes.folder.run_folder import check_links
 from ebmjax.recipes.report import of_run, run_data

@@ -12,8 +12,7 @@ from ebmjax._phases import phase
 from ebmjax._versions import versions
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.extractor_names import extractor_name
-from ebmjax.recipes.evaluators.result_tables import as_lines, evaluation_results, results
-from ebmjax.recipes.evaluators.sample_scores import advice
+from ebmjax.recipes.evaluators.result_tables import advice, as_lines, evaluation_results, results
 from ebmjax.recipes.folder import per_image, workdir
 from ebmjax.recipes.folder.run_folder import as_json
 from ebmjax.recipes.models.build import Seconds

@@ -20,8 +20,7 @@ from tqdm import tqdm
 from ebmjax._phases import SECONDS, say, show_life
 from ebmjax._shown import duration
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.evaluators.result_tables import why_none
-from ebmjax.recipes.evaluators.sample_scores import fid_text, mean_of
+from ebmjax.recipes.evaluators.result_tables import fid_text, mean_of, why_none
 from ebmjax.recipes.folder import workdir
 
 SERVICES = ("wandb", "trackio")

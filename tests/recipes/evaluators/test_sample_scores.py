@@ -2,7 +2,7 @@
 
 import pytest
 
-from ebmjax.recipes.evaluators.sample_scores import advice, fid_text, with_error, with_interval
+from ebmjax.recipes.evaluators.result_tables import advice, fid_text, with_error, with_interval
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ebmjax import metrics
-from ebmjax.recipes.evaluators.sample_scores import with_interval
+from ebmjax.recipes.evaluators.result_tables import with_interval
 from ebmjax.recipes.folder import per_image
 from ebmjax.recipes.run import compare
 

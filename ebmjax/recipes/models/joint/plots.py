@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.evaluators.plots import panels
-from ebmjax.recipes.evaluators.sample_scores import FIDS
+from ebmjax.recipes.evaluators.result_tables import FIDS
 from ebmjax.recipes.folder.workdir import read_rows
 
 PANELS = (

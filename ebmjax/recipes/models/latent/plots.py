@@ -7,7 +7,7 @@ import numpy as np
 
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.evaluators.plots import column, figure, panels, step_colours, tiles
-from ebmjax.recipes.evaluators.sample_scores import FIDS
+from ebmjax.recipes.evaluators.result_tables import FIDS
 from ebmjax.recipes.folder.workdir import read_rows, snapshots
 
 SHOWN = 10

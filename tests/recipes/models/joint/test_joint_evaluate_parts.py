@@ -133,7 +133,7 @@ def test_sets_that_are_not_there_are_skipped_with_the_reason(folder, reason, tmp
     assert reason in skipped["svhn_cropped"]
     assert json.dumps(skipped)
     with pytest.raises(ConfigError, match=r"config\.eval\.ood\.tfds"):
-        make_sets(config, test, ("no_such_set",))
+        make_sets(smoke(), test, ("no_such_set",))
 
 
 def test_a_set_with_fewer_images_is_skipped_with_the_numbers(monkeypatch):
