@@ -2,6 +2,7 @@
 
 import hashlib
 import shutil
+import tempfile
 from pathlib import Path
 
 import jax
@@ -9,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from training_problems import chains, read_rows
 
 from ebmjax import training
@@ -71,14 +74,6 @@ def test_every_kind_of_leaf_comes_back(tmp_path, tree):
     assert jax.tree.map(lambda a: a.dtype, restored) == jax.tree.map(lambda a: a.dtype, tree)
 
 
-def test_restored_keys_draw_what_they_drew(tmp_path):
-    keys = TREES["keys"]
-    save(tmp_path, keys)
-    restored, _ = restore(tmp_path, keys)
-    drawn, again = (jax.random.normal(tree["many"][1, 2]) for tree in (keys, restored))
-    assert drawn == again
-
-
 def test_sharded_leaves_move_to_another_number_of_devices(tmp_path):
     state, _, _ = chains()
     save(tmp_path, place_state(state, training.make_mesh(8)))
@@ -86,10 +81,6 @@ def test_sharded_leaves_move_to_another_number_of_devices(tmp_path):
     on_two = place_state(restored, training.make_mesh(8, jax.devices()[:2]))
     assert len(on_two.carry.sharding.device_set) == 2
     assert training.tree_digest(on_two) == training.tree_digest(state)
-
-
-def test_an_empty_folder_holds_nothing(tmp_path):
-    assert restore(tmp_path / "new" / "folder", jnp.ones(2)) is None
 
 
 def test_the_newest_few_are_kept(tmp_path):
@@ -100,17 +91,6 @@ def test_the_newest_few_are_kept(tmp_path):
     restored, meta = restore(tmp_path, jnp.zeros(2, int))
     assert np.array_equal(restored, [12, 12])
     assert meta == {"step": 12}
-
-
-def test_something_is_kept():
-    with pytest.raises(ValueError, match="max_to_keep"):
-        training.Checkpoints("unused", max_to_keep=0)
-    assert not Path("unused").exists()
-
-
-def test_meta_that_json_cannot_hold_is_refused_at_once(tmp_path):
-    with training.Checkpoints(tmp_path) as checkpoints, pytest.raises(TypeError, match="JSON"):
-        checkpoints.save(1, jnp.ones(2), {"row": jnp.ones(2)})
 
 
 def test_a_write_in_the_background_does_not_see_training_go_on(tmp_path):
@@ -151,34 +131,13 @@ def delete_file(step_folder):
     (step_folder / "state" / "manifest.ocdbt").unlink()
 
 
-def empty(step_folder):
-    shutil.rmtree(step_folder)
-    step_folder.mkdir()
-
-
 def flip_byte(file):
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 4
     file.write_bytes(content)
 
 
-def flip_state(step_folder):
-    for file in data_files(step_folder):
-        flip_byte(file)
-
-
-def flip_meta(step_folder):
-    flip_byte(step_folder / "meta" / "metadata")
-
-
-def lose_meta(step_folder):
-    shutil.rmtree(step_folder / "meta")
-
-
-DAMAGES = [truncate, delete_file, empty, flip_state, flip_meta, lose_meta]
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", [truncate, delete_file])
 def test_a_damaged_checkpoint_is_passed_over(tmp_path, finished, damage, caplog):
     folder, digest, rows = finished
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
@@ -198,12 +157,45 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path, finished, damage, caplog)
     assert int(restored.step) == 20
 
 
+@pytest.fixture(scope="module")
+def two_saved(tmp_path_factory):
+    """A folder with the checkpoints 1 and 2, whose arrays do not compress."""
+    folder, tree = tmp_path_factory.mktemp("two"), jax.random.bits(jax.random.key(0), (4096,))
+    for step in (1, 2):
+        save(folder, tree + step, step, {"number": step})
+    return folder, tree
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(hits=st.data())
+def test_whatever_happens_to_the_newest_files_what_is_read_was_written(two_saved, hits):
+    """Bytes change or are lost in some files of the newest, or the files are gone."""
+    before, tree = two_saved
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(shutil.copytree(before, place, dirs_exist_ok=True))
+        files = sorted(path for path in (folder / "2").rglob("*") if path.is_file())
+        for file in hits.draw(st.lists(st.sampled_from(files), min_size=1, unique=True)):
+            content = bytearray(file.read_bytes())
+            where = hits.draw(st.integers(0, max(len(content) - 1, 0)))
+            match hits.draw(st.sampled_from(["flip", "cut", "lose"])):
+                case "flip" if content:
+                    content[where] ^= hits.draw(st.integers(1, 255))
+                    file.write_bytes(content)
+                case "cut":
+                    file.write_bytes(content[:where])
+                case _:
+                    file.unlink()
+        restored, meta = restore(folder, tree)
+        assert meta["number"] in (1, 2)
+        np.testing.assert_array_equal(restored, tree + meta["number"])
+
+
 def test_what_was_set_aside_makes_room_for_the_next(tmp_path):
     tree = {"a": jnp.ones(2)}
     save(tmp_path, tree, step=1)
     for _ in range(2):
         save(tmp_path, tree, step=2)
-        flip_meta(tmp_path / "2")
+        flip_byte(tmp_path / "2" / "meta" / "metadata")
         restore(tmp_path, tree)
     assert {path.name for path in tmp_path.iterdir()} == {"1", "2.damaged"}
 
@@ -231,39 +223,6 @@ def test_numbers_as_keys_of_a_row_read_back(tmp_path):
     assert meta == {"class_accuracy": {str(n): 0.5 for n in range(12)}, "pair": [1, 2]}
 
 
-def test_two_damaged_checkpoints_are_passed_over_in_one_go(tmp_path, finished):
-    folder, digest, rows = finished
-    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-    truncate(tmp_path / "checkpoints" / "20")
-    flip_meta(tmp_path / "checkpoints" / "15")
-    result = continue_run(tmp_path)
-    assert training.tree_digest(result.state) == digest
-    assert read_rows(tmp_path / "metrics.jsonl") == rows
-
-
-def test_a_flipped_byte_that_the_format_lets_through_is_noticed(tmp_path):
-    # Random bits do not compress, so the largest file is the array itself; its own format has
-    # checksums for everything but that.
-    tree = jax.random.bits(jax.random.key(0), (4096,))
-    save(tmp_path, tree, step=1)
-    save(tmp_path, tree + 1, step=2)
-    flip_byte(max(data_files(tmp_path / "2"), key=lambda file: file.stat().st_size))
-    restored, _ = restore(tmp_path, tree)
-    assert training.tree_digest(restored) == training.tree_digest(tree)
-
-
-def test_a_description_that_was_changed_is_noticed(tmp_path):
-    tree = jnp.ones(2)
-    for step in (1, 2):
-        save(tmp_path, tree, step=step, meta={"seconds": 1.5})
-    description = tmp_path / "2" / "meta" / "metadata"
-    original = description.read_text()
-    description.write_text(original.replace("1.5", "7.5"))
-    assert description.read_text() != original
-    assert restore(tmp_path, tree)[1] == {"seconds": 1.5}
-    assert (tmp_path / "2.damaged").is_dir()
-
-
 def test_a_copy_under_another_number_is_refused(tmp_path, caplog):
     tree = jnp.ones(2)
     save(tmp_path, tree, step=5, meta={"step": 5})
@@ -279,7 +238,7 @@ def contents(folder):
 
 def test_when_all_are_damaged_nothing_is_removed(tmp_path, finished):
     shutil.copytree(finished[0], tmp_path, dirs_exist_ok=True)
-    for step, damage in [("10", flip_state), ("15", delete_file), ("20", truncate)]:
+    for step, damage in [("10", truncate), ("15", delete_file), ("20", truncate)]:
         damage(tmp_path / "checkpoints" / step)
     before = contents(tmp_path)
     with pytest.raises(
@@ -310,12 +269,6 @@ def test_another_model_is_refused_by_the_name_of_its_leaf(tmp_path, finished, te
     with pytest.raises(training.CheckpointMismatchError, match=message):
         restore(tmp_path / "checkpoints", template)
     assert contents(tmp_path) == before
-
-
-def test_other_keys_are_refused(tmp_path):
-    save(tmp_path, TREES["other keys"])
-    with pytest.raises(training.CheckpointMismatchError, match="rbg"):
-        restore(tmp_path, jax.random.key(3))
 
 
 def test_the_digest_tells_paths_dtypes_shapes_and_bits_apart():

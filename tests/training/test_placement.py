@@ -86,15 +86,6 @@ def test_a_block_is_read_while_the_one_before_is_at_work(tmp_path):
     assert threading.main_thread() not in threads
 
 
-def test_an_error_of_a_reader_reaches_the_caller():
-    def read(places):
-        raise OSError("the disk is gone")
-
-    data = StoredRows(read, np.arange(96), (2,), np.float32)
-    with pytest.raises(OSError, match="the disk is gone"):
-        run(data, placement="host")
-
-
 def test_mistakes_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"one of 'device', 'host', got .*'disk'"):
         run(placement="disk")

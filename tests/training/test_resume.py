@@ -67,17 +67,6 @@ def assert_same_run(result, rows, whole):
     assert result.signum is None
 
 
-def test_the_whole_run_logs_what_is_due(whole):
-    result, rows = whole
-    assert result.signum is None
-    assert int(result.state.step) == 43
-    # Every second step, 0 and 43 besides: the monitored one at 0 and the end.
-    assert [row["step"] for row in rows] == [*range(0, 43, 2), 43]
-    assert [row["step"] for row in rows if "evaluated_at" in row] == [0, 10, 20, 30, 40, 43]
-    assert all(row["evaluated_at"] == row["step"] for row in rows if "evaluated_at" in row)
-    assert ["loss" in row for row in rows] == [False] + [True] * 22
-
-
 @pytest.mark.parametrize(("signum", "stop_at"), [(signal.SIGINT, 10), (signal.SIGTERM, 30)])
 def test_a_signal_ends_the_block_and_the_run_continues(tmp_path, whole, signum, stop_at):
     def stop(state, step):
@@ -174,17 +163,6 @@ def test_continuing_on_fewer_devices_agrees_up_to_rounding(tmp_path, whole):
     atol = 23 * 0.02 * 8 * np.finfo(np.float32).eps
     for name, expected in whole[0].state.params.items():
         np.testing.assert_allclose(result.state.params[name], expected, rtol=0, atol=atol)
-
-
-@pytest.mark.slow
-def test_a_longer_plan_continues_a_finished_run(tmp_path):
-    short = Plan(total_steps=10, batch_size=16, num_shards=8, steps_per_dispatch=5)
-    longer = Plan(total_steps=20, batch_size=16, num_shards=8, steps_per_dispatch=5)
-    sitting(tmp_path, short, monitor=None)
-    continued = sitting(tmp_path, longer, monitor=None)
-    (tmp_path / "straight").mkdir()
-    straight = sitting(tmp_path / "straight", longer, monitor=None)
-    assert tree_digest(continued.state) == tree_digest(straight.state)
 
 
 SCRIPT = """
