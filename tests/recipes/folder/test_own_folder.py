@@ -15,8 +15,6 @@ from experiment_runs import REPOSITORY
 
 import ebmjax
 from ebmjax.recipes import __main__ as command
-from ebmjax.recipes.config.files import beside
-from ebmjax.recipes.run.launch import as_typed
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
 MINE = """
@@ -140,24 +138,6 @@ def test_a_missing_package_names_the_extra(monkeypatch, capsys):
         command.main()
     assert ended.value.code == 2
     assert 'needs absl: pip install "ebmjax[experiments]"' in capsys.readouterr().err
-
-
-def test_the_console_command_and_the_version_are_those_of_the_package():
-    module, _, function = PROJECT["project"]["scripts"]["ebmjax"].partition(":")
-    assert getattr(importlib.import_module(module), function) is command.main
-    assert PROJECT["tool"]["hatch"]["version"]["path"] == "ebmjax/__init__.py"
-    assert ebmjax.__version__.count(".") == 2
-
-
-def test_the_command_that_continues_a_run_can_be_typed_again():
-    assert as_typed(["ebmjax run", "--workdir=a run"]) == "ebmjax run '--workdir=a run'"
-    assert as_typed(["a dir/run.py", "--x=1"]) == "python 'a dir/run.py' --x=1"
-
-
-def test_what_another_file_defines_is_had_by_its_path(tmp_path):
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "rows.py").write_text("ROWS = 3\n")
-    assert beside(str(tmp_path / "mine.py"), "other/rows.py").ROWS == 3
 
 
 def test_the_commands_load_without_jax():

@@ -1,17 +1,14 @@
 import fcntl
 import json
-import re
 import subprocess
-from importlib import metadata
 
 import numpy as np
 import pytest
 from experiment_runs import contents, launch, summary_of
 from linear_family import NAME, linear
 
-from ebmjax import _versions, recipes
 from ebmjax.recipes.config.errors import WorkdirError
-from ebmjax.recipes.folder import run_folder, workdir
+from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.folder.workdir import only_process
 
 
@@ -32,13 +29,6 @@ def test_an_empty_folder_and_one_left_by_a_kill_at_the_first_write_are_taken(lef
         (tmp_path / left).write_text('{"data": {"na')
     workdir.prepare(tmp_path, linear())
     assert json.loads((tmp_path / "config.json").read_text())["data"]["name"] == "points"
-
-
-def test_a_data_dir_may_move(tmp_path):
-    workdir.prepare(tmp_path, linear())
-    before = contents(tmp_path)
-    workdir.prepare(tmp_path, linear(**{"data.path": "/elsewhere"}))
-    assert contents(tmp_path) == before
 
 
 def refusal(folder, config=None):
@@ -93,21 +83,6 @@ def test_a_folder_that_cannot_be_written_is_refused_before_data_are_read(
     assert capsys.readouterr().out == ""
 
 
-def test_a_new_folder_is_judged_by_the_one_above_it(tmp_path):
-    with pytest.raises(WorkdirError, match="--out /dev/null/a/b cannot be used"):
-        workdir.check_writable(workdir.Path("/dev/null/a/b"), "--out")
-    workdir.check_writable(tmp_path / "new/run")
-    assert not contents(tmp_path)
-
-
-@pytest.mark.parametrize("given", [[], [np.zeros((4, 8, 8))]])
-def test_from_python_nothing_is_written_either(given, tmp_path, monkeypatch):
-    refuse_temporary_files(monkeypatch)
-    with pytest.raises(WorkdirError, match=r"folder .*new cannot be used"):
-        recipes.train("configs/joint.py:smoke", *given, folder=tmp_path / "new")
-    assert not contents(tmp_path)
-
-
 def test_runs_that_start_together_have_folders_of_their_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(workdir.time, "strftime", lambda _: "20260101-000000")
@@ -133,43 +108,6 @@ def test_the_folder_of_another_configuration(tmp_path):
     assert "loss.exponent was 2.0 and is now 1.0" in message
     assert "model.hidden was [1] and is now [8]" in message
     assert "num_epochs" not in message
-
-
-def test_of_two_processes_that_begin_at_once_the_first_one_has_the_folder(tmp_path, monkeypatch):
-    """The other is told so, although there was no folder yet when it looked."""
-    folder, write_once = tmp_path / "run", workdir._write_once
-
-    def overtaken(path, text):
-        other = linear(**{"loss.exponent": 1.0})
-        write_once(path, json.dumps(run_folder.as_json(other)))
-        write_once(path, text)
-
-    monkeypatch.setattr(workdir, "_write_once", overtaken)
-    with pytest.raises(WorkdirError, match=r"loss\.exponent was 1\.0 and is now 2\.0"):
-        workdir.prepare(folder, linear())
-    assert {path.name for path in folder.iterdir()} == {"config.json", "plots"}
-
-
-def test_a_file_system_without_links(tmp_path, monkeypatch):
-    def refuse(*_):
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr(workdir.os, "link", refuse)
-    workdir.prepare(tmp_path / "run", linear())
-    workdir.check(tmp_path / "run", linear())
-    assert {path.name for path in (tmp_path / "run").iterdir()} == {"config.json", "plots"}
-
-
-def test_the_folder_of_a_configuration_with_other_fields(tmp_path):
-    folder = tmp_path / "run"
-    workdir.prepare(folder, linear())
-    path = folder / "config.json"
-    saved = json.loads(path.read_text())
-    saved["loss"]["smoothing"] = saved["loss"].pop("exponent")
-    path.write_text(json.dumps(saved))
-    message = refusal(folder)
-    assert message.startswith(f"{path}: config.loss.exponent is missing. It was edited, or the run")
-    assert "another version of ebmjax" in message
 
 
 def test_snapshots_come_in_the_order_of_their_steps(tmp_path):
@@ -215,21 +153,6 @@ def test_the_revision_is_the_commit_and_whether_files_changed(tmp_path, monkeypa
     assert workdir.revision() == git("rev-parse", "HEAD") + "-dirty"
     monkeypatch.setenv("PATH", "")
     assert workdir.revision() is None  # no git
-
-
-def test_versions_are_those_installed(monkeypatch):
-    """A checkout that is not installed has none."""
-    monkeypatch.setattr(_versions, "PACKAGES", ("jax", "not-installed"))
-    found = _versions.versions()
-    assert (found["jax"], found["not-installed"]) == (metadata.version("jax"), None)
-    assert re.match(r"3\.\d+\.\d+", found["python"])
-
-
-def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "file").write_text("in the way, so that nothing is trained")
-    with pytest.raises(WorkdirError, match=re.escape(f"--workdir {tmp_path}/file cannot be used")):
-        again("~/file")
 
 
 def test_a_folder_that_another_process_trains_in(tmp_path):

@@ -15,7 +15,7 @@ from ebmjax._user_function import definitions
 from ebmjax.recipes.config.errors import WorkdirError, WriteError
 from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.run.explain import BROKE_OFF, explain_writes
-from ebmjax.training import CheckpointAccessError, CheckpointDamagedError, CheckpointMismatchError
+from ebmjax.training import CheckpointAccessError, CheckpointMismatchError
 
 
 def again(folder):
@@ -39,15 +39,6 @@ def test_a_damaged_newest_checkpoint_costs_two_steps_and_no_bit(finished, copied
     }
 
 
-def test_when_all_checkpoints_are_damaged_nothing_is_touched(copied):
-    for step in (6, 8, 10):
-        damage(copied / "checkpoints" / str(step))
-    before = contents(copied)
-    with pytest.raises(CheckpointDamagedError, match=r"None of the checkpoints \[10, 8, 6\] in"):
-        again(copied)
-    assert contents(copied) == before
-
-
 def test_a_finished_run_that_lost_its_checkpoints_is_not_trained_again(copied):
     shutil.rmtree(copied / "checkpoints")
     before = contents(copied)
@@ -68,12 +59,6 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again(tmp_path):
     workdir.check_checkpoints(tmp_path, 4)
 
 
-def test_a_damaged_row_ends_no_evaluation(tmp_path, caplog):
-    (tmp_path / "metrics.jsonl").write_bytes(b'{"step": 0}\n\xff\n{}\n{"step": 3}\n')
-    assert [row["step"] for row in workdir.read_rows(tmp_path)] == [0, 3]
-    assert "2 lines (2, 3) are damaged" in caplog.text
-
-
 @pytest.mark.parametrize(
     ("error", "expected", "message"),
     [
@@ -88,13 +73,6 @@ def test_a_disk_that_takes_no_more_ends_a_run_in_one_message(error, expected, me
     with pytest.raises(expected, match=message), explain_writes(Path("run")):
         raise error
     assert issubclass(WriteError, BROKE_OFF)
-
-
-def test_another_configuration_on_a_finished_run_is_refused_whole(copied):
-    before = contents(copied)
-    with pytest.raises(WorkdirError, match=r"seed was 0 and is now 1\."):
-        launch(linear(seed=1), NAME, str(copied))
-    assert contents(copied) == before
 
 
 @pytest.mark.parametrize("mode", ["train", "eval"])

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 
 import jax
 import numpy as np
@@ -16,17 +14,8 @@ from ebmjax.recipes.config import command_line, families, files
 from ebmjax.recipes.config.errors import ConfigError, flatten
 from ebmjax.recipes.folder.run_folder import as_json
 from ebmjax.recipes.run import at_hand
-from ebmjax.recipes.study import show
 
 NAMES = ["digits", "digits_energy", "digits_latent", "plane"]
-
-
-def test_there_are_four_and_each_is_small():
-    assert [*files.models()] == NAMES
-    for name in NAMES:
-        sizes = [path.stat().st_size for path in (files.MODELS / name).iterdir()]
-        assert len(sizes) == 3
-        assert sum(sizes) < 2_000_000
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -49,27 +38,6 @@ def test_the_command_of_a_card_makes_the_models_configuration(name):
 def test_an_unknown_name_is_refused_with_those_that_there_are(name):
     with pytest.raises(ConfigError, match="There are digits, digits_energy, digits_latent, plane"):
         ebmjax.load(name)
-
-
-def test_a_name_that_is_nearly_right_is_recognised():
-    with pytest.raises(ConfigError, match="Did you mean 'plane'"):
-        ebmjax.load("plain")
-
-
-def test_without_the_extra_an_error_names_it():
-    code = "import sys; sys.modules['ml_collections'] = None; import ebmjax; ebmjax.load('digits')"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert found.returncode
-    last = found.stderr.strip().splitlines()[-1]
-    assert last.startswith("ImportError: ebmjax.load needs")
-    assert 'pip install "ebmjax[experiments]"' in last
-
-
-def test_the_cards_are_listed(capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["ebmjax list", "--models"])
-    show.main()
-    printed = capsys.readouterr().out
-    assert all(card in printed for card in files.models().values())
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from experiment_runs import build_experiment, digits, launch, strict_json
+from experiment_runs import build_experiment, launch, strict_json
 from linear_family import NAME, STEPS, accuracy, linear
 
 from ebmjax import data, training
@@ -16,7 +16,7 @@ from ebmjax.recipes.config.errors import ConfigError, WorkdirError
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.folder.workdir import read_rows
 from ebmjax.recipes.run import best
-from experiments.configs import igebm_digits, jem_digits
+from experiments.configs import jem_digits
 
 CHOSEN = {"train.keep_best": "test_accuracy"}
 BEST = CHOSEN | {"eval.checkpoint": "best"}
@@ -74,17 +74,6 @@ def test_a_state_of_steps_that_come_again_does_not_count(tmp_path):
     assert kept_of(tmp_path, [0.0, 0.4, 0.3, 0.2]) == 1  # from the beginning
 
 
-def test_a_number_that_is_not_monitored_is_named(tmp_path):
-    keep = best.KeepBest(lambda state, step: {"loss": 1.0}, tmp_path, "sample_fid", state_of(0.0))
-    with pytest.raises(ConfigError, match=r"keep_best='sample_fid' .* which monitors \['loss'\]"):
-        keep(state_of(0.0), 0)
-
-
-def test_no_state_was_best(tmp_path):
-    with pytest.raises(WorkdirError, match=r"holds no best state.*checkpoint=newest"):
-        kept_of(tmp_path, [0.9, math.nan])
-
-
 @pytest.mark.parametrize(
     ("overrides", "expected"),
     [
@@ -96,32 +85,6 @@ def test_no_state_was_best(tmp_path):
 def test_choices_that_cannot_be_made(overrides, expected):
     with pytest.raises(ConfigError, match=expected):
         checks.check_kept(linear(**CHOSEN | overrides), checks.IS_HIGHER_BETTER)
-
-
-def test_samples_are_compared_with_training_images_and_choose_without_held_out_ones():
-    checks.check_kept(
-        linear(**{"data.holdout": 0, "train.keep_best": "sample_fid"}), checks.IS_HIGHER_BETTER
-    )
-
-
-def test_image_energies_choose_by_samples(tmp_path):
-    config = igebm_digits.get_config("smoke")
-    config.train.keep_best = "test_accuracy"
-    with pytest.raises(
-        ConfigError, match=r"which monitors \['sample_fid', 'sample_is', 'sample_kid'\]"
-    ):
-        launch(config, "igebm_digits.py:smoke", str(tmp_path / "run"))
-
-
-@pytest.mark.slow
-def test_latent_models_choose_by_samples(tmp_path):
-    chosen = {"train.keep_best": "sample_kid", "eval.checkpoint": "best"}
-    config = digits(**chosen, **{"eval.generation.every": "never", "eval.evidence.methods": ()})
-    launch(config, "thermo_digits.py:smoke", str(tmp_path / "run"), "all")
-    rows = [row for row in read_rows(tmp_path / "run") if row["step"] > 0 and "sample_kid" in row]
-    lowest = min(rows, key=lambda row: row["sample_kid"])
-    report = strict_json((tmp_path / "run" / "evaluation.json").read_text())
-    assert report["step"] == lowest["step"]
 
 
 @pytest.fixture(scope="module")

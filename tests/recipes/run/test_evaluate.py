@@ -12,7 +12,7 @@ from experiment_runs import contents, digits, strict_json
 
 from ebmjax import training
 from ebmjax.recipes.config.errors import WorkdirError
-from ebmjax.recipes.folder.run_folder import as_json, identity
+from ebmjax.recipes.folder.run_folder import identity
 from ebmjax.recipes.folder.saved_state import find_saved
 from ebmjax.recipes.run.reports import evaluate
 from ebmjax.recipes.run.run import Run
@@ -107,29 +107,6 @@ def evaluate_by(report, folder, **fields):
     run.experiment = SimpleNamespace(config=None, evaluate=report)
     evaluate(run, SimpleNamespace(step=np.array(7), params=np.zeros(3)))
     return strict_json((folder / "evaluation.json").read_text())
-
-
-def test_a_report_says_of_which_evaluation_it_is(tmp_path):
-    report = evaluate_by(lambda state: {"answer": 42}, tmp_path, **{"eval.num_test": 7})
-    assert report["eval"] == as_json(digits(**{"eval.num_test": 7}))["eval"]
-    assert (report["answer"], report["eval"]["num_test"], report["split"]) == (42, 7, "test")
-
-
-@pytest.mark.parametrize("is_drawn", [False, True])
-def test_plots_are_named_only_where_there_are_any(is_drawn, tmp_path, capsys):
-    (tmp_path / "plots").mkdir()
-    (tmp_path / "plots" / "training.png").touch()  # drawn by the training
-
-    def report(state):
-        if is_drawn:
-            (tmp_path / "plots" / "eval_energies.png").touch()
-        return {"number": 1.5}
-
-    assert evaluate_by(report, tmp_path)["number"] == 1.5
-    said = capsys.readouterr().out
-    assert f"Numbers in {tmp_path}/evaluation.json" in said
-    assert (f"plots in {tmp_path}/plots/eval_*" in said) == is_drawn
-    assert ("plots" in said.replace(str(tmp_path), "")) == is_drawn
 
 
 def test_what_could_not_be_measured_is_printed_and_kept(tmp_path, capsys):

@@ -1,6 +1,5 @@
 import re
 
-import jax
 import numpy as np
 import pytest
 from experiment_runs import (
@@ -8,7 +7,6 @@ from experiment_runs import (
     build_experiment,
     contents,
     digits,
-    launch,
     rows_of,
     run_script,
     scalars,
@@ -136,44 +134,15 @@ def test_the_command_says_where_things_are_and_a_second_call_has_nothing_left_to
     where = folder.relative_to(tmp_path)
     assert re.fullmatch(r"runs/linear_family/\d{8}-\d{6}-\d+", str(where))
     lines = finished.stdout.splitlines()
-    said = [line for line in lines if not line.startswith("step ")]
-    assert said[1].endswith(f"linear_family.py -> {where}")
-    assert said[2].endswith(f", JAX {jax.__version__}")
-    begun = [line for line in lines if not re.search(r": \d+ s", line)]  # no reminders
-    assert begun[0] == "loading JAX"
-    assert begun[3:9] == [
-        "building the model and its data",
-        "checking 20 examples and tracing the step",
-        "train points on a line",
-        "model of 2 parameters",
-        "10 steps of batches of 10, 2 an epoch; measured every 4, saved every 2",
-        "compiled programs are kept, so another run starts sooner",
-    ]
-    assert begun[10:14] == [
-        "digest of 20 examples",
-        "compiling 2 steps",
-        "measuring at step 0",
-        "training 10 steps",
-    ]
-    assert begun[-5] == "drawing plots"
-    done = next(i for i, line in enumerate(lines) if line.startswith("Done in "))
-    assert re.fullmatch(r"Done in \d+ s, of which compiling took \d+ s\.", lines[done])
-    table = dict(
-        re.fullmatch(r"  (\S.*?) {2,}(\S+)", line).groups() for line in lines[done + 1 : -1]
-    )
-    row = summary_of(folder)
-    assert float(table["test accuracy"]) == pytest.approx(row["test_accuracy"], rel=1e-3)
-    assert float(table["loss"]) == pytest.approx(row["loss"], rel=1e-3)
+    assert f"linear_family.py -> {where}" in finished.stdout
+    assert "model of 2 parameters" in lines
     assert lines[-1] == f"Numbers in {where}/summary.json, plots in {where}/plots"
-
+    shown = re.search(r"^  test accuracy +(\S+)", finished.stdout, re.MULTILINE)
+    assert float(shown[1]) == pytest.approx(summary_of(folder)["test_accuracy"], rel=1e-3)
     before, summary = contents(folder), summary_of(folder)
     finished = run_script(command, f"--workdir={where}", cwd=tmp_path)
     assert finished.returncode == 0, finished.stderr
-    again = finished.stdout.splitlines()
-    assert again[:2] == lines[:2]
-    assert not any(line.startswith("step ") for line in again)
-    assert any(line.startswith("This run had finished already") for line in again)
-    assert again[-1] == lines[-1]
+    assert "This run had finished already" in finished.stdout
     after = contents(folder)
     for name in before.keys() | after.keys():  # the summary and the report tell time
         if not name.startswith(("events.", "summary.json", "report.html")):
@@ -182,19 +151,6 @@ def test_the_command_says_where_things_are_and_a_second_call_has_nothing_left_to
     assert {k: v for k, v in summary_of(folder).items() if k not in timing} == {
         k: v for k, v in summary.items() if k not in timing
     }
-
-
-@pytest.mark.slow
-def test_vanilla_training_fills_the_folder_too(tmp_path):
-    assert launch(digits("vanilla_smoke"), "thermo_digits.py:vanilla_smoke", str(tmp_path)) is None
-    rows = rows_of(tmp_path)
-    assert [row["step"] for row in rows] == list(range(STEPS + 1))
-    # Vanilla training samples the posterior alone; only the monitor visits the other powers.
-    assert all(len(row["mean_log_likelihoods"]) == 1 for row in rows[1:])
-    assert all(len(row["posterior_acceptance"]) == 1 for row in rows[1:])
-    assert len(rows[-1]["test_mean_log_likelihoods"]) == 4
-    for path in documented_plots(tmp_path):
-        assert_shows_something(path)
 
 
 def test_warnings_and_errors_of_a_run_have_one_style(tmp_path):

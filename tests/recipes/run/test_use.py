@@ -16,7 +16,7 @@ from linear_family import linear
 from PIL import Image
 from use_checks import command
 
-from ebmjax import data, recipes
+from ebmjax import recipes
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.parts import image_data
@@ -253,14 +253,6 @@ def test_a_rate_that_no_threshold_can_have(rate, text, unloaded, monkeypatch, ca
     assert text in capsys.readouterr().err
 
 
-def test_digits_are_scored_in_their_order(run, monkeypatch):
-    trained.load(run).config.data.path = ""
-    command(monkeypatch, "score", run, "s.npz")
-    test = data.load_digits("test").images
-    with np.load("s.npz") as found:
-        np.testing.assert_allclose(found["log_density"], test.mean((1, 2, 3)), rtol=1e-6)
-
-
 @pytest.mark.parametrize("ending", OUTPUTS["score"])
 def test_files_of_any_name_are_scored(ending, run, tmp_path, monkeypatch):
     names = ['a, "b".png', "c\nd.png", os.fsdecode(b"\xff.png"), "été 日本.PNG"]
@@ -273,16 +265,6 @@ def test_files_of_any_name_are_scored(ending, run, tmp_path, monkeypatch):
         with open("scores.csv", newline="", encoding="utf-8", errors="surrogateescape") as file:
             found = [row["file"] for row in csv.DictReader(file)]
     assert found == sorted([*names, "z0.png", "z1.png", "z2.png"])
-
-
-def test_arrays_may_have_any_name(run, tmp_path, monkeypatch):
-    for ending in OUTPUTS["export"]:
-        command(monkeypatch, "export", run, tmp_path / f"p{ending}")
-    with np.load(tmp_path / "p.npz", allow_pickle=False) as arrays:
-        assert {name: array.tolist() for name, array in arrays.items()} == {
-            "file": [1.0, 1.0],
-            "allow_pickle": 0.0,
-        }
 
 
 @pytest.mark.parametrize(
@@ -332,13 +314,6 @@ def test_mistakes_that_one_look_tells_are_told_before_anything_is_loaded(
     assert contents(tmp_path) == before
 
 
-def test_an_existing_file_is_replaced_where_asked_for(run, tmp_path, monkeypatch):
-    (tmp_path / "s.npz").write_text("of before")
-    command(monkeypatch, "sample", run, "s.npz", "--overwrite", "--num=2")
-    with np.load("s.npz") as arrays:
-        assert arrays["images"].shape == (2, 8, 8, 1)
-
-
 @pytest.mark.parametrize(
     ("further", "expected"),
     [
@@ -374,12 +349,3 @@ def test_arguments_that_are_none_are_refused(argument, unloaded, monkeypatch):
 def test_other_fields_may_not_differ(smoke):
     with pytest.raises(ConfigError, match=r"num_steps may not differ.*eval.checkpoint"):
         recipes.load(smoke, sampler_num_steps=3)
-
-
-def test_accuracy_is_said_where_the_images_have_the_models_classes(
-    run, tmp_path, monkeypatch, capsys
-):
-    np.savez(tmp_path / "two.npz", images=IMAGES, labels=np.arange(7) % 2)
-    command(monkeypatch, "score", run, tmp_path / "s.npz", f"--data={tmp_path}/two.npz")
-    # Means are positive, so the model names class 0, as four of seven labels do.
-    assert "accuracy 0.5714 by the classes of these images" in capsys.readouterr().out
