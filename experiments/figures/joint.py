@@ -85,7 +85,7 @@ def robustness(rows: Iterable[str], folder: Path) -> None:
                     if curves:
                         style: Any = {"marker": "o", "color": f"C{i}", "ls": "-", "label": row}
                         accuracies = [accuracy for _, accuracy in curves]
-                        draw_means(axis, curves[0][0], accuracies, "range", **style)
+                        draw_means(axis, curves[0][0], accuracies, is_shaded=True, **style)
                 robustness_axis(axis, norm)
                 axis.set_title(title)
 

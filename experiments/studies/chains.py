@@ -1,17 +1,10 @@
 """Profiles of chains while a model trains (sampling-approaches thesis, Figs. 4.7-4.16).
 
-The thesis shows the acceptance along a chain at a few points of training, for SGLD ("not used in
-sampling") and MALA, for an energy of images and a joint model. It shows the preconditioner of pSGLD
-at two lambdas. Here all are shown at every fourth epoch, by the thesis's printed ratio and by the
-correct one. The preconditioned chains have SGLD's step. "SGLD, literal ratio" weighs SGLD's moves
-by the printed ratio and rejects none; "SGLD" reports the correct one.
+Acceptance along a chain at every fourth epoch, by the thesis's printed ratio and by the correct
+one, and the preconditioner of pSGLD at two lambdas. "SGLD, literal ratio" weighs SGLD's moves by
+the printed ratio and rejects none. chains.png has seed 0's rows, training.png all over training.
 
-Figures: chains.png has seed 0's rows. training.png has the rows' test accuracy (Fig. 4.12),
-acceptance (Fig. 4.15) and preconditioner (Fig. 4.16) over training.
-
-Variants:
-- "": the joint model.
-- igebm: the energy of images.
+Variants: "" is the joint model, igebm the energy of images.
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,8 @@
 """The damping lambda of preconditioned SGLD: the speed of the first epochs against divergence.
 
-The thesis (4.2.2) finds lambda = 1e-4 the fastest at first (in JEM, 0.36 against 0.26 accuracy
-after an epoch), until the loss jumps to 1e8. At 1 the preconditioner has no effect. Its models have
-no spectral norm, no penalty on energies and no box; so do the rows "bare" here. "guard" skips every
-step whose loss exceeds 10, chains included. "confined" is the base of configs/igebm_digits.py, with
-all three.
+The thesis (4.2.2) finds lambda = 1e-4 the fastest at first, until the loss jumps to 1e8. Its models
+have no spectral norm, no penalty on energies and no box; so do the rows "bare" here. "guard" skips
+every step whose loss exceeds 10. "confined" is the base of configs/igebm_digits.py.
 
 Variants:
 - "": all rows, over training in damping.png.

@@ -1,13 +1,8 @@
 """The damping lambda of preconditioned SGLD in JEM: the first epoch, and the loss afterwards.
 
 After an epoch, the thesis (4.2.2) has accuracy 0.36 with lambda = 1e-4, where SGLD has 0.26. Then
-"the loss value will always suddenly diverge to 1e8 in one batch", with a 1 / G that grows without
-end (Fig. 4.16). Rows are JEM without box or penalty ("unconfined" of configs/jem_digits.py). No
-step is skipped for the size of its loss, and steps that are not finite do not end the run, so that
-every seed has its numbers. A diverged run has a largest loss like the thesis's (of those logged,
-every 11 steps) or skipped steps.
-
-Figure: lambda.png shows all rows over training.
+the loss diverges to 1e8, with a 1 / G that grows without end (Fig. 4.16). Rows are JEM without box
+or penalty. No step is skipped for the size of its loss, so that every seed has its numbers.
 """
 
 from functools import partial

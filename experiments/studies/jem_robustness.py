@@ -2,14 +2,10 @@
 
 SADA-JEM's Figs. 1, 5 and 7: landscapes, and accuracy under attack in both norms, of images as they
 are and refined by ten steps of a sampler. Refined images are attacked as if the chain had the
-derivative 1 (BPDA), and through the chain's own derivative; broken by either is broken. The
-classifiers alone are refined by SADA-JEM's sampler up their own log density. JEM has no
-normalisation, SADA-JEM has groups; "SADA-JEM's classifier" is its network without p(x).
-
-Figures: landscapes.png on one colour scale, robustness.png.
+derivative 1 (BPDA), and through the chain's own derivative; broken by either is broken.
 
 Variants:
-- "": six models, plain and refined.
+- "": six models, plain and refined; landscapes.png, robustness.png.
 - smooth_parts: the parts of SADA-JEM that make its energy landscape smooth.
 """
 

@@ -1,13 +1,8 @@
 """Models of the digits on one scale: nats of test images, by log Z in an interval.
 
-Every row is scored on the same dequantised test images, whatever noise it was trained with, beside
-Gaussians of the classes. Energies that chains with decoupled noise train (JEM, SADA-JEM, SVGD,
-IGEBM and its robust objective) have no scale: their temperature is fitted to the training images.
-The others have temperature 1, or that of their chains ("tilted"). nan: log Z did not close.
-
-Variants:
-- "": all rows.
-- quick: a few steps and powers of two rows; shows nothing.
+Every row is scored on the same dequantised test images, beside Gaussians of the classes. Energies
+that chains with decoupled noise train have no scale: their temperature is fitted to the training
+images. The others have temperature 1, or that of their chains ("tilted"). nan: log Z did not close.
 """
 
 from ebmjax.recipes.config.files import project
@@ -52,16 +47,6 @@ COLUMNS = {
     "temperature": ("nats.temperature", 1.0, 5),
     **pick_columns("seconds of training"),
 }
-COMMON = make_flags({"eval.nats.every": "end"})
-STUDIES = {
-    "": Study(rows=ROWS, columns=COLUMNS, num_seeds=1, common=COMMON),
-    "quick": Study(
-        rows={
-            "JEM": ["configs/jem_digits.py:smoke", *JOINT],
-            "IGEBM": ["configs/image.py:smoke", FITTED, *ENERGY],
-        },
-        columns=COLUMNS,
-        num_seeds=1,
-        common=(*COMMON, *make_flags({"eval.nats.num_powers": 5, "eval.nats.num_chains": 8})),
-    ),
-}
+STUDY = Study(
+    rows=ROWS, columns=COLUMNS, num_seeds=1, common=make_flags({"eval.nats.every": "end"})
+)

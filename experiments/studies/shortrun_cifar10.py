@@ -2,14 +2,9 @@
 
 The claims are those of the configuration (robust-objective paper, section 4.2, appendices J and L,
 Figures 12, 13 and 15): the mean weight of the data goes to 1, and nothing is learned. Rows are the
-betas of configs/shortrun_cifar10.py:cpu at an output scale of 20,000. FID uses features of a
-classifier of these images, so it only compares the rows. TFDS_DATA_DIR names the folder of the
-prepared data.
-
-Figures: training.png has f of the data and of the negatives, the gap and the weights over training.
-samples.png has chains as in training of seed 0. Figure 14, chains of four times the step, is an
-evaluation of a copy of a run's folder: experiments/run.py with the row's configuration and seed,
---mode=eval, --config.eval.step_factor=4 and --workdir=COPY.
+betas of configs/shortrun_cifar10.py:cpu. TFDS_DATA_DIR names the folder of the prepared data.
+Figure 14, chains of four times the step, is --mode=eval with --config.eval.step_factor=4 of a copy
+of a run's folder.
 """
 
 from functools import partial

@@ -1,19 +1,14 @@
 """The SVGD thesis's tuning study: ten images, one hyperparameter of the sampler at a time.
 
 There are five sweeps. Each is run for the objective as printed ("literal") and for the corrected
-one, with particles put back by softmax and by argmax, and once in place as a reference. A run that
-belongs to several sweeps is one row. A row's label has its objective, replacement, step size,
-number of particles, number of steps and smoothing. --rows chooses rows, for example --rows
-'*-smoothing5*'.
-
-Batches hold the first image of each class, so an update is an epoch. Updates whose loss exceeds 1e5
-in magnitude are skipped and counted. <sweep>_<objective>.png are the curves of a sweep.
+one, with particles put back by softmax and by argmax, and once in place as a reference. Batches
+hold the first image of each class, so an update is an epoch. Updates whose loss exceeds 1e5 in
+magnitude are skipped and counted. <sweep>_<objective>.png are the curves of a sweep.
 
 Variants: "" has the digits; cifar10 the first four sweeps on ten images of CIFAR-10 at 16x16, in
 --config.data.path=FOLDER.
 
-Source: SVGD-in-JEM thesis, section 5.1, Figures 5.1-5.4. The fifth sweep, step sizes with the
-bandwidth h = median, follows the words of 3.3.2.
+Source: SVGD-in-JEM thesis, 5.1, Figures 5.1-5.4; the fifth sweep follows the words of 3.3.2.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,20 +1,14 @@
 """Eight samplers on one learned energy of four Gaussians, 10 chains each, over 5 seeds.
 
-A seed is another draw of the data, another training and other chains. samplers.md has a row for
-every sampler and a table for every setting of steps; samplers_*.png shows the same as dots.
-table.md says how near the learned densities are to the data's. "independent draws" are the best
-that chains can reach: fresh data, draws from the learned density, and such draws in which every
-chain keeps to one mode.
-
-"training" compares samplers of the training by the learned energy. The thesis finds that MALA and
-preconditioning make training shorter and the energy better (abstract, 4.1.4). All have chains of
-100 steps of 0.1; training.png shows the rows over training.
+samplers.md has a row for every sampler and a table for every setting of steps; samplers_*.png shows
+the same as dots. "independent draws" are the best that chains can reach. "training" compares
+samplers of the training by the learned energy, with chains of 100 steps of 0.1.
 
 Variants:
 - "": all of it.
 - variants: nearer modes, weak regularisation and persistent chains in training.
 - printed: MALA and pSGLD as the thesis prints them, beside the correct ones and SGLD.
-- training: samplers of the training.
+- training: samplers of the training (abstract, 4.1.4).
 - quick: a minute; shows nothing.
 """
 

@@ -4,7 +4,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +58,6 @@ class Study:
             for attribute, one in made.items():
                 object.__setattr__(self, attribute, one)
             check_study(self)
-
-    def shorten(self, labels: Sequence[str], *arguments: str) -> "Study":
-        """Returns some rows with one seed and further arguments, to see that a study runs."""
-        rows = {label: self.rows[label] for label in labels}
-        return replace(self, rows=rows, num_seeds=1, common=(*self.common, *arguments))
 
 
 def _draw_sweep(name: str, folder: Path) -> None:
@@ -122,7 +116,7 @@ def cells(study: Study, folder: Path, num_seeds: int, overrides: Sequence[str] =
       ConfigError: if an override has no effect in any row.
       SystemExit: if a row's configuration is wrong; the message names the row and the mistake.
     """
-    rows = {label: _command(study, label, overrides) for label in from_both_ends([*study.rows])}
+    rows = {label: _command(study, label, overrides) for label in study.rows}
     for argument in overrides:
         if not any(argument in arguments for _, arguments in rows.values()):
             raise ConfigError(f"{argument} has no effect in any row of the study: leave it out.")
@@ -170,14 +164,3 @@ def _cell(
     seeded = ConfigDict(config)
     seeded.seed = seed
     return Cell(label, seed, target, command, seeded)
-
-
-def from_both_ends(labels: Sequence[str]) -> list[str]:
-    """Orders items: first, last, second, last but one, and so on.
-
-    Neighbours in a table tend to share compiled programs; at the same time, each would compile
-    them.
-    """
-    half = (len(labels) + 1) // 2
-    pairs = zip_longest(labels[:half], reversed(labels[half:]))
-    return [label for pair in pairs for label in pair if label is not None]

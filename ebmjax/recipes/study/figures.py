@@ -118,26 +118,13 @@ def draw_each(*functions: Callable[[Path], None]) -> Callable[[Path], None]:
     return draw
 
 
-def draw_means(axes: Axes, x: Any, values: Any, spread: str, **style: Any) -> None:
-    """Draws means over seeds, and how far the seeds are apart.
-
-    Args:
-      axes: panel.
-      x: (n,).
-      values: (seeds, n). A NaN is left out, and an x with nothing else.
-      spread: "range" is shaded, "deviation" has bars, "dots" shows the seeds themselves.
-      **style: of the line.
-    """
+def draw_means(axes: Axes, x: Any, values: Any, *, is_shaded: bool = False, **style: Any) -> None:
+    """Draws means over seeds (n,) of values (seeds, n), and their range or the seeds as dots."""
     values = np.ma.masked_invalid(np.asarray(values, float))
     is_there = values.count(axis=0) > 0
     x, values = np.asarray(x)[is_there], values[:, is_there]
-    mean = values.mean(axis=0)
-    if spread == "deviation":
-        deviation = values.std(axis=0, ddof=1)
-        axes.errorbar(x, mean, np.ma.filled(deviation, 0.0), **style)  # 0 for one seed
-        return
-    (drawn,) = axes.plot(x, mean, **style)
-    if spread == "range":
+    (drawn,) = axes.plot(x, values.mean(axis=0), **style)
+    if is_shaded:
         ends = (values.min(axis=0), values.max(axis=0))
         axes.fill_between(x, *ends, alpha=0.15, color=drawn.get_color(), lw=0)
     else:
@@ -175,7 +162,7 @@ def draw_sweep(folder: Path, name: str) -> None:
                 seeds = zip_longest(*(line[text][heading] for text in texts if text in line))
                 places = [place for place, text in zip(x, texts, strict=True) if text in line]
                 values = np.array([*seeds], float)  # None is NaN
-                draw_means(axes, places, values, "dots", label=base, marker="o", **style)
+                draw_means(axes, places, values, label=base, marker="o", **style)
             axes.set(xlabel=name, ylabel=heading, xscale="log" if is_log else "linear")
             if ticks:
                 axes.set_xticks(x, ticks)

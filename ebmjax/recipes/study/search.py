@@ -44,8 +44,7 @@ from ebmjax.recipes.study.errors import line_of
 from ebmjax.recipes.study.study_file import default_folder
 from ebmjax.recipes.study.table import as_markdown, descend, table
 
-BEST = 3
-"""Trials that run again, and fresh seeds of each."""
+BEST = 3  # trials that run again, and fresh seeds of each
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -122,12 +121,7 @@ class Search:
     def check(self) -> None:
         """Tries the ends of every field; a mistake ends the process or raises ConfigError."""
         ends = {k: getattr(v, "choices", 0) or (v.low, v.high) for k, v in self.space.items()}
-        first = {name: some[0] for name, some in ends.items()}
         probes = [{name: end} for name in ends for end in ends[name]]
-        flags = [[*self.overrides, *make_flags(first | probe)] for probe in probes]
-        unused = (command_line.without_effect(self.options.config, one) for one in flags)
-        for name in set.intersection(*unused):
-            raise ConfigError(f"config.{name} has no effect in any trial: leave it out.")
         check_data([self.make(0, probe)[0] for probe in probes])
 
     def next_group(self, study: optuna.Study) -> list[FrozenTrial]:
@@ -170,10 +164,9 @@ class Search:
             found = descend(numbers, self.number)
             values = found if isinstance(found, list) else [found]
             is_lost = None in values or bool(numbers.get("recoveries"))
-            ended = (
-                {"state": TrialState.PRUNED} if is_lost else {"values": statistics.fmean(values)}
-            )
-            study.tell(int(cell.label.split()[1]), **ended)
+            number = None if is_lost else statistics.fmean(values)
+            state = TrialState.PRUNED if is_lost else TrialState.COMPLETE
+            study.tell(int(cell.label.split()[1]), number, state=state)
         self.write(study)
 
     def run(self, study: optuna.Study, executor: object) -> int:
@@ -184,10 +177,9 @@ class Search:
             self.add(study, trial)
         while group := self.next_group(study):
             ready = [cell for trial in group for cell in self.add(study, trial)]
-            if ready and (
-                num := start(ready, f"trials to {group[-1].number} of {self.options.trials}")
-            ):
-                return num
+            text = f"trials to {group[-1].number} of {self.options.trials}"
+            if num_failed := start(ready, text) if ready else 0:
+                return num_failed
         if not (fresh := self.rank(study)[1]):
             raise ConfigError(f"no trial has a finite {self.number}: search smaller ranges.")
         num_failed = start(fresh, f"the best trials on {BEST} fresh seeds")
@@ -234,8 +226,8 @@ def main() -> None:
     parser = make_parser(__doc__, "ebmjax search")
     parser.add_argument("--config", required=True, help="configuration file, with :VARIANT")
     aim = parser.add_mutually_exclusive_group(required=True)
-    aim.add_argument("--minimize", metavar="NUMBER", help="number of held-out images")
-    aim.add_argument("--maximize", metavar="NUMBER", help="number of held-out images")
+    for direction in ("minimize", "maximize"):
+        aim.add_argument(f"--{direction}", metavar="NUMBER", help="number of held-out images")
     parser.add_argument("--space", action="append", required=True, metavar="FIELD[=RANGE]")
     parser.add_argument("--trials", type=int, default=40, help="trials in all (default 40)")
     parser.add_argument("--seed", type=int, default=0, help="seed of what is tried (default 0)")
@@ -247,8 +239,6 @@ def main() -> None:
         overrides = command.overrides_of(options, rest, "jobs", "trials")
         config = command_line.read(options.config, overrides, is_checked=False)
         search = Search(options, overrides, families.all_fields(config.family))
-        for name in sorted({*command_line.read_names(overrides)} & {*search.space}):
-            raise ConfigError(f"--space={name} and --config.{name} exclude each other.")
         check_held_out(search.number, direction, config)
         search.check()
         executor = executor_of(options.executor, search.folder / "slurm", options.jobs, rest)

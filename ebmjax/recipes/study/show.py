@@ -54,11 +54,11 @@ def _all_of(folder: Path) -> Iterator[str]:
         if names & {"STUDY", "STUDIES"}:
             yield from _head(path, text)
             try:
-                studies = study_file.read(path)
+                found = study_file.read(path).items()
             except ConfigError as error:
                 yield f"  {error}"
             else:
-                yield "  " + "; ".join(f"{_size(name, one)}" for name, one in studies.items())
+                yield "  " + "; ".join(f"{_size(name, one)}" for name, one in found)
 
 
 def _file(name: str) -> Iterator[str]:
@@ -70,12 +70,11 @@ def _file(name: str) -> Iterator[str]:
     known: list[str] = []
     for file in dict.fromkeys(one for found in places.values() for one in found):
         text, names = show_configs.read_definitions(file)
+        yield from _head(file, text)
         if "get_config" in names:
-            yield from _head(file, text)
             known += (variants := show_configs.variants(file))
             yield f"  :{' :'.join(variants)}"
         if names & {"STUDY", "STUDIES"}:
-            yield from _head(file, text)
             try:
                 studies = study_file.read(file)
             except ConfigError as error:

@@ -186,8 +186,6 @@ def test_a_search_that_is_killed_at_any_moment_ends_with_the_same_trials(fakes, 
     ("arguments", "message"),
     [
         (["--trials=0"], "--trials must be at least 1, got 0"),
-        ([f"--config.{STEP}=1"], f"--space={STEP} and --config.{STEP} exclude each other"),
-        (["--space=sampler.mala.step_size=1..2"], "sampler.mala.step_size"),
         (["--space=train.batch_size=0..8"], "config.train.batch_size must be an integer of at"),
         (["--space=sampler.box=none,open"], "config.sampler.box must be one of"),
         (["--folder=study"], "it holds a study"),

@@ -6,11 +6,10 @@ import sys
 from dataclasses import replace
 from functools import partial
 
-import pytest
 from study_problem import STUDY, Finished, fake_runs, run
 
 from ebmjax.recipes.study import command
-from ebmjax.recipes.study.cells import cells, from_both_ends
+from ebmjax.recipes.study.cells import cells
 from ebmjax.recipes.study.command import run_all
 
 
@@ -49,13 +48,6 @@ def test_what_the_command_line_says_counts_before_what_a_row_says(tmp_path):
         "--config.train.num_epochs=3",
         *given,
     ]
-
-
-@pytest.mark.parametrize(
-    ("labels", "order"), [("", ""), ("a", "a"), ("ab", "ab"), ("abcde", "aebdc"), ("abcd", "adbc")]
-)
-def test_neighbours_in_the_table_do_not_start_together(labels, order):
-    assert "".join(from_both_ends(labels)) == order
 
 
 def test_what_is_done_or_diverged_is_not_run_again(tmp_path, monkeypatch):

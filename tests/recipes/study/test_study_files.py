@@ -256,11 +256,3 @@ def test_arguments_that_cannot_be(argument, expected, tmp_path, monkeypatch):
         main()
     assert not Path("new").exists()
     assert json.loads(Path("other/table.json").read_text()).keys() == {"row", "theirs"}
-
-
-def test_a_shortened_study_has_some_rows_one_seed_and_arguments_that_win():
-    long, short = ("--config.train.num_epochs=5",), ("--config.train.num_epochs=1",)
-    study = Study({"a": "x.py", "b": "y.py"}, {"loss": ("loss", 1.0, 2)}, common=long)
-    assert study.shorten(["b"], *short) == Study(
-        {"b": "y.py"}, study.columns, num_seeds=1, common=(*long, *short)
-    )

@@ -1,13 +1,9 @@
 """The tuning study of SVGD: its rows and figures, and what it trains on."""
 
-import json
-import subprocess
-import sys
-
 import jax
 import numpy as np
 import pytest
-from experiment_runs import EXPERIMENTS, rows_of
+from experiment_runs import EXPERIMENTS
 
 from ebmjax import data
 from ebmjax.recipes.config.command_line import read as configuration
@@ -15,7 +11,6 @@ from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.config.files import beside
 from ebmjax.recipes.models.joint import parts
 from ebmjax.recipes.parts import image_data
-from ebmjax.recipes.study.study_file import load
 
 tuning = beside(str(EXPERIMENTS / "studies" / "jem_digits.py"), "svgd_tuning.py")
 TEN = ["--config.data.num_per_class=1"]
@@ -65,19 +60,3 @@ def test_the_informative_start_is_fitted_to_all_images():
         return start_fn(jax.random.key(0), 3)
 
     np.testing.assert_array_equal(starts(*TEN), starts())
-
-
-@pytest.mark.slow
-def test_the_literal_objective_never_sees_the_particles(tmp_path):
-    """The quick study's runs of the literal objective, with steps of 0.09 and 6.5."""
-    rows = [row for row in load("studies/svgd_tuning.py:quick").rows if "literal-softmax" in row]
-    command = [sys.executable, EXPERIMENTS / "study.py", "--study=studies/svgd_tuning.py:quick"]
-    subprocess.run([*command, f"--folder={tmp_path}", "--rows", *rows], check=True)
-    found = [rows_of(tmp_path / row / "seed0") for row in rows]
-    assert found[0][-1]["chain_displacement"] < found[1][-1]["chain_displacement"]
-    for one, other in zip(*found, strict=True):
-        assert one.get("loss") == other.get("loss")
-    table = json.loads((tmp_path / "table.json").read_text())
-    losses = [row["loss"] for row in found[0] if "loss" in row]
-    assert table[rows[0]]["loss"] == pytest.approx([np.mean(losses)])
-    assert {path.name for path in tmp_path.glob("*.png")} == {"step_size_literal.png"}
