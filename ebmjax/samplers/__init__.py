@@ -3,26 +3,19 @@
 Every sampler comes as ``<name>_init``, ``<name>_step`` and the bound form ``<name>``.
 """
 
-from ebmjax.samplers._adaptive_svgd import AdaptiveSVGDInfo as AdaptiveSVGDInfo
-from ebmjax.samplers._adaptive_svgd import AdaptiveSVGDState as AdaptiveSVGDState
 from ebmjax.samplers._adaptive_svgd import adaptive_svgd as adaptive_svgd
 from ebmjax.samplers._adaptive_svgd import adaptive_svgd_init as adaptive_svgd_init
 from ebmjax.samplers._adaptive_svgd import adaptive_svgd_step as adaptive_svgd_step
 from ebmjax.samplers._annealed_langevin import (
     run_annealed_langevin as run_annealed_langevin,
 )
-from ebmjax.samplers._blackjax import BlackJAXAlgorithm as BlackJAXAlgorithm
-from ebmjax.samplers._blackjax import BlackJAXInfo as BlackJAXInfo
-from ebmjax.samplers._blackjax import BlackJAXState as BlackJAXState
 from ebmjax.samplers._blackjax import blackjax_algorithm as blackjax_algorithm
-from ebmjax.samplers._chains import BatchStep as BatchStep
 from ebmjax.samplers._chains import batch_step as batch_step
 from ebmjax.samplers._chains import run_chain as run_chain
 from ebmjax.samplers._chains import start_chain as start_chain
 from ebmjax.samplers._chains import start_chains as start_chains
 from ebmjax.samplers._chains import start_key as start_key
 from ebmjax.samplers._chains import trace_chain as trace_chain
-from ebmjax.samplers._gradient_descent import GradientDescentInfo as GradientDescentInfo
 from ebmjax.samplers._gradient_descent import gradient_descent as gradient_descent
 from ebmjax.samplers._gradient_descent import gradient_descent_init as gradient_descent_init
 from ebmjax.samplers._gradient_descent import gradient_descent_step as gradient_descent_step
@@ -35,9 +28,6 @@ from ebmjax.samplers._langevin import implied_temperature as implied_temperature
 from ebmjax.samplers._mala import mala as mala
 from ebmjax.samplers._mala import mala_init as mala_init
 from ebmjax.samplers._mala import mala_step as mala_step
-from ebmjax.samplers._parallel_tempering import HotReplicas as HotReplicas
-from ebmjax.samplers._parallel_tempering import ParallelTemperingInfo as ParallelTemperingInfo
-from ebmjax.samplers._parallel_tempering import ParallelTemperingState as ParallelTemperingState
 from ebmjax.samplers._parallel_tempering import parallel_tempering as parallel_tempering
 from ebmjax.samplers._parallel_tempering import parallel_tempering_init as parallel_tempering_init
 from ebmjax.samplers._parallel_tempering import parallel_tempering_step as parallel_tempering_step
@@ -47,8 +37,6 @@ from ebmjax.samplers._psgld import psgld as psgld
 from ebmjax.samplers._psgld import psgld_init as psgld_init
 from ebmjax.samplers._psgld import psgld_step as psgld_step
 from ebmjax.samplers._pyld import FirstLayerFn as FirstLayerFn
-from ebmjax.samplers._pyld import PYLDInfo as PYLDInfo
-from ebmjax.samplers._pyld import PYLDState as PYLDState
 from ebmjax.samplers._pyld import pyld as pyld
 from ebmjax.samplers._pyld import pyld_init as pyld_init
 from ebmjax.samplers._pyld import pyld_step as pyld_step
@@ -75,30 +63,20 @@ from ebmjax.samplers._states import with_memory as with_memory
 from ebmjax.samplers._stochastic_svgd import stochastic_svgd as stochastic_svgd
 from ebmjax.samplers._stochastic_svgd import stochastic_svgd_init as stochastic_svgd_init
 from ebmjax.samplers._stochastic_svgd import stochastic_svgd_step as stochastic_svgd_step
-from ebmjax.samplers._svgd import SVGDInfo as SVGDInfo
 from ebmjax.samplers._svgd import SVGDState as SVGDState
 from ebmjax.samplers._svgd import svgd as svgd
 from ebmjax.samplers._svgd import svgd_direction as svgd_direction
 from ebmjax.samplers._svgd import svgd_init as svgd_init
 from ebmjax.samplers._svgd import svgd_step as svgd_step
-from ebmjax.samplers._tempered_mala import TemperedMALAInfo as TemperedMALAInfo
-from ebmjax.samplers._tempered_mala import TemperedMALAState as TemperedMALAState
 from ebmjax.samplers._tempered_mala import tempered_mala as tempered_mala
 from ebmjax.samplers._tempered_mala import tempered_mala_init as tempered_mala_init
 from ebmjax.samplers._tempered_mala import tempered_mala_step as tempered_mala_step
 from ebmjax.samplers._tilted_langevin import FactorGaussian as FactorGaussian
-from ebmjax.samplers._tilted_langevin import TiltedLangevinState as TiltedLangevinState
 from ebmjax.samplers._tilted_langevin import factor_gaussian_start as factor_gaussian_start
 from ebmjax.samplers._tilted_langevin import fit_factor_gaussian as fit_factor_gaussian
 from ebmjax.samplers._tilted_langevin import tilted_langevin as tilted_langevin
 from ebmjax.samplers._tilted_langevin import tilted_langevin_init as tilted_langevin_init
 from ebmjax.samplers._tilted_langevin import tilted_langevin_step as tilted_langevin_step
-from ebmjax.samplers._underdamped_langevin import (
-    UnderdampedLangevinInfo as UnderdampedLangevinInfo,
-)
-from ebmjax.samplers._underdamped_langevin import (
-    UnderdampedLangevinState as UnderdampedLangevinState,
-)
 from ebmjax.samplers._underdamped_langevin import underdamped_langevin as underdamped_langevin
 from ebmjax.samplers._underdamped_langevin import (
     underdamped_langevin_init as underdamped_langevin_init,
@@ -106,11 +84,8 @@ from ebmjax.samplers._underdamped_langevin import (
 from ebmjax.samplers._underdamped_langevin import (
     underdamped_langevin_step as underdamped_langevin_step,
 )
-from ebmjax.samplers._warm_up import WarmUp as WarmUp
-from ebmjax.samplers._warm_up import WarmUpTrace as WarmUpTrace
 from ebmjax.samplers._warm_up import warm_up as warm_up
 from ebmjax.samplers._wrappers import MakeSampler as MakeSampler
-from ebmjax.samplers._wrappers import ScheduledState as ScheduledState
 from ebmjax.samplers._wrappers import clamp as clamp
 from ebmjax.samplers._wrappers import clip_drift as clip_drift
 from ebmjax.samplers._wrappers import clip_score as clip_score

@@ -12,9 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax._axes import place_carry, rows_like
-from ebmjax._checks import check_at_least, check_key, check_keys, is_traced, leading_size
+from ebmjax._checks import check_at_least, check_key, check_keys, leading_size
 from ebmjax._programs import run_program
-from ebmjax.samplers._progress import make_progress
 from ebmjax.samplers._states import check_step, position_of
 from ebmjax.types import Info, Key, PyTree, State, Step
 
@@ -154,7 +153,6 @@ def run_chain(
     burn_in: int = 0,
     thinning: int = 1,
     unroll: int = 1,
-    progress: bool = False,
 ) -> tuple[State, PyTree, Info]:
     """Takes ``num_steps`` steps and keeps every ``thinning``-th position after ``burn_in``.
 
@@ -171,8 +169,6 @@ def run_chain(
       unroll: steps written out per turn of the compiled loop (static). 1 is right for matrix
         products on every backend. XLA's own convolutions lose their threads inside a CPU loop; a
         network that uses them runs faster, and compiles longer, with ``unroll=num_steps``.
-      progress: whether lines on stderr say how far the chain is, also within ``jit`` (static). The
-        draws are the same. Outside of ``jit`` such a call compiles every time.
 
     Returns:
       The final state; the kept positions; the infos of the steps that led to them. Both gain an
@@ -218,10 +214,8 @@ def run_chain(
     # one stays, so burn-in and thinning need no separate loop.
     def advance(inputs: Any, carry: tuple[Any, PyTree]) -> tuple[tuple[Any, PyTree], None]:
         state, draws = carry
-        key, draw, is_kept, *index = inputs
+        key, draw, is_kept = inputs
         state, info = step(key, state)
-        for number in index:
-            show_step(number)
         if num_draws:
             write = partial(_write, axis=axis, index=draw, is_kept=is_kept)
             draws = jax.tree.map(write, draws, outcome(state, info))
@@ -230,20 +224,16 @@ def run_chain(
     step_index = np.arange(num_steps)
     draw = np.clip((step_index - burn_in) // thinning, 0, max(num_draws - 1, 0))
     is_kept = step_index < burn_in + num_draws * thinning
-    shown = (step_index,) if progress else ()
-    show_step = make_progress(num_steps)
 
     def drive(key: Key, state: Any) -> tuple[Any, PyTree]:
         keys = jax.random.split(key, num_steps)  # a legacy key's are rows of uint32
         state, shapes = place_carry(step, keys, state)
         empty = jax.tree.map(partial(_room, axis=axis, num_draws=num_draws), outcome(*shapes))
-        inputs = keys, draw, is_kept, *shown
+        inputs = keys, draw, is_kept
         return trace_chain(inputs, (state, empty), advance, unroll=unroll)[0]
 
     with _hint(is_wanted=axis == 0):
         state, (positions, infos) = run_program(drive, key, state)
-    if progress and not is_traced(state):
-        jax.effects_barrier()  # the last line comes before what the caller prints
     return state, positions, infos
 
 

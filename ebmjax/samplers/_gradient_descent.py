@@ -1,30 +1,17 @@
 """Gradient descent on the energy: the sampler without noise, and without a law to sample."""
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import jax
 
 from ebmjax._checks import check_broadcasts, check_positive, per_leaf
 from ebmjax._ranges import POSITIVE
 from ebmjax.samplers._bound import bound
-from ebmjax.samplers._langevin import LangevinState, langevin_init
+from ebmjax.samplers._langevin import LangevinState, LogDensityInfo, langevin_init
 from ebmjax.samplers._states import check_one_chain
-from ebmjax.types import Key, LogDensityFn, PyTree
+from ebmjax.types import Key, LogDensityFn
 
-
-class GradientDescentInfo(NamedTuple):
-    """Report of one step.
-
-    Attributes:
-      log_density: scalar, at the new position.
-    """
-
-    log_density: jax.Array
-
-
-def gradient_descent_init(position: PyTree, log_density_fn: LogDensityFn) -> LangevinState:
-    """Scores ``position`` (any PyTree of floating-point arrays, one chain)."""
-    return langevin_init(position, log_density_fn)
+gradient_descent_init = langevin_init
 
 
 def gradient_descent_step(
@@ -33,7 +20,7 @@ def gradient_descent_step(
     log_density_fn: LogDensityFn,
     *,
     step_size: Annotated[Any, POSITIVE],
-) -> tuple[LangevinState, GradientDescentInfo]:
+) -> tuple[LangevinState, LogDensityInfo]:
     r"""Takes one step downhill in energy, uphill in log density.
 
     .. math:: x' = x + \epsilon\, s(x)
@@ -64,7 +51,7 @@ def gradient_descent_step(
         state.score,
     )
     state = langevin_init(position, log_density_fn)
-    return state, GradientDescentInfo(state.log_density)
+    return state, LogDensityInfo(state.log_density)
 
 
 gradient_descent = bound(gradient_descent_init, gradient_descent_step)

@@ -22,10 +22,7 @@ from ebmjax.samplers._langevin import (
 from ebmjax.samplers._states import check_one_chain
 from ebmjax.types import Key, LogDensityFn, PyTree
 
-
-def hmc_init(position: PyTree, log_density_fn: LogDensityFn) -> LangevinState:
-    """Scores ``position`` (any PyTree of floating-point arrays, one chain)."""
-    return langevin_init(position, log_density_fn)
+hmc_init = langevin_init
 
 
 def hmc_step(

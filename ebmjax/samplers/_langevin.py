@@ -34,6 +34,16 @@ class LangevinState(NamedTuple):
     score: PyTree
 
 
+class LogDensityInfo(NamedTuple):
+    """Report of one step of a sampler without a Metropolis-Hastings test.
+
+    Attributes:
+      log_density: scalar, at the new position.
+    """
+
+    log_density: jax.Array
+
+
 class LangevinInfo(NamedTuple):
     """Report of one Langevin step.
 
@@ -50,7 +60,11 @@ class LangevinInfo(NamedTuple):
 
 
 def langevin_init(position: PyTree, log_density_fn: LogDensityFn) -> LangevinState:
-    """Scores ``position``: one evaluation of the log density and its gradient."""
+    """Scores ``position`` (any PyTree of floating-point arrays, one chain).
+
+    The state belongs to one density. When the density changes (a model in training), initialise
+    again; otherwise an acceptance test compares two different functions.
+    """
     check_floating("position", position)
     # The dtype is explicit: a Python number's weak type would change after one step and compile the
     # second step again.

@@ -15,16 +15,9 @@ from ebmjax.samplers._langevin import (
     propose_isotropic,
 )
 from ebmjax.samplers._states import check_one_chain
-from ebmjax.types import Key, LogDensityFn, PyTree
+from ebmjax.types import Key, LogDensityFn
 
-
-def mala_init(position: PyTree, log_density_fn: LogDensityFn) -> LangevinState:
-    """Scores ``position`` (any PyTree of floating-point arrays, one chain).
-
-    The state belongs to one density. When the density changes (a model in training), initialise
-    again; otherwise the acceptance test compares two different functions.
-    """
-    return langevin_init(position, log_density_fn)
+mala_init = langevin_init
 
 
 def mala_step(

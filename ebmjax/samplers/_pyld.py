@@ -20,7 +20,12 @@ from ebmjax._checks import (
 from ebmjax._ranges import COUNT, NOT_NEGATIVE, POSITIVE, optional
 from ebmjax.samplers._bound import bound
 from ebmjax.samplers._chains import trace_chain
-from ebmjax.samplers._langevin import langevin_noise_scale, move, standard_normal_like
+from ebmjax.samplers._langevin import (
+    LogDensityInfo,
+    langevin_noise_scale,
+    move,
+    standard_normal_like,
+)
 from ebmjax.samplers._states import check_one_chain
 from ebmjax.types import Key, LogDensityFn, PyTree
 
@@ -40,16 +45,6 @@ class PYLDState(NamedTuple):
     position: PyTree
     log_density: jax.Array
     cotangent: PyTree
-
-
-class PYLDInfo(NamedTuple):
-    """Report of one step.
-
-    Attributes:
-      log_density: scalar, at the new position.
-    """
-
-    log_density: jax.Array
 
 
 def pyld_init(position: PyTree, first_layer_fn: FirstLayerFn, head_fn: LogDensityFn) -> PYLDState:
@@ -86,7 +81,7 @@ def pyld_step(
     outer_step_size: Annotated[Any, NOT_NEGATIVE] = 0.0,
     low: Any = -jnp.inf,
     high: Any = jnp.inf,
-) -> tuple[PYLDState, PYLDInfo]:
+) -> tuple[PYLDState, LogDensityInfo]:
     r"""Makes ``num_inner`` Langevin moves at the price of one gradient of the network.
 
     The log density is :math:`f(x) = h(g(x))` with first layer g and head h. The cotangent :math:`p
@@ -181,7 +176,7 @@ def pyld_step(
     position, _ = place_carry(inner_move, keys, position)
     position, _ = trace_chain(keys, position, inner_move)
     state = pyld_init(position, first_layer_fn, head_fn)
-    return state, PYLDInfo(state.log_density)
+    return state, LogDensityInfo(state.log_density)
 
 
 pyld = bound(pyld_init, pyld_step)

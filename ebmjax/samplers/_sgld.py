@@ -16,12 +16,9 @@ from ebmjax.samplers._langevin import (
     target_temperature,
 )
 from ebmjax.samplers._states import check_one_chain
-from ebmjax.types import Key, LogDensityFn, PyTree
+from ebmjax.types import Key, LogDensityFn
 
-
-def sgld_init(position: PyTree, log_density_fn: LogDensityFn) -> LangevinState:
-    """Scores ``position`` (any PyTree of floating-point arrays, one chain)."""
-    return langevin_init(position, log_density_fn)
+sgld_init = langevin_init
 
 
 def sgld_step(

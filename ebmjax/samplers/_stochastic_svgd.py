@@ -65,15 +65,13 @@ from ebmjax.samplers._svgd import (
     svgd_init,
     unflatten_like,
 )
-from ebmjax.types import Key, LogDensityFn, PyTree
+from ebmjax.types import Key, LogDensityFn
 
 _MEDIAN_PARTICLES = 4
 """In the two pairs of the median of an even number of distances."""
 
 
-def stochastic_svgd_init(particles: PyTree, log_density_fn: LogDensityFn) -> SVGDState:
-    """Wraps ``particles``: a PyTree of floating-point arrays with a shared leading axis."""
-    return svgd_init(particles, log_density_fn)
+stochastic_svgd_init = svgd_init
 
 
 def stochastic_svgd_step(

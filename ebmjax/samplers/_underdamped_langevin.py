@@ -8,7 +8,12 @@ import jax.numpy as jnp
 from ebmjax._checks import check_positive, per_leaf
 from ebmjax._ranges import POSITIVE
 from ebmjax.samplers._bound import bound
-from ebmjax.samplers._langevin import check_langevin, langevin_init, standard_normal_like
+from ebmjax.samplers._langevin import (
+    LogDensityInfo,
+    check_langevin,
+    langevin_init,
+    standard_normal_like,
+)
 from ebmjax.samplers._states import check_one_chain
 from ebmjax.types import Key, LogDensityFn, PyTree
 
@@ -27,16 +32,6 @@ class UnderdampedLangevinState(NamedTuple):
     velocity: PyTree
     log_density: jax.Array
     score: PyTree
-
-
-class UnderdampedLangevinInfo(NamedTuple):
-    """Report of one step.
-
-    Attributes:
-      log_density: scalar, at the new position.
-    """
-
-    log_density: jax.Array
 
 
 def underdamped_langevin_init(
@@ -67,7 +62,7 @@ def underdamped_langevin_step(
     step_size: Annotated[Any, POSITIVE],
     friction: Annotated[Any, POSITIVE] = 1.0,
     temperature: Annotated[Any, POSITIVE] = 1.0,
-) -> tuple[UnderdampedLangevinState, UnderdampedLangevinInfo]:
+) -> tuple[UnderdampedLangevinState, LogDensityInfo]:
     r"""Takes one step of Langevin dynamics with a velocity (BAOAB splitting), never rejected.
 
     .. math::
@@ -123,7 +118,7 @@ def underdamped_langevin_step(
     scored = langevin_init(drift(position, velocity), log_density_fn)
     velocity = kick(velocity, scored.score)
     state = UnderdampedLangevinState(scored.position, velocity, scored.log_density, scored.score)
-    return state, UnderdampedLangevinInfo(scored.log_density)
+    return state, LogDensityInfo(scored.log_density)
 
 
 underdamped_langevin = bound(

@@ -1,7 +1,6 @@
 """The drivers: what burn-in and thinning keep, who may be driven, what is refused."""
 
 from functools import partial
-from types import SimpleNamespace
 
 import blackjax
 import chex
@@ -12,7 +11,6 @@ import pytest
 from monte_carlo import assert_mean
 
 from ebmjax import densities, samplers
-from ebmjax.samplers import _progress
 
 TARGET = densities.log_gamma(jnp.array([0.8, 2.5]))
 SAMPLER = samplers.mala(TARGET.log_density_fn, step_size=0.5)
@@ -201,34 +199,3 @@ def test_one_key_where_one_a_step_is_wanted(key):
             samplers.trace_chain(key, state, SAMPLER.step, **report)
     with pytest.raises(ValueError, match=message):
         samplers.trace_chain((jnp.arange(3), jax.random.key(0)), state, SAMPLER.step)
-
-
-@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["outside", "jit"])
-def test_a_bar_changes_no_draw_and_speaks_only_when_asked(wrap, capsys):
-    states = jax.vmap(SAMPLER.init)(jnp.zeros((3, 2)))
-    step, key = samplers.batch_step(SAMPLER.step), jax.random.key(2)
-    chain = partial(samplers.run_chain, step=step, num_steps=250, burn_in=50, thinning=4)
-    plain = wrap(chain)(key, states)
-    jax.effects_barrier()
-    assert capsys.readouterr().err == ""
-    shown = wrap(partial(chain, progress=True))(key, states)
-    jax.effects_barrier()
-    chex.assert_trees_all_equal(shown, plain)
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.splitlines()[-1].startswith(f"run_chain [{'#' * 20}] step 250 of 250, ")
-
-
-def test_a_bar_says_how_far_and_how_long_after_every_silence(monkeypatch, capsys):
-    seconds = iter([0.0, *np.arange(1000.0)])
-    monkeypatch.setattr(_progress, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
-    show = jax.jit(_progress.make_progress(400))
-    for step in range(0, 80):  # every fourth is reported, a second each
-        show(jnp.int32(step))
-        jax.effects_barrier()
-    lines = capsys.readouterr().err.splitlines()
-    # After 5 seconds, 9 more: silences of 4.5 and 9 s.
-    assert lines == [
-        "run_chain [#...................] step 21 of 400, 5 s, about 95 s left",
-        "run_chain [##..................] step 57 of 400, 14 s, about 86 s left",
-    ]
