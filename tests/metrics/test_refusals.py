@@ -62,7 +62,7 @@ BAD = [
     ("accuracy", {"labels": np.full(4, 2)}, r"labels must lie in 0\.\.1.* = 2"),
     ("accuracy", {"labels": np.zeros(4)}, "labels must be integers, got dtype float"),
     ("accuracy", {"labels": np.zeros((4, 2), int)}, "take jnp.argmax"),
-    ("acceptance_rate", {"infos": samplers.GradientDescentInfo(CHAINS)}, "acceptance_prob"),
+    ("acceptance_rate", {"infos": ()}, "acceptance_prob"),
     ("acceptance_rate", {"infos": samplers.LangevinInfo(CHAINS.T, 0, 0)}, "got 8 chains of 2"),
     ("apgd_attack", {"loss": "dlr"}, r"loss must be one of \['ce'\] for 2 classes"),
     ("auroc", {"in_scores": np.zeros((2, 1))}, r"in_scores must have shape \(n,\)"),
