@@ -8,7 +8,6 @@ Variants:
 - steps: SADA-JEM's Fig. 3, accuracy and FID over training by K.
 - ablation, radius: SADA-JEM's Tables 5 and 6.
 - scenarios: the robust-objective paper's Table 2, Figs. 16 and 20 to 25.
-- norm: the statistics that batch normalisation uses.
 """
 
 from functools import partial
@@ -100,26 +99,12 @@ RADIUS = {
     for kind, radii in (("SAM", joint.SAM), ("ASAM", joint.ASAM))
     for name, rho in radii.items()
 }
-BATCH = "--config.model.norm=batch"
 SCENARIOS = {
     "default": joint_rows.exponent_rows("default", f"{JEM}:unconfined", f"{JEM}:beta_", ("2",)),
     **{
         label: joint_rows.exponent_rows(label, f"{JEM}:{name}", f"{JEM}:{name}_beta_", ("2",))
         for label, name in joint_rows.SCENARIOS.items()
     },
-}
-IN_BATCHES = f"{SADAJEM}:batch"
-NORM = {
-    "group": SADAJEM,
-    "batch": IN_BATCHES,
-    "batch, p(x) by running averages": [IN_BATCHES, "--config.model.norm_policy=running"],
-    "batch, chains alone by running averages": [
-        IN_BATCHES,
-        "--config.model.norm_policy=running_chains",
-    ],
-    "SADA-JEM, as published": f"{SADAJEM}:literal",
-    "softmax, batch": [f"{JEM}:softmax", BATCH],
-    "JEM, SGLD, batch": [JEM, BATCH],
 }
 study = partial(Study, columns=COLUMNS, common=COMMON)
 STUDIES = {
@@ -133,5 +118,4 @@ STUDIES = {
         common=(*CURVES, *skip("ood", "robustness")),
         draw=partial(figures.scenarios, {label: list(rows) for label, rows in SCENARIOS.items()}),
     ),
-    "norm": study(NORM),
 }

@@ -3,16 +3,13 @@
 SADA-JEM's Figs. 1, 5 and 7: landscapes, and accuracy under attack in both norms, of images as they
 are and refined by ten steps of a sampler. Refined images are attacked as if the chain had the
 derivative 1 (BPDA), and through the chain's own derivative; broken by either is broken.
-
-Variants:
-- "": six models, plain and refined; landscapes.png, robustness.png.
-- smooth_parts: the parts of SADA-JEM that make its energy landscape smooth.
+Figures: landscapes.png, robustness.png.
 """
 
 from functools import partial
 
 from ebmjax.recipes.config.files import project
-from ebmjax.recipes.study import Study
+from ebmjax.recipes.study import Study, make_flags
 from ebmjax.recipes.study.figures import draw_each
 from ebmjax.recipes.study.named_columns import pick_columns
 
@@ -23,9 +20,9 @@ JEM, SADAJEM = "configs/jem_digits.py", "configs/sadajem_digits.py"
 # SADA-JEM's chains have no noise, so one copy is the mean over copies.
 REFINED = "--config.eval.robustness.refine_steps=10"
 COPIES = "--config.eval.robustness.num_eot=2"
-PROXIMAL = joint_rows.PARTS["proximal step"] | joint_rows.PARTS["box of the data"]
+PROXIMAL = make_flags({"sampler.name": "proximal_sgld", "sampler.low": -1.0, "sampler.high": 1.0})
 ROWS = {
-    "softmax": [f"{JEM}:softmax", REFINED, *joint_rows.flags_of(PROXIMAL, is_jem=False)],
+    "softmax": [f"{JEM}:softmax", REFINED, *PROXIMAL],
     "SADA-JEM's classifier": [SADAJEM, "--config.loss.generative_weight=0", REFINED],
     "JEM": [JEM, REFINED, COPIES],
     "JEM, SAM": [f"{JEM}:sam", REFINED, COPIES],
@@ -33,19 +30,6 @@ ROWS = {
     "SADA-JEM, K = 10": [SADAJEM, REFINED],
     "SADA-JEM, K = 20": [f"{SADAJEM}:k20", REFINED],
 }
-NORMALISED = {"group normalisation": {"model.norm": ("group", "none")}}
-SMOOTH_PARTS = {
-    "JEM": JEM,
-    "SADA-JEM": SADAJEM,
-    **joint_rows.rows_by_parts([JEM], [SADAJEM], NORMALISED | joint_rows.PARTS),
-    "SADA-JEM, p(x) augmented": [SADAJEM, "--config.data.augment_positives=True"],
-}
-# Evaluations of the landscape, and of attacks that the study names.
-COMMON = (
-    *joint_rows.ONCE,
-    *joint_rows.skip("ood", "generation"),
-    "--config.eval.landscape.num_points=11",
-)
 ATTACKS = {
     "": "robustness.",
     ", refined": "robustness.refined.",
@@ -64,32 +48,20 @@ COLUMNS = {
     "images with a gradient, linf 64/255, %": ("robustness.usable_gradient.linf.64", 100.0, 1),
     "the same, refined": ("robustness.refined.usable_gradient.linf.64", 100.0, 1),
 }
-SMOOTHNESS = ("accuracy, %", "landscape's range, nats", "linf 16/255, %", "linf 32/255, %")
-
-STUDIES = {
-    "": Study(
-        rows=ROWS,
-        columns=COLUMNS,
-        num_seeds=3,
-        common=(
-            *COMMON,
-            "--config.eval.robustness.linf=(0, 16, 32, 64)",
-            "--config.eval.robustness.l2=(0, 128, 256)",
-            "--config.eval.robustness.num_restarts=2",
-        ),
-        draw=draw_each(
-            partial(figures.landscapes, {label: label for label in ROWS}),
-            partial(figures.robustness, ROWS),
-        ),
+STUDY = Study(
+    rows=ROWS,
+    columns=COLUMNS,
+    num_seeds=3,
+    common=(
+        *joint_rows.ONCE,
+        *joint_rows.skip("ood", "generation"),
+        "--config.eval.landscape.num_points=11",
+        "--config.eval.robustness.linf=(0, 16, 32, 64)",
+        "--config.eval.robustness.l2=(0, 128, 256)",
+        "--config.eval.robustness.num_restarts=2",
     ),
-    "smooth_parts": Study(
-        rows=SMOOTH_PARTS,
-        columns={name: COLUMNS[name] for name in SMOOTHNESS},
-        common=(
-            *COMMON,
-            "--config.eval.robustness.linf=(0, 16, 32)",
-            "--config.eval.robustness.l2=()",
-        ),
-        draw=partial(figures.landscapes, {label: label for label in SMOOTH_PARTS}),
+    draw=draw_each(
+        partial(figures.landscapes, {label: label for label in ROWS}),
+        partial(figures.robustness, ROWS),
     ),
-}
+)
