@@ -9,7 +9,8 @@ import numpy as np
 import optax
 
 from ebmjax.samplers import batch_step, run_chain, sgld
-from ebmjax.training import apply_writes, init_state, make_train_step
+from ebmjax.training import init_state, make_train_step
+from ebmjax.training._state import apply_writes
 
 NUM_EXAMPLES = 96
 

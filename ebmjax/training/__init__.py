@@ -21,7 +21,6 @@ from ebmjax.training._start import WarmStart as WarmStart
 from ebmjax.training._start import warm_start as warm_start
 from ebmjax.training._state import SlotWrite as SlotWrite
 from ebmjax.training._state import TrainState as TrainState
-from ebmjax.training._state import apply_writes as apply_writes
 from ebmjax.training._state import init_state as init_state
 from ebmjax.training._state import tree_digest as tree_digest
 from ebmjax.training._state import write_slots as write_slots

@@ -92,16 +92,11 @@ class JsonlWriter:
     At the start it cuts rows after the step from which the run continues, and an incomplete last
     line. In two cases it first keeps a copy of the file, ``<name>.1`` (then ``.2``, ...), and
     warns: a line is damaged (it is left out), or the run begins at step 0 although the file has
-    later rows. It also warns of missing rows.
-
-    Args:
-      path: the file.
-      log_every: the plan's, the most steps between two rows; None does not look for gaps.
+    later rows.
     """
 
-    def __init__(self, path: str | Path, *, log_every: int | None = None):
+    def __init__(self, path: str | Path):
         self.path = Path(path).expanduser()
-        self._log_every = log_every
         self._file = None
 
     def start(self, first_step: int) -> None:
@@ -114,7 +109,6 @@ class JsonlWriter:
             elif first_step == 0 and any(row["step"] > 0 for row, _ in parsed):
                 self._keep_copy("the run begins again at step 0, for it has no checkpoint")
             kept = kept if first_step else []
-            self._warn_of_gaps([step for step, _ in kept], first_step)
         # Writes a new file and then renames it, so a crash in between loses nothing.
         temporary = self.path.with_suffix(".tmp")
         temporary.write_bytes(b"".join(line + b"\n" for _, line in kept))
@@ -139,20 +133,6 @@ class JsonlWriter:
         copy = next(name for name in names if not name.exists())
         shutil.copyfile(self.path, copy)
         logger.warning("%s: %s. The file as it was is kept as %s.", self.path, reason, copy.name)
-
-    def _warn_of_gaps(self, steps: list[int], first_step: int) -> None:
-        if self._log_every is None or first_step == 0:
-            return
-        for before, after in itertools.pairwise([0, *steps, first_step + 1]):
-            if after - before > self._log_every:
-                logger.warning(
-                    "%s has no rows between steps %d and %d, where one is due every %d steps. "
-                    "The run goes on without them.",
-                    self.path,
-                    before,
-                    min(after, first_step),
-                    self._log_every,
-                )
 
 
 def _jsonable(value: Any) -> Any:

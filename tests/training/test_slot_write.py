@@ -10,6 +10,7 @@ from ebmjax import training
 from ebmjax.samplers import ReplayBuffer
 from ebmjax.training._block import make_block
 from ebmjax.training._sharding import place_state
+from ebmjax.training._state import apply_writes
 
 KEY = jax.random.key(0)
 SHARD = {"buffer": jnp.arange(10.0).reshape(5, 2), "count": jnp.int32(3)}
@@ -17,7 +18,7 @@ SHARD = {"buffer": jnp.arange(10.0).reshape(5, 2), "count": jnp.int32(3)}
 
 def test_the_slots_are_overwritten_and_nothing_else():
     write = training.SlotWrite(jnp.array([4, 1]), jnp.array([[40.0, 41.0], [10.0, 11.0]]))
-    after = training.apply_writes(SHARD, {"buffer": write, "count": jnp.int32(4)})
+    after = apply_writes(SHARD, {"buffer": write, "count": jnp.int32(4)})
     expected = [[0, 1], [10, 11], [4, 5], [6, 7], [40, 41]]
     np.testing.assert_array_equal(after["buffer"], expected)
     assert after["count"] == 4
@@ -25,7 +26,7 @@ def test_the_slots_are_overwritten_and_nothing_else():
 
 def test_a_step_that_does_not_count_leaves_every_bit():
     write = training.SlotWrite(jnp.array([4, 1]), jnp.full((2, 2), jnp.nan))
-    after = training.apply_writes(SHARD, {"buffer": write, "count": jnp.int32(4)}, is_kept=False)
+    after = apply_writes(SHARD, {"buffer": write, "count": jnp.int32(4)}, is_kept=False)
     np.testing.assert_array_equal(after["buffer"], SHARD["buffer"])
     assert after["count"] == 3
 
@@ -33,7 +34,7 @@ def test_a_step_that_does_not_count_leaves_every_bit():
 def test_values_take_the_dtype_and_a_tree_its_slots():
     tree = ReplayBuffer((jnp.zeros((3, 2), jnp.bfloat16), jnp.zeros(3)))
     new = ReplayBuffer(training.write_slots(jnp.array([2]), (jnp.ones((1, 2)), jnp.ones(1))))
-    first, second = training.apply_writes(tree, new).positions
+    first, second = apply_writes(tree, new).positions
     assert first.dtype == jnp.bfloat16
     np.testing.assert_array_equal(first[:, 0].astype(float), second)
 

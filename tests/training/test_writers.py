@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from ebmjax.training import JsonlWriter, read_rows
 
 
-def write_rows(path, steps, first_step=0, **options):
-    writer = JsonlWriter(path, **options)
+def write_rows(path, steps, first_step=0):
+    writer = JsonlWriter(path)
     writer.start(first_step)
     for step in steps:
         writer.write(step, {"loss": step / 10})
@@ -78,23 +78,6 @@ def test_a_damaged_line_costs_no_other_row(number, line, cut):
         assert {*range(6)} - {number, 5 * bool(cut) or number} <= {*kept}
         write_rows(path, [7], first_step=6)
         assert [row["step"] for row in read_rows(path)] == [one for one in kept if one <= 6] + [7]
-
-
-def test_missing_rows_are_told(path, caplog):
-    for kept, gap in [
-        ([2, 4, 6, 8], None),
-        ([0, 2, 4, 5, 6, 8, 9], None),
-        ([2, 6, 8], "between steps 2 and 6"),
-        ([4, 6, 8], "between steps 0 and 4"),
-        ([2, 4, 6], "between steps 6 and 9"),
-        ([], "between steps 0 and 9"),
-    ]:
-        caplog.clear()
-        path.unlink(missing_ok=True)
-        write_rows(path, kept)
-        write_rows(path, [], first_step=9, log_every=2)
-        assert [row["step"] for row in read_rows(path)] == kept
-        assert (gap in caplog.text) if gap else not caplog.text
 
 
 def test_what_json_has_no_word_for_is_null(path):

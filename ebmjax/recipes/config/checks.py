@@ -5,7 +5,6 @@ import json
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from ebmjax._ranges import MAX_SEED
 from ebmjax._shown import trim
 from ebmjax.recipes.config.errors import Config, ConfigError, pick
 
@@ -20,16 +19,6 @@ IS_HIGHER_BETTER = {
 }
 """Numbers by which the best state of a run can be chosen."""
 TILTED = "tilted_langevin"
-
-
-def check_seeds(config: Config) -> None:
-    """Raises ConfigError if the seed of the last repeat is too large."""
-    num_repeats = config.train.get("num_repeats", 1)
-    if config.seed + num_repeats - 1 > MAX_SEED:
-        raise ConfigError(
-            f"config.seed={config.seed} is that of the first of config.train.num_repeats="
-            f"{num_repeats}, and the last one's would be above {MAX_SEED}: take a smaller one."
-        )
 
 
 def check_shards(config: Config, *names: str) -> None:

@@ -82,7 +82,6 @@ def check(config: Config, typed: Collection[str] = ()) -> None:
     fields = {name: one for name, one in every.items() if name in names}
     declare.check(fields, config, typed)
     module(config.family, "checks").check(config)
-    checks.check_seeds(config)
     sizes = [name for name in fields if name.startswith("train.") and "batch_size" in name]
     checks.check_shards(config, *sizes)
 

@@ -97,7 +97,7 @@ def prepare(workdir: Path, config: Config) -> None:
     check_writable(workdir)
     with explain_errors(workdir):
         if not path.exists():
-            _write_once(path, json.dumps(as_json(config), indent=2, sort_keys=True) + "\n")
+            write_whole(path, json.dumps(as_json(config), indent=2, sort_keys=True) + "\n")
         (workdir / "plots").mkdir(exist_ok=True)
     check(workdir, config)  # another process may have been the first
 
@@ -186,19 +186,6 @@ def snapshots(workdir: Path) -> list[Path]:
     """Returns the files of ``save_snapshot``, by step."""
     found = [path for path in (workdir / "monitor").glob("*.npz") if path.stem.isdecimal()]
     return sorted(filter(Path.is_file, found), key=lambda path: int(path.stem))
-
-
-def _write_once(path: Path, text: str) -> None:
-    """Writes a file whole, unless it exists by now: the first of two processes wins."""
-    temporary = path.with_name(f"{path.stem}.{os.getpid()}.tmp")
-    temporary.write_text(text)
-    try:
-        os.link(temporary, path)
-        temporary.unlink()
-    except FileExistsError:
-        temporary.unlink()
-    except OSError:  # a file system without links
-        temporary.replace(path)
 
 
 def read_rows(workdir: Path) -> list[dict[str, Any]]:

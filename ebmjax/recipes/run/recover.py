@@ -207,8 +207,8 @@ def go_back(
 class Rows(training.JsonlWriter):
     """metrics.jsonl of a run's folder, with a row for each recovery where the run goes on."""
 
-    def __init__(self, path: Path, log_every: int, recoveries: Sequence[Recovery]):
-        super().__init__(path / "metrics.jsonl", log_every=log_every)
+    def __init__(self, path: Path, recoveries: Sequence[Recovery]):
+        super().__init__(path / "metrics.jsonl")
         self._recoveries = recoveries
 
     def start(self, first_step: int) -> None:

@@ -158,7 +158,7 @@ class Run:
                 "it divides."
             )
         writers: list[training.Writer] = [
-            recover.Rows(self.path, plan.log_every, self.recoveries),
+            recover.Rows(self.path, self.recoveries),
             TensorBoardWriter(self.path),
             Progress(plan.total_steps),
         ]

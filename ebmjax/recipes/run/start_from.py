@@ -1,7 +1,6 @@
 """Starts a run from another run, ``config.train.start_from``."""
 
 from pathlib import Path
-from typing import Any
 
 from ebmjax import training
 from ebmjax._records import list_steps
@@ -33,7 +32,14 @@ def warm_start(config: Config, path: Path, experiment: Experiment) -> training.W
     assert experiment.warm_start is not None  # in every family that has the field
     try:
         theirs = read_config(other)["data"]
-        _check_held_out(config, experiment.config or config, other, theirs)
+        differing = [n for n in ("max_train", "holdout") if theirs[n] != config.data[n]]
+        is_same = theirs["name"] == config.data.name
+        if is_same and differing and (experiment.config or config).data.holdout:
+            raise ConfigError(
+                f"config.data.holdout holds out images that the run in {other} may have learnt "
+                f"from, which has config.data.{differing[0]}={theirs[differing[0]]}: start from a "
+                "run that has held out the same, or set --config.data.holdout=0."
+            )
         with workdir.only_process(other, is_reader=True):
             pass  # it is free
         return experiment.warm_start(other / "checkpoints")
@@ -44,31 +50,6 @@ def warm_start(config: Config, path: Path, experiment: Experiment) -> training.W
         training.CheckpointDamagedError,
     ) as error:
         raise ConfigError(f"config.train.start_from={folder!r}: {error}") from error
-
-
-def _check_held_out(config: Config, ours: Config, other: Path, theirs: dict[str, Any]) -> None:
-    """Raises ConfigError if the other run may have been trained on images that this one holds out.
-
-    ``ours`` is ``config`` with what its data decide, so its numbers are those of the images.
-    ``theirs`` is the section ``data`` of the run in ``other``.
-    """
-    asked, there, names = config.data, ours.data, ("name", "max_train", "holdout")
-    if not there.holdout or theirs["name"] != asked.name:
-        return
-    if all(theirs[name] == asked[name] for name in names):
-        return
-    total, their_total = there.max_train, theirs["max_train"]
-    if asked.max_train is None or total < asked.max_train:  # all that there are
-        their_total = min(their_total or total, total)
-    share = theirs["holdout"] or 0
-    their_number = min(share * (total if share < 1 else 1), theirs.get("max_holdout") or total)
-    if their_total != total or their_number < there.holdout:
-        raise ConfigError(
-            f"config.data.holdout={there.holdout:g} of max_train={total} holds out images "
-            f"that the run in {other} may have learnt from, which has holdout={theirs['holdout']} "
-            f"of {theirs['max_train']}. Start from a run that has held out the same, or set "
-            "--config.data.holdout=0."
-        )
 
 
 def record(config: Config, path: Path, start: training.WarmStart) -> None:

@@ -195,7 +195,7 @@ def test_a_damaged_best_state_says_what_to_do(run, tmp_path):
 
 def test_a_start_that_has_seen_the_held_out_images_is_refused(run, tmp_path):
     start = CHOSEN | {"train.start_from": str(run)}
-    with pytest.raises(ConfigError, match=r"holdout=5 of .* out images that the run in"):
+    with pytest.raises(ConfigError, match="images that the run in"):
         launch(linear(**start, **{"data.holdout": 5}), NAME, str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
     assert launch(linear(**start), NAME, str(tmp_path / "run")) is None
