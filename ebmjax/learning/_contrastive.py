@@ -1,6 +1,6 @@
 """Carry, starts and ends of chains, for all models that learn from negative samples."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -52,23 +52,18 @@ def init_carry(
     statistics: PyTree = (),
     smoothing: float = 1.0,
 ) -> Carry:
-    """The carry of every logical shard before the first step, for ``init_state``.
+    """Returns the carry of every logical shard before the first step, for ``init_state``.
 
     Args:
       key: split among the shards.
       plan: how negatives are drawn; None for a model without any.
       num_shards: logical shards.
-      buffer_size: slots of all shards together, a multiple of ``num_shards``; 0 for chains that
-        start anew at every step.
+      buffer_size: slots of all shards; 0 for chains that start anew at every step.
       statistics: from ``Network.init``, the same for all shards.
       smoothing: positive.
 
     Returns:
       Each leaf with a leading axis of ``num_shards``.
-
-    Raises:
-      ValueError: if the shards cannot share the slots, a shard's buffer is smaller than its
-        batch of negatives or not divisible among the classes, or ``smoothing`` is not positive.
     """
     check_at_least("num_shards", num_shards, 1)
     check_at_least("buffer_size", buffer_size, 0)
@@ -116,39 +111,30 @@ class Starts(NamedTuple):
 
 
 def draw_starts(
-    label_key: Key,
-    draw_key: Key,
-    augment_key: Key,
+    keys: Key,
     plan: ChainPlan,
     buffer: Any,
     *,
     is_conditional: bool,
-    num_others: int = 0,
-    shapes: PyTree = None,
+    num_others: int,
+    shapes: PyTree,
 ) -> Starts:
     """Draws starts from the buffer, or from the plan's start distribution where there is no buffer.
 
     Args:
-      label_key: consumed by the classes of conditional chains.
-      draw_key: consumed by slots and new positions.
-      augment_key: consumed by ``plan.augment``.
+      keys: three, consumed by classes, by slots and new positions, and by ``plan.augment``.
       plan: how many, and from which start distribution.
       buffer: of this shard; () for none.
       is_conditional: whether each chain belongs to a class, drawn uniformly here. The buffer is
         then partitioned by class.
       num_others: slots beside those of the starts.
-      shapes: those that a start must have; None for any.
-
-    Raises:
-      TypeError: if ``plan.start_fn`` is no ``StartFn``.
-      ValueError: if conditional chains go back to slots of other classes, or other slots are
-        asked for without a buffer.
+      shapes: those that a start must have.
     """
+    label_key, draw_key, augment_key = keys
     if is_conditional and plan.replacement != "in_place":
         raise ValueError(
             f"replacement={plan.replacement!r} reorders samples, which would carry them into the "
-            "slots of other classes; the buffer of a conditional model is partitioned by class "
-            "and takes 'in_place'."
+            "slots of other classes; a conditional model takes 'in_place'."
         )
     check_start_fn(plan.start_fn, shapes)
     num, has_buffer = plan.num_samples, bool(jax.tree.leaves(buffer))
@@ -182,32 +168,11 @@ def draw_starts(
     return Starts(chains, draw.labels[:num], draw.slots[:num], others)
 
 
-def put_back(
-    key: Key,
-    plan: ChainPlan,
-    carry: Carry,
-    starts: Starts,
-    ends: PyTree,
-    log_densities: jax.Array,
-    adaptation: Mapping[str, DualAveraging],
-) -> Carry:
-    """The carry after a step: chosen samples in the slots they were drawn from.
-
-    Args:
-      key: consumed by ``plan.replacement`` "softmax".
-      plan: which samples are kept.
-      carry: before the step.
-      starts: from ``draw_starts``.
-      ends: of the chains, like ``starts.positions``.
-      log_densities: (num_samples,), of the ends.
-      adaptation: from ``run_chains``.
-
-    Returns:
-      A ``Carry`` whose buffer holds ``SlotWrite`` in place of arrays.
-    """
-    buffer = carry.buffer
-    if starts.slots is not None:
-        num = plan.num_kept or plan.num_samples
-        kept = select_particles(key, ends, log_densities, num, policy=plan.replacement)
-        buffer = ReplayBuffer(write_slots(starts.slots[:num], kept))
-    return carry._replace(buffer=buffer, adaptation=adaptation)
+def write_ends(
+    key: Key, plan: ChainPlan, starts: Starts, ends: PyTree, log_densities: jax.Array
+) -> Any:
+    """Returns the buffer's ``SlotWrite``: chosen samples in the slots they were drawn from."""
+    assert starts.slots is not None
+    num = plan.num_kept or plan.num_samples
+    kept = select_particles(key, ends, log_densities, num, policy=plan.replacement)
+    return ReplayBuffer(write_slots(starts.slots[:num], kept))

@@ -22,7 +22,7 @@ from ebmjax._numbers import as_arguments
 from ebmjax._precision import at_least_float32
 from ebmjax.data import ImageData
 from ebmjax.learning._chains import run_chains
-from ebmjax.learning._contrastive import Carry, Starts, View, draw_starts, put_back
+from ebmjax.learning._contrastive import Carry, Starts, View, draw_starts, write_ends
 from ebmjax.learning._live_chains import run_live_chains
 from ebmjax.learning._memory import positions_in, with_positions
 from ebmjax.learning._models import EnergyNetwork, JointNetwork
@@ -184,12 +184,6 @@ def make_gradient_fn(
       ``cross_entropy_loss`` and of the loss, and of ``run_chains`` (prefixed "chain_").
       Interacting samples add "negative_entropy" in nats, of the whole system where shards share it
       (``ChainKind.axis_name``). ``fit`` refuses data with a label that is no class.
-
-    Raises:
-      ValueError: for a conditional model with interacting samples, because particles that move
-        together cannot follow densities of different classes; if live steps are not fewer than
-        those of every chain. While tracing, if the batch is not what the views need, live steps
-        lack a buffer, a conditional plan reorders samples, or an axis is not mapped.
     """
     if plan is not None and model.is_conditional and plan.is_interacting:
         raise ValueError(
@@ -305,9 +299,10 @@ class _Step(NamedTuple):
         axes = [kind.axis_name for kind in self.plan.kinds.values() if kind.is_interacting]
         if axes:
             metrics["negative_entropy"] = nearest_neighbour_entropy(gather_rows(ends, axes[0]))
-        chains = with_positions(drawn.chains, ends)
-        carry = put_back(keep_key, self.plan, carry, drawn.starts, chains, f, drawn.adaptation)
-        return gradients, carry, metrics
+        if drawn.starts.slots is not None:
+            ends = with_positions(drawn.chains, ends)
+            carry = carry._replace(buffer=write_ends(keep_key, self.plan, drawn.starts, ends, f))
+        return gradients, carry._replace(adaptation=drawn.adaptation), metrics
 
     def _streams(self, batch: PyTree) -> tuple[ImageData | None, ImageData]:
         """Returns labelled images, if any, and data: ``ImageData`` is a tuple of two as well."""
@@ -340,9 +335,7 @@ class _Step(NamedTuple):
         live, num_kinds = self.objective.live, len(self.plan.kinds)
         label_key, draw_key, chain_key, augment_key = jax.random.split(key, 4)
         starts = draw_starts(
-            label_key,
-            draw_key,
-            augment_key,
+            (label_key, draw_key, augment_key),
             self.plan,
             carry.buffer,
             is_conditional=self.model.is_conditional,

@@ -56,11 +56,9 @@ def init_latent_carry(
     Returns:
       Each leaf with a leading axis of ``num_shards``.
     """
-    check_at_least("num_shards", num_shards, 1)
-    check_at_least("batch_size", batch_size, 1)
-    check_at_least("num_examples", num_examples, 1)
-    check_at_least("latent_dim", latent_dim, 1)
-    check_at_least("num_chains", num_chains, 1)
+    sizes = {"num_shards": num_shards, "batch_size": batch_size, "num_examples": num_examples}
+    for name, size in {**sizes, "latent_dim": latent_dim, "num_chains": num_chains}.items():
+        check_at_least(name, size, 1)
     check_at_least("num_powers", num_powers, 2)
     if batch_size % num_shards:
         raise ValueError(
