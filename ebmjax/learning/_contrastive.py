@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_at_least, check_positive
-from ebmjax._dual_averaging import DualAveraging
 from ebmjax.learning._memory import chain_start, positions_in, with_positions
 from ebmjax.learning._plan import ChainPlan
 from ebmjax.samplers import (

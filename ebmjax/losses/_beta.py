@@ -4,10 +4,11 @@ import math
 from typing import Any
 
 import jax
+import jax.core
 import jax.numpy as jnp
+import numpy as np
 
-from ebmjax._checks import check_positive
-from ebmjax.losses._exponents import check_beta
+from ebmjax._checks import check_positive, check_scalar
 from ebmjax.losses._inputs import as_batch, check_variant
 from ebmjax.types import Metrics
 
@@ -29,8 +30,8 @@ def beta_objective_loss(
     r"""Contrastive divergence whose negatives count by :math:`w_j \propto e^{b f(x^-_j)}`.
 
     The model's log density is :math:`o f`. The negatives come from a sampler of :math:`(1 -
-    \beta)\, o f` (see ``beta_sampling_temperature``); the weights make up for the rest, with
-    exponent :math:`b = \beta o`. With :math:`w^+_i = e^{b f(x^+_i)} / (e^{b f(x^+_i)} + \sum_j e^{b
+    \beta)\, o f`, at temperature :math:`1 / ((1 - \beta)\, o)`. The weights make up for the rest,
+    with exponent :math:`b = \beta o`. With :math:`w^+_i = e^{b f(x^+_i)} / (e^{b f(x^+_i)} + \sum_j e^{b
     f(x^-_j)})` and :math:`g_i = \nabla f(x^+_i) - \sum_j w_j \nabla f(x^-_j)`, minus the gradient
     of the loss is, by ``variant``,
 
@@ -89,7 +90,7 @@ def beta_objective_loss(
       0.5
     """
     check_variant(variant, VARIANTS)
-    check_beta(beta, allow_negative)
+    _check_beta(beta, allow_negative)
     check_positive("output_scale", output_scale, is_scalar=True)
     positive = as_batch("positive_log_density", positive_log_density)
     negative = as_batch("negative_log_density", negative_log_density)
@@ -122,6 +123,22 @@ def beta_objective_loss(
         "effective_sample_fraction": _effective_fraction(exponent * negative),
         "effective_positive_fraction": _effective_fraction(jax.nn.log_sigmoid(odds)),
     }
+
+
+def _check_beta(beta: Any, allow_negative: bool) -> None:
+    """Raises ValueError unless a concrete ``beta`` lies in [0, 1), or below 0 if allowed."""
+    check_scalar("beta", beta)
+    if isinstance(beta, jax.core.Tracer):
+        return
+    low = -np.inf if allow_negative else 0.0
+    # It is used as float32: what rounds to 1 there is 1.
+    if not (np.isfinite(beta) and low <= beta and np.float32(beta) < 1):
+        hint = "" if allow_negative else "; allow_negative=True admits values below 0"
+        raise ValueError(
+            f"beta must lie in [0, 1), got beta={beta}: at 1 the sampler would target a flat "
+            f"density{hint}. An exponent that already includes the output scale goes in divided "
+            "by it, with output_scale= set."
+        )
 
 
 def _effective_fraction(log_weights: jax.Array) -> jax.Array:

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_positive, check_scalar
+from ebmjax._checks import check_positive
 from ebmjax.losses._inputs import as_batch, check_variant
 from ebmjax.types import Metrics
 
@@ -18,16 +18,14 @@ def svgd_generative_loss(
     *,
     smoothing: Any,
     variant: str = "corrected",
-    particle_entropy: Any = None,
 ) -> tuple[jax.Array, Metrics]:
     r"""Returns minus the log likelihood of :math:`f / \alpha`, bounded by the particles' law q.
 
     .. math::
         L = -\overline{f(x^+)} / \alpha + \overline{f(x^-)} / \alpha + H_q
 
-    - "corrected": :math:`H_q` is the entropy of the particles, ``particle_entropy``. It does not
-      depend on the parameters, so it changes only the value. The gradient is that of contrastive
-      divergence, divided by :math:`\alpha`.
+    - "corrected": :math:`H_q` is the entropy of the particles. It does not depend on the parameters
+      and is left out. The gradient is that of contrastive divergence, divided by :math:`\alpha`.
     - "literal": the thesis's estimate :math:`H_q = -\overline{f(x^-)} / \alpha`. It cancels the
       negative phase exactly: :math:`L = -\overline{f(x^+)} / \alpha`, unbounded below. It
       reproduces the thesis; do not train with it.
@@ -39,13 +37,11 @@ def svgd_generative_loss(
       smoothing: :math:`\alpha`, positive, a scalar, may be traced. Draw the particles from :math:`f
         / \alpha`, that is at this temperature.
       variant: "corrected" or "literal".
-      particle_entropy: scalar, for example ``nearest_neighbour_entropy(particles)``; None leaves it
-        out of value and metrics; "literal" only reports it.
 
     Returns:
       The scalar loss, float32 or float64 as the log densities are, and metrics:
       ``positive_log_density`` and ``negative_log_density`` (means of f), ``log_density_gap`` (their
-      difference), ``smoothing`` and, if given, ``particle_entropy``.
+      difference) and ``smoothing``.
 
     Source: SVGD-in-JEM thesis, Eqs. 3.5 and 3.8.
 
@@ -68,11 +64,5 @@ def svgd_generative_loss(
         "log_density_gap": positive - negative,
         "smoothing": smoothing,
     }
-    entropy = jnp.zeros((), dtype)
-    if particle_entropy is not None:
-        check_scalar("particle_entropy", particle_entropy)
-        entropy = jax.lax.stop_gradient(jnp.asarray(particle_entropy, dtype))
-        metrics["particle_entropy"] = entropy
-    if variant == "literal":
-        entropy = -negative / smoothing
+    entropy = -negative / smoothing if variant == "literal" else 0.0
     return -positive / smoothing + (negative / smoothing + entropy), metrics

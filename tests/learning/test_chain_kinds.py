@@ -72,14 +72,3 @@ def test_every_chain_of_the_batch_moves_by_its_kind_and_its_class(others, is_ada
         moved = np.mean(np.square(expected - x[chains]))
         displacement = metrics["displacement" if len(kinds) == 1 else f"{name}_displacement"]
         np.testing.assert_allclose(displacement, moved, rtol=1e-4)
-
-
-@pytest.mark.parametrize("keys", [KEY, jax.random.split(KEY, 2), KEY[None]])
-def test_there_is_a_key_for_every_kind(keys):
-    """JAX takes the last of too few keys twice: two kinds would move alike."""
-    kind = ChainKind(sampler=functools.partial(gradient_descent, step_size=0.1), num_steps=1)
-    plan = ChainPlan(
-        kinds=dict.fromkeys("abc", kind), num_samples=3, start_fn=None, reinit_prob=0.0
-    )
-    with pytest.raises(ValueError, match=r"one a row.*jax\.random\.split\(key, 3\)"):
-        run_chains(keys, sloped, plan, jnp.zeros((3, 2)), jnp.zeros(3, jnp.int32))

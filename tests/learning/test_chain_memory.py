@@ -22,7 +22,7 @@ from image_problem import (
 )
 from training_problems import settled
 
-from ebmjax.learning import Chain, ChainKind, positions_in
+from ebmjax.learning import ChainKind, positions_in
 from ebmjax.samplers import clamp, psgld, schedule, sgld, tempered_mala, underdamped_langevin
 
 MEAN, PRECISION = float(PARAMS["means"][0]), float(PARAMS["precision"])
@@ -200,28 +200,3 @@ def test_live_chains_and_augmented_starts_keep_their_velocities():
     _, velocity = rotated(np.full_like(old.position, MEAN), old.memory["velocity"], 2)
     found = new.memory["velocity"][is_moved]
     np.testing.assert_allclose(found, velocity[is_moved], atol=ATOL + 5 * 2 * 2e-6)
-
-
-def test_without_a_memory_the_buffer_holds_positions_alone():
-    plan = still(memory=())
-    assert not isinstance(rows(shard_of(plan, 6)), Chain)
-
-
-def test_a_memory_that_no_state_has():
-    plan = still(memory=("velocty",))
-    with pytest.raises(ValueError, match=r"^memory must name fields.*velocty.*'velocity'"):
-        shard_of(plan, 6)
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"memory": "velocity"}, TypeError, r"^memory must be a tuple.*got 'velocity'"),
-        ({"memory": ("score",)}, ValueError, r"^memory must not name .*density.*\('score',\)"),
-        ({"memory": ("second_moment",), "is_interacting": True}, ValueError,
-         r"^memory must be \(\)"),
-    ],
-)  # fmt: skip
-def test_bad_memories(options, error, message):
-    with pytest.raises(error, match=message):
-        ChainKind(sampler=psgld, num_steps=1, **options)

@@ -27,7 +27,6 @@ from ebmjax.learning import (
     profile_chains,
     run_chains,
 )
-from ebmjax.learning._chains import mean_squared_displacement
 from ebmjax.samplers import mala, sgld, svgd
 
 KEY = jax.random.key(4)
@@ -186,12 +185,6 @@ def test_the_displacement_of_langevin_chains_is_the_closed_form():
     np.testing.assert_allclose(metrics["displacement"], expected, atol=5 * standard_error)
 
 
-def test_the_displacement_is_a_mean_over_every_coordinate_of_a_tree():
-    before = {"a": jnp.zeros((2, 3)), "b": jnp.zeros((2, 1))}
-    after = {"a": jnp.full((2, 3), 2.0), "b": jnp.array([[4.0], [0.0]])}
-    assert mean_squared_displacement(before, after) == (6 * 4 + 16) / 8
-
-
 def test_each_chain_follows_the_density_of_its_label():
     goals = jnp.array([[-3.0, 0.0], [0.0, 5.0], [4.0, 4.0]])
 
@@ -224,23 +217,6 @@ def test_interacting_samples_move_together():
     assert metrics["bandwidth"] == 1.0
     moved, _ = chains(sampler, is_interacting=True, x=starts().at[0].add(0.3))
     assert np.all(np.abs(moved - ends)[1:].max(axis=1) > 1e-3)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"num_steps": 0}, "num_steps must be an integer of at least 1"),
-        ({"num_samples": 0}, "num_samples must be an integer of at least 1"),
-        ({"num_classes": 0}, "num_classes must be an integer of at least 1"),
-        ({"reinit_prob": 1.1}, "reinit_prob must lie between 0 and 1"),
-        ({"num_kept": 0}, "num_kept must be an integer of at least 1"),
-        ({"num_kept": 9}, "num_kept must be at most num_samples=8, got 9"),
-        ({"axis_name": "shard"}, "axis_name must be None where is_interacting is False"),
-    ],
-)
-def test_bad_negatives_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        negatives(**options)
 
 
 @pytest.mark.parametrize(

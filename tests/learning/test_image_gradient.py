@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from image_problem import (
     ATOL,
-    DIM,
     KEY,
     NOISELESS,
     PARAMS,
@@ -26,7 +25,7 @@ from image_problem import (
 
 from ebmjax.data import to_signed_unit
 from ebmjax.learning import ChainKind, LiveSteps, init_carry
-from ebmjax.samplers import gradient_descent, mala, sgld
+from ebmjax.samplers import gradient_descent, mala
 
 
 def test_chains_follow_the_class_of_their_slot_and_return_to_it():
@@ -59,23 +58,6 @@ def test_the_gradient_is_contrastive_divergence_of_the_ends(is_live):
     value, expected = jax.value_and_grad(loss)(PARAMS)
     assert float(metrics["loss"]) == pytest.approx(float(value), abs=ATOL)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=ATOL), gradients, expected)
-
-
-def test_without_a_buffer_every_chain_starts_anew():
-    """No step at all but one towards the mean: ends are within half of the law's box, shifted."""
-    draw = negatives(
-        num_classes=1,
-        num_samples=2000,
-        kinds={"gd": ChainKind(sampler=partial(gradient_descent, step_size=0.5), num_steps=1)},
-    )
-    carry = shard_of(draw, buffer_size=0)
-    _, after, metrics, _ = learn(draw, carry)
-    assert jax.tree.leaves(after.buffer) == []
-    # E of the ends: (0.8 / 2) (1 - 0.4)^2 |x - 0.3|^2 with x uniform on [-1, 1].
-    expected = 0.4 * 0.36 * DIM * (1 / 3 + 0.09)
-    # The standard deviation of one chain is at most its mean's size; 2000 chains, 5 errors.
-    error = 5 * expected / np.sqrt(2000)
-    assert float(metrics["negative_energy"]) == pytest.approx(expected, abs=error)
 
 
 def test_several_kinds_move_equal_parts():
@@ -140,22 +122,6 @@ def test_augmentation_moves_old_starts_alone():
         np.testing.assert_allclose(new, start + 0.16 * (0.3 - start), atol=ATOL)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"kinds": {}}, "at least one; got num_samples=6"),
-        (
-            {"num_samples": 7, "kinds": {n: ChainKind(sampler=sgld, num_steps=1) for n in "ab"}},
-            "multiple of the number of kinds",
-        ),
-        ({"reinit_prob": 1.5}, "reinit_prob must lie between 0 and 1"),
-    ],
-)
-def test_negatives_that_do_not_fit(options, message):
-    with pytest.raises(ValueError, match=message):
-        negatives(**options)
-
-
 def test_what_does_not_go_together_is_told():
     draw = negatives()
     with pytest.raises(ValueError, match="buffer_size must hold the 6 negatives of each of 1"):
@@ -178,28 +144,3 @@ def test_what_does_not_go_together_is_told():
     adapted = {"gd": ChainKind(sampler=gradient_descent, num_steps=1, target_acceptance=0.5)}
     with pytest.raises(ValueError, match="of kind 'gd', whose sampler accepts every move"):
         learn(negatives(num_classes=1, kinds=adapted))
-
-
-def test_kinds_have_noise_of_their_own():
-    kind = ChainKind(sampler=partial(sgld, step_size=0.2, noise_scale=0.3), num_steps=1)
-    draw = negatives(
-        num_classes=1, start_fn=lambda key, label: jnp.zeros(SHAPE), kinds={"a": kind, "b": kind}
-    )
-    _, after, _, before = learn(draw)
-    _, _, ends = moved(before, after)
-    assert len(np.unique(ends.reshape(6, -1), axis=0)) == 6
-
-
-def test_kinds_without_a_metric_are_left_out_of_its_mean():
-    kinds = {
-        "sgld": ChainKind(sampler=partial(sgld, step_size=0.2), num_steps=1),
-        "gd": ChainKind(sampler=partial(gradient_descent, step_size=0.2), num_steps=1),
-    }
-    _, _, metrics, _ = learn(negatives(kinds=kinds))
-    assert metrics["chain_acceptance_prob"] == metrics["chain_sgld_acceptance_prob"]
-    assert "chain_gd_acceptance_prob" not in metrics
-
-
-def test_shards_have_starts_of_their_own():
-    shards = init_carry(KEY, negatives(), num_shards=2, buffer_size=24)
-    assert len(np.unique(shards.buffer.positions.reshape(24, -1), axis=0)) == 24

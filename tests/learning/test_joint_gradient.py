@@ -37,7 +37,7 @@ from joint_problems import (
 
 from ebmjax.learning import init_carry
 from ebmjax.networks import Network
-from ebmjax.samplers import pyld, svgd
+from ebmjax.samplers import pyld
 
 
 def test_the_gradient_is_that_of_both_terms_at_negatives_held_fixed():
@@ -264,12 +264,6 @@ def test_chains_may_have_a_network_of_their_own():
     assert_trees_close(gradients, expected)  # the loss keeps the network that trains
 
 
-def test_interacting_chains_belong_to_no_class():
-    draw = negatives(sampler=svgd, is_interacting=True, num_classes=NUM_CLASSES)
-    with pytest.raises(ValueError, match="is_interacting must be False"):
-        make_gradient_fn(quadratic(), draw, joint_objective(is_conditional=True))
-
-
 @pytest.mark.parametrize("num_classes", [1, 2, 6])
 def test_conditional_chains_need_the_networks_classes(num_classes):
     draw = negatives(num_classes=num_classes)
@@ -285,12 +279,6 @@ def test_conditional_chains_are_put_back_in_place():
     carry = shard_of(quadratic(), draw, buffer_size=48)
     with pytest.raises(ValueError, match="replacement='argmax' reorders samples"):
         jax.eval_shape(gradient_fn, KEY, PARAMS, carry, batch())
-
-
-def test_starts_have_the_shape_of_the_data():
-    draw = negatives(start_fn=lambda key, label: jnp.zeros(3))
-    with pytest.raises(ValueError, match=r"start_fn must .* of shape \(2, 2, 1\); got \(3,\)"):
-        run(draw=draw, carry=shard_of(quadratic(), draw, buffer_size=0))
 
 
 @pytest.mark.parametrize("draw", [negatives(), None])

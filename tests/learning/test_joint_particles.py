@@ -122,10 +122,3 @@ def test_the_devices_do_not_change_the_trajectory(sampler):
         )
     moved = optax.tree.norm(optax.tree.sub(on_one.state.params, start.params))
     assert moved > 100 * atol
-
-
-def test_an_axis_that_the_step_does_not_have():
-    state, train_step = problem(SVGD, mesh_axis=None)
-    data = image_data(num=16)
-    with pytest.raises(ValueError, match=r"axis_name must name axes that are mapped.*'data'"):
-        jax.eval_shape(train_step, KEY, state, split_batch((data, data), NUM_SHARDS))

@@ -150,12 +150,6 @@ def test_eight_shards_of_one_batch_have_the_gradient_of_one(case):
     assert case != "weights" or np.abs(apart[2].smoothing - one.smoothing).max() > 100 * ATOL
 
 
-def test_an_axis_that_is_not_mapped():
-    gradient_fn, params, shards = problem(1, "sam", ("data", "shard"))
-    with pytest.raises(ValueError, match=r"^objective\.batch_axis must name axes .*'data'"):
-        gradient_fn(None, params, shards, None)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("num_devices", [2, pytest.param(8, marks=pytest.mark.slow)])
 def test_so_do_shards_on_several_devices(num_devices):

@@ -10,7 +10,7 @@ import pytest
 from training_problems import settled
 
 from ebmjax import latent
-from ebmjax.learning import LatentCarry, init_latent_carry, make_latent_gradient_fn
+from ebmjax.learning import init_latent_carry, make_latent_gradient_fn
 from ebmjax.samplers import gradient_descent, mala
 from ebmjax.training import Plan, fit, init_state, make_train_step
 
@@ -103,34 +103,6 @@ def test_persistent_chains_need_to_know_the_examples():
     gradient_fn = gradient_fn_of(functools.partial(mala, step_size=0.1), identify=None)
     with pytest.raises(ValueError, match="persistent chains need identify"):
         gradient_fn(jax.random.key(0), PARAMS, first(shards()), (OBSERVATIONS[:2], jnp.arange(2)))
-
-
-@pytest.mark.parametrize("changes", [{"num_powers": 2}, {"latent_dim": 3}, {"batch_size": 4}])
-def test_persistent_chains_that_do_not_fit_are_refused(changes):
-    gradient_fn = gradient_fn_of(functools.partial(mala, step_size=0.1))
-    batch = (OBSERVATIONS[:2], jnp.arange(2))
-    with pytest.raises(ValueError, match="persistent chains of a shard must have shapes"):
-        gradient_fn(jax.random.key(0), PARAMS, first(shards(**changes)), batch)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"num_powers": 1}, "num_powers must be an integer of at least 2"),
-        ({"num_examples": 0}, "num_examples must be an integer of at least 1"),
-        ({"num_shards": 4}, "batch_size must be a multiple of num_shards=4"),
-    ],
-)
-def test_bad_sizes(changes, message):
-    with pytest.raises(ValueError, match=message):
-        shards(**changes)
-
-
-def test_shapes():
-    made = shards(num_shards=2, batch_size=4)
-    assert isinstance(made, LatentCarry)
-    assert made.prior.shape == (2, 2 * NUM_CHAINS, 2)
-    assert made.posterior.shape == (2, 4, 2, NUM_CHAINS, 2)
 
 
 def test_first_chains_are_as_wide_as_the_base():

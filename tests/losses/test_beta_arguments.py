@@ -5,24 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ebmjax.losses import beta_from_exponents, beta_objective_loss, beta_sampling_temperature
-
-EPS = np.finfo(np.float32).eps
-
-
-def test_sampling_temperature():
-    np.testing.assert_allclose(beta_sampling_temperature(0.2), 1 / 0.8, rtol=4 * EPS)
-    np.testing.assert_allclose(
-        beta_sampling_temperature(0.2, output_scale=20000.0), 1 / (0.8 * 20000), rtol=4 * EPS
-    )
-    assert beta_sampling_temperature(-1.0, allow_negative=True) == 0.5
-    assert jax.jit(beta_sampling_temperature)(0.5) == 2.0
-
-
-def test_exponents():
-    beta, scale = beta_from_exponents(2.0, -0.5)
-    np.testing.assert_allclose([beta, scale], [-0.5 / 1.5, 1.5], rtol=4 * EPS)
-    np.testing.assert_allclose(jax.jit(beta_from_exponents)(1.0, 3.0), [0.75, 4.0], rtol=4 * EPS)
+from ebmjax.losses import beta_objective_loss
 
 
 def test_a_schedule_of_beta_compiles_once():
@@ -63,25 +46,6 @@ def test_bad_input(arguments, error, match):
         beta_objective_loss(positive, negative, **arguments)
 
 
-@pytest.mark.parametrize(
-    ("function", "match"),
-    [
-        (lambda: beta_sampling_temperature(1.0), "beta must lie in"),
-        (lambda: beta_sampling_temperature(0.99999999), "beta must lie in"),  # 1 in float32
-        (lambda: beta_sampling_temperature(-0.5), "allow_negative"),
-        (lambda: beta_sampling_temperature(0.5, output_scale=-1.0), "output_scale"),
-        (lambda: beta_sampling_temperature(0.5, output_scale=jnp.ones(2)), "output_scale must be"),
-        (lambda: beta_from_exponents(jnp.ones(2), 1.0), "sampling_exponent must be a scalar"),
-        (lambda: beta_from_exponents(0.0, 1.0), "sampling_exponent must be positive"),
-        (lambda: beta_from_exponents(1.0, -1.0), r"sampling_exponent \+ reweighting_exponent"),
-        (lambda: beta_from_exponents(1.0, jnp.ones(2)), "reweighting_exponent must be a scalar"),
-    ],
-)
-def test_bad_exponents(function, match):
-    with pytest.raises(ValueError, match=match):
-        function()
-
-
 @pytest.mark.parametrize("variant", ["default", "no_positive", "batch_corrected", "true_objective"])
 def test_float32_stays_float32_under_x64(variant):
     with jax.enable_x64(True):
@@ -95,11 +59,3 @@ def test_float32_stays_float32_under_x64(variant):
         assert {name: str(value.dtype) for name, value in metrics.items()} == dict.fromkeys(
             metrics, "float32"
         )
-
-
-@pytest.mark.parametrize("bad", [None, "a"])
-def test_what_is_no_number_is_named(bad):
-    with pytest.raises(TypeError, match=r"^beta must be a number"):
-        beta_objective_loss(jnp.ones(2), jnp.ones(2), beta=bad)
-    with pytest.raises(TypeError, match=r"^reweighting_exponent must be a number"):
-        beta_from_exponents(1.0, bad)

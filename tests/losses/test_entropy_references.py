@@ -61,27 +61,6 @@ def test_the_gradient_pushes_particles_off_the_nearest_reference_which_stays():
     np.testing.assert_array_equal(to_references, np.zeros(3))
 
 
-def test_a_particle_on_a_reference_is_finite():
-    same = jnp.array([[1.0, 2.0]])
-    value, gradient = jax.value_and_grad(nearest_neighbour_entropy)(same, same)
-    floor = digamma(2) - digamma(1) + np.log(np.pi) + 2 * np.log(2 * EPS)
-    np.testing.assert_allclose(value, floor, rtol=8 * EPS)
-    np.testing.assert_array_equal(gradient, np.zeros((1, 2)))
-
-
-@pytest.mark.parametrize(
-    ("references", "error", "match"),
-    [
-        (np.zeros((4, 3)), ValueError, r"references must hold .*\(2,\), .*got shape \(4, 3\)"),
-        (np.zeros((0, 2)), ValueError, "references must be at least one"),
-        (np.zeros((4, 2), int), TypeError, "references must hold floating-point"),
-    ],
-)
-def test_bad_references(references, error, match):
-    with pytest.raises(error, match=match):
-        nearest_neighbour_entropy(np.zeros((3, 2), np.float32), references)
-
-
 def test_the_nearest_is_found_far_from_the_origin():
     """Squares of coordinates are 1e6 here, and those of the distances some 1e-3."""
     grid = np.round(RNG.normal(size=(450, 2)) * 1024) / 1024 + 1000.0  # exact in float32

@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from ebmjax.losses import contrastive_divergence_loss, improved_contrastive_divergence_loss
 
@@ -104,36 +103,3 @@ def test_its_kl_terms_are_the_divergence_up_to_the_models_constant():
     np.testing.assert_allclose(
         value - plain, gaussian_kl(end_variance(A), A) - log_z, atol=32 * EPS
     )
-
-
-@pytest.mark.parametrize(
-    ("changed", "error", "match"),
-    [
-        ({"live_energy": np.zeros((3, 1))}, ValueError, r"live_energy .*\(3, 1\)"),
-        ({"live_energy": np.zeros(3, int)}, TypeError, "live_energy .*int"),
-        ({"live_entropy": np.zeros(3)}, ValueError, "live_entropy must be a scalar"),
-        ({"kl_weight": -1.0}, ValueError, "kl_weight must be zero or more"),
-        ({"entropy_weight": float("nan")}, ValueError, "entropy_weight must be zero or more"),
-        ({"entropy_weight": np.ones(2)}, ValueError, "entropy_weight must be a scalar"),
-        ({"positive_energy": np.zeros(0)}, ValueError, "positive_energy"),
-        ({"energy_l2": -1.0}, ValueError, "energy_l2"),
-    ],
-)
-def test_bad_input(changed, error, match):
-    good = {
-        "positive_energy": POSITIVE,
-        "negative_energy": NEGATIVE,
-        "live_energy": LIVE,
-        "live_entropy": 1.0,
-        "entropy_weight": 0.1,
-    }
-    with pytest.raises(error, match=match):
-        improved_contrastive_divergence_loss(**{**good, **changed})
-
-
-def test_float32_energies_give_a_float32_loss_whatever_the_weights():
-    with jax.enable_x64(True):
-        loss, _ = improved_contrastive_divergence_loss(
-            POSITIVE, NEGATIVE, LIVE, 1.0, entropy_weight=jnp.float64(0.7)
-        )
-        assert loss.dtype == jnp.float32

@@ -51,9 +51,3 @@ def test_value_and_metrics_by_hand():
     assert float(loss) == (12.5 - 1.0 - 2.0) / 2
     assert float(metrics["score_norm"]) == pytest.approx(np.sqrt(12.5))
     assert float(metrics["divergence"]) == -1.5
-
-
-@pytest.mark.parametrize("score", [jnp.zeros((3, 2)), jnp.zeros(2)])
-def test_scores_without_a_divergence_each_are_refused(score):
-    with pytest.raises(ValueError, match=r"score must have shape \(N, \.\.\.\) with N=2"):
-        score_matching_loss(score, jnp.zeros(2))

@@ -5,8 +5,6 @@ import optax
 import pytest
 from experiment_runs import digits
 
-from ebmjax.recipes.config import families
-from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.models import build
 from ebmjax.recipes.models.joint import parts as joint_parts
 from experiments.configs import jem_digits
@@ -36,13 +34,6 @@ def test_intervals_are_the_nearest_whole_number_of_dispatches(steps_per_dispatch
     plan = build.plan(config, 144)
     assert plan.checkpoint_every == steps
     assert plan.monitor_every == steps
-
-
-@pytest.mark.parametrize(("epochs", "steps"), [(0.5, 6), (0.3, 4), (0.01, 2), (1.25, 16)])
-def test_monitoring_may_be_within_an_epoch(epochs, steps):
-    """An epoch is 12 steps, a dispatch 2: 3.6 steps are 2 dispatches, 15 are 8 (7.5 to even)."""
-    config = digits(**{"train.steps_per_dispatch": 2, "eval.every_epochs": epochs})
-    assert build.plan(config, 12 * config.train.batch_size).monitor_every == steps
 
 
 def test_a_joint_models_rate_decays_as_often_as_its_epochs_say():
@@ -137,26 +128,3 @@ def test_the_keys_of_a_run_differ_from_each_other_and_between_seeds():
     keys = [key for seed in (0, 1) for key in build.root_keys(digits(seed=seed))]
     data = {tuple(np.asarray(jax.random.key_data(key)).tolist()) for key in keys}
     assert len(data) == 6
-
-
-def adams_updates(**changes):
-    """The sizes of the first and the last update of 30 epochs of one step each."""
-    config = digits(**changes)
-    optimizer = build.adam(config, "generator", steps_per_epoch=1)
-    state, sizes = optimizer.init(jnp.zeros(())), []
-    for _ in range(30):
-        update, state = optimizer.update(jnp.ones(()), state)
-        sizes.append(-float(update))
-    return sizes[0], sizes[-1]
-
-
-def test_a_rate_that_does_not_decay_stays():
-    first, last = adams_updates(**{"optimizer.decay_per_epoch": 1.0})
-    rate = digits().optimizer.generator.learning_rate
-    assert first == pytest.approx(rate, rel=3e-4)
-    assert last == pytest.approx(rate, rel=3e-4)
-
-
-def test_a_rate_below_its_floor_is_refused():
-    with pytest.raises(ConfigError, match=r"generator\.learning_rate=0\.0001 must be at least"):
-        families.check(digits(**{"optimizer.generator.learning_rate": 1e-4}))

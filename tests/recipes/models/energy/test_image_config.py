@@ -15,7 +15,6 @@ from ebmjax.recipes.parts.samplers import implied_temperature, temperature
 from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block
 from ebmjax.training._feed import describe_batches
-from experiments.configs import igebm_cifar10
 
 
 @pytest.mark.parametrize(
@@ -134,41 +133,10 @@ def test_an_odd_batch_cannot_be_halved(tmp_path):
         build_experiment(smoke("beta", **changes), tmp_path)
 
 
-@pytest.mark.parametrize("name", ["mala", "tempered_mala"])
-def test_no_noise_cannot_be_taken_back(name, tmp_path):
-    changes = {"sampler.names": (name,), f"sampler.{name}.noise_scale": 0.0}
-    with pytest.raises(ConfigError, match=f"{name}.noise_scale=0.0 implies the temperature 0"):
-        build_experiment(smoke(**changes), tmp_path)
-
-
-def test_a_temperature_that_step_and_noise_do_not_imply_is_refused_by_its_value(tmp_path):
-    changes = {"sampler.names": ("mala",), "sampler.mala.temperature": 1.0}
-    with pytest.raises(ConfigError) as caught:
-        build_experiment(smoke(**changes), tmp_path)
-    assert "step_size=1 and noise_scale=0.01 imply the temperature 5e-05, not temperature=1" in str(
-        caught.value
-    )
-    assert "config.sampler.allow_decoupled=True" in str(caught.value)
-    build_experiment(smoke(**changes, **{"sampler.allow_decoupled": True}), tmp_path)
-    build_experiment(smoke(**{**changes, "sampler.mala.temperature": 5e-5}), tmp_path)
-
-
-@pytest.mark.parametrize("name", ["sgld", "psgld"])
-def test_a_sampler_that_never_rejects_has_a_noise_or_a_temperature(name, tmp_path):
-    changes = {"sampler.names": (name,), f"sampler.{name}.temperature": 1.0}
-    with pytest.raises(ConfigError, match=f"sampler.{name} has both a noise_scale and a temp"):
-        build_experiment(smoke(**changes), tmp_path)
-
-
 def test_adapting_the_step_needs_noise_that_follows(tmp_path):
     changes = {"sampler.names": ("mala",), "sampler.target_acceptance": 0.5}
     with pytest.raises(ConfigError, match=r"set --config.sampler.mala.noise_scale=None .*=5e-05"):
         build_experiment(smoke(**changes), tmp_path)
-
-
-def test_neither_noise_nor_temperature(tmp_path):
-    with pytest.raises(ConfigError, match=r"config.sampler.sgld needs a noise_scale"):
-        build_experiment(smoke(**{"sampler.sgld.noise_scale": None}), tmp_path)
 
 
 @pytest.mark.parametrize("shape", [(2,), (8, 8, 2)])
@@ -236,25 +204,3 @@ def test_the_share_of_the_weights_by_sampler():
     assert shares(0.1) == pytest.approx({"sgld": 12 / 15, "mala": 3 / 15}, rel=1e-6)
     assert shares(0.0)["sgld"] == pytest.approx(0.5, rel=1e-6)
     assert shares(0.1, ("sgld",)) == {}
-
-
-def test_the_thesis_on_cifar_has_its_constants():
-    """4.2.1: step 100, 60 steps, learning rate 1e-4; noise of deviation 1e-4."""
-    config = igebm_cifar10.get_config("thesis")
-    for name in igebm_cifar10.SAMPLERS:
-        assert config.sampler[name].step_size == 4 * 100  # pixels in [-1, 1]
-        assert config.sampler[name].noise_scale == 2 * 1e-4
-    assert (config.sampler.num_steps, config.sampler.max_score) == (60, None)
-    assert config.sampler.augmentation.name == "image"
-    assert config.optimizer.learning_rate == 1e-4
-    assert config.data.image_size == 32
-
-
-def test_improved_contrastive_divergence_on_cifar_has_its_constants():
-    """Step 100, noise 0.001 of pixels in [0, 1], 40 steps, three scales, 0.1 % of chains anew."""
-    config = igebm_cifar10.get_config("icd")
-    sgld = config.sampler.sgld
-    assert (sgld.step_size, sgld.noise_scale) == (4 * 100, 2 * 0.001)  # pixels in [-1, 1]
-    assert (config.sampler.num_steps, config.sampler.buffer.reinit_prob) == (40, 0.001)
-    assert (config.model.num_scales, config.model.activation) == (3, "swish")
-    assert (config.optimizer.learning_rate, config.optimizer.b2) == (2e-4, 0.9)

@@ -14,12 +14,9 @@ from ebmjax._dual_averaging import dual_averaging_init
 from ebmjax.evaluate import Chains
 from ebmjax.recipes.models.energy import parts
 from ebmjax.recipes.models.energy.model import TrainedEnergy
-from ebmjax.recipes.parts.samplers import larger, temperature
 from ebmjax.recipes.parts.samplers.bind import bind_sampler as bind
 from experiments.literal.accept_ratios import accept_ratios, weigh_move
 from experiments.literal.mala import literal_mala
-
-LITERAL = "literal/mala.py:literal_mala"
 
 
 def bound(config, name, shape):
@@ -96,55 +93,6 @@ def test_an_adapted_step_anneals_too():
         assert float(samplers.position_of(state)[0]) == pytest.approx(
             expected, abs=5 * math.sqrt(2e-6 * 0.15)
         )
-
-
-def test_larger_steps_keep_the_temperature():
-    config = smoke(**{"sampler.names": ("sgld", "tempered_mala")})
-    config.sampler.tempered_mala.update(noise_scale=None, temperature=0.5)
-    samplers = parts.find_samplers(config)
-    moved = {name: larger(one, 4.0) for name, one in samplers.items()}
-    for name, one in samplers.items():
-        assert moved[name].options["step_size"] == 4 * one.options["step_size"]
-        assert temperature(moved[name]) == pytest.approx(temperature(one))
-    assert moved["sgld"].options["noise_scale"] == pytest.approx(
-        2 * samplers["sgld"].options["noise_scale"]
-    )
-
-
-@pytest.mark.parametrize(("name", "box"), [("sgld", "clamp"), ("mala", "reject")])
-def test_no_chain_leaves_its_box(name, box):
-    config = smoke(**{"sampler.box": box, "sampler.low": -0.5, "sampler.high": 0.5})
-    sampler = bound(config, name, (2, 1, 1))(lambda x: 10.0 * jnp.sum(x))
-    state = sampler.init(jnp.array([0.45, -0.4]))
-    for key in jax.random.split(jax.random.key(0), 5):
-        state, _ = sampler.step(key, state)
-    position = np.asarray(state.position)
-    expected = [0.5, 0.5] if name == "sgld" else [0.45, -0.4]
-    np.testing.assert_allclose(position, expected, rtol=1e-6)
-
-
-@pytest.mark.parametrize(("name", "expected"), [("sgld", 0.5), (LITERAL, 0.45)])
-def test_a_box_that_rejects_projects_only_what_never_rejects(name, expected):
-    """Has energies above 0 on a slope of 0.5, so that the literal ratio likes to leave."""
-    config = smoke(**{"sampler.box": "reject", "sampler.low": -0.5, "sampler.high": 0.5})
-    sampler = bound(config, name, (2, 1, 1))(lambda x: 0.5 * jnp.sum(x) - 3.0)
-    state = sampler.init(jnp.full((2,), 0.45))
-    for key in jax.random.split(jax.random.key(0), 10):
-        state, _ = sampler.step(key, state)
-    np.testing.assert_allclose(state.position, expected, rtol=1e-6)
-
-
-@pytest.mark.parametrize("name", ["sgld", "mala", "hmc"])
-def test_mirrors_lose_no_move(name):
-    """On a flat density every move is accepted, those through a wall too."""
-    config = smoke(**{"sampler.box": "reflect", "sampler.low": -0.01, "sampler.high": 0.01})
-    sampler = bound(config, name, (2, 1, 1))(lambda x: 0.0 * jnp.sum(x))
-    state = sampler.init(jnp.array([0.005, -0.005]))
-    for key in jax.random.split(jax.random.key(0), 5):
-        before = state.position
-        state, _ = sampler.step(key, state)
-        assert np.all(np.abs(state.position) <= 0.01)
-        assert np.all(state.position != before)
 
 
 def by_hand(x, y, step, noise_scale, ratio, proposal, t=1.0):

@@ -82,13 +82,6 @@ def test_the_parts_of_the_data_carry_what_its_law_says():
     assert truth.num_parts == 2
 
 
-def test_a_seed_draws_points_of_its_own():
-    first, again, other = (load(smoke(seed=seed))[0] for seed in (0, 0, 1))
-    np.testing.assert_array_equal(first.train.images, again.train.images)
-    assert not np.isclose(first.train.images, other.train.images).any()
-    assert not np.isin(first.train.images, first.monitored.images).any()
-
-
 def test_chains_start_at_the_data_under_noise():
     """50 of the means, 1 within, 25 of the noise; variance of a near-Gaussian: sqrt(2 / n)."""
     config = smoke("samplers", **{"sampler.buffer.start_scale": 5.0, "data.max_train": 2000})
@@ -361,22 +354,3 @@ def test_what_a_configuration_may_not_say(kind, changes, expected, tmp_path):
     with pytest.raises(ConfigError, match=expected):
         _build_typed(config, changes, tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-def test_points_start_at_no_gaussians_of_images():
-    config = smoke(**{"sampler.buffer.start": "informative"})
-    with pytest.raises(ConfigError, match="take data, uniform or gaussian"):
-        families.check(config)
-
-
-def test_images_have_no_particles_and_no_points():
-    config = toy_beta.configure("smoke", base={}, variants={})
-    for name, value, expected in (
-        ("sampler.names", ("svgd",), r"config\.sampler\.names must be one of"),
-        ("sampler.buffer.start", "data", "starts chains at points"),
-        ("eval.density.num_samples", 100, "has no effect here: it needs points"),
-    ):
-        changed = config.copy_and_resolve_references()
-        changed.update_from_flattened_dict({name: value})
-        with pytest.raises(ConfigError, match=expected):
-            families.check(changed, [name])
