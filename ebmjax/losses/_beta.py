@@ -31,8 +31,9 @@ def beta_objective_loss(
 
     The model's log density is :math:`o f`. The negatives come from a sampler of :math:`(1 -
     \beta)\, o f`, at temperature :math:`1 / ((1 - \beta)\, o)`. The weights make up for the rest,
-    with exponent :math:`b = \beta o`. With :math:`w^+_i = e^{b f(x^+_i)} / (e^{b f(x^+_i)} + \sum_j e^{b
-    f(x^-_j)})` and :math:`g_i = \nabla f(x^+_i) - \sum_j w_j \nabla f(x^-_j)`, minus the gradient
+    with exponent :math:`b = \beta o`. With
+    :math:`w^+_i = e^{b f(x^+_i)} / (e^{b f(x^+_i)} + \sum_j e^{b f(x^-_j)})` and
+    :math:`g_i = \nabla f(x^+_i) - \sum_j w_j \nabla f(x^-_j)`, minus the gradient
     of the loss is, by ``variant``,
 
     .. math::
