@@ -56,6 +56,10 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(?!ebmjax).*"),  # names of other packages
     ("py:class", r"ebmjax\.types\.(State|Info)"),  # type variables
+    (
+        "py:class",
+        r"ebmjax\.(\w+\.)*_\w+\.\w+",
+    ),  # private classes; link_public finds the public ones
 ]
 
 # One file with its fonts inside: the site works without a network.

@@ -103,7 +103,7 @@ def condition_on_noise(energy_of: EnergyOf, levels: NoiseLevels, num_axes: int) 
     With F = 0 it is the energy of data N(0, :math:`\sigma_d^2`) under the noise.
 
     Args:
-      energy_of: parameters to F: of (..., *widen(shape)) and labels.
+      energy_of: parameters to F: of ``(..., *widen(shape))`` and labels.
       levels: whose ``data_scale`` is :math:`\sigma_d`.
       num_axes: axes of an example: 1 for points, 3 for images.
 
