@@ -102,7 +102,7 @@ def evidence(
       params, model: the latent EBM.
       images: uint8 (N, ...), or floating point as the generator makes them.
       latent_dim: d.
-      methods: of "thermodynamic", "stepping_stone", "ais" and "smc", which needs BlackJAX.
+      methods: of "thermodynamic", "stepping_stone", "ais" and "smc".
       num_chains: of an image; for "smc" a multiple of 8.
       num_intervals: of the powers.
       num_steps: of each chain at each power.

@@ -3,6 +3,7 @@
 from ebmjax.evidence._annealing import AnnealedSamples as AnnealedSamples
 from ebmjax.evidence._annealing import AnnealingPath as AnnealingPath
 from ebmjax.evidence._annealing import annealed_importance_sampling as annealed_importance_sampling
+from ebmjax.evidence._annealing import smc_log_normalizer as smc_log_normalizer
 from ebmjax.evidence._bases import Base as Base
 from ebmjax.evidence._bases import as_base as as_base
 from ebmjax.evidence._bases import gaussian_base as gaussian_base
@@ -11,7 +12,6 @@ from ebmjax.evidence._log_partition import LogPartition as LogPartition
 from ebmjax.evidence._log_partition import log_partition as log_partition
 from ebmjax.evidence._schedule import power_schedule as power_schedule
 from ebmjax.evidence._schedule import trapezium_weights as trapezium_weights
-from ebmjax.evidence._smc import smc_log_normalizer as smc_log_normalizer
 from ebmjax.evidence._stepping_stone import (
     stepping_stone_log_evidence as stepping_stone_log_evidence,
 )

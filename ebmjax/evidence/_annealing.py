@@ -1,4 +1,4 @@
-"""Annealed importance sampling: normalising constants along a path from a known density."""
+"""Annealed importance sampling and SMC: normalising constants along a path of densities."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,6 +11,7 @@ from ebmjax._axes import place_carry
 from ebmjax._checks import check_at_least, check_scalar_density, check_whole_ladder, leading_size
 from ebmjax._programs import run_program
 from ebmjax.densities import power_posterior
+from ebmjax.evidence._weights import Estimate, log_mean_exp
 from ebmjax.samplers import batch_step, position_of, run_chain, start_chains
 from ebmjax.types import Key, LogDensityFn, PyTree, SamplerFn
 
@@ -95,10 +96,7 @@ def annealed_importance_sampling(
 
     Source: Neal 2001.
     """
-    check_whole_ladder(powers)
-    check_at_least("num_steps", num_steps, 1)
-    leading_size("start", start)
-    check_scalar_density(log_tilt_fn, jax.tree.map(lambda leaf: leaf[0], start))
+    _check(start, powers, log_tilt_fn, num_steps)
     path = partial(power_posterior, log_base_fn, log_tilt_fn)
     return anneal(
         key, start, jnp.asarray(powers), path, log_tilt_fn, sampler, num_steps, step_sizes
@@ -113,16 +111,25 @@ def anneal(
     log_tilt_fn: LogDensityFn,
     sampler: SamplerFn,
     num_steps: int,
-    step_sizes: jax.Array | None,
+    step_sizes: jax.Array | None = None,
+    *,
+    resamples: bool = False,
 ) -> AnnealedSamples:
     """Weighs chains from the first of the powers to the last, in either direction.
 
-    ``path`` returns the density at a power.
+    ``path`` returns the density at a power. With ``resamples`` chains are chosen by their weights
+    at every power before they move, and all of them have the mean weight.
     """
 
     def rung(positions: PyTree, inputs: tuple[Any, ...]) -> tuple[PyTree, Any]:
         key, power, width, given = inputs
         log_weights = width * jax.vmap(log_tilt_fn)(positions)
+        if resamples:
+            key, choice_key = jax.random.split(key)
+            chosen = systematic(choice_key, log_weights)
+            positions = jax.tree.map(lambda leaf: leaf[chosen], positions)
+            mean = jax.nn.logsumexp(log_weights) - jnp.log(len(log_weights))
+            log_weights = jnp.full_like(log_weights, mean)
         chain = sampler(path(power), **given)
         states, step = start_chains(key, chain, positions), batch_step(chain.step)
         states, _, infos = run_chain(key, states, step, num_steps, thinning=num_steps)
@@ -135,3 +142,58 @@ def anneal(
     start, _ = place_carry(lambda first, positions: rung(positions, first), first, start)
     positions, (log_weights, infos) = run_program(partial(jax.lax.scan, rung), start, inputs)
     return AnnealedSamples(jnp.sum(log_weights, axis=0), positions, infos)
+
+
+def smc_log_normalizer(
+    key: Key,
+    start: PyTree,
+    powers: jax.Array,
+    log_base_fn: LogDensityFn,
+    log_tilt_fn: LogDensityFn,
+    *,
+    sampler: SamplerFn,
+    num_steps: int,
+) -> Estimate:
+    """Returns ``log Z_1 / Z_0`` along ``exp(log_base + t * log_tilt)`` by sequential Monte Carlo.
+
+    It is annealed importance sampling with systematic resampling by weights at every power before
+    particles move. Each repeat's ratio is unbiased if the steps leave their densities invariant, so
+    ratios are averaged, not their logs.
+
+    Args:
+      key, powers, log_base_fn, log_tilt_fn, sampler, num_steps: as in
+        ``annealed_importance_sampling``, whose cost it has.
+      start: exact independent draws of ``exp(log_base)``, leading axes (repeats, particles).
+        Particles interact, so the standard error comes from the independent repeats, at least 2;
+        with few repeats it is rough.
+
+    Returns:
+      Scalars, in nats.
+
+    Source: Del Moral, Doucet & Jasra 2006.
+    """
+    num_repeats = leading_size("start", start)
+    check_at_least("repeats (the first axis of start)", num_repeats, 2)
+    _check(jax.tree.map(lambda leaf: leaf[0], start), powers, log_tilt_fn, num_steps)
+    path = partial(power_posterior, log_base_fn, log_tilt_fn)
+
+    def log_ratio(key: Key, particles: PyTree) -> jax.Array:
+        given = jnp.asarray(powers), path, log_tilt_fn, sampler, num_steps
+        return anneal(key, particles, *given, resamples=True).log_weights[0]
+
+    keys = jax.random.split(key, num_repeats)
+    return log_mean_exp(run_program(jax.vmap(log_ratio), keys, start))
+
+
+def systematic(key: Key, log_weights: jax.Array) -> jax.Array:
+    """Returns the indices (n,) of systematic resampling by weights (n,)."""
+    ends = jnp.cumsum(jax.nn.softmax(log_weights))
+    places = (jnp.arange(len(ends)) + jax.random.uniform(key)) / len(ends)
+    return jnp.minimum(jnp.searchsorted(ends, places), len(ends) - 1)
+
+
+def _check(start: PyTree, powers: Any, log_tilt_fn: LogDensityFn, num_steps: int) -> None:
+    check_whole_ladder(powers)
+    check_at_least("num_steps", num_steps, 1)
+    leading_size("start", start)
+    check_scalar_density(log_tilt_fn, jax.tree.map(lambda leaf: leaf[0], start))

@@ -11,6 +11,7 @@ import numpy as np
 
 from ebmjax._programs import run_program
 from ebmjax.densities import product
+from ebmjax.evidence._annealing import systematic
 from ebmjax.evidence._bases import Base, gaussian_base
 from ebmjax.evidence._weights import weight_sample_size
 from ebmjax.samplers import FactorGaussian, batch_step, position_of, run_chain, start_chains
@@ -178,7 +179,7 @@ def _pilot(
         pick_key, start_key, *move_keys = jax.random.split(
             jax.random.fold_in(key, state.count), 2 + NUM_MOVES * num_steps
         )
-        chosen = _systematic(pick_key, (power - state.power) * tilts)
+        chosen = systematic(pick_key, (power - state.power) * tilts)
         positions = jax.tree.map(lambda leaf: leaf[chosen], state.positions)
         density = path.at(power)
 
@@ -208,13 +209,6 @@ def _pilot(
     log_step, ones = jnp.log(jnp.float32(first_step)), jnp.ones(MOST_RUNGS)
     first = PilotPopulation(start, jnp.float32(0), log_step, jnp.int32(0), ones, 0 * ones, 0 * ones)
     return jax.lax.while_loop(is_due, rung, first)
-
-
-def _systematic(key: Key, log_weights: jax.Array) -> jax.Array:
-    """Returns the indices (n,) of systematic resampling by weights (n,)."""
-    ends = jnp.cumsum(jax.nn.softmax(log_weights))
-    places = (jnp.arange(len(ends)) + jax.random.uniform(key)) / len(ends)
-    return jnp.minimum(jnp.searchsorted(ends, places), len(ends) - 1)
 
 
 def place_powers(pilot: PilotPopulation, num_powers: int) -> tuple[jax.Array, jax.Array]:

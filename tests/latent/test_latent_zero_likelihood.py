@@ -76,7 +76,6 @@ def test_annealed_importance_sampling_weighs_them_with_zero():
 
 
 def test_sequential_monte_carlo_resamples_them_away():
-    pytest.importorskip("blackjax")
     start = jax.random.normal(jax.random.key(3), (16, 500))
     assert_right(
         evidence.smc_log_normalizer(

@@ -1,6 +1,5 @@
 """Checks of fields that exclude each other, shared by families. Nothing here imports JAX."""
 
-import importlib.util
 import json
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -124,12 +123,6 @@ def check_box(config: Config) -> None:
             f"config.sampler.low must be below config.sampler.high={section.high:g}, got "
             f"{section.low:g}."
         )
-
-
-def check_installed(asking: str) -> None:
-    """Raises ConfigError where BlackJAX, which a field and its value ask for, is not installed."""
-    if importlib.util.find_spec("blackjax") is None:
-        raise ConfigError(f"{asking} needs BlackJAX, which is not installed: pip install blackjax.")
 
 
 def options_of(config: Config, section: str) -> dict[str, Any]:

@@ -26,8 +26,6 @@ def check(config: Config) -> None:
     _check_gaussians(config)
     _check_chains(config)
     _check_sizes(config)
-    if "smc" in config.eval.evidence.methods:
-        checks.check_installed("config.eval.evidence.methods with 'smc'")
 
 
 def _check_rates(config: Config) -> None:

@@ -94,14 +94,6 @@ def test_what_goes_together_passes(overrides):
     families.check(digits(**overrides))
 
 
-def test_blackjax_is_asked_for_only_where_it_is_used(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    families.check(digits())
-    families.check(digits(**{"sampler.prior.name": "hmc"}))
-    with pytest.raises(ConfigError, match="needs BlackJAX, which is not installed"):
-        families.check(digits(**{"eval.evidence.methods": ("ais", "smc")}))
-
-
 @pytest.mark.parametrize(
     ("side", "expected"),
     [(8, (64,)), (25, (128, 64)), (28, (128, 64)), (32, (256, 128, 64)), (33, (256, 128, 64))],
