@@ -38,7 +38,7 @@ def set_printed_mala(step_size: float, noise_scale: float) -> dict[str, Any]:
     """MALA as the thesis prints it, at a step and noise as of ``langevin``."""
     options = {"step_size": 4 * step_size, "noise_scale": 2 * noise_scale}
     return {
-        "sampler.names": ("literal/mala.py:literal_mala",),
+        "sampler.name": "literal/mala.py:literal_mala",
         "sampler.options": json.dumps(options),
     }
 
@@ -99,11 +99,11 @@ SMALL: dict[str, Any] = {
 }
 VARIANTS = {
     "thesis": THESIS,
-    "psgld": THESIS | {"sampler.names": ("psgld",)},
-    "mala": THESIS | {"sampler.names": ("mala",)},
+    "psgld": THESIS | {"sampler.name": "psgld"},
+    "mala": THESIS | {"sampler.name": "mala"},
     "mala_literal": THESIS | set_printed_mala(100.0, 1e-4),
     "tempered_mala": THESIS
-    | {"sampler.names": ("tempered_mala",), "sampler.tempered_mala.acceptance_decay": 0.0},
+    | {"sampler.name": "tempered_mala", "sampler.tempered_mala.acceptance_decay": 0.0},
     "icd": {
         "mesh.num_shards": 4,  # divides the 100 references
         "model.num_scales": 3,

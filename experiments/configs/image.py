@@ -25,7 +25,7 @@ BASE: dict[str, Any] = {
     "data.max_train": None,
     "data.max_test": None,
     "model.factory": "ebmjax.networks:ConvEnergy",
-    "sampler.names": ("tilted_langevin",),
+    "sampler.name": "tilted_langevin",
     "sampler.box": "none",
     "sampler.num_samples": 32,
     "sampler.target_acceptance": 0.8,

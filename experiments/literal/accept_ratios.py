@@ -25,8 +25,8 @@ def accept_ratios(key: Key, model: Any, data: Any, *, num: int = 100) -> dict[st
     ``model`` is an ``models.energy.model.EnergyModel``; test ``data`` are not used.
     """
     del data
-    name, max_score = model.config.sampler.names[0], model.config.sampler.max_score
-    sampler, chains = find_samplers(model.config)[name], model.samples(key, num)
+    (name, sampler), *_ = find_samplers(model.config).items()
+    max_score, chains = model.config.sampler.max_score, model.samples(key, num)
 
     def make() -> Any:
         @jax.jit

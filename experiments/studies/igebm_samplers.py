@@ -84,7 +84,7 @@ def draw(panels: Sequence[Panel], rows: Sequence[str], folder: Path) -> None:
 def small(config: str) -> dict[str, str | list[str]]:
     """The table's samplers in a small configuration of CIFAR-10."""
     return {
-        label: [config, f"--config.sampler.names=('{name}',)"] if name else f"{config}_literal"
+        label: [config, f"--config.sampler.name={name}"] if name else f"{config}_literal"
         for label, name in CIFAR_ROWS.items()
     }
 

@@ -96,11 +96,11 @@ def arguments(objective: str, replacement: str, values: Mapping[str, Any]) -> tu
     fields = {
         "mesh.num_shards": 1,  # for 23 and 43 particles
         "loss.svgd_variant": objective,
-        "sampler.buffer.replacement": replacement,
-        "sampler.buffer.num_kept": (
-            None if replacement == REFERENCE else values["num_particles"] // 2
-        ),
+        "sampler.buffer.num_kept": None,
     }
+    if replacement != REFERENCE:
+        fields["sampler.buffer.replacement"] = replacement
+        fields["sampler.buffer.num_kept"] = values["num_particles"] // 2
     return make_flags(fields | {FIELDS[name]: value for name, value in values.items()})
 
 

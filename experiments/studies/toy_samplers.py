@@ -60,9 +60,7 @@ PANELS: tuple[Panel, ...] = (
 
 
 TRAINING = Study(
-    rows={
-        label: [CONFIG, f"--config.sampler.names=('{name}',)"] for label, name in TRAINED_BY.items()
-    },
+    rows={label: [CONFIG, f"--config.sampler.name={name}"] for label, name in TRAINED_BY.items()},
     columns=TRAINING_COLUMNS,
     common=("--config.eval.every_epochs=30", "--config.eval.comparison.samplers=('sgld',)"),
     draw=partial(over_training, PANELS, "training"),

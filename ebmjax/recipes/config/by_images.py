@@ -1,4 +1,4 @@
-"""Fills in the fields that a configuration leaves to its images. Nothing here imports JAX."""
+"""Fills in the fields that a configuration leaves to its images."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ebmjax._ranges import optional
-from ebmjax.recipes.config import declare, families
+from ebmjax.recipes.config import families
 from ebmjax.recipes.config.declare import Field, Fields
 from ebmjax.recipes.config.errors import Config
 
@@ -37,12 +37,14 @@ class ImageFacts(NamedTuple):
       num_test: images that the run is measured by.
       shape: height, width and channels.
       variance: of their pixels in [-1, 1], summed over the pixels of an image.
+      has_chains: whether the objective compares the images with samples of chains.
     """
 
     num_train: int
     num_test: int
     shape: tuple[int, ...]
     variance: float = 0.0
+    has_chains: bool = True
 
 
 def num_epochs(config: Config, images: ImageFacts) -> int:
@@ -72,12 +74,6 @@ MAX_GAP, MAX_LOSS = 5.0, 1e5
 """Nats beyond the loss of guessing at which a generator is lost, and a loss of other scales."""
 
 
-def _has_chains(config: Config) -> bool:
-    """Returns whether the objective trains by chains, which a buffer could keep."""
-    fields = families.fields_of(config)
-    return declare.no_effect(fields, config, "sampler.buffer.size") is None
-
-
 LENGTHS = ("train.num_epochs", "train.checkpoint_every_epochs", "eval.every_epochs")
 
 RULES: Mapping[str, tuple[str, Callable[[Config, ImageFacts], object]]] = {
@@ -104,7 +100,7 @@ RULES: Mapping[str, tuple[str, Callable[[Config, ImageFacts], object]]] = {
         f"{MAX_GAP:g} + log(classes), {MAX_LOSS:g} without chains",
         lambda config, images: (
             round(MAX_GAP + math.log(max(config.data.num_classes, 1)), 2)
-            if _has_chains(config)
+            if images.has_chains
             else MAX_LOSS
         ),
     ),
@@ -145,14 +141,13 @@ def leave_open(fields: Fields, *names: str) -> dict[str, Field]:
 def fill_in(config: Config, images: ImageFacts) -> list[str]:
     """Fills in the fields of ``RULES`` that are None, and returns lines that say how.
 
-    Fields without effect stay None. ``train.max_steps`` opens ``train.num_epochs``.
+    ``train.max_steps`` opens ``train.num_epochs``.
     """
     if config.train.get("max_steps"):
         config.train.num_epochs = None
     fields, found = families.fields_of(config), {}
     for name, (_, rule) in RULES.items():
-        is_open = name in fields and config[name] is None
-        if is_open and declare.no_effect(fields, config, name) is None:
+        if name in fields and config[name] is None:
             found[name] = rule(config, images)
             config.update_from_flattened_dict({name: found[name]})
     if config.family == "joint" and config.sampler.buffer.start == "informative":

@@ -1,11 +1,11 @@
-"""Checks of fields that exclude each other, shared by families. Nothing here imports JAX."""
+"""Checks of fields that exclude each other, shared by families."""
 
 import json
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from ebmjax._shown import trim
-from ebmjax.recipes.config.errors import Config, ConfigError, pick
+from ebmjax.recipes.config.errors import Config, ConfigError, pick, shorten
+from ebmjax.recipes.config.points import POINTS
 
 IS_HIGHER_BETTER = {
     "test_accuracy": True,
@@ -18,6 +18,16 @@ IS_HIGHER_BETTER = {
 }
 """Numbers by which the best state of a run can be chosen."""
 TILTED = "tilted_langevin"
+
+
+def check_data(config: Config) -> None:
+    """Raises ConfigError for a path that no source would read."""
+    if config.data.get("path") and config.data.name in ("digits", *POINTS[:-1]):
+        raise ConfigError(
+            f"config.data.path={shorten(config.data.path)} is read by no source: config.data.name="
+            f"{config.data.name} needs none. Set --config.data.name to npz, npy, points, folder, "
+            "huggingface or a tensorflow-datasets name."
+        )
 
 
 def check_shards(config: Config, *names: str) -> None:
@@ -131,7 +141,7 @@ def options_of(config: Config, section: str) -> dict[str, Any]:
     Raises:
       ConfigError: unless it is empty, or the text of a JSON object.
     """
-    text = config[section].options
+    text = config[section].get("options")
     try:
         options = json.loads(text or "{}")
     except (ValueError, RecursionError) as error:
@@ -140,6 +150,6 @@ def options_of(config: Config, section: str) -> dict[str, Any]:
         why = f" ({options})" if isinstance(options, Exception) else ""
         raise ConfigError(
             f"config.{section}.options must be a JSON object, names in double quotes, such as "
-            f"--config.{section}.options='{{\"width\": 32}}'; got {trim(repr(text))}{why}."
+            f"--config.{section}.options='{{\"width\": 32}}'; got {shorten(text)}{why}."
         )
     return options

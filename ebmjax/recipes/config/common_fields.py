@@ -28,35 +28,13 @@ from ebmjax._ranges import (
 )
 from ebmjax._user_function import is_function_name
 from ebmjax.recipes.config import declare, families
-from ebmjax.recipes.config.declare import (
-    Field,
-    Fields,
-    When,
-    allow_preset,
-    field,
-    when_is,
-    when_set,
-)
+from ebmjax.recipes.config.declare import Field, Fields, When, field, when_is, when_set
 from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.config.points import POINTS
 
-OURS = allow_preset(
-    When("our own network, an empty config.model.factory", lambda c: not c.model.factory)
-)
+OURS = When("our own network, an empty config.model.factory", lambda c: not c.get("model.factory"))
 ACTIVATIONS = ("leaky_relu_0.05", "leaky_relu_0.1", "leaky_relu_0.2", "gelu", "swish")
 
-BUFFER = when_set("sampler.buffer.size", "a replay buffer")
-HELD_OUT = when_set("data.holdout", "training images held out")
-ARRAYS = When(
-    "an array, config.data.name=npz, npy or FILE.py:FUNCTION",
-    lambda config: config["data.name"] in ("npz", "npy") or is_function_name(config["data.name"]),
-)
 HUGGING_FACE = when_is("data.name", "huggingface")
-WEIGHTS = when_set("eval.inception_weights", "the weights that it is the hash of")
-SEVERAL_SHARDS = When(
-    "several shards to divide the batch among, config.mesh.num_shards above 1",
-    lambda config: config.mesh.num_shards > 1,
-)
 
 RECOVERY = {"on_divergence": "stop"}
 """Defaults of the section ``train`` for what a run does that diverges, the same everywhere."""
@@ -66,9 +44,9 @@ def is_own(what: str, *names: str) -> When:
     """The condition that one of the fields ``names`` names a function of the user."""
 
     def holds(config: Config) -> bool:
-        entries = [config[name] for name in names]
+        entries = [config.get(name) for name in names]
         flat = [one for e in entries for one in (e if isinstance(e, list | tuple) else [e])]
-        return any(is_function_name(one) for one in flat)
+        return any(is_function_name(str(one)) for one in flat)
 
     return When(f"{what} of your own, config.{names[0]}=FILE.py:FUNCTION", holds)
 
@@ -95,11 +73,6 @@ OF_IMAGES: Fields = {
         "",
         PATH,
         "file or folder of the data; empty: tensorflow-datasets' own folder",
-        When(
-            "a source that lies there, config.data.name=npz, npy, points, folder, huggingface or a "
-            "tensorflow-datasets name",
-            lambda config: config["data.name"] not in ("digits", *POINTS[:-1]),
-        ),
     ),
     "data.test_split": field("test", NAME, "split of the test images"),
     "data.image_size": field(
@@ -114,7 +87,6 @@ OF_IMAGES: Fields = {
         None,
         optional(one_of("0..255", "0..1", "-1..1")),
         "range of pixels that are not saved as bytes; None: told from the training images",
-        ARRAYS,
     ),
     "data.image_column": field("", TEXT, "column of images; empty: the only one", HUGGING_FACE),
     "data.label_column": field("", TEXT, "column of labels; empty: the only one", HUGGING_FACE),
@@ -128,7 +100,6 @@ OF_IMAGES: Fields = {
         optional(HOLDOUT),
         "training images held out, a part or a number; None: 0.2 without a test split, else 0",
     ),
-    "data.max_holdout": field(None, optional(COUNT), "most images held out; None: any"),
     "data.placement": field(
         "device",
         one_of("device", "host", "disk"),
@@ -139,7 +110,7 @@ OF_IMAGES: Fields = {
         "",
         TEXT,
         "its further arguments, a JSON object; empty: none",
-        when_set("model.factory", "your own network"),
+        when_set("model.factory"),
     ),
     "train.start_from": field("", PATH, "folder of another run to begin with; empty: none"),
     "train.keep_best": field("", TEXT, "evaluation number whose best state is kept; empty: none"),
@@ -170,7 +141,7 @@ OF_IMAGES: Fields = {
         "newest", one_of("newest", "best"), "state that --mode=eval evaluates"
     ),
     "eval.use_test_split": field(
-        False, FLAG, "--mode=eval uses the test split instead of held-out images", HELD_OUT
+        False, FLAG, "--mode=eval uses the test split instead of held-out images"
     ),
 }
 """Fields of every family of images. A family replaces the defaults that do not suit it."""
@@ -182,7 +153,9 @@ FEATURES: Fields = {
     "eval.inception_weights": field(
         "", PATH, "file of Inception-v3 weights; empty: a classifier of the data judges"
     ),
-    "eval.inception_sha256": field("", TEXT, "hash that the weights' file must have", WEIGHTS),
+    "eval.inception_sha256": field(
+        "", TEXT, "hash that the weights' file must have", when_set("eval.inception_weights")
+    ),
 }
 """Fields of the features that judge samples of images."""
 
@@ -201,7 +174,7 @@ OF_CHAINS: Fields = {
         10_000, optional(COUNT), "examples in the replay buffer; None: no buffer"
     ),
     "sampler.buffer.reinit_prob": field(
-        0.05, PROBABILITY, "share of chains that start anew instead of from the buffer", BUFFER
+        0.05, PROBABILITY, "share of chains that start anew instead of from the buffer"
     ),
     "sampler.buffer.start_scale": field(
         1.0, POSITIVE, "half width or standard deviation of the start distribution"
@@ -224,7 +197,6 @@ SMOKE_SIZES: Mapping[str, Any] = {
     "mesh.num_shards": 1,
     "data.max_train": 64,
     "data.max_test": 32,
-    "data.max_holdout": 32,
     "sampler.buffer.size": 200,
     "train.num_epochs": 2,
     "train.batch_size": 16,
@@ -255,7 +227,6 @@ _KNOWN: Fields = {
         True,
         FLAG,
         "shards share batch statistics, SAM and loss weights; False: each has its own",
-        SEVERAL_SHARDS,
     ),
 }
 

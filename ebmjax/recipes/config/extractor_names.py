@@ -44,7 +44,7 @@ def scores_of_samples(config: Mapping[str, Any]) -> set[str]:
 
     Inception scores need features that know classes, as the user's may not.
     """
-    if config["eval"]["samples"]["every"] == "never":
+    if config["eval"].get("samples", {"every": "never"})["every"] == "never":
         return set()
     is_without = config["eval"].get("extractor") or extractor_name(config) == RANDOM
     return OF_SAMPLES - ({"sample_is"} if is_without else set())

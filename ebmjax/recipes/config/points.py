@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ebmjax.recipes.config.declare import When, allow_preset, when_is
+from ebmjax.recipes.config.declare import When, when_is
+from ebmjax.recipes.config.errors import Config
 
 POINTS = ("gmm", "circles", "gaussians", "points")
 """Sources of points, in place of images; the last reads the user's file, the others have a law."""
@@ -14,11 +15,13 @@ def is_points(config: Mapping[str, Any]) -> bool:
     return config["family"] == "energy" and config["data"]["name"] in POINTS
 
 
-OF_POINTS = allow_preset(when_is("data.name", *POINTS, what="points"))
-ON_IMAGES = allow_preset(
-    When(f"images, config.data.name other than {', '.join(POINTS)}", lambda c: not is_points(c))
+OF_POINTS = when_is("data.name", *POINTS)
+ON_IMAGES = When(
+    f"images, config.data.name other than {', '.join(POINTS)}",
+    lambda c: c.get("data.name") not in POINTS,
 )
-NOT_DRAWN = When(
-    f"data that are not drawn anew, config.data.name other than {', '.join(POINTS[:-1])}",
-    lambda config: config["data.name"] not in POINTS[:-1],
-)
+
+
+def is_drawn(config: Config) -> bool:
+    """Returns whether a run's points are drawn anew from a law that is known."""
+    return config.data.name in POINTS[:-1]

@@ -11,9 +11,9 @@ from ebmjax.recipes.config.user_parts import find_fields, find_function, is_user
 
 USAGE = """usage: ebmjax fields CONFIG[:VARIANT] [--config.FIELD=VALUE ...]
 
-Prints every field with its value, text and range, and says of a field that has no effect what it
-needs. "joint" stands for configs/joint.py, "energy" for the defaults of that family. Of samplers it
-prints those that CONFIG names: --config.sampler.name=mala prints the fields of mala."""
+Prints every field with its value, text and range. "joint" stands for configs/joint.py, "energy" for
+the defaults of that family. A configuration has the fields of the parts that it names:
+--config.sampler.name=mala prints those of mala."""
 
 HEAD: tuple[str, ...] = ("| field | default | values | what it is |", "|---|---|---|---|")
 SECTIONS = [
@@ -30,11 +30,9 @@ SECTIONS = [
 ]
 
 
-def describe_field(name: str, one: Field, config: Config, fields: Fields) -> str:
-    """One line for a field: its value, its text, its range and what it needs."""
-    needs = declare.no_effect(fields, config, name)
-    warning = f"; no effect here: needs {needs}" if needs else ""
-    return f"{name} = {config[name]!r}  # {one.text} [{values(one)}{warning}]"
+def describe_field(name: str, one: Field, config: Config) -> str:
+    """One line for a field: its value, its text and its range."""
+    return f"{name} = {config[name]!r}  # {one.text} [{values(one)}]"
 
 
 def describe_options(config: Config, fields: Fields) -> Iterator[str]:
@@ -54,21 +52,6 @@ def describe_options(config: Config, fields: Fields) -> Iterator[str]:
                     yield f"{section}.options: {key} = {chosen!r}  # {one.text} [{values(one)}]"
 
 
-def mention_other_samplers(config: Config) -> str:
-    """Returns a line that tells how to see the fields of samplers that are not named."""
-    parts = {one.part: None for one in families.all_fields(config.family).values() if one.part}
-    others = [
-        part
-        for part in parts
-        if part.section.startswith("sampler.") and not part.named.holds(config)
-    ]
-    if not others:
-        return ""
-    names = ", ".join(part.section.rpartition(".")[2] for part in others)
-    example = others[0].named.needs.partition(" or ")[0]
-    return f"Other samplers have fields, too: add --{example} to see those of one of {names}."
-
-
 def values(one: Field) -> str:
     """The range of a field, in words."""
     own = ["FILE.py:FUNCTION"] * one.values.names_code("own.py:part")
@@ -84,7 +67,7 @@ def in_order(fields: Fields) -> Fields:
 
 def table(family: str) -> str:
     """A family's fields as a table of Markdown, without those of its samplers."""
-    fields = {name: one for name, one in families.all_fields(family).items() if not one.part}
+    fields = families.module(family, "fields").FIELDS
     lines = list(HEAD)
     for name, one in in_order(fields).items():
         needs = f" Needs {'; '.join(when.needs for when in one.when)}." if one.when else ""
@@ -97,7 +80,7 @@ def table_of_samplers() -> str:
     found: dict[str, dict[str, Field]] = {}
     for family in families.FAMILIES:
         for name, one in families.all_fields(family).items():
-            if one.part:
+            if name not in families.module(family, "fields").FIELDS:
                 found.setdefault(name, {})[family] = one
     lines = list(HEAD)
     for name, fields in found.items():
@@ -128,14 +111,12 @@ def main() -> None:
         config = declare.defaults(families.all_fields(first))
     else:
         config = command_line.read(first, rest, is_checked=False)
-    typed = command_line.read_names(rest)
     try:
         pick("family", config.family, families.FAMILIES)
-        every = families.all_fields(config.family)
-        fields = {**families.fields_of(config), **{k: every[k] for k in typed if k in every}}
+        fields = families.fields_of(config)
         declare.check_ranges(fields, config)
-        lines = [describe_field(k, one, config, fields) for k, one in in_order(fields).items()]
+        lines = [describe_field(name, one, config) for name, one in in_order(fields).items()]
         lines += describe_options(config, fields)
     except ConfigError as error:
         stop(error)
-    print("\n".join([*lines, *filter(None, [mention_other_samplers(config)])]))
+    print("\n".join(lines))

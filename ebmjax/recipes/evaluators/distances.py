@@ -48,7 +48,9 @@ def inception(config: Config) -> evaluate.Extractor:
       ConfigError: if the file cannot be read, or has another hash than the configuration expects.
     """
     try:
-        return evaluate.inception(config.eval.inception_weights, config.eval.inception_sha256)
+        return evaluate.inception(
+            config.eval.inception_weights, config.eval.get("inception_sha256", "")
+        )
     except (OSError, ValueError) as error:
         raise ConfigError(f"config.eval.inception_weights: {error}") from error
 
@@ -58,7 +60,7 @@ def check_weights(config: Config) -> None:
     if not config.eval.inception_weights:
         return
     judge = inception(config)
-    if not config.eval.inception_sha256:
+    if not config.eval.get("inception_sha256"):
         print(
             "config.eval.inception_weights are taken unchecked. To have them checked: "
             f"--config.eval.inception_sha256={judge.details['sha256']}"

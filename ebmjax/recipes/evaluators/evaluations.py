@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from ebmjax._groups import over_devices
-from ebmjax.recipes.config import declare, families
+from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.user_parts import UserPart, find_function, find_part
 from ebmjax.recipes.evaluators import table
@@ -67,7 +67,7 @@ def make_evaluators(config: Config) -> dict[str, Evaluator]:
         section = config.eval.get(name, {"every": table.NEVER})
         if section["every"] == table.NEVER:
             continue
-        if declare.no_effect(fields, config, f"eval.{name}.every"):
+        if f"eval.{name}.every" not in fields:
             continue  # images have no density, and points no FID
         options = section.to_dict()
         every, function = options.pop("every"), table.find_evaluator(name)

@@ -12,14 +12,7 @@ from dataclasses import replace
 from typing import Annotated, Any, get_args, get_origin
 
 from ebmjax._ranges import COUNT, Range
-from ebmjax.recipes.config.declare import (
-    Field,
-    When,
-    allow_preset,
-    field,
-    under,
-    when_other_than,
-)
+from ebmjax.recipes.config.declare import Field, When, field, under
 
 END, NEVER = "end", "never"
 EVERY = Range(
@@ -64,11 +57,6 @@ def find_evaluator(name: str) -> Callable[..., Any]:
     return getattr(importlib.import_module(f"ebmjax.recipes.evaluators.{name}"), name)
 
 
-def when_evaluated(name: str) -> When:
-    """The condition that an evaluator runs; configuration files may set its fields all the same."""
-    return allow_preset(when_other_than(f"eval.{name}.every", NEVER, "an evaluation"))
-
-
 def fields(
     name: str, *when: When, without: Collection[str] = (), **changes: Any
 ) -> dict[str, Field]:
@@ -84,7 +72,7 @@ def fields(
     if name in TRAINING_ALONE:
         text = "N: at every N-th evaluation of training; never"
         every = field(EVALUATORS[name], IN_TRAINING, text)
-    made = {"every": every, **under(read_fields(find_evaluator(name)), when_evaluated(name))}
+    made = {"every": every, **read_fields(find_evaluator(name))}
     made = {key: one for key, one in made.items() if key not in without}
     for key, value in changes.items():
         made[key] = replace(made[key], default=value)

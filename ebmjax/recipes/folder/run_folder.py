@@ -126,13 +126,11 @@ def _as_config(saved: dict[str, Any]) -> Config:
     config = declare.defaults(every)
     config.update_from_flattened_dict({name: flat[name] for name in flat.keys() & every.keys()})
     fields = families.fields_of(config)
-    for name in sorted(flat.keys() | fields.keys()):
-        if name not in flat:
-            raise ConfigError(f"config.{name} is missing.")
-        if name not in fields:
-            unnamed = every[name].part if name in every else None
-            where = f"here, without {unnamed.named.needs}" if unnamed else f"of the family {family}"
-            raise ConfigError(f"config.{trim(name)} is no field {where}.")
+    for name in sorted(flat.keys() ^ fields.keys()):
+        needs = " and ".join(when.needs for when in every[name].when) if name in every else ""
+        problem = f"is no field here, without {needs}" if needs else "is no field"
+        problem = "is missing" if name in fields else problem
+        raise ConfigError(f"config.{trim(name)} {problem} of the family {family}.")
     families.prune(config)
     with config.unlocked():
         config.update_from_flattened_dict(flat)
@@ -158,18 +156,14 @@ def _check_unchanged(path: Path, config: Config, directory: Path, step: int) -> 
 def differing(config: Config, saved: dict[str, Any], counts: Callable[[str], bool]) -> str:
     """Returns the first fields that differ from ``saved``, with both values; empty if none does.
 
-    Fields that have no effect in ``config`` do not count, and only names for which ``counts``.
-    Those that only one of both has come last, such as the fields of another sampler.
+    Only names for which ``counts`` count. Those that only one of both has come last, such as the
+    fields of another sampler.
     """
     ours, theirs = flatten(as_json(config)), flatten(saved)
-    fields = families.fields_of(config)
     names = [
         name
         for name in [*sorted(ours.keys() & theirs.keys()), *sorted(ours.keys() ^ theirs.keys())]
-        if counts(name)
-        and ours.get(name) != theirs.get(name)
-        and name not in LOCATIONS
-        and not (name in fields and declare.no_effect(fields, config, name))
+        if counts(name) and ours.get(name) != theirs.get(name) and name not in LOCATIONS
     ]
     return "; ".join(
         f"{name} was {trim(repr(theirs.get(name, 'absent')))} and is now "

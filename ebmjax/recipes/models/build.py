@@ -144,7 +144,7 @@ def adam(config: Config, name: str, steps_per_epoch: int) -> optax.GradientTrans
 
 def hold_fn(config: Config) -> Callable[[Any], jax.Array] | None:
     """True where no negative competes with the data, by ``config.loss.max_positive_weight``."""
-    limit = config.loss.max_positive_weight
+    limit = config.loss.get("max_positive_weight")
     return None if limit is None else lambda metrics: metrics["positive_weight"] > limit
 
 

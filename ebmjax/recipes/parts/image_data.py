@@ -12,6 +12,7 @@ from ebmjax._shown import printable
 from ebmjax._stored import rows_of
 from ebmjax.recipes.config import by_images, extractor_names
 from ebmjax.recipes.config.errors import Config, ConfigError
+from ebmjax.recipes.parts.objectives.table import draws
 
 ABOUT_RANDOM = (
     "FID compares features of a random network, because a classifier's need five classes; "
@@ -84,7 +85,7 @@ def load(config: Config) -> tuple[Images, Config]:
         section.holdout = 0 if found_test else DEFAULT_HOLDOUT
         if not found_test:
             about.append(NO_TEST_SPLIT)
-    section.holdout = number_held_out(section.holdout, section.max_train, section.max_holdout)
+    section.holdout = number_held_out(section.holdout, section.max_train)
     about.insert(0, _about("train", train, found, section.num_classes, int(section.holdout)))
     section.image_size, held_out = train.images.shape[1], None
     if section.holdout:
@@ -99,19 +100,18 @@ def load(config: Config) -> tuple[Images, Config]:
     return _with_choices(Images(train, held_out or test, test, tuple(about)), config)
 
 
-def number_held_out(holdout: float, total: int, limit: int | None) -> int:
+def number_held_out(holdout: float, total: int) -> int:
     """Returns the number of training images that are held out.
 
     Args:
       holdout: a fraction below 1, or a number.
       total: training images that there are.
-      limit: most images held out; None for any.
 
     Raises:
       ConfigError: if none is left for training.
     """
     number = int(holdout) if holdout >= 1 else round(holdout * total)
-    number = min(max(number, int(holdout > 0)), total if limit is None else limit)
+    number = max(number, int(holdout > 0))
     if number >= total:
         raise ConfigError(
             f"config.data.holdout must leave training images: it is {holdout:g} of {total} "
@@ -170,10 +170,18 @@ def _with_choices(images: Images, config: Config) -> tuple[Images, Config]:
     num_test = min(len(images.monitored.labels), len(images.evaluated.labels))
     some = images.train.images[np.arange(min(len(images.train.images), MOST_MEASURED))]
     variance = float(np.var(np.asarray(some) / 127.5, axis=0).sum())
-    lines = by_images.fill_in(config, by_images.ImageFacts(num_train, num_test, shape, variance))
+    facts = by_images.ImageFacts(num_train, num_test, shape, variance, _has_chains(config))
+    lines = by_images.fill_in(config, facts)
     if extractor_names.extractor_name(config) == extractor_names.RANDOM:
         lines.append(ABOUT_RANDOM)
     return images._replace(about=(*images.about, *lines)), config
+
+
+def _has_chains(config: Config) -> bool:
+    """Returns whether the objective compares the images with samples of chains."""
+    if config.family == "latent":
+        return True
+    return bool(config.loss.get("generative_weight", 1.0)) and draws(config)
 
 
 def _about(
@@ -230,7 +238,7 @@ def check(config: Config) -> None:
 
 def _options_of(config: Config, *others: str) -> dict[str, Any]:
     names = ("path", "test_split", "image_column", "label_column", *others)
-    return {name: config.data[name] or None for name in names}
+    return {name: config.data.get(name) or None for name in names}
 
 
 def _load(

@@ -95,7 +95,7 @@ def _own(config: Config) -> tuple[np.ndarray, np.ndarray, Truth, str]:
         raise ConfigError(f"{must_hold} must hold points that differ in every coordinate.")
     order = data.epoch_indices(0, 0, len(values))[: section.max_train]
     share = DEFAULT_HOLDOUT if section.holdout is None else section.holdout
-    number = number_held_out(share, len(order), section.max_holdout)
+    number = number_held_out(share, len(order))
     section.max_train, section.holdout = len(order), number
     about = (
         f"train {len(order) - number:,} of {len(values):,} points ({number:,} held out), truth: "

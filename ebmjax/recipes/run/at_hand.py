@@ -59,7 +59,7 @@ def keep(folder: Path, place: Path) -> None:
     """Writes fields.json and state.npz of a finished run, for ``load``."""
     run = Run(config_of(folder), folder)
     every = families.all_fields(run.config.family)
-    defaults = flatten(as_json(declare.defaults({k: v for k, v in every.items() if not v.part})))
+    defaults = flatten(as_json(declare.defaults(every)))
     run.build()
     state, _ = run.restore(run.find(None))
     leaves = jax.tree_util.tree_leaves_with_path(jax.device_get(state))

@@ -7,7 +7,6 @@ import sys
 
 from absl import app, flags
 from absl import logging as absl_logging
-from ml_collections import config_flags
 
 from ebmjax._phases import phase, tell_phases
 from ebmjax.recipes.config import command_line, files
@@ -60,7 +59,7 @@ Several processes share a run, each with its devices. Start the same command on 
 JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID. Under Slurm or on a Cloud TPU,
 --distributed alone finds them."""
 
-CONFIG = config_flags.DEFINE_config_file("config", None, "Configuration file, with :VARIANT.")
+CONFIG = flags.DEFINE_string("config", None, "Configuration file, with :VARIANT.")
 WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run; the same one continues it.")
 MODE = flags.DEFINE_enum("mode", "train", ["train", "eval", "all"], "Train, evaluate, or both.")
 PROCESSES = {
@@ -128,7 +127,9 @@ def execute(argv: list[str]) -> None:
 
 def _config_argument() -> str:
     """Returns --config as shown: from here or from the project's folder if the file lies below."""
-    path, colon, variant = config_flags.get_config_filename(flags.FLAGS["config"]).partition(":")
+    name = command_line.split(sys.argv)[0] or ""
+    path, colon, variant = name.partition(":")
+    path = str(files.find(path, "configs", "configuration"))
     for folder in (os.curdir, files.PROJECT):
         relative = os.path.relpath(path, folder)
         if not relative.startswith(".."):

@@ -220,7 +220,7 @@ def _read(place: str | None, split: str | None, run: Any) -> tuple[str, Any]:
         "fit": section.fit,
         "pixels": section.pixels,
         "test_split": section.test_split if own else None,
-        "image_column": section.image_column or None,
+        "image_column": section.get("image_column"),
         "label_column": "",
     }
     test = section.test_split if own else "test"

@@ -11,7 +11,7 @@ from ebmjax._shown import near_path, trim
 from ebmjax._user_function import is_function_name, user_function
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.config.points import NOT_DRAWN, is_points
+from ebmjax.recipes.config.points import is_drawn, is_points
 from ebmjax.recipes.study.reader import folder_name
 
 if TYPE_CHECKING:
@@ -129,11 +129,7 @@ def _find_outside(config: Config) -> dict[str, Any]:
     fields = families.fields_of(config)
     outside = {"data.name", *declare.find_code(fields, config)}
     outside |= {name for name in fields if fields[name].values in (PATH, FUNCTION)}
-    return {
-        name: config[name]
-        for name in sorted(outside & set(fields))
-        if config[name] and not declare.no_effect(fields, config, name)
-    }
+    return {name: config[name] for name in sorted(outside & set(fields)) if config[name]}
 
 
 def _check_outside(config: Config, named: Mapping[str, Any]) -> None:
@@ -159,7 +155,7 @@ def check_held_out(name: str, direction: str, config: Config) -> None:
     That is a number of held-out images, or of points against the law that they are drawn from, or
     one that a function of the user may report.
     """
-    is_exact = is_points(config) and not NOT_DRAWN.holds(config)
+    is_exact = is_drawn(config)
     if not is_exact and not config.data.get("holdout"):
         raise ConfigError(
             "config.data.holdout must hold out the training images that a search compares its "

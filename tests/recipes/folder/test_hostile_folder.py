@@ -67,6 +67,8 @@ def hostile(folder, family="joint", **changes):
             name = field.split(".")[1]
             many = {"sampler.names": (name,)} if family == "energy" else {"sampler.name": name}
             config.update_from_flattened_dict(many)
+        if field.startswith("eval.comparison."):
+            config.data.name = "gmm"
     config.update_from_flattened_dict(changes)
     return write(folder, run_folder.as_json(config))
 

@@ -133,24 +133,6 @@ def test_a_number_and_its_fraction_hold_out_the_same_images(num_classes, tmp_pat
     assert fewer < {image.tobytes() for image in more.monitored.images}
 
 
-@pytest.mark.parametrize("holdout", [2, 0.03, 500, 0.9, 1000])
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_smoke_run_takes_any_holdout(family, holdout, tmp_path):
-    """At most as many are held out as it has test images."""
-    repeated = {"images": IMAGES.repeat(10, axis=0), "labels": LABELS.repeat(10)}
-    np.savez(tmp_path / "mine.npz", **repeated)
-    config = FAMILIES[family].get_config("smoke")
-    with config.unlocked():
-        config.data.update({"name": "npz", "path": str(tmp_path / "mine.npz"), "holdout": holdout})
-        config.data.update({"image_size": None, "num_classes": None})
-    images, found = image_data.load(config)
-    if holdout > 0.5 and holdout != 2:
-        assert found.data.holdout == config.data.max_test
-    assert len(images.monitored.labels) == found.data.holdout
-    assert len(images.train.labels) == config.data.max_train - found.data.holdout
-    build_experiment(config, tmp_path / "run").check_evaluate()
-
-
 def test_a_number_is_held_out_whatever_the_number_of_test_images(tmp_path):
     config = jem_digits.get_config()
     config.data.update({"holdout": 1300, "max_test": 30})

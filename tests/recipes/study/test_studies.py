@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from experiment_runs import EXPERIMENTS
 
-from ebmjax.recipes.config import declare, families
+from ebmjax.recipes.config import families
 from ebmjax.recipes.config.command_line import read_names
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.folder.run_folder import as_json
@@ -27,10 +27,7 @@ STUDIES = {
 def test_every_row_is_a_run_whose_arguments_have_an_effect(name):
     made = cells(STUDIES[name], Path("nowhere"), 1)
     for cell in made:
-        fields = families.all_fields(cell.config.family)
-        for field in read_names(cell.command):
-            is_unused = declare.no_effect(fields, cell.config, field)
-            assert not is_unused or cell.config[field] == fields[field].default, (cell.label, field)
+        assert {*read_names(cell.command)} <= {*families.fields_of(cell.config)}, cell.label
 
 
 def test_what_all_rows_share_is_left_out_where_it_has_no_effect():
@@ -42,7 +39,7 @@ def test_what_all_rows_share_is_left_out_where_it_has_no_effect():
     adam, sgd = cells(Study(rows, {}, common=common), Path("nowhere"), 1)
     assert not set(common) & set(adam.command)
     assert set(common) <= set(sgd.command)
-    assert (adam.config.optimizer.momentum, sgd.config.optimizer.momentum) == (0.9, 0.5)
+    assert sgd.config.optimizer.momentum == 0.5
     study = Study(rows, {})
     again = cells(study, Path("nowhere"), 1, common)
     assert [set(cell.command) for cell in again] == [set(adam.command), set(sgd.command)]
@@ -52,7 +49,7 @@ def test_what_all_rows_share_is_left_out_where_it_has_no_effect():
 
 def test_what_a_row_sets_itself_must_have_an_effect():
     row = ["configs/jem_digits.py", "--config.optimizer.momentum=0.5"]
-    with pytest.raises(SystemExit, match=r"momentum=0\.5 has no effect here"):
+    with pytest.raises(SystemExit, match=r"optimizer\.momentum is no field here"):
         cells(Study({"row": row}, {}), Path("nowhere"), 1)
 
 

@@ -1,10 +1,11 @@
-"""Refuses fields of an image energy's configuration that exclude each other. Needs no JAX."""
+"""Refuses fields of an image energy's configuration that exclude each other."""
 
 from ebmjax.recipes.config import checks
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.extractor_names import scores_of_samples
 from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.evaluators import comparison
+from ebmjax.recipes.models.energy.fields import name_samplers
 from ebmjax.recipes.parts.objectives.checks import check_objective
 from ebmjax.recipes.parts.samplers import (
     PLAIN,
@@ -39,7 +40,6 @@ def check(config: Config) -> None:
             f"says how chains mix, got {num_steps}."
         )
     samplers = find_samplers(config)
-    _check_adaptation(config.sampler)
     checks.check_box(config)
     check_samplers(config.sampler, list(samplers.values()))
     check_particles(samplers.values(), config.sampler.num_samples // len(samplers))
@@ -47,13 +47,14 @@ def check(config: Config) -> None:
 
 
 def find_samplers(config: Config) -> dict[str, Chosen]:
-    """Returns the samplers in ``config.sampler.names``, by name.
+    """Returns the samplers that ``config.sampler`` names, by name.
 
     Those of images move one chain at a time, because a chain may belong to a class. All have a
     step, which adapts and which the monitor uses to weigh a move.
     """
-    names, offered = config.sampler.names, PLAIN if is_points(config) else SINGLE | TILTING
-    return {name: of_section(config, "sampler.names", name, offered) for name in names}
+    offered = PLAIN if is_points(config) else SINGLE | TILTING
+    field = "sampler.names" if config.sampler.names else "sampler.name"
+    return {name: of_section(config, field, name, offered) for name in name_samplers(config)}
 
 
 def output_scale(config: Config) -> float:
@@ -114,11 +115,9 @@ def _check_classes(config: Config) -> None:
 
 
 def _check_shares(config: Config) -> None:
-    names, num_shards = config.sampler.names, config.mesh.num_shards
-    if not names or len(set(names)) < len(names):
-        raise ConfigError(
-            f"config.sampler.names must be one or more different samplers, got {names}."
-        )
+    names, num_shards = name_samplers(config), config.mesh.num_shards
+    if len(set(names)) < len(names):
+        raise ConfigError(f"config.sampler.names must be different samplers, got {names}.")
     if len(names) > 1 and set(names) & set(TILTING):
         raise ConfigError(
             f"config.sampler.names={tuple(names)} shares the negatives between chains of two "
@@ -163,6 +162,8 @@ def references_a_shard(config: Config) -> int:
 
 def _check_beta(config: Config) -> None:
     section = config.loss
+    if section.name != "beta":
+        return
     start = section.beta if section.beta_start is None else section.beta_start
     lowest = min(start, section.beta)
     if lowest < 0 and not section.allow_negative:
@@ -180,10 +181,10 @@ def _check_beta(config: Config) -> None:
 def _check_improved(config: Config) -> None:
     if config.loss.name != "improved":
         return
-    if tuple(config.sampler.names) != ("sgld",):
+    if name_samplers(config) != ("sgld",):
         raise ConfigError(
             "config.loss.name='improved' differentiates the last steps of Langevin chains: "
-            f"config.sampler.names must be ('sgld',), got {config.sampler.names}."
+            f"config.sampler.name must be sgld, got {name_samplers(config)}."
         )
     if config.sampler.max_score is not None:
         raise ConfigError(
@@ -210,14 +211,4 @@ def _check_improved(config: Config) -> None:
         raise ConfigError(
             f"config.loss.live_steps must be below config.sampler.num_steps="
             f"{config.sampler.num_steps}, of which they are the last; got {config.loss.live_steps}."
-        )
-
-
-def _check_adaptation(section: Config) -> None:
-    able = sorted(name for name, entry in (SINGLE | TILTING).items() if entry.adaptable)
-    if section.target_acceptance is not None and not set(section.names) & set(able):
-        raise ConfigError(
-            f"config.sampler.target_acceptance={section.target_acceptance:g} adapts the steps of "
-            f"{able}, and config.sampler.names={tuple(section.names)} has none of "
-            "them: set --config.sampler.target_acceptance=None, or name one."
         )

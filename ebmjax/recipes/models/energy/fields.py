@@ -37,36 +37,31 @@ from ebmjax.recipes.config.common_fields import (
     own_options,
     pick_fields,
 )
-from ebmjax.recipes.config.declare import Field, When, allow_preset, field, under, when_is, when_set
-from ebmjax.recipes.config.points import NOT_DRAWN, OF_POINTS, ON_IMAGES
+from ebmjax.recipes.config.declare import Field, When, field, under, when_is, when_set
+from ebmjax.recipes.config.points import OF_POINTS, ON_IMAGES
 from ebmjax.recipes.evaluators import table as evaluators
 from ebmjax.recipes.parts.objectives import table as objectives
-from ebmjax.recipes.parts.samplers.sections import declare_decoupling, sections
+from ebmjax.recipes.parts.samplers.sections import declare_adaptation, sections
 from ebmjax.recipes.parts.samplers.table import NOISY, PLAIN, TILTING
 
-AUGMENTED = when_is("sampler.augmentation.name", "image", what="augmented starts")
-ADAPTED = when_set("sampler.target_acceptance", "an acceptance that steps adapt to")
-WITH_ENDS = When(
-    "a box or augmented starts, config.sampler.box or config.sampler.augmentation.name",
-    lambda c: c.sampler.box != "none" or c.sampler.augmentation.name != "none",
-    may_preset=True,
-)
-OF_GAUSSIANS = allow_preset(when_is("data.name", "gaussians"))
+AUGMENTED = when_is("sampler.augmentation.name", "image")
+OF_GAUSSIANS = when_is("data.name", "gaussians")
 OFFERED = {**PLAIN, **TILTING}
 
-IMAGES_ALONE = tuple(
-    f"data.{name}"
-    for name in ("test_split", "image_size", "fit", "num_classes", "placement", "flip")
-)
-IMAGES_ALONE += ("data.noise_scale", "data.dequantise", "model.features", "model.depth")
-IMAGES_ALONE += ("model.num_scales", "model.spectral_norm", "model.is_conditional")
-IMAGES_ALONE += ("sampler.augmentation.name", "train.keep_best")
-IMAGES_ALONE += ("eval.extractor", "eval.inception_weights")
-"""Fields of images that points do not have."""
-NEGATIVES = ("sampler.num_samples", "sampler.buffer.size", "loss.energy_l2", "loss.max_gap")
-NEGATIVES += ("sampler.target_acceptance", "sampler.augmentation.name")
-"""Fields of training's negatives. The other fields of the sampler also serve an evaluation."""
 
+def name_samplers(config: Any) -> tuple[str, ...]:
+    """Returns the names of the samplers among which every batch of negatives is split."""
+    return tuple(config.get("sampler.names") or (config.get("sampler.name"),))
+
+
+_OF_RESNET = {
+    "model.features": field((16, 32), WIDTHS, "channels of each stage"),
+    "model.depth": field(1, COUNT, "residual blocks of a stage"),
+    "model.num_scales": field(1, COUNT, "scales at which images are seen"),
+    "model.spectral_norm": field(
+        1.0, optional(POSITIVE), "largest spectral norm of a kernel; None: any"
+    ),
+}
 _FIELDS: dict[str, Field] = {
     **family("energy"),
     **OF_IMAGES,
@@ -82,7 +77,7 @@ _FIELDS: dict[str, Field] = {
         eval={"every_epochs": 4.0},
     ),
     **under(pick_fields(optimizer={"b1": 0.0, "b2": 0.999}), when_is("optimizer.name", "adam")),
-    **under(pick_fields(sampler={"low": -1.2, "high": 1.2}), WITH_ENDS),
+    **pick_fields(sampler={"low": -1.2, "high": 1.2}),
     "data.name": replace(
         OF_IMAGES["data.name"],
         values=replace(SOURCE, examples=("some", "gmm")),
@@ -98,37 +93,38 @@ _FIELDS: dict[str, Field] = {
         "share of each Gaussian, of any sum; as many as there are",
         OF_GAUSSIANS,
     ),
-    "model.hidden": field(
-        (32, 64, 64, 64), WIDTHS, "hidden layers of an energy of points", OURS, OF_POINTS
-    ),
     "data.dequantise": field(False, FLAG, "add uniform noise of one grey level"),
     **under(
         {
             **pick_fields(model={"activation": "leaky_relu_0.2", "dtype": "float32"}),
-            "model.features": field((16, 32), WIDTHS, "channels of each stage"),
-            "model.depth": field(1, COUNT, "residual blocks of a stage"),
-            "model.num_scales": field(1, COUNT, "scales at which images are seen"),
-            "model.spectral_norm": field(
-                1.0, optional(POSITIVE), "largest spectral norm of a kernel; None: any"
+            **under(_OF_RESNET, ON_IMAGES),
+            "model.hidden": field(
+                (32, 64, 64, 64), WIDTHS, "hidden layers of an energy of points", OF_POINTS
             ),
         },
         OURS,
     ),
     "model.is_conditional": field(False, FLAG, "an energy E(x, y) of images with labels"),
-    "sampler.names": field(
-        ("sgld",), one_of_or_function(*OFFERED), "samplers that share the negatives"
+    "sampler.name": field(
+        "sgld",
+        one_of_or_function(*OFFERED),
+        "sampler of the negatives",
+        When("no config.sampler.names", lambda c: not c.get("sampler.names")),
     ),
-    **own_options("sampler", "a sampler", "sampler.names"),
+    "sampler.names": field(
+        (), one_of_or_function(*OFFERED), "samplers that share the negatives, in place of one"
+    ),
+    **own_options("sampler", "a sampler", "sampler.name", "sampler.names"),
     **OWN_EVALUATIONS,
     **own_options("loss", "a loss"),
     "optimizer.name": field("adam", one_of_or_function("adam"), "optimiser"),
     **own_options("optimizer", "an optimiser"),
-    **declare_decoupling(OFFERED, "sampler.names"),
-    "sampler.target_acceptance": field(
-        None, optional(POSITIVE), "acceptance that steps of mala and hmc adapt to; None: fixed"
-    ),
+    **declare_adaptation(OFFERED, name_samplers),
     "sampler.min_step_size": field(
-        0.0, NOT_NEGATIVE, "least step that adaptation may choose", ADAPTED
+        0.0,
+        NOT_NEGATIVE,
+        "least step that adaptation may choose",
+        when_set("sampler.target_acceptance"),
     ),
     "sampler.final_step_fraction": field(
         1.0, UP_TO_ONE, "a training chain's last step, in parts of its first"
@@ -142,7 +138,7 @@ _FIELDS: dict[str, Field] = {
         (0.0,),
         FINITE,
         "mean of the starts: a number, or one for each coordinate of points",
-        allow_preset(when_is("sampler.buffer.start", "gaussian")),
+        when_is("sampler.buffer.start", "gaussian"),
     ),
     "sampler.augmentation.name": field(
         "none", one_of("none", "image"), "augmentation of starts from the buffer"
@@ -177,11 +173,13 @@ _FIELDS: dict[str, Field] = {
         1.0, POSITIVE, "steps of --mode=eval's chains, in steps of training's"
     ),
 }
-_FIELDS |= under({name: _FIELDS[name] for name in NEGATIVES}, objectives.DRAWING)
-_FIELDS |= under({name: _FIELDS[name] for name in IMAGES_ALONE}, ON_IMAGES)
-_FIELDS |= under({n: _FIELDS[n] for n in ("data.holdout", "data.max_holdout")}, NOT_DRAWN)
+for _name in ("data.flip", "data.noise_scale", "data.dequantise"):
+    _FIELDS |= under({_name: _FIELDS[_name]}, ON_IMAGES)
 FIELDS = leave_open(_FIELDS, *LENGTHS)
-SECTIONS = {**sections(OFFERED, "sampler.names", on_images=True), **objectives.sections("energy")}
+SECTIONS = {
+    **sections(OFFERED, "sampler.name", "sampler.names", named=name_samplers, on_images=True),
+    **objectives.sections("energy"),
+}
 
 
 def noise_of(*names: str, noise_scale: float = NOISY["noise_scale"]) -> dict[str, Any]:

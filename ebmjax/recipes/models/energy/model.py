@@ -253,7 +253,7 @@ class EnergyModel(ImageModel):
                 if adapted is None
                 else float(np.exp(adapted.log_step_size)),
             }
-        first = found[self.config.sampler.names[0]]
+        first = found[next(iter(found))]
         levels = {} if self.levels is None else {"noise_levels": self.levels._asdict()}
         return {
             **levels,

@@ -148,7 +148,7 @@ def chain_plan(
     image_shape, section = train.images.shape[1:], config.sampler
     points = train.images if is_points(config) else None
     makers = start_makers(
-        image_shape, section.buffer.start_scale, section.buffer.start_mean, points
+        image_shape, section.buffer.start_scale, section.buffer.get("start_mean", (0.0,)), points
     )
     chosen = {name: larger(one, step_factor) for name, one in find_samplers(config).items()}
     needs_base = any(one.entry.needs == BASE for one in chosen.values())

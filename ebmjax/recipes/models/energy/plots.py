@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from ebmjax.recipes.config.errors import Config
+from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.evaluators.plots import panels
 from ebmjax.recipes.evaluators.result_tables import FIDS
 from ebmjax.recipes.folder.workdir import read_rows
@@ -35,4 +36,5 @@ def draw(workdir: Path, config: Config) -> None:
 
     panels(workdir / "plots" / "training.png", read_rows(workdir), PANELS, config)
     chain_profiles.draw(workdir)
-    density.over_training(workdir, config.eval.density.half_width)
+    if is_points(config):
+        density.over_training(workdir, config.eval.density.half_width)

@@ -1,4 +1,4 @@
-"""Refuses fields of a joint model's configuration that exclude each other. Needs no JAX."""
+"""Refuses fields of a joint model's configuration that exclude each other."""
 
 from ebmjax.recipes.config import checks
 from ebmjax.recipes.config.errors import Config, ConfigError
@@ -81,7 +81,7 @@ def _check_sampler(config: Config, has_energy: bool) -> Chosen | None:
                 f"particles of config.sampler.name={chosen.name!r} move together. Take one of "
                 f"{able}."
             )
-        if config.model.norm == "batch" and not config.model.factory:
+        if not config.model.factory and config.model.norm == "batch":
             check_independence(config, chosen)
     if is_refined:
         _check_refinement(config, chosen)
@@ -90,7 +90,7 @@ def _check_sampler(config: Config, has_energy: bool) -> Chosen | None:
 
 def check_independence(config: Config, chosen: Chosen) -> None:
     """Refuses samplers that a network with batch statistics does not go with."""
-    if config.model.norm_policy in RUNNING_CHAINS:
+    if config.model.get("norm_policy") in RUNNING_CHAINS:
         return
     if chosen.rejects or chosen.entry.interacting:
         does = "takes moves back chain by chain"

@@ -1,7 +1,7 @@
 """The parts of a joint energy model that its configuration names: the tables and what they make."""
 
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -53,7 +53,7 @@ def classifiers(
         condition = partial(learning.condition_classifier_on_noise, levels=levels)
         return condition(network), condition(of_chains)
     if not config.model.factory:
-        return _wide_resnet(config, "model"), _wide_resnet(config, "sampler")
+        return (_wide_resnet(config),) * 2
     num_classes = config.data.num_classes
     image = jax.ShapeDtypeStruct(image_shape, jnp.float32)
     (network,) = user_networks(
@@ -63,20 +63,12 @@ def classifiers(
         has_state=True,
     )
     _, state = jax.eval_shape(network.init, jax.random.key(0), image)
-    if jax.tree.leaves(state):
-        if config.loss.generative_weight:
-            check_independence(config, sampler(config))
-    elif config.model.norm_policy != "default":
-        raise ConfigError(
-            f"config.model.norm_policy={config.model.norm_policy!r} has no effect here: the "
-            "network of config.model.factory keeps no batch statistics. Set "
-            "--config.model.norm_policy=default."
-        )
+    if jax.tree.leaves(state) and config.loss.generative_weight:
+        check_independence(config, sampler(config))
     return network, network
 
 
-def _wide_resnet(config: Config, section: Literal["model", "sampler"]) -> networks.Network:
-    """The wide residual network of ``config.model``, computing in the ``dtype`` of a section."""
+def _wide_resnet(config: Config) -> networks.Network:
     model = config.model
     return networks.from_linen(
         networks.WideResNet(
@@ -84,7 +76,7 @@ def _wide_resnet(config: Config, section: Literal["model", "sampler"]) -> networ
             widen_factor=model.widen_factor,
             num_classes=config.data.num_classes,
             norm=NORMS[model.norm],
-            dtype=DTYPES[config[section].dtype],
+            dtype=DTYPES[model.dtype],
         )
     )
 
@@ -122,15 +114,12 @@ def make_classifier_view(config: Config) -> learning.View:
 def positive_view(config: Config) -> learning.View:
     """Returns the view of images for p(x), augmented if ``config.data.augment_positives``.
 
-    The augmentation is that of labelled images, unless ``positive_crop_padding`` or
-    ``positive_flip`` is set.
+    The augmentation is that of labelled images.
     """
     section = config.data
     if not section.augment_positives:
         return partial(_view, section.noise_scale, 0, False)
-    given = {name: section[f"positive_{name}"] for name in ("crop_padding", "flip")}
-    chosen = [section[name] if own is None else own for name, own in given.items()]
-    return partial(_view, section.noise_scale, *chosen)
+    return make_classifier_view(config)
 
 
 def _view(
@@ -160,7 +149,7 @@ def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan:
         start_fn=start_fn(config, train),
         reinit_prob=section.buffer.reinit_prob,
         num_classes=num_blocks,
-        replacement=section.buffer.replacement,
+        replacement=section.buffer.get("replacement", "in_place"),
         num_kept=num_kept and num_kept // num_shards,
         log_base=start_distributions.log_base(base, [chosen]),
     )
@@ -179,7 +168,7 @@ def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformat
     section = config.optimizer
     decay_steps = total_steps(config, steps_per_epoch)
     scales: dict[int, float] = {}
-    for step in (int(epoch * steps_per_epoch) for epoch in section.decay_epochs):
+    for step in (int(epoch * steps_per_epoch) for epoch in section.get("decay_epochs", ())):
         scales[step] = scales.get(step, 1.0) * section.decay_factor
     schedules = {
         "steps": partial(optax.piecewise_constant_schedule, boundaries_and_scales=scales),

@@ -34,7 +34,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     params_key, _, eval_key = common.root_keys(config)
     network_key, buffer_key = jax.random.split(params_key)
 
-    policy = parts.NORM_POLICIES[config.model.norm_policy]
+    policy = parts.NORM_POLICIES[config.model.get("norm_policy", "default")]
     params, statistics = jax.jit(classifier.init)(
         network_key, data.to_signed_unit(jnp.asarray(train.images[:2]))
     )

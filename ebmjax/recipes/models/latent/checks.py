@@ -1,4 +1,4 @@
-"""Refuses fields of a latent EBM's configuration that exclude each other. Needs no JAX."""
+"""Refuses fields of a latent EBM's configuration that exclude each other."""
 
 import numpy as np
 
@@ -48,7 +48,7 @@ def _check_ladders(config: Config) -> None:
     """Refuses powers that float32 cannot tell apart: within a compiled program nobody would."""
     exponent = config.loss.exponent
     for name in ("num_intervals", "pilot_intervals"):
-        num_intervals = config.loss[name]
+        num_intervals = config.loss.get(name, 1)
         steps = np.arange(num_intervals + 1, dtype=np.float32) / np.float32(num_intervals)
         powers = steps ** np.float32(exponent)
         powers[powers < MIN_FLOAT] = 0.0  # as compiled programs do
@@ -62,7 +62,7 @@ def _check_ladders(config: Config) -> None:
 
 def _check_gaussians(config: Config) -> None:
     """Refuses a Gaussian fit that an image's chains cannot carry, in training or in a report."""
-    covariance, section = config.loss.kl_covariance, config.eval.evidence
+    section = config.eval.evidence
     latent_dim = config.model.latent_dim
     smallest = fewest_chains(latent_dim)
     if section.every != NEVER and section.divergences and section.num_chains < smallest:
@@ -76,6 +76,7 @@ def _check_gaussians(config: Config) -> None:
         )
     if config.loss.name != "through_chain" or config.loss.kl_weight == 0:
         return
+    covariance = config.loss.kl_covariance
     name, num_chains = "loss.chains_per_observation", config.loss.chains_per_observation
     if covariance == "full" and num_chains < latent_dim + 3:
         raise ConfigError(

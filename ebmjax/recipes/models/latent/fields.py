@@ -28,7 +28,7 @@ from ebmjax.recipes.config.common_fields import (
     own_options,
     pick_fields,
 )
-from ebmjax.recipes.config.declare import Field, When, allow_preset, field, section, under, when_is
+from ebmjax.recipes.config.declare import Field, field, under, when_is
 from ebmjax.recipes.evaluators import table as evaluators
 from ebmjax.recipes.parts.samplers.sections import declare_section as of_any
 from ebmjax.recipes.parts.samplers.sections import sections
@@ -36,16 +36,9 @@ from ebmjax.recipes.parts.samplers.table import SINGLE
 
 OBJECTIVES = ("vanilla", "tempered", "telescoped", "covariance", "through_chain", "frozen_prior")
 
-POWERS = when_is("loss.name", *OBJECTIVES[1:], what="an objective with powers")
+POWERS = when_is("loss.name", *OBJECTIVES[1:])
 THROUGH_CHAIN = when_is("loss.name", "through_chain")
-LEARNED_PRIOR = allow_preset(when_is("loss.name", *OBJECTIVES[:-1], what="a prior that learns"))
-COVARIANCE = when_is("loss.name", "covariance")
-PILOT = allow_preset(when_is("loss.schedule", "adaptive", what="powers that a pilot run places"))
-DECAYING = When(
-    "rates that decay, config.optimizer.decay_per_epoch below 1",
-    lambda config: (config.optimizer.decay_per_epoch or 0) < 1,
-    may_preset=True,
-)
+PILOT = when_is("loss.schedule", "adaptive")
 
 
 def _chains(name: str, step_size: float, num_steps: int) -> dict[str, Field]:
@@ -56,12 +49,11 @@ def _chains(name: str, step_size: float, num_steps: int) -> dict[str, Field]:
     }
 
 
-def _rates(name: str, first: float, last: float, *when: When) -> dict[str, Field]:
-    fields = {
-        "learning_rate": field(first, POSITIVE, f"learning rate of the {name}"),
-        "final_learning_rate": field(last, POSITIVE, "where its decay ends", DECAYING),
+def _rates(name: str, first: float, last: float) -> dict[str, Field]:
+    return {
+        f"optimizer.{name}.learning_rate": field(first, POSITIVE, f"learning rate of the {name}"),
+        f"optimizer.{name}.final_learning_rate": field(last, POSITIVE, "where its decay ends"),
     }
-    return section(f"optimizer.{name}", fields, *when)
 
 
 _FIELDS: dict[str, Field] = {
@@ -117,14 +109,13 @@ _FIELDS: dict[str, Field] = {
     "optimizer.name": field("adam", one_of_or_function("adam"), "optimiser of both networks"),
     **own_options("optimizer", "an optimiser"),
     "sampler.warm_start": field(
-        False, FLAG, "anneal chains along the powers instead of starting afresh at each", POWERS
+        False, FLAG, "anneal chains along the powers instead of starting afresh at each"
     ),
     "sampler.persistent": field(False, FLAG, "an example's chains go on where they stood"),
     "sampler.reinit_prob": field(
         0.0,
         PROBABILITY,
         "share of the prior's persistent chains that start anew at an update",
-        allow_preset(when_is("sampler.persistent", True, what="chains that persist")),
     ),
     "eval.num_chain_steps": field(
         None, optional(COUNT), "steps of the chains that samples are drawn by; None: training's"
@@ -135,8 +126,12 @@ _FIELDS: dict[str, Field] = {
     ),
     "loss.num_intervals": field(10, COUNT, "intervals between powers"),
     "loss.exponent": field(6.0, POSITIVE, "exponent p of the power law"),
-    "loss.pilot_epochs": field(5, COUNT, "epochs of the pilot run, along the power law", PILOT),
-    "loss.pilot_intervals": field(20, COUNT, "intervals that the pilot run looks at", PILOT),
+    "loss.pilot_epochs": field(
+        5, COUNT, "epochs of the pilot run, along the power law", POWERS, PILOT
+    ),
+    "loss.pilot_intervals": field(
+        20, COUNT, "intervals that the pilot run looks at", POWERS, PILOT
+    ),
     "loss.chains_per_observation": field(1, COUNT, "chains of an image"),
     "loss.kl_weight": field(
         1.0, NOT_NEGATIVE, "weight of the divergences in the objective", THROUGH_CHAIN
@@ -154,7 +149,7 @@ _FIELDS: dict[str, Field] = {
     "optimizer.average_decay": field(
         0.0, FRACTION, "decay of the averaged parameters that are evaluated; 0: the newest"
     ),
-    **_rates("prior", 2e-4, 1e-4, LEARNED_PRIOR),
+    **_rates("prior", 2e-4, 1e-4),
     **_rates("generator", 1e-3, 5e-4),
     "eval.at_start": field(True, FLAG, "evaluate before the first step, too"),
     "eval.num_test": field(352, COUNT, "test images of an evaluation during training"),
@@ -180,7 +175,6 @@ VANILLA = {"loss.name": "vanilla"}
 SMOKE: dict[str, Any] = {
     "data.max_train": 144,
     "data.max_test": 24,
-    "data.max_holdout": 24,
     "sampler.prior.num_steps": 5,
     "sampler.posterior.num_steps": 5,
     "loss.num_intervals": 3,

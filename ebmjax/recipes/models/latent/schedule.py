@@ -47,7 +47,7 @@ def schedule(config: Config, workdir: Path, pilot: Callable[[jax.Array], Pilot])
     """
     num_intervals = config.loss.num_intervals
     law = latent.power_schedule(num_intervals, config.loss.exponent)
-    if config.loss.schedule == "power":
+    if config.loss.get("schedule", "power") == "power":
         return Schedule(law)
     path = workdir / FILE
     if path.exists():

@@ -34,7 +34,6 @@ SMALL_SMOKE: dict[str, Any] = {
     **SMOKE,
     "data.max_train": 48,
     "data.max_test": 16,
-    "data.max_holdout": 16,
     "model.latent_dim": 8,
     "loss.num_intervals": 2,
     "sampler.prior.num_steps": 4,

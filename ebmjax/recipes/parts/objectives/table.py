@@ -1,8 +1,7 @@
-"""The one table of objectives: what makes each, what it needs, its fields. Imports no JAX."""
+"""The one table of objectives: what makes each, what it needs, its fields."""
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 from ebmjax._ranges import (
@@ -18,7 +17,7 @@ from ebmjax._ranges import (
     one_of_or_function,
     optional,
 )
-from ebmjax.recipes.config.declare import Field, Part, When, allow_preset, field, when_is
+from ebmjax.recipes.config.declare import Field, field, under, when_is
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.user_parts import find_function, is_users
 
@@ -29,25 +28,23 @@ class ObjectiveEntry(NamedTuple):
     Its file and its function have its name, see ``objective.make_loss``.
 
     Attributes:
-      what: words for it in "no effect here".
       fields: its fields ``loss.<field>``, by the model that has them.
       section: its fields ``loss.<name>.<field>``, which only configurations have that name it.
       draws: whether it compares the data with samples of chains.
       has_levels: whether its model is of (x, noise); its file's ``fit`` returns ``NoiseLevels``.
     """
 
-    what: str = ""
     fields: Mapping[str, Mapping[str, Field]] = {"energy": {}, "joint": {}}
     section: Mapping[str, Field] = {}
     draws: bool = True
     has_levels: bool = False
 
 
-def _chainless(what: str, section: Mapping[str, Field]) -> ObjectiveEntry:
-    return ObjectiveEntry(what, section=section, draws=False)
+def _chainless(section: Mapping[str, Field]) -> ObjectiveEntry:
+    return ObjectiveEntry(section=section, draws=False)
 
 
-def _with_levels(what: str, section: Mapping[str, Field]) -> ObjectiveEntry:
+def _with_levels(section: Mapping[str, Field]) -> ObjectiveEntry:
     levels = {
         "min_noise_scale": field(
             0.05, POSITIVE, "smallest noise, which evaluations see, in units of the data"
@@ -56,7 +53,7 @@ def _with_levels(what: str, section: Mapping[str, Field]) -> ObjectiveEntry:
             None, optional(POSITIVE), "largest noise; None: the largest distance of two examples"
         ),
     }
-    return _chainless(what, {**levels, **section})._replace(has_levels=True)
+    return _chainless({**levels, **section})._replace(has_levels=True)
 
 
 _ROBUST = {
@@ -72,28 +69,23 @@ _ROBUST = {
         "updates whose data have a larger mean weight are skipped; None: none are",
     ),
 }
-_IMPROVED = allow_preset(
-    when_is("loss.name", "improved", what="improved contrastive divergence")
-)  # a configuration file sets them for a variant
 OBJECTIVES = {
     "contrastive_divergence": ObjectiveEntry(),
     "improved": ObjectiveEntry(
-        "improved contrastive divergence",
         {
             "energy": {
                 "kl_weight": field(1.0, NOT_NEGATIVE, "weight of the KL term"),
                 "entropy_weight": field(
-                    0.3 / 64, NOT_NEGATIVE, "weight of the entropy of the negatives", _IMPROVED
+                    0.3 / 64, NOT_NEGATIVE, "weight of the entropy of the negatives"
                 ),
                 "live_steps": field(1, COUNT, "last steps that are differentiated"),
                 "num_references": field(
-                    100, COUNT, "buffered images among which neighbours are sought", _IMPROVED
+                    100, COUNT, "buffered images among which neighbours are sought"
                 ),
             }
         },
     ),
     "beta": ObjectiveEntry(
-        "the robust objective",
         {
             "energy": {
                 **_ROBUST,
@@ -110,14 +102,10 @@ OBJECTIVES = {
             "joint": {
                 **_ROBUST,
                 "beta": field(0.0, FRACTION, "exponent of the robust objective"),
-                "sampling_beta": field(
-                    None, optional(FRACTION), "beta that the chains follow; None: loss.beta"
-                ),
             },
         },
     ),
     "svgd": ObjectiveEntry(
-        "the loss of SVGD",
         {
             "joint": {
                 "svgd_variant": field(
@@ -127,7 +115,6 @@ OBJECTIVES = {
         },
     ),
     "denoising": _chainless(
-        "denoising score matching",
         {
             "noise_scale": field(
                 0.3, POSITIVE, "noise at which scores are matched, in units of the data"
@@ -135,7 +122,6 @@ OBJECTIVES = {
         },
     ),
     "denoising_levels": _with_levels(
-        "score matching at many noise levels",
         {
             "relative_step": field(
                 0.5, POSITIVE, "step of annealed chains, in squares of a level's noise"
@@ -143,7 +129,6 @@ OBJECTIVES = {
         },
     ),
     "diffusion_recovery": _with_levels(
-        "diffusion recovery likelihood",
         {
             "num_levels": field(6, COUNT, "noise levels"),
             "num_steps": field(30, COUNT, "steps of a training chain, from one level to the next"),
@@ -153,7 +138,6 @@ OBJECTIVES = {
         },
     ),
     "score_matching": _chainless(
-        "score matching",
         {
             "num_slices": field(
                 1, WHOLE, "random directions of each example; 0: exact, along every coordinate"
@@ -161,7 +145,6 @@ OBJECTIVES = {
         },
     ),
     "energy_discrepancy": _chainless(
-        "energy discrepancy",
         {
             "noise_scale": field(
                 0.3, POSITIVE, "sqrt(t): each of two noises of a copy, in units of the data"
@@ -171,7 +154,6 @@ OBJECTIVES = {
         },
     ),
     "noise_contrastive": _chainless(
-        "noise-contrastive estimation",
         {
             "noise_ratio": field(1, COUNT, "draws of the noise for each example"),
             "noise_scale": field(
@@ -180,7 +162,6 @@ OBJECTIVES = {
         },
     ),
     "energy_matching": _chainless(
-        "energy matching",
         {
             "warmup": field(
                 0.5, PROBABILITY, "share of the run's steps before contrastive divergence begins"
@@ -211,16 +192,6 @@ def draws(config: Config) -> bool:
     return "negatives" in inspect.signature(find_function("loss.name", name)).parameters
 
 
-DRAWING = allow_preset(
-    When(
-        f"an objective with chains, config.loss.name other than {', '.join(WITHOUT_CHAINS)} or a "
-        "function without the argument negatives",
-        draws,
-    )
-)
-"""The condition that the objective compares the data with samples of chains."""
-
-
 def serving(model: str) -> list[str]:
     """Returns the names of the objectives that a model, "energy" or "joint", can be trained by."""
     return [name for name, one in OBJECTIVES.items() if model in one.fields]
@@ -231,10 +202,8 @@ def fields(model: str, text: str = "objective") -> dict[str, Field]:
     names = serving(model)
     made = {"loss.name": field(names[0], one_of_or_function(*names), text)}
     for name in names:
-        entry = OBJECTIVES[name]
-        when = when_is("loss.name", name, what=entry.what)
-        for key, one in entry.fields[model].items():
-            made[f"loss.{key}"] = one if one.when else replace(one, when=(when,))
+        own = {f"loss.{key}": one for key, one in OBJECTIVES[name].fields[model].items()}
+        made |= under(own, when_is("loss.name", name))
     return made
 
 
@@ -242,7 +211,6 @@ def sections(model: str) -> dict[str, Field]:
     """Returns the fields ``loss.<name>.<field>`` of the objectives that serve a model."""
     made: dict[str, Field] = {}
     for name in serving(model):
-        part = Part(f"loss.{name}", when_is("loss.name", name))
-        for key, one in OBJECTIVES[name].section.items():
-            made[f"loss.{name}.{key}"] = replace(one, part=part)
+        own = {f"loss.{name}.{key}": one for key, one in OBJECTIVES[name].section.items()}
+        made |= under(own, when_is("loss.name", name))
     return made

@@ -71,7 +71,7 @@ def chain_kind(
 
     ``axis_name`` is of the shards whose interacting samples are one system.
     """
-    entry, target = chosen.entry, section.target_acceptance
+    entry, target = chosen.entry, section.get("target_acceptance")
     return ChainKind(
         sampler=bind_sampler(chosen, section, base),
         num_steps=section.num_steps,

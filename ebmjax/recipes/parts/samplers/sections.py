@@ -1,18 +1,19 @@
 """Fields of samplers as families declare them, from the table."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ebmjax._ranges import FLAG, one_of_or_function
+from ebmjax._ranges import FLAG, POSITIVE, one_of_or_function, optional
 from ebmjax.recipes.config import declare
-from ebmjax.recipes.config.declare import Field, Part, When, field, when_is
+from ebmjax.recipes.config.declare import Field, When, field, when_is
 from ebmjax.recipes.parts.samplers.table import LANGEVIN, SAMPLERS, SHARED
 
 
 def sections(
     names: Iterable[str],
     *named_by: str,
+    named: Callable[[Any], Iterable[str]] | None = None,
     changes: Mapping[str, Any] | None = None,
     on_images: bool = False,
     has_shared: bool = True,
@@ -22,6 +23,7 @@ def sections(
     Args:
       names: samplers of the table that the family offers.
       *named_by: fields of the family that name them.
+      named: function from a configuration to the samplers that it names; None: those of the fields.
       changes: values in place of the table's defaults, by dotted name ("sgld.step_size").
       on_images: whether the defaults are those for images.
       has_shared: False leaves out ``SHARED``, which the family has in another section.
@@ -31,34 +33,56 @@ def sections(
     """
     left, made = dict(changes or {}), {}
     for name in names:
-        entry, part = SAMPLERS[name], Part(f"sampler.{name}", _when_named(name, named_by))
+        entry, when = SAMPLERS[name], _when_named(name, named_by, named)
         for key, one in entry.fields.items():
             if has_shared or key not in SHARED:
                 usual = entry.on_images.get(key, one.default) if on_images else one.default
                 default = left.pop(f"{name}.{key}", usual)
-                made[f"sampler.{name}.{key}"] = replace(one, default=default, part=part)
+                made[f"sampler.{name}.{key}"] = replace(one, default=default, when=(when,))
     if left:
         raise KeyError(f"no sampler here has the fields {sorted(left)}")
     return made
 
 
-def _when_named(name: str, fields: Iterable[str]) -> When:
+def _when_named(name: str, fields: Iterable[str], named: Any) -> When:
     """Returns the condition that one of the fields names a sampler."""
     conditions = [when_is(one, name) for one in fields]
     needs = " or ".join(one.needs for one in conditions)
+    if named is not None:
+        return When(needs, lambda config: name in named(config))
     return When(needs, lambda config: any(one.holds(config) for one in conditions))
 
 
-def declare_decoupling(names: Iterable[str], named_by: str) -> dict[str, Field]:
-    """Returns the field that lets a sampler that rejects aim at any temperature."""
-    rejecting = [name for name in names if SAMPLERS[name].rejects]
+def declare_adaptation(
+    names: Iterable[str], named: Callable[[Any], Iterable[str]]
+) -> dict[str, Field]:
+    """Returns the fields that some samplers have besides their sections, such as those that reject.
+
+    Args:
+      names: samplers that the family offers.
+      named: function from a configuration to the samplers that it names.
+    """
+    offered = {name: SAMPLERS[name] for name in names}
+
+    def when(words: str, able: list[str]) -> When:
+        needs = f"a sampler {words}, config.sampler.name={' or '.join(able)}"
+        return When(needs, lambda config: any(name in able for name in named(config)))
+
+    adaptable = [name for name, entry in offered.items() if entry.adaptable]
+    rejecting = [name for name, entry in offered.items() if entry.rejects]
     return {
+        "sampler.target_acceptance": field(
+            None,
+            optional(POSITIVE),
+            "acceptance that the step adapts to; None: fixed",
+            when("whose step can adapt", adaptable),
+        ),
         "sampler.allow_decoupled": field(
             False,
             FLAG,
             "let a sampler that rejects aim at another temperature than its noise's",
-            when_is(named_by, *rejecting, what="a sampler that rejects"),
-        )
+            when("that rejects", rejecting),
+        ),
     }
 
 

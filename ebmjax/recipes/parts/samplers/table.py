@@ -1,7 +1,4 @@
-"""The one table of samplers: what makes each, its fields, and what it can and needs.
-
-Configurations read it before JAX is loaded, so that a mistake in them is answered at once.
-"""
+"""The one table of samplers: what makes each, its fields, and what it can and needs."""
 
 import importlib
 from collections.abc import Callable, Mapping

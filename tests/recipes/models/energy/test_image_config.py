@@ -21,10 +21,7 @@ from ebmjax.training._feed import describe_batches
     ("variant", "overrides", "message"),
     [
         ("", {"data.num_classes": 0, "model.is_conditional": True}, "of images with labels"),
-        ("", {"sampler.names": ()}, "must be one or more different samplers"),
-        ("", {"sampler.names": ("sgld", "sgld")}, "must be one or more different samplers"),
-        ("", {"sampler.names": ("gibbs",)}, "config.sampler.names must be one of"),
-        ("", {"sampler.box": "round"}, "config.sampler.box must be one of"),
+        ("", {"sampler.names": ("sgld", "sgld")}, "must be different samplers"),
         (
             "mixed",
             {"sampler.num_samples": 16},
@@ -40,26 +37,11 @@ from ebmjax.training._feed import describe_batches
         ),
         ("", {"loss.name": "beta", "loss.beta": -0.1}, r"allow_negative=True\.$"),
         ("", {"loss.name": "beta", "loss.beta_start": -0.1}, "must be 0 or more, got -0.1"),
-        ("", {"loss.name": "beta", "loss.beta": 1.0}, "finite and below 1"),
-        ("", {"loss.beta": 0.1}, "config.loss.beta=0.1 has no effect .* --config.loss.beta=0.0"),
-        ("", {"loss.beta_start": 0.1}, "config.loss.beta_start=0.1 .*: it needs the robust"),
-        ("", {"loss.max_positive_weight": 0.9}, "max_positive_weight=0.9 has no .*weight=None"),
-        ("", {"loss.output_scale": 2e4}, "config.loss.output_scale=20000.0 has no effect here"),
-        (
-            "",
-            {"loss.beta_variant": "true_objective", "train.batch_size": 15},
-            "config.loss.beta_variant=true_objective has .*--config.loss.beta_variant=default",
-        ),
-        ("", {"mesh.whole_batch": False}, "it needs several shards to divide the batch among"),
         (
             "improved",
             {"mesh.num_shards": 2, "loss.num_references": 7},
             "num_references must be a multiple of config.mesh.num_shards=2, which share them",
         ),
-        ("", {"loss.live_steps": 2}, "it needs improved contrastive divergence"),
-        ("", {"loss.kl_weight": 2.0}, "it needs improved contrastive divergence"),
-        ("", {"loss.allow_negative": True}, "it needs the robust objective"),
-        ("", {"eval.inception_sha256": "ab"}, "it needs the weights that it is the hash of"),
         (
             "",
             {"eval.samples.every": "never", "train.keep_best": "sample_fid"},
@@ -70,7 +52,7 @@ from ebmjax.training._feed import describe_batches
             {"data.num_classes": 4, "data.image_size": 12, "train.keep_best": "sample_is"},
             r"which monitors \['sample_fid', 'sample_kid'\]",
         ),
-        ("improved", {"sampler.names": ("mala",)}, r"config.sampler.names must be \('sgld',\)"),
+        ("improved", {"sampler.name": "mala"}, "config.sampler.name must be sgld"),
         ("improved", {"sampler.buffer.size": None}, "buffer.size must be a number, got None"),
         ("improved", {"loss.live_steps": 3}, "live_steps must be below config.sampler.num_steps=3"),
         ("improved", {"sampler.max_score": 1.0}, "set --config.sampler.max_score=None"),
@@ -88,16 +70,6 @@ from ebmjax.training._feed import describe_batches
         ),
         (
             "",
-            {"sampler.target_acceptance": 0.5},
-            r"adapts the steps of \['hmc', 'mala', 'parallel_tempering', 'tilted_langevin'\], and",
-        ),
-        (
-            "",
-            {"sampler.min_step_size": 0.1},
-            "min_step_size=0.1 .* needs an acceptance",
-        ),
-        (
-            "",
             {
                 "sampler.names": ("sgld", "mala"),
                 "sampler.box": "reject",
@@ -109,7 +81,7 @@ from ebmjax.training._feed import describe_batches
         ("", {"model.features": ()}, "config.model.features must have at least one entry"),
         (
             "",
-            {"data.holdout": 60, "data.max_holdout": None},
+            {"data.holdout": 60},
             "holdout=60 leaves 4 of 64 .*batch_size=16",
         ),
         (
@@ -118,7 +90,6 @@ from ebmjax.training._feed import describe_batches
             r"generation\.num_images must be an integer of at least 2",
         ),
         ("", {"eval.num_chain_steps": 7}, "config.eval.num_chain_steps must be at least 8"),
-        ("", {"loss.name": "gan"}, "config.loss.name must be one of"),
     ],
 )
 def test_a_mistake_is_told(variant, overrides, message, tmp_path):

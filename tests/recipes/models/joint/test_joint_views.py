@@ -37,17 +37,9 @@ AS_LABELS = ({-2, -1, 0, 1, 2}, {False, True})
     ("fields", "of_positives"),
     [
         ({}, AS_LABELS),
-        ({"positive_crop_padding": 0}, ({0}, {False, True})),
-        ({"positive_crop_padding": 1}, ({-1, 0, 1}, {False, True})),
-        ({"positive_flip": False}, ({-2, -1, 0, 1, 2}, {False})),
-        ({"positive_crop_padding": 0, "positive_flip": False}, ({0}, {False})),
         ({"augment_positives": False}, ({0}, {False})),
     ],
 )
 def test_p_x_has_its_own_part_of_the_augmentation(fields, of_positives):
     """Sees every place and both sides among 1,024 images."""
     assert views(**fields) == (AS_LABELS, of_positives)
-
-
-def test_p_x_may_be_flipped_where_the_labels_are_not():
-    assert views(flip=False, positive_flip=True) == ((AS_LABELS[0], {False}), AS_LABELS)

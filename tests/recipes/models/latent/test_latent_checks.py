@@ -20,14 +20,6 @@ REFUSED = [
         r"needs at least 2 chains of every image, got config\.loss\.chains_per_observation=1",
     ),
     (
-        {"eval.evidence.methods": ("ais", "harmonic")},
-        r"eval\.evidence\.methods must be one of .*'stepping_stone'.* got 'harmonic'",
-    ),
-    (
-        {"loss.kl_sum": "literal"},
-        r"kl_sum=literal has no effect here: it needs config\.loss\.name=through_chain",
-    ),
-    (
         {"loss.name": "through_chain", "loss.kl_weight": 0.0, "sampler.persistent": True},
         r"differentiates whole chains and so starts them afresh",
     ),
