@@ -47,7 +47,7 @@ class Scores(NamedTuple):
 
 
 class Distances:
-    """Scores of images by one extractor; only their number if there is none.
+    """Scores of images by one extractor.
 
     Example:
       >>> train = np.arange(8, dtype=np.uint8).reshape(4, 2, 1, 1)
@@ -60,7 +60,7 @@ class Distances:
     def __init__(
         self,
         train: data.ImageData,
-        extractor: Extractor | Callable[[], Extractor] | None,
+        extractor: Extractor | Callable[[], Extractor],
         *,
         batch_size: int = 256,
     ) -> None:
@@ -69,14 +69,14 @@ class Distances:
         Args:
           train: the reference images and their classes; labels are all 0 without classes.
           extractor: of features, such as ``random_features()`` or ``own_classifier(...)``; or a
-            function that makes it at its first use. None does without scores.
+            function that makes it at its first use.
           batch_size: images a call.
         """
         self.train, self._extractor, self.batch_size = train, extractor, batch_size
         self._programs: dict[tuple[int, ...], Any] = {}
 
     @cached_property
-    def extractor(self) -> Extractor | None:
+    def extractor(self) -> Extractor:
         """Extractor of features."""
         return self._extractor() if callable(self._extractor) else self._extractor
 
@@ -108,8 +108,6 @@ class Distances:
           seed: of the splits in halves; two sets of paired images take one seed.
         """
         found: dict[str, Any] = {"num_images": len(images)}
-        if self.extractor is None:
-            return Scores(found)
         if len(images) < 2:
             has_classes = self.outputs(self.train.images[:1])[1] is not None
             names = NAMES if has_classes else NAMES[:-1]
@@ -137,7 +135,7 @@ class Distances:
             "kid_error": metrics.half_sample_error(kids, halves),
         }
         if probabilities is not None:
-            found["is"] = metrics.inception_score(probabilities[:num_compared], num_splits=1).mean
+            found["is"] = metrics.inception_score(probabilities[:num_compared])
         found |= manifold_scores(features[:num_compared], reference.features)
         return Scores(found, halves, fids, kids)
 
@@ -178,13 +176,11 @@ class Distances:
     @cached_property
     def train_reference(self) -> Reference:
         """Reference of the training images."""
-        assert self.extractor is not None
         images = self.train.images
         return _reference(keep_features(self.extractor, images, lambda: self.outputs(images)[0]))
 
     def outputs(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Returns features (N, F) and class probabilities of uint8 images; needs an extractor."""
-        assert self.extractor is not None
+        """Returns features (N, F) and class probabilities of uint8 images."""
         outputs_fn, size = self.extractor.outputs_fn, self.batch_size
         if not self.extractor.is_host:
             outputs_fn, size = in_batches(outputs_fn, len(images), size)

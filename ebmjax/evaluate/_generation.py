@@ -193,7 +193,7 @@ def generation(
     num_compared = min(num, len(take_balanced(test, num).labels))
     judge = distances.extractor
     report: dict[str, Any] = {
-        "extractor": judge and {"name": judge.name, **judge.details},
+        "extractor": {"name": judge.name, **judge.details},
         "num_reference": len(distances.train.labels),
         "num_images": num,
         "num_compared": num_compared,
@@ -204,8 +204,7 @@ def generation(
         if found.rms_displacement is not None:
             report[name]["rms_displacement"] = found.rms_displacement
         report[name]["starts"] = found.starts.numbers
-        if judge is not None:
-            report[name]["minus_starts"] = found.minus_starts["fid"]
-            report[name]["kid_minus_starts"] = found.minus_starts["kid"]
+        report[name]["minus_starts"] = found.minus_starts["fid"]
+        report[name]["kid_minus_starts"] = found.minus_starts["kid"]
     references = score_references(test, distances, num, num_compared)
     return report | {name: scores.numbers for name, scores in references.items()}

@@ -13,7 +13,6 @@ from ebmjax.metrics._calibration import expected_calibration_error as expected_c
 from ebmjax.metrics._calibration import fit_temperature as fit_temperature
 from ebmjax.metrics._calibration import negative_log_likelihood as negative_log_likelihood
 from ebmjax.metrics._calibration import reliability_bins as reliability_bins
-from ebmjax.metrics._chains import acceptance_rate as acceptance_rate
 from ebmjax.metrics._chains import effective_sample_size as effective_sample_size
 from ebmjax.metrics._chains import (
     nested_potential_scale_reduction as nested_potential_scale_reduction,

@@ -1,4 +1,4 @@
-"""Diagnostics of chains: R-hat, effective sample size and acceptance.
+"""Diagnostics of chains: R-hat and effective sample size.
 
 Draws come as ``(chains, draws, ...)``, an array or a PyTree of arrays, as ``run_chain`` returns
 them for a ``batch_step``. Each coordinate of the trailing event axes is diagnosed, so results have
@@ -15,36 +15,7 @@ import numpy as np
 
 from ebmjax._axes import everywhere
 from ebmjax._checks import is_traced
-from ebmjax.types import PyTree, acceptance_of
-
-
-def acceptance_rate(infos: Any, *, allow_few_draws: bool = False) -> jax.Array:
-    """Returns the mean acceptance probability of each chain, over its draws.
-
-    A mean of probabilities has the expectation of a mean of decisions, with less noise, and exists
-    for samplers that never reject.
-
-    Args:
-      infos: from ``ebmjax.samplers.run_chain``: ``acceptance_prob`` (``acceptance_rate`` in
-        BlackJAX's infos) of shape (draws,) or (chains, draws).
-      allow_few_draws: as in ``potential_scale_reduction``.
-
-    Example:
-      >>> from ebmjax.samplers import LangevinInfo
-      >>> infos = LangevinInfo(jnp.array([1.0, 0.5]), jnp.array([True, False]), jnp.zeros(2))
-      >>> float(acceptance_rate(infos))
-      0.75
-    """
-    found = acceptance_of(infos)
-    if found is None or jnp.size(found) == 0 or jnp.ndim(found) == 0:
-        raise ValueError(
-            "infos must report acceptance_prob (or BlackJAX's acceptance_rate) of shape (draws,) "
-            f"or (chains, draws) with at least one draw; got {type(infos).__name__} with "
-            f"{None if found is None else jnp.shape(found)}."
-        )
-    if jnp.ndim(found) > 1:
-        _check_more_draws("infos", jnp.shape(found)[-2:], allow_few_draws)
-    return jnp.mean(found, axis=-1)
+from ebmjax.types import PyTree
 
 
 def potential_scale_reduction(
@@ -218,7 +189,12 @@ def _per_coordinate(
 
     def of_leaf(leaf: Any) -> jax.Array:
         draws = _check_chains(leaf, min_chains, min_draws)
-        _check_more_draws("chains", draws.shape[:2], allow_few_draws)
+        if draws.shape[1] < draws.shape[0] and not allow_few_draws:
+            raise ValueError(
+                f"chains must have shape (chains, draws, ...), got {draws.shape[0]} chains of "
+                f"{draws.shape[1]} draws. If the draws come first, swap the two axes. If there "
+                "really are more chains than draws, as in training, pass allow_few_draws=True."
+            )
         return _of_leaf(diagnostic, draws)
 
     return jax.tree.map(of_leaf, chains)
@@ -329,14 +305,3 @@ def _correlation_time(correlation: jax.Array) -> jax.Array:
     is_kept = jnp.cumprod((pairs > 0).at[-1].set(False)).astype(bool)
     kept = jnp.where(is_kept, jax.lax.cummin(pairs), 0.0)
     return -1.0 + 2.0 * jnp.sum(kept) + jnp.maximum(even[jnp.sum(is_kept)], 0.0)
-
-
-def _check_more_draws(name: str, shape: tuple[int, ...], allow_few_draws: bool) -> None:
-    """Raises ValueError if ``shape`` (chains, draws) has fewer draws than chains."""
-    num_chains, num_draws = shape
-    if num_draws < num_chains and not allow_few_draws:
-        raise ValueError(
-            f"{name} must have shape (chains, draws, ...), got {num_chains} chains of {num_draws} "
-            "draws. If the draws come first, swap the two axes. If there really are more chains "
-            "than draws, as in training, pass allow_few_draws=True."
-        )

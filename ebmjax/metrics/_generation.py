@@ -5,7 +5,6 @@ because float32 loses differences of traces over 2048 dimensions. So nothing her
 """
 
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
@@ -22,16 +21,6 @@ class FeatureMoments(NamedTuple):
 
     mean: np.ndarray
     cov: np.ndarray
-
-
-class InceptionScore(NamedTuple):
-    """Mean over the splits, from 1 to the number of classes, and deviation between them.
-
-    The deviation is not a standard error: every split's score has the bias of its size.
-    """
-
-    mean: float
-    standard_deviation: float
 
 
 def extract_in_batches(
@@ -200,44 +189,34 @@ def _covariance_factor(cov: np.ndarray) -> np.ndarray:
     return vectors[:, kept] * np.sqrt(values[kept])
 
 
-def inception_score(probabilities: ArrayLike, *, num_splits: int = 10) -> InceptionScore:
+def inception_score(probabilities: ArrayLike) -> float:
     r"""Returns exp of the mean divergence of each image's classes from all images'. Host code.
 
     .. math::
         \exp \mathbb{E}_x\, \mathrm{KL}(p(y|x) \,\|\, p(y))
 
-    Each split of consecutive rows has a separate p(y), so shuffle rows that are ordered by class or
-    chain.
+    It is between 1 and the number of classes. Papers average it over ten parts of 5,000 images,
+    each with a separate p(y).
 
     Args:
       probabilities: (n, classes), rows that sum to one: softmax of ``InceptionOutputs.logits``.
-      num_splits: number of parts; papers use 10 of 5,000 images.
 
     Source: Salimans et al. 2016, "Improved Techniques for Training GANs".
 
     Example:
-      >>> inception_score(np.eye(4), num_splits=1).mean  # sure of each, and each as frequent
+      >>> inception_score(np.eye(4))  # sure of each, and each as frequent
       4.0
     """
     from scipy.special import rel_entr
 
     p = np.asarray(probabilities, np.float64)
-    check_at_least("num_splits", num_splits, 1)
-    if p.ndim != 2 or len(p) < num_splits:
-        raise ValueError(
-            "probabilities must have shape (n, classes) with a row a split or more, got shape "
-            f"{p.shape} and num_splits={num_splits}."
-        )
     # A float32 softmax sums to one up to its classes' rounding; logits do not.
-    if not ((p >= 0).all() and np.allclose(p.sum(1), 1, rtol=0, atol=1e-3)):
+    if p.ndim != 2 or not ((p >= 0).all() and np.allclose(p.sum(1), 1, rtol=0, atol=1e-3)):
         raise ValueError(
-            "probabilities must be zero or more and sum to one in every row; logits want "
-            "jax.nn.softmax first."
+            "probabilities must have shape (n, classes), be zero or more and sum to one in every "
+            f"row; logits want jax.nn.softmax first. Got shape {p.shape}."
         )
-    edges = np.arange(num_splits + 1) * len(p) // num_splits
-    parts = [p[start:end] for start, end in pairwise(edges)]
-    scores = [np.exp(rel_entr(part, part.mean(0)).sum(1).mean()) for part in parts]
-    return InceptionScore(float(np.mean(scores)), float(np.std(scores)))
+    return float(np.exp(rel_entr(p, p.mean(0)).sum(1).mean()))
 
 
 def extrapolate_to_infinity(sizes: ArrayLike, values: ArrayLike) -> float:

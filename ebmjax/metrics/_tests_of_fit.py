@@ -12,7 +12,6 @@ from jax.typing import ArrayLike
 from ebmjax._checks import (
     check_at_least,
     check_finite,
-    check_fraction,
     check_interval,
     check_key,
     is_traced,
@@ -52,7 +51,6 @@ def kernel_stein_discrepancy(
     *,
     box: tuple[Any, Any] | None = None,
     num_bootstrap: int = 1000,
-    flip_prob: float | jax.Array = 0.5,
 ) -> KernelTest:
     r"""Returns the squared kernel Stein discrepancy of positions from a density, with its p-value.
 
@@ -76,8 +74,9 @@ def kernel_stein_discrepancy(
     :math:`p\, T_i g = \partial_i (p\, g)` integrates to g's values on the two faces.
 
     The p-value is that of the wild bootstrap: the share of random signs :math:`w_i w_j u_{ij}`
-    whose sum is as large. The test cannot see the weights of modes far apart, because the score
-    does not change with them. It also loses power as the dimension grows.
+    whose sum is as large. Positions must be independent: thin the draws of a chain. The test cannot
+    see the weights of modes far apart, because the score does not change with them. It also loses
+    power as the dimension grows.
 
     Args:
       key: of the random signs.
@@ -87,8 +86,6 @@ def kernel_stein_discrepancy(
         face, such as clamped ones, speak against it: no density has a share of draws there.
       num_bootstrap: random signs of all positions; the least p-value is
         ``1 / (num_bootstrap + 1)``. Static.
-      flip_prob: probability that a sign differs from the one before. 1/2 is for independent
-        positions; less is for draws of one chain, in their order, that depend on each other.
 
     Returns:
       A ``KernelTest``. Memory grows with n^2 + n d; jittable.
@@ -113,7 +110,6 @@ def kernel_stein_discrepancy(
     check_finite("positions", positions)
     check_finite("scores", scores)
     check_at_least("num_bootstrap", num_bootstrap, 1)
-    check_fraction("flip_prob", flip_prob)
     if box is not None:
         check_finite("box", box)
         check_interval(*box)
@@ -124,15 +120,14 @@ def kernel_stein_discrepancy(
                     f"positions must lie in {box=}, got {num_outside} coordinates outside. Leave "
                     "such positions out: no draw of the density is there."
                 )
-    return _test_stein(key, positions, scores, flip_prob, box, num_bootstrap)
+    return _test_stein(key, positions, scores, box, num_bootstrap)
 
 
-@partial(jax.jit, static_argnums=5, inline=True)
+@partial(jax.jit, static_argnums=4, inline=True)
 def _test_stein(
     key: Key,
     positions: jax.Array,
     scores: jax.Array,
-    flip_prob: jax.Array,
     box: tuple[Any, Any] | None,
     num_bootstrap: int,
 ) -> KernelTest:
@@ -147,7 +142,7 @@ def _test_stein(
     pairs = _stein_kernel(x, a, b)
     pairs = jnp.where(jnp.eye(num, dtype=bool), 0, pairs) / (num * (num - 1))
     statistic = jnp.sum(pairs)
-    flips = jax.random.bernoulli(key, flip_prob, (num_bootstrap, num))
+    flips = jax.random.bernoulli(key, 0.5, (num_bootstrap, num))
     signs = jnp.cumprod(jnp.where(flips, -1, 1).astype(x.dtype), axis=1)
     drawn = jnp.sum((signs @ pairs) * signs, axis=1)
     p_value = (1 + jnp.sum(drawn >= statistic)).astype(x.dtype) / (num_bootstrap + 1)

@@ -109,27 +109,6 @@ def test_the_thermodynamic_sum_is_named_after_what_it_holds(has_divergences, nam
     assert ((9, 16, 2) in found) == has_divergences
 
 
-def test_the_ladder_is_the_evaluations_own(monkeypatch):
-    """The prior's chains, which pass no rung on the way, are as long as those that anneal."""
-    asked = record(monkeypatch, latent, "sample_ladder")
-    call("stepping_stone", steps=2, chains=4)
-    intervals = SIZES["num_intervals"]
-    (*_, observations, powers, chains), _ = asked["sample_ladder"]
-    assert (chains.prior_steps, chains.posterior_steps) == (2 * intervals, 2)
-    assert chains.warm_start
-    np.testing.assert_array_equal(powers, latent.power_schedule(intervals, 6.0))
-    assert observations.shape == (4, *OBSERVATIONS.shape[1:])  # one image at a time
-
-
-@pytest.mark.slow
-def test_smc_deals_the_chains_out_to_its_populations(monkeypatch):
-    asked = record(monkeypatch, _evidence, "smc_log_normalizer")
-    call("smc", steps=1, chains=32)
-    (_, start, powers, *_), options = asked["smc_log_normalizer"]
-    assert start.shape == (8, 4, 2)
-    assert (len(powers), options["num_steps"]) == (SIZES["num_intervals"] + 1, 1)
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -142,27 +121,3 @@ def test_smc_deals_the_chains_out_to_its_populations(monkeypatch):
 def test_settings_that_no_method_can_use_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         evaluate.evidence(jax.random.key(0), PARAMS, MODEL, TEST, **SIZES | settings)
-
-
-def record(monkeypatch, module, *names):
-    """Arguments of the last call of a module's functions, by name."""
-    asked = {}
-
-    def recorded(name, function):
-        def call(*arguments, **options):
-            asked[name] = (arguments, options)
-            return function(*arguments, **options)
-
-        return call
-
-    for name in names:
-        monkeypatch.setattr(module, name, recorded(name, getattr(module, name)))
-    return asked
-
-
-def call(method, steps, chains):
-    """Outside of ``jit``, so that arguments can be looked at."""
-    options = SIZES | {"num_steps": steps, "num_chains": chains}
-    options |= {"exponent": 6.0, "with_divergences": True}
-    problem = _evidence.Problem(PARAMS, MODEL, **options)
-    _evidence.estimate(method, jax.random.key(0), problem, OBSERVATIONS)

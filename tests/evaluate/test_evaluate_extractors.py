@@ -2,15 +2,11 @@
 
 import subprocess
 import sys
-import tomllib
-from fnmatch import fnmatch
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
-import ebmjax
 from ebmjax import data, evaluate, training
 from ebmjax.evaluate import _extractors as extractors
 from ebmjax.evaluate._distances import difference
@@ -93,19 +89,6 @@ def test_the_digits_have_an_extractor_that_ships_with_its_accuracy(side):
     distances = evaluate.Distances(train, judge)
     gaussian = evaluate.score_references(test, distances, 1000)
     assert gaussian["test_images"].numbers["fid"] < gaussian["gaussian"].numbers["fid"]
-
-
-def test_the_weights_are_part_of_the_package():
-    """The build takes all of the package's folder but what .gitignore names."""
-    root = Path(ebmjax.__file__).resolve().parents[1]
-    wheel = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
-    assert wheel["targets"]["wheel"]["packages"] == ["ebmjax"]
-    ignored = (root / ".gitignore").read_text().split()
-    for side in extractors.SIDES:
-        path = (extractors.WEIGHTS / f"digits_{side}.npz").relative_to(root)
-        assert path.parts[0] == "ebmjax"
-        names = {*path.parts, str(path)}
-        assert not [one for one in ignored for name in names if fnmatch(name, one.rstrip("/"))]
 
 
 # ---- features of a random network ----

@@ -193,19 +193,6 @@ def test_diverged_samples_are_counted_and_left_out():
     assert found == [0, 23, 46, 139, 162, 185, 209, 232, 255]
 
 
-def test_without_an_extractor_images_are_counted():
-    ends = np.zeros((4, 3, 1, 1), np.float32)
-    found = evaluate.generation(
-        {"fresh": Chains(ends, ends)},
-        unlabelled(TRAIN),
-        evaluate.Distances(unlabelled(TRAIN), None),
-    )
-    assert found["extractor"] is None
-    assert found["test_images"] == {"num_images": 4}
-    assert found["fresh"]["starts"] == {"num_images": 4}
-    assert "minus_starts" not in found["fresh"]
-
-
 def test_samples_are_beside_their_starts_test_images_and_gaussians():
     """The ends are training images, of which FID and a shift of two levels are known."""
     chains = Chains(np.zeros((6, 3, 1, 1), np.float32), floats(TRAIN[:6]))

@@ -3,17 +3,15 @@
 from functools import partial
 from typing import Any, NamedTuple
 
-import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
 
-from ebmjax import metrics, samplers
-from ebmjax.metrics import acceptance_rate, effective_sample_size, potential_scale_reduction
+from ebmjax.metrics import effective_sample_size, potential_scale_reduction
 from ebmjax.metrics import nested_potential_scale_reduction as nested
-from ebmjax.samplers import LangevinInfo, batch_step, run_chain
+from ebmjax.samplers import batch_step, run_chain
 
 NUM_CHAINS = 4
 CASES = ("iid", "sticky", "antithetic", "trend", "shifted", "scaled", "cauchy", "tied")
@@ -214,7 +212,6 @@ def test_what_run_chain_returns_goes_in_as_it_is():
         potential_scale_reduction,
         partial(potential_scale_reduction, method="classic"),
         effective_sample_size,
-        lambda draws, **options: acceptance_rate(LangevinInfo(draws, draws, draws), **options),
     ],
 )
 def test_draws_before_chains_are_refused(diagnose):
@@ -298,30 +295,3 @@ def test_independent_draws_are_near_one_and_their_number_says_how_near():
     # The denominator has 35 degrees of freedom or more: 2 / 35 above 1 at most.
     error = 5 * squares.std() / np.sqrt(4000)
     assert abs(squares.mean() * 32 - 1) < 2 / 35 + 32 * error
-
-
-def log_density_fn(x):
-    return -0.5 * jnp.sum(x**2)
-
-
-def test_each_chain_has_its_own_rate():
-    sampler = samplers.mala(log_density_fn, step_size=1.0)
-    states = jax.vmap(sampler.init)(jnp.zeros((5, 3)))
-    step = samplers.batch_step(sampler.step)
-    _, _, infos = samplers.run_chain(jax.random.key(0), states, step, 400)
-    rates = jax.jit(metrics.acceptance_rate)(infos)
-    expected = np.asarray(infos.acceptance_prob, np.float64).mean(axis=1)
-    # A float32 sum of 400 terms below 1: at most 400 roundings of 2^-24, relative.
-    np.testing.assert_allclose(rates, expected, rtol=400 * 2.0**-24)
-    # Decisions average to the probabilities: 5 standard errors of 400 coin tosses.
-    decided = np.asarray(infos.is_accepted).mean(axis=1)
-    assert np.all(np.abs(decided - rates) < 5 * 0.5 / np.sqrt(400))
-
-
-def test_blackjax_infos_are_read():
-    kernel = blackjax.hmc(
-        log_density_fn, step_size=0.5, inverse_mass_matrix=jnp.ones(2), num_integration_steps=3
-    )
-    state = kernel.init(jnp.zeros(2))
-    _, _, infos = samplers.run_chain(jax.random.key(1), state, kernel.step, 50)
-    assert metrics.acceptance_rate(infos) == jnp.mean(infos.acceptance_rate)

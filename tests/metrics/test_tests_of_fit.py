@@ -136,29 +136,6 @@ def test_level_and_power():
     assert np.mean(p_values(0.5) <= 0.05) > 0.9
 
 
-@pytest.mark.slow
-def test_chains_need_a_smaller_probability_of_a_flip():
-    """An autoregression of the right law is rejected by independent signs."""
-
-    def one(key, flip_prob):
-        steps = jax.random.normal(key, (100, 1))
-        rho = 0.8
-
-        def move(x, noise):
-            new = rho * x + jnp.sqrt(1 - rho**2) * noise
-            return new, new
-
-        x = jax.lax.scan(move, steps[0], steps[1:])[1]
-        return kernel_stein_discrepancy(key, x, -x, num_bootstrap=199, flip_prob=flip_prob).p_value
-
-    keys = jax.random.split(jax.random.key(2), 500)
-    independent, dependent = (
-        np.mean(np.asarray(jax.vmap(one, (0, None))(keys, flip)) <= 0.05) for flip in (0.5, 0.05)
-    )
-    assert independent > 0.3
-    assert dependent < 0.12
-
-
 def test_scores_that_are_not_finite_inside_jit_have_no_p_value():
     x, s = make_positions()
     found = jax.jit(kernel_stein_discrepancy)(jax.random.key(0), x, s.at[0].set(jnp.inf))

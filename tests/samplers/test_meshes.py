@@ -192,14 +192,9 @@ def test_a_buffer_takes_positions_from_wherever_they_are(of_buffer, of_positions
 def test_chain_metrics_of_spread_chains(axis_type):
     draws = jax.random.normal(jax.random.key(0), (8, 24, 2))
 
-    def acceptance_rate(draws):
-        shares = jnp.abs(draws[..., 0])
-        return metrics.acceptance_rate(samplers.LangevinInfo(shares, shares > 0, shares))
-
     for diagnose in (
         metrics.potential_scale_reduction,
         metrics.effective_sample_size,
-        acceptance_rate,
         metrics.gradient_variance,
     ):
         diagnose = jax.jit(diagnose)

@@ -207,8 +207,8 @@ def run_chains(
         positions = jnp.swapaxes(positions, 0, 1) if is_interacting else positions
         acceptance_prob = temperature = jnp.nan
         if library.acceptance_of(infos) is not None:
-            judged = jax.tree.map(lambda leaf: leaf[:, burn_in:], infos)
-            acceptance_prob = jnp.mean(metrics.acceptance_rate(judged, allow_few_draws=True))
+            accepted = library.acceptance_of(infos)[:, burn_in:]
+            acceptance_prob = jnp.mean(jnp.mean(accepted, axis=-1))
         if hasattr(infos, "temperature"):
             temperature = jnp.mean(infos.temperature[:, -1])
         return positions, acceptance_prob, temperature
