@@ -105,8 +105,8 @@ def beside_gradients(
 ) -> tuple[list[float], list[float]]:
     """Returns the seconds of ``calls`` chains of ``steps``, and of as many gradients, in turn."""
     both = {
-        "chain": lambda: [chain() for _ in range(calls)],
-        "bare": lambda: [gradient() for _ in range(calls * steps)],
+        "chain": lambda: harness.time_call(chain, calls) * calls,
+        "bare": lambda: harness.time_call(gradient, calls * steps) * calls * steps,
     }
-    times = harness.time_in_turn(both, repeats)
+    times = harness.take_turns(both, repeats)
     return times["chain"], times["bare"]

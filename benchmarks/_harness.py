@@ -12,10 +12,10 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout, installed or not
 
@@ -26,7 +26,6 @@ import numpy as np
 from ebmjax.recipes.run.processes import num_processors
 
 Row = dict[str, Any]
-Measured = TypeVar("Measured")
 OUT = Path("runs/benchmarks")
 MAX_LOAD = 0.5
 LOAD = os.getloadavg()[0]
@@ -44,13 +43,6 @@ class Spread(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.median:.4g} ({self.low:.4g}-{self.high:.4g})"
-
-
-class Turn(NamedTuple):
-    """Seconds of one call: by the clock, and of all threads of its process."""
-
-    clock: float
-    processor: float
 
 
 def make_parser(doc: str | None) -> argparse.ArgumentParser:
@@ -79,34 +71,27 @@ def at_least_one(text: str) -> int:
     return int(text)
 
 
-def time_call(function: Callable[[], Any], calls: int = 1) -> Turn:
-    """Times one of ``calls`` calls, each until the device has finished."""
-    started, worked = time.perf_counter(), time.process_time()
+def time_call(function: Callable[[], Any], calls: int = 1) -> float:
+    """Returns seconds of one of ``calls`` calls, each until the device has finished."""
+    started = time.perf_counter()
     for _ in range(calls):
         jax.block_until_ready(function())
-    ended = time.perf_counter(), time.process_time()
-    return Turn((ended[0] - started) / calls, (ended[1] - worked) / calls)
+    return (time.perf_counter() - started) / calls
 
 
 def take_turns(
-    measures: Mapping[str, Callable[[], Measured]], repeats: int, pause: float = 0.0
-) -> dict[str, list[Measured]]:
+    measures: Mapping[str, Callable[[], float]], repeats: int, pause: float = 0.0
+) -> dict[str, list[float]]:
     """Returns what each function measures, one entry a repeat; one more comes first, not kept.
 
     The functions take turns within each repeat, with ``pause`` seconds before each.
     """
-    found: dict[str, list[Measured]] = {name: [] for name in measures}
+    found: dict[str, list[float]] = {name: [] for name in measures}
     for _ in range(repeats + 1):
         for name, function in measures.items():
             time.sleep(pause)
             found[name].append(function())
     return {name: values[1:] for name, values in found.items()}
-
-
-def time_in_turn(calls: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
-    """Returns the seconds of each call by the clock, one entry a repeat, as ``take_turns``."""
-    turns = take_turns({name: partial(time_call, call) for name, call in calls.items()}, repeats)
-    return {name: [turn.clock for turn in found] for name, found in turns.items()}
 
 
 def median_ms(times: Sequence[float]) -> float:
@@ -123,11 +108,6 @@ def spread(values: Sequence[float], factor: float = 1.0) -> Spread:
 def spread_of_ratios(times: Sequence[float], references: Sequence[float]) -> Spread:
     """Returns the spread of the ratios within each repeat, which survive a drifting machine."""
     return spread([time / reference for time, reference in zip(times, references, strict=True)])
-
-
-def cores_used(turns: Sequence[Turn]) -> float:
-    """Returns processor time over time by the clock."""
-    return sum(turn.processor for turn in turns) / sum(turn.clock for turn in turns)
 
 
 def compile_program(function: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
@@ -153,7 +133,7 @@ def product_rate(side: int = 2048, repeats: int = 5, dtype: Any = jnp.float32) -
     """Returns operations a second of a product of square matrices, the fastest of ``repeats``."""
     matrix = jnp.ones((side, side), dtype)
     program, _ = compile_program(jnp.matmul, matrix, matrix)
-    return 2 * side**3 / min(time_in_turn({"": lambda: program(matrix, matrix)}, repeats)[""])
+    return 2 * side**3 / min(time_call(lambda: program(matrix, matrix)) for _ in range(repeats + 1))
 
 
 def describe_machine(name: str) -> dict[str, Any]:

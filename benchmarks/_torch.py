@@ -1,7 +1,7 @@
 """PyTorch, timed in its own Python.
 
 Writes one JSON line about itself. Then answers each line of stdin, a JSON object that names the
-work, with the seconds of a call, by the clock and of all threads; {"error": WHY} where it cannot.
+work, with the seconds of a call; {"error": WHY} where it cannot.
 "load" is answered with the number of parameters of JEM's network for the images in FILE.npz, which
 holds ``settings`` (a configuration in JSON), ``images`` (N, H, W, C) uint8 and ``labels``.
 """
@@ -167,11 +167,10 @@ def answer(work: str, calls: int = 1, **asked: Any) -> Any:
     name = json.dumps([work, asked])
     if name not in MADE:
         MADE[name] = MAKERS[work](**asked)
-    started, worked = time.perf_counter(), time.process_time()
+    started = time.perf_counter()
     for _ in range(calls):
         MADE[name]()
-    ended = time.perf_counter(), time.process_time()
-    return (ended[0] - started) / calls, (ended[1] - worked) / calls
+    return (time.perf_counter() - started) / calls
 
 
 def main() -> None:

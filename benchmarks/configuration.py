@@ -15,8 +15,7 @@ peak and of the first device where it tells. --flops adds the operations of a st
 as its program is written: without rematerialisation, every step of every chain counted.
 
 "compare" times the configuration and the same with the fields of each --versus, in turn. The first
-row is the configuration itself, which the ratios are to: below 1 a variant is faster. The time of
-all cores shows on a busy machine, too, what a field adds.
+row is the configuration itself, which the ratios are to: below 1 a variant is faster.
 """
 
 import argparse
@@ -47,12 +46,12 @@ def measure(config: configured.Config, num_blocks: int, has_flops: bool) -> dict
     plan, found = experiment.plan, {}
     if num_blocks:
         times, compile_seconds = configured.time_steps(config, experiment, num_blocks)
-        step = harness.spread([seconds for seconds, _ in times])
+        step = harness.spread(times)
         per_epoch = len(jax.tree.leaves(experiment.data)[0]) // plan.streams[0]
         peak = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", float("nan"))
         resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in KiB on Linux
         found = {
-            "a step": f"{harness.spread([1e3 * one for one in step])} ms",
+            "a step": f"{harness.spread(times, 1e3)} ms",
             "an epoch": f"{step.median * per_epoch:.4g} s, {per_epoch} steps",
             "the run": f"{step.median * plan.total_steps / 3600:.3g} h, {plan.total_steps} steps, "
             "without monitoring",
@@ -84,10 +83,9 @@ def step_flops(experiment: build.Experiment, key: jax.Array) -> float:
     return metrics.compiled_flops(step, key, experiment.state, batch)
 
 
-def time_step(config: configured.Config, experiment: Any, blocks: int) -> harness.Turn:
+def time_step(config: configured.Config, experiment: Any, blocks: int) -> float:
     """Returns the median seconds of a step."""
-    clock, processor = zip(*configured.time_steps(config, experiment, blocks)[0], strict=True)
-    return harness.Turn(median(clock), median(processor))
+    return median(configured.time_steps(config, experiment, blocks)[0])
 
 
 def compare(
@@ -96,20 +94,15 @@ def compare(
     """Times all configurations in turn; yields a row for each, with its ratios to the first."""
     experiments = {name: configured.build_experiment(one) for name, one in configs.items()}
     measures = {
-        name: partial(time_step, configs[name], experiment, blocks)
-        for name, experiment in experiments.items()
+        name: partial(time_step, configs[name], one, blocks) for name, one in experiments.items()
     }
     found = harness.take_turns(measures, turns)
-    bases, core_bases = zip(*next(iter(found.values())), strict=True)
-    for name, mine in found.items():
-        times, cores = zip(*mine, strict=True)
+    for name, times in found.items():
         yield {
             "devices": training.make_mesh(experiments[name].plan.num_shards).size,
             "fields": name,
             "ms a step": harness.median_ms(times),
-            "ratio": harness.spread_of_ratios(times, bases),
-            "ms of cores": harness.median_ms(cores),
-            "their ratio": harness.spread_of_ratios(cores, core_bases),
+            "ratio": harness.spread_of_ratios(times, found[""]),
         }
 
 

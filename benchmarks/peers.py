@@ -32,12 +32,12 @@ import numpy as np
 import optax
 from _chains import compile_chain, log_gaussian, make_image_density
 
-from ebmjax import data, metrics, samplers
+from ebmjax import data, samplers
 from ebmjax.recipes.run.processes import num_processors
 from ebmjax.types import LogDensityFn, PyTree, Sampler
 
 Call = Callable[[], Any]
-Timer = Callable[[], harness.Turn]
+Timer = Callable[[], float]
 STEP_SIZE = 1e-3
 PAUSE = 0.2
 """Seconds of rest before each turn."""
@@ -104,7 +104,6 @@ class Work(NamedTuple):
     ours: dict[int, Call]
     peers: dict[str, dict[str, Timer]]
     calls: int = 1  # in a turn
-    operations: float = math.nan  # of a call
 
 
 def measure(work: Work, repeats: int) -> Iterator[harness.Row]:
@@ -122,18 +121,13 @@ def measure(work: Work, repeats: int) -> Iterator[harness.Row]:
                 works[way] = timer
             except (PeersUnavailableError, ModuleNotFoundError) as error:
                 failed.append(f"{way} fails: {error}".strip())
-        turns = harness.take_turns({**ours, **works}, repeats, PAUSE)
-        clocks = {side: [turn.clock for turn in found] for side, found in turns.items()}
+        clocks = harness.take_turns({**ours, **works}, repeats, PAUSE)
         fastest = sorted(works, key=lambda way: median(clocks[way]))
         row: harness.Row = {"work": work.name, "peer": " ".join([library, *fastest[:1]]).strip()}
-        for side in ours:
-            row[f"{side} ms"] = harness.spread(clocks[side], 1e3)
-            row[f"cores, {side}"] = harness.cores_used(turns[side])
-        row["GF/s"] = work.operations / median(clocks[last]) / 1e9
-        row |= dict.fromkeys(("peer ms", "cores, peer", "ratio"), math.nan)
+        row |= {f"{side} ms": harness.spread(clocks[side], 1e3) for side in ours}
+        row |= {"peer ms": math.nan, "ratio": math.nan}
         for way in fastest[:1]:
             row["peer ms"] = harness.spread(clocks[way], 1e3)
-            row["cores, peer"] = harness.cores_used(turns[way])
             row["ratio"] = harness.spread_of_ratios(clocks[way], clocks[last])
         others = [f"{way} {harness.median_ms(clocks[way]):.4g} ms" for way in fastest[1:]]
         yield row | {"its other ways": "; ".join(others + list(dict.fromkeys(failed))) or "-"}
@@ -145,7 +139,7 @@ torch = cache(lambda: TorchProcess(num_processors()))
 
 def ask(work: str, calls: int = 1, **asked: Any) -> Timer:
     """Returns a timer of a call in the process of the other libraries."""
-    return lambda: harness.Turn(*torch().ask(work, calls=calls, **asked))
+    return lambda: torch().ask(work, calls=calls, **asked)
 
 
 def on_devices(make: Callable[[int], Any], size: int) -> dict[int, Any]:
@@ -164,12 +158,7 @@ def chains() -> Iterator[Work]:
         asked = {"shape": sizes, "steps": NUM_STEPS, "depth": depth}
         ways = {way: ask("images", calls, way=way, **asked) for way in WAYS}
         text = f"WRN-{depth}-1 {'x'.join(map(str, shape))}, {NUM_CHAINS} x {NUM_STEPS} steps"
-        yield Work(text, ours, {"PyTorch": ways}, calls, count(density, start, NUM_STEPS))
-
-
-def count(density: LogDensityFn, start: jax.Array, steps: int) -> float:
-    """Returns the operations of the gradients of a chain."""
-    return steps * metrics.compiled_flops(jax.vmap(jax.value_and_grad(density)), start)
+        yield Work(text, ours, {"PyTorch": ways}, calls)
 
 
 def svgd() -> Iterator[Work]:
@@ -196,10 +185,9 @@ def training() -> Iterator[Work]:
     config, experiment = made[1]
     load = cache(partial(load_jem, config, experiment.state.params))
 
-    def time_steps(way: str) -> harness.Turn:
+    def time_steps(way: str) -> float:
         load(torch())
-        step = ask("train", block, way=way)()
-        return harness.Turn(block * step.clock, block * step.processor)  # ours is a block
+        return block * ask("train", block, way=way)()  # ours is a block
 
     ways = {way: partial(time_steps, way) for way in WAYS}
     text = f"{block} JEM steps of {batch_size} images, chains of {num_steps} steps"
