@@ -2,13 +2,11 @@
 
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
 
 import pytest
-import yaml
 from experiment_runs import REPOSITORY, RUN, rows_of, wait_until
 from linear_family import LINEAR, hold
 from pages import blocks
@@ -68,12 +66,6 @@ class Machine:
             env=self.variables | variables,
         )
 
-    def run_pair(self, script, variables):
-        """Runs ``script`` as two processes, which fill one folder."""
-        pair = [self.start(script, number, **variables(number)) for number in range(2)]
-        assert [process.wait(200) for process in pair] == [0, 0]
-        assert [row["step"] for row in rows_of(self.folder / "big")] == list(range(STEPS + 1))
-
 
 @pytest.fixture
 def machine(tmp_path):
@@ -100,34 +92,6 @@ def test_slurm_queues_a_run_again_that_it_has_stopped(machine):
     assert machine.start(script).wait(200) == 0
     assert [row["step"] for row in rows_of(disk / "runs" / "big")] == list(range(STEPS + 1))
     assert not (disk / "asked").exists()
-
-
-@pytest.mark.slow
-def test_skypilot_names_the_processes(machine):
-    task = yaml.safe_load(block("yaml", "SkyPilot"))
-    of_all = {"SKYPILOT_NODE_IPS": "localhost\nlocalhost", "SKYPILOT_NUM_NODES": "2"}
-    machine.run_pair(task["run"], lambda number: of_all | {"SKYPILOT_NODE_RANK": str(number)})
-
-
-@pytest.mark.slow
-def test_jobset_names_the_processes(machine):
-    (job,) = yaml.safe_load(block("yaml", "JobSet"))["spec"]["replicatedJobs"]
-    (container,) = job["template"]["spec"]["template"]["spec"]["containers"]
-    given = {one["name"]: one.get("value") for one in container["env"]}
-    host, port = given["JAX_COORDINATOR_ADDRESS"].split(":")
-    assert host == "ebm-workers-0-0.ebm"  # <jobset>-<job>-<number>-<pod>.<jobset>
-    assert port == "1234"
-    given["JAX_COORDINATOR_ADDRESS"] = f"localhost:{machine.port}"
-    script = shlex.join(container["command"])
-    machine.run_pair(script, lambda number: given | {"JAX_PROCESS_ID": str(number)})
-
-
-@pytest.mark.slow
-def test_xpk_passes_the_command(machine):
-    arguments = shlex.split(block("sh", "XPK"))
-    (command,) = [one.partition("=")[2] for one in arguments if one.startswith("--command=")]
-    numbers = ("SLURM_PROCID", "SLURM_LOCALID")
-    machine.run_pair(command, lambda number: dict.fromkeys(numbers, str(number)))
 
 
 STUDY = f"""
