@@ -13,7 +13,7 @@ from ebmjax._groups import in_batches
 from ebmjax._programs import make_program
 from ebmjax.evaluate._extractors import Extractor, keep_features
 from ebmjax.metrics._generation import FeatureMoments, fit_in_inverse_size
-from ebmjax.metrics._kernel_distance import mean_kernel
+from ebmjax.metrics._pairs import mean_kernel
 from ebmjax.types import Key
 
 NUM_NEIGHBOURS = 5
@@ -202,14 +202,8 @@ def fid_line(
 ) -> tuple[float, float] | None:
     """Returns intercept and slope of FID in 1 / (number of images), by a sample and its halves.
 
-    The number of images must be at least twice that of the features, so that the covariances of
-    halves have full rank. With fewer, FID is no such line, and None is returned.
-
-    Args:
-      fid: of all images.
-      fids: (splits, 2), of the halves.
-      halves: (splits, 2, N), see ``metrics.split_in_halves``.
-      num_features: length of a feature vector.
+    Returns None for fewer images than twice the features: covariances of halves then lack full
+    rank, and FID is no such line. ``fid`` is of all images, ``fids`` (splits, 2) of the halves.
     """
     half = int(halves[0, 0].sum())
     if half < max(num_features, 2):

@@ -17,12 +17,9 @@ NUM_DRAWS = 50
 
 
 def energy_moments(energies: Any) -> dict[str, float]:
-    """Returns mean and standard deviation of the finite energies, and the number of others.
+    """Returns mean and standard deviation of the finite energies (N,), and the number of others.
 
     The mean is NaN without a finite energy, the deviation with fewer than two.
-
-    Args:
-      energies: (N,), of a set of images.
 
     Example:
       >>> energy_moments([1.0, 3.0, math.inf])

@@ -19,6 +19,7 @@ from ebmjax.metrics._chains import (
 )
 from ebmjax.metrics._chains import potential_scale_reduction as potential_scale_reduction
 from ebmjax.metrics._errors import half_sample_error as half_sample_error
+from ebmjax.metrics._errors import novelty_threshold as novelty_threshold
 from ebmjax.metrics._errors import paired_difference as paired_difference
 from ebmjax.metrics._errors import sampling_error as sampling_error
 from ebmjax.metrics._errors import split_in_halves as split_in_halves
@@ -33,18 +34,17 @@ from ebmjax.metrics._gradient_variance import (
     coordinate_gradient_variance as coordinate_gradient_variance,
 )
 from ebmjax.metrics._gradient_variance import gradient_variance as gradient_variance
-from ebmjax.metrics._kernel_distance import energy_distance as energy_distance
-from ebmjax.metrics._kernel_distance import kernel_distance as kernel_distance
-from ebmjax.metrics._kernel_distance import kernel_distances as kernel_distances
 from ebmjax.metrics._landscape import energy_landscape as energy_landscape
 from ebmjax.metrics._landscape import filter_normalised_direction as filter_normalised_direction
-from ebmjax.metrics._manifold import manifold_scores as manifold_scores
-from ebmjax.metrics._novelty import novelty_threshold as novelty_threshold
 from ebmjax.metrics._out_of_distribution import auroc as auroc
 from ebmjax.metrics._out_of_distribution import auroc_parts as auroc_parts
 from ebmjax.metrics._out_of_distribution import average_precision as average_precision
 from ebmjax.metrics._out_of_distribution import fpr_at_tpr as fpr_at_tpr
 from ebmjax.metrics._out_of_distribution import ood_scores as ood_scores
+from ebmjax.metrics._pairs import energy_distance as energy_distance
+from ebmjax.metrics._pairs import kernel_distance as kernel_distance
+from ebmjax.metrics._pairs import kernel_distances as kernel_distances
+from ebmjax.metrics._pairs import manifold_scores as manifold_scores
 from ebmjax.metrics._tests_of_fit import classifier_two_sample_test as classifier_two_sample_test
 from ebmjax.metrics._tests_of_fit import kernel_stein_discrepancy as kernel_stein_discrepancy
 from ebmjax.metrics._tests_of_fit import kernel_two_sample_test as kernel_two_sample_test

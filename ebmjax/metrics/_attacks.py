@@ -498,7 +498,7 @@ def _check_images(images: jax.Array, low: Any, high: Any) -> None:
     if outside:
         raise ValueError(
             f"images must lie within [low, high] = [{low}, {high}]; {outside} of {pixels.size} "
-            "pixels do not, or are NaN. Attack images before noise is added, or give their range."
+            "pixels do not, or are NaN."
         )
 
 

@@ -33,8 +33,7 @@ def potential_scale_reduction(
         \widehat{\mathrm{var}}^+ = \tfrac{N-1}{N} W + \tfrac1N B, \qquad
         B = \tfrac{N}{M-1} \sum_m (\bar x_m - \bar x)^2
 
-    with W the mean over chains of the unbiased variance within a chain. Chains that drift together,
-    or share a mean but not a scale, also have a value near 1.
+    with W the mean over chains of the unbiased variance within a chain.
 
     ``"rank"`` cuts every chain in half (without the middle draw of an odd number) and replaces
     draws by normal scores of their pooled ranks. It is the larger of two classic R-hats: of these
@@ -50,9 +49,8 @@ def potential_scale_reduction(
 
     Returns:
       ``(...)``, no units; a PyTree if ``chains`` is one. Infinite if every chain stands still, but
-      not all at one place. NaN if all draws are equal, if a draw is NaN, and for ``"classic"`` if
-      one is infinite. NaN also if some chains stand still while others move, because their share of
-      the variance is unknown.
+      not all at one place. NaN if all draws are equal, if one is NaN (or infinite, for
+      ``"classic"``), and if some chains stand still while others move.
 
     Source: "classic" is Gelman & Rubin 1992 as in section 2.2.6 of the sampling-approaches
     thesis; "rank" is Vehtari, Gelman, Simpson, Carpenter & Bürkner 2021, arXiv:1903.08008.

@@ -17,7 +17,7 @@ from ebmjax._checks import (
     is_traced,
 )
 from ebmjax._precision import at_least_float32
-from ebmjax.metrics._kernel_distance import check_sides, make_kernel
+from ebmjax.metrics._pairs import check_sides, make_kernel
 from ebmjax.types import Key
 
 HIDDEN, STEPS, LEARNING_RATE = 20, 300, 1e-2

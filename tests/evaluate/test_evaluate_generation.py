@@ -8,7 +8,7 @@ import pytest
 from ebmjax import data, evaluate, metrics
 from ebmjax.evaluate import Chains, Extractor, rms_displacement
 from ebmjax.evaluate._distances import fid_line, manifold_scores
-from ebmjax.metrics._manifold import ManifoldScores
+from ebmjax.metrics._pairs import ManifoldScores
 
 TRAIN = np.random.default_rng(0).integers(0, 256, (9, 3, 1, 1), np.uint8)
 FEATURES = np.random.default_rng(0).normal(size=(60, 3))
