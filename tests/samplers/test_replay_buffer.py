@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from jax.extend.core import jaxprs_in_params
 from monte_carlo import assert_mean, assert_moments
 from scipy import stats
@@ -20,11 +22,6 @@ from ebmjax.samplers import (
     replay_buffer_write,
     uniform_start,
 )
-
-
-def labelled_start(key, label):
-    """A position that tells which class it was asked for."""
-    return {"label": label.astype(jnp.float32), "noise": jax.random.uniform(key, (2,))}
 
 
 def numbered_buffer(size):
@@ -53,13 +50,6 @@ def assert_equally_likely(outcomes, possible):
     assert stats.chisquare(list(counts.values())).pvalue > 1e-6
 
 
-def test_slots_start_in_class_blocks():
-    buffer = replay_buffer_init(jax.random.key(0), 12, labelled_start, num_classes=3)
-    np.testing.assert_array_equal(buffer.positions["label"], np.arange(12) * 3 // 12)
-    assert buffer.positions["noise"].shape == (12, 2)
-    assert len(np.unique(buffer.positions["noise"])) == 24  # a key of its own for every slot
-
-
 @pytest.mark.parametrize(("num", "size"), [(1, 4), (3, 5), (4, 4)])
 def test_every_ordered_choice_of_slots_is_equally_likely(num, size):
     draws = many_draws(20_000, numbered_buffer(size), num)
@@ -74,27 +64,55 @@ def test_every_ordered_choice_within_classes_is_equally_likely():
     np.testing.assert_array_equal(draws.labels, np.tile(labels, (20_000, 1)))
 
 
-@pytest.mark.parametrize("num", [33, 30])
-def test_no_slot_twice_in_crowded_draws(num):
-    """Nearly all slots: the long chains of one step's choice depending on another's."""
-    slots = np.asarray(many_draws(300, numbered_buffer(33), num).slots)
-    assert slots.min() == 0
-    assert slots.max() == 32
-    assert all(len(set(row)) == num for row in slots.tolist())
+@st.composite
+def rounds(draw):
+    """A buffer's classes and block size, and draws from it: with or without labels."""
+    num_classes, block = draw(st.integers(1, 4)), draw(st.integers(1, 6))
+    labels = st.none() | st.lists(st.integers(-1, num_classes), min_size=1, max_size=block)
+    free = st.integers(1, num_classes * block)
+    one = st.tuples(labels, free, st.sampled_from([0.0, 0.5, 1.0]), st.integers(0, 2**31))
+    return num_classes, block, draw(st.lists(one, min_size=1, max_size=3))
 
 
-def test_no_slot_twice_in_crowded_classes():
-    labels = np.array([2] * 17 + [0] * 3 + [1] * 10 + [2] * 3)
-    draws = many_draws(300, numbered_buffer(99), 33, num_classes=3, labels=jnp.asarray(labels))
-    slots = np.asarray(draws.slots)
-    assert np.all(slots // 33 == labels)
-    assert all(len(set(row)) == 33 for row in slots.tolist())
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(rounds())
+def test_draws_and_writes_follow_a_list_of_slots(given_rounds):
+    """A model of the buffer in plain Python. Traced labels out of range reach no slot."""
+    num_classes, block, draws = given_rounds
+    size = num_classes * block
+    buffer = replay_buffer_init(jax.random.key(0), size, fresh, num_classes=num_classes)
+    model = [-1.0 - slot // block for slot in range(size)]
+    np.testing.assert_array_equal(buffer.positions, model)
+    for labels, num, reinit_prob, seed in draws:
+        num = len(labels) if labels else num
+        options = {"num_classes": num_classes, "reinit_prob": reinit_prob}
+        wanted = jnp.array(labels) if labels else None
 
+        def step(key, buffer, wanted, num=num, options=options):
+            draw = replay_buffer_draw(key, buffer, num, fresh, **options, labels=wanted)
+            return draw, replay_buffer_write(buffer, draw.slots, draw.positions - 10.0)
 
-def test_a_batch_of_one_class_may_empty_its_block():
-    labels = jnp.full(5, 1)
-    draws = many_draws(50, numbered_buffer(10), 5, num_classes=2, labels=labels)
-    np.testing.assert_array_equal(np.sort(draws.slots, axis=1), np.tile(np.arange(5, 10), (50, 1)))
+        # Labels are traced, so that those out of range are not refused.
+        draw, buffer = jax.jit(step)(jax.random.key(seed), buffer, wanted)
+        assert (draw.slots.dtype, draw.labels.dtype) == (jnp.int32, jnp.int32)
+        slots, is_new = draw.slots.tolist(), draw.is_new.tolist()
+        if labels is not None:
+            assert draw.labels.tolist() == labels
+            for label, slot in zip(labels, slots, strict=True):
+                assert slot == size if not 0 <= label < num_classes else slot // block == label
+        inside = [slot for slot in slots if slot < size]
+        assert len(set(inside)) == len(inside)
+        assert {0.0: not any(is_new), 1.0: all(is_new)}.get(reinit_prob, True)
+        for slot, new, label, position in zip(
+            slots, is_new, draw.labels.tolist(), draw.positions.tolist(), strict=True
+        ):
+            assert 0 <= label < num_classes or labels is not None
+            assert new or slot == size or position == model[slot]
+            assert position == -1.0 - label or not new
+        for slot, position in zip(slots, draw.positions.tolist(), strict=True):
+            if slot < size:
+                model[slot] = position - 10.0
+        np.testing.assert_array_equal(buffer.positions, model)
 
 
 def outputs(jaxpr):
@@ -117,16 +135,6 @@ def test_a_draw_costs_the_batch_not_the_buffer(labels):
     assert max(variable.aval.size for variable in outputs(program.jaxpr)) < 100
 
 
-def test_restarts_never_and_always():
-    buffer = numbered_buffer(20)
-    kept = many_draws(10, buffer, 6, reinit_prob=0.0)
-    np.testing.assert_array_equal(kept.positions, kept.slots)
-    assert not np.any(kept.is_new)
-    new = many_draws(10, buffer, 6, num_classes=4, reinit_prob=1.0)
-    np.testing.assert_array_equal(new.positions, -1.0 - new.labels)
-    assert np.all(new.is_new)
-
-
 def test_restarts_are_independent_coins():
     draws = many_draws(10_000, numbered_buffer(8), 4, num_classes=4, reinit_prob=0.3)
     is_new = np.asarray(draws.is_new, float)
@@ -140,16 +148,6 @@ def test_restarts_are_independent_coins():
     np.testing.assert_array_equal(draws.labels[old], draws.slots[old] // 2)
     new_labels = np.asarray(draws.labels)[~old]
     assert_equally_likely(new_labels[:, None], [(label,) for label in range(4)])
-
-
-def test_restarts_follow_the_given_class():
-    labels = jnp.array([3, 0, 3])
-    options = {"num_classes": 4, "labels": labels, "reinit_prob": 0.5}
-    draws = many_draws(20, numbered_buffer(16), 3, **options)
-    expected = np.where(draws.is_new, -1.0 - labels[None], draws.slots)
-    np.testing.assert_array_equal(draws.positions, expected)
-    assert np.any(draws.is_new)
-    assert not np.all(draws.is_new)
 
 
 def test_restarts_are_draws_of_the_law():
@@ -174,24 +172,6 @@ def test_the_law_is_called_for_new_positions_only():
     draw = jax.jit(lambda key, buffer: draw_16(key, buffer))(jax.random.key(3), numbered_buffer(40))
     jax.effects_barrier()
     assert 0 < len(calls) == int(jnp.sum(draw.is_new)) < 16
-
-
-def test_write_changes_the_slots_and_nothing_else():
-    buffer = replay_buffer_init(jax.random.key(0), 10, labelled_start, num_classes=2)
-    slots = jnp.array([7, 2, 9])
-    new = {"label": jnp.array([70.0, 20.0, 90.0]), "noise": jnp.full((3, 2), 5.0)}
-    written = replay_buffer_write(buffer, slots, new)
-    chex.assert_trees_all_equal(jax.tree.map(lambda leaf: leaf[slots], written.positions), new)
-    others = np.setdiff1d(np.arange(10), slots)
-    pick = partial(jax.tree.map, lambda leaf: leaf[others])
-    chex.assert_trees_all_equal(pick(written.positions), pick(buffer.positions))
-
-
-def test_write_keeps_the_dtype_of_the_buffer():
-    new = jnp.array([0.5, 1.5], jnp.bfloat16)
-    written = replay_buffer_write(numbered_buffer(4), jnp.array([3, 0]), new)
-    assert written.positions.dtype == jnp.float32
-    np.testing.assert_array_equal(written.positions, [1.5, 1.0, 2.0, 0.5])
 
 
 def test_a_donated_buffer_is_written_in_place():
@@ -245,36 +225,28 @@ def draw_badly(**changes):
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("changes", "message"),
     [
-        (lambda: replay_buffer_init(jax.random.key(0), 10, fresh, num_classes=3),
-         "^num_classes must divide.*num_classes=3 and size=10"),
-        (lambda: replay_buffer_init(jax.random.key(0), 0, fresh), "^size must be"),
-        (lambda: replay_buffer_init(jax.random.key(0), 4, fresh, num_classes=0), "^num_classes"),
-        (lambda: draw_badly(num=13), "^num must be at most the 12 slots of the replay.*num=13"),
-        (lambda: draw_badly(num=0), "^num must be an integer of at least 1"),
-        (lambda: draw_badly(num_classes=5), "^num_classes must divide"),
-        (lambda: draw_badly(num=4, num_classes=4, labels=jnp.arange(4)),
-         "^num must be at most the 3 slots of one class.*num=4"),
-        (lambda: draw_badly(reinit_prob=1.1), "^reinit_prob must lie between 0 and 1"),
-        (lambda: draw_badly(reinit_prob=-0.1), "^reinit_prob must lie between 0 and 1"),
-        (lambda: draw_badly(start_fn=gaussian_start((2,))), r"^start_fn must be .*\(\).*\(2,\)"),
-        (lambda: draw_badly(labels=jnp.zeros(3, int)), r"^labels must have shape .*\(4,\).*\(3,\)"),
-        (lambda: draw_badly(labels=jnp.array([0, 0, 1, 0])), "^labels must lie in .*0 to 1"),
-        (lambda: draw_badly(labels=jnp.array([0, -1, 0, 0])), "^labels must lie in .*-1 to 0"),
-        (lambda: draw_badly(buffer=ReplayBuffer({"a": jnp.ones(3), "b": jnp.ones(4)})),
-         "^buffer.positions must be arrays that share"),
-        (lambda: replay_buffer_write(numbered_buffer(4), jnp.arange(2), jnp.zeros(3)),
-         r"^positions must be one for each.*\(2,\), got \(3,\)"),
-        (lambda: replay_buffer_write(numbered_buffer(4), jnp.arange(2), {"a": jnp.zeros(2)}),
-         "^positions must be one for each"),
-        (lambda: replay_buffer_write(numbered_buffer(4), jnp.int32(1), jnp.float32(0.0)),
-         "^positions must be one for each entry of slots"),
+        ({"num": 13}, "^num must be at most the 12 slots of the replay.*num=13"),
+        ({"num": 0}, "^num must be an integer of at least 1"),
+        ({"num_classes": 5}, "^num_classes must divide.*num_classes=5 and size=12"),
+        ({"num_classes": 4, "labels": jnp.arange(4)}, "^num must be at most the 3 slots of one"),
+        ({"reinit_prob": 1.1}, "^reinit_prob must lie between 0 and 1"),
+        ({"start_fn": gaussian_start((2,))}, r"^start_fn must be .*\(\).*\(2,\)"),
+        ({"labels": jnp.zeros(3, int)}, r"^labels must have shape .*\(4,\).*\(3,\)"),
+        ({"labels": jnp.array([0, -1, 0, 0])}, "^labels must lie in .*-1 to 0"),
+        ({"buffer": ReplayBuffer({"a": jnp.ones(3), "b": jnp.ones(4)})}, "^buffer.positions must"),
     ],
-)  # fmt: skip
-def test_bad_arguments(call, message):
+)
+def test_bad_draws(changes, message):
     with pytest.raises(ValueError, match=message):
-        call()
+        draw_badly(**changes)
+
+
+@pytest.mark.parametrize("positions", [jnp.zeros(3), {"a": jnp.zeros(2)}])
+def test_bad_writes(positions):
+    with pytest.raises(ValueError, match="positions must be one for each entry of slots"):
+        replay_buffer_write(numbered_buffer(4), jnp.arange(2), positions)
 
 
 @pytest.mark.parametrize(
@@ -290,44 +262,3 @@ def test_bad_arguments(call, message):
 def test_the_contract_of_a_start_distribution_is_named(start_fn, expected):
     with pytest.raises(TypeError, match=rf"^start_fn must be start_fn\(key, label\).*{expected}"):
         replay_buffer_init(jax.random.key(0), 4, start_fn)
-
-
-def test_labels_that_are_no_integers():
-    with pytest.raises(TypeError, match=r"^labels must be integers"):
-        draw_badly(labels=jnp.zeros(4))
-
-
-def test_shapes_are_checked_under_jit_too():
-    with pytest.raises(ValueError, match=r"^num must be at most"):
-        jax.jit(lambda: draw_badly(num=13).slots)()
-
-
-def test_a_traced_label_out_of_range_reaches_no_slot():
-    """Nor does it disturb the draws of the other labels, of which class 0 wants every slot."""
-    buffer = numbered_buffer(8)
-
-    @jax.jit
-    def go(key, labels):
-        draw = replay_buffer_draw(
-            key, buffer, 4, fresh, num_classes=2, reinit_prob=0.0, labels=labels
-        )
-        return draw.slots, replay_buffer_write(buffer, draw.slots, jnp.full(4, -1.0))
-
-    for seed in range(10):
-        slots, written = go(jax.random.key(seed), jnp.array([0, -1, 5, 0]))
-        assert slots[1] == slots[2] == 8
-        taken = {int(slots[0]), int(slots[3])}
-        assert len(taken) == 2
-        assert taken <= {0, 1, 2, 3}
-        assert set(np.flatnonzero(np.asarray(written.positions) == -1.0).tolist()) == taken
-
-
-@pytest.mark.slow
-def test_slots_and_labels_are_int32_also_where_64_bits_are_enabled():
-    with jax.enable_x64(True):
-        for labels in (None, jnp.array([0, 1, 1])):
-            draw = replay_buffer_draw(
-                jax.random.key(0), numbered_buffer(8), 3, fresh, num_classes=2, reinit_prob=0.5,
-                labels=labels,
-            )  # fmt: skip
-            assert (draw.slots.dtype, draw.labels.dtype) == (jnp.int32, jnp.int32)
