@@ -77,12 +77,6 @@ MOVES = {
     "psgld_image_form": Move(
         {**PSGLD, "noise_scale": 0.3}, lambda x: STEP * metric(x) * score(x), still(0.3)
     ),
-    # The score is positive inside the box and has slope -1, so that dG/dx = G^2.
-    "psgld_curvature": Move(
-        {**PSGLD, "temperature": T},
-        lambda x: STEP * (metric(x) * score(x) + T * metric(x) ** 2),
-        lambda x: np.sqrt(2 * STEP * T * metric(x)),
-    ),
     "mala": MALA,
     "hmc": MALA._replace(hyperparameters={"step_size": STEP, "num_integration_steps": 1}),
     "tempered_mala": MALA._replace(

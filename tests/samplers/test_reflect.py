@@ -2,12 +2,10 @@
 
 import math
 
-import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from monte_carlo import assert_moments, run_replicas
 
 from ebmjax.samplers import (
     clip_drift,
@@ -17,7 +15,6 @@ from ebmjax.samplers import (
     reflect,
     schedule,
     sgld,
-    svgd,
     tempered_mala,
 )
 
@@ -65,42 +62,6 @@ def test_the_state_is_that_of_its_place(make):
         np.testing.assert_array_equal(info.log_density, state.log_density)
 
 
-def hmc(log_density_fn, *, step_size):
-    return blackjax.hmc(log_density_fn, step_size, jnp.ones(2), num_integration_steps=3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("make", "step_size"), [(mala, 0.05), (mala, 0.2), (hmc, 0.3)])
-def test_the_law_is_the_restricted_one(make, step_size):
-    """Moves of a third of the box and more. 4000 chains of two coordinates each, from one end."""
-    sampler = reflect(make, 0.0, 1.0)(tilted, step_size=step_size)
-    draws, info = run_replicas(jax.random.key(1), sampler, jnp.full((4000, 2), 0.01), 60)
-    assert_moments(draws.reshape(-1), MEAN, VARIANCE)
-    name = "acceptance_rate" if make is hmc else "acceptance_prob"
-    # Neither does it hang on rejecting nearly everything, nor does rejection not matter.
-    assert 0.1 < np.mean(getattr(info, name)) < 0.99
-
-
-@pytest.mark.slow
-def test_langevin_without_rejection_goes_there_with_its_step():
-    """The bias falls with the root of the step, the width of a move, on which a wall is felt."""
-    bias = []
-    for step_size in (4e-2, 1e-2):
-        sampler = reflect(sgld, 0.0, 1.0)(tilted, step_size=step_size)
-        start = jax.random.uniform(jax.random.key(2), (20_000,))
-        draws, _ = run_replicas(jax.random.key(3), sampler, start, int(4 / step_size))
-        assert np.all((draws >= 0) & (draws <= 1))
-        bias.append(float(np.mean(draws)) - MEAN)
-    error = math.sqrt(VARIANCE / 20_000)
-    assert abs(bias[1]) < 0.5 * abs(bias[0]) + 5 * error
-
-
-def test_no_atom_stands_on_a_wall():
-    sampler = reflect(sgld, 0.0, 1.0)(tilted, step_size=0.05)
-    draws, _ = run_replicas(jax.random.key(4), sampler, jnp.full(2000, 0.5), 30)
-    assert np.mean(draws == 1.0) == 0.0
-
-
 @pytest.mark.slow
 def test_pytrees_and_arrays_of_walls():
     def log_density_fn(position):
@@ -132,15 +93,6 @@ def test_mirrors_around_a_schedule_and_a_clip():
         ]
         for state in states[1:]:
             np.testing.assert_allclose(position_of(state), states[0].position, rtol=1e-5)
-
-
-def test_particles_stay_inside():
-    sampler = reflect(svgd, 0.0, 1.0)(tilted, step_size=1.0)
-    state = sampler.init(jnp.linspace(0.1, 0.9, 5)[:, None])
-    step = jax.jit(sampler.step)
-    for _ in range(3):
-        state, _ = step(jax.random.key(0), state)
-        assert np.all((state.particles >= 0) & (state.particles <= 1))
 
 
 def test_positions_that_are_not_finite_stay_so():

@@ -93,30 +93,6 @@ def test_a_trace_reports_the_steps_of_the_same_chain():
         samplers.trace_chain(keys, start, SAMPLER)  # pyright: ignore
 
 
-def test_the_acceptance_has_one_reader_for_ours_and_blackjax():
-    hmc = blackjax.hmc(
-        TARGET.log_density_fn,
-        step_size=0.1,
-        inverse_mass_matrix=jnp.ones(2),
-        num_integration_steps=2,
-    )
-    for sampler, field in ((SAMPLER, "acceptance_prob"), (hmc, "acceptance_rate")):
-        _, info = sampler.step(jax.random.key(0), sampler.init(jnp.array([0.3, -0.2])))
-        assert samplers.acceptance_of(info) is getattr(info, field)
-    assert samplers.acceptance_of(()) is None
-
-
-def test_all_burn_in_keeps_nothing():
-    final, positions, infos = run(6, burn_in=6)
-    assert positions.shape == (0, 2)
-    assert infos.acceptance_prob.shape == (0,)
-    chex.assert_trees_all_equal(final, run(6)[0])
-
-
-def test_unrolling_changes_the_program_alone():
-    chex.assert_trees_all_close(run(6), run(6, thinning=1, unroll=6), rtol=1e-5, atol=1e-6)
-
-
 def test_many_chains_and_many_particles():
     states = jax.vmap(SAMPLER.init)(jnp.zeros((5, 2)))
     final, positions, infos = samplers.run_chain(

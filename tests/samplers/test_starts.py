@@ -37,15 +37,6 @@ def test_gaussian_law():
     assert_moments(draws(gaussian_start(())), 0.0, 1.0)
 
 
-@pytest.mark.parametrize("start_fn", [uniform_start((3,), 0.0, 1.0), gaussian_start((3,))])
-def test_the_label_is_ignored_and_the_key_is_not(start_fn):
-    key = jax.random.key(1)
-    np.testing.assert_array_equal(start_fn(key, jnp.int32(0)), start_fn(key, jnp.int32(7)))
-    assert not np.array_equal(
-        start_fn(key, jnp.int32(0)), start_fn(jax.random.key(2), jnp.int32(0))
-    )
-
-
 def toy_images():
     """Two classes of five and four correlated images of 1 x 3 pixels."""
     generator = np.random.default_rng(0)
@@ -124,12 +115,6 @@ def test_many_draws_of_a_large_law_take_little_memory_at_once(num_images, monkey
     found = compiled.memory_analysis()
     assert found is not None
     assert found.temp_size_in_bytes < 12 * one_draw
-
-
-def test_one_image_a_class_leaves_the_jitter():
-    images = np.array([[0.2, -0.3], [0.0, 0.5]], np.float32)
-    start_fn = informative_start(images, [1, 0], 2, jitter=1e-3)
-    assert_moments(draws(start_fn, 1), images[0], 1e-3)
 
 
 def test_moments_are_taken_in_float64():

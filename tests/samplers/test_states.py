@@ -94,28 +94,6 @@ def test_a_velocity_turns_where_its_chain_meets_a_wall(make, is_scheduled, wall,
     assert_close(state.velocity, expected[1])
 
 
-@pytest.mark.parametrize("wall", PLACES)
-def test_many_chains_turn_one_by_one(wall):
-    wrapped = getattr(samplers, wall)(ball, -1.0, 1.0)
-    sampler = wrapped(flat, velocity=0.4)
-    states = jax.vmap(sampler.init)(jnp.array([0.5, 0.7]))
-    states, _ = samplers.batch_step(sampler.step)(jax.random.key(0), states)
-    assert_close(states.velocity, [0.4, -0.4])
-    # A sampler of many at once, inside of the wrapper.
-    sampler = wrapped(flat, velocity=jnp.array([0.4, 0.4]))
-    state, _ = sampler.step(jax.random.key(0), sampler.init(jnp.array([0.5, 0.7])))
-    assert_close(state.velocity, [0.4, -0.4])
-
-
-def test_a_clamp_turns_the_velocity_of_a_chain_that_stands_at_a_wall():
-    """A rejected move leaves such a one. Walls are met exactly: all numbers are powers of two."""
-    starts = jnp.array([-0.5, 0.5])
-    sampler = samplers.clamp(ball, -1.0, 1.0)(flat, velocity=starts)
-    state, _ = sampler.step(jax.random.key(0), sampler.init(starts))
-    np.testing.assert_array_equal(state.position, [-1.0, 1.0])
-    np.testing.assert_array_equal(state.velocity, [0.5, -0.5])
-
-
 def test_a_clamp_leaves_no_momentum_that_points_into_the_wall():
     """Nor does it change the size of one; BlackJAX's chains, pressed against the upper wall."""
 

@@ -257,13 +257,6 @@ def test_coincident_particles_part():
     assert_moments(gap, 0.0, 2 * (2 * step_size * WEIGHT / 3))
 
 
-def test_all_in_one_place_with_the_median_rule():
-    sampler = stochastic_svgd(log_density, step_size=0.1)
-    state, _ = jax.jit(sampler.step)(jax.random.key(5), sampler.init(jnp.ones((6, 2))))
-    assert np.all(np.isfinite(state.particles))
-    assert len(np.unique(state.particles[:, 0])) == 6
-
-
 def test_drift_follows_the_root_mean_square_where_most_particles_coincide():
     """15 of the 28 distances are zero: every other pair moves the bandwidth."""
     with jax.enable_x64(True):

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from blackjax.vi.svgd import median_heuristic
 from jax.extend.core import jaxprs_in_params
 from monte_carlo import assert_mean
 from scipy.spatial.distance import pdist
@@ -77,21 +76,6 @@ def test_a_pytree_is_its_flattened_rows():
     expected = compiled_direction(x)
     np.testing.assert_allclose(direction["a"], expected[:, 0], atol=1e-6)
     np.testing.assert_allclose(direction["b"].reshape(6, 4), expected[:, 1:], atol=1e-6)
-
-
-def test_one_particle_is_gradient_ascent():
-    position = jnp.array([0.3, -1.2])
-    particles, climber = (
-        samplers.svgd(log_density, step_size=0.1),
-        samplers.gradient_descent(log_density, step_size=0.1),
-    )
-    state, other = particles.init(position[None]), climber.init(position)
-    step, climb = jax.jit(particles.step), jax.jit(climber.step)
-    for seed in range(5):
-        state, info = step(jax.random.key(seed), state)
-        other, _ = climb(jax.random.key(seed), other)
-    np.testing.assert_allclose(state.particles[0], other.position, rtol=1e-6)
-    assert info.bandwidth == 1.0
 
 
 def test_info():
@@ -240,30 +224,6 @@ def test_blackjax_takes_the_same_step():
     ours = samplers.svgd(log_density, step_size=step_size, bandwidth=bandwidth)
     state, _ = jax.jit(ours.step)(jax.random.key(0), ours.init(x))
     np.testing.assert_allclose(state.particles, expected, rtol=2e-5, atol=2e-6)
-
-
-@pytest.mark.parametrize("num_particles", [2, 5, 8])
-def test_blackjax_has_the_same_median_rule(num_particles):
-    x = jnp.asarray(np.random.default_rng(3).normal(size=(num_particles, 3)), jnp.float32)
-    _, info = compiled_step(samplers.svgd_init(x, log_density))
-    length_scale = jax.jit(lambda x: median_heuristic({}, x)["length_scale"])(x)
-    np.testing.assert_allclose(2 * info.bandwidth**2, length_scale, rtol=1e-5)
-
-
-def test_a_bandwidth_may_be_a_large_integer():
-    particles = jnp.array([[0.0], [1.0]])
-    direction = samplers.svgd_direction(particles, lambda x: -0.5 * jnp.sum(x**2), bandwidth=2**16)
-    # The kernel is one everywhere: both take the mean score.
-    np.testing.assert_allclose(direction, [[-0.5], [-0.5]], atol=1e-6)
-
-
-@pytest.mark.parametrize("make", [samplers.svgd, samplers.stochastic_svgd])
-def test_weakly_typed_particles_compile_once(make):
-    """jnp.full of a Python number is weakly typed, particles that have moved are not."""
-    sampler = make(lambda x: -0.5 * jnp.sum(x**2), step_size=0.1)
-    start = sampler.init(jnp.full((3, 2), 1.0))
-    moved, _ = jax.eval_shape(sampler.step, jax.random.key(0), start)
-    assert start.particles.weak_type == moved.particles.weak_type
 
 
 def test_particles_a_rounding_apart_count_as_one():

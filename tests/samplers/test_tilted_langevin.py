@@ -56,12 +56,6 @@ def test_fewer_images_than_pixels_give_the_same_as_by_the_large_matrix():
     np.testing.assert_allclose(covariance_of(base), kept, rtol=1e-4, atol=1e-6)
 
 
-def test_whitened_coordinates_are_undone_by_colour():
-    one = fit_factor_gaussian(IMAGES, num_directions=3).one(0)
-    x = jnp.asarray(IMAGES[0], jnp.float32)
-    np.testing.assert_allclose(one.colour(*one.whiten(x, -1.0)), x, rtol=1e-4, atol=1e-5)
-
-
 def test_noise_has_the_covariance():
     """5 standard errors of 4,000 draws, in the eigenvectors of the covariance."""
     base = fit_factor_gaussian(IMAGES, num_directions=2)
@@ -118,15 +112,6 @@ def test_the_density_of_the_mixture_is_scipys(counts):
     for one in (base, base.separate()):
         found = float(one.log_density(x)) - 3 * np.log(2 * np.pi)
         assert found == pytest.approx(np.log(sum(parts)), rel=1e-4)
-
-
-def test_a_gaussian_with_directions_of_its_own_is_the_same():
-    """Coordinates may differ in their order."""
-    base = fit_factor_gaussian(IMAGES, np.repeat([0, 1], (37, 3)), num_directions=3)
-    x = jnp.asarray(IMAGES[25], jnp.float32)
-    for k in (0, 1):
-        shared, own = (one.one(k).coordinates_of(x) for one in (base, base.separate()))
-        np.testing.assert_allclose(own, shared, rtol=1e-4, atol=1e-5)
 
 
 def test_directions_take_no_more_numbers_than_allowed(monkeypatch):
@@ -194,15 +179,6 @@ def test_the_acceptance_is_that_of_metropolis_and_hastings():
     assert info.is_accepted  # else the new state is the old one
     assert -3 < ratio < -0.01  # else many a wrong ratio would pass
     np.testing.assert_allclose(info.acceptance_prob, min(1.0, np.exp(ratio)), rtol=1e-3)
-
-
-@pytest.mark.parametrize("name", ["step_size", "temperature"])
-def test_numbers_out_of_range_are_refused(name):
-    base = fit_factor_gaussian(IMAGES, num_directions=2)
-    options = {"base": base, "step_size": 0.1, "temperature": 1.0, name: 0.0}
-    state = tilted_langevin_init(jnp.zeros(SHAPE), lambda x: -jnp.sum(x**2))
-    with pytest.raises(ValueError, match=f"{name} must be positive"):
-        tilted_langevin_step(jax.random.key(0), state, lambda x: -jnp.sum(x**2), **options)
 
 
 def test_a_gaussian_needs_two_images():

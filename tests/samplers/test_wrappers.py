@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from monte_carlo import assert_mean, run_replicas
 
 from ebmjax import densities
 from ebmjax.samplers import (
@@ -25,7 +24,6 @@ from ebmjax.samplers import (
     sgld,
     sgld_init,
     sgld_step,
-    stochastic_svgd,
     svgd,
     tempered_mala,
 )
@@ -52,28 +50,6 @@ def test_clamp_keeps_chains_in_the_box(make):
         np.testing.assert_allclose(state.score, 2.0 - state.position, rtol=1e-6)
         np.testing.assert_array_equal(info.log_density, state.log_density)
     assert touched
-
-
-@pytest.mark.parametrize("make", [svgd, stochastic_svgd], ids=lambda make: make.__name__)
-def test_clamp_keeps_particles_in_the_box(make):
-    sampler = clamp(make, -0.5, 0.5)(pull_to_two, step_size=1.0)
-    state = sampler.init(jnp.array([[3.0, 0.1], [-3.0, 0.2], [0.0, 0.3]]))
-    step = jax.jit(sampler.step)
-    for seed in range(3):
-        state, info = step(jax.random.key(seed), state)
-        assert np.all(np.abs(state.particles) <= 0.5)
-    np.testing.assert_array_equal(state.particles[:, 1], 0.5)
-    assert np.all(np.isfinite(info.log_density))
-
-
-def test_a_clamped_step_is_project_after_step():
-    """The move itself is the sampler's own, from the same key; only then comes the box."""
-    position, key = jnp.array([0.2, -0.4]), jax.random.key(1)
-    free = sgld(pull_to_two, step_size=0.4)
-    boxed = clamp(sgld, -0.5, 0.5)(pull_to_two, step_size=0.4)
-    expected, _ = free.step(key, free.init(position))
-    state, _ = boxed.step(key, boxed.init(position))
-    np.testing.assert_allclose(state.position, np.clip(expected.position, -0.5, 0.5), rtol=1e-6)
 
 
 def test_clamp_takes_pytrees_arrays_and_half_lines():
@@ -217,27 +193,6 @@ def test_wrappers_compose_in_either_order():
     assert np.all(np.abs(positions) <= 1)
     assert np.any(positions == 1)
     assert np.all(np.abs(np.diff(positions, axis=0)) <= 0.1 + 5 * 0.01)
-
-
-def test_clamped_descent_finds_the_constrained_mode():
-    """The gradient at the wall is not zeroed: a chain can leave the wall again."""
-    sampler = clamp(gradient_descent, -1.0, 1.0)(lambda x: -0.5 * (x - 0.25) ** 2, step_size=0.5)
-    state, _, _ = run_chain(jax.random.key(5), sampler.init(7.0), sampler.step, 30)
-    np.testing.assert_allclose(state.position, 0.25, rtol=1e-6)
-
-
-@pytest.mark.slow
-def test_mala_with_a_clipped_score_and_mala_in_a_box_are_different_things():
-    """Projection has no exact law: the wall collects an atom, which the truncated law has not."""
-    projected = clamp(mala, 0.0, 1.0)(lambda x: -0.5 * x**2, step_size=0.1)
-    draws, _ = run_replicas(jax.random.key(6), projected, jnp.full(2000, 0.5), 20)
-    assert np.mean(draws == 0.0) > 0.05
-    restricted = densities.within_box(lambda x: -0.5 * x**2, 0.0, 1.0)
-    draws, _ = run_replicas(
-        jax.random.key(7), mala(restricted, step_size=0.1), jnp.full(2000, 0.5), 20
-    )
-    assert np.mean(draws == 0.0) == 0.0
-    assert_mean(draws, 0.4598622, allowance=0.01)
 
 
 THREE, COLUMN = jnp.ones(3), jnp.zeros((3, 1))
