@@ -19,7 +19,7 @@ DROPOUT = 2**31 - 1
 """Folded into the key of a step for the masks of dropout: its other keys are split off."""
 
 Energy = Callable[..., jax.Array]
-"""``energy(x, labels)``: (..., *shape) and (...,) to (...,); labels may be ignored. An energy of
+"""``energy(x, labels)``: ``(..., *shape)`` and ``(...,)`` to ``(...,)``; labels may be ignored. An energy of
 many noise levels also takes noise scales (...,)."""
 
 EnergyOf = Callable[[PyTree], Energy]
