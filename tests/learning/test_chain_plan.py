@@ -10,15 +10,8 @@ import numpy as np
 import pytest
 from joint_problems import (
     EPS,
-    NUM_CLASSES,
-    batch,
-    joint_objective,
     kind,
-    make_gradient_fn,
     negatives,
-    quadratic,
-    quadratic_params,
-    shard_of,
 )
 
 from ebmjax.learning import (
@@ -233,11 +226,3 @@ def test_interacting_samples_move_together():
 def test_buffers_that_do_not_fit_are_refused(draw, options, message):
     with pytest.raises(ValueError, match=message):
         init_carry(KEY, negatives(**draw), **({"num_shards": 2} | options))
-
-
-def test_a_class_needs_as_many_slots_as_there_are_chains():
-    draw = negatives(num_classes=NUM_CLASSES)
-    carry = shard_of(quadratic(), draw, buffer_size=12)
-    gradient_fn = make_gradient_fn(quadratic(), draw, joint_objective(is_conditional=True))
-    with pytest.raises(ValueError, match=r"num must be at most the 4 slots of one class.*num=8"):
-        jax.eval_shape(gradient_fn, KEY, quadratic_params(), carry, batch())

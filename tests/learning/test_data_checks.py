@@ -105,15 +105,6 @@ def test_persistent_chains_must_know_every_example(worst):
         fit(KEY, state, make_train_step(step, OPTIMIZER), data, Plan(total_steps=1, batch_size=2))
 
 
-def test_a_list_of_examples_is_refused_in_a_few_lines():
-    """A list is a PyTree of as many arrays as examples."""
-    state, train_step, _ = regression(gradient_fn=never)
-    data = {"x": [np.zeros(3)] * 1500, "y": list(range(1500))}
-    with pytest.raises(ValueError, match=r"data must be arrays .* by numpy\.asarray\.$") as caught:
-        fit(KEY, state, train_step, data, PLAN)
-    assert len(str(caught.value)) < 400
-
-
 @pytest.mark.parametrize("value", [np.nan, -np.inf])
 def test_numbers_that_are_not_finite_are_refused_before_compiling(value):
     state, train_step, data = regression(gradient_fn=never)

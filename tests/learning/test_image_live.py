@@ -1,7 +1,5 @@
 """Live chains of an image energy: what they follow, and where their entropy is sought."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,7 +19,6 @@ from image_problem import (
 
 from ebmjax.learning import ChainKind
 from ebmjax.losses import improved_contrastive_divergence_loss, nearest_neighbour_entropy
-from ebmjax.samplers import sgld
 
 
 @pytest.mark.slow
@@ -78,23 +75,3 @@ def test_live_chains_follow_beta_their_class_and_the_box():
     np.testing.assert_allclose(new, expected, atol=ATOL)
     energies = 0.4 * np.sum((new - means) ** 2, axis=(1, 2, 3))
     assert float(metrics["live_energy"]) == pytest.approx(energies.mean(), abs=ATOL)
-
-
-@pytest.mark.slow
-def test_live_steps_have_noise():
-    """From the mean one step before and one live: 0.84 n1 + n2 of scale 0.3."""
-    draw = negatives(
-        num_classes=1,
-        num_samples=2000,
-        start_fn=lambda key, label: jnp.full(SHAPE, 0.3),
-        kinds={
-            "sgld": ChainKind(sampler=partial(sgld, step_size=0.2, noise_scale=0.3), num_steps=2)
-        },
-    )
-    _, after, _, before = learn(
-        draw, shard_of(draw, 2001), loss_fn=live_loss, live=live(noise_scale=0.3, num_references=1)
-    )
-    _, _, ends = moved(before, after)
-    assert len(ends) == 2000
-    # Five standard errors of a variance of normal numbers.
-    assert ends.var() == pytest.approx(0.09 * (0.84**2 + 1), rel=5 * np.sqrt(2 / ends.size))

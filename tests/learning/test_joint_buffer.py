@@ -1,7 +1,5 @@
 """The replay buffer of a joint step: what is drawn, moved and kept."""
 
-import dataclasses
-import functools
 import itertools
 
 import jax
@@ -23,10 +21,6 @@ from joint_problems import (
     quadratic_params,
     shard_of,
 )
-
-from ebmjax._dual_averaging import dual_averaging_init, dual_averaging_update
-from ebmjax.learning import ChainKind
-from ebmjax.samplers import mala
 
 KEY = jax.random.key(4)
 
@@ -163,23 +157,3 @@ def test_without_a_buffer_every_chain_starts_anew():
     distances = np.abs(np.asarray(seen[0])[:, None] - log_density(starts))
     assert np.all(distances.min(axis=1) < 50 * EPS)
     assert len(set(distances.argmin(axis=1).tolist())) > 1
-
-
-@pytest.mark.slow
-def test_several_kinds_share_a_joint_batch_and_adapt():
-    """Chains of one kind stand still; the step of the other follows its acceptance."""
-    kinds = {
-        "still": ChainKind(sampler=functools.partial(mala, step_size=1e-12), num_steps=2),
-        "adapted": ChainKind(sampler=mala, num_steps=2, target_acceptance=0.5, step_size=0.3),
-    }
-    draw = dataclasses.replace(negatives(), kinds=kinds)
-    before = shard_of(quadratic(), draw)
-    _, after, metrics = jax.jit(make_gradient_fn(quadratic(), draw))(
-        KEY, quadratic_params(), before, batch()
-    )
-    moved = np.abs(buffer_rows(after) - buffer_rows(before)).max(axis=1)
-    assert np.sum(moved < 1e-4) >= 4  # and a rejected move stays, too
-    assert metrics["chain_displacement"] > metrics["chain_still_displacement"]
-    acceptance = metrics["chain_adapted_acceptance_prob"]
-    by_hand = dual_averaging_update(dual_averaging_init(0.3), acceptance, step_size=0.3, target=0.5)
-    np.testing.assert_allclose(after.adaptation["adapted"], by_hand, rtol=1e-5)

@@ -19,7 +19,6 @@ from joint_problems import (
     trainable,
 )
 from scipy.spatial.distance import pdist
-from training_problems import split_batch
 
 from ebmjax.losses import joint_log_density, nearest_neighbour_entropy
 from ebmjax.samplers import run_chain, stochastic_svgd, svgd
@@ -97,15 +96,6 @@ def test_a_step_moves_the_particles_of_all_shards_as_one_system(num_devices):
     atol = DIM * 2 * np.sqrt(DIM) * ATOL / nearest
     np.testing.assert_allclose(result.row["negative_entropy"], entropy, rtol=0, atol=atol)
     assert int(result.state.skipped) == 0
-
-
-@pytest.mark.slow
-def test_a_step_without_a_mesh_spreads_them_over_its_shards():
-    state, train_step = problem(SVGD, axes="shard", mesh_axis=None)
-    data = image_data(num=16)
-    batch = split_batch((data, data), NUM_SHARDS)
-    after, _ = jax.jit(train_step)(KEY, state, batch)
-    np.testing.assert_allclose(particles(after), moved_together(state), rtol=0, atol=ATOL)
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ import os
 import signal
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -21,7 +20,6 @@ from joint_problems import (
 from training_problems import ListWriter, split_batch
 
 from ebmjax.data import ImageData
-from ebmjax.networks import SADA_JEM_POLICY, WideResNet, from_linen
 from ebmjax.samplers import sgld
 from ebmjax.training import Checkpoints, Plan, fit, make_train_step, tree_digest
 
@@ -153,34 +151,3 @@ def test_a_step_that_fails_leaves_chains_and_statistics_alone(poison):
     assert int(metrics["skipped"]) == int(after.skipped) == 1
     assert np.isfinite(metrics["loss"]) == (poison == "far_chain")
     assert tree_digest(after[1:4]) == tree_digest(state[1:4])
-
-
-@pytest.mark.slow
-def test_a_wide_resnet_trains_with_batch_normalised_chains():
-    network = from_linen(WideResNet(10, 1, 10, norm="batch"))
-    draw = negatives(
-        sampler=functools.partial(sgld, step_size=1.0, noise_scale=0.01),
-        num_steps=2,
-        num_samples=4,
-        start_fn=lambda key, label: jax.random.uniform(key, (8, 8, 1)),
-    )
-    optimizer = optax.sgd(0.01)
-    state, gradient_fn = trainable(
-        network,
-        draw,
-        joint_objective(),
-        optimizer,
-        num_shards=2,
-        buffer_size=8,
-        norm_policy=SADA_JEM_POLICY,
-    )
-    rng = np.random.default_rng(0)
-    images = rng.integers(0, 256, size=(16, 8, 8, 1)).astype(np.uint8)
-    data = ImageData(images, rng.integers(0, 10, size=16).astype(np.int32))
-    plan = Plan(total_steps=2, batch_size=(8, 8), num_shards=2, steps_per_dispatch=2)
-    result = fit(KEY, state, make_train_step(gradient_fn, optimizer), data, plan)
-    assert int(result.state.skipped) == 0
-    for part in ("buffer", "statistics"):
-        before, after = getattr(state.carry, part), getattr(result.state.carry, part)
-        changed = jax.tree.map(lambda a, b: bool(jnp.any(a != b)), before, after)
-        assert all(jax.tree.leaves(changed)), part

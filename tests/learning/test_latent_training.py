@@ -11,7 +11,6 @@ from training_problems import ListWriter
 
 from ebmjax import latent
 from ebmjax.learning import make_latent_gradient_fn, make_through_chain_gradient_fn
-from ebmjax.networks import ConvGenerator, LatentEnergy
 from ebmjax.samplers import sgld
 from ebmjax.training import Plan, fit, init_state, make_train_step
 
@@ -107,44 +106,6 @@ def test_every_estimator_raises_the_exact_evidence(name):
     assert len(result.row["mean_log_likelihoods"]) == num_powers
     assert len(result.row["posterior_acceptance"]) == max(num_powers - 1, 1)
     assert 0 < result.row["prior_acceptance"] <= 1
-
-
-@pytest.mark.slow
-def test_networks_train_on_images():
-    energy, generator = LatentEnergy(hidden=(8,)), ConvGenerator(features=(8,), channels=1)
-    keys = jax.random.split(jax.random.key(5), 2)
-    z = jnp.zeros(4)
-    params = latent.LatentParams(energy.init(keys[0], z), generator.init(keys[1], z))
-    gradient_fn = make_latent_gradient_fn(
-        latent.LatentModel(energy.apply, generator.apply),
-        latent.LatentChains(
-            4,
-            functools.partial(sgld, step_size=0.08),
-            5,
-            functools.partial(sgld, step_size=0.005),
-            5,
-        ),
-        observe=lambda images: images.astype(jnp.float32) / 127.5 - 1.0,
-    )
-    bright = np.zeros((64, 8, 8, 1), np.uint8)
-    bright[::2, :4] = bright[1::2, 4:] = 255  # light above or light below
-    optimizer = optax.adam(0.01)
-    state, writer = init_state(params, optimizer), ListWriter()
-    plan = Plan(total_steps=40, batch_size=16, steps_per_dispatch=20)
-    result = fit(
-        jax.random.key(6),
-        state,
-        make_train_step(gradient_fn, optimizer),
-        bright,
-        plan,
-        writers=[writer],
-    )
-    errors = [row["reconstruction_error"] for _, row in writer.rows]
-    assert np.mean(errors[-5:]) < 0.5 * np.mean(errors[:5])
-    prior = jax.tree.map(
-        lambda a, b: bool(jnp.any(a != b)), state.params.prior, result.state.params.prior
-    )
-    assert any(jax.tree.leaves(prior))
 
 
 @pytest.mark.parametrize("warm_start", [False, True])

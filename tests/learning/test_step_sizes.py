@@ -69,13 +69,3 @@ def test_a_step_size_leaves_its_floor_at_once(num_bad, acceptance, most):
     for _ in range(most):
         state = update(state, acceptance)
     assert float(state.log_step_size) > log_min + 1e-3
-
-
-def test_a_step_size_adapts_to_acceptances_of_any_dtype():
-    """It keeps the dtypes it began with, as the carry of a scan must."""
-    state = dual_averaging_init(0.3)
-    acceptance = np.float64(0.5) if jax.config.jax_enable_x64 else jnp.bfloat16(0.5)
-    moved = dual_averaging_update(state, acceptance, step_size=np.float64(0.3), target=0.57)
-    assert jax.tree.map(lambda leaf: leaf.dtype, moved) == jax.tree.map(
-        lambda leaf: leaf.dtype, state
-    )

@@ -44,18 +44,3 @@ def test_bad_input(arguments, error, match):
     positive, negative = arguments.pop("positive"), arguments.pop("negative")
     with pytest.raises(error, match=match):
         beta_objective_loss(positive, negative, **arguments)
-
-
-@pytest.mark.parametrize("variant", ["default", "no_positive", "batch_corrected", "true_objective"])
-def test_float32_stays_float32_under_x64(variant):
-    with jax.enable_x64(True):
-        loss, metrics = beta_objective_loss(
-            jnp.ones(2, jnp.float32),
-            jnp.zeros(3, jnp.float32),
-            beta=jnp.array(0.5),
-            variant=variant,
-        )
-        assert loss.dtype == jnp.float32
-        assert {name: str(value.dtype) for name, value in metrics.items()} == dict.fromkeys(
-            metrics, "float32"
-        )

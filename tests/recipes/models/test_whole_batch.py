@@ -4,7 +4,6 @@ import importlib
 
 import jax
 import numpy as np
-import optax
 import pytest
 from experiment_runs import build_experiment
 from small_networks import ShallowResNet
@@ -53,42 +52,3 @@ def test_shards_are_one_batch_unless_the_configuration_says_otherwise(name, tmp_
     # The log densities of data and samples. SAM's two passes are one loop.
     assert num_gathered == 2
     assert (num_reduced > 1) == (name == "jem_digits")  # the displacement of SAM
-
-
-@pytest.mark.slow
-def test_a_configuration_of_sada_jem_has_the_step_of_one_shard(tmp_path):
-    """Batch normalisation in chains and losses, ASAM, and WRN-10-1, without random draws."""
-    overrides = {
-        "data.crop_padding": 0,
-        "model.norm": "batch",
-        "model.norm_policy": "sada_jem",
-        "optimizer.name": "sgd",
-        "optimizer.momentum": 0.0,
-        "optimizer.adaptive": True,
-        "optimizer.rho": 1.0,
-        "sampler.num_samples": 16,
-        "sampler.buffer.size": 16,
-        "sampler.buffer.start": "uniform",
-        "sampler.buffer.reinit_prob": 0.0,
-    }
-    starts = np.random.default_rng(0).uniform(-1, 1, (16, 8, 8, 1)).astype(np.float32)
-
-    def moved(num_shards, **more):
-        more = overrides | {"mesh.num_shards": num_shards} | more
-        experiment = experiment_of("sadajem_digits", tmp_path, **more)
-        state = experiment.state
-        positions = starts.reshape(num_shards, -1, 8, 8, 1)
-        shards = state.carry._replace(buffer=state.carry.buffer._replace(positions=positions))
-        plan = training.Plan(total_steps=1, batch_size=(16, 16), num_shards=num_shards)
-        result = training.fit(
-            jax.random.key(1), state._replace(carry=shards), experiment.train_step,
-            experiment.data, plan,
-        )  # fmt: skip
-        return jax.device_get(result.state)
-
-    one, eight, apart = moved(1), moved(8), moved(8, **{"mesh.whole_batch": False})
-    ends = [np.reshape(s.carry.buffer.positions, (16, -1)) for s in (one, eight, apart)]
-    statistics = [jax.tree.map(lambda a: a[-1], s.carry.statistics) for s in (one, eight, apart)]
-    for found in ([s.params for s in (one, eight, apart)], ends, statistics):
-        same, other = (float(optax.tree.norm(optax.tree.sub(found[i], found[0]))) for i in (1, 2))
-        assert 100 * same < other

@@ -3,14 +3,12 @@
 import importlib.util
 import json
 import math
-import shutil
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from experiment_runs import EXPERIMENTS, launch, rows_of, strict_json, summary_of
 from image_smoke import smoke
-from PIL import Image
 from use_checks import check_use
 
 from ebmjax import data
@@ -18,9 +16,7 @@ from ebmjax.data._function import of_array
 from ebmjax.recipes.evaluators.mixing import find_worst
 from ebmjax.recipes.evaluators.over_training import over_training
 from ebmjax.recipes.evaluators.result_tables import as_lines, evaluation_results
-from ebmjax.recipes.study.study_file import load
 from experiments.configs import igebm_cifar10, shortrun_cifar10
-from experiments.figures import image as image_figures
 
 
 @pytest.fixture(scope="module")
@@ -135,52 +131,6 @@ def test_the_worst_mixing_hides_no_sampler_without_a_number(place):
     assert all(math.isnan(value) for value in find_worst(by_sampler).values())
 
 
-def test_the_figures_of_a_study(finished, tmp_path):
-    for row, seed in (("SGLD", 0), ("SGLD", 1), ("MALA,_adapted", 0)):
-        folder = tmp_path / row / f"seed{seed}"
-        folder.mkdir(parents=True)
-        shutil.copy(finished / "config.json", folder)
-        lines = (finished / "metrics.jsonl").read_text().splitlines(keepends=True)
-        # One seed diverged halfway.
-        (folder / "metrics.jsonl").write_text("".join(lines[: 4 if seed else None]))
-    image_figures.acceptance(tmp_path)
-    image_figures.damping(tmp_path)
-    for name in ("acceptance", "damping"):
-        assert (tmp_path / f"{name}.png").stat().st_size > 20_000
-
-
-def fake_run(folder, row, shade):
-    """A run of ``row`` with two snapshots, the last of ``shade`` throughout."""
-    snapshots = folder / row.replace(" ", "_") / "seed0" / "monitor"
-    snapshots.mkdir(parents=True)
-    for step, level in ((0, 0), (20, shade)):
-        images = np.full((30, 8, 8, 1), level, np.uint8)
-        np.savez_compressed(snapshots / f"{step:06d}.npz", samples=images)
-
-
-@pytest.mark.parametrize(
-    ("name", "variant", "rows"),
-    [
-        ("igebm_samplers", "", ("SGLD", "conditional", "short-run")),
-        ("igebm_samplers", "cifar10", ("MALA, literal",)),
-        ("shortrun_cifar10", "", ("beta 0", "beta 0.01")),
-    ],
-)
-def test_a_study_draws_the_last_samples_of_its_rows(name, variant, rows, tmp_path):
-    study = load(f"studies/{name}.py:{variant}")
-    study.draw(tmp_path)  # before any run has ended
-    assert not (tmp_path / "samples.png").exists()
-    shades = (60, 130, 200)
-    for row, shade in zip(rows, shades, strict=False):
-        assert row in study.rows
-        fake_run(tmp_path, row, shade)
-    study.draw(tmp_path)
-    with Image.open(tmp_path / "samples.png") as image:
-        found = np.asarray(image.convert("L"))
-    for row, shade in zip(rows, shades, strict=False):
-        assert np.sum(found == shade) > 10_000, row
-
-
 # The smoke run's chains have no preconditioner.
 OF_ACCEPT_RATIOS = {f"acceptance_{name}" for name in ("literal", "decoupled", "implied")}
 """Numbers of experiments/literal/accept_ratios.py, which the studies name."""
@@ -205,10 +155,6 @@ def check_columns(workdir, *names):
                 for part in number.split("."):
                     assert part in found, number
                     found = found[part]
-
-
-def test_the_columns_of_the_studies_are_numbers_of_a_run(finished):
-    check_columns(finished, "igebm_steps", "igebm_lambda", "igebm_samplers")
 
 
 @pytest.mark.slow

@@ -41,11 +41,3 @@ def test_a_conditional_energy_scores_by_all_classes(conditional):
     np.testing.assert_allclose(
         found["class_probability"], special.softmax(log_densities, axis=1), rtol=1e-4
     )
-
-
-def test_a_conditional_energy_needs_labels(conditional):
-    images, labels = data.to_signed_unit(jnp.asarray(IMAGES)), jnp.arange(5)
-    found = conditional.apply(conditional.params, images, labels)
-    np.testing.assert_allclose(found, by_class(None, images, labels))
-    with pytest.raises(ValueError, match="labels must be given to a conditional energy"):
-        conditional.apply(conditional.params, images)

@@ -1,7 +1,6 @@
 """Energies of points: their data, their training, their runs, and what is refused."""
 
 import math
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +22,6 @@ from ebmjax.recipes.evaluators.density import density
 from ebmjax.recipes.evaluators.plane import mass, plane_of
 from ebmjax.recipes.models.energy import checks, parts
 from ebmjax.recipes.parts.points_data import load
-from ebmjax.recipes.run import scores, use
 from experiments.configs import image, toy_beta, toy_samplers
 
 CONFIGS = {"beta": toy_beta, "samplers": toy_samplers}
@@ -174,27 +172,6 @@ def test_chains_for_another_objective_are_said(name):
     assert "--config.sampler.sgld.temperature=1 --config.sampler.sgld.step_size=0.00025" in line
 
 
-def test_points_to_score_are_checked(finished, tmp_path):
-    used = recipes.load(finished, allow_code=True)
-    asked = SimpleNamespace(data=str(tmp_path / "points.npy"), split=None, against=None, nats=None)
-    wrong = {"2 coordinates.* 3": np.zeros((3, 3)), "finite": np.full((3, 2), np.nan)}
-    for expected, points in wrong.items():
-        np.save(asked.data, points)
-        with pytest.raises(ConfigError, match=expected):
-            scores.score_data(used, asked)
-    np.save(asked.data, np.zeros((3, 2)))
-    assert scores.score_data(used, asked)["log_density"].shape == (3,)
-    asked.data, asked.split = None, "held_out"
-    held_out = load(used.config)[0].monitored.images
-    found = scores.score_data(used, asked)["log_density"]
-    np.testing.assert_array_equal(found, used.score(held_out)["log_density"])
-    asked.split = "train"
-    with pytest.raises(ConfigError, match="--split must be held_out for points"):
-        scores.score_data(used, asked)
-    with pytest.raises(ConfigError, match=r"must end in \.npz for points"):
-        use._draw_samples(used, SimpleNamespace(seed=0, num=2, num_steps=None, out="points.png"))
-
-
 def test_points_of_a_law_may_differ_in_their_last_bits(finished, monkeypatch):
     """Another machine draws them so, or a compiler with other flags."""
     digest, end = training.digest_data, np.float32(np.inf)
@@ -287,35 +264,6 @@ def test_own_points_are_held_out(tmp_path):
     assert images.about == ("train 240 of 400 points (60 held out), truth: their kernel estimate",)
     assert (config.data.holdout, config.data.max_train) == (60, 300)
     assert not np.isin(images.train.images, images.monitored.images).any()
-
-
-@pytest.mark.parametrize(
-    ("points", "expected"),
-    [
-        (POINTS[:1], "differ in every coordinate"),
-        (POINTS[:0], r"got shape \(0, 2\)"),
-        (POINTS[:, 0], r"got shape \(400,\)"),
-        (np.where(POINTS > 0.9, np.nan, POINTS), "all finite in 32 bits: .* the first in row"),
-        (np.array([["a", "b"]] * 3), "and dtype <U1"),
-    ],
-)
-def test_mistakes_of_points_name_the_file(points, expected, tmp_path):
-    with pytest.raises(ConfigError, match=rf"config\.data\.path=.*{expected}"):
-        build_experiment(own(tmp_path, points), tmp_path / "run")
-
-
-@pytest.mark.slow
-def test_points_of_three_coordinates_have_no_grid_and_all_else(tmp_path):
-    points = np.concatenate([POINTS, POINTS[:, :1]], axis=1)
-    with pytest.raises(ConfigError, match=r"needs points in the plane, .* 3 coordinates: set"):
-        build_experiment(own(tmp_path, points), tmp_path / "run")
-    never = {"eval.density.every": "never", "eval.comparison.every": "never"}
-    config = own(tmp_path, points, "samplers", **never)
-    config.data.radius, folder = 10.0, tmp_path / "run"
-    assert launch(config, "configs/toy_samplers.py:smoke", str(folder), "all") is None
-    used = recipes.load(folder)
-    assert used.sample(jax.random.key(0), 4, 2)["points"].shape == (4, 3)
-    assert used.score(points[:5])["log_density"].shape == (5,)
 
 
 def _build_typed(config, changes, folder):

@@ -1,15 +1,13 @@
 """--mode=eval: what it refuses, and its numbers against other people's code."""
 
 import shutil
-from dataclasses import replace
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from experiment_runs import build_experiment, contents, launch, strict_json
-from linear_family import NAME, linear
+from experiment_runs import build_experiment, launch, strict_json
 from PIL import Image
 from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
@@ -17,14 +15,10 @@ from test_joint_runs import assert_trained
 from use_checks import check_use
 
 from ebmjax import data, metrics, training
-from ebmjax.recipes.config.errors import ConfigError, WorkdirError
+from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.landscape import landscape
-from ebmjax.recipes.evaluators.result_tables import as_lines, evaluation_results
 from ebmjax.recipes.folder import per_image
-from ebmjax.recipes.run.run import Run
-from ebmjax.recipes.study.cells import cells, with_extractors
-from ebmjax.recipes.study.study_file import load
-from ebmjax.recipes.study.table import descend, table
+from ebmjax.recipes.study.table import descend
 from experiments.configs import jem_digits
 
 SCORES = ("log_density", "max_probability", "negative_score_norm")
@@ -32,8 +26,6 @@ pytestmark = pytest.mark.usefixtures("shallow")
 
 EPS = float(jnp.finfo(jnp.float32).eps)
 PLOTS = ("buffer", "conditional", "landscape", "ood", "reliability", "robustness", "samples")
-STARTS = "generation.fresh.starts.fid"
-OFF = {f"eval.{name}.every": "never" for name in ("ood", "robustness", "generation")}
 
 
 def smoke(**overrides):
@@ -163,12 +155,6 @@ def test_numbers_image_by_image_add_up_to_the_report(run):
     assert report["images_sha256"] == training.tree_digest(images)
 
 
-def test_the_table_of_the_evaluation_has_its_main_numbers(run):
-    shown = as_lines(evaluation_results(report_of(run)))
-    assert len(shown.splitlines()) == 11
-    assert shown.lstrip().startswith("test accuracy")
-
-
 def test_generated_sets_are_complete_and_named_after_the_extractor(run):
     report, arrays = report_of(run)["generation"], np.load(run / "evaluation.npz")
     assert report["num_chain_steps"] == 20  # ten times the two of training
@@ -190,15 +176,6 @@ def test_generated_sets_are_complete_and_named_after_the_extractor(run):
     assert np.unique(arrays["fresh_images"], axis=0).shape[0] == 20
 
 
-@pytest.mark.parametrize("name", ["jem_digits.py:ablation", "svgdjem.py:", "chains.py:"])
-def test_the_columns_of_samples_are_in_a_report(name, run):
-    """Starts and displacement among them."""
-    numbers = {number for number, _, _ in load(f"studies/{name}").columns.values()}
-    found = {number for number in numbers if number.startswith("generation.")}
-    assert {"generation.fresh.rms_displacement", STARTS} <= found
-    assert all(descend(report_of(run), number) is not None for number in found)
-
-
 def test_the_centre_of_the_landscape_is_the_mean_energy(run):
     experiment = build_experiment(smoke(), run)
     model, key = experiment.use(experiment.state), jax.random.key(5)
@@ -213,60 +190,6 @@ def test_the_centre_of_the_landscape_is_the_mean_energy(run):
     report = found.report["landscape"]
     assert report["landscape_range"] == float(np.ptp(energies)) > 0
     assert (report["num_points"], report["num_images"]) == (3, 6)
-
-
-@pytest.mark.slow
-def test_the_columns_of_the_tables_on_cifar_are_in_a_report(copied, tmp_path):
-    """But those of the data sets that were not asked for."""
-    assert evaluate(smoke(**{"eval.generation.selected_by_confidence": True}), copied) is None
-    study = load("studies/jem_cifar10.py:models")
-    (cell, *_) = made = cells(study, tmp_path, 1)
-    found = table(with_extractors(study, made), [replace(cell, folder=copied)])[cell.label]
-    sets = ("SVHN", "CIFAR-100", "CelebA")
-    assert {heading for heading, numbers in found.items() if numbers == [None]} == {
-        f"AUROC {score} / {name}" for score in ("log p(x)", "max p(y|x)") for name in sets
-    }
-
-
-def test_evaluators_that_never_run_leave_their_parts_out(copied):
-    assert evaluate(smoke(**OFF, **{"eval.landscape.every": "never"}), copied) is None
-    report = report_of(copied)
-    assert "classification" in report
-    assert not report.keys() & {"ood", "robustness", "generation", "landscape"}
-    assert set(np.load(copied / "evaluation.npz")) == {"labels", "logits"}
-
-
-def refusal(error, config, folder):
-    before = contents(folder.parent)
-    with pytest.raises(error) as caught:
-        evaluate(config, folder)
-    assert contents(folder.parent) == before
-    return str(caught.value)
-
-
-def test_a_folder_without_a_run_is_refused(copied, tmp_path):
-    (tmp_path / "empty").mkdir()
-    for folder in (tmp_path / "empty", tmp_path / "missing"):
-        assert "holds no checkpoint" in refusal(WorkdirError, smoke(), folder)
-    shutil.rmtree(copied / "checkpoints")
-    assert "holds no checkpoint" in refusal(WorkdirError, smoke(), copied)
-    (copied / "config.json").write_text("no json")
-    assert "is not a JSON object as ebmjax writes it" in refusal(WorkdirError, smoke(), copied)
-    with pytest.raises(WorkdirError, match="needs --workdir"):
-        launch(smoke(), "jem_digits.py:smoke", None, "eval")
-
-
-def test_a_family_without_an_evaluation_says_so_before_it_trains(tmp_path, monkeypatch):
-    """A user's family may have no evaluation; every family here has one."""
-    build = Run.build
-
-    def built(run):
-        run.experiment = build(run)._replace(evaluate=None)
-
-    monkeypatch.setattr(Run, "build", built)
-    with pytest.raises(ConfigError, match="'linear' has no evaluation"):
-        launch(linear(), NAME, str(tmp_path / "run"), "all")
-    assert not (tmp_path / "run").exists()
 
 
 def test_missing_weights_are_told_before_training(tmp_path):

@@ -1,6 +1,5 @@
 """The parts of a full evaluation on models whose answers are known, without a run."""
 
-import json
 from types import SimpleNamespace
 
 import jax
@@ -18,9 +17,7 @@ from ebmjax.optim import average_parameters
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.chains import make_fresh_chains
-from ebmjax.recipes.evaluators.generation import extremes
-from ebmjax.recipes.evaluators.ood import make_sets
-from ebmjax.recipes.evaluators.robustness import draw, robustness
+from ebmjax.recipes.evaluators.robustness import robustness
 from ebmjax.recipes.models.joint import checks
 from ebmjax.recipes.models.joint.model import TrainedJoint, densities_of, extract_trained
 from experiments.configs import jem_digits
@@ -122,50 +119,6 @@ def test_generated_chains_are_normalised_as_those_of_training(policy):
     assert far == (policy.chains == "batch")
 
 
-@pytest.mark.parametrize(
-    ("folder", "reason"), [("", "is not prepared"), ("nowhere", "data_dir does not exist")]
-)
-def test_sets_that_are_not_there_are_skipped_with_the_reason(folder, reason, tmp_path):
-    test = data.load_digits("test").images[:6]
-    config = smoke(**{"data.name": "mnist", "data.path": str(tmp_path / folder)})
-    sets, skipped = make_sets(config, test, ("svhn_cropped",))
-    assert all(images.shape == test.shape for images in sets.values())
-    assert reason in skipped["svhn_cropped"]
-    assert json.dumps(skipped)
-    with pytest.raises(ConfigError, match=r"config\.eval\.ood\.tfds"):
-        make_sets(smoke(), test, ("no_such_set",))
-
-
-def test_a_set_with_fewer_images_is_skipped_with_the_numbers(monkeypatch):
-    """The area under precision and recall depends on how many there are of each."""
-    test = data.load_digits("test").images[:6]
-    few = SimpleNamespace(data=data.ImageData(test[:4], np.zeros(4, np.int32)))
-    monkeypatch.setattr(data, "check_prepared", lambda *_: None)
-    monkeypatch.setattr(data, "load_images", lambda *_, **__: few)
-    sets, skipped = make_sets(smoke(), test, ("svhn_cropped",))
-    assert "svhn_cropped" not in sets
-    assert "has 4 test images where 6 are tested" in skipped["svhn_cropped"]
-
-
-def test_the_extremes_are_the_highest_and_then_the_lowest():
-    values = np.array([3.0, 1.0, 4.0, 1.5, 9.0, 2.0])
-    assert extremes(values, 4).tolist() == [4, 2, 3, 1]
-    assert extremes(values, 6).tolist() == [4, 2, 0, 5, 3, 1]
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        ({"eval.ood.tfds": ("no_such_set",)}, r"config\.eval\.ood\.tfds"),
-        ({"data.max_test": 1}, r"config\.eval\.ood .* mixtures of two .* there is 1"),
-    ],
-)
-def test_what_cannot_be_evaluated_is_told_before_training(overrides, message, tmp_path):
-    experiment = build_experiment(smoke(**overrides), tmp_path)
-    with pytest.raises(ConfigError, match=message):
-        experiment.check_evaluate()
-
-
 @pytest.mark.parametrize("weight", [0.0, 1.0])
 def test_images_are_refined_by_chains_that_move_alone(weight):
     changes = {"eval.robustness.refine_steps": 2, "loss.generative_weight": weight}
@@ -260,26 +213,3 @@ def test_refined_images_are_attacked_beside_plain_ones(tmp_path, monkeypatch):
             "batch_size": smoke().eval.batch_size,
         }
     )
-
-
-def test_both_curves_are_drawn(tmp_path, figures):
-    protocol = {"num_steps": 20, "num_restarts": 1, "num_images": 16}
-    report = {"protocol": protocol, "l2": {"0": 1.0, "64": 0.5}}
-    drawn = []
-    for more in ({}, {"refined": {"l2": {"0": 0.75, "64": 0.5}}}):
-        draw(report | more, "pgd", tmp_path / "eval_robustness.png")
-        drawn.append(figures["eval_robustness.png"])
-    lines = [[line.get_xydata().tolist() for line in figure.axes[0].lines] for figure in drawn]
-    assert lines == [[[[0, 1], [64, 0.5]]], [[[0, 1], [64, 0.5]], [[0, 0.75], [64, 0.5]]]]
-    assert [len(figure.legends) for figure in drawn] == [0, 1]
-
-
-def test_a_part_that_is_left_out_is_not_checked(tmp_path):
-    sizes = {"eval.robustness.every": "never", "eval.ood.every": "never"}
-    asked = {
-        "eval.robustness.refine_steps": 2,
-        "sampler.name": "svgd",
-        "eval.ood.tfds": ("no_such_set",),
-    }
-    experiment = build_experiment(smoke(**sizes, **asked), tmp_path)
-    experiment.check_evaluate()

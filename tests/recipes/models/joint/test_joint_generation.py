@@ -164,34 +164,6 @@ def test_generation_of_every_set():
     assert slots <= {tuple(image.ravel()) for image in every}
 
 
-def test_without_a_buffer_the_fresh_chains_are_judged():
-    report, samples = generate(make_model())
-    assert samples.keys() == {"fresh", "conditional"} == report.keys() & {*samples, "buffer"}
-
-
-def test_what_a_conditional_objective_buffered_has_the_class_of_its_slot():
-    """Two shards of eight slots, four of either class, and an image a slot."""
-    positions = jnp.linspace(-1, 1, 2 * 8 * 3).reshape(2, 8, 3, 1, 1)
-    _, samples = generate(make_model(positions, is_conditional=True))
-    every = np.asarray(data.from_signed_unit(positions.reshape(16, 3, 1, 1)))
-    classes = {tuple(x.ravel()): slot % 8 >= 4 for slot, x in enumerate(every)}
-    found = samples["buffer"]
-    assert [classes[tuple(x.ravel())] for x in found["images"]] == found["labels"].tolist()
-    assert found["labels"].tolist() == [0, 1] * 5
-
-
-def test_every_set_starts_in_the_classes_in_turn():
-    """Starts of class 0 are at 0, those of class 1 at 1; the buffer holds as many of each."""
-    positions = jnp.zeros((2, 8, 3, 1, 1))
-    model = make_model(positions)
-    for name, chains in model.fresh_chains(jax.random.key(0), 10, 3).items():
-        assert chains.labels.tolist() == [0, 1] * 5, name
-        np.testing.assert_array_equal(chains.starts[:, 0, 0, 0], chains.labels)
-    _, samples = generate(model)
-    for found in samples.values():
-        assert np.bincount(found["start_images"][:, 0, 0, 0]).tolist()[128::127] == [5, 5]
-
-
 def test_interacting_particles_move_in_their_own_number_without_a_class():
     spread = {"is_interacting": True, "axis_name": ("data", "shard")}
     sampler = partial(samplers.svgd, step_size=0.1)
@@ -203,30 +175,6 @@ def test_interacting_particles_move_in_their_own_number_without_a_class():
     model.fresh_chains(jax.random.key(0), 10, 3)
     assert given[0].shape == (3, 4)
     assert np.all(given[0] == ANY_CLASS)
-
-
-def test_chains_are_scored_beside_their_own_starts():
-    """Those that never moved: nothing that they score is theirs."""
-    positions = jnp.zeros((1, 10, 3, 1, 1))
-    still = chain_plan(sampler=partial(samplers.gradient_descent, step_size=1e-30))
-    report, samples = generate(make_model(positions, plan=still))
-    for name in ("fresh", "conditional"):
-        found = report[name]
-        starts = found["starts"]
-        assert starts["num_images"] == found["num_images"] == 10
-        assert {number: found[number] for number in starts} == starts
-        assert found["rms_displacement"] < 1e-20  # three steps of 1e-30 times a slope
-        np.testing.assert_array_equal(samples[name]["start_images"], samples[name]["images"])
-    # A buffer keeps no starts: draws of its law, black and white by class, stand in their place.
-    assert "rms_displacement" not in report["buffer"]
-    of_two_classes = make_model(positions, is_conditional=True)
-    report, samples = generate(of_two_classes)
-    draws, labels = samples["buffer"]["start_images"], samples["buffer"]["labels"]
-    expected = np.where(labels == 1, 255, 128).astype(np.uint8)  # the law's 1 and 0
-    np.testing.assert_array_equal(draws[:, :, 0, 0], np.repeat(expected[:, None], 3, axis=1))
-    expected = of_two_classes.distances.scores(draws).numbers
-    assert report["buffer"]["starts"]["fid"] == expected["fid"]
-    assert report["buffer"]["starts"]["fid"] != report["buffer"]["fid"]
 
 
 def test_diverged_samples_are_left_out():

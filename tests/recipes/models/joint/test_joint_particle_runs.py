@@ -1,8 +1,5 @@
 """The particles of a joint model's configuration: one system, and the kernel between them."""
 
-import math
-import re
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +7,6 @@ import pytest
 from experiment_runs import build_experiment
 
 from ebmjax.recipes.config import families
-from ebmjax.recipes.config.command_line import read
 from ebmjax.recipes.models.joint import parts
 from ebmjax.recipes.parts.samplers.bind import bind_sampler
 from ebmjax.training import make_mesh
@@ -18,8 +14,6 @@ from ebmjax.training._block import make_block
 from ebmjax.training._feed import describe_batches
 from ebmjax.training._sharding import place_state
 from experiments.configs import svgdjem_digits
-
-NAMES = ("svgd", "adaptive_svgd", "stochastic_svgd")
 
 
 # Positions and scores, and with noise its draws too: in the loop over steps, and again in the last
@@ -43,30 +37,6 @@ def test_devices_gather_what_particles_need_of_each_other(name, num_gathered, sh
 
 
 # The distances of three particles on a line are 0.2, 0.6 and 0.8.
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(
-    ("argument", "expected"),
-    [("None", 0.6 / (2 * math.log(3)) ** 0.5), ("median", 0.6), ("0.7", 0.7), ("1", 1.0)],
-)
-def test_a_bandwidth_is_a_rule_or_a_number(name, argument, expected):
-    config = read(
-        "configs/svgdjem_digits.py",
-        [f"--config.sampler.name={name}", f"--config.sampler.{name}.bandwidth={argument}"],
-    )
-    families.check(config)
-    chain = bind_sampler(parts.sampler(config), config.sampler)(lambda x: -0.5 * jnp.sum(x**2))
-    particles = jnp.array([-0.4, -0.2, 0.4]).reshape(3, 1, 1, 1)
-    _, info = jax.jit(chain.step)(jax.random.key(0), chain.init(particles))
-    assert info.bandwidth == pytest.approx(expected, rel=1e-6)
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("argument", ["mean", "0.0", "-1", "true", "1e999", "(1, 'median', 0)"])
-def test_a_bandwidth_that_is_neither(name, argument):
-    expected = rf"^error: config\.sampler\.{name}\.bandwidth must be positive, or 'median'"
-    with pytest.raises(SystemExit, match=expected) as caught:
-        read("configs/svgdjem_digits.py", [f"--config.sampler.{name}.bandwidth={argument}"])
-    assert re.search(r"got .* Set it with", str(caught.value))
 
 
 def test_adaptive_svgd_moves_by_its_section():

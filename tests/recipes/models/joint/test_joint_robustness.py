@@ -11,9 +11,7 @@ from scipy.special import softmax
 
 from ebmjax import samplers
 from ebmjax.learning import ANY_CLASS
-from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.chains import move
-from ebmjax.recipes.evaluators.robustness import check_derivative
 
 
 def refinement(plan, num_steps):
@@ -63,12 +61,3 @@ def test_the_full_gradient_is_that_of_the_chain(sampler):
         np.testing.assert_allclose(gradient, differences, rtol=0, atol=1e-8)
     identity = np.cos(np.asarray(images) @ np.asarray(weights))[:, None] * np.asarray(weights)
     assert np.abs(gradient - identity).max() > 0.1, "BPDA's gradient is another"
-
-
-def test_a_chain_without_a_derivative_is_refused_for_the_full_gradient():
-    def endless(model, key, images):
-        return jax.lax.while_loop(lambda x: jnp.max(x) > 0.1, lambda x: 0.5 * x, images)
-
-    with pytest.raises(ConfigError, match=r"refine_gradients=bpda"):
-        check_derivative(endless, MODEL, (3, 1, 1))
-    check_derivative(refinement(chain_plan(), 2), MODEL, (3, 1, 1))

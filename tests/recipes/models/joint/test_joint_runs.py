@@ -7,18 +7,16 @@ import jax
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
-from experiment_runs import REPOSITORY, build_experiment, launch, rows_of, summary_of
+from experiment_runs import build_experiment, launch, rows_of, summary_of
 from small_networks import ShallowResNet
 
 from ebmjax import networks
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.models.joint import parts
 from ebmjax.recipes.parts import image_data, start_distributions
 from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block
 from ebmjax.training._feed import describe_batches
 
-REAL = REPOSITORY.parent / "shared" / "data" / "tfds"
 SLOW = pytest.mark.slow
 
 
@@ -68,16 +66,6 @@ def test_mock_data_of_the_right_schema_trains(name, tmp_path):
     with tfds.testing.mock_data(num_examples=100):
         assert launch(config_of(name), f"configs/{name}.py:smoke", str(tmp_path)) is None
     assert_trained(tmp_path, 32, 3)
-
-
-@pytest.mark.skipif(not (REAL / "cifar10").is_dir(), reason=f"needs a prepared CIFAR-10 in {REAL}")
-@pytest.mark.slow
-def test_the_real_cifar10_is_built():
-    config = config_of("sadajem_cifar10", **{"data.path": str(REAL)})
-    experiment = build_experiment(config, REPOSITORY)
-    first = tfds.data_source("cifar10", split="train", data_dir=REAL)[0]
-    np.testing.assert_array_equal(experiment.data.images[0], first["image"])
-    assert experiment.data.labels[0] == first["label"]
 
 
 def trace(config, folder):
@@ -154,27 +142,6 @@ def test_a_mistake_is_told(overrides, message, shallow, tmp_path):
     with pytest.raises(ConfigError, match=message):
         launch(config, "configs/jem_digits.py:smoke", str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.slow
-def test_starts_of_large_images_have_few_directions(monkeypatch, tmp_path):
-    """Their means are those of whole covariances, within 5 standard errors of the draws."""
-    config = config_of("joint", **{"data.max_train": 200})
-    images, config = image_data.load(config)
-    train = images.train
-    whole = parts.start_fn(config, train)
-    monkeypatch.setattr(start_distributions, "MAX_START_BYTES", 0)
-    few = parts.start_fn(config, train)
-    directions, variances = few.args[0].directions, few.args[0].variances
-    assert directions.shape == (64, variances.shape[1])
-    assert len(variances) == 10
-    keys = jax.random.split(jax.random.key(0), 2000)
-    for label in (0, 9):
-        found, other = (np.asarray(jax.vmap(fn, (0, None))(keys, label)) for fn in (few, whole))
-        # Those of whole covariances are clipped to the box, which moves means by this at most.
-        clipped = np.abs(found - np.clip(found, -1.0, 1.0)).mean(axis=0)
-        error = np.hypot(found.std(axis=0), other.std(axis=0)) / 2000**0.5
-        assert np.all(np.abs(found.mean(axis=0) - other.mean(axis=0)) < 5 * error + clipped)
 
 
 def test_a_class_without_images_has_no_gaussian():

@@ -20,23 +20,6 @@ def digits(*arguments):
     return configuration("configs/svgdjem_digits.py:corrected", arguments)
 
 
-@pytest.mark.parametrize("name", tuning.SWEEPS)
-@pytest.mark.parametrize("objective", tuning.STEPS)
-def test_a_sweep_changes_one_field(name, objective):
-    sweep, rows = tuning.SWEEPS[name], tuning.STUDIES[""].rows
-    lines = tuning.lines(sweep, objective)
-    assert lines.keys() <= rows.keys()
-    found = [configuration(rows[row][0], rows[row][1:]) for row in lines]
-    fields = {name: [one[path] for one in found] for name, path in tuning.FIELDS.items()}
-    assert {name for name, values in fields.items() if len(set(values)) > 1} == {sweep.field}
-    assert set(fields[sweep.field]) == set(sweep.values)
-    assert {one.loss.svgd_variant for one in found} == {objective}
-    kept = {one.sampler.buffer.replacement: one.sampler.buffer.num_kept for one in found}
-    assert kept.keys() == {"softmax", "argmax", "in_place"}
-    assert kept["in_place"] is None
-    assert kept["argmax"] == found[-2].sampler.num_samples // 2
-
-
 def test_images_are_the_first_of_each_class():
     images = data.load_digits("train")
     found = parts.take_images(digits("--config.data.num_per_class=2"), images)
