@@ -6,6 +6,7 @@ from ebmjax.learning._chains import CHAIN_AXIS as CHAIN_AXIS
 from ebmjax.learning._chains import Densities as Densities
 from ebmjax.learning._chains import profile_chains as profile_chains
 from ebmjax.learning._chains import run_chains as run_chains
+from ebmjax.learning._chains import run_live_chains as run_live_chains
 from ebmjax.learning._contrastive import Carry as Carry
 from ebmjax.learning._contrastive import View as View
 from ebmjax.learning._contrastive import init_carry as init_carry
@@ -15,13 +16,10 @@ from ebmjax.learning._gradient import Loss as Loss
 from ebmjax.learning._gradient import Objective as Objective
 from ebmjax.learning._gradient import Samples as Samples
 from ebmjax.learning._gradient import make_gradient_fn as make_gradient_fn
+from ebmjax.learning._latent import LatentCarry as LatentCarry
+from ebmjax.learning._latent import init_latent_carry as init_latent_carry
 from ebmjax.learning._latent import make_latent_gradient_fn as make_latent_gradient_fn
 from ebmjax.learning._latent import make_through_chain_gradient_fn as make_through_chain_gradient_fn
-from ebmjax.learning._latent_carry import LatentCarry as LatentCarry
-from ebmjax.learning._latent_carry import init_latent_carry as init_latent_carry
-from ebmjax.learning._live_chains import run_live_chains as run_live_chains
-from ebmjax.learning._memory import Chain as Chain
-from ebmjax.learning._memory import positions_in as positions_in
 from ebmjax.learning._models import Energy as Energy
 from ebmjax.learning._models import EnergyNetwork as EnergyNetwork
 from ebmjax.learning._models import EnergyOf as EnergyOf
@@ -32,6 +30,8 @@ from ebmjax.learning._noise_levels import (
 )
 from ebmjax.learning._noise_levels import condition_on_noise as condition_on_noise
 from ebmjax.learning._noise_levels import widen as widen
+from ebmjax.learning._plan import Chain as Chain
 from ebmjax.learning._plan import ChainKind as ChainKind
 from ebmjax.learning._plan import ChainPlan as ChainPlan
+from ebmjax.learning._plan import positions_in as positions_in
 from ebmjax.learning._plan import step_size as step_size

@@ -1,4 +1,4 @@
-"""Short chains of a plan: moved, or followed step by step."""
+"""Short chains of a plan: moved, followed step by step, or differentiated in their last steps."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -9,11 +9,28 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax._axes import AxisName, mean_over_members, varying_with
-from ebmjax._checks import check_keys, leading_size
+from ebmjax._checks import (
+    check_at_least,
+    check_box,
+    check_broadcasts,
+    check_floating,
+    check_interval,
+    check_keys,
+    check_not_negative,
+    check_positive,
+    leading_size,
+    per_leaf,
+)
 from ebmjax._dual_averaging import DualAveraging, dual_averaging_update
 from ebmjax._precision import at_least_float32
-from ebmjax.learning._memory import Chain, positions_in, with_positions
-from ebmjax.learning._plan import ChainKind, ChainPlan, step_size
+from ebmjax.learning._plan import (
+    Chain,
+    ChainKind,
+    ChainPlan,
+    positions_in,
+    step_size,
+    with_positions,
+)
 from ebmjax.samplers import (
     acceptance_of,
     memory_of,
@@ -73,10 +90,6 @@ def run_chains(
       "bandwidth", "temperature", "preconditioner" and "swap_prob" that the sampler reports are
       means over steps, chains and pairs. "step_size" is there where it adapts. Of several kinds
       each has the mean over the kinds that report it, and each kind's, prefixed by its name.
-
-    Raises:
-      ValueError: while tracing, if a step size is to adapt and its sampler reports no acceptance;
-        if there is not one key for each kind.
     """
     num_kinds, adapted = len(plan.kinds), dict(adaptation or {})
     check_keys("keys", keys, num_kinds)
@@ -137,7 +150,6 @@ def mean_squared_displacement(starts: PyTree, ends: PyTree) -> jax.Array:
 def _run(
     key: Key, densities: Densities, kind: ChainKind, starts: PyTree, labels: jax.Array
 ) -> tuple[PyTree, dict[str, jax.Array]]:
-    """The ends of the chains of one kind, and the means of what they report."""
     states, step = _start_chains(key, densities, kind, starts, labels)
     step = jax.jit(step, inline=True)  # traced once for the loop and the last step
     keys = jax.random.split(key, kind.num_steps)
@@ -159,7 +171,6 @@ def _run(
 def _start_chains(
     key: Key, densities: Densities, kind: ChainKind, starts: PyTree, labels: jax.Array
 ) -> tuple[Any, Step]:
-    """The states of all chains, and the step of all of them."""
     starts = varying_with(starts, key, labels)
     positions, first_key = positions_in(starts), start_key(key)
     if kind.is_interacting:
@@ -205,13 +216,8 @@ def _means(info: Any, fields: Sequence[str]) -> dict[str, jax.Array]:
 
 
 def _adapt_step_size(
-    state: DualAveraging,
-    name: str,
-    kind: ChainKind,
-    report: Mapping[str, jax.Array],
-    batch_axis: AxisName,
+    state: DualAveraging, name: str, kind: ChainKind, report: Metrics, batch_axis: AxisName
 ) -> DualAveraging:
-    """The step size of a kind after its chains."""
     if "acceptance_prob" not in report:
         raise ValueError(
             f"target_acceptance adapts the step size of the chains of kind {name!r}, whose "
@@ -235,3 +241,80 @@ def _merge_reports(reports: Mapping[str, Metrics]) -> dict[str, jax.Array]:
         for metric in names
     }
     return merged | {f"{n}_{metric}": v for n, r in reports.items() for metric, v in r.items()}
+
+
+def run_live_chains(
+    key: Key,
+    density: Callable[[jax.Array], Callable[..., jax.Array]],
+    starts: PyTree,
+    labels: jax.Array,
+    *,
+    step_size: Any,
+    noise_scale: Any,
+    num_steps: int = 1,
+    low: Any = -jnp.inf,
+    high: Any = jnp.inf,
+) -> PyTree:
+    r"""Moves every start by Langevin steps that are differentiable in what ``density`` closes over.
+
+    .. math::
+        x \leftarrow \mathrm{clip}(x + \epsilon\, \nabla_x f_\theta(x) + \sigma \xi,
+            \mathrm{low}, \mathrm{high})
+
+    The starts are constants; the ends depend on the parameters :math:`\theta` through the scores
+    of these steps, all of them. Where a coordinate is clipped its derivative is 0, unlike
+    ``ebmjax.samplers.clamp``, which passes a chain's gradient straight through.
+
+    Run the chain up to its last steps with ``run_chains``, outside of what is differentiated; take
+    the last ones here, inside. A step costs one gradient, and backwards a derivative of it.
+
+    Args:
+      key: consumed by the noise; the same key gives the same noise at other parameters.
+      density: ``density(label) -> log_density_fn`` of one chain, as for ``run_chains``.
+      starts: leading axis of chains, floating point.
+      labels: (chains,) integers, handed to ``density``.
+      step_size: :math:`\epsilon`, positive; a scalar, or an array or PyTree as in ``sgld_step``.
+      noise_scale: :math:`\sigma`, at least 0; the exact Langevin value is sqrt(2 step_size).
+      num_steps: at least 1 (static).
+      low, high: ends of the box that every step ends in; infinite for none.
+
+    Returns:
+      Ends, like ``starts``.
+
+    Source: Du et al. 2021, section 3.2; one step in their code.
+
+    Example:
+      >>> def end(precision):
+      ...     density = lambda label: lambda x: -0.5 * precision * x**2
+      ...     starts, labels = jnp.array([3.0]), jnp.zeros(1, jnp.int32)
+      ...     return run_live_chains(
+      ...         jax.random.key(0), density, starts, labels, step_size=0.5, noise_scale=0.0)[0]
+      >>> float(end(1.0)), float(jax.grad(end)(1.0))
+      (1.5, -1.5)
+    """
+    check_floating("starts", starts)
+    check_positive("step_size", step_size)
+    check_not_negative("noise_scale", noise_scale)
+    check_at_least("num_steps", num_steps, 1)
+    check_interval(low, high)
+    num_chains = leading_size("starts", starts)
+
+    def step_one(key: Key, position: PyTree, label: jax.Array) -> PyTree:
+        check_box(low, high, position)
+        check_broadcasts("step_size", step_size, position)
+        check_broadcasts("noise_scale", noise_scale, position)
+        score = jax.grad(density(label))(position)
+        noise = optax.tree.random_like(key, position, jax.random.normal)
+
+        def move(x: jax.Array, step: Any, s: jax.Array, scale: Any, n: jax.Array) -> jax.Array:
+            return jnp.clip(x + step * s + scale * n, low, high).astype(x.dtype)
+
+        steps, scales = per_leaf(step_size, position), per_leaf(noise_scale, position)
+        return jax.tree.map(move, position, steps, score, scales, noise)
+
+    def step_all(key: Key, positions: PyTree) -> tuple[PyTree, None]:
+        return jax.vmap(step_one)(jax.random.split(key, num_chains), positions, labels), None
+
+    keys = jax.random.split(key, num_steps)
+    starts = varying_with(jax.lax.stop_gradient(starts), key, labels)
+    return trace_chain(keys, starts, step_all)[0]

@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_at_least, check_positive
-from ebmjax.learning._memory import chain_start, positions_in, with_positions
-from ebmjax.learning._plan import ChainPlan
+from ebmjax.learning._plan import ChainPlan, chain_start, positions_in, with_positions
 from ebmjax.samplers import (
     ReplayBuffer,
     check_start_fn,

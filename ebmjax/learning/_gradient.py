@@ -21,12 +21,10 @@ from ebmjax._dual_averaging import DualAveraging
 from ebmjax._numbers import as_arguments
 from ebmjax._precision import at_least_float32
 from ebmjax.data import ImageData
-from ebmjax.learning._chains import run_chains
+from ebmjax.learning._chains import run_chains, run_live_chains
 from ebmjax.learning._contrastive import Carry, Starts, View, draw_starts, write_ends
-from ebmjax.learning._live_chains import run_live_chains
-from ebmjax.learning._memory import positions_in, with_positions
 from ebmjax.learning._models import EnergyNetwork, JointNetwork
-from ebmjax.learning._plan import ChainPlan
+from ebmjax.learning._plan import ChainPlan, positions_in, with_positions
 from ebmjax.losses import adapt_smoothing, cross_entropy_loss, nearest_neighbour_entropy
 from ebmjax.optim import sam_gradients
 from ebmjax.training import GradientFn, with_data_check

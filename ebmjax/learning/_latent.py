@@ -1,10 +1,11 @@
-"""The learning gradient of the latent EBM, chains included, for the training loop."""
+"""The learning gradient of the latent EBM, and its chains, one set for each logical shard."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ebmjax._checks import check_at_least, check_fraction
 from ebmjax._numbers import as_arguments
@@ -17,9 +18,106 @@ from ebmjax.latent import (
     through_chain_loss,
     vanilla_loss,
 )
-from ebmjax.learning._latent_carry import check_indices, check_latent_carry, put_chains, take_chains
-from ebmjax.training import GradientFn, with_data_check
+from ebmjax.training import GradientFn, with_data_check, write_slots
 from ebmjax.types import Key, Metrics, PyTree
+
+
+class LatentCarry(NamedTuple):
+    """Positions of the chains of one logical shard.
+
+    Attributes:
+      prior: shape (num_prior, d).
+      posterior: of every example, power above 0 and chain, shape (num_examples, num_powers - 1,
+        num_chains, d).
+    """
+
+    prior: Any
+    posterior: Any
+
+
+def init_latent_carry(
+    key: Key,
+    *,
+    num_shards: int,
+    batch_size: int,
+    num_examples: int,
+    num_powers: int,
+    latent_dim: int,
+    num_chains: int = 1,
+    base_scale: float = 1.0,
+    posterior_start: Any = None,
+) -> LatentCarry:
+    """Persistent chains for ``init_state(params, optimizer, shards)``, drawn from the base.
+
+    A logical shard has separate chains for every example and meets each about once in
+    ``num_shards`` epochs: the fewer shards, the fresher the chains. The memory is 4 bytes times
+    num_shards * num_examples * (num_powers - 1) * num_chains * latent_dim.
+
+    Args:
+      key: consumed.
+      num_shards: logical shards of the plan.
+      batch_size: of the plan, over all shards.
+      num_examples: of the data.
+      num_powers: of the schedule, power 0 included; 2 for vanilla training.
+      latent_dim: d.
+      num_chains: of an observation at a power.
+      base_scale: of the model.
+      posterior_start: where all chains of an example start, (num_examples, d); None for the base.
+
+    Returns:
+      Each leaf with a leading axis of ``num_shards``.
+    """
+    sizes = {"num_shards": num_shards, "batch_size": batch_size, "num_examples": num_examples}
+    for name, size in {**sizes, "latent_dim": latent_dim, "num_chains": num_chains}.items():
+        check_at_least(name, size, 1)
+    check_at_least("num_powers", num_powers, 2)
+    if batch_size % num_shards:
+        raise ValueError(
+            f"batch_size must be a multiple of num_shards={num_shards}, got {batch_size}."
+        )
+    prior_key, posterior_key = jax.random.split(key)
+    num_prior = batch_size // num_shards * num_chains
+    table = (num_shards, num_examples, num_powers - 1, num_chains, latent_dim)
+    if posterior_start is None:
+        posterior = base_scale * jax.random.normal(posterior_key, table)
+    else:
+        posterior = jnp.broadcast_to(jnp.asarray(posterior_start)[:, None, None], table)
+    prior = base_scale * jax.random.normal(prior_key, (num_shards, num_prior, latent_dim))
+    return LatentCarry(prior, posterior)
+
+
+def check_indices(carry: PyTree, indices: Any) -> None:
+    """Raises ValueError unless persistent chains have a place for every index of the data.
+
+    Inside ``jit`` another example's chains would stand in for the missing ones.
+    """
+    if not isinstance(carry, LatentCarry):
+        return
+    num_examples, values = carry.posterior.shape[0], np.asarray(indices)
+    is_integer = np.issubdtype(values.dtype, np.integer)
+    if not is_integer or np.any((values < 0) | (values >= num_examples)):
+        raise ValueError(
+            f"identify must give integers in 0..{num_examples - 1}, the examples that the shards "
+            f"keep chains of; got {values.dtype} from {values.min()} to {values.max()}. Correct "
+            "identify, or make the shards by init_latent_carry with the data's num_examples."
+        )
+
+
+def take_chains(carry: PyTree, indices: Any) -> LatentCarry:
+    """Starts of a batch's chains: (chains, d) and (powers, chains, d); Nones if fresh."""
+    if not isinstance(carry, LatentCarry):
+        return LatentCarry(None, None)
+    by_power = jnp.moveaxis(carry.posterior[indices], 1, 0)
+    return LatentCarry(carry.prior, by_power.reshape(len(by_power), -1, by_power.shape[-1]))
+
+
+def put_chains(carry: PyTree, indices: Any, prior: jax.Array, posterior: jax.Array) -> PyTree:
+    """Changes of the carry: the ends of the batch's chains, in their places."""
+    if not isinstance(carry, LatentCarry):
+        return carry
+    num_powers, num_chains, latent_dim = carry.posterior.shape[1:]
+    by_power = posterior.reshape(num_powers, -1, num_chains, latent_dim)
+    return LatentCarry(prior, write_slots(indices, jnp.moveaxis(by_power, 0, 1)))
 
 
 def make_latent_gradient_fn(
@@ -71,12 +169,26 @@ def make_latent_gradient_fn(
     ) -> tuple[LatentParams, PyTree, Metrics]:
         model, observations = model_of(), jnp.repeat(observe(batch), num_chains, axis=0)
         indices = identify(batch) if identify else None
-        expected = (len(observations), len(ladder) - 1, num_chains, chains.latent_dim)
-        check_latent_carry(carry, indices, expected)
+        if isinstance(carry, LatentCarry):
+            if indices is None:
+                raise ValueError(
+                    "persistent chains need identify, from a batch to the indices of its examples: "
+                    "give it to make_latent_gradient_fn, or train with state.carry=()."
+                )
+            shape = (len(ladder) - 1, num_chains, chains.latent_dim)
+            if carry.posterior.shape[1:] != shape or len(carry.prior) != len(observations):
+                raise ValueError(
+                    f"persistent chains must have shapes {shape} an example, and "
+                    f"{len(observations)} of the prior: make them by init_latent_carry with the "
+                    "run's numbers."
+                )
         start = take_chains(carry, indices)
         if reinit_prob and start.prior is not None:
             key, new_key = jax.random.split(key)
-            start = start._replace(prior=_start_anew(new_key, start.prior, model, reinit_prob))
+            choice_key, draw_key = jax.random.split(new_key)
+            is_new = jax.random.bernoulli(choice_key, reinit_prob, (len(start.prior), 1))
+            fresh = model.base_scale * jax.random.normal(draw_key, start.prior.shape)
+            start = start._replace(prior=jnp.where(is_new, fresh, start.prior))
         samples, acceptance = sample_ladder(
             key,
             params,
@@ -104,13 +216,6 @@ def make_latent_gradient_fn(
             check_indices(carry, identify(data))
 
     return with_data_check(gradient_fn, check_data)
-
-
-def _start_anew(key: Key, chains: jax.Array, model: LatentModel, prob: float) -> jax.Array:
-    """Returns (chains, d) positions, of which each is a new draw of the base by chance."""
-    choice_key, draw_key = jax.random.split(key)
-    is_new = jax.random.bernoulli(choice_key, prob, (len(chains), 1))
-    return jnp.where(is_new, model.base_scale * jax.random.normal(draw_key, chains.shape), chains)
 
 
 def make_through_chain_gradient_fn(

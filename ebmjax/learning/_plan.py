@@ -1,9 +1,9 @@
-"""Plan of the negatives of a training step: kinds of chains, their starts, and what is kept."""
+"""Plan of the negatives of a training step: kinds of chains, and what is kept of them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from ebmjax._axes import AxisName
 from ebmjax._checks import check_at_least, check_fraction, check_not_negative, check_positive
 from ebmjax._dual_averaging import DualAveraging, dual_averaging_init
-from ebmjax.samplers import StartFn
-from ebmjax.types import Key, LogDensityFn, Sampler
+from ebmjax.samplers import StartFn, memory_of, start_chain
+from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
 OF_A_DENSITY = frozenset(
     ("position", "particles", "score", "log_density", "logdensity_grad", "logdensity")
@@ -55,10 +55,6 @@ class ChainKind:
         check_at_least("num_steps", self.num_steps, 1)
         check_positive("step_size", self.step_size)
         check_not_negative("min_step_size", self.min_step_size)
-        if not isinstance(self.memory, tuple):
-            raise TypeError(
-                f"memory must be a tuple of names, such as ('velocity',), got {self.memory!r}."
-            )
         if self.memory and self.is_interacting:
             raise ValueError(
                 f"memory must be () where is_interacting is True, got {self.memory!r}: every step "
@@ -72,11 +68,6 @@ class ChainKind:
         if self.target_acceptance is not None:
             check_positive("target_acceptance", self.target_acceptance)
             check_fraction("target_acceptance", self.target_acceptance)
-        if self.axis_name is not None and not self.is_interacting:
-            raise ValueError(
-                f"axis_name must be None where is_interacting is False, for independent chains "
-                f"are no system that shards could share; got axis_name={self.axis_name!r}."
-            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,10 +89,6 @@ class ChainPlan:
       log_base: log density that the samplers add to the one they follow, in its units: T log q(x)
         of one position for ``tilted_langevin``. Training does not need it; whoever scores data by
         the density of the chains adds it. None for samplers that add none.
-
-    Raises:
-      ValueError: if there is no kind, the kinds cannot share the chains, a number is out of range,
-        or more samples are kept than drawn.
     """
 
     kinds: Mapping[str, ChainKind]
@@ -166,3 +153,47 @@ class ChainPlan:
 def step_size(state: DualAveraging) -> jax.Array:
     """The step size of the next chains, a scalar."""
     return jnp.exp(state.log_step_size)
+
+
+class Chain(NamedTuple):
+    """A chain between training steps, or many of them: a row of the replay buffer.
+
+    Attributes:
+      position: where it stands.
+      memory: fields of its sampler's state by name, such as a velocity.
+    """
+
+    position: PyTree
+    memory: dict[str, PyTree]
+
+
+def positions_in(chains: PyTree) -> PyTree:
+    """Returns the positions of ``Chain`` rows; of a plan without memory, the rows themselves."""
+    return chains.position if isinstance(chains, Chain) else chains
+
+
+def with_positions(chains: PyTree, positions: PyTree) -> PyTree:
+    """Returns ``chains`` at other positions, with the memory that they have."""
+    return chains._replace(position=positions) if isinstance(chains, Chain) else positions
+
+
+def chain_start(plan: ChainPlan) -> StartFn:
+    """Returns what draws new rows of the buffer: ``plan.start_fn``, with the memory of ``init``.
+
+    Kinds that remember a field of the same name share it. A kind leaves the fields of others.
+    """
+    kinds = [kind for kind in plan.kinds.values() if kind.memory]
+    return _with_memory(plan.start_fn, kinds) if kinds else plan.start_fn
+
+
+def _with_memory(start_fn: StartFn, kinds: Sequence[ChainKind]) -> StartFn:
+    def draw(key: Key, label: jax.Array) -> Chain:
+        key, *keys = jax.random.split(key, 1 + len(kinds))
+        position, memory = start_fn(key, label), {}
+        for key, kind in zip(keys, kinds, strict=True):
+            # No density decides what a state remembers, so that any serves.
+            state = start_chain(key, kind.sampler(lambda position: jnp.zeros(())), position)
+            memory = memory_of(state, kind.memory) | memory
+        return Chain(position, memory)
+
+    return draw
