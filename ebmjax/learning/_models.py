@@ -19,8 +19,8 @@ DROPOUT = 2**31 - 1
 """Folded into the key of a step for the masks of dropout: its other keys are split off."""
 
 Energy = Callable[..., jax.Array]
-"""``energy(x, labels)``: ``(..., *shape)`` and ``(...,)`` to ``(...,)``; labels may be ignored. An energy of
-many noise levels also takes noise scales (...,)."""
+"""``energy(x, labels)``: ``(..., *shape)`` and ``(...,)`` to ``(...,)``; labels may be
+ignored. An energy of many noise levels also takes noise scales (...,)."""
 
 EnergyOf = Callable[[PyTree], Energy]
 """``energy_of(params) -> energy``: what all chains of a step share, such as a spectral norm, is
