@@ -44,17 +44,7 @@ class AdaptiveSVGDState(NamedTuple):
 
 
 class AdaptiveSVGDInfo(NamedTuple):
-    """Report of one step.
-
-    Attributes:
-      bandwidth: scalar, in units of the particles.
-      direction_norm: scalar, root mean square over particles of the norm of SVGD's direction.
-      log_density: (n,), at the particles the step started from.
-      preconditioner: scalar, the mean over particles and coordinates of what multiplies the step
-        size.
-
-    If particles are spread over an axis, all but the bandwidth describe the member's own particles.
-    """
+    """An ``SVGDInfo``, and the mean over coordinates of what multiplies the step size."""
 
     bandwidth: jax.Array
     direction_norm: jax.Array

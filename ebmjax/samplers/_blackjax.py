@@ -13,11 +13,7 @@ from ebmjax.types import Key, LogDensityFn, PyTree, Sampler, acceptance_of
 
 
 class BlackJAXState(NamedTuple):
-    """A sampler's state under the names that BlackJAX's adaptation reads.
-
-    Attributes:
-      inner: the state of the sampler.
-    """
+    """A sampler's state under the names that BlackJAX's adaptation reads."""
 
     inner: Any
 
@@ -33,11 +29,7 @@ class BlackJAXState(NamedTuple):
 
 
 class BlackJAXInfo(NamedTuple):
-    """A sampler's info under the names that BlackJAX's adaptation reads.
-
-    Attributes:
-      inner: the info of the sampler.
-    """
+    """A sampler's info under the names that BlackJAX's adaptation reads."""
 
     inner: Any
 

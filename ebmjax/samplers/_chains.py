@@ -1,9 +1,8 @@
 """Drivers: many steps of one chain, one step of many chains."""
 
-import contextlib
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -111,7 +110,7 @@ def trace_chain(
 ) -> tuple[State, PyTree]:
     """Takes a step for each key and keeps what ``report(state, info)`` returns of every step.
 
-    For chains whose positions would fill the memory. ``run_chain`` keeps positions and infos.
+    ``run_chain`` keeps positions and infos, which may fill the memory.
 
     Args:
       keys: (num_steps, ...); with ``jax.random.split(key, num_steps)`` the steps are those of
@@ -166,17 +165,14 @@ def run_chain(
       num_steps: steps in all, burn-in included (static).
       burn_in: first steps, of which nothing is kept (static).
       thinning: the last of every ``thinning`` steps is kept (static).
-      unroll: steps written out per turn of the compiled loop (static). 1 is right for matrix
-        products on every backend. XLA's own convolutions lose their threads inside a CPU loop; a
-        network that uses them runs faster, and compiles longer, with ``unroll=num_steps``.
+      unroll: steps written out per turn of the compiled loop (static). XLA's own convolutions lose
+        their threads inside a CPU loop, and run faster with ``unroll=num_steps``.
 
     Returns:
       The final state; the kept positions; the infos of the steps that led to them. Both gain an
-      axis of ``(num_steps - burn_in) // thinning`` draws. It is first for one chain, ``(draws,
-      ...)``, and second for a step from ``batch_step``, ``(chains, draws, ...)``, as
-      ``ebmjax.metrics`` and ArviZ read draws. The step may be wrapped by ``jax.jit`` or another
-      wrapper that sets ``__wrapped__``. Any other function around a ``batch_step`` hides it: its
-      draws come first.
+      axis of ``(num_steps - burn_in) // thinning`` draws: ``(draws, ...)`` for one chain, and
+      ``(chains, draws, ...)`` for a step from ``batch_step``, also in ``jax.jit``, as
+      ``ebmjax.metrics`` and ArviZ read draws.
 
     Example:
       >>> import jax.numpy as jnp
@@ -229,23 +225,15 @@ def run_chain(
         keys = jax.random.split(key, num_steps)  # a legacy key's are rows of uint32
         state, shapes = place_carry(step, keys, state)
         empty = jax.tree.map(partial(_room, axis=axis, num_draws=num_draws), outcome(*shapes))
-        inputs = keys, draw, is_kept
-        return trace_chain(inputs, (state, empty), advance, unroll=unroll)[0]
+        return trace_chain((keys, draw, is_kept), (state, empty), advance, unroll=unroll)[0]
 
-    with _hint(is_wanted=axis == 0):
-        state, (positions, infos) = run_program(drive, key, state)
-    return state, positions, infos
-
-
-@contextlib.contextmanager
-def _hint(*, is_wanted: bool) -> Iterator[None]:
-    """Adds a note on ``batch_step`` to an error of ``step``."""
     try:
-        yield
+        state, (positions, infos) = run_program(drive, key, state)
     except (TypeError, ValueError) as error:
-        if is_wanted:
+        if axis == 0:
             error.add_note("If state holds many chains, give run_chain batch_step(step).")
         raise
+    return state, positions, infos
 
 
 def _room(leaf: jax.ShapeDtypeStruct, *, axis: int, num_draws: int) -> jax.Array:

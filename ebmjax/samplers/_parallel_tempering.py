@@ -30,11 +30,7 @@ POWERS = (0.1, 0.3, 1.0)
 
 
 class HotReplicas(NamedTuple):
-    """The replicas below power 1.
-
-    Attributes:
-      position: leading axis (num_powers - 1,), from the lowest power up.
-    """
+    """The replicas below power 1, leading axis (num_powers - 1,), from the lowest power up."""
 
     position: PyTree
 

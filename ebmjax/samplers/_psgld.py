@@ -42,13 +42,9 @@ class PSGLDState(NamedTuple):
 
 
 class PSGLDInfo(NamedTuple):
-    """Report of one preconditioned step.
+    """A ``LangevinInfo``, for the move with the metric held fixed in both directions.
 
-    Attributes:
-      acceptance_prob: scalar in [0, 1], for the move with the metric held fixed in both directions.
-      is_accepted: scalar bool, always true.
-      log_density: scalar, at the new position.
-      preconditioner: scalar, the mean over coordinates of G, which multiplies the step size.
+    ``preconditioner`` is the mean over coordinates of G, which multiplies the step size.
     """
 
     acceptance_prob: jax.Array

@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.core
 import jax.numpy as jnp
-import numpy as np
 
 from ebmjax._axes import everywhere, rows_like, set_rows, take_rows
-from ebmjax._checks import check_at_least, check_fraction, leading_size
+from ebmjax._checks import check_at_least, check_fraction, check_labels, leading_size
 from ebmjax._programs import run_program
 from ebmjax.samplers._starts import StartFn, check_start_fn
 from ebmjax.types import Key, PyTree
@@ -87,7 +86,7 @@ def replay_buffer_draw(
     *,
     num_classes: int = 1,
     reinit_prob: Any,
-    labels: jax.Array | None = None,
+    labels: Any = None,
 ) -> Draw:
     """Takes ``num`` chains from different slots; each starts anew with ``reinit_prob``.
 
@@ -104,9 +103,8 @@ def replay_buffer_draw(
       num_classes: as in ``replay_buffer_init``.
       reinit_prob: probability in [0, 1] of a new start, independently for each slot.
       labels: (num,) integers in [0, num_classes): entry i is then drawn from its class's block,
-        without duplicates, or anew by its class. A traced label out of range gets some position
-        and a slot where nothing is written (see ``Draw``). None draws from the whole buffer, and
-        new positions of random classes.
+        without duplicates, or anew by its class. None draws from the whole buffer, and new
+        positions of random classes.
 
     Source: JEM (Grathwohl et al. 2020). JEM draws with replacement and loses one of two chains from
     the same slot; here none is lost.
@@ -124,7 +122,8 @@ def replay_buffer_draw(
         random_labels = jax.random.randint(label_key, (num,), 0, num_classes, jnp.int32)
         labels = jnp.where(is_new, random_labels, slots // block_size)
     else:
-        labels = _check_labels(labels, num, num_classes)
+        check_labels("labels", labels, (num,), num_classes)
+        labels = everywhere(jnp.asarray(labels, jnp.int32))
         is_class = (labels >= 0) & (labels < num_classes)
         # Labels out of range come after the last class, so they take no slot from it.
         grouped = jnp.where(is_class, labels, num_classes)
@@ -160,7 +159,7 @@ def replay_buffer_write(buffer: ReplayBuffer, slots: jax.Array, positions: PyTre
 def _distinct_slots(key: Key, labels: jax.Array, num_classes: int, block_size: int) -> jax.Array:
     """Returns a slot of its block for each label, no slot twice; all choices are equally likely.
 
-    Runs Floyd's algorithm, all steps at once. To choose n slots of B, step r = 0, ..., n - 1 draws
+    It is Floyd's algorithm, all steps at once. To choose n slots of B, step r = 0, ..., n - 1 draws
     t uniformly from 0, ..., j with j = B - n + r. It takes t, or j if t was taken before: an
     earlier step drew t too, or t is the j that an earlier step had to take. Such steps form a
     chain, followed to its end by doubling.
@@ -217,22 +216,4 @@ def _check_num(num: int, available: int, is_by_class: bool) -> None:
     check_at_least("num", num, 1)
     if num > available:
         which = "of one class (all labels may be equal)" if is_by_class else "of the replay buffer"
-        raise ValueError(
-            f"num must be at most the {available} slots {which}, because no slot is drawn twice; "
-            f"got num={num}. Take a larger buffer or a smaller batch."
-        )
-
-
-def _check_labels(labels: Any, num: int, num_classes: int) -> jax.Array:
-    if not jnp.issubdtype(jnp.result_type(labels), jnp.integer):
-        raise TypeError(f"labels must be integers, got dtype {jnp.result_type(labels)}.")
-    if jnp.shape(labels) != (num,):
-        raise ValueError(f"labels must have shape (num,) = ({num},), got {jnp.shape(labels)}.")
-    if not isinstance(labels, jax.core.Tracer):
-        numbers = np.asarray(labels)
-        if numbers.min() < 0 or numbers.max() >= num_classes:
-            raise ValueError(
-                f"labels must lie in [0, num_classes) = [0, {num_classes}), got values from "
-                f"{numbers.min()} to {numbers.max()}."
-            )
-    return everywhere(jnp.asarray(labels, jnp.int32))
+        raise ValueError(f"num must be at most the {available} slots {which}, got num={num}.")

@@ -35,19 +35,13 @@ leaves: pass one to ``jit`` as an argument to keep large constants out of the pr
 
 
 def check_start_fn(start_fn: Any, shapes: PyTree = None) -> None:
-    """Raises unless ``start_fn(key, label)`` returns one position; runs nothing.
+    """Raises TypeError or ValueError unless ``start_fn(key, label)`` returns one position.
 
-    Args:
-      start_fn: a start distribution of yours.
-      shapes: of a position, a PyTree of shapes like it; None for any.
-
-    Raises:
-      TypeError: if it takes other arguments, or returns no floating-point arrays.
-      ValueError: if the position has other shapes.
+    ``shapes`` is a PyTree of the position's shapes; None for any.
     """
     contract = (
-        "start_fn must be start_fn(key, label) -> position: of a key and of a class (int32 "
-        "scalar), one start of one chain, floating-point arrays"
+        "start_fn must be start_fn(key, label) -> position: of a key and a class (int32 scalar), "
+        "one start of one chain, floating-point arrays"
     )
     if not callable(start_fn):
         raise TypeError(f"{contract}; got a {type(start_fn).__name__}.")
@@ -62,10 +56,7 @@ def check_start_fn(start_fn: Any, shapes: PyTree = None) -> None:
         raise TypeError(f"{contract}; it returns {found}.")
     got = jax.tree.map(lambda leaf: leaf.shape, found)
     if shapes not in (None, got):
-        raise ValueError(
-            f"{contract}, here of shape {shapes}; got {got}. The label, 0 without classes, gives "
-            "no axis, and many starts are its vmap."
-        )
+        raise ValueError(f"{contract}, here of shape {shapes}; got {got}.")
 
 
 def uniform_start(shape: tuple[int, ...], low: Any, high: Any) -> StartFn:
@@ -129,10 +120,9 @@ def informative_start(
 
     Returns:
       A ``StartFn``. Where every class has fewer images than an image has pixels, it holds the
-      images, 154 MB for CIFAR-100 in bytes. A draw is then mean + X' z / sqrt(n) + sqrt(jitter) e,
-      with the n centred images X and standard normal z and e. Else it holds a Cholesky factor for
-      each class, taken once on the host in float64. For d pixels these are num_classes * d * d
-      numbers, 377 MB for CIFAR-10 in float32. Many draws at once take ``AT_ONCE_BYTES`` more.
+      images, 154 MB for CIFAR-100 in bytes: a draw is mean + X' z / sqrt(n) + sqrt(jitter) e, with
+      the n centred images X and standard normal z and e. Else it holds a Cholesky factor for each
+      class, 377 MB for CIFAR-10. Many draws at once take ``AT_ONCE_BYTES`` more.
 
     Source: JEM++ (Yang & Ji 2021), informative initialisation, as SADA-JEM uses it.
 

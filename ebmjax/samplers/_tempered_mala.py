@@ -43,14 +43,7 @@ class TemperedMALAState(NamedTuple):
 
 
 class TemperedMALAInfo(NamedTuple):
-    """Report of one step.
-
-    Attributes:
-      acceptance_prob: scalar, under the temperature of this step.
-      is_accepted: scalar bool.
-      log_density: scalar, untempered, at the new position.
-      temperature: scalar, the one this step ran at.
-    """
+    """A ``LangevinInfo`` with the temperature that this step ran at; log densities untempered."""
 
     acceptance_prob: jax.Array
     is_accepted: jax.Array

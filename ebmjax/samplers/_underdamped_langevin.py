@@ -41,7 +41,7 @@ def underdamped_langevin_init(
     *,
     temperature: Annotated[Any, POSITIVE] = 1.0,
 ) -> UnderdampedLangevinState:
-    """Scores ``position`` and draws its velocity from N(0, ``temperature``), a positive scalar."""
+    """Scores ``position`` and draws its velocity from N(0, ``temperature``)."""
     check_positive("temperature", temperature, is_scalar=True)
     scored = langevin_init(position, log_density_fn)
     noise = standard_normal_like(key, scored.position)

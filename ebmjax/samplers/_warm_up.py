@@ -22,13 +22,7 @@ PSEUDO_DRAWS, PSEUDO_VARIANCE = 5.0, 1e-3  # Stan's: so many draws of that varia
 
 
 class WarmUpTrace(NamedTuple):
-    """Everything that adapted.
-
-    Attributes:
-      step_size: (num_steps,), the one that each step was taken with.
-      acceptance_prob: (num_steps,), the mean over chains.
-      inverse_mass: as the metric, with a leading axis of windows: what each window found.
-    """
+    """Everything that adapted: by step (the acceptance a mean over chains), and by window."""
 
     step_size: jax.Array
     acceptance_prob: jax.Array
@@ -169,11 +163,9 @@ def _check_adjusted(key: Key, sampler: Any, position: PyTree) -> None:
 
 
 def _schedule(num_steps: int, adapts_metric: bool) -> tuple[np.ndarray, np.ndarray, int]:
-    """Returns Stan's windows.
+    """Returns whether each step is in one of Stan's windows, the window that it ends, their number.
 
-    Returns:
-      Whether each step belongs to a window; the window that each step ends, or else the number of
-      windows; and that number.
+    A step that ends none has that number.
     """
     first, window, last = FIRST, WINDOW, LAST
     if first + window + last > num_steps:
