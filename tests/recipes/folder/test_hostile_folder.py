@@ -323,7 +323,7 @@ RUNS_CODE = re.compile(
 MAY_RUN_CODE = {
     "__init__.py": "rooms of the package by their names",
     "_user_function.py": "what the person at the keyboard names",
-    "data/_tfds_without_tensorflow.py": "modules of tensorflow-datasets",
+    "data/_tfds.py": "modules of tensorflow-datasets",
     "recipes/__init__.py": "parts of the package by their names",
     "recipes/__main__.py": "commands",
     "recipes/config/families.py": "families of the package",
