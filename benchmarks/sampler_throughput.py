@@ -61,7 +61,7 @@ def measure(
             sampler = partial(bind, "sgld")
             chain = _chains.compile_training_chain(sampler, log_density_fn, start, steps)
         else:
-            sampler, is_interacting = bind(name, log_density_fn), SAMPLERS[name].interacting
+            sampler, is_interacting = bind(name, log_density_fn), SAMPLERS[name].interacts
             chain = _chains.compile_chain(sampler, start, steps, is_interacting)
         calls = -(-GRADIENTS // steps)
         ours, bare = _chains.beside_gradients(chain, gradient, steps, options.repeats, calls)

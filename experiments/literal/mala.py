@@ -1,36 +1,26 @@
 """MALA with the accept ratio that the sampling-approaches thesis prints, its two errors apart."""
 
-from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 
 from ebmjax import samplers
-from ebmjax._ranges import FLAG, one_of
-from ebmjax.recipes.config.declare import field
-from ebmjax.recipes.parts.samplers.table import LANGEVIN, NOISY
+from ebmjax._ranges import FLAG, NOT_NEGATIVE, POSITIVE, one_of, optional
 from ebmjax.samplers import LangevinInfo, LangevinState
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
-
-FIELDS = {
-    **{name: replace(one, default=NOISY[name]) for name, one in LANGEVIN.items()},
-    "ratio": field("energies", one_of("energies", "exponentials"), "what the ratio is of"),
-    "proposal": field("twice_step", one_of("twice_step", "noise"), "variance in the ratio"),
-    "rejects": field(True, FLAG, "whether the ratio decides; if not, it is only reported"),
-}
 
 
 def literal_mala(
     log_density_fn: LogDensityFn,
     *,
-    step_size: Any,
-    noise_scale: Any = None,
-    temperature: Any = 1.0,
-    ratio: str = "energies",
-    proposal: str = "twice_step",
-    rejects: bool = True,
+    step_size: Annotated[Any, POSITIVE] = 1.0,
+    noise_scale: Annotated[Any, optional(NOT_NEGATIVE)] = 0.01,
+    temperature: Annotated[Any, optional(POSITIVE)] = None,
+    ratio: Annotated[str, one_of("energies", "exponentials")] = "energies",
+    proposal: Annotated[str, one_of("twice_step", "noise")] = "twice_step",
+    rejects: Annotated[bool, FLAG] = True,
 ) -> Sampler:
     r"""``ebmjax.samplers.mala`` with another number that decides.
 

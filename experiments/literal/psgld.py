@@ -1,27 +1,23 @@
 """Preconditioned Langevin dynamics as the sampling-approaches thesis prints them."""
 
-from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import jax.numpy as jnp
 
 from ebmjax import samplers
-from ebmjax.recipes.parts.samplers.table import DAMPING, DECAY, LANGEVIN
+from ebmjax._ranges import FRACTION, NOT_NEGATIVE, POSITIVE, optional
 from ebmjax.samplers import PSGLDInfo, PSGLDState
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
-
-FIELDS = {**LANGEVIN, "decay": DECAY, "damping": DAMPING}
-FIELDS["step_size"] = replace(FIELDS["step_size"], default=0.1)
 
 
 def literal_psgld(
     log_density_fn: LogDensityFn,
     *,
-    step_size: Any,
-    noise_scale: Any = None,
-    temperature: Any = None,
-    decay: Any = 0.99,
-    damping: Any = 1e-5,
+    step_size: Annotated[Any, POSITIVE] = 0.1,
+    noise_scale: Annotated[Any, optional(NOT_NEGATIVE)] = None,
+    temperature: Annotated[Any, optional(POSITIVE)] = 1.0,
+    decay: Annotated[Any, FRACTION] = 0.99,
+    damping: Annotated[Any, POSITIVE] = 1e-5,
 ) -> Sampler:
     r"""``ebmjax.samplers.psgld`` with the metric of the step before.
 
@@ -35,7 +31,8 @@ def literal_psgld(
     Args:
       log_density_fn: -E of one position.
       step_size: :math:`\epsilon`.
-      noise_scale, temperature: as of ``psgld``.
+      noise_scale: as of ``psgld``.
+      temperature: as of ``psgld``.
       decay: a.
       damping: :math:`\lambda`.
 

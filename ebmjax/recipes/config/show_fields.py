@@ -7,7 +7,8 @@ from ebmjax.recipes.config import command_line, declare, families, files
 from ebmjax.recipes.config.checks import options_of
 from ebmjax.recipes.config.declare import Field, Fields
 from ebmjax.recipes.config.errors import Config, ConfigError, pick, stop
-from ebmjax.recipes.config.user_parts import find_fields, find_function, is_users
+from ebmjax.recipes.config.signatures import read_fields
+from ebmjax.recipes.config.user_parts import find_function, is_users
 
 USAGE = """usage: ebmjax fields CONFIG[:VARIANT] [--config.FIELD=VALUE ...]
 
@@ -47,7 +48,7 @@ def describe_options(config: Config, fields: Fields) -> Iterator[str]:
         for entry in entries if f"{section}.options" in fields and name != "model.factory" else ():
             if is_users(entry):
                 options = options_of(config, section)
-                for key, one in find_fields(find_function(name, entry)).items():
+                for key, one in read_fields(find_function(name, entry)).items():
                     chosen = options.get(key, one.default)
                     yield f"{section}.options: {key} = {chosen!r}  # {one.text} [{values(one)}]"
 

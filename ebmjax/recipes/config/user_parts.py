@@ -1,7 +1,6 @@
 """Parts from a user's own file or module: ``FILE.py:FUNCTION`` in place of a name of ours.
 
 The function is called as ours are, with the options of ``config.<section>.options`` as keywords.
-Nothing here imports JAX.
 """
 
 import contextlib
@@ -13,8 +12,9 @@ from typing import Any, NamedTuple
 from ebmjax._shown import trim
 from ebmjax._user_function import is_function_name, user_function
 from ebmjax.recipes.config.checks import options_of
-from ebmjax.recipes.config.declare import Field, Fields, refusal_of
+from ebmjax.recipes.config.declare import Fields, refusal_of
 from ebmjax.recipes.config.errors import Config, ConfigError
+from ebmjax.recipes.config.signatures import read_fields
 
 
 class UserPart(NamedTuple):
@@ -24,8 +24,7 @@ class UserPart(NamedTuple):
       field: name of the field that names it, "sampler.name".
       name: value of that field.
       function: what the name stands for.
-      options: keywords of a call. The configuration's values come first, then the defaults of
-        ``FIELDS``, then those of the function.
+      options: keywords of a call: the configuration's values, else the function's defaults.
     """
 
     field: str
@@ -72,7 +71,7 @@ def find_part(
       field: such as "sampler.name".
       name: its value.
       given: names of the arguments that the run gives. No option may have one of these names.
-      usual: fields whose ranges hold for options that are set and that ``FIELDS`` does not have.
+      usual: fields whose ranges hold for options that are set and have none in the signature.
 
     Raises:
       ConfigError: if there is no such function, or an option is missing, unknown or out of range.
@@ -80,7 +79,7 @@ def find_part(
     function, section = find_function(field, name), field.partition(".")[0]
     chosen = check_options(config, field, name, function, given)
     usual = {key: one for key, one in (usual or {}).items() if key in chosen}
-    for key, one in {**usual, **find_fields(function)}.items():
+    for key, one in {**usual, **read_fields(function)}.items():
         value = chosen.get(key, one.default)
         if one.values.refusal(value) is not None:
             raise ConfigError(refusal_of(one, f"{section}.options {key!r}", value))
@@ -88,23 +87,12 @@ def find_part(
 
 
 def default_options(function: Callable[..., Any], given: Collection[str]) -> dict[str, Any]:
-    """Returns a function's options where nothing sets them: of ``FIELDS``, else of its signature.
-
-    Those in ``given`` are left out.
-    """
-    own = {
+    """Returns a function's options where nothing sets them, without those in ``given``."""
+    return {
         key: one.default
         for key, one in inspect.signature(function).parameters.items()
         if key not in given and one.default is not one.empty
     }
-    return own | {key: one.default for key, one in find_fields(function).items()}
-
-
-def find_fields(function: Callable[..., Any]) -> dict[str, Field]:
-    """Returns the fields that the file of a function declares for it, ``FIELDS``, by option."""
-    found = getattr(function, "__globals__", {}).get("FIELDS", {})
-    names = inspect.signature(function).parameters
-    return {key: one for key, one in found.items() if isinstance(one, Field) and key in names}
 
 
 def check_options(
@@ -131,13 +119,10 @@ def check_options(
             f"config.{section}.options has {wrong}; config.{field}={name!r} takes the options "
             f"{able}."
         )
-    declared = find_fields(function)
     missing = [
         key
         for key in able
-        if parameters[key].default is inspect.Parameter.empty
-        and key not in options
-        and key not in declared
+        if parameters[key].default is inspect.Parameter.empty and key not in options
     ]
     if missing:
         example = ", ".join(f'"{key}": ...' for key in missing)

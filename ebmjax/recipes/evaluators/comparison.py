@@ -26,7 +26,7 @@ from ebmjax.recipes.evaluators.found import Found
 from ebmjax.recipes.evaluators.plane import plane_of
 from ebmjax.recipes.evaluators.plots import figure, shape
 from ebmjax.recipes.evaluators.table import NEVER
-from ebmjax.recipes.parts.samplers import SAMPLERS, Chosen, defaults
+from ebmjax.recipes.parts.samplers import Chosen, defaults
 from ebmjax.recipes.parts.samplers import check as check_samplers
 from ebmjax.recipes.parts.samplers.bind import bind_sampler
 from ebmjax.recipes.parts.samplers.table import PLAIN
@@ -194,7 +194,7 @@ def run_chains(
     The parameters and all numbers but counts are arguments of the compiled program, so it serves
     every seed and every step size.
     """
-    bound, is_interacting = bind_sampler(chosen, {}), chosen.entry.interacting
+    bound, is_interacting = bind_sampler(chosen, {}), chosen.entry.interacts
 
     def move(key: Key, starts: jax.Array, params: PyTree) -> tuple[jax.Array, Any, Any]:
         sampler = bound(log_density_of(params))
@@ -405,4 +405,4 @@ def draw(
 
 def title(name: str) -> str:
     """Returns a sampler's name for pictures and tables; of a user's, that of its function."""
-    return SAMPLERS[name].title if name in SAMPLERS else name.replace("_", " ")
+    return name.replace("_", " ")

@@ -5,14 +5,13 @@ keyword arguments are the fields of its section, with their ranges and lines of 
 """
 
 import importlib
-import inspect
-import re
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import Annotated, Any, get_args, get_origin
+from typing import Any
 
 from ebmjax._ranges import COUNT, Range
 from ebmjax.recipes.config.declare import Field, When, field, under
+from ebmjax.recipes.config.signatures import read_fields
 
 END, NEVER = "end", "never"
 EVERY = Range(
@@ -77,14 +76,3 @@ def fields(
     for key, value in changes.items():
         made[key] = replace(made[key], default=value)
     return {f"eval.{name}.{key}": one for key, one in under(made, *when).items()}
-
-
-def read_fields(function: Callable[..., Any]) -> dict[str, Field]:
-    """Returns the fields that the keyword arguments of a function are, by name."""
-    lines = re.findall(r"^  +(\w+): (.*(?:\n    +.*)*)", inspect.getdoc(function) or "", re.M)
-    texts = {name: " ".join(text.split()).rstrip(".") for name, text in lines}
-    found = {}
-    for name, one in inspect.signature(function, eval_str=True).parameters.items():
-        if one.kind is one.KEYWORD_ONLY and get_origin(one.annotation) is Annotated:
-            found[name] = field(one.default, get_args(one.annotation)[1], texts[name])
-    return found

@@ -123,9 +123,10 @@ def _runs(study: Study, all_cells: Sequence[Cell], label: str) -> dict[str, dict
     found: dict[str, dict[int, RunParts]] = {}
     for heading, (name, _, _) in study.columns.items():
         found[heading] = {
-            cell.seed: (digests[cell.seed], parts)
+            cell.seed + repeat: (digests[cell.seed], parts)
             for cell in done
-            if (parts := per_image.read(cell.folder, name)) is not None
+            for repeat, parts in enumerate(per_image.read(cell.folder, name, cell.repeats))
+            if parts is not None
         }
     return found
 

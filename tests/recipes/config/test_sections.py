@@ -168,15 +168,19 @@ def test_fields_are_those_of_the_named_samplers(printed):
     assert not [line for line in lines if line.startswith(("sampler.sgld.", "sampler.mala."))]
 
 
-OWN = """
-from ebmjax.recipes.config.declare import field
+OWN = '''
+from typing import Annotated
+
 from ebmjax._ranges import FRACTION
 
-FIELDS = {"momentum": field(0.9, FRACTION, "share that is kept")}
 
+def heavy_ball(log_density_fn, *, step_size=1.0, momentum: Annotated[float, FRACTION] = 0.9):
+    """Rolls on.
 
-def heavy_ball(log_density_fn, *, step_size=1.0, momentum): ...
-"""
+    Args:
+      momentum: share that is kept. At 0 it is gradient descent.
+    """
+'''
 
 
 def test_fields_of_a_sampler_of_ones_own_are_printed(tmp_path, printed, capsys):

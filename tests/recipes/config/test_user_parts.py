@@ -24,18 +24,14 @@ from ebmjax.recipes.parts.samplers import SAMPLERS, SINGLE, of_section, of_share
 from ebmjax.training import init_state
 
 OWN = """
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from ebmjax.recipes.config.declare import field
 from ebmjax._ranges import FRACTION
 from ebmjax.types import Sampler
-
-FIELDS = {"keep": field(0.5, FRACTION, "share that is kept")}
-
 
 class State(NamedTuple):
     position: Any
@@ -57,7 +53,7 @@ def together(log_density_fn, *, step_size=0.5):
     return drift(log_density_fn, step_size=step_size)
 
 
-together.interacting = True
+together.interacts = True
 together.memory = ("score",)
 
 
@@ -73,7 +69,7 @@ def needs(log_density_fn, *, width):
     return drift(log_density_fn)
 
 
-def kept(log_density_fn, *, keep):
+def kept(log_density_fn, *, keep: Annotated[float, FRACTION] = 0.5):
     return drift(log_density_fn, step_size=keep)
 
 
@@ -166,7 +162,7 @@ def test_a_sampler_has_its_own_defaults_and_the_options(family, step_size, here)
     chosen = sampler_of(family, "own.py:drift", sampler__options='{"noise": 0.25}')
     assert chosen.options == {"step_size": step_size, "noise": 0.25}
     assert not chosen.rejects
-    assert not chosen.entry.interacting
+    assert not chosen.entry.interacts
 
 
 def test_a_sampler_moves_as_its_function_says(here):
@@ -269,7 +265,7 @@ def test_what_an_option_breaks_names_the_options(here):
 
 def test_particles_that_interact_are_refused_where_chains_move_alone(here):
     entry = sampler_of("joint", "own.py:together").entry
-    assert entry.interacting
+    assert entry.interacts
     assert entry.memory == ("score",)
     with pytest.raises(ConfigError, match="moves all chains together"):
         sampler_of("energy", "own.py:together")

@@ -167,7 +167,7 @@ def halved(options):
 def test_no_number_of_a_sampler_is_part_of_its_move(name):
     options = defaults(name)
     section = {"box": "clamp", "low": -1.0, "high": 1.0, "max_score": 2.0}
-    start = jnp.zeros((3, 2) if SAMPLERS[name].interacting else 2)
+    start = jnp.zeros((3, 2) if SAMPLERS[name].interacts else 2)
     texts = set()
     for change in (lambda same: same, halved):
         sampler_of = bind_sampler(Chosen(name, "", change(options)), change(section))

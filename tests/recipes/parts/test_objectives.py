@@ -1,7 +1,5 @@
 """Every objective without chains, at its minimum on Gaussian data, where it is known."""
 
-from types import SimpleNamespace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +9,6 @@ from ebmjax.data import ImageData
 from ebmjax.learning import Density, Samples
 from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.config.user_parts import find_function
 from ebmjax.recipes.parts.objectives import energy_matching, noise_contrastive
 from ebmjax.recipes.parts.objectives.checks import warn_of_objective
 from ebmjax.recipes.parts.objectives.objective import (
@@ -19,7 +16,6 @@ from ebmjax.recipes.parts.objectives.objective import (
     noise_levels,
 )
 from ebmjax.recipes.parts.objectives.table import WITHOUT_CHAINS, draws
-from ebmjax.recipes.study import study_file
 from experiments.configs import igebm_digits, jem_digits
 
 COVARIANCE = np.array([[0.3, 0.1], [0.1, 0.2]])
@@ -199,30 +195,6 @@ def test_a_piecewise_linear_network_is_warned_of_where_scores_are_matched(name):
     has_scores = name in ("denoising", "denoising_levels", "score_matching", "energy_matching")
     lines = [line.rpartition(": set ")[2] for line in warn_of_objective(config)]
     assert lines == ["--config.model.activation=swish"] * has_scores
-
-
-@pytest.mark.parametrize(
-    ("row", "an_update"),
-    [
-        ("eight modes, short chains", 50 + 20 * 21),
-        ("circles, persistent chains", 100 + 100 * 21),
-        ("circles, robust, beta 0.9", 100 + 100 * 21),
-        ("two far modes, score matching, sliced", 50 * 4),
-        ("two far modes, denoising, noise 0.1", 50 * 2),
-        ("two far modes, denoising, levels from 0.1", 50 * 2),
-        ("two far modes, diffusion recovery", 50 * 32 / 4),  # a quarter of the steps
-        ("two far modes, energy discrepancy", 50 * 17),
-        ("two far modes, noise-contrastive", 50 * 2),
-        ("eight modes, energy matching", 50 * (4 + 0.8 * 100)),
-    ],
-)
-def test_the_study_counts_the_gradients_of_every_objective(row, an_update):
-    study = study_file.load("studies/objectives.py")
-    file, *flags = study.rows[row]
-    config = command_line.read(file, [*study.common, *flags])
-    count = find_function("eval.functions", *config.eval.functions)
-    found = count(SimpleNamespace(config=config), None, None)
-    assert found == {"gradient_evaluations": pytest.approx(4000 * an_update)}
 
 
 def test_a_gaussian_of_too_many_numbers_is_refused():

@@ -74,8 +74,8 @@ def _check_sampler(config: Config, has_energy: bool) -> Chosen | None:
         check_samplers(config.sampler, (chosen,))
     if has_energy:
         check_particles((chosen,), config.sampler.num_samples)
-        if config.loss.is_conditional and chosen.entry.interacting:
-            able = sorted(name for name, entry in SAMPLERS.items() if not entry.interacting)
+        if config.loss.is_conditional and chosen.entry.interacts:
+            able = sorted(name for name, entry in SAMPLERS.items() if not entry.interacts)
             raise ConfigError(
                 f"config.loss.is_conditional=True needs chains that belong to a class; the "
                 f"particles of config.sampler.name={chosen.name!r} move together. Take one of "
@@ -92,9 +92,9 @@ def check_independence(config: Config, chosen: Chosen) -> None:
     """Refuses samplers that a network with batch statistics does not go with."""
     if config.model.get("norm_policy") in RUNNING_CHAINS:
         return
-    if chosen.rejects or chosen.entry.interacting:
+    if chosen.rejects or chosen.entry.interacts:
         does = "takes moves back chain by chain"
-        if chosen.entry.interacting:
+        if chosen.entry.interacts:
             does = "moves particles that interact"
         batch_norm, instead = "config.model.norm='batch'", "set --config.model.norm=group"
         if config.model.factory:
@@ -114,7 +114,7 @@ def _check_refinement(config: Config, chosen: Chosen) -> None:
             "config.eval.robustness.refine_gradients must name at least one of 'bpda' and 'full', "
             "got none."
         )
-    if chosen.entry.interacting:
+    if chosen.entry.interacts:
         raise ConfigError(
             f"config.eval.robustness.refine_steps={section.refine_steps} needs a run whose chains "
             "move each on its own, because every image must be classified on its own. Set it to 0."

@@ -75,9 +75,9 @@ def chain_kind(
     return ChainKind(
         sampler=bind_sampler(chosen, section, base),
         num_steps=section.num_steps,
-        target_acceptance=target if entry.adaptable else None,
-        is_interacting=entry.interacting,
-        axis_name=axis_name if entry.interacting else None,
+        target_acceptance=target if entry.adapts else None,
+        is_interacting=entry.interacts,
+        axis_name=axis_name if entry.interacts else None,
         step_size=chosen.options.get("step_size", 1.0),
         min_step_size=section.get("min_step_size", 0.0),
         memory=entry.memory,

@@ -3,7 +3,7 @@
 import inspect
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
@@ -33,21 +33,11 @@ class Chosen(NamedTuple):
 
     @property
     def entry(self) -> table.SamplerEntry:
-        """Its row of the table. A function of the user has a row by its attributes.
-
-        These are ``rejects``, ``interacting`` and ``memory``.
-        """
+        """Its row of the table. A function of the user has a row by its signature and facts."""
         if self.part is None:
             return table.SAMPLERS[self.name]
-        function = self.part.function
-        return table.SamplerEntry(
-            self.name,
-            self.name,
-            cast(Any, dict.fromkeys(self.options)),
-            rejects=getattr(function, "rejects", False),
-            interacting=getattr(function, "interacting", False),
-            memory=getattr(function, "memory", ()),
-        )
+        found = table.describe(self.part.function)
+        return found._replace(fields={name: found.fields.get(name) for name in self.options})
 
     def make(self, log_density_fn: Any, **hyperparameters: Any) -> Any:
         """Returns the sampler bound to a density.
@@ -103,11 +93,13 @@ def _of_user(
             f"config.{field}={name!r} must take the log density, and may take options: "
             "(log_density_fn, *, step_size=0.1) -> sampler; it has no argument."
         )
-    part = find_part(config, field, name, (density, "axis_name"), table.STEP)
+    part = find_part(
+        config, field, name, (density, "axis_name"), {"step_size": table.LANGEVIN["step_size"]}
+    )
     chosen = Chosen(name, "config.sampler.options", part.options, part)
-    if chosen.entry.interacting and not any(one.interacting for one in allowed.values()):
+    if chosen.entry.interacts and not any(one.interacts for one in allowed.values()):
         raise ConfigError(
-            f"config.{field}={name!r} moves all chains together (its attribute interacting), and "
+            f"config.{field}={name!r} moves all chains together (its attribute interacts), and "
             f"here each chain moves alone: take one of {sorted(allowed)}, or another function."
         )
     return chosen
@@ -197,7 +189,7 @@ def check(section: Config, samplers: Sequence[Chosen]) -> None:
     """
     for chosen in samplers:
         _check_noise(chosen, section.get("allow_decoupled"))
-        is_fixed = section.get("target_acceptance") is None or not chosen.entry.adaptable
+        is_fixed = section.get("target_acceptance") is None or not chosen.entry.adapts
         if not is_fixed and chosen.options.get("noise_scale"):
             raise ConfigError(
                 f"config.sampler.target_acceptance adapts the step of {chosen.name}, and the noise "
@@ -221,7 +213,7 @@ def is_annealed(section: Config) -> bool:
 def check_particles(samplers: Iterable[Chosen], num: int) -> None:
     """Refuses fewer than two particles, ``config.sampler.num_samples``, where they interact."""
     for chosen in samplers:
-        if chosen.entry.interacting and num < 2:
+        if chosen.entry.interacts and num < 2:
             raise ConfigError(
                 "config.sampler.num_samples must be at least 2 for config.sampler.name="
                 f"{chosen.name!r}, whose particles move by each other, got {num}."

@@ -68,7 +68,7 @@ def declare_adaptation(
         needs = f"a sampler {words}, config.sampler.name={' or '.join(able)}"
         return When(needs, lambda config: any(name in able for name in named(config)))
 
-    adaptable = [name for name, entry in offered.items() if entry.adaptable]
+    adaptable = [name for name, entry in offered.items() if entry.adapts]
     rejecting = [name for name, entry in offered.items() if entry.rejects]
     return {
         "sampler.target_acceptance": field(

@@ -54,7 +54,7 @@ def states_of(section, name=None, value=None):
         state = start_chain(start_key(key), chain, start)
         return run_chain(key, state, chain.step, 4)[0]
 
-    many = run if sampler.entry.interacting else jax.vmap(run, (None, 0))
+    many = run if sampler.entry.interacts else jax.vmap(run, (None, 0))
     return np.concatenate([np.ravel(x) for x in jax.tree.leaves(many(jax.random.key(0), STARTS))])
 
 

@@ -72,7 +72,7 @@ def test_a_row_makes_its_sampler_from_its_fields(name):
 
     if chosen.entry.needs == "first_layer":
         density.first_layer, density.head = lambda x: x, density
-    sampler, start = make(density), jnp.ones((3, 2) if chosen.entry.interacting else (2,))
+    sampler, start = make(density), jnp.ones((3, 2) if chosen.entry.interacts else (2,))
     state, info = jax.eval_shape(
         lambda key, x: sampler.step(key, library.start_chain(library.start_key(key), sampler, x)),
         jax.random.key(0),
