@@ -36,21 +36,6 @@ def test_nuts_adapts_and_mixes(capsys):
 
 
 @pytest.mark.slow
-def test_arviz_reads_the_draws(capsys):
-    _, lines = shown("arviz_draws.py", capsys)
-    assert [line.split()[0] for line in lines[1:3]] == ["narrow", "wide"]
-
-
-@pytest.mark.slow
-def test_optuna_compiles_once(capsys):
-    numbers, _ = shown("choose_step.py", capsys)
-    assert numbers["compiled programs"] == 1
-    # Neither a step that hardly moves nor one that is nearly always taken back.
-    assert 0.1 < numbers["acceptance"] < 0.95
-    assert numbers["effective draws"] > 300
-
-
-@pytest.mark.slow
 def test_sgld_on_batches_predicts_as_mala_does(capsys):
     numbers, _ = shown("bayesian_sgld.py", capsys)
     assert numbers["accuracy"] > 0.9

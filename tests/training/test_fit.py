@@ -222,11 +222,6 @@ def test_a_diverged_run_says_so_and_keeps_what_was_finite(tmp_path, checkpoint_e
     assert writer.starts == [0, len(steps)]
 
 
-def test_shards_must_be_as_many_as_planned():
-    with pytest.raises(ValueError, match=r"state\.carry .*plan\.num_shards=4 .*got 8"):
-        run(make_plan(num_shards=4), chains)
-
-
 def test_what_does_not_fit_is_found_without_running():
     state, train_step, data = regression()
     before = tree_digest(state)

@@ -9,7 +9,6 @@ import optax
 import pytest
 from training_problems import regression_data, regression_gradient, regression_loss
 
-from ebmjax.samplers import run_chain, sgld
 from ebmjax.training import Plan, SlotWrite, fit, init_state, make_train_step
 
 KEY = jax.random.key(0)
@@ -105,21 +104,6 @@ def test_a_gradient_function_that_breaks_its_contract(name):
 
 
 @pytest.mark.parametrize(
-    ("params", "message"),
-    [
-        ({**PARAMS, "bias": jnp.int32(0)}, r"params\['bias'\] must hold .*; got dtype int32"),
-        ({}, "params holds no arrays"),
-    ],
-)
-def test_parameters_that_no_gradient_moves(params, message):
-    gradient_fn = returning(same_params, same_carry, one_loss)
-    with pytest.raises((TypeError, ValueError), match=message):
-        train(gradient_fn, params=params)
-    with pytest.raises((TypeError, ValueError), match=message):
-        init_state(params, optax.sgd(0.1))
-
-
-@pytest.mark.parametrize(
     ("key", "got"),
     [
         (0, "int"),
@@ -132,14 +116,6 @@ def test_a_key_that_is_not_typed(key, got):
         TypeError, match=rf"key must be a typed key: use jax\.random\.key.*got .*{got}"
     ):
         train(key=key)
-
-
-def test_a_chain_wants_a_key_and_takes_a_legacy_one():
-    chain = sgld(lambda x: -jnp.sum(x**2), step_size=0.1)
-    state = chain.init(jnp.zeros(2))
-    with pytest.raises(TypeError, match=r"key must be a typed key.*got int\.$"):
-        run_chain(0, state, chain.step, 2)
-    jax.eval_shape(lambda key: run_chain(key, state, chain.step, 2), jax.random.PRNGKey(0))
 
 
 def test_an_optimiser_that_needs_more_than_a_step_has():
@@ -174,16 +150,3 @@ def test_an_optimiser_is_told_the_loss(optimizer):
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-3), result.state.params, params)
     if optimizer is PLATEAU:
         assert float(result.state.opt_state[1].scale) == float(opt_state[1].scale) < 1.0
-
-
-@pytest.mark.parametrize(
-    ("position", "density", "message"),
-    [
-        (jnp.zeros((0, 2)), jnp.sum, r"position must hold at least one number, .*\(0, 2\)"),
-        (jnp.zeros(2), lambda x: jnp.sum(x) * 1j, "must return a real .* got dtype complex64"),
-        (jnp.zeros(2), lambda x: 3, "must return a real .* got dtype int32"),
-    ],
-)
-def test_a_chain_without_numbers_or_a_real_density(position, density, message):
-    with pytest.raises((TypeError, ValueError), match=message):
-        sgld(density, step_size=0.1).init(position)

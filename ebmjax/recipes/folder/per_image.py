@@ -11,7 +11,7 @@ import ebmjax
 FILE = "per_image.npz"
 
 PerImage = dict[str, np.ndarray]
-"""Set of images to (images,) or (repeats, images); a number is the sum of the parts' means."""
+"""Set of images to (images,); a number is the sum of the parts' means."""
 
 RunParts = tuple[Any, PerImage]
 """Images by their digest, and a number of each image."""
@@ -20,31 +20,26 @@ RunParts = tuple[Any, PerImage]
 def write(folder: Path, found: Mapping[str, PerImage]) -> dict[str, float]:
     """Writes per_image.npz: its arrays are called "<name in evaluation.json>#<set of images>".
 
-    Numbers of fewer than two images, and those with no finite repeat, are left out. Returns the
-    standard error of each number, because the test set is finite.
+    Returns the standard error of each number, because the test set is finite. Numbers of fewer than
+    two images, and those that are not finite, are left out.
     """
     arrays, errors = {}, {}
     for name, parts in found.items():
-        finite = _finite(parts)
-        if all(len(part) and part.shape[1] > 1 for part in finite.values()):
-            errors[name] = ebmjax.metrics.sampling_error(tuple(finite.values()))
+        if all(len(part) > 1 and np.isfinite(part).all() for part in parts.values()):
+            errors[name] = ebmjax.metrics.sampling_error(tuple(parts.values()))
             arrays |= {f"{name}#{part}": array for part, array in parts.items()}
     np.savez_compressed(folder / FILE, **arrays)
     return errors
 
 
-def read(folder: Path, name: str, num_repeats: int = 1) -> list[PerImage | None]:
-    """Returns the number ``name`` of each repeat; None if it is missing or not finite."""
+def read(folder: Path, name: str) -> PerImage | None:
+    """Returns the number ``name`` of each image; None if it is missing."""
     path = folder / FILE
     if not path.exists():
-        return [None] * num_repeats
+        return None
     with np.load(path) as arrays:
         keys = [key for key in arrays if key.rpartition("#")[0] == name]
-        parts = {key.rpartition("#")[2]: np.atleast_2d(arrays[key]) for key in keys}
-    if not parts:
-        return [None] * num_repeats
-    repeats = [{key: part[i] for key, part in parts.items()} for i in range(num_repeats)]
-    return [one if all(np.isfinite(x).all() for x in one.values()) else None for one in repeats]
+        return {key.rpartition("#")[2]: arrays[key] for key in keys} or None
 
 
 def fits(runs: Sequence[RunParts]) -> bool:
@@ -70,10 +65,3 @@ def difference(
     low, high = sorted([factor * found.low, factor * found.high])
     ends = {"low": low, "high": high, "seeds": len(seeds)}
     return {"difference": factor * found.difference, **ends}
-
-
-def _finite(parts: PerImage) -> PerImage:
-    """Returns (repeats, images) of the repeats whose numbers are all finite."""
-    whole = {name: np.atleast_2d(np.asarray(part)) for name, part in parts.items()}
-    is_finite = np.all([np.isfinite(part).all(axis=1) for part in whole.values()], axis=0)
-    return {name: part[is_finite] for name, part in whole.items()}

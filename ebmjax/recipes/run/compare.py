@@ -71,7 +71,7 @@ def _differences(ours: RunData, theirs: RunData) -> dict[str, str]:
         return {"not paired": "both need a full evaluation (--mode=eval) on the same images"}
     texts = {}
     for name in reports[0]["test_set_error"]:
-        found = (per_image.read(run.folder, name)[0] for run in (ours, theirs))
+        found = (per_image.read(run.folder, name) for run in (ours, theirs))
         if found := per_image.difference(*({0: (0, one)} if one else {} for one in found)):
             texts[name] = with_interval(found["difference"], found["low"], found["high"])
     return texts

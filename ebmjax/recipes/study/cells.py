@@ -28,7 +28,7 @@ class Study:
       columns: heading to (name in summary.json or evaluation.json, factor, decimals). Dots in a
         name descend into nested objects. "{extractor}" in a heading becomes the name of the rows'
         feature extractors.
-      num_seeds: runs of every row, with seeds 0, 1, ..., or for R repeats 0, R, ...
+      num_seeds: runs of every row, with seeds 0, 1, ...
       common: arguments of every run.
       draw: draws figures; called with the study's folder after all runs.
       sweep: one field to its values, ``{"sampler.sgld.step_size": (0.1, 0.3, 1.0)}``. Every row
@@ -85,11 +85,6 @@ class Cell:
     def status(self) -> str:
         """ "done", "diverged" or "missing"."""
         return StudyRun(self.folder).status
-
-    @property
-    def repeats(self) -> int:
-        """Number of independent repeats that the run trains at once."""
-        return self.config.train.get("num_repeats", 1)
 
     def check(self) -> None:
         """Raises WorkdirError if the folder's run has another configuration."""
@@ -156,11 +151,10 @@ def _row(label: str) -> str:
 def _cell(
     label: str, name: str, arguments: Sequence[str], config: Config, folder: Path, number: int
 ) -> Cell:
-    """Returns run ``number`` of a row, from 0; R repeats have seeds R number, R number + 1, ..."""
-    seed = number * config.train.get("num_repeats", 1)
-    target = folder / folder_name(label) / f"seed{seed}"
-    own = [f"--config.seed={seed}", f"--workdir={target}", "--mode=all"]
+    """Returns run ``number`` of a row, from 0; it is the seed."""
+    target = folder / folder_name(label) / f"seed{number}"
+    own = [f"--config.seed={number}", f"--workdir={target}", "--mode=all"]
     command = [sys.executable, *RUN, f"--config={name}", *arguments, *own]
     seeded = ConfigDict(config)
-    seeded.seed = seed
-    return Cell(label, seed, target, command, seeded)
+    seeded.seed = number
+    return Cell(label, number, target, command, seeded)

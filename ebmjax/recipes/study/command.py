@@ -5,10 +5,9 @@
   python experiments/study.py --study=studies/jem_digits.py --config.train.batch_size=32
 
 A study file names its rows and columns; "ebmjax list STUDY" prints them. A row is a configuration
-with a variant. A column is a number of summary.json or evaluation.json, or a list with one number
-for each repeat of the run. Every cell is a run (ebmjax run --mode=all) in FOLDER/<row>/seed<k>, of
-seed k, or of the seeds from k on if it trains several repeats at once. Finished and diverged runs
-are not repeated; interrupted runs continue. Everything is checked before the first run. Ctrl-C and
+with a variant. A column is a number of summary.json or evaluation.json. Every cell is a run
+(ebmjax run --mode=all) in FOLDER/<row>/seed<k>, of seed k. Finished and diverged runs are not
+repeated; interrupted runs continue. Everything is checked before the first run. Ctrl-C and
 SIGTERM reach the runs, which also stop if this command is killed. table.md and table.json are
 written after every run, figures and report.html at the end. With --jobs=N every run has a share of
 the CPUs.

@@ -123,10 +123,9 @@ def _runs(study: Study, all_cells: Sequence[Cell], label: str) -> dict[str, dict
     found: dict[str, dict[int, RunParts]] = {}
     for heading, (name, _, _) in study.columns.items():
         found[heading] = {
-            cell.seed + repeat: (digests[cell.seed], parts)
+            cell.seed: (digests[cell.seed], parts)
             for cell in done
-            for repeat, parts in enumerate(per_image.read(cell.folder, name, cell.repeats))
-            if parts is not None
+            if (parts := per_image.read(cell.folder, name)) is not None
         }
     return found
 

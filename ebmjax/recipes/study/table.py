@@ -13,44 +13,28 @@ from ebmjax.recipes.study.errors import add_errors, line_of, markdown
 
 
 def table(study: Study, all_cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
-    """Returns, by label and column, the numbers over seeds and repeats that were run.
+    """Returns, by label and column, the numbers over seeds that were run.
 
-    None stands for a seed or repeat without the number, such as a diverged one. ``add_errors``
+    None stands for a seed without the number, such as a diverged one. ``add_errors``
     adds the rest.
     """
     found: dict[str, dict[str, Any]] = {}
     for label in study.rows:
         ran = [cell for cell in all_cells if cell.label == label and cell.status != "missing"]
         numbers = [cell.numbers() if cell.status == "done" else None for cell in ran]
-        repeats = [cell.repeats for cell in ran]
-        diverged = sum(
-            num if one is None else one.get("diverged_repeats", 0)
-            for one, num in zip(numbers, repeats, strict=True)
-        )
-        row: dict[str, Any] = {"diverged": diverged, "finished": sum(repeats) - diverged}
-        row["recovered"] = sum(
-            num for one, num in zip(numbers, repeats, strict=True) if one and one.get("recoveries")
-        )
+        diverged = numbers.count(None)
+        row: dict[str, Any] = {"diverged": diverged, "finished": len(ran) - diverged}
+        row["recovered"] = sum(bool(one and one.get("recoveries")) for one in numbers)
         for heading, (name, factor, _) in study.columns.items():
-            values = _every([descend(one, name) for one in numbers], repeats)
-            row[heading] = [None if value is None else factor * value for value in values]
+            values = (descend(one, name) for one in numbers)
+            row[heading] = [factor * x if isinstance(x, int | float) else None for x in values]
         found[label] = row
     add_errors(study, all_cells, found)
     return found
 
 
-def _every(by_run: Sequence[Any], repeats: Sequence[int]) -> list[float | None]:
-    """Returns the number of every run, or of every repeat if runs have a list; None for others."""
-    is_each_repeat = any(isinstance(values, list) for values in by_run)
-    lists = (
-        values if isinstance(values, list) else [values] * (num if is_each_repeat else 1)
-        for values, num in zip(by_run, repeats, strict=True)
-    )
-    return [one if isinstance(one, int | float) else None for values in lists for one in values]
-
-
 def descend(tree: Any, name: str) -> Any:
-    """Returns the value under ``name``: a number, a list over repeats, or None."""
+    """Returns the value under ``name``: a number, or None."""
     for part in name.split("."):
         if not isinstance(tree, dict) or part not in tree:
             return None
@@ -59,7 +43,7 @@ def descend(tree: Any, name: str) -> Any:
 
 
 def as_markdown(study: Study, found: Mapping[str, Mapping[str, Any]]) -> str:
-    """Returns the table: mean and standard deviation over seeds and repeats, and how runs ended.
+    """Returns the table: mean and standard deviation over seeds, and how runs ended.
 
     A number that some runs lack says how many have it, diverged ones included. The test set's
     error, an interval of the mean and paired differences from the first row are shown if known. The

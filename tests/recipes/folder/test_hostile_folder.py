@@ -170,13 +170,6 @@ def test_what_the_caller_names_is_used_in_place_of_what_the_folder_says(tmp_path
     assert "config.data.name='evil:make'" in half
 
 
-def test_a_run_without_code_is_given_none(tmp_path):
-    folder = hostile(tmp_path / "run")
-    message = refusal(lambda: recipes.load(folder, model_factory="evil.py:make"))
-    assert "config.model.factory may not differ" in message
-    assert "data.name" not in message
-
-
 @pytest.mark.parametrize("name", ["os:system", "subprocess:run", "builtins:exec", "os.path:join"])
 def test_modules_of_python_itself_are_never_imported(name, tmp_path):
     """Not for an ordinary run, and not for a folder that is trusted."""
@@ -190,12 +183,6 @@ def test_modules_of_python_itself_are_never_imported(name, tmp_path):
     message = refusal(lambda: launch(changed, "joint.py", str(tmp_path / "new")))
     assert message.startswith(f"config.model.factory={name!r} names a module of Python itself")
     assert not (tmp_path / "new").exists()
-
-
-def test_an_own_file_that_ends_python_is_an_error(tmp_path):
-    (tmp_path / "leaves.py").write_text("import sys\nsys.exit(0)\n")
-    with pytest.raises(ValueError, match=r"'leaves\.py' cannot be imported: SystemExit: 0"):
-        user_function("leaves.py:make")
 
 
 def test_an_evaluation_runs_what_the_command_line_names_and_not_the_folder(tmp_path):
@@ -336,7 +323,7 @@ RUNS_CODE = re.compile(
 MAY_RUN_CODE = {
     "__init__.py": "rooms of the package by their names",
     "_user_function.py": "what the person at the keyboard names",
-    "data/_tfds_without_tensorflow.py": "modules of tensorflow-datasets",
+    "data/_tfds.py": "modules of tensorflow-datasets",
     "recipes/__init__.py": "parts of the package by their names",
     "recipes/__main__.py": "commands",
     "recipes/config/families.py": "families of the package",
@@ -386,16 +373,6 @@ def test_no_reader_fetches_a_data_set_that_the_folder_names(
     folder = hostile(tmp_path / "run", "energy", **named)
     with pytest.raises(data.DataUnavailableError, match="mnist is not prepared: there is no"):
         recipes.load(folder)
-
-
-def test_names_from_a_stranger_cannot_disturb_a_terminal(tmp_path, monkeypatch, capsys):
-    saved = run_folder.as_json(linear())
-    folder = write(tmp_path / "run", saved | {"\x1b[2J\nerror: \u202e": 1})
-    with pytest.raises(SystemExit):
-        command(monkeypatch, "sample", folder, "s.png")
-    said = capsys.readouterr().err
-    assert "config.?[2J error: ? is no field" in said
-    assert said.removesuffix("\n").isprintable()
 
 
 @pytest.mark.parametrize("options", ['{"a":' + "[" * 5000, "[" * 5000 + "]" * 5000])

@@ -66,17 +66,6 @@ def test_a_configuration_of_ones_own_is_read_and_checked(here):
     assert not (here / "runs").exists()
 
 
-@pytest.mark.slow
-def test_the_packages_configurations_and_studies_need_no_checkout(here):
-    listed = run("list", cwd=here)
-    assert listed.returncode == 0, listed.stderr
-    assert "configs/joint.py\n  Joint energy model of your own images" in listed.stdout
-    for found in ("run --config=configs/image.py", "study --study=studies/objectives.py"):
-        refused = run(*found.split(), "--config.train.batch_size=0", cwd=here)
-        assert refused.returncode == 2
-        assert "config.train.batch_size must be" in refused.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

@@ -1,4 +1,3 @@
-import fcntl
 import json
 import subprocess
 
@@ -165,13 +164,3 @@ def test_a_folder_that_another_process_trains_in(tmp_path):
         assert contents(folder) == before
     with only_process(folder):  # the lock is gone with the first
         pass
-
-
-def test_a_folder_without_locks_is_used(tmp_path, monkeypatch):
-    def refuse(*_):
-        raise OSError("no locks available")
-
-    workdir.prepare(tmp_path, linear())
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    with only_process(tmp_path), only_process(tmp_path):
-        assert (tmp_path / "config.json").exists()

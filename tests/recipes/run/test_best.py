@@ -4,19 +4,17 @@ import math
 import shutil
 
 import jax.numpy as jnp
-import numpy as np
 import optax
 import pytest
 from experiment_runs import build_experiment, launch, strict_json
 from linear_family import NAME, STEPS, accuracy, linear
 
-from ebmjax import data, training
+from ebmjax import training
 from ebmjax.recipes.config import checks
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.folder.workdir import read_rows
 from ebmjax.recipes.run import best
-from experiments.configs import jem_digits
 
 CHOSEN = {"train.keep_best": "test_accuracy"}
 BEST = CHOSEN | {"eval.checkpoint": "best"}
@@ -124,22 +122,6 @@ def test_another_evaluation_may_take_the_newest_state_and_the_held_out_images(ru
     report, row = report_of(run), read_rows(run)[-1]
     assert (report["step"], report["split"]) == (row["step"], "validation")
     assert report["accuracy"] == pytest.approx(row["test_accuracy"])
-
-
-def test_a_joint_model_is_judged_and_evaluated_on_the_images_that_it_should(tmp_path):
-    config = jem_digits.get_config("smoke")
-    config.loss.generative_weight = 0.0  # a classifier alone is soon built
-    config.data.holdout = 20
-    config.eval.use_test_split = True
-    experiment = build_experiment(config, tmp_path)
-    train, test = data.load_digits("train"), data.load_digits("test")
-    monitored, evaluated = experiment.monitor.__self__.tests
-    held, kept = monitored.images, experiment.data.images
-    assert len(held) == 20
-    read = train.images[: config.data.max_train]
-    both = sorted(image.tobytes() for images in (held, kept) for image in images)
-    assert both == sorted(image.tobytes() for image in read)
-    np.testing.assert_array_equal(evaluated.images, test.images[: config.data.max_test])
 
 
 def ended(run, folder, diverged):

@@ -85,7 +85,6 @@ def test_points_and_numbers_of_the_users_parts_are_compared(runs, monkeypatch, c
         "total variation from the data's density 1.25 0.25",
         "total variation of chains' ends from the data 0.5 0.5",
         "that of as many points of the data 0.125 0.125",
-        "my_score 6 7",
     ):
         assert line in said
 

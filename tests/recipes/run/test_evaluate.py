@@ -1,6 +1,5 @@
 """The state that a reader of a run takes, and what is said of it."""
 
-import warnings
 from types import SimpleNamespace
 
 import jax.numpy as jnp
@@ -8,13 +7,12 @@ import numpy as np
 import optax
 import pytest
 from damage import damage
-from experiment_runs import contents, digits, strict_json
+from experiment_runs import contents, digits
 
 from ebmjax import training
 from ebmjax.recipes.config.errors import WorkdirError
 from ebmjax.recipes.folder.run_folder import identity
 from ebmjax.recipes.folder.saved_state import find_saved
-from ebmjax.recipes.run.reports import evaluate
 from ebmjax.recipes.run.run import Run
 
 TOTAL = 40
@@ -99,22 +97,3 @@ def test_a_run_on_other_data_is_not_evaluated(tmp_path):
     saved(tmp_path, TOTAL)
     with pytest.raises(training.CheckpointMismatchError, match=r"data\['x'\] was float64\(3,"):
         restored(tmp_path, data={"x": np.arange(4.0)})
-
-
-def evaluate_by(report, folder, **fields):
-    """Evaluates a state of step 7 by a function, and returns what was written."""
-    run = Run(digits(**fields), folder)
-    run.experiment = SimpleNamespace(config=None, evaluate=report)
-    evaluate(run, SimpleNamespace(step=np.array(7), params=np.zeros(3)))
-    return strict_json((folder / "evaluation.json").read_text())
-
-
-def test_what_could_not_be_measured_is_printed_and_kept(tmp_path, capsys):
-    def report(state):
-        for _ in range(2):
-            warnings.warn("3 of 4 attacked images had no usable gradient", stacklevel=1)
-        return {}
-
-    text = "3 of 4 attacked images had no usable gradient"
-    assert evaluate_by(report, tmp_path)["warnings"] == [text, text]
-    assert capsys.readouterr().out.splitlines().count(f"warning: {text}") == 2

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 from functools import partial
-from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -16,7 +15,6 @@ import pytest
 from experiment_runs import REPOSITORY, RUN, contents, launch, rows_of, summary_of, wait_until
 from linear_family import LINEAR, NAME, hold, linear
 
-from ebmjax import training
 from ebmjax.recipes.config.errors import FAILED
 from ebmjax.recipes.run import processes
 from ebmjax.training._processes import _pickle_result
@@ -75,16 +73,6 @@ def test_a_cpu_is_a_device_for_each_processor_unless_something_else_is_said():
         devices(2, environ=flags)
 
 
-def test_a_cluster_that_is_not_there_is_said(monkeypatch):
-    def initialize(**_):
-        raise ValueError("coordinator_address should be defined.")
-
-    monkeypatch.setattr(jax.distributed, "initialize", initialize)
-    expected = r"did not find each other \(coord.*\)\. --distributed needs Slurm"
-    with pytest.raises(SystemExit, match=expected), processes.join_processes({}):
-        raise AssertionError("it joined nobody")
-
-
 def test_a_process_that_fails_leaves_at_once(monkeypatch, capsys):
     """The others must not wait for it; one that ends well waits for them as JAX does."""
     left = []
@@ -100,13 +88,6 @@ def test_a_process_that_fails_leaves_at_once(monkeypatch, capsys):
         raise ZeroDivisionError
     assert left == [3, FAILED]
     assert "ZeroDivisionError" in capsys.readouterr().err
-
-
-def test_shards_that_the_processes_cannot_share_are_refused(monkeypatch):
-    monkeypatch.setattr(jax, "process_count", lambda: 3)
-    devices = [SimpleNamespace(process_index=i) for i in (0, 0, 1, 1, 2, 2)]
-    with pytest.raises(ValueError, match=r"num_shards must be a multiple of 3, .* got 8"):
-        training.make_mesh(8, devices)
 
 
 class OddError(Exception):

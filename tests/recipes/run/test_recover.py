@@ -1,6 +1,5 @@
 """A run that diverges goes on by itself: where from, with what change, and what it leaves."""
 
-import json
 import math
 import os
 import signal
@@ -183,12 +182,6 @@ def test_a_run_that_begins_again_starts_from_the_other_run_again(finished, tmp_p
     ) in said
 
 
-def test_a_family_that_changes_its_configuration_leaves_that_of_the_run(tmp_path):
-    run = Run(linear(), tmp_path)
-    run.now.seed = 7
-    assert run.config.seed == 0
-
-
 def fallen(step, first_skipped):
     return training.DivergenceError("Training diverged.", step, first_skipped, "because")
 
@@ -295,15 +288,6 @@ def test_smaller_steps_keep_the_temperature_and_leave_steps_that_adapt(changes, 
     factors = {name: new / old for name, (old, new) in recover.smaller_steps(config).items()}
     assert factors.pop("optimizer.learning_rate") == 0.5
     assert factors == {f"sampler.sgld.{name}": one for name, one in expected.items()}
-
-
-def test_a_damaged_file_of_recoveries_is_refused(recovered, config, tmp_path):
-    (tmp_path / "config.json").write_text((recovered / "config.json").read_text())
-    (tmp_path / "recoveries.json").write_text(json.dumps({"recoveries": [{"number": 1}]}))
-    before = contents(tmp_path)
-    with pytest.raises(WorkdirError, match=r"recoveries.json must hold the recoveries of this run"):
-        launch(config, NAME, str(tmp_path))
-    assert contents(tmp_path) == before
 
 
 @pytest.mark.slow

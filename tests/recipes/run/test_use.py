@@ -242,17 +242,6 @@ def test_unlikely_images_are_flagged(run, tmp_path, monkeypatch, capsys):
     assert not os.path.exists("t.npz")
 
 
-@pytest.mark.parametrize(
-    ("rate", "text"), [("2", "must lie between 0 and 1"), ("0.05", "config.data.holdout=0.2")]
-)
-def test_a_rate_that_no_threshold_can_have(rate, text, unloaded, monkeypatch, capsys):
-    config = run_folder.as_json(jem_digits.get_config())
-    (unloaded / "config.json").write_text(json.dumps(config))
-    with pytest.raises(SystemExit):
-        command(monkeypatch, "score", unloaded, "s.npz", f"--false_alarm_rate={rate}")
-    assert text in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("ending", OUTPUTS["score"])
 def test_files_of_any_name_are_scored(ending, run, tmp_path, monkeypatch):
     names = ['a, "b".png', "c\nd.png", os.fsdecode(b"\xff.png"), "été 日本.PNG"]

@@ -171,7 +171,7 @@ def test_what_cannot_have_an_error_is_not_kept(tmp_path):
     found = {"one": np.ones(1), "lost": np.array([1.0, np.nan]), "kept": np.array([1.0, 3.0])}
     errors = per_image.write(tmp_path, {name: {"test": array} for name, array in found.items()})
     assert errors == {"kept": 1.0}
-    assert per_image.read(tmp_path, "one") == per_image.read(tmp_path, "lost") == [None]
-    (kept,) = per_image.read(tmp_path, "kept")
+    assert per_image.read(tmp_path, "one") is per_image.read(tmp_path, "lost") is None
+    kept = per_image.read(tmp_path, "kept")
     np.testing.assert_array_equal(kept["test"], [1.0, 3.0])
-    assert per_image.read(tmp_path / "no folder", "kept", 2) == [None, None]
+    assert per_image.read(tmp_path / "no folder", "kept") is None

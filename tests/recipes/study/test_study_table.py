@@ -23,7 +23,7 @@ def test_the_table_has_mean_spread_and_divergences(tmp_path, monkeypatch):
     assert (found["other/b"]["finished"], found["other/b"]["diverged"]) == (1, 1)
     lines = as_markdown(STUDY, found).splitlines()
     assert lines[0] == "|  | accuracy \\| % | seconds | absent | seeds | diverged |"
-    assert lines[2] == "| plain, a | 62.5 ± 17.7 [0.0, 100.0] | 10 ± 1 [4, 17] | - | 2 | 0 |"
+    assert lines[2] == "| plain, a | 62.5 ± 17.7 [-96.3, 221.3] | 10 ± 1 [4, 17] | - | 2 | 0 |"
     assert lines[3] == "| other/b | 50.0 (1 of 2) | 10 (1 of 2) | - | 2 | 1 |"
     renamed = {label.replace(",", "|"): row for label, row in found.items()}
     assert as_markdown(STUDY, renamed).splitlines()[2].startswith("| plain\\| a | 62.5 ")

@@ -144,12 +144,12 @@ def test_numbers_image_by_image_add_up_to_the_report(run):
     ]
     assert set(report["test_set_error"]) == set(names)
     for name in names:
-        (parts,) = per_image.read(run, name)
+        parts = per_image.read(run, name)
         number = sum(float(np.mean(part, dtype=np.float64)) for part in parts.values())
         np.testing.assert_allclose(number, descend(report, name), rtol=0, atol=300 * EPS)
         error = metrics.sampling_error(tuple(parts.values()))
         assert report["test_set_error"][name] == error
-    (right,) = per_image.read(run, "classification.accuracy")
+    right = per_image.read(run, "classification.accuracy")
     assert right["test"].dtype == bool  # which paired differences take for right and wrong
     images = data.load_digits("test").images[:32]
     assert report["images_sha256"] == training.tree_digest(images)
