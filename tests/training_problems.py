@@ -111,3 +111,8 @@ class ListWriter:
 
     def close(self):
         """Nothing to close."""
+
+
+def contents(folder):
+    """The files below a folder, with their bytes."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}

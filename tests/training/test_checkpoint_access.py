@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from training_problems import contents
 
 from ebmjax.training import CheckpointAccessError, Checkpoints, JsonlWriter, read_rows
 
@@ -44,10 +45,6 @@ def saved(tmp_path):
         for step in (1, 2):
             checkpoints.save(step, TREE, {})
     return tmp_path
-
-
-def contents(folder):
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_an_intact_checkpoint_stays_when_file_handles_ran_out(saved):
@@ -116,12 +113,6 @@ def test_what_fails_in_the_background_is_told_once(saved, monkeypatch, caplog):
         checkpoints.save(3, noise, {})
     assert {path: found for path, found in contents(saved).items() if path in before} == before
     assert not caplog.text
-
-
-def test_a_folder_that_cannot_be_made(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(OSError, match="file"):
-        Checkpoints(tmp_path / "file" / "checkpoints")
 
 
 def test_a_row_that_finds_no_room_names_its_file(tmp_path):

@@ -12,7 +12,7 @@ import optax
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from training_problems import chains, read_rows
+from training_problems import chains, contents, read_rows
 
 from ebmjax import training
 from ebmjax.training._sharding import place_state
@@ -230,10 +230,6 @@ def test_a_copy_under_another_number_is_refused(tmp_path, caplog):
     assert restore(tmp_path, tree)[1] == {"step": 5}
     assert "copy of checkpoint 5" in caplog.text
     assert (tmp_path / "50.damaged").is_dir()
-
-
-def contents(folder):
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_when_all_are_damaged_nothing_is_removed(tmp_path, finished):
