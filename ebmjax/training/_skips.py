@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 
 from ebmjax._shown import SEE_FAQ
 
@@ -18,8 +17,6 @@ CAUSES = {
     4: "the updated parameters were not finite",
 }
 """Cause by ``skip_cause``, a metric of every step; 0 means that the step was taken."""
-
-MAX_NAMED = 8
 
 
 class DivergenceError(RuntimeError):
@@ -84,14 +81,14 @@ class SkipWatch:
         """Updates the counts with the metrics of ``step``."""
         consecutive, num_skipped = row["consecutive_skipped"], row["skipped"]
         if consecutive == 1 or (consecutive and not self.reason):
-            self.reason = _reason(row)
+            self.reason = CAUSES.get(row.get("skip_cause"), "")
         if consecutive and num_skipped >= max(2 * self._num_told, 1):
             self._num_told = num_skipped
             logger.warning(
                 "Step %d was skipped and changed nothing: %s. So far %d of %d steps were skipped; "
                 "%d in a row end the run. " + SEE_FAQ,
                 step,
-                _reason(row) or "its update was not finite",
+                CAUSES.get(row.get("skip_cause"), "its update was not finite"),
                 num_skipped,
                 step,
                 self._limit,
@@ -120,18 +117,3 @@ class SkipWatch:
             step - num + 1,
             self.reason,
         )
-
-
-def _reason(row: Mapping[str, Any]) -> str:
-    """Returns why the step of ``row`` was skipped, and which numbers were not finite; or ""."""
-    reason = CAUSES.get(row.get("skip_cause", 0), "")
-    others = [name for name, value in row.items() if name != "loss" and not _is_finite(value)]
-    if reason and others:
-        more = ", ..." if len(others) > MAX_NAMED else ""
-        reason += f" (nor were the metrics {', '.join(others[:MAX_NAMED])}{more})"
-    return reason
-
-
-def _is_finite(value: Any) -> bool:
-    array = np.asarray(value)
-    return array.dtype.kind not in "fc" or bool(np.all(np.isfinite(array)))

@@ -2,39 +2,25 @@
 
 import logging
 
-import numpy as np
 import pytest
 
-from ebmjax.training._skips import SkipWatch
-
-NAN = float("nan")
+from ebmjax.training._skips import CAUSES, SkipWatch
 
 
-def row(cause=0, consecutive=0, skipped=0, **metrics):
-    counts = {"consecutive_skipped": consecutive, "skipped": skipped}
-    return {"loss": 1.0, "skip_cause": cause, **counts, **metrics}
+def row(cause=0, consecutive=0, skipped=0):
+    return {"skip_cause": cause, "consecutive_skipped": consecutive, "skipped": skipped}
 
 
-@pytest.mark.parametrize(
-    ("metrics", "expected"),
-    [
-        ({"cause": 1, "loss": NAN}, "the loss was not finite."),
-        ({"cause": 1, "cross_entropy": NAN, "energies": [1.0, np.inf], "kl": 3.0},
-         "the loss was not finite (nor were the metrics cross_entropy, energies)."),
-        ({"cause": 2, "gradient_norm": np.inf}, "the gradient was not finite"),
-        ({"cause": 3, "loss": 1e9}, "the loss was beyond max_abs_loss."),
-        ({"cause": 4}, "the updated parameters were not finite."),
-    ],
-)  # fmt: skip
-def test_a_divergence_says_what_was_not_finite_and_since_when(metrics, expected):
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_divergence_says_what_was_not_finite_and_since_when(cause):
     watch = SkipWatch(3, 10, 0, 0)
     watch(11, row())
-    watch(12, row(consecutive=1, **metrics))
-    watch(13, row(consecutive=2, cause=3))  # what came first is told
+    watch(12, row(cause, consecutive=1))
+    watch(13, row(3, consecutive=2))  # what came first is told
     assert watch.divergence is None
-    watch(14, row(consecutive=3, cause=3))
+    watch(14, row(3, consecutive=3))
     assert (watch.divergence.step, watch.divergence.first_skipped) == (14, 12)
-    assert expected in str(watch.divergence)
+    assert f"Since step 12: {CAUSES[cause]}." in str(watch.divergence)
 
 
 def test_a_run_that_goes_on_diverged_repeats_what_came_first():
