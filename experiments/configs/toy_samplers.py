@@ -14,7 +14,6 @@ Variants:
 - near: means 3 from the origin instead of 10, so that chains can cross.
 - weak_l2: an energy L2 of 0.001, so that chains cannot cross at all.
 - persistent: training chains go on where they stood.
-- thesis: training chains of 5,000 steps of 0.01 from all points, one update an epoch. Takes hours.
 """
 
 from functools import partial
@@ -55,15 +54,6 @@ VARIANTS = {
     },
     "weak_l2": {"loss.energy_l2": 1e-3},
     "persistent": {"sampler.buffer.size": 1000},
-    "thesis": {
-        **steps_of(0.01),
-        "sampler.num_samples": 1000,
-        "sampler.num_steps": 5000,
-        "train.batch_size": 1000,
-        "train.steps_per_dispatch": 5,
-        "train.log_every": 1,
-        "train.checkpoint_every_epochs": 50,
-    },
     "smoke": {
         "data.max_train": 200,
         "data.max_test": 50,

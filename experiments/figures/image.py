@@ -42,20 +42,14 @@ damping = partial(figures.over_training, DAMPING, "damping")
 
 
 def samples(rows: Sequence[str], folder: Path) -> None:
-    """Draws ``samples.png`` of a study's folder: samples of seed 0's runs at the end.
-
-    Each of ``rows`` with a run has a panel: slots of the buffer, or else chains as in training.
-    """
+    """Draws ``samples.png``: samples of seed 0's runs at the end, a panel a row."""
     paths = {row: reader.first(folder, row).snapshots() for row in rows}
     ends = {row: np.load(found[-1])["samples"][:100] for row, found in paths.items() if found}
     figures.draw_tiles(folder / "samples.png", ends, 10, most=4, size=(2.7, 2.9))
 
 
 def profiles(rows: Sequence[str], folder: Path) -> None:
-    """Draws ``chains.png`` of a study's folder, for the runs of seed 0 of its ``rows``.
-
-    A run with several samplers shows only the first.
-    """
+    """Draws ``chains.png`` for the runs of seed 0; only the first of several samplers."""
     runs = {row: read(reader.first(folder, row).folder) for row in rows}
     firsts = {row: next(iter(samplers.values())) for row, samplers in runs.items() if samplers}
     draw_panels(folder / "chains.png", firsts)

@@ -39,10 +39,9 @@ def scenarios(rows: Mapping[str, Sequence[str]], folder: Path) -> None:
 
 
 def landscapes(rows: Mapping[str, str], folder: Path) -> None:
-    """Draws ``landscapes.png`` of a study's folder: energies around seed 0's trained parameters.
+    """Draws ``landscapes.png``: energies around seed 0's parameters, on one colour scale.
 
-    Energies are relative to that at the parameters, on one colour scale. A panel's title has their
-    range. ``rows`` has the title of each row's panel; rows without a landscape are left out.
+    ``rows`` has the title of each row's panel; rows without a landscape are left out.
     """
     found = {}
     for row, title in rows.items():
@@ -65,10 +64,9 @@ def landscapes(rows: Mapping[str, str], folder: Path) -> None:
 
 
 def robustness(rows: Iterable[str], folder: Path) -> None:
-    """Draws ``robustness.png`` of a study's folder: accuracy under attack by radius and norm.
+    """Draws ``robustness.png``: accuracy under attack by radius and norm, means over seeds.
 
-    Each row has a line, the mean over seeds with their range. The same for refined images is below,
-    if any row has it. Runs that diverged or are missing are left out.
+    The same for refined images is below, if any row has it.
     """
     plain = {row: _reports(folder, row, "robustness") for row in rows}
     refined = {row: [one["refined"] for one in r if "refined" in one] for row, r in plain.items()}
@@ -97,13 +95,7 @@ def _reports(folder: Path, row: str, part: str) -> list[dict[str, Any]]:
 
 
 def reliability(rows: Mapping[str, str], folder: Path) -> None:
-    """Draws ``reliability.png`` of a study's folder: a diagram a row, with all seeds' images.
-
-    ``rows`` has the title of each row's panel, to which the number of seeds is added. Diverged runs
-    do not count, and rows without others are left out.
-
-    Source: SVGD-in-JEM thesis, Figure 5.5.
-    """
+    """Draws ``reliability.png``: a diagram a row, with all seeds' images (thesis, Figure 5.5)."""
     found = {}
     for row, title in rows.items():
         runs = _reports(folder, row, "classification")

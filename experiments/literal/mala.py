@@ -35,15 +35,9 @@ def literal_mala(
     taken as zero, and so is that of a move out of a box, to where the density is 0. The thesis
     prints :math:`+\nabla \log E` as the mean of q; here it is the mean of the move.
 
-    Args:
-      log_density_fn: -E of one position.
-      step_size: :math:`\epsilon`.
-      noise_scale: :math:`\sigma`; None for :math:`\sqrt{2 \epsilon T}`.
-      temperature: T of the target where ``ratio`` is "exponentials", and of the noise where
-        ``noise_scale`` is None.
-      ratio: "energies" as printed, or "exponentials".
-      proposal: "twice_step" as printed, or "noise", the density of the move.
-      rejects: whether the number decides; if not, the chain is SGLD's and only reports it.
+    ``temperature`` is T of the target where ``ratio`` is "exponentials", and of the noise where
+    ``noise_scale`` is None. ``proposal`` is "twice_step" as printed, or "noise", the density of the
+    move. Where ``rejects`` is False, the chain is SGLD's and only reports the number.
 
     Source: sampling-approaches thesis, section 3.3.4 and Alg. 10.
     """

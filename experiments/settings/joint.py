@@ -166,10 +166,7 @@ DEFAULT = langevin(1.0, 0.01)
 def scenario_variants(learning_rate: float) -> dict[str, Changes]:
     """Returns beta_B, the default scenario at Table 1's exponents; the others at 0 and Table 2's.
 
-    For step alpha and output scale o, the drift is alpha o / 2 and the noise sqrt(alpha). As in the
-    paper, "step_4" also has a quarter of the output scale and of the learning rate. For
-    "step_quarter" the text prints alpha 0.00025; Figure 25 and Table 2 have a quarter of 0.0001,
-    used here. ``learning_rate`` is that of the base configuration.
+    As in the paper, "step_4" also has a quarter of the output scale and of the learning rate.
     """
     scenarios = {
         "steps_5": (DEFAULT | {"sampler.num_steps": 5}, 2e4),

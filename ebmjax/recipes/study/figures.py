@@ -35,16 +35,9 @@ def over_training(
 ) -> None:
     """Draws ``<name>.png`` of a study's folder: a panel a number, a line a row, seeds faintly.
 
-    Diverged runs are drawn up to their end; a logarithmic axis leaves out zeros. Seeds of more than
-    ``CROWD`` rows are not drawn, because they would hide the lines. A number that no row has leaves
-    its panel empty; without runs there is no figure. Dotted lines are the scores of the samples'
-    starts. Labels may hold EXTRACTOR, for the runs' extractors.
-
-    Args:
-      panels: from left to right, at most three a line.
-      name: name of the file.
-      folder: the study's folder.
-      rows: labels of the rows to show, or their names in the figure by label; None for all.
+    ``rows`` has labels, or names in the figure by label; None for all. Diverged runs are drawn up
+    to their end. A number that no row has leaves its panel empty; without runs there is no figure.
+    Dotted lines are the scores of the samples' starts. Labels may hold EXTRACTOR.
     """
     runs = _runs(folder, rows)
     if not runs:
@@ -169,14 +162,7 @@ def draw_sweep(folder: Path, name: str) -> None:
 
 
 def draw_tiles(path: Path, sets: Mapping[str, np.ndarray], columns: int, **options: Any) -> None:
-    """Draws sets of uint8 images (n, H, W, C) by their captions, a panel a set, if there are any.
-
-    Args:
-      path: of the figure.
-      sets: caption to images.
-      columns: number of images side by side.
-      **options: of ``plots.figure``, and ``most``, the number of panels in a line.
-    """
+    """Draws sets of uint8 images (n, H, W, C) by their captions, ``most`` panels in a line."""
     if sets:
         with figure(path, *shape(len(sets), options.pop("most")), **options) as grid:
             for axes, (caption, images) in zip(grid.flat, sets.items(), strict=False):
