@@ -30,7 +30,7 @@ VARIANCES = {
 }
 SCORES = {"kid_rbf": "KID_inf, RBF kernel", "fid": "FID_inf"}
 ESTIMATORS = ("frozen_prior", "tempered")
-SECONDS = {"cost.train_seconds": "seconds of training, one repeat"}
+SECONDS = {"cost.train_seconds": "seconds of training"}
 LOSS: Panel = ("loss", "surrogate loss", "symlog")
 INFINITY = "generation.fresh.at_sizes.{}.infinity"
 NAME = re.compile(r"([a-z_]+?)_((?:N_t|warm_start|[a-zA-Z]+)=.*)")
@@ -55,12 +55,8 @@ class Row(NamedTuple):
         return float(found[1]) if found else float("nan")
 
     def values(self, name: str) -> np.ndarray:
-        """Returns the number ``name`` of every repeat; NaN for one without it."""
-        every = [run.evaluation() for run in self.runs]
-        of = lambda one, key: np.atleast_1d(np.array(descend(one, key), float))  # noqa: E731
-        repeats = [len(of(one, "coordinate_gradient_variance")) for one in every]
-        parts = [np.broadcast_to(of(one, name), n) for one, n in zip(every, repeats, strict=True)]
-        return np.concatenate(parts)
+        """Returns the number ``name`` of every seed; NaN for one without it."""
+        return np.array([descend(run.evaluation(), name) for run in self.runs], float)
 
 
 def gather(folder: Path) -> list[Row]:
@@ -89,7 +85,7 @@ def regimes(rows: Sequence[Row], estimator: str) -> dict[str, list[Row]]:
 
 
 def means(rows: Sequence[Row], x_name: str, y_name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Returns means and standard deviations (2, rows), over repeats where both are finite."""
+    """Returns means and standard deviations (2, rows), over seeds where both are finite."""
     pairs = [np.stack([row.values(x_name), row.values(y_name)]) for row in rows]
     pairs = [np.where(np.isfinite(pair).all(0), pair, np.nan) for pair in pairs]
     sound = [pair[:, np.isfinite(pair[0])] for pair in pairs]
@@ -128,7 +124,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def boxes(path: Path, rows: Sequence[Row]) -> None:
-    """Draws Figs. 3 and 4: the variances of a sweep, a box a row over repeats."""
+    """Draws Figs. 3 and 4: the variances of a sweep, a box a row over seeds."""
     with figure(path, 1, len(VARIANCES), size=(4.5, 3.8)) as (panels,):
         for axes, (name, label) in zip(panels, VARIANCES.items(), strict=True):
             found = [row.values(name)[np.isfinite(row.values(name))] for row in rows]
@@ -167,21 +163,19 @@ def schedules(path: Path, rows: Sequence[Row]) -> None:
         for row in rows:
             one = row.runs[0].evaluation()
             powers = one["powers"]
-            expected = np.atleast_2d(np.array(one["test_mean_log_likelihoods"], float))
             left.plot(powers, "o-", label=row.changes)
-            right.plot(powers, np.nanmean(expected, 0), "o-")
+            right.plot(powers, one["test_mean_log_likelihoods"], "o-")
         left.set(xlabel="index i", ylabel="power t")
         right.set(xlabel="power t", ylabel="E_t [log p(x|z)] of test images, nats")
 
 
 def samples(path: Path, rows: Sequence[Row]) -> None:
-    """Draws Figs. 7, 11 and 20: the first repeat's samples of each row, the lowest KID first."""
+    """Draws Figs. 7, 11 and 20: the first seed's samples of each row, the lowest KID first."""
     scored = [(row.values(INFINITY.format("kid_rbf")), row) for row in rows]
     sound = [(float(np.nanmean(kid)), row) for kid, row in scored if np.isfinite(kid).any()]
     found = {}
     for kid, row in sorted(sound, key=lambda one: one[0]):
         images = np.load(row.runs[0].snapshots()[-1])["samples"]
-        images = images if images.ndim == 4 else images[0]
         found[f"{row.estimator}\n{row.changes}\nKID {1000 * kid:.3g}e-3"] = images[:36]
     draw_tiles(path, found, 6, most=5, size=(2.4, 2.9))
 

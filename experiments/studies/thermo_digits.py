@@ -1,9 +1,8 @@
 """Thermodynamic integration on the packaged digits: the thesis's sweeps, and further rows.
 
-Every row is a variant of configs/thermo_digits.py with the fields that it names; all repeats of a
-row train in one program. All rows have batches of 75, N_t = 10, K = 20 posterior steps and p = 6,
-unless they say otherwise. "frozen_prior" is the thesis's method as in its code; "tempered" trains
-the prior too.
+Every row is a variant of configs/thermo_digits.py with the fields that it names. All rows have
+batches of 75, N_t = 10, K = 20 posterior steps and p = 6, unless they say otherwise. "frozen_prior"
+is the thesis's method as in its code; "tempered" trains the prior too.
 
 Variants:
 - "": the whole study; quick: a few rows for a few epochs.
@@ -105,7 +104,7 @@ COLUMNS = {
     "variance over coordinates": ("coordinate_gradient_variance", 1.0, 4),
     "variance over batches": ("gradient_variance", 1.0, 5),
     "signal to noise": ("gradient_signal_to_noise", 1.0, 2),
-    "seconds of training, one repeat": ("cost.train_seconds", 1.0, 0),
+    "seconds of training": ("cost.train_seconds", 1.0, 0),
     "GFLOP a gradient": ("cost.flops_per_step", 1e-9, 3),
 }
 ENERGIES = {f"{one} energy": (f"{one}_energy", 1.0, 1) for one in ("prior", "posterior")}

@@ -12,8 +12,8 @@ compared in features of a classifier of its images, and CelebA, which has no lab
 compared.
 
 Batches are multiples of eight, so that 8 devices share them. Variants: celeba and cifar10 have the
-thesis's size, five repeats a row, for an accelerator; not yet run. cpu
-has a few rows of a small model on 2,000 images of CIFAR-10, two repeats.
+thesis's size, five seeds a row, for an accelerator; not yet run. cpu
+has a few rows of a small model on 2,000 images of CIFAR-10, two seeds.
 """
 
 from collections.abc import Sequence

@@ -18,7 +18,6 @@ import contextlib
 import json
 import math
 import shlex
-import statistics
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -161,11 +160,8 @@ class Search:
             numbers = cell.numbers() if cell.status == "done" else {}
             if numbers and self.number.rpartition(".")[2] not in json.dumps(numbers):
                 raise ConfigError(f"{cell.folder} reports no number {self.number!r}.")
-            found = descend(numbers, self.number)
-            values = found if isinstance(found, list) else [found]
-            is_lost = None in values or bool(numbers.get("recoveries"))
-            number = None if is_lost else statistics.fmean(values)
-            state = TrialState.PRUNED if is_lost else TrialState.COMPLETE
+            number = None if numbers.get("recoveries") else descend(numbers, self.number)
+            state = TrialState.PRUNED if number is None else TrialState.COMPLETE
             study.tell(int(cell.label.split()[1]), number, state=state)
         self.write(study)
 
