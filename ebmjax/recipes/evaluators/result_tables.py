@@ -172,6 +172,7 @@ def with_interval(difference: Any, low: Any, high: Any) -> str:
       >>> with_interval(-14.21, -17.1, -11.32)
       '-14.2 (-17.1 to -11.3)'
     """
+    difference, low, high = map(mean_of, (difference, low, high))
     width = high - low
     if not (math.isfinite(width) and width > 0):
         return f"{difference:+.4g}"
