@@ -51,6 +51,16 @@ TRAINING_ALONE = ("samples", "profile")
 """Evaluators that have no part in the evaluation after training."""
 
 
+READ = ("density", "evidence")
+"""Evaluators whose fields others read, too: the grid of the plane, and what scores images."""
+
+
+def when_wanted(name: str) -> When:
+    """Returns the choice that an evaluator runs, which brings its fields into being."""
+    every = f"eval.{name}.every"
+    return When(f"config.{every} other than never", lambda c: c.get(every, NEVER) != NEVER)
+
+
 def find_evaluator(name: str) -> Callable[..., Any]:
     """Returns an evaluator of ours."""
     return getattr(importlib.import_module(f"ebmjax.recipes.evaluators.{name}"), name)
@@ -71,7 +81,8 @@ def fields(
     if name in TRAINING_ALONE:
         text = "N: at every N-th evaluation of training; never"
         every = field(EVALUATORS[name], IN_TRAINING, text)
-    made = {"every": every, **read_fields(find_evaluator(name))}
+    own = read_fields(find_evaluator(name))
+    made = {"every": every, **(own if name in READ else under(own, when_wanted(name)))}
     made = {key: one for key, one in made.items() if key not in without}
     for key, value in changes.items():
         made[key] = replace(made[key], default=value)

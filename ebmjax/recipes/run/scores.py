@@ -120,10 +120,13 @@ def _normalise(run: Any, num_powers: int) -> Any:
     """Returns the run's normalised density, by its fields ``eval.nats``; 0 powers for those."""
     import jax
 
-    from ebmjax.recipes.evaluators.nats import normalise
+    from ebmjax.recipes.evaluators.nats import nats, normalise
+    from ebmjax.recipes.evaluators.table import read_fields
 
-    options = run.config.eval.nats.to_dict()
-    del options["every"], options["num_images"]
+    usual = {name: one.default for name, one in read_fields(nats).items()}
+    options = usual | run.config.eval.nats.to_dict()
+    for name in ("every", "num_images"):
+        options.pop(name)
     options["num_powers"] = num_powers or options["num_powers"]
     with phase("normalising the density"):
         return normalise(jax.random.key(0), run.model, **options)

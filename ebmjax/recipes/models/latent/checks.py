@@ -170,8 +170,10 @@ def _check_sizes(config: Config) -> None:
             f"{2 * SMC_REPEATS}, for config.eval.evidence.methods with 'smc', which makes "
             f"{SMC_REPEATS} populations of them; got {num_chains}."
         )
+    if config.eval.generation.every == NEVER:
+        return
     generated, smallest = config.eval.generation.num_images, config.eval.generation.smallest_num
-    if config.eval.generation.every != NEVER and not 2 <= smallest < generated:
+    if not 2 <= smallest < generated:
         raise ConfigError(
             "config.eval.generation.smallest_num must be from 2 to "
             f"config.eval.generation.num_images - 1 = {generated - 1}, so that the metrics can be "
