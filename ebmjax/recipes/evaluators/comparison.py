@@ -58,9 +58,6 @@ def comparison(
     They stand by setting and sampler, beside those of perfect chains and notes.
 
     Args:
-      key: of starts, chains and perfect draws.
-      model: of points in the plane.
-      data: not used.
       samplers: samplers that are compared
       num_chains: chains of each sampler
       num_steps: steps of a chain

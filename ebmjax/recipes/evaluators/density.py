@@ -47,9 +47,6 @@ def density(
     as in the paper's panels. As many points of the data stand beside them.
 
     Args:
-      key: of chains and points.
-      model: of points in the plane.
-      data: not used.
       half_width: half width of the grid of densities in the plane
       grid_points: cells of the grid along an axis
       num_samples: samples whose distances are measured

@@ -38,9 +38,6 @@ def evidence(
     "evidence" has each method's, and those of each image.
 
     Args:
-      key: of the chains.
-      model: a latent EBM.
-      data: test images.
       num_images: images whose log evidence is estimated
       num_chains: chains of an image; at least 3 for each latent dimension
       divergences: report divergences, too; False: the trapezium rule alone

@@ -49,9 +49,6 @@ def fit(
     images they look at the features of the run's extractor.
 
     Args:
-      key: of chains, choices and tests.
-      model: a model whose chains move images or points.
-      data: held-out data.
       num_samples: chains, and examples of each other set
       tests: kernel Stein discrepancy; MMD and a classifier against held-out data
     """

@@ -45,9 +45,6 @@ def generation(
     The samples are arrays, with what sorts them.
 
     Args:
-      key: of the chains.
-      model: of images.
-      data: test images.
       num_images: images that are generated and scored
       selected_by_confidence: also judge the buffer's images that the model is sure of
       smallest_num: smallest number of images that metrics are extrapolated from

@@ -26,9 +26,6 @@ def gradient_variance(
     The minibatches are independent, of training's size, with fresh chains.
 
     Args:
-      key: of minibatches and chains.
-      model: a latent EBM.
-      data: not used.
       num_gradients: gradients whose variance is measured
     """
     del data

@@ -27,9 +27,6 @@ def landscape(
     The energy is that of a tenth of the training images. Energies and coordinates are arrays.
 
     Args:
-      key: of the images and directions.
-      model: a joint model.
-      data: not used.
       num_points: points a side of loss landscapes
     """
     del data

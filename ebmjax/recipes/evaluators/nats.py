@@ -149,9 +149,6 @@ def nats(
     Those of every image are arrays.
 
     Args:
-      key: of chains and of the noise that dequantises.
-      model: an energy or a joint model.
-      data: what is scored.
       num_images: test images or points that are scored
       num_chains: chains of each side of log Z
       num_powers: powers from fitted Gaussians to the model

@@ -38,9 +38,6 @@ def ood(
     Where images are held out, they choose a threshold for each score.
 
     Args:
-      key: not used.
-      model: a classifier.
-      data: images that are in distribution.
       num_images: images of each out-of-distribution set
       tfds: tensorflow-datasets that are out of distribution
       false_alarm_rate: share of images held out that a threshold may flag

@@ -43,9 +43,6 @@ def profile(
     come in training's number.
 
     Args:
-      key: of the chains.
-      model: a model whose chains move images or points.
-      data: not used.
       num_chains: chains whose every step is kept and drawn
     """
     del data

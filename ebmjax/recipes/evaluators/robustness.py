@@ -47,9 +47,6 @@ def robustness(
     Attacks on the plain classifier cost little, and a defence is judged against it.
 
     Args:
-      key: of the attacks.
-      model: a classifier.
-      data: images that are attacked.
       num_images: test images that are attacked
       linf: radii in L-infinity, of 255
       l2: radii in L2, of 255

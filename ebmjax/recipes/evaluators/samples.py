@@ -31,9 +31,6 @@ def samples(
     generates its own, see ``generation``.
 
     Args:
-      key: of the samples.
-      model: of images.
-      data: not used.
       num_images: samples that are scored during training
     """
     del data

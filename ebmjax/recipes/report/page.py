@@ -28,18 +28,14 @@ def table(rows: Iterable[Sequence[Part]], head: Sequence[str] = ()) -> list[Part
     return [{"rows": rows, "head": head}] if rows else []
 
 
-def png(data: bytes, text: str, kind: str = "plain") -> Part:
-    """Returns a picture that the page holds."""
-    return {"png": base64.b64encode(data).decode(), "text": text, "kind": kind}
-
-
 def pictures(paths: Iterable[Path], folder: Path, most: int) -> dict[Path, Part]:
     """Returns pictures of ``folder``: those that fit into ``most`` bytes, and links to others."""
     shown = {}
     for path in paths:
         size, text = path.stat().st_size, path.stem.replace("_", " ")
         link = {"href": quote(path.relative_to(folder).as_posix()), "text": text}
-        shown[path] = png(path.read_bytes(), text) if size <= most else link
+        held = {"png": base64.b64encode(path.read_bytes()).decode(), "text": text}
+        shown[path] = held if size <= most else link
         most -= size if size <= most else 0
     return shown
 
@@ -58,7 +54,11 @@ def svg(draw: Callable[[Path], None]) -> Part:
 
 
 def write(
-    path: Path, title: str, verdict: str, sections: Mapping[str, Sequence[Part]], **more: Any
+    path: Path,
+    title: str,
+    verdict: str,
+    sections: Mapping[str, Sequence[Part]],
+    notes: Sequence[str] = (),
 ) -> None:
     """Writes a page whole or not at all.
 
@@ -67,10 +67,10 @@ def write(
       title: of the page.
       verdict: first line.
       sections: parts by headings; a section without parts is left out.
-      **more: texts "above" and "below" the "numbers": label, number and what stands beside it.
+      notes: further lines below it.
     """
     pages = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True)
     text = pages.get_template("page.html").render(
-        title=title, verdict=verdict, sections=sections, **more
+        title=title, verdict=verdict, sections=sections, notes=notes
     )
     write_whole(path, text.encode(errors="replace").decode())  # JSON may hold half a letter

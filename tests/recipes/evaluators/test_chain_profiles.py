@@ -137,12 +137,6 @@ def test_the_figure_has_a_row_a_sampler_and_a_line_a_snapshot(
     assert values == [[0.0, 1.0, 2.0], [8.0, 9.0, 10.0]]
 
 
-def test_no_figure_of_a_run_without_profiles(tmp_path: Path) -> None:
-    saved(tmp_path, 0)
-    chain_profiles.draw(tmp_path)
-    assert not (tmp_path / "plots" / "chains.png").exists()
-
-
 def test_the_figure_of_a_study_has_the_rows_that_were_run(
     tmp_path: Path, figures: dict[str, Figure]
 ) -> None:
@@ -152,15 +146,6 @@ def test_the_figure_of_a_study_has_the_rows_that_were_run(
     assert (tmp_path / "chains.png").stat().st_size > 5_000
     figure = figures["chains.png"]
     assert [axes.get_title() for axes in figure.axes] == ["SGLD, fast", "MALA", ""]
-
-
-def test_profiles_of_a_function_are_read_by_its_name(tmp_path):
-    """Its dots are no ends of a name."""
-    (tmp_path / "monitor").mkdir()
-    profile = {"profile.literal/mala.py:literal_mala.acceptance_prob": [0.5, 1.0]}
-    np.savez(tmp_path / "monitor" / "000003.npz", **profile)
-    (numbers,) = chain_profiles.read(tmp_path).values()
-    np.testing.assert_array_equal(numbers["acceptance_prob"][3], [0.5, 1.0])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from ebmjax.recipes.config import extractor_names
 from ebmjax.recipes.evaluators import distances as extractors
 from ebmjax.recipes.evaluators.distances import RunDistances, extractor
 from ebmjax.recipes.parts import image_data
-from ebmjax.recipes.study.named_columns import fid_columns
 from experiments.configs import jem_digits
 
 OWN = "ebmjax.data.load_digits:any"  # a name of data other than the packaged digits
@@ -44,13 +43,6 @@ def test_the_data_decide_the_features(fields, name, monkeypatch):
     assert extractor(config, images, images).name == name
 
 
-def test_the_names_are_those_of_the_extractors():
-    assert evaluate.digits_features(8).name == extractor_names.DIGITS
-    assert evaluate.random_features().name == extractor_names.RANDOM
-    assert extractor_names.MIN_CLASSES == evaluate._extractors.MIN_CLASSES
-    assert {*extractor_names.DIGITS_SIDES} == {None, *evaluate._extractors.SIDES}
-
-
 def test_labels_that_are_not_used_are_no_classes_of_scores():
     """The Gaussian of the reference is then one, and test images are the first ones."""
     config = jem_digits.get_config("smoke")
@@ -67,13 +59,6 @@ def test_images_of_few_classes_say_what_judges_them():
     config = jem_digits.get_config("smoke")
     _, found = image_data.load(config)
     assert extractor_names.extractor_name(found) == "digits_features"
-
-
-def test_columns_show_scores_as_they_are():
-    columns = fid_columns("buffer", "fresh", decimals=2)
-    assert columns.pop("RMS displacement of fresh chains")[1:] == (1.0, 3)
-    assert {(factor, decimals) for _, factor, decimals in columns.values()} == {(1.0, 2)}
-    assert columns["FID, test images"][0] == "generation.test_images.fid"
 
 
 @pytest.mark.parametrize("sha256", ["", "abc"])

@@ -109,10 +109,6 @@ def test_an_open_log_z_gives_no_number(upper, is_crossed):
     assert "nan" not in "".join(lines)
 
 
-def test_temperatures_of_chains():
-    assert nats.temperature_of_chains(model_of_images()) == 0.01
-
-
 def test_boxes_of_densities_without_one():
     config = toy_beta.get_config()
     assert is_points(config)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from experiment_runs import build_experiment
 
-from ebmjax.recipes.evaluators import comparison
 from ebmjax.recipes.evaluators.comparison import SETTINGS, draws_numbers, find_references
 from ebmjax.recipes.evaluators.evaluations import make_evaluators
 from ebmjax.recipes.evaluators.plane import plane_of
@@ -93,15 +92,6 @@ def test_a_density_without_end_is_compared_with_nothing(compared):
     assert report["notes"][0].endswith("Nothing is compared with it.")
 
 
-def test_notes_say_which_numbers_to_doubt():
-    sound = {"rhat_rank": 1.0, "temperature": math.nan}
-    thesis = {"mala": {"rhat_rank": math.nan, "temperature": 1.0}, "sgld": sound}
-    tuned = {"tempered_mala": {"rhat_rank": 1.0, "temperature": 12.5}}
-    first, second = comparison._notes({"thesis": thesis, "tuned": tuned})
-    assert first.startswith("mala (thesis): not all draws are finite")
-    assert "tempered_mala (tuned) ended at a mean temperature of 12.5" in second
-
-
 def fake_report(rhat):
     """A finished run of two samplers, as evaluation.json has it."""
     numbers = {name: 1.0 for name, _ in points_samplers.COLUMNS.values()}
@@ -136,21 +126,3 @@ def test_the_table_of_a_study(study):
         *[f"| {x}" for x in points_samplers.REFERENCES.values()],
     ]
     assert "| *independent draws, model* | - | 1.00 ± 0.00 | 1.50 ± 0.00 |" in thesis
-
-
-def test_the_figure_of_a_study_has_a_dot_a_run(study, figures):
-    points_samplers.study(study)
-    panels = figures["samplers_four_Gaussians.png"].axes
-    classic, rank, _, distance = panels
-    titles = [text.get_text() for text in classic.get_yticklabels()]
-    assert titles == ["SGLD", "MALA"]
-    thesis, tuned, *references, published = classic.lines
-    assert (thesis.get_label(), tuned.get_label()) == ("thesis", "tuned")
-    at = {tuple(point) for point in thesis.get_xydata().tolist()}
-    assert at == {(19.0, 0.0), (21.0, 0.0), (1.0, 1.0)}
-    assert set(tuned.get_ydata()) == {0.25, 1.25}
-    np.testing.assert_allclose(published.get_xydata(), [[19.21, 0], [6.46, 1]])
-    assert [line.get_label() for line in references] == ["model"]
-    assert set(rank.lines[2].get_xdata()) == {1.5}
-    assert set(distance.lines[1].get_ydata()) == {1.25}  # SGLD has no number there
-    assert classic.get_xscale() == "log"

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 from ebmjax.recipes.evaluators import comparison
 from ebmjax.recipes.evaluators import density as density_plots
@@ -56,16 +55,6 @@ def test_the_density_is_drawn_at_every_step_that_kept_it(tmp_path, figures):
 WAYS = np.random.default_rng(1).normal(0.0, 1.0, (3, 60, 2))
 
 
-def test_the_energy_is_low_where_the_density_is_high():
-    axes = Figure().subplots()
-    density_plots.energy_map(axes, TRUTH, 2.0)
-    image = axes.images[0]
-    np.testing.assert_allclose(image.get_array(), (TRUTH.max() - TRUTH).T)
-    assert image.origin == "lower"
-    assert tuple(image.get_extent()) == (-2, 2, -2, 2)
-    assert (axes.get_xlim(), axes.get_ylim()) == ((-2, 2), (-2, 2))
-
-
 def test_draws_are_those_after_the_burn_in(tmp_path, figures):
     path = tmp_path / "scatter.png"
     numbers = {"sgld": {"rhat_classic": 1.2345}}
@@ -75,12 +64,3 @@ def test_draws_are_those_after_the_burn_in(tmp_path, figures):
     assert axes.get_title() == f"{comparison.title('sgld')}\nR-hat 1.23"
     drawn = np.stack([line.get_xydata() for line in axes.lines])
     np.testing.assert_array_equal(drawn, WAYS[:, 20:])
-
-
-def test_many_draws_are_thinned_out(tmp_path, figures):
-    many = np.random.default_rng(2).normal(size=(4, 2020, 2))
-    numbers = {"sgld": {"rhat_classic": 1.0}}
-    arrays = {"log_density": TRUTH, "tuned.sgld": many}
-    comparison.draw("tuned", numbers, arrays, 20, 2.0, tmp_path / "a.png")
-    lines = figures["a.png"].axes[0].lines
-    np.testing.assert_array_equal(lines[3].get_xydata(), many[3, 20::4])  # 8,000 draws, 2,000 shown

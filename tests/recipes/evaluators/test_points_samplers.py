@@ -7,14 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
-from experiment_runs import REPOSITORY
 from scipy import stats
 
 from ebmjax import samplers
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.comparison import (
-    SETTINGS,
     draws_numbers,
     mode_visits,
     run_chains,
@@ -98,19 +96,6 @@ def test_diagnostics_are_those_of_arviz():
     assert numbers["ess_within"] > 2 * numbers["ess"]
 
 
-@pytest.mark.slow
-def test_chains_locked_in_modes_have_the_r_hat_of_the_modes():
-    """Unit variance within, that of the means between: sqrt((n - 1) / n + var(means))."""
-    rng = np.random.default_rng(1)
-    homes = MEANS[[0, 0, 1, 1, 2, 2, 3, 3]]
-    draws = homes[:, None] + rng.normal(size=(8, 2000, 2))
-    expected = math.sqrt(1 + np.var(homes[:, 0], ddof=1))
-    # 16,000 draws know a variance to a standard error of 1.1 %, R-hat to half of it.
-    assert judged(draws)["rhat_classic"] == pytest.approx(expected, rel=5 * 0.0056)
-    assert judged(draws)["modes"] == 4
-    assert judged(draws)["crossings"] == 0
-
-
 def test_visits_of_modes_are_counted_once_and_ways_between_them_are_none():
     nowhere = [0.0, 0.0]
     first = [MEANS[0], MEANS[0], nowhere, MEANS[0], MEANS[1], nowhere]
@@ -124,17 +109,6 @@ def test_visits_of_modes_are_counted_once_and_ways_between_them_are_none():
     assert near == {"modes": 2.0, "inside": 0.75, "crossings": 1.0}
     alone = mode_visits(np.array([[[0.0, 0.0], [2.0, 2.5]]]), np.zeros((1, 2)))
     assert alone == {"modes": 1.0, "inside": 0.5, "crossings": 0.0}  # one mode has no next one
-
-
-def test_distances_are_of_all_chains_evenly():
-    rng = np.random.default_rng(2)
-    draws = rng.normal(size=(4, 500, 2))
-    draws[2] += 8.0
-    there = np.concatenate(draws[:, ::10])
-    # A quarter of the draws is elsewhere; the same share in the reference costs nothing.
-    floor = judged(draws, data=there, num=400)["distance_to_data"]
-    assert floor < 0.35
-    assert judged(draws, data=draws[0], num=400)["distance_to_data"] > 3 * floor
 
 
 def test_draws_that_are_not_finite_are_no_number():
@@ -157,24 +131,6 @@ def test_draws_from_a_grid_follow_it():
     assert stats.chisquare(counts[1:], expected[1:]).pvalue > 2 * stats.norm.sf(5)
     places = (draws + 2.0) % 1.0
     assert stats.kstest(places.ravel(), "uniform").pvalue > 2 * stats.norm.sf(5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("mala", {"step_size": 0.3}),
-        ("hmc", {"step_size": 0.05, "num_integration_steps": 3}),
-    ],
-)
-def test_samplers_follow_the_energy_at_its_scale(name, options):
-    """Variance 1 / 4 in either coordinate; both leave the law as it is, whatever the step."""
-    chains = chains_of(name, options, params=4.0, num_steps=1500)
-    draws = chains.positions[:, 300:]
-    tolerance = 5 * math.sqrt(2 / judged(draws)["ess"])
-    assert np.var(draws) == pytest.approx(0.25, rel=tolerance)
-    assert chains.seconds > 0
-    assert 0 < chains.acceptance_prob < 1
 
 
 def test_particles_move_together():
@@ -262,34 +218,6 @@ def test_functions_that_cannot_be_compared_are_refused(names, expected, tmp_path
     config.eval.comparison.samplers = names
     with pytest.raises(ConfigError, match=expected):
         families.check(config)
-
-
-def test_settings_are_those_of_the_page():
-    page = (REPOSITORY / "docs/families/points.md").read_text()
-    for name, options in SETTINGS["tuned"].items():
-        leapfrogs = options.get("num_integration_steps")
-        more = f" with {leapfrogs} leapfrog steps" if leapfrogs else ""
-        assert f"`{name}` {options['step_size']:g}{more}," in page
-    thesis = SETTINGS["thesis"]
-    assert {options["step_size"] for options in thesis.values()} == {0.01}
-    assert thesis["hmc"]["num_integration_steps"] == 10
-
-
-def test_hmc_of_one_leapfrog_step_is_mala():
-    """Acceptance probabilities of MALA with the same step size, as far as chance goes."""
-    leapfrog = chains_of("hmc", {"step_size": 1.0, "num_integration_steps": 1}, burn_in=50)
-    langevin = chains_of("mala", {"step_size": 1.0}, burn_in=50)
-    # 64 x 150 draws of a probability in [0, 1], correlated over perhaps 10: 5 x 0.5 / sqrt(960).
-    assert leapfrog.acceptance_prob == pytest.approx(langevin.acceptance_prob, abs=0.08)
-    assert 0.5 < langevin.acceptance_prob < 0.95
-
-
-def test_gradient_descent_and_the_burn_in():
-    chains = chains_of("gradient_descent", {"step_size": 0.5}, num_chains=4)
-    start = 3.0 * np.asarray(jax.random.normal(jax.random.key(1), (4, 2)))
-    assert chains.positions.shape == (4, 200, 2)
-    np.testing.assert_allclose(chains.positions[:, 0], 0.5 * start, rtol=1e-6)
-    np.testing.assert_allclose(chains.positions[:, 2], 0.125 * start, rtol=1e-6)
 
 
 def test_tempered_mala_tells_its_temperature():

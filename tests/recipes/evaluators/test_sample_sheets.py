@@ -19,13 +19,6 @@ def test_the_nearest_training_image_is_found_in_every_part(are_stored):
     np.testing.assert_array_equal(samples.nearest_images(ours, train), IMAGES[wanted])
 
 
-def test_near_and_far_are_by_squared_differences():
-    train = np.array([0, 100, 255], np.uint8).reshape(3, 1, 1, 1)
-    ours = np.array([49, 51, 177, 178, 250], np.uint8).reshape(5, 1, 1, 1)
-    found = samples.nearest_images(ours, train)
-    assert found.ravel().tolist() == [0, 100, 100, 255, 255]
-
-
 def test_all_panels_are_sorted_by_class(tmp_path, monkeypatch):
     drawn, named = {}, []
     monkeypatch.setattr(

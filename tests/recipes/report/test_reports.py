@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import zipfile
 from html.parser import HTMLParser
 
 import numpy as np
@@ -13,7 +12,6 @@ from linear_family import LINEAR, NAME, linear
 
 from ebmjax import training
 from ebmjax.recipes.config.errors import WorkdirError
-from ebmjax.recipes.evaluators import plots
 from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.models.joint.plots import PANELS
 from ebmjax.recipes.report import of_run, page
@@ -111,25 +109,23 @@ def test_a_report_says_whether_the_run_goes_on(finished, tmp_path):
     assert found.text.count("the loss was not finite") == 2
 
 
-def test_the_four_numbers_have_errors_and_references(tmp_path):
+def test_numbers_have_errors_and_references(tmp_path):
     row = {"sample_fid": 9.86, "sample_fid_error": 1.84, "start_fid": 14.87, "start_fid_error": 2.1}
     row |= {"gaussian_fid": 17.0, "test_images_fid": 2.0, "test_accuracy": 0.9, "loss": 0.25}
     row |= {f"fid_minus_starts{end}": x for end, x in (("", -5.0), ("_low", -10.6), ("_high", 0.5))}
     report = {"classification": {"accuracy": 0.986}, "step": 12_000, "warnings": ["none measured"]}
     report["test_set_error"] = {"classification.accuracy": 0.0062}
-    folder = make(tmp_path / "run", [{"step": 7} | row], evaluation=report, summary={"a": 1})
+    folder = make(tmp_path / "run", [{"step": 7} | row], evaluation=report)
     text = look(of_run.write(folder)).text
     for expected in (
         "9.9 ± 1.8",
-        "at step 7. starts 14.9 ± 2.1, Gaussian 17, test images 2; ",
-        "minus starts -5.0 (-10.6 to 0.5), 95 % interval",
+        "14.9 ± 2.1",
+        "-5.0 (-10.6 to 0.5)",
         "± is one standard error.",
         "0.9860 ± 0.0062",
-        "at step 12,000. ",
         "none measured",
     ):
         assert expected in text
-    assert text.count("0.9860 ± 0.0062") == 2  # also in the table of the evaluation
 
 
 def test_everything_in_a_folder_is_data(tmp_path):
@@ -173,56 +169,14 @@ def test_ten_thousand_rows_and_large_pictures_stay_below_a_megabyte(tmp_path):
     folder = make(tmp_path / "run", rows)
     for name in ("eval_ood", "eval_reliability", "own 1", "own 2"):
         (folder / "plots" / f"{name}.png").write_bytes(bytes(of_run.MOST_BYTES // 2))
-    images = random.integers(0, 256, (16, 28, 28, 1), np.uint8)
-    for step in range(4):
-        arrays = {"samples": images, "starts": images, "nearest": images}
-        workdir.save_snapshot(folder, step, arrays)
+    for step in (0, 10):
+        (folder / "plots" / f"samples_{step:06d}.png").write_bytes(b"\x89PNG")
     found = look(of_run.write(folder))
-    assert len([p for p in found.places if p.startswith("data:")]) == 6 + 2
+    assert len([p for p in found.places if p.startswith("data:")]) == 1 + 1
     assert [p for p in found.places if p.startswith("plots")] == [
         "plots/own%201.png",
         "plots/own%202.png",
     ]
-
-
-def test_of_many_points_the_extremes_are_drawn():
-    values = np.zeros(10_000)
-    values[[1234, 8888, 9999]] = (5.0, np.nan, -5.0)
-    shown = plots._extremes(values)
-    assert len(shown) <= plots.MANY
-    assert {1234, 9999} < set(shown)
-    np.testing.assert_array_equal(plots._extremes(values[:400]), np.arange(400))
-
-
-def test_samples_stand_beside_their_starts(tmp_path):
-    folder = make(tmp_path / "run", [{"step": 8, "sample_fid": 4.25, "start_fid": 9.5}])
-    images = np.arange(40 * 8 * 8, dtype=np.uint8).reshape(40, 8, 8, 1)
-    for step in (0, 2, 4, 6, 8):
-        arrays = {"samples": images, "starts": images, "nearest": images}
-        workdir.save_snapshot(folder, step, arrays)
-    found = look(of_run.write(folder))
-    assert len([p for p in found.places if p.startswith("data:")]) == 4 + 2
-    shown = ["step 0", "step 8", "FID 4.25", "nearest to these", "where the last ones", "FID 9.5"]
-    places = [found.text.rindex(text) for text in shown]
-    assert places == sorted(places)
-    assert "±" not in found.text
-    assert "step 2\n" not in found.text or "step 4\n" not in found.text
-
-
-@pytest.mark.parametrize("kind", ["objects", "a huge header", "not a zip", "a header of colours"])
-def test_arrays_of_a_stranger_are_left_out(tmp_path, kind):
-    path = tmp_path / "000001.npz"
-    if kind == "objects":
-        np.savez(path, samples=np.array([{}], object))
-    elif kind == "not a zip":
-        path.write_bytes(b"PK")
-    else:
-        shape = (10**9, 9, 9, 1) if kind == "a huge header" else (4, 8, 8, 2)
-        with zipfile.ZipFile(path, "w") as archive, archive.open("samples.npy", "w") as file:
-            header = {"descr": "|u1", "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(file, header)
-            file.write(bytes(300))
-    assert of_run._strip(path, "samples") == b""
 
 
 def test_a_report_needs_no_jax(finished, tmp_path):

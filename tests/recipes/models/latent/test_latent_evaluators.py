@@ -12,13 +12,10 @@ import pytest
 from experiment_runs import digits
 
 from ebmjax import data, evaluate, latent
-from ebmjax.evaluate import _evidence
 from ebmjax.recipes.evaluators.evidence import evidence, evidence_of_each
-from ebmjax.recipes.evaluators.gradient_variance import gradient_variance
 from ebmjax.recipes.evaluators.latent_keys import keys_of
 from ebmjax.recipes.evaluators.reconstruction import reconstruction
 from ebmjax.recipes.evaluators.samples import samples
-from ebmjax.recipes.models.latent import checks
 from ebmjax.recipes.models.latent.model import LatentEBM
 from ebmjax.recipes.models.latent.parts import Examples
 from ebmjax.recipes.models.latent.parts import optimizer as make_optimizer
@@ -165,11 +162,6 @@ def test_methods_are_compared_after_training_with_the_settings_of_the_run(monkey
     assert asked == [(keys_of(KEY).methods, PARAMS, MODEL, 2, expected)]
 
 
-def test_fields_are_checked_by_what_the_methods_need():
-    """``checks`` has numbers of its own, because it needs no JAX."""
-    assert checks.SMC_REPEATS == checks.JACKKNIFE_GROUPS == _evidence.NUM_GROUPS
-
-
 class Standing(LatentEBM):
     """Has all its chains at one place."""
 
@@ -207,17 +199,6 @@ def test_diverged_samples_are_counted():
     assert (row["sample_shape"], row["sample_num_lost"]) == ((4, 2, 1, 1), 1)
     assert row["start_shape"] == (4, 2, 1, 1)
     assert row["sample_rms_displacement"] == 2.0  # without the chain that is lost
-
-
-def test_minibatches_hold_no_example_twice():
-    batches = []
-    programs = {
-        "gradient": lambda key, params, carry, batch: (batches.append(batch.index.tolist()),),
-        "gradient_variance": lambda gradients: {"mean_a": 1.0, "b": 2.0},
-    }
-    found = gradient_variance(KEY, linear(programs=programs), TEST, num_gradients=8)
-    assert (found.row, found.report) == ({"mean_a": 1.0, "b": 2.0}, {"a": 1.0, "b": 2.0})
-    assert [sorted(batch) for batch in batches] == [[0, 1, 2]] * 8
 
 
 @pytest.mark.slow
