@@ -205,7 +205,7 @@ def curve(axes: Axes, rows: Rows, name: str, **style: Any) -> None:
     shown, errors = _extremes(values), column(rows, f"{name}_error")[1]
     marker = "." if len(shown) <= FEW else ""
     named = {"label": name.replace("_", " "), "marker": marker, **style}
-    (drawn,) = axes.plot(steps[shown], values[shown], **named)
+    drawn, *_ = axes.plot(steps[shown], values[shown], **named)
     if errors.shape == values.shape:
         ends = (values - errors)[shown], (values + errors)[shown]
         axes.fill_between(steps[shown], *ends, alpha=0.2, color=drawn.get_color())

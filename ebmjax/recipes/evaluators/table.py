@@ -51,8 +51,8 @@ TRAINING_ALONE = ("samples", "profile")
 """Evaluators that have no part in the evaluation after training."""
 
 
-READ = ("density", "evidence")
-"""Evaluators whose fields others read, too: the grid of the plane, and what scores images."""
+READ = ("density", "evidence", "landscape")
+"""Evaluators whose fields others read, too: the plane's grid, what scores images, a study."""
 
 
 def when_wanted(name: str) -> When:
