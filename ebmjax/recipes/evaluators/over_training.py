@@ -66,5 +66,5 @@ def _means(rows: MetricRows) -> dict[str, float]:
 
 
 def _rows_with(rows: MetricRows, name: str) -> list[dict[str, Any]]:
-    """Returns the rows that have such a number; those of several repeats have lists."""
+    """Returns the rows of training that have such a number."""
     return [row for row in rows if isinstance(row.get(name), int | float) and row["step"] > 0]

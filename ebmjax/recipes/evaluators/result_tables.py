@@ -134,7 +134,7 @@ FEW = 500
 
 
 def mean_of(value: Any) -> float:
-    """Returns a number, or the mean over repeats or models; NaN if one has none."""
+    """Returns a number, or the mean over models; NaN if one has none."""
     return float(np.mean(np.asarray(value, dtype=float)))
 
 

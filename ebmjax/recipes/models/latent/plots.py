@@ -33,12 +33,9 @@ PANELS = (
 
 
 def draw(workdir: Path, config: Config, powers: np.ndarray) -> None:
-    """Draws every plot of the run in ``workdir`` whose schedule is ``powers``.
-
-    For several repeats, curves show mean and range, and images are the first repeat's.
-    """
+    """Draws every plot of the run in ``workdir`` whose schedule is ``powers``."""
     rows, plots = read_rows(workdir), workdir / "plots"
-    monitored = {int(p.stem): _of_first_repeat(dict(np.load(p))) for p in snapshots(workdir)}
+    monitored = {int(p.stem): dict(np.load(p)) for p in snapshots(workdir)}
     for name, draw_images in (
         ("samples", samples_over_training),
         ("reconstructions", reconstructions),
@@ -49,10 +46,6 @@ def draw(workdir: Path, config: Config, powers: np.ndarray) -> None:
     schedule(plots / "schedule.png", powers)
     log_likelihood_by_power(plots / "mean_log_likelihood.png", rows, powers)
     panels(plots / "training.png", [row | _acceptances(row) for row in rows], PANELS, config)
-
-
-def _of_first_repeat(pictures: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name: x[0] if x.ndim == 5 else x for name, x in pictures.items()}
 
 
 def samples_over_training(plots: Path, monitored: dict[int, dict[str, np.ndarray]]) -> None:
@@ -86,7 +79,6 @@ def log_likelihood_by_power(path: Path, rows: list[dict[str, Any]], powers: np.n
     with figure(path, size=(5.5, 3.6)) as grid:
         axes, colour = grid[0, 0], step_colours(grid, max(steps, default=0))
         for step, curve_values in zip(steps, values, strict=True):
-            curve_values = curve_values.reshape(-1, len(powers)).mean(0)  # over repeats
             axes.plot(powers, curve_values, "o-", color=colour(step), label=f"step {step}")
         axes.set(xlabel="power t", ylabel="E_t [log p(x|z)] of test images, nats")
 
