@@ -172,7 +172,7 @@ def test_ten_thousand_rows_and_large_pictures_stay_below_a_megabyte(tmp_path):
     for step in (0, 10):
         (folder / "plots" / f"samples_{step:06d}.png").write_bytes(b"\x89PNG")
     found = look(of_run.write(folder))
-    assert len([p for p in found.places if p.startswith("data:")]) == 1 + 1
+    assert len([p for p in found.places if p.startswith("data:")]) == 1 + 2
     assert [p for p in found.places if p.startswith("plots")] == [
         "plots/own%201.png",
         "plots/own%202.png",
