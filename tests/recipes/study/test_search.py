@@ -44,7 +44,7 @@ def fake(command, **options):
 @pytest.fixture(autouse=True)
 def fakes(monkeypatch):
     monkeypatch.setattr(subprocess, "Popen", fake)
-    monkeypatch.setattr(sys, "argv", [])
+    monkeypatch.setattr(sys, "argv", ["ebmjax"])
     monkeypatch.setattr("signal.signal", lambda *_: None)
     return monkeypatch
 
