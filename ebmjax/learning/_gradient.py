@@ -178,8 +178,9 @@ def make_gradient_fn(
       plan: samplers, lengths and start distribution; None for a loss that needs no negatives.
 
     Returns:
-      A ``GradientFn`` whose carry is a ``Carry``. Metrics: "loss", "smoothing", those of
-      ``cross_entropy_loss`` and of the loss, and of ``run_chains`` (prefixed "chain_").
+      A ``GradientFn`` whose carry is a ``Carry``. Metrics: "loss", those of the loss and of
+      ``run_chains`` (prefixed "chain_"), and with labels "smoothing" and those of
+      ``cross_entropy_loss``.
       Interacting samples add "negative_entropy" in nats, of the whole system where shards share it
       (``ChainKind.axis_name``). ``fit`` refuses data with a label that is no class.
     """
@@ -288,7 +289,9 @@ class _Step(NamedTuple):
 
         (loss, aux), gradients = self._differentiate(terms, params)
         metrics, statistics, f, ends = aux
-        metrics = {**metrics, "loss": loss, "smoothing": carry.smoothing}
+        metrics = {**metrics, "loss": loss}
+        if labelled is not None:
+            metrics["smoothing"] = carry.smoothing
         smoothing = self._adapt(carry.smoothing, lambda p: terms(p)[0], params)
         carry = carry._replace(statistics=statistics, smoothing=smoothing, step=carry.step + 1)
         if drawn is None or self.plan is None:
