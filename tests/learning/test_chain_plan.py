@@ -166,18 +166,6 @@ def test_the_acceptance_of_langevin_moves_on_a_gaussian_is_the_closed_form(num_s
     np.testing.assert_allclose(metrics["acceptance_prob"], reported.mean(), atol=50 * ATOL)
 
 
-def test_the_displacement_of_langevin_chains_is_the_closed_form():
-    # Chains of x' = a x + b xi travel N(0, (a^K - 1)^2 + b^2 (1 - a^2K) / (1 - a^2)) from N(0, 1).
-    step_size, num_steps, x = 0.1, 5, starts(2000, 4)
-    sampler = functools.partial(sgld, step_size=step_size)
-    _, metrics = chains(sampler, num_steps=num_steps, x=x)
-    a, b = 1 - step_size, np.sqrt(2 * step_size)
-    variance = b**2 * (1 - a ** (2 * num_steps)) / (1 - a**2)
-    expected = (a**num_steps - 1) ** 2 + variance
-    standard_error = expected * np.sqrt(2 / x.size)  # of a mean of squares of normal draws
-    np.testing.assert_allclose(metrics["displacement"], expected, atol=5 * standard_error)
-
-
 def test_each_chain_follows_the_density_of_its_label():
     goals = jnp.array([[-3.0, 0.0], [0.0, 5.0], [4.0, 4.0]])
 

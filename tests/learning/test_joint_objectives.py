@@ -7,7 +7,6 @@ import optax
 import pytest
 from joint_problems import (
     ATOL,
-    EPS,
     KEY,
     PARAMS,
     SHAPE,
@@ -31,8 +30,7 @@ from joint_problems import (
 )
 
 from ebmjax.data import ImageData
-from ebmjax.losses import beta_objective_loss, nearest_neighbour_entropy, svgd_generative_loss
-from ebmjax.samplers import svgd
+from ebmjax.losses import beta_objective_loss
 
 
 def test_the_beta_objective_weighs_negatives_of_a_flatter_density():
@@ -168,26 +166,3 @@ def test_shards_share_the_smoothing_of_their_mean_gradients():
     assert abs(own[0] - own[1]) > 1e-3
     for i in range(2):
         np.testing.assert_allclose(own[i], expected(lambda leaf, i=i: leaf[i]), rtol=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("variant", ["corrected", "literal"])
-def test_the_literal_svgd_loss_has_no_negative_phase(variant):
-    def generative_loss(positive, negative, smoothing):
-        return svgd_generative_loss(positive, negative, smoothing=smoothing, variant=variant)
-
-    draw = negatives(sampler=lambda density: svgd(density, step_size=1.0), is_interacting=True)
-    carry = shard_of(quadratic(), draw, smoothing=2.0)
-    objective = joint_objective(generative_loss=generative_loss)
-    (gradients, after, metrics), _ = run(objective, draw, carry=carry)
-    x, ends = rows(batch()[1].images), buffer_rows(after)
-    parts = [
-        classification_gradient(PARAMS),
-        density_gradient(PARAMS, x, np.full(len(x), -0.5 / len(x))),
-    ]
-    if variant == "corrected":
-        parts.append(density_gradient(PARAMS, ends, np.full(8, 0.5 / 8)))
-    assert_trees_close(gradients, added(*parts))
-    entropy = nearest_neighbour_entropy(after.buffer.positions)
-    np.testing.assert_allclose(metrics["negative_entropy"], entropy, rtol=10 * EPS)
-    assert metrics["chain_bandwidth"] > 0

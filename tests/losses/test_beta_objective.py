@@ -164,18 +164,6 @@ def test_small_beta_tends_to_contrastive_divergence(variant):
     np.testing.assert_allclose(to_negative, np.full(5, factor / 5), rtol=rtol)
 
 
-@pytest.mark.parametrize("b", [0.0, 0.3, -0.3])
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_a_constant_added_to_f_changes_nothing(variant, b):
-    """f is defined up to a constant. 64 is exact in float32; the values lose 6 bits to it."""
-    (loss, _), gradients = run(variant, b)
-    (moved_loss, _), moved = run(variant, b, POSITIVE + 64, NEGATIVE + 64)
-    np.testing.assert_allclose(moved_loss, loss, rtol=0, atol=8 * EPS * (64 + abs(float(loss))))
-    # A weight's relative error is b times the rounding of f, 64 eps.
-    for ours, theirs in zip(moved, gradients, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=8 * EPS * (1 + abs(b) * 64))
-
-
 def test_monitors():
     b = 0.5
     (_, metrics), _ = run("default", b)

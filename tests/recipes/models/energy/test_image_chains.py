@@ -6,16 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from experiment_runs import build_experiment
-from image_smoke import smoke
 
-from ebmjax import data, samplers
-from ebmjax.evaluate import Chains, rms_displacement
+from ebmjax import samplers
 from ebmjax.learning import ChainKind, ChainPlan
 from ebmjax.recipes.models.energy.model import (
     TrainedEnergy,
     densities_of,
-    extract_trained,
     make_fresh_chains,
 )
 
@@ -60,27 +56,3 @@ def test_chains_descend_from_the_law_in_steps_of_their_own_number(num, batch_siz
     # Equal parts, but for those too many in the last of the groups that run together.
     first, second = np.bincount(nearest.argmin(axis=1), minlength=2)
     assert 0 <= first - second < 2 * -(-num // batch_size)
-
-
-@pytest.mark.slow
-def test_without_a_buffer_the_monitor_shows_chains_and_not_their_starts(tmp_path):
-    config = smoke("short_run", **{"sampler.sgld.step_size": 10.0})
-    experiment = build_experiment(config, tmp_path)
-    row = experiment.monitor(experiment.state, 0)
-    evaluations = experiment.monitor.__self__
-    model = evaluations.models[0](experiment.state)
-    shown = np.load(tmp_path / "monitor" / "000000.npz")["samples"]
-    chains = make_fresh_chains(
-        model.densities_of,
-        model.plan,
-        num=config.eval.samples.num_images,
-        num_steps=config.sampler.num_steps,
-        batch_size=config.eval.batch_size,
-    )
-    starts, ends, _, _ = chains(evaluations.key, extract_trained(experiment.state, 0.0))
-    np.testing.assert_array_equal(shown, data.from_signed_unit(jnp.asarray(ends)))
-    # What the starts themselves would get stands beside, and how far the chains came.
-    expected = model.distances.along_training(Chains(starts, starts))
-    names = [name for name in expected if name.startswith("start_")]
-    np.testing.assert_array_equal([row[name] for name in names], [expected[name] for name in names])
-    assert row["sample_rms_displacement"] == rms_displacement(starts, ends) > 0

@@ -138,32 +138,6 @@ def test_what_sada_jems_code_reports_is_of_selected_images_of_the_buffer():
     assert "buffer_selected" not in samples
 
 
-def test_generation_of_every_set():
-    positions = jnp.linspace(-1, 1, 2 * 8 * 3).reshape(2, 8, 3, 1, 1)  # two shards
-    model = make_model(positions)
-    report, samples = generate(model, np.concatenate([TRAIN, TRAIN]))
-    assert report["num_chain_steps"] == 3
-    assert report["test_images"]["num_images"] == 10  # of 18: as many as are generated
-    assert report["implied_temperature"] == pytest.approx(0.1**2 / (2 * 0.5))
-    # Ten chains in groups of six; the buffer's slots come from both shards, none twice.
-    for name in ("fresh", "conditional", "buffer"):
-        assert len(samples[name]["images"]) == report[name]["num_images"] == 10
-    assert samples["conditional"]["labels"].tolist() == [0, 1] * 5
-    _, ends, labels, _ = model.fresh_chains(jax.random.key(0), 10, 3)["conditional"]
-    # Three steps of at most 0.05 times 3.0 from starts at 0 and 1.
-    for end, label in zip(ends, labels, strict=True):
-        np.testing.assert_array_equal(np.round(end), np.full_like(end, label))
-    for name in ("fresh", "buffer"):  # of no class: the most probable of two
-        assert samples[name]["class_probability"].min() >= 0.5
-    for name, found in samples.items():
-        shown = found["class_probability"]
-        assert report[name]["mean_class_probability"] == pytest.approx(shown.mean())
-    slots = {tuple(image.ravel()) for image in samples["buffer"]["images"]}
-    every = np.asarray(data.from_signed_unit(positions.reshape(16, 3, 1, 1)))
-    assert len(slots) == 10
-    assert slots <= {tuple(image.ravel()) for image in every}
-
-
 def test_interacting_particles_move_in_their_own_number_without_a_class():
     spread = {"is_interacting": True, "axis_name": ("data", "shard")}
     sampler = partial(samplers.svgd, step_size=0.1)
