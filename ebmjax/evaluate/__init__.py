@@ -9,8 +9,6 @@ from ebmjax.evaluate._classifier import classifier as classifier
 from ebmjax.evaluate._classifier import scores as scores
 from ebmjax.evaluate._classifier import temperature_scaling as temperature_scaling
 from ebmjax.evaluate._distances import Distances as Distances
-from ebmjax.evaluate._energies import energy_moments as energy_moments
-from ebmjax.evaluate._energies import mixing as mixing
 from ebmjax.evaluate._evidence import evidence as evidence
 from ebmjax.evaluate._extractors import Extractor as Extractor
 from ebmjax.evaluate._extractors import digits_features as digits_features
@@ -26,5 +24,6 @@ from ebmjax.evaluate._generation import rms_displacement as rms_displacement
 from ebmjax.evaluate._generation import score_chains as score_chains
 from ebmjax.evaluate._generation import score_references as score_references
 from ebmjax.evaluate._generation import take_balanced as take_balanced
+from ebmjax.evaluate._mixing import mixing as mixing
 from ebmjax.evaluate._out_of_distribution import ood_sets as ood_sets
 from ebmjax.evaluate._robustness import robustness as robustness

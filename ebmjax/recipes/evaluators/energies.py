@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ebmjax.data import ImageData
-from ebmjax.evaluate import energy_moments
 from ebmjax.recipes.evaluators.found import Found
 from ebmjax.recipes.evaluators.plots import figure, histograms, legend
 from ebmjax.types import Key
@@ -23,7 +22,7 @@ def energies(key: Key, model: Any, data: ImageData) -> Found:
     sets = {"test": model.energies(data.images, data.labels)}
     for name, chains in model.known_sets.items():
         sets[name] = model.energies(chains.ends, chains.labels)
-    report: dict[str, Any] = {name: energy_moments(found) for name, found in sets.items()}
+    report: dict[str, Any] = {name: moments(found) for name, found in sets.items()}
     if "fresh" in sets:
         # A chain that left for an infinite energy has no place in a gap that looks small.
         ends, images = (np.mean(sets[name], dtype=np.float64) for name in ("fresh", "test"))
@@ -34,6 +33,16 @@ def energies(key: Key, model: Any, data: ImageData) -> Found:
         {f"{name}_energies": found for name, found in sets.items()},
         pictures={"energies": partial(draw, sets)},
     )
+
+
+def moments(energies: np.ndarray) -> dict[str, float]:
+    """Returns mean and standard deviation of the finite energies, and the number of others."""
+    finite = energies[np.isfinite(energies)].astype(np.float64)
+    return {
+        "mean": float(np.mean(finite)) if finite.size else np.nan,
+        "deviation": float(np.std(finite)) if finite.size > 1 else np.nan,
+        "num_not_finite": len(energies) - len(finite),
+    }
 
 
 def draw(sets: Mapping[str, np.ndarray], path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Moments of energies, and the mixing of chains whose density is known."""
+"""The mixing of chains whose density is known."""
 
 import math
 from functools import partial
@@ -9,18 +9,8 @@ import numpy as np
 import pytest
 
 from ebmjax import evaluate, samplers
-from ebmjax.evaluate import energy_moments
 
 mixing = jax.jit(evaluate.mixing, static_argnums=(1, 2), static_argnames="num_steps")
-
-
-def test_energies_that_are_not_finite_are_counted_apart():
-    found = energy_moments(np.array([1.0, np.nan, 3.0, np.inf], np.float32))
-    assert found == {"mean": 2.0, "deviation": 1.0, "num_not_finite": 2}
-    none = energy_moments(np.array([np.nan], np.float32))
-    assert math.isnan(none["mean"])
-    assert math.isnan(none["deviation"])
-    assert none["num_not_finite"] == 1
 
 
 def normal(x):

@@ -1,37 +1,16 @@
-"""Energies of sets of images, and how well long chains of an energy mix."""
+"""How well long chains of an energy mix."""
 
-import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ebmjax import metrics, samplers
 from ebmjax.types import Key, LogDensityFn, Sampler
 
 NUM_DRAWS = 50
 """Draws of each chain that mixing is judged by, at most about."""
-
-
-def energy_moments(energies: Any) -> dict[str, float]:
-    """Returns mean and standard deviation of the finite energies (N,), and the number of others.
-
-    The mean is NaN without a finite energy, the deviation with fewer than two.
-
-    Example:
-      >>> energy_moments([1.0, 3.0, math.inf])
-      {'mean': 2.0, 'deviation': 1.0, 'num_not_finite': 1}
-    """
-    energies = np.asarray(energies)
-    finite = energies[np.isfinite(energies)].astype(np.float64)
-    return {
-        "mean": float(np.mean(finite)) if finite.size else math.nan,
-        "deviation": float(np.std(finite)) if finite.size > 1 else math.nan,
-        "num_not_finite": len(energies) - len(finite),
-    }
 
 
 def mixing(
