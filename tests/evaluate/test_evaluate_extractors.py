@@ -94,24 +94,6 @@ def test_the_digits_have_an_extractor_that_ships_with_its_accuracy(side):
 # ---- features of a random network ----
 
 
-def shapes(num, seed):
-    """Circles, squares and crosses of 16x16 pixels, grey or white, at random places."""
-    rng = np.random.default_rng(seed)
-    rows, columns = np.mgrid[:16, :16]
-    images = np.zeros((num, 16, 16, 1), np.uint8)
-    labels = np.arange(num) % 3
-    for image, label in zip(images, labels, strict=True):
-        radius, (y, x) = rng.uniform(2.5, 5), rng.uniform(5, 11, 2)
-        down, right = np.abs(rows - y), np.abs(columns - x)
-        inside = (
-            down**2 + right**2 < radius**2,
-            np.maximum(down, right) < 0.9 * radius,
-            (np.minimum(down, right) < 1.2) & (np.maximum(down, right) < radius),
-        )[label]
-        image[inside] = rng.integers(120, 256)
-    return data.ImageData(images, labels.astype(np.int32))
-
-
 def patches(num, seed):
     images = data.natural_patches(num, size=16, channels=3, seed=seed)
     return data.ImageData(images, np.zeros(num, np.int32))
@@ -119,7 +101,6 @@ def patches(num, seed):
 
 SETS = {
     "digits": lambda: (data.load_digits("train"), data.load_digits("test")),
-    "shapes": lambda: (shapes(900, 0), shapes(300, 1)),
     "patches": lambda: (patches(900, 0), patches(300, 1)),
 }
 
