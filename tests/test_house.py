@@ -45,7 +45,7 @@ def test_frames_entered(house):
     from ebmjax.recipes.config import command_line
 
     def run():
-        command_line.resolve("--seed=1")
+        command_line.split(["--seed=1"])
         return [command_line.files for _ in range(2)]
 
-    assert [entry[1:] for entry in house.frames_entered(run)] == [("resolve", False)]
+    assert [entry[1:] for entry in house.frames_entered(run)] == [("split", False)]

@@ -86,11 +86,6 @@ def under(fields: Fields, *when: When) -> dict[str, Field]:
     return {name: replace(one, when=(*one.when, *when)) for name, one in fields.items()}
 
 
-def exists(one: Field, config: Config) -> bool:
-    """Returns whether a configuration makes the choices that bring a field into being."""
-    return all(when.holds(config) for when in one.when)
-
-
 def defaults(fields: Fields) -> ConfigDict:
     """A new configuration with every field at its default."""
     config = ConfigDict()

@@ -35,7 +35,7 @@ def all_fields(family: str) -> Fields:
 def fields_of(config: Config) -> Fields:
     """Returns the fields of a configuration: those that its own choices bring into being."""
     fields = all_fields(config.get("family")).items()
-    return {name: one for name, one in fields if declare.exists(one, config)}
+    return {name: one for name, one in fields if all(when.holds(config) for when in one.when)}
 
 
 def prune(config: Config) -> None:

@@ -182,7 +182,6 @@ def make_objective(
         rho=optimizer.get("rho"),
         is_adaptive=optimizer.get("adaptive", False),
         smoothing_ratio=section.get("smoothing_ratio"),
-        smoothing_rate=section.get("smoothing_rate", 0.1),
         axis_name=SHARD_AXES,
         batch_axis=batch_axis(config),
     )

@@ -37,7 +37,7 @@ def make_loss(
     if OBJECTIVES.get(name) and OBJECTIVES[name].section:
         fields |= fields[name]
     taken = () if is_users(name) else inspect.signature(objective).parameters
-    general = {"beta", "beta_start", "sampling_beta", "energy_l2", "max_gap"}
+    general = {"beta", "beta_start", "energy_l2", "max_gap"}
     numbers = {key: value for key, value in fields.items() if key in {*taken, *general}}
     if "fitted" in taken:
         numbers["fitted"] = _fit(name)(config, train)
@@ -91,8 +91,7 @@ def chains_beta(config: Config, numbers: Mapping[str, Any], total_steps: int) ->
     """Returns the share of the density that chains lack at a step; 0 without the objective."""
     if config.loss.name != "beta":
         return 0.0
-    own = numbers.get("sampling_beta")
-    return scheduled_beta(numbers, total_steps) if own is None else own
+    return scheduled_beta(numbers, total_steps)
 
 
 def noise_levels(config: Config, train: data.ImageData) -> NoiseLevels | None:
