@@ -70,27 +70,11 @@ def npz(folder):
     return folder / "own.npz"
 
 
-def npz_of_splits(folder):
-    np.savez(folder / "own.npz", train_images=IMAGES[:3], test_images=IMAGES)
-    return folder / "own.npz"
-
-
-def npy_folder(folder):
-    (folder / "own").mkdir()
-    np.save(folder / "own" / "images.npy", IMAGES)
-    return folder / "own"
-
-
 def files(folder, names):
     for name, image in zip(names, IMAGES, strict=True):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(image.squeeze()).save(folder / name)
     return names
-
-
-def plain_folder(folder):
-    files(folder / "own", [f"{index}.png" for index in range(7)])
-    return folder / "own"
 
 
 def folder_of_classes(folder):
@@ -114,26 +98,11 @@ def function(folder):
     return "own.py:read"
 
 
-def huggingface(folder):
-    datasets = pytest.importorskip("datasets")
-    kinds = {name: datasets.ClassLabel(names=["a", "b"]) for name in ("fine", "coarse")}
-    features = datasets.Features({"image": datasets.Image(), **kinds})  # labels are not needed
-    rows = {"image": [Image.fromarray(image.squeeze()) for image in IMAGES]}
-    rows |= {kind: [0, 1, 0, 1, 0, 1, None] for kind in kinds}
-    parts = {"test": datasets.Dataset.from_dict(rows, features)}
-    datasets.DatasetDict(parts).save_to_disk(str(folder / "own"))
-    return folder / "own"
-
-
 SOURCES = {
     npz: "",
-    npz_of_splits: "test",
-    npy_folder: "",
-    plain_folder: "",
     folder_of_classes: "",
     folder_of_splits: "test",
     function: "",
-    huggingface: "test",
 }
 """Sources of ``IMAGES``, and the split that is scored where none is named; "" without splits."""
 
@@ -160,7 +129,7 @@ def test_every_source_is_scored_into_every_format(
     # The text of a float32 has nine digits or fewer.
     np.testing.assert_allclose(np.asarray(found["log_density"], float), MEANS, rtol=1e-7)
     assert np.shape(found["class_probability"]) == (7, 2)
-    if "folder" in source.__name__ and source is not npy_folder:
+    if "folder" in source.__name__:
         assert [name[-5:] for name in found["file"]] == [f"{index}.png" for index in range(7)]
     else:
         assert "file" not in found
