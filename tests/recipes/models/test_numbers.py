@@ -113,7 +113,6 @@ def changed(changes, place):
                 "sampler.sgld.noise_scale": (0.01, 0.1),
                 "sampler.mala.step_size": (1.0, 2.0),
                 "sampler.target_acceptance": (0.6, 0.7),
-                "sampler.min_step_size": (1e-5, 1e-6),
             },
         ),
         pytest.param(

@@ -14,7 +14,6 @@ from ebmjax._ranges import (
     FINITE,
     FLAG,
     FRACTION,
-    NOT_NEGATIVE,
     POSITIVE,
     PROBABILITY,
     SOURCE,
@@ -37,7 +36,7 @@ from ebmjax.recipes.config.common_fields import (
     own_options,
     pick_fields,
 )
-from ebmjax.recipes.config.declare import Field, When, field, under, when_is, when_set
+from ebmjax.recipes.config.declare import Field, When, field, under, when_is
 from ebmjax.recipes.config.points import OF_POINTS, ON_IMAGES
 from ebmjax.recipes.evaluators import table as evaluators
 from ebmjax.recipes.parts.objectives import table as objectives
@@ -120,12 +119,6 @@ _FIELDS: dict[str, Field] = {
     "optimizer.name": field("adam", one_of_or_function("adam"), "optimiser"),
     **own_options("optimizer", "an optimiser"),
     **declare_adaptation(OFFERED, name_samplers),
-    "sampler.min_step_size": field(
-        0.0,
-        NOT_NEGATIVE,
-        "least step that adaptation may choose",
-        when_set("sampler.target_acceptance"),
-    ),
     "sampler.final_step_fraction": field(
         1.0, UP_TO_ONE, "a training chain's last step, in parts of its first"
     ),

@@ -79,7 +79,6 @@ def chain_kind(
         is_interacting=entry.interacts,
         axis_name=axis_name if entry.interacts else None,
         step_size=chosen.options.get("step_size", 1.0),
-        min_step_size=section.get("min_step_size", 0.0),
         memory=entry.memory,
     )
 

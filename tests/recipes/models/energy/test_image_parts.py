@@ -104,14 +104,14 @@ def test_live_steps_go_on_where_the_chain_has_annealed_to(box, ends):
 
 def test_chains_have_the_numbers_of_their_fields_shared_among_the_shards():
     config = smoke(**{"sampler.names": ("sgld", "mala"), "mesh.num_shards": 2})
-    config.sampler.update(num_steps=7, num_samples=40, target_acceptance=0.5, min_step_size=0.125)
+    config.sampler.update(num_steps=7, num_samples=40, target_acceptance=0.5)
     config.sampler.buffer.reinit_prob = 0.25
     config.sampler.mala.update(step_size=0.5, noise_scale=None, temperature=1.0)
     plan = parts.chain_plan(config, TRAIN)
     assert (plan.num_samples, plan.reinit_prob, plan.num_classes) == (20, 0.25, 1)
     sgld, mala = plan.kinds["sgld"], plan.kinds["mala"]
     assert (sgld.target_acceptance, mala.target_acceptance) == (None, 0.5)
-    assert (mala.num_steps, mala.step_size, mala.min_step_size) == (7, 0.5, 0.125)
+    assert (mala.num_steps, mala.step_size) == (7, 0.5)
     longer = parts.chain_plan(config, TRAIN, step_factor=4.0)
     assert longer.kinds["mala"].step_size == 2.0
 
