@@ -23,8 +23,6 @@ def test_a_folder_of_the_same_configuration_is_of_the_study(tmp_path):
     cell = made_before(STUDY, tmp_path)
     cell.check()
     assert cell.status == "done"
-    elsewhere = (*STUDY.common, "--config.data.path=/elsewhere")
-    cells(replace(STUDY, common=elsewhere), tmp_path, 1)[0].check()
 
 
 @pytest.mark.parametrize("ended", ["done", "diverged"])
