@@ -15,7 +15,11 @@ from ebmjax._numbers import as_arguments
 from ebmjax._ranges import MAX_INTEGER
 from ebmjax.recipes.config.by_images import total_steps
 from ebmjax.recipes.config.errors import Config, ConfigError
+from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.config.user_parts import find_part, is_users
+from ebmjax.recipes.evaluators import density, profile
+from ebmjax.recipes.evaluators.plots import panels
+from ebmjax.recipes.folder.workdir import read_rows
 from ebmjax.recipes.parts.objectives.objective import chains_beta, make_loss
 from ebmjax.training import Plan, TrainState
 from ebmjax.types import PyTree
@@ -151,6 +155,20 @@ def hold_fn(config: Config) -> Callable[[Any], jax.Array] | None:
 def batch_axis(config: Config) -> tuple[str, ...] | None:
     """Returns the axes over which shards are one batch; None if each shard is one."""
     return SHARD_AXES if config.mesh.whole_batch else None
+
+
+def draw_plots(of_model: Any, workdir: Path, config: Config) -> None:
+    """Draws ``plots/training.png``; ``chains.png`` if profiled, and ``density.png`` of points.
+
+    Args:
+      of_model: panels of the model.
+      workdir: the run's folder.
+      config: of the run.
+    """
+    panels(workdir / "plots" / "training.png", read_rows(workdir), of_model, config)
+    profile.draw(workdir)
+    if is_points(config):
+        density.over_training(workdir, config.eval.density.half_width)
 
 
 def make_objective(

@@ -10,6 +10,7 @@ from study_problem import fake_runs
 
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.folder.run_folder import as_json
+from ebmjax.recipes.models.build import draw_plots
 from ebmjax.recipes.models.joint import plots as joint_plots
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.cells import cells
@@ -139,7 +140,7 @@ def test_every_scenario_is_drawn_without_and_with_weights(tmp_path, figures):
 def test_a_run_draws_its_gap_by_either_name(name, tmp_path, figures):
     (tmp_path / "plots").mkdir()
     (tmp_path / "metrics.jsonl").write_text(json.dumps({"step": 3, name: 2.0}) + "\n")
-    joint_plots.draw(tmp_path, jem_digits.get_config())
+    draw_plots(joint_plots.PANELS, tmp_path, jem_digits.get_config())
     (panel,) = figures["training.png"].axes
     assert panel.get_ylabel() == "f of data - f of samples, nats"
     assert lines(panel) == {name.replace("_", " "): ([3], [2.0])}

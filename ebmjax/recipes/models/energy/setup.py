@@ -101,7 +101,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         data=train,
         plan=plan,
         monitor=evaluations.monitor,
-        draw=partial(plots.draw, workdir, config),
+        draw=partial(common.draw_plots, plots.PANELS, workdir, config),
         evaluate=evaluations.evaluate,
         check_evaluate=evaluations.check,
         warm_start=lambda folder: warm_start(state, optimizer, folder, ("buffer",)),

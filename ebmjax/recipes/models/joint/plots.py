@@ -1,11 +1,6 @@
 """Plots of a joint energy model's run."""
 
-from pathlib import Path
-
-from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.evaluators.plots import panels
 from ebmjax.recipes.evaluators.result_tables import FIDS
-from ebmjax.recipes.folder.workdir import read_rows
 
 PANELS = (
     ("loss", ("loss", "cross_entropy"), "linear"),
@@ -19,12 +14,3 @@ PANELS = (
     ("chains", ("chain_acceptance_prob", "positive_weight", "smoothing"), "linear"),
     ("squared displacement of a chain, a pixel", ("chain_displacement",), "linear"),
 )
-
-
-def draw(workdir: Path, config: Config) -> None:
-    """Draws ``plots/training.png``, everything the run logged; and ``chains.png`` if profiled."""
-    # Imported late: a report takes PANELS without JAX.
-    from ebmjax.recipes.evaluators import profile as chain_profiles
-
-    panels(workdir / "plots" / "training.png", read_rows(workdir), PANELS, config)
-    chain_profiles.draw(workdir)
