@@ -10,15 +10,15 @@ from ebmjax.evidence._bases import gaussian_base as gaussian_base
 from ebmjax.evidence._bases import unfold as unfold
 from ebmjax.evidence._log_partition import LogPartition as LogPartition
 from ebmjax.evidence._log_partition import log_partition as log_partition
-from ebmjax.evidence._schedule import power_schedule as power_schedule
-from ebmjax.evidence._schedule import trapezium_weights as trapezium_weights
-from ebmjax.evidence._stepping_stone import (
-    stepping_stone_log_evidence as stepping_stone_log_evidence,
-)
-from ebmjax.evidence._stepping_stone import tempering_log_partition as tempering_log_partition
 from ebmjax.evidence._temperature import fit_temperature as fit_temperature
 from ebmjax.evidence._thermodynamic import log_evidence as log_evidence
+from ebmjax.evidence._thermodynamic import power_schedule as power_schedule
+from ebmjax.evidence._thermodynamic import (
+    stepping_stone_log_evidence as stepping_stone_log_evidence,
+)
+from ebmjax.evidence._thermodynamic import tempering_log_partition as tempering_log_partition
 from ebmjax.evidence._thermodynamic import thermodynamic_log_evidence as thermodynamic_log_evidence
+from ebmjax.evidence._thermodynamic import trapezium_weights as trapezium_weights
 from ebmjax.evidence._weights import Estimate as Estimate
 from ebmjax.evidence._weights import estimate_difference as estimate_difference
 from ebmjax.evidence._weights import log_mean_exp as log_mean_exp

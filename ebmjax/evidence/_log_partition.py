@@ -157,26 +157,18 @@ def _summarise(
     gap = abs(upper.value - lower.value)
     is_closed = bool(gap < 1.0 + 2.0 * np.hypot(lower.standard_error, upper.standard_error))
     acceptance = forward.infos.acceptance_prob.mean(axis=1)
+    sizes, acceptance, powers, steps = map(np.asarray, (sizes, acceptance, powers, step_sizes))
+    value, ends = _bennett(ours, theirs), np.array(ends)
     return LogPartition(
-        _bennett(ours, theirs),
-        np.array(ends),
-        lower,
-        upper,
-        is_closed,
-        sizes,
-        np.asarray(acceptance),
-        np.asarray(powers),
-        np.asarray(step_sizes),
-        samples,
+        value, ends, lower, upper, is_closed, sizes, acceptance, powers, steps, samples
     )
 
 
 def _low_end(rng: np.random.Generator, log_weights: np.ndarray) -> float:
     """Returns a number that lies above the log of the expected weight in about 1 % of cases.
 
-    That is a percentile of the log mean weight of resampled chains. One chain may outweigh all, and
-    most resamples lack it. Then Markov's inequality is sharper: a mean exceeds 100 times its
-    expectation in 1 % of cases at most.
+    That is a percentile of the log mean weight of resampled chains. Where one chain outweighs all,
+    Markov's inequality is sharper: a mean exceeds 100 times its expectation in 1 % of cases.
     """
     highest = log_weights.max()
     weights = np.exp(log_weights - highest)

@@ -67,10 +67,7 @@ def populate(
 def refit_base(
     key: Key, log_density_fn: LogDensityFn, base: Base, *, num_long: int, **population: Any
 ) -> Base:
-    """Returns the base and a Gaussian of samples of the density, in equal parts.
-
-    The samples are the second half of ``num_long`` steps of a first population.
-    """
+    """Returns the base and a Gaussian of the second half of ``num_long`` steps, in equal parts."""
     shape = jax.eval_shape(base.draw, key)
     if not isinstance(shape, jax.ShapeDtypeStruct):
         raise TypeError(
@@ -118,15 +115,10 @@ def _whiten(
 
 
 class PilotPopulation(NamedTuple):
-    """An annealed population and what it met at every rung.
+    """An annealed population (chains,), now after ``count`` rungs, and what it met at each.
 
-    Attributes:
-      positions: leading axis (chains,).
-      power, log_step_size: scalars, now.
-      count: int32, of rungs.
-      powers, spreads, log_step_sizes: before every rung below t = 1, (``MOST_RUNGS``,): t, the
-        standard deviation of the tilt, and the step of the moves to the next. Beyond them they are
-        1 or 0.
+    That is t, the standard deviation of the tilt, and the step of the moves to the next rung, for
+    every rung below t = 1 of ``MOST_RUNGS``; 1 or 0 beyond.
     """
 
     positions: PyTree
