@@ -2,14 +2,16 @@
 
 - chains: 64 chains of 10 SGLD steps on wide ResNets.
 - training: steps of configs/jem_digits.py:unconfined as ``training.fit`` runs them.
-- svgd: 20 steps of SVGD with the median rule in a Gaussian, beside BlackJAX.
+- plane: 1,000 Langevin chains of 100 steps on an MLP of two hidden layers of 128.
+- svgd: 20 steps of SVGD with the median rule in a Gaussian.
 
 We run on one device and on all, one a core: chains are spread over them by a mesh, training in as
 many shards. PyTorch runs in eager NCHW, in channels_last and by ``torch.compile``, with a thread a
 core. The row names the fastest; the ratio is its time over ours on all devices: above 1 ours is the
 faster. All sides take turns within each repeat, and rest before each turn, so that the threads of
-the side before sleep. BlackJAX walks under our driver, ``samplers.run_chain``; PyTorch under its
-own, in the Python that EBMJAX_PEERS names (pip install torch numpy).
+the side before sleep. BlackJAX walks under our driver, ``samplers.run_chain``; the others under
+their own, in the Python that EBMJAX_PEERS names, with
+pip install torch==2.13.0 numpy ebmkit==0.16.0 torchebm==0.8.9
 """
 
 import argparse
@@ -28,11 +30,12 @@ from typing import Any, NamedTuple
 import _configured as configured
 import _harness as harness
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 from _chains import compile_chain, log_gaussian, make_image_density
 
-from ebmjax import data, samplers
+from ebmjax import data, networks, samplers
 from ebmjax.recipes.run.processes import num_processors
 from ebmjax.types import LogDensityFn, PyTree, Sampler
 
@@ -42,28 +45,46 @@ STEP_SIZE = 1e-3
 PAUSE = 0.2
 """Seconds of rest before each turn."""
 WAYS = ("eager", "channels_last", "compile")
+SAMPLERS: dict[str, Callable[[LogDensityFn], Any]] = {
+    name: partial(getattr(samplers, name), step_size=STEP_SIZE) for name in ("sgld", "svgd")
+}
 IMAGES = (((8, 8, 1), 10, 8), ((16, 16, 1), 10, 3), ((28, 28, 1), 10, 1), ((32, 32, 3), 16, 1))
 """Shapes of images, depths of the wide ResNet, and calls in a turn."""
 NUM_CHAINS, NUM_STEPS = 64, 10
 JEM = 64, 20, 10
 """Images of a batch, steps of a chain, and training steps in a turn."""
+PLANE = (1000, 2)
 SVGD_SHAPES = ((100, 3072), (500, 784), (1000, 192))
 
 
-def of_blackjax(log_density_fn: LogDensityFn) -> Any:
-    """Returns BlackJAX's SVGD, as our driver takes it."""
+class Place(NamedTuple):
+    """A state that is only a position."""
+
+    position: jax.Array
+
+
+def of_blackjax() -> dict[str, Callable[[LogDensityFn], Any]]:
+    """Returns BlackJAX's samplers, as our driver takes them."""
     import blackjax
     from blackjax.vi.svgd import median_heuristic
 
-    theirs: Any = blackjax.svgd(jax.grad(log_density_fn), optax.sgd(STEP_SIZE))
+    def sgld(log_density_fn: LogDensityFn) -> Any:
+        theirs: Any = blackjax.sgld(lambda position, minibatch: jax.grad(log_density_fn)(position))
 
-    def init(particles: jax.Array) -> Any:
-        return theirs.init(particles, median_heuristic({}, particles))
+        def step(key: jax.Array, state: Place) -> Any:
+            return Place(theirs.step(key, state.position, (), STEP_SIZE)), None
 
-    return Sampler(init, lambda key, state: (theirs.step(state), None))
+        return Sampler(Place, step)
 
+    def svgd(log_density_fn: LogDensityFn) -> Any:
+        theirs: Any = blackjax.svgd(jax.grad(log_density_fn), optax.sgd(STEP_SIZE))
 
-make_svgd = partial(samplers.svgd, step_size=STEP_SIZE)
+        def init(particles: jax.Array) -> Any:
+            return theirs.init(particles, median_heuristic({}, particles))
+
+        return Sampler(init, lambda key, state: (theirs.step(state), None))
+
+    return {"sgld": sgld, "svgd": svgd}
 
 
 class PeersUnavailableError(Exception):
@@ -75,22 +96,26 @@ class TorchProcess:
 
     def __init__(self, num_threads: int):
         if not (python := os.environ.get("EBMJAX_PEERS")):
-            raise PeersUnavailableError("EBMJAX_PEERS names no Python with PyTorch")
-        threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(num_threads))
-        script = Path(__file__).resolve().with_name("_torch.py")
-        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        self.process = subprocess.Popen([python, script], env={**os.environ, **threads}, **pipes)
+            raise PeersUnavailableError("EBMJAX_PEERS names no Python with the other libraries")
+        threads = {"OMP_NUM_THREADS": str(num_threads), "MKL_NUM_THREADS": str(num_threads)}
+        self._process = subprocess.Popen(
+            [python, Path(__file__).resolve().with_name("_torch.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **threads},
+            text=True,
+        )
         harness.VERSIONS.update(self._read())
 
     def ask(self, work: str, **asked: Any) -> Any:
         """Returns the script's answer; raises PeersUnavailableError if it cannot do the work."""
         with contextlib.suppress(BrokenPipeError):  # of a process that has ended
-            print(json.dumps({"work": work, **asked}), file=self.process.stdin, flush=True)
+            print(json.dumps({"work": work, **asked}), file=self._process.stdin, flush=True)
         return self._read()
 
     def _read(self) -> Any:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
         answer = json.loads(line) if line else {"error": "the process ended"}
         if isinstance(answer, dict) and "error" in answer:
             raise PeersUnavailableError(answer["error"])
@@ -137,9 +162,9 @@ torch = cache(lambda: TorchProcess(num_processors()))
 """The one process of the other libraries."""
 
 
-def ask(work: str, calls: int = 1, **asked: Any) -> Timer:
+def ask(work: str, library: str, calls: int = 1, **asked: Any) -> Timer:
     """Returns a timer of a call in the process of the other libraries."""
-    return lambda: torch().ask(work, calls=calls, **asked)
+    return lambda: torch().ask(work, library=library, calls=calls, **asked)
 
 
 def on_devices(make: Callable[[int], Any], size: int) -> dict[int, Any]:
@@ -148,32 +173,57 @@ def on_devices(make: Callable[[int], Any], size: int) -> dict[int, Any]:
     return {n: make(n) for n in sorted({1, most})}
 
 
+def beside_blackjax(
+    text: str, sampler: str, density: LogDensityFn, start: jax.Array, steps: int, calls: int = 1
+) -> Work:
+    """Returns ``sampler`` by us and by BlackJAX. Particles of SVGD stay on one device."""
+    is_svgd = sampler == "svgd"
+
+    def make(find: Callable[[], dict[str, Any]], num_devices: int) -> Call:
+        return compile_chain(find()[sampler](density), start, steps, is_svgd, num_devices)
+
+    ours_of, theirs_of = partial(make, lambda: SAMPLERS), cache(partial(make, of_blackjax))
+    ours = on_devices(ours_of, 1 if is_svgd else len(start))
+    # The first call compiles, and fails without BlackJAX.
+    theirs = {f"on {n}": lambda n=n: harness.time_call(theirs_of(n), calls) for n in ours}
+    return Work(f"{text}, {steps} steps", ours, {"BlackJAX": theirs}, calls)
+
+
 def chains() -> Iterator[Work]:
     """Yields SGLD of wide ResNets."""
     for shape, depth, calls in IMAGES:
         density, sizes = make_image_density(shape, depth), (NUM_CHAINS, *shape)
         start = jax.random.uniform(jax.random.key(1), sizes)
-        sampler = samplers.sgld(density, step_size=STEP_SIZE)
+        sampler = SAMPLERS["sgld"](density)
         ours = on_devices(partial(compile_chain, sampler, start, NUM_STEPS, False), NUM_CHAINS)
         asked = {"shape": sizes, "steps": NUM_STEPS, "depth": depth}
-        ways = {way: ask("images", calls, way=way, **asked) for way in WAYS}
+        ways = {way: ask("images", "PyTorch", calls, way=way, **asked) for way in WAYS}
         text = f"WRN-{depth}-1 {'x'.join(map(str, shape))}, {NUM_CHAINS} x {NUM_STEPS} steps"
         yield Work(text, ours, {"PyTorch": ways}, calls)
 
 
+def plane() -> Iterator[Work]:
+    """Yields Langevin chains in the plane."""
+    network: Any = networks.MLPEnergy(hidden=(128, 128))
+    params = network.init(jax.random.key(0), jnp.zeros(2))
+    start, steps, calls = jax.random.normal(jax.random.key(1), PLANE), 100, 5
+
+    def density(x: jax.Array) -> Any:
+        return -network.apply(params, x)
+
+    work = beside_blackjax(f"plane {PLANE}", "sgld", density, start, steps, calls)
+    for name in ("ebmkit", "torchebm"):
+        work.peers[name] = {"": ask("plane", name, calls, shape=PLANE, steps=steps)}
+    yield work
+
+
 def svgd() -> Iterator[Work]:
-    """Yields SVGD in a Gaussian, on one device."""
+    """Yields SVGD in a Gaussian."""
     for shape in SVGD_SHAPES:
         start, steps = jax.random.normal(jax.random.key(1), shape), 20
-        ours = compile_chain(make_svgd(log_gaussian), start, steps, True)
-        theirs = cache(partial(compile_blackjax, start, steps))
-        timer = lambda: harness.time_call(theirs())  # noqa: B023, E731
-        yield Work(f"svgd {shape}, {steps} steps", {1: ours}, {"BlackJAX": {"": timer}})
-
-
-def compile_blackjax(start: jax.Array, steps: int) -> Call:
-    """Returns BlackJAX's SVGD; the first call compiles, and fails without it."""
-    return compile_chain(of_blackjax(log_gaussian), start, steps, True)
+        work = beside_blackjax(f"svgd {shape}", "svgd", log_gaussian, start, steps)
+        work.peers["ebmkit"] = {"": ask("svgd", "ebmkit", shape=shape, steps=steps)}
+        yield work
 
 
 def training() -> Iterator[Work]:
@@ -187,7 +237,7 @@ def training() -> Iterator[Work]:
 
     def time_steps(way: str) -> float:
         load(torch())
-        return block * ask("train", block, way=way)()  # ours is a block
+        return block * ask("train", "PyTorch", block, way=way)()  # ours is a block
 
     ways = {way: partial(time_steps, way) for way in WAYS}
     text = f"{block} JEM steps of {batch_size} images, chains of {num_steps} steps"
@@ -206,7 +256,7 @@ def load_jem(config: Any, params: PyTree, process: Any) -> None:
         raise SystemExit(f"PyTorch has {theirs} parameters, ebmjax {ours}.")
 
 
-WORKS = {one.__name__: one for one in (chains, training, svgd)}
+WORKS = {one.__name__: one for one in (chains, training, plane, svgd)}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

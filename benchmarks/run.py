@@ -1,7 +1,7 @@
 """Runs benchmarks by their names.
 
   python benchmarks/run.py
-  python benchmarks/run.py chains training svgd
+  python benchmarks/run.py chains training plane svgd
   python benchmarks/run.py configuration --config=configs/jem_digits.py --flops
 
 Prints each row as it is measured, and writes FOLDER/NAME.json with it: the rows with medians and
@@ -28,7 +28,8 @@ from ebmjax.recipes.__main__ import quietly
 BENCHMARKS = {
     "chains": ("peers", "chains on wide ResNets, beside PyTorch"),
     "training": ("peers", "training steps of JEM, beside PyTorch"),
-    "svgd": ("peers", "SVGD, beside BlackJAX"),
+    "plane": ("peers", "Langevin chains in the plane, beside BlackJAX, ebmkit and torchebm"),
+    "svgd": ("peers", "SVGD, beside BlackJAX and ebmkit"),
     "samplers": ("sampler_throughput", "every sampler, beside the bare gradients that it takes"),
     "configuration": ("configuration", "what a configuration costs on this machine"),
     "compare": ("configuration", "a configuration beside the same with other fields"),

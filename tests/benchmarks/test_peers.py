@@ -26,9 +26,9 @@ def log_density_fn():
 
 def test_svgd_takes_the_same_steps(module, log_density_fn):
     start = jax.random.normal(jax.random.key(0), (8, 3))
-    ours, theirs = (
-        module.compile_chain(make(log_density_fn), start, STEPS, True)()
-        for make in (module.make_svgd, module.of_blackjax)
+    (ours, theirs) = (
+        module.compile_chain(made["svgd"](log_density_fn), start, STEPS, True)()
+        for made in (module.SAMPLERS, module.of_blackjax())
     )
     assert np.max(np.abs(ours.particles - start)) > 0.1
     np.testing.assert_allclose(ours.particles, theirs.particles, rtol=1e-4)  # 50 roundings

@@ -54,4 +54,4 @@ def test_what_stands_in_for_the_peers_says_why_it_cannot(load, tmp_path, monkeyp
     for message in ("no compiler", "the process ended"):
         with pytest.raises(peers.PeersUnavailableError, match=message):
             process.ask("plane")
-    process.process.communicate()
+    process._process.communicate()
