@@ -4,6 +4,10 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+from ml_collections import ConfigDict
+
+from ebmjax._shown import trim
+from ebmjax.recipes.models import build
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -42,10 +46,9 @@ def test_design_md_says_what_a_reader_has_to_follow(house):
 
 
 def test_frames_entered(house):
-    from ebmjax.recipes.config import command_line
-
     def run():
-        command_line.split(["--seed=1"])
-        return [command_line.files for _ in range(2)]
+        build.placement(ConfigDict({"data": {"name": "digits"}}))
+        return [trim("text") for _ in range(2)]
 
-    assert [entry[1:] for entry in house.frames_entered(run)] == [("split", False)]
+    found = [entry[1:] for entry in house.frames_entered(run)]
+    assert found == [("placement", True), ("trim", False), ("trim", False)]
