@@ -1,7 +1,5 @@
 """Distances of a latent EBM's samples where some of them diverged."""
 
-import time
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -14,7 +12,6 @@ from ebmjax.metrics import feature_moments, frechet_distance, manifold_scores
 from ebmjax.recipes.evaluators.distances import RunDistances
 from ebmjax.recipes.evaluators.generation import generation
 from ebmjax.recipes.evaluators.result_tables import evaluation_results
-from ebmjax.recipes.models.latent import cost
 
 NUM = 40
 IMAGES = np.random.default_rng(0).integers(0, 256, (NUM, 2, 2, 1), dtype=np.uint8)
@@ -113,20 +110,3 @@ def test_test_images_are_judged_at_as_many_or_proportional_sizes(num_test):
     assert found["values"][-1] == pytest.approx(
         frechet_distance(*moments[0], *moments[1]), abs=1e-6
     )
-
-
-@pytest.mark.slow
-def test_the_cost_is_the_median_of_calls_after_the_first(monkeypatch):
-    monkeypatch.setattr(cost.metrics, "compiled_flops", lambda *_: 7.0)
-    calls = []
-
-    def gradient_fn(x):
-        calls.append(x)
-        time.sleep(0.01 if calls[1:] else 1.0)
-        return x
-
-    found = cost.cost(gradient_fn, 3.0, num_steps=10, pilot_seconds=2.0)
-    assert calls == [3.0] * 6
-    assert 0.01 <= found["seconds_per_step"] < 1.0
-    assert found["train_seconds"] == 2.0 + 10 * found["seconds_per_step"]
-    assert found["flops_per_step"] == 7.0
