@@ -208,7 +208,7 @@ def fid_line(
     half = int(halves[0, 0].sum())
     if half < max(num_features, 2):
         return None
-    return fit_in_inverse_size([halves.shape[2], half], [fid, np.mean(fids)])
+    return fit_in_inverse_size([halves.shape[2], half], [fid, float(np.mean(fids))])
 
 
 def difference(
@@ -245,7 +245,7 @@ def manifold_scores(features: np.ndarray, reference: np.ndarray) -> dict[str, fl
     """
     num = min(len(features), len(reference))
     if num <= NUM_NEIGHBOURS:
-        return dict(NO_SCORES)
+        return {**NO_SCORES}
     chosen = np.random.default_rng(0).permutation(len(reference))[:num]
     scores = metrics.manifold_scores(features, reference[chosen], num_neighbours=NUM_NEIGHBOURS)
     return scores._asdict()

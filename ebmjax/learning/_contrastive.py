@@ -109,7 +109,7 @@ class Starts(NamedTuple):
 
 
 def draw_starts(
-    keys: Key,
+    keys: tuple[Key, Key, Key],
     plan: ChainPlan,
     buffer: Any,
     *,

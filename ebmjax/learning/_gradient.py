@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -189,11 +189,12 @@ def make_gradient_fn(
             "plan.is_interacting must be False for a conditional model: particles that move "
             "together follow one density, not one for each class."
         )
-    for name, kind in plan.kinds.items() if plan and objective.live else ():
-        if objective.live.num_steps >= kind.num_steps:
+    num_live = objective.live.num_steps if objective.live else 0
+    for name, kind in plan.kinds.items() if plan else ():
+        if num_live >= kind.num_steps:
             raise ValueError(
-                f"live.num_steps={objective.live.num_steps} must be fewer than the "
-                f"{kind.num_steps} steps of chains of kind {name!r}, of which they are the last."
+                f"live.num_steps={num_live} must be fewer than the {kind.num_steps} steps of "
+                f"chains of kind {name!r}, of which they are the last."
             )
     step = _Step(model, objective, view, classified_view, plan)
     numbers = as_arguments({"objective": objective, "plan": plan})
@@ -245,9 +246,10 @@ class _Step(NamedTuple):
         check_mapped("objective.batch_axis", axis)
         labelled, data = self._streams(batch)
         classified_key, view_key, draw_key, keep_key, loss_key = jax.random.split(key, 5)
-        x, drawn, images, labels = None, None, {}, {}
+        x, drawn, images, labels = cast(jax.Array, None), None, {}, {}  # x if there is a loss
         if labelled is not None and self.classified_view is not None:
-            images["classified"] = self.classified_view(classified_key, labelled.images)
+            shown = jnp.asarray(labelled.images)
+            images["classified"] = self.classified_view(classified_key, shown)
         if objective.loss is not None:
             x = self.view(view_key, jnp.asarray(data.images))
         if self.plan is not None:
@@ -278,7 +280,7 @@ class _Step(NamedTuple):
                 cross_entropy, metrics = cross_entropy_loss(seen.logits, labelled.labels)
                 values.append(objective.classification_weight * cross_entropy)
             if objective.loss is not None:
-                bind = partial(self._bind, carry, data.labels)
+                bind = partial(self._bind, carry, jnp.asarray(data.labels))
                 density = Density(bind(params_now), bind(params))
                 numbers = self._numbers(carry)
                 loss, more = objective.loss(loss_key, density, batch, negatives, numbers)

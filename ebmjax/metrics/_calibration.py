@@ -66,8 +66,8 @@ def _count_bins(confidence: jax.Array, is_correct: jax.Array, num_bins: int) -> 
     edges, index = _bins(confidence, num_bins)
     count = _sum_bins(jnp.ones_like(index), index, num_bins).astype(jnp.int32)
     size = jnp.maximum(count, 1).astype(confidence.dtype)
-    means = [_sum_bins(x, index, num_bins) / size for x in (confidence, is_correct)]
-    return ReliabilityBins(edges, *means, count)
+    mean, accuracy = (_sum_bins(x, index, num_bins) / size for x in (confidence, is_correct))
+    return ReliabilityBins(edges, mean, accuracy, count)
 
 
 def _confidences(probabilities: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.typing import ArrayLike
+from numpy.typing import ArrayLike
 
 from ebmjax._checks import check_at_least
 from ebmjax._stored import is_stored

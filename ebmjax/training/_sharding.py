@@ -46,7 +46,7 @@ def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
 def state_specs() -> Any:
     """Returns partition specs of a ``TrainState``: shards are split, the rest is replicated."""
     everywhere, split = PartitionSpec(), PartitionSpec(AXIS)
-    return TrainState(everywhere, everywhere, everywhere, split, everywhere, everywhere)
+    return TrainState._make([*[everywhere] * 3, split, *[everywhere] * 2])
 
 
 def describe_shapes(tree: PyTree, mesh: Mesh, specs: PyTree) -> PyTree:

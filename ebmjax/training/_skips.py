@@ -81,14 +81,14 @@ class SkipWatch:
         """Updates the counts with the metrics of ``step``."""
         consecutive, num_skipped = row["consecutive_skipped"], row["skipped"]
         if consecutive == 1 or (consecutive and not self.reason):
-            self.reason = CAUSES.get(row.get("skip_cause"), "")
+            self.reason = CAUSES.get(row.get("skip_cause", 0), "")
         if consecutive and num_skipped >= max(2 * self._num_told, 1):
             self._num_told = num_skipped
             logger.warning(
                 "Step %d was skipped and changed nothing: %s. So far %d of %d steps were skipped; "
                 "%d in a row end the run. " + SEE_FAQ,
                 step,
-                CAUSES.get(row.get("skip_cause"), "its update was not finite"),
+                CAUSES.get(row.get("skip_cause", 0), "its update was not finite"),
                 num_skipped,
                 step,
                 self._limit,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ebmjax.data import load_images
+from ebmjax.data import ImageData, load_images
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study, make_flags
 from ebmjax.recipes.study.errors import line_of
@@ -40,9 +40,7 @@ def make_rows() -> dict[str, list[str]]:
     return found
 
 
-def measure_svc(
-    train: np.ndarray, labels: np.ndarray, test: np.ndarray, truth: np.ndarray
-) -> float:
+def measure_svc(train: ImageData, test: ImageData) -> float:
     """Returns the accuracy of a support vector machine on principal components."""
     from sklearn.decomposition import PCA
     from sklearn.pipeline import make_pipeline

@@ -111,7 +111,7 @@ def _change(config: Any, shown: str, arguments: Sequence[str]) -> list[str]:
             f"config: get_config() of the file must return a configuration, got {got}."
         )
     names = read_names(arguments)
-    fields = families.all_fields(config.get("family")) if names else {}
+    fields = families.all_fields(getattr(config, "family", "")) if names else {}
     for name, argument in zip(names, arguments, strict=True):
         if name not in fields:
             raise ConfigError(_no_field(name, config, fields, shown))

@@ -87,6 +87,7 @@ def fit(
         if name == "ksd":
             found = _stein(one, model, temperature, sets, notes)
         elif name == "mmd":
+            assert held_out is not None
             test = partial(metrics.kernel_two_sample_test, one)
             found = {place: test(x, held_out) for place, x in features.items()}
         else:

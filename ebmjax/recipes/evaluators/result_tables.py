@@ -201,7 +201,7 @@ def advice(row: Mapping[str, Any]) -> list[str]:
     The interval of the difference decides, not the difference. Of fewer than ``FEW`` samples it
     may only say too little, and the line says where more are.
     """
-    found = [row.get(f"fid_minus_starts{end}") for end in ("", "_low", "_high")]
+    found: list[Any] = [row.get(f"fid_minus_starts{end}") for end in ("", "_low", "_high")]
     if any(one is None for one in found):
         return []
     low, high = found[1:]

@@ -54,7 +54,7 @@ def stack_parts(runs: Sequence[RunParts]) -> tuple[np.ndarray, ...]:
 
 
 def difference(
-    ours: Mapping[int, RunParts], theirs: Mapping[int, RunParts], factor: float = 1.0
+    ours: Mapping[int, RunParts], theirs: Mapping[int, RunParts], *, factor: float = 1.0
 ) -> dict[str, Any] | None:
     """Returns the paired difference over common seeds; None without any on the same images."""
     seeds = [seed for seed in ours if seed in theirs]

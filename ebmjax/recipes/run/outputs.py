@@ -11,7 +11,7 @@ import numpy as np
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.folder.workdir import check_writable
 
-OUTPUTS = {
+OUTPUTS: dict[str, tuple[str, ...]] = {
     "sample": (".png", ".npz"),
     "score": (".csv", ".npz"),
     "export": (".safetensors", ".npz"),

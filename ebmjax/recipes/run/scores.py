@@ -228,7 +228,7 @@ def _read(place: str | None, split: str | None, run: Any) -> tuple[str, Any]:
     }
     test = section.test_split if own else "test"
     wanted = [test, *[HELD_OUT] * bool(own and section.holdout), "train"]
-    is_all = False
+    missing, is_all = None, False
     for one in [split] if split else wanted:
         if one == HELD_OUT:
             return one, _load_held_out(run)

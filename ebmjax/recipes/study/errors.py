@@ -37,7 +37,7 @@ def add_errors(
             if ends:
                 intervals[heading] = sorted(factor * end for end in ends)
             if first not in (None, label):
-                pair = difference(runs, rows[first][heading], factor)
+                pair = difference(runs, rows[first][heading], factor=factor)
                 pairs |= {heading: pair} if pair else {}
         found[label].update({"interval": intervals} if intervals else {})
         found[label].update({"test_set_error": errors} if errors else {})

@@ -23,7 +23,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import optuna
@@ -72,7 +72,7 @@ def _read_range(name: str, one: Field, given: str) -> Any:
         if len({*entries}) == len(entries) > 1 and "" not in entries:
             return CategoricalDistribution(entries)
     with contextlib.suppress(ValueError):
-        start, end = values.kind(low), values.kind(high)
+        start, end = (cast(Any, values.kind)(text) for text in (low, high))
         if -math.inf < start < end < math.inf:
             make = IntDistribution if values.kind is int else FloatDistribution
             return make(start, end, log=start > 0 and end >= 10 * start)
@@ -83,7 +83,7 @@ def _read_range(name: str, one: Field, given: str) -> Any:
     )
 
 
-def open_study(folder: Path, direction: str, about: str) -> optuna.Study:
+def open_study(folder: Path, direction: Any, about: str) -> optuna.Study:
     """Returns Optuna's study of a folder; WorkdirError if it holds something else."""
     path = folder.absolute() / "journal.log"
     if (folder / "table.json").exists() and not path.exists():
@@ -119,7 +119,7 @@ class Search:
 
     def check(self) -> None:
         """Tries the ends of every field; a mistake ends the process or raises ConfigError."""
-        ends = {k: getattr(v, "choices", 0) or (v.low, v.high) for k, v in self.space.items()}
+        ends = {k: getattr(v, "choices", ()) or (v.low, v.high) for k, v in self.space.items()}
         probes = [{name: end} for name in ends for end in ends[name]]
         check_data([self.make(0, probe)[0] for probe in probes])
 
@@ -135,8 +135,8 @@ class Search:
             sampler = optuna.samplers.TPESampler(seed=1009 * self.options.seed + num)
             memory = optuna.create_study(direction=study.direction, sampler=sampler)
             memory.add_trials(before)
-            drawn = {"params": memory.ask(self.space).params, "distributions": self.space}
-            study.add_trial(create_trial(state=running, **drawn))
+            params = memory.ask(self.space).params
+            study.add_trial(create_trial(state=running, params=params, distributions=self.space))
         return study.get_trials(states=(running,))
 
     def add(self, study: optuna.Study, trial: FrozenTrial) -> list[cells.Cell]:
@@ -182,7 +182,7 @@ class Search:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             axes = optuna.visualization.matplotlib.plot_slice(study, target_name=self.number)
-        np.ravel(axes)[0].figure.savefig(self.folder / "search.png")
+        np.asarray(axes, object).flat[0].figure.savefig(self.folder / "search.png")
         report.write(self.folder)
         print((self.folder / "table.md").read_text(), end="")
         return num_failed
@@ -206,7 +206,7 @@ class Search:
             lines.append(line_of(map(str, values)))
         found: dict[str, Any] = {}
         if fresh:
-            labels = dict.fromkeys((cell.label for cell in fresh), self.options.config)
+            labels = {cell.label: self.options.config for cell in fresh}
             rows = Study(labels, {self.number: (self.number, 1.0, 4)})
             found = table(rows, fresh)
             lines.append(f"\nThe best on {BEST} fresh seeds:\n\n{as_markdown(rows, found)}")

@@ -53,7 +53,7 @@ def classifiers(
         condition = partial(learning.condition_classifier_on_noise, levels=levels)
         return condition(network), condition(of_chains)
     if not config.model.factory:
-        return (_wide_resnet(config),) * 2
+        return (network := _wide_resnet(config)), network
     num_classes = config.data.num_classes
     image = jax.ShapeDtypeStruct(image_shape, jnp.float32)
     (network,) = user_networks(

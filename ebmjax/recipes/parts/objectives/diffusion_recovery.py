@@ -42,6 +42,7 @@ def diffusion_recovery(
     ``samplers.run_recovery_chains``.
     """
     x, num_levels = batch.x, fitted.num_levels
+    assert num_levels is not None
     shift_key, low_key, step_key, chain_key = jax.random.split(key, 4)
     first = jax.random.randint(shift_key, (), 0, num_levels)
     level = (first + jnp.arange(len(x))) % num_levels
