@@ -134,7 +134,7 @@ def tfds_source(
         for index, example in enumerate(examples(range(count))):
             label = example.get("label", 0)
             if np.ndim(label) or not np.issubdtype(np.asarray(label).dtype, np.integer):
-                raise ValueError(f"{name_of(index)} must have a class number, got {label!r}.")
+                raise ValueError(f"{name_of(index)} must have one class number, got {label!r}.")
             labels[index] = label
             yield example["image"]
 

@@ -63,7 +63,8 @@ def fake_tfds(monkeypatch, examples, dtype=np.uint8, label=None):
         data_path="nowhere",
         as_data_source=lambda split: Records(examples),
     )
-    monkeypatch.setattr(_tfds, "_prepare_builder", lambda *_: builder)
+    monkeypatch.setattr(_tfds, "open_builder", lambda *_: builder)
+    monkeypatch.setattr(_tfds, "is_prepared", lambda _: True)
 
 
 def write_rows(place, rows, features=None):
