@@ -43,5 +43,5 @@ def test_every_variant_is_timed_in_turn(module, command, tmp_path, monkeypatch):
 
 
 def test_a_field_that_is_not_there_is_refused(refused):
-    found = refused("compare", "--config=configs/toy_beta.py --versus data.placement=host")
-    assert "data.placement" in found
+    found = refused("compare", "--config=configs/toy_beta.py --versus data.shelf=host")
+    assert "data.shelf" in found
