@@ -137,8 +137,8 @@ def test_sam_climbs_on_the_negatives_it_comes_down_on(is_adaptive, rho):
     (gradients, after, metrics), _ = run(joint_objective(rho=rho, is_adaptive=is_adaptive))
     (first, plain_after, plain_metrics), _ = plain_run()
     ends = buffer_rows(after)
-    np.testing.assert_array_equal(ends, buffer_rows(plain_after))
-    assert metrics["loss"] == plain_metrics["loss"]
+    np.testing.assert_allclose(ends, buffer_rows(plain_after), atol=ATOL)  # by another program
+    np.testing.assert_allclose(metrics["loss"], plain_metrics["loss"], atol=ATOL)
 
     def total(params):
         return added(classification_gradient(params), generative_gradient(params, ends))

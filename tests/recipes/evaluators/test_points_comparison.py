@@ -117,12 +117,12 @@ def test_the_table_of_a_study(study):
     thesis, tuned = (study / "samplers.md").read_text().split("## ")[1:]
     assert thesis.startswith("four_Gaussians, thesis\n")
     assert tuned.startswith("four_Gaussians, tuned\n")
-    assert "| SGLD | 19.21 | 20.00 ± 1.41 (2 of 3) | 1.00 ± 0.00 | 1.0 ± 0.0 |" in thesis
-    assert "| SGLD | - | 1.00 ± 0.00 |" in tuned
+    assert "| sgld | 19.21 | 20.00 ± 1.41 (2 of 3) | 1.00 ± 0.00 | 1.0 ± 0.0 |" in thesis
+    assert "| sgld | - | 1.00 ± 0.00 |" in tuned
     lines = [line.split(" | ")[0] for line in thesis.splitlines()[2:] if line.startswith("|")]
     assert lines[2:] == [
-        "| SGLD",
-        "| MALA",
+        "| sgld",
+        "| mala",
         *[f"| {x}" for x in points_samplers.REFERENCES.values()],
     ]
     assert "| *independent draws, model* | - | 1.00 ± 0.00 | 1.50 ± 0.00 |" in thesis

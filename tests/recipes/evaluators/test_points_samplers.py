@@ -151,7 +151,7 @@ def test_mala_as_printed_weighs_by_energies():
     for key in jax.random.split(jax.random.key(3), 8):
         noise = math.sqrt(2 * step) * jax.random.normal(jax.random.split(key)[0], (2,))
         end = np.asarray(start + step + noise, np.float64)
-        sampler = printed(density, step_size=step)
+        sampler = printed(density, step_size=step, noise_scale=None, temperature=1.0)
         state, info = sampler.step(key, sampler.init(start))
         # The way back has the drift of the way there against it.
         log_proposals = -np.sum(np.square(noise + 2 * step) - np.square(noise)) / (4 * step)
