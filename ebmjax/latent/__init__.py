@@ -38,12 +38,11 @@ from ebmjax.latent._linear_gaussian import (
     linear_gaussian_power_posterior as linear_gaussian_power_posterior,
 )
 from ebmjax.latent._linear_gaussian import linear_gaussian_terms as linear_gaussian_terms
-from ebmjax.latent._literal import literal_log_evidence as literal_log_evidence
 from ebmjax.latent._model import LatentModel as LatentModel
 from ebmjax.latent._model import LatentParams as LatentParams
-from ebmjax.latent._model import log_joint as log_joint
 from ebmjax.latent._model import log_likelihood as log_likelihood
 from ebmjax.latent._model import log_prior as log_prior
 from ebmjax.latent._sampling import sample_power_posteriors as sample_power_posteriors
 from ebmjax.latent._sampling import sample_prior as sample_prior
+from ebmjax.latent._through_chain import literal_log_evidence as literal_log_evidence
 from ebmjax.latent._through_chain import through_chain_loss as through_chain_loss
