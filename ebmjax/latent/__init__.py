@@ -16,14 +16,11 @@ from ebmjax.latent._estimators import tempered_loss as tempered_loss
 from ebmjax.latent._estimators import vanilla_loss as vanilla_loss
 from ebmjax.latent._gaussian import gaussian_kl as gaussian_kl
 from ebmjax.latent._gaussian import gaussian_moments as gaussian_moments
-from ebmjax.latent._ladder import LadderSamples as LadderSamples
 from ebmjax.latent._ladder import LatentChains as LatentChains
 from ebmjax.latent._ladder import principal_latents as principal_latents
 from ebmjax.latent._ladder import sample_ladder as sample_ladder
-from ebmjax.latent._linear_gaussian import GaussianMoments as GaussianMoments
 from ebmjax.latent._linear_gaussian import LinearGenerator as LinearGenerator
 from ebmjax.latent._linear_gaussian import QuadraticPrior as QuadraticPrior
-from ebmjax.latent._linear_gaussian import ThermodynamicTerms as ThermodynamicTerms
 from ebmjax.latent._linear_gaussian import (
     linear_gaussian_log_evidence as linear_gaussian_log_evidence,
 )

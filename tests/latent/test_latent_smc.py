@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from annealing_problem import (
-    BAD_INPUT,
     LOG_EVIDENCE,
     LOG_Z,
     MALA,
@@ -18,7 +17,6 @@ from annealing_problem import (
     X,
     base_draws,
     fixed_shift,
-    try_with,
 )
 
 from ebmjax.evidence import smc_log_normalizer
@@ -62,10 +60,3 @@ def test_repeats_of_smc_move_by_noise_of_their_own():
         jax.random.key(0), start, POWERS, *path, sampler=MALA, num_steps=1
     )
     assert estimate.standard_error > 0.0
-
-
-@pytest.mark.parametrize(("changes", "message"), BAD_INPUT)
-def test_bad_input_is_refused(changes, message):
-    """With a kernel that checks nothing itself."""
-    with pytest.raises(ValueError, match=message):
-        try_with(smc_log_normalizer, BLACKJAX, **{"start": jnp.zeros((2, 3)), **changes})

@@ -39,12 +39,10 @@ REFUSED = [
         {"loss.name": "through_chain", "loss.kl_covariance": "diagonal"},
         r"chains_per_observation=1 cannot carry a diagonal .*at least 4.*kl_weight=0\.0",
     ),
-    ({"eval.checkpoint": "best"}, r"checkpoint='best' needs config\.train\.keep_best"),
     (
         {"train.keep_best": "test_accuracy"},
         r"keep_best='test_accuracy' .* which monitors \['sample_fid', 'sample_is', 'sample_kid'\]",
     ),
-    ({"train.keep_best": "sample_fid", "eval.samples.every": "never"}, r"which monitors \[\]"),
     (
         {"eval.generation.smallest_num": 40},
         r"eval\.generation\.smallest_num must be from 2 to .*generation\.num_images - 1 = 39",
