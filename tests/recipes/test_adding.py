@@ -63,7 +63,7 @@ def test_the_configurations_of_a_page_are_valid(page, tmp_path):
 
 def test_a_file_of_ones_own_is_short():
     names = ("my_sampler.py", "my_loss.py", "my_optimizer.py", "my_evaluation.py")
-    assert max(len(files()[name].splitlines()) for name in names) <= 31
+    assert max(len(files()[name].splitlines()) for name in names) <= 32
 
 
 @pytest.mark.slow
