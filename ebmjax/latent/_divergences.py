@@ -2,8 +2,10 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.linalg import solve_triangular
 
+from ebmjax._checks import is_traced
 from ebmjax.latent._gaussian import gaussian_moments, kl_of_factors
 
 
@@ -57,13 +59,13 @@ def fitted_divergences(
       samples: n draws at every rung, shape (N_t + 1, ..., n, d), independent of the neighbours'
         draws. For chains annealed from rung to rung, the correction is too large by the share of
         its neighbour that a rung remembers.
-      covariance: ``"full"``, for n of at least d + 3, or ``"diagonal"``, for uncorrelated
-        coordinates and n of at least 4.
+      covariance: ``"full"``, for n of at least d + 3; ``"diagonal"``, for uncorrelated coordinates
+        and n of at least 4; or ``"shrunk"`` as in ``gaussian_moments``, which is not corrected.
 
     Returns:
       ``kl_forward`` and ``kl_backward`` as from ``adjacent_divergences``. They can be negative,
-      because they are unbiased. NaN for draws that are not finite; without a meaning where draws
-      coincide or coordinates determine each other.
+      because they are unbiased. NaN for draws that are not finite and, under ``jit``, for a
+      singular covariance.
 
     Example:
       >>> samples = jax.random.normal(jax.random.key(0), (2, 9, 3))  # of one Gaussian
@@ -76,13 +78,16 @@ def fitted_divergences(
     """
     mean, fitted = gaussian_moments(samples, covariance=covariance)
     n, d = samples.shape[-2:]
-    smallest = {"full": d + 3, "diagonal": 4}[covariance]
+    smallest = {"full": d + 3, "diagonal": 4, "shrunk": 2}[covariance]
     if samples.ndim < 3 or len(samples) < 2 or n < smallest:
         raise ValueError(
             f"fitted_divergences with covariance={covariance!r} needs at least two rungs with at "
             f"least {smallest} draws each in {d} dimensions, shape (rungs, ..., n, d), got "
             f"{samples.shape}. Draw more, or use another covariance."
         )
+    _check_regular(mean, fitted, n, covariance)
+    if covariance == "shrunk":
+        return adjacent_divergences(mean, fitted)
     c = (n - smallest + 1) / (n - 1)
     mean_p, factor_p, mean_q, factor_q = _pairs(mean, fitted)
     both = jnp.concatenate([factor_p, (mean_p - mean_q)[..., None]], axis=-1)
@@ -93,6 +98,33 @@ def fitted_divergences(
     excess = c * ((1.0 - 1.0 / n) * trace + distance) - d * (1.0 + 1.0 / n)
     forward, backward = 0.5 * (excess + log_ratio)
     return forward, backward
+
+
+def _check_regular(mean: jax.Array, fitted: jax.Array, n: int, covariance: str) -> None:
+    """Raises ValueError for the first rung whose covariance is singular up to rounding.
+
+    A covariance counts as singular if a deviation lies within n eps of the mean, the rounding of a
+    mean of n. It also does if an eigenvalue of the correlations lies within d eps of 0.
+    """
+    if is_traced(fitted):
+        return
+    means, matrices = np.asarray(mean, np.float64), np.asarray(fitted, np.float64)
+    # Draws that are not finite give NaN, without an error.
+    is_known = np.isfinite(matrices).all(axis=(-2, -1))
+    means, matrices = means[is_known], matrices[is_known]
+    eps, d = float(jnp.finfo(fitted.dtype).eps), means.shape[-1]
+    deviations = np.sqrt(np.diagonal(matrices, axis1=-2, axis2=-1))
+    is_spread = (deviations > n * eps * np.abs(means)).all(axis=-1)
+    scales = np.where(deviations > 0, deviations, 1.0)
+    correlations = matrices / (scales[:, :, None] * scales[:, None, :])
+    is_regular = is_spread & (np.linalg.eigvalsh(correlations)[:, 0] > d * eps)
+    found = np.argwhere(is_known)[~is_regular]
+    if len(found):
+        raise ValueError(
+            f"the draws of rung {found[0][0]} have a singular covariance={covariance!r}: they "
+            "coincide, or some coordinates of theirs determine others. Move the chains further, "
+            "draw more, or use covariance='diagonal' or 'shrunk', which correlations do not harm."
+        )
 
 
 def _pairs(mean: jax.Array, covariance: jax.Array) -> tuple[jax.Array, ...]:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 
-_COVARIANCES = ("full", "diagonal")
+_COVARIANCES = ("full", "diagonal", "shrunk")
 
 
 def gaussian_kl(
@@ -75,16 +75,21 @@ def kl_of_factors(
 def gaussian_moments(
     samples: jax.Array, *, covariance: str = "full"
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns mean and covariance of samples.
+    r"""Returns mean and covariance of samples.
 
     Args:
       samples: shape (..., n, d): n draws in d dimensions, one Gaussian per leading index.
       covariance: ``"full"`` is the unbiased sample covariance S, and needs n > d.
-        ``"diagonal"`` is its diagonal.
+        ``"diagonal"`` is its diagonal. ``"shrunk"`` is oracle approximating shrinkage :math:`(1 -
+        \rho) S + \rho \mu I`, positive definite unless all draws are the same. Its :math:`\mu =
+        \operatorname{tr} S / d`, :math:`a = \|S\|_F^2 / d^2` and :math:`\rho = \min(1, (a + \mu^2)
+        / ((n + 1)(a - \mu^2 / d)))`.
 
     Returns:
       Means of shape (..., d) and covariances of shape (..., d, d). Divergences between such
       Gaussians are biased; ``fitted_divergences`` are not.
+
+    Source: Chen, Wiesel, Eldar & Hero 2010, Eq. 23, without its terms in 2 / d, as scikit-learn.
     """
     if covariance not in _COVARIANCES:
         raise ValueError(f"covariance must be one of {_COVARIANCES}, got {covariance!r}.")
@@ -97,7 +102,8 @@ def gaussian_moments(
     if covariance == "full" and n <= d:
         raise ValueError(
             f"{n} samples in {d} dimensions have a singular covariance, so covariance='full' "
-            "needs more samples than dimensions. Draw more, or use covariance='diagonal'."
+            "needs more samples than dimensions. Draw more, or use covariance='diagonal' or "
+            "covariance='shrunk'."
         )
     first = samples[..., :1, :]
     # In the samples' own dtype: nothing cancels afterwards.
@@ -112,7 +118,22 @@ def _moments(offsets: jax.Array, covariance: str) -> tuple[jax.Array, jax.Array]
     # TF32, an accelerator's default for float32, would leave three digits.
     products = jnp.einsum("...ni,...nj->...ij", centred, centred, precision="highest")
     full = products / (n - 1)
-    if covariance == "full":
-        return mean, full
-    identity = jnp.eye(full.shape[-1], dtype=full.dtype)
-    return mean, full * jnp.broadcast_to(identity, full.shape)
+    if covariance == "diagonal":
+        return mean, full * _identity_like(full)
+    return mean, full if covariance == "full" else _shrink(full, n)
+
+
+def _shrink(covariance: jax.Array, num_samples: int) -> jax.Array:
+    d = covariance.shape[-1]
+    scale = jnp.trace(covariance, axis1=-2, axis2=-1) / d
+    mean_square = jnp.mean(jnp.square(covariance), axis=(-2, -1))
+    spread = (num_samples + 1) * (mean_square - jnp.square(scale) / d)
+    ratio = (mean_square + jnp.square(scale)) / jnp.where(spread > 0.0, spread, 1.0)
+    shrinkage = jnp.where(spread > 0.0, jnp.minimum(ratio, 1.0), 1.0)[..., None, None]
+    target = scale[..., None, None] * _identity_like(covariance)
+    return (1.0 - shrinkage) * covariance + shrinkage * target
+
+
+def _identity_like(covariance: jax.Array) -> jax.Array:
+    eye = jnp.eye(covariance.shape[-1], dtype=covariance.dtype)
+    return jnp.broadcast_to(eye, covariance.shape)

@@ -87,6 +87,11 @@ def log_likelihood(
     return gaussian_log_density(squared_error(params, model, z, x), x.size, model.likelihood_scale)
 
 
+def log_joint(params: LatentParams, model: LatentModel, z: jax.Array, x: jax.Array) -> jax.Array:
+    """Returns ``log_likelihood + log_prior`` of one pair: ``z``'s unnormalised log posterior."""
+    return log_likelihood(params, model, z, x) + log_prior(params, model, z)
+
+
 def energy(params: LatentParams, model: LatentModel, z: jax.Array) -> jax.Array:
     """Returns ``energy_fn`` of one latent; raises unless it is a scalar."""
     value = jnp.asarray(model.energy_fn(params.prior, z))

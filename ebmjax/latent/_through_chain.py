@@ -9,6 +9,7 @@ from ebmjax._checks import check_at_least, check_not_negative, check_whole_ladde
 from ebmjax.evidence import log_evidence
 from ebmjax.latent._divergences import fitted_divergences
 from ebmjax.latent._ladder import LatentChains, sample_ladder
+from ebmjax.latent._literal import literal_log_evidence
 from ebmjax.latent._model import LatentModel, LatentParams
 from ebmjax.latent._surrogate import (
     SampleTerms,
@@ -19,37 +20,6 @@ from ebmjax.latent._surrogate import (
     squared_errors,
 )
 from ebmjax.types import Key, Metrics
-
-
-def literal_log_evidence(
-    mean_log_likelihoods: jax.Array,
-    powers: jax.Array,
-    *,
-    kl_forward: jax.Array,
-    kl_backward: jax.Array,
-    kl_weight: Any = 1.0,
-) -> jax.Array:
-    """Returns the thesis's Eq. 22 as printed, a plus between divergences: not a log evidence.
-
-    With exact divergences and a weight of 1 this is the right-hand Riemann sum of the mean log
-    likelihoods. It is above the log evidence by the sum of the backward divergences, and its error
-    falls no faster than 1 / num_intervals. ``log_evidence`` is the identity.
-
-    Args:
-      mean_log_likelihoods, powers, kl_forward, kl_backward: as in ``log_evidence``.
-      kl_weight: the thesis's eta.
-
-    Example:
-      >>> kl = jax.numpy.array([0.5])
-      >>> means, powers = jax.numpy.array([-3.0, -1.0]), jax.numpy.array([0.0, 1.0])
-      >>> float(literal_log_evidence(means, powers, kl_forward=kl, kl_backward=3 * kl))
-      -1.0
-
-    Source: thermodynamic-integration thesis, Eq. 22, and Eq. 19 for a weight of 1.
-    """
-    divergences = {"kl_forward": kl_forward, "kl_backward": -kl_backward}
-    return log_evidence(mean_log_likelihoods, powers, **divergences, kl_weight=kl_weight)
-
 
 SUMS = {"corrected": log_evidence, "literal": literal_log_evidence}
 

@@ -108,6 +108,19 @@ def test_a_coarse_pilot_does_as_documented(exponent, worst):
         assert plain.max() / plain.min() > 1000
 
 
+def test_it_makes_the_trapezium_rule_far_better_than_an_even_ladder():
+    with jax.enable_x64(True):
+        params, x = make_problem()
+        exact = latent.linear_gaussian_log_evidence(params, MODEL, x)
+
+        def error(powers):
+            return abs(float(latent.log_evidence(energies_along(powers), powers) - exact))
+
+        pilot = latent.power_schedule(20, 5.0)
+        adaptive = latent.adaptive_schedule(pilot, energies_along(pilot), 10)
+        assert error(adaptive) < 0.05 * error(latent.power_schedule(10, 1.0))
+
+
 @pytest.mark.parametrize("num_intervals", [1, 2, 10, 33])
 def test_noisy_energies_still_give_a_ladder(num_intervals):
     """An interval where noise makes E fall counts as empty; powers still increase strictly."""
@@ -138,8 +151,11 @@ PILOT = jnp.array([0.0, 0.5, 1.0])
     ("powers", "energies", "num_intervals", "message"),
     [
         (PILOT, jnp.zeros(2), 4, r"one entry per power, shape \(3,\), got \(2,\).*vmap"),
+        (PILOT, jnp.zeros((3, 2)), 4, r"got \(3, 2\)"),
         (PILOT, jnp.array([3.0, 2.0, 2.0]), 4, "must increase somewhere.*more chains"),
         (PILOT, jnp.array([-jnp.inf, 2.0, 3.0]), 4, "must be finite"),
+        (PILOT, jnp.arange(3.0), 0, "num_intervals.*at least 1"),
+        (jnp.array([0.1, 0.5, 1.0]), jnp.arange(3.0), 4, "run from 0"),
     ],
 )
 def test_bad_input_is_refused(powers, energies, num_intervals, message):

@@ -1,5 +1,7 @@
 """Annealed importance sampling against known normalising constants."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,6 +21,7 @@ from annealing_problem import (
 )
 
 from ebmjax import evidence, latent
+from ebmjax.samplers import sgld
 
 REPEATS, CHAINS = 200, 100
 
@@ -71,6 +74,17 @@ def test_weighted_positions_are_the_posterior(to_posterior):
     assert float(to_posterior.infos.acceptance_prob.mean()) > 0.7
 
 
+def test_on_a_single_interval_it_is_importance_sampling():
+    start = base_draws(2, (50,))
+    path = latent.path_to_posterior(PARAMS, MODEL, X)
+    samples = anneal(
+        jax.random.key(0), start, jnp.array([0.0, 1.0]), *path, sampler=MALA, num_steps=1
+    )
+    np.testing.assert_allclose(
+        samples.log_weights, jax.vmap(path.log_tilt_fn)(start), rtol=1e-6, atol=1e-5
+    )
+
+
 def test_order_of_weighing_and_moving_by_hand():
     """Weigh by the interval at the old position, then move at the new power, k steps."""
     powers = jnp.array([0.0, 0.25, 1.0])
@@ -87,6 +101,16 @@ def test_order_of_weighing_and_moving_by_hand():
     np.testing.assert_allclose(samples.positions, [5.0, 6.0])
     # The density of each rung, at the last step's start: 10 z + t z^2.
     np.testing.assert_allclose(samples.infos, [[20 + 1, 30 + 2.25], [40 + 16, 50 + 25]])
+
+
+def test_unadjusted_langevin_biases_the_weights():
+    """The docstring warns of this bias: chains mix well, so only the step's error is left."""
+    start = base_draws(3, (4000,))
+    path = latent.path_to_posterior(PARAMS, MODEL, X)
+    sampler = functools.partial(sgld, step_size=0.2)
+    samples = anneal(jax.random.key(1), start, POWERS, *path, sampler=sampler, num_steps=4)
+    estimate = evidence.log_mean_exp(samples.log_weights)
+    assert abs(estimate.value - LOG_Z - LOG_EVIDENCE) > 10 * estimate.standard_error
 
 
 @pytest.mark.slow
@@ -120,6 +144,32 @@ def test_evidence_and_normalizer_of_the_model():
     np.testing.assert_allclose(found.value - with_known.value, LOG_Z - log_z.value, atol=1e-5)
 
 
+@pytest.mark.slow
+def test_an_observation_of_each_device():
+    """Within shard_map, with one key for all of them."""
+    mesh = jax.make_mesh((2,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    whole, rows = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec("data")
+    arguments = {"num_chains": 4, "sampler": MALA, "num_steps": 2}
+
+    def log_evidence(key, x):
+        known = evidence.Estimate(jnp.float32(LOG_Z), jnp.float32(0))
+        return latent.ais_log_evidence(
+            key, PARAMS, MODEL, x, POWERS, 2, log_normalizer=known, **arguments
+        ).value
+
+    observations = jnp.stack([jnp.asarray(X), 2 * jnp.asarray(X)])
+    found = jax.jit(
+        jax.shard_map(
+            lambda key, x: log_evidence(key, x[0])[None],
+            mesh=mesh,
+            in_specs=(whole, rows),
+            out_specs=rows,
+        )
+    )(KEY := jax.random.key(0), observations)
+    expected = [jax.jit(log_evidence)(KEY, x) for x in observations]
+    np.testing.assert_allclose(found, expected, rtol=1e-4)  # roundings along 3 x 2 steps
+
+
 def test_starts_have_the_scale_of_the_base():
     """On one interval nothing moves before it is weighed, so that wrong starts are not mended."""
     ends = jnp.array([0.0, 1.0])
@@ -149,3 +199,15 @@ def test_paths_start_at_the_normalised_base_and_end_at_the_model():
 def test_bad_input_is_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         try_with(evidence.annealed_importance_sampling, MALA, **{"start": jnp.zeros(3), **changes})
+
+
+def test_one_chain_has_no_error_and_is_refused():
+    with pytest.raises(ValueError, match=r"num_chains.*at least 2"):
+        latent.ais_log_normalizer(
+            jax.random.key(0), PARAMS, MODEL, POWERS, 2, num_chains=1, sampler=MALA, num_steps=1
+        )
+
+
+def test_log_weights_may_be_a_list() -> None:
+    assert float(evidence.log_mean_exp([0.0, 0.0]).value) == 0.0
+    assert float(evidence.weight_sample_size([0.0, 0.0])) == 2.0

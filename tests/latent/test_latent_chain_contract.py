@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ebmjax import latent
-from ebmjax.samplers import LangevinInfo, Sampler, sgld
+from ebmjax.samplers import LangevinInfo, Sampler, gradient_descent, sgld
 
 MODEL = latent.linear_gaussian_model(base_scale=1.3, likelihood_scale=0.6)
 PARAMS = latent.LatentParams(
@@ -72,6 +72,12 @@ def test_acceptance_is_averaged_over_steps_and_chains_and_kept_by_power():
         np.testing.assert_allclose(metrics["acceptance_prob"], expected, rtol=1e-5)
     _, metrics = latent.sample_prior(key, PARAMS, MODEL, 3, 2, sampler=reporting, num_steps=4)
     np.testing.assert_allclose(metrics["acceptance_prob"], 1.5 * prior, rtol=1e-5)
+
+
+def test_a_sampler_without_acceptance_reports_nothing():
+    sampler = functools.partial(gradient_descent, step_size=0.1)
+    key = jax.random.key(6)
+    assert latent.sample_prior(key, PARAMS, MODEL, 2, 2, sampler=sampler, num_steps=2)[1] == {}
 
 
 @pytest.mark.parametrize("warm_start", [False, True])
@@ -149,6 +155,9 @@ def test_keys_are_used_once():
     [
         ({"powers": jnp.array([0.5, 0.2])}, "powers must increase strictly"),
         ({"powers": jnp.array([0.0, 1.0])}, "powers must be above 0 .* sample_ladder"),
+        ({"powers": jnp.array([0.5, 1.2])}, r"within \[0, 1\]"),
+        ({"powers": jnp.zeros(())}, r"shape \(num_powers,\)"),
+        ({"powers": jnp.zeros((0,))}, "at least 1"),
         ({"num_steps": 0}, "num_steps.*at least 1"),
         ({"latent_dim": 0}, "latent_dim.*at least 1"),
         ({"observations": jnp.zeros((2, 5))}, r"generator_fn returned shape \(2,\).*\(5,\)"),
@@ -164,3 +173,10 @@ def test_bad_input_is_refused(changes, message):
     }
     with pytest.raises(ValueError, match=message):
         latent.sample_power_posteriors(jax.random.key(0), PARAMS, MODEL, **{**arguments, **changes})
+
+
+@pytest.mark.parametrize("name", ["num_chains", "latent_dim", "num_steps"])
+def test_chains_of_the_prior_are_at_least_one_of_each(name):
+    sizes = {"num_chains": 1, "latent_dim": 2, "num_steps": 1, name: 0}
+    with pytest.raises(ValueError, match=f"{name}.*at least 1"):
+        latent.sample_prior(jax.random.key(0), PARAMS, MODEL, sampler=ULA, **sizes)

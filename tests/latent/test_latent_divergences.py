@@ -59,6 +59,47 @@ def test_fitted_divergences_are_unbiased(covariance, d, n):
         assert np.all(errors_in_deviations(biased, truth) > 10.0)
 
 
+@pytest.mark.slow
+def test_the_evidence_from_fitted_divergences_is_unbiased():
+    """The linear-Gaussian model with exact draws: a few of them, at four powers, suffice."""
+    d, n, num_repeats = 6, 16, 2000
+    rng = np.random.default_rng(3)
+    with jax.enable_x64(True):
+        model = latent.linear_gaussian_model(likelihood_scale=0.5)
+        params = latent.LatentParams(
+            prior=latent.QuadraticPrior(
+                precision=jnp.diag(jnp.linspace(0.2, 2.0, d)), shift=jnp.asarray(rng.normal(size=d))
+            ),
+            generator=latent.LinearGenerator(
+                weight=jnp.asarray(rng.normal(size=(d, d))), bias=jnp.zeros(d)
+            ),
+        )
+        x = jnp.asarray(rng.normal(size=d))
+        powers = latent.power_schedule(3, 3.0)
+        exact = latent.linear_gaussian_log_evidence(params, model, x)
+        mean, covariance = jax.vmap(
+            functools.partial(latent.linear_gaussian_power_posterior, params, model, x)
+        )(powers)
+        samples = draws(np.asarray(mean), np.linalg.cholesky(covariance), n, num_repeats)
+        one = functools.partial(latent.log_likelihood, params, model)
+        energies = jax.vmap(jax.vmap(jax.vmap(lambda z: one(z, x))))(samples).mean(axis=2)
+
+        def evidence(divergences):
+            forward, backward = divergences
+            return latent.log_evidence(energies, powers, kl_forward=forward, kl_backward=backward)
+
+        fitted = evidence(latent.fitted_divergences(samples))
+        plugged = evidence(latent.adjacent_divergences(*latent.gaussian_moments(samples)))
+        assert abs(errors_in_deviations(fitted[None], exact)[0]) < 5.0
+        assert errors_in_deviations(plugged[None], exact)[0] > 10.0
+
+
+def test_shrunk_covariances_have_no_correction():
+    samples = jax.random.normal(jax.random.key(0), (3, 2, 4, 6))
+    for fitted, plugged in zip(*both_divergences(samples, "shrunk"), strict=True):
+        np.testing.assert_array_equal(fitted, plugged)
+
+
 @pytest.mark.parametrize(
     ("shape", "covariance", "message"),
     [
@@ -74,10 +115,56 @@ def test_too_few_draws_are_refused(shape, covariance, message):
         latent.fitted_divergences(jnp.zeros(shape), covariance=covariance)
 
 
-def test_diverged_draws_give_nan():
-    draws = jax.random.normal(jax.random.key(0), (3, 2, 12, 4)).at[1, 1, 3].set(jnp.nan)
+DRAWS = np.random.default_rng(0).normal(size=(3, 2, 12, 4)).astype(np.float32)
+
+
+def singular(kind):
+    """``DRAWS`` with a second rung that no Gaussian has."""
+    draws = DRAWS.copy()
+    if kind == "coincident":
+        draws[1, 1] = draws[1, 1, :1]
+    elif kind == "few":
+        draws[1, 0, 4:] = draws[1, 0, :1]  # four different points span three dimensions
+    elif kind == "dependent":
+        draws[1, 1, :, 3] = 1e3 * (draws[1, 1, :, 0] - 2.0 * draws[1, 1, :, 1])
+    else:
+        draws[1, 1, :, 2] = 5.0
+    return jnp.asarray(draws)
+
+
+@pytest.mark.parametrize(
+    ("kind", "covariance"),
+    [
+        ("coincident", "full"),
+        ("coincident", "diagonal"),
+        ("coincident", "shrunk"),
+        ("few", "full"),
+        ("dependent", "full"),
+        ("constant", "full"),
+        ("constant", "diagonal"),
+    ],
+)
+def test_draws_with_a_singular_covariance_are_refused(kind, covariance):
+    with pytest.raises(ValueError, match=f"rung 1 have a singular covariance='{covariance}'"):
+        latent.fitted_divergences(singular(kind), covariance=covariance)
+    with pytest.raises(ValueError, match="rung 1 "):  # in any units
+        latent.fitted_divergences(1e-6 * singular(kind), covariance=covariance)
+
+
+@pytest.mark.parametrize(
+    ("kind", "covariance"), [("few", "diagonal"), ("dependent", "shrunk"), ("constant", "shrunk")]
+)
+def test_another_covariance_carries_them(kind, covariance):
+    for found in latent.fitted_divergences(singular(kind), covariance=covariance):
+        assert np.all(np.isfinite(found))
+
+
+def test_diverged_draws_give_nan_and_compiled_programs_too():
+    draws = jnp.asarray(DRAWS).at[1, 1, 3].set(jnp.nan)
     for found in latent.fitted_divergences(draws):
         assert np.isnan(found).tolist() == [[False, True], [False, True]]
+    for found in jax.jit(latent.fitted_divergences)(singular("coincident")):
+        assert not np.isfinite(found[:, 1]).any()
 
 
 def test_adjacent_divergences_are_those_of_the_pairs():
@@ -92,6 +179,14 @@ def test_adjacent_divergences_are_those_of_the_pairs():
         here, there = (mean[i], covariance[i]), (mean[i + 1], covariance[i + 1])
         np.testing.assert_allclose(forward[i], latent.gaussian_kl(*here, *there), rtol=1e-5)
         np.testing.assert_allclose(backward[i], latent.gaussian_kl(*there, *here), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("mean_shape", "covariance_shape"), [((1, 2), (1, 2, 2)), ((3, 2), (2, 2, 2)), ((3,), (3, 3))]
+)
+def test_adjacent_divergences_refuse_other_shapes(mean_shape, covariance_shape):
+    with pytest.raises(ValueError, match="adjacent_divergences needs means"):
+        latent.adjacent_divergences(jnp.zeros(mean_shape), jnp.ones(covariance_shape))
 
 
 def test_many_divergences_at_once_come_back():

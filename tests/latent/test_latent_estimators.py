@@ -1,7 +1,5 @@
 """Learning gradients from exact samples, against finite differences of the exact log evidence."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,7 +23,6 @@ from ebmjax.latent import (
     LatentParams,
     LinearGenerator,
     QuadraticPrior,
-    covariance_loss,
     frozen_prior_loss,
     power_schedule,
     telescoped_loss,
@@ -35,8 +32,7 @@ from ebmjax.latent import (
 
 NUM_INTERVALS, EXPONENT = 3, 2.0
 NUM_DRAWS = 4000
-COVARIANCE = pytest.param(functools.partial(covariance_loss, num_chains=2), id="covariance_loss")
-LADDER_LOSSES = [tempered_loss, telescoped_loss, frozen_prior_loss, COVARIANCE]
+LADDER_LOSSES = [tempered_loss, telescoped_loss, frozen_prior_loss]
 X = jnp.asarray(OBSERVATIONS, jnp.float32)
 LATENTS = jax.random.normal(jax.random.key(10), (3, 2, 2))
 PRIOR = jax.random.normal(jax.random.key(11), (5, 2))
@@ -166,11 +162,11 @@ def test_penalty_on_energies_by_hand(loss_fn):
     (plain, metrics), gradient = evaluate(0.0)
     (penalised, same_metrics), penalised_gradient = evaluate(weight)
     value, expected = energy_penalty_by_hand(params, LATENTS[-1], PRIOR)
-    # Losses and gradients are of order 10 to 100: 1e-4 is ten times float32's rounding of them.
-    np.testing.assert_allclose(penalised - plain, weight * value, atol=1e-4)
+    # The losses are of order 10, the gradients too: 1e-5 is ten times float32's rounding of them.
+    np.testing.assert_allclose(penalised - plain, weight * value, atol=1e-5)
     change = jax.tree.map(lambda a, b: a - b, penalised_gradient, gradient)
-    np.testing.assert_allclose(change.prior.precision, weight * expected.precision, atol=1e-4)
-    np.testing.assert_allclose(change.prior.shift, weight * expected.shift, atol=1e-4)
+    np.testing.assert_allclose(change.prior.precision, weight * expected.precision, atol=1e-5)
+    np.testing.assert_allclose(change.prior.shift, weight * expected.shift, atol=1e-5)
     jax.tree.map(lambda g: np.testing.assert_array_equal(g, 0 * g), change.generator)
     jax.tree.map(np.testing.assert_array_equal, same_metrics, metrics)
     with pytest.raises(ValueError, match="energy_l2 must be zero or more"):
@@ -223,7 +219,12 @@ def test_vanilla_metrics_by_hand():
     ("latents", "prior", "powers", "message"),
     [
         (LATENTS[:2], PRIOR, LADDER, r"3 powers and 2 observations.*got \(2, 2, 2\)"),
+        (LATENTS[:, :1], PRIOR, LADDER, r"got \(3, 1, 2\)"),
+        (LATENTS[0], PRIOR, LADDER, r"got \(2, 2\)"),
         (LATENTS, PRIOR[:, :1], LADDER, r"prior_latents must have shape \(num_prior, 2\)"),
+        (LATENTS, PRIOR[0], LADDER, "prior_latents"),
+        (LATENTS, PRIOR, LADDER[::-1], "increase strictly"),
+        (LATENTS, PRIOR, LADDER + 0.1, "increase strictly within"),
         (LATENTS[1:], PRIOR, LADDER[1:], "run from 0"),
     ],
 )

@@ -8,6 +8,7 @@ from scipy import stats
 
 from ebmjax.evidence import thermodynamic_log_evidence, trapezium_weights
 from ebmjax.latent import (
+    LatentModel,
     LatentParams,
     LinearGenerator,
     QuadraticPrior,
@@ -18,6 +19,7 @@ from ebmjax.latent import (
     linear_gaussian_power_posterior,
     linear_gaussian_terms,
     log_evidence,
+    log_joint,
     log_likelihood,
     log_prior,
     power_schedule,
@@ -96,11 +98,12 @@ def test_closed_forms_agree_with_quadrature():
         cell = float(axis[1] - axis[0]) ** 2
         prior = np.asarray(jax.vmap(lambda z: log_prior(params, MODEL, z))(grid))
         likelihood = np.asarray(jax.vmap(lambda z: log_likelihood(params, MODEL, z, x))(grid))
+        joint = np.asarray(jax.vmap(lambda z: log_joint(params, MODEL, z, x))(grid))
         grid = np.asarray(grid)
 
         log_z = np.log(np.sum(np.exp(prior)) * cell)
         np.testing.assert_allclose(linear_gaussian_log_normalizer(params, MODEL), log_z, atol=1e-10)
-        evidence = np.log(np.sum(np.exp(likelihood + prior)) * cell) - log_z
+        evidence = np.log(np.sum(np.exp(joint)) * cell) - log_z
         exact = linear_gaussian_log_evidence(params, MODEL, x)
         np.testing.assert_allclose(exact, evidence, atol=1e-10)
         np.testing.assert_allclose(exact, marginal_log_density(params, OBSERVATION), atol=1e-10)
@@ -115,6 +118,13 @@ def test_closed_forms_agree_with_quadrature():
             np.testing.assert_allclose((weights * centred.T) @ centred, covariance, atol=1e-10)
             energy = linear_gaussian_mean_log_likelihood(params, MODEL, x, power)
             np.testing.assert_allclose(weights @ likelihood, energy, atol=1e-9)
+
+
+def test_the_linear_model_has_the_scales_of_any_other():
+    assert linear_gaussian_model()[2:] == LatentModel(*linear_gaussian_model()[:2])[2:]
+    for name in ("base_scale", "likelihood_scale"):
+        with pytest.raises(ValueError, match=f"{name} must be positive"):
+            linear_gaussian_model(**{name: 0.0})
 
 
 def test_closed_forms_are_in_full_precision():
@@ -190,6 +200,11 @@ def test_schedule_ends_and_spacing(num_intervals, exponent):
     assert np.all(np.diff(powers) > 0)
 
 
+def test_schedule_crowds_the_end_its_exponent_says():
+    assert np.median(power_schedule(10, 6.0)) < 0.05
+    assert np.median(power_schedule(10, 0.1)) > 0.9
+
+
 def test_trapezium_weights_are_numpys():
     powers = power_schedule(7, 2.5)
     values = np.cos(np.arange(8.0))
@@ -206,13 +221,18 @@ ENDS = jnp.zeros(2), jnp.array([0.0, 1.0])
     ("call", "message"),
     [
         (lambda: power_schedule(0, 1.0), "num_intervals.*at least 1.*num_intervals=0"),
+        (lambda: power_schedule(2.0, 1.0), "num_intervals.*integer"),
         (lambda: power_schedule(3, 0.0), "exponent must be positive.*exponent=0.0"),
+        (lambda: power_schedule(3, -1.0), "exponent must be positive"),
         (lambda: power_schedule(2, [1.0, 2.0, 3.0]), "exponent must be a scalar"),
         (lambda: trapezium_weights(jnp.array([0.0, 0.5, 0.5])), "powers must increase strictly"),
+        (lambda: trapezium_weights(jnp.array([1.0, 0.0])), "powers must increase strictly"),
         (lambda: trapezium_weights(jnp.array([0.0])), "at least 2"),
         (lambda: log_evidence(jnp.zeros(3), jnp.array([0.0, 1.0])), r"shape \(2, ...\).*\(3,\)"),
         (lambda: log_evidence(jnp.zeros(2), jnp.array([0.1, 1.0])), "run from 0"),
+        (lambda: log_evidence(jnp.zeros(2), jnp.array([0.0, 0.9])), "run from 0"),
         (lambda: log_evidence(*ENDS, kl_forward=jnp.zeros(1)), "kl_backward is missing"),
+        (lambda: log_evidence(*ENDS, kl_backward=jnp.zeros(1)), "kl_forward is missing"),
         (lambda: log_evidence(*ENDS, kl_forward=jnp.zeros(2), kl_backward=jnp.zeros(1)),
          r"kl_forward must have one entry per interval, shape \(1,\), got \(2,\)"),
     ],

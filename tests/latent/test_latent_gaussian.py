@@ -5,6 +5,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import integrate, stats
+from sklearn.covariance import oas
 
 from ebmjax.latent import gaussian_kl, gaussian_moments
 
@@ -31,6 +33,17 @@ def test_kl_is_the_textbook_one_and_distraxs(d):
         np.testing.assert_allclose(value, textbook_kl(*p, *q), rtol=0, atol=1e-11)
         laws = [distrax.MultivariateNormalFullCovariance(*map(jnp.asarray, g)) for g in (p, q)]
         np.testing.assert_allclose(value, laws[0].kl_divergence(laws[1]), rtol=0, atol=1e-11)
+
+
+def test_kl_is_the_integral_that_defines_it():
+    """Adaptive quadrature of p log(p / q) in one dimension, which knows no formula."""
+    p, q = stats.norm(0.3, 0.7), stats.norm(-0.5, 1.9)
+    integral, error = integrate.quad(lambda z: p.pdf(z) * (p.logpdf(z) - q.logpdf(z)), -8, 8)
+    with jax.enable_x64(True):
+        value = gaussian_kl(
+            jnp.array([0.3]), jnp.array([[0.49]]), jnp.array([-0.5]), jnp.array([[3.61]])
+        )
+    np.testing.assert_allclose(value[()], integral, rtol=0, atol=10 * error + 1e-12)
 
 
 def test_kl_maps_over_leading_axes_and_jits():
@@ -78,14 +91,52 @@ def test_full_and_diagonal_moments_are_numpys(shape):
             np.testing.assert_allclose(means[index], samples[index].mean(0), atol=1e-5)
 
 
+@pytest.mark.parametrize(("n", "d"), [(2, 5), (10, 5), (200, 5), (3, 1)])
+def test_shrunk_covariance_is_scikit_learns_up_to_its_divisor(n, d):
+    """scikit-learn divides by n, ours is unbiased; the shrinkage itself ignores the scale."""
+    samples = np.random.default_rng(1).standard_normal((n, d)) @ np.diag(1.0 + np.arange(d))
+    with jax.enable_x64(True):
+        mean, covariance = gaussian_moments(jnp.asarray(samples), covariance="shrunk")
+    np.testing.assert_allclose(mean, samples.mean(0), atol=1e-12)
+    np.testing.assert_allclose(covariance, oas(samples)[0] * n / (n - 1), rtol=1e-10, atol=1e-12)
+    assert np.all(np.linalg.eigvalsh(covariance) > 0)
+
+
+def test_shrunk_covariance_allows_a_divergence_with_fewer_samples_than_dimensions():
+    samples = np.random.default_rng(2).standard_normal((2, 4, 16)).astype(np.float32)
+    mean, covariance = gaussian_moments(jnp.asarray(samples), covariance="shrunk")
+    value = float(gaussian_kl(mean[0], covariance[0], mean[1], covariance[1]))
+    assert np.isfinite(value)
+    assert value > 0
+
+
+def test_shrunk_covariances_are_fitted_one_by_one():
+    samples = jnp.asarray(np.random.default_rng(3).standard_normal((2, 3, 6, 4)), jnp.float32)
+    _, together = gaussian_moments(samples, covariance="shrunk")
+    for index in np.ndindex(2, 3):
+        _, alone = gaussian_moments(samples[index], covariance="shrunk")
+        np.testing.assert_allclose(together[index], alone, rtol=1e-5, atol=1e-6)
+
+
+def test_full_covariance_with_too_few_samples_names_the_way_out():
+    for n in (2, 5):
+        with pytest.raises(ValueError, match=f"{n} samples in 5 dimensions.*'diagonal'.*'shrunk'"):
+            gaussian_moments(jnp.zeros((n, 5)))
+    gaussian_moments(jnp.zeros((6, 5)))
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: gaussian_moments(jnp.zeros((9, 2)), covariance="low"), "one of.*'low'"),
         (lambda: gaussian_moments(jnp.zeros(9)), r"shape \(..., n, d\).*\(9,\)"),
-        (lambda: gaussian_moments(jnp.zeros((1, 2)), covariance="diagonal"), "two draws"),
+        (lambda: gaussian_moments(jnp.zeros((1, 2)), covariance="shrunk"), "two draws"),
         (lambda: gaussian_kl(jnp.zeros(2), jnp.eye(2), jnp.zeros(3), jnp.eye(3)), r"mean_q \(3,\)"),
-        (lambda: gaussian_moments(jnp.zeros((5, 5))), "5 samples in 5 dim.*'diagonal'"),
+        (
+            lambda: gaussian_kl(jnp.zeros((4, 2)), jnp.eye(2), jnp.zeros((4, 2)), jnp.eye(2)),
+            r"cov_p \(2, 2\)",
+        ),
+        (lambda: gaussian_kl(*[jnp.zeros(())] * 4), "got mean_p"),
     ],
 )
 def test_bad_shapes_are_refused(call, message):
@@ -106,6 +157,13 @@ def test_kl_of_a_far_narrower_gaussian(variance):
     expected = 0.5 * (variance - 1 - np.log(variance))
     np.testing.assert_allclose(value, expected, rtol=0, atol=12 * eps * abs(np.log(variance)))
     np.testing.assert_allclose(slope, 0.5 * (1 - 1 / variance), rtol=40 * eps)
+
+
+def test_shrinkage_ends_at_the_mean_variance():
+    """Two draws in two dimensions give the rule's quotient 4 / 3: only mu I is left."""
+    samples = jnp.array([[1.0, -2.0], [3.0, 1.0]])  # variances 2 and 4.5
+    _, covariance = gaussian_moments(samples, covariance="shrunk")
+    np.testing.assert_allclose(covariance, 3.25 * np.eye(2), atol=16 * np.finfo(np.float32).eps)
 
 
 def test_samples_far_from_zero_keep_their_covariance() -> None:

@@ -47,12 +47,6 @@ def importance_sampling(key, x):
     )
 
 
-def evidence_of_one(key, x):
-    known = evidence.Estimate(jnp.float32(0), jnp.float32(0))
-    options = {"num_chains": 4, "sampler": SGLD, "num_steps": 2, "log_normalizer": known}
-    return latent.ais_log_evidence(key, make_params(), MODEL, x[0], LADDER, 2, **options)
-
-
 def density(label):
     return lambda position: -0.5 * jnp.sum((position - label) ** 2)
 
@@ -69,9 +63,7 @@ def negatives(key, x):
 
 
 @pytest.mark.parametrize("varies", ["key", "data"])
-@pytest.mark.parametrize(
-    "chains", [prior, ladder, annealed, importance_sampling, evidence_of_one, negatives]
-)
+@pytest.mark.parametrize("chains", [prior, ladder, annealed, importance_sampling, negatives])
 def test_chains_under_shard_map(chains, varies):
     def on_device(keys, observations):
         return jax.tree.map(lambda leaf: leaf[None], chains(keys[0], observations[0]))

@@ -1,11 +1,12 @@
 """The densities of the model, against scipy, and the errors for functions of the wrong shape."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
 
-from ebmjax.latent import LatentModel, LatentParams, log_likelihood, log_prior
+from ebmjax.latent import LatentModel, LatentParams, log_joint, log_likelihood, log_prior
 
 PARAMS = LatentParams(prior=jnp.array([0.5, -1.0, 2.0]), generator=jnp.array(1.5))
 
@@ -31,6 +32,14 @@ def test_densities_are_scipys_with_their_constants():
     np.testing.assert_allclose(
         log_likelihood(PARAMS, MODEL, Z, X), likelihood, rtol=0, atol=9 * 50 * 1.2e-7
     )
+    np.testing.assert_allclose(
+        log_joint(PARAMS, MODEL, Z, X), prior + likelihood, rtol=0, atol=1e-4
+    )
+
+
+def test_the_scales_default_to_the_thesis():
+    model = LatentModel(energy_fn, generator_fn)
+    assert (model.base_scale, model.likelihood_scale) == (1.0, 0.3)
 
 
 def test_a_low_precision_generator_is_weighed_in_float32():
@@ -43,15 +52,29 @@ def test_a_low_precision_generator_is_weighed_in_float32():
     np.testing.assert_allclose(value, expected, rtol=1e-6)
 
 
+def test_a_low_precision_latent_is_weighed_in_float32():
+    """3071 coordinates at 1, a sum that bfloat16's 8 bits do not have."""
+    model = LatentModel(lambda _, z: 0.0 * z[0], generator_fn, 1.0, 1.0)
+    value = log_prior(LatentParams(None, None), model, jnp.ones(3071, jnp.bfloat16))
+    assert value.dtype == jnp.float32
+    np.testing.assert_allclose(value, -0.5 * 3071 * (1 + np.log(2 * np.pi)), rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
         (MODEL._replace(energy_fn=lambda p, z: p * z), r"energy_fn must return a scalar.*\(3,\)"),
+        (MODEL._replace(energy_fn=lambda p, z: z[:1]), r"energy_fn must return a scalar.*\(1,\)"),
         (MODEL._replace(generator_fn=lambda p, z: z), r"generator_fn returned shape \(3,\).*3, 3"),
+        (
+            MODEL._replace(generator_fn=lambda p, z: generator_fn(p, z).ravel()),
+            r"generator_fn returned shape \(9,\).*3, 3",
+        ),
         (MODEL._replace(base_scale=0.0), "base_scale must be positive"),
         (MODEL._replace(likelihood_scale=-0.3), "likelihood_scale must be positive"),
     ],
 )
 def test_a_model_that_does_not_fit_is_refused(model, message):
-    with pytest.raises(ValueError, match=message):
-        log_likelihood(PARAMS, model, Z, X) + log_prior(PARAMS, model, Z)
+    for density in (log_joint, jax.jit(log_joint, static_argnums=1)):
+        with pytest.raises(ValueError, match=message):
+            density(PARAMS, model, Z, X)

@@ -166,6 +166,24 @@ def test_difference_of_estimates():
     np.testing.assert_allclose(result, (3.0, 0.5), rtol=1e-6)
 
 
+ENDS = jnp.array([0.0, 1.0])
+
+
+@pytest.mark.parametrize("estimator", [stepping_stone_log_evidence, thermodynamic_log_evidence])
+@pytest.mark.parametrize(
+    ("shape", "powers", "message"),
+    [
+        ((2,), ENDS, r"at least two chains for every power, shape \(2, chains, ...\).*\(2,\)"),
+        ((3, 4), ENDS, r"shape \(2, chains, ...\), got \(3, 4\)"),
+        ((2, 1), ENDS, "at least two chains"),
+        ((2, 4), jnp.array([0.1, 1.0]), "run from 0"),
+    ],
+)
+def test_bad_chains_are_refused(estimator, shape, powers, message):
+    with pytest.raises(ValueError, match=message):
+        estimator(jnp.zeros(shape), powers)
+
+
 @pytest.mark.parametrize("function", [log_mean_exp, weight_sample_size])
 @pytest.mark.parametrize("shape", [(), (1,), (1, 5)])
 def test_one_weight_is_refused(function, shape):

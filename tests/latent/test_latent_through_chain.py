@@ -15,6 +15,7 @@ from latent_problems import (
     by_differences,
     chain_laws,
     divergence,
+    evidence_by_differences,
     exact_energy,
     make_params,
     mean_log_likelihoods,
@@ -39,6 +40,11 @@ MALA = latent.LatentChains(
     [
         pytest.param(ULA, {}, marks=pytest.mark.slow),
         (ULA._replace(warm_start=True), {"num_chains": 4, "kl_weight": 0.7}),
+        pytest.param(
+            ULA,
+            {"num_chains": 4, "kl_weight": 1.0, "kl_covariance": "shrunk"},
+            marks=pytest.mark.slow,
+        ),
         (MALA, {"num_chains": 5, "kl_weight": 1.0, "kl_covariance": "full"}),
     ],
 )
@@ -134,6 +140,31 @@ def test_unbiased_for_the_law_of_short_chains(kl_weight, kind):
     for name, i in (("prior_energy", 0), ("posterior_energy", -1)):
         energies = [exact_energy(params, mean[i, j], covariance[i, j]) for j in (0, 1)]
         assert_means(metrics[name], np.mean(energies))
+
+
+@pytest.mark.slow
+def test_long_chains_and_divergences_give_the_gradient_of_the_evidence():
+    """Within 5 standard errors and what closed forms leave, the bias of the step."""
+    num_chains, steps = 100, [(0.1, 60), (0.02, 200)]
+    with jax.enable_x64(True):
+        params, powers = make_params(), latent.power_schedule(2, 2.0)
+        _, _, gradients = replicas(
+            params, powers, 40,
+            latent.LatentChains(
+                2,
+                functools.partial(sgld, step_size=0.1), 60,
+                functools.partial(sgld, step_size=0.02), 200,
+            ),
+            num_chains=num_chains, kl_weight=1.0, kl_covariance="full",
+        )  # fmt: skip
+        exact = -evidence_by_differences(params)
+        corrected = expected_gradient(params, powers, steps, 1.0, "full")
+        trapezium = expected_gradient(params, powers, steps, 0.0, "full")
+    bias = np.linalg.norm(corrected - exact)
+    assert_means(gradients, exact, np.abs(corrected - exact))
+    assert bias < 0.1 * np.linalg.norm(exact)
+    # Two intervals are few: without the divergences the same chains are far off.
+    assert np.linalg.norm(trapezium - exact) > 5 * bias
 
 
 def one_chain(params, energy_l2, chains=ULA):
@@ -252,13 +283,35 @@ def test_the_powers_are_annealed_if_asked(warm_start):
     np.testing.assert_allclose(metrics["mean_log_likelihoods"], expected, rtol=1e-4)
 
 
+def test_the_divergences_are_of_diagonal_gaussians_unless_told_otherwise():
+    """Four chains are enough for them, and for full ones they are not."""
+
+    def loss(**options):
+        return latent.through_chain_loss(
+            jax.random.key(6), make_params(), MODEL, X, latent.power_schedule(1, 1.0), ULA,
+            num_chains=4, kl_weight=1.0, **options,
+        )[0]  # fmt: skip
+
+    default, diagonal = (
+        jax.jit(functools.partial(loss, **options))()
+        for options in ({}, {"kl_covariance": "diagonal"})
+    )
+    assert default == diagonal
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"num_chains": 0}, "num_chains must be an integer of at least 1"),
         ({"kl_weight": 1.0}, "num_chains must be an integer of at least 2"),
+        ({"kl_weight": -1.0}, "kl_weight must be zero or more"),
+        ({"kl_weight": 1.0, "num_chains": 2, "kl_covariance": "full"}, "more samples than dim"),
         ({"kl_weight": 1.0, "num_chains": 4, "kl_covariance": "full"}, "at least 5 draws each"),
+        ({"kl_weight": 1.0, "num_chains": 2, "kl_covariance": "none"}, "covariance must be one"),
         ({"kl_sum": "plus"}, "kl_sum must be one of"),
+        ({"energy_l2": -1.0}, "energy_l2 must be zero or more"),
+        ({"powers": jnp.array([0.5, 1.0])}, "run from 0"),
+        ({"chains": ULA._replace(prior_steps=0)}, "num_steps must be an integer"),
     ],
 )
 def test_bad_input_is_refused(changes, message):

@@ -19,7 +19,7 @@ JACKKNIFE_GROUPS = 8
 
 def check(config: Config) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
-    checks.check_kept(config, scores_of_samples(config))
+    _check_best(config)
     checks.options_of(config, "model")
     _check_rates(config)
     _check_ladders(config)
@@ -38,6 +38,10 @@ def _check_rates(config: Config) -> None:
                 f"final_learning_rate={section.final_learning_rate:g}, where its decay ends: lower "
                 f"--config.optimizer.{name}.final_learning_rate as well."
             )
+
+
+def _check_best(config: Config) -> None:
+    checks.check_kept(config, scores_of_samples(config))
 
 
 def _check_ladders(config: Config) -> None:
@@ -78,12 +82,13 @@ def _check_gaussians(config: Config) -> None:
         raise ConfigError(
             f"config.{name}={num_chains} cannot carry the full covariance of "
             f"config.model.latent_dim={latent_dim} dimensions. Take at least {latent_dim + 3}, "
-            "or --config.loss.kl_covariance=diagonal."
+            "or --config.loss.kl_covariance=shrunk or =diagonal."
         )
-    if num_chains < 4:
+    smallest = 4 if covariance == "diagonal" else 2
+    if num_chains < smallest:
         raise ConfigError(
-            f"config.{name}={num_chains} cannot carry a diagonal covariance. Take at least 4, or "
-            "--config.loss.kl_weight=0.0 to train on the trapezium sum alone."
+            f"config.{name}={num_chains} cannot carry a {covariance} covariance. Take at least "
+            f"{smallest}, or --config.loss.kl_weight=0.0 to train on the trapezium sum alone."
         )
 
 

@@ -137,7 +137,7 @@ _FIELDS: dict[str, Field] = {
         1.0, NOT_NEGATIVE, "weight of the divergences in the objective", THROUGH_CHAIN
     ),
     "loss.kl_covariance": field(
-        "full", one_of("full", "diagonal"), "covariances of their fits", THROUGH_CHAIN
+        "full", one_of("full", "diagonal", "shrunk"), "covariances of their fits", THROUGH_CHAIN
     ),
     "loss.kl_sum": field(
         "corrected",
