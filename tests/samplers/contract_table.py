@@ -71,6 +71,10 @@ TABLE = {
     "psgld_image_form": row(
         "psgld", {"step_size": 0.05, "noise_scale": 0.2, "decay": 0.9, "damping": 0.1}
     ),
+    # The Hessian-vector product differentiates a second gradient.
+    "psgld_curvature": row(
+        "psgld", psgld, options={"curvature_drift": True}, uses_in_program=(2, 3)
+    ),
     "tilted_langevin": row("tilted_langevin", {"step_size": 0.1, "temperature": 0.5}),
     "mala": row("mala", {"step_size": 0.2, "noise_scale": 0.5, "temperature": 0.7}),
     "hmc": row(

@@ -24,6 +24,7 @@ FORMS = {
     ),
     "psgld": partial(samplers.psgld, step_size=0.1, damping=0.5),
     "psgld image form": partial(samplers.psgld, step_size=0.1, damping=0.5, noise_scale=0.1),
+    "psgld curvature": partial(samplers.psgld, step_size=0.1, damping=0.5, curvature_drift=True),
     "mala": partial(samplers.mala, step_size=0.1),
     "hmc": partial(samplers.hmc, step_size=0.1, num_integration_steps=2),
     "tempered_mala": partial(samplers.tempered_mala, step_size=0.1),

@@ -19,6 +19,7 @@ FORMS = {
     "gradient_descent": samplers.gradient_descent, "sgld": samplers.sgld,
     "sgld_free_noise": partial(samplers.sgld, noise_scale={"a": 0.3, "b": jnp.array([0.1, 0.2])}),
     "psgld": partial(samplers.psgld, damping=0.5),
+    "psgld_curvature": partial(samplers.psgld, damping=0.5, curvature_drift=True),
     "mala": samplers.mala, "tempered_mala": samplers.tempered_mala,
     "hmc": partial(samplers.hmc, num_integration_steps=2),
     "underdamped_langevin": lambda f, **o: with_a_key(samplers.underdamped_langevin(f, **o)),

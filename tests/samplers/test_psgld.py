@@ -1,16 +1,18 @@
-"""Preconditioned SGLD: rescaled coordinates, the metric's recursion."""
+"""Preconditioned SGLD: rescaled coordinates, the metric's recursion, the curvature drift's law."""
+
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from monte_carlo import assert_moments, run_replicas, stationary_moments
+from monte_carlo import assert_mean, assert_moments, grid_moments, run_replicas, stationary_moments
 
 from ebmjax import densities
 from ebmjax.samplers import psgld, psgld_init, psgld_step, sgld
 
 REPLICAS = 20_000
-DAMPING, CONCENTRATION = 1.0, 1.5
+DAMPING = 1.0
 GRID = np.linspace(-14.0, 3.5, 1201)
 
 
@@ -102,21 +104,36 @@ def test_second_moment_and_step_by_hand():
         np.testing.assert_allclose(state.position, moved, rtol=1e-5)
 
 
-def metric(x):
-    """G = 1 / (damping + |s|) of the memoryless metric (decay 0)."""
-    return 1 / (DAMPING + np.abs(CONCENTRATION - np.exp(x)))
+def terms(concentration):
+    """G = 1 / (damping + |s|) and its slope, for the memoryless metric (decay 0)."""
+
+    def metric(x):
+        return 1 / (DAMPING + np.abs(concentration - np.exp(x)))
+
+    def slope(x):
+        return metric(x) ** 2 * np.sign(concentration - np.exp(x)) * np.exp(x)
+
+    return metric, slope
 
 
 @pytest.mark.slow
-def test_law_of_the_memoryless_metric():
+@pytest.mark.parametrize("curvature_drift", [False, True])
+def test_law_of_the_memoryless_metric(curvature_drift):
     """At decay 0 the chain is Markov in x alone and quadrature gives its law at this very step."""
-    step_size, temperature = 0.25, 2.0
-    target = densities.log_gamma(jnp.array(CONCENTRATION)).log_density_fn
+    concentration, step_size, temperature = 1.5, 0.25, 2.0
+    target = densities.log_gamma(jnp.array(concentration)).log_density_fn
     sampler = psgld(
-        target, step_size=step_size, temperature=temperature, decay=0.0, damping=DAMPING
+        target,
+        step_size=step_size,
+        temperature=temperature,
+        decay=0.0,
+        damping=DAMPING,
+        curvature_drift=curvature_drift,
     )
+    metric, slope = terms(concentration)
+    weight = curvature_drift * temperature
     expected = stationary_moments(
-        lambda x: step_size * metric(x) * (CONCENTRATION - np.exp(x)),
+        lambda x: step_size * (metric(x) * (concentration - np.exp(x)) + weight * slope(x)),
         lambda x: np.sqrt(2 * step_size * temperature * metric(x)),
         GRID,
     )
@@ -124,6 +141,74 @@ def test_law_of_the_memoryless_metric():
     # leave e^-9.
     draws, _ = run_replicas(jax.random.key(2), sampler, jnp.zeros(REPLICAS), 320)
     assert_moments(draws, *expected)
+
+
+def test_curvature_drift_makes_the_law_right():
+    """The law tends to p as the step shrinks; without the drift it tends to p / G."""
+    concentration = 1.5
+    metric, slope = terms(concentration)
+    density = np.exp(concentration * GRID - np.exp(GRID))
+    limits = {True: grid_moments(density, GRID), False: grid_moments(density / metric(GRID), GRID)}
+    assert abs(limits[True][0] - limits[False][0]) > 0.05
+    for has_drift, limit in limits.items():
+
+        def gap(step_size, has_drift=has_drift, limit=limit):
+            law = stationary_moments(
+                lambda x: (
+                    step_size * (metric(x) * (concentration - np.exp(x)) + has_drift * slope(x))
+                ),
+                lambda x: np.sqrt(2 * step_size * metric(x)),
+                GRID,
+            )
+            return np.abs(np.subtract(law, limit)).max()
+
+        assert gap(0.01) < 0.35 * gap(0.04)
+        assert gap(0.01) < 0.02
+
+
+def test_curvature_drift_is_unbiased_for_a_correlated_density():
+    """The random signs average to the diagonal of the Hessian, off-diagonal terms to zero."""
+    precision = jnp.array([[2.0, 1.2], [1.2, 1.5]])
+
+    def log_density_fn(x):
+        return -0.5 * x @ precision @ x
+
+    position, decay, step_size, temperature = jnp.array([0.7, -0.2]), 0.5, 0.1, 1.0
+    state = psgld_init(position, log_density_fn)._replace(second_moment=jnp.array([0.5, 2.0]))
+
+    def displacement(key, noise_scale=0.0):
+        after, _ = psgld_step(
+            key,
+            state,
+            log_density_fn,
+            step_size=step_size,
+            noise_scale=noise_scale,
+            decay=decay,
+            damping=DAMPING,
+            curvature_drift=True,
+        )
+        return after.position - position
+
+    score = -np.asarray(precision @ position, np.float64)
+    moment = decay * np.array([0.5, 2.0]) + (1 - decay) * score**2
+    metric = 1 / (DAMPING + np.sqrt(moment))
+    slope = metric**2 * (1 - decay) * score * np.diag(precision) / np.sqrt(moment)
+    keys = jax.random.split(jax.random.key(3), 4000)
+    draws = np.asarray(jax.jit(jax.vmap(displacement))(keys))
+    assert np.all(np.std(draws, axis=0) > 1e-4)
+    assert_mean(draws, step_size * (metric * score + temperature * slope), allowance=1e-7)
+    # The signs know nothing of the noise: a product of two of them is not that of two normals.
+    # Noise of temperature 1, which the noise of 0 counts as too.
+    noisy = partial(displacement, noise_scale=(2 * step_size) ** 0.5)
+    noise = np.asarray(jax.jit(jax.vmap(noisy))(keys) - draws)
+    products = (draws - draws.mean(axis=0)) / draws.std(axis=0) * noise[:, :1] * noise[:, 1:]
+    assert_mean(products, 0.0)
+
+
+def test_curvature_drift_where_the_score_vanishes():
+    sampler = psgld(lambda x: -0.5 * x**2, step_size=0.1, decay=0.0, curvature_drift=True)
+    state, _ = sampler.step(jax.random.key(0), sampler.init(jnp.float32(0.0)))
+    assert np.isfinite(state.position)
 
 
 def test_the_second_moment_of_a_bfloat16_chain_does_not_stall():

@@ -30,7 +30,7 @@ def draws(step_size, num_steps, **options):
 @pytest.mark.slow
 def test_the_default_memory_leaves_p_for_p_over_g():
     """A memory of 100 steps of 0.005, half a unit of time, lets the metric follow the chain."""
-    ends = draws(0.005, 800, decay=0.99)
+    ends = draws(0.005, 800, decay=0.99, curvature_drift=True)
     squares = (ends - ends.mean()) ** 2
     standard_error = squares.std() / REPLICAS**0.5
     assert P[1] + 5 * standard_error < squares.mean() < P_OVER_G[1] + 5 * standard_error
