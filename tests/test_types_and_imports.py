@@ -27,7 +27,8 @@ PACKAGE = ROOT / "ebmjax"
 
 GROUND = {
     "types", "_checks", "_axes", "_dual_averaging", "_extras", "_groups", "_numbers", "_phases",
-    "_precision", "_programs", "_records", "_shown", "_stored", "_user_function", "_versions",
+    "_precision", "_programs", "_ranges", "_records", "_shown", "_stored", "_user_function",
+    "_versions",
 }  # fmt: skip
 # types -> densities -> samplers -> evidence -> latent -> learning, and training -> learning: the
 # engine knows no model. The other rooms stand on the ground alone.
@@ -43,6 +44,7 @@ MAY_IMPORT = {
     "_user_function": {"_shown"},
     "_precision": {"types"},
     "_programs": set(),
+    "_ranges": {"_user_function"},
     "_numbers": set(),
     "_phases": set(),
     "_records": set(),

@@ -5,10 +5,12 @@ Your functions of images see float32 (N, H, W, C) in [-1, 1]. They are traced at
 parameters of the same shapes compile nothing again.
 """
 
+from ebmjax.evaluate._classifier import LogitsFn as LogitsFn
 from ebmjax.evaluate._classifier import classifier as classifier
 from ebmjax.evaluate._classifier import scores as scores
 from ebmjax.evaluate._classifier import temperature_scaling as temperature_scaling
 from ebmjax.evaluate._distances import Distances as Distances
+from ebmjax.evaluate._distances import Scores as Scores
 from ebmjax.evaluate._evidence import evidence as evidence
 from ebmjax.evaluate._extractors import Extractor as Extractor
 from ebmjax.evaluate._extractors import digits_features as digits_features

@@ -12,8 +12,6 @@ from ebmjax import data, metrics
 from ebmjax._groups import in_batches
 from ebmjax._programs import make_program
 from ebmjax.evaluate._extractors import Extractor, keep_features
-from ebmjax.metrics._generation import FeatureMoments, fit_in_inverse_size
-from ebmjax.metrics._pairs import mean_kernel
 from ebmjax.types import Key
 
 NUM_NEIGHBOURS = 5
@@ -29,7 +27,7 @@ class Reference(NamedTuple):
     """Features (N, F) that images are compared with, their moments, and KID's mean kernel."""
 
     features: np.ndarray
-    moments: FeatureMoments
+    moments: metrics.FeatureMoments
     kernel: float
 
 
@@ -194,7 +192,7 @@ class Distances:
 
 
 def _reference(features: np.ndarray) -> Reference:
-    return Reference(features, metrics.feature_moments(features), mean_kernel(features))
+    return Reference(features, metrics.feature_moments(features), metrics.mean_kernel(features))
 
 
 def fid_line(
@@ -208,7 +206,7 @@ def fid_line(
     half = int(halves[0, 0].sum())
     if half < max(num_features, 2):
         return None
-    return fit_in_inverse_size([halves.shape[2], half], [fid, float(np.mean(fids))])
+    return metrics.fit_in_inverse_size([halves.shape[2], half], [fid, float(np.mean(fids))])
 
 
 def difference(

@@ -15,7 +15,6 @@ from ebmjax._groups import map_groups, num_devices
 from ebmjax._programs import make_program
 from ebmjax.data import ImageData
 from ebmjax.evaluate._classifier import LogitsFn, as_floats, as_partial, check_test
-from ebmjax.metrics._attacks import warn_without_gradient
 from ebmjax.types import Key
 
 Flags = dict[str, np.ndarray]
@@ -118,7 +117,7 @@ def robustness(
     withstood = _combine(np.logical_and, *unbroken.values(), had_gradient)
     if had_gradient:
         name = min(had_gradient, key=lambda name: had_gradient[name].sum())
-        warn_without_gradient(had_gradient[name], f"At {name.replace('.', ' ', 1)}/255 ")
+        metrics.warn_without_gradient(had_gradient[name], f"At {name.replace('.', ' ', 1)}/255 ")
     report: dict[str, Any] = {
         **_fractions(withstood),
         "usable_gradient": _fractions(had_gradient),

@@ -1,9 +1,12 @@
 """Numbers that judge a model or its chains: pure functions, jittable unless marked host code."""
 
+from ebmjax.metrics._attacks import KeyedLogitsFn as KeyedLogitsFn
+from ebmjax.metrics._attacks import Transform as Transform
 from ebmjax.metrics._attacks import apgd_attack as apgd_attack
 from ebmjax.metrics._attacks import epsilon_from_levels as epsilon_from_levels
 from ebmjax.metrics._attacks import pgd_attack as pgd_attack
 from ebmjax.metrics._attacks import straight_through as straight_through
+from ebmjax.metrics._attacks import warn_without_gradient as warn_without_gradient
 from ebmjax.metrics._calibration import ReliabilityBins as ReliabilityBins
 from ebmjax.metrics._calibration import accuracy as accuracy
 from ebmjax.metrics._calibration import brier_score as brier_score
@@ -24,9 +27,11 @@ from ebmjax.metrics._errors import paired_difference as paired_difference
 from ebmjax.metrics._errors import sampling_error as sampling_error
 from ebmjax.metrics._errors import split_in_halves as split_in_halves
 from ebmjax.metrics._flops import compiled_flops as compiled_flops
+from ebmjax.metrics._generation import FeatureMoments as FeatureMoments
 from ebmjax.metrics._generation import extract_in_batches as extract_in_batches
 from ebmjax.metrics._generation import extrapolate_to_infinity as extrapolate_to_infinity
 from ebmjax.metrics._generation import feature_moments as feature_moments
+from ebmjax.metrics._generation import fit_in_inverse_size as fit_in_inverse_size
 from ebmjax.metrics._generation import frechet_distance as frechet_distance
 from ebmjax.metrics._generation import frechet_distances as frechet_distances
 from ebmjax.metrics._generation import inception_score as inception_score
@@ -45,6 +50,7 @@ from ebmjax.metrics._pairs import energy_distance as energy_distance
 from ebmjax.metrics._pairs import kernel_distance as kernel_distance
 from ebmjax.metrics._pairs import kernel_distances as kernel_distances
 from ebmjax.metrics._pairs import manifold_scores as manifold_scores
+from ebmjax.metrics._pairs import mean_kernel as mean_kernel
 from ebmjax.metrics._tests_of_fit import classifier_two_sample_test as classifier_two_sample_test
 from ebmjax.metrics._tests_of_fit import kernel_stein_discrepancy as kernel_stein_discrepancy
 from ebmjax.metrics._tests_of_fit import kernel_two_sample_test as kernel_two_sample_test

@@ -190,7 +190,7 @@ def _speak_before_an_abort(me: str) -> None:
 
 def _leave(code: int) -> None:
     """Ends this process, without waiting for others that do not end."""
-    from ebmjax.training._processes import meet
+    from ebmjax.training import meet
 
     sys.stdout.flush()
     sys.stderr.flush()
