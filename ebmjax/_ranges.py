@@ -116,13 +116,10 @@ COUNT = _integer("an integer of at least 1", lambda v: v >= 1, 1, 3)
 TWO_OR_MORE = _integer("an integer of at least 2", lambda v: v >= 2, 2, 4)
 WIDTHS = replace(COUNT, may_be_empty=False)
 COUNTS = replace(WIDTHS, kind=tuple, examples=((1,), (3, 2)))
-ZERO_OR_TWO = _integer("0, or at least 2", lambda v: v == 0 or v >= 2, 0, 4)
 HOLDOUT = _number(
     "0, a fraction below 1, or a whole number", lambda v: 0 <= v < ONE or v % 1 == 0 < v, 0, 5, 0.2
 )
-GRID = replace(
-    _integer("an integer from 10 to 5000", lambda v: 10 <= v <= 5000, 10, 60), ends=(10, 5000)
-)
+GRID = _integer("an integer from 10 to 5000", lambda v: 10 <= v <= 5000, 10, 60)
 SEED = _integer(f"an integer from 0 to {MAX_SEED}", lambda v: 0 <= v <= MAX_SEED, 0, 3)
 FLAG = Range("True or False", lambda v: isinstance(v, bool), bool, (False, True))
 TEXT = Range("text", lambda v: isinstance(v, str), str, ("", "some"))
