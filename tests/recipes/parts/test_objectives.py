@@ -135,8 +135,10 @@ def test_energy_matching_finds_the_linear_map_before_its_chains():
         batch = Samples((noise * scales[None])[::-1])
 
         def loss(share):
-            energy = lambda x: -0.5 * share / 0.1 * jnp.sum(best[None] * x**2, axis=1)  # noqa: E731
-            model = density(energy, energy)
+            def energy_of(share):
+                return lambda x: -0.5 * share / 0.1 * jnp.sum(best[None] * x**2, axis=1)
+
+            model = density(energy_of(share), energy_of(jax.lax.stop_gradient(share)))
             return energy_matching.energy_matching(key, model, batch, step=0, fitted=2)[0]
 
         return jax.grad(loss)(share)
