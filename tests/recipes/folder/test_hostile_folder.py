@@ -111,7 +111,6 @@ NAMING_CODE = [
 
 
 WANTED = {"eval.comparison.samplers": {"eval.comparison.every": "end"}}
-"""What else must be set for a field to be there."""
 
 
 @pytest.mark.parametrize(("family", "field", "value"), NAMING_CODE)

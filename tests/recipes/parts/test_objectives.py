@@ -115,7 +115,6 @@ def test_the_minimum_is_the_data_s_precision(name, options):
 
 
 def density(energy, constant):
-    """A ``Density`` of two energies."""
     return Density(lambda *x: -energy(*x), lambda *x: -constant(*x))
 
 
