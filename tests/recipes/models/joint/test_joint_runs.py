@@ -82,9 +82,8 @@ def trace(config, folder):
 
 
 VARIANTS = [
-    ("jem_digits", variant)
-    for variant in ("psgld", "mala", "tempered_mala", "hmc", "conditional", "softmax", "beta_2")
-] + [("svgdjem_digits", variant) for variant in ("stochastic", "literal", "adaptive", "argmax")]
+    ("jem_digits", variant) for variant in ("psgld", "mala", "hmc", "softmax", "beta_2")
+] + [("svgdjem_digits", variant) for variant in ("stochastic", "literal")]
 VARIANTS += [("sadajem_digits", "literal"), ("jempp_digits", "literal")]
 NO_BUFFER = ("jem_digits", {"sampler.buffer.size": None})
 
