@@ -54,7 +54,7 @@ class EnergyNetwork(NamedTuple):
 
     @property
     def is_conditional(self) -> bool:
-        """Whether chains belong to a class."""
+        """Returns whether chains belong to a class."""
         return self.num_classes > 1
 
     def count_classes(self, params: PyTree, statistics: PyTree, x: jax.Array) -> int:

@@ -24,7 +24,7 @@ class Ball(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """What a mirror leaves unchanged, as its attribute says."""
+    """Declares, by its attribute, what a mirror leaves unchanged."""
 
     mean: Any
     even = ("mean",)

@@ -46,7 +46,7 @@ class Field:
 
     @property
     def is_many(self) -> bool:
-        """Whether its value is a tuple."""
+        """Returns whether its value is a tuple."""
         return isinstance(self.default, tuple) or self.values.kind is tuple
 
 

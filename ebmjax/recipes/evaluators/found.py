@@ -12,7 +12,7 @@ Draw = Callable[[Path], None]
 
 
 class Found(NamedTuple):
-    """What an evaluator returns that has more than a dict of numbers.
+    """Results of an evaluator that has more than a dict of numbers.
 
     Attributes:
       report: numbers by name, nested, for evaluation.json.

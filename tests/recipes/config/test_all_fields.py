@@ -60,7 +60,7 @@ def test_the_defaults_of_a_family_are_a_configuration(family):
 
 
 def refused(config, arguments):
-    """What a command line prints where it is refused; None where it is taken."""
+    """Returns what a command line prints where it is refused; None where it is taken."""
     told, code = io.StringIO(), None
     with contextlib.redirect_stderr(told), contextlib.redirect_stdout(io.StringIO()):
         try:
@@ -98,7 +98,7 @@ def check_values(family, name, values):
 
 @pytest.mark.parametrize("family", FILES)
 def test_wrong_values_are_refused_in_a_line_that_names_the_field(family):
-    """Of each field two values in turn; ``test_every_wrong_value`` has all."""
+    """Tries two values of each field in turn; ``test_every_wrong_value`` has all."""
     names = [name for one, name in FIELDS if one == family]
     for place, name in enumerate(names):
         check_values(family, name, [HOSTILE[(2 * place + i) % len(HOSTILE)] for i in range(2)])

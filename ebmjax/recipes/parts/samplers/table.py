@@ -39,17 +39,17 @@ class SamplerEntry(NamedTuple):
 
     @property
     def rejects(self) -> bool:
-        """Whether it takes moves back."""
+        """Returns whether it takes moves back."""
         return getattr(self.make, "rejects", False)
 
     @property
     def interacts(self) -> bool:
-        """Whether it moves all chains as one system of particles."""
+        """Returns whether it moves all chains as one system of particles."""
         return getattr(self.make, "interacts", False)
 
     @property
     def adapts(self) -> bool:
-        """Whether its step size can adapt to an acceptance."""
+        """Returns whether its step size can adapt to an acceptance."""
         return getattr(self.make, "adapts", False)
 
     @property
