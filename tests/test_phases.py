@@ -48,8 +48,8 @@ def test_a_phase_is_said_at_once_and_reminds_while_it_lasts() -> None:
 
 
 def test_reminders_become_rarer_and_may_be_shorter_than_the_first_line() -> None:
+    started = time.monotonic()
     with heard() as out, phase("3 rows x 2 seeds", seconds=QUICK, again="study"):
-        started = time.monotonic()
         wait_for(lambda: len(lines(out)) > 4)
         # After 1, 3, 7 and 13 times as long.
         assert time.monotonic() - started >= 13 * QUICK

@@ -60,6 +60,10 @@ def metric(x):
     return 1 / (1 + np.abs(score(x)))
 
 
+def metric_slope(x):
+    return metric(x) ** 2 * np.sign(score(x))
+
+
 PSGLD = {"step_size": STEP, "decay": 0.0, "damping": 1.0}
 T = 0.7
 FREE = {"step_size": STEP, "noise_scale": 0.3}
@@ -72,6 +76,11 @@ MOVES = {
     "psgld": Move(
         {**PSGLD, "temperature": T},
         lambda x: STEP * metric(x) * score(x),
+        lambda x: np.sqrt(2 * STEP * T * metric(x)),
+    ),
+    "psgld_curvature": Move(
+        {**PSGLD, "temperature": T, "curvature_drift": True},
+        lambda x: STEP * (metric(x) * score(x) + T * metric_slope(x)),
         lambda x: np.sqrt(2 * STEP * T * metric(x)),
     ),
     "psgld_image_form": Move(
