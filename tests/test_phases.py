@@ -47,29 +47,10 @@ def test_a_phase_is_said_at_once_and_reminds_while_it_lasts() -> None:
     assert out.getvalue() == said, "said after its end"
 
 
-def test_reminders_become_rarer_and_may_be_shorter_than_the_first_line() -> None:
-    started = time.monotonic()
-    with heard() as out, phase("3 rows x 2 seeds", seconds=QUICK, again="study"):
-        wait_for(lambda: len(lines(out)) > 4)
-        # After 1, 3, 7 and 13 times as long.
-        assert time.monotonic() - started >= 13 * QUICK
-    assert lines(out)[:5] == ["3 rows x 2 seeds", *["study: 0 s"] * 4]
-
-
 def test_a_short_phase_says_one_line_and_errors_pass() -> None:
     with heard() as out, pytest.raises(ZeroDivisionError), phase("dividing"):
         _ = 1 / 0
     assert lines(out) == ["dividing"]
-
-
-def test_the_innermost_phase_reminds_alone() -> None:
-    with heard() as out, phase("outer", seconds=QUICK):
-        with phase("inner", seconds=QUICK):
-            wait_for(lambda: len(lines(out)) > 3)
-        inside = lines(out)
-        wait_for(lambda: lines(out)[-1] == "outer: 0 s")
-    assert inside[:2] == ["outer", "inner"]
-    assert set(inside[2:]) == {"inner: 0 s"}
 
 
 def test_a_part_is_said_and_stands_in_the_reminders(capsys: pytest.CaptureFixture[str]) -> None:

@@ -280,7 +280,7 @@ def _train(network: Any, train: data.ImageData) -> PyTree:
         log_every=total_steps,
     )
     about = f"{total_steps} steps on {len(train.images):,} images, once for this data; "
-    about += "in a run, --config.eval.samples.every=never does without"
+    about += "in a run, --config.evals.samples.every=never does without"
     with phase(f"training the classifier whose features FID compares: {about}", default="stderr"):
         result = training.fit(
             key,

@@ -70,8 +70,8 @@ BASE: dict[str, Any] = {
     "train.steps_per_dispatch": 10,
     "train.log_every": 50,
     "train.checkpoint_every_epochs": 5,
-    "eval.every_epochs": 5,
-    "eval.generation.num_images": 10_000,
+    "evals.every_epochs": 5,
+    "evals.generation.num_images": 10_000,
 }
 THESIS: dict[str, Any] = {
     **langevin(100.0, 1e-4),
@@ -94,8 +94,8 @@ SMALL: dict[str, Any] = {
     "train.batch_size": 32,
     "train.log_every": 10,
     "train.checkpoint_every_epochs": 6,
-    "eval.every_epochs": 3,
-    "eval.generation.num_images": 1000,
+    "evals.every_epochs": 3,
+    "evals.generation.num_images": 1000,
 }
 VARIANTS = {
     "thesis": THESIS,

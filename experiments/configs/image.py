@@ -41,8 +41,8 @@ BASE: dict[str, Any] = {
     "train.checkpoint_every_epochs": None,
     "train.on_divergence": "recover",
     "mesh.num_shards": 2,
-    "eval.every_epochs": None,
-    "eval.num_chain_steps": 200,
+    "evals.every_epochs": None,
+    "evals.num_chain_steps": 200,
 }
 # The network is a factory's, which model.dtype does not reach.
 VARIANTS = {"bfloat16": {"model.options": '{"dtype": "bfloat16"}'}}

@@ -52,9 +52,9 @@ BASE: dict[str, Any] = {
     "train.max_consecutive_skips": 5,
     "train.on_divergence": "recover",
     "mesh.num_shards": 2,
-    "eval.every_epochs": None,
-    "eval.robustness.every": "never",
-    "eval.landscape.every": "never",
+    "evals.every_epochs": None,
+    "evals.robustness.every": "never",
+    "evals.landscape.every": "never",
 }
 # The network is a factory's, which model.dtype does not reach.
 VARIANTS = {"bfloat16": {"model.options": '{"dtype": "bfloat16"}'}}

@@ -10,7 +10,7 @@ Hardware: 2 CPU cores, or one GPU.
 Expected numbers (2026-11-27, seed 0): docs/results/own_data.md.
 
 The images decide on train.num_epochs, on the intervals of checkpoints and evaluations, on
-model.likelihood_scale, optimizer.decay_per_epoch, optimizer.prior.learning_rate and eval.num_test
+model.likelihood_scale, optimizer.decay_per_epoch, optimizer.prior.learning_rate and evals.num_test
 (docs/data.md). Without data.name it trains on the packaged digits.
 """
 
@@ -50,13 +50,13 @@ BASE: dict[str, Any] = {
     "train.checkpoint_every_epochs": None,
     "train.on_divergence": "recover",
     "mesh.num_shards": 1,
-    "eval.every_epochs": None,
-    "eval.num_test": None,
-    "eval.num_chain_steps": 50,
-    "eval.generation.smallest_num": 100,
-    "eval.gradient_variance.num_gradients": 2,
-    "eval.evidence.num_images": 8,
-    "eval.evidence.num_chains": 16,
-    "eval.evidence.divergences": False,
+    "evals.every_epochs": None,
+    "evals.num_test": None,
+    "evals.num_chain_steps": 50,
+    "evals.generation.smallest_num": 100,
+    "evals.gradient_variance.num_gradients": 2,
+    "evals.evidence.num_images": 8,
+    "evals.evidence.num_chains": 16,
+    "evals.evidence.divergences": False,
 }
 get_config = partial(configure, base=BASE, variants={})

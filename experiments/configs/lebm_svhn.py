@@ -2,7 +2,7 @@
 
 Claim: short-run chains of 60 steps on the prior and 20 on the posterior train a latent EBM whose
 samples beat a Gaussian prior's. The paper's FID is 29.4, of 50,000 samples
-(--config.eval.generation.num_images=50000); here it is of 10,000, extrapolated.
+(--config.evals.generation.num_images=50000); here it is of 10,000, extrapolated.
 Paper: Pang et al. 2020 and its public code: all 73,257 training images, batch 100 (here 104, which
 8 devices share), z of 100 dimensions, prior z-200-200-1 with GELU, generator z -> 512 -> 256 -> 128
 -> 3, Xavier normal weights. Their step s is a drift s^2 / 2 here: 0.08 (s = 0.4) and 0.005 (s =
@@ -47,12 +47,12 @@ BASE: dict[str, Any] = {
     "train.batch_size": 104,
     "train.log_every": 20,
     "train.checkpoint_every_epochs": 5,
-    "eval.every_epochs": 20,
-    "eval.num_test": 300,
-    "eval.evidence.num_images": 4,
-    "eval.evidence.num_chains": 304,
-    "eval.generation.num_images": 10_000,
-    "eval.generation.smallest_num": 1_000,
+    "evals.every_epochs": 20,
+    "evals.num_test": 300,
+    "evals.evidence.num_images": 4,
+    "evals.evidence.num_chains": 304,
+    "evals.generation.num_images": 10_000,
+    "evals.generation.smallest_num": 1_000,
 }
 VARIANTS = {"smoke": {**SMALL_SMOKE, **widths(8, 8, 4, 2)}}
 get_config = partial(configure, base=BASE, variants=VARIANTS)

@@ -47,7 +47,7 @@ BASE: dict[str, Any] = {
     "optimizer.average_decay": 0.0,
     "train.num_epochs": 128,
     "train.batch_size": 64,
-    "eval.every_epochs": 10,
+    "evals.every_epochs": 10,
 }
 CPU: dict[str, Any] = {
     **igebm_cifar10.SMALL,

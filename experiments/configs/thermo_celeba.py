@@ -24,7 +24,7 @@ BASE: dict[str, Any] = {
     "data.name": "celeb_a",
     "data.image_size": 64,
     "model.latent_dim": 80,
-    "eval.evidence.num_chains": 240,
+    "evals.evidence.num_chains": 240,
     **widths(64, 16, 8, 4, 2),
 }
 VARIANTS = {

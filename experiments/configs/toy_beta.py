@@ -55,7 +55,7 @@ BASE: dict[str, Any] = {
     "train.steps_per_dispatch": 500,
     "train.log_every": 100,
     "train.max_abs_loss": 1e3,
-    "eval.every_epochs": 5,
+    "evals.every_epochs": 5,
 }
 CIRCLES = {
     "data.name": "circles",
@@ -64,9 +64,9 @@ CIRCLES = {
     "train.num_epochs": 40,
     "train.batch_size": 100,
     "train.checkpoint_every_epochs": 40,
-    "eval.every_epochs": 10,
-    "eval.density.bandwidth": 0.075,
-    "eval.density.half_width": 5.0,
+    "evals.every_epochs": 10,
+    "evals.density.bandwidth": 0.075,
+    "evals.density.half_width": 5.0,
 }
 SETTINGS: dict[str, dict[str, Any]] = {
     "restricted": {"sampler.num_samples": 3, "sampler.num_steps": 3},
@@ -98,9 +98,9 @@ VARIANTS = {
         "train.steps_per_dispatch": 5,
         "train.log_every": 5,
         "train.checkpoint_every_epochs": 1,
-        "eval.every_epochs": 1,
-        "eval.density.num_samples": 200,
-        "eval.density.grid_points": 80,
+        "evals.every_epochs": 1,
+        "evals.density.num_samples": 200,
+        "evals.density.grid_points": 80,
     },
 }
 get_config = partial(configure, base=BASE, variants=VARIANTS)

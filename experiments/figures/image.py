@@ -9,7 +9,7 @@ import numpy as np
 from ebmjax.recipes.evaluators.profile import draw_panels, read
 from ebmjax.recipes.study import figures, reader
 
-ACCEPT_RATIOS = "--config.eval.functions=('literal/accept_ratios.py:accept_ratios',)"
+ACCEPT_RATIOS = "--config.evals.functions=('literal/accept_ratios.py:accept_ratios',)"
 """Numbers of ``ACCEPTANCE`` that an evaluation of the thesis gives."""
 GAP = "energy of samples - of data, nats"
 SOUND: tuple[figures.Panel, ...] = (

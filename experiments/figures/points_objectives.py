@@ -89,7 +89,7 @@ def side_by_side(folder: Path) -> None:
 
 def _read_truth(run: StudyRun) -> tuple[Grid, np.ndarray]:
     """Returns a run's grid, and the data's log density on it."""
-    section = run.config()["eval"]["density"]
+    section = run.config()["evals"]["density"]
     with np.load(run.snapshots()[-1]) as arrays:
         return Grid(section["half_width"], section["grid_points"]), arrays["truth"]
 

@@ -1,6 +1,6 @@
 """Weighs a Langevin move by every accept ratio of the sampling-approaches thesis.
 
-For image energies: --config.eval.functions='("literal/accept_ratios.py:accept_ratios",)'.
+For image energies: --config.evals.functions='("literal/accept_ratios.py:accept_ratios",)'.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """Measures how a learned density compensates for chains that do not follow it.
 
-For runs of configs/toy_beta.py: --config.eval.functions='("literal/beta_bias.py:beta_bias",)'.
+For runs of configs/toy_beta.py: --config.evals.functions='("literal/beta_bias.py:beta_bias",)'.
 Source: robust-objective paper, appendix I and K.1; the fixed point is derived in docs/losses.md.
 """
 
@@ -27,7 +27,7 @@ def beta_bias(key: Key, model: Any, data: Any) -> dict[str, float]:
     """
     del data
     plane, section = plane_of(model), model.config
-    num, num_steps = section.eval.density.num_samples, section.sampler.num_steps
+    num, num_steps = section.evals.density.num_samples, section.sampler.num_steps
     keys = jax.random.split(key)
     learned = plane.on(model)
     followed = model.follow(keys[0], num, num_steps)

@@ -31,16 +31,16 @@ CIFAR = {
     "train.steps_per_dispatch": 10,
     "train.log_every": 50,
     "train.checkpoint_every_epochs": 5,
-    "eval.every_epochs": 5,
-    "eval.batch_size": 500,
-    "eval.ood.num_images": 10_000,
-    "eval.ood.tfds": ("svhn_cropped", "cifar100", "celeb_a"),
-    "eval.robustness.num_images": 1000,
-    "eval.robustness.linf": ATTACKED,
-    "eval.robustness.l2": ATTACKED,
-    "eval.robustness.num_steps": 50,
-    "eval.robustness.step_size": 2.0,
-    "eval.generation.num_images": 10_000,
+    "evals.every_epochs": 5,
+    "evals.batch_size": 500,
+    "evals.ood.num_images": 10_000,
+    "evals.ood.tfds": ("svhn_cropped", "cifar100", "celeb_a"),
+    "evals.robustness.num_images": 1000,
+    "evals.robustness.linf": ATTACKED,
+    "evals.robustness.l2": ATTACKED,
+    "evals.robustness.num_steps": 50,
+    "evals.robustness.step_size": 2.0,
+    "evals.generation.num_images": 10_000,
 }
 
 SGD = {
@@ -78,16 +78,16 @@ CPU = {
     "train.positive_batch_size": 50,
     "train.num_epochs": 12,
     "train.log_every": 10,
-    "eval.every_epochs": 4,
-    "eval.batch_size": 250,
-    "eval.ood.num_images": 1000,
-    "eval.ood.tfds": (),
-    "eval.robustness.num_images": 128,
-    "eval.robustness.linf": (0, 4, 16, 32),
-    "eval.robustness.l2": (0, 64, 128, 256),
-    "eval.robustness.num_steps": 20,
-    "eval.robustness.step_size": None,
-    "eval.generation.num_images": 1000,
+    "evals.every_epochs": 4,
+    "evals.batch_size": 250,
+    "evals.ood.num_images": 1000,
+    "evals.ood.tfds": (),
+    "evals.robustness.num_images": 128,
+    "evals.robustness.linf": (0, 4, 16, 32),
+    "evals.robustness.l2": (0, 64, 128, 256),
+    "evals.robustness.num_steps": 20,
+    "evals.robustness.step_size": None,
+    "evals.generation.num_images": 1000,
 }
 """Settings for minutes on two cores: WRN-10-1 on 5,000 images shrunk to 16x16, as the digits."""
 
@@ -99,7 +99,7 @@ def on_cifar100(
     changes: Changes = {
         "data.name": "cifar100",
         "data.num_classes": 100,
-        "eval.ood.tfds": ("svhn_cropped", "cifar10", "celeb_a"),
+        "evals.ood.tfds": ("svhn_cropped", "cifar10", "celeb_a"),
     }
     if base.get("sampler.buffer.start") == "informative":
         # It needs as many slots of each class in each shard: 10,000 are no multiple of 800.

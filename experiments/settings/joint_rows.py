@@ -32,11 +32,11 @@ def exponent_rows(label: str, config: str, weighted: str, names: Iterable[str]) 
 (UNIFORM,) = make_flags({"sampler.buffer.start": "uniform"})
 
 
-ONCE = make_flags({"train.checkpoint_every_epochs": 40, "eval.every_epochs": 40})
+ONCE = make_flags({"train.checkpoint_every_epochs": 40, "evals.every_epochs": 40})
 """Flags of runs of 40 epochs that are saved and measured at their end alone."""
 
 
 def skip(*evaluations: str) -> tuple[str, ...]:
     """Returns flags that leave out evaluations; without names those beside the classifier's."""
     names = evaluations or ("ood", "robustness", "generation", "landscape")
-    return make_flags({f"eval.{name}.every": "never" for name in names})
+    return make_flags({f"evals.{name}.every": "never" for name in names})

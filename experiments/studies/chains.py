@@ -45,7 +45,7 @@ CHAINS = {
     **fid_columns("buffer", "fresh"),
     **pick_columns("acceptance, end of training", "distance travelled", "preconditioner G"),
 }
-COMMON = ("--config.eval.every_epochs=4", "--config.eval.profile.every=1")
+COMMON = ("--config.evals.every_epochs=4", "--config.evals.profile.every=1")
 
 
 STUDIES = {

@@ -57,7 +57,7 @@ def make_row(noise: str, damping: float) -> tuple[str, list[str]]:
     return f"lambda {damping:g}, {noise} noise", [f"{CONFIG}:bare_psgld", *flags, OFF]
 
 
-COMMON = ("--config.eval.every_epochs=1", "--config.train.checkpoint_every_epochs=40")
+COMMON = ("--config.evals.every_epochs=1", "--config.train.checkpoint_every_epochs=40")
 
 study = partial(Study, draw=figures.damping)
 STUDIES = {

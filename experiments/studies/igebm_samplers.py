@@ -94,7 +94,7 @@ STUDIES = {
         {label: f"{CONFIG}:{name}" if name else CONFIG for label, name in ROWS.items()},
         COLUMNS,
         common=(
-            "--config.eval.every_epochs=2",
+            "--config.evals.every_epochs=2",
             "--config.train.checkpoint_every_epochs=40",
             figures.ACCEPT_RATIOS,
         ),

@@ -1,6 +1,6 @@
 """Tables of joint models on CIFAR: SADA-JEM's, and of two more papers.
 
---config.data.path=FOLDER names the folder of the data. --config.eval.inception_weights=FILE
+--config.data.path=FOLDER names the folder of the data. --config.evals.inception_weights=FILE
 names Inception's weights. Without them, FID and IS use features of a classifier of the run's
 images, which no published number does.
 
@@ -104,7 +104,7 @@ study = partial(Study, num_seeds=1)
 paper = partial(
     study,
     columns=COLUMNS | SELECTED | auroc_columns(SETS, "log p(x)", "max p(y|x)"),
-    common=("--config.eval.generation.selected_by_confidence=True",),
+    common=("--config.evals.generation.selected_by_confidence=True",),
 )
 STUDIES = {
     "models": paper({**models("cifar10"), "softmax, no normalisation": f"{JEM}:softmax"}),
@@ -141,8 +141,8 @@ ROBUST = {
 JUDGED = {
     "data.holdout": 5000,
     "train.keep_best": "test_accuracy",
-    "eval.checkpoint": "best",
-    "eval.use_test_split": True,
+    "evals.checkpoint": "best",
+    "evals.use_test_split": True,
 }
 
 

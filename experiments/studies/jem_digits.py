@@ -29,7 +29,7 @@ LANDSCAPES = {
     "JEM, augmented": "augmented",
     "JEM, p(x) unaugmented": "p(x) unaugmented",
 }
-POINTS = "--config.eval.landscape.num_points=11"
+POINTS = "--config.evals.landscape.num_points=11"
 
 ROWS = {
     "softmax": f"{JEM}:softmax",
@@ -77,12 +77,12 @@ COLUMNS = {
 }
 COMMON = (
     *ONCE,
-    "--config.eval.robustness.linf=(0, 16)",
-    "--config.eval.robustness.l2=()",
+    "--config.evals.robustness.linf=(0, 16)",
+    "--config.evals.robustness.l2=()",
     *skip("landscape"),
 )
 # For the figures of what changes over training.
-CURVES = (*COMMON, "--config.eval.every_epochs=4")
+CURVES = (*COMMON, "--config.evals.every_epochs=4")
 
 STEPS = {"K = 5": f"{SADAJEM}:k5", "K = 10": SADAJEM, "K = 20": f"{SADAJEM}:k20"}
 ABLATION = {

@@ -45,7 +45,7 @@ STUDY = Study(
         **pick_columns("seconds of training"),
     },
     common=(
-        "--config.eval.every_epochs=1",
+        "--config.evals.every_epochs=1",
         "--config.train.checkpoint_every_epochs=40",
         "--config.train.max_abs_loss=1e30",
         "--config.train.max_consecutive_skips=1000000",

@@ -18,8 +18,8 @@ joint_rows = project("settings.joint_rows")
 
 JEM, SADAJEM = "configs/jem_digits.py", "configs/sadajem_digits.py"
 # SADA-JEM's chains have no noise, so one copy is the mean over copies.
-REFINED = "--config.eval.robustness.refine_steps=10"
-COPIES = "--config.eval.robustness.num_eot=2"
+REFINED = "--config.evals.robustness.refine_steps=10"
+COPIES = "--config.evals.robustness.num_eot=2"
 PROXIMAL = make_flags({"sampler.name": "proximal_sgld", "sampler.low": -1.0, "sampler.high": 1.0})
 ROWS = {
     "softmax": [f"{JEM}:softmax", REFINED, *PROXIMAL],
@@ -55,10 +55,10 @@ STUDY = Study(
     common=(
         *joint_rows.ONCE,
         *joint_rows.skip("ood", "generation"),
-        "--config.eval.landscape.num_points=11",
-        "--config.eval.robustness.linf=(0, 16, 32, 64)",
-        "--config.eval.robustness.l2=(0, 128, 256)",
-        "--config.eval.robustness.num_restarts=2",
+        "--config.evals.landscape.num_points=11",
+        "--config.evals.robustness.linf=(0, 16, 32, 64)",
+        "--config.evals.robustness.l2=(0, 128, 256)",
+        "--config.evals.robustness.num_restarts=2",
     ),
     draw=draw_each(
         partial(figures.landscapes, {label: label for label in ROWS}),

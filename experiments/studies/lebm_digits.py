@@ -19,9 +19,9 @@ STUDY = Study(
     columns=thermo.COLUMNS | thermo.ENERGIES,
     num_seeds=5,
     common=(
-        "--config.eval.evidence.methods=('ais',)",
-        "--config.eval.evidence.num_images=8",
-        "--config.eval.evidence.num_intervals=60",
-        "--config.eval.evidence.num_steps=40",
+        "--config.evals.evidence.methods=('ais',)",
+        "--config.evals.evidence.num_images=8",
+        "--config.evals.evidence.num_intervals=60",
+        "--config.evals.evidence.num_steps=40",
     ),
 )

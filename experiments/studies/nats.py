@@ -12,10 +12,10 @@ from ebmjax.recipes.study.named_columns import pick_columns
 skip = project("settings.joint_rows").skip
 
 IGEBM = "configs/igebm_digits.py"
-FITTED = "--config.eval.nats.temperature=fitted"
-LITTLE = make_flags({"eval.generation.every": "never", "eval.samples.every": "never"})
-JOINT = (FITTED, *skip(), "--config.eval.samples.every=never")
-ENERGY = (*LITTLE, "--config.eval.mixing.every=never")
+FITTED = "--config.evals.nats.temperature=fitted"
+LITTLE = make_flags({"evals.generation.every": "never", "evals.samples.every": "never"})
+JOINT = (FITTED, *skip(), "--config.evals.samples.every=never")
+ENERGY = (*LITTLE, "--config.evals.mixing.every=never")
 
 
 def chainless(name: str, **section: object) -> list[str]:
@@ -32,7 +32,7 @@ ROWS = {
     "SVGD, beta 0.1": ["configs/svgdjem_digits.py", *JOINT],
     "IGEBM": [IGEBM, FITTED, *ENERGY],
     "IGEBM, robust": [f"{IGEBM}:beta", FITTED, *ENERGY],
-    "tilted": ["configs/image.py", "--config.eval.nats.temperature=chains", *ENERGY],
+    "tilted": ["configs/image.py", "--config.evals.nats.temperature=chains", *ENERGY],
     "score matching": chainless("score_matching", num_slices=2),
     "denoising, noise 0.1": chainless("denoising", noise_scale=0.1),
 }
@@ -48,5 +48,5 @@ COLUMNS = {
     **pick_columns("seconds of training"),
 }
 STUDY = Study(
-    rows=ROWS, columns=COLUMNS, num_seeds=1, common=make_flags({"eval.nats.every": "end"})
+    rows=ROWS, columns=COLUMNS, num_seeds=1, common=make_flags({"evals.nats.every": "end"})
 )

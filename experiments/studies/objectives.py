@@ -27,7 +27,7 @@ def gaussians(radius: float, scale: float, *weights: float) -> dict[str, Any]:
         "data.scale": scale,
         "data.weights": weights,
         "sampler.buffer.start_scale": radius,
-        "eval.density.bandwidth": 0.1,
+        "evals.density.bandwidth": 0.1,
         "train.batch_size": 50,
     }
 
@@ -67,8 +67,8 @@ def row(data: str, objective: str) -> list[str]:
         "loss.name": name,
         **{f"loss.{name}.{field}": value for field, value in section.items()},
         "train.num_epochs": num_epochs,
-        "eval.every_epochs": num_epochs,
-        "eval.density.half_width": half_width,
+        "evals.every_epochs": num_epochs,
+        "evals.density.half_width": half_width,
     }
     if name == "beta":
         fields["loss.beta"] = 0.9
@@ -90,7 +90,7 @@ COLUMNS = {
 }
 COMMON = (
     "--config.model.activation=swish",
-    "--config.eval.density.num_samples=1000",
+    "--config.evals.density.num_samples=1000",
 )
 STUDY = Study(
     {f"{data}, {objective}": row(data, objective) for data in DATA for objective in OBJECTIVES},

@@ -21,7 +21,7 @@ from ebmjax.recipes.study.reader import find_done, row_names
 
 image_sets = project("image_sets")
 
-ALONE = {"loss.generative_weight": 0, "train.keep_best": "", "eval.checkpoint": "newest"}
+ALONE = {"loss.generative_weight": 0, "train.keep_best": "", "evals.checkpoint": "newest"}
 """Fields of a joint model that is a classifier alone."""
 
 

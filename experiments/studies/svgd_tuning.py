@@ -128,7 +128,7 @@ def draw(sweeps: Mapping[str, Sweep], folder: Path) -> None:
 
 def study(base: Sequence[str], sweeps: Mapping[str, Sweep]) -> Study:
     """The study of ``sweeps``, from a configuration and its arguments."""
-    intervals = ("train.num_epochs", "train.checkpoint_every_epochs", "eval.every_epochs")
+    intervals = ("train.num_epochs", "train.checkpoint_every_epochs", "evals.every_epochs")
     length = make_flags(dict.fromkeys(intervals, 200) | {"train.steps_per_dispatch": 50})
     return Study(
         rows={

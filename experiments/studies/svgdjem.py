@@ -83,7 +83,7 @@ def draw(rows: Mapping[str, Any], folder: Path) -> None:
 
 COMMON = (
     *(flag for flag in jem_digits.COMMON if "every_epochs" not in flag),
-    "--config.eval.every_epochs=4",
+    "--config.evals.every_epochs=4",
 )
 ON_DIGITS = rows(f"{DIGITS}:sgld", f"{DIGITS}:literal_50", f"{DIGITS}:corrected", DIGITS, rho=0.05)
 SMALL = rows(*(f"{CIFAR}:cpu{end}" for end in ("_sgld", "_literal", "_corrected", "")), rho=0.05)

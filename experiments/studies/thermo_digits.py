@@ -126,17 +126,17 @@ def common(num_epochs: int) -> tuple[str, ...]:
         # The epochs divide the steps of every row, so that each compiles its training once.
         "train.steps_per_dispatch": num_epochs,
         "train.checkpoint_every_epochs": num_epochs,
-        "eval.every_epochs": num_epochs,
+        "evals.every_epochs": num_epochs,
         # Where the measured rows' pilots looked: the powers of their training.
         "loss.pilot_intervals": 10,
         # All rows start alike.
-        "eval.at_start": False,
-        "eval.evidence.num_images": 8,
+        "evals.at_start": False,
+        "evals.evidence.num_images": 8,
         # Enough for importance sampling, too few for divergences.
-        "eval.evidence.num_chains": 32,
-        "eval.evidence.divergences": False,
-        "eval.evidence.methods": ("ais",),
-        "eval.evidence.num_steps": 20,
+        "evals.evidence.num_chains": 32,
+        "evals.evidence.divergences": False,
+        "evals.evidence.methods": ("ais",),
+        "evals.evidence.num_steps": 20,
         "mesh.num_shards": 1,
     }
     return make_flags(fields)

@@ -6,7 +6,7 @@ row is configs/thermo_celeba.py or configs/thermo_cifar10.py with the fields tha
 CelebA the thesis also changes N_t, K and eta at p = 0.1 (Figures 6 and 11). "through_chain" is the
 gradient that its text describes, the only one in which eta acts: other rows have no eta.
 
---config.data.path=FOLDER names the folder of the data. --config.eval.inception_weights=FILE
+--config.data.path=FOLDER names the folder of the data. --config.evals.inception_weights=FILE
 names the file of Inception's weights (docs/generation_metrics.md). Without them, CIFAR-10 is
 compared in features of a classifier of its images, and CelebA, which has no labels, is not
 compared.
@@ -56,8 +56,8 @@ def study(
     """Vanilla learning by batch size, the thesis's method and ``tempered`` by p; further rows."""
     fields = {
         # All rows start alike.
-        "eval.at_start": False,
-        "eval.evidence.methods": ("ais",),
+        "evals.at_start": False,
+        "evals.evidence.methods": ("ais",),
     }
     return Study(
         rows=dict(

@@ -60,7 +60,7 @@ def rows(settings: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
 study = partial(
     Study,
     columns=COLUMNS,
-    common=('--config.eval.functions=("literal/beta_bias.py:beta_bias",)',),
+    common=('--config.evals.functions=("literal/beta_bias.py:beta_bias",)',),
     draw=draw_each(partial(draw_sweep, name="loss.beta"), figures.objectives),
 )
 STUDIES = {

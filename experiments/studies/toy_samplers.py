@@ -62,7 +62,7 @@ PANELS: tuple[Panel, ...] = (
 TRAINING = Study(
     rows={label: [CONFIG, f"--config.sampler.name={name}"] for label, name in TRAINED_BY.items()},
     columns=TRAINING_COLUMNS,
-    common=("--config.eval.every_epochs=30", "--config.eval.comparison.samplers=('sgld',)"),
+    common=("--config.evals.every_epochs=30", "--config.evals.comparison.samplers=('sgld',)"),
     draw=partial(over_training, PANELS, "training"),
 )
 
@@ -76,7 +76,7 @@ STUDIES = {
     "": study({"four Gaussians": [CONFIG]}),
     "variants": study({name: [f"{CONFIG}:{name}"] for name in ("near", "weak_l2", "persistent")}),
     "printed": study(
-        {"four Gaussians": [CONFIG, f"--config.eval.comparison.samplers={PRINTED}"]},
+        {"four Gaussians": [CONFIG, f"--config.evals.comparison.samplers={PRINTED}"]},
         {
             **COLUMNS,
             "of MALA as printed": ("thesis.literal_mala.rhat_classic", 1.0, 2),

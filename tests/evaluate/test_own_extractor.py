@@ -80,7 +80,7 @@ def test_features_of_the_data_are_kept_until_the_data_or_the_file_change(own, ca
 
 def config_with(own, function, **fields):
     config = jem_digits.get_config("smoke")
-    config.update_from_flattened_dict({"eval.extractor": f"{own}:{function}", **fields})
+    config.update_from_flattened_dict({"evals.extractor": f"{own}:{function}", **fields})
     families.check(config)
     return config
 
@@ -100,10 +100,10 @@ def test_a_run_is_judged_by_it(own):
 @pytest.mark.parametrize(
     ("function", "fields", "text"),
     [
-        ("square", {}, r"config\.eval\.extractor=.*own\.py:square.*finite features of shape"),
-        ("broken", {}, r"config\.eval\.extractor=.* line 15: RuntimeError: no weights"),
-        ("missing", {}, r"config\.eval\.extractor=.*must name a function"),
-        ("rows", {"eval.inception_weights": "w.npz"}, "leave one empty"),
+        ("square", {}, r"config\.evals\.extractor=.*own\.py:square.*finite features of shape"),
+        ("broken", {}, r"config\.evals\.extractor=.* line 15: RuntimeError: no weights"),
+        ("missing", {}, r"config\.evals\.extractor=.*must name a function"),
+        ("rows", {"evals.inception_weights": "w.npz"}, "leave one empty"),
     ],
 )
 def test_mistakes_are_told_before_training(function, fields, text, own, monkeypatch):

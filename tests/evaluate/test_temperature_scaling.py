@@ -65,7 +65,7 @@ def test_the_evaluator_reports_it_where_images_are_held_out():
         data.ImageData(rng.integers(0, 256, (40, 1, 1, 1), np.uint8), rng.integers(0, 2, 40))
         for _ in range(2)
     )
-    config = SimpleNamespace(eval=SimpleNamespace(batch_size=16))
+    config = SimpleNamespace(evals=SimpleNamespace(batch_size=16))
     model = SimpleNamespace(logits=logits_fn, held_out=None, config=config)
     key = jax.random.key(0)
     assert "scaled" not in evaluator.classification(key, model, test).report["classification"]

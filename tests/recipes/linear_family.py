@@ -61,7 +61,7 @@ FIELDS = {
         sampler={"num_steps": 1},
         optimizer={"learning_rate": 0.04},
         mesh={"num_shards": 2},
-        eval={"every_epochs": 2.0, "checkpoint": "newest", "use_test_split": False},
+        evals={"every_epochs": 2.0, "checkpoint": "newest", "use_test_split": False},
     ),
     "model.hidden": field((1,), COUNT, "parameters beside the weight"),
     "loss.exponent": field(2.0, POSITIVE, "unused"),
@@ -89,7 +89,7 @@ def get_config(variant=""):
     if variant:
         found.train.num_epochs = 60
         found.train.checkpoint_every_epochs = 5
-        found.eval.every_epochs = 1
+        found.evals.every_epochs = 1
     return found
 
 
@@ -164,7 +164,7 @@ def build(config, folder):
         (folder / "plots" / "training.txt").write_text(repr(losses))
 
     def evaluate(state):
-        split = "test" if config.eval.use_test_split else "validation"
+        split = "test" if config.evals.use_test_split else "validation"
         weight = state.params["weight"]
         rows = workdir.read_rows(folder)
         return {

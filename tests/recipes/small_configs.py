@@ -9,9 +9,9 @@ FACTORY_RUNS = {
         {
             "model.factory": "own_networks:logits",
             "model.options": '{"width": 6}',
-            "eval.robustness.every": "never",
-            "eval.ood.every": "never",
-            "eval.landscape.every": "never",
+            "evals.robustness.every": "never",
+            "evals.ood.every": "never",
+            "evals.landscape.every": "never",
         },
     ),
     "energy": (

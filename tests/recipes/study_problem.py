@@ -21,7 +21,7 @@ STUDY = Study(
         "absent": ("nowhere.to.be.found", 1.0, 2),
     },
     num_seeds=2,
-    common=("--config.eval.ood.every=never",),
+    common=("--config.evals.ood.every=never",),
 )
 
 
@@ -78,5 +78,5 @@ def made_before(study, folder):
     """The first cell of a study, its folder as a finished run leaves it."""
     (cell, *_) = cells(study, folder, 1)
     prepare(cell.folder, cell.config)
-    write_json(cell.folder / "evaluation.json", {"eval": as_json(cell.config)["eval"]})
+    write_json(cell.folder / "evaluation.json", {"evals": as_json(cell.config)["evals"]})
     return cell

@@ -74,7 +74,7 @@ MAX_GAP, MAX_LOSS = 5.0, 1e5
 """Nats beyond the loss of guessing at which a generator is lost, and a loss of other scales."""
 
 
-LENGTHS = ("train.num_epochs", "train.checkpoint_every_epochs", "eval.every_epochs")
+LENGTHS = ("train.num_epochs", "train.checkpoint_every_epochs", "evals.every_epochs")
 
 RULES: Mapping[str, tuple[str, Callable[[Config, ImageFacts], object]]] = {
     "train.num_epochs": ("10, or for 1,000 to 6,000 steps", num_epochs),
@@ -82,7 +82,7 @@ RULES: Mapping[str, tuple[str, Callable[[Config, ImageFacts], object]]] = {
         "10 times in a run",
         lambda config, images: max(config.train.num_epochs // NUM_SAVED, 1),
     ),
-    "eval.every_epochs": (
+    "evals.every_epochs": (
         "4 times in a run",
         lambda config, images: config.train.num_epochs / NUM_MEASURED,
     ),
@@ -122,7 +122,7 @@ RULES: Mapping[str, tuple[str, Callable[[Config, ImageFacts], object]]] = {
         f"sqrt(variance of images / {LATENT_NATS:,})",
         lambda config, images: float(f"{math.sqrt(max(images.variance, 1.0) / LATENT_NATS):.4g}"),
     ),
-    "eval.num_test": ("all, 64 at most", lambda config, images: min(images.num_test, MAX_MEASURED)),
+    "evals.num_test": ("all, 64 at most", lambda _, images: min(images.num_test, MAX_MEASURED)),
 }
 """Words for people, and the choice, by field. Later ones may read what earlier ones chose."""
 

@@ -69,7 +69,7 @@ def check_kept(config: Config, numbers: Collection[str]) -> None:
     """Raises ConfigError for an impossible choice, and for one that test images would make.
 
     Args:
-      config: ``data.holdout``, ``train.keep_best`` and ``eval.checkpoint`` are read.
+      config: ``data.holdout``, ``train.keep_best`` and ``evals.checkpoint`` are read.
       numbers: those of ``IS_HIGHER_BETTER`` that the family may monitor.
     """
     name = config.train.keep_best
@@ -81,20 +81,20 @@ def check_kept(config: Config, numbers: Collection[str]) -> None:
     if name:
         pick("train.keep_best", name, {one: one for one in numbers})
         maker = "classification" if name.startswith("test_") else "samples"
-        every = config.eval.get(maker, {"every": 1})["every"]
+        every = config.evals.get(maker, {"every": 1})["every"]
         if every != 1:
             raise ConfigError(
                 f"config.train.keep_best={name!r} chooses at every evaluation of training, and "
-                f"config.eval.{maker}.every={every!r} has no such number at some: set it to 1."
+                f"config.evals.{maker}.every={every!r} has no such number at some: set it to 1."
             )
     if name.startswith("test_") and not config.data.holdout:
         raise ConfigError(
             f"config.train.keep_best={name!r} chooses a state by the images that it is judged by: "
             "hold training images out for the choice with --config.data.holdout=0.2."
         )
-    if config.eval.checkpoint == "best" and not name:
+    if config.evals.checkpoint == "best" and not name:
         raise ConfigError(
-            "config.eval.checkpoint='best' needs config.train.keep_best, the number that says "
+            "config.evals.checkpoint='best' needs config.train.keep_best, the number that says "
             f"which state is best: set --config.train.keep_best to one of {sorted(numbers)}."
         )
 

@@ -59,8 +59,8 @@ def own_options(section: str, what: str, *names: str) -> dict[str, Field]:
 
 
 OWN_EVALUATIONS: Fields = {
-    "eval.functions": field((), FUNCTIONS, "your own evaluations, each FILE.py:FUNCTION"),
-    **own_options("eval", "an evaluation", "eval.functions"),
+    "evals.functions": field((), FUNCTIONS, "your own evaluations, each FILE.py:FUNCTION"),
+    **own_options("evals", "an evaluation", "evals.functions"),
 }
 
 OF_IMAGES: Fields = {
@@ -135,26 +135,26 @@ OF_IMAGES: Fields = {
     "train.checkpoint_every_epochs": field(10, COUNT, "epochs between two checkpoints"),
     "train.max_abs_loss": field(1e5, POSITIVE, "a step with a larger loss is skipped"),
     "mesh.num_shards": field(1, COUNT, "logical shards of a batch; devices divide them"),
-    "eval.every_epochs": field(10.0, POSITIVE, "epochs between two evaluations"),
-    "eval.batch_size": field(128, COUNT, "images in one call of an evaluation"),
-    "eval.checkpoint": field(
+    "evals.every_epochs": field(10.0, POSITIVE, "epochs between two evaluations"),
+    "evals.batch_size": field(128, COUNT, "images in one call of an evaluation"),
+    "evals.checkpoint": field(
         "newest", one_of("newest", "best"), "state that --mode=eval evaluates"
     ),
-    "eval.use_test_split": field(
+    "evals.use_test_split": field(
         False, FLAG, "--mode=eval uses the test split instead of held-out images"
     ),
 }
 """Fields of every family of images. A family replaces the defaults that do not suit it."""
 
 FEATURES: Fields = {
-    "eval.extractor": field(
+    "evals.extractor": field(
         "", FUNCTION, "features that judge samples: your FILE.py:FUNCTION; empty: by the data"
     ),
-    "eval.inception_weights": field(
+    "evals.inception_weights": field(
         "", PATH, "file of Inception-v3 weights; empty: a classifier of the data judges"
     ),
-    "eval.inception_sha256": field(
-        "", TEXT, "hash that the weights' file must have", when_set("eval.inception_weights")
+    "evals.inception_sha256": field(
+        "", TEXT, "hash that the weights' file must have", when_set("evals.inception_weights")
     ),
 }
 """Fields of the features that judge samples of images."""
@@ -185,7 +185,7 @@ OF_CHAINS: Fields = {
         optional(POSITIVE),
         "gap of log density at which the loss of p(x) has faded to 0; None: it stays",
     ),
-    "eval.num_chain_steps": field(
+    "evals.num_chain_steps": field(
         None,
         optional(COUNT),
         "steps of --mode=eval's own chains; None: 10 times training's, more beyond 32x32",
@@ -203,10 +203,10 @@ SMOKE_SIZES: Mapping[str, Any] = {
     "train.steps_per_dispatch": 2,
     "train.log_every": 1,
     "train.checkpoint_every_epochs": 1,
-    "eval.every_epochs": 1,
-    "eval.samples.num_images": 20,
-    "eval.generation.num_images": 20,
-    "eval.fit.num_samples": 20,
+    "evals.every_epochs": 1,
+    "evals.samples.num_images": 20,
+    "evals.generation.num_images": 20,
+    "evals.fit.num_samples": 20,
 }
 """Sizes of a run of seconds, of an energy alone and of a joint model."""
 

@@ -28,9 +28,9 @@ def extractor_name(config: Mapping[str, Any]) -> str:
     a classifier of them, else a random network.
     """
     data = config["data"]
-    if own := config["eval"].get("extractor"):
+    if own := config["evals"].get("extractor"):
         return own.rpartition(":")[2]
-    if config["eval"].get("inception_weights"):
+    if config["evals"].get("inception_weights"):
         return INCEPTION
     if data["name"] == "digits" and data["image_size"] in DIGITS_SIDES:
         return DIGITS
@@ -44,9 +44,9 @@ def scores_of_samples(config: Mapping[str, Any]) -> set[str]:
 
     Inception scores need features that know classes, as the user's may not.
     """
-    if config["eval"].get("samples", {"every": "never"})["every"] == "never":
+    if config["evals"].get("samples", {"every": "never"})["every"] == "never":
         return set()
-    is_without = config["eval"].get("extractor") or extractor_name(config) == RANDOM
+    is_without = config["evals"].get("extractor") or extractor_name(config) == RANDOM
     return OF_SAMPLES - ({"sample_is"} if is_without else set())
 
 

@@ -27,7 +27,7 @@ SECTIONS = [
     "optimizer",
     "train",
     "mesh",
-    "eval",
+    "evals",
 ]
 
 

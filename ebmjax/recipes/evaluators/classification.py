@@ -23,7 +23,7 @@ def classification(key: Key, model: Any, data: ImageData) -> Found:
     Where images are held out, they choose a temperature that scales the logits.
     """
     del key
-    classify = partial(evaluate.classifier, model.logits, batch_size=model.config.eval.batch_size)
+    classify = partial(evaluate.classifier, model.logits, batch_size=model.config.evals.batch_size)
     found = classify(data)
     numbers, logits = found["classification"], found["logits"]
     if (held_out := model.held_out) is not None:

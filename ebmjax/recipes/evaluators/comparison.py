@@ -36,7 +36,7 @@ COMPARED_SAMPLERS = ("gradient_descent", "sgld", "psgld", "mala", "tempered_mala
 COMPARED_SAMPLERS += ("svgd", "stochastic_svgd", "hmc")
 MIN_DRAWS = 4
 """Fewest draws that chains are judged by."""
-FIELD = "eval.comparison.samplers"
+FIELD = "evals.comparison.samplers"
 MODE_RADIUS = 3.0
 """Radius of a mode in the Gaussians' standard deviations: 98.9 % of the mass."""
 SHOWN = 2000
@@ -119,7 +119,7 @@ def find_references(
     chains, which never leave the part of the plane, a mode, that they start in.
     """
     plane, truth = plane_of(model), model.truth
-    num = model.config.eval.density.num_samples
+    num = model.config.evals.density.num_samples
     data_key, fresh_key, model_key, grid_key = jax.random.split(key, 4)
     shape = (len(starts), length, 2)
     fresh = np.asarray(truth.draw(fresh_key, shape[0] * length)).reshape(shape)
@@ -321,7 +321,7 @@ SETTINGS = {
 
 
 def sampler_in(setting: str, name: str) -> Chosen:
-    """Returns a sampler of ``eval.comparison.samplers`` as a setting has it.
+    """Returns a sampler of ``evals.comparison.samplers`` as a setting has it.
 
     A function of the user aims at temperature 1, too. It has the thesis's step, or its own default.
 
@@ -349,19 +349,19 @@ def sampler_in(setting: str, name: str) -> Chosen:
 
 def check_fields(config: Config) -> None:
     """Raises ConfigError at the first pair of fields of density and comparison that is wrong."""
-    density, section = config.eval.density, config.eval.comparison
+    density, section = config.evals.density, config.evals.comparison
     width = 2 * density.half_width / density.grid_points
     if density.every != NEVER and density.bandwidth < width:
         raise ConfigError(
-            f"config.eval.density.bandwidth={density.bandwidth} must be at least the width of a "
-            f"cell, {width:.3g}. Take more config.eval.density.grid_points."
+            f"config.evals.density.bandwidth={density.bandwidth} must be at least the width of a "
+            f"cell, {width:.3g}. Take more config.evals.density.grid_points."
         )
     if section.every == NEVER:
         return
     if density.every == NEVER:
         raise ConfigError(
-            "config.eval.comparison compares samplers on the grid of the density, and "
-            "config.eval.density.every='never': set --config.eval.density.every=end."
+            "config.evals.comparison compares samplers on the grid of the density, and "
+            "config.evals.density.every='never': set --config.evals.density.every=end."
         )
     if not section.samplers:
         raise ConfigError(f"config.{FIELD} must name at least one sampler, got none.")
@@ -374,8 +374,8 @@ def check_fields(config: Config) -> None:
     check_samplers({}, chosen)
     if section.burn_in > section.num_steps - MIN_DRAWS:
         raise ConfigError(
-            f"config.eval.comparison.burn_in must leave at least {MIN_DRAWS} of "
-            f"config.eval.comparison.num_steps={section.num_steps} to judge the chains by, got "
+            f"config.evals.comparison.burn_in must leave at least {MIN_DRAWS} of "
+            f"config.evals.comparison.num_steps={section.num_steps} to judge the chains by, got "
             f"{section.burn_in}."
         )
 

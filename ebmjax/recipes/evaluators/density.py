@@ -79,14 +79,14 @@ def check(model: Any, data: ImageData, *, half_width: float, **_: Any) -> None:
     dimension = model.train.images.shape[1]
     if dimension != 2:
         raise ConfigError(
-            "config.eval.density needs points in the plane, (N, 2), got points with "
-            f"{dimension} coordinates: set --config.eval.density.every=never."
+            "config.evals.density needs points in the plane, (N, 2), got points with "
+            f"{dimension} coordinates: set --config.evals.density.every=never."
         )
     plane = plane_of(model)
     share = border_mass(plane.log_density, plane.grid)
     if share > MAX_BORDER_MASS:
         raise ConfigError(
-            f"config.eval.density.half_width={half_width} leaves {share:.2g} of the data's own "
+            f"config.evals.density.half_width={half_width} leaves {share:.2g} of the data's own "
             f"mass at the border of the grid, more than {MAX_BORDER_MASS}. Widen it."
         )
 

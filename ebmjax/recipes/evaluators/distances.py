@@ -22,7 +22,7 @@ def extractor(config: Config, train: data.ImageData, test: data.ImageData) -> ev
     A classifier is trained and tested on the images.
     """
     name = extractor_names.extractor_name(config)
-    if config.eval.get("extractor"):
+    if config.evals.get("extractor"):
         return own_extractor(config)
     if name == extractor_names.INCEPTION:
         return inception(config)
@@ -34,36 +34,36 @@ def extractor(config: Config, train: data.ImageData, test: data.ImageData) -> ev
 
 
 def own_extractor(config: Config) -> evaluate.Extractor:
-    """Returns the extractor of the function that ``config.eval.extractor`` names."""
-    where = "eval.extractor", config.eval.extractor
+    """Returns the extractor of the function that ``config.evals.extractor`` names."""
+    where = "evals.extractor", config.evals.extractor
     function = find_function(*where)
     found = evaluate.own_extractor(function)
     return found._replace(outputs_fn=explain(*where, function)(found.outputs_fn))
 
 
 def inception(config: Config) -> evaluate.Extractor:
-    """Returns the FID Inception-v3 that ``config.eval`` names.
+    """Returns the FID Inception-v3 that ``config.evals`` names.
 
     Raises:
       ConfigError: if the file cannot be read, or has another hash than the configuration expects.
     """
     try:
         return evaluate.inception(
-            config.eval.inception_weights, config.eval.get("inception_sha256", "")
+            config.evals.inception_weights, config.evals.get("inception_sha256", "")
         )
     except (OSError, ValueError) as error:
-        raise ConfigError(f"config.eval.inception_weights: {error}") from error
+        raise ConfigError(f"config.evals.inception_weights: {error}") from error
 
 
 def check_weights(config: Config) -> None:
-    """Reads the Inception-v3 that ``config.eval`` names, as ``inception`` does."""
-    if not config.eval.inception_weights:
+    """Reads the Inception-v3 that ``config.evals`` names, as ``inception`` does."""
+    if not config.evals.inception_weights:
         return
     judge = inception(config)
-    if not config.eval.get("inception_sha256"):
+    if not config.evals.get("inception_sha256"):
         print(
-            "config.eval.inception_weights are taken unchecked. To have them checked: "
-            f"--config.eval.inception_sha256={judge.details['sha256']}"
+            "config.evals.inception_weights are taken unchecked. To have them checked: "
+            f"--config.evals.inception_sha256={judge.details['sha256']}"
         )
 
 
@@ -83,13 +83,13 @@ class RunDistances(evaluate.Distances):
           train: the reference images.
           test: images that are scored beside samples along training. They also test a classifier
             whose features are used.
-          config: sections data and eval are read.
+          config: sections data and evals are read.
         """
         self._config = config
         self._known: dict[Any, Any] = {}
         train, self._test = self._merge_classes(train), self._merge_classes(test)
         make = partial(extractor, config, train, self._test)
-        super().__init__(train, make, batch_size=config.eval.batch_size)
+        super().__init__(train, make, batch_size=config.evals.batch_size)
 
     def _merge_classes(self, split: data.ImageData) -> data.ImageData:
         if self._config.data.num_classes:
@@ -99,11 +99,11 @@ class RunDistances(evaluate.Distances):
     def check(self) -> None:
         """Reads Inception's weights, or tries the user's extractor, if the run has either."""
         check_weights(self._config)
-        if not self._config.eval.get("extractor"):
+        if not self._config.evals.get("extractor"):
             return
-        if self._config.eval.inception_weights:
+        if self._config.evals.inception_weights:
             raise ConfigError(
-                "config.eval.extractor and config.eval.inception_weights both name the features "
+                "config.evals.extractor and config.evals.inception_weights both name the features "
                 "that judge samples: leave one empty."
             )
         self.outputs(take_rows(self.train.images, slice(2)))

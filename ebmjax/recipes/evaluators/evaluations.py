@@ -64,10 +64,10 @@ def make_evaluators(config: Config) -> dict[str, Evaluator]:
     """
     fields, made = families.fields_of(config), {}
     for name in table.EVALUATORS:
-        section = config.eval.get(name, {"every": table.NEVER})
+        section = config.evals.get(name, {"every": table.NEVER})
         if section["every"] == table.NEVER:
             continue
-        if f"eval.{name}.every" not in fields:
+        if f"evals.{name}.every" not in fields:
             continue  # images have no density, and points no FID
         options = section.to_dict()
         every, function = options.pop("every"), table.find_evaluator(name)
@@ -75,14 +75,14 @@ def make_evaluators(config: Config) -> dict[str, Evaluator]:
         check = check and partial(check, **options)
         at_end = name not in table.TRAINING_ALONE
         made[name] = Evaluator(partial(function, **options), every, at_end, check)
-    for place, name in enumerate(config.eval.get("functions", ())):
-        arguments = list(inspect.signature(find_function("eval.functions", name)).parameters)
+    for place, name in enumerate(config.evals.get("functions", ())):
+        arguments = list(inspect.signature(find_function("evals.functions", name)).parameters)
         if arguments[:3] != list(GIVEN):
             raise ConfigError(
-                f"config.eval.functions={name!r} must take ({', '.join(GIVEN)}); it has "
+                f"config.evals.functions={name!r} must take ({', '.join(GIVEN)}); it has "
                 f"{arguments}."
             )
-        part = find_part(config, "eval.functions", name, GIVEN)
+        part = find_part(config, "evals.functions", name, GIVEN)
         every = getattr(part.function, "every", 1)
         made[name] = Evaluator(partial(_call_own, part, place), every, is_own=True)
     return made
@@ -95,7 +95,7 @@ def _call_own(part: UserPart, place: int, key: Key, model: Any, data: Any) -> Ma
       ConfigError: unless it returns a dict of scalars.
     """
     found = part.call(jax.random.fold_in(key, place), model, data, **part.options)
-    where = f"config.eval.functions={part.name!r}"
+    where = f"config.evals.functions={part.name!r}"
     if not isinstance(found, Mapping):
         raise ConfigError(
             f"{where} must return numbers by name, such as {{'mean_energy': 1.5}}; got a "
@@ -187,5 +187,5 @@ def _check_new(name: str, evaluator: Evaluator, found: Found, others: Iterable[s
     taken = [one for one in found.report if evaluator.is_own and one in others]
     if taken:
         raise ConfigError(
-            f"config.eval.functions={name!r} returns {taken[0]!r}, a name that is taken: rename it."
+            f"config.evals.functions={name!r} returns {taken[0]!r}, which is taken: rename it."
         )

@@ -105,9 +105,9 @@ def check(model: Any, data: ImageData, *, num_samples: int, **_: Any) -> None:
     num = min(num_samples, len(data.images), len(model.train.images))
     if num < LEAST:
         raise ConfigError(
-            f"config.eval.fit needs at least {LEAST} samples, test and training examples, got "
-            f"{num}: raise config.eval.fit.num_samples or config.data.max_test, or set "
-            "--config.eval.fit.every=never."
+            f"config.evals.fit needs at least {LEAST} samples, test and training examples, got "
+            f"{num}: raise config.evals.fit.num_samples or config.data.max_test, or set "
+            "--config.evals.fit.every=never."
         )
 
 
@@ -127,7 +127,7 @@ def _stein(
             by_class = model.class_log_densities(trained, one)
             return model.chain_scale(trained) * jax.nn.logsumexp(by_class) / temperature
 
-        return map_groups(jax.grad(log_density), x, min(model.config.eval.batch_size, len(x)))
+        return map_groups(jax.grad(log_density), x, min(model.config.evals.batch_size, len(x)))
 
     program = model.program("scores of the fit", lambda: jax.jit(scores))
     section, found = model.config.sampler, {}

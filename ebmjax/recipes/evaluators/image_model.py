@@ -79,7 +79,7 @@ class ImageModel:
         """Number of steps of an evaluation's own chain."""
         pixels = math.prod(self.train.images.shape[1:-1])
         default = round(LONG * self.config.sampler.num_steps * max(pixels / FAR_PIXELS, 1))
-        return self.config.eval.num_chain_steps or default
+        return self.config.evals.num_chain_steps or default
 
     def buffer(self, key: Key, num: int) -> Chains | None:
         """Returns ``num`` slots of the buffer and draws of its start distribution; or None."""

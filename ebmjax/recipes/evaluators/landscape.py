@@ -37,7 +37,7 @@ def landscape(
     chosen = np.asarray(jax.random.permutation(image_key, len(train)))[:num_images]
     images = to_signed_unit(jnp.asarray(train[chosen]))
     coordinates = jnp.linspace(-1.0, 1.0, num_points)
-    size = min(model.config.eval.batch_size, num_images)
+    size = min(model.config.evals.batch_size, num_images)
 
     def grid(trained: Any, keys: tuple[Key, Key], images: jax.Array) -> jax.Array:
         def mean_energy(params: Any) -> jax.Array:

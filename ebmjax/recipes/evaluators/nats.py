@@ -215,7 +215,7 @@ def normalise(
             f"Images: x = 2 (k + u) / 256 - 1 of level k with u uniform. {smoothing(config)}",
         )
     if implied not in (None, temperature):
-        notes += (f"Its chains have temperature {implied:.3g}: see eval.nats.temperature.",)
+        notes += (f"Its chains have temperature {implied:.3g}: see evals.nats.temperature.",)
     if temperature != 1.0:
         notes += (f"The model's log density was divided by a temperature of {temperature:.3g}.",)
     return Normalised(tempered, found, base, has_levels, temperature, notes)
@@ -242,7 +242,7 @@ def box_of(config: Any, x: np.ndarray) -> tuple[float, float, tuple[str, ...]]:
     """Returns the ends of the box that the density is restricted to, and a note about it."""
     section, half = config.get("sampler", {}), WIDENED
     if is_points(config):
-        half = max(float(config.eval.density.half_width), float(np.max(np.abs(x))))
+        half = max(float(config.evals.density.half_width), float(np.max(np.abs(x))))
     low, high, why = -half, half, "since a network's density need not be finite beyond it"
     if section.get("box", "none") != "none":
         low, high, why = section.low, section.high, "which its chains stay in"

@@ -46,7 +46,7 @@ def ood(
     first = ImageData(*(array[:num_images] for array in data))
     sets, skipped = make_sets(model.config, first.images, tfds)
     say_part(f"scoring {len(sets)} sets of {len(first.images):,} images")
-    size = model.config.eval.batch_size
+    size = model.config.evals.batch_size
     found = evaluate.classifier(model.logits, first, outside=sets, batch_size=size)
     groups = group_sets(sets, model.config.data.name)
     report = {**found["ood"], "groups": groups, "skipped": skipped}
@@ -70,9 +70,9 @@ def check(model: Any, data: ImageData, *, num_images: int, tfds: Sequence[str], 
     images = data.images[:num_images]
     if len(images) < 2:
         raise ConfigError(
-            "config.eval.ood compares test images with mixtures of two of them, and there is "
+            "config.evals.ood compares test images with mixtures of two of them, and there is "
             f"{len(images)}: give the run at least 2 (config.data.max_test, holdout), or set "
-            "--config.eval.ood.every=never."
+            "--config.evals.ood.every=never."
         )
     for name in tfds:
         with contextlib.suppress(*UNAVAILABLE):
@@ -99,7 +99,7 @@ def make_sets(
     """Returns uint8 images (num, H, W, C) by name, as many as are tested, and skipped sets.
 
     Raises:
-      ConfigError: if ``config.eval.ood.tfds`` names something unknown.
+      ConfigError: if ``config.evals.ood.tfds`` names something unknown.
     """
     sets, skipped = evaluate.ood_sets(test), {}
     for name in tfds:
@@ -113,7 +113,7 @@ def make_sets(
         else:
             skipped[name] = (
                 f"{name} has {len(found)} test images where {len(test)} are tested. Take "
-                f"--config.eval.ood.num_images={len(found)} to compare with as many."
+                f"--config.evals.ood.num_images={len(found)} to compare with as many."
             )
     return sets, skipped
 
@@ -144,10 +144,10 @@ def _load_tfds(config: Config, name: str, test: np.ndarray) -> np.ndarray:
             max_examples=len(test),
         ).data.images
     except ValueError as error:
-        raise ConfigError(f"config.eval.ood.tfds: {error}") from error
+        raise ConfigError(f"config.evals.ood.tfds: {error}") from error
     if images.shape[1:] != test.shape[1:]:
         raise ConfigError(
-            f"config.eval.ood.tfds must name images like those of config.data.name="
+            f"config.evals.ood.tfds must name images like those of config.data.name="
             f"{section.name!r}, {test.shape[1:]}; {name} has {images.shape[1:]}."
         )
     return images

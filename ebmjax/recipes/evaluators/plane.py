@@ -121,7 +121,7 @@ def grid_draws(
 
 def plane_of(model: Any) -> "Plane":
     """Returns the plane of a model of points, made once for all states; reads ``model.truth``."""
-    section = model.config.eval.density
+    section = model.config.evals.density
     grid = Grid(section.half_width, section.grid_points)
     return model.program("plane", lambda: Plane(grid, section.bandwidth, model.truth))
 
@@ -167,7 +167,7 @@ class Plane:
             share = "all of its mass at the grid's border, or values that are not finite"
         return (
             f"The learned density has {share}, so there is more beyond: no normalised density is "
-            "reported. If it is bounded at all, --config.eval.density.half_width= can be larger."
+            "reported. If it is bounded at all, --config.evals.density.half_width= can be larger."
         )
 
     def density_numbers(self, log_density: np.ndarray) -> dict[str, float]:

@@ -30,7 +30,7 @@ def reconstruction(key: Key, model: Any, data: ImageData) -> Found:
         axes = tuple(range(1, images.ndim))
         return along, images, jnp.mean(jnp.square(images - observations), axis=axes)
 
-    originals = data.images[: model.config.eval.num_test]
+    originals = data.images[: model.config.evals.num_test]
     program = model.program("reconstruction", lambda: jax.jit(reconstruct))
     found = program(keys_of(key).powers, model.params, floats(originals))
     along, images, errors = jax.device_get(found)

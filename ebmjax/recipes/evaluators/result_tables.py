@@ -68,7 +68,7 @@ OURS = re.compile(
 
 def own_numbers(row: Iterable[str], config: Mapping[str, Any]) -> list[str]:
     """Returns the names in a row that the user's loss or evaluations gave, if there are any."""
-    entries = [config.get("loss", {}).get("name"), config.get("eval", {}).get("functions")]
+    entries = [config.get("loss", {}).get("name"), config.get("evals", {}).get("functions")]
     flat = [one for e in entries for one in (e if isinstance(e, list | tuple) else [e])]
     if not any(isinstance(one, str) and is_function_name(one) for one in flat):
         return []
@@ -211,7 +211,7 @@ def advice(row: Mapping[str, Any]) -> list[str]:
     if low <= 0 and (num := mean_of(row.get("sample_fid_num_images", FEW))) < FEW:
         return [
             f"By FID of {num:.0f} images, the samples {than} where their chains began: "
-            f"{with_interval(*found)}. --mode=eval generates more (config.eval.generation)."
+            f"{with_interval(*found)}. --mode=eval generates more (config.evals.generation)."
         ]
     return [
         f"By FID, the samples {than} where their chains began: {with_interval(*found)}. What may "

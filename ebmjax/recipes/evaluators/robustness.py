@@ -75,7 +75,7 @@ def robustness(
             num_steps=num_steps,
             step_size=step_size,
             num_restarts=num_restarts,
-            batch_size=model.config.eval.batch_size,
+            batch_size=model.config.evals.batch_size,
             **refinement,
         )
         found["protocol"]["refine_steps"] = refine_steps if refinement else 0
@@ -142,9 +142,9 @@ def check_derivative(refine: Refine, model: Any, shape: tuple[int, ...]) -> None
         if "Reverse-mode" not in str(error):
             raise
         raise ConfigError(
-            "config.eval.robustness.refine_gradients holds 'full', which needs the derivative of "
+            "config.evals.robustness.refine_gradients holds 'full', which needs the derivative of "
             "the run's sampler, and a loop of unknown length in it has none. Set "
-            "--config.eval.robustness.refine_gradients=bpda."
+            "--config.evals.robustness.refine_gradients=bpda."
         ) from error
 
 

@@ -57,7 +57,7 @@ READ = ("density", "evidence", "landscape")
 
 def when_wanted(name: str) -> When:
     """Returns the choice that an evaluator runs, which brings its fields into being."""
-    every = f"eval.{name}.every"
+    every = f"evals.{name}.every"
     return When(f"config.{every} other than never", lambda c: c.get(every, NEVER) != NEVER)
 
 
@@ -69,7 +69,7 @@ def find_evaluator(name: str) -> Callable[..., Any]:
 def fields(
     name: str, *when: When, without: Collection[str] = (), **changes: Any
 ) -> dict[str, Field]:
-    """Returns an evaluator's fields, ``eval.<name>.<field>``, as a family declares them.
+    """Returns an evaluator's fields, ``evals.<name>.<field>``, as a family declares them.
 
     Args:
       name: in the table.
@@ -86,4 +86,4 @@ def fields(
     made = {key: one for key, one in made.items() if key not in without}
     for key, value in changes.items():
         made[key] = replace(made[key], default=value)
-    return {f"eval.{name}.{key}": one for key, one in under(made, *when).items()}
+    return {f"evals.{name}.{key}": one for key, one in under(made, *when).items()}

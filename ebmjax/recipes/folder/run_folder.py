@@ -145,7 +145,7 @@ def _check_unchanged(path: Path, config: Config, directory: Path, step: int) -> 
     saved = about.get("config") if isinstance(about, dict) else None
     if not isinstance(saved, dict):
         raise WorkdirError(f"{directory / str(step)} does not name its configuration. {ANOTHER}")
-    changes = differing(config, saved, lambda name: not name.startswith("eval."))
+    changes = differing(config, saved, lambda name: not name.startswith("evals."))
     if changes:
         raise WorkdirError(
             f"{path} has changed since step {step} was saved: {changes}. Put it back as it was: "

@@ -45,14 +45,14 @@ class Saved(NamedTuple):
 
 
 def find_saved(folder: Path, config: Config, step: int | None = None) -> Saved:
-    """Returns the state to use: of ``step``, else the best or the newest as ``config.eval`` says.
+    """Returns the state to use: of ``step``, else the best or the newest as ``config.evals`` says.
 
     Raises:
       WorkdirError: if it is not there; if the run diverged and neither a step nor the best state
         is asked for.
     """
     steps = list_steps(folder / "checkpoints")
-    is_best = step is None and config.eval.get("checkpoint") == "best"
+    is_best = step is None and config.evals.get("checkpoint") == "best"
     if not steps:
         raise WorkdirError(
             f"--workdir {folder} holds no checkpoint to use.{near_path(folder)} Train first: "
@@ -69,7 +69,7 @@ def find_saved(folder: Path, config: Config, step: int | None = None) -> Saved:
         if not kept:
             raise WorkdirError(
                 f"--workdir {folder} holds no best state: it monitored no finite number to choose "
-                "one by after the first step. Take --config.eval.checkpoint=newest."
+                "one by after the first step. Take --config.evals.checkpoint=newest."
             )
         step = kept[-1]
     found = newest._replace(step=newest.step if step is None else step, is_best=is_best)
@@ -78,7 +78,7 @@ def find_saved(folder: Path, config: Config, step: int | None = None) -> Saved:
             f"--workdir {folder} holds a run that diverged, by step {newest.step} of "
             f"{newest.total_steps}. A state of it is used only if you name it: --step= one of "
             f"{', '.join(map(str, steps))}, or its best state (if it has train.keep_best) with "
-            "--config.eval.checkpoint=best. To train on from what it has learnt, use another "
+            "--config.evals.checkpoint=best. To train on from what it has learnt, use another "
             f"workdir and --config.train.start_from={folder}. {SEE_FAQ}"
         )
     return found

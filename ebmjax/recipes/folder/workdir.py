@@ -135,12 +135,12 @@ def only_process(workdir: Path, is_reader: bool = False) -> Iterator[None]:
 
 
 def check_evaluated(workdir: Path, config: Config) -> None:
-    """Raises WorkdirError if evaluation.json was made with another section ``eval``."""
-    theirs = {"eval": read_json(workdir / "evaluation.json").get("eval")}
-    found = differing(config, theirs, lambda name: name.startswith("eval"))
+    """Raises WorkdirError if evaluation.json was made with another section ``evals``."""
+    theirs = {"evals": read_json(workdir / "evaluation.json").get("evals")}
+    found = differing(config, theirs, lambda name: name.startswith("evals"))
     if found:
         raise WorkdirError(
-            f"{workdir}/evaluation.json was made with another config.eval: {found}. Evaluate "
+            f"{workdir}/evaluation.json was made with another config.evals: {found}. Evaluate "
             "it again with --mode=eval and the fields that are wanted, or use another --workdir."
         )
 

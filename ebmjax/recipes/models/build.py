@@ -168,7 +168,7 @@ def draw_plots(of_model: Any, workdir: Path, config: Config) -> None:
     panels(workdir / "plots" / "training.png", read_rows(workdir), of_model, config)
     profile.draw(workdir)
     if is_points(config):
-        density.over_training(workdir, config.eval.density.half_width)
+        density.over_training(workdir, config.evals.density.half_width)
 
 
 def make_objective(
@@ -232,8 +232,8 @@ def plan(config: Config, num_examples: int, further_streams: tuple[int, ...] = (
         num_shards=config.mesh.num_shards,
         steps_per_dispatch=train.steps_per_dispatch,
         log_every=train.log_every,
-        monitor_every=whole_dispatches(config.eval.every_epochs),
-        monitor_at_start=config.eval.get("at_start", True),
+        monitor_every=whole_dispatches(config.evals.every_epochs),
+        monitor_at_start=config.evals.get("at_start", True),
         checkpoint_every=whole_dispatches(train.checkpoint_every_epochs),
         max_consecutive_skips=train.max_consecutive_skips,
         data_seed=config.seed,

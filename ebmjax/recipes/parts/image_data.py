@@ -16,7 +16,7 @@ from ebmjax.recipes.parts.objectives.table import draws
 
 ABOUT_RANDOM = (
     "FID compares features of a random network, because a classifier's need five classes; "
-    "--config.eval.inception_weights=FILE takes Inception's"
+    "--config.evals.inception_weights=FILE takes Inception's"
 )
 
 DEFAULT_HOLDOUT = 0.2
@@ -79,7 +79,7 @@ def load(config: Config) -> tuple[Images, Config]:
     train = _check_images(config, found, "train")
     section.max_train = len(train.labels)
     found_test, about = None, []
-    if not section.holdout or config.eval.use_test_split:
+    if not section.holdout or config.evals.use_test_split:
         found_test = _load_test(config)
     if section.holdout is None:
         section.holdout = 0 if found_test else DEFAULT_HOLDOUT
@@ -230,7 +230,7 @@ def check(config: Config) -> None:
 
     Reads no image.
     """
-    needs_test = config.data.holdout == 0 or config.eval.use_test_split
+    needs_test = config.data.holdout == 0 or config.evals.use_test_split
     for split in ("train", *[config.data.test_split] * needs_test):
         with _name_fields(config, split):
             data.check_source(config.data.name, split, **_options_of(config))

@@ -73,7 +73,7 @@ def restore(workdir: Path, template: TrainState) -> TrainState:
     if found is None:
         raise WorkdirError(
             f"--workdir {workdir} holds no best state: it monitored no finite number to choose "
-            "one by after the first step. Take --config.eval.checkpoint=newest."
+            "one by after the first step. Take --config.evals.checkpoint=newest."
         )
     return found[0]
 
@@ -90,5 +90,5 @@ def _read_kept(workdir: Path, template: TrainState) -> tuple[TrainState, dict[st
         raise WorkdirError(
             f"{folder} holds a best state that cannot be read back as it was written. Delete that "
             "folder: a run that goes on keeps the best from there on, and one that has ended is "
-            "evaluated with --config.eval.checkpoint=newest."
+            "evaluated with --config.evals.checkpoint=newest."
         ) from error

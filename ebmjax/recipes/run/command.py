@@ -43,7 +43,7 @@ prepared ones.
 --mode=eval evaluates the run of --workdir in full: evaluation.json and, but for latent EBMs and
 toy_beta, evaluation.npz and plots/eval_*. Of an unfinished run it takes the newest checkpoint; with
 --step=STEP, that of any saved step.
---mode=all trains and then evaluates; the default is --mode=train. The fields of --config.eval may
+--mode=all trains and then evaluates; the default is --mode=train. The fields of --config.evals may
 differ from those the run was trained with.
 
 A CPU is one device for each of its cores, and a run uses as many as divide config.mesh.num_shards.

@@ -94,7 +94,7 @@ def finish(run: Run, result: training.FitResult, started: float, mode: str) -> N
         run.experiment.draw()
     reports.summarise(run, result, time.perf_counter() - started)
     if mode == "all":
-        is_best = run.config.eval.get("checkpoint") == "best"
+        is_best = run.config.evals.get("checkpoint") == "best"
         state = best.restore(run.path, run.experiment.state) if is_best else result.state
         reports.evaluate(run, state)
 
@@ -109,7 +109,7 @@ def evaluate_saved(
     if folder is None:
         raise WorkdirError("--mode=eval needs --workdir=FOLDER, the folder of a run.")
     run = Run(config, folder)
-    workdir.check(run.path, config, may_differ="eval.")
+    workdir.check(run.path, config, may_differ="evals.")
     found = run.find(step)
     workdir.check_writable(run.path)
     print(found, f"{config_argument} -> {run.path}", about_devices(), sep="\n", flush=True)

@@ -72,7 +72,7 @@ def _origin(config: Config, params: PyTree) -> dict[str, Any]:
 def check_evaluation(run: Run) -> None:
     """Raises ConfigError if the family has no full evaluation, or it could not finish.
 
-    It runs before training, so that a mistake in ``config.eval`` shows early.
+    It runs before training, so that a mistake in ``config.evals`` shows early.
     """
     if run.experiment.evaluate is None:
         raise ConfigError(
@@ -107,13 +107,13 @@ def evaluate(run: Run, state: training.TrainState, is_finished: bool = True) -> 
     report |= {
         "step": int(state.step),
         "is_finished": is_finished,
-        "eval": as_json(config)["eval"],
+        "evals": as_json(config)["evals"],
         **_origin(config, state.params),
         "evaluation_seconds": round(time.perf_counter() - started, 3),
     }
     if "data" in config:  # toy families have fresh points in place of a split
         is_held_out = (experiment.config or config).data.get("holdout")
-        is_held_out = is_held_out and not config.eval.use_test_split
+        is_held_out = is_held_out and not config.evals.use_test_split
         report["split"] = "validation" if is_held_out else "test"
     workdir.write_json(path / "evaluation.json", report)
     # Some families draw no plots.

@@ -117,14 +117,14 @@ def is_own(own: str, place: str | None) -> bool:
 
 
 def _normalise(run: Any, num_powers: int) -> Any:
-    """Returns the run's normalised density, by its fields ``eval.nats``; 0 powers for those."""
+    """Returns the run's normalised density, by its fields ``evals.nats``; 0 powers for those."""
     import jax
 
     from ebmjax.recipes.evaluators.nats import nats, normalise
     from ebmjax.recipes.evaluators.table import read_fields
 
     usual = {name: one.default for name, one in read_fields(nats).items()}
-    options = usual | run.config.eval.nats.to_dict()
+    options = usual | run.config.evals.nats.to_dict()
     for name in ("every", "num_images"):
         options.pop(name)
     options["num_powers"] = num_powers or options["num_powers"]

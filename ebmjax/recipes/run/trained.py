@@ -23,7 +23,7 @@ from ebmjax.types import Key
 
 DARK, END = 64, 1.0 + 1.0 / 255.0
 """Largest byte of images that are no longer nearly black; float that rounds to the whitest one."""
-MAY_DIFFER = (*run_folder.LOCATIONS, "eval.checkpoint")
+MAY_DIFFER = (*run_folder.LOCATIONS, "evals.checkpoint")
 """Fields that a caller may always give; others only where they name code."""
 
 

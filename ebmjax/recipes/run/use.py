@@ -36,7 +36,7 @@ test split. Without --data the run's own data are scored. export writes .safeten
 name for each array.
 
 score --nats adds log p(x) in nats with its interval, and bits per dimension of images: log Z is
-found from below and from above. --nats=N takes N powers (default: eval.nats.num_powers).
+found from below and from above. --nats=N takes N powers (default: evals.nats.num_powers).
 
 score --against=OTHER scores other images, too: their rows come last and have is_against = 1. It
 prints how well each score tells the two apart, and draws both histograms beside --out, as .png.
@@ -46,8 +46,8 @@ that of all but 5 % of the images held out (config.data.holdout). It prints the 
 share of the run's own kind of images it flags, each with its interval.
 
 An unfinished run is used at its newest checkpoint, or at --step. The first line says which.
---config.eval.checkpoint=best takes the best state, --config.data.path=PLACE says where the data lie
-now.
+--config.evals.checkpoint=best takes the best state, --config.data.path=PLACE says where the data
+lie now.
 
 Code from outside ebmjax that the folder names (your own network or sampler, a function that reads
 the data) is run only if you name it again, as --config.model.factory=FILE.py:FUNCTION, or trust it
@@ -126,8 +126,8 @@ def _integer(low: int, high: int = MAX_INTEGER) -> Any:
 
 def _check_arguments(command: str, out: Path, arguments: argparse.Namespace) -> None:
     """Refuses a file that cannot be written, and one that something else needs, at once."""
-    if arguments.step is not None and arguments.fields.get("eval.checkpoint") == "best":
-        raise ConfigError("--step and --config.eval.checkpoint=best exclude each other.")
+    if arguments.step is not None and arguments.fields.get("evals.checkpoint") == "best":
+        raise ConfigError("--step and --config.evals.checkpoint=best exclude each other.")
     workdir = Path(arguments.workdir).expanduser()
     config = run_folder.config_of(workdir)
     places = [arguments.fields.get("data.path") or config.get("data", {}).get("path", "")]

@@ -161,13 +161,13 @@ def check_held_out(name: str, direction: str, config: Config) -> None:
             "config.data.holdout must hold out the training images that a search compares its "
             f"trials by, got {config.data.get('holdout')}: set --config.data.holdout=0.2."
         )
-    if not is_exact and config.eval.use_test_split:
-        raise ConfigError("config.eval.use_test_split must be False in a search, got True.")
+    if not is_exact and config.evals.use_test_split:
+        raise ConfigError("config.evals.use_test_split must be False in a search, got True.")
     is_allowed = (EXACT if is_exact else HELD_OUT).fullmatch(name)
-    if not is_allowed and not config.eval.get("functions"):
+    if not is_allowed and not config.evals.get("functions"):
         raise ConfigError(
             f"a search cannot compare trials by {name!r}: it must be a number of held-out images, "
-            "such as classification.nll, or of your own config.eval.functions."
+            "such as classification.nll, or of your own config.evals.functions."
         )
     for better, words in {"maximize": LARGER_IS_BETTER, "minimize": SMALLER_IS_BETTER}.items():
         if better != direction and words.search(name):

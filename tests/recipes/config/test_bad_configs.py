@@ -36,9 +36,9 @@ def refused(tmp_path, monkeypatch):
         ({"train.batch_size": 152}, r"config\.train\.batch_size must be at most .* got 152 with"),
         ({"mesh.num_shards": 7}, r"config\.train\.batch_size must be a multiple of"),
         (
-            {"eval.evidence.num_chains": 47},
-            r"config\.eval\.evidence\.num_chains=47 are too few .*config\.model\.latent_dim=16 .*"
-            r"--config\.eval\.evidence\.num_chains=48 .*evidence\.divergences=False",
+            {"evals.evidence.num_chains": 47},
+            r"config\.evals\.evidence\.num_chains=47 are too few .*config\.model\.latent_dim=16 .*"
+            r"--config\.evals\.evidence\.num_chains=48 .*evidence\.divergences=False",
         ),
         (
             {"data.holdout": 140},
@@ -46,8 +46,8 @@ def refused(tmp_path, monkeypatch):
             r"train\.batch_size=72\.",
         ),
         ({"train.num_epochs": 2**31 - 1}, r"config\.train\.num_epochs=2147483647 makes more"),
-        ({"data.max_test": 20, "eval.num_test": 24}, r"config\.eval\.num_test must be at most"),
-        ({"eval.evidence.num_images": 25}, r"config\.eval\.evidence\.num_images must be at most"),
+        ({"data.max_test": 20, "evals.num_test": 24}, r"config\.evals\.num_test must be at most"),
+        ({"evals.evidence.num_images": 25}, r"config\.evals\.evidence\.num_images must be at most"),
         *(
             (
                 {"loss.num_intervals": num_intervals, "loss.exponent": exponent},

@@ -13,7 +13,7 @@ from ebmjax.recipes.parts import image_data
 from experiments.configs import image, jem_digits, joint, latent
 
 FILES = {"joint": joint, "image": image, "latent": latent}
-LENGTHS = ("train.num_epochs", "train.checkpoint_every_epochs", "eval.every_epochs")
+LENGTHS = ("train.num_epochs", "train.checkpoint_every_epochs", "evals.every_epochs")
 
 
 def chosen(config, num_train, num_test, shape, **facts):
@@ -44,7 +44,7 @@ def test_the_number_of_images_decides_on_the_length(family, num_train, epochs, s
     assert [config[name] for name in LENGTHS] == [epochs, saved, measured]
     assert line.startswith(
         f"chosen by the images: train.num_epochs={epochs}, "
-        f"train.checkpoint_every_epochs={saved}, eval.every_epochs={measured}"
+        f"train.checkpoint_every_epochs={saved}, evals.every_epochs={measured}"
     )
 
 
@@ -129,8 +129,8 @@ def test_images_of_few_pixels_are_not_shifted(shape, padding):
 @pytest.mark.parametrize(("num_test", "measured"), [(40, 40), (64, 64), (10_000, 64)])
 def test_a_latent_model_is_measured_by_at_most_64_images(num_test, measured):
     config, line = chosen(latent.get_config(), 1000, num_test, (8, 8, 1))
-    assert config.eval.num_test == measured
-    assert line.endswith(f"eval.num_test={measured}")
+    assert config.evals.num_test == measured
+    assert line.endswith(f"evals.num_test={measured}")
 
 
 @pytest.mark.parametrize(("num_train", "rate"), [(300, 0.001), (1_440, 0.002), (50_000, 0.002)])
@@ -159,7 +159,7 @@ def test_a_latent_models_rate_ends_at_its_final_value_and_its_noise_follows_the_
 
 @pytest.mark.parametrize("family", FILES)
 def test_what_the_user_gives_wins(family):
-    given = {"train.num_epochs": 7, "train.checkpoint_every_epochs": 3, "eval.every_epochs": 2.0}
+    given = {"train.num_epochs": 7, "train.checkpoint_every_epochs": 3, "evals.every_epochs": 2.0}
     given |= {
         "joint": {
             "sampler.buffer.start": "uniform",
@@ -168,7 +168,7 @@ def test_what_the_user_gives_wins(family):
             "train.max_abs_loss": 50.0,
         },
         "latent": {
-            "eval.num_test": 9,
+            "evals.num_test": 9,
             "model.likelihood_scale": 0.2,
             "optimizer.decay_per_epoch": 0.9,
             "optimizer.prior.learning_rate": 0.004,
@@ -186,7 +186,7 @@ def test_intervals_follow_the_epochs_that_the_user_gives():
     config = image.get_config()
     config.train.num_epochs = 40
     config, line = chosen(config, 4_000, 100, (8, 8, 1))
-    assert line == "chosen by the images: train.checkpoint_every_epochs=4, eval.every_epochs=10.0"
+    assert line == "chosen by the images: train.checkpoint_every_epochs=4, evals.every_epochs=10.0"
 
 
 def test_a_run_of_fewer_than_ten_epochs_is_saved_after_each():

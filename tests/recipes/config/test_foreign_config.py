@@ -196,8 +196,8 @@ def test_what_may_differ_is_no_edit(tmp_path):
     for name, value in (
         ("data.path", "/moved"),
         ("data.placement", "host"),
-        ("eval.every_epochs", 1.0),
-        ("eval.use_test_split", True),
+        ("evals.every_epochs", 1.0),
+        ("evals.use_test_split", True),
     ):
         changed = with_value(changed, name, value)
     run_folder.config_of(written(tmp_path, changed))

@@ -334,7 +334,7 @@ def test_what_is_no_optimiser_is_refused(name, message, here):
 
 
 def test_an_evaluation_must_take_a_key_a_model_and_data(here):
-    config = configured("joint", eval__functions=("own.py:blind",))
+    config = configured("joint", evals__functions=("own.py:blind",))
     with pytest.raises(ConfigError, match=r"must take \(key, model, data\); it has \['model'\]"):
         make_evaluators(config)
 
@@ -354,7 +354,7 @@ STATE = init_state(np.zeros(1), optax.sgd(0.1))
 
 
 def test_numbers_stand_in_the_rows_and_in_the_evaluation_each_of_its_images(here):
-    config = configured("joint", eval__functions=("own.py:pixels",), eval__options='{"scale": 2}')
+    config = configured("joint", evals__functions=("own.py:pixels",), evals__options='{"scale": 2}')
     made = evaluations(config, here)
     assert made.monitor(STATE, 1) == {"test_energy": 0.5, "mean_pixel": 6.0}
     (here / "metrics.jsonl").write_text('{"step": 1}\n')
@@ -367,11 +367,11 @@ def test_numbers_stand_in_the_rows_and_in_the_evaluation_each_of_its_images(here
     [
         ("own.py:listed", r"must return numbers by name.*got a list"),
         ("own.py:vector", r"must return scalars by name; 'mean' is of shape \(2,\)"),
-        ("own.py:taken", r"returns 'test_energy', a name that is taken"),
+        ("own.py:taken", r"returns 'test_energy', which is taken"),
     ],
 )
 def test_what_is_no_number_is_refused(name, message, here):
-    made = evaluations(configured("joint", eval__functions=(name,)), here)
+    made = evaluations(configured("joint", evals__functions=(name,)), here)
     with pytest.raises(ConfigError, match=message):
         made.monitor(STATE, 1)
 
@@ -384,7 +384,7 @@ def test_a_model_trains_by_parts_of_ones_own(here):
         '--config.sampler.options={"noise": 0.02}',
         "--config.loss.name=own.py:gap",
         "--config.optimizer.name=own.py:sgd",
-        '--config.eval.functions=("own.py:pixels",)',
+        '--config.evals.functions=("own.py:pixels",)',
     ]
     name = "configs/igebm_digits.py:smoke"
     assert launch(command_line.read(name, arguments), name, "out", "all") is None

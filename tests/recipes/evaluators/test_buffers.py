@@ -135,7 +135,7 @@ def test_the_picture_of_a_training_shows_every_class_of_a_buffer_beside_its_star
 
 
 def test_without_samples_there_is_no_picture_and_no_score(monitored, tmp_path):
-    monitor, state, _ = monitored(**{"eval.samples.every": "never"})
+    monitor, state, _ = monitored(**{"evals.samples.every": "never"})
     row = monitor.monitor(state, 0)
     assert "test_accuracy" in row
     assert not any("fid" in name or "buffer" in name for name in row)

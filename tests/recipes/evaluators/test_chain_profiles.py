@@ -42,7 +42,7 @@ def state_of(positions: Any) -> Any:
 def profile_fn(**overrides: Any) -> Any:
     config = jem_digits.get_config("smoke")
     changes = {"sampler.num_steps": 3, "sampler.sgld.noise_scale": 0.0}
-    changes |= {"eval.profile.every": 1, "eval.profile.num_chains": 20}
+    changes |= {"evals.profile.every": 1, "evals.profile.num_chains": 20}
     config.update_from_flattened_dict(changes | overrides)
     name = config.sampler.name
     kind = ChainKind(
@@ -71,7 +71,7 @@ def profile_fn(**overrides: Any) -> Any:
         refining=None,
         logits_of=nothing,
     )
-    key, num = jax.random.key(0), config.eval.profile.num_chains
+    key, num = jax.random.key(0), config.evals.profile.num_chains
     return lambda state: (
         chain_profiles.profile(key, model.at(state), nothing, num_chains=num).arrays
     )
@@ -161,7 +161,7 @@ def test_an_evaluations_chains_are_longer_for_images_beyond_32_pixels(
     shape: tuple[int, ...], given: int | None, steps: int
 ) -> None:
     config = jem_digits.get_config()
-    config.sampler.num_steps, config.eval.num_chain_steps = 10, given
+    config.sampler.num_steps, config.evals.num_chain_steps = 10, given
     train = SimpleNamespace(images=np.zeros((1, *shape), np.uint8))
     model = SimpleNamespace(config=config, train=train)
     assert JointModel.num_chain_steps.fget(model) == steps  # type: ignore[attr-defined]

@@ -22,12 +22,12 @@ from experiments.configs import igebm_digits, jem_digits, thermo_digits
 pytestmark = pytest.mark.usefixtures("shallow")
 
 TIMES = {
-    "eval.robustness.every": 2,
-    "eval.landscape.every": 2,
-    "eval.landscape.num_points": 2,
-    "eval.samples.every": "never",
-    "eval.ood.every": "never",
-    "eval.generation.every": "never",
+    "evals.robustness.every": 2,
+    "evals.landscape.every": 2,
+    "evals.landscape.num_points": 2,
+    "evals.samples.every": "never",
+    "evals.ood.every": "never",
+    "evals.generation.every": "never",
 }
 
 
@@ -83,8 +83,8 @@ def test_a_number_that_chooses_is_there_at_every_evaluation(name, evaluator, eve
     config = jem_digits.get_config("smoke")
     config.update_from_flattened_dict({"train.keep_best": name, "data.holdout": 0.2})
     families.check(config)
-    config.eval[evaluator].every = every
-    with pytest.raises(ConfigError, match=rf"eval\.{evaluator}\.every={every!r} .* set it to 1"):
+    config.evals[evaluator].every = every
+    with pytest.raises(ConfigError, match=rf"evals\.{evaluator}\.every={every!r} .* set it to 1"):
         families.check(config)
 
 
@@ -93,12 +93,12 @@ def test_every_field_of_an_evaluator_is_an_argument_of_its_function(module):
     """All evaluators of a configuration, also those that do not run by default."""
     config = module.get_config("smoke")
     for name in table.EVALUATORS:
-        if name in config.eval:
-            config.eval[name].every = 1
+        if name in config.evals:
+            config.evals[name].every = 1
     made = make_evaluators(config)
     assert made
     for name, evaluator in made.items():
-        for field, value in config.eval[name].items():
+        for field, value in config.evals[name].items():
             if field != "every":
                 assert evaluator.function.keywords[field] == value, (name, field)
 
@@ -106,12 +106,12 @@ def test_every_field_of_an_evaluator_is_an_argument_of_its_function(module):
 @pytest.mark.parametrize(
     ("module", "field"),
     [
-        (jem_digits, "eval.classification.every"),
-        (igebm_digits, "eval.energies.every"),
-        (igebm_digits, "eval.mixing.every"),
-        (thermo_digits, "eval.evidence.every"),
-        (thermo_digits, "eval.gradient_variance.every"),
-        (thermo_digits, "eval.reconstruction.every"),
+        (jem_digits, "evals.classification.every"),
+        (igebm_digits, "evals.energies.every"),
+        (igebm_digits, "evals.mixing.every"),
+        (thermo_digits, "evals.evidence.every"),
+        (thermo_digits, "evals.gradient_variance.every"),
+        (thermo_digits, "evals.reconstruction.every"),
     ],
 )
 def test_an_evaluator_that_never_runs_is_not_made(module, field):

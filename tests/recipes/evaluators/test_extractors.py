@@ -27,7 +27,7 @@ OWN = "ebmjax.data.load_digits:any"  # a name of data other than the packaged di
         ({"data.name": OWN, "data.num_classes": 4}, "random_features"),
         ({"data.name": OWN, "data.num_classes": 0}, "random_features"),
         ({"data.name": OWN, "data.num_classes": None}, "classifier_features_or_random_features"),
-        ({"eval.inception_weights": "weights.npz"}, "inception_v3"),
+        ({"evals.inception_weights": "weights.npz"}, "inception_v3"),
     ],
 )
 def test_the_data_decide_the_features(fields, name, monkeypatch):
@@ -65,7 +65,9 @@ def test_images_of_few_classes_say_what_judges_them():
 def test_weights_that_nothing_checks_are_named_with_what_would(sha256, monkeypatch, capsys):
     judge = evaluate.Extractor("inception_v3", lambda images: images, {"sha256": "abc"})
     monkeypatch.setattr(extractors, "inception", lambda config: judge)
-    config = digits(**{"eval.inception_weights": "inception.npz", "eval.inception_sha256": sha256})
+    config = digits(
+        **{"evals.inception_weights": "inception.npz", "evals.inception_sha256": sha256}
+    )
     extractors.check_weights(config)
-    said = "unchecked. To have them checked: --config.eval.inception_sha256=abc"
+    said = "unchecked. To have them checked: --config.evals.inception_sha256=abc"
     assert (said in capsys.readouterr().out) == (not sha256)

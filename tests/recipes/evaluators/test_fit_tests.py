@@ -47,7 +47,7 @@ class Gaussian:
     @property
     def config(self):
         sampler = SimpleNamespace(box=self.box, low=-4.0, high=self.high)
-        return SimpleNamespace(sampler=sampler, eval=SimpleNamespace(batch_size=128))
+        return SimpleNamespace(sampler=sampler, evals=SimpleNamespace(batch_size=128))
 
     def class_log_densities(self, trained, x):
         return -jnp.sum((x - trained.mean) ** 2)[None] * TEMPERATURE / (2 * VARIANCE)
@@ -123,17 +123,17 @@ def test_a_set_that_leaves_the_box_has_no_stein_discrepancy(tmp_path):
 def test_too_few_samples_are_refused():
     few = data.ImageData(points(3)[:3], np.zeros(3, np.int32))
     model = Gaussian(Trained(0.0, 0.0), few)
-    with pytest.raises(ConfigError, match=r"config\.eval\.fit needs at least 4 .* got 3"):
+    with pytest.raises(ConfigError, match=r"config\.evals\.fit needs at least 4 .* got 3"):
         fit.check(model, few, num_samples=500)
 
 
 @pytest.mark.slow
 def test_a_run_of_points(tmp_path):
     config = toy_samplers.get_config("smoke")
-    times = {"eval.fit.every": "end", "eval.comparison.every": "never"}
+    times = {"evals.fit.every": "end", "evals.comparison.every": "never"}
     config.update_from_flattened_dict(times)
     assert launch(config, "configs/toy_samplers.py:smoke", str(tmp_path / "run"), "all") is None
     report = json.loads((tmp_path / "run" / "evaluation.json").read_text())["fit"]
-    assert report["num_samples"] == config.eval.fit.num_samples
+    assert report["num_samples"] == config.evals.fit.num_samples
     assert set(report["ksd"]) == {"held_out", "samples", "starts", "train"}
     assert (tmp_path / "run" / "plots" / "eval_fit.png").exists()

@@ -113,7 +113,7 @@ def test_boxes_of_densities_without_one():
     config = toy_beta.get_config()
     assert is_points(config)
     x = np.array([[3.0, 0.0], [0.0, -2.5]])
-    half = config.eval.density.half_width
+    half = config.evals.density.half_width
     assert nats.box_of(config, x)[:2] == (-max(half, 3.0), max(half, 3.0))
     config = jem_digits.get_config()
     config.sampler.box = "none"

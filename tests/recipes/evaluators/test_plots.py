@@ -89,7 +89,7 @@ def test_a_figure_that_fails_is_not_saved_and_changes_no_style(tmp_path):
 )
 def test_a_distance_is_named_after_its_features(weights, features, tmp_path, figures):
     data = {"name": "digits", "image_size": 8, "num_classes": 10}
-    config = {"eval": {"inception_weights": weights}, "data": data}
+    config = {"evals": {"inception_weights": weights}, "data": data}
     rows = [{"step": 4, "sample_fid": 3.0, "start_fid": 4.0, "sample_kid": 1.0, "loss": None}]
     for family in (joint_plots, image_plots, latent_plots):
         plots.panels(tmp_path / "training.png", rows, family.PANELS, config)
@@ -153,7 +153,7 @@ def test_numbers_of_the_users_parts_have_panels(tmp_path, monkeypatch):
     assert plots.with_own_panels(rows, {"loss": {"name": "beta"}}) == []
     many = [{"step": 1} | {f"mine_{i}": 1.0 for i in range(99)}]
     assert (
-        len(plots.with_own_panels(many, {"eval": {"functions": ("mine.py:f",)}})) == plots.MOST_OWN
+        len(plots.with_own_panels(many, {"evals": {"functions": ("mine.py:f",)}})) == plots.MOST_OWN
     )
     drawn = []
     monkeypatch.setattr(plots, "by_step", lambda _, label, scale: drawn.append(label))

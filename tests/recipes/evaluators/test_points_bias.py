@@ -105,7 +105,7 @@ def test_chains_by_temperature(tmp_path):
 def test_a_run_has_its_bias(tmp_path, monkeypatch):
     """Noise as negatives, and an energy that is the objective's own optimum for them."""
     beta, noise = 0.5, np.random.default_rng(0).normal(size=(20_000, 2))
-    grid = {"eval.density.half_width": 4.0, "eval.density.grid_points": 200}
+    grid = {"evals.density.half_width": 4.0, "evals.density.grid_points": 200}
     model = model_of(tmp_path, jnp.sum, **grid)
     plane = plane_of(model)
     squares = np.sum(plane.grid.centres**2, axis=1).reshape(plane.log_density.shape)

@@ -29,8 +29,8 @@ def compared(tmp_path):
 
     def make(num_samples=40, **fields):
         config = get_config("smoke")
-        config.eval.comparison.update(fields)
-        config.eval.density.num_samples = num_samples
+        config.evals.comparison.update(fields)
+        config.evals.density.num_samples = num_samples
         built = build_experiment(config, tmp_path)
         model = replace(built.use(built.state), log_density_of=density_of, programs={})
         return make_evaluators(config)["comparison"].function, model
@@ -96,7 +96,7 @@ def fake_report(rhat):
     """A finished run of two samplers, as evaluation.json has it."""
     numbers = {name: 1.0 for name, _ in points_samplers.COLUMNS.values()}
     return {
-        "eval": {"samplers": ["mala", "sgld"]},
+        "evals": {"samplers": ["mala", "sgld"]},
         "thesis": {"sgld": numbers | {"rhat_classic": rhat}, "mala": numbers},
         "tuned": {"sgld": numbers | {"distance_to_model": None}, "mala": numbers},
         "references": {"data": numbers, "model": numbers | {"rhat_rank": 1.5}},

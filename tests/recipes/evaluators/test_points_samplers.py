@@ -206,7 +206,7 @@ def test_a_function_is_compared_at_temperature_1_with_the_settings_step(setting)
     [
         (("own.py:bare",), r"own\.py:bare' has arguments \['width'\] without a value\. Give them"),
         (("own.py:fine", "other.py:fine"), "must name each function once"),
-        (("own.py:absent",), r"eval\.comparison\.samplers='own\.py:absent' must name a function"),
+        (("own.py:absent",), r"evals\.comparison\.samplers='own\.py:absent' must name a function"),
     ],
 )
 def test_functions_that_cannot_be_compared_are_refused(names, expected, tmp_path, monkeypatch):
@@ -215,7 +215,7 @@ def test_functions_that_cannot_be_compared_are_refused(names, expected, tmp_path
         text = "def bare(f, *, width): ...\ndef fine(f, *, step_size=0.1): ...\n"
         (tmp_path / file).write_text(text)
     config = get_config("smoke")
-    config.eval.comparison.samplers = names
+    config.evals.comparison.samplers = names
     with pytest.raises(ConfigError, match=expected):
         families.check(config)
 

@@ -21,7 +21,7 @@ def fake_run(folder, row, log_density=WIDE, diverged=False):
     run = folder / row / "seed0"
     (run / "monitor").mkdir(parents=True)
     config = get_config()
-    config.eval.density.update(half_width=2.0, grid_points=40)
+    config.evals.density.update(half_width=2.0, grid_points=40)
     (run / "config.json").write_text(json.dumps(as_json(config)))
     for step, one in ((0, WIDE), (20, log_density)):
         np.savez(run / "monitor" / f"{step:06d}.npz", log_density=one, truth=TRUTH)

@@ -67,7 +67,7 @@ def hostile(folder, family="joint", **changes):
             name = field.split(".")[1]
             many = {"sampler.names": (name,)} if family == "energy" else {"sampler.name": name}
             config.update_from_flattened_dict(many)
-        if field.startswith("eval.comparison."):
+        if field.startswith("evals.comparison."):
             config.data.name = "gmm"
     config.update_from_flattened_dict(changes)
     return write(folder, run_folder.as_json(config))
@@ -110,7 +110,7 @@ NAMING_CODE = [
 ]
 
 
-WANTED = {"eval.comparison.samplers": {"eval.comparison.every": "end"}}
+WANTED = {"evals.comparison.samplers": {"evals.comparison.every": "end"}}
 
 
 @pytest.mark.parametrize(("family", "field", "value"), NAMING_CODE)
@@ -353,10 +353,12 @@ def test_an_evaluation_and_a_summary_from_a_stranger_are_data(tmp_path):
         (folder / name).write_text('{"a": ' + "[" * 5000 + "]" * 5000 + "}")
         assert "nested more than 32 levels deep" in refusal(lambda: StudyRun(folder).numbers())
         (folder / name).unlink()
-    (folder / "evaluation.json").write_text('{"eval": {"../../evil": 1}}')
+    (folder / "evaluation.json").write_text('{"evals": {"../../evil": 1}}')
     from ebmjax.recipes.folder.workdir import check_evaluated
 
-    assert "was made with another config.eval" in refusal(lambda: check_evaluated(folder, linear()))
+    assert "was made with another config.evals" in refusal(
+        lambda: check_evaluated(folder, linear())
+    )
 
 
 @pytest.mark.parametrize("data_path", ["", "elsewhere"])

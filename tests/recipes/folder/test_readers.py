@@ -101,7 +101,7 @@ def test_an_evaluation_writes_its_own_files_only(is_damaged, finished, tmp_path)
 def test_an_evaluation_of_a_latent_model_writes_its_own_files_only(smoke, tmp_path):
     folder = shutil.copytree(smoke, tmp_path / "run")
     before = listing(folder)
-    config = digits(**{"eval.generation.every": "never", "eval.evidence.methods": ()})
+    config = digits(**{"evals.generation.every": "never", "evals.evidence.methods": ()})
     launch(config, LATENT, str(folder), "eval")
     after = listing(folder)
     written = {name for name, one in after.items() if one != before.get(name)}

@@ -28,7 +28,7 @@ def test_intervals_are_the_nearest_whole_number_of_dispatches(steps_per_dispatch
         **{
             "train.steps_per_dispatch": steps_per_dispatch,
             "train.checkpoint_every_epochs": epochs,
-            "eval.every_epochs": epochs,
+            "evals.every_epochs": epochs,
         }
     )
     plan = build.plan(config, 144)

@@ -21,7 +21,7 @@ from ebmjax.recipes.run.run import Run
 FAMILIES = {
     "joint": {"sampler.buffer.start": "informative", "data.num_per_class": 30},
     "energy": {},
-    "latent": {"sampler.persistent": True, "eval.gradient_variance.num_gradients": 2},
+    "latent": {"sampler.persistent": True, "evals.gradient_variance.num_gradients": 2},
 }
 
 

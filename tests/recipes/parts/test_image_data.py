@@ -72,7 +72,7 @@ def test_a_model_is_chosen_by_training_images_that_it_never_saw():
     np.testing.assert_array_equal(kept.monitored.images, train[held])
     assert kept.evaluated is kept.monitored
     assert kept.about == ("train 30 of 1,440 (8 held out), 8x8x1, 10 classes",)
-    config.eval.use_test_split = True
+    config.evals.use_test_split = True
     kept, _ = image_data.load(config)
     np.testing.assert_array_equal(kept.train.images, train[rest])
     np.testing.assert_array_equal(kept.monitored.images, train[held])
@@ -99,7 +99,7 @@ def test_a_data_set_without_a_test_split_is_judged_by_what_is_held_out(tmp_path)
         image_data.load(own(tmp_path, **{"data.holdout": 0}))
     config = own(tmp_path, **{"data.holdout": 4})
     assert len(image_data.load(config)[0].monitored.labels) == 4
-    config.eval.use_test_split = True
+    config.evals.use_test_split = True
     with pytest.raises(ConfigError, match=MESSAGE):
         image_data.load(config)
 

@@ -17,7 +17,7 @@ from ebmjax.recipes.folder.workdir import read_rows
 from ebmjax.recipes.run import best
 
 CHOSEN = {"train.keep_best": "test_accuracy"}
-BEST = CHOSEN | {"eval.checkpoint": "best"}
+BEST = CHOSEN | {"evals.checkpoint": "best"}
 
 
 def state_of(value):
@@ -77,7 +77,7 @@ def test_a_state_of_steps_that_come_again_does_not_count(tmp_path):
     [
         ({"data.holdout": 0}, r"by the images that it is judged by: .*holdout=0\.2"),
         ({"train.keep_best": "loss"}, "config.train.keep_best must be one of"),
-        ({"train.keep_best": "", "eval.checkpoint": "best"}, "config.eval.checkpoint='best'"),
+        ({"train.keep_best": "", "evals.checkpoint": "best"}, "config.evals.checkpoint='best'"),
     ],
 )
 def test_choices_that_cannot_be_made(overrides, expected):
@@ -89,7 +89,7 @@ def test_choices_that_cannot_be_made(overrides, expected):
 def run(tmp_path_factory):
     """A run whose best state is evaluated on the test split as soon as it has trained."""
     folder = tmp_path_factory.mktemp("best") / "run"
-    launch(linear(**BEST | {"eval.use_test_split": True}), NAME, str(folder), "all")
+    launch(linear(**BEST | {"evals.use_test_split": True}), NAME, str(folder), "all")
     return folder
 
 
@@ -147,7 +147,7 @@ def test_of_a_run_that_diverged_the_best_state_is_evaluated(run, tmp_path):
     folder = tmp_path / "run"
     ended(run, folder, diverged=True)
     with pytest.raises(
-        WorkdirError, match=r"diverged.*only if you name it.*--config.eval.checkpoint=best"
+        WorkdirError, match=r"diverged.*only if you name it.*--config.evals.checkpoint=best"
     ):
         launch(linear(**CHOSEN), NAME, str(folder), "eval")
     launch(linear(**BEST), NAME, str(folder), "eval")
@@ -161,7 +161,7 @@ def test_an_unfinished_run_is_evaluated_and_is_said_to_be_one(chosen, run, tmp_p
     launch(linear(**chosen), NAME, str(folder), "eval")
     first, *_ = capsys.readouterr().out.splitlines()
     steps = {"newest": "step 6 of 10", "best": "the best state, of step 4 of 10"}
-    assert first == f"unfinished: {steps[linear(**chosen).eval.checkpoint]}"
+    assert first == f"unfinished: {steps[linear(**chosen).evals.checkpoint]}"
     assert report_of(folder)["is_finished"] is False
     assert report_of(run)["is_finished"] is True
 

@@ -63,8 +63,8 @@ def test_a_step_that_was_not_saved_names_those_that_were(tmp_path):
     with pytest.raises(WorkdirError, match=r"no checkpoint of step 15\. It has .* steps 10, 20\."):
         find_saved(tmp_path, digits(), 15)
     with pytest.raises(WorkdirError, match=r"holds no best state"):
-        find_saved(tmp_path, digits(**{"eval.checkpoint": "best"}))
-    assert find_saved(tmp_path, digits(**{"eval.checkpoint": "best"}), 10).step == 10
+        find_saved(tmp_path, digits(**{"evals.checkpoint": "best"}))
+    assert find_saved(tmp_path, digits(**{"evals.checkpoint": "best"}), 10).step == 10
 
 
 def test_a_run_that_diverged_is_taken_only_at_a_step_that_is_named(tmp_path):

@@ -219,7 +219,7 @@ def test_every_family_goes_on_to_the_same_bits(name, overrides, tmp_path):
     config = command_line.read(f"configs/{name}.py:smoke", flags)
     config.train.num_epochs *= 4
     config.train.log_every = 1
-    config.eval.every_epochs = config.train.num_epochs
+    config.evals.every_epochs = config.train.num_epochs
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert launch(config, "configs/a.py:smoke", str(whole)) is None
     with terminated(broken, step=3):

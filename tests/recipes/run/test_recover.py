@@ -22,7 +22,7 @@ from ebmjax.recipes.run.trained import load
 # The weight rises to 1. It may rise to 0.4, and twice as far with twice the steps of a chain.
 BREAKING = {
     "train.checkpoint_every_epochs": 2,
-    "eval.every_epochs": 4,
+    "evals.every_epochs": 4,
     "optimizer.learning_rate": 0.01,
     "train.on_divergence": "recover",
     "train.max_consecutive_skips": 4,
@@ -298,7 +298,7 @@ def test_jem_without_box_and_penalty_finishes_by_itself(tmp_path, monkeypatch):
     finished = run_script(
         "--config=configs/jem_digits.py:unconfined",
         "--config.train.on_divergence=recover",
-        "--config.eval.every_epochs=40",
+        "--config.evals.every_epochs=40",
         f"--workdir={tmp_path / 'run'}",
         cwd=tmp_path,
         timeout=1700,

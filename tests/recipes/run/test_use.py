@@ -27,7 +27,7 @@ from experiments.configs import jem_digits
 IMAGES = np.random.default_rng(0).integers(0, 256, (7, 8, 8, 1), np.uint8)
 MEANS = IMAGES.mean((1, 2, 3)).astype(np.float32)
 LABELS = np.arange(7) % 3
-PATH, BEST = "--config.data.path", "--config.eval.checkpoint=best"
+PATH, BEST = "--config.data.path", "--config.evals.checkpoint=best"
 SHOULD_NOT = "the model was loaded although one look would have told the mistake"
 
 
@@ -305,5 +305,5 @@ def test_arguments_that_are_none_are_refused(argument, unloaded, monkeypatch):
 
 
 def test_other_fields_may_not_differ(smoke):
-    with pytest.raises(ConfigError, match=r"num_steps may not differ.*eval.checkpoint"):
+    with pytest.raises(ConfigError, match=r"num_steps may not differ.*evals.checkpoint"):
         recipes.load(smoke, sampler_num_steps=3)

@@ -36,7 +36,7 @@ def fake(command, **options):
         return Finished(1, "error: Training diverged: the last 20 steps, up to step 812, had no")
     nll = math.log10(step / 0.5) ** 2 + 0.1 * (given[f"config.{STEPS}"] == "2")
     nll += 1e-3 * int(given["config.seed"])
-    report = {"classification": {"nll": nll}, "eval": as_json(config)["eval"]}
+    report = {"classification": {"nll": nll}, "evals": as_json(config)["evals"]}
     write_json(folder / "evaluation.json", report)
     return Finished(0, "")
 

@@ -27,7 +27,7 @@ def test_a_cell_is_one_run_of_its_row_and_seed(tmp_path):
         "ebmjax.recipes",
         "run",
         "--config=configs/jem_digits.py:mala",
-        "--config.eval.ood.every=never",
+        "--config.evals.ood.every=never",
         "--config.train.num_epochs=3",
         "--config.seed=1",
         f"--workdir={tmp_path}/other-b/seed1",
@@ -38,13 +38,13 @@ def test_a_cell_is_one_run_of_its_row_and_seed(tmp_path):
 
 
 def test_what_the_command_line_says_counts_before_what_a_row_says(tmp_path):
-    given = ["--config.train.num_epochs=7", "--config.eval.ood.every=2"]
+    given = ["--config.train.num_epochs=7", "--config.evals.ood.every=2"]
     made = cells(STUDY, tmp_path, 1, given)
     assert [cell.config.train.num_epochs for cell in made] == [7, 7]
-    assert [cell.config.eval.ood.every for cell in made] == [2, 2]
+    assert [cell.config.evals.ood.every for cell in made] == [2, 2]
     assert made[1].command[4:-3] == [
         "--config=configs/jem_digits.py:mala",
-        "--config.eval.ood.every=never",
+        "--config.evals.ood.every=never",
         "--config.train.num_epochs=3",
         *given,
     ]

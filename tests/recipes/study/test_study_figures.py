@@ -27,7 +27,7 @@ def write_run(folder, row, seed, rows, weights=""):
     run = folder / row / f"seed{seed}"
     run.mkdir(parents=True)
     config = jem_digits.get_config()
-    config.eval.inception_weights = weights
+    config.evals.inception_weights = weights
     (run / "config.json").write_text(json.dumps(as_json(config)))
     (run / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
 

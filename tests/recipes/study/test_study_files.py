@@ -176,7 +176,7 @@ def test_a_part_that_is_not_there_is_found_before_the_first_run(
 NAMED = {
     "--config.data.path=no.npz --config.data.name=npz": r"data\.path='no\.npz' does not exist",
     "--config.data.path=~/no --config.data.name=mnist": r"data\.path='~/no' does not exist",
-    "--config.eval.inception_weights=no.npz": r"config\.eval\.inception_weights='no\.npz' does not",
+    "--config.evals.inception_weights=no.npz": r"inception_weights='no\.npz' does not",
     "--config.train.start_from=runs/no": r"config\.train\.start_from='runs/no' does not exist",
     "--config.model.factory=no.py:make": r"'no\.py:make' must be FILE\.py:FUNCTION",
     "--config.model.factory=own.py:mke": r"'own\.py:mke' must name a function of 'own\.py'",
@@ -209,7 +209,7 @@ def test_what_a_row_names_must_be_there_before_the_first_run(
     if is_done:
         (_, cell) = cells(load("study.py"), Path("runs/studies/study"), 1)
         prepare(cell.folder, cell.config)
-        write_json(cell.folder / "evaluation.json", {"eval": as_json(cell.config)["eval"]})
+        write_json(cell.folder / "evaluation.json", {"evals": as_json(cell.config)["evals"]})
     monkeypatch.setattr(sys, "argv", ["study.py", "--study=study.py"])
     with pytest.raises(SystemExit, match=None if is_done else NAMED[arguments]) as ended:
         main()
@@ -231,7 +231,7 @@ def test_what_a_row_names_must_be_there_before_the_first_run(
         ("--rows=ros*", r"error: --rows='ros\*' matches no row .*mean 'row'\? Its rows are"),
         ("--sedes=1", r"error: unexpected argument '--sedes=1': "),
         ("--seed=1", r"error: unexpected argument '--seed=1': "),
-        ("--config.eval.every", r"error: unexpected argument '--config\.eval\.every': "),
+        ("--config.evals.every", r"error: unexpected argument '--config\.evals\.every': "),
         ("--config.train.epochs=3", r"error: .*config.train.epochs is no field"),
         ("--config.seed=3", r"error: .*the seed is each run's own, .*--seeds=N, or num_seeds"),
         ("--folder=other", r"other cannot be used: its table.json is of another .* row 'theirs'"),

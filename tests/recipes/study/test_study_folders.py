@@ -41,10 +41,10 @@ def test_a_folder_of_another_configuration_is_not_of_the_study(ended, tmp_path):
 
 def test_an_evaluation_of_other_fields_is_not_of_the_study(tmp_path):
     cell = made_before(STUDY, tmp_path)
-    changed = as_json(cell.config)["eval"] | {"batch_size": 7}
-    write_json(cell.folder / "evaluation.json", {"eval": changed})
+    changed = as_json(cell.config)["evals"] | {"batch_size": 7}
+    write_json(cell.folder / "evaluation.json", {"evals": changed})
     with pytest.raises(
-        WorkdirError, match=r"another config\.eval: eval\.batch_size was 7 and is now"
+        WorkdirError, match=r"another config\.evals: evals\.batch_size was 7 and is now"
     ):
         cell.check()
 
@@ -58,7 +58,7 @@ def test_a_study_in_a_folder_of_another_ends_before_it_runs_anything(tmp_path, m
         "STUDY = Study(rows, {}, num_seeds=1)\n"
     )
     monkeypatch.setattr(sys, "argv", ["study.py", f"--study={path}", f"--folder={tmp_path}"])
-    with pytest.raises(SystemExit, match=r"error: --workdir .*seed0 .*eval\.ood\.every was"):
+    with pytest.raises(SystemExit, match=r"error: --workdir .*seed0 .*evals\.ood\.every was"):
         main()
     assert {one.name for one in tmp_path.iterdir()} == {"plain,_a", "changed.py"}
 

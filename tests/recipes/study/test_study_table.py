@@ -73,7 +73,7 @@ COLUMNS = {
     "seconds": ("run_seconds", 1.0, 0),
     "FID ({extractor})": ("generation.buffer.fid", 2.0, 1),
 }
-WEIGHTS = "--config.eval.inception_weights=weights.npz"
+WEIGHTS = "--config.evals.inception_weights=weights.npz"
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,9 @@ def check(config: Config) -> None:
     _check_beta(config)
     _check_improved(config)
     check_objective(config)
-    if (num_steps := config.eval.num_chain_steps or MIN_CHAIN_STEPS) < MIN_CHAIN_STEPS:
+    if (num_steps := config.evals.num_chain_steps or MIN_CHAIN_STEPS) < MIN_CHAIN_STEPS:
         raise ConfigError(
-            f"config.eval.num_chain_steps must be at least {MIN_CHAIN_STEPS}, whose second half "
+            f"config.evals.num_chain_steps must be at least {MIN_CHAIN_STEPS}, whose second half "
             f"says how chains mix, got {num_steps}."
         )
     samplers = find_samplers(config)

@@ -73,7 +73,7 @@ _FIELDS: dict[str, Field] = {
         optimizer={"learning_rate": 1e-3},
         train={"checkpoint_every_epochs": 20},
         mesh={"whole_batch": True},
-        eval={"every_epochs": 4.0},
+        evals={"every_epochs": 4.0},
     ),
     **under(pick_fields(optimizer={"b1": 0.0, "b2": 0.999}), when_is("optimizer.name", "adam")),
     **pick_fields(sampler={"low": -1.2, "high": 1.2}),
@@ -162,7 +162,7 @@ _FIELDS: dict[str, Field] = {
     **evaluators.fields("fit"),
     **evaluators.fields("density", OF_POINTS),
     **evaluators.fields("comparison", OF_POINTS),
-    "eval.step_factor": field(
+    "evals.step_factor": field(
         1.0, POSITIVE, "steps of --mode=eval's chains, in steps of training's"
     ),
 }
@@ -187,7 +187,7 @@ SMOKE: dict[str, Any] = {
     "sampler.num_steps": 3,
     "sampler.num_samples": 12,
     "loss.num_references": 8,
-    "eval.num_chain_steps": 8,
+    "evals.num_chain_steps": 8,
 }
 
 POINTS: dict[str, Any] = {
@@ -205,7 +205,7 @@ POINTS: dict[str, Any] = {
     "optimizer.b1": 0.9,
     "optimizer.final_fraction": 0.1,
     "optimizer.average_decay": 0.0,
-    "eval.batch_size": 10_000,
+    "evals.batch_size": 10_000,
 }
 """Changes of a configuration of points: chains at temperature 1 that start anew, and no box."""
 

@@ -155,7 +155,7 @@ class EnergyModel(ImageModel):
         """Returns energies (N,) of uint8 images, or float32 ones in [-1, 1]."""
 
         def make() -> Any:
-            size = self.config.eval.batch_size
+            size = self.config.evals.batch_size
 
             @jax.jit
             def energies(trained: Any, images: jax.Array, labels: jax.Array) -> jax.Array:
@@ -195,7 +195,7 @@ class EnergyModel(ImageModel):
 
         def make() -> Any:
             assert self.plan is not None
-            size = self.config.eval.batch_size
+            size = self.config.evals.batch_size
             if self.plan.is_interacting:  # as many particles as in training
                 size = self.config.sampler.num_samples
             return make_fresh_chains(

@@ -59,7 +59,7 @@ class PointsModel(EnergyModel):
         """Returns "points" (num, d).
 
         In the plane they are independent draws of the learned density on the grid of
-        ``eval.density``. With ``num_steps``, or in another space, they are the finite ends of
+        ``evals.density``. With ``num_steps``, or in another space, they are the finite ends of
         chains.
         """
         if num_steps is None and self.train.images.shape[1] == 2:

@@ -70,7 +70,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         levels=levels,
         beta_of=lambda state: beta_at(state.carry.step[0]),
     )
-    factor = config.eval.step_factor
+    factor = config.evals.step_factor
     finished = replace(
         model,
         plan=chain_plan if factor == 1.0 else parts.chain_plan(config, train, factor),

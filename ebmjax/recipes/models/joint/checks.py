@@ -64,7 +64,7 @@ def count_blocks(config: Config) -> int:
 
 def _check_sampler(config: Config, has_energy: bool) -> Chosen | None:
     """Returns the sampler of a run that has chains; refuses what it does not go with."""
-    attacks = config.eval.robustness
+    attacks = config.evals.robustness
     is_refined = attacks.every != NEVER and attacks.refine_steps
     if not has_energy and not is_refined:
         return None
@@ -108,14 +108,14 @@ def check_independence(config: Config, chosen: Chosen) -> None:
 
 
 def _check_refinement(config: Config, chosen: Chosen) -> None:
-    section = config.eval.robustness
+    section = config.evals.robustness
     if not section.refine_gradients:
         raise ConfigError(
-            "config.eval.robustness.refine_gradients must name at least one of 'bpda' and 'full', "
+            "config.evals.robustness.refine_gradients must name at least one of 'bpda' and 'full', "
             "got none."
         )
     if chosen.entry.interacts:
         raise ConfigError(
-            f"config.eval.robustness.refine_steps={section.refine_steps} needs a run whose chains "
+            f"config.evals.robustness.refine_steps={section.refine_steps} needs a run whose chains "
             "move each on its own, because every image must be classified on its own. Set it to 0."
         )

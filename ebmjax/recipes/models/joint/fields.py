@@ -167,12 +167,12 @@ SMOKE: dict[str, Any] = {
     "sampler.buffer.replacement": "in_place",
     "sampler.buffer.num_kept": None,
     "train.positive_batch_size": 16,
-    "eval.ood.tfds": (),
-    "eval.robustness.num_images": 16,
-    "eval.robustness.linf": (0, 4, 16, 32),
-    "eval.robustness.l2": (0, 64, 128, 256),
-    "eval.robustness.num_steps": 2,
-    "eval.landscape.num_points": 3,
+    "evals.ood.tfds": (),
+    "evals.robustness.num_images": 16,
+    "evals.robustness.linf": (0, 4, 16, 32),
+    "evals.robustness.l2": (0, 64, 128, 256),
+    "evals.robustness.num_steps": 2,
+    "evals.landscape.num_points": 3,
 }
 COMMON: dict[str, dict[str, Any]] = {
     "smoke": SMOKE,

@@ -138,7 +138,7 @@ class JointModel(ImageModel):
 
     def scores(self, images: Any) -> dict[str, np.ndarray]:
         """Returns logits and the three scores of images, see ``evaluate.scores``."""
-        return evaluate.scores(self.logits, images, batch_size=self.config.eval.batch_size)
+        return evaluate.scores(self.logits, images, batch_size=self.config.evals.batch_size)
 
     def score(self, images: np.ndarray) -> dict[str, np.ndarray]:
         """Returns "class_probability" (N, classes), and scores that tell other data (N,)."""
@@ -175,7 +175,7 @@ class JointModel(ImageModel):
         """Returns the mean log density of the buffer, or of fresh chains."""
 
         def make() -> Any:
-            size = self.config.eval.batch_size
+            size = self.config.evals.batch_size
 
             @jax.jit
             def mean(trained: TrainedJoint, images: jax.Array) -> jax.Array:
@@ -224,7 +224,7 @@ class JointModel(ImageModel):
                 "config.loss.generative_weight=0 trains a classifier alone, which has no chains "
                 "to sample with."
             )
-        plan, levels, size = self.plan, self.levels, min(self.config.eval.batch_size, num)
+        plan, levels, size = self.plan, self.levels, min(self.config.evals.batch_size, num)
         if plan.is_interacting:  # as many particles as in training
             size = self.config.sampler.num_samples
         run = self.program(

@@ -51,7 +51,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     chain_plan = parts.chain_plan(config, train) if has_energy else None
     trained_by = chain_plan if has_energy and draws(config) else None
     # A classifier alone has no chains in training, but may refine attacked images by such chains.
-    attacks = config.eval.robustness
+    attacks = config.evals.robustness
     is_refined = attacks.every != table.NEVER and attacks.refine_steps
     refining = parts.chain_plan(config, train) if is_refined else None
     carry = init_carry(

@@ -62,16 +62,16 @@ def _check_ladders(config: Config) -> None:
 
 def _check_gaussians(config: Config) -> None:
     """Refuses a Gaussian fit that an image's chains cannot carry, in training or in a report."""
-    section = config.eval.evidence
+    section = config.evals.evidence
     latent_dim = config.model.latent_dim
     smallest = fewest_chains(latent_dim)
     if section.every != NEVER and section.divergences and section.num_chains < smallest:
         raise ConfigError(
-            f"config.eval.evidence.num_chains={section.num_chains} are too few for the log "
+            f"config.evals.evidence.num_chains={section.num_chains} are too few for the log "
             "evidence that is reported: its divergences fit a full covariance in "
             f"config.model.latent_dim={latent_dim} dimensions to the chains of an image. Set "
-            f"--config.eval.evidence.num_chains={smallest} or more, or "
-            "--config.eval.evidence.divergences=False to report the trapezium rule alone, by that "
+            f"--config.evals.evidence.num_chains={smallest} or more, or "
+            "--config.evals.evidence.divergences=False to report the trapezium rule alone, by that "
             "name."
         )
     if config.loss.name != "through_chain" or config.loss.kl_weight == 0:
@@ -141,41 +141,41 @@ def sampler(config: Config, name: str) -> Chosen:
 
 
 def check_test_images(config: Config, num_test: int) -> None:
-    """Raises ConfigError where ``num_test`` images are too few for ``config.eval.num_test``."""
+    """Raises ConfigError where ``num_test`` images are too few for ``config.evals.num_test``."""
     held = "holdout" if config.data.holdout else "max_test"
-    if config.eval.num_test > num_test:
+    if config.evals.num_test > num_test:
         raise ConfigError(
-            f"config.eval.num_test must be at most {num_test}, the number of test images "
-            f"(config.data.{held}); got {config.eval.num_test}."
+            f"config.evals.num_test must be at most {num_test}, the number of test images "
+            f"(config.data.{held}); got {config.evals.num_test}."
         )
 
 
 def _check_sizes(config: Config) -> None:
-    num_test, held = config.eval.num_test, config.data.holdout or 0
+    num_test, held = config.evals.num_test, config.data.holdout or 0
     limit = int(held) if held >= 1 else None if held else config.data.max_test
     if limit is not None and num_test is not None:
         check_test_images(config, limit)
     # Without a number, the images decide, and this check comes again.
-    if num_test is not None and config.eval.evidence.num_images > num_test:
+    if num_test is not None and config.evals.evidence.num_images > num_test:
         raise ConfigError(
-            f"config.eval.evidence.num_images must be at most {config.eval.num_test}, the number "
-            f"of evaluated images (config.eval.num_test); got {config.eval.evidence.num_images}."
+            f"config.evals.evidence.num_images must be at most {config.evals.num_test}, the number "
+            f"of evaluated images (config.evals.num_test); got {config.evals.evidence.num_images}."
         )
-    num_chains = config.eval.evidence.num_chains
-    if "smc" in config.eval.evidence.methods and (
+    num_chains = config.evals.evidence.num_chains
+    if "smc" in config.evals.evidence.methods and (
         num_chains % SMC_REPEATS or num_chains < 2 * SMC_REPEATS
     ):
         raise ConfigError(
-            f"config.eval.evidence.num_chains must be a multiple of {SMC_REPEATS}, and at least "
-            f"{2 * SMC_REPEATS}, for config.eval.evidence.methods with 'smc', which makes "
+            f"config.evals.evidence.num_chains must be a multiple of {SMC_REPEATS}, and at least "
+            f"{2 * SMC_REPEATS}, for config.evals.evidence.methods with 'smc', which makes "
             f"{SMC_REPEATS} populations of them; got {num_chains}."
         )
-    if config.eval.generation.every == NEVER:
+    if config.evals.generation.every == NEVER:
         return
-    generated, smallest = config.eval.generation.num_images, config.eval.generation.smallest_num
+    generated, smallest = config.evals.generation.num_images, config.evals.generation.smallest_num
     if not 2 <= smallest < generated:
         raise ConfigError(
-            "config.eval.generation.smallest_num must be from 2 to "
-            f"config.eval.generation.num_images - 1 = {generated - 1}, so that the metrics can be "
+            "config.evals.generation.smallest_num must be from 2 to "
+            f"config.evals.generation.num_images - 1 = {generated - 1}, so that the metrics can be "
             f"extrapolated; got {smallest}."
         )

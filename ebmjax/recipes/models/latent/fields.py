@@ -70,7 +70,7 @@ _FIELDS: dict[str, Field] = {
             "max_abs_loss": 1e7,
         },
         mesh={"num_shards": 8},
-        eval={"every_epochs": 20.0},
+        evals={"every_epochs": 20.0},
     ),
     "model.latent_dim": field(16, COUNT, "dimensions of a latent"),
     **under(
@@ -117,7 +117,7 @@ _FIELDS: dict[str, Field] = {
         PROBABILITY,
         "share of the prior's persistent chains that start anew at an update",
     ),
-    "eval.num_chain_steps": field(
+    "evals.num_chain_steps": field(
         None, optional(COUNT), "steps of the chains that samples are drawn by; None: training's"
     ),
     "loss.name": field("tempered", one_of(*OBJECTIVES), "estimator of the learning gradient"),
@@ -151,8 +151,8 @@ _FIELDS: dict[str, Field] = {
     ),
     **_rates("prior", 2e-4, 1e-4),
     **_rates("generator", 1e-3, 5e-4),
-    "eval.at_start": field(True, FLAG, "evaluate before the first step, too"),
-    "eval.num_test": field(352, COUNT, "test images of an evaluation during training"),
+    "evals.at_start": field(True, FLAG, "evaluate before the first step, too"),
+    "evals.num_test": field(352, COUNT, "test images of an evaluation during training"),
     **evaluators.fields("reconstruction"),
     **evaluators.fields("evidence"),
     **evaluators.fields("gradient_variance"),
@@ -162,7 +162,7 @@ _FIELDS: dict[str, Field] = {
 FIELDS = leave_open(
     _FIELDS,
     *LENGTHS,
-    "eval.num_test",
+    "evals.num_test",
     "model.likelihood_scale",
     "optimizer.decay_per_epoch",
     "optimizer.prior.learning_rate",
@@ -183,16 +183,16 @@ SMOKE: dict[str, Any] = {
     "train.steps_per_dispatch": 2,
     "train.log_every": 1,
     "train.checkpoint_every_epochs": 1,
-    "eval.every_epochs": 2,
-    "eval.samples.num_images": 20,
-    "eval.num_test": None,
-    "eval.gradient_variance.num_gradients": 2,
-    "eval.evidence.num_images": 2,
-    "eval.evidence.num_chains": 48,
-    "eval.generation.num_images": 40,
-    "eval.generation.smallest_num": 20,
-    "eval.evidence.num_intervals": 3,
-    "eval.evidence.num_steps": 2,
+    "evals.every_epochs": 2,
+    "evals.samples.num_images": 20,
+    "evals.num_test": None,
+    "evals.gradient_variance.num_gradients": 2,
+    "evals.evidence.num_images": 2,
+    "evals.evidence.num_chains": 48,
+    "evals.generation.num_images": 40,
+    "evals.generation.smallest_num": 20,
+    "evals.evidence.num_intervals": 3,
+    "evals.evidence.num_steps": 2,
 }
 COMMON = {"smoke": SMOKE, "vanilla": VANILLA, "bfloat16": {"model.dtype": "bfloat16"}}
 configure = partial(configure_images, "latent", COMMON, max_test=352)

@@ -100,7 +100,7 @@ class LatentEBM(ImageModel):
 
     def score(self, images: np.ndarray) -> dict[str, np.ndarray]:
         """Returns "log_evidence" (N,) of uint8 images in nats, estimated as the run monitors it."""
-        key, section = common.root_keys(self.config)[2], self.config.eval.evidence
+        key, section = common.root_keys(self.config)[2], self.config.evals.evidence
         options = {"num_chains": section.num_chains, "divergences": section.divergences}
         found = evidence_of_each(key, self, images, **options)
         trapezium = found["test_trapezium_log_evidence"]
@@ -159,9 +159,9 @@ class LatentEBM(ImageModel):
     def _prior_chains(self, key: Key, num: int, num_steps: int | None = None) -> PriorChains:
         """Returns the chains of ``latent.sample_prior`` with this key, and their starts."""
         chains, networks = self.chains, self.networks
-        own_steps: int | None = self.config.eval.num_chain_steps
+        own_steps: int | None = self.config.evals.num_chain_steps
         steps = num_steps or own_steps or chains.prior_steps
-        size = min(self.config.eval.batch_size, 2 * num)
+        size = min(self.config.evals.batch_size, 2 * num)
 
         def make() -> Any:
             @jax.jit

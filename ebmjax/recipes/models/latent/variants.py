@@ -21,11 +21,11 @@ THESIS: dict[str, Any] = {
     "train.steps_per_dispatch": 10,
     "train.log_every": 10,
     "train.checkpoint_every_epochs": 1,
-    "eval.every_epochs": 5,
-    "eval.num_test": 300,
-    "eval.evidence.num_images": 4,
-    "eval.generation.num_images": 4_500,
-    "eval.generation.smallest_num": 1_000,
+    "evals.every_epochs": 5,
+    "evals.num_test": 300,
+    "evals.evidence.num_images": 4,
+    "evals.generation.num_images": 4_500,
+    "evals.generation.smallest_num": 1_000,
 }
 
 
@@ -41,9 +41,9 @@ SMALL_SMOKE: dict[str, Any] = {
     "train.num_epochs": 1,
     "train.batch_size": 12,
     "mesh.num_shards": 1,
-    "eval.samples.num_images": 10,
-    "eval.num_test": None,
-    "eval.evidence.num_chains": 24,
+    "evals.samples.num_images": 10,
+    "evals.num_test": None,
+    "evals.evidence.num_chains": 24,
 }
 
 

@@ -22,7 +22,7 @@ from experiments.configs import igebm_cifar10, shortrun_cifar10
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     workdir = tmp_path_factory.mktemp("igebm") / "run"
-    profile = {"eval.profile.every": 1, "eval.profile.num_chains": 4}
+    profile = {"evals.profile.every": 1, "evals.profile.num_chains": 4}
     config = smoke("mixed", **{"sampler.names": ("sgld", "mala")}, **profile)
     config.model.features = (4, 8)  # with a smaller one these few steps of MALA accept nothing
     assert launch(config, "configs/igebm_digits.py:smoke", str(workdir), "all") is None

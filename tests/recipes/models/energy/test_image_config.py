@@ -44,7 +44,7 @@ from ebmjax.training._feed import describe_batches
         ),
         (
             "",
-            {"eval.samples.every": "never", "train.keep_best": "sample_fid"},
+            {"evals.samples.every": "never", "train.keep_best": "sample_fid"},
             r"not monitored by this run, which monitors \[\]",
         ),
         (
@@ -83,7 +83,7 @@ from ebmjax.training._feed import describe_batches
             {"data.holdout": 60},
             "holdout=60 leaves 4 of 64 .*batch_size=16",
         ),
-        ("", {"eval.num_chain_steps": 7}, "config.eval.num_chain_steps must be at least 8"),
+        ("", {"evals.num_chain_steps": 7}, "config.evals.num_chain_steps must be at least 8"),
     ],
 )
 def test_a_mistake_is_told(variant, overrides, message, tmp_path):

@@ -22,7 +22,7 @@ def by_class(params, images, labels):
 def conditional(tmp_path_factory):
     """The use of an energy of ten classes whose parameters do not matter."""
     config = smoke("conditional")
-    config.eval.batch_size = 3
+    config.evals.batch_size = 3
     experiment = build_experiment(config, tmp_path_factory.mktemp("run"))
     model = experiment.use(experiment.state)
     return replace(model, energy_of=lambda params: partial(by_class, params))

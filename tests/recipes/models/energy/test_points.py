@@ -48,8 +48,8 @@ def model_of(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WIDTHS)
 def test_the_truth_of_the_data_is_normalised_and_its_points_follow_it(name, model_of):
-    fine = {"eval.density.half_width": WIDTHS[name], "eval.density.grid_points": 200}
-    plane = plane_of(model_of(smoke(**{"data.name": name, **fine, "eval.density.bandwidth": 0.2})))
+    fine = {"evals.density.half_width": WIDTHS[name], "evals.density.grid_points": 200}
+    plane = plane_of(model_of(smoke(**{"data.name": name, **fine, "evals.density.bandwidth": 0.2})))
     density = jax.vmap(plane.truth.log_density_fn)(jnp.asarray(plane.grid.centres))
     # Cells of a third of the data's scale at most: the sum is the integral to 1e-3.
     whole = mass(np.exp(np.asarray(density, np.float64)), plane.grid)
@@ -130,7 +130,7 @@ def test_particles_train_an_energy_as_one_system(changes, tmp_path):
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     workdir = tmp_path_factory.mktemp("points") / "run"
-    config = smoke(**{"eval.functions": ("literal/beta_bias.py:beta_bias",)})
+    config = smoke(**{"evals.functions": ("literal/beta_bias.py:beta_bias",)})
     assert launch(config, "configs/toy_beta.py:smoke", str(workdir), "all") is None
     return workdir
 
@@ -217,7 +217,7 @@ def test_numbers_of_a_known_model(model_of):
 
 def test_an_evaluation_is_of_density_and_chains(model_of):
     """A Gaussian's energy: its log density, KL(data || model), and the ends of its chains."""
-    model = model_of(smoke(**{"eval.density.grid_points": 100, "eval.density.num_samples": 500}))
+    model = model_of(smoke(**{"evals.density.grid_points": 100, "evals.density.num_samples": 500}))
     spread = lambda params: lambda x: -2.0 * jnp.sum(x**2, axis=-1)  # noqa: E731
     object.__setattr__(model, "log_density_of", spread)
     found = density(jax.random.key(0), model, None, num_samples=500)
@@ -275,10 +275,10 @@ def _build_typed(config, changes, folder):
     ("kind", "changes", "expected"),
     [
         ("beta", {"data.name": "points"}, r"points needs config\.data\.path, an \.npy file"),
-        ("beta", {"eval.density.half_width": 1.0}, r"half_width=1\.0 leaves .* Widen it"),
+        ("beta", {"evals.density.half_width": 1.0}, r"half_width=1\.0 leaves .* Widen it"),
         (
             "beta",
-            {"eval.density.grid_points": 20},
+            {"evals.density.grid_points": 20},
             r"density\.bandwidth=0\.05 must be at least .* 0\.2\.",
         ),
         (
@@ -287,9 +287,9 @@ def _build_typed(config, changes, folder):
             r"start_mean must have one entry, or .* 2 coordinates",
         ),
         ("beta", {"train.batch_size": 502}, r"train\.batch_size must be at most .* 500 examples"),
-        ("samplers", {"eval.comparison.samplers": ()}, r"must name at least one sampler"),
-        ("samplers", {"eval.comparison.burn_in": 57}, r"burn_in must leave at least 4 .* got 57"),
-        ("samplers", {"eval.density.every": "never"}, r"on the grid of the density"),
+        ("samplers", {"evals.comparison.samplers": ()}, r"must name at least one sampler"),
+        ("samplers", {"evals.comparison.burn_in": 57}, r"burn_in must leave at least 4 .* got 57"),
+        ("samplers", {"evals.density.every": "never"}, r"on the grid of the density"),
         ("samplers", {"sampler.name": "svgd", "sampler.num_samples": 1}, r"at least 2"),
     ],
 )

@@ -193,7 +193,7 @@ def test_the_centre_of_the_landscape_is_the_mean_energy(run):
 
 
 def test_missing_weights_are_told_before_training(tmp_path):
-    config = smoke(**{"eval.inception_weights": "~/nothing.npz"})
+    config = smoke(**{"evals.inception_weights": "~/nothing.npz"})
     with pytest.raises(ConfigError, match=r"inception_weights: no weights at .*/nothing\.npz"):
         launch(config, "jem_digits.py:smoke", str(tmp_path / "run"), "all")
     assert not (tmp_path / "run").exists()

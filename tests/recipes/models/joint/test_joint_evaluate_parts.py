@@ -121,15 +121,15 @@ def test_generated_chains_are_normalised_as_those_of_training(policy):
 
 @pytest.mark.parametrize("weight", [0.0, 1.0])
 def test_images_are_refined_by_chains_that_move_alone(weight):
-    changes = {"eval.robustness.refine_steps": 2, "loss.generative_weight": weight}
+    changes = {"evals.robustness.refine_steps": 2, "loss.generative_weight": weight}
     with pytest.raises(
-        ConfigError, match=r"config\.eval\.robustness\.refine_steps=2 needs a run whose chains"
+        ConfigError, match=r"config\.evals\.robustness\.refine_steps=2 needs a run whose chains"
     ):
         checks.check(smoke(**changes, **{"sampler.name": "svgd"}))
     with pytest.raises(
-        ConfigError, match=r"config\.eval\.robustness\.refine_gradients must name at least one"
+        ConfigError, match=r"config\.evals\.robustness\.refine_gradients must name at least one"
     ):
-        checks.check(smoke(**changes, **{"eval.robustness.refine_gradients": ()}))
+        checks.check(smoke(**changes, **{"evals.robustness.refine_gradients": ()}))
 
 
 def test_a_classifier_alone_is_refined_up_its_own_density(tmp_path):
@@ -137,7 +137,7 @@ def test_a_classifier_alone_is_refined_up_its_own_density(tmp_path):
     config = smoke(
         **{
             "loss.generative_weight": 0.0,
-            "eval.robustness.refine_steps": 2,
+            "evals.robustness.refine_steps": 2,
             "sampler.name": "gradient_descent",
             "sampler.gradient_descent.step_size": 0.5,
         }
@@ -177,14 +177,16 @@ def test_refined_images_are_attacked_beside_plain_ones(tmp_path, monkeypatch):
     def reported(**overrides):
         config = smoke(**overrides)
         experiment = build_experiment(config, tmp_path)
-        fields = {k: v for k, v in config.eval.robustness.items() if k != "every"}
+        fields = {k: v for k, v in config.evals.robustness.items() if k != "every"}
         test = experiment.evaluate.__self__.tests[1]
         found = robustness(key, experiment.use(experiment.state), test, **fields)
         return found.report["robustness"], found.per_image
 
     plain_protocol = {"number": 1, "refine_steps": 0}
     assert reported()[0] == {"protocol": plain_protocol}
-    found, per_image = reported(**{"eval.robustness.refine_steps": 2, "eval.robustness.num_eot": 3})
+    found, per_image = reported(
+        **{"evals.robustness.refine_steps": 2, "evals.robustness.num_eot": 3}
+    )
     refined_protocol = {"number": 3, "refine_steps": 2}
     assert found == {
         "protocol": plain_protocol | {"number": 2},
@@ -198,7 +200,7 @@ def test_refined_images_are_attacked_beside_plain_ones(tmp_path, monkeypatch):
     # Two moves of the network's own score and noise of 0.01: nothing that rounding would do.
     assert np.abs(np.asarray(refined[1] - plain[1])).max() > 1e-3
     assert [one[2:4] for one in asked] == [(16, 1), (16, 1), (16, 3)]
-    section = smoke().eval.robustness
+    section = smoke().evals.robustness
     assert refined[4].pop("gradients") == ("bpda", "full")
     assert (
         refined[4]
@@ -210,6 +212,6 @@ def test_refined_images_are_attacked_beside_plain_ones(tmp_path, monkeypatch):
             "num_steps": section.num_steps,
             "step_size": section.step_size,
             "num_restarts": section.num_restarts,
-            "batch_size": smoke().eval.batch_size,
+            "batch_size": smoke().evals.batch_size,
         }
     )

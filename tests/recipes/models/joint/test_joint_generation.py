@@ -58,7 +58,7 @@ def make_model(positions=(), is_conditional=False, plan=None):
     """A linear model of three pixels, with ``positions`` in its buffer."""
     config = ConfigDict(
         {
-            "eval": {"batch_size": 6, "num_chain_steps": 3, "inception_weights": ""},
+            "evals": {"batch_size": 6, "num_chain_steps": 3, "inception_weights": ""},
             "data": {"num_classes": 2},
             "loss": {"is_conditional": is_conditional},
             "sampler": {

@@ -44,8 +44,8 @@ REFUSED = [
         r"keep_best='test_accuracy' .* which monitors \['sample_fid', 'sample_is', 'sample_kid'\]",
     ),
     (
-        {"eval.generation.smallest_num": 40},
-        r"eval\.generation\.smallest_num must be from 2 to .*generation\.num_images - 1 = 39",
+        {"evals.generation.smallest_num": 40},
+        r"evals\.generation\.smallest_num must be from 2 to .*generation\.num_images - 1 = 39",
     ),
 ]
 
@@ -59,14 +59,14 @@ def test_fields_that_exclude_each_other(overrides, expected):
 @pytest.mark.parametrize("num_chains", [8, 20, 60])
 def test_populations_of_smc_have_every_chain(num_chains):
     overrides = {
-        "eval.evidence.methods": ("smc",),
-        "eval.evidence.num_chains": num_chains,
-        "eval.evidence.divergences": False,
+        "evals.evidence.methods": ("smc",),
+        "evals.evidence.num_chains": num_chains,
+        "evals.evidence.divergences": False,
     }
     pattern = rf"evidence\.num_chains must be a multiple of 8, and at least 16, .* got {num_chains}"
     with pytest.raises(ConfigError, match=pattern):
         families.check(digits(**overrides))
-    families.check(digits(**overrides | {"eval.evidence.num_chains": 24}))
+    families.check(digits(**overrides | {"evals.evidence.num_chains": 24}))
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_populations_of_smc_have_every_chain(num_chains):
         {"loss.name": "covariance", "loss.chains_per_observation": 2},
         {"loss.name": "through_chain", "loss.kl_weight": 0.0},
         {"sampler.persistent": True},
-        {"eval.generation.every": "never"},
-        {"train.keep_best": "sample_fid", "eval.checkpoint": "best"},
+        {"evals.generation.every": "never"},
+        {"train.keep_best": "sample_fid", "evals.checkpoint": "best"},
     ],
 )
 def test_what_goes_together_passes(overrides):

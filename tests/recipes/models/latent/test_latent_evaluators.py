@@ -116,7 +116,7 @@ def test_the_reported_evidence_is_right_at_published_size():
     powers = latent.power_schedule(config.loss.num_intervals, config.loss.exponent)
     model = linear(ExactDraws, trained=params, networks=networks, powers=powers)
     images = rng.integers(0, 256, (1, num_outputs), np.uint8)
-    section = config.eval.evidence
+    section = config.evals.evidence
     keys = jax.random.split(jax.random.key(0), 24)
     options = {"num_chains": section.num_chains, "divergences": section.divergences}
     rows = [evidence_of_each(key, model, images, **options) for key in keys]
@@ -170,7 +170,7 @@ class Standing(LatentEBM):
 
 
 def test_every_test_image_is_reconstructed_from_its_own_chain():
-    config = digits(**{"train.batch_size": 3, "eval.num_test": 2})
+    config = digits(**{"train.batch_size": 3, "evals.num_test": 2})
     found = reconstruction(KEY, linear(Standing, config=config), TEST)
     made, originals = np.array([0.35, 0.2]), IMAGES[:2] / 127.5 - 1
     errors = np.square(made - originals).mean(axis=1)
@@ -219,7 +219,7 @@ def test_samples_stand_beside_the_images_of_their_chains_starts():
         np.testing.assert_allclose(images, latents @ weight.T + bias, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(("given", "steps"), [({}, 40), ({"eval.num_chain_steps": 7}, 7)])
+@pytest.mark.parametrize(("given", "steps"), [({}, 40), ({"evals.num_chain_steps": 7}, 7)])
 def test_samples_are_drawn_by_as_many_steps_as_the_evaluation_says(given, steps):
     model = linear(config=digits(**{"train.batch_size": 3, **given}))
     draw = partial(latent.sample_prior, keys_of(KEY).samples, PARAMS, MODEL, 5, 2)

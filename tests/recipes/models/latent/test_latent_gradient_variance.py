@@ -63,7 +63,7 @@ def test_a_prior_that_never_learns_thins_the_variance_of_all_by_its_coordinates(
 @pytest.mark.slow
 def test_a_run_reports_them_along_training_and_at_the_end(tmp_path):
     """The prior never learns here, so its zeros thin the whole by their share."""
-    config = digits(**{"loss.name": "frozen_prior", "eval.evidence.methods": ()})
+    config = digits(**{"loss.name": "frozen_prior", "evals.evidence.methods": ()})
     assert launch(config, "thermo_digits.py:smoke", str(tmp_path), "all") is None
     rows = rows_of(tmp_path)
     report = json.loads((tmp_path / "evaluation.json").read_text())

@@ -97,7 +97,7 @@ def test_the_penalty_reaches_the_loss(monkeypatch):
 
 
 def test_what_is_only_evaluated_changes_no_step():
-    assert traced(hashable({}))[0] == traced(hashable({"eval.samples.num_images": 7}))[0]
+    assert traced(hashable({}))[0] == traced(hashable({"evals.samples.num_images": 7}))[0]
 
 
 def test_persistent_chains_stand_at_every_power_of_every_example():

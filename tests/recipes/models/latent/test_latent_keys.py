@@ -53,7 +53,7 @@ def test_the_full_evaluation_draws_by_keys_of_its_own(monkeypatch):
     images, latents, params = np.zeros((1, 2, 1, 1)), np.zeros((1, 2)), {"weight": np.zeros(1)}
     along = {"reconstruction_error": 0.0, "mean_log_likelihoods": np.zeros(3)}
     config = digits(**{"train.batch_size": 3})
-    section = config.eval
+    section = config.evals
     drawn = draw((images, images, latents, latents))
     programs = {
         ("prior", section.samples.num_images, 40): drawn,

@@ -150,9 +150,9 @@ def test_a_run_has_one_pilot_however_often_it_goes_on(tmp_path, monkeypatch):
             "train.num_epochs": 2,
             "sampler.prior.num_steps": 2,
             "sampler.posterior.num_steps": 2,
-            "eval.at_start": False,
-            "eval.generation.every": "never",
-            "eval.evidence.methods": (),
+            "evals.at_start": False,
+            "evals.generation.every": "never",
+            "evals.evidence.methods": (),
         },
     )
     path = tmp_path / "run"

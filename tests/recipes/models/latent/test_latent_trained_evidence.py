@@ -16,14 +16,14 @@ SETTINGS = {
     "model.latent_dim": 4,
     "train.num_epochs": 10,
     "train.checkpoint_every_epochs": 10,
-    "eval.every_epochs": 10,
-    "eval.generation.every": "never",
-    "eval.evidence.num_images": 4,
-    "eval.evidence.num_chains": 128,
-    "eval.evidence.num_intervals": 30,
-    "eval.evidence.num_steps": 60,
-    "eval.evidence.step_size": 0.05,
-    "eval.evidence.methods": tuple(METHODS),
+    "evals.every_epochs": 10,
+    "evals.generation.every": "never",
+    "evals.evidence.num_images": 4,
+    "evals.evidence.num_chains": 128,
+    "evals.evidence.num_intervals": 30,
+    "evals.evidence.num_steps": 60,
+    "evals.evidence.step_size": 0.05,
+    "evals.evidence.methods": tuple(METHODS),
 }
 
 
