@@ -144,7 +144,7 @@ def test_published_numbers_stand_beside_rows_of_their_study():
         assert set(labels) <= set(rows), name
 
 
-LEDGER = "docs/results/README.md"
+LEDGER = [f"docs/results/{page}.md" for page in ("README", "claims_joint", "claims_samplers")]
 RESULTS = [page for page in TEXTS if page.startswith("docs/results/")]
 DATED_IN_PLACE = {  # sections that say when and by which commit beside their numbers
     "lambda = 1e-4 over six epochs"
@@ -185,7 +185,7 @@ def test_dates_and_commits_stand_at_the_end_of_a_results_page(page):
 
 def claims():
     """Rows of the ledger's tables of claims, and their verdicts."""
-    rows = re.findall(r"^\| .+\|$", TEXTS[LEDGER], re.MULTILINE)
+    rows = [row for page in LEDGER for row in re.findall(r"^\| .+\|$", TEXTS[page], re.MULTILINE)]
     verdicts = [row.split(" | ")[2] for row in rows if row.count(" | ") == 3]
     return rows, [verdict for verdict in verdicts if verdict != "verdict"]
 
@@ -201,7 +201,7 @@ def test_the_ledger_begins_with_the_counts_of_its_verdicts():
     _, verdicts = claims()
     counts = [sum(verdict.startswith(kind) for verdict in verdicts) for kind in kinds]
     assert sum(counts) == len(verdicts), "a verdict begins with one of " + ", ".join(kinds)
-    answer = TEXTS[LEDGER].split("\n\n")[1]
+    answer = TEXTS[LEDGER[0]].split("\n\n")[1]
     assert [int(n) for n in re.findall(r"\d+", answer)[:5]] == [len(verdicts), *counts]
 
 
