@@ -134,7 +134,7 @@ def test_every_row_of_the_papers_links_a_number_or_says_why_there_is_none():
 
 def test_published_numbers_stand_beside_rows_of_their_study():
     """Their labels are those that ``--rows`` takes."""
-    section = TEXTS["docs/papers.md"].partition("## Tables of published numbers")[2]
+    section = TEXTS["docs/published.md"]
     found = re.findall(r"^\| [^|]+ \| `(studies/\S+?)` \| ([^|]+) \|", section, re.MULTILINE)
     assert len(found) == 12
     for name, cells in found:
