@@ -86,7 +86,7 @@ def one_of_or_function(*choices: str) -> Range:
 def _fits(value: Any) -> bool:
     if isinstance(value, int):
         return abs(value) <= MAX_INTEGER
-    return not isinstance(value, float) or value == 0 or MIN_FLOAT <= abs(value) <= MAX_FLOAT
+    return not isinstance(value, float) or not value or MIN_FLOAT <= abs(value) <= MAX_FLOAT
 
 
 def _number(words: str, holds: Callable[[Any], bool], *examples: float) -> Range:
@@ -123,6 +123,7 @@ GRID = _integer("an integer from 10 to 5000", lambda v: 10 <= v <= 5000, 10, 60)
 SEED = _integer(f"an integer from 0 to {MAX_SEED}", lambda v: 0 <= v <= MAX_SEED, 0, 3)
 FLAG = Range("True or False", lambda v: isinstance(v, bool), bool, (False, True))
 TEXT = Range("text", lambda v: isinstance(v, str), str, ("", "some"))
+ANY = Range("any value", lambda v: True, object, may_be_none=True)
 PATH = replace(TEXT, words="a path, or empty")
 OURS = frozenset(
     f"ebmjax.networks:{name}"

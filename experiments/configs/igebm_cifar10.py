@@ -19,7 +19,6 @@ Variants:
 - cpu_literal: the same by the thesis's printed ratio.
 """
 
-import json
 from functools import partial
 from typing import Any
 
@@ -36,10 +35,10 @@ def langevin(step_size: float, noise_scale: float) -> dict[str, Any]:
 
 def set_printed_mala(step_size: float, noise_scale: float) -> dict[str, Any]:
     """MALA as the thesis prints it, at a step and noise as of ``langevin``."""
-    options = {"step_size": 4 * step_size, "noise_scale": 2 * noise_scale}
     return {
         "sampler.name": "literal/mala.py:literal_mala",
-        "sampler.options": json.dumps(options),
+        "sampler.options.step_size": 4 * step_size,
+        "sampler.options.noise_scale": 2 * noise_scale,
     }
 
 

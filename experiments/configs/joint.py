@@ -57,5 +57,5 @@ BASE: dict[str, Any] = {
     "evals.landscape.every": "never",
 }
 # The network is a factory's, which model.dtype does not reach.
-VARIANTS = {"bfloat16": {"model.options": '{"dtype": "bfloat16"}'}}
+VARIANTS = {"bfloat16": {"model.options.dtype": "bfloat16"}}
 get_config = partial(configure, base=BASE, variants=VARIANTS)

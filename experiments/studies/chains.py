@@ -18,7 +18,7 @@ from ebmjax.recipes.study.named_columns import fid_columns, pick_columns
 figures = project("figures.image")
 skip = project("settings.joint_rows").skip
 
-NOT_USED = '--config.sampler.options={"rejects": false}'
+NOT_USED = "--config.sampler.options.rejects=False"
 
 
 def make_rows(config: str, psgld: Sequence[str], damping: str) -> dict[str, str | Sequence[str]]:

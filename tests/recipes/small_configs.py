@@ -1,6 +1,16 @@
 """The smallest runs of the families of images that train and evaluate, with a user's network."""
 
+from ebmjax.recipes.config import declare, families
 from experiments.configs import igebm_digits, jem_digits, thermo_digits
+
+
+def change(config, fields):
+    """The configuration with fields set, also those of sections that it lacks."""
+    every = families.all_fields(config.family, fields)
+    for name, value in fields.items():
+        declare.put(every[name], config, name, value)
+    return config
+
 
 FACTORY_RUNS = {
     "joint": (
@@ -8,7 +18,7 @@ FACTORY_RUNS = {
         jem_digits,
         {
             "model.factory": "own_networks:logits",
-            "model.options": '{"width": 6}',
+            "model.options.width": 6,
             "evals.robustness.every": "never",
             "evals.ood.every": "never",
             "evals.landscape.every": "never",
@@ -31,5 +41,4 @@ def configuration(family, changes=()):
     """The run's configuration, with changes by dotted field names."""
     _, file, fields = FACTORY_RUNS[family]
     config = file.get_config("smoke")
-    config.update_from_flattened_dict({**fields, **dict(changes)})
-    return config
+    return change(config, {**fields, **dict(changes)})

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from experiment_runs import EXPERIMENTS
+from small_configs import change
 
 from ebmjax.recipes.config import families, files, show_configs
 from ebmjax.recipes.config.errors import flatten
@@ -43,7 +44,7 @@ def test_a_variant_is_a_valid_configuration_and_survives_json(name, variant):
     families.prune(config)
     families.check(config)
     saved = json.loads(json.dumps(as_json(config), allow_nan=False))
-    for field, value in flatten(saved).items():
-        restored.update_from_flattened_dict({field: tuple(value) if type(value) is list else value})
+    flat = flatten(saved).items()
+    change(restored, {k: tuple(value) if type(value) is list else value for k, value in flat})
     families.prune(restored)
     assert restored == config

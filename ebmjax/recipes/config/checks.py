@@ -1,8 +1,6 @@
 """Checks of fields that exclude each other, shared by families."""
 
-import json
 from collections.abc import Collection, Iterable
-from typing import Any
 
 from ebmjax.recipes.config.errors import Config, ConfigError, pick, shorten
 from ebmjax.recipes.config.points import POINTS
@@ -133,23 +131,3 @@ def check_box(config: Config) -> None:
             f"config.sampler.low must be below config.sampler.high={section.high:g}, got "
             f"{section.low:g}."
         )
-
-
-def options_of(config: Config, section: str) -> dict[str, Any]:
-    """Returns the options in ``config.<section>.options``.
-
-    Raises:
-      ConfigError: unless it is empty, or the text of a JSON object.
-    """
-    text = config[section].get("options")
-    try:
-        options = json.loads(text or "{}")
-    except (ValueError, RecursionError) as error:
-        options = error
-    if not isinstance(options, dict):
-        why = f" ({options})" if isinstance(options, Exception) else ""
-        raise ConfigError(
-            f"config.{section}.options must be a JSON object, names in double quotes, such as "
-            f"--config.{section}.options='{{\"width\": 32}}'; got {shorten(text)}{why}."
-        )
-    return options

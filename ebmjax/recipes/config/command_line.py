@@ -111,7 +111,7 @@ def _change(config: Any, shown: str, arguments: Sequence[str]) -> list[str]:
             f"config: get_config() of the file must return a configuration, got {got}."
         )
     names = read_names(arguments)
-    fields = families.all_fields(getattr(config, "family", "")) if names else {}
+    fields = families.all_fields(getattr(config, "family", ""), names) if names else {}
     for name, argument in zip(names, arguments, strict=True):
         if name not in fields:
             raise ConfigError(_no_field(name, config, fields, shown))
@@ -121,10 +121,7 @@ def _change(config: Any, shown: str, arguments: Sequence[str]) -> list[str]:
 
 
 def _no_field(name: str, config: Config, fields: declare.Fields, shown: str) -> str:
-    whole = name.rpartition(".")[0]
-    if whole in fields and whole.endswith("options"):
-        return f"config.{name} is no field: config.{whole} is one JSON text, set whole."
-    if any(one.startswith(f"{name}.") for one in fields):
+    if name.endswith(".options") or any(one.startswith(f"{name}.") for one in fields):
         return (
             f"config.{name} is a section and keeps its fields: set them one by one, as in "
             f"--config.{name}.FIELD=VALUE."

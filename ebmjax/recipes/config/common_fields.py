@@ -7,6 +7,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from ebmjax._ranges import (
+    ANY,
     COUNT,
     FINITE,
     FLAG,
@@ -53,9 +54,9 @@ def is_own(what: str, *names: str) -> When:
 
 def own_options(section: str, what: str, *names: str) -> dict[str, Field]:
     """Returns the field for the options of a user's function in a section."""
-    text = "further arguments of your own function, a JSON object; empty: none"
+    text = "section of further arguments of your own function"
     fields = names or (f"{section}.name",)
-    return {f"{section}.options": field("", TEXT, text, is_own(what, *fields))}
+    return {f"{section}.options": field(None, ANY, text, is_own(what, *fields))}
 
 
 OWN_EVALUATIONS: Fields = {
@@ -107,10 +108,7 @@ OF_IMAGES: Fields = {
     ),
     "model.factory": field("", FUNCTION, "your own network: function that makes it; empty: ours"),
     "model.options": field(
-        "",
-        TEXT,
-        "its further arguments, a JSON object; empty: none",
-        when_set("model.factory"),
+        None, ANY, "section of its further arguments", when_set("model.factory")
     ),
     "train.start_from": field("", PATH, "folder of another run to begin with; empty: none"),
     "train.keep_best": field("", TEXT, "evaluation number whose best state is kept; empty: none"),
@@ -265,7 +263,9 @@ def configure_images(
     sizes = {"image_size": 8, "num_classes": 10, "max_train": 1440, "max_test": max_test}
     if base.get("data.name", "digits") == "digits":
         base = {**{f"data.{name}": size for name, size in sizes.items()}, **base}
-    return declare.configure(families.all_fields(family), variant, base, {**common, **variants})
+    variants = {**common, **variants}
+    names = {*base, *variants.get(variant, ())}
+    return declare.configure(families.all_fields(family, names), variant, base, variants)
 
 
 def family(name: str) -> dict[str, Field]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict, config_dict
 
-from ebmjax._ranges import Range
+from ebmjax._ranges import ANY, Range
 from ebmjax.recipes.config.errors import Config, ConfigError, did_you_mean, shorten
 
 
@@ -140,7 +140,13 @@ def put(one: Field, config: Config, name: str, value: Any) -> None:
     *path, last = name.split(".")
     place = config
     for part in path:
+        if one.values is ANY and part not in place:  # a section whose fields are not declared
+            with config.unlocked():
+                place[part] = ConfigDict()
         place = place[part]
+    if one.values is ANY:
+        with config.unlocked():
+            place[last] = config_dict.placeholder(object)
     try:
         if value is None and not one.values.may_be_none:
             raise TypeError
@@ -157,7 +163,7 @@ def from_json(one: Field, name: str, value: Any) -> Any:
     """
     if value is None and one.values.may_be_none:
         return None
-    if isinstance(value, list) == one.is_many and value is not None:
+    if one.values is ANY or (isinstance(value, list) == one.is_many and value is not None):
         is_any = type(one.default) is not int or one.values.kind is object
         is_whole = is_any or type(value) is int
         if is_whole and one.values.refusal(value) is None:

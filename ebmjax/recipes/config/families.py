@@ -10,6 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from ebmjax._ranges import ANY
 from ebmjax._user_function import definitions
 from ebmjax.recipes.config import checks, declare
 from ebmjax.recipes.config.declare import Fields
@@ -26,21 +27,29 @@ def add(name: str, file: str) -> None:
     FAMILIES[name] = Path(file).resolve()
 
 
-def all_fields(family: str) -> Fields:
-    """Returns the fields of a family, with those of all parts that it offers."""
+def all_fields(family: str, names: Collection[str] = ()) -> Fields:
+    """Returns the fields of a family, with those of all parts that it offers.
+
+    A section ``<section>.options`` has those fields that are in ``names``.
+    """
     declared = module(family, "fields")
-    return {**declared.FIELDS, **getattr(declared, "SECTIONS", {})}
+    every = {**declared.FIELDS, **getattr(declared, "SECTIONS", {})}
+    options = {name: every.pop(name) for name in list(every) if every[name].values is ANY}
+    for section, one in options.items():
+        every |= {name: one for name in names if name.startswith(f"{section}.")}
+    return every
 
 
 def fields_of(config: Config) -> Fields:
     """Returns the fields of a configuration: those that its own choices bring into being."""
-    fields = all_fields(config.get("family")).items()
+    fields = all_fields(config.get("family"), flatten(config.to_dict())).items()
     return {name: one for name, one in fields if all(when.holds(config) for when in one.when)}
 
 
 def prune(config: Config) -> None:
     """Removes the fields of parts that a configuration does not name."""
-    gone = all_fields(config.family).keys() - fields_of(config).keys()
+    every = all_fields(config.family, flatten(config.to_dict()))
+    gone = every.keys() - fields_of(config).keys()
     with config.unlocked():
         for name in gone:
             section = name.rpartition(".")[0]
@@ -61,7 +70,8 @@ def check(config: Config, typed: Collection[str] = ()) -> None:
       ConfigError: if a field is unknown, missing, out of range or of a part that is not named, or
         fields exclude each other.
     """
-    every, names = all_fields(config.get("family")), set(flatten(config.to_dict()))
+    names = set(flatten(config.to_dict()))
+    every = all_fields(config.get("family"), names)
     fields = fields_of(config)
     for name in sorted(names - every.keys() | fields.keys() - names):
         problem = f"is no field of the family {config.family}.{did_you_mean(name, fields)}"

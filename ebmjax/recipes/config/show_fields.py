@@ -1,14 +1,11 @@
 """Prints every field of a configuration: ``ebmjax fields``."""
 
 import sys
-from collections.abc import Iterator
 
 from ebmjax.recipes.config import command_line, declare, families, files
-from ebmjax.recipes.config.checks import options_of
 from ebmjax.recipes.config.declare import Field, Fields
 from ebmjax.recipes.config.errors import Config, ConfigError, pick, stop
-from ebmjax.recipes.config.signatures import read_fields
-from ebmjax.recipes.config.user_parts import find_function, is_users
+from ebmjax.recipes.config.user_parts import option_fields
 
 USAGE = """usage: ebmjax fields CONFIG[:VARIANT] [--config.FIELD=VALUE ...]
 
@@ -33,24 +30,7 @@ SECTIONS = [
 
 def describe_field(name: str, one: Field, config: Config) -> str:
     """One line for a field: its value, its text and its range."""
-    return f"{name} = {config[name]!r}  # {one.text} [{values(one)}]"
-
-
-def describe_options(config: Config, fields: Fields) -> Iterator[str]:
-    """Yields a line for each option that a function of the user declares, if a field names one.
-
-    Raises:
-      ConfigError: if there is no such function, or the options are no JSON object.
-    """
-    for name in fields:
-        section, value = name.partition(".")[0], config[name]
-        entries = value if isinstance(value, list | tuple) else [value]
-        for entry in entries if f"{section}.options" in fields and name != "model.factory" else ():
-            if is_users(entry):
-                options = options_of(config, section)
-                for key, one in read_fields(find_function(name, entry)).items():
-                    chosen = options.get(key, one.default)
-                    yield f"{section}.options: {key} = {chosen!r}  # {one.text} [{values(one)}]"
+    return f"{name} = {config.get(name, one.default)!r}  # {one.text} [{values(one)}]"
 
 
 def values(one: Field) -> str:
@@ -116,8 +96,8 @@ def main() -> None:
         pick("family", config.family, families.FAMILIES)
         fields = families.fields_of(config)
         declare.check_ranges(fields, config)
+        fields = {**fields, **option_fields(config, fields)}
         lines = [describe_field(name, one, config) for name, one in in_order(fields).items()]
-        lines += describe_options(config, fields)
     except ConfigError as error:
         stop(error)
     print("\n".join(lines))

@@ -1,6 +1,7 @@
 """Parts from a user's own file or module: ``FILE.py:FUNCTION`` in place of a name of ours.
 
-The function is called as ours are, with the options of ``config.<section>.options`` as keywords.
+The function is called as ours are, with the options of the section ``config.<section>.options`` as
+keywords.
 """
 
 import contextlib
@@ -9,12 +10,25 @@ import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from ml_collections import ConfigDict
+
 from ebmjax._shown import trim
 from ebmjax._user_function import is_function_name, user_function
-from ebmjax.recipes.config.checks import options_of
-from ebmjax.recipes.config.declare import Fields, refusal_of
-from ebmjax.recipes.config.errors import Config, ConfigError
+from ebmjax.recipes.config.declare import Field, Fields, refusal_of
+from ebmjax.recipes.config.errors import Config, ConfigError, did_you_mean
 from ebmjax.recipes.config.signatures import read_fields
+
+WITH_OPTIONS = {
+    "evals.functions",
+    "loss.name",
+    "model.factory",
+    "optimizer.name",
+    "sampler.name",
+    "sampler.names",
+    "sampler.posterior.name",
+    "sampler.prior.name",
+}
+"""Fields that name functions of the user which take options."""
 
 
 class UserPart(NamedTuple):
@@ -67,7 +81,7 @@ def find_part(
     """Returns the user's part that ``config.<field>`` names.
 
     Args:
-      config: ``config.<section>.options`` is read, of the field's section.
+      config: the section ``config.<section>.options`` is read, of the field's section.
       field: such as "sampler.name".
       name: its value.
       given: names of the arguments that the run gives. No option may have one of these names.
@@ -76,14 +90,29 @@ def find_part(
     Raises:
       ConfigError: if there is no such function, or an option is missing, unknown or out of range.
     """
-    function, section = find_function(field, name), field.partition(".")[0]
-    chosen = check_options(config, field, name, function, given)
+    function, section = find_function(field, name), f"{field.partition('.')[0]}.options"
+    chosen = config.get(section, ConfigDict()).to_dict()
+    parameters = inspect.signature(function).parameters
+    many = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    able = [key for key, one in parameters.items() if key not in given and one.kind not in many]
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+    for key in chosen:
+        if key in given or not (takes_any or key in able):
+            raise ConfigError(
+                f"config.{section}.{key} is no option of config.{field}={name!r}, which takes "
+                f"{able}.{did_you_mean(key, able)}"
+            )
+    options = default_options(function, given) | chosen
+    if missing := [key for key in able if key not in options]:
+        raise ConfigError(
+            f"config.{field}={name!r} has arguments {missing} without a value: the run gives "
+            f"{sorted(given)}. Set --config.{section}.{missing[0]}=VALUE."
+        )
     usual = {key: one for key, one in (usual or {}).items() if key in chosen}
     for key, one in {**usual, **read_fields(function)}.items():
-        value = chosen.get(key, one.default)
-        if one.values.refusal(value) is not None:
-            raise ConfigError(refusal_of(one, f"{section}.options {key!r}", value))
-    return UserPart(field, name, function, default_options(function, given) | chosen)
+        if one.values.refusal(options[key]) is not None:
+            raise ConfigError(refusal_of(one, f"{section}.{key}", options[key]))
+    return UserPart(field, name, function, options)
 
 
 def default_options(function: Callable[..., Any], given: Collection[str]) -> dict[str, Any]:
@@ -95,42 +124,19 @@ def default_options(function: Callable[..., Any], given: Collection[str]) -> dic
     }
 
 
-def check_options(
-    config: Config,
-    field: str,
-    name: str,
-    function: Callable[..., Any],
-    given: Collection[str],
-) -> dict[str, Any]:
-    """Returns the options in ``config.<section>.options``, as the function's signature allows.
+def option_fields(config: Config, fields: Fields) -> dict[str, Field]:
+    """Returns the fields that the user's functions, which ``fields`` name, declare as options.
 
     Raises:
-      ConfigError: for an option that the function does not take, or one that it needs.
+      ConfigError: if there is no such function.
     """
-    section = field.partition(".")[0]
-    options = options_of(config, section)
-    parameters = inspect.signature(function).parameters
-    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
-    wrong = [key for key in options if key in given or not (takes_any or key in parameters)]
-    many = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    able = [key for key, one in parameters.items() if key not in given and one.kind not in many]
-    if wrong:
-        raise ConfigError(
-            f"config.{section}.options has {wrong}; config.{field}={name!r} takes the options "
-            f"{able}."
-        )
-    missing = [
-        key
-        for key in able
-        if parameters[key].default is inspect.Parameter.empty and key not in options
-    ]
-    if missing:
-        example = ", ".join(f'"{key}": ...' for key in missing)
-        raise ConfigError(
-            f"config.{field}={name!r} has arguments {missing} without a value: the run gives "
-            f"{sorted(given)}, and the rest comes from --config.{section}.options='{{{example}}}'."
-        )
-    return options
+    found: dict[str, Field] = {}
+    for name in WITH_OPTIONS & fields.keys():
+        for entry in config[name] if isinstance(config[name], list | tuple) else [config[name]]:
+            if is_users(entry):
+                own = read_fields(find_function(name, entry)).items()
+                found |= {f"{name.partition('.')[0]}.options.{key}": one for key, one in own}
+    return found
 
 
 @contextlib.contextmanager

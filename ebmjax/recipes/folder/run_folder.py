@@ -121,10 +121,12 @@ def _as_config(saved: dict[str, Any]) -> Config:
     family = saved.get("family")
     family = family if isinstance(family, str) else trim(family)
     pick("family", family, families.FAMILIES)
-    every, flat = families.all_fields(family), flatten(saved)
-    flat |= {k: declare.from_json(every[k], k, flat[k]) for k in sorted(flat.keys() & every.keys())}
+    flat = flatten(saved)
+    every = families.all_fields(family, flat)
     config = declare.defaults(every)
-    config.update_from_flattened_dict({name: flat[name] for name in flat.keys() & every.keys()})
+    for name in sorted(flat.keys() & every.keys()):
+        flat[name] = declare.from_json(every[name], name, flat[name])
+        declare.put(every[name], config, name, flat[name])
     fields = families.fields_of(config)
     for name in sorted(flat.keys() ^ fields.keys()):
         needs = " and ".join(when.needs for when in every[name].when) if name in every else ""
@@ -132,8 +134,6 @@ def _as_config(saved: dict[str, Any]) -> Config:
         problem = "is missing" if name in fields else problem
         raise ConfigError(f"config.{trim(name)} {problem} of the family {family}.")
     families.prune(config)
-    with config.unlocked():
-        config.update_from_flattened_dict(flat)
     return config
 
 

@@ -14,7 +14,7 @@ from ebmjax import learning, networks
 from ebmjax._checks import check_floating
 from ebmjax.networks import Network
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.config.user_parts import check_options, explain, find_function
+from ebmjax.recipes.config.user_parts import find_part
 from ebmjax.types import PyTree
 
 RANDOM = ("rngs", "key")
@@ -73,15 +73,14 @@ def user_networks(
       ConfigError: for whatever the function does wrong.
     """
     name = config.model.factory
-    function = find_function("model.factory", name)
-    options = check_options(config, "model.factory", name, function, (*given, *RANDOM))
-    parameters = inspect.signature(function).parameters
+    part = find_part(config, "model.factory", name, (*given, *RANDOM))
+    parameters = inspect.signature(part.function).parameters
     random = next((one for one in RANDOM if one in parameters), None)
     takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
     passed = {key: value for key, value in given.items() if takes_any or key in parameters}
 
     def make(index: int, **random: Any) -> Any:
-        made = function(**passed, **options, **random)
+        made = part.function(**passed, **part.options, **random)
         if len(parts) == 1:
             return made
         if not isinstance(made, tuple | list) or len(made) != len(parts):
@@ -89,9 +88,7 @@ def user_networks(
             raise TypeError(f"it must return {len(parts)} networks, {whats}, got {_kind(made)}")
         return made[index]
 
-    text = config.model.options
-    note = f" Its arguments, config.model.options: {text}." * bool(text)
-    with explain("model.factory", name, function, note):
+    with part.explain():
         found = tuple(
             _network(lambda i=i, **r: make(i, **r), random, len(part.inputs[0].shape), has_state)
             for i, part in enumerate(parts)

@@ -38,7 +38,7 @@ def load(name: str) -> TrainedRun:
         )
     place = files.MODELS / name
     fields = read_json(place / "fields.json")
-    every = families.all_fields(fields["family"])
+    every = families.all_fields(fields["family"], fields)
     config = declare.configure(
         every, base={key: declare.from_json(every[key], key, fields[key]) for key in fields}
     )

@@ -144,7 +144,10 @@ def test_help_teaches_and_ends_well(tmp_path):
         ),
         ([SMOKE, "--max_steps=0"], "config.train.max_steps must be an integer of at least 1"),
         ([SMOKE, "--config.xyzzy=1"], "config.xyzzy is no field. `ebmjax fields configs/"),
-        ([SMOKE, "--config.model.options.a=1"], "config.model.options is one JSON text, set whole"),
+        (
+            [SMOKE, "--config.model.options.a=1"],
+            "options.a is no field here: it needs",
+        ),
         ([SMOKE, "--config.train.batch_size=many"], "config.train.batch_size must be an integer"),
         ([SMOKE, "--config.train.batch_size=1.5"], "an integer of at least 1, got '1.5'."),
         (

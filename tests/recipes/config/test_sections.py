@@ -192,9 +192,10 @@ def test_fields_of_a_sampler_of_ones_own_are_printed(tmp_path, printed, capsys):
         ("igebm_digits", f"sampler.names=('sgld', {name!r})"),
         ("thermo_digits", f"sampler.prior.name={name}"),
     ):
-        for options, value in (("", 0.9), ('{"momentum": 0.5}', 0.5)):
-            lines = printed(config, f"--config.{argument}", f"--config.sampler.options={options}")
-            expected = f"sampler.options: momentum = {value}  # share that is kept [in [0, 1)]"
+        option = "--config.sampler.options.momentum=0.5"
+        for given, value in (([], 0.9), ([option], 0.5)):
+            lines = printed(config, f"--config.{argument}", *given)
+            expected = f"sampler.options.momentum = {value}  # share that is kept [in [0, 1)]"
             assert lines.count(expected) == 1
     with pytest.raises(SystemExit) as ended:
         printed("jem_digits", f"--config.sampler.name={file}:other")

@@ -27,7 +27,6 @@ def check(config: Config) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
     _check_points(config)
     checks.check_kept(config, set() if is_points(config) else scores_of_samples(config))
-    checks.options_of(config, "model")
     _check_classes(config)
     _check_shares(config)
     _check_buffer(config)

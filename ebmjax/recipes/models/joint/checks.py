@@ -44,7 +44,6 @@ def check(config: Config, about_images: str = "") -> None:
     if has_samples:
         repeated = num_blocks if config.loss.is_conditional else 1
         checks.check_buffer(config, num_blocks, num_drawn=section.num_samples * repeated)
-    checks.options_of(config, "model")
     checks.check_kept(config, set(checks.IS_HIGHER_BETTER) - OF_SAMPLES | of_samples)
 
 

@@ -20,7 +20,6 @@ JACKKNIFE_GROUPS = 8
 def check(config: Config) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
     _check_best(config)
-    checks.options_of(config, "model")
     _check_rates(config)
     _check_ladders(config)
     _check_gaussians(config)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from small_configs import change
 
 from ebmjax.recipes.models.joint import parts
 from ebmjax.recipes.parts.samplers.bind import bind_sampler as bind
@@ -14,8 +15,8 @@ LITERAL = "literal/mala.py:literal_mala"
 
 
 def bound(name, density, **overrides):
-    config = jem_digits.get_config("smoke")
-    config.update_from_flattened_dict({"sampler.name": name, "sampler.box": "none"} | overrides)
+    fields = {"sampler.name": name, "sampler.box": "none"} | overrides
+    config = change(jem_digits.get_config("smoke"), fields)
     return bind(parts.sampler(config), config.sampler, (2, 1, 1))(density)
 
 
@@ -39,7 +40,7 @@ def test_literal_mala_that_does_not_reject_is_sgld_with_its_ratio():
     """Down a bowl whose energy is positive everywhere, the ratio of energies is below 1."""
     density = lambda x: -2.0 - 0.1 * jnp.sum(x**2)  # noqa: E731
     start = jnp.array([0.3, -0.2])
-    chain = bound(LITERAL, density, **{"sampler.options": '{"rejects": false}'})
+    chain = bound(LITERAL, density, **{"sampler.options.rejects": False})
     sure = bound(LITERAL, density)
     state = chain.init(start)
     for key in jax.random.split(jax.random.key(0), 20):
