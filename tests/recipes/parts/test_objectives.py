@@ -1,5 +1,7 @@
 """Every objective without chains, at its minimum on Gaussian data, where it is known."""
 
+from inspect import signature
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,15 +11,15 @@ from ebmjax.data import ImageData
 from ebmjax.learning import Density, Samples
 from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.parts.objectives import energy_matching, noise_contrastive
-from ebmjax.recipes.parts.objectives.checks import warn_of_objective
+from ebmjax.recipes.parts.objectives import chainless
 from ebmjax.recipes.parts.objectives.objective import (
     make_loss,
     noise_levels,
 )
-from ebmjax.recipes.parts.objectives.table import WITHOUT_CHAINS, draws
+from ebmjax.recipes.parts.objectives.table import OBJECTIVES, draws, warn_of_objective
 from experiments.configs import igebm_digits, jem_digits
 
+WITHOUT_CHAINS = [n for n, f in OBJECTIVES.items() if "negatives" not in signature(f).parameters]
 COVARIANCE = np.array([[0.3, 0.1], [0.1, 0.2]])
 ROOT = np.linalg.cholesky(COVARIANCE)
 # A mean of 256 copies has little bias at this noise, and none is added.
@@ -138,7 +140,7 @@ def test_energy_matching_finds_the_linear_map_before_its_chains():
                 return lambda x: -0.5 * share / 0.1 * jnp.sum(best[None] * x**2, axis=1)
 
             model = density(energy_of(share), energy_of(jax.lax.stop_gradient(share)))
-            return energy_matching.energy_matching(key, model, batch, step=0, fitted=2)[0]
+            return chainless.energy_matching(key, model, batch, step=0, fitted=2)[0]
 
         return jax.grad(loss)(share)
 
@@ -162,10 +164,10 @@ def test_chains_of_energy_matching_warm_up_on_their_way_from_noise(monkeypatch):
     def weigh(score, displacement, *, weights):
         return seen.update(weights=weights) or 0.0, {}
 
-    monkeypatch.setattr(energy_matching.losses, "energy_matching_loss", weigh)
+    monkeypatch.setattr(chainless.losses, "energy_matching_loss", weigh)
 
     def drawn(step):
-        energy_matching.energy_matching(
+        chainless.energy_matching(
             jax.random.key(0), model, Samples(x), step=step, fitted=2, num_steps=60
         )
         return seen["negative"], seen["weights"]
@@ -201,7 +203,7 @@ def test_a_piecewise_linear_network_is_warned_of_where_scores_are_matched(name):
 def test_a_gaussian_of_too_many_numbers_is_refused():
     train = ImageData(np.zeros((3, 65, 64, 1), np.uint8), np.zeros(3, np.int32))
     with pytest.raises(ConfigError, match=r"at most 4096 numbers an example, got 4160"):
-        noise_contrastive.fit(configured("noise_contrastive"), train)
+        chainless.fit_gaussian(train, 10)
 
 
 @pytest.mark.parametrize("name", WITHOUT_CHAINS)

@@ -6,7 +6,7 @@ from ebmjax.recipes.config.extractor_names import scores_of_samples
 from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.evaluators import comparison
 from ebmjax.recipes.models.energy.fields import name_samplers
-from ebmjax.recipes.parts.objectives.checks import check_objective
+from ebmjax.recipes.parts.objectives.table import check_objective
 from ebmjax.recipes.parts.samplers import (
     PLAIN,
     SINGLE,
@@ -30,7 +30,6 @@ def check(config: Config) -> None:
     _check_classes(config)
     _check_shares(config)
     _check_buffer(config)
-    _check_beta(config)
     _check_improved(config)
     check_objective(config)
     if (num_steps := config.evals.num_chain_steps or MIN_CHAIN_STEPS) < MIN_CHAIN_STEPS:
@@ -157,24 +156,6 @@ def references_a_shard(config: Config) -> int:
     """
     mesh, total = config.mesh, config.loss.num_references
     return total // mesh.num_shards if mesh.whole_batch else total
-
-
-def _check_beta(config: Config) -> None:
-    section = config.loss
-    if section.name != "beta":
-        return
-    start = section.beta if section.beta_start is None else section.beta_start
-    lowest = min(start, section.beta)
-    if lowest < 0 and not section.allow_negative:
-        raise ConfigError(
-            f"config.loss.beta and config.loss.beta_start must be 0 or more, got {lowest}. "
-            "Negative ones are for samplers that overshoot: --config.loss.allow_negative=True."
-        )
-    if section.beta_variant == "true_objective" and config.train.batch_size % 2:
-        raise ConfigError(
-            "config.train.batch_size must be even for config.loss.beta_variant=true_objective, "
-            f"which halves it, got {config.train.batch_size}."
-        )
 
 
 def _check_improved(config: Config) -> None:

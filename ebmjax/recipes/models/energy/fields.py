@@ -171,7 +171,6 @@ for _name in ("data.flip", "data.noise_scale", "data.dequantise"):
 FIELDS = leave_open(_FIELDS, *LENGTHS)
 SECTIONS = {
     **sections(OFFERED, "sampler.name", "sampler.names", named=name_samplers, on_images=True),
-    **objectives.sections("energy"),
 }
 
 

@@ -17,9 +17,8 @@ from ebmjax.recipes.models.energy import checks, parts, plots
 from ebmjax.recipes.models.energy.model import EnergyModel, densities_of
 from ebmjax.recipes.models.energy.points import points_model
 from ebmjax.recipes.parts import image_data, points_data
-from ebmjax.recipes.parts.objectives.checks import warn_of_objective
 from ebmjax.recipes.parts.objectives.objective import chains_beta, noise_levels
-from ebmjax.recipes.parts.objectives.table import draws
+from ebmjax.recipes.parts.objectives.table import draws, warn_of_objective
 from ebmjax.training import init_state, make_train_step, warm_start
 
 

@@ -4,7 +4,7 @@ from ebmjax.recipes.config import checks
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.extractor_names import OF_SAMPLES, scores_of_samples
 from ebmjax.recipes.evaluators.table import NEVER
-from ebmjax.recipes.parts.objectives.checks import check_objective
+from ebmjax.recipes.parts.objectives.table import check_objective
 from ebmjax.recipes.parts.samplers import SAMPLERS, Chosen, check_particles, of_section
 from ebmjax.recipes.parts.samplers import check as check_samplers
 

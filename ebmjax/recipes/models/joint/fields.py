@@ -156,7 +156,6 @@ FIELDS = leave_open(
 )
 SECTIONS = {
     **sections(SAMPLERS, "sampler.name", changes=CHANGES, on_images=True),
-    **objectives.sections("joint"),
 }
 SMOKE: dict[str, Any] = {
     **SMOKE_SIZES,

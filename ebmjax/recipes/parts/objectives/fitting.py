@@ -1,13 +1,14 @@
 """Arrays of examples, as several objectives need them."""
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data
 from ebmjax._stored import take_rows
-from ebmjax.learning import Samples
-from ebmjax.types import Metrics
 
 
 def first_rows(train: data.ImageData, most: int) -> np.ndarray:
@@ -22,11 +23,14 @@ def across(values: jax.Array, x: jax.Array) -> jax.Array:
     return values.reshape(-1, *[1] * (x.ndim - 1))
 
 
-def log_density_means(batch: Samples, negatives: Samples) -> Metrics:
-    """Returns the mean log densities of data and samples by the network, and their gap."""
-    positive, negative = jnp.mean(batch.f), jnp.mean(negatives.f)
-    return {
-        "positive_log_density": positive,
-        "negative_log_density": negative,
-        "log_density_gap": positive - negative,
-    }
+def fitted_by(fit: Callable[..., Any]) -> Callable[[Any], Any]:
+    """Returns a decorator for an objective whose ``fitted`` is ``fit(train, total_steps, ...)``.
+
+    The keyword arguments of ``fit`` are fields, beside those of the objective.
+    """
+
+    def mark(objective: Any) -> Any:
+        objective.fit = fit
+        return objective
+
+    return mark

@@ -1,21 +1,23 @@
 """The objective that a configuration names, for models with labels and without."""
 
-import importlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from ebmjax import data, learning, losses
 from ebmjax.learning import Density, NoiseLevels, Samples
-from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.config.user_parts import is_users
-from ebmjax.recipes.parts.objectives import user
-from ebmjax.recipes.parts.objectives.table import OBJECTIVES
+from ebmjax.recipes.config.errors import Config, ConfigError
+from ebmjax.recipes.config.signatures import read_fields
+from ebmjax.recipes.config.user_parts import UserPart, find_part, is_users
+from ebmjax.recipes.parts.objectives.table import LEVELS, draws, find_objective
+from ebmjax.recipes.parts.objectives.with_chains import scheduled_beta
 from ebmjax.types import Key, Metrics
+
+TAKEN = ["key", "model", "batch"]
+"""First arguments of every objective."""
 
 
 def make_loss(
@@ -23,24 +25,23 @@ def make_loss(
 ) -> tuple[learning.Loss, dict[str, Any]]:
     """Returns the loss of ``config.loss``, and its numbers, see ``learning.Loss``.
 
-    An objective is ``name(key, model, batch, negatives, *, ...)``, without ``negatives`` where it
-    needs no chains. Of the fields of ``config.loss`` and of its section it is given those that it
-    takes, and "smoothing", "step" and "fitted", the result of ``fit(config, train)`` of its file.
+    An objective of ours is given its fields, and those of "smoothing", "step", "total_steps" and
+    "fitted", the result of its ``fit``, that it takes.
 
     With chains it has the penalty on the network's squared log densities, whatever the smoothing:
     where that adapts, the weight of the penalty stays. The beta of several samplers also reports
     "negative_weight_<sampler>", the share of the weights that its chains have.
     """
     name, names = config.loss.name, config.sampler.get("names", ())
-    objective = user.user_objective(config) if is_users(name) else _function(name)
-    fields = config.loss.to_dict()
-    if OBJECTIVES.get(name) and OBJECTIVES[name].section:
-        fields |= fields[name]
+    objective = _users(config) if is_users(name) else find_objective(name)
+    fields = dict(config.loss)
+    if not draws(config):
+        fields |= fields.get(name, {})
     taken = () if is_users(name) else inspect.signature(objective).parameters
-    general = {"beta", "beta_start", "energy_l2", "max_gap"}
+    general = {"energy_l2", "max_gap"}
     numbers = {key: value for key, value in fields.items() if key in {*taken, *general}}
     if "fitted" in taken:
-        numbers["fitted"] = _fit(name)(config, train)
+        numbers["fitted"] = _fit(config, train, total_steps)
 
     def loss(
         key: Key,
@@ -49,9 +50,7 @@ def make_loss(
         negatives: Samples | None,
         numbers: Mapping[str, Any],
     ) -> tuple[jax.Array, Metrics]:
-        given = dict(numbers)
-        if "beta" in taken:
-            given["beta"] = scheduled_beta(numbers, total_steps)
+        given = {**numbers, "total_steps": total_steps}
         options = {name: given[name] for name in taken if name in given}
         if negatives is None:
             return objective(key, model, batch, **options)
@@ -70,7 +69,9 @@ def make_loss(
             "energy_l2": penalty,
         }
         if name == "beta" and len(names) > 1:
-            weights = jax.nn.softmax(given["beta"] * given["output_scale"] * negatives.log_density)
+            weights = jax.nn.softmax(
+                metrics["beta"] * given["output_scale"] * negatives.log_density
+            )
             # ``run_chains`` returns equal parts, in the order of the names.
             shares = jnp.sum(weights.reshape(len(names), -1), axis=1)
             metrics |= {f"negative_weight_{n}": s for n, s in zip(names, shares, strict=True)}
@@ -79,19 +80,15 @@ def make_loss(
     return loss, numbers
 
 
-def scheduled_beta(numbers: Mapping[str, Any], total_steps: int) -> Any:
-    """Returns beta at ``numbers["step"]``: constant, or linear from ``beta_start``."""
-    start = numbers.get("beta_start")
-    if start is None:
-        return numbers["beta"]
-    return optax.linear_schedule(start, numbers["beta"], total_steps)(numbers["step"])
-
-
 def chains_beta(config: Config, numbers: Mapping[str, Any], total_steps: int) -> Any:
-    """Returns the share of the density that chains lack at a step; 0 without the objective."""
+    """Returns the share of the density that chains lack at a step, or at the end of the run.
+
+    It is 0 without the robust objective.
+    """
     if config.loss.name != "beta":
         return 0.0
-    return scheduled_beta(numbers, total_steps)
+    step = numbers.get("step", total_steps)
+    return scheduled_beta(numbers["beta"], numbers["beta_start"], step, total_steps)
 
 
 def noise_levels(config: Config, train: data.ImageData) -> NoiseLevels | None:
@@ -100,17 +97,54 @@ def noise_levels(config: Config, train: data.ImageData) -> NoiseLevels | None:
     Raises:
       ConfigError: if they are out of order.
     """
-    name = config.loss.name
     has_loss = config.loss.get("generative_weight", 1.0) > 0
-    if not has_loss or is_users(name) or not OBJECTIVES[name].has_levels:
-        return None
-    return _fit(name)(config, train)
+    return _fit(config, train, 0) if has_loss and config.loss.name in LEVELS else None
 
 
-def _fit(name: str) -> Any:
-    return importlib.import_module(f"ebmjax.recipes.parts.objectives.{name}").fit
+def _fit(config: Config, train: data.ImageData, total_steps: int) -> Any:
+    """Returns what the objective of ``config.loss`` fits to the training data."""
+    fit: Any = getattr(find_objective(config.loss.name), "fit")  # noqa: B009
+    section = config.loss[config.loss.name]
+    return fit(train, total_steps, **{key: section[key] for key in read_fields(fit)})
 
 
-def _function(name: str) -> Any:
-    module = importlib.import_module(f"ebmjax.recipes.parts.objectives.{name}")
-    return getattr(module, name)
+def _users(config: Config) -> Callable[..., tuple[jax.Array, Metrics]]:
+    """Returns the user's ``(key, model, batch)``, or with ``negatives``, with its options.
+
+    The function may return the loss alone, or ``(loss, metrics)``.
+
+    Raises:
+      ConfigError: for whatever the function does wrong, also when called.
+    """
+    name = config.loss.name
+    arguments = list(inspect.signature(find_objective(name)).parameters)
+    if arguments[:3] != TAKEN:
+        raise ConfigError(
+            f"config.loss.name={name!r} must take (key, model, batch), and negatives if it needs "
+            f"chains; it has the arguments {arguments}."
+        )
+    given = [*TAKEN, "negatives"] if "negatives" in arguments else TAKEN
+    part = find_part(config, "loss.name", name, tuple(given))
+    return lambda *given: _check_loss(part, part.call(*given, **part.options))
+
+
+def _check_loss(part: UserPart, found: Any) -> tuple[jax.Array, Metrics]:
+    """Returns what a user's loss has returned, as (loss, metrics)."""
+    value: Any = found
+    metrics: Any = {}
+    if isinstance(found, tuple) and len(found) == 2:
+        value, metrics = found
+    is_scalar = hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jnp.floating)
+    if not is_scalar or jnp.shape(value) != () or not isinstance(metrics, Mapping):
+        got = f"shape {jnp.shape(value)}" if is_scalar else f"a {type(value).__name__}"
+        raise ConfigError(
+            f"config.loss.name={part.name!r} must return a loss, a floating-point scalar, or "
+            f"(loss, metrics), a dict of scalars beside it; got {got}."
+        )
+    for name, number in metrics.items():
+        if jnp.shape(number) != ():
+            raise ConfigError(
+                f"config.loss.name={part.name!r} must return metrics that are scalars, got "
+                f"{name!r} of shape {jnp.shape(number)}: return its mean."
+            )
+    return value, dict(metrics)
