@@ -14,7 +14,6 @@ from ebmjax._groups import map_groups
 from ebmjax._programs import run_program
 from ebmjax.evaluate._classifier import as_floats
 from ebmjax.evidence import (
-    AnnealingPath,
     Estimate,
     estimate_difference,
     smc_log_normalizer,
@@ -22,7 +21,7 @@ from ebmjax.evidence import (
     thermodynamic_log_evidence,
 )
 from ebmjax.samplers import mala
-from ebmjax.types import Key
+from ebmjax.types import Key, LogDensityFn
 
 NUM_GROUPS = 8
 """Groups of chains whose spread tells the error of a divergence, and populations of "smc"."""
@@ -216,7 +215,7 @@ def _smc(key: Key, problem: Problem) -> OfImage:
     params, model, powers = problem.params, problem.model, problem.powers
     shape = (NUM_GROUPS, problem.num_chains // NUM_GROUPS, problem.latent_dim)
 
-    def log_normalizer(key: Key, path: AnnealingPath) -> Estimate:
+    def log_normalizer(key: Key, path: tuple[LogDensityFn, LogDensityFn]) -> Estimate:
         start_key, run_key = jax.random.split(key)
         start = model.base_scale * jax.random.normal(start_key, shape)
         options = {"sampler": problem.sampler, "num_steps": problem.num_steps}

@@ -1,7 +1,6 @@
 """Normalising constants: annealing, SMC, stepping stones, thermodynamic integration."""
 
 from ebmjax.evidence._annealing import AnnealedSamples as AnnealedSamples
-from ebmjax.evidence._annealing import AnnealingPath as AnnealingPath
 from ebmjax.evidence._annealing import annealed_importance_sampling as annealed_importance_sampling
 from ebmjax.evidence._annealing import smc_log_normalizer as smc_log_normalizer
 from ebmjax.evidence._bases import Base as Base

@@ -33,19 +33,6 @@ class AnnealedSamples(NamedTuple):
     infos: Any
 
 
-class AnnealingPath(NamedTuple):
-    """The densities ``exp(log_base_fn + t * log_tilt_fn)`` for t from 0 to 1.
-
-    Attributes:
-      log_base_fn: position to scalar, where the path starts. If it is normalised, the ratio is the
-        last density's normalising constant.
-      log_tilt_fn: position to scalar.
-    """
-
-    log_base_fn: LogDensityFn
-    log_tilt_fn: LogDensityFn
-
-
 def annealed_importance_sampling(
     key: Key,
     start: PyTree,

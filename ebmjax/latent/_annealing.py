@@ -1,11 +1,12 @@
 """The latent EBM's normalising constants by annealed importance sampling."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_at_least
 from ebmjax.evidence import (
-    AnnealingPath,
     Estimate,
     annealed_importance_sampling,
     estimate_difference,
@@ -20,20 +21,19 @@ from ebmjax.latent._model import (
 )
 from ebmjax.types import Key, LogDensityFn, SamplerFn
 
-
-def path_to_prior(params: LatentParams, model: LatentModel) -> AnnealingPath:
-    """Returns the path from the normalised base to the prior; the ratio is the prior's Z."""
-    return AnnealingPath(_log_base_fn(model), lambda z: -energy(params, model, z))
+Path = tuple[LogDensityFn, LogDensityFn]
 
 
-def path_to_posterior(
-    params: LatentParams, model: LatentModel, observation: jax.Array
-) -> AnnealingPath:
-    """Returns the path from the normalised base to a posterior; the ratio is Z p(x)."""
-    return AnnealingPath(
-        _log_base_fn(model),
-        lambda z: log_likelihood(params, model, z, observation) - energy(params, model, z),
-    )
+def path_to_prior(params: LatentParams, model: LatentModel) -> Path:
+    """Returns ``(log_base_fn, log_tilt_fn)`` from the base to the prior; the ratio is its Z."""
+    return _log_base_fn(model), lambda z: -energy(params, model, z)
+
+
+def path_to_posterior(params: LatentParams, model: LatentModel, observation: jax.Array) -> Path:
+    """Returns ``(log_base_fn, log_tilt_fn)`` from the base to a posterior; the ratio is Z p(x)."""
+    return _log_base_fn(
+        model
+    ), lambda z: log_likelihood(params, model, z, observation) - energy(params, model, z)
 
 
 def ais_log_normalizer(
@@ -56,14 +56,9 @@ def ais_log_normalizer(
       latent_dim: d (static).
       num_chains: at least 2 (static).
       sampler, num_steps: as in ``annealed_importance_sampling``.
-
-    Returns:
-      Scalars, in nats.
     """
-    path = path_to_prior(params, model)
-    return _anneal_from_base(
-        key, model, path, powers, (num_chains, latent_dim), sampler=sampler, num_steps=num_steps
-    )
+    options = {"num_chains": num_chains, "sampler": sampler, "num_steps": num_steps}
+    return _anneal(key, model, path_to_prior(params, model), powers, latent_dim, **options)
 
 
 def ais_log_evidence(
@@ -81,51 +76,40 @@ def ais_log_evidence(
 ) -> Estimate:
     """Returns ``log p(x)`` of one x, by annealing exact draws of the base to the posterior.
 
-    The chains estimate ``log Z + log p(x)``. The prior's ``log Z``, the same for all observations,
-    is passed as ``log_normalizer`` and subtracted. For a batch, ``jax.vmap`` over keys and
-    observations: the estimates then share the error of ``log_normalizer``.
+    The chains estimate ``log Z + log p(x)``; the prior's ``log Z``, the same for all observations,
+    is subtracted. For a batch, ``jax.vmap`` over keys and observations.
 
     Args:
-      key: consumed.
-      params, model: the latent EBM.
+      key, params, model, powers, latent_dim, num_chains, sampler, num_steps: as in
+        ``ais_log_normalizer``.
       observation: one x, in the generator's event shape.
-      powers: shape (num_powers,), increasing from 0 to 1.
-      latent_dim: d (static).
       log_normalizer: from ``ais_log_normalizer`` with a separate key, or any other estimate.
-      num_chains: at least 2 (static).
-      sampler, num_steps: as in ``annealed_importance_sampling``.
-
-    Returns:
-      Scalars, in nats; the two standard errors are combined.
 
     Source: Neal 2001.
     """
     path = path_to_posterior(params, model, observation)
-    total = _anneal_from_base(
-        key, model, path, powers, (num_chains, latent_dim), sampler=sampler, num_steps=num_steps
-    )
+    options = {"num_chains": num_chains, "sampler": sampler, "num_steps": num_steps}
+    total = _anneal(key, model, path, powers, latent_dim, **options)
     return estimate_difference(total, log_normalizer)
 
 
-def _anneal_from_base(
+def _anneal(
     key: Key,
     model: LatentModel,
-    path: AnnealingPath,
+    path: Path,
     powers: jax.Array,
-    shape: tuple[int, int],
+    latent_dim: int,
     *,
-    sampler: SamplerFn,
-    num_steps: int,
+    num_chains: int,
+    **options: Any,
 ) -> Estimate:
-    check_at_least("num_chains", shape[0], 2)
-    check_at_least("latent_dim", shape[1], 1)
+    check_at_least("num_chains", num_chains, 2)
+    check_at_least("latent_dim", latent_dim, 1)
     start_key, chain_key = jax.random.split(key)
-    start = model.base_scale * jax.random.normal(start_key, shape)
+    start = model.base_scale * jax.random.normal(start_key, (num_chains, latent_dim))
     # The same value; within shard_map it now varies over the mesh as the observation does.
-    start = jnp.where(jnp.isfinite(path.log_tilt_fn(start[0])), start, start)
-    samples = annealed_importance_sampling(
-        chain_key, start, powers, *path, sampler=sampler, num_steps=num_steps
-    )
+    start = jnp.where(jnp.isfinite(path[1](start[0])), start, start)
+    samples = annealed_importance_sampling(chain_key, start, powers, *path, **options)
     return log_mean_exp(samples.log_weights)
 
 

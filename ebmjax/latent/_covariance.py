@@ -7,9 +7,7 @@ import jax.numpy as jnp
 
 from ebmjax._checks import check_at_least
 from ebmjax.evidence import trapezium_weights
-from ebmjax.latent._model import LatentModel, LatentParams
-from ebmjax.latent._surrogate import (
-    SampleTerms,
+from ebmjax.latent._losses import (
     check_latents,
     energies,
     energy_penalty,
@@ -17,6 +15,7 @@ from ebmjax.latent._surrogate import (
     sample_metrics,
     squared_errors,
 )
+from ebmjax.latent._model import LatentModel, LatentParams
 from ebmjax.types import Metrics
 
 
@@ -73,15 +72,15 @@ def covariance_loss(
     latents, prior_latents = jax.lax.stop_gradient((power_latents, prior_latents))
     values, errors = _log_likelihoods(params, model, observations, latents)
     grid = energies(params, model, latents)
-    terms = SampleTerms(grid[-1], energies(params, model, prior_latents), errors)
-
+    ends = grid[-1], energies(params, model, prior_latents)
     powers = jnp.asarray(powers)
     along = jnp.mean(values, axis=1)
     log_law = powers[:, None] * values - grid
     prior = _covariances(values[:1], log_law[:1], values.shape[1])
     moving = jnp.concatenate([prior, _covariances(values[1:], log_law[1:], num_chains)])
-    loss = energy_penalty(terms, energy_l2) - jnp.sum(trapezium_weights(powers) * (along + moving))
-    return loss, sample_metrics(observations, terms, along)
+    integral = jnp.sum(trapezium_weights(powers) * (along + moving))
+    metrics = sample_metrics(observations, *ends, errors, along)
+    return energy_penalty(energy_l2, *ends) - integral, metrics
 
 
 def _covariances(values: jax.Array, log_law: jax.Array, group: int) -> jax.Array:

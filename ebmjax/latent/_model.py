@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from ebmjax._checks import check_positive
 from ebmjax._precision import at_least_float32
+from ebmjax.samplers import FactorGaussian
 from ebmjax.types import PyTree
 
 
@@ -46,16 +47,9 @@ class LatentModel(NamedTuple):
 
 
 def log_prior(params: LatentParams, model: LatentModel, z: jax.Array) -> jax.Array:
-    """Returns ``-E(z) + log N(z; 0, base_scale^2 I)``: the base is normalised, the tilt is not.
+    """Returns ``-E(z) + log N(z; 0, base_scale^2 I)`` of one latent (d,), a scalar in nats.
 
-    Args:
-      params, model: the latent EBM, whose generator is not used.
-      z: one latent, shape (d,).
-
-    Returns:
-      A scalar in nats: the log prior plus the constant log Z of the tilt.
-
-    Source: thermodynamic-integration thesis, Eq. 1.
+    It is the log prior plus the constant log Z of the tilt (thesis, Eq. 1).
     """
     check_positive("base_scale", model.base_scale)
     squares = jnp.sum(at_least_float32(jnp.square(z)))
@@ -65,15 +59,12 @@ def log_prior(params: LatentParams, model: LatentModel, z: jax.Array) -> jax.Arr
 def log_likelihood(
     params: LatentParams, model: LatentModel, z: jax.Array, x: jax.Array
 ) -> jax.Array:
-    """Returns ``log N(x; generator(z), likelihood_scale^2 I)``, with its constant.
+    """Returns ``log N(x; generator(z), likelihood_scale^2 I)`` of one pair, a scalar in nats.
 
     Args:
       params, model: the latent EBM, whose prior is not used.
       z: one latent, shape (d,).
       x: one observation, in the generator's event shape.
-
-    Returns:
-      A scalar in nats, at least float32.
 
     Example:
       >>> model = LatentModel(lambda _, z: 0.0 * z.sum(), lambda w, z: w * z, 1.0, 1.0)
@@ -90,6 +81,24 @@ def log_likelihood(
 def log_joint(params: LatentParams, model: LatentModel, z: jax.Array, x: jax.Array) -> jax.Array:
     """Returns ``log_likelihood + log_prior`` of one pair: ``z``'s unnormalised log posterior."""
     return log_likelihood(params, model, z, x) + log_prior(params, model, z)
+
+
+def principal_latents(base: FactorGaussian, observations: jax.Array, latent_dim: int) -> jax.Array:
+    """Returns the observations' principal components in units of their deviations, (batch, d).
+
+    Over the observations that ``base`` was fitted to, they have mean 0 and about the variance 1 of
+    a latent EBM's base. So chains that start there need few steps to the posterior. Coordinates
+    beyond the directions of ``base`` are 0.
+
+    Args:
+      base: one Gaussian of ``samplers.fit_factor_gaussian``.
+      observations: (batch, *event).
+      latent_dim: d (static).
+    """
+    flat = (observations - base.mean[None]).reshape(len(observations), -1)
+    directions, variances = base.directions[:, -latent_dim:], base.variances[-latent_dim:]
+    components = flat @ (directions / jnp.sqrt(variances)[None])
+    return jnp.pad(components, ((0, 0), (0, latent_dim - components.shape[1])))
 
 
 def energy(params: LatentParams, model: LatentModel, z: jax.Array) -> jax.Array:

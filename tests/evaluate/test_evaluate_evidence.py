@@ -10,10 +10,9 @@ import pytest
 from ebmjax import data, evaluate, evidence, latent
 from ebmjax.evaluate import _evidence
 
-MODEL = latent.linear_gaussian_model(likelihood_scale=0.5)
-PARAMS = latent.LatentParams(
-    prior=latent.QuadraticPrior(precision=0.5 * jnp.eye(2), shift=jnp.array([0.5, 0.0])),
-    generator=latent.LinearGenerator(weight=jnp.array([[1.0, 0.4], [0.0, 0.8]]), bias=jnp.zeros(2)),
+MODEL = latent.LinearGaussian(likelihood_scale=0.5)
+PARAMS = MODEL.params(
+    0.5 * jnp.eye(2), jnp.array([0.5, 0.0]), jnp.array([[1.0, 0.4], [0.0, 0.8]]), jnp.zeros(2)
 )
 # "Images" of two pixels, as the linear model makes them.
 TEST = np.array([[255, 0], [130, 60]], np.uint8)
@@ -31,7 +30,7 @@ def found_by(method, params=PARAMS, **settings):
 @pytest.mark.parametrize("method", _evidence.METHODS)
 def test_a_method_finds_the_evidence_of_every_image(method):
     (found,) = found_by(method).values()
-    exact = [latent.linear_gaussian_log_evidence(PARAMS, MODEL, x) for x in OBSERVATIONS]
+    exact = [MODEL.log_evidence(PARAMS, x) for x in OBSERVATIONS]
     assert abs(exact[0] - exact[1]) > 0.2  # nats apart: neither can stand for the other
     assert found["log_evidence"].shape == found["standard_error"].shape == (2,)
     assert np.all(found["standard_error"] < 0.1)
@@ -47,13 +46,12 @@ def test_a_sum_with_divergences_knows_its_error():
     """
     d, num_chains, powers = 6, 24, latent.power_schedule(4, 3.0)
     weight = jnp.asarray(np.random.default_rng(3).normal(size=(8, d)), jnp.float32)
-    prior = latent.QuadraticPrior(jnp.zeros((d, d)), jnp.zeros(d))
-    params = latent.LatentParams(prior, latent.LinearGenerator(weight, jnp.zeros(8)))
+    params = MODEL.params(jnp.zeros((d, d)), jnp.zeros(d), weight, jnp.zeros(8))
     x = jnp.linspace(-1.0, 1.0, 8)
 
     @jax.jit
     def repeats(keys):
-        of_power = functools.partial(latent.linear_gaussian_power_posterior, params, MODEL, x)
+        of_power = functools.partial(MODEL.power_posterior, params, x)
         mean, covariance = jax.vmap(of_power)(powers)
         factor = jnp.linalg.cholesky(covariance)
         log_likelihood = jax.vmap(jax.vmap(lambda z: latent.log_likelihood(params, MODEL, z, x)))
@@ -68,7 +66,7 @@ def test_a_sum_with_divergences_knows_its_error():
         return jax.lax.map(one, keys)
 
     found, trapezium = repeats(jax.random.split(jax.random.key(0), 300))
-    exact = latent.linear_gaussian_log_evidence(params, MODEL, x)
+    exact = MODEL.log_evidence(params, x)
     spread = found.value.std(ddof=1)
     assert abs(found.value.mean() - exact) < 5 * spread / 300**0.5
     typical, of_trapezium = (

@@ -1,31 +1,32 @@
-"""Annealed importance sampling against known normalising constants."""
+"""Annealed importance sampling and tempered SMC against known normalising constants."""
 
 import functools
 
+import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from annealing_problem import (
-    BAD_INPUT,
-    LOG_EVIDENCE,
-    LOG_Z,
-    MALA,
-    MODEL,
-    PARAMS,
-    POWERS,
-    X,
-    base_draws,
-    fixed_shift,
-    try_with,
-)
+from latent_problems import MODEL, PAIR, fixed_shift
+from latent_problems import SQUARE as PARAMS
 
 from ebmjax import evidence, latent
-from ebmjax.samplers import sgld
+from ebmjax.evidence import log_mean_exp, smc_log_normalizer
+from ebmjax.latent import path_to_posterior
+from ebmjax.samplers import mala, sgld
+
+X = PAIR[0]
+LOG_Z = float(MODEL.log_normalizer(PARAMS))
+LOG_EVIDENCE = float(MODEL.log_evidence(PARAMS, X))
+POWERS = latent.power_schedule(6, 2.0)
+MALA = functools.partial(mala, step_size=0.1)
+
+
+def base_draws(seed, shape):
+    return MODEL.base_scale * jax.random.normal(jax.random.key(seed), (*shape, 2))
+
 
 REPEATS, CHAINS = 200, 100
-
-
 anneal = jax.jit(
     evidence.annealed_importance_sampling,
     static_argnums=(3, 4),
@@ -61,7 +62,7 @@ def test_weighted_positions_are_the_posterior(to_posterior):
     weights = np.exp(np.asarray(to_posterior.log_weights, np.float64))
     weights /= weights.sum()
     z = np.asarray(to_posterior.positions, np.float64)
-    mean, covariance = latent.linear_gaussian_power_posterior(PARAMS, MODEL, X, 1.0)
+    mean, covariance = MODEL.power_posterior(PARAMS, X, 1.0)
     for values, expected in (
         (z, mean),
         (z[:, :, None] * z[:, None, :], covariance + jnp.outer(mean, mean)),
@@ -80,9 +81,7 @@ def test_on_a_single_interval_it_is_importance_sampling():
     samples = anneal(
         jax.random.key(0), start, jnp.array([0.0, 1.0]), *path, sampler=MALA, num_steps=1
     )
-    np.testing.assert_allclose(
-        samples.log_weights, jax.vmap(path.log_tilt_fn)(start), rtol=1e-6, atol=1e-5
-    )
+    np.testing.assert_allclose(samples.log_weights, jax.vmap(path[1])(start), rtol=1e-6, atol=1e-5)
 
 
 def test_order_of_weighing_and_moving_by_hand():
@@ -170,17 +169,6 @@ def test_an_observation_of_each_device():
     np.testing.assert_allclose(found, expected, rtol=1e-4)  # roundings along 3 x 2 steps
 
 
-def test_starts_have_the_scale_of_the_base():
-    """On one interval nothing moves before it is weighed, so that wrong starts are not mended."""
-    ends = jnp.array([0.0, 1.0])
-    estimate = latent.ais_log_normalizer(
-        jax.random.key(0), PARAMS, MODEL, ends, 2, num_chains=20_000, sampler=MALA, num_steps=1
-    )
-    unit_scale = latent.linear_gaussian_log_normalizer(PARAMS, MODEL._replace(base_scale=1.0))
-    assert abs(unit_scale - LOG_Z) > 10 * estimate.standard_error
-    assert abs(estimate.value - LOG_Z) < 5 * estimate.standard_error
-
-
 def test_paths_start_at_the_normalised_base_and_end_at_the_model():
     z = jnp.array([0.3, -1.1])
     base = jax.scipy.stats.norm.logpdf(z, scale=MODEL.base_scale).sum()
@@ -191,23 +179,96 @@ def test_paths_start_at_the_normalised_base_and_end_at_the_model():
         (latent.path_to_prior(PARAMS, MODEL), -energy),
         (latent.path_to_posterior(PARAMS, MODEL, X), likelihood - energy),
     ):
-        np.testing.assert_allclose(path.log_base_fn(z), base, rtol=1e-6)
-        np.testing.assert_allclose(path.log_tilt_fn(z), tilt, rtol=1e-5)
+        np.testing.assert_allclose(path[0](z), base, rtol=1e-6)
+        np.testing.assert_allclose(path[1](z), tilt, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("changes", "message"), BAD_INPUT)
-def test_bad_input_is_refused(changes, message):
+BLACKJAX = functools.partial(blackjax.mala, step_size=0.1)
+
+
+@pytest.mark.parametrize("sampler", [MALA, BLACKJAX], ids=["ours", "blackjax"])
+def test_tempered_smc(sampler):
+    """The log ratio within 5 standard errors of 64 repeats, and those are small."""
+    start = base_draws(4, (64, 50))
+    path = path_to_posterior(PARAMS, MODEL, X)
+    estimate = jax.jit(
+        lambda key: smc_log_normalizer(key, start, POWERS, *path, sampler=sampler, num_steps=2)
+    )(jax.random.key(0))
+    assert 0.0 < estimate.standard_error < 0.05
+    assert abs(estimate.value - LOG_Z - LOG_EVIDENCE) < 5 * estimate.standard_error
+
+
+def test_smc_on_a_single_interval_is_importance_sampling():
+    """It is the mean tilt of the particles."""
+    start = base_draws(5, (2, 40))
+    path = path_to_posterior(PARAMS, MODEL, X)
+    ends = jnp.array([0.0, 1.0])
+    estimate = smc_log_normalizer(
+        jax.random.key(0), start, ends, *path, sampler=fixed_shift(0.0), num_steps=1
+    )
+    expected = log_mean_exp(jax.vmap(path[1])(start.reshape(-1, 2))).value
+    np.testing.assert_allclose(estimate.value, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_smc_weighs_before_it_takes_the_steps_it_is_told():
+    """Particles at 0 that move by 1 a step are weighed at 0, then at 3: 0.75 * 3."""
+    estimate = smc_log_normalizer(
+        jax.random.key(0),
+        jnp.zeros((2, 4)),
+        jnp.array([0.0, 0.25, 1.0]),
+        lambda z: -(z**2),
+        lambda z: z,
+        sampler=fixed_shift(1.0),
+        num_steps=3,
+    )
+    np.testing.assert_allclose(estimate.value, 2.25, rtol=1e-6)
+    np.testing.assert_allclose(estimate.standard_error, 0.0, atol=1e-6)
+
+
+def test_repeats_of_smc_move_by_noise_of_their_own():
+    """From the same particles they would be one repeat otherwise, with an error of 0."""
+    path = path_to_posterior(PARAMS, MODEL, X)
+    start = jnp.tile(base_draws(6, (1, 10)), (2, 1, 1))
+    estimate = smc_log_normalizer(
+        jax.random.key(0), start, POWERS, *path, sampler=MALA, num_steps=1
+    )
+    assert estimate.standard_error > 0.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_steps": 0}, "num_steps.*at least 1"),
+        ({"powers": jnp.array([0.0, 0.5])}, "run from 0"),
+        ({"start": jnp.zeros(())}, "start must be arrays that share their leading axis"),
+        ({"log_tilt_fn": lambda z: jnp.stack([z, z])}, "must return a scalar"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("estimator", "shape"),
+    [(evidence.annealed_importance_sampling, 3), (evidence.smc_log_normalizer, (2, 3))],
+)
+def test_bad_input_is_refused(estimator, shape, changes, message):
+    """With a kernel that checks nothing itself."""
+    arguments = {
+        "start": jnp.zeros(shape),
+        "powers": POWERS,
+        "log_base_fn": lambda z: -(z**2),
+        "log_tilt_fn": lambda z: z,
+        "sampler": BLACKJAX,
+        "num_steps": 1,
+    }
     with pytest.raises(ValueError, match=message):
-        try_with(evidence.annealed_importance_sampling, MALA, **{"start": jnp.zeros(3), **changes})
+        estimator(jax.random.key(0), **{**arguments, **changes})
 
 
-def test_one_chain_has_no_error_and_is_refused():
+def test_one_chain_or_repeat_has_no_error_and_is_refused():
+    options = {"sampler": MALA, "num_steps": 1}
     with pytest.raises(ValueError, match=r"num_chains.*at least 2"):
         latent.ais_log_normalizer(
-            jax.random.key(0), PARAMS, MODEL, POWERS, 2, num_chains=1, sampler=MALA, num_steps=1
+            jax.random.key(0), PARAMS, MODEL, POWERS, 2, num_chains=1, **options
         )
-
-
-def test_log_weights_may_be_a_list() -> None:
-    assert float(evidence.log_mean_exp([0.0, 0.0]).value) == 0.0
-    assert float(evidence.weight_sample_size([0.0, 0.0])) == 2.0
+    with pytest.raises(ValueError, match=r"repeats.*at least 2"):
+        evidence.smc_log_normalizer(
+            jax.random.key(0), jnp.zeros((1, 3)), POWERS, jnp.sum, jnp.sum, **options
+        )

@@ -6,19 +6,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from latent_problems import MODEL
+from latent_problems import PAIR as OBSERVATIONS
+from latent_problems import SQUARE as PARAMS
 
 from ebmjax import latent
 from ebmjax.samplers import LangevinInfo, Sampler, gradient_descent, sgld
 
-MODEL = latent.linear_gaussian_model(base_scale=1.3, likelihood_scale=0.6)
-PARAMS = latent.LatentParams(
-    latent.QuadraticPrior(jnp.array([[0.7, 0.2], [0.2, 0.3]]), jnp.array([0.8, -0.4])),
-    latent.LinearGenerator(jnp.array([[1.0, -0.5], [0.3, 0.9]]), jnp.array([0.1, -0.2])),
-)
 POWERS = jnp.array([0.1, 0.25, 1.0])
 ULA = functools.partial(sgld, step_size=0.1)
-OBSERVATIONS = jnp.array([[1.5, -0.8], [-2.0, 0.6]])
-
 posteriors = jax.jit(
     latent.sample_power_posteriors,
     static_argnums=(2, 5),

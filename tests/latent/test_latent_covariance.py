@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from covariance_problems import NUM_PRIOR_PARAMS, exact_covariances, learning_gradients, repeated
+from jax.flatten_util import ravel_pytree
 from latent_problems import (
     MODEL,
     OBSERVATIONS,
@@ -16,6 +16,7 @@ from latent_problems import (
     evidence_by_differences,
     exact_draws,
     exact_metrics,
+    exact_moments,
     make_params,
     standard_errors,
 )
@@ -23,12 +24,76 @@ from latent_problems import (
 from ebmjax.evidence import trapezium_weights
 from ebmjax.latent import (
     covariance_loss,
-    linear_gaussian_mean_log_likelihood,
     log_evidence,
     log_likelihood,
     log_prior,
     power_schedule,
 )
+
+NUM_PRIOR_PARAMS = 6
+
+
+def repeated(num_chains, observations=OBSERVATIONS):
+    """Every observation ``num_chains`` times in a row."""
+    return jnp.repeat(jnp.asarray(observations), num_chains, axis=0)
+
+
+def learning_gradients(
+    params,
+    power_latents,
+    prior_latents,
+    powers,
+    num_chains,
+    loss_fn=None,
+    observations=OBSERVATIONS,
+    **options,
+):
+    """Minus the loss's gradient for each independent draw, shape (draws, num_params)."""
+    x = repeated(num_chains, observations)
+
+    def gradient(along, prior):
+        def loss(params):
+            if loss_fn is not None:
+                return loss_fn(params, along, powers, num_chains)
+            return covariance_loss(
+                params, MODEL, x, along, prior, powers, num_chains=num_chains, **options
+            )[0]
+
+        return -ravel_pytree(jax.grad(loss)(params))[0]
+
+    return np.asarray(jax.jit(jax.vmap(gradient))(power_latents, prior_latents))
+
+
+def gauss_hermite(mean, covariance):
+    """Nodes (25, 2) and weights that integrate polynomials of degree 9 exactly."""
+    x, w = np.polynomial.hermite_e.hermegauss(5)
+    nodes = np.stack(np.meshgrid(x, x, indexing="ij"), axis=-1).reshape(-1, 2)
+    return mean + nodes @ np.linalg.cholesky(covariance).T, np.outer(w, w).ravel() / (2 * np.pi)
+
+
+def exact_covariances(params, powers):
+    """The docstring's definition by exact quadrature, in numpy: the integrands are of degree 4."""
+    mean, covariance = map(np.asarray, exact_moments(params, powers))
+    weight, bias = map(np.asarray, params.generator)
+    widths = np.diff(np.asarray(powers)) / 2
+    trapezium = np.append(widths, 0) + np.append(0, widths)
+    total = np.zeros(NUM_PRIOR_PARAMS + 9)
+    for i, t in enumerate(np.asarray(powers)):
+        for j, x in enumerate(OBSERVATIONS):
+            z, w = gauss_hermite(mean[i, j], covariance[i, j])
+            offset = x - z @ weight.T - bias
+            value = -0.5 * np.sum(offset**2, axis=1) / MODEL.likelihood_scale**2
+            of_value = np.concatenate(
+                [np.einsum("ni,nj->nij", offset, z).reshape(25, -1), offset], axis=1
+            )
+            of_value = of_value / MODEL.likelihood_scale**2
+            of_prior = np.concatenate(
+                [-0.5 * np.einsum("ni,nj->nij", z, z).reshape(25, -1), z], axis=1
+            )
+            centred = w * (value - w @ value)
+            generator = w @ of_value + t * centred @ of_value
+            total += trapezium[i] * np.concatenate([centred @ of_prior, generator])
+    return total / len(OBSERVATIONS)
 
 
 def trapezium_by_differences(params, powers):
@@ -36,7 +101,7 @@ def trapezium_by_differences(params, powers):
 
     def trapezium(params):
         def one(x):
-            along = jax.vmap(lambda t: linear_gaussian_mean_log_likelihood(params, MODEL, x, t))
+            along = jax.vmap(lambda t: MODEL.mean_log_likelihood(params, x, t))
             return log_evidence(along(powers), powers)
 
         return jnp.mean(jax.vmap(one)(jnp.asarray(OBSERVATIONS)))

@@ -21,8 +21,6 @@ from latent_problems import (
 from ebmjax.latent import (
     LatentModel,
     LatentParams,
-    LinearGenerator,
-    QuadraticPrior,
     frozen_prior_loss,
     power_schedule,
     telescoped_loss,
@@ -66,11 +64,9 @@ def tempered_definition(params, powers):
         outer = (OBSERVATIONS - bias)[:, :, None] * m[:, None, :] - weight @ s
         d_weight.append(precision * outer.mean(0))
         d_bias.append(precision * residual.mean(0))
-    generator = LinearGenerator(
-        *(np.trapezoid(d, np.asarray(powers), axis=0) for d in (d_weight, d_bias))
-    )
-    prior = QuadraticPrior(-0.5 * (second[-1] - second[0]).mean(0), (mean[-1] - mean[0]).mean(0))
-    return np.asarray(ravel_pytree(jax.tree.map(jnp.asarray, LatentParams(prior, generator)))[0])
+    generator = [np.trapezoid(d, np.asarray(powers), axis=0) for d in (d_weight, d_bias)]
+    prior = -0.5 * (second[-1] - second[0]).mean(0), (mean[-1] - mean[0]).mean(0)
+    return np.concatenate([np.ravel(array) for array in (*prior, *generator)])
 
 
 @pytest.mark.parametrize("loss_fn", [vanilla_loss, telescoped_loss])

@@ -7,12 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from annealing_problem import MODEL, PARAMS, fixed_shift
+from latent_problems import MODEL, fixed_shift
+from latent_problems import PAIR as X
+from latent_problems import SQUARE as PARAMS
 
 from ebmjax import latent
 from ebmjax.samplers import fit_factor_gaussian
 
-X = jnp.array([[1.5, -0.8], [0.2, 0.4]])
 POWERS = latent.power_schedule(3, 2.0)
 # Steps that only move: the prior's chains end three prior shifts from the base, the others two of
 # their own.

@@ -37,11 +37,6 @@ def test_densities_are_scipys_with_their_constants():
     )
 
 
-def test_the_scales_default_to_the_thesis():
-    model = LatentModel(energy_fn, generator_fn)
-    assert (model.base_scale, model.likelihood_scale) == (1.0, 0.3)
-
-
 def test_a_low_precision_generator_is_weighed_in_float32():
     """3072 pixels off by 1 sum to 3072, which bfloat16's 8 bits cannot reach one by one."""
     model = LatentModel(energy_fn, lambda _, z: jnp.ones(3072, jnp.bfloat16) + 0 * z[0], 1.0, 1.0)

@@ -14,10 +14,12 @@ from ebmjax.learning import init_latent_carry, make_latent_gradient_fn
 from ebmjax.samplers import gradient_descent, mala
 from ebmjax.training import Plan, fit, init_state, make_train_step
 
-MODEL = latent.linear_gaussian_model(likelihood_scale=0.7)
-PARAMS = latent.LatentParams(
-    latent.QuadraticPrior(jnp.array([[0.5, 0.1], [0.1, 0.8]]), jnp.array([0.3, -0.2])),
-    latent.LinearGenerator(jnp.array([[1.0, -0.5], [0.3, 0.9]]), jnp.zeros(2)),
+MODEL = latent.LinearGaussian(likelihood_scale=0.7)
+PARAMS = MODEL.params(
+    jnp.array([[0.5, 0.1], [0.1, 0.8]]),
+    jnp.array([0.3, -0.2]),
+    jnp.array([[1.0, -0.5], [0.3, 0.9]]),
+    jnp.zeros(2),
 )
 OBSERVATIONS = jnp.array([[1.5, -0.8], [-2.0, 0.6], [0.2, 0.1], [1.0, 1.0]])
 POWERS = latent.power_schedule(2, 2.0)
@@ -59,9 +61,7 @@ def test_only_the_chains_of_the_batch_move_and_each_along_its_own_power_and_obse
     )
     for example in (3, 1):
         for i, power in enumerate(POWERS[1:]):
-            mean, covariance = latent.linear_gaussian_power_posterior(
-                PARAMS, MODEL, OBSERVATIONS[example], power
-            )
+            mean, covariance = MODEL.power_posterior(PARAMS, OBSERVATIONS[example], power)
             contraction = np.eye(2) - 0.1 * np.linalg.inv(covariance)
             offset = np.asarray(start.posterior[example, i]) - np.asarray(mean)
             expected = np.asarray(mean) + offset @ np.linalg.matrix_power(contraction, 2)
@@ -88,9 +88,7 @@ def test_two_steps_of_a_persistent_chain_reach_the_posterior_over_a_run():
     fresh_is_far = False
     for example in range(4):
         for i, power in enumerate(POWERS[1:]):
-            mean, covariance = latent.linear_gaussian_power_posterior(
-                PARAMS, MODEL, OBSERVATIONS[example], power
-            )
+            mean, covariance = MODEL.power_posterior(PARAMS, OBSERVATIONS[example], power)
             error = 5 * np.sqrt(np.diag(covariance) / num_chains)
             found = np.asarray(ends.posterior[0, example, i])
             np.testing.assert_array_less(np.abs(found.mean(0) - mean), error)

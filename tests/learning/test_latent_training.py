@@ -37,8 +37,7 @@ def linear_data():
 
 def linear_params():
     weight = 0.3 * jax.random.normal(jax.random.key(8), (6, 2))
-    prior = latent.QuadraticPrior(jnp.zeros((2, 2)), jnp.zeros(2))
-    return latent.LatentParams(prior, latent.LinearGenerator(weight, jnp.zeros(6)))
+    return latent.LinearGaussian.params(jnp.zeros((2, 2)), jnp.zeros(2), weight, jnp.zeros(6))
 
 
 def linear_gradient_fn(name):
@@ -55,8 +54,8 @@ def linear_gradient_fn(name):
         **ESTIMATORS[name],
     }
     if name == "through_chain":
-        return make_through_chain_gradient_fn(latent.linear_gaussian_model(), **options)
-    return make_latent_gradient_fn(latent.linear_gaussian_model(), **options)
+        return make_through_chain_gradient_fn(latent.LinearGaussian(), **options)
+    return make_latent_gradient_fn(latent.LinearGaussian(), **options)
 
 
 def train_linear(name):
@@ -84,9 +83,7 @@ def test_every_estimator_raises_the_exact_evidence(name):
     state, result, writer = train_linear(name)
 
     def evidence(params):
-        of_one = functools.partial(
-            latent.linear_gaussian_log_evidence, params, latent.linear_gaussian_model()
-        )
+        of_one = functools.partial(latent.LinearGaussian().log_evidence, params)
         return float(jnp.mean(jax.vmap(of_one)(linear_data())))
 
     # No Gaussian does better on average than that of the data's own moments.
@@ -111,11 +108,8 @@ def test_every_estimator_raises_the_exact_evidence(name):
 @pytest.mark.parametrize("warm_start", [False, True])
 def test_the_powers_are_annealed_if_asked(warm_start):
     """One key, so the chains are ``sample_ladder``'s to the bit, and so is their loss."""
-    model, powers = latent.linear_gaussian_model(), latent.power_schedule(3, 2.0)
-    params = latent.LatentParams(
-        latent.QuadraticPrior(jnp.eye(2), jnp.zeros(2)),
-        latent.LinearGenerator(jnp.ones((3, 2)), jnp.zeros(3)),
-    )
+    model, powers = latent.LinearGaussian(), latent.power_schedule(3, 2.0)
+    params = model.params(jnp.eye(2), jnp.zeros(2), jnp.ones((3, 2)), jnp.zeros(3))
     x, key = jnp.ones((4, 3)), jax.random.key(0)
     samplers = [functools.partial(sgld, step_size=step_size) for step_size in (0.1, 0.01)]
     chains = latent.LatentChains(2, samplers[0], 2, samplers[1], 2, warm_start)

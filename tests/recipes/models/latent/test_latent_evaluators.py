@@ -24,10 +24,9 @@ from ebmjax.training import init_state
 from experiments.configs import thermo_celeba
 
 NUM_CHAINS, KEY = 400, jax.random.key(3)
-MODEL = latent.linear_gaussian_model(likelihood_scale=0.5)
-PARAMS = latent.LatentParams(
-    prior=latent.QuadraticPrior(precision=0.5 * jnp.eye(2), shift=jnp.array([0.5, 0.0])),
-    generator=latent.LinearGenerator(weight=jnp.array([[1.0, 0.4], [0.0, 0.8]]), bias=jnp.zeros(2)),
+MODEL = latent.LinearGaussian(likelihood_scale=0.5)
+PARAMS = MODEL.params(
+    0.5 * jnp.eye(2), jnp.array([0.5, 0.0]), jnp.array([[1.0, 0.4], [0.0, 0.8]]), jnp.zeros(2)
 )
 # "Images" of two pixels, as the linear model makes them.
 IMAGES = np.array([[255, 0], [130, 60], [20, 200]], np.uint8)
@@ -69,7 +68,7 @@ def evidences():
 @pytest.mark.slow
 def test_each_image_has_the_evidence_of_its_own_chains():
     observations = data.to_signed_unit(jnp.asarray(IMAGES))
-    exact = jax.vmap(lambda x: latent.linear_gaussian_log_evidence(PARAMS, MODEL, x))(observations)
+    exact = jax.vmap(lambda x: MODEL.log_evidence(PARAMS, x))(observations)
     corrected, trapezium, _ = evidences()
     # 5 standard errors of the 16 repeats. A divergence fitted to n draws in d dimensions is too
     # large by about d (d + 3) / 2n; half the difference of two such in each of 2 intervals is at
@@ -92,8 +91,8 @@ class ExactDraws(LatentEBM):
     """Draws independently from the power posteriors, as if every chain had arrived."""
 
     def draw_ladder(self, key, params, observations):
-        moments = partial(latent.linear_gaussian_power_posterior, params, self.networks)
-        mean, covariance = jax.vmap(partial(moments, observations[0]))(self.powers)
+        moments = partial(self.networks.power_posterior, params, observations[0])
+        mean, covariance = jax.vmap(moments)(self.powers)
         shape = (len(self.powers), len(observations), mean.shape[1])
         factor = jnp.linalg.cholesky(covariance)
         return mean[:, None] + jnp.einsum(
@@ -108,11 +107,8 @@ def test_the_reported_evidence_is_right_at_published_size():
     d, num_outputs = config.model.latent_dim, 192
     rng = np.random.default_rng(0)
     weight = jnp.asarray(1.5 * np.linalg.qr(rng.normal(size=(num_outputs, d)))[0], jnp.float32)
-    params = latent.LatentParams(
-        latent.QuadraticPrior(jnp.zeros((d, d)), jnp.zeros(d)),
-        latent.LinearGenerator(weight, jnp.zeros(num_outputs)),
-    )
-    networks = latent.linear_gaussian_model(likelihood_scale=config.model.likelihood_scale)
+    params = MODEL.params(jnp.zeros((d, d)), jnp.zeros(d), weight, jnp.zeros(num_outputs))
+    networks = latent.LinearGaussian(likelihood_scale=config.model.likelihood_scale)
     powers = latent.power_schedule(config.loss.num_intervals, config.loss.exponent)
     model = linear(ExactDraws, trained=params, networks=networks, powers=powers)
     images = rng.integers(0, 256, (1, num_outputs), np.uint8)
@@ -121,10 +117,10 @@ def test_the_reported_evidence_is_right_at_published_size():
     options = {"num_chains": section.num_chains, "divergences": section.divergences}
     rows = [evidence_of_each(key, model, images, **options) for key in keys]
     x = data.to_signed_unit(jnp.asarray(images[0]))
-    terms = jax.jit(latent.linear_gaussian_terms, static_argnums=1)(params, networks, x, powers)
+    terms = jax.jit(networks.terms)(params, x, powers)
     exact = {
-        "test_log_evidence": latent.linear_gaussian_log_evidence(params, networks, x),
-        "quadrature_discrepancy": jnp.sum(terms.kl_forward - terms.kl_backward) / 2,
+        "test_log_evidence": networks.log_evidence(params, x),
+        "quadrature_discrepancy": jnp.sum(terms["kl_forward"] - terms["kl_backward"]) / 2,
     }
     assert exact["quadrature_discrepancy"] > 5.0  # a correction of nats, so it has to be right
     for name, value in exact.items():

@@ -2,26 +2,129 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ebmjax._axes import varying_with
-from ebmjax._checks import check_at_least, check_powers, is_traced
+from ebmjax._checks import check_at_least, check_powers, check_whole_ladder, is_traced
 from ebmjax._programs import run_program
 from ebmjax.densities import power_posterior
 from ebmjax.latent._model import LatentModel, LatentParams, log_likelihood, log_prior
 from ebmjax.samplers import (
     acceptance_of,
     batch_step,
+    position_of,
     start_chain,
     start_chains,
     start_key,
     trace_chain,
 )
 from ebmjax.types import Key, Metrics, SamplerFn, Step
+
+
+class LatentChains(NamedTuple):
+    """Short chains of latents: one on the prior, and one on every power posterior.
+
+    Attributes:
+      latent_dim: d.
+      prior_sampler: log density to sampler, such as ``functools.partial(sgld, step_size=0.16)``.
+      prior_steps: steps of each prior chain, at power 0.
+      posterior_sampler: log density to sampler, for the powers above 0.
+      posterior_steps: steps of each chain at each power above 0.
+      warm_start: whether the powers above 0 are annealed instead of started afresh.
+      posterior_start: observations (batch, *event) to the latents (batch, d) where the chains above
+        power 0 start, such as ``principal_latents``; None for draws of the base.
+    """
+
+    latent_dim: int
+    prior_sampler: SamplerFn
+    prior_steps: int
+    posterior_sampler: SamplerFn
+    posterior_steps: int
+    warm_start: bool = False
+    posterior_start: Callable[[jax.Array], jax.Array] | None = None
+
+
+class LadderSamples(NamedTuple):
+    """Samples of a whole ladder, in the order of the losses' arguments.
+
+    Call a loss as ``loss_fn(params, model, observations, *samples, powers)``; ``vanilla_loss``
+    takes ``power_latents[-1]`` instead of ``power_latents``.
+
+    Attributes:
+      power_latents: one latent for each power and observation, shape (num_powers, batch, d): the
+        prior's chains at the first power, the posterior's at the last.
+      prior_latents: the prior's chains again, shape (batch, d).
+    """
+
+    power_latents: jax.Array
+    prior_latents: jax.Array
+
+
+def sample_ladder(
+    key: Key,
+    params: LatentParams,
+    model: LatentModel,
+    observations: jax.Array,
+    powers: jax.Array,
+    chains: LatentChains,
+    *,
+    prior_start: jax.Array | None = None,
+    posterior_start: jax.Array | None = None,
+) -> tuple[LadderSamples, Metrics]:
+    """Returns the end of one chain at every power for each observation, as the losses need them.
+
+    It is differentiable in ``params``, as ``sample_prior`` is.
+
+    Args:
+      key: consumed.
+      params, model: the latent EBM.
+      observations: shape (batch, *event).
+      powers: the whole ladder, increasing from 0 to 1, shape (num_powers,); ``[0, 1]`` for
+        ``vanilla_loss``.
+      chains: samplers and lengths (static).
+      prior_start, posterior_start: where the chains continue, shapes (batch, d) and (num_powers -
+        1, batch, d).
+
+    Returns:
+      ``LadderSamples`` and, if the samplers report them, "prior_acceptance" (scalar) and
+      "posterior_acceptance" (one for each power above 0).
+    """
+    check_whole_ladder(powers)
+    prior_key, posterior_key = jax.random.split(key)
+    if posterior_start is None and chains.posterior_start is not None:
+        first = chains.posterior_start(observations)
+        posterior_start = jnp.broadcast_to(first, (len(powers) - 1, *first.shape))
+    prior_latents, prior_info = sample_prior(
+        prior_key,
+        params,
+        model,
+        observations.shape[0],
+        chains.latent_dim,
+        sampler=chains.prior_sampler,
+        num_steps=chains.prior_steps,
+        start=prior_start,
+    )
+    above, posterior_info = sample_power_posteriors(
+        posterior_key,
+        params,
+        model,
+        observations,
+        powers[1:],
+        chains.latent_dim,
+        sampler=chains.posterior_sampler,
+        num_steps=chains.posterior_steps,
+        warm_start=chains.warm_start,
+        start=posterior_start,
+    )
+    named = {"prior_acceptance": prior_info, "posterior_acceptance": posterior_info}
+    acceptance = {
+        name: info["acceptance_prob"] for name, info in named.items() if "acceptance_prob" in info
+    }
+    return LadderSamples(jnp.concatenate([prior_latents[None], above]), prior_latents), acceptance
 
 
 def sample_prior(
@@ -55,10 +158,9 @@ def sample_prior(
 
     Source: thermodynamic-integration thesis, Eq. 10 and 11.
     """
-    _check_sampler(sampler)
-    check_at_least("num_chains", num_chains, 1)
-    check_at_least("latent_dim", latent_dim, 1)
-    check_at_least("num_steps", num_steps, 1)
+    sizes = {"num_chains": num_chains, "latent_dim": latent_dim, "num_steps": num_steps}
+    for name, size in sizes.items():
+        check_at_least(name, size, 1)
     start_key, chain_key = jax.random.split(key)
     first = _start(start_key, model, start, (num_chains, latent_dim))
     chain = sampler(lambda z: log_prior(params, model, z))
@@ -83,9 +185,8 @@ def sample_power_posteriors(
 
     Every chain starts from N(0, base_scale^2 I), and all powers run at once. With ``warm_start``
     the powers run one after the other; each starts (with a fresh sampler state) where the previous
-    power's chains ended. The number of gradients is the same. With ``start`` the chains continue
-    from there. For several chains an observation, repeat the observation. It is differentiable in
-    ``params``, as ``sample_prior`` is.
+    power's chains ended. For several chains an observation, repeat the observation. It is
+    differentiable in ``params``, as ``sample_prior`` is.
 
     Args:
       key: consumed.
@@ -95,8 +196,7 @@ def sample_power_posteriors(
         Power 0 is the prior, which has separate chains: see ``sample_ladder``.
       latent_dim: d (static).
       sampler: log density to sampler, such as ``functools.partial(sgld, step_size=0.01)``.
-      num_steps: steps of each chain at each power, one gradient of energy and generator each
-        (static).
+      num_steps: steps of each chain at each power (static).
       warm_start: whether to anneal along the powers (static).
       start: where persistent chains continue, shape (num_powers, batch, latent_dim); excludes
         ``warm_start``.
@@ -107,7 +207,6 @@ def sample_power_posteriors(
 
     Source: thermodynamic-integration thesis, Eq. 16 and 17.
     """
-    _check_sampler(sampler)
     check_powers(powers, minimum=1)
     if not is_traced(powers) and np.asarray(powers)[0] == 0.0:
         raise ValueError(
@@ -115,11 +214,16 @@ def sample_power_posteriors(
             f"{np.asarray(powers).tolist()}: at power 0 stands the prior, whose chains are those "
             "of sample_prior. For the whole ladder, as the losses take it, call sample_ladder."
         )
-    check_at_least("latent_dim", latent_dim, 1)
-    check_at_least("num_steps", num_steps, 1)
-    check_at_least("the number of observations", observations.shape[0], 1)
+    if warm_start and start is not None:
+        raise ValueError(
+            "start and warm_start exclude each other: annealed chains of every power start where "
+            "those of the power below ended. Give one of them."
+        )
+    num_powers, batch = len(powers), observations.shape[0]
+    sizes = {"latent_dim": latent_dim, "num_steps": num_steps, "the number of observations": batch}
+    for name, size in sizes.items():
+        check_at_least(name, size, 1)
     powers = jnp.asarray(powers)
-    num_powers, batch = powers.shape[0], observations.shape[0]
     start_key, chain_key = jax.random.split(key)
 
     def chain(power: jax.Array, x: jax.Array) -> Any:
@@ -131,16 +235,11 @@ def sample_power_posteriors(
             )
         )
 
+    shape = (batch, latent_dim) if warm_start else (num_powers, batch, latent_dim)
+    first = _start(start_key, model, start, shape)
+    first = varying_with(first, key, params, observations, powers)
     if not warm_start:
-        first = _start(start_key, model, start, (num_powers, batch, latent_dim))
-        first = varying_with(first, key, params, observations, powers)
         return _run_grid(chain_key, chain, powers, observations, first, num_steps)
-
-    if start is not None:
-        raise ValueError(
-            "start and warm_start exclude each other: annealed chains of every power start where "
-            "those of the power below ended. Give one of them."
-        )
 
     def anneal(z: jax.Array, inputs: tuple[Key, jax.Array]) -> tuple[jax.Array, Any]:
         key, power = inputs
@@ -148,29 +247,8 @@ def sample_power_posteriors(
         latents, metrics = jax.tree.map(lambda leaf: leaf[0], ends)
         return latents, (latents, metrics)
 
-    first = _start(start_key, model, None, (batch, latent_dim))
-    first = varying_with(first, key, params, observations, powers)
     inputs = jax.random.split(chain_key, num_powers), powers
     return run_program(partial(jax.lax.scan, anneal), first, inputs)[1]
-
-
-def _check_sampler(sampler: SamplerFn) -> None:
-    """Raises ValueError if ``sampler`` moves particles together instead of one position."""
-    try:
-        start = partial(start_chain, sampler=sampler(jnp.sum), position=jnp.zeros((1, 1)))
-        state = jax.eval_shape(start, jax.random.key(0))
-    except (TypeError, ValueError):
-        return  # it needs another shape, and is checked by its states
-    _check_one_position(state)
-
-
-def _check_one_position(state: Any) -> None:
-    if not hasattr(state, "position"):
-        raise ValueError(
-            "sampler must move one position, because chains are independent; got a sampler whose "
-            f"state is {type(state).__name__}({', '.join(getattr(state, '_fields', ()))}). "
-            "Particles that move together cannot be used here; use sgld or mala, for example."
-        )
 
 
 def _start(
@@ -199,20 +277,19 @@ def _run_grid(
         return jax.vmap(jax.vmap(fn, in_axes=(None, 0, 0)), in_axes=(0, None, 0))
 
     step_one = over_grid(lambda power, x, one: chain(power, x).step(*one))
+    start_one = over_grid(lambda power, x, one: start_chain(one[0], chain(power, x), one[1]))
 
     def step(key: Key, states: Any) -> tuple[Any, Any]:
         keys = jax.random.split(key, start.shape[:2])
         return step_one(powers, observations, (keys, states))
 
     keys = jax.random.split(start_key(key), start.shape[:2])
-    start_one = over_grid(lambda power, x, one: start_chain(one[0], chain(power, x), one[1]))
     states = start_one(powers, observations, (keys, start))
     return _last_positions(key, states, step, num_steps)
 
 
 def _last_positions(key: Key, states: Any, step: Step, num_steps: int) -> tuple[jax.Array, Metrics]:
     """Scans ``step``; keeps the last positions and, over the last axis, the mean acceptance."""
-    _check_one_position(states)
     # The backward pass keeps states and repeats each step: 20 steps at 10 powers need the memory of
     # one. A scan has no common code to keep apart.
     step = jax.checkpoint(step, prevent_cse=False)
@@ -222,4 +299,4 @@ def _last_positions(key: Key, states: Any, step: Step, num_steps: int) -> tuple[
         return {} if acceptance is None else {"acceptance_prob": jnp.mean(acceptance, axis=-1)}
 
     states, metrics = trace_chain(jax.random.split(key, num_steps), states, step, mean_acceptance)
-    return states.position, jax.tree.map(lambda steps: jnp.mean(steps, axis=0), metrics)
+    return position_of(states), jax.tree.map(lambda steps: jnp.mean(steps, axis=0), metrics)

@@ -9,15 +9,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ebmjax._checks import check_at_least, check_not_negative, check_whole_ladder
+from ebmjax._precision import weighted_mean_square
 from ebmjax.evidence import trapezium_weights
-from ebmjax.latent._model import LatentModel, LatentParams
-from ebmjax.latent._surrogate import (
-    check_latents,
-    energy_penalty,
-    frozen_terms,
-    log_likelihoods,
-    sample_metrics,
-    squared_errors,
+from ebmjax.latent._model import (
+    LatentModel,
+    LatentParams,
+    energy,
+    gaussian_log_density,
+    squared_error,
 )
 from ebmjax.types import Metrics
 
@@ -58,13 +58,11 @@ def vanilla_loss(
     Source: Pang et al. 2020; thermodynamic-integration thesis, Eq. 7 and 8; Du & Mordatch 2019
     for the penalty.
     """
-    power_latents = posterior_latents[None]
-    check_latents(observations, power_latents, prior_latents)
-    terms = frozen_terms(params, model, observations, power_latents, prior_latents)
-    along = _mean_log_likelihoods(model, observations, terms.squared_errors)
-    metrics = sample_metrics(observations, terms, along)
+    latents = posterior_latents[None]
+    check_latents(observations, latents, prior_latents)
+    penalty, metrics = _summarise(params, model, observations, latents, prior_latents, energy_l2)
     contrast = metrics["posterior_energy"] - metrics["prior_energy"]
-    return contrast - along[0] + energy_penalty(terms, energy_l2), metrics
+    return contrast - metrics["mean_log_likelihoods"][0] + penalty, metrics
 
 
 def tempered_loss(
@@ -124,9 +122,7 @@ def telescoped_loss(
     :math:`\nabla_\alpha \log Z_t = E_t \nabla f_\alpha` and :math:`\nabla_\beta \log Z_t = t\, E_t
     \nabla \log p_\beta(x | z)`. The sum telescopes to power 1 minus power 0, which ``vanilla_loss``
     estimates. The powers between only help the chains arrive (``warm_start``) and fill the metrics.
-    It is unbiased for exact samples.
-
-    Arguments and returns are those of ``tempered_loss``.
+    It is unbiased for exact samples. Arguments and returns are those of ``tempered_loss``.
 
     Source: Calderhead & Girolami 2009, differentiated.
     """
@@ -136,7 +132,7 @@ def telescoped_loss(
     )
     fixed, latents = jax.lax.stop_gradient((params, power_latents[:-1]))
     errors = squared_errors(fixed, model, observations, latents)
-    between = _mean_log_likelihoods(model, observations, errors)
+    between = log_likelihoods(model, observations, jnp.mean(errors, axis=1))
     along = jnp.concatenate([between, metrics["mean_log_likelihoods"]])
     return loss, {**metrics, "mean_log_likelihoods": along}
 
@@ -161,19 +157,100 @@ def frozen_prior_loss(
 
     The prior is never trained: its gradient is zero or, with ``energy_l2``, the penalty's, which
     pulls energies to zero. Use ``tempered_loss`` to train: it only adds the prior's contrast.
-
     Arguments and returns are those of ``tempered_loss``.
 
     Source: thermodynamic-integration thesis, Eq. 19, as its public code differentiates it.
     """
     check_latents(observations, power_latents, prior_latents, powers)
-    terms = frozen_terms(params, model, observations, power_latents, prior_latents)
-    along = _mean_log_likelihoods(model, observations, terms.squared_errors)
-    loss = energy_penalty(terms, energy_l2) - jnp.sum(trapezium_weights(powers) * along)
-    return loss, sample_metrics(observations, terms, along)
+    penalty, metrics = _summarise(
+        params, model, observations, power_latents, prior_latents, energy_l2
+    )
+    along = metrics["mean_log_likelihoods"]
+    return penalty - jnp.sum(trapezium_weights(powers) * along), metrics
 
 
-def _mean_log_likelihoods(
-    model: LatentModel, observations: jax.Array, errors: jax.Array
+def _summarise(
+    params: LatentParams,
+    model: LatentModel,
+    observations: jax.Array,
+    power_latents: jax.Array,
+    prior_latents: jax.Array,
+    energy_l2: Any,
+) -> tuple[jax.Array, Metrics]:
+    """Returns penalty and metrics at latents, with no gradient through the latents."""
+    latents, prior_latents = jax.lax.stop_gradient((power_latents, prior_latents))
+    ends = energies(params, model, latents[-1]), energies(params, model, prior_latents)
+    errors = squared_errors(params, model, observations, latents)
+    along = log_likelihoods(model, observations, jnp.mean(errors, axis=1))
+    return energy_penalty(energy_l2, *ends), sample_metrics(observations, *ends, errors, along)
+
+
+def energies(params: LatentParams, model: LatentModel, latents: jax.Array) -> jax.Array:
+    """Returns energies, shape (...), of latents (..., d)."""
+    flat = jax.vmap(lambda z: energy(params, model, z))(latents.reshape(-1, latents.shape[-1]))
+    return flat.reshape(latents.shape[:-1])
+
+
+def squared_errors(
+    params: LatentParams, model: LatentModel, observations: jax.Array, power_latents: jax.Array
 ) -> jax.Array:
-    return log_likelihoods(model, observations, jnp.mean(errors, axis=1))
+    """Returns squared errors of shape (num_powers, batch), summed over the event."""
+    over_batch = jax.vmap(lambda z, x: squared_error(params, model, z, x))
+    return jax.vmap(over_batch, in_axes=(0, None))(power_latents, observations)
+
+
+def log_likelihoods(model: LatentModel, observations: jax.Array, errors: jax.Array) -> jax.Array:
+    """Returns log likelihoods of single observations in nats, from (mean) squared errors."""
+    return gaussian_log_density(errors, observations[0].size, model.likelihood_scale)
+
+
+def sample_metrics(
+    observations: jax.Array,
+    posterior_energies: jax.Array,
+    prior_energies: jax.Array,
+    errors: jax.Array,
+    mean_log_likelihoods: jax.Array,
+) -> Metrics:
+    """Returns the metrics of every loss, from ``errors`` whose last row is the posterior's."""
+    return {
+        "reconstruction_error": jnp.mean(errors[-1]) / observations[0].size,
+        "mean_log_likelihoods": mean_log_likelihoods,
+        "posterior_energy": jnp.mean(posterior_energies),
+        "prior_energy": jnp.mean(prior_energies),
+    }
+
+
+def energy_penalty(
+    energy_l2: Any, posterior_energies: jax.Array, prior_energies: jax.Array
+) -> jax.Array:
+    """Returns ``energy_l2`` times the sum of both kinds of energies' mean squares."""
+    check_not_negative("energy_l2", energy_l2)
+    posterior = weighted_mean_square(energy_l2, posterior_energies)
+    return posterior + weighted_mean_square(energy_l2, prior_energies)
+
+
+def check_latents(
+    observations: jax.Array,
+    power_latents: jax.Array,
+    prior_latents: jax.Array,
+    powers: jax.Array | None = None,
+) -> None:
+    """Raises ValueError unless the latents belong to observations and a whole ladder of powers.
+
+    Without a ladder they are those of one power.
+    """
+    if powers is not None:
+        check_whole_ladder(powers)
+    check_at_least("the number of observations", observations.shape[0], 1)
+    num_powers = 1 if powers is None else len(powers)
+    expected = (num_powers, observations.shape[0])
+    if power_latents.ndim != 3 or power_latents.shape[:2] != expected:
+        raise ValueError(
+            f"latents must have one draw for each of {num_powers} powers and {expected[1]} "
+            f"observations, shape (*{expected}, d), got {power_latents.shape}."
+        )
+    if prior_latents.ndim != 2 or prior_latents.shape[1] != power_latents.shape[2]:
+        raise ValueError(
+            f"prior_latents must have shape (num_prior, {power_latents.shape[2]}), got "
+            f"{prior_latents.shape}."
+        )
