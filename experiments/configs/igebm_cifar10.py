@@ -22,15 +22,17 @@ Variants:
 from functools import partial
 from typing import Any
 
-from ebmjax.recipes.models.energy.fields import configure, noise_of
+from ebmjax.recipes.config.files import project
+from ebmjax.recipes.models.energy.fields import configure
+
+samplers = project("settings.samplers")
 
 SAMPLERS = ("sgld", "psgld", "mala", "tempered_mala")
 
 
 def langevin(step_size: float, noise_scale: float) -> dict[str, Any]:
     """Every sampler at a step and noise given for pixels in [0, 1], here in [-1, 1]."""
-    steps = {f"sampler.{name}.step_size": 4 * step_size for name in SAMPLERS}
-    return {**steps, **noise_of(*SAMPLERS, noise_scale=2 * noise_scale)}
+    return samplers.set_fields(SAMPLERS, step_size=4 * step_size, noise_scale=2 * noise_scale)
 
 
 def set_printed_mala(step_size: float, noise_scale: float) -> dict[str, Any]:
@@ -43,6 +45,7 @@ def set_printed_mala(step_size: float, noise_scale: float) -> dict[str, Any]:
 
 
 BASE: dict[str, Any] = {
+    **samplers.IMAGES,
     "mesh.num_shards": 8,
     "data.name": "cifar10",
     "data.image_size": 32,

@@ -28,9 +28,10 @@ Other variants:
 from functools import partial
 from typing import Any
 
+from ebmjax.recipes.config.files import project
 from ebmjax.recipes.models.energy.fields import configure
 
-BASE: dict[str, Any] = {"mesh.num_shards": 2}
+BASE: dict[str, Any] = {**project("settings.samplers").IMAGES, "mesh.num_shards": 2}
 # noise^2 / (2 step) for step 1 and noise 0.01; the robust objective's o is 1 / TEMPERATURE.
 TEMPERATURE = 5e-5
 

@@ -17,9 +17,11 @@ digits.
 from functools import partial
 from typing import Any
 
+from ebmjax.recipes.config.files import project
 from ebmjax.recipes.models.energy.fields import configure
 
 BASE: dict[str, Any] = {
+    **project("settings.samplers").IMAGES,
     "data.image_size": None,
     "data.num_classes": None,
     "data.max_train": None,

@@ -30,6 +30,7 @@ from ebmjax.recipes.models.joint.fields import configure
 joint = project("settings.joint")
 
 BASE = {
+    **joint.SAMPLERS,
     "mesh.num_shards": 2,
     "data.crop_padding": 0,
     "sampler.box": "clamp",

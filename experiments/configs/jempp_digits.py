@@ -18,9 +18,11 @@ Variants:
 
 from functools import partial
 
+from ebmjax.recipes.config.files import project
 from ebmjax.recipes.models.joint.fields import configure
 
 BASE = {
+    **project("settings.samplers").JOINT,
     "mesh.num_shards": 2,
     "model.norm": "group",
     "sampler.name": "pyld",

@@ -19,9 +19,11 @@ command line wins. Without data.name it trains on the packaged digits.
 from functools import partial
 from typing import Any
 
+from ebmjax.recipes.config.files import project
 from ebmjax.recipes.models.joint.fields import configure
 
 BASE: dict[str, Any] = {
+    **project("settings.samplers").JOINT,
     "data.image_size": None,
     "data.num_classes": None,
     "data.max_train": None,

@@ -28,6 +28,7 @@ from ebmjax.recipes.models.joint.fields import configure
 joint = project("settings.joint")
 
 BASE = {
+    **joint.SAMPLERS,
     "mesh.num_shards": 2,
     "data.augment_positives": False,
     "data.noise_scale": 0.0,

@@ -21,9 +21,11 @@ Variants:
 
 from functools import partial
 
+from ebmjax.recipes.config.files import project
 from ebmjax.recipes.models.joint.fields import configure
 
 BASE = {
+    **project("settings.samplers").JOINT,
     "mesh.num_shards": 2,
     "data.crop_padding": 0,
     "sampler.name": "svgd",

@@ -12,11 +12,14 @@ from ml_collections import ConfigDict
 
 from ebmjax.recipes.models.joint.fields import SMOKE, configure
 
+from .samplers import JOINT as SAMPLERS
+
 Changes = dict[str, Any]
 
 ATTACKED = (0, 1, 2, 4, 8, 12, 16, 22, 30)
 
-CIFAR = {
+CIFAR: Changes = {
+    **SAMPLERS,
     "data.name": "cifar10",
     "mesh.num_shards": 8,
     "data.image_size": 32,

@@ -12,7 +12,6 @@ Variants:
 from functools import partial
 
 from ebmjax.recipes.config.files import beside, project
-from ebmjax.recipes.parts.samplers.table import NOISY
 from ebmjax.recipes.study import Study, make_flags
 from ebmjax.recipes.study.named_columns import fid_columns, pick_columns
 
@@ -49,8 +48,8 @@ SGLD = {
 
 
 def make_row(noise: str, damping: float) -> tuple[str, list[str]]:
-    """Its label and its run, with ``damping`` times SGLD's step."""
-    fields = {"damping": damping, "step_size": damping * NOISY["step_size"]}
+    """Its label and its run, with ``damping`` times SGLD's step, 1."""
+    fields = {"damping": damping, "step_size": damping}
     if noise == "preconditioned":
         fields |= {"noise_scale": None, "temperature": TEMPERATURE}
     flags = make_flags({f"sampler.psgld.{name}": value for name, value in fields.items()})

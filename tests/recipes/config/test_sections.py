@@ -74,22 +74,16 @@ ARGUMENTS = ("--config.sampler.name=mala", "--config.sampler.mala.step_size=0.2"
 def test_a_command_line_names_a_sampler_and_sets_its_fields_in_any_order(arguments):
     config = command_line.read("configs/jem_digits.py", arguments)
     assert sections_in(config) == {"sampler.mala"}
-    fields = families.all_fields("joint")
-    expected = {"step_size": 0.2}
-    expected |= {k: fields[f"sampler.mala.{k}"].default for k in ("noise_scale", "temperature")}
+    expected = {"step_size": 0.2, "noise_scale": None, "temperature": 5e-4}
     assert config.sampler.mala.to_dict() == expected
 
 
 def test_a_field_of_a_sampler_that_is_not_named_is_refused(refused):
     for config, argument, needs in (
         ("jem_digits", "sampler.mala.step_size=0.2", "config.sampler.name=mala"),
-        ("igebm_digits", "sampler.mala.step_size=0.2", "config.sampler.name=mala or config."),
-        ("toy_beta", "sampler.psgld.decay=0.2", "config.sampler.name=psgld or config."),
-        (
-            "thermo_digits",
-            "sampler.psgld.decay=0.2",
-            "config.sampler.prior.name=psgld or config.sampler.posterior.name=psgld",
-        ),
+        ("igebm_digits", "sampler.mala.step_size=0.2", "config.sampler.name=mala."),
+        ("toy_beta", "sampler.psgld.decay=0.2", "config.sampler.name=psgld."),
+        ("thermo_digits", "sampler.psgld.decay=0.2", "config.sampler.prior.name=psgld."),
     ):
         name = argument.partition("=")[0]
         message = f"error: config.{name} is no field here: it needs {needs}"

@@ -213,9 +213,9 @@ def test_a_function_that_makes_no_sampler_is_refused(here):
         (
             "State",
             "lambda key, state, x: (state, ())",
-            r"its step has the arguments \(key, state, x",
+            r"argument: 'x'. It is called as step\(key, state\)",
         ),
-        ("lambda: 0", "lambda key, state: (state, ())", r"its init has the arguments \(\)"),
+        ("lambda: 0", "lambda key, state: (state, ())", r"1 was given. It is called as init"),
         (
             "State",
             "lambda key, state: (State(state.position[None]), ())",
@@ -226,7 +226,7 @@ def test_a_function_that_makes_no_sampler_is_refused(here):
             "lambda key, state: (state, ())",
             r"line \d+: ZeroDivisionError",
         ),
-        ("State", "lambda state, key: (state, ())", r"step has the arguments \(state, key\)"),
+        ("State", "lambda state, key: (state, ())", r"got NoneType.* called as step\(key, state\)"),
         (
             "State",
             "lambda s, k: (s.position, ())",

@@ -40,8 +40,7 @@ from ebmjax.recipes.config.declare import Field, When, field, under, when_is
 from ebmjax.recipes.config.points import OF_POINTS, ON_IMAGES
 from ebmjax.recipes.evaluators import table as evaluators
 from ebmjax.recipes.parts.objectives import table as objectives
-from ebmjax.recipes.parts.samplers.sections import declare_adaptation, sections
-from ebmjax.recipes.parts.samplers.table import NOISY, PLAIN, TILTING
+from ebmjax.recipes.parts.samplers.table import PLAIN, TILTING, declare_adaptation, sections
 
 AUGMENTED = when_is("sampler.augmentation.name", "image")
 OF_GAUSSIANS = when_is("data.name", "gaussians")
@@ -169,14 +168,7 @@ _FIELDS: dict[str, Field] = {
 for _name in ("data.flip", "data.noise_scale", "data.dequantise"):
     _FIELDS |= under({_name: _FIELDS[_name]}, ON_IMAGES)
 FIELDS = leave_open(_FIELDS, *LENGTHS)
-SECTIONS = {
-    **sections(OFFERED, "sampler.name", "sampler.names", named=name_samplers, on_images=True),
-}
-
-
-def noise_of(*names: str, noise_scale: float = NOISY["noise_scale"]) -> dict[str, Any]:
-    """The noise of some samplers, whose temperatures it implies."""
-    return {f"sampler.{name}.noise_scale": noise_scale for name in names}
+SECTIONS = sections(OFFERED, "sampler.name", name_samplers)
 
 
 SMOKE: dict[str, Any] = {
@@ -192,11 +184,6 @@ SMOKE: dict[str, Any] = {
 POINTS: dict[str, Any] = {
     "data.max_test": 1000,
     "model.activation": "leaky_relu_0.05",
-    **{
-        f"sampler.{name}.{key}": entry.fields[key].default
-        for name, entry in PLAIN.items()
-        for key in entry.on_images
-    },
     "sampler.box": "none",
     "sampler.buffer.size": None,
     "sampler.buffer.start": "gaussian",

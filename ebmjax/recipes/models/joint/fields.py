@@ -35,8 +35,7 @@ from ebmjax.recipes.config.common_fields import (
 from ebmjax.recipes.config.declare import Field, When, field, under, when_is, when_set
 from ebmjax.recipes.evaluators import table as evaluators
 from ebmjax.recipes.parts.objectives import table as objectives
-from ebmjax.recipes.parts.samplers.sections import declare_adaptation, sections
-from ebmjax.recipes.parts.samplers.table import SAMPLERS
+from ebmjax.recipes.parts.samplers.table import SAMPLERS, declare_adaptation, sections
 
 BATCH_NORM = When(
     "batch normalisation, config.model.norm=batch or your own network's",
@@ -54,14 +53,10 @@ SAMPLES = When(
     lambda c: c.get("loss.generative_weight") and c.get("sampler.buffer.size"),
 )
 
-# Samplers that reject follow the temperature 5e-4, at a step that they accept.
-CHANGES = {
-    f"{name}.{key}": value
-    for name in ("mala", "tempered_mala")
-    for key, value in {"step_size": 0.1, "noise_scale": None, "temperature": 5e-4}.items()
-}
-CHANGES |= {"hmc.temperature": 5e-4, "hmc.num_integration_steps": 5}
-CHANGES |= {"proximal_sgld.noise_scale": 0.0}
+
+def name_samplers(config: Any) -> tuple[str]:
+    """Returns the name of the sampler of the negatives."""
+    return (config.get("sampler.name"),)
 
 
 _FIELDS: dict[str, Field] = {
@@ -96,7 +91,7 @@ _FIELDS: dict[str, Field] = {
     ),
     "sampler.name": field("sgld", one_of_or_function(*SAMPLERS), "sampler of the negatives"),
     **own_options("sampler", "a sampler"),
-    **declare_adaptation(SAMPLERS, lambda c: [c.get("sampler.name")]),
+    **declare_adaptation(SAMPLERS, name_samplers),
     "sampler.buffer.start": field(
         "uniform",
         one_of("uniform", "gaussian", "informative"),
@@ -154,9 +149,7 @@ _FIELDS: dict[str, Field] = {
 FIELDS = leave_open(
     _FIELDS, *LENGTHS, "train.max_abs_loss", "data.crop_padding", "data.augment_positives"
 )
-SECTIONS = {
-    **sections(SAMPLERS, "sampler.name", changes=CHANGES, on_images=True),
-}
+SECTIONS = sections(SAMPLERS, "sampler.name", name_samplers)
 SMOKE: dict[str, Any] = {
     **SMOKE_SIZES,
     "model.depth": 10,

@@ -30,9 +30,7 @@ from ebmjax.recipes.config.common_fields import (
 )
 from ebmjax.recipes.config.declare import Field, field, under, when_is
 from ebmjax.recipes.evaluators import table as evaluators
-from ebmjax.recipes.parts.samplers.sections import declare_section as of_any
-from ebmjax.recipes.parts.samplers.sections import sections
-from ebmjax.recipes.parts.samplers.table import SINGLE
+from ebmjax.recipes.parts.samplers.table import SHARED, SINGLE, declare_section, sections
 
 OBJECTIVES = ("vanilla", "tempered", "telescoped", "covariance", "through_chain", "frozen_prior")
 
@@ -44,9 +42,14 @@ PILOT = when_is("loss.schedule", "adaptive")
 def _chains(name: str, step_size: float, num_steps: int) -> dict[str, Field]:
     section = f"sampler.{name}"
     return {
-        **of_any(section, SINGLE, step_size, f"sampler of the {name}"),
+        **declare_section(section, SINGLE, step_size, f"sampler of the {name}"),
         f"{section}.num_steps": field(num_steps, COUNT, "steps of a chain"),
     }
+
+
+def name_samplers(config: Any) -> tuple[str, str]:
+    """Returns the names of the samplers of the prior and the posterior."""
+    return config.get("sampler.prior.name"), config.get("sampler.posterior.name")
 
 
 def _rates(name: str, first: float, last: float) -> dict[str, Field]:
@@ -167,7 +170,7 @@ FIELDS = leave_open(
     "optimizer.decay_per_epoch",
     "optimizer.prior.learning_rate",
 )
-SECTIONS = sections(SINGLE, "sampler.prior.name", "sampler.posterior.name", has_shared=False)
+SECTIONS = sections(SINGLE, "sampler.prior.name", name_samplers, left_out=SHARED)
 
 
 VANILLA = {"loss.name": "vanilla"}

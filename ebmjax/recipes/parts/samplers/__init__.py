@@ -9,9 +9,9 @@ from ebmjax.recipes.parts.samplers.chosen import noise_scale as noise_scale
 from ebmjax.recipes.parts.samplers.chosen import of_section as of_section
 from ebmjax.recipes.parts.samplers.chosen import of_shared as of_shared
 from ebmjax.recipes.parts.samplers.chosen import temperature as temperature
-from ebmjax.recipes.parts.samplers.sections import defaults as defaults
-from ebmjax.recipes.parts.samplers.sections import sections as sections
 from ebmjax.recipes.parts.samplers.table import PLAIN as PLAIN
 from ebmjax.recipes.parts.samplers.table import SAMPLERS as SAMPLERS
 from ebmjax.recipes.parts.samplers.table import SINGLE as SINGLE
 from ebmjax.recipes.parts.samplers.table import TILTING as TILTING
+from ebmjax.recipes.parts.samplers.table import defaults as defaults
+from ebmjax.recipes.parts.samplers.table import sections as sections

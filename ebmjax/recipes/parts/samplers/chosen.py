@@ -1,16 +1,20 @@
 """A sampler that a configuration names: its hyperparameters, its temperature, what is refused."""
 
+import functools
 import inspect
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from ebmjax.recipes.config.errors import Config, ConfigError, pick
 from ebmjax.recipes.config.user_parts import UserPart, find_function, find_part, is_users
 from ebmjax.recipes.parts.samplers import table
-from ebmjax.recipes.parts.samplers.contract import hold_to_contract
+from ebmjax.samplers import position_of
+from ebmjax.types import Sampler
 
 # How far noise and temperature may be apart and still count as one chain's, relatively.
 TOLERANCE = 0.01
@@ -34,10 +38,9 @@ class Chosen(NamedTuple):
     @property
     def entry(self) -> table.SamplerEntry:
         """Its row of the table. A function of the user has a row by its signature and facts."""
-        if self.part is None:
-            return table.SAMPLERS[self.name]
-        found = table.describe(self.part.function)
-        return found._replace(fields={name: found.fields.get(name) for name in self.options})
+        return (
+            table.SAMPLERS[self.name] if self.part is None else table.describe(self.part.function)
+        )
 
     def make(self, log_density_fn: Any, **hyperparameters: Any) -> Any:
         """Returns the sampler bound to a density.
@@ -47,8 +50,7 @@ class Chosen(NamedTuple):
         """
         if self.part is None:
             return self.entry.make(log_density_fn, **hyperparameters)
-        made = self.part.call(log_density_fn, **hyperparameters)
-        return hold_to_contract(self.part, made)
+        return _hold_to_contract(self.part, self.part.call(log_density_fn, **hyperparameters))
 
     @property
     def label(self) -> str:
@@ -115,16 +117,16 @@ def of_shared(config: Config, section: str, allowed: Mapping[str, table.SamplerE
     """
     values = config[section]
     chosen = of_section(config, f"{section}.name", values.name, allowed)
-    fields = chosen.entry.fields
+    known = {*chosen.entry.fields, *chosen.options}
     for key in table.SHARED:
         unset = table.LANGEVIN[key].default
-        if key not in fields and values[key] not in (None, unset):
+        if key not in known and values[key] not in (None, unset):
             raise ConfigError(
                 f"config.{section}.{key}={values[key]:g} has no effect here: {chosen.name} has no "
                 f"{key}. Set --config.{section}.{key}={unset}, or take a sampler that has one, "
                 f"such as --config.{section}.name=sgld."
             )
-    shared = {key: values[key] for key in table.SHARED if key in fields}
+    shared = {key: values[key] for key in table.SHARED if key in known}
     return chosen._replace(where=f"config.{section}", options={**chosen.options, **shared})
 
 
@@ -135,7 +137,7 @@ def implied_temperature(chosen: Chosen) -> Any:
     """
     options = chosen.options
     noise_scale = options.get("noise_scale")
-    if noise_scale is None or "temperature" not in chosen.entry.fields:
+    if noise_scale is None or "temperature" not in options:
         return options.get("temperature")
     return noise_scale**2 / (2.0 * options["step_size"])
 
@@ -188,7 +190,7 @@ def check(section: Config, samplers: Sequence[Chosen]) -> None:
       samplers: all that share its box.
     """
     for chosen in samplers:
-        _check_noise(chosen, section.get("allow_decoupled"))
+        _check_noise(chosen)
         is_fixed = section.get("target_acceptance") is None or not chosen.entry.adapts
         if not is_fixed and chosen.options.get("noise_scale"):
             raise ConfigError(
@@ -220,7 +222,7 @@ def check_particles(samplers: Iterable[Chosen], num: int) -> None:
             )
 
 
-def _check_noise(chosen: Chosen, allow_decoupled: bool | None) -> None:
+def _check_noise(chosen: Chosen) -> None:
     name, where, options = chosen.name, chosen.where, chosen.options
     if not {"noise_scale", "temperature"} <= set(options):
         return
@@ -244,20 +246,18 @@ def _check_noise(chosen: Chosen, allow_decoupled: bool | None) -> None:
             "sgld, which never rejects."
         )
     is_decoupled = abs(implied - temperature(chosen)) > TOLERANCE * implied
-    is_meant = allow_decoupled or getattr(chosen.part and chosen.part.function, "decoupled", False)
+    is_meant = chosen.part is not None and getattr(chosen.part.function, "decoupled", False)
     if rejects and is_decoupled and not is_meant:
-        hint = ", or try it with --config.sampler.allow_decoupled=True"
         raise ConfigError(
             f"{where}.step_size={options['step_size']:g} and noise_scale={noise:g} imply the "
             f"temperature {implied:.3g}, not temperature={target:g}: that is no Langevin chain, "
             f"whose moves would hardly ever be accepted. Set --{where}.temperature=None or "
-            f"--{where}.noise_scale=None{hint * (allow_decoupled is not None)}."
+            f"--{where}.noise_scale=None."
         )
 
 
 def _check_box(section: Config, samplers: Sequence[Chosen]) -> None:
     box = section.get("box", "none")
-    pick("sampler.box", box, dict.fromkeys(("none", "clamp", "reflect", "reject")))
     for chosen in samplers:
         if chosen.entry.needs == table.FIRST_LAYER and box not in ("none", "clamp"):
             raise ConfigError(
@@ -271,3 +271,53 @@ def _check_box(section: Config, samplers: Sequence[Chosen]) -> None:
             f"{[chosen.name for chosen in samplers]} never take one back: their chains would walk "
             f"out and stay. Take 'clamp' or 'reflect', or a sampler that rejects, one of {able}."
         )
+
+
+def _hold_to_contract(part: UserPart, made: Any) -> Sampler[Any, Any]:
+    """Returns the sampler ``made`` by a user's function; its mistakes name the contract.
+
+    Raises:
+      ConfigError: if it is no sampler, at once or when a chain starts or moves.
+    """
+    must = f"config.{part.field}={part.name!r} must return a sampler with"
+    if not callable(getattr(made, "init", None)) or not callable(getattr(made, "step", None)):
+        raise ConfigError(
+            f"{must} init(position) and step(key, state), such as ebmjax.types.Sampler; got a "
+            f"{type(made).__name__}."
+        )
+
+    @functools.wraps(made.init)
+    def init(*given: Any) -> Any:
+        with part.explain(" It is called as init(position)."):
+            state = made.init(*given)
+        if not hasattr(state, "position") and not hasattr(state, "particles"):
+            raise ConfigError(
+                f"{must} init(position) -> state, which has a field position; got a "
+                f"{type(state).__name__}."
+            )
+        return state
+
+    @functools.wraps(made.step)
+    def step(key: Any, state: Any) -> Any:
+        with part.explain(" It is called as step(key, state)."):
+            found = made.step(key, state)
+        if not isinstance(found, tuple) or len(found) != 2 or type(found) is type(state):
+            raise ConfigError(
+                f"{must} step(key, state) -> (state, info); got a {type(found).__name__}."
+            )
+        with part.explain(" It is called as step(key, state)."):
+            before, after = (_shapes(one) for one in (state, found[0]))
+        if before != after:
+            raise ConfigError(
+                f"{must} step(key, state), whose positions keep their shape and dtype; got {after} "
+                f"from {before}."
+            )
+        return found
+
+    return Sampler(init, step)
+
+
+def _shapes(state: Any) -> Any:
+    """Returns the shapes and dtypes of a state's positions."""
+    describe = lambda leaf: f"{jnp.result_type(leaf)}{[*jnp.shape(leaf)]}"  # noqa: E731
+    return jax.tree.map(describe, position_of(state))

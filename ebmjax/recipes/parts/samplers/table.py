@@ -1,23 +1,33 @@
-"""The one table of samplers: signatures are their fields, and facts stand on the functions."""
+"""Samplers that configurations name: signatures are their fields, facts stand on the functions."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from ebmjax import samplers
-from ebmjax._ranges import optional
-from ebmjax.recipes.config.declare import Field
+import jax.numpy as jnp
+
+from ebmjax import densities, samplers
+from ebmjax._ranges import (
+    COUNT,
+    INSIDE_ONE,
+    POSITIVE,
+    TWO_OR_MORE,
+    one_of_or_function,
+    optional,
+)
+from ebmjax.recipes.config import declare
+from ebmjax.recipes.config.declare import Field, When, field
 from ebmjax.recipes.config.signatures import read_fields
-from ebmjax.recipes.parts.samplers import adapted
 
 FIRST_LAYER, BASE = "first_layer", "base"
 """Needs of samplers: a density split after its first layer; a Gaussian of the training images."""
 
 SHARED = ("step_size", "noise_scale", "temperature")
-"""Fields with one meaning for every sampler. Families with one section for all samplers have these
-in it, and the others in a section of each sampler."""
+"""Fields with one meaning for every sampler. Latent models have them in a section of the chains."""
 
 IMPLIED = "T of the density exp(-E / T) that chains follow; None: noise_scale^2 / (2 step_size)"
+NO_FIELDS = ("drive", "max_score", "num_steps")
+"""Arguments of the library's samplers that are no fields: ours stand in other sections."""
 
 
 class SamplerEntry(NamedTuple):
@@ -27,90 +37,189 @@ class SamplerEntry(NamedTuple):
       make: function of a log density and hyperparameters.
       fields: hyperparameters by name. Where a sampler has both "noise_scale" and "temperature", one
         is set and makes the noise (see ``temperature``).
-      on_images: defaults for chains on images in [-1, 1], where those of the fields do not suit.
       needs: "", ``FIRST_LAYER`` or ``BASE``. A sampler that needs the first layer also takes the
         box and the clipping as arguments, for its inner moves.
+      rejects: whether it takes moves back.
+      adapts: whether its step size can adapt to an acceptance.
+      interacts: whether it moves all chains as one system of particles.
+      memory: fields of its state that chains keep in the buffer (``learning.ChainKind.memory``).
     """
 
     make: Callable[..., Any]
     fields: Mapping[str, Field]
-    on_images: Mapping[str, Any] = {}
     needs: str = ""
-
-    @property
-    def rejects(self) -> bool:
-        """Returns whether it takes moves back."""
-        return getattr(self.make, "rejects", False)
-
-    @property
-    def interacts(self) -> bool:
-        """Returns whether it moves all chains as one system of particles."""
-        return getattr(self.make, "interacts", False)
-
-    @property
-    def adapts(self) -> bool:
-        """Returns whether its step size can adapt to an acceptance."""
-        return getattr(self.make, "adapts", False)
-
-    @property
-    def memory(self) -> tuple[str, ...]:
-        """Fields of its state that chains keep in the buffer (``learning.ChainKind.memory``)."""
-        return getattr(self.make, "memory", ())
+    rejects: bool = False
+    adapts: bool = False
+    interacts: bool = False
+    memory: tuple[str, ...] = ()
 
 
 def describe(
     make: Callable[..., Any],
-    on_images: Mapping[str, Any] = {},
+    of: Callable[..., Any] | None = None,
     needs: str = "",
     **defaults: Any,
 ) -> SamplerEntry:
-    """Returns the entry of a sampler; ``defaults`` take the place of its signature's."""
-    fields = read_fields(make, **{"step_size": 0.01, **defaults})
-    fields.pop("drive", None)  # 1 but in a schedule
+    """Returns the entry of a sampler.
+
+    Args:
+      make: the function, whose fields and facts are read.
+      of: sampler of the library that ``make`` gives further options to: it has the facts and those
+        fields.
+      needs: see ``SamplerEntry``.
+      defaults: in place of the signature's.
+    """
+    defaults = {"step_size": 0.01, **defaults}
+    fields = {} if of is None else read_fields(of, **defaults)
+    fields |= read_fields(make, **defaults)
+    for name in NO_FIELDS:
+        fields.pop(name, None)
     if {"noise_scale", "temperature"} <= fields.keys():
         given = fields["temperature"]
         default = 1.0 if given.default is None else given.default
         values = optional(given.values)
         fields["temperature"] = replace(given, default=default, values=values, text=IMPLIED)
-    return SamplerEntry(make, fields, on_images, needs)
+    facts = {name: getattr(of or make, name, None) for name in SamplerEntry._fields[3:]}
+    return SamplerEntry(make, fields, needs, **{k: v for k, v in facts.items() if v is not None})
 
 
-NOISY: Mapping[str, Any] = {"step_size": 1.0, "noise_scale": 0.01, "temperature": None}
-"""A Langevin move on images: its noise is chosen, and implies the temperature 5e-5."""
-SCALED: Mapping[str, Any] = {**NOISY, "decay": 0.9, "damping": 1.0}
-COLD: Mapping[str, Any] = {"step_size": 1.0, "temperature": 5e-5}
+def proximal_sgld(
+    log_density_fn: Any, *, max_drift: Annotated[Any, POSITIVE] = 1.0, **options: Any
+) -> samplers.Sampler:
+    """Returns SGLD whose drift is clipped, as in JEM++ and SADA-JEM.
+
+    Args:
+      max_drift: largest drift of a coordinate at a step.
+    """
+    return samplers.clip_drift(samplers.sgld, max_drift)(log_density_fn, **options)
+
+
+def tempered_mala(
+    log_density_fn: Any,
+    *,
+    step_size: Any,
+    temperature: Annotated[Any, POSITIVE] = 1.0,
+    **options: Any,
+) -> samplers.Sampler:
+    """Returns tempered MALA whose first moves are MALA's of the same step.
+
+    The library divides the step by the temperature; here it is multiplied by it first.
+
+    Args:
+      temperature: T at the start.
+    """
+    return samplers.tempered_mala(
+        log_density_fn, step_size=step_size * temperature, temperature=temperature, **options
+    )
+
+
+def parallel_tempering(
+    log_density_fn: Any,
+    *,
+    step_size: Annotated[Any, POSITIVE],
+    temperature: Annotated[Any, POSITIVE] = 1.0,
+    num_powers: Annotated[int, TWO_OR_MORE] = 4,
+    lowest_power: Annotated[Any, INSIDE_ONE] = 0.1,
+    num_inner: Annotated[int, COUNT] = 1,
+) -> samplers.Sampler:
+    """Returns tempering of MALA on powers that fall by one factor from 1 to the lowest.
+
+    The replica at power t makes MALA's moves of the same step at the temperature T / t.
+
+    Args:
+      step_size: the score is multiplied by it.
+      temperature: T of the density exp(-E / T) that the chains follow.
+      num_powers: replicas of a chain, at powers from the lowest to 1.
+      lowest_power: smallest power; each is the same factor above the last.
+      num_inner: moves of every replica between swaps.
+    """
+    powers = lowest_power ** jnp.linspace(1.0, 0.0, num_powers)
+    return samplers.parallel_tempering(
+        densities.tempered(log_density_fn, temperature),
+        powers=powers,
+        step_size=step_size * temperature / powers,
+        num_steps=num_inner,
+    )
+
+
+def pyld(density: Any, **options: Any) -> samplers.Sampler:
+    """Returns PYLD on a density with the attributes ``first_layer`` and ``head``."""
+    return samplers.pyld(density.first_layer, density.head, **options)
+
 
 SAMPLERS: dict[str, SamplerEntry] = {
-    "gradient_descent": describe(samplers.gradient_descent, {"step_size": 1.0}),
-    "sgld": describe(samplers.sgld, NOISY),
-    "proximal_sgld": describe(adapted.proximal_sgld, NOISY),
-    "psgld": describe(samplers.psgld, SCALED),
-    "mala": describe(samplers.mala, NOISY),
-    "tempered_mala": describe(adapted.tempered_mala, NOISY),
-    "underdamped_langevin": describe(samplers.underdamped_langevin, COLD),
-    "parallel_tempering": describe(adapted.parallel_tempering, COLD),
+    "gradient_descent": describe(samplers.gradient_descent),
+    "sgld": describe(samplers.sgld),
+    "proximal_sgld": describe(proximal_sgld, samplers.sgld),
+    "psgld": describe(samplers.psgld),
+    "mala": describe(samplers.mala),
+    "tempered_mala": describe(tempered_mala, samplers.tempered_mala),
+    "underdamped_langevin": describe(samplers.underdamped_langevin),
+    "parallel_tempering": describe(parallel_tempering, samplers.parallel_tempering),
     "tilted_langevin": describe(
         samplers.tilted_langevin, needs=BASE, step_size=0.2, temperature=0.01
     ),
-    "svgd": describe(samplers.svgd, {"step_size": 8.0}),
-    "adaptive_svgd": describe(samplers.adaptive_svgd, {"step_size": 0.02}),
-    "stochastic_svgd": describe(samplers.stochastic_svgd, COLD | {"step_size": 8.0}),
-    "hmc": describe(samplers.hmc, COLD | {"step_size": 0.1}, num_integration_steps=3),
-    "pyld": describe(adapted.pyld, {"step_size": 0.2}, needs=FIRST_LAYER),
+    "svgd": describe(samplers.svgd),
+    "adaptive_svgd": describe(samplers.adaptive_svgd),
+    "stochastic_svgd": describe(samplers.stochastic_svgd),
+    "hmc": describe(samplers.hmc, num_integration_steps=3),
+    "pyld": describe(pyld, samplers.pyld, FIRST_LAYER, num_inner=5, noise_scale=0.0),
 }
 LANGEVIN = {name: SAMPLERS["sgld"].fields[name] for name in SHARED}
 
-PLAIN: dict[str, SamplerEntry] = {
-    name: entry for name, entry in SAMPLERS.items() if not entry.needs
-}
+PLAIN = {name: entry for name, entry in SAMPLERS.items() if not entry.needs}
 """Samplers on a density that is one function and their whole target."""
-
-SINGLE: dict[str, SamplerEntry] = {
-    name: entry for name, entry in PLAIN.items() if not entry.interacts
-}
+SINGLE = {name: entry for name, entry in PLAIN.items() if not entry.interacts}
 """Those of them that move one chain at a time."""
-
-TILTING: dict[str, SamplerEntry] = {
-    name: entry for name, entry in SAMPLERS.items() if entry.needs == BASE
-}
+TILTING = {name: entry for name, entry in SAMPLERS.items() if entry.needs == BASE}
 """Samplers whose target is the density that they are given times a base density of images."""
+
+
+def defaults(name: str) -> dict[str, Any]:
+    """Returns the table's values of the hyperparameters of a sampler."""
+    return declare.defaults(SAMPLERS[name].fields).to_dict()
+
+
+def sections(
+    names: Iterable[str],
+    words: str,
+    named: Callable[[Any], Iterable[str]],
+    left_out: Iterable[str] = (),
+) -> dict[str, Field]:
+    """Returns the fields of samplers, ``sampler.<name>.<field>``, for a family.
+
+    Args:
+      names: samplers of the table that the family offers.
+      words: field that names them, for messages.
+      named: function from a configuration to the samplers that it names.
+      left_out: fields that the family has in another section.
+    """
+    made = {}
+    for name in names:
+        when = When(f"config.{words}={name}", lambda config, name=name: name in named(config))
+        for key, one in SAMPLERS[name].fields.items():
+            if key not in left_out:
+                made[f"sampler.{name}.{key}"] = replace(one, when=(when,))
+    return made
+
+
+def declare_adaptation(
+    names: Iterable[str], named: Callable[[Any], Iterable[str]]
+) -> dict[str, Field]:
+    """Returns the field that those samplers have besides their sections whose step can adapt."""
+    able = [name for name in names if SAMPLERS[name].adapts]
+    needs = f"a sampler whose step can adapt, config.sampler.name={' or '.join(able)}"
+    text = "acceptance that the step adapts to; None: fixed"
+    when = When(needs, lambda config: any(name in able for name in named(config)))
+    return {"sampler.target_acceptance": field(None, optional(POSITIVE), text, when)}
+
+
+def declare_section(
+    section: str, names: Iterable[str], step_size: float, text: str
+) -> dict[str, Field]:
+    """Returns fields of one section for any sampler: its name, and what all have in common."""
+    return {
+        f"{section}.name": field("sgld", one_of_or_function(*names), text),
+        **{f"{section}.{key}": one for key, one in LANGEVIN.items()},
+        f"{section}.step_size": replace(LANGEVIN["step_size"], default=step_size),
+    }

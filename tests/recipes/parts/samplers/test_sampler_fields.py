@@ -10,7 +10,6 @@ from ml_collections import ConfigDict
 
 from ebmjax.recipes.models.joint import parts as joint_parts
 from ebmjax.recipes.models.latent import parts as latent_parts
-from ebmjax.recipes.parts.samplers import check
 from ebmjax.recipes.parts.samplers.bind import bind_sampler
 from ebmjax.samplers import run_chain, start_chain, start_key
 from experiments.configs import jem_digits, thermo_digits
@@ -47,7 +46,6 @@ def states_of(section, name=None, value=None):
     fields |= {name: value} if name else {}
     config[section].update({k: v for k, v in fields.items() if k in config[section]})
     sampler = latent_parts.sampler(config, own) if is_latent else joint_parts.sampler(config)
-    check(ConfigDict({"allow_decoupled": True}), [sampler])
     chain = bind_sampler(sampler, ConfigDict())(lambda x: -0.5 * jnp.sum((2.0 * x) ** 2))
 
     def run(key, start):

@@ -26,10 +26,9 @@ from ebmjax.recipes.parts.samplers import (
     SINGLE,
     TILTING,
     Chosen,
-    adapted,
     check,
     defaults,
-    sections,
+    table,
 )
 from ebmjax.recipes.parts.samplers.bind import bind_sampler
 from experiments.configs import jem_digits, thermo_digits, toy_beta
@@ -133,8 +132,8 @@ def test_replicas_have_the_step_and_the_temperature_of_the_section():
     options = {"step_size": 0.2, "temperature": 0.5, "num_powers": 3, "lowest_power": 0.04}
     with pytest.MonkeyPatch.context() as patch:
         spy = lambda density, **options: seen.append((density, options))  # noqa: E731
-        patch.setattr(adapted.samplers, "parallel_tempering", spy)
-        adapted.parallel_tempering(lambda x: -(x**2), num_inner=2, **options)
+        patch.setattr(table.samplers, "parallel_tempering", spy)
+        table.parallel_tempering(lambda x: -(x**2), num_inner=2, **options)
     density, found = seen[0]
     assert density(jnp.float32(3.0)) == -18.0
     np.testing.assert_allclose(found["powers"], [0.04, 0.2, 1.0], rtol=1e-6)
@@ -186,13 +185,7 @@ def test_one_of_noise_and_temperature_is_set(family):
 def test_noise_and_temperature_of_a_sampler_that_rejects_belong_together(family):
     step = {"step_size": 0.5}
     config, check = set_up(family, "mala", **step, noise_scale=0.5, temperature=1.0)
-    with pytest.raises(
-        ConfigError, match=r"imply the temperature 0.25, not temperature=1: .* no"
-    ) as e:
-        check(config)
-    assert ("allow_decoupled" in str(e.value)) == (family in OWN_SECTIONS)
-    if family in OWN_SECTIONS:
-        config.sampler.allow_decoupled = True
+    with pytest.raises(ConfigError, match=r"imply the temperature 0.25, not temperature=1: .* no"):
         check(config)
     config, check = set_up(family, "mala", **step, noise_scale=1.0, temperature=1.0)
     check(config)
@@ -245,22 +238,6 @@ def test_step_noise_and_temperature_mean_the_same_in_every_family(name, fields):
     for moved in found:
         np.testing.assert_allclose(moved, found[0], rtol=1e-6)
     np.testing.assert_allclose(found[0], expected, rtol=1e-5)
-
-
-def test_changes_of_a_section_name_fields_that_exist():
-    shared, by = {"step_size", "noise_scale", "temperature"}, ("sampler.a.name", "sampler.b.name")
-    made = sections(["psgld", "hmc"], *by, changes={"psgld.decay": 0.5}, has_shared=False)
-    assert made["sampler.psgld.decay"].default == 0.5
-    assert made["sampler.hmc.num_integration_steps"].default == 3
-    assert {name.rsplit(".", 1)[1] for name in made}.isdisjoint(shared)
-    (named,) = made["sampler.psgld.decay"].when
-    assert named.needs == "config.sampler.a.name=psgld or config.sampler.b.name=psgld"
-    for name, is_named in (("psgld", True), ("hmc", False)):
-        config = ConfigDict({"sampler": {"a": {"name": "sgld"}, "b": {"name": name}}})
-        assert named.holds(config) == is_named
-    with pytest.raises(KeyError, match=r"psgld\.rate"):
-        sections(["psgld"], *by, changes={"psgld.rate": 1.0})
-    assert sections(["sgld"], *by, has_shared=False) == {}
 
 
 def test_a_box_that_rejects_needs_a_sampler_that_rejects():
