@@ -16,10 +16,9 @@ from matplotlib.axes import Axes
 from numpy.polynomial import Polynomial
 
 from ebmjax.recipes.evaluators.plots import figure
-from ebmjax.recipes.study.errors import line_of
 from ebmjax.recipes.study.figures import Panel, draw_tiles, over_training
 from ebmjax.recipes.study.reader import StudyRun, find_done, row_names
-from ebmjax.recipes.study.table import descend
+from ebmjax.recipes.study.table import descend, markdown_table
 
 # The thesis's definition is first; the last leaves out the prior's coordinates, exactly 0 in some
 # estimators.
@@ -114,13 +113,13 @@ def fit(x: np.ndarray, y: np.ndarray) -> list[float]:
 
 def table(rows: Sequence[Row]) -> str:
     """Returns the parabolas of every regime, beside simpler curves, in Markdown."""
-    lines = [NOTE, "", line_of(HEADS), "|---" * len(HEADS) + "|"]
+    lines = []
     for estimator in ESTIMATORS:
         for regime, mine in regimes(rows, estimator).items():
             (x, y), _ = means(mine, next(iter(VARIANCES)), INFINITY.format("kid_rbf"))
             numbers = [f"{one:.4g}" for one in fit(x[np.isfinite(x)], y[np.isfinite(x)])]
-            lines.append(line_of([estimator, regime, *numbers]))
-    return "\n".join(lines) + "\n"
+            lines.append([estimator, regime, *numbers])
+    return "\n".join([NOTE, "", *markdown_table(HEADS, lines), ""])
 
 
 def boxes(path: Path, rows: Sequence[Row]) -> None:
@@ -157,18 +156,6 @@ def _scatter(
         axes.plot(*curve.linspace(100), color=drawn[0].get_color(), lw=1, ls="--")
 
 
-def schedules(path: Path, rows: Sequence[Row]) -> None:
-    """Draws Figs. 1 and 2: each row's powers by index, and E_t at them for the test images."""
-    with figure(path, 1, 2, size=(4.5, 3.8), has_legend=True) as ((left, right),):
-        for row in rows:
-            one = row.runs[0].evaluation()
-            powers = one["powers"]
-            left.plot(powers, "o-", label=row.changes)
-            right.plot(powers, one["test_mean_log_likelihoods"], "o-")
-        left.set(xlabel="index i", ylabel="power t")
-        right.set(xlabel="power t", ylabel="E_t [log p(x|z)] of test images, nats")
-
-
 def samples(path: Path, rows: Sequence[Row]) -> None:
     """Draws Figs. 7, 11 and 20: the first seed's samples of each row, the lowest KID first."""
     scored = [(row.values(INFINITY.format("kid_rbf")), row) for row in rows]
@@ -180,15 +167,6 @@ def samples(path: Path, rows: Sequence[Row]) -> None:
     draw_tiles(path, found, 6, most=5, size=(2.4, 2.9))
 
 
-def costs(path: Path, rows: Sequence[Row]) -> None:
-    """Draws Figs. 14 and 15: seconds of training and operations a gradient, a bar a row."""
-    names = [f"{row.estimator}, {row.changes}" for row in rows]
-    with figure(path, 1, 2, size=(6, 0.28 * len(rows) + 1.2), sharey=True) as (panels,):
-        for axes, name in zip(panels, ("train_seconds", "flops_per_step"), strict=True):
-            axes.barh(names, [row.values(f"cost.{name}").mean() for row in rows])
-            axes.set(xlabel=name.replace("_", " "))
-
-
 def draw(folder: Path) -> None:
     """Writes the figures that the folder has rows for, and the parabolas as a table."""
     rows, target = gather(folder), folder / "figures"
@@ -197,7 +175,6 @@ def draw(folder: Path) -> None:
         return
     (target / "quadratic_fits.md").write_text(table(rows))
     samples(target / "fig07_samples.png", rows)
-    costs(target / "fig14_costs.png", rows)
     for estimator in ("vanilla", *ESTIMATORS):
         if not (swept := sweep(rows, estimator)):
             continue
@@ -206,7 +183,6 @@ def draw(folder: Path) -> None:
         over_training((LOSS,), f"fig09_loss_{estimator}", folder, names)
         if estimator == "vanilla":
             continue
-        schedules(target / f"fig01_schedules_{estimator}.png", swept)
         found = regimes(rows, estimator)
         for score in SCORES:
             against(target / f"fig10_{score}_{estimator}.png", found, VARIANCES, score)

@@ -1,15 +1,13 @@
 """Table and figure of a study of samplers on points, from the runs' evaluation.json."""
 
 import statistics
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from ebmjax.recipes.evaluators import plots
 from ebmjax.recipes.evaluators.comparison import SETTINGS, title
 from ebmjax.recipes.study import reader
-from ebmjax.recipes.study.errors import line_of
-from ebmjax.recipes.study.table import entry
+from ebmjax.recipes.study.table import entry, markdown_table
 
 # Sampling-approaches thesis, section 4.1.
 PUBLISHED = {
@@ -48,37 +46,28 @@ def study(folder: Path) -> None:
     sections = []
     for row in reader.row_names(folder):
         runs = [run.evaluation() for run in reader.find_done(folder, row)]
-        if not runs:
-            continue
-        settings = [name for name in SETTINGS if name in runs[0]]
+        settings = [name for name in SETTINGS if runs and name in runs[0]]
         sections += [f"## {row}, {setting}\n\n{table(runs, setting)}" for setting in settings]
-        figure(folder / f"samplers_{row}.png", runs, settings)
+        if settings:
+            figure(folder / f"samplers_{row}.png", runs, settings)
     (folder / "samplers.md").write_text("\n".join(sections))
 
 
 def table(runs: list[dict[str, Any]], setting: str) -> str:
     """Returns one setting in Markdown: a row a sampler, mean and standard deviation over runs."""
-    headings = ["", "R-hat, published", *COLUMNS]
-    lines = [line_of(headings), "|" + "---|" * len(headings)]
-    for name in sampler_names(runs):
+
+    def line(label: str, published: object, reports: list[dict[str, Any]]) -> list[str]:
+        means = (entry([one.get(k) for one in reports], n) for k, n in COLUMNS.values())
+        return [label, str(published), *means]
+
+    rows = []
+    for name in runs[0][setting]:
         published = PUBLISHED.get(name, "-") if setting == "thesis" else "-"
-        cells = entries(run[setting][name] for run in runs)
-        lines.append(line_of([title(name), str(published), *cells]))
+        rows.append(line(title(name), published, [run[setting][name] for run in runs]))
     for name, label in REFERENCES.items():
-        cells = entries(run["references"][name] for run in runs if name in run["references"])
-        lines.append(line_of([label, "-", *cells]))
-    return "\n".join(lines) + "\n"
-
-
-def sampler_names(runs: list[dict[str, Any]]) -> list[str]:
-    """Returns the names of the runs' samplers."""
-    return next([*runs[0][setting]] for setting in SETTINGS if setting in runs[0])
-
-
-def entries(reports: Iterable[dict[str, Any]]) -> list[str]:
-    """Returns one row's entries. Runs without a finite number are left out and reported."""
-    rows = list(reports)
-    return [entry([row.get(name) for row in rows], decimals) for name, decimals in COLUMNS.values()]
+        found = [run["references"][name] for run in runs if name in run["references"]]
+        rows.append(line(label, "-", found))
+    return "\n".join([*markdown_table(["", "R-hat, published", *COLUMNS], rows), ""])
 
 
 def figure(path: Path, runs: list[dict[str, Any]], settings: list[str]) -> None:
@@ -89,7 +78,7 @@ def figure(path: Path, runs: list[dict[str, Any]], settings: list[str]) -> None:
         ("ess_within_per_second", "ESS per second, chains alone"),
         ("distance_to_model", "energy distance to the model"),
     )
-    names = sampler_names(runs)
+    names = [*runs[0][settings[0]]]
     published = [(PUBLISHED[name], row) for row, name in enumerate(names) if name in PUBLISHED]
     options: Any = {"size": (3.6, 4.2), "sharey": True, "has_legend": True}
     with plots.figure(path, 1, len(panels), **options) as (grid,):

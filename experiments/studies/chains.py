@@ -12,8 +12,8 @@ from functools import partial
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.columns import fid_columns, pick_columns
 from ebmjax.recipes.study.figures import ACCURACY, BUFFER_FID, Panel, draw_each, over_training
-from ebmjax.recipes.study.named_columns import fid_columns, pick_columns
 
 figures = project("figures.image")
 skip = project("settings.joint_rows").skip

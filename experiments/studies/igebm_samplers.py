@@ -20,8 +20,8 @@ from pathlib import Path
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study, make_flags
+from ebmjax.recipes.study.columns import fid_columns, pick_columns
 from ebmjax.recipes.study.figures import Panel, over_training
-from ebmjax.recipes.study.named_columns import fid_columns, pick_columns
 
 figures = project("figures.image")
 

@@ -6,7 +6,7 @@ does not train; a step of 10 to 100 is suitable; and noise of sqrt(2 step) destr
 """
 
 from ebmjax.recipes.study import Study, make_flags
-from ebmjax.recipes.study.named_columns import fid_columns, pick_columns
+from ebmjax.recipes.study.columns import fid_columns, pick_columns
 
 CONFIG = "configs/igebm_digits.py"
 NOISES = {"decoupled": (0.01, None), "coupled": (None, 1.0)}

@@ -22,7 +22,7 @@ from functools import partial
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study, make_flags
-from ebmjax.recipes.study.named_columns import auroc_columns, fid_columns, pick_columns
+from ebmjax.recipes.study.columns import auroc_columns, fid_columns, pick_columns
 
 figures = project("figures.joint")
 joint = project("settings.joint")

@@ -5,7 +5,6 @@ differs. There are 357 test images, so a percentage point of accuracy is 3.6 ima
 
 Variants:
 - "": samplers, SAM, augmentation, SVGD, the robust objective, JEM++ with PYLD.
-- steps: SADA-JEM's Fig. 3, accuracy and FID over training by K.
 - ablation, radius: SADA-JEM's Tables 5 and 6.
 - scenarios: the robust-objective paper's Table 2, Figs. 16 and 20 to 25.
 """
@@ -14,7 +13,7 @@ from functools import partial
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
-from ebmjax.recipes.study.named_columns import auroc_columns, fid_columns, pick_columns
+from ebmjax.recipes.study.columns import auroc_columns, fid_columns, pick_columns
 
 figures = project("figures.joint")
 joint = project("settings.joint")
@@ -81,10 +80,6 @@ COMMON = (
     "--config.evals.robustness.l2=()",
     *skip("landscape"),
 )
-# For the figures of what changes over training.
-CURVES = (*COMMON, "--config.evals.every_epochs=4")
-
-STEPS = {"K = 5": f"{SADAJEM}:k5", "K = 10": SADAJEM, "K = 20": f"{SADAJEM}:k20"}
 ABLATION = {
     "JEM": f"{SADAJEM}:jem",
     "JEM, SAM": f"{SADAJEM}:jem_sam",
@@ -109,13 +104,12 @@ SCENARIOS = {
 study = partial(Study, columns=COLUMNS, common=COMMON)
 STUDIES = {
     "": study(ROWS, draw=partial(figures.landscapes, LANDSCAPES)),
-    "steps": study(STEPS, common=CURVES, draw=partial(figures.learning, list(STEPS))),
     "ablation": study(ABLATION),
     "radius": study(RADIUS),
     "scenarios": Study(
         {label: config for rows in SCENARIOS.values() for label, config in rows.items()},
         {**pick_columns("accuracy, %", "ECE, %"), **SAMPLES},
-        common=(*CURVES, *skip("ood", "robustness")),
+        common=(*COMMON, "--config.evals.every_epochs=4", *skip("ood", "robustness")),
         draw=partial(figures.scenarios, {label: list(rows) for label, rows in SCENARIOS.items()}),
     ),
 }

@@ -9,7 +9,7 @@ from functools import partial
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study, figures
-from ebmjax.recipes.study.named_columns import pick_columns
+from ebmjax.recipes.study.columns import pick_columns
 
 skip = project("settings.joint_rows").skip
 

@@ -14,10 +14,10 @@ import numpy as np
 from ebmjax.data import ImageData, load_images
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study, make_flags
-from ebmjax.recipes.study.errors import line_of
+from ebmjax.recipes.study.columns import fid_columns, pick_columns
 from ebmjax.recipes.study.figures import draw_tiles
-from ebmjax.recipes.study.named_columns import fid_columns, pick_columns
 from ebmjax.recipes.study.reader import find_done, row_names
+from ebmjax.recipes.study.table import markdown_table
 
 image_sets = project("image_sets")
 
@@ -74,7 +74,7 @@ def share_of_copies(samples: np.ndarray, train: np.ndarray, test: np.ndarray) ->
 
 def judge(folder: Path) -> None:
     """Writes exam.md of the study's folder, and samples beside their nearest training images."""
-    lines = [line_of(["run", "SVC - accuracy, %", "copies, %"]), "|---|---|---|"]
+    lines = []
     for row in row_names(folder):
         runs = [run for run in find_done(folder, row) if run.folder.name == "seed0"]
         for run in runs if not row.endswith("classifier") else ():
@@ -91,7 +91,8 @@ def judge(folder: Path) -> None:
                 nearest = train.images[find_nearest(ends[:36], train.images)[0]]
                 sets = {"samples": ends[:36], "nearest training images": nearest}
                 draw_tiles(folder / f"{row}.png", sets, 6, most=2, size=(3, 3.2))
-            lines.append(line_of([row, off, copies]))
+            lines.append([row, off, copies])
+    lines = markdown_table(["run", "SVC - accuracy, %", "copies, %"], lines)
     (folder / "exam.md").write_text("\n".join(lines) + "\n")
 
 

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study, make_flags
+from ebmjax.recipes.study.columns import pick_columns
 from ebmjax.recipes.study.figures import DISTANCE, Panel, over_training
-from ebmjax.recipes.study.named_columns import pick_columns
 
 skip = project("settings.joint_rows").skip
 

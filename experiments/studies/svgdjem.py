@@ -5,8 +5,7 @@ and box, and all but the last four the informative start. The sampler and its lo
 is the thesis's loss with its smoothing of 50. It has no guard that ends a run whose loss exceeds
 1e5 in magnitude: the loss runs to minus infinity, and the thesis trained on.
 
-Figures: reliability.png is Figure 5.5. training.png has accuracy and distance of the samples over
-training.
+training.png has accuracy and distance of the samples over training.
 
 Variants:
 - "": the digits.
@@ -15,10 +14,7 @@ Variants:
 - cifar10: all images at the thesis's size, for a GPU; --config.data.path=FOLDER names the folder.
 """
 
-from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 from ebmjax.recipes.config.files import beside, project
 from ebmjax.recipes.study import Study
@@ -75,12 +71,6 @@ SMOOTHING = {
 }
 
 
-def draw(rows: Mapping[str, Any], folder: Path) -> None:
-    """Calibration of the rows, and what they learnt over training."""
-    figures.reliability({label: label for label in rows}, folder)
-    figures.learning(list(rows), folder)
-
-
 COMMON = (
     *(flag for flag in jem_digits.COMMON if "every_epochs" not in flag),
     "--config.evals.every_epochs=4",
@@ -91,8 +81,8 @@ FULL = rows(f"{CIFAR}:sgld", f"{CIFAR}:literal", f"{CIFAR}:corrected", CIFAR, rh
 on_digits = partial(Study, columns=jem_digits.COLUMNS | BEST, common=COMMON)
 on_cifar = partial(Study, columns=jem_cifar10.COLUMNS | BEST, num_seeds=1)
 STUDIES = {
-    "": on_digits(ON_DIGITS, draw=partial(draw, ON_DIGITS)),
-    "smoothing": on_digits(SMOOTHING, draw=partial(draw, SMOOTHING)),
-    "cpu": on_cifar(SMALL, draw=partial(draw, SMALL)),
-    "cifar10": on_cifar(FULL, draw=partial(draw, FULL)),
+    "": on_digits(ON_DIGITS, draw=partial(figures.learning, list(ON_DIGITS))),
+    "smoothing": on_digits(SMOOTHING, draw=partial(figures.learning, list(SMOOTHING))),
+    "cpu": on_cifar(SMALL, draw=partial(figures.learning, list(SMALL))),
+    "cifar10": on_cifar(FULL, draw=partial(figures.learning, list(FULL))),
 }

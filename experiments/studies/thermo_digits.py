@@ -5,16 +5,16 @@ batches of 75, N_t = 10, K = 20 posterior steps and p = 6, unless they say other
 is the thesis's method as in its code; "tempered" trains the prior too.
 
 Variants:
-- "": the whole study; quick: a few rows for a few epochs.
+- "": the whole study.
 - regimes: enough points in each of the thesis's regimes to tell a parabola from a line.
 """
 
-from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study, make_flags
-from ebmjax.recipes.study.named_columns import fid_columns, pick_columns
+from ebmjax.recipes.study.columns import fid_columns, pick_columns
 
 figures = project("figures.latent")
 
@@ -118,15 +118,20 @@ GRADIENT_VARIANCES = {
 }
 
 
-def common(num_epochs: int) -> tuple[str, ...]:
-    """Arguments of every run; those of a row come later and win."""
-    fields = {
-        "train.num_epochs": num_epochs,
-        "train.batch_size": BATCH_SIZE,
+# Arguments of every run; those of a row come later and win.
+COMMON = make_flags(
+    {
         # The epochs divide the steps of every row, so that each compiles its training once.
-        "train.steps_per_dispatch": num_epochs,
-        "train.checkpoint_every_epochs": num_epochs,
-        "evals.every_epochs": num_epochs,
+        **dict.fromkeys(
+            (
+                "train.num_epochs",
+                "train.steps_per_dispatch",
+                "train.checkpoint_every_epochs",
+                "evals.every_epochs",
+            ),
+            NUM_EPOCHS,
+        ),
+        "train.batch_size": BATCH_SIZE,
         # Where the measured rows' pilots looked: the powers of their training.
         "loss.pilot_intervals": 10,
         # All rows start alike.
@@ -139,45 +144,29 @@ def common(num_epochs: int) -> tuple[str, ...]:
         "evals.evidence.num_steps": 20,
         "mesh.num_shards": 1,
     }
-    return make_flags(fields)
+)
 
 
-WHOLE = common(NUM_EPOCHS)
-
-
-def study(rows: Iterable[tuple[str, list[str]]], flags: Any = WHOLE, **rest: Any) -> Study:
-    """A study of these labels and runs."""
-    return Study(dict(rows), **{"columns": COLUMNS, "num_seeds": 5, "common": flags, **rest})
-
-
+study = partial(Study, common=COMMON, draw=figures.draw)
 STUDIES = {
     "": study(
-        [
-            *(row("vanilla", batch=batch) for batch in BATCHES),
-            *sweeps("tempered"),
-            *sweeps("frozen_prior"),
-            *OTHERS,
-        ],
-        draw=figures.draw,
+        dict(
+            [
+                *(row("vanilla", batch=batch) for batch in BATCHES),
+                *sweeps("tempered"),
+                *sweeps("frozen_prior"),
+                *OTHERS,
+            ]
+        ),
+        COLUMNS,
     ),
     "regimes": study(
-        [
-            *(row("vanilla", batch=batch) for batch in FINER_BATCHES),
-            *(row("frozen_prior", p=p) for p in FINER_EXPONENTS),
-            *(row("tempered", p=p) for p in FINER_EXPONENTS),
-        ],
-        columns={**COLUMNS, **GRADIENT_VARIANCES},
-        draw=figures.draw,
-    ),
-    "quick": study(
-        [
-            *(row("vanilla", batch=batch) for batch in (25, 150)),
-            *(row("tempered", p=p) for p in (0.1, 1.0, 6.0)),
-            row("frozen_prior", p=6.0),
-            row("telescoped", p=6.0),
-        ],
-        common(num_epochs=3),
-        num_seeds=2,
-        draw=figures.draw,
+        dict(
+            [
+                *(row("vanilla", batch=batch) for batch in FINER_BATCHES),
+                *(row(name, p=p) for name in ("frozen_prior", "tempered") for p in FINER_EXPONENTS),
+            ]
+        ),
+        COLUMNS | GRADIENT_VARIANCES,
     ),
 }

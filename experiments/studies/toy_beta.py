@@ -12,7 +12,6 @@ and beta, seed 0.
 Variants:
 - "": all rows.
 - negative: betas below 0.
-- quick: a minute or two; shows nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,8 +19,8 @@ from functools import partial
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.columns import pick_columns
 from ebmjax.recipes.study.figures import draw_each, draw_sweep
-from ebmjax.recipes.study.named_columns import pick_columns
 
 figures = project("figures.points_objectives")
 
@@ -68,5 +67,4 @@ STUDIES = {
     "negative": study(
         rows({"negative": ("default",)}), sweep={"loss.beta": (-0.9, -0.5, -0.3, -0.1, 0.0)}
     ),
-    "quick": study({"gmm": f"{CONFIG}:smoke"}, num_seeds=2, sweep={"loss.beta": (0.0, 0.5)}),
 }

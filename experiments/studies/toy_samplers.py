@@ -9,17 +9,14 @@ Variants:
 - variants: nearer modes, weak regularisation and persistent chains in training.
 - printed: MALA and pSGLD as the thesis prints them, beside the correct ones and SGLD.
 - training: samplers of the training (abstract, 4.1.4).
-- quick: a minute; shows nothing.
 """
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
+from ebmjax.recipes.study.columns import pick_columns
 from ebmjax.recipes.study.figures import Panel, over_training
-from ebmjax.recipes.study.named_columns import Columns, pick_columns
 
 figures = project("figures.points_samplers")
 
@@ -67,17 +64,13 @@ TRAINING = Study(
 )
 
 
-def study(rows: Mapping[str, Any], columns: Columns = COLUMNS, num_seeds: int = 5) -> Study:
-    """The samplers of the evaluation."""
-    return Study(rows, columns, num_seeds, draw=figures.study)
-
-
+study = partial(Study, columns=COLUMNS, draw=figures.study)
 STUDIES = {
     "": study({"four Gaussians": [CONFIG]}),
     "variants": study({name: [f"{CONFIG}:{name}"] for name in ("near", "weak_l2", "persistent")}),
     "printed": study(
         {"four Gaussians": [CONFIG, f"--config.evals.comparison.samplers={PRINTED}"]},
-        {
+        columns={
             **COLUMNS,
             "of MALA as printed": ("thesis.literal_mala.rhat_classic", 1.0, 2),
             "of pSGLD": ("thesis.psgld.rhat_classic", 1.0, 2),
@@ -85,5 +78,4 @@ STUDIES = {
         },
     ),
     "training": TRAINING,
-    "quick": study({"four Gaussians": f"{CONFIG}:smoke"}, num_seeds=2),
 }

@@ -7,8 +7,7 @@ import numpy as np
 from experiment_runs import digits
 
 from ebmjax.recipes.folder.run_folder import as_json
-from ebmjax.recipes.study.cells import cells
-from ebmjax.recipes.study.study_file import load
+from ebmjax.recipes.study.cells import cells, load
 
 VARIANCES = (
     "coordinate_gradient_variance",

@@ -1,6 +1,5 @@
 """A study whose runs are none: what they would write, without training."""
 
-import io
 import subprocess
 from pathlib import Path
 
@@ -26,12 +25,13 @@ STUDY = Study(
 
 
 class Finished:
-    """A process that has come to its end."""
+    """A process that has come to its end, having written ``errors`` to its stderr."""
 
-    pid = 0
+    pid, stdout = 0, ()
 
-    def __init__(self, returncode, stderr):
-        self.returncode, self.stdout, self.stderr = returncode, [], io.StringIO(stderr)
+    def __init__(self, returncode, errors, stderr):
+        self.returncode = returncode
+        stderr.write(errors)
 
     def __enter__(self):
         return self
@@ -50,20 +50,29 @@ def fake_runs(monkeypatch):
     """Commands of runs that are none: seed 1 of the second row diverges, others write numbers."""
     made = []
 
-    def fake(command, **options):
+    def fake(command, *, stderr, **options):
         made.append(command)
         argument = dict(part.split("=", 1) for part in command if part.startswith("--"))
         folder, seed = Path(argument["--workdir"]), int(argument["--config.seed"])
         folder.mkdir(parents=True)
         if seed == 1 and ":mala" in argument["--config"]:
-            return Finished(1, "error: Training diverged: the last 20")
+            return Finished(1, "error: Training diverged: the last 20", stderr)
         # As a run does, whole or not at all: the table may be made while another job writes.
         write_json(folder / "summary.json", {"run_seconds": 10.0 + seed})
         write_json(folder / "evaluation.json", {"classification": {"accuracy": 0.5 + 0.25 * seed}})
-        return Finished(0, "")
+        return Finished(0, "", stderr)
 
     monkeypatch.setattr(subprocess, "Popen", fake)
     return made
+
+
+def fail_runs(monkeypatch, errors="error: no such data"):
+    """Commands of runs that end at once with exit code 2 and these errors."""
+
+    def fail(command, *, stderr, **options):
+        return Finished(2, errors, stderr)
+
+    monkeypatch.setattr(subprocess, "Popen", fail)
 
 
 def run(all_cells):

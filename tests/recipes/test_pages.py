@@ -15,7 +15,8 @@ from pages import TEXTS, blocks, files
 import ebmjax
 from ebmjax._shown import SEE_FAQ
 from ebmjax.recipes.config.errors import flatten
-from ebmjax.recipes.study import study_file
+from ebmjax.recipes.study.cells import load as load_study
+from ebmjax.recipes.study.cells import read_file
 
 ROOMS = (
     "data", "densities", "latent", "learning", "losses", "metrics", "networks", "optim",
@@ -32,7 +33,7 @@ def configs():
 
 CONFIGS = configs()
 STUDIES = {
-    path.name: set(study_file.read(path)) for path in sorted((EXPERIMENTS / "studies").glob("*.py"))
+    path.name: set(read_file(path)) for path in sorted((EXPERIMENTS / "studies").glob("*.py"))
 }
 FIELDS = {name for config in CONFIGS.values() for name in flatten(config["get_config"]().to_dict())}
 SECTIONS = {name.rpartition(".")[0] for name in FIELDS}
@@ -139,7 +140,7 @@ def test_published_numbers_stand_beside_rows_of_their_study():
     found = re.findall(r"^\| [^|]+ \| `(studies/\S+?)` \| ([^|]+) \|", section, re.MULTILINE)
     assert len(found) == 12
     for name, cells in found:
-        rows = study_file.load(name).rows
+        rows = load_study(name).rows
         labels = re.findall(r"`([^`]+)`: (?:[\d.]+|diverges|gradient)", cells)
         assert labels
         assert set(labels) <= set(rows), name

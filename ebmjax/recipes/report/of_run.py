@@ -1,4 +1,8 @@
-"""Writes report.html of a run: how it ended, its numbers, pictures and curves."""
+"""Writes report.html of a run: how it ended, its numbers, pictures and curves, in one file.
+
+Every run leaves one at its end. ``ebmjax report`` writes it at any time, also while a run goes on.
+The file fetches nothing.
+"""
 
 import re
 import zipfile
@@ -8,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.config import families
-from ebmjax.recipes.config.errors import WorkdirError, count_nouns, flatten
+from ebmjax.recipes.config.errors import WorkdirError, count_nouns, flatten, stop
 from ebmjax.recipes.config.extractor_names import EXTRACTOR
 from ebmjax.recipes.evaluators.plots import drawable, panels, with_own_panels
 from ebmjax.recipes.evaluators.result_tables import (
@@ -20,6 +25,7 @@ from ebmjax.recipes.evaluators.result_tables import (
     with_error,
 )
 from ebmjax.recipes.folder import workdir
+from ebmjax.recipes.folder.run_folder import check_links
 from ebmjax.recipes.report import page, run_data
 from ebmjax.recipes.report.run_data import COMMAND, RunData, as_json
 
@@ -175,3 +181,15 @@ def _origin(run: RunData) -> Iterator[tuple[str, str]]:
     for name, value in flatten(dict(run.files["summary.json"])).items():
         if name.startswith(names):
             yield name, as_json(value)
+
+
+def main() -> None:
+    """Reads the command line of the process and writes; ends with code 2 after a mistake."""
+    parser = make_parser(__doc__, "ebmjax report")
+    parser.add_argument("folder", metavar="RUN", type=Path, help="folder of a run")
+    folder = parser.parse_args().folder.expanduser()
+    try:
+        check_links(folder)
+        print(write(folder))
+    except (WorkdirError, OSError) as error:
+        stop(error)

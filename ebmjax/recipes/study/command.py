@@ -1,39 +1,31 @@
 """Runs a table of configurations over several seeds and writes the table of their results.
 
   ebmjax study --study=studies/jem_digits.py
-  python experiments/study.py --study=studies/thermo_digits.py:quick
-  python experiments/study.py --study=studies/jem_digits.py --config.train.batch_size=32
+  ebmjax study --study=studies/thermo_digits.py:regimes --jobs=2
+  ebmjax study --study=studies/jem_digits.py --config.train.batch_size=32
 
 A study file names its rows and columns; "ebmjax list STUDY" prints them. A row is a configuration
 with a variant. A column is a number of summary.json or evaluation.json. Every cell is a run
 (ebmjax run --mode=all) in FOLDER/<row>/seed<k>, of seed k. Finished and diverged runs are not
 repeated; interrupted runs continue. Everything is checked before the first run. Ctrl-C and
 SIGTERM reach the runs, which also stop if this command is killed. table.md and table.json are
-written after every run, figures and report.html at the end. With --jobs=N every run has a share of
-the CPUs.
-With --dry_run the command checks everything, prints the plan, and makes nothing.
---rows='SVGD*' 'JEM, K = ?' runs only rows whose labels match; the table keeps all rows.
+written after every run, figures at the end. With --jobs=N every run has a share of
+the CPUs. --rows='SVGD*' 'JEM, K = ?' runs only rows whose labels match; the table keeps all rows.
 
 With --executor=slurm every run is a job of Slurm. --slurm.NAME=VALUE passes any option of sbatch,
 such as --slurm.partition=gpu; --slurm.time=MINUTES is needed. Jobs that are preempted or reach
 their time limit save, are queued again and continue. The command waits for the jobs.
 
---launcher='srun --nodes=2' starts the processes of every run, which get --distributed. Each run is
-then one of several machines.
-
 --config.FIELD=VALUE sets a field in every run. It may be given several times, and it wins over the
-row's own value. A folder whose runs have another value of the field is refused. --max_steps=N ends
-every run after N steps."""
+row's own value. A folder whose runs have another value of the field is refused."""
 
 import argparse
 import fnmatch
 import shlex
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, NoReturn
@@ -50,13 +42,16 @@ from ebmjax.recipes.config.errors import (
 )
 from ebmjax.recipes.folder.run_folder import read_json
 from ebmjax.recipes.folder.workdir import check_writable
-from ebmjax.recipes.study import Study, report
-from ebmjax.recipes.study.cells import Cell, cells, with_extractors
-from ebmjax.recipes.study.checks import check_argument, check_data
-from ebmjax.recipes.study.cluster import SLURM, executor_of, run_on
-from ebmjax.recipes.study.jobs import run_each
-from ebmjax.recipes.study.study_file import default_folder, load
-from ebmjax.recipes.study.table import tell_absent, write
+from ebmjax.recipes.study import Study, jobs, table
+from ebmjax.recipes.study.cells import (
+    Cell,
+    cells,
+    check_argument,
+    check_data,
+    default_folder,
+    load,
+    with_extractors,
+)
 
 
 def run_all(
@@ -76,13 +71,11 @@ def run_all(
     ours = matching(all_cells, patterns)
     text = plan(ours, "jobs of Slurm" if executor else f"{num_jobs} at a time")
     num_failed = run_cells(
-        ours, text, lambda cell: write(study, all_cells, folder), num_jobs, executor
+        ours, text, lambda cell: table.write(study, all_cells, folder), num_jobs, executor
     )
     print((folder / "table.md").read_text())
-    tell_absent(study, all_cells)
     if study.draw is not None:
         study.draw(folder)
-    report.write(folder)
     return num_failed
 
 
@@ -97,26 +90,21 @@ def run_cells(
 
     ``text`` says what runs; ``ended`` takes each cell, also one that ended before.
     """
-    failures: list[Cell] = []
-    waiting = [cell for cell in ours if cell.status == "missing"]
+    statuses: list[str] = []
 
     def tell(cell: Cell, status: str) -> None:
-        num = len(cell.numbers().get("recoveries", ())) if status == "done" else 0
-        after = f" after {count_nouns(num, 'recovery', 'recoveries')}" if num else ""
-        if cell in waiting:
-            waiting.remove(cell)
-        left = f"; {len(waiting)} of {len(ours)} left" * bool(waiting)
-        _say(cell, f"{status}{after}{left}")
-        if status not in ("done", "diverged"):
-            failures.append(cell)
+        statuses.append(status)
+        now = time.strftime("%H:%M:%S")
+        say(f"{now} {cell.label}, seed {cell.seed}: {status}; {len(statuses)} of {len(ours)}")
         ended(cell)
 
     with tell_phases("stdout"), phase(text, again="study") as note:
         if executor is None:
-            run_each(ours, num_jobs, tell, _newest_lines(note))
+            hear = lambda cell, line: note(f"{cell.label}, seed {cell.seed}: {shorten(line, 100)}")  # noqa: E731
+            jobs.run_each(ours, num_jobs, tell, hear)
         else:
-            run_on(executor, ours, tell)
-    return len(failures)
+            jobs.run_on(executor, ours, tell)
+    return len([one for one in statuses if one not in ("done", "diverged")])
 
 
 def plan(ours: Sequence[Cell], how: str) -> str:
@@ -128,6 +116,11 @@ def plan(ours: Sequence[Cell], how: str) -> str:
     return runs + f"; {num_ended} ended before" * bool(num_ended)
 
 
+def matching(all_cells: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
+    """Returns the cells of rows whose labels match one of ``patterns``, shell wildcards in them."""
+    return [cell for cell in all_cells if any(fnmatch.fnmatchcase(cell.label, p) for p in patterns)]
+
+
 def _tell_plan(ours: Sequence[Cell], num_jobs: int) -> None:
     """Prints what would run: a line for each row that lacks runs, with its arguments."""
     print(plan(ours, f"{num_jobs} at a time"))
@@ -136,46 +129,7 @@ def _tell_plan(ours: Sequence[Cell], num_jobs: int) -> None:
         rows.setdefault(cell.label, []).append(cell)
     for label, some in rows.items():
         words = some[0].command[some[0].command.index("run") + 1 :]
-        seeds = ", ".join(str(cell.seed) for cell in some)
-        print(f"{label}, seeds {seeds}: {shlex.join(words)}")
-
-
-def _newest_lines(note: Callable[[str], None]) -> Callable[[Cell, str], None]:
-    """Returns ``heard(cell, line)``, which notes the newest line of every running cell; "" ends."""
-    lines: dict[str, str] = {}
-    lock = threading.Lock()  # every run has a thread that reads its lines
-
-    def heard(cell: Cell, line: str) -> None:
-        name = f"{cell.label}, seed {cell.seed}"
-        with lock:
-            if line and name not in lines:
-                _say(cell, "started")
-            lines[name] = line
-            if not line:
-                del lines[name]
-            note("; ".join(f"{name}: {shorten(line, 100)}" for name, line in lines.items()))
-
-    return heard
-
-
-def _say(cell: Cell, text: str) -> None:
-    say(f"{time.strftime('%H:%M:%S')} {cell.label}, seed {cell.seed}: {text}")
-
-
-def matching(all_cells: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
-    """Returns the cells of rows whose labels match one of ``patterns``, shell wildcards in them."""
-    return [cell for cell in all_cells if any(fnmatch.fnmatchcase(cell.label, p) for p in patterns)]
-
-
-def _check_patterns(study: Study, patterns: Sequence[str]) -> None:
-    """Raises ConfigError at the first pattern that no row matches."""
-    for pattern in patterns:
-        if not fnmatch.filter(study.rows, pattern):
-            near = did_you_mean(pattern.strip("*?"), study.rows)
-            labels = ", ".join(map(repr, study.rows))
-            raise ConfigError(
-                f"--rows={pattern!r} matches no row of the study.{near} Its rows are {labels}."
-            )
+        print(f"{label}, seeds {', '.join(str(one.seed) for one in some)}: {shlex.join(words)}")
 
 
 def _claim(folder: Path, study: Study) -> None:
@@ -183,21 +137,15 @@ def _claim(folder: Path, study: Study) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     check_writable(folder, "--folder")
     path = folder / "table.json"
-    theirs = read_json(path) if path.exists() else {}
-    foreign = [label for label in theirs if label not in study.rows]
+    foreign = [one for one in (read_json(path) if path.exists() else {}) if one not in study.rows]
     if foreign:
-        raise WorkdirError(
-            f"its table.json is of another study, with the row {foreign[0]!r}. Name another folder."
-        )
+        raise WorkdirError(f"its table.json is of another study, with the row {foreign[0]!r}.")
 
 
 def add_options(parser: argparse.ArgumentParser, jobs: str) -> None:
     """Adds the options that say where runs run; ``jobs`` is the default number of runs at once."""
     parser.add_argument("--jobs", type=int, help=f"runs at the same time ({jobs})")
-    parser.add_argument(
-        "--executor", choices=("local", "slurm"), default="local", help="where runs run"
-    )
-    parser.add_argument("--launcher", default="", help="command that starts a run's processes")
+    parser.add_argument("--executor", choices=("local", "slurm"), default="local")
     parser.add_argument("--max_steps", type=int, help="steps of every run, in place of its epochs")
     parser.add_argument("--dry_run", action="store_true", help="print the plan and end")
 
@@ -211,25 +159,15 @@ def overrides_of(options: argparse.Namespace, rest: Sequence[str], *counts: str)
     for name in counts:
         if getattr(options, name) is not None and getattr(options, name) < 1:
             raise ConfigError(f"--{name} must be at least 1, got {getattr(options, name)}.")
-    overrides = [argument for argument in rest if not argument.startswith(SLURM)]
+    overrides = [argument for argument in rest if not argument.startswith(jobs.SLURM)]
     for argument in overrides:
         check_argument(argument, f"unexpected argument {argument!r}:")
     if options.max_steps is not None:
         overrides.append(f"--config.train.max_steps={options.max_steps}")
-    if options.launcher and options.executor != "local":
-        raise ConfigError("--launcher starts the runs here: leave out --executor.")
     return overrides
 
 
-def add_launcher(all_cells: Sequence[Cell], options: argparse.Namespace) -> list[Cell]:
-    """Returns cells whose processes ``--launcher`` starts, if there is one."""
-    if not options.launcher:
-        return [*all_cells]
-    before = shlex.split(options.launcher)
-    return [replace(one, command=[*before, *one.command, "--distributed"]) for one in all_cells]
-
-
-def end_after(run: Callable[[], int], advice: str = "") -> NoReturn:
+def end_after(run: Callable[[], int]) -> NoReturn:
     """Runs what returns the number of failed runs, and ends the process.
 
     Raises:
@@ -249,35 +187,36 @@ def end_after(run: Callable[[], int], advice: str = "") -> NoReturn:
         print("Interrupted, and so are its runs. The same command continues.", file=sys.stderr)
         sys.exit(128 + (error.args[0] if error.args else signal.SIGINT))
     if num_failed:
-        stop(f"{count_nouns(num_failed, 'run')} failed.{advice}", FAILED)
+        stop(f"{count_nouns(num_failed, 'run')} failed. The same command tries again.", FAILED)
     sys.exit(0)
 
 
 def main() -> None:
     """Reads the command line, checks everything and runs."""
-    parser = make_parser(__doc__)
+    parser = make_parser(__doc__, "ebmjax study")
     parser.add_argument("--study", required=True, help="study file, with :VARIANT if it has any")
     parser.add_argument("--folder", help="default runs/studies/<study file>[_<variant>]")
     add_options(parser, "default 1; with Slurm any number")
     parser.add_argument("--seeds", type=int, help="runs of every row (default: the study's)")
-    parser.add_argument(
-        "--rows", nargs="+", metavar="PATTERN", default=["*"], help="rows to run, by their labels"
-    )
+    parser.add_argument("--rows", nargs="+", metavar="PATTERN", default=["*"], help="rows to run")
     options, rest = parser.parse_known_args()
     try:
         overrides = overrides_of(options, rest, "jobs", "seeds")
         study = load(options.study)
         folder = Path(options.folder or default_folder(options.study)).expanduser()
         all_cells = cells(study, folder, options.seeds or study.num_seeds, overrides)
-        all_cells = add_launcher(all_cells, options)
-        _check_patterns(study, options.rows)
+        for pattern in options.rows:
+            if not fnmatch.filter(study.rows, pattern):
+                near = did_you_mean(pattern.strip("*?"), study.rows)
+                raise ConfigError(f"--rows={pattern!r} matches no row of the study.{near}")
+        ours = matching(all_cells, options.rows)
         study = with_extractors(study, all_cells)
         for cell in all_cells:
             cell.check()
-        check_data([cell for cell in matching(all_cells, options.rows) if cell.status == "missing"])
-        executor = executor_of(options.executor, folder / "slurm", options.jobs, rest)
+        check_data([cell for cell in ours if cell.status == "missing"])
+        executor = jobs.executor_of(options.executor, folder / "slurm", options.jobs, rest)
         if options.dry_run:
-            _tell_plan(matching(all_cells, options.rows), options.jobs or 1)
+            _tell_plan(ours, options.jobs or 1)
             sys.exit(0)
     except (ConfigError, WorkdirError) as error:
         stop(error)

@@ -24,7 +24,7 @@ SKIPPED: Panel = ("skipped", "skipped steps", "symlog")
 STARTS = {"sample_fid": "start_fid", "sample_kid": "start_kid", "sample_is": "start_is"}
 """Scores of the chains' starts, by the score of the samples."""
 
-CROWD = 12
+CROWD = 12  # most rows whose seeds are drawn, too
 
 
 def over_training(
@@ -39,51 +39,40 @@ def over_training(
     to their end. A number that no row has leaves its panel empty; without runs there is no figure.
     Dotted lines are the scores of the samples' starts. Labels may hold EXTRACTOR.
     """
-    runs = _runs(folder, rows)
-    if not runs:
+    if rows is None:
+        rows = {name: name.replace("_", " ") for name in reader.row_names(folder)}
+    shown = rows if isinstance(rows, Mapping) else {row: row for row in rows}
+    found = {text: reader.runs(folder, row) for row, text in shown.items()}
+    logs = {
+        row: [rows for run in runs if (rows := run.read_metrics())] for row, runs in found.items()
+    }
+    logs = {row: seeds for row, seeds in logs.items() if seeds}
+    if not logs:
         return
-    styles = dict(zip(runs, cycle(LINES), strict=False))
-    path = folder / f"{name}.png"
-    with figure(path, *shape(len(panels)), size=(4.6, 3.6), has_legend=True) as grid:
+    configs = [run.config() for row in logs for run in found[row] if run.read_metrics()]
+    with figure(
+        folder / f"{name}.png", *shape(len(panels)), size=(4.6, 3.6), has_legend=True
+    ) as grid:
         for axes, (names, label, scale) in zip(grid.flat, panels, strict=False):
-            for row, found in runs.items():
-                seeds = [run.read_metrics() for run in found]
-                curves = [_curve(rows_of_seed, names) for rows_of_seed in seeds]
-                if scale == "log":
-                    curves = [(steps, np.where(y > 0, y, np.nan)) for steps, y in curves]
-                line(axes, curves, row, len(runs) <= CROWD, styles[row])
+            for (row, seeds), style in zip(logs.items(), cycle(LINES), strict=False):
+                curves = [_curve(one, names, scale) for one in seeds]
+                _line(axes, curves, row, len(logs) <= CROWD, style)
                 if names in STARTS:
-                    of_starts = [_curve(rows_of_seed, STARTS[names]) for rows_of_seed in seeds]
-                    line(axes, of_starts, "_starts", False, styles[row] | {"linestyle": ":"})
-            configs = (run.config() for found in runs.values() for run in found)
+                    of_starts = [_curve(one, STARTS[names], scale) for one in seeds]
+                    _line(axes, of_starts, "_starts", False, style | {"linestyle": ":"})
             by_step(axes, with_extractor(label, configs), scale)
 
 
-def _runs(
-    folder: Path, rows: Sequence[str] | Mapping[str, str] | None
-) -> dict[str, list[reader.StudyRun]]:
-    """Returns the runs with logs, by a row's name in the figure, for rows with any."""
-    if rows is None:
-        shown = {name: name.replace("_", " ") for name in reader.row_names(folder)}
-    else:
-        shown = rows if isinstance(rows, Mapping) else {row: row for row in rows}
-    found = {
-        text: [run for run in reader.runs(folder, row) if run.read_metrics()]
-        for row, text in shown.items()
-    }
-    return {row: runs for row, runs in found.items() if runs}
-
-
 def _curve(
-    rows: list[dict[str, Any]], names: str | tuple[str, ...]
+    rows: list[dict[str, Any]], names: str | tuple[str, ...], scale: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns steps and values of the first of ``names`` that the run logged, if any."""
-    choices = (names,) if isinstance(names, str) else names
-    curves = [column(rows, name) for name in choices]
-    return next((curve for curve in curves if len(curve[0])), curves[0])
+    curves = [column(rows, name) for name in ((names,) if isinstance(names, str) else names)]
+    steps, values = next((curve for curve in curves if len(curve[0])), curves[0])
+    return steps, np.where(values > 0, values, np.nan) if scale == "log" else values
 
 
-def line(
+def _line(
     axes: Axes,
     curves: list[tuple[np.ndarray, np.ndarray]],
     label: str,
@@ -111,51 +100,37 @@ def draw_each(*functions: Callable[[Path], None]) -> Callable[[Path], None]:
     return draw
 
 
-def draw_means(axes: Axes, x: Any, values: Any, *, is_shaded: bool = False, **style: Any) -> None:
-    """Draws means over seeds (n,) of values (seeds, n), and their range or the seeds as dots."""
-    values = np.ma.masked_invalid(np.asarray(values, float))
-    is_there = values.count(axis=0) > 0
-    x, values = np.asarray(x)[is_there], values[:, is_there]
-    (drawn,) = axes.plot(x, values.mean(axis=0), **style)
-    if is_shaded:
-        ends = (values.min(axis=0), values.max(axis=0))
-        axes.fill_between(x, *ends, alpha=0.15, color=drawn.get_color(), lw=0)
-    else:
-        axes.plot(x, values.T, ".", color=drawn.get_color())
-
-
 def draw_sweep(folder: Path, name: str) -> None:
     """Draws ``sweep.png`` of a study's folder: every column against the field of ``Study.sweep``.
 
-    There is a line for each row.
+    There is a line of means for each row, and a dot for each seed.
     """
     if not (folder / "table.json").exists():
         return
-    table = read_json(folder / "table.json")
-    headings = [key for key, value in next(iter(table.values())).items() if type(value) is list]
     lines: dict[str, dict[str, Any]] = {}
-    for label, row in table.items():
+    for label, row in read_json(folder / "table.json").items():
         base, _, value = label.rpartition(f", {name.rpartition('.')[2]}=")
         lines.setdefault(base, {})[value] = row
+    rows = [row for line in lines.values() for row in line.values()]
+    headings = [one for one, values in rows[0].items() if type(values) is list]
+    headings = [one for one in headings if any(x is not None for row in rows for x in row[one])]
+    if not headings:
+        return
     texts = list(dict.fromkeys(value for line in lines.values() for value in line))
     try:
         x, ticks = [float(text) for text in texts], None
     except ValueError:  # names
         x, ticks = [*range(len(texts))], texts
     is_log = ticks is None and min(x) > 0 and max(x) >= 10 * min(x)
-    columns = [
-        one for one in headings if any(x is not None for row in table.values() for x in row[one])
-    ]
-    if not columns:
-        return
     is_named = len(lines) > 1
-    with figure(folder / "sweep.png", *shape(len(columns)), has_legend=is_named) as grid:
-        for axes, heading in zip(grid.flat, columns, strict=False):
+    with figure(folder / "sweep.png", *shape(len(headings)), has_legend=is_named) as grid:
+        for axes, heading in zip(grid.flat, headings, strict=False):
             for (base, line), style in zip(lines.items(), cycle(LINES), strict=False):
                 seeds = zip_longest(*(line[text][heading] for text in texts if text in line))
+                values = np.ma.masked_invalid(np.array([*seeds], float))  # None is NaN
                 places = [place for place, text in zip(x, texts, strict=True) if text in line]
-                values = np.array([*seeds], float)  # None is NaN
-                draw_means(axes, places, values, label=base, marker="o", **style)
+                axes.plot(places, values.mean(axis=0), label=base, marker="o", **style)
+                axes.plot(places, values.T, ".", color=style["color"])
             axes.set(xlabel=name, ylabel=heading, xscale="log" if is_log else "linear")
             if ticks:
                 axes.set_xticks(x, ticks)

@@ -62,8 +62,8 @@ def row_names(folder: Path) -> list[str]:
 
 def runs(folder: Path, row: str) -> list[StudyRun]:
     """Returns the runs of a row, given by its label or its folder's name, by seed."""
-    found = (folder / folder_name(row)).glob("seed*")
-    return [StudyRun(path) for path in sorted(found, key=lambda path: (len(path.name), path.name))]
+    paths = (folder / folder_name(row)).glob("seed*")
+    return [StudyRun(path) for path in sorted(paths, key=lambda path: (len(path.name), path.name))]
 
 
 def find_done(folder: Path, row: str) -> list[StudyRun]:

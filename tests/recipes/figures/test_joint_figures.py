@@ -1,11 +1,7 @@
 """The figures of a study of joint energy models."""
 
-import json
-
 import numpy as np
-import pytest
 
-from ebmjax.recipes.study.study_file import load
 from experiments.figures import joint
 
 
@@ -27,48 +23,3 @@ def test_landscapes_start_at_the_energy_of_the_parameters(tmp_path, figures):
     (filled,) = titled[0].collections
     np.testing.assert_allclose(filled.levels, np.linspace(-2.0, 6.0, 25))
     assert not titled[1].collections  # a plain has no contours
-
-
-def evaluated(folder, robustness):
-    folder.mkdir(parents=True)
-    (folder / "evaluation.json").write_text(json.dumps({"robustness": robustness}))
-
-
-@pytest.mark.slow
-def test_the_study_draws_the_curves_of_every_row(tmp_path, figures):
-    """Means and ranges over seeds of either norm; of the refined, where there are any."""
-    draw = load("studies/jem_robustness.py").draw
-    draw(tmp_path)
-    assert not figures
-    curve = {"0": 1.0, "16": 0.5}
-    evaluated(tmp_path / "softmax" / "seed0", {"linf": curve, "l2": {"0": 1.0, "128": 0.25}})
-    for seed, accuracy in enumerate((0.75, 0.25)):
-        halved = {"linf": {"0": 0.5, "16": accuracy / 2}, "l2": curve}
-        evaluated(
-            tmp_path / "SADA-JEM,_K_=_5" / f"seed{seed}",
-            {"linf": {"0": 1.0, "16": accuracy}, "l2": curve, "refined": halved},
-        )
-    evaluated(tmp_path / "SADA-JEM,_K_=_5" / "seed2", {"linf": {"0": 0.0, "16": 0.0}, "l2": curve})
-    (tmp_path / "SADA-JEM,_K_=_5" / "seed2" / "diverged.txt").touch()
-    draw(tmp_path)
-    (figure,) = figures.values()
-    assert list(figures) == ["robustness.png"]
-    found = [
-        {line.get_label(): line.get_xydata().tolist() for line in axis.lines}
-        for axis in figure.axes
-    ]
-    assert found == [
-        {"softmax": [[0, 1], [16, 0.5]], "SADA-JEM, K = 5": [[0, 1], [16, 0.5]]},
-        {"softmax": [[0, 1], [128, 0.25]], "SADA-JEM, K = 5": [[0, 1], [16, 0.5]]},
-        {"SADA-JEM, K = 5": [[0, 0.5], [16, 0.25]]},
-        {"SADA-JEM, K = 5": [[0, 1], [16, 0.5]]},
-    ]
-    _, shade = figure.axes[0].collections
-    corners = shade.get_paths()[0].vertices
-    assert corners[corners[:, 0] == 16][:, 1].min() == 0.25
-    assert corners[corners[:, 0] == 16][:, 1].max() == 0.75
-    names = {line.get_label(): line.get_color() for line in figure.axes[0].lines}
-    assert len(set(names.values())) == 2
-    assert {line.get_color() for line in figure.axes[2].lines} == {names["SADA-JEM, K = 5"]}
-    assert "refined" not in figure.axes[0].get_title()
-    assert "refined" in figure.axes[2].get_title()

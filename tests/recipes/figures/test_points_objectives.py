@@ -7,7 +7,7 @@ import pytest
 
 from ebmjax.recipes.evaluators.plane import Grid, normalise
 from ebmjax.recipes.folder.run_folder import as_json
-from ebmjax.recipes.study.study_file import load
+from ebmjax.recipes.study.cells import load
 from experiments.configs.toy_beta import get_config
 from experiments.figures.points_objectives import by_setting, objectives
 

@@ -335,7 +335,7 @@ MAY_RUN_CODE = {
     "recipes/config/files.py": "configurations and what they share",
     "recipes/config/show_configs.py": "configurations",
     "recipes/evaluators/table.py": "evaluators of the package",
-    "recipes/study/study_file.py": "study files",
+    "recipes/study/cells.py": "study files",
     "training/_processes.py": "what one process of a run sends to the others",
     "recipes/run/tracking.py": "the service that --track names",
 }

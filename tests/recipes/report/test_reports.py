@@ -14,8 +14,7 @@ from ebmjax import training
 from ebmjax.recipes.config.errors import WorkdirError
 from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.models.joint.plots import PANELS
-from ebmjax.recipes.report import of_run, page
-from ebmjax.recipes.study import report as of_study
+from ebmjax.recipes.report import of_run
 
 VOID = {"meta", "img", "br"}
 HOSTILE = "<script src='http://evil'>alert(1)</script>"
@@ -181,7 +180,7 @@ def test_ten_thousand_rows_and_large_pictures_stay_below_a_megabyte(tmp_path):
 
 def test_a_report_needs_no_jax(finished, tmp_path):
     folder = make(tmp_path / "run", [{"step": 1, "loss": 1.0}], summary={"loss": 1.0})
-    code = "import sys; from ebmjax.recipes.study.report import main; main()"
+    code = "import sys; from ebmjax.recipes.report.of_run import main; main()"
     code += "; sys.exit('jax' in sys.modules)"
     arguments = [sys.executable, "-c", code, str(folder)]
     done = subprocess.run(arguments, capture_output=True, text=True)
@@ -191,12 +190,12 @@ def test_a_report_needs_no_jax(finished, tmp_path):
 def test_the_command_refuses_what_it_cannot_report_on(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["ebmjax report", str(tmp_path)])
     with pytest.raises(SystemExit, match="is not the folder of a run"):
-        of_study.main()
+        of_run.main()
     folder = make(tmp_path / "run")
     (folder / "plots" / "eval_out.png").symlink_to("/etc/hostname")
     monkeypatch.setattr(sys, "argv", ["ebmjax report", str(folder)])
     with pytest.raises(SystemExit, match="is a link that leads out"):
-        of_study.main()
+        of_run.main()
     assert not (folder / "report.html").exists()
     (folder / "plots" / "eval_out.png").unlink()
     (folder / "summary.json").write_text("[]")
@@ -204,29 +203,6 @@ def test_the_command_refuses_what_it_cannot_report_on(tmp_path, monkeypatch, cap
         of_run.write(folder)
     (folder / "summary.json").unlink()
     before = {p.name for p in folder.iterdir()}
-    of_study.main()
+    of_run.main()
     assert {p.name for p in folder.iterdir()} - before == {"report.html"}
     assert capsys.readouterr().out == f"{folder / 'report.html'}\n"
-
-
-def test_a_study_has_a_report(tmp_path, monkeypatch, capsys):
-    for run, file in (
-        ("a/seed0", "evaluation.json"),
-        ("a/seed1", "diverged.txt"),
-        ("b/seed0", "x"),
-    ):
-        (tmp_path / run).mkdir(parents=True)
-        (tmp_path / run / file).write_text("{}")
-    (tmp_path / "table.json").write_text("{}")
-    text = f"|  | accuracy |\n|---|---|\n| a\\|<b> | 0.5 |\n\n± is the spread.\n{HOSTILE}\n"
-    (tmp_path / "table.md").write_text(text)
-    (tmp_path / "curves.png").write_bytes(b"\x89PNG")
-    monkeypatch.setattr(sys, "argv", ["ebmjax report", str(tmp_path)])
-    of_study.main()
-    found = look(tmp_path / "report.html")
-    assert "2 rows, 3 runs: 1 done, 1 diverged, 1 missing." in found.text
-    for expected in ("a|<b>", "0.5", "± is the spread.", HOSTILE):
-        assert f"{expected}\n" in found.text
-    assert "a/seed1/report.html" in found.places
-    assert len(found.places) == 4
-    assert of_study.write(tmp_path).name == page.FILE

@@ -92,25 +92,3 @@ def test_slurm_queues_a_run_again_that_it_has_stopped(machine):
     assert machine.start(script).wait(200) == 0
     assert [row["step"] for row in rows_of(disk / "runs" / "big")] == list(range(STEPS + 1))
     assert not (disk / "asked").exists()
-
-
-STUDY = f"""
-from ebmjax.recipes.study import Study
-
-fields = {[f"--config.{name}={value}" for name, value in FIELDS.items()]}
-columns = {{"accuracy": ("accuracy", 1.0, 3)}}
-STUDY = Study({{"slope": ["{LINEAR}", *fields]}}, columns, num_seeds=1)
-"""
-
-
-@pytest.mark.slow
-def test_a_run_of_a_study_may_have_several_processes(machine):
-    (machine.folder / "study.py").write_text(STUDY)
-    study = f"{sys.executable} {REPOSITORY / 'experiments' / 'study.py'} --study=../study.py"
-    assert machine.start(f"{study} --folder=out --launcher='srun --nodes=2'").wait(200) == 0
-    (log,) = (machine.folder / "disk0" / "out").rglob("summary.json")
-    assert [row["step"] for row in rows_of(log.parent)] == list(range(6))
-    assert sorted(path.name for path in (machine.folder / "disk0").glob("task*")) == [
-        "task0",
-        "task1",
-    ]

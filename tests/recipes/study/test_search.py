@@ -9,14 +9,13 @@ from pathlib import Path
 import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-from study_problem import Finished
+from study_problem import Finished, fail_runs
 
 from ebmjax.recipes.config import command_line, families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.folder.run_folder import as_json
 from ebmjax.recipes.folder.workdir import prepare, write_json
 from ebmjax.recipes.study import search
-from ebmjax.recipes.study.checks import check_held_out
 
 STEP, STEPS, NLL = "sampler.sgld.step_size", "sampler.num_steps", "--minimize=classification.nll"
 HELD_OUT = "--config.data.holdout=0.2"
@@ -24,7 +23,7 @@ SPACE = (f"--space={STEP}=0.01..1000", f"--space={STEPS}=2,4")
 LOCK = threading.Lock()  # runs are threads here, and a configuration file is read by one of them
 
 
-def fake(command, **options):
+def fake(command, *, stderr, **options):
     """A run that diverges for a step above 8; its number is least for a step of 0.5, 4 steps."""
     given = dict(part.lstrip("-").split("=", 1) for part in command if part.startswith("--"))
     step, folder = float(given.get(f"config.{STEP}", 1.0)), Path(given["workdir"])
@@ -33,12 +32,12 @@ def fake(command, **options):
         config = command_line.read(given["config"], fields)
     prepare(folder, config)
     if step > 8.0:
-        return Finished(1, "error: Training diverged: the last 20 steps, up to step 812, had no")
+        return Finished(1, "error: Training diverged: the last 20 steps", stderr)
     nll = math.log10(step / 0.5) ** 2 + 0.1 * (given[f"config.{STEPS}"] == "2")
     nll += 1e-3 * int(given["config.seed"])
     report = {"classification": {"nll": nll}, "evals": as_json(config)["evals"]}
     write_json(folder / "evaluation.json", report)
-    return Finished(0, "")
+    return Finished(0, "", stderr)
 
 
 @pytest.fixture(autouse=True)
@@ -65,33 +64,27 @@ def trials_of(folder):
     return [(t.number, t.state.name, t.params, t.value) for t in trials]
 
 
-def test_ranges_come_from_the_fields_and_the_command_narrows_them():
-    texts = [
-        "sampler.buffer.reinit_prob", "data.flip", "sampler.box", f"config.{STEP}=0.01..1",
-        "loss.energy_l2=0..1", f"{STEPS}=5..100", "sampler.max_score=None,1.0",
-    ]  # fmt: skip
+def test_a_range_is_of_the_kind_of_its_field():
+    texts = [f"config.{STEP}=0.01..1", "loss.energy_l2=0..1", f"{STEPS}=5..100"]
+    texts.append("sampler.box=none,clamp")
     assert [*search.read_space(texts, families.all_fields("joint")).values()] == [
-        FloatDistribution(0.0, 1.0),
-        CategoricalDistribution(("False", "True")),
-        CategoricalDistribution(("none", "clamp", "reflect", "reject")),
         FloatDistribution(0.01, 1.0, log=True),
         FloatDistribution(0.0, 1.0),
         IntDistribution(5, 100, log=True),
-        CategoricalDistribution(("None", "1.0")),
+        CategoricalDistribution(("none", "clamp")),
     ]
 
 
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        ([STEP], "must be =LOW..HIGH for a number, or =A,B,C"),
+        ([STEP], "must be LOW..HIGH"),
         (["sampler.sgld.step_sise=1..2"], "must be a field that can be searched.*Did you mean"),
         (["seed=1..2"], "--space=seed must be a field that can be searched"),
-        ([f"{STEP}=1..2", STEP], "can be searched, once"),
-        ([f"{STEP}=2..1"], "must be =LOW..HIGH for a number"),
-        ([f"{STEPS}=1.5..3"], "LOW..HIGH for whole numbers"),
-        ([f"{STEP}=1"], "two different values or more; got '1'"),
-        ([f"{STEP}=1,,2"], "two different values or more"),
+        ([f"{STEP}=1..2", f"{STEP}=1..2"], "can be searched, once"),
+        ([f"{STEP}=2..1"], "must be LOW..HIGH"),
+        ([f"{STEPS}=1.5..3"], "LOW..HIGH, whole numbers"),
+        ([f"{STEP}=1"], "different values; got '1'"),
     ],
 )
 def test_a_wrong_range_is_refused(texts, message):
@@ -105,32 +98,25 @@ def test_a_wrong_range_is_refused(texts, message):
         ("jem_digits", [HELD_OUT], "minimize=classification.nll", None),
         ("thermo_digits", [HELD_OUT], "maximize=evidence.ais.mean", None),
         ("toy_beta", [], "minimize=density.density_tv", None),
-        ("toy_beta", [], "minimize=energy_gap", "cannot compare trials by 'energy_gap'"),
-        (
-            "jem_digits",
-            [],
-            "minimize=classification.nll",
-            "config.data.holdout must hold out .* got None",
-        ),
-        ("jem_digits", [HELD_OUT], "minimize=loss", "must be a number of held-out images"),
-        ("jem_digits", [HELD_OUT], "minimize=generation.fresh.fid", "must be a number of held-out"),
-        ("igebm_digits", [HELD_OUT], "minimize=test_energy", "must be a number of held-out"),
-        ("jem_digits", [HELD_OUT], "minimize=test_accuracy", "name it --maximize=test_accuracy"),
-        ("jem_digits", [HELD_OUT], "maximize=classification.ece", "name it --minimize=class"),
+        ("toy_beta", [], "minimize=energy_gap", "must name a number of held-out images"),
+        ("jem_digits", [], "minimize=classification.nll", "config.data.holdout=0.2"),
+        ("jem_digits", [HELD_OUT], "minimize=loss", "must name a number of held-out images"),
+        ("jem_digits", [HELD_OUT], "minimize=generation.fresh.fid", "must name a number of held"),
+        ("igebm_digits", [HELD_OUT], "minimize=test_energy", "must name a number of held-out"),
     ],
 )
 def test_only_numbers_of_held_out_images_compare_trials(config, arguments, number, message):
-    direction, name = number.split("=")
+    name = number.partition("=")[2]
     found = command_line.read(config, arguments, is_checked=False)
     if message is None:
-        check_held_out(name, direction, found)
+        search.check_held_out(name, found)
     else:
         with pytest.raises(ConfigError, match=message):
-            check_held_out(name, direction, found)
+            search.check_held_out(name, found)
 
 
 @pytest.mark.slow
-def test_a_search_leaves_tables_a_report_and_the_commands_of_the_best(tmp_path, capsys):
+def test_a_search_leaves_tables_a_figure_and_the_commands_of_the_best(tmp_path, capsys):
     folder = tmp_path / "found"
     assert run("--trials=9", f"--folder={folder}") == 0
     assert "9 trials to minimize classification.nll" in capsys.readouterr().out
@@ -138,12 +124,10 @@ def test_a_search_leaves_tables_a_report_and_the_commands_of_the_best(tmp_path, 
     assert {state for _, state, *_ in before} == {"COMPLETE", "PRUNED"}
     text = (folder / "table.md").read_text()
     best = min((one for one in before if one[3] is not None), key=lambda one: one[3])
-    assert text.splitlines()[2].startswith(f"| {best[0]} |")
     assert f"--config.{STEP}={best[2][STEP]}" in text
     assert text.count("--mode=all") == 3
     assert "diverged" in text
     assert (folder / "search.png").exists()
-    assert (folder / "report.html").exists()
     # The same command goes on with more trials, and keeps those that it has.
     assert run("--trials=12", f"--folder={folder}") == 0
     assert trials_of(folder)[:9] == before
@@ -206,11 +190,11 @@ def test_mistakes_end_in_one_line_before_anything_runs(fakes, tmp_path, capsys, 
 
 def test_a_folder_holds_one_search_and_a_failed_run_is_tried_again(fakes, tmp_path, capsys):
     folder = f"--folder={tmp_path}/one"
-    fakes.setattr(subprocess, "Popen", lambda *_, **__: Finished(1, "no memory"))
+    fail_runs(fakes, "no memory")
     assert run("--trials=1", folder) == 1
     assert "1 run failed. The same command tries again." in capsys.readouterr().err
     assert [trial[1] for trial in trials_of(tmp_path / "one")] == ["RUNNING"]
-    assert run("--trials=1", folder, "--seed=3") == 2
+    assert run("--trials=1", folder, space=SPACE[:1]) == 2
     assert "it holds another search" in capsys.readouterr().err
     fakes.setattr(subprocess, "Popen", fake)
     assert run("--trials=1", folder) == 0
@@ -218,8 +202,8 @@ def test_a_folder_holds_one_search_and_a_failed_run_is_tried_again(fakes, tmp_pa
 
 
 def test_a_number_that_no_run_reports_ends_the_search(tmp_path, capsys):
-    assert run("--trials=2", f"--folder={tmp_path}/one", number="--minimize=test_nll") == 2
-    assert "reports no number 'test_nll'" in capsys.readouterr().err
+    assert run("--trials=2", f"--folder={tmp_path}/one", number="--minimize=ood.nll2") == 2
+    assert "reports no number 'ood.nll2'" in capsys.readouterr().err
 
 
 def test_a_refused_combination_has_no_number(tmp_path):

@@ -2,6 +2,7 @@
 and what may not go together. Every column is a number that such runs report."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +14,12 @@ from ebmjax.recipes.config.command_line import read_names
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.folder.run_folder import as_json
 from ebmjax.recipes.study import Study, figures
-from ebmjax.recipes.study.cells import cells
-from ebmjax.recipes.study.study_file import read
+from ebmjax.recipes.study.cells import cells, read_file
 
 STUDIES = {
     f"{path.name}:{variant}": study
     for path in sorted((EXPERIMENTS / "studies").glob("*.py"))
-    for variant, study in read(path).items()
+    for variant, study in read_file(path).items()
 }
 
 
@@ -28,6 +28,31 @@ def test_every_row_is_a_run_whose_arguments_have_an_effect(name):
     made = cells(STUDIES[name], Path("nowhere"), 1)
     for cell in made:
         assert {*read_names(cell.command)} <= {*families.fields_of(cell.config)}, cell.label
+
+
+def told(number):
+    """Kind of a column about samples: which score of which set, or how far chains came."""
+    *place, last = re.sub(r"\.infinity$", "", number).split(".")
+    if "displacement" in last:
+        return "displacement"
+    kind = re.fullmatch(
+        r"(?:first_|best_)?(?:sample_|start_)?(fid|kid|is)(?:_rbf|_polynomial)?", last
+    )
+    if kind is None:
+        return None
+    if "starts" in place or last.startswith("start_"):
+        return "starts", kind[1]
+    return ("real" if "test_images" in place else "score"), kind[1]
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_table_that_scores_samples_scores_their_starts_beside_them(name):
+    """And says how far chains came: those that never moved have the scores of their starts."""
+    numbers = [number for number, _, _ in STUDIES[name].columns.values()]
+    found = {told(number) for number in numbers}
+    kinds = {one[1] for one in found if one and one[0] == "score"}
+    assert {("starts", kind) for kind in kinds} <= found
+    assert "displacement" in found or not kinds
 
 
 def test_what_all_rows_share_is_left_out_where_it_has_no_effect():

@@ -10,13 +10,10 @@ from study_problem import fake_runs
 
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.folder.run_folder import as_json
-from ebmjax.recipes.models.build import draw_plots
-from ebmjax.recipes.models.joint import plots as joint_plots
 from ebmjax.recipes.study import Study
-from ebmjax.recipes.study.cells import cells
+from ebmjax.recipes.study.cells import cells, load
 from ebmjax.recipes.study.command import run_all
 from ebmjax.recipes.study.figures import over_training
-from ebmjax.recipes.study.study_file import load
 from experiments.configs import jem_digits
 
 GAP = (("energy_gap", "log_density_gap"), "gap", "linear")
@@ -112,38 +109,6 @@ def test_chains_are_drawn_by_their_rows_and_panels(name, tmp_path, figures):
     assert shown["acceptance in training"] == dict.fromkeys(study.rows, ([3], [0.5]))
     titles = " ".join(axes.get_title() for axes in figures["chains.png"].axes)
     assert all(label in titles.replace("\n", " ") for label in study.rows)
-
-
-@pytest.mark.slow
-def test_every_scenario_is_drawn_without_and_with_weights(tmp_path, figures):
-    study = load("studies/jem_digits.py:scenarios")
-    judged = {"test_accuracy": 0.5, "sample_fid": 9.0, "sample_is": 2.0}
-    for label in study.rows:
-        is_weighted = label.endswith("exponent 2")
-        gap = {"log_density_gap": 4.0} if is_weighted else {"energy_gap": 3.0}
-        write_run(tmp_path, label.replace(" ", "_"), 0, [{"step": 8, **judged, **gap}])
-    study.draw(tmp_path)
-    assert len(figures) == len(list(tmp_path.glob("training_*.png"))) == 7
-    assert (tmp_path / "training_output_scale_x0.5.png").exists()
-    shown = []
-    for figure in figures.values():
-        gap, accuracy, score, fid = (lines(axes) for axes in figure.axes)
-        assert list(gap.values()) == [([8], [3.0]), ([8], [4.0])]
-        for found, value in ((accuracy, 0.5), (score, 2.0), (fid, 9.0)):
-            assert found == dict.fromkeys(gap, ([8], [value]))
-        assert figure.axes[0].get_yscale() == "symlog"
-        shown += gap
-    assert shown == list(study.rows)
-
-
-@pytest.mark.parametrize("name", ["energy_gap", "log_density_gap"])
-def test_a_run_draws_its_gap_by_either_name(name, tmp_path, figures):
-    (tmp_path / "plots").mkdir()
-    (tmp_path / "metrics.jsonl").write_text(json.dumps({"step": 3, name: 2.0}) + "\n")
-    draw_plots(joint_plots.PANELS, tmp_path, jem_digits.get_config())
-    (panel,) = figures["training.png"].axes
-    assert panel.get_ylabel() == "f of data - f of samples, nats"
-    assert lines(panel) == {name.replace("_", " "): ([3], [2.0])}
 
 
 def test_a_sweep_is_a_row_a_value_and_a_figure_of_every_column(tmp_path, monkeypatch):

@@ -1,38 +1,192 @@
-"""The table of a study: means, spreads, divergences and what is missing."""
+"""The table of a study: means, spreads, errors, differences, divergences and what is missing."""
 
-import sys
-
+import numpy as np
 import pytest
 from experiment_runs import strict_json
-from study_problem import STUDY, fake_runs, run
+from study_problem import STUDY as SMALL
+from study_problem import fake_runs, run
 
+from ebmjax import metrics
+from ebmjax.recipes.folder import per_image
 from ebmjax.recipes.folder.workdir import write_json
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.cells import cells, with_extractors
-from ebmjax.recipes.study.command import main, run_all
-from ebmjax.recipes.study.table import as_markdown, table, tell_absent, write
+from ebmjax.recipes.study.table import as_markdown, interval, table, write
+
+COLUMNS = {
+    "accuracy | %": ("classification.accuracy", 100.0, 1),
+    "-NLL": ("classification.nll", -1.0, 3),
+    "FID": ("fid", 1.0, 0),
+}
+ROWS = {
+    "lost": "configs/jem_digits.py:mala",
+    "first": "configs/jem_digits.py:softmax",
+    "same": "configs/jem_digits.py",
+    "better": "configs/jem_digits.py:sam",
+    "other images": "configs/jem_digits.py:psgld",
+}
+STUDY = Study(rows=ROWS, columns=COLUMNS, num_seeds=3)
+WRONG = {"first": 40, "same": 38, "better": 4, "other images": 4}
+NUM_IMAGES = 357
+
+
+def answers(label, seed):
+    """(images,): right or wrong, and the log likelihoods. Seeds have other images wrong."""
+    is_right = np.roll(np.arange(NUM_IMAGES) >= WRONG[label] + seed, 3 * seed)
+    return is_right, np.where(is_right, 0.01, 2.0).astype(np.float32)
+
+
+def finish(cell):
+    """The folder of a run as its evaluation leaves it; the last run of "better" is of before."""
+    cell.folder.mkdir(parents=True)
+    if cell.label == "lost":
+        (cell.folder / "diverged.txt").write_text("Training diverged")
+        return
+    is_right, nll = answers(cell.label, cell.seed)
+    report = {"accuracy": is_right.mean(), "nll": float(nll.mean())}
+    write_json(
+        cell.folder / "evaluation.json",
+        {"classification": report, "fid": 3.0, "images_sha256": "ab"[cell.label[0] == "o"]},
+    )
+    if (cell.label, cell.seed) != ("better", 2):
+        found = {"classification.accuracy": is_right, "classification.nll": nll}
+        per_image.write(cell.folder, {name: {"test": array} for name, array in found.items()})
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study")
+    made = cells(STUDY, folder, 3)
+    for cell in made:
+        finish(cell)
+    write(STUDY, made, folder)
+    return folder, table(STUDY, made)
+
+
+def rights(label, seeds=3):
+    return np.stack([answers(label, seed)[0] for seed in range(seeds)])
+
+
+def test_every_number_of_images_has_the_error_of_the_test_set(study):
+    folder, found = study
+    lines = (folder / "table.md").read_text().splitlines()
+    by_seed = 100 * rights("first").mean(axis=1)
+    error = 100 * metrics.sampling_error(rights("first"))
+    assert found["first"]["test_set_error"]["accuracy | %"] == pytest.approx(error)
+    row = next(line for line in lines if line.startswith("| first"))
+    low, high = found["first"]["interval"]["accuracy | %"]
+    entry = f"{by_seed.mean():.1f} ± {by_seed.std(ddof=1):.1f} (test ± {error:.1f})"
+    entry += f" [{low:.1f}, {high:.1f}]"
+    assert row.split(" | ")[1] == entry
+    assert "FID" not in found["first"]["test_set_error"]
+    assert row.split(" | ")[3] == "3 ± 0"
+    assert found["first"]["test_set_error"]["-NLL"] > 0
+    assert "test_set_error" not in found["lost"]
+    assert strict_json((folder / "table.json").read_text()) == found
+
+
+def test_a_mean_has_an_interval_over_seeds_and_images(study):
+    folder, found = study
+    low, high = found["first"]["interval"]["-NLL"]
+    assert low < np.mean(found["first"]["-NLL"]) < high < 0
+    # Its last run keeps no numbers image by image: the interval is of the seeds alone.
+    values = found["better"]["accuracy | %"]
+    ends = np.mean(values) + np.array([-1, 1]) * 4.302653 * np.std(values, ddof=1) / 3**0.5
+    np.testing.assert_allclose(found["better"]["interval"]["accuracy | %"], ends, rtol=1e-6)
+    assert "FID" not in found["first"]["interval"]  # equal at all seeds
+    assert "interval" not in found["lost"]
+    assert "[low, high] a 95 % interval of the mean." in (folder / "table.md").read_text()
+
+
+@pytest.mark.parametrize("num_seeds", [1, 3, 5])
+@pytest.mark.parametrize(("level", "by_image"), [(0.0, 1.0), (4.5, 0.0), (7.0, 2.0)])
+def test_95_of_100_intervals_hold_the_share_of_right_answers(num_seeds, level, by_image):
+    """The log odds of an answer are a level, a part of the image and one of the seed.
+
+    With one seed the interval is of that model. The plain t interval holds it in 45 of 100 at
+    level 7 and one seed, where most test sets of 100 have no wrong answer.
+    """
+    rng, num_studies, by_seed = np.random.default_rng(0), 400, 0.3
+    images, seeds = (rng.normal(size=(size, 1)) for size in (4000, 1000))
+    odds = level + by_image * images
+    everywhere = (1 / (1 + np.exp(-odds - by_seed * seeds.T))).mean()
+    num_held = 0
+    for _ in range(num_studies):
+        of_seeds = by_seed * rng.normal(size=(num_seeds, 1))
+        own = level + by_image * rng.normal(size=100) + of_seeds
+        is_right = rng.uniform(size=own.shape) < 1 / (1 + np.exp(-own))
+        share = everywhere if num_seeds > 1 else (1 / (1 + np.exp(-odds - of_seeds[0]))).mean()
+        low, high = interval(is_right.mean(axis=1).tolist(), (is_right,))
+        num_held += low <= share <= high
+    assert num_held / num_studies > 0.95 - 5 * (0.95 * 0.05 / num_studies) ** 0.5
+
+
+def test_an_interval_of_what_is_always_right():
+    """No spread is left, and Wilson's rule has 1 / (1 + z^2 / N) as its lower end."""
+    low, high = interval([1.0, 1.0], (np.ones((2, 100), bool),))
+    assert (low, high) == pytest.approx((1 / (1 + 1.959964**2 / 100), 1.0))
+    assert interval([3.0]) is interval([3.0, 3.0]) is None
+
+
+def test_rows_are_compared_with_the_first_that_has_runs_on_the_same_images(study):
+    folder, found = study
+    for label, seeds in (("same", 3), ("better", 2)):
+        ((reference, pairs),) = found[label]["difference_from"].items()
+        pair = pairs["accuracy | %"]
+        expected = metrics.paired_difference(rights(label, seeds), rights("first", seeds))
+        assert (reference, pair["seeds"]) == ("first", seeds)
+        got = [pair[name] / 100 for name in ("difference", "low", "high")]
+        np.testing.assert_allclose(got, expected, rtol=1e-9)
+        assert "FID" not in pairs
+        assert pairs["-NLL"]["low"] < pairs["-NLL"]["difference"] < pairs["-NLL"]["high"]
+    assert not {"lost", "first", "other images"} & {
+        label for label, row in found.items() if "difference_from" in row
+    }
+    text = (folder / "table.md").read_text()
+    _, below = text.split("Difference from first on the same images, 95 % interval:\n\n")
+    lines = below.splitlines()
+    assert lines[0] == "|  | accuracy \\| % | -NLL | seeds |"
+    same, better = (line.split(" | ") for line in lines[2:4])
+    pair = found["same"]["difference_from"]["first"]["accuracy | %"]
+    low, high = pair["low"], pair["high"]
+    assert same[:2] == [
+        "| same",
+        f"+0.6 ({low:.1f} to {high:.1f})" + ", not told apart" * (low < 0),
+    ]
+    assert better[1].startswith("+10.1 (")
+    assert "told" not in better[1]
+    assert better[3] == "2 |"
+    assert len(lines) == 4
+
+
+def test_one_seed_says_of_what_its_interval_is(tmp_path):
+    made = cells(STUDY, tmp_path, 1)
+    for cell in made:
+        finish(cell)
+    text = as_markdown(STUDY, table(STUDY, made))
+    assert text.endswith("is of these two runs, not of two ways to train.\n")
 
 
 def test_the_table_has_mean_spread_and_divergences(tmp_path, monkeypatch):
     fake_runs(monkeypatch)
-    made = cells(STUDY, tmp_path, 2)
+    made = cells(SMALL, tmp_path, 2)
     run(made)
-    found = table(STUDY, made)
+    found = table(SMALL, made)
     assert found["plain, a"]["accuracy | %"] == [50.0, 75.0]
     assert found["plain, a"]["seconds"] == [10.0, 11.0]
     assert (found["other/b"]["finished"], found["other/b"]["diverged"]) == (1, 1)
-    lines = as_markdown(STUDY, found).splitlines()
+    lines = as_markdown(SMALL, found).splitlines()
     assert lines[0] == "|  | accuracy \\| % | seconds | absent | seeds | diverged |"
     assert lines[2] == "| plain, a | 62.5 ± 17.7 [-96.3, 221.3] | 10 ± 1 [4, 17] | - | 2 | 0 |"
     assert lines[3] == "| other/b | 50.0 (1 of 2) | 10 (1 of 2) | - | 2 | 1 |"
     renamed = {label.replace(",", "|"): row for label, row in found.items()}
-    assert as_markdown(STUDY, renamed).splitlines()[2].startswith("| plain\\| a | 62.5 ")
-    write(STUDY, made, tmp_path)
+    assert as_markdown(SMALL, renamed).splitlines()[2].startswith("| plain\\| a | 62.5 ")
+    write(SMALL, made, tmp_path)
     assert (tmp_path / "table.md").read_text().splitlines() == lines
     assert strict_json((tmp_path / "table.json").read_text()) == found
 
 
-def test_a_mean_over_fewer_seeds_says_over_how_many(tmp_path, capsys):
+def test_a_mean_over_fewer_seeds_says_over_how_many(tmp_path):
     """Five seeds: one is null, one lacks the number, one diverged, and one is not run yet."""
     columns = {"R-hat": ("mixing.rhat", 1.0, 1), "FID": ("fid", 1.0, 0)}
     study = Study(rows={"row": "configs/jem_digits.py"}, columns=columns)
@@ -47,8 +201,6 @@ def test_a_mean_over_fewer_seeds_says_over_how_many(tmp_path, capsys):
     assert found["row"]["R-hat"] == [29.6, None, None, None]
     lines = as_markdown(study, found).splitlines()
     assert lines[2] == "| row | 29.6 (1 of 4) | 8 ± 1 [6, 10] (3 of 4) | 4 | 1 |"
-    tell_absent(study, made)
-    assert capsys.readouterr().out == ""  # one run has it
 
 
 def test_a_run_that_recovered_is_counted(tmp_path):
@@ -69,7 +221,7 @@ def test_a_run_that_recovered_is_counted(tmp_path):
     assert lines[2:] == ["| row | 2 | 0 | 1 |", "| other | 2 | 0 | 0 |"]
 
 
-COLUMNS = {
+HEADED = {
     "seconds": ("run_seconds", 1.0, 0),
     "FID ({extractor})": ("generation.buffer.fid", 2.0, 1),
 }
@@ -79,7 +231,6 @@ WEIGHTS = "--config.evals.inception_weights=weights.npz"
 @pytest.mark.parametrize(
     ("own", "of_all", "features"),
     [
-        ([], [], "digits features"),
         ([], [WEIGHTS], "inception v3"),
         ([WEIGHTS], [], "digits features, inception v3"),
         (["--config.data.image_size=12"], [], "classifier features, digits features"),
@@ -87,42 +238,26 @@ WEIGHTS = "--config.evals.inception_weights=weights.npz"
 )
 def test_a_heading_names_the_extractors_of_the_rows(own, of_all, features, tmp_path):
     rows = {"plain": "configs/jem_digits.py", "own": ["configs/jem_digits.py", *own]}
-    study = Study(rows, COLUMNS)
+    study = Study(rows, HEADED)
     found = with_extractors(study, cells(study, tmp_path, 1, of_all))
     assert found.columns == {
-        "seconds": COLUMNS["seconds"],
-        f"FID ({features})": COLUMNS["FID ({extractor})"],
+        "seconds": HEADED["seconds"],
+        f"FID ({features})": HEADED["FID ({extractor})"],
     }
     assert found.rows == rows
 
 
-def test_a_table_names_the_extractor_of_its_runs(tmp_path, monkeypatch):
-    fake_runs(monkeypatch)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "weights.npz").touch()
-    path = tmp_path / "judged.py"
-    path.write_text(
-        "from ebmjax.recipes.study import Study\n"
-        "columns = {'FID ({extractor})': ('generation.fresh.fid', 1.0, 1)}\n"
-        "STUDY = Study({'row': 'configs/jem_digits.py'}, columns, num_seeds=1)\n"
-    )
-    arguments = ["study.py", f"--study={path}", f"--folder={tmp_path / 'runs'}", WEIGHTS]
-    monkeypatch.setattr(sys, "argv", arguments)
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 0
-    heading, *_ = (tmp_path / "runs" / "table.md").read_text().splitlines()
-    assert heading == "|  | FID (inception v3) | seeds | diverged |"
-
-
 def test_a_family_without_features_has_the_columns_that_it_names(tmp_path):
-    study = Study({"toy": "configs/toy_beta.py"}, {"seconds": COLUMNS["seconds"]})
+    study = Study({"toy": "configs/toy_beta.py"}, {"seconds": HEADED["seconds"]})
     assert with_extractors(study, cells(study, tmp_path, 1)) == study
 
 
-def test_a_column_that_no_run_has_is_named(tmp_path, monkeypatch, capsys):
-    fake_runs(monkeypatch)
-    assert run_all(STUDY, cells(STUDY, tmp_path, 1), tmp_path, 1) == 0
-    said = capsys.readouterr().out
-    assert "No finished run has a nowhere.to.be.found, for the column 'absent'." in said
-    assert said.count("No finished run has") == 1
+def test_what_cannot_have_an_error_is_not_kept(tmp_path):
+    """One image alone, and a number that is not finite."""
+    found = {"one": np.ones(1), "lost": np.array([1.0, np.nan]), "kept": np.array([1.0, 3.0])}
+    errors = per_image.write(tmp_path, {name: {"test": array} for name, array in found.items()})
+    assert errors == {"kept": 1.0}
+    assert per_image.read(tmp_path, "one") is per_image.read(tmp_path, "lost") is None
+    kept = per_image.read(tmp_path, "kept")
+    np.testing.assert_array_equal(kept["test"], [1.0, 3.0])
+    assert per_image.read(tmp_path / "no folder", "kept") is None

@@ -70,22 +70,18 @@ def fid_columns(*sets: str, decimals: int = 1) -> Columns:
     """
     found: Columns = {}
     for name in sets:
-        place, words = f"generation.{name}", WORDS[name]
-        numbers = {
-            f"FID ({{extractor}}), {words}": "fid",
-            f"error of {words}": "fid_error",
-            f"starts of {words}": "starts.fid",
-            f"{words} minus starts": "minus_starts.difference",
-            f"{words} minus starts, at most": "minus_starts.high",
-        }
-        found |= {title: (f"{place}.{number}", 1.0, decimals) for title, number in numbers.items()}
-    beside = {"class Gaussians": "gaussian", "test images": "test_images"}
-    found |= {
-        f"FID, {words}": (f"generation.{place}.fid", 1.0, decimals)
-        for words, place in beside.items()
-    }
-    return found | {
-        f"RMS displacement of {WORDS[name]}": (f"generation.{name}.rms_displacement", 1.0, 3)
-        for name in sets
-        if name != "buffer"
-    }
+        words = WORDS[name]
+        for heading, number in (
+            (f"FID ({{extractor}}), {words}", "fid"),
+            (f"error of {words}", "fid_error"),
+            (f"starts of {words}", "starts.fid"),
+            (f"{words} minus starts", "minus_starts.difference"),
+            (f"{words} minus starts, at most", "minus_starts.high"),
+        ):
+            found[heading] = (f"generation.{name}.{number}", 1.0, decimals)
+    found["FID, class Gaussians"] = ("generation.gaussian.fid", 1.0, decimals)
+    found["FID, test images"] = ("generation.test_images.fid", 1.0, decimals)
+    for name in (one for one in sets if one != "buffer"):
+        place = f"generation.{name}.rms_displacement"
+        found[f"RMS displacement of {WORDS[name]}"] = (place, 1.0, 3)
+    return found

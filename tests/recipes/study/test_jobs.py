@@ -1,0 +1,327 @@
+"""The runs of a study: processes on their CPUs, jobs of Slurm, and what a signal does to them."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import submitit
+from experiment_runs import EXPERIMENTS, last_step, wait_until
+from linear_family import LINEAR, hold
+
+from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.study import jobs
+from ebmjax.recipes.study.cells import Cell
+from ebmjax.recipes.study.jobs import CellJob, Running, executor_of, run_each, run_on, shares
+from experiments.configs import thermo_digits
+
+CONFIG = thermo_digits.get_config()
+WRITE = "import pathlib, sys; pathlib.Path(sys.argv[1], 'evaluation.json').write_text('{}')"
+# Says that it runs. On SIGTERM it takes its time to save; the next sitting finds what was saved.
+PATIENT = """
+import os, pathlib, signal, sys, time
+folder = pathlib.Path(sys.argv[1])
+if (folder / "saved").exists():
+    (folder / "evaluation.json").write_text("{}")
+    sys.exit()
+def stop(*_):
+    time.sleep(0.3)
+    (folder / "saved").touch()
+    sys.exit(143)
+signal.signal(signal.SIGTERM, stop)
+(folder / "parent").write_text(str(os.getppid()))
+(folder / "parent").rename(folder / "running")
+time.sleep(60)
+"""
+
+
+def cell(folder, label, code, has_folder=True):
+    if has_folder:
+        (folder / label).mkdir()
+    command = [sys.executable, "-c", code, str(folder / label)]
+    return Cell(label, 0, folder / label, command, CONFIG)
+
+
+def statuses(executor, all_cells):
+    """Label to status; ``executor`` is submitit's, or the number of runs at a time here."""
+    told = {}
+
+    def tell(one, status):
+        told[one.label] = status
+
+    if isinstance(executor, int):
+        run_each(all_cells, executor, tell)
+    else:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(jobs, "POLL_SECONDS", 0.05)
+            run_on(executor, all_cells, tell)
+    return told
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system binds no processes")
+def test_a_run_keeps_to_its_cpus(tmp_path, monkeypatch):
+    last = max(os.sched_getaffinity(0))
+    code = (
+        f"import os, time; time.sleep(0.2); assert os.sched_getaffinity(0) == {{{last}}}; {WRITE}"
+    )
+    monkeypatch.setattr(jobs, "shares", lambda num_jobs: [[last]])
+    assert statuses(1, [cell(tmp_path, "row", code)]) == {"row": "done"}
+
+
+def test_jobs_share_out_the_cpus(monkeypatch):
+    monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cpus: None, raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 3, 4, 7, 9}, raising=False)
+    assert shares(1) == [[]]
+    assert shares(2) == [[0, 4, 9], [3, 7]]
+    assert shares(7) == [[0], [3], [4], [7], [9], [0], [3]]
+
+
+def test_a_run_that_diverges_before_it_has_a_folder_counts_and_the_next_one_starts(tmp_path):
+    """Only its last words tell that it diverged, as with a pilot run."""
+    words = "import sys; sys.exit('error: Training diverged: in the pilot')"
+    made = [cell(tmp_path, "a", words, has_folder=False), cell(tmp_path, "b", WRITE)]
+    assert statuses(1, made) == {"a": "diverged", "b": "done"}
+    assert "in the pilot" in (tmp_path / "a" / "diverged.txt").read_text()
+    made[0].check()  # it says of what configuration it was
+
+
+def test_lines_of_a_run_are_heard_and_its_command_knows_its_study(tmp_path):
+    code = (
+        "import os, sys; print(); print('step 5', os.environ['EBMJAX_STOPS_WITH_STDIN'])\n"
+        "print('x' * 10**6, file=sys.stderr); print('step 6', flush=True); sys.exit(3)"
+    )
+    told, heard = [], []
+    run_each(
+        [cell(tmp_path, "a", code)],
+        1,
+        lambda cell, status: told.append(status),
+        lambda cell, line: heard.append(line),
+    )
+    assert told == ["failed with exit code 3: " + "x" * 400]
+    assert heard == ["", "step 5 1", "step 6"]
+
+
+def test_a_command_that_cannot_begin_ends_the_study(tmp_path):
+    made = [Cell(name, 0, tmp_path / name, [str(tmp_path / "none")], CONFIG) for name in "abc"]
+    with pytest.raises(FileNotFoundError):
+        statuses(1, made)
+
+
+@pytest.fixture
+def heeds_ctrl_c():
+    """A process that a shell starts in the background begins with SIGINT ignored."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, previous)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
+def test_ctrl_c_waits_for_the_runs_and_starts_no_more(tmp_path):
+    made = [cell(tmp_path, label, PATIENT) for label in "abc"]
+
+    def interrupt():
+        wait_until(lambda: all((tmp_path / label / "running").exists() for label in "ab"))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        statuses(2, made)
+    found = {label: {path.name for path in (tmp_path / label).iterdir()} for label in "abc"}
+    assert found == {"a": {"running", "saved"}, "b": {"running", "saved"}, "c": set()}
+
+
+def test_a_run_that_begins_while_the_others_are_stopped_is_stopped_too():
+    """Between two cells a worker has a moment in which it runs nothing."""
+    running = Running()
+    running.stop()
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+        running.add(process)
+        assert process.wait(timeout=30) == -signal.SIGTERM
+
+
+# A run of ``PATIENT`` as a study starts it, so that it watches for the study's end.
+WATCHED = f"""
+import threading
+from ebmjax.recipes.__main__ import stop_with_stdin
+threading.Thread(target=stop_with_stdin, daemon=True).start()
+{PATIENT}
+"""
+# Two jobs at a time, as ``study.py --jobs=2`` runs them.
+JOBS = """
+import pathlib, sys
+from ebmjax.recipes.study.cells import Cell
+from ebmjax.recipes.study.jobs import run_each
+from experiments.configs import thermo_digits
+config, code, *folders = thermo_digits.get_config(), *sys.argv[1:]
+cells = [Cell(f, 0, pathlib.Path(f), [sys.executable, "-c", code, f], config) for f in folders]
+run_each(cells, len(cells), print)
+"""
+
+
+@pytest.mark.parametrize("num_jobs", [1, 2])
+def test_runs_stop_when_their_study_is_killed(num_jobs, tmp_path):
+    """Also by a signal that nothing can catch. As at a SIGTERM, they have time to save."""
+    folders = [tmp_path / name for name in "ab"[:num_jobs]]
+    for folder in folders:
+        folder.mkdir()
+    study = subprocess.Popen([sys.executable, "-c", JOBS, WATCHED, *map(str, folders)])
+    wait_until(lambda: all((folder / "running").exists() for folder in folders))
+    study.kill()
+    study.wait()
+    wait_until(lambda: all((folder / "saved").exists() for folder in folders), 60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_stops_a_study_and_its_run(tmp_path, signum):
+    row = [f"{LINEAR}:long", f"--config.data.path={tmp_path}"]
+    (tmp_path / "small.py").write_text(
+        "from ebmjax.recipes.study import Study\n"
+        f"STUDY = Study({{'row': {row!r}}}, {{'seconds': ('run_seconds', 1.0, 0)}})\n"
+    )
+    hold(tmp_path, 14)
+    command = [sys.executable, str(EXPERIMENTS / "study.py"), "--study=small.py", "--folder=all"]
+    study = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    workdir = tmp_path / "all" / "row" / "seed0"
+    waits = workdir / "plots" / "weight_000014.txt"
+    wait_until(lambda: waits.exists() or study.poll() is not None)
+    study.send_signal(signum)
+    if signum == signal.SIGKILL:
+        study.wait()
+    (tmp_path / "hold").unlink()
+    _, errors = study.communicate(timeout=200)
+    if signum == signal.SIGTERM:
+        assert study.returncode == 143
+        assert errors == "Interrupted, and so are its runs. The same command continues.\n"
+    # The run has saved what it had and is gone: nothing is added to its rows.
+    wait_until(lambda: (workdir / "checkpoints" / str(last_step(workdir))).is_dir())
+    step = last_step(workdir)
+    assert 14 <= step < 120
+    assert (workdir / "checkpoints" / str(step)).is_dir()
+    assert not (workdir / "summary.json").exists()
+
+
+@pytest.fixture
+def local(tmp_path, monkeypatch):
+    """Submitit's executor on this machine, its jobs with the path of the tests."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+    executor = submitit.AutoExecutor(tmp_path / "jobs", cluster="local")
+    executor.update_parameters(timeout_min=5)
+    return executor
+
+
+def test_every_missing_cell_is_a_job(local, tmp_path):
+    failing = "import sys; sys.exit('no such file')"
+    codes = {"whole": WRITE, "fails": failing, "old": "never run"}
+    made = [cell(tmp_path, label, code) for label, code in codes.items()]
+    (tmp_path / "old" / "evaluation.json").write_text("{}")
+    failed = "failed with exit code 1: no such file"
+    assert statuses(local, made) == {"whole": "done", "fails": failed, "old": "done"}
+
+
+@pytest.mark.slow
+def test_a_preempted_job_saves_and_is_queued_again(local, tmp_path):
+    job = tmp_path / "two" / "running"
+
+    def preempt():
+        wait_until(job.exists)
+        os.kill(int(job.read_text()), signal.SIGUSR2)  # what submitit has Slurm send
+
+    preempting = threading.Thread(target=preempt)
+    made = [cell(tmp_path, "two", PATIENT)]
+    preempting.start()
+    assert statuses(local, made) == {"two": "done"}
+    preempting.join()
+    assert (tmp_path / "two" / "saved").exists()
+
+
+def test_a_job_of_several_tasks_runs_nothing(tmp_path, monkeypatch):
+    """Whatever gave it several: each task would run the cell, in the same folder."""
+    job = CellJob(cell(tmp_path, "one", WRITE))
+    monkeypatch.setenv("SLURM_NTASKS", "32")
+    with pytest.raises(ConfigError, match="one task"):
+        job()
+    assert job.cell.status == "missing"
+    monkeypatch.setenv("SLURM_NTASKS", "1")
+    assert job() == "done"
+
+
+def test_a_job_is_queued_again_only_after_its_run_has_saved(tmp_path):
+    """Slurm ends a job as soon as it is queued again."""
+    job = CellJob(cell(tmp_path, "two", PATIENT))
+    sitting = threading.Thread(target=job)
+    sitting.start()
+    wait_until((tmp_path / "two" / "running").exists)
+    following = job.checkpoint()
+    assert (tmp_path / "two" / "saved").exists()
+    sitting.join()
+    assert following.function() == "done"
+
+
+def test_ctrl_c_cancels_the_jobs(tmp_path):
+    canceled = []
+
+    class Job:
+        def done(self):
+            raise KeyboardInterrupt
+
+        def cancel(self, check):
+            canceled.append(self)
+
+    executor = SimpleNamespace(batch=nullcontext, submit=lambda job: Job())
+    with pytest.raises(KeyboardInterrupt):
+        statuses(executor, [cell(tmp_path, label, WRITE) for label in "ab"])
+    assert len(set(canceled)) == 2
+
+
+@pytest.fixture
+def fake_slurm(tmp_path, monkeypatch):
+    """Commands of Slurm that are there; sbatch keeps the script that it is given."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    sbatch = f'cp "$1" {tools}/script; echo Submitted batch job 7'
+    for name, text in {"srun": "", "sbatch": sbatch}.items():
+        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tools / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    return tools
+
+
+def test_options_of_sbatch_are_passed_on(fake_slurm, tmp_path):
+    options = ["time=90", "partition=gpu", "mem=16G", "gres=gpu:1", "some-new=option"]
+    arguments = ["--config.seed=0", *(f"--slurm.{option}" for option in options)]
+    executor = executor_of("slurm", tmp_path / "slurm", 2, arguments)
+    with executor.batch():
+        made = [executor.submit(print, number) for number in range(3)]
+    assert [job.job_id for job in made] == ["7_0", "7_1", "7_2"]
+    script = (fake_slurm / "script").read_text()
+    for line in [*options, "array=0-2%2", "job-name=ebmjax", "signal=USR2@90"]:
+        assert f"#SBATCH --{line}\n" in script, line
+    assert (tmp_path / "slurm") in Path(script.split("--output ")[1].split()[0]).parents
+
+
+def test_a_refused_job_is_said(fake_slurm, tmp_path):
+    (fake_slurm / "sbatch").write_text("#!/bin/sh\necho invalid partition >&2; exit 1\n")
+    executor = executor_of("slurm", tmp_path / "slurm", None, ["--slurm.time=5"])
+    with pytest.raises(ConfigError, match=r"cannot be submitted: .*invalid partition"):
+        statuses(executor, [cell(tmp_path, "one", WRITE)])
+
+
+def test_mistakes_are_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name, arguments, message in (
+        ("slurm", ["--slurm.time=1:30:00"], "needs --slurm.time=MINUTES"),
+        ("slurm", ["--slurm.time=5"], "needs Slurm and .*srun"),
+        ("local", ["--slurm.time=5"], "has no effect without --executor=slurm"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            executor_of(name, tmp_path / "slurm", None, arguments)
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    with pytest.raises(ConfigError, match=r'pip install "ebmjax\[slurm\]": .*submitit'):
+        executor_of("slurm", tmp_path, None, ["--slurm.time=5"])
+    assert executor_of("local", tmp_path, 2, []) is None
