@@ -81,7 +81,7 @@ def make_steps(config: Config, experiment: build.Experiment) -> Callable[[], Any
     mesh = training.make_mesh(experiment.plan.num_shards)
     plan = replace(experiment.plan, total_steps=10**9)
     blocks = Feed(experiment.data, plan, mesh, build.placement(config)).blocks(0)
-    key, step = build.train_key(config), make_block(experiment.train_step, mesh)
+    key, step = build.root_keys(config)[1], make_block(experiment.train_step, mesh)
     state = place_state(experiment.state, mesh)
 
     def steps() -> Any:
@@ -109,7 +109,7 @@ def time_steps(
     plan = replace(experiment.plan, **total, monitor_every=0, checkpoint_every=0)
     writer: Any = SimpleNamespace(write=note, start=lambda step: None, close=lambda: None)
     result = training.fit(
-        build.train_key(config),
+        build.root_keys(config)[1],
         experiment.state,
         experiment.train_step,
         experiment.data,

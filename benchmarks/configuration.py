@@ -60,7 +60,7 @@ def measure(config: configured.Config, num_blocks: int, has_flops: bool) -> dict
             "memory": f"{peak / 2**30:.3g} GiB at its peak",
         }
     if has_flops:
-        flops = step_flops(experiment, build.train_key(config))
+        flops = step_flops(experiment, build.root_keys(config)[1])
         run = f"{flops * plan.total_steps / 1e15:.4g} P in {plan.total_steps} steps"
         rate = f", {flops / step.median / 1e12:.4g} T a second" if num_blocks else ""
         found["operations"] = f"{flops / 1e12:.4g} T a step{rate}, {run}"

@@ -113,11 +113,6 @@ OF_IMAGES: Fields = {
     "train.start_from": field("", PATH, "folder of another run to begin with; empty: none"),
     "train.keep_best": field("", TEXT, "evaluation number whose best state is kept; empty: none"),
     "train.max_consecutive_skips": field(20, COUNT, "skipped steps in a row that end the run"),
-    "train.prng_impl": field(
-        "threefry2x32",
-        one_of("threefry2x32", "rbg", "unsafe_rbg"),
-        "training's random numbers; those of the others depend on the number of devices",
-    ),
     "train.on_divergence": field(
         "stop",
         one_of("stop", "recover"),
@@ -221,11 +216,6 @@ _KNOWN: Fields = {
     "optimizer.b1": field(0.9, FRACTION, "Adam's decay of the mean gradient"),
     "optimizer.b2": field(0.999, FRACTION, "Adam's decay of the mean squared gradient"),
     "optimizer.warmup_steps": field(0, WHOLE, "steps over which the learning rate grows from 0"),
-    "mesh.whole_batch": field(
-        True,
-        FLAG,
-        "shards share batch statistics, SAM and loss weights; False: each has its own",
-    ),
 }
 
 

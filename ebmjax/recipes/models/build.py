@@ -32,7 +32,6 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "gelu": nn.gelu,
     "swish": nn.swish,
 }
-DEFAULT_PRNG = "threefry2x32"
 DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
 
 SHARD_AXES = ("data", "shard")
@@ -152,11 +151,6 @@ def hold_fn(config: Config) -> Callable[[Any], jax.Array] | None:
     return None if limit is None else lambda metrics: metrics["positive_weight"] > limit
 
 
-def batch_axis(config: Config) -> tuple[str, ...] | None:
-    """Returns the axes over which shards are one batch; None if each shard is one."""
-    return SHARD_AXES if config.mesh.whole_batch else None
-
-
 def draw_plots(of_model: Any, workdir: Path, config: Config) -> None:
     """Draws ``plots/training.png``; ``chains.png`` if profiled, and ``density.png`` of points.
 
@@ -201,7 +195,7 @@ def make_objective(
         is_adaptive=optimizer.get("adaptive", False),
         smoothing_ratio=section.get("smoothing_ratio"),
         axis_name=SHARD_AXES,
-        batch_axis=batch_axis(config),
+        batch_axis=SHARD_AXES,
     )
 
 
@@ -270,13 +264,6 @@ def _check_batch(config: Config, name: str, size: int, num_examples: int) -> Non
 
 def root_keys(config: Config) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Returns three keys: for parameters, training, and evaluation or monitoring."""
-    key = jax.random.key(config.seed, impl=DEFAULT_PRNG)
+    key = jax.random.key(config.seed, impl="threefry2x32")
     params_key, train_key, eval_key = jax.random.split(key, 3)
     return params_key, train_key, eval_key
-
-
-def train_key(config: Config) -> jax.Array:
-    """Returns the key of training, of ``config.train.prng_impl``."""
-    key = root_keys(config)[1]
-    impl = config.train.get("prng_impl", DEFAULT_PRNG)
-    return key if impl == DEFAULT_PRNG else jax.random.key(jax.random.bits(key), impl=impl)

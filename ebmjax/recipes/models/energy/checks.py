@@ -150,12 +150,8 @@ def _check_buffer(config: Config) -> None:
 
 
 def references_a_shard(config: Config) -> int:
-    """Buffered images of a shard that the entropy's neighbours are sought among.
-
-    Shards that are one batch share ``config.loss.num_references``; others have as many each.
-    """
-    mesh, total = config.mesh, config.loss.num_references
-    return total // mesh.num_shards if mesh.whole_batch else total
+    """Buffered images of a shard that the entropy's neighbours are sought among."""
+    return config.loss.num_references // config.mesh.num_shards
 
 
 def _check_improved(config: Config) -> None:
@@ -182,7 +178,7 @@ def _check_improved(config: Config) -> None:
             "config.loss.name='improved' estimates an entropy over the buffer: "
             "config.sampler.buffer.size must be a number, got None."
         )
-    if config.mesh.whole_batch and config.loss.num_references % config.mesh.num_shards:
+    if config.loss.num_references % config.mesh.num_shards:
         raise ConfigError(
             f"config.loss.num_references must be a multiple of config.mesh.num_shards="
             f"{config.mesh.num_shards}, which share them; got {config.loss.num_references}."

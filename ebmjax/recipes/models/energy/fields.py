@@ -71,7 +71,6 @@ _FIELDS: dict[str, Field] = {
         loss={"energy_l2": 0.01},
         optimizer={"learning_rate": 1e-3},
         train={"checkpoint_every_epochs": 20},
-        mesh={"whole_batch": True},
         evals={"every_epochs": 4.0},
     ),
     **under(pick_fields(optimizer={"b1": 0.0, "b2": 0.999}), when_is("optimizer.name", "adam")),

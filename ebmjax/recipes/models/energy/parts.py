@@ -13,7 +13,7 @@ from ebmjax._numbers import as_arguments
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.config.user_parts import is_users
-from ebmjax.recipes.models.build import ACTIVATIONS, DTYPES, batch_axis, user_optimizer
+from ebmjax.recipes.models.build import ACTIVATIONS, DTYPES, SHARD_AXES, user_optimizer
 from ebmjax.recipes.models.energy.checks import find_samplers, references_a_shard
 from ebmjax.recipes.parts.samplers import larger, noise_scale
 from ebmjax.recipes.parts.samplers.bind import chain_kind
@@ -158,9 +158,7 @@ def chain_plan(
         base = fit_gaussians(grouped) if needs_base else None
         makers["informative"] = partial(informative_start, grouped, by_label=has_classes)
     return learning.ChainPlan(
-        kinds={
-            name: chain_kind(one, section, base, batch_axis(config)) for name, one in chosen.items()
-        },
+        kinds={name: chain_kind(one, section, base, SHARD_AXES) for name, one in chosen.items()},
         num_samples=section.num_samples // config.mesh.num_shards,
         start_fn=makers[section.buffer.start](),
         reinit_prob=section.buffer.reinit_prob,

@@ -67,7 +67,6 @@ _FIELDS: dict[str, Field] = {
     **pick_fields(
         data={"flip": False, "noise_scale": 0.03},
         optimizer={"learning_rate": 5e-3, "warmup_steps": 0},
-        mesh={"whole_batch": True},
     ),
     "data.num_per_class": field(
         None, optional(COUNT), "train on the first images of each class alone, this many; None: all"
