@@ -27,7 +27,7 @@ PACKAGE = ROOT / "ebmjax"
 
 GROUND = {
     "types", "_checks", "_axes", "_dual_averaging", "_extras", "_groups", "_numbers", "_phases",
-    "_precision", "_programs", "_ranges", "_records", "_shown", "_stored", "_user_function",
+    "_precision", "_ranges", "_records", "_shown", "_stored", "_user_function",
     "_versions",
 }  # fmt: skip
 # types -> densities -> samplers -> evidence -> latent -> learning, and training -> learning: the
@@ -43,7 +43,6 @@ MAY_IMPORT = {
     "_extras": set(),
     "_user_function": {"_shown"},
     "_precision": {"types"},
-    "_programs": set(),
     "_ranges": {"_user_function"},
     "_numbers": set(),
     "_phases": set(),

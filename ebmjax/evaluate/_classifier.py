@@ -12,7 +12,6 @@ import numpy as np
 from ebmjax import data, metrics
 from ebmjax._checks import check_at_least, check_finite, check_labels
 from ebmjax._groups import in_batches
-from ebmjax._programs import make_program
 from ebmjax.data import ImageData
 from ebmjax.evaluate._out_of_distribution import TEST, Parts, areas_by_image, out_of_distribution
 
@@ -67,24 +66,35 @@ def scores(logits_fn: LogitsFn, images: Any, *, batch_size: int = 256) -> dict[s
       >>> found["logits"].shape, found["max_probability"].tolist()
       ((3, 2), [0.5, 0.5, 0.5])
     """
+    return _in_batches(_score, logits_fn, batch_size)(images)
 
-    def of_batch(logits_fn: LogitsFn, images: jax.Array) -> dict[str, jax.Array]:
-        return {"logits": logits_fn(images), **metrics.ood_scores(logits_fn, images)}
 
-    return _in_batches(of_batch, logits_fn, images, batch_size)
+def _score(logits_fn: LogitsFn, images: jax.Array) -> dict[str, jax.Array]:
+    return {"logits": logits_fn(images), **metrics.ood_scores(logits_fn, images)}
+
+
+def _classify(logits_fn: LogitsFn, images: jax.Array) -> jax.Array:
+    return logits_fn(images)
 
 
 def _in_batches(
-    of_batch: Callable[[LogitsFn, jax.Array], Any], logits_fn: LogitsFn, images: Any, size: int
-) -> Any:
-    images = as_floats(images)
-    check_finite("images", images)
-    check_at_least("batch_size", size, 1)
-    function = as_partial(logits_fn)
-    at_once, size = in_batches(of_batch, len(images), size)
-    shape = (size, *jnp.shape(images)[1:])
-    program = make_program(at_once, function, jax.ShapeDtypeStruct(shape, jnp.result_type(images)))
-    return metrics.extract_in_batches(partial(program, function), images, size)
+    of_batch: Callable[[LogitsFn, jax.Array], Any], logits_fn: LogitsFn, batch_size: int
+) -> Callable[[Any], Any]:
+    """Returns ``images -> of_batch(logits_fn, images)``, one program for all sets of images."""
+    check_at_least("batch_size", batch_size, 1)
+
+    def at_once(function: LogitsFn, images: jax.Array) -> Any:
+        return in_batches(of_batch, len(images), batch_size)[0](function, images)
+
+    program = partial(jax.jit(at_once), as_partial(logits_fn))
+
+    def run(images: Any) -> Any:
+        images = as_floats(images)
+        check_finite("images", images)
+        _, size = in_batches(of_batch, len(images), batch_size)
+        return metrics.extract_in_batches(program, images, size)
+
+    return run
 
 
 def classifier(
@@ -124,11 +134,12 @@ def classifier(
     """
     test = check_test(test, logits_fn)
     found: dict[str, Any] = {}
+    score = _in_batches(_score, logits_fn, batch_size)
     if outside:
-        found = scores(logits_fn, test.images, batch_size=batch_size)
+        found = score(test.images)
         logits = found.pop("logits")
     else:
-        logits = _in_batches(lambda f, x: f(x), logits_fn, test.images, batch_size)
+        logits = _in_batches(_classify, logits_fn, batch_size)(test.images)
     report: dict[str, Any] = {
         "classification": classification(logits, test.labels, num_bins=num_bins),
         "per_image": _score_classes(logits, test.labels, num_bins),
@@ -137,7 +148,7 @@ def classifier(
     if not outside:
         return report
     num = max(len(images) for images in outside.values())
-    others = {n: scores(logits_fn, x, batch_size=batch_size) for n, x in outside.items()}
+    others = {n: score(x) for n, x in outside.items()}
     for each in others.values():
         del each["logits"]
     tested = {name: score[:num] for name, score in found.items()}

@@ -10,7 +10,6 @@ import numpy as np
 
 from ebmjax import data, metrics
 from ebmjax._groups import in_batches
-from ebmjax._programs import make_program
 from ebmjax.evaluate._extractors import Extractor, keep_features
 from ebmjax.types import Key
 
@@ -71,7 +70,7 @@ class Distances:
           batch_size: images a call.
         """
         self.train, self._extractor, self.batch_size = train, extractor, batch_size
-        self._programs: dict[tuple[int, ...], Any] = {}
+        self._programs: dict[int, Any] = {}
 
     @cached_property
     def extractor(self) -> Extractor:
@@ -183,11 +182,7 @@ class Distances:
         if not self.extractor.is_host:
             outputs_fn, size = in_batches(outputs_fn, len(images), size)
         if size > self.batch_size:
-            shape = size, *images.shape[1:]
-            example = jax.ShapeDtypeStruct(shape, images.dtype)
-            if shape not in self._programs:
-                self._programs[shape] = make_program(outputs_fn, example)
-            outputs_fn = self._programs[shape]
+            outputs_fn = self._programs.setdefault(size, jax.jit(outputs_fn))
         return metrics.extract_in_batches(outputs_fn, images, size)
 
 

@@ -11,7 +11,6 @@ import numpy as np
 from ebmjax import latent
 from ebmjax._checks import check_at_least
 from ebmjax._groups import map_groups
-from ebmjax._programs import run_program
 from ebmjax.evaluate._classifier import as_floats
 from ebmjax.evidence import (
     Estimate,
@@ -134,7 +133,7 @@ def evidence(
     report = {}
     for i, name in enumerate(methods):
         arguments = jax.random.fold_in(key, i), params, observations
-        found = jax.device_get(run_program(partial(run, name), *arguments))
+        found = jax.device_get(jax.jit(partial(run, name))(*arguments))
         is_trapezium = name == "thermodynamic" and not with_divergences
         report["trapezium" if is_trapezium else name] = {
             "log_evidence": found.value,

@@ -5,14 +5,12 @@ from functools import partial
 from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
 from ebmjax import metrics
 from ebmjax._checks import check_at_least
 from ebmjax._groups import map_groups, num_devices
-from ebmjax._programs import make_program
 from ebmjax.data import ImageData
 from ebmjax.evaluate._classifier import LogitsFn, as_floats, as_partial, check_test
 from ebmjax.types import Key
@@ -107,7 +105,7 @@ def robustness(
             if not len(levels):
                 continue
             classify = Partial(partial(_classify, kind), *functions)
-            run = _make_run(partial(attack_fn, norm=norm), classify, images, labels, size, key)
+            run = _make_run(partial(attack_fn, norm=norm), classify, images, labels, size)
             split = partial(jax.random.split, num=len(levels))
             by_level = jax.vmap(split, out_axes=1)(own_keys)
             for level, level_keys in zip(levels, by_level, strict=True):
@@ -150,13 +148,11 @@ def _classify(
     return logits_fn(transform(key, images) if transform else images)
 
 
-def _make_run(
-    attack: Any, classify: Any, images: np.ndarray, labels: np.ndarray, size: int, key: Key
-) -> Any:
+def _make_run(attack: Any, classify: Any, images: np.ndarray, labels: np.ndarray, size: int) -> Any:
     """Returns ``run(keys, level)``: which images withstood, and which had a gradient.
 
     ``attack(key, classify, images, labels, epsilon=...)`` attacks ``size`` images at a time, which
-    have one of the keys; ``key`` is an example. Whole batches of images are given.
+    have one of the keys. Whole batches of images are given.
     """
     groups, batches = num_devices(), np.arange(len(images)).reshape(-1, size)
 
@@ -173,8 +169,7 @@ def _make_run(
         rows = batches[chosen]
         return rows, (keys[chosen], images[rows], labels[rows])
 
-    example = take(jax.random.split(key, len(batches)), 0)[1]
-    program = make_program(attack_groups, classify, jnp.float32(0), example)
+    program = jax.jit(attack_groups)
 
     def run(keys: Key, level: float) -> tuple[np.ndarray, np.ndarray]:
         flags = np.zeros((2, len(images)), bool)

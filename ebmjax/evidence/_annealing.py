@@ -9,7 +9,6 @@ import jax.numpy as jnp
 
 from ebmjax._axes import place_carry
 from ebmjax._checks import check_at_least, check_scalar_density, check_whole_ladder, leading_size
-from ebmjax._programs import run_program
 from ebmjax.densities import power_posterior
 from ebmjax.evidence._weights import Estimate, log_mean_exp
 from ebmjax.samplers import batch_step, position_of, run_chain, start_chains
@@ -127,7 +126,7 @@ def anneal(
     inputs = keys, powers[1:], jnp.diff(powers), given
     first = [jax.tree.map(lambda leaf: leaf[0], inputs)]
     start, _ = place_carry(lambda first, positions: rung(positions, first), first, start)
-    positions, (log_weights, infos) = run_program(partial(jax.lax.scan, rung), start, inputs)
+    positions, (log_weights, infos) = jax.lax.scan(rung, start, inputs)
     return AnnealedSamples(jnp.sum(log_weights, axis=0), positions, infos)
 
 
@@ -169,7 +168,7 @@ def smc_log_normalizer(
         return anneal(key, particles, *given, resamples=True).log_weights[0]
 
     keys = jax.random.split(key, num_repeats)
-    return log_mean_exp(run_program(jax.vmap(log_ratio), keys, start))
+    return log_mean_exp(jax.vmap(log_ratio)(keys, start))
 
 
 def systematic(key: Key, log_weights: jax.Array) -> jax.Array:

@@ -9,7 +9,6 @@ import numpy as np
 from scipy import optimize, special
 
 from ebmjax._checks import check_at_least, check_fraction
-from ebmjax._programs import run_program
 from ebmjax.evidence._annealing import AnnealedSamples, anneal
 from ebmjax.evidence._bases import Base
 from ebmjax.evidence._pilot import place_powers, populate, refit_base
@@ -139,7 +138,7 @@ def log_partition(
         )
     )
     if coordinates is not None:
-        samples = run_program(jax.vmap(coordinates.place), samples)
+        samples = jax.vmap(coordinates.place)(samples)
     return _summarise(forward, backward, powers, step_sizes, samples)
 
 

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax._programs import run_program
 from ebmjax.densities import product
 from ebmjax.evidence._annealing import systematic
 from ebmjax.evidence._bases import Base, gaussian_base
@@ -52,8 +51,8 @@ def populate(
     path = PathFromBase(log_density_fn, base)
     if base.coordinates is not None:
         path = PathFromBase(*_whiten(log_density_fn, base, base.coordinates))
-    start = run_program(jax.vmap(path.base.draw), jax.random.split(draw_key, num_chains))
-    begin = np.asarray(run_program(jax.vmap(path.log_tilt_fn), start))
+    start = jax.vmap(path.base.draw)(jax.random.split(draw_key, num_chains))
+    begin = np.asarray(jax.vmap(path.log_tilt_fn)(start))
     if not np.isfinite(begin).all():
         raise ValueError(
             "log_density_fn and base.log_density_fn must be finite at every draw of the base, got "
@@ -61,7 +60,7 @@ def populate(
         )
     num_last = -(-num_long // (NUM_MOVES * options["num_steps"]))
     pilot = partial(_pilot, path=path, num_last=num_last, **options)
-    return path, start, run_program(pilot, key, start)
+    return path, start, jax.jit(pilot)(key, start)
 
 
 def refit_base(
@@ -83,7 +82,7 @@ def refit_base(
         step = batch_step(chain.step)
         return run_chain(key, states, step, NUM_KEPT * thinning, thinning=thinning)[1]
 
-    x = run_program(move, keys[2], pilot.positions)[:, NUM_KEPT // 2 :]
+    x = jax.jit(move)(keys[2], pilot.positions)[:, NUM_KEPT // 2 :]
     x = x.reshape(-1, *x.shape[2:])
     if base.coordinates is not None:
         x = jax.vmap(base.coordinates.place)(x)

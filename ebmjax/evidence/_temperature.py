@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax._checks import check_at_least
-from ebmjax._programs import run_program
 from ebmjax.samplers import FactorGaussian, batch_step, mala, start_chains
 from ebmjax.types import Key, LogDensityFn
 
@@ -78,5 +77,5 @@ def fit_temperature(
         start = jax.vmap(coordinates.coordinates_of)(picked), log_t, jnp.log(jnp.float32(0.1))
         return jax.lax.scan(one, start, keys)[1]
 
-    found = run_program(rounds, positions, pick_key, jnp.stack(keys))
+    found = jax.jit(rounds)(positions, pick_key, jnp.stack(keys))
     return float(np.exp(np.mean(np.asarray(found, np.float64)[num_rounds // 2 :])))

@@ -10,7 +10,6 @@ import numpy as np
 
 from ebmjax._axes import varying_with
 from ebmjax._checks import check_at_least, check_powers, check_whole_ladder, is_traced
-from ebmjax._programs import run_program
 from ebmjax.densities import power_posterior
 from ebmjax.latent._model import LatentModel, LatentParams, log_likelihood, log_prior
 from ebmjax.samplers import (
@@ -248,7 +247,7 @@ def sample_power_posteriors(
         return latents, (latents, metrics)
 
     inputs = jax.random.split(chain_key, num_powers), powers
-    return run_program(partial(jax.lax.scan, anneal), first, inputs)[1]
+    return jax.lax.scan(anneal, first, inputs)[1]
 
 
 def _start(

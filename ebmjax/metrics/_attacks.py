@@ -20,7 +20,6 @@ from ebmjax._checks import (
     check_positive,
 )
 from ebmjax._precision import at_least_float32, root
-from ebmjax._programs import run_program
 from ebmjax.types import Key
 
 KeyedLogitsFn = Callable[[Key, jax.Array], jax.Array]
@@ -399,7 +398,7 @@ def _run_attack(begin: Callable[[_Attack], Any], key: Key, attack: _Attack) -> P
         ready = attack._replace(**arrays)
         return _climb(key, ready, *begin(ready))
 
-    found = run_program(search, key, arrays)
+    found = jax.jit(search)(key, arrays)
     warn_without_gradient(found.had_gradient)
     return found
 

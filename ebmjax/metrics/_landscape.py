@@ -1,14 +1,12 @@
 """Energies or losses around trained parameters, along directions scaled by filter."""
 
 from collections.abc import Callable
-from functools import partial
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from ebmjax._checks import check_floating
-from ebmjax._programs import run_program
 from ebmjax.types import Key, PyTree
 
 
@@ -109,7 +107,7 @@ def energy_landscape(
     def row(b: jax.Array) -> jax.Array:
         return jax.lax.map(lambda a: value(a, b), coordinates[0])
 
-    return run_program(partial(jax.lax.map, row), coordinates[1])
+    return jax.lax.map(row, coordinates[1])
 
 
 def _with_the_norms_of(direction: jax.Array, weights: jax.Array) -> jax.Array:

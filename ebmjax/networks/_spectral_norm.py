@@ -1,13 +1,11 @@
 """Caps the spectral norm of kernels, which bounds the steepness of an energy."""
 
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_at_least, check_positive
-from ebmjax._programs import run_program
 from ebmjax.types import PyTree
 
 NUM_ITERATIONS = 20
@@ -59,7 +57,7 @@ def spectral_norm(kernel: jax.Array, *, num_iterations: int = NUM_ITERATIONS) ->
     # The same value; within shard_map it now varies over the mesh as the kernel does.
     start = jnp.where(jnp.isfinite(held[0]), start, start)
     with jax.default_matmul_precision("highest"):
-        right = run_program(partial(jax.lax.fori_loop, 0, num_iterations, iterate), _unit(start))
+        right = jax.lax.fori_loop(0, num_iterations, iterate, _unit(start))
         return _unit(held @ right) @ (matrix @ right)
 
 

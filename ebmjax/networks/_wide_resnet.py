@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_at_least
-from ebmjax._programs import run_program
 from ebmjax.networks._convolution import Convolution
 from ebmjax.networks._convolve import Lowering, check_images
 from ebmjax.networks._norm_policy import Statistics, check_statistics
@@ -177,7 +176,7 @@ def _in_turn(blocks: Sequence[ResidualBlock], x: jax.Array, statistics: Statisti
     def advance(x: jax.Array, variables: Any) -> tuple[jax.Array, Any]:
         return alone.apply(variables, x, statistics, mutable=[AVERAGES])
 
-    x, updates = run_program(partial(jax.lax.scan, advance), x, variables)
+    x, updates = jax.lax.scan(advance, x, variables)
     if blocks[0].is_mutable_collection(AVERAGES):
         for i, block in enumerate(blocks):
             own = jax.tree.map(operator.itemgetter(i), updates.get(AVERAGES, {}))

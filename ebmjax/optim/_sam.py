@@ -1,7 +1,6 @@
 """Sharpness-aware minimisation: the gradient at the worst parameters nearby."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -11,7 +10,6 @@ import optax
 from ebmjax._axes import AxisName, mean_over_members
 from ebmjax._checks import check_floating, check_positive, check_scalar
 from ebmjax._precision import at_least_float32, root
-from ebmjax._programs import run_program
 from ebmjax.types import PyTree
 
 LossFn = Callable[[PyTree], tuple[jax.Array, PyTree]]
@@ -93,8 +91,7 @@ def sam_gradients(
 
     # A loop, so that the program holds the loss and its gradient once.
     passes = jnp.array([False, True])
-    loop = partial(jax.lax.scan, one_pass)
-    gradients, values = run_program(loop, jax.tree.map(jnp.zeros_like, params), passes)
+    gradients, values = jax.lax.scan(one_pass, jax.tree.map(jnp.zeros_like, params), passes)
     return jax.tree.map(lambda leaf: leaf[0], values), gradients
 
 

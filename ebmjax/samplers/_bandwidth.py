@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._precision import root
-from ebmjax._programs import run_program
 
 Rule = Literal["median"] | None
 """Rules for the bandwidth h of n particles with median distance m. ``"median"`` is h = m; None is
@@ -156,7 +155,7 @@ def _order_statistics(
         up_to_low=jnp.where(is_positive, num_zeros, 0),
         up_to_high=jnp.where(is_positive, bits.size, num_zeros),
     )
-    found = run_program(partial(jax.lax.while_loop, is_open, halve), above_zeros)
+    found = jax.lax.while_loop(is_open, halve, above_zeros)
     lower = jnp.min(jnp.where(bits > found.low, bits, no_entry))
     upper = lower
     if wants_next:

@@ -12,7 +12,6 @@ import numpy as np
 
 from ebmjax._axes import place_carry, rows_like
 from ebmjax._checks import check_at_least, check_key, check_keys, leading_size
-from ebmjax._programs import run_program
 from ebmjax.samplers._states import check_step, position_of
 from ebmjax.types import Info, Key, PyTree, State, Step
 
@@ -140,7 +139,7 @@ def trace_chain(
         state, info = step(key, state)
         return state, report(state, info)
 
-    return run_program(partial(jax.lax.scan, advance, unroll=unroll), state, keys)
+    return jax.lax.scan(advance, state, keys, unroll=unroll)
 
 
 def run_chain(
@@ -228,7 +227,7 @@ def run_chain(
         return trace_chain((keys, draw, is_kept), (state, empty), advance, unroll=unroll)[0]
 
     try:
-        state, (positions, infos) = run_program(drive, key, state)
+        state, (positions, infos) = drive(key, state)
     except (TypeError, ValueError) as error:
         if axis == 0:
             error.add_note("If state holds many chains, give run_chain batch_step(step).")

@@ -16,7 +16,6 @@ from ebmjax._checks import (
     is_traced,
 )
 from ebmjax._precision import at_least_float32
-from ebmjax._programs import run_program
 from ebmjax._ranges import COUNT, POSITIVE, optional
 from ebmjax.samplers._bound import bound
 from ebmjax.samplers._chains import start_chain, trace_chain
@@ -151,11 +150,9 @@ def parallel_tempering_step(
         return position_of(last), accepted
 
     keys = jax.vmap(partial(jax.random.split, num=num))(jax.random.split(move_key, num_steps))
-    moved, accepted = run_program(
-        jax.vmap(move, (0, 1, 0, 0, 0)),
-        *(jax.random.split(first_key, num), keys, jax.tree.map(lambda leaf: leaf[order], places)),
-        *(powers, numbers),
-    )
+    first_keys = jax.random.split(first_key, num)
+    starts = jax.tree.map(lambda leaf: leaf[order], places)
+    moved, accepted = jax.vmap(move, (0, 1, 0, 0, 0))(first_keys, keys, starts, powers, numbers)
     hot, position = (jax.tree.map(lambda leaf, at=at: leaf[at], moved) for at in (np.s_[:-1], -1))
     state = ParallelTemperingState(position, HotReplicas(hot), 1 - state.parity)
     mean = jax.tree.map(jnp.mean, accepted)

@@ -1,6 +1,5 @@
 """A replay buffer, which keeps persistent chains between training steps."""
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -9,7 +8,6 @@ import jax.numpy as jnp
 
 from ebmjax._axes import everywhere, rows_like, set_rows, take_rows
 from ebmjax._checks import check_at_least, check_fraction, check_labels, leading_size
-from ebmjax._programs import run_program
 from ebmjax.samplers._starts import StartFn, check_start_fn
 from ebmjax.types import Key, PyTree
 
@@ -74,7 +72,7 @@ def replay_buffer_init(
         return jax.vmap(start_fn, in_axes=(0, None))(*keys_and_label)
 
     inputs = keys, jnp.arange(num_classes, dtype=jnp.int32)
-    blocks = run_program(partial(jax.lax.map, fill_block), inputs)
+    blocks = jax.lax.map(fill_block, inputs)
     return ReplayBuffer(jax.tree.map(lambda leaf: leaf.reshape(size, *leaf.shape[2:]), blocks))
 
 
@@ -196,10 +194,7 @@ def _restart(key: Key, positions: PyTree, labels: Any, is_new: Any, start_fn: St
         fresh = start_fn(start_key, labels[entry])
         return key, jax.tree.map(lambda x, y: x.at[entry].set(y.astype(x.dtype)), positions, fresh)
 
-    def restart(number: jax.Array, key: Key, positions: PyTree) -> PyTree:
-        return jax.lax.fori_loop(0, number, restart_one, (key, positions))[1]
-
-    return run_program(restart, jnp.sum(is_new), key, positions)
+    return jax.lax.fori_loop(0, jnp.sum(is_new), restart_one, (key, positions))[1]
 
 
 def _block_size(size: int, num_classes: int) -> int:

@@ -48,7 +48,6 @@ import jax.numpy as jnp
 
 from ebmjax._axes import AxisName
 from ebmjax._checks import check_positive
-from ebmjax._programs import run_program
 from ebmjax._ranges import BANDWIDTH, POSITIVE, optional
 from ebmjax.samplers._bandwidth import MedianRule, bandwidth_at, median_bandwidth
 from ebmjax.samplers._bound import bound
@@ -168,7 +167,7 @@ def _moving_bandwidth(terms: SteinTerms, median: MedianRule) -> jax.Array:
     num_rows = jnp.count_nonzero(num_attained)
     # None if the root mean square replaces the median: then every pair moves h.
     is_few = (num_rows > 0) & (num_rows <= _MEDIAN_PARTICLES)
-    return run_program(lambda is_few: jax.lax.cond(is_few, of_few, of_all), is_few)
+    return jax.lax.cond(is_few, of_few, of_all)
 
 
 stochastic_svgd = bound(stochastic_svgd_init, stochastic_svgd_step, interacts=True)

@@ -6,7 +6,6 @@ import pytest
 from jax.tree_util import Partial
 
 from ebmjax import data, evaluate, metrics
-from ebmjax._programs import _program
 from ebmjax.evaluate._out_of_distribution import out_of_distribution
 
 WEIGHTS = np.array([[1.0, -2.0], [0.5, 3.0], [-1.0, 0.25]], np.float32)  # (pixels, classes)
@@ -64,15 +63,6 @@ def test_a_function_of_a_model_in_training_is_read_at_every_call():
         weights = factor * WEIGHTS
         found = evaluate.classifier(logits_fn, TEST)
         np.testing.assert_allclose(found["logits"], factor * LOGITS, rtol=0, atol=100 * EPS)
-
-
-def test_the_arrays_of_a_partial_are_arguments_of_the_program():
-    """Also with the environment of a run, and of these tests, where others are constants of it."""
-    evaluate.classifier(LINEAR, TEST)
-    before = _program.cache_info().misses
-    found = evaluate.classifier(Partial(linear, 2.0 * WEIGHTS), TEST)
-    np.testing.assert_allclose(found["logits"], 2.0 * LOGITS, rtol=0, atol=100 * EPS)
-    assert _program.cache_info().misses == before
 
 
 def test_sets_outside_are_told_from_as_many_test_images():

@@ -16,7 +16,6 @@ import numpy as np
 from ebmjax import metrics
 from ebmjax import samplers as library
 from ebmjax._phases import say_part
-from ebmjax._programs import make_program
 from ebmjax._ranges import COUNT, TWO_OR_MORE, WHOLE, one_of_or_function
 from ebmjax.data import ImageData
 from ebmjax.recipes.config.errors import Config, ConfigError
@@ -210,7 +209,7 @@ def run_chains(
             temperature = jnp.mean(infos.temperature[:, -1])
         return positions, acceptance_prob, temperature
 
-    program = make_program(move, key, starts, params)
+    program = jax.jit(move)
     jax.block_until_ready(program(key, starts, params))
     began = time.perf_counter()
     found = jax.block_until_ready(program(key, starts, params))
