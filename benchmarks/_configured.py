@@ -2,16 +2,12 @@
 
 import argparse
 import contextlib
-import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
-
-# As run.py, and before JAX is imported: it would compile other programs otherwise.
-os.environ.setdefault("JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS", "true")
 
 import _harness as harness
 import numpy as np
@@ -86,7 +82,7 @@ def make_steps(config: Config, experiment: build.Experiment) -> Callable[[], Any
 
     def steps() -> Any:
         nonlocal state
-        state, metrics = step(key, state, next(blocks)[-1])
+        state, metrics = step(key, state, next(blocks)[-1], experiment.numbers)
         return state, metrics
 
     return steps
@@ -114,6 +110,7 @@ def time_steps(
         experiment.train_step,
         experiment.data,
         plan,
+        numbers=experiment.numbers,
         writers=[writer],
         placement=build.placement(config),
     )

@@ -96,6 +96,7 @@ def compile_step(config: Config, folder: Path, devices: list[Any]) -> harness.Ro
             describe_shapes(build.root_keys(config)[1], mesh, PartitionSpec()),
             describe_shapes(experiment.state, mesh, state_specs()),
             describe_batches(experiment.data, indices, mesh),
+            experiment.numbers,
         )
         traced = time.process_time()
         try:

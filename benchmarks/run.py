@@ -17,8 +17,6 @@ from itertools import takewhile
 from ebmjax.recipes.run.compilation import cpu_flags
 from ebmjax.recipes.run.processes import cpu_devices
 
-# As `ebmjax run` does, before JAX is loaded.
-os.environ.setdefault("JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS", "true")
 os.environ.update(cpu_devices(None, None), XLA_FLAGS=cpu_flags())
 
 import _harness as harness

@@ -1,58 +1,66 @@
-"""Numbers that compiled programs take as arguments, so that runs that differ in them share one."""
+"""Numbers of a part by name, so that a program takes them as an argument."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import jax
-import jax.numpy as jnp
-
-HOISTED = 16
-"""Floats of the array at least: JAX keeps arrays of at most 32 bytes inside the program."""
 
 T = TypeVar("T")
 
 
-def as_arguments(value: T) -> Callable[[], T]:
-    """Returns a function that rebuilds ``value``. Called while a program is traced, it traces them.
-
-    JAX makes the arrays that a program closes over its arguments where
-    JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS is set, as ``ebmjax run`` does. A Python number becomes part
-    of the program, and so does a small array. So the floats stand in one array that is long enough.
-    Each keeps the weak type of a Python number.
+def numbers_of(part: Any) -> Any:
+    """Returns the floats and arrays of a part, by the names of its fields and keywords.
 
     Args:
-      value: a mapping, a ``NamedTuple`` or a dataclass. Its floats are taken, and those of the
-        mappings and dataclasses in it. Everything else stays as it is: integers, truth values,
-        functions, None.
+      part: a mapping, a dataclass, a ``NamedTuple`` or a ``functools.partial``, and what of these
+        is in it. A ``jax.tree_util.Partial`` is a PyTree and stays as it is. Everything else, such
+        as integers and functions, is no number.
+
+    Returns:
+      A plain dict, a PyTree of the numbers; {} without any.
+
+    Example:
+      >>> numbers_of({"sampler": partial(max, step_size=0.1), "num_steps": 3})
+      {'sampler': {'step_size': 0.1}}
     """
-    floats: list[float] = []
-
-    def take(number: float) -> float:
-        floats.append(number)
-        return number
-
-    _map_floats(take, value)
-    padding = [0.0] * (HOISTED - len(floats))
-    with jax.ensure_compile_time_eval():  # also where a program is already traced
-        array = jnp.stack([jnp.asarray(number) for number in floats + padding])
-
-    def rebuilt() -> T:
-        numbers = iter(range(len(floats)))
-        return _map_floats(lambda _: array[next(numbers)], value)
-
-    return rebuilt
+    if isinstance(part, float | jax.Array | jax.tree_util.Partial):
+        return part
+    found = {name: numbers_of(value) for name, value in _named(part).items()}
+    return {name: value for name, value in found.items() if not _is_empty(value)}
 
 
-def _map_floats(function: Callable[[float], Any], value: Any) -> Any:
-    """``value`` with ``function`` of each of its floats."""
-    if isinstance(value, float):
-        return function(value)
-    if isinstance(value, Mapping):
-        return {name: _map_floats(function, part) for name, part in value.items()}
-    if is_dataclass(value) and not callable(value):
-        parts = {field.name: getattr(value, field.name) for field in fields(value)}
-        return replace(value, **_map_floats(function, parts))
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_map_floats(function, part) for part in value))
-    return value
+def with_numbers(part: T, numbers: Any) -> T:
+    """Returns a part with some of its numbers replaced, which may be traced.
+
+    Args:
+      part: as ``numbers_of`` takes it.
+      numbers: like the result of ``numbers_of``; those that it lacks stay.
+    """
+    if not isinstance(numbers, Mapping):
+        return numbers
+    named: Any = _named(part)
+    new = {name: with_numbers(named[name], value) for name, value in numbers.items()}
+    if not new:
+        return part
+    whole: Any = part
+    if isinstance(whole, Mapping):
+        return {**whole, **new}  # type: ignore[return-value]
+    if isinstance(whole, partial):
+        return partial(whole, **new)  # type: ignore[return-value]
+    return replace(whole, **new) if is_dataclass(whole) else whole._replace(**new)
+
+
+def _named(part: Any) -> Mapping[str, Any]:
+    if isinstance(part, Mapping):
+        return part
+    if isinstance(part, partial):
+        return part.keywords
+    if is_dataclass(part) and not callable(part):
+        return {field.name: getattr(part, field.name) for field in fields(part)}
+    return part._asdict() if hasattr(part, "_asdict") else {}
+
+
+def _is_empty(value: Any) -> bool:
+    return isinstance(value, dict) and not value

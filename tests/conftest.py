@@ -19,8 +19,6 @@ os.environ["XLA_FLAGS"] = quick_flags(
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Each process of tests has a core of its own: OpenBLAS's threads would wait busily for others.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# As experiments/run.py does: runs of this process and of that script are compared bit by bit.
-os.environ.setdefault("JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS", "true")
 
 import jax
 import pytest

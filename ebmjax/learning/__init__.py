@@ -1,6 +1,7 @@
 """Gradient functions of the models: they draw samples and differentiate a loss, for one step."""
 
 from ebmjax._dual_averaging import DualAveraging as DualAveraging
+from ebmjax._numbers import numbers_of as numbers_of
 from ebmjax.learning._chains import ANY_CLASS as ANY_CLASS
 from ebmjax.learning._chains import CHAIN_AXIS as CHAIN_AXIS
 from ebmjax.learning._chains import Densities as Densities

@@ -18,7 +18,7 @@ from ebmjax._checks import (
     check_positive,
 )
 from ebmjax._dual_averaging import DualAveraging
-from ebmjax._numbers import as_arguments
+from ebmjax._numbers import with_numbers
 from ebmjax._precision import at_least_float32
 from ebmjax.data import ImageData
 from ebmjax.learning._chains import run_chains, run_live_chains
@@ -29,6 +29,9 @@ from ebmjax.losses import adapt_smoothing, cross_entropy_loss, nearest_neighbour
 from ebmjax.optim import sam_gradients
 from ebmjax.training import GradientFn, with_data_check
 from ebmjax.types import Key, Metrics, PyTree
+
+TAKEN = ("objective", "plan")
+"""Names of ``numbers`` that a gradient takes."""
 
 Loss = Callable[..., tuple[jax.Array, Metrics]]
 """``loss(key, model, batch, negatives, numbers) -> (scalar, metrics)``, in log densities.
@@ -183,6 +186,7 @@ def make_gradient_fn(
       ``cross_entropy_loss``.
       Interacting samples add "negative_entropy" in nats, of the whole system where shards share it
       (``ChainKind.axis_name``). ``fit`` refuses data with a label that is no class.
+      Its ``numbers`` are those of ``numbers_of({"objective": objective, "plan": plan})``, or some.
     """
     if plan is not None and model.is_conditional and plan.is_interacting:
         raise ValueError(
@@ -197,12 +201,12 @@ def make_gradient_fn(
                 f"chains of kind {name!r}, of which they are the last."
             )
     step = _Step(model, objective, view, classified_view, plan)
-    numbers = as_arguments({"objective": objective, "plan": plan})
 
     def gradient_fn(
-        key: Key, params: PyTree, carry: Carry, batch: PyTree
+        key: Key, params: PyTree, carry: Carry, batch: PyTree, numbers: PyTree = None
     ) -> tuple[PyTree, Carry, Metrics]:
-        return step._replace(**numbers()).learn(key, params, carry, batch)
+        given = {name: value for name, value in (numbers or {}).items() if name in TAKEN}
+        return with_numbers(step, given).learn(key, params, carry, batch)
 
     return with_data_check(gradient_fn, step.check_data)
 

@@ -1,6 +1,7 @@
 """The learning gradient of the latent EBM, and its chains, one set for each logical shard."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax._checks import check_at_least, check_fraction
-from ebmjax._numbers import as_arguments
+from ebmjax._numbers import with_numbers
 from ebmjax.latent import (
     LatentChains,
     LatentModel,
@@ -156,18 +157,24 @@ def make_latent_gradient_fn(
 
     Returns:
       A ``GradientFn``. Its metrics are those of the loss, "loss", and, where the samplers report
-      them, "prior_acceptance" and "posterior_acceptance" (one for each power above 0).
+      them, "prior_acceptance" and "posterior_acceptance" (one for each power above 0). Its
+      ``numbers`` are those of "model", "chains", "powers" and "loss_fn", or some: see
+      ``numbers_of``.
     """
     check_at_least("num_chains", num_chains, 1)
     check_fraction("reinit_prob", reinit_prob)
-    loss_fn = loss_fn or (vanilla_loss if powers is None else tempered_loss)
-    ladder = jnp.array([0.0, 1.0]) if powers is None else powers
-    model_of = as_arguments(model)
+    parts = {
+        "model": model,
+        "chains": chains,
+        "powers": jnp.array([0.0, 1.0]) if powers is None else powers,
+        "loss_fn": loss_fn or (vanilla_loss if powers is None else tempered_loss),
+    }
 
     def gradient_fn(
-        key: Key, params: LatentParams, carry: PyTree, batch: PyTree
+        key: Key, params: LatentParams, carry: PyTree, batch: PyTree, numbers: PyTree = None
     ) -> tuple[LatentParams, PyTree, Metrics]:
-        model, observations = model_of(), jnp.repeat(observe(batch), num_chains, axis=0)
+        model, chains, ladder, loss_fn = _bind(parts, numbers)
+        observations = jnp.repeat(observe(batch), num_chains, axis=0)
         indices = identify(batch) if identify else None
         if isinstance(carry, LatentCarry):
             if indices is None:
@@ -204,7 +211,7 @@ def make_latent_gradient_fn(
             if powers is None:
                 posterior, prior = samples.power_latents[-1], samples.prior_latents
                 return loss_fn(params, model, observations, posterior, prior)
-            return loss_fn(params, model, observations, *samples, powers)
+            return loss_fn(params, model, observations, *samples, ladder)
 
         (value, metrics), gradients = jax.value_and_grad(loss, has_aux=True)(params)
         carry = put_chains(carry, indices, samples.prior_latents, samples.power_latents[1:])
@@ -233,32 +240,33 @@ def make_through_chain_gradient_fn(
       powers: increasing from 0 to 1, shape (num_powers,).
       chains: samplers and lengths.
       observe: a batch of the data, (examples, ...), to observations in the generator's range.
-      **options: ``num_chains`` and the weights of ``through_chain_loss``.
+      **options: ``num_chains`` and the weights of ``through_chain_loss``, whose ``kl_weight`` is no
+        number of the step.
 
     Returns:
-      A ``GradientFn`` without a carry, with the metrics of ``make_latent_gradient_fn``.
+      A ``GradientFn`` without a carry, with the metrics and numbers of ``make_latent_gradient_fn``.
     """
-
     static = {name: options.pop(name) for name in ("kl_weight",) if name in options}
-    numbers = as_arguments({"model": model, **options})
+    loss_fn = partial(through_chain_loss, **options)
+    parts = {"model": model, "chains": chains, "powers": powers, "loss_fn": loss_fn}
 
     def gradient_fn(
-        key: Key, params: LatentParams, carry: PyTree, batch: PyTree
+        key: Key, params: LatentParams, carry: PyTree, batch: PyTree, numbers: PyTree = None
     ) -> tuple[LatentParams, PyTree, Metrics]:
         observations = observe(batch)
+        model, chains, powers, loss_fn = _bind(parts, numbers)
 
         def loss(params: LatentParams) -> tuple[jax.Array, Metrics]:
-            return through_chain_loss(
-                key,
-                params,
-                observations=observations,
-                powers=powers,
-                chains=chains,
-                **static,
-                **numbers(),
-            )
+            return loss_fn(key, params, model, observations, powers, chains, **static)
 
         (value, metrics), gradients = jax.value_and_grad(loss, has_aux=True)(params)
         return gradients, carry, {"loss": value, **metrics}
 
     return gradient_fn
+
+
+def _bind(parts: Mapping[str, Any], numbers: PyTree) -> tuple[Any, Any, Any, Any]:
+    """Returns model, chains, powers and loss with ``numbers`` in place of their own."""
+    given = {name: value for name, value in (numbers or {}).items() if name in parts}
+    model, chains, powers, loss_fn = with_numbers(parts, given).values()
+    return model, chains, powers, loss_fn

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ebmjax._numbers import as_arguments
 from ebmjax.learning._models import EnergyOf
 from ebmjax.networks import Network
 from ebmjax.samplers import run_annealed_langevin, run_recovery_chains
@@ -168,10 +167,9 @@ def condition_classifier_on_noise(network: Network, levels: NoiseLevels) -> Netw
 
 def _show_noise(levels: NoiseLevels, num_axes: int) -> Callable[..., tuple[jax.Array, ...]]:
     """Returns ``(x, noise_scale) -> (what a network sees, |x|^2 / 2 v, its outputs' factor)``."""
-    numbers = as_arguments(levels)
 
     def show(x: jax.Array, noise_scale: Any) -> tuple[jax.Array, ...]:
-        lowest, _, data_scale, *_ = numbers()
+        lowest, data_scale = levels.lowest, levels.data_scale
         leading = x.shape[: x.ndim - num_axes]
         noise_scale = lowest if noise_scale is None else noise_scale
         noise_scale = jnp.broadcast_to(jnp.asarray(noise_scale, x.dtype), leading)

@@ -11,28 +11,33 @@ from jax.sharding import Mesh, PartitionSpec
 
 from ebmjax._checks import leading_size
 from ebmjax._phases import phase
-from ebmjax.training._sharding import AXIS, state_specs
+from ebmjax.training._sharding import AXIS, replicate_arrays, state_specs
 from ebmjax.training._state import TrainState
 from ebmjax.training._step import TrainStep
 from ebmjax.types import Key, Metrics, PyTree
 
-Block = Callable[[Key, TrainState, PyTree], tuple[TrainState, Metrics]]
+Block = Callable[..., tuple[TrainState, Metrics]]
 DETERMINISTIC = "xla_gpu_deterministic_ops"
 """Without it, a GPU adds some gradients in an order that changes from call to call."""
 
 
 @functools.lru_cache(maxsize=1)  # check_fits and then fit ask for the same: one trace for both
 def make_block(train_step: TrainStep, mesh: Mesh) -> Block:
-    """Returns ``block(key, state, batches) -> (state, metrics)``, jitted over ``mesh``.
+    """Returns ``block(key, state, batches, numbers=None)``, jitted over ``mesh``: a step a batch.
 
     Leaves of ``batches`` have shape (steps, shards, examples of a shard, ...). They are gathered
     beforehand, so the program is the same wherever the data lie. Step i uses ``fold_in(key, i)``.
-    The state is donated. Metrics gain a leading axis of steps.
+    The state is donated. Metrics gain a leading axis of steps. Every step is given ``numbers``, if
+    there are any.
     """
 
-    def device_block(key: Key, state: TrainState, batches: PyTree) -> tuple[TrainState, Metrics]:
+    def device_block(
+        key: Key, state: TrainState, batches: PyTree, numbers: PyTree
+    ) -> tuple[TrainState, Metrics]:
+        given = () if numbers is None else (numbers,)
+
         def step(state: TrainState, batch: PyTree) -> tuple[TrainState, Metrics]:
-            return train_step(jax.random.fold_in(key, state.step), state, batch)
+            return train_step(jax.random.fold_in(key, state.step), state, batch, *given)
 
         return jax.lax.scan(step, state, batches)
 
@@ -40,13 +45,19 @@ def make_block(train_step: TrainStep, mesh: Mesh) -> Block:
     sharded = jax.shard_map(
         device_block,
         mesh=mesh,
-        in_specs=(everywhere, state_specs(), PartitionSpec(None, AXIS)),
+        in_specs=(everywhere, state_specs(), PartitionSpec(None, AXIS), everywhere),
         out_specs=(state_specs(), everywhere),
         # The step averages its gradients; with the check, JAX would sum them again.
         check_vma=False,
     )
+
+    def block(
+        key: Key, state: TrainState, batches: PyTree, numbers: PyTree = None
+    ) -> tuple[TrainState, Metrics]:
+        return sharded(key, state, batches, numbers)
+
     options = compiler_options(mesh.devices.flat[0].platform)
-    return jax.jit(sharded, donate_argnums=1, compiler_options=options)
+    return jax.jit(block, donate_argnums=1, compiler_options=options)
 
 
 def compiler_options(platform: str) -> dict[str, bool] | None:
@@ -65,10 +76,10 @@ class BlockRunner:
       compile_seconds: spent compiling so far.
     """
 
-    def __init__(self, train_step: TrainStep, mesh: Mesh, key: Key):
+    def __init__(self, train_step: TrainStep, mesh: Mesh, key: Key, numbers: PyTree = None):
         self._block = make_block(train_step, mesh)
         make_block.cache_clear()  # the next run reads anew what the step reads
-        self._key = key
+        self._key, self._numbers = key, replicate_arrays(numbers, mesh)
         self._compiled: dict[int, Future[Callable]] = {}
         self.compile_seconds = 0.0
 
@@ -76,7 +87,7 @@ class BlockRunner:
         """Compiles the block of such batches in another thread, while other work goes on."""
         started, size = time.perf_counter(), leading_size("batches", batches)
         with phase(f"compiling {size:,} steps"):
-            lowered = self._block.lower(self._key, state, batches)
+            lowered = self._block.lower(self._key, state, batches, self._numbers)
 
         def compile_block() -> Callable:
             compiled = lowered.compile()
@@ -95,4 +106,4 @@ class BlockRunner:
         if not self._compiled[size].done():
             with phase("waiting for the compiler"):
                 wait([self._compiled[size]])
-        return self._compiled[size].result()(self._key, state, batches)
+        return self._compiled[size].result()(self._key, state, batches, self._numbers)

@@ -73,6 +73,7 @@ def fit(
     data: PyTree,
     plan: Plan,
     *,
+    numbers: PyTree = None,
     checkpoints: Checkpoints | None = None,
     writers: Sequence[Writer] = (),
     monitor: Monitor | None = None,
@@ -99,6 +100,7 @@ def fit(
         ``batch_indices(plan.data_seed, i, ...)``; further streams (see ``Plan.batch_size``) have
         other orders.
       plan: lengths and intervals.
+      numbers: for every step, see ``make_train_step``; None for a step that takes none.
       checkpoints: where to save and to resume from; None for neither. Closed on return.
       writers: receive the logged rows, one block late, so that the device never waits for them.
         ``fit`` starts them; the caller closes them.
@@ -129,10 +131,10 @@ def fit(
     state, meta, digest, is_saving = begin(state, data, checkpoints, mesh)
     seconds, first_step = meta["seconds"], int(state.step)
 
-    _check_trace(key, state, train_step, data, plan, mesh)
+    _check_trace(key, state, train_step, data, plan, mesh, numbers)
     state = place_state(state, mesh)
     feed = Feed(data, plan, mesh, placement)
-    run_block = BlockRunner(train_step, mesh, key)
+    run_block = BlockRunner(train_step, mesh, key, numbers)
     counts = int(state.skipped), int(state.consecutive_skipped)
     watch = SkipWatch(plan.max_consecutive_skips, first_step, *counts, meta["reason"])
     log = RowLogger(plan, writers, first_step, meta["row"], watch)
@@ -215,6 +217,7 @@ def check_fits(
     data: PyTree,
     plan: Plan,
     *,
+    numbers: PyTree = None,
     devices: Sequence[Any] | None = None,
 ) -> None:
     """Traces what ``fit`` would compile for these arguments, and runs nothing.
@@ -225,11 +228,18 @@ def check_fits(
     _check_state(key, state, plan)
     with phase(f"checking {leading_size('data', data):,} examples and tracing the step"):
         check_data(train_step, state, data)
-        _check_trace(key, state, train_step, data, plan, make_mesh(plan.num_shards, devices))
+        mesh = make_mesh(plan.num_shards, devices)
+        _check_trace(key, state, train_step, data, plan, mesh, numbers)
 
 
 def _check_trace(
-    key: Key, state: TrainState, train_step: TrainStep, data: PyTree, plan: Plan, mesh: Mesh
+    key: Key,
+    state: TrainState,
+    train_step: TrainStep,
+    data: PyTree,
+    plan: Plan,
+    mesh: Mesh,
+    numbers: PyTree,
 ) -> None:
     """Traces the next block, if there is one; its later run reuses the trace."""
     block = next(plan.blocks(int(state.step)), None)
@@ -240,6 +250,7 @@ def _check_trace(
         key,
         describe_shapes(state, mesh, state_specs()),
         describe_batches(data, indices, mesh),
+        numbers,
     )
 
 

@@ -43,6 +43,13 @@ def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
     return put(tree, mesh, PartitionSpec())
 
 
+def replicate_arrays(numbers: PyTree, mesh: Mesh) -> PyTree:
+    """Places the arrays of ``numbers`` whole on every device; Python's numbers stay as they are."""
+    return jax.tree.map(
+        lambda leaf: replicate(leaf, mesh) if isinstance(leaf, jax.Array) else leaf, numbers
+    )
+
+
 def state_specs() -> Any:
     """Returns partition specs of a ``TrainState``: shards are split, the rest is replicated."""
     everywhere, split = PartitionSpec(), PartitionSpec(AXIS)

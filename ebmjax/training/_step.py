@@ -18,16 +18,17 @@ from ebmjax.training._skips import skip_cause
 from ebmjax.training._state import TrainState, apply_writes
 from ebmjax.types import Key, Metrics, PyTree
 
-GradientFn = Callable[[Key, PyTree, PyTree, PyTree], tuple[PyTree, PyTree, Metrics]]
+GradientFn = Callable[..., tuple[PyTree, PyTree, Metrics]]
 """``gradient_fn(key, params, carry, batch) -> (gradients, carry, metrics)`` of one logical shard.
 
 ``carry`` is this shard's part of ``TrainState.carry``. The returned one is like it and may hold a
-``SlotWrite`` in place of a large array. ``metrics`` holds at least "loss". If the function has an
-attribute ``check_data``, ``fit`` calls ``check_data(params, carry, data)`` before it compiles
-anything, with all data and the shapes of the others.
+``SlotWrite`` in place of a large array. ``metrics`` holds at least "loss". Of a step with numbers,
+these are its fifth argument. If the function has an attribute ``check_data``, ``fit`` calls
+``check_data(params, carry, data)`` before it compiles anything, with all data and the shapes of the
+others.
 """
 
-TrainStep = Callable[[Key, TrainState, PyTree], tuple[TrainState, Metrics]]
+TrainStep = Callable[..., tuple[TrainState, Metrics]]
 """``train_step(key, state, batch) -> (state, metrics)``, pure; see ``make_train_step``."""
 
 CheckData = Callable[[PyTree, PyTree, PyTree], None]
@@ -43,7 +44,7 @@ def with_data_check(function: Any, check_data: CheckData | None) -> Any:
 
 def make_train_step(
     gradient_fn: GradientFn,
-    optimizer: optax.GradientTransformation,
+    optimizer: optax.GradientTransformation | Callable[[PyTree], optax.GradientTransformation],
     *,
     gradient_metrics_fn: Callable[[PyTree], Metrics] = lambda gradients: {},
     max_abs_loss: float = math.inf,
@@ -65,7 +66,8 @@ def make_train_step(
         collectives across shards.
       optimizer: any optax transformation that needs only gradients, parameters, ``value=`` (the
         averaged loss) and ``grad=`` (the averaged gradients). ``reduce_on_plateau`` works; a line
-        search (``optax.lbfgs`` by default) does not.
+        search (``optax.lbfgs`` by default) does not. A function makes it of
+        ``numbers["optimizer"]``.
       gradient_metrics_fn: function from averaged gradients to more metrics.
       max_abs_loss: a loss beyond it, of either sign, counts as diverged.
       hold_fn: function from averaged metrics to a scalar bool; true keeps parameters and optimiser
@@ -76,8 +78,10 @@ def make_train_step(
         ``jax.pmap``); None for none.
 
     Returns:
-      ``train_step(key, state, batch)``. The key is the same on every device. Every leaf of
-      ``batch`` has shape (shards of this device, examples of a shard, ...). Metrics are those of
+      ``train_step(key, state, batch, numbers=None)``. The key is the same on every device. Every
+      leaf of ``batch`` has shape (shards of this device, examples of a shard, ...). ``numbers`` are
+      a PyTree, such as ``ebmjax.learning.numbers_of`` makes: a program of the step takes them as an
+      argument, so it serves all values, and ``vmap`` trains with several. Metrics are those of
       ``gradient_fn`` averaged over all shards, "gradient_norm" (float32 or wider), "skipped",
       "consecutive_skipped", "skip_cause" and, with ``hold_fn``, "is_held" (0 or 1). "skip_cause" is
       0 if the step was taken; 1, 2 or 4 if the loss, the gradient or the new parameters were not
@@ -85,21 +89,26 @@ def make_train_step(
     """
     check_arguments(gradient_fn)
 
-    def train_step(key: Key, state: TrainState, batch: PyTree) -> tuple[TrainState, Metrics]:
+    def train_step(
+        key: Key, state: TrainState, batch: PyTree, numbers: PyTree = None
+    ) -> tuple[TrainState, Metrics]:
         check_floating("params", state.params)
         num_local = leading_size("batch", batch)
         first = member_index(axis_name) * num_local
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, first + jnp.arange(num_local))
-        returned = jax.vmap(gradient_fn, in_axes=(0, None, 0, 0), axis_name="shard")(
-            keys, state.params, state.carry, batch
+        given = () if numbers is None else (numbers,)
+        of_shards = jax.vmap(
+            gradient_fn, in_axes=(0, None, 0, 0, None)[: 4 + len(given)], axis_name="shard"
         )
+        returned = of_shards(keys, state.params, state.carry, batch, *given)
         gradients, carry, metrics = check_returned(returned, state.params, state.carry)
         local_mean = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), (gradients, metrics))
         gradients, metrics = _all_reduce_mean(local_mean, axis_name)
         gradient_norm = optax.tree.norm(at_least_float32(gradients))
 
         updates, opt_state = update(
-            optimizer, gradients, state.opt_state, state.params, metrics["loss"]
+            optimizer(numbers["optimizer"]) if callable(optimizer) else optimizer,
+            *(gradients, state.opt_state, state.params, metrics["loss"]),
         )
         params = optax.apply_updates(state.params, updates)
         are_finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(params)]

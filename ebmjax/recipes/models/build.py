@@ -1,6 +1,6 @@
 """Builds objects from a configuration: parts that every family shares."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax import data, learning, training
-from ebmjax._numbers import as_arguments
 from ebmjax._ranges import MAX_INTEGER
 from ebmjax.recipes.config.by_images import total_steps
 from ebmjax.recipes.config.errors import Config, ConfigError
@@ -61,6 +60,7 @@ class Experiment(NamedTuple):
     Attributes:
       state: state before the first step.
       train_step: for ``ebmjax.training.fit``.
+      numbers: for ``train_step``: the floats of its parts, and their arrays.
       data: arrays with a shared leading axis of examples.
       plan: lengths and intervals of the run.
       monitor: ``(state, step) -> row``, may write into the run's folder.
@@ -87,6 +87,7 @@ class Experiment(NamedTuple):
     plan: Plan
     monitor: Callable[[TrainState, int], dict[str, Any]]
     draw: Callable[[], None]
+    numbers: PyTree = None
     evaluate: Callable[[TrainState], dict[str, Any]] | None = None
     check_evaluate: Callable[[], None] | None = None
     warm_start: Callable[[Path], training.WarmStart] | None = None
@@ -120,20 +121,17 @@ def user_optimizer(config: Config, learning_rate: Any) -> optax.GradientTransfor
     return made
 
 
-def adam(config: Config, name: str, steps_per_epoch: int) -> optax.GradientTransformation:
+def adam(
+    config: Config, numbers: Mapping[str, Any], steps_per_epoch: int
+) -> optax.GradientTransformation:
     """Returns Adam with a rate that decays after each epoch from the second on, down to a floor."""
-    section, decay = config.optimizer[name], config.optimizer.decay_per_epoch
-    # Without decay there is no end; optax would take it for a ceiling.
-    numbers = as_arguments(
-        {
-            "init_value": section.learning_rate,
-            "end_value": section.final_learning_rate if decay < 1.0 else None,
-        }
-    )
+    decay = config.optimizer.decay_per_epoch
 
     def schedule(count: Any) -> Any:
         return optax.exponential_decay(
-            **numbers(),
+            numbers["learning_rate"],
+            # Without decay there is no end; optax would take it for a ceiling.
+            end_value=numbers["final_learning_rate"] if decay < 1.0 else None,
             transition_steps=steps_per_epoch,
             decay_rate=decay,
             transition_begin=steps_per_epoch,

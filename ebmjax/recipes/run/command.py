@@ -14,10 +14,6 @@ from ebmjax.recipes.config.errors import FAILED, REFUSED, PlainWarnings, stop
 from ebmjax.recipes.run import processes
 from ebmjax.recipes.run.compilation import cpu_flags, quick_flags
 
-# JAX reads this on import: arrays that a program closes over become arguments. So a sweep over
-# powers shares compiled programs, and the informative law of CIFAR adds no 377 MB to one.
-os.environ.setdefault("JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS", "true")
-
 USAGE = """Trains one configuration and fills a folder with its results.
 
   ebmjax run --config=configs/joint.py --config.data.name=npz --config.data.path=mine.npz

@@ -89,7 +89,9 @@ class Run:
         """Traces the training step, because some mistakes show only then."""
         made, key = self.experiment, build.root_keys(self.config)[1]
         with explain_by_fields(self.now):
-            training.check_fits(key, made.state, made.train_step, made.data, made.plan)
+            training.check_fits(
+                key, made.state, made.train_step, made.data, made.plan, numbers=made.numbers
+            )
 
     def prepare(self) -> training.WarmStart | None:
         """Makes or checks the folder; returns the start from another run, if there is one."""
@@ -174,6 +176,7 @@ class Run:
                 made.train_step,
                 made.data,
                 plan,
+                numbers=made.numbers,
                 checkpoints=self.checkpoints(),
                 writers=writers,
                 monitor=monitor,

@@ -1,6 +1,6 @@
 """The parts of an energy that its configuration names: the tables and what they make."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax import data, learning, networks, optim
-from ebmjax._numbers import as_arguments
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.config.user_parts import is_users
@@ -188,16 +187,17 @@ def augmentation(
     return partial(data.augment_starts, low=config.sampler.low, high=config.sampler.high, **section)
 
 
-def optimizer(config: Config, total_steps: int) -> optax.GradientTransformation:
+def optimizer(
+    config: Config, total_steps: int, numbers: Mapping[str, Any]
+) -> optax.GradientTransformation:
     """The optimiser after a clipped norm where one is set, and the average of the parameters.
 
     The rate decays geometrically over the run, to ``optimizer.final_fraction`` of the first.
     """
     section = config.optimizer
-    numbers = as_arguments({"learning_rate": section.learning_rate})
 
     def rate(count: Any) -> Any:
-        first = numbers()["learning_rate"]
+        first = numbers["learning_rate"]
         if section.final_fraction == 1.0:
             return first
         return optax.exponential_decay(first, total_steps, section.final_fraction)(count)

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from ebmjax.learning import EnergyNetwork, init_carry, make_gradient_fn
+from ebmjax.learning import EnergyNetwork, init_carry, make_gradient_fn, numbers_of
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.evaluators.distances import RunDistances
@@ -41,13 +41,17 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     chain_plan = parts.chain_plan(config, train)
     trained_by = chain_plan if draws(config) else None
     live = parts.live_steps(config)
+    objective = common.make_objective(config, train, plan.total_steps, live)
     gradient_fn = make_gradient_fn(
         EnergyNetwork(energy_of, chain_plan.num_classes),
-        common.make_objective(config, train, plan.total_steps, live),
+        objective,
         view=parts.view(config),
         plan=trained_by,
     )
-    optimizer = parts.optimizer(config, plan.total_steps)
+    optimizer = partial(parts.optimizer, config, plan.total_steps)
+    numbers = numbers_of({"objective": objective, "plan": trained_by})
+    numbers["optimizer"] = {"learning_rate": config.optimizer.learning_rate}
+    first_optimizer = optimizer(numbers["optimizer"])
     carry = init_carry(
         buffer_key,
         trained_by,
@@ -88,7 +92,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     )
     if truth is not None:  # a grid that suits the points is needed from the first step on
         evaluations.check()
-    state = init_state(jax.jit(init)(network_key), optimizer, carry)
+    state = init_state(jax.jit(init)(network_key), first_optimizer, carry)
     return common.Experiment(
         state=state,
         train_step=make_train_step(
@@ -97,13 +101,14 @@ def build(config: Config, workdir: Path) -> common.Experiment:
             max_abs_loss=config.train.max_abs_loss,
             hold_fn=common.hold_fn(config),
         ),
+        numbers=numbers,
         data=train,
         plan=plan,
         monitor=evaluations.monitor,
         draw=partial(common.draw_plots, plots.PANELS, workdir, config),
         evaluate=evaluations.evaluate,
         check_evaluate=evaluations.check,
-        warm_start=lambda folder: warm_start(state, optimizer, folder, ("buffer",)),
+        warm_start=lambda folder: warm_start(state, first_optimizer, folder, ("buffer",)),
         use=finished.at,
         about_data=(*images.about, *warn_of_objective(config), *checks.warn_of_temperature(config)),
         config=config,

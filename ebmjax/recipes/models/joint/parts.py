@@ -1,5 +1,6 @@
 """The parts of a joint energy model that its configuration names: the tables and what they make."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -9,7 +10,6 @@ import numpy as np
 import optax
 
 from ebmjax import data, learning, networks, optim, samplers
-from ebmjax._numbers import as_arguments
 from ebmjax._stored import rows_of
 from ebmjax.recipes.config.by_images import total_steps
 from ebmjax.recipes.config.errors import Config, ConfigError
@@ -163,7 +163,9 @@ def start_fn(config: Config, train: data.ImageData) -> samplers.StartFn:
     return makers[buffer.start]()
 
 
-def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformation:
+def optimizer(
+    config: Config, steps_per_epoch: int, numbers: Mapping[str, Any]
+) -> optax.GradientTransformation:
     """Adam or SGD with warm-up, a rate that decays, and coupled weight decay."""
     section = config.optimizer
     decay_steps = total_steps(config, steps_per_epoch)
@@ -175,10 +177,9 @@ def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformat
         "cosine": partial(optax.cosine_decay_schedule, decay_steps=decay_steps),
     }
     make_schedule = schedules[section.schedule]
-    numbers = as_arguments({"learning_rate": section.learning_rate})
 
     def schedule(count: Any) -> Any:
-        decaying = make_schedule(numbers()["learning_rate"])
+        decaying = make_schedule(numbers["learning_rate"])
         return decaying(count) * jnp.minimum(1.0, (count + 1) / max(section.warmup_steps, 1))
 
     decay = optax.add_decayed_weights(section.weight_decay)

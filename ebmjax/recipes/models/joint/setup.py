@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax import data
-from ebmjax.learning import JointNetwork, init_carry, make_gradient_fn
+from ebmjax.learning import JointNetwork, init_carry, make_gradient_fn, numbers_of
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.evaluators import table
 from ebmjax.recipes.evaluators.distances import RunDistances
@@ -70,7 +70,10 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         classified_view=parts.make_classifier_view(config),
         plan=trained_by,
     )
-    optimizer = parts.optimizer(config, len(learnt.images) // config.train.batch_size)
+    optimizer = partial(parts.optimizer, config, len(learnt.images) // config.train.batch_size)
+    numbers = numbers_of({"objective": objective, "plan": trained_by})
+    numbers["optimizer"] = {"learning_rate": config.optimizer.learning_rate}
+    first_optimizer = optimizer(numbers["optimizer"])
     density_scale = 1.0 - chains_beta(config, config.loss, plan.total_steps)
 
     def logits_of(trained: TrainedJoint, x: jax.Array) -> jax.Array:
@@ -103,7 +106,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         models=(model.at, model.at),
         tests=(images.monitored, images.evaluated),
     )
-    state = init_state(params, optimizer, carry)
+    state = init_state(params, first_optimizer, carry)
     return common.Experiment(
         state=state,
         train_step=make_train_step(
@@ -112,13 +115,16 @@ def build(config: Config, workdir: Path) -> common.Experiment:
             max_abs_loss=config.train.max_abs_loss,
             hold_fn=common.hold_fn(config),
         ),
+        numbers=numbers,
         data=learnt,
         plan=plan,
         monitor=evaluations.monitor,
         draw=partial(common.draw_plots, plots.PANELS, workdir, config),
         evaluate=evaluations.evaluate,
         check_evaluate=evaluations.check,
-        warm_start=lambda folder: warm_start(state, optimizer, folder, ("buffer", "statistics")),
+        warm_start=lambda folder: warm_start(
+            state, first_optimizer, folder, ("buffer", "statistics")
+        ),
         use=model.at,
         about_data=images.about,
         config=config,

@@ -1,6 +1,6 @@
 """The parts of a latent EBM experiment, each from its section of the configuration."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,7 +11,6 @@ import numpy as np
 import optax
 
 from ebmjax import data, latent, networks
-from ebmjax._numbers import as_arguments
 from ebmjax.learning import make_latent_gradient_fn, make_through_chain_gradient_fn
 from ebmjax.optim import average_parameters
 from ebmjax.recipes.config.errors import Config
@@ -29,6 +28,8 @@ ESTIMATORS: dict[str, Callable[..., Any]] = {
     "through_chain": latent.through_chain_loss,
     "frozen_prior": latent.frozen_prior_loss,
 }
+PARTS = latent.LatentParams._fields
+"""Names of the two networks, each with an optimiser."""
 INITIALIZERS = {
     "lecun_normal": nn.initializers.lecun_normal(),
     "xavier_normal": nn.initializers.xavier_normal(),
@@ -91,13 +92,12 @@ def gradient_fn(
         )
     if section.name == "covariance":
         options["num_chains"] = section.chains_per_observation
-    numbers = as_arguments(options)
     return make_latent_gradient_fn(
         model,
         chains,
         observe=observe,
         powers=None if section.name == "vanilla" else powers,
-        loss_fn=lambda *given: loss_fn(*given, **numbers()),
+        loss_fn=partial(loss_fn, **options),
         num_chains=section.chains_per_observation,
         identify=lambda batch: batch.index,
         reinit_prob=config.sampler.reinit_prob,
@@ -172,11 +172,13 @@ def _users(config: Config, image_shape: tuple[int, ...]) -> list[Stateless]:
     return [stateless(network) for network in found]
 
 
-def optimizer(config: Config, steps_per_epoch: int) -> optax.GradientTransformation:
+def optimizer(
+    config: Config, steps_per_epoch: int, numbers: Mapping[str, Any]
+) -> optax.GradientTransformation:
     """One Adam for the prior, one for the generator, and the average of both's parameters."""
     of_both = optax.multi_transform(
-        {name: common.adam(config, name, steps_per_epoch) for name in latent.LatentParams._fields},
-        latent.LatentParams(*latent.LatentParams._fields),
+        {name: common.adam(config, numbers[name], steps_per_epoch) for name in PARTS},
+        latent.LatentParams(*PARTS),
     )
     decay = config.optimizer.average_decay
     return optax.chain(of_both, average_parameters(decay)) if decay else of_both

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data, latent
-from ebmjax.learning import init_latent_carry
+from ebmjax.learning import init_latent_carry, numbers_of
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.evaluators.distances import RunDistances
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
@@ -40,19 +40,25 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     plan = common.plan(config, len(train.images))
     networks, init = parts.model_of(config, train.images.shape[1:])
     chains = parts.chains(config, train)
-    optimizer = parts.optimizer(config, len(train.images) // config.train.batch_size)
+    optimizer = partial(parts.optimizer, config, len(train.images) // config.train.batch_size)
+    rates = {name: dict(config.optimizer[name]) for name in parts.PARTS}
+    first_optimizer = optimizer(rates)
     examples = parts.Examples(train, jnp.arange(len(train.images)))
 
     def pilot(powers: jax.Array) -> latent_pilot.Pilot:
         params = init(common.root_keys(config)[0])
-        return latent_pilot.run(config, networks, params, optimizer, chains, examples, powers)
+        return latent_pilot.run(config, networks, params, first_optimizer, chains, examples, powers)
 
     schedule = from_first(lambda: latent_schedule.schedule(as_given, workdir, pilot))
     gradient_fn = parts.gradient_fn(config, networks, chains, schedule.powers)
+    numbers = numbers_of({"model": networks, "chains": chains})
+    numbers |= {"loss_fn": {"energy_l2": config.loss.energy_l2}, "optimizer": rates}
+    if config.loss.name != "vanilla":
+        numbers["powers"] = schedule.powers
 
     params_key, _, eval_key = common.root_keys(config)
     carry = _carry(config, params_key, train, chains)
-    state = init_state(init(params_key), optimizer, carry)
+    state = init_state(init(params_key), first_optimizer, carry)
     model = LatentEBM(
         train=train,
         distances=RunDistances(train, images.monitored, config),
@@ -83,6 +89,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
             gradient_metrics_fn=over_coordinates,
             max_abs_loss=config.train.max_abs_loss,
         ),
+        numbers=numbers,
         data=examples,
         plan=plan,
         monitor=evaluations.monitor,
@@ -90,7 +97,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         evaluate=evaluations.evaluate,
         use=finished.at,
         check_evaluate=evaluations.check,
-        warm_start=lambda folder: warm_start(state, optimizer, folder, kept),
+        warm_start=lambda folder: warm_start(state, first_optimizer, folder, kept),
         pilot=schedule.pilot,
         about_data=images.about,
         config=config,

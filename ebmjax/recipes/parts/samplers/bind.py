@@ -9,11 +9,12 @@ import optax
 
 from ebmjax import densities, samplers
 from ebmjax._axes import AxisName
-from ebmjax._numbers import as_arguments
 from ebmjax.learning import ChainKind
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.parts.samplers.chosen import Chosen, hyperparameters, is_annealed
 from ebmjax.recipes.parts.samplers.table import BASE, FIRST_LAYER
+
+HABITS = ("max_score", "low", "high", "final_step_fraction")
 
 
 def bind_sampler(
@@ -25,7 +26,7 @@ def bind_sampler(
 
     Scores are clipped first; then the box acts, and the step falls along the chain.
 
-    Its numbers are arguments of the programs that use it.
+    ``learning.numbers_of`` finds its numbers.
 
     Args:
       chosen: already checked by ``chosen.check``.
@@ -35,30 +36,33 @@ def bind_sampler(
     """
     box, falls = section.get("box", "none"), is_annealed(section)
     options = hyperparameters(chosen)
-    habits = {name: section.get(name) for name in ("max_score", "low", "high")}
     if chosen.entry.needs == BASE:
         options["base"] = base
-    numbers = as_arguments(
-        {"options": options, "fraction": section.get("final_step_fraction"), **habits}
-    )
 
-    def make_bound(log_density_fn: Any, **given: Any) -> Any:
-        values = numbers()
-        options, max_score = values["options"], values["max_score"]
-        low, high = values["low"], values["high"]
+    def make_bound(
+        log_density_fn: Any,
+        *,
+        options: dict[str, Any],
+        max_score: Any,
+        low: Any,
+        high: Any,
+        final_step_fraction: Any,
+        **given: Any,
+    ) -> Any:
         make = partial(chosen.make, **options)
         if chosen.entry.needs == FIRST_LAYER:
             ends = {"low": low, "high": high} if box == "clamp" else {}
             return _split(partial(make, max_score=max_score, **ends), chosen.name, log_density_fn)
         if falls:
-            make = _anneal(make, options, values["fraction"], section.num_steps)
+            make = _anneal(make, options, final_step_fraction, section.num_steps)
         if box != "none":
             make = in_box(make, box, low, high, rejects=chosen.rejects)
         if max_score is not None:
             log_density_fn = samplers.clip_score(log_density_fn, max_score)
         return make(log_density_fn, **given)
 
-    return make_bound
+    habits = {name: section.get(name) for name in HABITS}
+    return partial(make_bound, options=options, **habits)
 
 
 def chain_kind(
