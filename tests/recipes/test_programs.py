@@ -41,6 +41,7 @@ def lowered(config, folder):
         describe_batches(
             experiment.data, indices if isinstance(plan.batch_size, tuple) else indices[0], mesh
         ),
+        experiment.numbers,
     )
 
 

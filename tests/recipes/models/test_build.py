@@ -46,7 +46,7 @@ def test_a_joint_models_rate_decays_as_often_as_its_epochs_say():
         decay_epochs=(1.0, 2.0, 2.0, 2.1),
         decay_factor=0.5,
     )
-    optimizer = joint_parts.optimizer(config, steps_per_epoch=3)
+    optimizer = joint_parts.optimizer(config, 3, config.optimizer)
     state, updates = optimizer.init(jnp.zeros(())), []
     for _ in range(8):
         update, state = optimizer.update(jnp.ones(()), state, jnp.zeros(()))
@@ -63,7 +63,7 @@ def test_a_joint_models_rate_may_decay_by_a_cosine(length):
     config.optimizer.update(
         name="sgd", momentum=0.0, learning_rate=0.8, schedule="cosine", warmup_steps=2
     )
-    optimizer = joint_parts.optimizer(config, steps_per_epoch=2)
+    optimizer = joint_parts.optimizer(config, 2, config.optimizer)
     state, updates = optimizer.init(jnp.zeros(())), []
     for _ in range(9):
         update, state = optimizer.update(jnp.ones(()), state, jnp.zeros(()))
@@ -77,7 +77,7 @@ def test_a_joint_models_decay_of_weights_is_coupled_and_its_momentum_adds_up():
     """The decay is part of the gradient, 1 + 0.25 * 2, of which momentum keeps a half."""
     config = jem_digits.get_config()
     config.optimizer.update(name="sgd", momentum=0.5, learning_rate=0.1, weight_decay=0.25)
-    optimizer = joint_parts.optimizer(config, steps_per_epoch=100)
+    optimizer = joint_parts.optimizer(config, 100, config.optimizer)
     params, updates = jnp.float32(2.0), []
     state = optimizer.init(params)
     for _ in range(2):

@@ -1,12 +1,15 @@
 """Runs that differ in a number share their compiled training step, in every family."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from experiment_runs import build_experiment, digits
 from image_smoke import smoke as image
 
-from ebmjax._numbers import as_arguments
+from ebmjax._numbers import numbers_of, with_numbers
 from ebmjax.learning import ChainKind, ChainPlan, LiveSteps
 from ebmjax.recipes.models import build
 from ebmjax.recipes.parts.samplers import SAMPLERS, Chosen, defaults
@@ -63,18 +66,48 @@ def step_of(config, workdir):
     block = make_block.__wrapped__(experiment.train_step, mesh)
     key = build.root_keys(config)[1]
     batches = describe_batches(experiment.data, indices, mesh)
-    return block.lower(key, experiment.state, batches).as_text()
+    return block.lower(key, experiment.state, batches, experiment.numbers).as_text()
 
 
 def test_numbers_come_back_as_they_were():
-    kind = ChainKind(sampler=max, num_steps=3, step_size=0.5)
+    kind = ChainKind(sampler=partial(max, key=0.5), num_steps=3, step_size=0.5)
     plan = ChainPlan(kinds={"a": kind}, num_samples=2, start_fn=max, reinit_prob=0.25)
     given = {"plan": plan, "live": LiveSteps(step_size=0.1, noise_scale=0.2), "none": None, "n": 3}
-    assert as_arguments(given)() == given
-    # Many, and weak as Python's: a half-precision chain stays one.
-    many = as_arguments({str(i): float(i) for i in range(40)})
-    assert many() == {str(i): float(i) for i in range(40)}
-    assert jax.eval_shape(lambda x: x * many()["3"], jnp.ones(2, jnp.bfloat16)).dtype == "bfloat16"
+    numbers = numbers_of(given)
+    assert numbers["plan"]["kinds"]["a"]["sampler"] == {"key": 0.5}
+    assert "n" not in numbers
+    halved = with_numbers(given, jax.tree.map(lambda number: number / 2, numbers))
+    assert halved["plan"].reinit_prob == 0.125
+    assert halved["plan"].kinds["a"].sampler.keywords == {"key": 0.25}
+    assert numbers_of(with_numbers(halved, numbers)) == numbers
+    assert with_numbers(given, {}) is given
+
+
+def test_a_step_is_mapped_over_numbers(tmp_path):
+    """Two step sizes at once, each as a run of its own has it, by one program."""
+    experiment = build_experiment(points(), tmp_path)
+    images = jnp.asarray(experiment.data.images[None, None, :16])
+    batch = type(experiment.data)(images, jnp.zeros((1, 1, 16), jnp.int32))
+    sampler = lambda size: {"sampler": {"options": {"step_size": size}}}  # noqa: E731
+    pair = [
+        with_numbers(experiment.numbers, {"plan": {"kinds": {"sgld": sampler(size)}}})
+        for size in (0.1, 0.3)
+    ]
+
+    @jax.jit
+    def step(numbers):
+        take = lambda batch: experiment.train_step(  # noqa: E731
+            jax.random.key(0), experiment.state, batch, numbers
+        )
+        return jax.vmap(take, axis_name="data")(batch)[0].carry.buffer
+
+    both = jax.vmap(step)(jax.tree.map(lambda *leaves: jnp.stack(leaves), *pair))
+    first, second = map(step, pair)
+    assert step._cache_size() == 1
+    for place, alone in enumerate((first, second)):
+        of_one = jax.tree.map(lambda leaf, i=place: leaf[i], both)
+        jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6), of_one, alone)
+    assert np.abs(np.asarray(first.positions) - np.asarray(second.positions)).max() > 0.01
 
 
 def changed(changes, place):
@@ -156,24 +189,19 @@ class Bowl:
         return self.head(self.first_layer(x))
 
 
-def halved(options):
-    if isinstance(options, dict):
-        return {name: halved(option) for name, option in options.items()}
-    return options / 2 if isinstance(options, float) else options
-
-
 @pytest.mark.parametrize("name", sorted(SAMPLERS))
 def test_no_number_of_a_sampler_is_part_of_its_move(name):
-    options = defaults(name)
     section = {"box": "clamp", "low": -1.0, "high": 1.0, "max_score": 2.0}
     start = jnp.zeros((3, 2) if SAMPLERS[name].interacts else 2)
-    texts = set()
-    for change in (lambda same: same, halved):
-        sampler_of = bind_sampler(Chosen(name, "", change(options)), change(section))
+    bind = bind_sampler(Chosen(name, "", defaults(name)), section)
 
-        def move(key, sampler_of=sampler_of):
-            sampler = sampler_of(Bowl())
-            return sampler.step(key, start_chain(key, sampler, start))[0]
+    def move(key, numbers):
+        sampler = with_numbers(bind, numbers)(Bowl())
+        return sampler.step(key, start_chain(key, sampler, start))[0]
 
-        texts.add(jax.jit(move).lower(jax.random.key(0)).as_text())
-    assert len(texts) == 1
+    numbers = numbers_of(bind)
+    assert {"low", "high", "max_score", "options"} <= numbers.keys()
+    run = jax.jit(move)
+    run(jax.random.key(0), numbers)
+    run(jax.random.key(0), jax.tree.map(lambda number: number / 2, numbers))
+    assert run._cache_size() == 1

@@ -44,7 +44,8 @@ def test_shards_are_one_batch(name, tmp_path, monkeypatch):
         indices = tuple(streams) if isinstance(experiment.plan.batch_size, tuple) else streams[0]
         block, state = make_block(experiment.train_step, mesh), place_state(experiment.state, mesh)
         batches = describe_batches(experiment.data, indices, mesh)
-        program = block.lower(jax.random.key(0), state, batches).as_text()
+        arguments = jax.random.key(0), state, batches, experiment.numbers
+        program = block.lower(*arguments).as_text()
         return [program.count(f"stablehlo.{kind}") for kind in ("all_reduce", "all_gather")]
 
     num_reduced, num_gathered = counts()

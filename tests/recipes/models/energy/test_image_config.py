@@ -135,7 +135,8 @@ def test_a_variant_makes_a_step_that_keeps_the_state(variant, tmp_path):
     mesh = make_mesh(1)
     block = make_block(experiment.train_step, mesh)
     batches = describe_batches(experiment.data, np.zeros((2, 1, 16), np.int32), mesh)
-    state, metrics = jax.eval_shape(block, jax.random.key(0), experiment.state, batches)
+    arguments = jax.random.key(0), experiment.state, batches, experiment.numbers
+    state, metrics = jax.eval_shape(block, *arguments)
     before = jax.eval_shape(lambda: experiment.state)
     assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state) == jax.tree.map(
         lambda leaf: (leaf.shape, leaf.dtype), before

@@ -123,7 +123,8 @@ def test_a_conditional_energy_has_a_buffer_of_every_class():
 
 def updates_of(**fields):
     """The updates of two steps of gradients (3, 4), and the average afterwards."""
-    optimizer = parts.optimizer(smoke(**{f"optimizer.{k}": v for k, v in fields.items()}), 100)
+    config = smoke(**{f"optimizer.{k}": v for k, v in fields.items()})
+    optimizer = parts.optimizer(config, 100, config.optimizer)
     params, found = jnp.zeros(2), []
     state = optimizer.init(params)
     for _ in range(2):

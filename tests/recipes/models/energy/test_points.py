@@ -104,7 +104,7 @@ def test_chains_start_around_their_mean():
 
 def test_the_rate_decays_geometrically():
     config = smoke(**{"optimizer.learning_rate": 0.5, "optimizer.final_fraction": 0.04})
-    optimizer, gradient = parts.optimizer(config, 10), {"w": jnp.ones(())}
+    optimizer, gradient = parts.optimizer(config, 10, config.optimizer), {"w": jnp.ones(())}
     state, sizes = optimizer.init(gradient), []
     for _ in range(11):
         updates, state = optimizer.update(gradient, state, gradient)

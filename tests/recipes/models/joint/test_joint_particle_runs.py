@@ -32,7 +32,7 @@ def test_devices_gather_what_particles_need_of_each_other(name, num_gathered, sh
     indices = tuple(np.zeros((2, 2, size // 2), np.int32) for size in experiment.plan.streams)
     batches = describe_batches(experiment.data, indices, mesh)
     block, state = make_block(experiment.train_step, mesh), place_state(experiment.state, mesh)
-    program = block.lower(jax.random.key(0), state, batches).as_text()
+    program = block.lower(jax.random.key(0), state, batches, experiment.numbers).as_text()
     assert program.count("stablehlo.all_gather") == num_gathered
 
 

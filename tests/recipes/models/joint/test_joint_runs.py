@@ -77,7 +77,8 @@ def trace(config, folder):
     indices = tuple(np.zeros((2, shards, size), np.int32) for size in sizes)
     batches = describe_batches(experiment.data, indices, mesh)
     block = make_block(experiment.train_step, mesh)
-    outputs = jax.eval_shape(block, jax.random.key(0), experiment.state, batches)
+    key = jax.random.key(0)
+    outputs = jax.eval_shape(block, key, experiment.state, batches, experiment.numbers)
     return experiment, outputs
 
 

@@ -226,7 +226,7 @@ def test_samples_are_drawn_by_as_many_steps_as_the_evaluation_says(given, steps)
 @pytest.mark.parametrize("decay", [0.0, 0.75])
 def test_the_trained_parameters_are_averaged_where_the_run_says_so(decay):
     config = digits(**{"train.batch_size": 3, "optimizer.average_decay": decay})
-    optimizer = make_optimizer(config, 1)
+    optimizer = make_optimizer(config, 1, config.optimizer)
     state = init_state(PARAMS, optimizer)
     updates, opt_state = optimizer.update(PARAMS, state.opt_state, state.params)
     new = optax.apply_updates(PARAMS, updates)

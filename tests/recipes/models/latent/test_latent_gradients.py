@@ -44,7 +44,7 @@ def traced(items):
     batches = describe_batches(experiment.data, indices, mesh)
     program, (state, metrics) = jax.make_jaxpr(
         make_block(experiment.train_step, mesh), return_shape=True
-    )(jax.random.key(0), experiment.state, batches)
+    )(jax.random.key(0), experiment.state, batches, experiment.numbers)
     return str(program), experiment.state, state, metrics
 
 

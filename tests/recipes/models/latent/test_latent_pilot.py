@@ -35,7 +35,7 @@ def run_with_zeros():
     examples = parts.Examples(data.ImageData(IMAGES, np.zeros(NUM)), jnp.arange(NUM))
     model, init = parts.model_of(config, (8, 8, 1))
     params = jax.tree.map(jnp.zeros_like, init(root_keys(config)[0]))
-    optimizer = parts.optimizer(config, NUM // config.train.batch_size)
+    optimizer = parts.optimizer(config, NUM // config.train.batch_size, config.optimizer)
     chains, law = parts.chains(config, examples.images), latent.power_schedule(3, 6.0)
     found = pilot.run(config, model, params, optimizer, chains, examples, law)
     return found, model, params
