@@ -93,7 +93,7 @@ def test_adams_rate_decays_by_the_epoch_down_to_a_floor():
     config.optimizer.generator.update(learning_rate=0.3, final_learning_rate=0.3)
 
     def rates(name):
-        optimizer = build.adam(config, name, steps_per_epoch=3)
+        optimizer = build.adam(config, config.optimizer[name], steps_per_epoch=3)
 
         def step(state, _):
             # With a constant gradient both of Adam's moments stay at it, so an update is the rate.
@@ -111,7 +111,7 @@ def test_adams_rate_decays_by_the_epoch_down_to_a_floor():
 
 def test_adam_has_the_thesiss_moments():
     config = digits()
-    ours = build.adam(config, "prior", steps_per_epoch=100)
+    ours = build.adam(config, config.optimizer.prior, steps_per_epoch=100)
     rate = config.optimizer.prior.learning_rate
     theirs = optax.adam(rate, b1=0.5, b2=0.999)
     gradients = [jnp.array([1.0, -2.0]), jnp.array([0.5, 3.0])]
