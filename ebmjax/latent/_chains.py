@@ -1,7 +1,6 @@
 """Short-run chains for the latent EBM: its prior, and its posteriors at several powers."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
