@@ -7,11 +7,18 @@ from pathlib import Path
 
 import numpy as np
 
-from ebmjax.data._limits import check_memory
+from ebmjax.data._fit import check_memory
 from ebmjax.data._npy import StoredArray, find_array, is_zip, members
-from ebmjax.data._pictures import SUFFIXES
-from ebmjax.data._source import Source, about_unread, check_shape, existing
-from ebmjax.data._splits import TRAIN, MissingSplitError, find_split, is_alike
+from ebmjax.data._source import (
+    TRAIN,
+    MissingSplitError,
+    Source,
+    about_unread,
+    check_shape,
+    existing,
+    find_split,
+    is_alike,
+)
 
 WHAT = "an .npz file, an .npy file, or a folder of .npy files"
 BYTES_AN_IMAGE = 32
@@ -27,38 +34,29 @@ def array_source(path: str | os.PathLike[str] | None, split: str) -> Source:
     file holds training images alone.
 
     Raises:
-      FileNotFoundError: if there is no such file or folder.
       MissingSplitError: if it has no images of the split.
       ValueError: if it cannot be read, or its arrays do not fit together.
     """
     place = existing(path, WHAT)
     names, others, open_array = _contents(place)
     found = {name: _meaning(name) for name in names}
-    there = sorted({one[1] for one in found.values() if one is not None and one[0] == "images"})
+    there = sorted({one[1] for one in found.values() if one and one[0] == "images"})
     try:
         chosen = find_split(there, split, place)
     except MissingSplitError as error:
-        inside = [] if names or place.is_file() else place.rglob("*")
-        if any(file.suffix.lower() in SUFFIXES for file in inside):
-            raise ValueError(
-                f"{place} is a folder of images, which the source 'folder' reads "
-                "(config.data.name=folder), and npz reads arrays."
-            ) from error
         raise MissingSplitError(
             f"{place} must hold the {split} images as {split}_images or x_{split}"
-            f"{' or images' * (split == TRAIN)}; it holds {sorted(names) or 'no arrays'}.",
+            f"{' or images' * (split == TRAIN)}; it holds {sorted(names) or 'no arrays'}. Files of "
+            "images are read by config.data.name=folder.",
             there,
         ) from error
     name = _only(found, "images", chosen, place)
     array = open_array(name)
-    file = array.file
     what = f"{name} in {place}" if len(names) > 1 else str(place)
     shape = check_shape(array.shape, array.dtype, what)
     check_memory(BYTES_AN_IMAGE * shape[0], f"labels and order of {shape[0]:,} images")
     label_name = _only(found, "labels", chosen, place)
-    labels = None
-    if label_name:
-        labels = _labels(open_array(label_name), label_name, shape[0])
+    labels = _labels(open_array(label_name), label_name, shape[0]) if label_name else None
 
     def rows(places: np.ndarray) -> np.ndarray:
         return np.asarray(array.load()[places]).reshape(-1, *shape[1:])
@@ -71,9 +69,9 @@ def array_source(path: str | os.PathLike[str] | None, split: str) -> Source:
         rows=rows,
         shape=shape[1:],
         dtype=array.dtype,
-        num_read=0 if file else shape[0],
+        num_read=0 if array.file else shape[0],
         notes=about_unread("arrays or files", unread) if split == TRAIN else (),
-        files_of=None if file is None else lambda places: [file],
+        files_of=(lambda places: [array.file]) if array.file else None,
     )
 
 
@@ -116,8 +114,8 @@ def _labels(array: StoredArray, name: str, num_images: int) -> np.ndarray:
     """Returns labels (N,); Keras saves CIFAR's as (N, 1)."""
     shape = array.shape[:1] if array.shape[1:] == (1,) else array.shape
     if shape != (num_images,):
-        remedy = " Save labels.argmax(axis=1) of one-hot labels." if len(shape) == 2 else ""
         raise ValueError(
-            f"{name} must have shape ({num_images},), one label an image, got {shape}.{remedy}"
+            f"{name} must have shape ({num_images},), one label an image, got {shape}. Save "
+            "labels.argmax(axis=1) of one-hot labels."
         )
     return np.asarray(array.load()).reshape(shape)

@@ -16,16 +16,9 @@ NUM_TRAIN = 1440
 def load_digits(split: Literal["train", "test"]) -> ImageData:
     """Returns a split of scikit-learn's digits: 1,440 train or 357 test images, 10 classes.
 
-    Images are uint8 (N, 8, 8, 1): the packaged levels 0..16 become ``round(255 level / 16)``, so 17
-    of the 256 levels occur. The split is fixed: the first 1,440 and the last 357 of
-    ``epoch_indices(0, 0, 1797)``. Writers appear in both splits, because the file does not name
-    them.
-
-    Args:
-      split: "train" or "test".
-
-    Raises:
-      ImportError: if scikit-learn is not installed.
+    Images are uint8 (N, 8, 8, 1): the packaged levels 0..16 become ``round(255 level / 16)``. The
+    split is fixed: the first 1,440 and the last 357 of ``epoch_indices(0, 0, 1797)``. Writers
+    appear in both splits, because the file does not name them.
 
     Source: Alpaydin & Kaynak 1998, UCI optical recognition of handwritten digits (its test set).
     """

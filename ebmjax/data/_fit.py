@@ -1,10 +1,19 @@
-"""Makes squares of images, and resizes them."""
+"""Makes squares of images, resizes them, and limits their size before pixels are read."""
 
+import contextlib
 from collections.abc import Collection
+from pathlib import Path
 
 import numpy as np
 
 from ebmjax._extras import needs_experiments
+
+MAX_SIDE = 8192
+"""Largest side of an image, in pixels."""
+MAX_PIXELS = MAX_SIDE**2
+"""Most pixels of an encoded image, by its header."""
+SHARE = 0.8
+"""Part of the free memory that images may take."""
 
 FITS = {
     "crop": ("cut to the central square", min),
@@ -25,21 +34,17 @@ def fit_shape(height: int, width: int, size: int | None, fit: str) -> tuple[int,
     if fit == "refuse" and height != width:
         raise ValueError(
             f"images must be squares, got {height}x{width} pixels and fit='refuse'. Set fit to "
-            "crop (the central square), pad (black borders) or stretch (another shape)."
+            "crop (the central square), pad (with black) or stretch."
         )
     side = size or FITS[fit][1](height, width)
     return side, side
 
 
 def fit_image(image: np.ndarray, size: int | None, fit: str = "crop") -> np.ndarray:
-    """Returns the image, as a square, resized bilinearly to (size, size, channels).
+    """Returns uint8 (height, width, channels) as a square, resized bilinearly to ``size`` pixels.
 
-    Args:
-      image: uint8 (height, width, channels).
-      size: side in pixels; None: the shorter side, or the longer one for "pad".
-      fit: what is done to an image that is no square. "crop" cuts it to the central square. "pad"
-        puts it in the middle of a black square. "stretch" changes its shape. "refuse" raises.
-        "keep" leaves it as it is without a size, and otherwise is "crop".
+    Without a size the side is the shorter one, or the longer one for "pad". "keep" leaves the image
+    as it is without a size, and otherwise is "crop".
     """
     height, width, channels = image.shape
     shape = fit_shape(height, width, size, fit)
@@ -71,13 +76,32 @@ def about_fitting(
 ) -> tuple[str, ...]:
     """Returns the note that says which sizes (height, width) ``fit_image`` changed; () for none."""
     fit = "crop" if fit == "keep" and size is not None else fit
-    is_cut = fit != "keep" and any(height != width for height, width in sizes)
-    is_resized = size is not None and any(FITS[fit][1](one) != size for one in sizes)
-    if not (is_cut or is_resized):
-        return ()
-    smallest, largest = min(sizes), max(sizes)
-    words = f"{smallest[0]}x{smallest[1]}"
-    if len(sizes) > 1:
-        words = f"{len(sizes)} sizes from {words} to {largest[0]}x{largest[1]}"
-    done = [f"{FITS[fit][0]} (fit={fit})"] * is_cut + ["resized"] * is_resized
-    return (f"{' and '.join(done)} from {words}",)
+    done = []
+    if fit != "keep" and any(height != width for height, width in sizes):
+        done.append(f"{FITS[fit][0]} (fit={fit})")
+    if size is not None and any(FITS[fit][1](one) != size for one in sizes):
+        done.append("resized")
+    smallest, largest = (f"{height}x{width}" for height, width in (min(sizes), max(sizes)))
+    words = f"{len(sizes)} sizes from {smallest} to {largest}" if len(sizes) > 1 else smallest
+    return (f"{' and '.join(done)} from {words}",) if done else ()
+
+
+def check_memory(num_bytes: int, what: str) -> None:
+    """Raises ValueError unless ``num_bytes`` fit into a share of the memory that is free."""
+    free = free_bytes()
+    if free is not None and num_bytes > SHARE * free:
+        raise ValueError(
+            f"{what} need {num_bytes / 2**30:.1f} GiB of memory, and may take {SHARE:.0%} of what "
+            f"is free, {SHARE * free / 2**30:.1f} GiB. Read fewer (max_examples)."
+        )
+
+
+def free_bytes() -> int | None:
+    """Returns the memory that programs can still take; None where the system does not say."""
+    known = []
+    with contextlib.suppress(OSError, StopIteration, ValueError):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        known.append(next(int(line.split()[1]) * 1024 for line in lines if "MemAvailable" in line))
+    with contextlib.suppress(OSError, ValueError):  # no control group of a container, or "max"
+        known.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return min(known, default=None)

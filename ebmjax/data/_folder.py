@@ -7,15 +7,16 @@ from pathlib import Path
 import numpy as np
 
 from ebmjax.data._pictures import SUFFIXES
-from ebmjax.data._source import Source, about_unread, existing
-from ebmjax.data._splits import (
+from ebmjax.data._source import (
     NAMES,
     TRAIN,
     MissingSplitError,
+    Source,
+    about_unread,
+    existing,
     find_split,
     is_alike,
     is_split,
-    look_like_splits,
 )
 
 ENDINGS = ", ".join(SUFFIXES)
@@ -28,14 +29,11 @@ def folder_source(
 
     A folder of splits holds one folder for each, as ``train`` and ``test``, and no other images. A
     folder without splits is the split "train". Each folder inside a split is a class, in the order
-    of the names; without folders there are no classes. Hidden files, other files and folders in
-    folders of classes are not read; a note counts them.
+    of the names; without folders there are no classes. A note counts files that are not read.
 
     Raises:
-      FileNotFoundError: if there is no such folder.
       MissingSplitError: if it has no such split.
-      ValueError: if there are no images, a class has none, or splits and classes are mixed, or
-        classes have names like splits.
+      ValueError: if there are no images, a class has none, or splits and classes are mixed.
     """
     place, unread = _of_split(existing(path, "a folder of images"), split, test_split)
     folders = _folders(place)
@@ -78,8 +76,7 @@ def _of_split(place: Path, split: str, test_split: str | None) -> tuple[Path, li
     """Returns the folder of the split, and what lies beside the training images' folder."""
     if not place.is_dir():
         raise ValueError(
-            f"{place} must be a folder of images, and is a file. Arrays of images are read by the "
-            "source 'npz'."
+            f"{place} must be a folder of images, and is a file. The source 'npz' reads arrays."
         )
     named = [name for name in (split, test_split) if name]
     folders = _folders(place)
@@ -89,12 +86,6 @@ def _of_split(place: Path, split: str, test_split: str | None) -> tuple[Path, li
         if is_split(one.name) or any(is_alike(one.name, name) for name in named)
     ]
     if not splits:
-        if alike := look_like_splits(one.name for one in folders):
-            raise ValueError(
-                f"{place} must hold folders of splits or folders of classes, and {alike[:4]} look "
-                "like splits of other names. Rename them to train and test, or, if they are "
-                "classes, put them into a folder 'train'."
-            )
         if split == TRAIN:
             return place, []
         raise MissingSplitError(f"{place} has no folder {split!r}.")
@@ -103,9 +94,9 @@ def _of_split(place: Path, split: str, test_split: str | None) -> tuple[Path, li
     mixed += [file.name for file in _images(place)]
     if mixed:
         raise ValueError(
-            f"{place} must hold folders of splits or folders of classes, got the splits {splits} "
-            f"beside {mixed[:3]}. Names of splits are {NAMES}, and config.data.test_split. Put all "
-            "classes into a folder 'train'."
+            f"{place} must hold folders of splits or of classes, got the splits {splits} beside "
+            f"{mixed[:3]}. Names of splits are {NAMES}, and config.data.test_split. Put classes "
+            "into a folder 'train'."
         )
     beside = [*_others(place, is_class=False), *(f"{one.name}/" for one in rest)]
     return place / find_split(splits, split, place), beside if split == TRAIN else []
@@ -127,9 +118,9 @@ def _is_image(file: Path) -> bool:
 def _others(place: Path, is_class: bool) -> Iterator[str]:
     """Yields what is not read of a folder; in the folder of a class, other folders are not."""
     for one in sorted(place.iterdir()):
-        if _is_image(one) or (one.is_dir() and one.name[0] != "." and not is_class):
+        is_folder = one.is_dir()
+        if _is_image(one) or (is_folder and one.name[0] != "." and not is_class):
             continue
-        inside = [file for file in one.rglob("*") if not file.is_dir()] if one.is_dir() else []
+        inside = [file for file in one.rglob("*") if not file.is_dir()] if is_folder else []
         for file in inside or [one]:
-            below = file.relative_to(place.parent if is_class else place)
-            yield below.as_posix()
+            yield file.relative_to(place.parent if is_class else place).as_posix()

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from ebmjax._user_function import user_function
-from ebmjax.data._source import Source, check_shape
-from ebmjax.data._splits import MissingSplitError
+from ebmjax.data._source import MissingSplitError, Source, check_shape
 
 
 def function_source(name: str, split: str, path: str | os.PathLike[str] | None = None) -> Source:
@@ -23,16 +22,16 @@ def function_source(name: str, split: str, path: str | os.PathLike[str] | None =
     """
     function = user_function(name)
     what = f"{name}({split!r})"
-    arguments = inspect.signature(function)
+    options = {"path": path} if path else {}
     try:
-        arguments.bind(split, **({"path": path} if path else {}))
+        inspect.signature(function).bind(split, **options)
     except TypeError as error:
         raise ValueError(
             f"{name} must take (split{', *, path' * bool(path)}) and return (images, labels), or "
-            f"None where there is no such split; its arguments are {arguments}."
+            f"None where there is no such split; its arguments are {inspect.signature(function)}."
         ) from error
     try:
-        found = function(split, path=path) if path else function(split)
+        found = function(split, **options)
     except (Exception, SystemExit) as error:  # whatever the user's own code raises
         raise ValueError(f"{what} raised {type(error).__name__}: {error}.") from error
     if found is None:
@@ -41,10 +40,18 @@ def function_source(name: str, split: str, path: str | os.PathLike[str] | None =
         raise ValueError(
             f"{what} must return (images, labels) or None, got a {type(found).__name__}."
         )
-    source = _of_images(found[0], what)
-    if found[1] is None:
+    images, labels = found
+    if isinstance(images, list | tuple) and any(hasattr(one, "getexif") for one in images):
+        source = Source(
+            num_images=len(images),
+            name_of=lambda index: f"image {index} of {what}",
+            pictures=lambda places: (images[index] for index in places),
+        )
+    else:
+        source = of_array(_as_array(images, f"images of {what}"), None, what)
+    if labels is None:
         return source
-    labels = _as_array(found[1], f"labels of {what}")
+    labels = _as_array(labels, f"labels of {what}")
     if labels.shape != (source.num_images,):
         raise ValueError(
             f"labels of {what} must have shape ({source.num_images},), got {labels.shape}."
@@ -63,17 +70,6 @@ def of_array(images: np.ndarray, labels: np.ndarray | None, what: str) -> Source
         rows=lambda places: images[places],
         shape=shape[1:],
         dtype=images.dtype,
-    )
-
-
-def _of_images(images: Any, what: str) -> Source:
-    is_list = isinstance(images, list | tuple)
-    if not (is_list and any(hasattr(one, "getexif") for one in images)):
-        return of_array(_as_array(images, f"images of {what}"), None, what)
-    return Source(
-        num_images=len(images),
-        name_of=lambda index: f"image {index} of {what}",
-        pictures=lambda places: (images[index] for index in places),
     )
 
 

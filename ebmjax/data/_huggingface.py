@@ -9,13 +9,7 @@ import numpy as np
 
 from ebmjax._records import read_json
 from ebmjax._stored import AT_ONCE
-from ebmjax.data._source import Source, about_unread, existing
-from ebmjax.data._splits import TRAIN, find_split, is_split
-
-NOT_INSIDE = (
-    "names a file instead of holding its image. Save the data set again with save_to_disk, which "
-    "puts images inside."
-)
+from ebmjax.data._source import TRAIN, Source, about_unread, existing, find_split, is_split
 
 
 def huggingface_source(
@@ -31,8 +25,6 @@ def huggingface_source(
     without splits is the split that it says it is, or "train".
 
     Raises:
-      ImportError: if ``datasets`` is not installed.
-      FileNotFoundError: if there is no such folder.
       MissingSplitError: if it has no such split.
       ValueError: if it cannot be read, a column is not what it must be or not the only one, or a
         label is missing.
@@ -55,7 +47,10 @@ def huggingface_source(
             block = places[first : first + AT_ONCE].tolist()
             for index, one in zip(block, images[block][column], strict=True):
                 if one is not None and one["bytes"] is None:
-                    raise ValueError(f"{name_of(index)} {NOT_INSIDE}")
+                    raise ValueError(
+                        f"{name_of(index)} names a file instead of holding its image. Save the "
+                        "data set again with save_to_disk."
+                    )
                 yield one and one["bytes"]
 
     unread = [name for name in rows.features if name not in (column, label)]
@@ -77,8 +72,7 @@ def _parts(place: Path) -> dict[str, Any]:
         import datasets  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise ImportError(
-            f"a Hugging Face data set needs the package datasets, which cannot be imported "
-            f'({error}): pip install "ebmjax[huggingface]"'
+            f'the package datasets cannot be imported ({error}): pip install "ebmjax[huggingface]"'
         ) from error
     try:
         _check_files(place)
@@ -115,43 +109,31 @@ def _columns(
 
     kinds = {name: type(one).__name__ for name, one in features.items()}
     kinds |= {name: one.dtype for name, one in features.items() if isinstance(one, datasets.Value)}
-    there = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
     pictures = [name for name, one in features.items() if isinstance(one, datasets.Image)]
-    column = _pick_column("image_column", image_column, pictures, there, place)
-    if column is None:
-        raise ValueError(f"{place} must have a column of images (Image), it has {there}.")
     classes = [name for name, one in features.items() if isinstance(one, datasets.ClassLabel)]
     numbers = [name for name, kind in kinds.items() if "int" in kind]
     usual = classes or [name for name in numbers if name.lower() in ("label", "labels")]
+
+    def pick(argument: str, name: str | None, usual: list[str], able: list[str]) -> str | None:
+        """Returns the column that is named, or the only usual one; None if there is none."""
+        if name in able or (name is None and len(usual) < 2):
+            return name or next(iter(usual), None)
+        raise ValueError(
+            f"config.data.{argument} must be one of {able} for {place}, got {name!r}. Its columns "
+            f"are {kinds}; text becomes classes by class_encode_column of datasets."
+        )
+
+    column = pick("image_column", image_column, pictures, pictures)
+    if column is None:
+        raise ValueError(f"{place} must have a column of images (Image), it has {kinds}.")
     if label_column == "":
         return column, None
-    if label_column is None:
-        return column, _pick_column("label_column", None, usual, there, place)
-    return column, _pick_column("label_column", label_column, classes + numbers, there, place)
-
-
-def _pick_column(
-    argument: str, name: str | None, among: list[str], there: str, place: Path
-) -> str | None:
-    """Returns the column that is named, or the only one; None if there is none."""
-    if name is None and len(among) < 2:
-        return next(iter(among), None)
-    if name in among:
-        return name
-    got = "got none, and there are several" if name is None else f"got {name!r}"
-    able = f"one of {list(dict.fromkeys(among))}" if among else "empty: no column is able"
-    raise ValueError(
-        f"{argument} must be {able} for {place}, {got}. Its columns are {there}. Set "
-        f"config.data.{argument}; text becomes classes by class_encode_column of datasets."
-    )
+    return column, pick("label_column", label_column, usual, [*classes, *numbers])
 
 
 def _labels(rows: Any, label: str, place: Path) -> np.ndarray:
     labels = rows.select_columns([label])[:][label]
     missing = [index for index, one in enumerate(labels) if one is None]
     if missing:
-        raise ValueError(
-            f"row {missing[0]} of {place} has no {label!r} ({len(missing)} such). Fill it in, or "
-            "leave the row out."
-        )
+        raise ValueError(f"row {missing[0]} of {place} has no {label!r} ({len(missing)} such).")
     return np.asarray(labels)

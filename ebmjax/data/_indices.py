@@ -58,19 +58,3 @@ def batch_indices(seed: int, step: int, *, num_examples: int, batch_size: int) -
     epoch, batch = divmod(step, num_examples // batch_size)
     first = batch * batch_size
     return epoch_indices(seed, epoch, num_examples)[first : first + batch_size]
-
-
-def block_indices(
-    seed: int, first_step: int, num_steps: int, *, num_examples: int, batch_size: int
-) -> np.ndarray:
-    """Returns the batches of ``num_steps`` successive steps, int32 (num_steps, batch_size).
-
-    It serves trainers that dispatch several steps at once; a block may cross epochs. Row i is
-    ``batch_indices(seed, first_step + i, ...)``, so the block size changes nothing.
-    """
-    check_at_least("first_step", first_step, 0)
-    check_at_least("num_steps", num_steps, 1)
-    steps = range(first_step, first_step + num_steps)
-    return np.stack(
-        [batch_indices(seed, s, num_examples=num_examples, batch_size=batch_size) for s in steps]
-    )

@@ -27,14 +27,10 @@ class PixelRange(NamedTuple):
         """Returns the levels a unit of the pixels."""
         return 255.0 / (self.high - self.low)
 
-    @property
-    def tolerance(self) -> float:
-        """Returns half a level: clipping so much moves no pixel further than rounding does."""
-        return 0.5 / self.factor
-
     def holds(self, low: float, high: float) -> bool:
-        """Returns whether pixels from ``low`` to ``high`` lie in the range, or nearly so."""
-        return low >= self.low - self.tolerance and high <= self.high + self.tolerance
+        """Returns whether pixels lie in the range, or outside by half a level at most."""
+        tolerance = 0.5 / self.factor  # no pixel moves further than by rounding
+        return low >= self.low - tolerance and high <= self.high + tolerance
 
 
 LEVELS, UNIT, SIGNED_UNIT = "0..255", "0..1", "-1..1"
@@ -52,14 +48,9 @@ def to_levels(
 ) -> tuple[np.ndarray, str, tuple[str, ...]]:
     """Returns uint8 levels, the name of the range of the pixels, and notes.
 
-    Bytes are levels, and booleans are 0 and 1. All other numbers have the range ``pixels``, or, if
-    that is None, the first of ``RANGES`` that holds them and that they use. Numbers outside by less
-    than half a level are clipped.
-
-    Args:
-      images: numbers or booleans (n, ...), n >= 1.
-      name_of: name of an image, for messages.
-      pixels: name of the range, known from other images of the set; None to tell it from these.
+    Bytes are levels, and booleans are 0 and 1. All other numbers (n, ...) have the range
+    ``pixels``, or, if that is None, the first of ``RANGES`` that holds them and that they use.
+    Numbers outside by less than half a level are clipped.
 
     Raises:
       ValueError: if the pixels have another range, or some are NaN or infinite.
@@ -70,8 +61,7 @@ def to_levels(
         if pixels not in (None, LEVELS) and images.max() <= 1:
             raise ValueError(
                 f"pixels must be in one range, {pixels} as those of the training images, got bytes "
-                f"from {images.min()} to {images.max()}, of which 255 is white. Save them as "
-                "floats, as the training images, or multiply by 255."
+                f"from {images.min()} to {images.max()}. Multiply them by 255."
             )
         return images, LEVELS, ()
     low, high = _ends(images, name_of)
@@ -84,8 +74,7 @@ def to_levels(
         raise ValueError(
             f"pixels of all images must be in one range, {one.low:g} to {one.high:g} as those of "
             f"the training images, got {low:g} to {high:g} (dtype {images.dtype}). Bring all "
-            "splits to one range; where the training images were taken for another, name it "
-            f"(pixels={' or '.join(RANGES)})."
+            f"splits to one range, or name that of the training images: pixels={list(RANGES)}."
         )
     levels, num_clipped = _round_levels(images, one)
     notes = [f"pixels are {found} and became levels" if found != LEVELS else f"pixels are {found}"]
@@ -107,8 +96,7 @@ def _find_range(images: np.ndarray, low: float, high: float) -> str:
             return name
         raise ValueError(
             f"pixels must be in {WORDS} and use more than a quarter of that, {got}, which is "
-            f"nearly one grey if they are {name}. Rescale them, or name the range that is meant "
-            f"(pixels={' or '.join(RANGES)})."
+            f"nearly one grey if they are {name}. Rescale them, or name the range: pixels={name}."
         )
     raise ValueError(
         f"pixels must be in {WORDS}, {got}. Give the images before they were standardised, clip "

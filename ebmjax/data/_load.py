@@ -1,22 +1,24 @@
 """Reads a split of images from any source by name."""
 
 import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ebmjax._checks import check_at_least
 from ebmjax._phases import phase
 from ebmjax._user_function import is_function_name
 from ebmjax.data._arrays import array_source
 from ebmjax.data._digits import load_digits
+from ebmjax.data._fit import MAX_SIDE
 from ebmjax.data._folder import folder_source
 from ebmjax.data._function import function_source, of_array
 from ebmjax.data._huggingface import huggingface_source
 from ebmjax.data._indices import epoch_indices
-from ebmjax.data._limits import check_sizes
 from ebmjax.data._read import LoadedImages, read_source
-from ebmjax.data._source import Source
-from ebmjax.data._tfds import open_builder, tfds_source
+from ebmjax.data._source import Source, existing
+from ebmjax.data._tfds import missing, open_builder, tfds_source
 
 NEED_PATH = ("npz", "npy", "folder", "huggingface")
 """Sources that read ``path``."""
@@ -52,17 +54,16 @@ def load_images(
         "huggingface" what ``save_to_disk`` wrote. "FILE.py:FUNCTION" or "MODULE:FUNCTION" is
         called with the split and returns images and labels. Any other name is that of a data set of
         tensorflow-datasets.
-      split: "train", "test", or another name that the source has. Case does not count, and neither
-        do other usual words, such as "training" and "val".
+      split: "train", "test", or another name that the source has, also by another usual word, such
+        as "training" and "val".
       path: file or folder of the images; of tensorflow-datasets the folder of prepared ones, or
         None for its default.
       image_size: side that images are resized to, bilinearly; None: as they are.
       fit: what is done to images that are no squares: "crop" to the central square, "pad" with
         black, "stretch", "refuse", or "keep" (then only ``image_size`` crops).
       max_examples: number of images to read; None for all.
-      on_disk: whether the images stay on the disk. Rows are then read whenever they are taken, and
-        ``training.fit`` needs ``placement="host"``. For tensorflow-datasets, "folder",
-        "huggingface", and .npy files; pixels must be saved as uint8.
+      on_disk: whether the images stay on the disk, to be read when rows are taken. For
+        tensorflow-datasets, "folder", "huggingface", and .npy files of uint8.
       pixels: range of the pixels of an array that does not hold bytes: "0..255", "0..1" or "-1..1".
         None: the one that the images of this split have, so give that of the training images to all
         others.
@@ -75,23 +76,27 @@ def load_images(
       DataUnavailableError: if a data set of tensorflow-datasets is missing.
       MissingSplitError: if the source has no such split.
       ImportError: if a package that the source needs is not installed.
-      TypeError: if pixels or labels are no numbers.
-      ValueError: if anything else is wrong; the message names the file, row or array.
+      TypeError, ValueError: if anything else is wrong; the message names the file, row or array.
 
     Example:
       >>> load_images("digits", "test", max_examples=100).data.images.shape
       (100, 8, 8, 1)
     """
-    _check_is_no_path(name)
-    check_sizes(image_size, max_examples)
+    if image_size is not None:
+        check_at_least("image_size", image_size, 1)
+        if image_size > MAX_SIDE:
+            raise ValueError(f"image_size must be at most {MAX_SIDE} pixels, got {image_size}.")
+    if max_examples is not None:
+        check_at_least("max_examples", max_examples, 1)
     if name == "digits":
         source = of_array(*load_digits(split), name)  # pyright: ignore[reportArgumentType]
         places = np.arange(source.num_images)[:max_examples]
     elif is_tfds(name):
-        source, count = tfds_source(name, split, data_dir=path, max_examples=max_examples)
+        source, count = tfds_source(name, split, _data_dir(path), max_examples)
         places = np.arange(count)
     else:
-        source = _own_source(name, split, path, test_split, image_column, label_column)
+        columns = {"image_column": image_column, "label_column": label_column}
+        source = _own_source(name, split, path, test_split, **columns)
         places = epoch_indices(0, 0, source.num_images)[:max_examples]
     with phase(f"reading {len(places):,} images, split {split}"):
         return read_source(
@@ -99,43 +104,35 @@ def load_images(
         )
 
 
-def check_source(
-    name: str,
-    split: str,
-    *,
-    path: str | os.PathLike[str] | None = None,
-    test_split: str | None = None,
-    image_column: str | None = None,
-    label_column: str | None = None,
-) -> None:
+def check_source(name: str, split: str, *, needs_copy: bool = False, **source: Any) -> None:
     """Raises as ``load_images`` does if there is no such source or split; reads no image.
 
-    A data set of tensorflow-datasets may be one that is still to be prepared. A function is not
-    called.
+    A function is not called. A data set of tensorflow-datasets may be one still to be prepared.
+
+    Args:
+      name, split: as for ``load_images``.
+      needs_copy: whether ``name`` must be a prepared data set of tensorflow-datasets.
+      source: its ``path``, ``test_split``, ``image_column`` and ``label_column``.
     """
-    _check_is_no_path(name)
-    if is_tfds(name):
-        open_builder(name, path)
+    if is_tfds(name) or needs_copy:
+        builder = open_builder(name, _data_dir(source.get("path")))
+        if needs_copy and not Path(builder.data_path).exists():
+            raise missing(name, builder)
     elif name in NEED_PATH:
-        _own_source(name, split, path, test_split, image_column, label_column)
+        _own_source(name, split, **source)
 
 
-def _check_is_no_path(name: str) -> None:
-    if name.endswith((".npz", ".npy")) or ("/" in name and os.path.exists(name)):
-        raise ValueError(
-            f"name must say what kind of source it is, and is a path, {name!r}. Give that as path, "
-            "with the name npz (an .npz file, an .npy file or a folder of them) or folder (of "
-            "image files)."
-        )
+def _data_dir(path: str | os.PathLike[str] | None) -> Path | None:
+    return existing(path, "the folder of prepared data sets") if path else None
 
 
 def _own_source(
-    name: str, split: str, path: Any, test_split: Any, image_column: Any, label_column: Any
+    name: str, split: str, path: Any = None, test_split: str | None = None, **columns: str | None
 ) -> Source:
-    sources = {
-        "npz": lambda: array_source(path, split),
-        "npy": lambda: array_source(path, split),
-        "folder": lambda: folder_source(path, split, test_split),
-        "huggingface": lambda: huggingface_source(path, split, image_column, label_column),
-    }
-    return sources.get(name, lambda: function_source(name, split, path))()
+    if name in ("npz", "npy"):
+        return array_source(path, split)
+    if name == "folder":
+        return folder_source(path, split, test_split)
+    if name == "huggingface":
+        return huggingface_source(path, split, **columns)
+    return function_source(name, split, path)

@@ -1,8 +1,9 @@
-"""Opens arrays of .npy and .npz files by their headers, and reads nothing that a header forbids."""
+"""Opens arrays of .npy and .npz files by their headers; reads nothing that a header forbids."""
 
 import contextlib
 import io
 import math
+import os
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -10,6 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from ebmjax._shown import near_path
+from ebmjax.data._fit import check_memory
 
 HEADER = 2**14
 """Bytes read to find a header; NumPy refuses headers above 10,000."""
@@ -20,8 +24,7 @@ class StoredArray(NamedTuple):
     """An array in a file, of which only the header has been read.
 
     Attributes:
-      shape: of the array.
-      dtype: of its numbers; never of Python objects.
+      shape, dtype: of the array; never of Python objects.
       load: returns the array. That of an .npy file stays on the disk until it is used.
       file: .npy file that holds it; None for a member of an .npz file, which is read whole.
     """
@@ -51,8 +54,7 @@ def members(file: Path) -> tuple[list[str], list[str]]:
 def find_array(file: Path, member: str | None = None) -> StoredArray:
     """Returns an array of an .npy file, or a member of an .npz file, by its header.
 
-    Raises:
-      ValueError: if it is damaged, encrypted, shorter than its header says, or of Python objects.
+    Raises ValueError if it is damaged, encrypted, shorter than its header says, or of objects.
     """
     what = str(file) if member is None else f"{member} in {file}"
     with _explain_damage(what):
@@ -77,6 +79,35 @@ def find_array(file: Path, member: str | None = None) -> StoredArray:
                 return np.lib.format.read_array(opened, allow_pickle=False)
 
     return StoredArray(shape, dtype, load, file if member is None else None)
+
+
+def load_points(path: str | os.PathLike[str]) -> np.ndarray:
+    """Returns the points in an .npy file, float32 (N, d).
+
+    Raises:
+      FileNotFoundError: if there is no such file.
+      ValueError: unless it holds one or more finite points.
+    """
+    place = Path(path).expanduser()
+    must_be = f"{place} must be an .npy file of points (N, d)"
+    if not place.is_file():
+        raise FileNotFoundError(f"{must_be}, and there is no such file.{near_path(place)}")
+    try:
+        array = find_array(place)  # which an .npz file is not
+    except ValueError as error:
+        raise ValueError(f"{must_be}; {error}") from error
+    if len(array.shape) != 2 or 0 in array.shape or array.dtype.kind not in "buif":
+        raise ValueError(f"{must_be}, got shape {array.shape} and dtype {array.dtype}.")
+    check_memory(4 * math.prod(array.shape), f"the points of {place}")
+    with np.errstate(over="ignore"):  # infinite numbers are named below
+        points = np.asarray(array.load(), np.float32)
+    broken = np.flatnonzero(~np.isfinite(points).all(axis=1))
+    if broken.size:
+        raise ValueError(
+            f"{must_be}, all finite in 32 bits: {broken.size} are not, the first in row "
+            f"{broken[0]}."
+        )
+    return points
 
 
 @contextlib.contextmanager

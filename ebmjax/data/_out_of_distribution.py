@@ -17,13 +17,11 @@ def natural_patches(
 
     A photograph (427x640 pixels: a temple, a flower) hardly changes over 8 pixels. ``downscale=f``
     first shrinks it, f x f pixels to their mean, so that small patches show structure. Places are
-    distinct and equally likely; patches may overlap.
-
-    Pillow decodes the JPEG files; its versions may differ by a level. All else is exact.
+    distinct and equally likely; patches may overlap. Pillow decodes the JPEG files; its versions
+    may differ by a level.
 
     Args:
-      num: patches; at most the number of places, (h - size + 1)(w - size + 1) summed over both
-        (shrunk) photographs.
+      num: patches; at most the number of places in both (shrunk) photographs.
       size: side of a patch in pixels.
       channels: 3, or 1 for grey (luma of ITU-R BT.601).
       seed: at least 0; chooses the places.
@@ -48,16 +46,24 @@ def natural_patches(
 
         found = load_sample_images().images
     photographs = [_shrunk(photo, channels, downscale) for photo in found]
-    windows = [_windows(photo, size) for photo in photographs]
-    counts = np.array([rows * columns for rows, columns, *_ in (w.shape for w in windows)])
-    if num > counts.sum():
+    places = [
+        (max(photo.shape[0] - size + 1, 0), max(photo.shape[1] - size + 1, 0))
+        for photo in photographs
+    ]
+    ends = np.cumsum([rows * columns for rows, columns in places])
+    if num > ends[-1]:
         sides = ", ".join(f"{photo.shape[0]}x{photo.shape[1]}" for photo in photographs)
         raise ValueError(
-            f"num must be at most the {counts.sum()} places of a {size}x{size} patch in the "
+            f"num must be at most the {ends[-1]} places of a {size}x{size} patch in the "
             f"photographs ({sides} at {downscale=}), got {num=}. Lower num, size or downscale."
         )
-    places = epoch_indices(seed, 0, int(counts.sum()))[:num]
-    return _cut_patches(windows, counts, places)
+    patches = []
+    for place in epoch_indices(seed, 0, int(ends[-1]))[:num]:
+        which = int(np.searchsorted(ends, place, side="right"))
+        first = ends[which] - np.prod(places[which])
+        row, column = divmod(int(place - first), places[which][1])
+        patches.append(photographs[which][row : row + size, column : column + size])
+    return np.stack(patches)
 
 
 def _shrunk(photo: np.ndarray, channels: int, factor: int) -> np.ndarray:
@@ -69,23 +75,6 @@ def _shrunk(photo: np.ndarray, channels: int, factor: int) -> np.ndarray:
         height, factor, width, factor, channels
     )
     return np.rint(blocks.sum(axis=(1, 3)) / (weight * factor**2)).astype(np.uint8)
-
-
-def _windows(photo: np.ndarray, size: int) -> np.ndarray:
-    """Returns every patch as a view (rows, columns, channels, size, size); empty if none fits."""
-    if size > min(photo.shape[:2]):
-        return np.empty((0, 0, photo.shape[2], size, size), np.uint8)
-    return np.lib.stride_tricks.sliding_window_view(photo, (size, size), axis=(0, 1))
-
-
-def _cut_patches(windows: list[np.ndarray], counts: np.ndarray, places: np.ndarray) -> np.ndarray:
-    patches = np.empty((len(places), *windows[0].shape[2:]), np.uint8)
-    firsts = np.cumsum(counts) - counts
-    for window, first, count in zip(windows, firsts, counts, strict=True):
-        is_here = (places >= first) & (places < first + count)
-        rows, columns = np.divmod(places[is_here] - first, window.shape[1])
-        patches[is_here] = window[rows, columns]
-    return np.ascontiguousarray(np.moveaxis(patches, 1, -1))
 
 
 def interpolated_images(images: np.ndarray, *, seed: int) -> np.ndarray:

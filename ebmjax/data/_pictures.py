@@ -3,7 +3,7 @@
 import contextlib
 import io
 import os
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from ebmjax._extras import needs_experiments
-from ebmjax.data._fit import fit_image, fit_shape
-from ebmjax.data._limits import MAX_PIXELS
+from ebmjax.data._fit import MAX_PIXELS, fit_image, fit_shape
 
 FORMATS = {
     "PNG": (".png",),
@@ -35,9 +34,7 @@ GREY, COLOUR = ("1", "L", "LA"), ("RGB", "RGBA", "RGBX", "P", "PA", "CMYK", "YCb
 """Modes of Pillow with eight bits a channel or fewer."""
 ORIENTATION = 0x0112
 SIDEWAYS = 5
-"""From here on the tag exchanges rows and columns, before it turns their order."""
-UPSIDE_DOWN, MIRRORED = (3, 4, 7, 8), (2, 3, 6, 7)
-"""Tags that turn the order of the rows, and that of the columns."""
+"""From here on the tag exchanges rows and columns."""
 
 
 class Survey(NamedTuple):
@@ -58,14 +55,8 @@ class Survey(NamedTuple):
 def open_picture(encoded: Any, name: str) -> Iterator[Any]:
     """Yields a picture with its header read and judged; its pixels are not yet decoded.
 
-    Args:
-      encoded: a path, bytes, an image of Pillow, or uint8 (height, width, channels).
-      name: of the picture, for messages.
-
-    Raises:
-      ImportError: if Pillow is not installed.
-      ValueError: if it is missing, no regular file, of another format, damaged, of more than 8 bits
-        a channel, or too large.
+    Raises ValueError if it is missing, no regular file, of another format, damaged, of more than 8
+    bits a channel, or too large. A picture is a path, bytes, or an image of Pillow.
     """
     with needs_experiments("reading images", "pillow"):
         from PIL import Image, UnidentifiedImageError
@@ -74,50 +65,37 @@ def open_picture(encoded: Any, name: str) -> Iterator[Any]:
         raise ValueError(f"{name} has no image. Add it, or leave this one out.")
     if isinstance(encoded, Path) and not encoded.is_file():
         raise ValueError(
-            f"{name} must be a regular file or a link to one, and is a folder, a pipe, a device or "
-            "a broken link. Remove it."
+            f"{name} must be a regular file or a link to one, and is a pipe or a broken link."
         )
     try:
-        if isinstance(encoded, np.ndarray):
-            image = Image.fromarray(encoded[..., 0] if encoded.shape[2:] == (1,) else encoded)
-        elif isinstance(encoded, Image.Image):
-            image = encoded  # the user's own, which is left open
-        else:
+        image = encoded  # the user's own, which is left open
+        if isinstance(encoded, np.ndarray):  # as tfds.testing.mock_data makes them
+            image = Image.fromarray(encoded)
+        elif not isinstance(encoded, Image.Image):
             file = encoded if isinstance(encoded, Path) else io.BytesIO(encoded)
             image = Image.open(file, formats=tuple(FORMATS))
     except UnidentifiedImageError as error:
         raise ValueError(
-            f"{name} cannot be read as an image: its content is not {KNOWN}. Convert it, or "
-            "remove it."
+            f"{name} cannot be read as an image: its content is not {KNOWN}. Convert or remove it."
         ) from error
     except Exception as error:  # of many types, one for each way to be damaged
         raise _unreadable(name, error) from error
-    try:
+    with contextlib.nullcontext() if image is encoded else image:
         _judge(image, name)
         yield image
-    finally:
-        if image is not encoded:
-            image.close()
 
 
 def _judge(image: Any, name: str) -> None:
     """Raises ValueError for a picture that would not become the pixels that a viewer shows."""
-    if image.format not in (None, "MPO", *FORMATS):  # MPO: a JPEG with further pictures
-        raise ValueError(
-            f"{name} must be {KNOWN}, got {image.format}. Convert it first, by convert('RGB')."
-        )
-    # "BGR;16" is a BMP's, of 16 bits a pixel.
     has_16_bits = any(";16B" in str(tile[3]) for tile in getattr(image, "tile", ()))
     if image.mode not in GREY + COLOUR or has_16_bits:
         raise ValueError(
-            f"{name} must have at most 8 bits a channel, got an image of Pillow's mode "
-            f"{image.mode!r}{', 16 bits a channel' * has_16_bits}. Scale it to 0 to 255 and save "
-            "it again."
+            f"{name} must have at most 8 bits a channel, got Pillow's mode {image.mode!r}"
+            f"{', 16 bits a channel' * has_16_bits}. Scale it to 0 to 255 and save it again."
         )
     if image.width * image.height > MAX_PIXELS:
         raise ValueError(
-            f"{name} must have at most {MAX_PIXELS:,} pixels, got {image.height}x{image.width}. "
-            "Save it smaller."
+            f"{name} must have at most {MAX_PIXELS:,} pixels, got {image.height}x{image.width}."
         )
 
 
@@ -130,18 +108,17 @@ def survey(pictures: Iterable[Any], names: Iterable[str]) -> Survey:
     """Reads the headers of pictures."""
     modes: set[str] = set()
     sizes: dict[tuple[int, int], str] = {}
-    changed, first, total = Counter[str](), dict[str, str](), 0
+    changed, total = defaultdict[str, list[str]](list), 0
     for name, mode, size, facts in _of_each(_read_header, pictures, names):
         total += 1
         modes.add(mode)
         sizes.setdefault(size, name)
         for words in (words for words, holds in facts.items() if holds):
-            changed[words] += 1
-            first.setdefault(words, name)
+            changed[words].append(name)
     is_grey = modes <= set(GREY)
     notes = [
-        f"{number} of {total} images {words} (first {first[words]})"
-        for words, number in changed.items()
+        f"{len(some)} of {total} images {words} (first {some[0]})"
+        for words, some in changed.items()
     ]
     if not is_grey and modes & set(GREY):
         notes.insert(0, "some images are grey and some in colour: all became RGB")
@@ -172,8 +149,7 @@ def common_shape(sizes: dict[tuple[int, int], str], size: int | None, fit: str) 
         (first, second), least = list(shapes.values())[:2], min(map(min, shapes))
         raise ValueError(
             f"images must have one size, got {first} and {second} (height x width). Set "
-            f"image_size, for example to {least}, and all are resized to it (in a run: "
-            f"--config.data.image_size={least})."
+            f"image_size, for example --config.data.image_size={least}."
         )
     return next(iter(shapes))
 
@@ -201,7 +177,7 @@ def _of_each(
 ) -> Iterator[T]:
     """Yields ``function(image, name)`` of opened pictures in their order, by a thread a processor.
 
-    Decoders let other threads run. The first error is that of the first such picture.
+    The first error is that of the first such picture.
     """
 
     def one(pair: tuple[Any, str]) -> T:
@@ -215,23 +191,15 @@ def _of_each(
 
 
 def _pixels(image: Any, name: str, is_grey: bool) -> np.ndarray:
-    turn = _turn(image)
+    from PIL import ImageOps
+
     try:
-        plain = image.copy()
+        plain = ImageOps.exif_transpose(image) if _turn(image) > 1 else image.copy()
         plain.info.pop("transparency", None)  # Pillow warns where it drops that itself
         pixels = np.asarray(plain.convert("L" if is_grey else "RGB"))
     except Exception as error:  # cut short or damaged, in one of many ways
         raise _unreadable(name, error) from error
-    if _turn(plain) != turn:  # a PNG may have the tag behind its pixels, which viewers show unlike
-        raise ValueError(
-            f"{name} says behind its pixels how to turn it (EXIF), where few programs look. Turn "
-            "it and save it again."
-        )
-    pixels = pixels.reshape(*pixels.shape[:2], -1)
-    if turn >= SIDEWAYS:
-        pixels = pixels.transpose(1, 0, 2)
-    rows, columns = (slice(None, None, -1 if turn in one else 1) for one in (UPSIDE_DOWN, MIRRORED))
-    return np.ascontiguousarray(pixels[rows, columns])
+    return pixels.reshape(*pixels.shape[:2], -1)
 
 
 def _turn(image: Any) -> int:

@@ -1,6 +1,8 @@
 """Reads a source that has been found: one way for pictures and one for arrays."""
 
+import math
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,16 +10,17 @@ import numpy as np
 from ebmjax._phases import count
 from ebmjax._shown import printable
 from ebmjax._stored import AT_ONCE, StoredRows
-from ebmjax.data._fit import about_fitting, fit_image, fit_shape
+from ebmjax.data._fit import about_fitting, check_memory, fit_image, fit_shape
 from ebmjax.data._images import ImageData
 from ebmjax.data._levels import LEVELS, to_levels
-from ebmjax.data._limits import check_memory
 from ebmjax.data._pictures import common_shape, decode_pictures, survey
-from ebmjax.data._source import DataUnavailableError, Source, check_labels
-from ebmjax.data._watched import Watched
+from ebmjax.data._source import DataChangedError, DataUnavailableError, Source, check_labels
 
 DARK = 64
 """Images without a level above it are reported."""
+
+Reading = tuple[Callable[[np.ndarray], np.ndarray], tuple[int, int, int], tuple[str, ...]]
+"""The way from places to images (n, *shape); their shape, and notes, before any is read."""
 
 
 class LoadedImages(NamedTuple):
@@ -44,14 +47,6 @@ class LoadedImages(NamedTuple):
     pixels: str = LEVELS
 
 
-class _Reading(NamedTuple):
-    """The way from places to uint8 images (n, *shape), known before any is read."""
-
-    read: Callable[[np.ndarray], np.ndarray]
-    shape: tuple[int, int, int]
-    notes: tuple[str, ...]
-
-
 def read_source(
     source: Source,
     places: np.ndarray,
@@ -66,19 +61,20 @@ def read_source(
     if on_disk:
         _check_can_stay(source)
     make = _of_array if source.pictures is None else _of_pictures
-    reading = make(source, places, image_size, fit)
-    num_bytes = len(places) * int(np.prod(reading.shape))
-    found: str = LEVELS
-    notes = [*source.notes]
+    read, shape, about = make(source, places, image_size, fit)
+    notes, found, num_bytes = [*source.notes], LEVELS, len(places) * math.prod(shape)
     if on_disk:
-        images: Any = _leave_on_disk(source, places, reading)
-    elif source.pictures is not None:
-        check_memory(num_bytes, f"{len(places):,} images of shape {reading.shape}")
-        images = reading.read(places)
+        images: Any = _leave_on_disk(source, places, read, shape)
+    elif source.rows is None:
+        check_memory(num_bytes, f"{len(places):,} images of shape {shape}")
+        images = read(places)
     else:
-        images, found, more = _levels(source, places, num_bytes, pixels)
-        notes += more
-        images = _fit_all(images, image_size, fit)
+        num_raw = (source.num_read + len(places)) * math.prod(source.shape)
+        what = f"{len(places):,} images of shape {source.shape} and dtype {source.dtype}"
+        check_memory(num_bytes + num_raw * source.dtype.itemsize, what)
+        name_of = lambda index: source.name_of(int(places[index]))  # noqa: E731
+        levels, found, more = to_levels(source.rows(places), name_of, pixels)
+        images, notes = _fit_all(levels, image_size, fit), [*notes, *more]
     if not on_disk and (largest := int(images.max())) < DARK:
         notes.append(f"the largest pixel is level {largest} of 255")
     return LoadedImages(
@@ -86,14 +82,14 @@ def read_source(
         source.num_images,
         num_classes,
         source.class_names,
-        tuple(map(printable, (*notes, *reading.notes))),
+        tuple(map(printable, (*notes, *about))),
         empty_classes,
         tuple(source.files[place] for place in places) if source.files else (),
         found,
     )
 
 
-def _of_pictures(source: Source, places: np.ndarray, size: int | None, fit: str) -> _Reading:
+def _of_pictures(source: Source, places: np.ndarray, size: int | None, fit: str) -> Reading:
     pictures, names = source.pictures, lambda some: [source.name_of(int(i)) for i in some]
     assert pictures is not None
     # The one pass over all pictures where they stay on the disk: over their headers.
@@ -107,16 +103,16 @@ def _of_pictures(source: Source, places: np.ndarray, size: int | None, fit: str)
             found = count(found, len(some), " images")
         return decode_pictures(found, names(some), shape, size, fit)
 
-    return _Reading(read, shape, (*told.notes, *about_fitting(told.sizes, size, fit)))
+    return read, shape, (*told.notes, *about_fitting(told.sizes, size, fit))
 
 
-def _of_array(source: Source, places: np.ndarray, size: int | None, fit: str) -> _Reading:
+def _of_array(source: Source, places: np.ndarray, size: int | None, fit: str) -> Reading:
+    del places
     rows, (height, width, channels) = source.rows, source.shape
     assert rows is not None
-    shape = fit_shape(height, width, size, fit)
-    notes = about_fitting([(height, width)], size, fit)
+    shape = (*fit_shape(height, width, size, fit), channels)
     read = lambda some: _fit_all(rows(some), size, fit)  # noqa: E731
-    return _Reading(read, (*shape, channels), notes)
+    return read, shape, about_fitting([(height, width)], size, fit)
 
 
 def _fit_all(images: np.ndarray, size: int | None, fit: str) -> np.ndarray:
@@ -126,55 +122,59 @@ def _fit_all(images: np.ndarray, size: int | None, fit: str) -> np.ndarray:
     return np.stack([fit_image(image, size, fit) for image in images])
 
 
-def _levels(
-    source: Source, places: np.ndarray, num_bytes: int, pixels: str | None
-) -> tuple[np.ndarray, str, tuple[str, ...]]:
-    """Returns the rows of an array as levels, the range of its pixels, and notes about them."""
-    assert source.rows is not None
-    num_raw = (source.num_read + len(places)) * int(np.prod(source.shape))
-    check_memory(
-        num_bytes + num_raw * source.dtype.itemsize,
-        f"{len(places):,} images of shape {source.shape} and dtype {source.dtype}",
-    )
-    return to_levels(source.rows(places), lambda index: source.name_of(int(places[index])), pixels)
-
-
 def _check_can_stay(source: Source) -> None:
     if source.files_of is None:
         raise ValueError(
-            "images that stay on the disk come from tensorflow-datasets, or from a folder of image "
-            "files, an .npy file or a folder of them, or Hugging Face's save_to_disk. These are in "
-            "memory, or their file can only be read whole: leave them in memory, or save them in "
-            "such a folder."
+            "images stay on the disk in tensorflow-datasets, folders of image files, .npy files "
+            "and Hugging Face's save_to_disk alone. Read these into memory."
         )
     if source.dtype != np.uint8:
         raise ValueError(
             f"images that stay on the disk must be levels 0 to 255, uint8, got dtype "
-            f"{source.dtype}: their range shows only when all are read. Save them as uint8, or "
-            "read them into memory."
+            f"{source.dtype}. Save them as uint8, or read them into memory."
         )
 
 
-def _leave_on_disk(source: Source, places: np.ndarray, reading: _Reading) -> StoredRows:
+def _leave_on_disk(
+    source: Source,
+    places: np.ndarray,
+    read: Callable[[np.ndarray], np.ndarray],
+    shape: tuple[int, ...],
+) -> StoredRows:
     """Returns images that stay on the disk, whose files must not change."""
     files_of = source.files_of
     assert files_of is not None
-    watched = Watched(files_of(places))
+    seen = {file: _stamp(file) for file in set(files_of(places))}
 
-    def read(some: np.ndarray) -> np.ndarray:
-        watched.check(files_of(some))
+    def read_unchanged(some: np.ndarray) -> np.ndarray:
+        for file in set(files_of(some)):
+            if _stamp(file) != seen[file]:
+                raise DataChangedError(
+                    f"{file} is gone or has another size or time of change since this run began: a "
+                    "run needs the same images from its first step to its last. Put the file back "
+                    "as it was and give the same command again."
+                )
         try:
-            return reading.read(some)
+            return read(some)
         except (OSError, ValueError) as error:
             raise DataUnavailableError(f"images on the disk cannot be read: {error}") from error
 
     def describe(some: np.ndarray) -> Iterator[str]:
         for place, file in zip(some, files_of(some), strict=True):
-            yield f"{source.files[place]} {watched.size_of(file)}\n"
+            size, _ = seen[file] or (None, None)
+            yield f"{source.files[place]} {size}\n"
 
-    read(places[: min(AT_ONCE, len(places))])  # a damaged file shows at once
-    described = describe if source.files else None
-    return StoredRows(read, places, reading.shape, np.uint8, described)
+    read_unchanged(places[: min(AT_ONCE, len(places))])  # a damaged file shows at once
+    return StoredRows(read_unchanged, places, shape, np.uint8, describe if source.files else None)
+
+
+def _stamp(file: Path) -> tuple[int, int] | None:
+    """Returns a file's size and time of change; None if it is gone."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
 
 
 def _classes(source: Source) -> tuple[np.ndarray, int | None, tuple[int, ...]]:
@@ -185,7 +185,6 @@ def _classes(source: Source) -> tuple[np.ndarray, int | None, tuple[int, ...]]:
     if source.num_classes is not None:
         return labels, source.num_classes, ()
     num_classes = len(source.class_names) or int(labels.max()) + 1
-    there = set(np.unique(labels).tolist())
     # A label may be huge; one class more than there are images is surely empty.
-    empty = [label for label in range(min(num_classes, len(labels) + 1)) if label not in there]
-    return labels, num_classes, tuple(empty)
+    empty = np.setdiff1d(np.arange(min(num_classes, len(labels) + 1)), labels)
+    return labels, num_classes, tuple(empty.tolist())

@@ -1,7 +1,7 @@
-"""The form in which every source of images answers."""
+"""The form in which every source of images answers, and the names of splits."""
 
-import math
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,9 +11,38 @@ import numpy as np
 from ebmjax._shown import near_path
 from ebmjax.data._pictures import Survey
 
+TRAIN = "train"
+WORDS = {
+    TRAIN: ("train", "training"),
+    "test": ("test", "testing"),
+    "validation": ("validation", "valid", "val", "dev"),
+    "eval": ("eval", "evaluation"),
+}
+"""Words that name a split. Case does not count."""
+
+NAMES = ", ".join(word for words in WORDS.values() for word in words)
+ENDING = re.compile(r"[ _-]*(set|data|images?|split)?[ _-]*\d*$")
+"""Ending of a name that says no more than the word, as in "train_set" and "val2017"."""
+
 
 class DataUnavailableError(RuntimeError):
     """Raised if a data set is not on disk in a readable form; the message says what to do."""
+
+
+class DataChangedError(DataUnavailableError):
+    """Raised if a file of images is no longer what it was; the message names it."""
+
+
+class MissingSplitError(ValueError):
+    """A data set exists, but has no such split.
+
+    Attributes:
+      others: splits that it has, without the training images.
+    """
+
+    def __init__(self, message: str, splits: Iterable[str] = ()):
+        super().__init__(message)
+        self.others = sorted(name for name in splits if not is_alike(name, TRAIN))
 
 
 class Source(NamedTuple):
@@ -24,10 +53,9 @@ class Source(NamedTuple):
       name_of: name of the image at a place, for messages.
       labels: integers, one for each image; None without classes.
       pictures: places (n,) to pictures as ``open_picture`` takes them, in order; None for an array.
-      survey: what the headers of the pictures say, if the source has read them already.
+      survey: facts of the pictures' headers, if the source has read them already.
       rows: places (n,) to numbers (n, height, width, channels); None for pictures.
-      shape: (height, width, channels) of the rows.
-      dtype: of the rows.
+      shape, dtype: of the rows; the shape is (height, width, channels).
       num_read: images that lie in memory while rows are read: N if a file is read whole.
       class_names: names of the classes in the order of the labels; () if they have none.
       num_classes: number of classes, if the source says it; else labels and names do.
@@ -53,19 +81,13 @@ class Source(NamedTuple):
 
 
 def existing(path: str | os.PathLike[str] | None, what: str) -> Path:
-    """Returns ``path`` if something is there.
-
-    Raises:
-      ValueError: if no path is given, or it is neither a folder nor a regular file.
-      FileNotFoundError: if nothing is there.
-    """
+    """Returns ``path`` if a folder or a regular file is there, which ``what`` names."""
     if not path:
         raise ValueError(f"path must name {what}, got none.")
     place = Path(path).expanduser()
     if not place.exists():
-        raise FileNotFoundError(
-            f"path does not exist: {place}.{near_path(place)} It must name {what}."
-        )
+        where = f"{place}.{near_path(place)}"
+        raise FileNotFoundError(f"path does not exist: {where} It must name {what}.")
     if not (place.is_dir() or place.is_file()):
         raise ValueError(f"path must name {what}, and {place} is a pipe, a device or a socket.")
     return place
@@ -75,14 +97,7 @@ def about_unread(what: str, names: Sequence[object]) -> tuple[str, ...]:
     """Returns the note that some things were not read, with three examples; () for none."""
     if not names:
         return ()
-    examples = ", ".join(map(str, names[:3])) + ", ..." * (len(names) > 3)
-    return (f"{what} not read: {len(names)} ({examples})",)
-
-
-def _reshape(shape: tuple[int, ...]) -> str:
-    """Returns advice for flat images: rows whose length is a square number of pixels."""
-    side = math.isqrt(shape[-1]) if len(shape) == 2 else 0
-    return f" Save images.reshape(-1, {side}, {side})." if side > 1 and side**2 == shape[-1] else ""
+    return (f"{what} not read: {len(names)} ({', '.join(map(str, names[:3]))})",)
 
 
 def check_shape(shape: tuple[int, ...], dtype: Any, what: str) -> tuple[int, ...]:
@@ -94,17 +109,16 @@ def check_shape(shape: tuple[int, ...], dtype: Any, what: str) -> tuple[int, ...
     if len(shape) != 4 or 0 in shape:
         raise ValueError(
             f"{what} must have shape (N, height, width, channels), or (N, height, width) if grey, "
-            f"and no axis may be empty; got {shape}.{_reshape(shape)}"
+            f"and no axis may be empty; got {shape}."
         )
     if shape[1] in (1, 3, 4) and shape[3] not in (1, 3, 4):
         raise ValueError(
-            f"{what} of shape {shape} look like (N, channels, height, width); the last axis must "
-            "be that of channels. Save images.transpose(0, 2, 3, 1) instead."
+            f"{what} of shape {shape} look like (N, channels, height, width). Save "
+            "images.transpose(0, 2, 3, 1) instead."
         )
     if shape[3] not in (1, 3):
         raise ValueError(
-            f"{what} must have 1 channel (grey) or 3 (colour), got {shape[3]}. Leave out "
-            "transparency: images[..., :3]."
+            f"{what} must have 1 channel (grey) or 3 (colour), no transparency, got {shape[3]}."
         )
     return shape
 
@@ -113,7 +127,7 @@ def check_labels(labels: np.ndarray, name_of: Callable[[int], str]) -> np.ndarra
     """Returns labels as int32."""
     if not np.issubdtype(labels.dtype, np.integer):
         raise TypeError(
-            f"labels must be integers, got dtype {labels.dtype}. From names or floats: "
+            f"labels must be integers, got dtype {labels.dtype}; "
             "numpy.unique(labels, return_inverse=True)[1] numbers the classes from 0."
         )
     wrong = np.flatnonzero((labels < 0) | (labels > np.iinfo(np.int32).max))
@@ -121,7 +135,38 @@ def check_labels(labels: np.ndarray, name_of: Callable[[int], str]) -> np.ndarra
         first = int(wrong[0])
         raise ValueError(
             f"labels must be at least 0 and below 2**31, got {labels[first]} for {name_of(first)} "
-            f"({wrong.size} such). Number the classes 0, 1, ... and leave out images without a "
-            "class."
+            f"({wrong.size} such). Leave out images without a class."
         )
     return labels.astype(np.int32)
+
+
+def is_split(name: str) -> bool:
+    """Returns whether ``name`` is a word that names a split."""
+    return _meaning(name) in WORDS
+
+
+def is_alike(name: str, split: str) -> bool:
+    """Returns whether two names mean the same split."""
+    return _meaning(name) == _meaning(split)
+
+
+def find_split(names: Iterable[str], split: str, where: object) -> str:
+    """Returns which of ``names`` means ``split``; ``where`` names the data set in messages.
+
+    Raises:
+      MissingSplitError: if none does.
+      ValueError: if several do.
+    """
+    names = sorted(set(names))
+    found = [name for name in names if is_alike(name, split)]
+    if not found:
+        raise MissingSplitError(f"{where} has the splits {names}, and no {split!r}.", names)
+    if len(found) > 1 and (split == TRAIN or split not in found):
+        raise ValueError(f"{where} must have one split {split!r}, got {found}. Rename all but one.")
+    return split if split in found else found[0]
+
+
+def _meaning(name: str) -> str:
+    word = name.lower()
+    plain = ENDING.sub("", word)
+    return next((meaning for meaning, words in WORDS.items() if plain in words), word)

@@ -1,9 +1,7 @@
 """Prepares and reads tensorflow-datasets' images as uint8, without TensorFlow.
 
-``tfds.data_source`` reads prepared array_record files and prepares nothing; grain reads the same
-files; Hugging Face's ``datasets`` reads its own format alone. So preparing is done here, by private
-names of tensorflow-datasets 4.9.10: four modules open plain files through ``tf.io.gfile.GFile``,
-and arrays are encoded to PNG inside a TensorFlow graph.
+tensorflow-datasets 4.9.10 needs TensorFlow only to prepare a data set: four modules open plain
+files through ``tf.io.gfile.GFile``, and arrays are encoded to PNG inside a TensorFlow graph.
 """
 
 import contextlib
@@ -12,21 +10,21 @@ import io
 import os
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 from ebmjax._extras import needs_experiments
 from ebmjax._phases import phase
-from ebmjax._shown import near_path
+from ebmjax._stored import AT_ONCE
 from ebmjax.data._pictures import survey
-from ebmjax.data._source import DataUnavailableError, Source
-from ebmjax.data._splits import MissingSplitError
+from ebmjax.data._source import DataUnavailableError, MissingSplitError, Source
 
-READ_AT_ONCE = 512
 USERS_OF_TENSORFLOW = (
     "core.download.extractor",
     "datasets.svhn_cropped.svhn_cropped_dataset_builder",
@@ -36,231 +34,136 @@ USERS_OF_TENSORFLOW = (
 
 
 def prepare_tfds(name: str, data_dir: str | os.PathLike[str] | None = None) -> None:
-    """Downloads and prepares a data set as array_record, without TensorFlow; shows progress.
-
-    It does nothing if the set is already prepared. Complete downloads stay for the next attempt.
+    """Downloads and prepares a data set as array_record, unless it is prepared; shows progress.
 
     Args:
-      name: cifar10, cifar100, svhn_cropped (fetches the 1.3 GB of its "extra" split too), mnist,
-        fashion_mnist or celeb_a (from Google Drive, which often refuses).
-      data_dir: the folder that holds one folder a data set, made if missing; None for
-        tensorflow-datasets' default, ``$TFDS_DATA_DIR`` or ``~/tensorflow_datasets``.
+      name: cifar10, cifar100, svhn_cropped, mnist, fashion_mnist or celeb_a.
+      data_dir: the folder above that of the data set; None for ``~/tensorflow_datasets``.
 
-    Raises:
-      ImportError: if tensorflow-datasets is not installed.
-      DataUnavailableError: if it cannot be prepared here (no network, quota, disk), or the existing
-        copy cannot be read.
-      NotADirectoryError: if ``data_dir`` is a file.
-      ValueError: if there is no such data set.
+    Raises DataUnavailableError if it cannot be prepared here (no network, quota, disk), and
+    ValueError if there is no such data set.
     """
     builder = open_builder(name, data_dir)
-    if is_prepared(builder):
+    if Path(builder.data_path).exists():
         return
-    if others := [str(one.parent) for one in _infos(Path(builder.data_dir_root), builder.name)]:
-        raise DataUnavailableError(
-            f"{name} is not at {builder.data_path}; there is {', '.join(others)}. Name that "
-            "version, as in cifar10:3.0.2."
-        )
     try:
         with _without_tensorflow():
             builder.download_and_prepare(file_format="array_record")
     except Exception as error:
-        reason = f"{type(error).__name__}: {textwrap.shorten(str(error), 300).rstrip('.')}"
-        raise DataUnavailableError(
-            f"{name} is not prepared (looked for {builder.data_path}), and preparing it failed: "
-            f"{reason}. {_remedy(builder)}"
-        ) from error
-
-
-def check_prepared(name: str, data_dir: str | os.PathLike[str] | None = None) -> None:
-    """Raises unless a data set is there to be read; downloads and writes nothing."""
-    _check_exists(data_dir, name)
-    builder = open_builder(name, data_dir)
-    if not is_prepared(builder):
-        raise DataUnavailableError(
-            f"{name} is not prepared: there is no {builder.data_path}. {_remedy(builder)}"
-        )
+        raise missing(name, builder, f"; preparing it failed: {_reason(error)}") from error
 
 
 def tfds_source(
-    name: str, split: str, *, data_dir: str | os.PathLike[str] | None, max_examples: int | None
+    name: str, split: str, data_dir: str | os.PathLike[str] | None, max_examples: int | None
 ) -> tuple[Source, int]:
-    """Returns a split, and the number of its first examples to read; see ``load_images``.
+    """Returns a split, and the number of its first examples to read; prepares a missing data set.
 
-    A missing data set is prepared. Labels and the headers of images are read at once: they lie in
-    the same records. celeb_a has no classes: its labels are 0.
+    Labels and the headers of images are read at once. Labels are 0 without a class, as in celeb_a.
     """
-    _check_exists(data_dir, name)
     prepare_tfds(name, data_dir)
     builder = open_builder(name, data_dir)
-    features = dict(builder.info.features)
-    feature = features.get("image")
-    if feature is None or feature.np_dtype != np.uint8:
-        raise ValueError(
-            f"{name} must have an image of 8 bits a channel, uint8; it has "
-            f"{'none' if feature is None else feature.np_dtype}. Convert it, or load the data set "
-            "with tfds itself."
-        )
-    feature.decode_example_np = lambda encoded: encoded  # which only ``open_picture`` decodes
+    features, splits = dict(builder.info.features), builder.info.splits
+    image, label = features.get("image"), features.get("label")
+    if (dtype := getattr(image, "np_dtype", None)) != np.uint8:
+        raise ValueError(f"{name} must have an 'image' of 8 bits a channel, uint8; it has {dtype}.")
+    image.decode_example_np = lambda encoded: encoded  # ``open_picture`` decodes
+    num_classes = getattr(label, "num_classes", None) if getattr(label, "shape", 0) == () else None
     try:
         records = builder.as_data_source(split=split)
-    except ValueError as error:  # for an empty slice it says "Paths sequence can not be ..."
-        splits = builder.info.splits
+    except Exception as error:  # no such split, or another format
+        if not splits or not isinstance(error, ValueError):
+            raise _damaged(builder.data_path, error) from error
         there = ", ".join(f"{part} ({about.num_examples})" for part, about in splits.items())
-        raise MissingSplitError(
-            f"split must name examples of {name}, got {split=}; {builder.data_path} has {there}. "
-            f"Take one of these, or a part such as '{next(iter(splits))}[:90%]'.",
-            splits,
-        ) from error
+        raise MissingSplitError(f"{name} has {there}, and no {split=}.", splits) from error
     count = min(len(records), max_examples or len(records))
     labels = np.zeros(count, np.int32)
 
     def name_of(index: int) -> str:
         return f"example {index} of {name}, split {split}"
 
-    def examples(places: Sequence[int]) -> Iterator[dict[str, Any]]:
-        """Yields examples, read in blocks where the source can: one by one is 10x slower."""
+    def examples(places: list[int]) -> Iterator[dict[str, Any]]:
+        """Yields examples in blocks; one by one, as mock_data needs it, is 10x slower."""
         has_blocks = hasattr(type(records.data_source), "__getitems__")
+        take = records.__getitems__ if has_blocks else partial(map, records.__getitem__)
         try:
-            for first in range(0, len(places), READ_AT_ONCE):
-                some = places[first : first + READ_AT_ONCE]
-                yield from (
-                    records.__getitems__(some) if has_blocks else map(records.__getitem__, some)
-                )
+            for first in range(0, len(places), AT_ONCE):
+                yield from take(places[first : first + AT_ONCE])
         except RuntimeError as error:  # what the array_record reader raises
             raise _damaged(builder.data_path, error) from error
 
     def first_pass() -> Iterator[Any]:
-        for index, example in enumerate(examples(range(count))):
-            label = example.get("label", 0)
-            if np.ndim(label) or not np.issubdtype(np.asarray(label).dtype, np.integer):
-                raise ValueError(f"{name_of(index)} must have one class number, got {label!r}.")
-            labels[index] = label
+        for index, example in enumerate(examples(list(range(count)))):
+            labels[index] = example["label"] if num_classes else 0
             yield example["image"]
 
     with phase(f"reading {count:,} headers and labels of {name}, split {split}"):
-        told = survey(first_pass(), map(name_of, range(count)))
+        headers = survey(first_pass(), map(name_of, range(count)))
     files = sorted(Path(builder.data_path).glob("*array_record*"))
     source = Source(
         num_images=len(records),
         name_of=name_of,
         labels=labels,
         pictures=lambda places: (example["image"] for example in examples(places.tolist())),
-        survey=told,
-        num_classes=getattr(features.get("label"), "num_classes", None),
+        survey=headers,
+        num_classes=num_classes,
         files_of=lambda places: files,
     )
     return source, count
 
 
 def open_builder(name: str, data_dir: str | os.PathLike[str] | None) -> Any:
-    """Returns the tensorflow-datasets builder of ``name``, with a version as in cifar10:3.0.2.
-
-    Raises:
-      ImportError: if tensorflow-datasets is not installed.
-      ValueError: if tensorflow-datasets has no data set called ``name``.
-      NotADirectoryError: if ``data_dir`` is a file.
-      DataUnavailableError: if a copy's description cannot be read.
-    """
+    """Returns the tensorflow-datasets builder of ``name``; raises as ``prepare_tfds``."""
     with needs_experiments("a data set of tensorflow-datasets", "tensorflow-datasets"):
         import tensorflow_datasets as tfds
-        from tensorflow_datasets.core import constants
 
-    root = Path(data_dir or constants.DATA_DIR).expanduser()
-    if root.is_file():
-        raise NotADirectoryError(f"data_dir must be a folder of data sets, got the file {root}.")
-    there = ", ".join(sorted(str(one.parent.relative_to(root)) for one in _infos(root)))
-    about = f"{root} holds {there or 'no prepared data set'}."
-    if not re.fullmatch(r"[A-Za-z]\w*(:\w+)?(/[\w.=,-]+)*(:[\d.*]+)?", name) or Path(name).exists():
+    # A namespace, "someone:cifar10", would fetch code.
+    if not re.fullmatch(r"[A-Za-z]\w*(/[\w.=,-]+)*(:[\d.*]+)?", name) or Path(name).exists():
         raise ValueError(
-            f"name must be that of a data set of tensorflow-datasets, as cifar10, cifar10:3.0.2 or "
-            f"cifar10_corrupted/brightness_1, not a path; got {name=}. {about}"
+            f"name must be that of a data set of tensorflow-datasets, as cifar10:3.0.2, got "
+            f"{name=}. Your own images have the name npz or folder, and a path."
         )
-    plain, _, version = name.partition(":")
-    copies = [one.parent for one in _infos(root, plain) if version in ("", one.parent.name)]
     try:
         with _own_features_alone():
-            if version and copies:
-                return tfds.builder_from_directory(copies[0])
-            return tfds.builder(name, data_dir=data_dir and root)
+            return tfds.builder(name, data_dir=data_dir and Path(data_dir).expanduser())
     except tfds.core.DatasetNotFoundError:
-        raise ValueError(f"tensorflow-datasets has no data set, got {name=}. {about}") from None
-    except Exception as error:  # of many types, one for each way to fail
-        if copies:
-            raise _damaged(copies[-1], error) from error
-        raise DataUnavailableError(
-            f"{name} cannot be opened: {textwrap.shorten(str(error), 200)} {about} Name one of "
-            "these, with its version as in cifar10:3.0.2, or leave the version out."
-        ) from error
+        raise ValueError(f"tensorflow-datasets has no data set, got {name=}.") from None
+    except Exception as error:  # of many types, one for each way to be damaged
+        raise _damaged(f"{name} in {data_dir or 'the default folder'}", error) from error
 
 
-def _check_exists(data_dir: str | os.PathLike[str] | None, name: str) -> None:
-    if data_dir is not None and not Path(data_dir).expanduser().exists():
-        raise FileNotFoundError(
-            f"data_dir does not exist: {data_dir}.{near_path(Path(data_dir))} Correct the path, or "
-            f"make the folder to have {name} prepared there."
-        )
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {textwrap.shorten(str(error), 200).rstrip('.:')}"
 
 
-def is_prepared(builder: Any) -> bool:
-    """Returns whether the builder's folder holds a copy; raises DataUnavailableError if damaged."""
-    folder = Path(builder.data_path)
-    if not folder.exists():
-        return False
-    formats = {form.value for form in builder.info.available_file_formats()}
-    if "array_record" not in formats or not builder.info.splits:
-        held = ", ".join(sorted(formats)) or "nothing"
-        raise _damaged(folder, f"it must hold splits as array_record, has {held}")
-    return True
-
-
-def _infos(root: Path, name: str = "*") -> list[Path]:
-    """Returns the descriptions of the copies below a folder."""
-    found = [*root.glob(f"{name}/*/dataset_info.json"), *root.glob(f"{name}/*/*/dataset_info.json")]
-    return [one for one in found if one.relative_to(root).parts[0] != "downloads"]
-
-
-def _damaged(folder: str | Path, reason: Any) -> DataUnavailableError:
+def _damaged(place: object, error: Exception) -> DataUnavailableError:
     return DataUnavailableError(
-        f"{folder} cannot be read: {textwrap.shorten(str(reason), 200).rstrip('.:')}. The copy is "
-        "damaged or incomplete: copy it again, or delete the folder and run again to prepare it."
+        f"{place} cannot be read: {_reason(error)}. The copy is damaged or incomplete: copy it "
+        "again, or delete the folder and run again to prepare it."
     )
 
 
-def _remedy(builder: Any) -> str:
-    name, root = builder.name, Path(builder.data_dir_root)
+def missing(name: str, builder: Any, why: str = "") -> DataUnavailableError:
+    root = Path(builder.data_dir_root)
     files = ", ".join(sorted(str(info.filename) for info in builder.url_infos.values()))
-    return (
-        'What to do: on a machine with network run `python -c "from ebmjax.data import '
-        f"prepare_tfds; prepare_tfds('{name}', 'tfds')\"` and copy tfds/{name} into {root}. Or put "
-        f"the originals ({files}) into {root / 'downloads' / 'manual'} and run again."
+    return DataUnavailableError(
+        f"{name} is not prepared: there is no {builder.data_path}{why}. On a machine with network "
+        f"call ebmjax.data.prepare_tfds('{builder.name}', 'tfds'), and copy tfds/{builder.name} "
+        f"into {root}. Or put the originals ({files}) into {root}/downloads/manual and run again."
     )
 
 
-@contextlib.contextmanager
-def _own_features_alone() -> Iterator[None]:
-    """Refuses classes that are not of tensorflow-datasets, whose module it would import.
+def _own_features_alone() -> contextlib.AbstractContextManager[Any]:
+    """Refuses other classes in a copy's features.json, whose modules would be imported."""
+    from tensorflow_datasets.core.features import FeatureConnector
 
-    A copy's features.json may name any.
-    """
-    from tensorflow_datasets.core import features
+    before = FeatureConnector.cls_from_name
 
-    kind: Any = features.FeatureConnector
-    before = kind.__dict__["cls_from_name"]
+    def cls_from_name(name: str) -> Any:
+        if not name.startswith("tensorflow_datasets."):
+            raise ValueError(f"features.json names {name!r}, not of tensorflow-datasets")
+        return before(name)
 
-    def cls_from_name(cls: Any, python_class_name: str) -> Any:
-        if not python_class_name.startswith("tensorflow_datasets."):
-            raise ValueError(
-                f"features.json names {python_class_name!r}, which is not of tensorflow-datasets "
-                "and was not imported"
-            )
-        return before.__func__(cls, python_class_name)
-
-    kind.cls_from_name = classmethod(cls_from_name)
-    try:
-        yield
-    finally:
-        kind.cls_from_name = before
+    return mock.patch.object(FeatureConnector, "cls_from_name", staticmethod(cls_from_name))
 
 
 class _PlainFile(io.FileIO):
@@ -274,28 +177,23 @@ class _PlainFile(io.FileIO):
         self.close()
 
 
-def _encode_image(encoder: Any, image: Any) -> bytes:
-    from PIL import Image
-
-    pixels = image[..., 0] if image.shape[-1] == 1 else image
-    return encoder._encode_pil_image(Image.fromarray(pixels))
-
-
 @contextlib.contextmanager
 def _without_tensorflow() -> Iterator[None]:
     """Puts plain files and Pillow in TensorFlow's place, and no retries of a dead network."""
+    from PIL import Image
     from tensorflow_datasets.core.download import downloader
     from tensorflow_datasets.core.features import image_feature
+
+    def encode(encoder: Any, image: np.ndarray) -> bytes:
+        pixels = image[..., 0] if image.shape[-1] == 1 else image
+        return encoder._encode_pil_image(Image.fromarray(pixels))
 
     gfile = SimpleNamespace(gfile=SimpleNamespace(GFile=_PlainFile))
     plain = SimpleNamespace(io=gfile, compat=SimpleNamespace(as_text=str))
     modules = [importlib.import_module(f"tensorflow_datasets.{one}") for one in USERS_OF_TENSORFLOW]
     with contextlib.ExitStack() as undo:
-        for owner, name, substitute in [
-            *((module, "tf", plain) for module in modules),
-            (image_feature._ImageEncoder, "_encode_image", _encode_image),
-            (downloader, "MAX_RETRIES", 0),
-        ]:
-            undo.callback(setattr, owner, name, getattr(owner, name))
-            setattr(owner, name, substitute)
+        for module in modules:
+            undo.enter_context(mock.patch.object(module, "tf", plain))
+        undo.enter_context(mock.patch.object(image_feature._ImageEncoder, "_encode_image", encode))
+        undo.enter_context(mock.patch.object(downloader, "MAX_RETRIES", 0))
         yield

@@ -4,11 +4,10 @@ import math
 from typing import Any
 
 import jax
-import jax.core
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax._checks import check_at_least, check_positive, is_traced, trim
+from ebmjax._checks import check_at_least, check_not_negative, check_positive, is_traced, trim
 from ebmjax.types import Key
 
 
@@ -35,7 +34,7 @@ def gaussian_mixture_points(
       num: of points, at least 1 (static).
       means: (k, d), in units of the position.
       scale: standard deviation of every component in every coordinate, in the same units.
-      weights: (k,) shares of the components, not negative; scaled to sum to 1. None: equal.
+      weights: (k,) shares of the components, scaled to sum to 1. None: equal.
 
     Example:
       >>> points = gaussian_mixture_points(
@@ -74,12 +73,10 @@ def ring_points(key: Key, num: int, *, radii: Any, scale: Any, weights: Any = No
     A point lies in a uniform direction at the absolute value of a distance from N(radius, scale^2).
 
     Args:
-      key: consumed.
-      num: of points, at least 1 (static).
+      key, num: as for ``gaussian_mixture_points``.
       radii: (k,), positive, in units of the position.
       scale: standard deviation of the distance, in the same units.
-      weights: (k,) shares of the rings, not negative; scaled to sum to 1. None: equal, so outer
-        rings have a lower density.
+      weights: (k,) shares of the rings. None: equal, so outer rings have a lower density.
 
     Example:
       >>> ring_points(jax.random.key(0), 100, radii=[1.0, 2.0], scale=0.1).shape
@@ -132,20 +129,15 @@ def _components(
     if places.ndim != num_axes or places.size == 0:
         expected = "(components, d)" if num_axes == 2 else "(components,)"
         raise ValueError(f"{name} must have shape {expected}, got shape {places.shape}.")
-    weights = np.ones(len(places)) if weights is None else weights
-    if is_traced(weights):  # or some of a list
-        weights = jnp.stack(weights) if isinstance(weights, list | tuple) else weights
-    if np.shape(weights) != (len(places),):
-        raise ValueError(
-            f"weights must be one for each of the {len(places)} {name}, got shape "
-            f"{np.shape(weights)}."
-        )
-    if not is_traced(weights):
-        values = np.asarray(weights)
-        if not np.all(np.isfinite(values) & (values >= 0)) or not np.any(values > 0):
-            got = trim(values.tolist())
-            raise ValueError(f"weights must be zero or more, finite and not all zero, got {got}.")
+    if weights is None:
+        weights = np.ones(len(places))
+    check_not_negative("weights", weights)
     weights = jnp.asarray(weights, places.dtype)
+    if weights.shape != (len(places),) or not (is_traced(weights) or np.any(weights > 0)):
+        raise ValueError(
+            f"weights must be one for each of the {len(places)} {name}, not all zero, got "
+            f"{trim(weights)}."
+        )
     return places, jnp.log(weights / jnp.sum(weights))
 
 

@@ -10,7 +10,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ebmjax._checks import leading_size
 from ebmjax._stored import is_stored
-from ebmjax.data import block_indices
+from ebmjax.data import batch_indices
 from ebmjax.training._plan import Plan
 from ebmjax.training._processes import put
 from ebmjax.training._sharding import AXIS, describe_shapes, replicate
@@ -144,9 +144,9 @@ def plan_indices(plan: Plan, first_step: int, size: int, num_examples: int) -> P
     def stream(number: int, batch_size: int) -> np.ndarray:
         # Far apart, because the second stream of a seed must not be the first of the next seed.
         seed = plan.data_seed + number * 2**32
-        indices = block_indices(
-            seed, first_step, size, num_examples=num_examples, batch_size=batch_size
-        )
+        steps = range(first_step, first_step + size)
+        sizes = {"num_examples": num_examples, "batch_size": batch_size}
+        indices = np.stack([batch_indices(seed, step, **sizes) for step in steps])
         return indices.reshape(size, plan.num_shards, -1)
 
     streams = tuple(stream(*pair) for pair in enumerate(plan.streams))

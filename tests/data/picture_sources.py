@@ -57,14 +57,13 @@ class Records:
 def fake_tfds(monkeypatch, examples, dtype=np.uint8, label=None):
     """Makes ``examples`` the only data set of tensorflow-datasets."""
     features = {"image": SimpleNamespace(np_dtype=np.dtype(dtype))}
-    features |= {"label": SimpleNamespace(num_classes=label)} if label else {}
+    features |= {"label": SimpleNamespace(num_classes=label, shape=())} if label else {}
     builder = SimpleNamespace(
         info=SimpleNamespace(features=features, splits={}),
-        data_path="nowhere",
+        data_path=".",
         as_data_source=lambda split: Records(examples),
     )
     monkeypatch.setattr(_tfds, "open_builder", lambda *_: builder)
-    monkeypatch.setattr(_tfds, "is_prepared", lambda _: True)
 
 
 def write_rows(place, rows, features=None):

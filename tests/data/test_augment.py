@@ -1,4 +1,4 @@
-"""Augmentation against every crop NumPy can make."""
+"""Augmentation: every draw is read back from the images, and NumPy redoes the rest."""
 
 import jax
 import jax.numpy as jnp
@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ebmjax.data import add_gaussian_noise, random_flip, reflect_pad_crop
+from ebmjax.data import _augment, add_gaussian_noise, augment_starts, random_flip, reflect_pad_crop
 
 FIVE_SIGMA = 2 * stats.norm.sf(5)
+EPS = np.finfo(np.float32).eps
+KEY = jax.random.key(0)
 NUM, HEIGHT, WIDTH, CHANNELS = 2000, 5, 6, 2
+RNG = np.random.default_rng(0)
+LUMINANCE = np.array([0.299, 0.587, 0.114])
+COLOURS = np.float32(RNG.uniform(-0.3, 0.3, size=(NUM, 2, 3, 3)))
 
 
 @pytest.fixture(scope="module")
@@ -40,11 +45,6 @@ def test_crops_are_numpys_and_uniform_over_the_places(images):
     assert abs(alike - 1 / 25) < 5 * np.sqrt(1 / 25 * 24 / 25 / NUM)
 
 
-def test_without_padding_nothing_moves(images):
-    unmoved = reflect_pad_crop(jax.random.key(0), images[:3], padding=0)
-    np.testing.assert_array_equal(unmoved, images[:3])
-
-
 def test_flips_mirror_the_columns_of_half_the_images(images):
     flipped = np.asarray(jax.jit(random_flip)(jax.random.key(1), images))
     mirrored = np.asarray(images)[:, :, ::-1]
@@ -68,19 +68,15 @@ def test_noise_is_white_gaussian_and_not_clipped():
     assert abs(np.mean(np.asarray(noisy) > 1.0) - 0.5) < 5 * 0.5 / np.sqrt(noise.size)
 
 
-def test_no_noise_is_no_change(images):
-    unchanged = add_gaussian_noise(jax.random.key(0), images[:3], scale=0.0)
-    np.testing.assert_array_equal(unchanged, images[:3])
-
-
 TRANSFORMS = [
     lambda key, x: reflect_pad_crop(key, x, padding=1),
     random_flip,
     lambda key, x: add_gaussian_noise(key, x, scale=0.5),
+    lambda key, x: augment_starts(key, x[..., :1]),
 ]
 
 
-@pytest.mark.parametrize("transform", TRANSFORMS, ids=["crop", "flip", "noise"])
+@pytest.mark.parametrize("transform", TRANSFORMS, ids=["crop", "flip", "noise", "starts"])
 def test_keys_decide_and_the_dtype_stays(transform, images):
     # Below 256, so exact in bfloat16 too.
     x = images[:4].astype(jnp.bfloat16)
@@ -90,7 +86,7 @@ def test_keys_decide_and_the_dtype_stays(transform, images):
     assert np.any(np.asarray(first != other))
 
 
-@pytest.mark.parametrize("transform", TRANSFORMS, ids=["crop", "flip", "noise"])
+@pytest.mark.parametrize("transform", TRANSFORMS, ids=["crop", "flip", "noise", "starts"])
 def test_levels_and_single_images_are_refused(transform):
     key = jax.random.key(0)
     with pytest.raises(TypeError, match=r"images must be floating point, got .*uint8.*to_signed"):
@@ -99,13 +95,168 @@ def test_levels_and_single_images_are_refused(transform):
         transform(key, jnp.zeros((8, 8, 1)))
 
 
-@pytest.mark.parametrize("padding", [5, -1, 1.5, True])
-def test_bad_padding_is_refused_under_jit_too(images, padding):
-    with pytest.raises(ValueError, match=r"padding must be"):
-        jax.jit(lambda x: reflect_pad_crop(jax.random.key(0), x, padding=padding))(images[:2])
+def test_bad_settings_are_refused(images):
+    with pytest.raises(ValueError, match="padding must be below the images' shorter side"):
+        reflect_pad_crop(KEY, images[:2], padding=5)
+    with pytest.raises(ValueError, match="scale must be zero or more"):
+        add_gaussian_noise(KEY, images[:2], scale=-0.1)
+    with pytest.raises(ValueError, match=r"1 .grey. or 3"):
+        augment_starts(KEY, images[:2])
+    for setting in ({"jitter_prob": 1.5}, {"min_area": 0.0}, {"min_area": 1.1}):
+        with pytest.raises(ValueError, match=f"{next(iter(setting))} must"):
+            augment_starts(KEY, images[:2, ..., :1], **setting)
 
 
-@pytest.mark.parametrize("scale", [-0.1, float("nan"), float("inf")])
-def test_bad_noise_is_refused(images, scale):
-    with pytest.raises(ValueError, match=r"scale must be zero or more"):
-        add_gaussian_noise(jax.random.key(0), images[:2], scale=scale)
+def is_uniform(draws, low, high):
+    return stats.kstest(draws, "uniform", (low, high - low)).pvalue > FIVE_SIGMA
+
+
+def ramps(num, height, width):
+    """Channel 0 holds the row of each pixel, channel 1 its column."""
+    grid = np.stack(np.meshgrid(np.arange(height), np.arange(width), indexing="ij"), axis=-1)
+    return jnp.asarray(np.tile(grid[None], (num, 1, 1, 1)), jnp.float32)
+
+
+@pytest.fixture(scope="module")
+def rectangles():
+    """Sides and corners (NUM, 2) of the crops, in units of the image, read from two inner pixels.
+
+    Pixel i of the output shows row side (i + 1/2) + corner H - 1/2 of the input.
+    """
+    height, width = 16, 12
+    crop = jax.jit(_augment._crop_and_enlarge)
+    cropped = np.float64(crop(KEY, ramps(NUM, height, width), 0.25))
+    assert cropped.shape == (NUM, height, width, 2)
+    rows, columns = cropped[:, :, 6, 0], cropped[:, 8, :, 1]
+    sides = np.stack([rows[:, 8] - rows[:, 7], columns[:, 6] - columns[:, 5]], axis=1)
+    at = np.stack([rows[:, 7], columns[:, 5]], axis=1)
+    corners = (at + 0.5 - sides * [7.5, 5.5]) / [height, width]
+    # The whole image, from these: inside, ramps; at its border, the border's pixels.
+    expected = corners[:, :1] * height + sides[:, :1] * (np.arange(height) + 0.5) - 0.5
+    np.testing.assert_allclose(rows, np.clip(expected, 0, height - 1), atol=64 * 16 * EPS)
+    expected = corners[:, 1:] * width + sides[:, 1:] * (np.arange(width) + 0.5) - 0.5
+    np.testing.assert_allclose(columns, np.clip(expected, 0, width - 1), atol=64 * 16 * EPS)
+    return sides, corners
+
+
+def test_crops_have_uniform_area_bounded_aspect_and_uniform_place(rectangles):
+    sides, corners = rectangles
+    area, log_aspect = sides[:, 0] * sides[:, 1], np.log(sides[:, 1] / sides[:, 0])
+    assert is_uniform(area, 0.25, 1.0)
+    widest = np.minimum(np.log(4 / 3), -np.log(area))
+    # Differences of float32 rows up to 16, of 1/4 at least.
+    tolerance = 16 * 16 * EPS / 0.25
+    assert np.all(np.abs(log_aspect) <= widest + tolerance)
+    free = area < 0.74  # there the aspect is bounded by 4/3 alone
+    assert is_uniform(log_aspect[free] / np.log(4 / 3), -1.0, 1.0)
+    assert np.all(corners >= -tolerance)
+    assert np.all(corners + sides <= 1 + tolerance)
+    roomy = area < 0.7
+    for axis in range(2):
+        assert is_uniform((corners / (1 - sides))[roomy, axis], 0.0, 1.0)
+    assert abs(np.corrcoef(corners[roomy].T)[0, 1]) < 0.1 + 5 / np.sqrt(roomy.sum())
+
+
+OFF = {"brightness": 0.0, "contrast": 0.0, "saturation": 0.0, "hue": 0.0}
+
+
+def jittered(images=COLOURS, **options):
+    """Images in [-1, 1] of which every one has changed."""
+    jitter = jax.jit(lambda levels: _augment._jitter_colours(KEY, levels, **(OFF | options)))
+    return 2 * np.float64(jitter((jnp.asarray(images) + 1) / 2)) - 1
+
+
+def test_brightness_multiplies_levels_counted_from_the_darkest():
+    levels, changed = (np.float64(COLOURS) + 1) / 2, (jittered(brightness=0.4) + 1) / 2
+    factors = changed / levels
+    each = factors[:, 0, 0, 0]
+    want = np.broadcast_to(each[:, None, None, None], levels.shape)
+    np.testing.assert_allclose(factors, want, rtol=16 * EPS)
+    assert is_uniform(each, 0.6, 1.4)
+
+
+def about(centre, images, changed):
+    """The factor by which each image's distances from ``centre`` grew, from its largest one."""
+    offsets, moved = images - centre, changed - centre
+    largest = np.argmax(np.abs(offsets).reshape(NUM, -1), axis=1)[:, None]
+    pick = [np.take_along_axis(a.reshape(NUM, -1), largest, axis=1)[:, 0] for a in (moved, offsets)]
+    factor = pick[0] / pick[1]
+    np.testing.assert_allclose(moved, factor[:, None, None, None] * offsets, atol=64 * EPS)
+    return factor
+
+
+def test_contrast_and_saturation_grow_distances_from_the_mean_and_from_grey():
+    images = np.float64(COLOURS)
+    luminance = (images @ LUMINANCE)[..., None]
+    mean = luminance.mean(axis=(1, 2, 3), keepdims=True)
+    assert is_uniform(about(mean, images, jittered(contrast=0.5)), 0.5, 1.5)
+    assert is_uniform(about(luminance, images, jittered(saturation=0.5)), 0.5, 1.5)
+
+
+def test_hue_turns_colours_about_the_grey_axis():
+    images, changed = np.float64(COLOURS), jittered(hue=0.4)
+    np.testing.assert_allclose(changed.sum(-1), images.sum(-1), atol=64 * EPS)
+    # A plane across the grey axis: red is at angle 0, green at a third of a turn.
+    plane = np.array([[2, -1, -1], [0, np.sqrt(3), -np.sqrt(3)]]) / np.sqrt(6)
+    before, after = (image @ plane.T @ np.array([1, 1j]) for image in (images, changed))
+    np.testing.assert_allclose(np.abs(after), np.abs(before), atol=64 * EPS)
+    turns = np.angle((after * before.conj()).sum(axis=(1, 2))) / (2 * np.pi)
+    rotation = np.exp(2j * np.pi * turns)[:, None, None]
+    np.testing.assert_allclose(after, before * rotation, atol=64 * EPS)
+    assert is_uniform(turns, -0.4, 0.4)
+
+
+def test_the_strengths_of_a_jitter_are_independent():
+    """Two pixels, one grey, tell the three factors: by mean, difference and colour."""
+    colour = np.array([0.02, 0.0, -0.02 * 0.299 / 0.114])  # of no luminance
+    pixels = np.array([0.4 + colour, [0.5, 0.5, 0.5]])
+    images = np.broadcast_to(np.float32(2 * pixels - 1), (NUM, 1, 2, 3))
+    changed = (jittered(images, brightness=0.3, contrast=0.3, saturation=0.3)[:, 0] + 1) / 2
+    grey = changed @ LUMINANCE
+    brightness = grey.mean(axis=1) / 0.45
+    contrast = (grey[:, 1] - grey[:, 0]) / 0.1 / brightness
+    saturation = (changed[:, 0, 0] - grey[:, 0]) / 0.02 / brightness / contrast
+    factors = np.stack([brightness, contrast, saturation])
+    assert np.all(np.abs(factors - 1) < 0.301)
+    correlations = np.corrcoef(factors)[np.triu_indices(3, 1)]
+    assert np.all(np.abs(correlations) < 5 / np.sqrt(NUM))
+
+
+def test_grey_images_jitter_in_brightness_and_contrast_alone():
+    grey = COLOURS[..., :1]
+    np.testing.assert_allclose(jittered(grey, saturation=0.8, hue=0.4), grey, atol=4 * EPS)
+    assert np.all(np.any(jittered(grey, contrast=0.8) != grey, axis=(1, 2, 3)))
+
+
+@pytest.mark.parametrize("jitter_prob", [0.0, 0.8])
+def test_shares_of_starts_change_their_colours_and_turn_grey(jitter_prob):
+    """Without a crop and a flip; the rest are left exactly alone."""
+    images = np.float32(RNG.uniform(-1, 1, size=(NUM, 2, 3, 3)))
+    options = {"min_area": 1.0, "is_flipped": False, "jitter_prob": jitter_prob}
+    changed = np.float64(jax.jit(lambda x: augment_starts(KEY, x, **options))(images))
+    assert np.all(np.abs(changed) <= 1 + 2 * EPS)
+    is_grey = np.ptp(changed, axis=-1).max(axis=(1, 2)) < 8 * EPS
+    assert abs(is_grey.mean() - 0.2) < 5 * 0.4 / np.sqrt(NUM)
+    distance = np.abs(changed - images).max(axis=(1, 2, 3))
+    is_changed = distance[~is_grey] > 8 * EPS
+    assert abs(is_changed.mean() - jitter_prob) < 5 * 0.4 / np.sqrt(NUM)
+    if not jitter_prob:
+        luminance = np.broadcast_to((images @ LUMINANCE)[..., None], images.shape)
+        np.testing.assert_allclose(changed[is_grey], luminance[is_grey], atol=8 * EPS)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_starts_stay_images_and_each_draws_its_own(channels):
+    one = RNG.uniform(-1, 1, size=(1, 8, 8, channels)).astype(np.float32)
+    same = jnp.asarray(np.tile(one, (6, 1, 1, 1)))
+    augment = jax.jit(augment_starts)
+    first, again, other = (augment(jax.random.key(seed), same) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert np.all(np.abs(first) <= 1 + 2 * EPS)
+    flat = np.concatenate([np.asarray(x).reshape(len(x), -1) for x in (same[:1], first)])
+    distances = np.linalg.norm(flat[:, None] - flat[None], axis=-1)[np.triu_indices(7, 1)]
+    assert np.all(distances > 0.1), "no two of the original and its six versions are alike"
+    assert np.any(np.asarray(first) != np.asarray(other))
+    # The range is the one given.
+    moved = jax.jit(lambda x: augment_starts(KEY, x, low=0.0, high=1.0))((same + 1) / 2)
+    np.testing.assert_allclose(moved, (first + 1) / 2, atol=16 * EPS)

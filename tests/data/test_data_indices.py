@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
-from ebmjax.data import batch_indices, block_indices, epoch_indices
+from ebmjax.data import batch_indices, epoch_indices
 
 MASK = (1 << 64) - 1
 
@@ -35,32 +37,26 @@ def test_order_is_the_sorted_philox_stream(seed, epoch, size):
     assert order.tolist() == expected
 
 
-def test_every_epoch_is_a_permutation_less_the_remainder():
-    sizes = {"num_examples": 11, "batch_size": 3}
-    for epoch in range(4):
-        steps = range(3 * epoch, 3 * epoch + 3)
-        seen = np.concatenate([batch_indices(5, step, **sizes) for step in steps])
-        assert seen.tolist() == epoch_indices(5, epoch, 11)[:9].tolist()
-        assert len(set(seen.tolist())) == 9
-        assert sorted(epoch_indices(5, epoch, 11).tolist()) == list(range(11))
-
-
-def test_the_step_alone_decides():
-    sizes = {"num_examples": 50, "batch_size": 8}
-    forward = [batch_indices(1, step, **sizes).tolist() for step in range(40)]
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**64 - 1),
+    num_examples=st.integers(1, 40),
+    data=st.data(),
+)
+def test_every_epoch_is_its_order_less_the_remainder_from_the_step_alone(seed, num_examples, data):
+    """In any order of the steps, as after a resume."""
+    batch_size = data.draw(st.integers(1, num_examples))
+    num_batches = num_examples // batch_size
+    steps = data.draw(st.permutations(range(3 * num_batches)))
+    sizes = {"num_examples": num_examples, "batch_size": batch_size}
     epoch_indices.cache_clear()
-    backward = [batch_indices(1, step, **sizes).tolist() for step in reversed(range(40))]
-    assert forward == backward[::-1]
-
-
-@pytest.mark.parametrize("first_step", [0, 5, 17])
-def test_a_block_is_its_steps_across_epochs(first_step):
-    sizes = {"num_examples": 20, "batch_size": 6}
-    block = block_indices(3, first_step, 10, **sizes)
-    steps = range(first_step, first_step + 10)
-    assert block.shape == (10, 6)
-    assert block.dtype == np.int32
-    assert block.tolist() == [batch_indices(3, s, **sizes).tolist() for s in steps]
+    batches = {step: batch_indices(seed, step, **sizes) for step in steps}
+    for epoch in range(3):
+        first = epoch * num_batches
+        seen = np.concatenate([batches[step] for step in range(first, first + num_batches)])
+        order = epoch_indices(seed, epoch, num_examples)
+        np.testing.assert_array_equal(seen, order[: num_batches * batch_size])
+        np.testing.assert_array_equal(np.sort(order), np.arange(num_examples))
 
 
 def test_seeds_and_epochs_give_different_orders():
@@ -93,8 +89,3 @@ def test_bad_arguments_are_named(arguments, message):
     good = {"seed": 0, "step": 0, "num_examples": 10, "batch_size": 2}
     with pytest.raises(ValueError, match=message):
         batch_indices(**(good | arguments))
-
-
-def test_an_empty_block_is_refused():
-    with pytest.raises(ValueError, match="num_steps must be an integer of at least 1"):
-        block_indices(0, 0, 0, num_examples=4, batch_size=2)

@@ -30,7 +30,7 @@ def load(place, **options):
 def test_of_two_columns_of_labels_one_is_chosen_by_name(tmp_path):
     columns = {"image": IMAGES, "coarse_label": COARSE, "fine_label": FINE}
     place = write_rows(tmp_path / "set", columns, both)
-    message = r"label_column must be one of \['coarse_label', 'fine_label'\] .* got none, and there"
+    message = r"label_column must be one of \['coarse_label', 'fine_label'\] .* got None"
     with pytest.raises(ValueError, match=message):
         load(place)
     for name, classes, other in (
@@ -45,7 +45,7 @@ def test_of_two_columns_of_labels_one_is_chosen_by_name(tmp_path):
         }
         for image, label in zip(found.data.images, found.data.labels, strict=True):
             assert shown[image.tobytes()] == label
-    with pytest.raises(ValueError, match=r"got 'kind'\. Its columns are image \(Image\), coarse_l"):
+    with pytest.raises(ValueError, match=r"got 'kind'\. Its columns are {'image': 'Image', 'coars"):
         load(place, label_column="kind")
 
 
@@ -88,7 +88,7 @@ def test_what_is_no_class_is_no_label(values, feature, tmp_path):
     found = load(place)
     assert found.num_classes is None
     assert found.notes == ("columns not read: 1 (label)",)
-    with pytest.raises(ValueError, match=r"label_column must be empty: no .*class_encode_column"):
+    with pytest.raises(ValueError, match=r"label_column must be one of \[\] .*class_encode_column"):
         load(place, label_column="label")
 
 
@@ -106,10 +106,10 @@ def test_images_are_bytes_inside_the_set(tmp_path, monkeypatch):
         load(tmp_path / "set")
 
 
-def test_a_format_that_was_saved_does_not_matter(tmp_path):
+def test_a_format_that_was_saved_and_the_case_of_label_do_not_matter(tmp_path):
     datasets = pytest.importorskip("datasets")
-    kinds = datasets.Features({"image": datasets.Image(), "label": datasets.Value("int64")})
-    rows = datasets.Dataset.from_dict({"image": IMAGES, "label": COARSE}, features=kinds)
+    kinds = datasets.Features({"image": datasets.Image(), "Label": datasets.Value("int64")})
+    rows = datasets.Dataset.from_dict({"image": IMAGES, "Label": COARSE}, features=kinds)
     rows.with_format("numpy").save_to_disk(str(tmp_path / "set"))
     assert sorted(load(tmp_path / "set").data.labels.tolist()) == COARSE
 
@@ -134,12 +134,6 @@ def test_a_pipe_is_not_waited_for(name, tmp_path):
         load(place)
 
 
-def test_a_column_of_labels_is_known_in_any_case(tmp_path):
-    columns = {"image": IMAGES, "Label": COARSE}
-    place = write_rows(tmp_path / "set", columns, lambda d: {"Label": d.Value("int64")})
-    assert sorted(load(place).data.labels.tolist()) == COARSE
-
-
 def test_a_set_that_changes_is_noticed(tmp_path):
     place = write_rows(tmp_path / "set", {"image": IMAGES})
     images = load(place, on_disk=True).data.images
@@ -147,5 +141,5 @@ def test_a_set_that_changes_is_noticed(tmp_path):
     (file,) = place.glob("*.arrow")
     later = time.time() + 5
     os.utime(file, (later, later))
-    with pytest.raises(DataChangedError, match=r"data-00000-of-00001\.arrow has another size or"):
+    with pytest.raises(DataChangedError, match=r"\.arrow is gone or has another size"):
         images[:2]

@@ -12,7 +12,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
-from PIL import Image
 from tensorflow_datasets.core import dataset_builder
 from tensorflow_datasets.core.download import checksums, downloader
 from tensorflow_datasets.datasets.celeb_a import celeb_a_dataset_builder as celeb_a
@@ -26,8 +25,13 @@ from tfds_originals import (
     svhn_originals,
 )
 
-from ebmjax.data import DataUnavailableError, _tfds, check_prepared, load_images, prepare_tfds
-from ebmjax.data._fit import fit_image
+from ebmjax.data import (
+    DataUnavailableError,
+    MissingSplitError,
+    check_source,
+    load_images,
+    prepare_tfds,
+)
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 REAL = REPOSITORY.parent / "shared" / "data" / "tfds"
@@ -45,7 +49,7 @@ needs_real_cifar10 = pytest.mark.skipif(
 @needs_real_cifar10
 @pytest.mark.parametrize(("split", "size"), [("train", 50_000), ("test", 10_000)])
 def test_cifar10_reads_by_the_block_as_one_by_one(split, size, monkeypatch):
-    monkeypatch.setattr(_tfds, "READ_AT_ONCE", 64)
+    monkeypatch.setattr("ebmjax.data._tfds.AT_ONCE", 64)
     source = tfds.data_source(
         "cifar10", split=split, data_dir=REAL, builder_kwargs={"file_format": "array_record"}
     )
@@ -67,67 +71,18 @@ def test_splits_can_be_sliced():
     np.testing.assert_array_equal(part.labels, whole.labels[10:30])
 
 
-@needs_real_cifar10
-def test_resizing_square_images_keeps_their_content():
-    large = load_tfds("cifar10", "test", data_dir=REAL, max_examples=50)
-    small = load_tfds("cifar10", "test", data_dir=REAL, max_examples=50, image_size=16)
-    assert small.images.shape == (50, 16, 16, 3)
-    # The bilinear filter is a weighted mean of its neighbourhood: it stays close to the 2x2 mean.
-    blocks = large.images.reshape(50, 16, 2, 16, 2, 3).mean(axis=(2, 4))
-    assert np.corrcoef(blocks.ravel(), small.images.ravel())[0, 1] > 0.95
-
-
-@pytest.mark.parametrize(("name", "size"), [("cifar10", (32, 32)), ("celeb_a", (218, 178))])
-def test_tfds_own_mock_data_loads(name, size):
-    with tfds.testing.mock_data(num_examples=5):
-        data = load_tfds(name, "train")
-        fewer = load_tfds(name, "train", max_examples=2, image_size=64)
-    assert data.images.shape == (5, *size, 3)
-    assert data.labels.shape == (5,)
-    assert fewer.images.shape == (2, 64, 64, 3)
-    np.testing.assert_array_equal(fewer.labels, data.labels[:2])
-    if name == "celeb_a":
-        assert not data.labels.any()
-
-
-def test_a_tall_image_is_cut_to_its_centre():
-    image = np.zeros((218, 178, 3), np.uint8)
-    image[20:198] = 200  # exactly the central square
-    square = fit_image(image, 64)
-    assert square.shape == (64, 64, 3)
-    assert (square == 200).all()
-
-
-def test_a_wide_grey_image_is_cut_and_keeps_its_channel():
-    image = np.arange(40, dtype=np.uint8).reshape(1, 40, 1).repeat(8, axis=0)
-    square = fit_image(image, 8)
-    np.testing.assert_array_equal(square, image[:, 16:24])
-
-
-def test_resizing_is_pillows_bilinear():
-    image = np.random.default_rng(0).integers(0, 256, (20, 20, 3), np.uint8)
-    expected = Image.fromarray(image).resize((7, 7), Image.Resampling.BILINEAR)
-    np.testing.assert_array_equal(fit_image(image, 7), np.asarray(expected))
-
-
 def test_a_missing_data_dir_is_named(tmp_path):
     missing = tmp_path / "nowhere"
-    with pytest.raises(FileNotFoundError, match=f"data_dir does not exist: {missing}.*make the"):
+    with pytest.raises(FileNotFoundError, match=f"path does not exist: {missing}"):
         load_tfds("cifar10", "train", data_dir=missing)
     assert not missing.exists()
-
-
-def test_a_data_dir_that_is_a_file_is_named(tmp_path):
-    file = tmp_path / "data.zip"
-    file.touch()
-    with pytest.raises(NotADirectoryError, match=f"must be a folder .*{file}"):
-        load_tfds("cifar10", "train", data_dir=file)
 
 
 def test_an_empty_data_dir_tells_how_to_prepare(tmp_path):
     where = re.escape(str(tmp_path / "cifar10" / "3.0.2"))
     with pytest.raises(DataUnavailableError, match=rf"no {where}\..*prepare_tfds\('cifar10'"):
-        check_prepared("cifar10", tmp_path)
+        check_source("cifar10", "test", path=tmp_path, needs_copy=True)
+    check_source("cifar10", "test", path=tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -137,32 +92,17 @@ def test_an_unknown_data_set_is_named():
 
 
 @needs_real_cifar10
-@pytest.mark.parametrize(
-    ("split", "message"),
-    [
-        ("valid", r"got split='valid'; .*/3\.0\.2 has train \(50000\), test \(10000\)\. Take"),
-        ("test[:0]", r"got split='test\[:0\]'; "),
-    ],
-)
-def test_a_split_that_is_not_there_lists_those_that_are(split, message):
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize("split", ["valid", "test[:0]"])
+def test_a_split_that_is_not_there_lists_those_that_are(split):
+    with pytest.raises(MissingSplitError, match=r"has train \(50000\), test \(10000\), and no"):
         load_tfds("cifar10", split, data_dir=REAL)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("./pngs", r"not a path"),
-        ("/data/my.set", r"not a path; .*got name='/data/my"),
-        (" cifar10", r"must be that of .*cifar10:3\.0\.2 .*got name=' cifar10'\. .*no prepared"),
-        ("", r"got name=''"),
-        ("CIFAR10", r"got name='CIFAR10'\. .* holds no prepared"),
-    ],
-)
-def test_a_name_that_is_none(name, message, tmp_path):
-    with pytest.raises(ValueError, match=message) as caught:
-        load_tfds(name, "train", data_dir=tmp_path)
-    assert "\n" not in str(caught.value)
+@pytest.mark.parametrize("name", ["./pngs", "/data/my.set", " cifar10", "", "CIFAR10", "me:mnist"])
+def test_a_name_that_is_none(name, tmp_path):
+    with pytest.raises(ValueError, match=r"data set") as caught:
+        check_source(name, "train", path=tmp_path, needs_copy=True)
+    assert f"got name={name!r}" in str(caught.value)
     assert not list(tmp_path.iterdir())
 
 
@@ -190,7 +130,7 @@ def test_a_copy_that_names_code_does_not_run_it(name, tmp_path, monkeypatch):
     (folder / "dataset_info.json").write_text(json.dumps(info | {"splits": splits}))
     features = {"pythonClassName": "evil_features.Feature", "featuresDict": {"features": {}}}
     (folder / "features.json").write_text(json.dumps(features))
-    with pytest.raises(DataUnavailableError, match=r"'evil_features\.Feature', which is not of"):
+    with pytest.raises(DataUnavailableError, match=r"'evil_features\.Feature', not of"):
         load_tfds(name, "train", data_dir=tmp_path / "data")
     assert not canary.exists()
 
@@ -199,22 +139,18 @@ def test_a_copy_that_names_code_does_not_run_it(name, tmp_path, monkeypatch):
 def test_a_tfrecord_copy_is_told_apart(copy_of_cifar10):
     info = copy_of_cifar10 / "dataset_info.json"
     info.write_text(json.dumps(json.loads(info.read_text()) | {"fileFormat": "tfrecord"}))
-    with pytest.raises(DataUnavailableError, match=r"splits as array_record, has tfrecord"):
+    with pytest.raises(DataUnavailableError, match=r"cannot be read: .*TFRECORD"):
         load_tfds("cifar10", "test", data_dir=copy_of_cifar10.parents[1])
 
 
 @needs_real_cifar10
-def test_another_version_than_the_newest_is_named_and_read(copy_of_cifar10):
+def test_another_version_than_the_newest_is_read(copy_of_cifar10):
     copy_of_cifar10.rename(copy_of_cifar10.with_name("3.0.1"))
     data_dir = copy_of_cifar10.parents[1]
-    message = r"cifar10/3\.0\.1\. Name that version"
-    with pytest.raises(DataUnavailableError, match=message):
-        load_tfds("cifar10", "test", data_dir=data_dir)
     there = load_tfds("cifar10:3.0.1", "test", data_dir=data_dir, max_examples=3)
     expected = load_tfds("cifar10", "test", data_dir=REAL, max_examples=3)
     np.testing.assert_array_equal(there.images, expected.images)
-    message = r"cifar10:3\.0\.0 cannot be opened: .* holds cifar10/3\.0\.1\. Name one"
-    with pytest.raises(DataUnavailableError, match=message):
+    with pytest.raises(DataUnavailableError, match=r"cifar10:3\.0\.0 in .* cannot be read"):
         load_tfds("cifar10:3.0.0", "test", data_dir=data_dir)
 
 
@@ -234,7 +170,7 @@ BROKEN = {
 @pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
 def test_a_damaged_description_is_one_message(content, name, copy_of_cifar10):
     (copy_of_cifar10 / "dataset_info.json").write_text(content)
-    message = rf"{copy_of_cifar10} cannot be read: .+\. The copy is damaged or incomplete: copy"
+    message = r"cifar10.* cannot be read: .+\. The copy is damaged or incomplete: copy"
     with pytest.raises(DataUnavailableError, match=message) as caught:
         load_tfds(name, "test", data_dir=copy_of_cifar10.parents[1])
     assert len(str(caught.value)) < 500
@@ -259,9 +195,6 @@ import ebmjax.data
 heavy = {"tensorflow_datasets", "sklearn", "PIL", "scipy.io"} & set(sys.modules)
 assert not heavy, f"import ebmjax.data brought {heavy}"
 ebmjax.data.load_digits("test")
-import tensorflow_datasets as tfds
-with tfds.testing.mock_data(num_examples=2):
-    ebmjax.data.load_images("cifar10", "train")
 if sys.argv[1]:
     ebmjax.data.load_images("cifar10", "test", path=sys.argv[1], max_examples=3)
 assert "tensorflow" not in sys.modules
@@ -328,7 +261,7 @@ def test_arrays_are_prepared_losslessly(tmp_path, serve, name, originals, split,
 
 
 def test_images_that_stay_on_the_disk_are_the_same(tmp_path, serve, monkeypatch):
-    monkeypatch.setattr(_tfds, "READ_AT_ONCE", 2)
+    monkeypatch.setattr("ebmjax.data._tfds.AT_ONCE", 2)
     serve(cifar10_originals())
     options = {"path": tmp_path, "image_size": 16, "max_examples": 4}
     whole, stored = (load_images("cifar10", "train", on_disk=there, **options) for there in (0, 1))

@@ -1,7 +1,6 @@
 """Pictures are judged alike in every source, and nothing about them vanishes."""
 
 import os
-import struct
 import threading
 import warnings
 
@@ -26,7 +25,7 @@ sources = pytest.mark.parametrize("source", ENCODED)
 @pytest.mark.parametrize(
     ("picture", "expected"),
     [
-        (encoded(SIXTEEN), "at most 8 bits a channel, got an image of Pillow's mode 'I"),
+        (encoded(SIXTEEN), "at most 8 bits a channel, got Pillow's mode 'I"),
         # Pillow would keep the high bytes and say nothing.
         (png(6, 6, 16, 2, (b"\0" + bytes(36)) * 6), "mode 'RGB', 16 bits a channel"),
         (png(6, 6, 16, 6, (b"\0" + bytes(48)) * 6), "mode 'RGBA', 16 bits a channel"),
@@ -81,33 +80,6 @@ def test_pictures_are_turned_as_their_tag_says(source, tag, tmp_path, monkeypatc
 
 
 @sources
-def test_a_tag_behind_the_pixels_turns_nothing_in_silence(source, tmp_path, monkeypatch):
-    """Headers do not show it, so no note would count it."""
-    for tag in (1, 6):
-        exif = Image.Exif()
-        exif[0x0112] = tag
-        rows = b"".join(b"\0" + row.tobytes() for row in COLOUR)
-        picture = png(6, 6, 8, 2, rows, [(b"eXIf", exif.tobytes()[6:])])
-        (tmp_path / str(tag)).mkdir()
-        if tag == 1:
-            found = load(source, tmp_path / "1", [picture], monkeypatch)
-            np.testing.assert_array_equal(found.data.images[0], COLOUR)
-            continue
-        with pytest.raises(ValueError, match="says behind its pixels how to turn it"):
-            load(source, tmp_path / "6", [picture], monkeypatch)
-
-
-@sources
-def test_a_bitmap_of_16_bits_a_pixel_has_at_most_6_bits_a_channel(source, tmp_path, monkeypatch):
-    masks = struct.pack("<III", 0xF800, 0x07E0, 0x001F)
-    about = struct.pack("<IiiHHIIiiII", 40, 2, 1, 1, 16, 3, 4, 0, 0, 0, 0)
-    head = b"BM" + struct.pack("<IHHI", 70, 0, 0, 66)
-    picture = head + about + masks + struct.pack("<HH", 0xF800, 0x001F)
-    found = load(source, tmp_path, [picture], monkeypatch, fit="stretch", image_size=2)
-    assert found.data.images[0, 0].tolist() == [[255, 0, 0], [0, 0, 255]]
-
-
-@sources
 def test_a_broken_tag_turns_nothing(source, tmp_path, monkeypatch):
     picture = encoded(COLOUR, exif=b"Exif\0\0no tag at all")
     found = load(source, tmp_path, [picture], monkeypatch)
@@ -116,7 +88,8 @@ def test_a_broken_tag_turns_nothing(source, tmp_path, monkeypatch):
 
 @sources
 def test_grey_and_colour_become_colour(source, tmp_path, monkeypatch):
-    found = load(source, tmp_path, [encoded(GREY), encoded(COLOUR)], monkeypatch)
+    pictures = [encoded(GREY), encoded(COLOUR, "BMP"), encoded(COLOUR, "WEBP", lossless=True)]
+    found = load(source, tmp_path, pictures, monkeypatch)
     assert found.notes == ("some images are grey and some in colour: all became RGB",)
     images = {image.tobytes() for image in found.data.images}
     assert images == {GREY[..., None].repeat(3, -1).tobytes(), COLOUR.tobytes()}
@@ -147,14 +120,6 @@ def test_further_frames_are_counted(source, tmp_path, monkeypatch):
     found = load(source, tmp_path, [picture], monkeypatch)
     assert found.notes[0].startswith("1 of 1 images read without further frames (first ")
     np.testing.assert_array_equal(found.data.images[0], COLOUR)
-
-
-@sources
-def test_other_formats_are_read(source, tmp_path, monkeypatch):
-    pictures = [encoded(COLOUR), encoded(COLOUR, "BMP"), encoded(COLOUR, "WEBP", lossless=True)]
-    found = load(source, tmp_path, pictures, monkeypatch)
-    assert found.notes == ()
-    assert {image.tobytes() for image in found.data.images} == {COLOUR.tobytes()}
 
 
 @sources
@@ -201,7 +166,7 @@ def test_sizes_may_differ_where_images_are_resized(source, tmp_path, monkeypatch
     pictures = [encoded(COLOUR), encoded(COLOUR.repeat(2, axis=0)), encoded(COLOUR[:5, :5])]
     for name in "ab":
         (tmp_path / name).mkdir()
-    with pytest.raises(ValueError, match=r"one size, got .*Set image_size, for example to 5"):
+    with pytest.raises(ValueError, match=r"one size, got .*Set image_size, for example .*=5"):
         load(source, tmp_path / "a", pictures, monkeypatch)
     found = load(source, tmp_path / "b", pictures, monkeypatch, image_size=5)
     assert found.data.images.shape == (3, 5, 5, 3)
@@ -221,7 +186,7 @@ def test_files_that_are_not_read_are_counted_once(tmp_path):
     )
     found = load_images("folder", "train", path=tmp_path)
     assert sorted(found.files) == ["a/0.png", "b/2.png"]
-    assert found.notes == ("files not read: 4 (.hidden/3.png, a/deep/1.png, a/notes.txt, ...)",)
+    assert found.notes == ("files not read: 4 (.hidden/3.png, a/deep/1.png, a/notes.txt)",)
 
 
 def test_a_note_cannot_disturb_a_terminal(tmp_path):
@@ -269,9 +234,6 @@ def test_labels_of_data_sets_are_class_numbers(monkeypatch):
     fake_tfds(monkeypatch, [{"image": encoded(GREY), "label": 1}] * 2, label=3)
     found = load_images("some_set", "train")
     assert (found.data.labels.tolist(), found.num_classes) == ([1, 1], 3)
-    fake_tfds(monkeypatch, [{"image": encoded(GREY), "label": np.array([1, 2])}], label=3)
-    with pytest.raises(ValueError, match=r"example 0 of some_set.* must have one class number"):
-        load_images("some_set", "train")
 
 
 @pytest.mark.parametrize(
@@ -279,45 +241,34 @@ def test_labels_of_data_sets_are_class_numbers(monkeypatch):
     [
         ("[Image.new('L', (6, 6)), None]", "image 1 of .* has no image"),
         ("[Image.new('I', (6, 6))]", "at most 8 bits a channel, got .* mode 'I'"),
-        ("[Image.new('F', (6, 6))]", "at most 8 bits a channel, got .* mode 'F'"),
         ("[Image.open(io.BytesIO(SHORT))]", "image 0 of .* cannot be read as an image: .*Repair"),
-        ("[Image.open(io.BytesIO(TIFF))]", "must be PNG, JPEG, WebP or BMP, got TIFF. Convert it"),
         ("[np.zeros((6, 6)), np.zeros((6, 5))]", "must be one array, and their shapes differ"),
         ("np.array([[[None]]])", "must be an array of numbers, got dtype object"),
     ],
 )
 def test_what_a_function_returns_is_judged_alike(images, expected, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    header = f"import io\nimport numpy as np\nfrom PIL import Image\nTIFF = {TIFF!r}\n"
+    header = "import io\nimport numpy as np\nfrom PIL import Image\n"
     header += f"SHORT = {encoded(COLOUR)[:-40]!r}\n"
     (tmp_path / "mine.py").write_text(f"{header}def read(split):\n    return {images}, None\n")
     with pytest.raises((ValueError, TypeError), match=expected):
         load_images(f"{tmp_path}/mine.py:read", "train")
 
 
-def test_a_function_may_return_pictures(tmp_path, monkeypatch):
-    """They are left open for the user's own use."""
-    Image.fromarray(COLOUR).save(tmp_path / "picture.png")
+def test_a_function_may_return_pictures(tmp_path):
+    """They are left open for the user's own use, and changes are counted."""
+    more = [Image.fromarray(255 - COLOUR)]
+    (tmp_path / "a.png").write_bytes(encoded(COLOUR, save_all=True, append_images=more))
     (tmp_path / "mine.py").write_text(
         "from PIL import Image\n"
-        f"PICTURES = [Image.open({str(tmp_path / 'picture.png')!r}), Image.new('L', (6, 6))]\n"
+        f"PICTURES = [Image.open({str(tmp_path / 'a.png')!r}), Image.new('L', (6, 6))]\n"
         "def read(split): return PICTURES, [0, 1]\n"
     )
     for _ in range(2):
         found = load_images(f"{tmp_path}/mine.py:read", "train")
         images = [image.tobytes() for image in found.data.images]
         assert images[found.data.labels.tolist().index(0)] == COLOUR.tobytes()
-
-
-def test_what_was_changed_of_a_functions_pictures_is_counted_too(tmp_path):
-    more = [Image.fromarray(255 - COLOUR)]
-    frames = encoded(COLOUR, save_all=True, append_images=more)
-    (tmp_path / "mine.py").write_text(
-        "import io\nfrom PIL import Image\n"
-        f"def read(split): return [Image.open(io.BytesIO({frames!r}))], None\n"
-    )
-    (note,) = load_images(f"{tmp_path}/mine.py:read", "train").notes
-    assert note.startswith("1 of 1 images read without further frames (first ")
+        assert found.notes[1].startswith("1 of 2 images read without further frames (first ")
 
 
 def test_pictures_are_decoded_beside_each_other_and_stay_in_order(monkeypatch):
@@ -330,9 +281,10 @@ def test_pictures_are_decoded_beside_each_other_and_stay_in_order(monkeypatch):
 
     monkeypatch.setattr("ebmjax.data._pictures.fit_image", meet)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    levels = [np.full((2, 2, 1), level, np.uint8) for level in range(6)]
-    found = decode_pictures(levels, [str(k) for k in range(6)], (2, 2, 1), None, "crop")
-    np.testing.assert_array_equal(found, levels)
-    damaged = [levels[0], levels[1], b"one", b"two"]
+    levels = [np.full((2, 2), level, np.uint8) for level in range(6)]
+    pictures = [encoded(one) for one in levels]
+    found = decode_pictures(pictures, [str(k) for k in range(6)], (2, 2, 1), None, "crop")
+    np.testing.assert_array_equal(found[..., 0], levels)
+    damaged = [*pictures[:2], b"one", b"two"]
     with pytest.raises(ValueError, match=r"^c cannot be read as an image"):
         decode_pictures(damaged, ["a", "b", "c", "d"], (2, 2, 1), None, "crop")

@@ -64,7 +64,7 @@ def test_half_a_level_outside_is_clipped_and_counted(pixels, end, tmp_path):
     [
         ((IMAGES - 128.0) / 60, r"got -2.13333 to 2.11667 \(dtype float64\).*standardised"),
         (1.2 * IMAGES / 255, r"got 0 to 1.2 \(dtype float64\), which is nearly one grey if they"),
-        (IMAGES / 16.0, r"got 0 to 15.9375 .* nearly one grey if they are 0..255.*pixels=0..1 or"),
+        (IMAGES / 16.0, r"got 0 to 15.9375 .* nearly one grey if they are 0..255.*pixels=0..255"),
         (IMAGES // 16 * np.int32(1), r"got 0 to 15 \(dtype int32\), which is nearly one grey"),
         (IMAGES / 255 - 0.5, r"got -0.5 to 0.5 .* nearly one grey if they are -1..1"),
         (IMAGES * np.uint16(257), r"got 0 to 65535 \(dtype uint16\)"),
@@ -75,13 +75,6 @@ def test_half_a_level_outside_is_clipped_and_counted(pixels, end, tmp_path):
 )
 def test_what_has_no_range_is_refused_with_the_values_seen(images, expected, tmp_path):
     with pytest.raises(ValueError, match=expected):
-        load(tmp_path, images)
-
-
-def test_a_pixel_that_is_no_number_is_named_by_its_row(tmp_path):
-    images = IMAGES / 255
-    images[17, 3, :2] = np.nan
-    with pytest.raises(ValueError, match=r"image 17 of .*mine\.npz has 6 that are NaN"):
         load(tmp_path, images)
 
 
@@ -113,7 +106,7 @@ def test_the_same_picture_has_the_same_level_in_every_split(tmp_path):
         ("0..1", IMAGES / 127.5 - 1, r"0 to 1 as those of .* got -1 to 1"),
         ("-1..1", IMAGES.astype(float), r"-1 to 1 as those of .* got 0 to 255"),
         ("0..255", IMAGES / 255, r"0 to 255 as those of .* got 0 to 1 \(dtype float64\)"),
-        ("0..1", IMAGES // 255, r"0..1 as those of .* got bytes from 0 to 1, of which 255"),
+        ("0..1", IMAGES // 255, r"0..1 as those of .* got bytes from 0 to 1"),
     ],
 )
 def test_splits_of_two_ranges_are_refused(pixels, images, expected, tmp_path):

@@ -134,7 +134,7 @@ def _load_tfds(config: Config, name: str, test: np.ndarray) -> np.ndarray:
     section = config.data
     folder = section.path or None if sources.is_tfds(section.name) else None
     try:
-        sources.check_prepared(name, folder)
+        sources.check_source(name, "test", path=folder, needs_copy=True)
         images = sources.load_images(
             name,
             "test",

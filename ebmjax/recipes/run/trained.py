@@ -109,7 +109,7 @@ def load(
     name = config.data.get("name")
     if name is not None and not is_points(config) and data.is_tfds(name):
         with contextlib.suppress(ValueError):  # which building explains
-            data.check_prepared(config.data.name, config.data.path or None)
+            data.check_source(name, "train", path=config.data.path or None, needs_copy=True)
     with phase(f"{path}: {found}; reading its data and making its model", default="stderr"):
         experiment = run.build()
     if experiment.use is None:

@@ -1,6 +1,7 @@
 """Images of a run: the splits, what the data decide, and mistakes before anything is built."""
 
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -207,7 +208,7 @@ def test_mistakes_of_own_images_name_the_fields(tmp_path):
     assert message.endswith("--config.data.path=.")
     assert "path must name an .npz file" in refuse("npz", **{"data.path": ""})
     for name in ("mine.npz", str(tmp_path)):
-        refuse(r"name must say what kind of source .* Give that as path", **{"data.name": name})
+        refuse(r"name must be that of a data set .* Your own images", **{"data.name": name})
     refuse(r"got 0 to 600", arrays={"images": IMAGES * 600.0 / IMAGES.max()}, **held_out)
     refuse("labels must lie in 0..1; 40 of 120 do not", **{"data.num_classes": 2}, **held_out)
     gaps = {"images": IMAGES, "labels": 2 * LABELS}
@@ -259,21 +260,22 @@ def test_labels_without_a_class_are_refused_in_every_family(family, monkeypatch,
     assert "config.data.num_classes=10" in str(caught.value)
 
 
-@pytest.mark.parametrize(("data_dir", "passed_on"), [("", None), ("/data", "/data")])
+@pytest.mark.parametrize(("data_dir", "passed_on"), [("", None), ("/tmp", Path("/tmp"))])
 def test_other_images_come_from_tfds(data_dir, passed_on, monkeypatch):
     asked = []
 
-    def load(name, split, **options):
-        asked.append((name, split, options))
-        return of_array(*load_digits(split), name), options["max_examples"]
+    def load(*arguments):
+        asked.append(arguments)
+        name, split, _, max_examples = arguments
+        return of_array(*load_digits(split), name), max_examples
 
     monkeypatch.setattr("ebmjax.data._load.tfds_source", load)
     config = digits(**{"data.name": "svhn_cropped", "data.path": data_dir})
     config.data.update(image_size=16, max_train=30, max_test=20)
     images, _ = image_data.load(config)
     assert asked == [
-        ("svhn_cropped", "train", {"data_dir": passed_on, "max_examples": 30}),
-        ("svhn_cropped", "test", {"data_dir": passed_on, "max_examples": 20}),
+        ("svhn_cropped", "train", passed_on, 30),
+        ("svhn_cropped", "test", passed_on, 20),
     ]
     assert (len(images.train.images), len(images.monitored.images)) == (30, 20)
 
