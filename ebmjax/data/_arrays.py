@@ -52,6 +52,7 @@ def array_source(path: str | os.PathLike[str] | None, split: str) -> Source:
         ) from error
     name = _only(found, "images", chosen, place)
     array = open_array(name)
+    file = array.file
     what = f"{name} in {place}" if len(names) > 1 else str(place)
     shape = check_shape(array.shape, array.dtype, what)
     check_memory(BYTES_AN_IMAGE * shape[0], f"labels and order of {shape[0]:,} images")
@@ -69,9 +70,9 @@ def array_source(path: str | os.PathLike[str] | None, split: str) -> Source:
         rows=rows,
         shape=shape[1:],
         dtype=array.dtype,
-        num_read=0 if array.file else shape[0],
+        num_read=0 if file else shape[0],
         notes=about_unread("arrays or files", unread) if split == TRAIN else (),
-        files_of=(lambda places: [array.file]) if array.file else None,
+        files_of=(lambda places: [file]) if file else None,
     )
 
 

@@ -63,7 +63,7 @@ def tfds_source(
     prepare_tfds(name, data_dir)
     builder = open_builder(name, data_dir)
     features, splits = dict(builder.info.features), builder.info.splits
-    image, label = features.get("image"), features.get("label")
+    image, label = (features.get(column, SimpleNamespace()) for column in ("image", "label"))
     if (dtype := getattr(image, "np_dtype", None)) != np.uint8:
         raise ValueError(f"{name} must have an 'image' of 8 bits a channel, uint8; it has {dtype}.")
     image.decode_example_np = lambda encoded: encoded  # ``open_picture`` decodes
