@@ -18,7 +18,7 @@ from docutils import nodes
 from sphinx.errors import ExtensionError
 
 import ebmjax
-from ebmjax.recipes.config.pages import fill_tables
+from ebmjax.recipes.config.show_fields import fill_tables
 
 ROOMS = sorted(ebmjax._ROOMS)
 

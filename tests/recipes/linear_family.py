@@ -21,7 +21,7 @@ import optax
 from ebmjax import training
 from ebmjax._ranges import COUNT, POSITIVE, optional
 from ebmjax.recipes.config import checks, declare, families
-from ebmjax.recipes.config.common_fields import RECOVERY, family, pick_fields
+from ebmjax.recipes.config.common_fields import family, pick_fields
 from ebmjax.recipes.config.declare import field
 from ebmjax.recipes.evaluators import over_training
 from ebmjax.recipes.folder import workdir
@@ -56,7 +56,7 @@ FIELDS = {
             "log_every": 1,
             "checkpoint_every_epochs": 1,
             "max_consecutive_skips": 20,
-            **RECOVERY,
+            "on_divergence": "stop",
         },
         sampler={"num_steps": 1},
         optimizer={"learning_rate": 0.04},

@@ -9,7 +9,7 @@ import pytest
 from experiment_runs import EXPERIMENTS
 from small_configs import change
 
-from ebmjax.recipes.config import families, files, show_configs
+from ebmjax.recipes.config import families, files, show_fields
 from ebmjax.recipes.config.errors import flatten
 from ebmjax.recipes.folder.run_folder import as_json
 
@@ -20,7 +20,7 @@ def load(path):
 
 FILES = {path.name: path for path in sorted((EXPERIMENTS / "configs").glob("*.py"))}
 MODULES = {name: load(path) for name, path in FILES.items()}
-VARIANTS = {name: show_configs.variants(path) for name, path in FILES.items()}
+VARIANTS = {name: show_fields.variants(path) for name, path in FILES.items()}
 ALL = [(name, variant) for name in FILES for variant in ["", *VARIANTS[name]]]
 
 

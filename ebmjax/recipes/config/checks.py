@@ -1,9 +1,10 @@
 """Checks of fields that exclude each other, shared by families."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
+from ebmjax.recipes.config.declare import When, when_is
 from ebmjax.recipes.config.errors import Config, ConfigError, pick, shorten
-from ebmjax.recipes.config.points import POINTS
 
 IS_HIGHER_BETTER = {
     "test_accuracy": True,
@@ -16,6 +17,26 @@ IS_HIGHER_BETTER = {
 }
 """Numbers by which the best state of a run can be chosen."""
 TILTED = "tilted_langevin"
+
+POINTS = ("gmm", "circles", "gaussians", "points")
+"""Sources of points, in place of images; the last reads the user's file, the others have a law."""
+
+
+def is_points(config: Mapping[str, Any]) -> bool:
+    """Returns whether a run learns from points, and not from images."""
+    return config["family"] == "energy" and config["data"]["name"] in POINTS
+
+
+OF_POINTS = when_is("data.name", *POINTS)
+ON_IMAGES = When(
+    f"images, config.data.name other than {', '.join(POINTS)}",
+    lambda c: c.get("data.name") not in POINTS,
+)
+
+
+def is_drawn(config: Config) -> bool:
+    """Returns whether a run's points are drawn anew from a law that is known."""
+    return config.data.name in POINTS[:-1]
 
 
 def check_data(config: Config) -> None:

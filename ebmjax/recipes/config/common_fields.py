@@ -37,9 +37,6 @@ ACTIVATIONS = ("leaky_relu_0.05", "leaky_relu_0.1", "leaky_relu_0.2", "gelu", "s
 
 HUGGING_FACE = when_is("data.name", "huggingface")
 
-RECOVERY = {"on_divergence": "stop"}
-"""Defaults of the section ``train`` for what a run does that diverges, the same everywhere."""
-
 
 def is_own(what: str, *names: str) -> When:
     """The condition that one of the fields ``names`` names a function of the user."""

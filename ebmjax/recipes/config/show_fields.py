@@ -1,6 +1,14 @@
-"""Prints every field of a configuration: ``ebmjax fields``."""
+"""Prints the fields of a configuration, ``ebmjax fields``; makes tables of fields and files.
 
+docs/conf.py fills the tables in, each between two comments that name it.
+"""
+
+import ast
+import re
+import runpy
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 from ebmjax.recipes.config import command_line, declare, families, files
 from ebmjax.recipes.config.declare import Field, Fields
@@ -13,7 +21,7 @@ Prints every field with its value, text and range. "joint" stands for configs/jo
 the defaults of that family. A configuration has the fields of the parts that it names:
 --config.sampler.name=mala prints those of mala."""
 
-HEAD: tuple[str, ...] = ("| field | default | values | what it is |", "|---|---|---|---|")
+HEAD = ("| field | default | values | what it is |", "|---|---|---|---|")
 SECTIONS = [
     "family",
     "seed",
@@ -26,52 +34,7 @@ SECTIONS = [
     "mesh",
     "evals",
 ]
-
-
-def describe_field(name: str, one: Field, config: Config) -> str:
-    """One line for a field: its value, its text and its range."""
-    return f"{name} = {config.get(name, one.default)!r}  # {one.text} [{values(one)}]"
-
-
-def values(one: Field) -> str:
-    """The range of a field, in words."""
-    own = ["FILE.py:FUNCTION"] * one.values.names_code("own.py:part")
-    words = ", ".join([*one.values.choices, *own]) if one.values.choices else one.values.words
-    return words + (", or None" if one.values.may_be_none else "")
-
-
-def in_order(fields: Fields) -> Fields:
-    """Returns the fields by section."""
-    names = sorted(fields, key=lambda name: SECTIONS.index(name.partition(".")[0]))
-    return {name: fields[name] for name in names}
-
-
-def table(family: str) -> str:
-    """A family's fields as a table of Markdown, without those of its samplers."""
-    fields = families.module(family, "fields").FIELDS
-    lines = list(HEAD)
-    for name, one in in_order(fields).items():
-        needs = f" Needs {'; '.join(when.needs for when in one.when)}." if one.when else ""
-        lines.append(f"| `{name}` | `{one.default!r}` | {values(one)} | {one.text}.{needs} |")
-    return "\n".join(lines)
-
-
-def table_of_samplers() -> str:
-    """Returns the fields of samplers as a table of Markdown, with the defaults of all families."""
-    found: dict[str, dict[str, Field]] = {}
-    for family in families.FAMILIES:
-        for name, one in families.all_fields(family).items():
-            if name not in families.module(family, "fields").FIELDS:
-                found.setdefault(name, {})[family] = one
-    lines = list(HEAD)
-    for name, fields in found.items():
-        owners: dict[str, list[str]] = {}
-        for family, one in fields.items():
-            owners.setdefault(f"`{one.default!r}`", []).append(family)
-        default = "; ".join(f"{value} ({', '.join(names)})" for value, names in owners.items())
-        one = max(fields.values(), key=lambda one: one.values.may_be_none)  # the widest range
-        lines.append(f"| `{name}` | {default} | {values(one)} | {one.text}. |")
-    return "\n".join(lines)
+MARKED = re.compile(r"<!-- (fields of \w+|configurations) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def main() -> None:
@@ -96,8 +59,99 @@ def main() -> None:
         pick("family", config.family, families.FAMILIES)
         fields = families.fields_of(config)
         declare.check_ranges(fields, config)
-        fields = {**fields, **option_fields(config, fields)}
-        lines = [describe_field(name, one, config) for name, one in in_order(fields).items()]
+        fields = in_order({**fields, **option_fields(config, fields)})
     except ConfigError as error:
         stop(error)
-    print("\n".join(lines))
+    for name, one in fields.items():
+        print(f"{name} = {config.get(name, one.default)!r}  # {one.text} [{values(one)}]")
+
+
+def values(one: Field) -> str:
+    """The range of a field, in words."""
+    own = ["FILE.py:FUNCTION"] * one.values.names_code("own.py:part")
+    words = ", ".join([*one.values.choices, *own]) if one.values.choices else one.values.words
+    return words + (", or None" if one.values.may_be_none else "")
+
+
+def in_order(fields: Fields) -> Fields:
+    """Returns the fields by section."""
+    names = sorted(fields, key=lambda name: SECTIONS.index(name.partition(".")[0]))
+    return {name: fields[name] for name in names}
+
+
+def table(fields: Fields) -> str:
+    """Returns fields as a table of Markdown."""
+    lines = list(HEAD)
+    for name, one in fields.items():
+        needs = f" Needs {'; '.join(when.needs for when in one.when)}." if one.when else ""
+        lines.append(f"| `{name}` | `{one.default!r}` | {values(one)} | {one.text}.{needs} |")
+    return "\n".join(lines)
+
+
+def fill_tables(page: str) -> str:
+    """A page of Markdown with its marked tables written anew."""
+
+    def made(found: re.Match[str]) -> str:
+        name = found.group(1)
+        if name == "configurations":
+            text = table_of_configurations(files.PROJECT / "configs")
+        elif name == "fields of samplers":
+            every = {**families.all_fields("energy"), **families.all_fields("joint")}
+            known = families.module("joint", "fields").SECTIONS
+            text = table({name: every[name] for name in known})
+        else:
+            text = table(in_order(families.module(name.rpartition(" ")[2], "fields").FIELDS))
+        return f"<!-- {name} -->\n\n{text}\n\n<!-- end -->"
+
+    return MARKED.sub(made, page)
+
+
+def table_of_configurations(folder: Path) -> str:
+    """Returns the configurations of a folder as a table of Markdown."""
+    lines = ["| config | what it trains | variants |", "|---|---|---|"]
+    for path, text, known in configurations(folder):
+        names = ", ".join(f"`{name}`" for name in known)
+        lines.append(f"| `{path.name}` | {text} | {names} |")
+    return "\n".join(lines)
+
+
+def configurations(folder: Path) -> Iterator[tuple[Path, str, list[str]]]:
+    """Yields path, first line and variants of every configuration file in a folder."""
+    for path in sorted(folder.glob("*.py")):
+        text, names = read_definitions(path)
+        if "get_config" in names:
+            yield path, text, variants(path)
+
+
+def read_definitions(path: Path) -> tuple[str, set[str]]:
+    """Returns the first line of a file's docstring, and the names that the file defines.
+
+    Nothing is run. A file that is no Python has neither.
+    """
+    try:
+        tree = ast.parse(path.read_text())
+    except (OSError, SyntaxError, ValueError):
+        return "", set()
+    names = {getattr(node, "name", "") for node in tree.body}
+    names |= {node.id for one in tree.body for node in ast.walk(one) if isinstance(node, ast.Name)}
+    return (ast.get_docstring(tree) or "").partition("\n")[0], names
+
+
+def variants(path: Path) -> list[str]:
+    """Returns the variants that a file offers when it is asked for one that is not there."""
+    try:
+        runpy.run_path(str(path))["get_config"]("?")
+    except declare.UnknownVariantError as error:
+        return error.known
+    except (Exception, SystemExit):  # a file with words of its own for it, or that cannot be run
+        pass
+    return []
+
+
+def read_named(name: str) -> Config | None:
+    """Returns the configuration ``CONFIG[:VARIANT]``; None if it cannot be had by itself."""
+    path, colon, variant = name.partition(":")
+    try:
+        return files.make_config(files.places(path, "configs")[0], *[variant] * bool(colon))
+    except (Exception, SystemExit):  # no such file, or one that needs more than this
+        return None

@@ -14,9 +14,8 @@ from ml_collections import ConfigDict
 
 from ebmjax._shown import trim
 from ebmjax._user_function import is_function_name, user_function
-from ebmjax.recipes.config.declare import Field, Fields, refusal_of
+from ebmjax.recipes.config.declare import Field, Fields, read_fields, refusal_of
 from ebmjax.recipes.config.errors import Config, ConfigError, did_you_mean
-from ebmjax.recipes.config.signatures import read_fields
 
 WITH_OPTIONS = {
     "evals.functions",

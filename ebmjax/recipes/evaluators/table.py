@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from ebmjax._ranges import COUNT, Range
-from ebmjax.recipes.config.declare import Field, When, field, under
-from ebmjax.recipes.config.signatures import read_fields
+from ebmjax.recipes.config.declare import Field, When, field, read_fields, under
 
 END, NEVER = "end", "never"
 EVERY = Range(

@@ -13,8 +13,8 @@ import optax
 from ebmjax import data, learning, training
 from ebmjax._ranges import MAX_INTEGER
 from ebmjax.recipes.config.by_images import total_steps
+from ebmjax.recipes.config.checks import is_points
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.config.user_parts import find_part, is_users
 from ebmjax.recipes.evaluators import density, profile
 from ebmjax.recipes.evaluators.plots import panels

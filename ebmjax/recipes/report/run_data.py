@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ebmjax._records import list_steps
 from ebmjax.recipes.config.errors import Config, WorkdirError, flatten
-from ebmjax.recipes.config.show_configs import read_named
+from ebmjax.recipes.config.show_fields import read_named
 from ebmjax.recipes.folder import run_folder, saved_state, workdir
 
 COMMAND = "command.json"

@@ -10,8 +10,8 @@ from ebmjax import training
 from ebmjax._phases import phase
 from ebmjax._ranges import MAX_INTEGER
 from ebmjax.recipes.config import families
+from ebmjax.recipes.config.checks import is_points
 from ebmjax.recipes.config.errors import Config, flatten
-from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.folder.run_folder import as_json, identity
 from ebmjax.recipes.folder.saved_state import Saved, find_saved

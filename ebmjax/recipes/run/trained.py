@@ -14,8 +14,8 @@ from ebmjax._checks import check_at_least, check_key
 from ebmjax._groups import over_devices
 from ebmjax._phases import phase
 from ebmjax.recipes.config import declare, families
+from ebmjax.recipes.config.checks import is_points
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError
-from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.run.run import Run
 from ebmjax.training import TrainState

@@ -7,7 +7,7 @@ default configs/ and studies/ of the current folder or of experiments/, or else 
 from pathlib import Path
 
 from ebmjax.recipes.__main__ import make_parser
-from ebmjax.recipes.config import files, show_configs
+from ebmjax.recipes.config import files, show_fields
 from ebmjax.recipes.config.errors import ConfigError, count_nouns, did_you_mean, stop
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.cells import read_file
@@ -46,13 +46,13 @@ def show(path: Path, variant: str | None = None) -> list[str]:
 
     ``variant`` asks for the rows and columns of its studies: of this one, or of all if it has none.
     """
-    text, names = show_configs.read_definitions(path)
+    text, names = show_fields.read_definitions(path)
     has_studies = bool(names & {"STUDY", "STUDIES"})
     if not has_studies and "get_config" not in names:
         return []
     is_ours = path.is_relative_to(files.PROJECT)
     print(path.relative_to(files.PROJECT) if is_ours else path, f"  {text}", sep="\n", flush=True)
-    variants = show_configs.variants(path) if "get_config" in names else []
+    variants = show_fields.variants(path) if "get_config" in names else []
     if variants:
         print(f"  :{' :'.join(variants)}")
     try:

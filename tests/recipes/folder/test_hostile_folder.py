@@ -333,7 +333,7 @@ MAY_RUN_CODE = {
     "recipes/__main__.py": "commands",
     "recipes/config/families.py": "families of the package",
     "recipes/config/files.py": "configurations and what they share",
-    "recipes/config/show_configs.py": "configurations",
+    "recipes/config/show_fields.py": "configurations",
     "recipes/evaluators/table.py": "evaluators of the package",
     "recipes/study/cells.py": "study files",
     "training/_processes.py": "what one process of a run sends to the others",

@@ -6,7 +6,7 @@ import sys
 import pytest
 from experiment_runs import EXPERIMENTS
 
-from ebmjax.recipes.config import show_configs
+from ebmjax.recipes.config import show_fields
 from ebmjax.recipes.study import show
 from ebmjax.recipes.study.cells import load
 
@@ -78,7 +78,7 @@ def test_a_folder_of_ones_own_is_listed_without_running_other_programs(listed, t
         "  Table.",
         f"  {tmp_path}/table.py: rows must be a dict of a row or more; got {{}}.",
     ]
-    assert [*show_configs.configurations(tmp_path)][1] == (tmp_path / "mine.py", "Mine.", [])
+    assert [*show_fields.configurations(tmp_path)][1] == (tmp_path / "mine.py", "Mine.", [])
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 """Refuses fields of an image energy's configuration that exclude each other."""
 
 from ebmjax.recipes.config import checks
+from ebmjax.recipes.config.checks import is_points
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.extractor_names import scores_of_samples
-from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.evaluators import comparison
 from ebmjax.recipes.models.energy.fields import name_samplers
 from ebmjax.recipes.parts.objectives.table import check_objective

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax import data, learning, networks, optim
+from ebmjax.recipes.config.checks import is_points
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.config.user_parts import is_users
 from ebmjax.recipes.models.build import ACTIVATIONS, DTYPES, SHARD_AXES, user_optimizer
 from ebmjax.recipes.models.energy.checks import find_samplers, references_a_shard

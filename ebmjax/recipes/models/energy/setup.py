@@ -8,8 +8,8 @@ from typing import Any
 import jax
 
 from ebmjax.learning import EnergyNetwork, init_carry, make_gradient_fn, numbers_of
+from ebmjax.recipes.config.checks import is_points
 from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.config.points import is_points
 from ebmjax.recipes.evaluators.distances import RunDistances
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
 from ebmjax.recipes.models import build as common

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 
 from ebmjax import data, learning, losses
 from ebmjax.learning import Density, NoiseLevels, Samples
+from ebmjax.recipes.config.declare import read_fields
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.config.signatures import read_fields
 from ebmjax.recipes.config.user_parts import UserPart, find_part, is_users
 from ebmjax.recipes.parts.objectives.table import LEVELS, draws, find_objective
 from ebmjax.recipes.parts.objectives.with_chains import scheduled_beta

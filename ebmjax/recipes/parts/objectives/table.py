@@ -6,9 +6,8 @@ from typing import Any
 
 from ebmjax._ranges import one_of_or_function
 from ebmjax.recipes.config import checks
-from ebmjax.recipes.config.declare import Field, field, under, when_is
+from ebmjax.recipes.config.declare import Field, field, read_fields, under, when_is
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.config.signatures import read_fields
 from ebmjax.recipes.config.user_parts import find_function, is_users
 from ebmjax.recipes.parts.objectives import chainless, denoising, with_chains
 

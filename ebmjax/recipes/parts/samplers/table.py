@@ -16,8 +16,7 @@ from ebmjax._ranges import (
     optional,
 )
 from ebmjax.recipes.config import declare
-from ebmjax.recipes.config.declare import Field, When, field
-from ebmjax.recipes.config.signatures import read_fields
+from ebmjax.recipes.config.declare import Field, When, field, read_fields
 
 FIRST_LAYER, BASE = "first_layer", "base"
 """Needs of samplers: a density split after its first layer; a Gaussian of the training images."""
