@@ -12,7 +12,6 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -20,7 +19,6 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout, installed or not
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ebmjax.recipes.run.processes import num_processors
@@ -60,15 +58,8 @@ def add_counts(parser: argparse.ArgumentParser, **counts: tuple[int | list[int],
     """Adds options that count something: default and help. A list takes several numbers."""
     for name, (default, text) in counts.items():
         several = "+" if isinstance(default, list) else None
-        options = {"nargs": several, "type": at_least_one, "default": default}
-        parser.add_argument(f"--{name}", **options, help=f"{text} ({default})")
-
-
-def at_least_one(text: str) -> int:
-    """Reads an argument that counts something."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be an integer of at least 1, got {text!r}")
-    return int(text)
+        help_text = f"{text} ({default})"
+        parser.add_argument(f"--{name}", nargs=several, type=int, default=default, help=help_text)
 
 
 def time_call(function: Callable[[], Any], calls: int = 1) -> float:
@@ -128,14 +119,6 @@ def memory_mib(program: Any) -> dict[str, float]:
     return found | {"peak": peak}
 
 
-@cache
-def product_rate(side: int = 2048, repeats: int = 5, dtype: Any = jnp.float32) -> float:
-    """Returns operations a second of a product of square matrices, the fastest of ``repeats``."""
-    matrix = jnp.ones((side, side), dtype)
-    program, _ = compile_program(jnp.matmul, matrix, matrix)
-    return 2 * side**3 / min(time_call(lambda: program(matrix, matrix)) for _ in range(repeats + 1))
-
-
 def describe_machine(name: str) -> dict[str, Any]:
     """Returns where, when and by what command the benchmark ``name`` ran."""
     return {
@@ -145,7 +128,6 @@ def describe_machine(name: str) -> dict[str, Any]:
         "processor": platform.processor() or platform.machine(),
         "cores": num_processors(),
         "devices": f"{jax.devices()[0].device_kind} x{jax.device_count()}",
-        "product_gflops": round(product_rate() / 1e9),  # of float32 matrices
         "versions": VERSIONS,
         "load_before": LOAD,
     }
@@ -158,13 +140,13 @@ def warn_if_busy() -> None:
         print(f"warning: {text}", file=sys.stderr)
 
 
-def report(name: str, rows: Iterable[Row], out: Path, *notes: str) -> None:
+def report(name: str, rows: Iterable[Row], out: Path) -> None:
     """Prints each row when it is there, and keeps it in ``out``/NAME.json; draws the ratios."""
     content: dict[str, Any] = {}
     out.mkdir(parents=True, exist_ok=True)
     for row in rows:
         if not content:
-            content = describe_machine(name) | {"notes": list(filter(None, notes)), "rows": []}
+            content = describe_machine(name) | {"rows": []}
             print("  ".join(f"{key} {value}" for key, value in content.items() if key != "rows"))
         if not content["rows"] or [*content["rows"][-1]] != [*row]:
             print(f"| {' | '.join(row)} |\n{'|---' * len(row)}|")

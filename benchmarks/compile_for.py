@@ -14,15 +14,13 @@ compiles for this machine.
 Compiles the block of steps that ``training.fit`` runs, over as many chips as divide
 ``config.mesh.num_shards``. It is one step, unless ``config.train.steps_per_dispatch`` is given. For
 each chip: MiB with arguments and temporaries; 10^9 operations, MiB moved and ms as the compiler
-counts them, bodies of loops once; collectives, convolutions, copies, float64 and instructions in
-the program; seconds of processors to trace and to compile. Ends with exit code 1 if the program
-does not fit into the device's memory. With the variable JAX_OPTIMIZATION_LEVEL=O1 a wide network's
-step compiles several times as fast, to a slower program.
+counts them, bodies of loops once; seconds of processors to trace and to compile. Ends with exit
+code 1 if the program does not fit into the device's memory. With the variable
+JAX_OPTIMIZATION_LEVEL=O1 a wide network's step compiles several times as fast, to a slower program.
 """
 
 import math
 import os
-import re
 import tempfile
 import time
 from importlib import metadata
@@ -37,8 +35,8 @@ os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v5litepod-8")
 os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
 os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")  # several compilers beside each other
 
-import _configured as configured
 import _harness as harness
+import configuration as configured
 import jax
 from jax.experimental import topologies
 from jax.sharding import PartitionSpec
@@ -52,14 +50,6 @@ from ebmjax.training._block import make_block
 from ebmjax.training._feed import describe_batches, plan_indices
 from ebmjax.training._sharding import describe_shapes, make_mesh, state_specs
 
-COUNTED = {
-    "collectives": r" (?:all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)[(-]",
-    "convolutions": r" convolution[(]",
-    "copies": r" copy(?:-start)?[(]",
-    "float64": r" = f64",
-    "instructions": r"^ +(?:ROOT )?%",
-}
-"""Expressions for what is counted in a program's text."""
 MEMORY = {"TPU v5 lite": 15.75 * 2**30, "TPU v6 lite": 31.25 * 2**30}
 """Bytes of a device that programs may use."""
 
@@ -110,24 +100,20 @@ def compile_step(config: Config, folder: Path, devices: list[Any]) -> harness.Ro
 def describe(program: jax.stages.Compiled) -> harness.Row:
     """Returns the numbers of a compiled program by what they are of."""
     mib, cost = harness.memory_mib(program), program.cost_analysis() or {}
-    try:
-        text = program.as_text() or ""
-    except jax.errors.JaxRuntimeError:  # JAX 0.10.2 cannot write every program for v6e
-        text = ""
     found: harness.Row = {"MiB": mib["peak"], "arguments": mib["argument"]}
     found |= {"temporaries": mib["temp"]}
     if "flops" in cost:
         found |= {"10^9": cost["flops"] / 1e9, "moved": cost["bytes accessed"] / 2**20}
     if cost.get("optimal_seconds", -1) > 0:  # below 0 where the compiler has no estimate
         found["ms"] = 1e3 * cost["optimal_seconds"]
-    counts = {name: len(re.findall(word, text, re.MULTILINE)) for name, word in COUNTED.items()}
-    return found | (counts if text else {})
+    return found
 
 
 def main() -> None:
     """Compiles one configuration."""
     parser = harness.make_parser(__doc__)
-    configured.add_options(parser)
+    parser.add_argument("--config", required=True, help="configuration file, with :VARIANT")
+    parser.add_argument("--random_examples", type=int, help="number of them")
     parser.add_argument("--topology", default="v5e:2x4", help="TPU as libtpu calls it")
     options, rest = parser.parse_known_args()
     if not any(argument.startswith("--config.train.steps_per_dispatch") for argument in rest):
@@ -139,11 +125,10 @@ def main() -> None:
         tempfile.TemporaryDirectory() as folder,
     ):
         row = compile_step(config, Path(folder), devices)
-    is_tpu = devices[0].platform == "tpu"
-    compiler = f"libtpu {metadata.version('libtpu')}" if is_tpu else ""
-    chip = f"{options.topology}, {devices[0].device_kind} x{len(devices)}"
-    asked = " ".join([options.config, *rest])
-    harness.report("compile_for", [row], options.out, asked, chip, compiler)
+    if devices[0].platform == "tpu":
+        harness.VERSIONS["libtpu"] = metadata.version("libtpu")
+    harness.VERSIONS["device"] = f"{options.topology}, {devices[0].device_kind} x{len(devices)}"
+    harness.report("compile_for", [row], options.out)
     limit = MEMORY.get(devices[0].device_kind, math.inf) / 2**20
     if row["MiB"] > limit:
         stop(f"more than the {limit:,.0f} MiB of a chip: {row['MiB']:,.0f}", FAILED)

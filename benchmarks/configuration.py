@@ -1,31 +1,24 @@
-"""Cost of a configuration on this machine, before a run of days is begun; or of some fields.
+"""What a configuration costs on this machine: the time of a step, an epoch and the run, and memory.
 
-  python benchmarks/run.py configuration --config=configs/sadajem_digits.py
-  python benchmarks/run.py configuration --config=configs/thermo_celeba.py --random_examples=1000
-  python benchmarks/run.py configuration --config=configs/jem_cifar10.py --flops --blocks=0
-  python benchmarks/run.py compare --config=configs/thermo_digits.py --versus loss.num_intervals=30
+  python benchmarks/run.py configuration --config=configs/jem_cifar10.py --random_examples=1000
+  python benchmarks/run.py configuration --config=configs/jem_digits.py --flops --blocks=0
 
-Trains it by ``training.fit`` as `ebmjax run` does, but monitors, saves and draws nothing, for a few
-blocks: the steps of one compiled call (``config.train.steps_per_dispatch``). Further arguments are
-fields. --random_examples stand in for a data set of tensorflow-datasets that is not at hand.
-
-"configuration" prints the time of a step (median, and the range over the blocks), what an epoch and
-the whole run come to without monitoring, the time to compile, the memory of this process at its
-peak and of the first device where it tells. --flops adds the operations of a step and of the run,
-as its program is written: without rematerialisation, every step of every chain counted.
-
-"compare" times the configuration and the same with the fields of each --versus, in turn. The first
-row is the configuration itself, which the ratios are to: below 1 a variant is faster.
+Trains a few blocks and saves nothing. --flops counts the operations of a step over the whole batch,
+loops included. --random_examples stands in for a data set of tensorflow-datasets that is not at
+hand. Further arguments are fields: --config.FIELD=VALUE.
 """
 
 import argparse
+import contextlib
 import resource
-from collections.abc import Iterator, Mapping
-from functools import partial
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from statistics import median
+from types import SimpleNamespace
 from typing import Any
 
-import _configured as configured
 import _harness as harness
 import jax
 import jax.numpy as jnp
@@ -33,28 +26,120 @@ import numpy as np
 
 from ebmjax import metrics, training
 from ebmjax.recipes.config import command_line
+from ebmjax.recipes.config.errors import Config, stop
 from ebmjax.recipes.models import build
-from ebmjax.recipes.run.compilation import use_compilation_cache
+from ebmjax.recipes.run import explain
+from ebmjax.recipes.run.run import Run
+from ebmjax.training._block import make_block
+from ebmjax.training._feed import Feed
+from ebmjax.training._sharding import place_state
 
 TAKES_FIELDS = True
 
 
-def measure(config: configured.Config, num_blocks: int, has_flops: bool) -> dict[str, str]:
+@contextlib.contextmanager
+def offer_examples(number: int | None = None) -> Iterator[None]:
+    """Gives tensorflow-datasets random examples, if any; a mistake ends the program in a line."""
+    with contextlib.ExitStack() as stack:
+        if number is not None:
+            import tensorflow_datasets as tfds
+
+            stack.enter_context(tfds.testing.mock_data(num_examples=number))
+        try:
+            yield
+        except explain.USER_ERRORS as error:
+            stop(error)
+
+
+def build_experiment(config: Config) -> build.Experiment:
+    """Returns the experiment of ``config``, as run.py trains it."""
+    with tempfile.TemporaryDirectory() as folder:
+        return Run(config, folder).build()
+
+
+def build_jem(
+    batch_size: int, num_steps: int, block: int, num_shards: int
+) -> tuple[Config, build.Experiment]:
+    """Returns JEM on the digits, at settings that PyTorch's step has, too.
+
+    ``batch_size`` counts labelled images, images for p(x), and chains; ``num_steps`` the steps of a
+    chain; ``block`` the training steps in one compiled call.
+    """
+    sizes = "train.batch_size", "train.positive_batch_size", "sampler.num_samples"
+    fields = dict.fromkeys(sizes, batch_size) | {
+        "sampler.num_steps": num_steps,
+        "data.crop_padding": 1,
+        "optimizer.learning_rate": 1e-3,
+        "mesh.num_shards": num_shards,
+        "train.steps_per_dispatch": block,
+        "train.max_consecutive_skips": 1_000_000,  # a step that diverges takes as long
+    }
+    texts = [f"--config.{name}={value}" for name, value in fields.items()]
+    config = command_line.read("configs/jem_digits.py:unconfined", texts)
+    return config, build_experiment(config)
+
+
+def make_steps(config: Config, experiment: build.Experiment) -> Callable[[], Any]:
+    """Returns a call of one block as ``training.fit`` runs it, batches included."""
+    mesh = training.make_mesh(experiment.plan.num_shards)
+    plan = replace(experiment.plan, total_steps=10**9)
+    blocks = Feed(experiment.data, plan, mesh, build.placement(config)).blocks(0)
+    key, step = build.root_keys(config)[1], make_block(experiment.train_step, mesh)
+    state = place_state(experiment.state, mesh)
+
+    def steps() -> Any:
+        nonlocal state
+        state, metrics = step(key, state, next(blocks)[-1], experiment.numbers)
+        return state, metrics
+
+    return steps
+
+
+def time_steps(
+    config: Config, experiment: build.Experiment, num_blocks: int
+) -> tuple[list[float], float]:
+    """Trains one compiled call and ``num_blocks`` more, and saves nothing.
+
+    Returns:
+      The seconds of a step in every block but the first; the seconds to compile.
+    """
+    times, size = [], experiment.plan.steps_per_dispatch
+
+    def note(step: int, row: dict[str, Any]) -> None:
+        times.append(time.perf_counter())
+
+    total = {"total_steps": (num_blocks + 1) * size, "log_every": size}
+    plan = replace(experiment.plan, **total, monitor_every=0, checkpoint_every=0)
+    writer: Any = SimpleNamespace(write=note, start=lambda step: None, close=lambda: None)
+    result = training.fit(
+        build.root_keys(config)[1],
+        experiment.state,
+        experiment.train_step,
+        experiment.data,
+        plan,
+        numbers=experiment.numbers,
+        writers=[writer],
+        placement=build.placement(config),
+    )
+    return (np.diff(times) / size).tolist(), result.compile_seconds
+
+
+def measure(config: Config, num_blocks: int, has_flops: bool) -> dict[str, str]:
     """Builds it, times it if there are blocks to time, and counts its operations if asked."""
-    experiment = configured.build_experiment(config)
+    experiment = build_experiment(config)
     training.digest_data(experiment.data)  # as a run begins: it reads all of them
-    plan, found = experiment.plan, {}
+    plan, found, seconds = experiment.plan, {}, float("nan")
     if num_blocks:
-        times, compile_seconds = configured.time_steps(config, experiment, num_blocks)
-        step = harness.spread(times)
+        times, compile_seconds = time_steps(config, experiment, num_blocks)
+        seconds = median(times)
         per_epoch = len(jax.tree.leaves(experiment.data)[0]) // plan.streams[0]
+        hours = seconds * plan.total_steps / 3600
         peak = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", float("nan"))
         resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in KiB on Linux
         found = {
             "a step": f"{harness.spread(times, 1e3)} ms",
-            "an epoch": f"{step.median * per_epoch:.4g} s, {per_epoch} steps",
-            "the run": f"{step.median * plan.total_steps / 3600:.3g} h, {plan.total_steps} steps, "
-            "without monitoring",
+            "an epoch": f"{seconds * per_epoch:.4g} s, {per_epoch} steps",
+            "the run": f"{hours:.3g} h, {plan.total_steps} steps, without monitoring",
             "to compile": f"{compile_seconds:.3g} s",
             "process": f"{resident / 2**10:.4g} MiB at its peak",
             "memory": f"{peak / 2**30:.3g} GiB at its peak",
@@ -62,7 +147,7 @@ def measure(config: configured.Config, num_blocks: int, has_flops: bool) -> dict
     if has_flops:
         flops = step_flops(experiment, build.root_keys(config)[1])
         run = f"{flops * plan.total_steps / 1e15:.4g} P in {plan.total_steps} steps"
-        rate = f", {flops / step.median / 1e12:.4g} T a second" if num_blocks else ""
+        rate = f", {flops / seconds / 1e12:.4g} T a second" if num_blocks else ""
         found["operations"] = f"{flops / 1e12:.4g} T a step{rate}, {run}"
     return found
 
@@ -80,58 +165,24 @@ def step_flops(experiment: build.Experiment, key: jax.Array) -> float:
     batch = batches if isinstance(plan.batch_size, tuple) else batches[0]
     # A mesh of one device, as an axis: the loops are counted one by one, outside of any mesh.
     step = jax.vmap(experiment.train_step, in_axes=None, axis_name="data", axis_size=1)
-    return metrics.compiled_flops(step, key, experiment.state, batch)
-
-
-def time_step(config: configured.Config, experiment: Any, blocks: int) -> float:
-    """Returns the median seconds of a step."""
-    return median(configured.time_steps(config, experiment, blocks)[0])
-
-
-def compare(
-    configs: Mapping[str, configured.Config], blocks: int, turns: int
-) -> Iterator[harness.Row]:
-    """Times all configurations in turn; yields a row for each, with its ratios to the first."""
-    experiments = {name: configured.build_experiment(one) for name, one in configs.items()}
-    measures = {
-        name: partial(time_step, configs[name], one, blocks) for name, one in experiments.items()
-    }
-    found = harness.take_turns(measures, turns)
-    for name, times in found.items():
-        yield {
-            "devices": training.make_mesh(experiments[name].plan.num_shards).size,
-            "fields": name,
-            "ms a step": harness.median_ms(times),
-            "ratio": harness.spread_of_ratios(times, found[""]),
-        }
+    return metrics.compiled_flops(step, key, experiment.state, batch, experiment.numbers)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Adds what both benchmarks read."""
-    configured.add_options(parser)
-    parser.add_argument("--blocks", type=int, default=5, help="timed, after one more, in each turn")
+    """Adds what this benchmark reads; other arguments are fields."""
+    parser.add_argument("--config", required=True, help="configuration file, with :VARIANT")
+    parser.add_argument("--random_examples", type=int, help="number of them")
+    parser.add_argument("--blocks", type=int, default=5, help="timed, after one more (5)")
     parser.add_argument("--flops", action="store_true", help="count the operations, too")
-    harness.add_counts(parser, turns=(5, "of all variants"))
-    parser.add_argument("--versus", action="append", default=[], help="fields and values")
     parser.set_defaults(parser=parser)
 
 
-def rows(name: str, options: argparse.Namespace) -> Iterator[harness.Row]:
-    """Measures a configuration, or compares it with its variants."""
-    refuse, fields = options.parser.error, options.fields
-    config = command_line.read(options.config, fields)
-    if options.blocks < (0 if options.flops and name == "configuration" else 1):
-        refuse("--blocks must be at least 1, or 0 with --flops for the operations alone.")
-    if (name == "compare") != bool(options.versus):
-        refuse("--versus FIELD=VALUE is what compare needs, and configuration does not take.")
-    with configured.offer_examples(options.random_examples):
-        if name == "configuration":
-            found = measure(config, options.blocks, options.flops)
-            yield from ({"what": what, "value": value} for what, value in found.items())
-            return
-        configs = {"": config}
-        for one in options.versus:
-            more = [f"--config.{field}" for field in one.split()]
-            configs[one] = command_line.read(options.config, [*fields, *more])
-        use_compilation_cache()
-        yield from compare(configs, options.blocks, options.turns)
+def rows(_: str, options: argparse.Namespace) -> Iterator[harness.Row]:
+    """Measures a configuration."""
+    config = command_line.read(options.config, options.fields)
+    if options.blocks < (0 if options.flops else 1):
+        text = "--blocks must be at least 1, or 0 with --flops for the operations alone."
+        options.parser.error(text)
+    with offer_examples(options.random_examples):
+        found = measure(config, options.blocks, options.flops)
+        yield from ({"what": what, "value": value} for what, value in found.items())

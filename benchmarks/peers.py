@@ -27,8 +27,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-import _configured as configured
 import _harness as harness
+import configuration as configured
 import jax
 import jax.numpy as jnp
 import numpy as np

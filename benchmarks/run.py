@@ -6,7 +6,7 @@
 
 Prints each row as it is measured, and writes FOLDER/NAME.json with it: the rows with medians and
 ranges, the machine, its load before and after, versions and the command. What is cut short keeps
-the rows so far. NAME --help says more about one of these; the last two are files of their own:
+the rows so far. NAME --help says more about one of these; the last is a file of its own:
 """
 
 import importlib
@@ -30,13 +30,9 @@ BENCHMARKS = {
     "svgd": ("peers", "SVGD, beside BlackJAX and ebmkit"),
     "samplers": ("sampler_throughput", "every sampler, beside the bare gradients that it takes"),
     "configuration": ("configuration", "what a configuration costs on this machine"),
-    "compare": ("configuration", "a configuration beside the same with other fields"),
 }
 """Name to the file, and what it is for."""
-FILES = {
-    "compile_for.py": "a step's program for TPUs that are not at hand",
-    "accelerator.py": "what an accelerator is asked first, in a number of minutes",
-}
+FILES = {"compile_for.py": "a step's program for TPUs that are not at hand"}
 """Benchmarks that have a command line of their own: ``python benchmarks/FILE``."""
 
 
@@ -51,7 +47,7 @@ def main() -> None:
     parser = harness.make_parser("\n".join(dict.fromkeys(said)))
     parser.add_argument("names", nargs="*", help="benchmarks")
     for module in modules.values():
-        getattr(module, "add_options", lambda parser: None)(parser)
+        module.add_options(parser)
     options, rest = parser.parse_known_args()
     for name in set(names).difference(known):
         parser.error(f"there is no benchmark {name}; the names are:\n{listed}")

@@ -2,12 +2,11 @@
 
   python benchmarks/run.py samplers --chains 64 1024 --resolutions 16 32 --steps 50
   python benchmarks/run.py samplers --samplers sgld_in_training --steps 5 10 20
-  python benchmarks/run.py samplers --energies wrn_28_10 --dtype bfloat16 --product 8192
+  python benchmarks/run.py samplers --energies wrn_28_10 --resolutions 32 --dtype bfloat16
 
 Each chain of --steps steps is timed against as many bare jitted gradients of the same energy, one
 after the other within each repeat, on one device. A ratio of 1 means that the sampler costs
-nothing. With --product the table also has the gradient's operations a second, as its program is
-written, and their share of the rate of a product of two matrices with so many rows and columns.
+nothing. The gradient's operations are those of its program as written.
 """
 
 import argparse
@@ -44,17 +43,12 @@ def bind(name: str, log_density_fn: LogDensityFn) -> Sampler:
     return SAMPLERS[name].make(log_density_fn, **options)
 
 
-def measure(
-    energy: str, resolution: int, chains: int, options: Any, peak: float | None
-) -> Iterator[harness.Row]:
-    """Times a chain of each sampler against its bare gradients.
-
-    ``peak`` is the rate that the gradient's is compared with, if any: operations a second.
-    """
+def measure(energy: str, resolution: int, chains: int, options: Any) -> Iterator[harness.Row]:
+    """Times a chain of each sampler against its bare gradients."""
     log_density_fn, shape = _chains.make_log_density(energy, resolution, options.dtype)
     start = jax.random.uniform(jax.random.key(1), (chains, *shape))
     function = jax.vmap(jax.value_and_grad(log_density_fn))
-    program, compile_seconds = harness.compile_program(function, start)
+    program, _ = harness.compile_program(function, start)
     gradient, flops = partial(program, start), metrics.compiled_flops(function, start)
     for name, steps in itertools.product(options.samplers, options.steps):
         if name == IN_TRAINING:
@@ -66,7 +60,7 @@ def measure(
         calls = -(-GRADIENTS // steps)
         ours, bare = _chains.beside_gradients(chain, gradient, steps, options.repeats, calls)
         gradient_ms = harness.median_ms(bare) / (calls * steps)
-        row = {
+        yield {
             "energy": energy,
             "pixels": resolution,
             "chains": chains,
@@ -75,15 +69,10 @@ def measure(
             "steps/s": 1e3 * calls * steps / harness.median_ms(ours),
             "ratio": harness.spread_of_ratios(ours, bare),
             "gradient ms": gradient_ms,
+            "gradient 10⁹ op./s": 1e-6 * flops / gradient_ms,
             "compile s": chain.compile_seconds,
             "peak MiB": harness.memory_mib(chain.program)["peak"],
         }
-        if peak:
-            row["gradient 10⁹ op./s"] = 1e-6 * flops / gradient_ms
-            row["product 10⁹ op./s"] = peak / 1e9
-            row["of peak"] = 1e3 * flops / gradient_ms / peak
-            row["its compile s"] = compile_seconds
-        yield row
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -99,13 +88,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--energies", nargs="+", default=["mlp", "conv"], choices=_chains.ENERGIES)
     parser.add_argument("--samplers", nargs="+", default=list(SAMPLERS), choices=names)
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], help="of wide ResNets")
-    parser.add_argument("--product", type=harness.at_least_one, help="rows of the matrices")
 
 
 def rows(_: str, options: Any) -> Iterator[harness.Row]:
     """Measures every combination."""
-    options.dtype, peak = options.dtype and jnp.dtype(options.dtype), None
-    if options.product:
-        peak = harness.product_rate(options.product, options.repeats, options.dtype or jnp.float32)
+    options.dtype = options.dtype and jnp.dtype(options.dtype)
     for one in itertools.product(options.energies, options.resolutions, options.chains):
-        yield from measure(*one, options, peak)
+        yield from measure(*one, options)

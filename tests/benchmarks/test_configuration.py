@@ -1,12 +1,17 @@
-"""The cost of a configuration: what is timed, counted and said."""
+"""The cost of a configuration: what is timed, counted and said; its program for other devices."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import pytest
 
+from ebmjax.recipes.run.compilation import quick_flags
 from ebmjax.training import Plan
 
 
@@ -17,8 +22,8 @@ def module(load):
 
 @pytest.mark.parametrize("batch_size", [12, (12, 6)])
 def test_operations_are_of_every_step_of_a_loop_and_of_the_whole_batch(module, batch_size):
-    def train_step(key, state, batch):
-        del key
+    def train_step(key, state, batch, numbers):
+        del key, numbers
         first = batch if isinstance(batch_size, int) else batch[1]
 
         def move(rows, _):
@@ -31,6 +36,7 @@ def test_operations_are_of_every_step_of_a_loop_and_of_the_whole_batch(module, b
         train_step=train_step,
         state=jnp.ones((32, 32)),
         data=jnp.ones((50, 32)),
+        numbers={},
     )
     num_rows = 12 if isinstance(batch_size, int) else 6
     products = 7 * 2 * num_rows * 32 * 32
@@ -54,7 +60,6 @@ def test_a_configuration_is_timed_and_nothing_else_is_left(command, monkeypatch,
     [
         ("--blocks=0", "with --flops"),
         ("--blocks=-1", "--blocks must be at least 1"),
-        ("--versus seed=1", "--versus FIELD=VALUE"),
     ],
 )
 def test_what_cannot_be_measured_is_said(arguments, message, refused):
@@ -66,3 +71,51 @@ def test_a_configuration_that_cannot_be_built_is_named_by_its_field(command):
         command(
             "configuration", "--config=configs/toy_samplers.py:smoke --config.mesh.num_shards=3"
         )
+
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+# libtpu does not know the flags that tests give to XLA.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+COMMAND = [sys.executable, "benchmarks/compile_for.py", "--config=configs/toy_samplers.py:smoke"]
+
+
+def output(*arguments, **variables):
+    environment = ENVIRONMENT | variables
+    command = [*COMMAND, *arguments]
+    return subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True)
+
+
+def rows_of(folder, *arguments, **variables):
+    done = output(f"--out={folder}", *arguments, **variables)
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / "compile_for.json").read_text())["rows"]
+
+
+def test_an_unknown_topology_is_refused():
+    done = output("--topology=v5e:no")
+    assert done.returncode == 2
+    assert "--topology=v5e:no" in done.stderr
+    assert "libtpu" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_step_of_a_run_compiles_for_this_machine(tmp_path):
+    config = "--config=configs/igebm_digits.py:smoke"
+    (row,) = rows_of(tmp_path, config, "--topology=cpu", XLA_FLAGS=quick_flags(""))
+    assert row["program"] == "step on 1"
+    assert row["MiB"] >= row["arguments"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mib", "code"), [(0, 1), (10_000, 0)])
+def test_a_run_that_does_not_fit_is_refused_after_its_table(tmp_path, mib, code):
+    program = (
+        "import sys; sys.path.insert(0, 'benchmarks'); import compile_for; "
+        f"compile_for.MEMORY['cpu'] = {mib} * 2**20; compile_for.main()"
+    )
+    command = [sys.executable, "-c", program, *COMMAND[2:], "--topology=cpu", f"--out={tmp_path}"]
+    environment = ENVIRONMENT | {"XLA_FLAGS": quick_flags("")}
+    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True)
+    assert done.returncode == code
+    assert ("more than the 0 MiB of a chip" in done.stderr) == bool(code)
+    assert (tmp_path / "compile_for.json").exists()

@@ -1,7 +1,10 @@
-"""The harness of all benchmarks: turns, medians, ratios, the table and its JSON."""
+"""The harness of all benchmarks: turns, ratios, table, JSON and --help; and the site's list."""
 
 import json
 import math
+import runpy
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import jax.numpy as jnp
@@ -35,13 +38,6 @@ def test_times_are_those_of_a_call(harness, monkeypatch):
     assert harness.median_ms([0.5, 0.001, 0.002]) == 2.0
 
 
-def test_sides_rest_before_each_turn(harness, monkeypatch):
-    rests = []
-    monkeypatch.setattr(harness, "time", SimpleNamespace(sleep=rests.append))
-    harness.take_turns({"a": lambda: 1, "b": lambda: 2}, 2, pause=0.5)
-    assert rests == 6 * [0.5]
-
-
 def test_the_ratio_is_the_median_of_ratios_not_the_ratio_of_medians(harness):
     assert harness.spread_of_ratios([2.0, 6.0, 4.0], [1.0, 4.0, 8.0]) == (1.5, 0.5, 2.0)
 
@@ -66,9 +62,8 @@ def test_rows_are_kept_as_they_come_and_become_a_table_and_a_figure(harness, tmp
         assert "is_complete" not in first
         yield {"who": "b", "ms": math.nan, "ratio": nothing}
 
-    harness.report("times", rows(), folder, "2 repeats")
-    head, *table = capsys.readouterr().out.splitlines()
-    assert "2 repeats" in head
+    harness.report("times", rows(), folder)
+    _, *table = capsys.readouterr().out.splitlines()
     assert table == [
         "| who | ms | ratio |",
         "|---|---|---|",
@@ -79,7 +74,7 @@ def test_rows_are_kept_as_they_come_and_become_a_table_and_a_figure(harness, tmp
     assert saved["is_complete"]
     assert saved["rows"][1] == {"who": "b", "ms": None, "ratio": None}
     assert saved["processor"]
-    assert min(saved[name] for name in ("cores", "product_gflops")) > 0
+    assert saved["cores"] > 0
     assert min(saved[name] for name in ("load_before", "load_after")) >= 0
     assert {"jax", "python"} <= set(saved["versions"])
     with Image.open(folder / "times.png") as image:
@@ -91,3 +86,48 @@ def test_a_busy_machine_is_warned_of(harness, busy, is_warned, monkeypatch, caps
     monkeypatch.setattr(harness, "LOAD", busy)
     harness.warn_if_busy()
     assert ("the load is 0.6, above 0.5" in capsys.readouterr().err) == is_warned
+
+
+COMMANDS = ["compile_for", "image_sets"]
+
+
+def test_help_is_the_docstring(load, command, refused, capsys):
+    runner = load("run")
+    files = {name: file for name, (file, _) in runner.BENCHMARKS.items()}
+    for name, file in {**files, **{name: name for name in COMMANDS}}.items():
+        with pytest.raises(SystemExit) as ended:
+            command(name, "--help")
+        assert ended.value.code == 0
+        assert load(file).__doc__.strip() in capsys.readouterr().out
+        assert refused(name, "--no_such_option")
+
+
+def test_one_command_lists_all_and_refuses_other_names(load, monkeypatch, capsys):
+    runner = load("run")
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["run.py", *arguments])
+        runner.main()
+
+    run()
+    printed = capsys.readouterr().out
+    assert all(f"  {name}" in printed for name in (*runner.BENCHMARKS, *runner.FILES))
+    with pytest.raises(SystemExit) as ended:
+        run("nope")
+    assert ended.value.code == 2
+    assert "there is no benchmark nope" in capsys.readouterr().err
+
+
+publish = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "publish.py"))
+
+
+def test_the_newest_version_is_led_to_and_all_are_listed(tmp_path):
+    for name in ("0.9.0", "0.10.0", "1.0.0rc1", "images"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "index.html").write_text("a site")
+    publish["write_lists"](tmp_path)
+    assert publish["find_versions"](tmp_path) == ["1.0.0rc1", "0.10.0", "0.9.0"]
+    assert "url=0.10.0/index.html" in (tmp_path / "index.html").read_text()
+    listed = (tmp_path / "versions.html").read_text()
+    assert listed.index(">1.0.0rc1<") < listed.index(">0.10.0<") < listed.index(">0.9.0<")
+    assert "images" not in listed

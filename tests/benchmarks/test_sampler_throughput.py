@@ -29,19 +29,6 @@ def test_every_sampler_gets_a_row(load, command, tmp_path):
         assert row["peak MiB"] * 2**20 >= 4 * 64 * 4
 
 
-def test_the_gradient_is_compared_with_the_largest_product(load, command, monkeypatch, tmp_path):
-    """A product runs at 1e9 operations a second here, and each gradient takes a millisecond."""
-    module, flops = load("sampler_throughput"), 3e6
-    monkeypatch.setattr(module.harness, "product_rate", lambda *_: 1e9)
-    monkeypatch.setattr(module.metrics, "compiled_flops", lambda *_: flops)
-    monkeypatch.setattr(module._chains, "beside_gradients", lambda *args: ([0.04], [0.02]))
-    asked = "--energies gaussian --samplers sgld --product 64"
-    command("samplers", f"{TINY} {asked} --out {tmp_path}".replace("steps 2", "steps 10"))
-    (row,) = json.loads((tmp_path / "samplers.json").read_text())["rows"]
-    assert (row["gradient ms"], row["ratio"]["median"], row["steps/s"]) == (1.0, 2.0, 500.0)
-    assert (row["gradient 10⁹ op./s"], row["of peak"]) == (3.0, 3.0)
-
-
 def test_chains_in_training_take_the_same_steps(load):
     """Without noise they end where the sampler's do."""
     chains, start = load("_chains"), jnp.full((4, 3), 0.5)
@@ -57,9 +44,3 @@ def test_as_many_gradients_as_steps_are_timed(load):
     chain, gradient = (lambda name=name: asked.append(name) for name in ("chain", "gradient"))
     load("_chains").beside_gradients(chain, gradient, steps=3, repeats=1, calls=2)
     assert asked == 2 * (2 * ["chain"] + 6 * ["gradient"])
-
-
-def test_what_counts_is_at_least_one(refused):
-    for asked, got in [("--steps 0", "0"), ("--chains 64 -4", "-4"), ("--resolutions 8.5", "8.5")]:
-        found = refused("samplers", asked)
-        assert f"must be an integer of at least 1, got '{got}'" in found

@@ -194,7 +194,7 @@ def script(path: Path, arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) 
 
 def configuration(name: str, arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
     """Checks a command line of a benchmark that takes the arguments of ``ebmjax run``."""
-    module = importlib.import_module("configuration" if name == "compare" else name)
+    module = importlib.import_module(name)
     command = module if hasattr(module, "main") else importlib.import_module("run")
 
     def accepted(*_):
@@ -264,7 +264,7 @@ def sphinx_build(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> Non
     assert (REPOSITORY / arguments[-2] / "conf.py").exists()
 
 
-OF_CONFIGURATIONS = {"configuration": "measure", "compare": "compare", "compile_for": "chips"}
+OF_CONFIGURATIONS = {"configuration": "measure", "compile_for": "chips"}
 CHECKS = {"run": run, "study": study}
 PROGRAMS = {"python": python, "ebmjax": ebmjax, "pip": pip, "pytest": pytest_paths}
 PROGRAMS["sphinx-build"] = sphinx_build
