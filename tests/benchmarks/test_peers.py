@@ -91,7 +91,7 @@ def test_steps_go_on_from_the_state_before(load):
     assert (experiment.plan.batch_size, config.sampler.num_samples) == ((4, 4), 4)
     added = experiment._replace(
         state=experiment.state._replace(step=jnp.int32(0), params=jnp.zeros(3)),
-        train_step=lambda key, state, batch: (
+        train_step=lambda key, state, batch, numbers: (
             state._replace(step=state.step + 1, params=state.params + batch[0].images.size),
             {},
         ),
