@@ -7,7 +7,6 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from ebmjax._ranges import (
-    ANY,
     COUNT,
     FINITE,
     FLAG,
@@ -27,39 +26,14 @@ from ebmjax._ranges import (
     one_of,
     optional,
 )
-from ebmjax._user_function import is_function_name
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.declare import Field, Fields, When, field, when_is, when_set
-from ebmjax.recipes.config.errors import Config
 
 OURS = When("our own network, an empty config.model.factory", lambda c: not c.get("model.factory"))
 ACTIVATIONS = ("leaky_relu_0.05", "leaky_relu_0.1", "leaky_relu_0.2", "gelu", "swish")
 
 HUGGING_FACE = when_is("data.name", "huggingface")
 
-
-def is_own(what: str, *names: str) -> When:
-    """The condition that one of the fields ``names`` names a function of the user."""
-
-    def holds(config: Config) -> bool:
-        entries = [config.get(name) for name in names]
-        flat = [one for e in entries for one in (e if isinstance(e, list | tuple) else [e])]
-        return any(is_function_name(str(one)) for one in flat)
-
-    return When(f"{what} of your own, config.{names[0]}=FILE.py:FUNCTION", holds)
-
-
-def own_options(section: str, what: str, *names: str) -> dict[str, Field]:
-    """Returns the field for the options of a user's function in a section."""
-    text = "section of further arguments of your own function"
-    fields = names or (f"{section}.name",)
-    return {f"{section}.options": field(None, ANY, text, is_own(what, *fields))}
-
-
-OWN_EVALUATIONS: Fields = {
-    "evals.functions": field((), FUNCTIONS, "your own evaluations, each FILE.py:FUNCTION"),
-    **own_options("evals", "an evaluation", "evals.functions"),
-}
 
 OF_IMAGES: Fields = {
     "data.name": field(
@@ -104,9 +78,6 @@ OF_IMAGES: Fields = {
         "where training images lie: on the device, in memory, or in their files",
     ),
     "model.factory": field("", FUNCTION, "your own network: function that makes it; empty: ours"),
-    "model.options": field(
-        None, ANY, "section of its further arguments", when_set("model.factory")
-    ),
     "train.start_from": field("", PATH, "folder of another run to begin with; empty: none"),
     "train.keep_best": field("", TEXT, "evaluation number whose best state is kept; empty: none"),
     "train.max_consecutive_skips": field(20, COUNT, "skipped steps in a row that end the run"),
@@ -130,6 +101,7 @@ OF_IMAGES: Fields = {
     "evals.checkpoint": field(
         "newest", one_of("newest", "best"), "state that --mode=eval evaluates"
     ),
+    "evals.functions": field((), FUNCTIONS, "your own evaluations, each FILE.py:FUNCTION"),
     "evals.use_test_split": field(
         False, FLAG, "--mode=eval uses the test split instead of held-out images"
     ),

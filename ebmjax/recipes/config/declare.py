@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict, config_dict
 
 from ebmjax._ranges import ANY, Range
+from ebmjax._user_function import is_function_name
 from ebmjax.recipes.config.errors import Config, ConfigError, did_you_mean, shorten
 
 
@@ -57,6 +58,18 @@ Fields = Mapping[str, Field]
 LONGEST = 88
 """Characters of a text that is read from a docstring, at most."""
 
+WITH_OPTIONS = (
+    "evals.functions",
+    "loss.name",
+    "model.factory",
+    "optimizer.name",
+    "sampler.name",
+    "sampler.names",
+    "sampler.posterior.name",
+    "sampler.prior.name",
+)
+"""Fields that name functions of the user which take options."""
+
 
 class UnknownVariantError(ValueError):
     """A configuration file has no such variant; ``known`` are those that it has."""
@@ -84,6 +97,18 @@ def when_is(name: str, *values: Any) -> When:
 def when_set(name: str) -> When:
     """The choice of any value for the field ``name`` but None, 0, False or none at all."""
     return When(f"config.{name}", lambda config: config.get(name))
+
+
+def option_field(section: str, naming: Sequence[str]) -> Field:
+    """Returns the field of an option of the user's function that one of ``naming`` names."""
+
+    def holds(config: Config) -> bool:
+        entries = [config.get(name) for name in naming]
+        flat = [one for e in entries for one in (e if isinstance(e, list | tuple) else [e])]
+        return any(isinstance(one, str) and is_function_name(one) for one in flat)
+
+    needs = When(f"a function of your own, config.{naming[0]}=FILE.py:FUNCTION", holds)
+    return Field(None, ANY, f"option of your own function of config.{section}", (needs,))
 
 
 def under(fields: Fields, *when: When) -> dict[str, Field]:

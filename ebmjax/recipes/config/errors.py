@@ -86,20 +86,13 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     scores: dict[str, float] = {}
     for one in names:
         other, _, its_last = one.rpartition(".")
-        similar = _similarity(last, its_last)
+        similar = difflib.SequenceMatcher(None, last, its_last).ratio()
+        similar = 1.2 if last == its_last else 0.9 if last in its_last.split("_") else similar
         if similar >= NEAR:
             scores[one] = similar + difflib.SequenceMatcher(None, section, other).ratio() / 2
     near = [one for one in scores if scores[one] >= max(scores.values()) - NEAR / 2]
     found = sorted(near, key=lambda one: (-scores[one], one))[:3]
     return f" Did you mean {' or '.join(map(repr, found))}?" if found else ""
-
-
-def _similarity(name: str, other: str) -> float:
-    """Returns 1.2 for equal names, 0.9 if ``name`` is a word of the other, else at most 1."""
-    if name == other:
-        return 1.2
-    is_word = name in other.split("_")
-    return 0.9 if is_word else difflib.SequenceMatcher(None, name, other).ratio()
 
 
 def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -10,7 +10,6 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from ebmjax._ranges import ANY
 from ebmjax._user_function import definitions
 from ebmjax.recipes.config import checks, declare
 from ebmjax.recipes.config.declare import Fields
@@ -30,13 +29,17 @@ def add(name: str, file: str) -> None:
 def all_fields(family: str, names: Collection[str] = ()) -> Fields:
     """Returns the fields of a family, with those of all parts that it offers.
 
-    A section ``<section>.options`` has those fields that are in ``names``.
+    Of options of the user's functions, ``<section>.options.<option>``, those in ``names``.
     """
     declared = module(family, "fields")
     every = {**declared.FIELDS, **getattr(declared, "SECTIONS", {})}
-    options = {name: every.pop(name) for name in list(every) if every[name].values is ANY}
-    for section, one in options.items():
-        every |= {name: one for name in names if name.startswith(f"{section}.")}
+    for name in names:
+        section, is_option, _ = name.partition(".options.")
+        naming = [
+            one for one in declare.WITH_OPTIONS if one.startswith(f"{section}.") and one in every
+        ]
+        if is_option and naming:
+            every[name] = declare.option_field(section, naming)
     return every
 
 

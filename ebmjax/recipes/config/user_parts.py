@@ -14,20 +14,8 @@ from ml_collections import ConfigDict
 
 from ebmjax._shown import trim
 from ebmjax._user_function import is_function_name, user_function
-from ebmjax.recipes.config.declare import Field, Fields, read_fields, refusal_of
+from ebmjax.recipes.config.declare import WITH_OPTIONS, Field, Fields, read_fields, refusal_of
 from ebmjax.recipes.config.errors import Config, ConfigError, did_you_mean
-
-WITH_OPTIONS = {
-    "evals.functions",
-    "loss.name",
-    "model.factory",
-    "optimizer.name",
-    "sampler.name",
-    "sampler.names",
-    "sampler.posterior.name",
-    "sampler.prior.name",
-}
-"""Fields that name functions of the user which take options."""
 
 
 class UserPart(NamedTuple):
@@ -130,7 +118,7 @@ def option_fields(config: Config, fields: Fields) -> dict[str, Field]:
       ConfigError: if there is no such function.
     """
     found: dict[str, Field] = {}
-    for name in WITH_OPTIONS & fields.keys():
+    for name in (one for one in WITH_OPTIONS if one in fields):
         for entry in config[name] if isinstance(config[name], list | tuple) else [config[name]]:
             if is_users(entry):
                 own = read_fields(find_function(name, entry)).items()

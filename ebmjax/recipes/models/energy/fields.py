@@ -30,11 +30,9 @@ from ebmjax.recipes.config.common_fields import (
     OF_CHAINS,
     OF_IMAGES,
     OURS,
-    OWN_EVALUATIONS,
     SMOKE_SIZES,
     configure_images,
     family,
-    own_options,
     pick_fields,
 )
 from ebmjax.recipes.config.declare import Field, When, field, under, when_is
@@ -111,11 +109,7 @@ _FIELDS: dict[str, Field] = {
     "sampler.names": field(
         (), one_of_or_function(*OFFERED), "samplers that share the negatives, in place of one"
     ),
-    **own_options("sampler", "a sampler", "sampler.name", "sampler.names"),
-    **OWN_EVALUATIONS,
-    **own_options("loss", "a loss"),
     "optimizer.name": field("adam", one_of_or_function("adam"), "optimiser"),
-    **own_options("optimizer", "an optimiser"),
     **declare_adaptation(OFFERED, name_samplers),
     "sampler.final_step_fraction": field(
         1.0, UP_TO_ONE, "a training chain's last step, in parts of its first"

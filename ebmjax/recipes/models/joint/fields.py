@@ -25,11 +25,9 @@ from ebmjax.recipes.config.common_fields import (
     OF_CHAINS,
     OF_IMAGES,
     OURS,
-    OWN_EVALUATIONS,
     SMOKE_SIZES,
     configure_images,
     family,
-    own_options,
     pick_fields,
 )
 from ebmjax.recipes.config.declare import Field, When, field, under, when_is, when_set
@@ -89,7 +87,6 @@ _FIELDS: dict[str, Field] = {
         BATCH_NORM,
     ),
     "sampler.name": field("sgld", one_of_or_function(*SAMPLERS), "sampler of the negatives"),
-    **own_options("sampler", "a sampler"),
     **declare_adaptation(SAMPLERS, name_samplers),
     "sampler.buffer.start": field(
         "uniform",
@@ -106,7 +103,6 @@ _FIELDS: dict[str, Field] = {
         KEPT,
     ),
     **objectives.fields("joint", "objective of p(x)"),
-    **own_options("loss", "a loss"),
     "loss.generative_weight": field(
         1.0, NOT_NEGATIVE, "weight of -log p(x); 0: a classifier alone"
     ),
@@ -118,7 +114,6 @@ _FIELDS: dict[str, Field] = {
         "ratio of gradient norms that the smoothing is steered to; None: it stays",
     ),
     "optimizer.name": field("adam", one_of_or_function("adam", "sgd"), "optimiser"),
-    **own_options("optimizer", "an optimiser"),
     "optimizer.momentum": field(0.9, FRACTION, "momentum of SGD", when_is("optimizer.name", "sgd")),
     "optimizer.weight_decay": field(0.0, NOT_NEGATIVE, "coupled weight decay"),
     "optimizer.schedule": field(
@@ -134,7 +129,6 @@ _FIELDS: dict[str, Field] = {
     "optimizer.rho": field(None, optional(POSITIVE), "radius of SAM; None: without SAM"),
     "optimizer.adaptive": field(False, FLAG, "SAM is adaptive (ASAM)", when_set("optimizer.rho")),
     "train.positive_batch_size": field(64, COUNT, "images of p(x) in an update"),
-    **OWN_EVALUATIONS,
     **evaluators.fields("classification"),
     **evaluators.fields("profile", SAMPLES),
     **evaluators.fields("samples", SAMPLES),

@@ -22,10 +22,8 @@ from ebmjax.recipes.config.common_fields import (
     FEATURES,
     OF_IMAGES,
     OURS,
-    OWN_EVALUATIONS,
     configure_images,
     family,
-    own_options,
     pick_fields,
 )
 from ebmjax.recipes.config.declare import Field, field, under, when_is
@@ -107,10 +105,7 @@ _FIELDS: dict[str, Field] = {
         one_of("base", "components"),
         "chains start at draws of the base, or at the principal components of their image",
     ),
-    **own_options("sampler", "a sampler", "sampler.prior.name", "sampler.posterior.name"),
-    **OWN_EVALUATIONS,
     "optimizer.name": field("adam", one_of_or_function("adam"), "optimiser of both networks"),
-    **own_options("optimizer", "an optimiser"),
     "sampler.warm_start": field(
         False, FLAG, "anneal chains along the powers instead of starting afresh at each"
     ),
