@@ -54,31 +54,6 @@ class Normalised(nn.Module):
         return Dense(())(nn.BatchNorm(not train)(x))
 
 
-class Blind(nn.Module):
-    """An energy of all channels but the last."""
-
-    @nn.compact
-    def __call__(self, x):
-        hidden = nn.Dense(4)(x[..., :-1].reshape(len(x), -1))
-        return nn.Dense(1, kernel_init=nn.initializers.zeros_init())(nn.swish(hidden))[..., 0]
-
-
-def blind():
-    return Blind()
-
-
-class BlindLogits(nn.Module):
-    """A classifier of all channels but the last."""
-
-    @nn.compact
-    def __call__(self, x):
-        return nn.Dense(10)(x[..., :-1].reshape(len(x), -1))
-
-
-def blind_logits():
-    return BlindLogits()
-
-
 class LateStart(nn.Module):
     """An energy of all channels that starts at 0."""
 

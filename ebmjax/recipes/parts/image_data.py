@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,13 +58,6 @@ def load(config: Config) -> tuple[Images, Config]:
     """
     config = config.copy_and_resolve_references()
     section = config.data
-    if not section.path and data.is_tfds(section.name) and Path(section.name).is_dir():
-        print(
-            f"config.data.name={section.name} names a data set of tensorflow-datasets. The folder "
-            f"{section.name} here is read by "
-            f"--config.data.name=folder --config.data.path={section.name}",
-            flush=True,
-        )
     found = _load(config, "train", section.max_train, on_disk=section.placement == "disk")
     section.pixels = found.pixels
     if section.num_classes is None:

@@ -10,10 +10,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from ebmjax import learning, networks
+from ebmjax import networks
 from ebmjax._checks import check_floating
 from ebmjax.networks import Network
-from ebmjax.recipes.config.errors import Config, ConfigError
+from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.user_parts import find_part
 from ebmjax.types import PyTree
 
@@ -85,7 +85,9 @@ def user_networks(
             return made
         if not isinstance(made, tuple | list) or len(made) != len(parts):
             whats = " and ".join(part.what for part in parts)
-            raise TypeError(f"it must return {len(parts)} networks, {whats}, got {_kind(made)}")
+            raise TypeError(
+                f"it must return {len(parts)} networks, {whats}, got a {type(made).__name__}"
+            )
         return made[index]
 
     with part.explain():
@@ -95,43 +97,6 @@ def user_networks(
         )
         return tuple(
             _check(network, part, has_state) for network, part in zip(found, parts, strict=True)
-        )
-
-
-def check_sees_noise(
-    config: Config,
-    outputs_of: Callable[[PyTree, jax.Array], jax.Array],
-    params: PyTree,
-    shape: tuple[int, ...],
-) -> None:
-    """Raises ConfigError if the last channel changes no output, under random parameters.
-
-    Args:
-      config: section loss, which has noise levels, and ``model.factory``.
-      outputs_of: parameters and examples (N, *learning.widen(shape)) to outputs (N, ...).
-      params: of the network.
-      shape: of an example.
-    """
-    leaves, tree = jax.tree.flatten(params)
-    keys = jax.random.split(jax.random.key(1), len(leaves))
-    # Weights that start at 0 would hide what they multiply.
-    moved = [
-        x + 0.1 * jax.random.normal(k, x.shape, x.dtype) for x, k in zip(leaves, keys, strict=True)
-    ]
-    x = jax.random.normal(jax.random.key(2), (8, *shape))
-    low, high = (
-        outputs_of(
-            tree.unflatten(moved),
-            jnp.concatenate([x, jnp.full((*x.shape[:-1], 1), level)], axis=-1),
-        )
-        for level in (-2.0, 2.0)
-    )
-    if bool(jnp.all(low == high)):
-        raise ConfigError(
-            f"config.model.factory={config.model.factory!r} ignores the noise: under "
-            f"config.loss.name={config.loss.name} the last channel of its input, "
-            f"{learning.widen(shape)}, is log(noise), and no energy changes with it. Use every "
-            "channel, or take an objective of one noise level, --config.loss.name=denoising."
         )
 
 
@@ -157,7 +122,7 @@ def _network(
         return networks.from_equinox(made, **options)
     raise TypeError(
         "it must return a Flax Linen, Flax NNX or Equinox module, or an ebmjax.networks.Network, "
-        f"got {_kind(made)}"
+        f"got a {type(made).__name__}"
     )
 
 
@@ -178,7 +143,7 @@ def _check(network: Network, part: NetworkSpec, has_state: bool) -> Network:
     for leading in ((), (2,)):
         inputs = [jax.ShapeDtypeStruct((*leading, *x.shape), x.dtype) for x in part.inputs]
         outputs, _ = jax.eval_shape(network.apply, params, state, *inputs)
-        got, expected = _shape(outputs), (*leading, *part.output)
+        got, expected = jax.tree.map(jnp.shape, outputs), (*leading, *part.output)
         if got != expected:
             hint = ". End it with [..., 0]" if got == (*expected, 1) else ""
             raise ValueError(
@@ -190,11 +155,3 @@ def _check(network: Network, part: NetworkSpec, has_state: bool) -> Network:
     drop = jax.make_jaxpr(partial(network.drop, use="batch"))
     drawn = drop(params, state, *inputs, key=key)
     return network if "random_bits" in str(drawn) else network._replace(drop=None)
-
-
-def _shape(outputs: PyTree) -> Any:
-    return outputs.shape if hasattr(outputs, "shape") else jax.tree.map(jnp.shape, outputs)
-
-
-def _kind(found: Any) -> str:
-    return f"a {type(found).__name__}"

@@ -60,32 +60,16 @@ def test_only_a_classifier_that_drops_has_dropout():
 
 
 @pytest.mark.slow
-def test_a_network_that_ignores_the_noise_is_refused():
-    """One whose last layer starts at 0 changes with the noise once it has learnt."""
+def test_networks_of_noise_levels_see_one_channel_more():
+    """An energy that starts at 0 is the Gaussian's of the data and the noise."""
     levels = NoiseLevels(lowest=0.1, highest=2.0, data_scale=1.0)
-    config = configuration(
-        "energy", {"loss.name": "denoising_levels", "model.is_conditional": False}
-    )
-    config.model.factory = "own_networks:blind"
-    with pytest.raises(ConfigError, match=r"'own_networks:blind' ignores the noise.*\(8, 8, 2\)"):
-        image_model(config, SHAPE, levels)
-    config.model.factory = "own_networks:late_start"
-    energy_of, init = image_model(config, SHAPE, levels)
     x = np.ones((2, *SHAPE), np.float32)
+    fields = {"loss.name": "denoising_levels", "model.is_conditional": False}
+    config = configuration("energy", fields | {"model.factory": "own_networks:late_start"})
+    energy_of, init = image_model(config, SHAPE, levels)
     energy = energy_of(init(jax.random.key(0)))(x, np.zeros(2, np.int32), 2.0)
     np.testing.assert_allclose(energy, 64 / (2 * (1.0 + 2.0**2)), rtol=1e-6)
-
-
-@pytest.mark.slow
-def test_a_classifier_that_ignores_the_noise_is_refused():
-    levels = NoiseLevels(lowest=0.1, highest=2.0, data_scale=1.0)
-    config = configuration("joint", {"loss.name": "diffusion_recovery"})
-    config.model.factory = "own_networks:blind_logits"
-    with pytest.raises(ConfigError, match=r"'own_networks:blind_logits' ignores .*\(8, 8, 2\)"):
-        classifiers(config, SHAPE, levels)
-    config.model.factory = "own_networks:logits"
-    network, _ = classifiers(config, SHAPE, levels)
-    x = np.ones((2, *SHAPE), np.float32)
+    network, _ = classifiers(configuration("joint"), SHAPE, levels)
     params, state = network.init(jax.random.key(0), x)
     assert network.apply(params, state, x, np.float32([0.1, 2.0]))[0].shape == (2, 10)
 

@@ -26,7 +26,6 @@ from ebmjax.recipes.parts.start_distributions import (
 )
 from ebmjax.recipes.parts.user_networks import (
     NetworkSpec,
-    check_sees_noise,
     stateless,
     user_networks,
 )
@@ -53,17 +52,10 @@ def model_of(
     With noise levels the network sees one channel, or coordinate, more.
 
     Raises:
-      ConfigError: for whatever a network of the user does wrong, such as to ignore the noise.
+      ConfigError: for whatever a network of the user does wrong.
     """
     if levels is not None:
         of_wide, init = model_of(config, learning.widen(image_shape))
-        if config.model.factory:
-            check_sees_noise(
-                config,
-                lambda params, x: of_wide(params)(x, jnp.zeros(len(x), jnp.int32)),
-                init(jax.random.key(0)),
-                image_shape,
-            )
         return Model(learning.condition_on_noise(of_wide, levels, len(image_shape)), init)
     model = config.model
     num_classes = config.data.num_classes if model.is_conditional else None

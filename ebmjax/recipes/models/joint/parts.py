@@ -19,7 +19,7 @@ from ebmjax.recipes.models.joint.checks import check_independence, count_blocks,
 from ebmjax.recipes.parts import start_distributions
 from ebmjax.recipes.parts.samplers.bind import chain_kind
 from ebmjax.recipes.parts.samplers.table import BASE
-from ebmjax.recipes.parts.user_networks import NetworkSpec, check_sees_noise, user_networks
+from ebmjax.recipes.parts.user_networks import NetworkSpec, user_networks
 
 NORMS = {"none": None, "batch": "batch", "group": "group"}
 NORM_POLICIES = {
@@ -40,16 +40,10 @@ def classifiers(
     With noise levels the network sees one channel more.
 
     Raises:
-      ConfigError: for whatever a network of the user does wrong, such as to ignore the noise.
+      ConfigError: for whatever a network of the user does wrong.
     """
     if levels is not None:
-        wide = learning.widen(image_shape)
-        network, of_chains = classifiers(config, wide)
-        if config.model.factory:
-            params, state = network.init(jax.random.key(0), jnp.zeros((2, *wide)))
-            check_sees_noise(
-                config, lambda params, x: network.apply(params, state, x)[0], params, image_shape
-            )
+        network, of_chains = classifiers(config, learning.widen(image_shape))
         condition = partial(learning.condition_classifier_on_noise, levels=levels)
         return condition(network), condition(of_chains)
     if not config.model.factory:
