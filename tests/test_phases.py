@@ -1,7 +1,6 @@
 """Lines that say what a long call does."""
 
 import io
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,10 +8,9 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import partial
 
 import pytest
-from tqdm import tqdm
 
 from ebmjax import training
-from ebmjax._phases import count, phase, say, say_part, tell_phases
+from ebmjax._phases import count, phase, say_part, tell_phases
 
 QUICK = 0.02  # seconds of silence after which a phase reminds here
 
@@ -66,18 +64,6 @@ def test_a_part_is_said_and_stands_in_the_reminders(capsys: pytest.CaptureFixtur
     assert not capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_a_line_of_others_counts_as_a_sign_of_life() -> None:
-    said = 0
-    with heard() as out, phase("training", seconds=0.5):
-        until = time.monotonic() + 1.0
-        while time.monotonic() < until:
-            say(f"step {said}")
-            said += 1
-            time.sleep(QUICK)
-    assert lines(out) == ["training", *(f"step {i}" for i in range(said))]
-
-
 def test_lines_are_whole_where_threads_say_them() -> None:
     def work(name: str) -> None:
         with tell_phases("stdout"):
@@ -104,30 +90,6 @@ def test_a_library_call_is_heard_where_it_hides_work_and_can_be_silenced() -> No
         with training.tell_phases("stdout"), phase("moved", default="stderr"):
             pass
     assert (err.getvalue(), out.getvalue()) == ("training the feature classifier\n", "moved\n")
-
-
-def test_a_closed_or_missing_stream_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    closed = io.StringIO()
-    closed.close()
-    done = []
-    for stream in (closed, None):
-        monkeypatch.setattr(sys, "stdout", stream)
-        with tell_phases("stdout"), phase("reading", seconds=QUICK):
-            time.sleep(3 * QUICK)
-            done.append(stream)
-    assert done == [closed, None]
-
-
-def test_a_line_stands_above_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", screen)
-    with tqdm(total=2, file=screen, mininterval=0) as bar:
-        bar.update()
-        with tell_phases("stderr"), phase("compiling"):
-            pass
-    before, after = screen.getvalue().split("compiling\n")
-    assert before.endswith("\r")
-    assert "1/2" in after
 
 
 def test_things_that_are_counted_show_in_the_reminders() -> None:

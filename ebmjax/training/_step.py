@@ -1,7 +1,7 @@
 """One training step of one device, from the gradient of one logical shard."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -11,11 +11,10 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from ebmjax._axes import member_index
-from ebmjax._checks import check_floating, leading_size
+from ebmjax._checks import check_floating, leading_size, trim
 from ebmjax._precision import at_least_float32
-from ebmjax.training._contract import check_arguments, check_returned, update
 from ebmjax.training._skips import skip_cause
-from ebmjax.training._state import TrainState, apply_writes
+from ebmjax.training._state import SlotWrite, TrainState, apply_writes
 from ebmjax.types import Key, Metrics, PyTree
 
 GradientFn = Callable[..., tuple[PyTree, PyTree, Metrics]]
@@ -87,7 +86,6 @@ def make_train_step(
       0 if the step was taken; 1, 2 or 4 if the loss, the gradient or the new parameters were not
       finite; 3 if the loss exceeded ``max_abs_loss``.
     """
-    check_arguments(gradient_fn)
 
     def train_step(
         key: Key, state: TrainState, batch: PyTree, numbers: PyTree = None
@@ -101,14 +99,14 @@ def make_train_step(
             gradient_fn, in_axes=(0, None, 0, 0, None)[: 4 + len(given)], axis_name="shard"
         )
         returned = of_shards(keys, state.params, state.carry, batch, *given)
-        gradients, carry, metrics = check_returned(returned, state.params, state.carry)
+        gradients, carry, metrics = _check_returned(returned, state.params, state.carry)
         local_mean = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), (gradients, metrics))
         gradients, metrics = _all_reduce_mean(local_mean, axis_name)
         gradient_norm = optax.tree.norm(at_least_float32(gradients))
 
-        updates, opt_state = update(
-            optimizer(numbers["optimizer"]) if callable(optimizer) else optimizer,
-            *(gradients, state.opt_state, state.params, metrics["loss"]),
+        chosen = optimizer(numbers["optimizer"]) if callable(optimizer) else optimizer
+        updates, opt_state = optax.with_extra_args_support(chosen).update(
+            gradients, state.opt_state, state.params, value=metrics["loss"], grad=gradients
         )
         params = optax.apply_updates(state.params, updates)
         are_finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(params)]
@@ -145,3 +143,56 @@ def _all_reduce_mean(tree: PyTree, axis_name: str | None) -> PyTree:
         return tree
     vector, unravel = ravel_pytree(tree)
     return unravel(jax.lax.pmean(vector, axis_name))
+
+
+def _check_returned(returned: Any, params: PyTree, carry: PyTree) -> tuple[PyTree, PyTree, Metrics]:
+    """Returns the checked (gradients, carry, metrics) of all shards of a device."""
+    if not isinstance(returned, tuple) or len(returned) != 3:
+        got = f"{len(returned)} values" if isinstance(returned, tuple) else type(returned).__name__
+        raise TypeError(
+            f"gradient_fn must return a tuple (gradients, carry, metrics), got {got}. Without "
+            "chains return the carry that came in."
+        )
+    gradients, changed, metrics = returned
+    ours = {path: f"{_kind(leaf)}{leaf.shape[1:]}" for path, leaf in _paths(gradients).items()}
+    theirs = {path: f"{_kind(leaf)}{jnp.shape(leaf)}" for path, leaf in _paths(params).items()}
+    _check_same("gradients", ours, "params", theirs)
+    new, old = _paths(changed), _paths(carry)
+    ours = {path: _of_one_shard(leaf, leaf) for path, leaf in new.items()}
+    theirs = {path: _of_one_shard(leaf, new.get(path)) for path, leaf in old.items()}
+    _check_same("carry", ours, "TrainState.carry of one shard", theirs)
+    loss = metrics.get("loss") if isinstance(metrics, Mapping) else None
+    if loss is None or loss.shape[1:] or jnp.iscomplexobj(loss):
+        got = jax.tree.map(lambda leaf: f"{leaf.dtype}{leaf.shape[1:]}", metrics)
+        raise ValueError(
+            'metrics of gradient_fn must be a dictionary with a scalar, real "loss", got '
+            f"{trim(got)}."
+        )
+    return gradients, changed, metrics
+
+
+def _paths(tree: PyTree) -> dict[str, Any]:
+    is_leaf = lambda node: isinstance(node, SlotWrite)  # noqa: E731
+    leaves = jax.tree_util.tree_leaves_with_path(tree, is_leaf=is_leaf)
+    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+
+
+def _kind(leaf: Any) -> str:
+    dtype = jnp.result_type(leaf)
+    return "float" if jnp.issubdtype(dtype, jnp.floating) else str(dtype)
+
+
+def _of_one_shard(leaf: Any, new: Any) -> str:
+    """Describes a leaf of the carry, or its rows if ``new`` is a ``SlotWrite`` into it."""
+    if isinstance(new, SlotWrite):
+        return f"rows{(leaf.values if leaf is new else leaf).shape[2:]}"
+    return f"{leaf.dtype}{leaf.shape[1:]}"
+
+
+def _check_same(name: str, ours: dict[str, str], like: str, theirs: dict[str, str]) -> None:
+    for path in sorted(ours.keys() | theirs.keys()):
+        mine, other = ours.get(path, "missing"), theirs.get(path, "missing")
+        if mine != other:
+            raise ValueError(
+                f"{name}{path} of gradient_fn must be like {like}{path}, {other}; got {mine}."
+            )

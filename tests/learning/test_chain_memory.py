@@ -23,7 +23,7 @@ from image_problem import (
 from training_problems import settled
 
 from ebmjax.learning import ChainKind, positions_in
-from ebmjax.samplers import clamp, psgld, schedule, sgld, tempered_mala, underdamped_langevin
+from ebmjax.samplers import clamp, psgld, schedule, underdamped_langevin
 
 MEAN, PRECISION = float(PARAMS["means"][0]), float(PARAMS["precision"])
 STEP = 0.4
@@ -155,34 +155,6 @@ def test_the_second_moment_of_psgld_is_kept_where_it_is_asked_for(memory):
     np.testing.assert_allclose(rows(later).position if memory else rows(later), x, atol=ATOL)
     if memory:
         np.testing.assert_allclose(rows(later).memory["second_moment"], v, atol=ATOL)
-
-
-def test_a_temperature_is_kept():
-    """It is multiplied by 10 after each of two training steps of one refused move."""
-    options = {"acceptance_threshold": 1.0, "num_steps": 1, "step_size": 50.0}
-    plan = negatives(
-        kinds={"one": kind(tempered_mala, ("temperature", "running_acceptance"), **options)},
-        num_classes=1,
-    )
-    step = learner(plan)
-    _, after, _, _ = step(shard_of(plan, 6))
-    _, later, _, _ = step(after, jax.random.key(8))
-    np.testing.assert_allclose(rows(after).memory["temperature"], 10.0)
-    np.testing.assert_allclose(rows(later).memory["temperature"], 100.0)
-
-
-@pytest.mark.slow
-def test_a_kind_leaves_what_others_remember():
-    """Which kind moves a slot is drawn anew at each step."""
-    kinds = {"sgld": kind(sgld, (), noise_scale=0.0), "underdamped": kind(friction=TINY)}
-    plan = negatives(kinds=kinds, num_classes=1)
-    _, after, _, before = learn(plan, shard_of(plan, 6))
-    old, new = rows(before), rows(after)
-    turned = rotated(old.position, old.memory["velocity"], 3)[0]
-    is_sgld = np.any(np.abs(new.position - turned) > 1e-3, axis=(1, 2, 3))
-    assert np.sum(is_sgld) == 3
-    velocity = [carry.memory["velocity"][is_sgld] for carry in (old, new)]
-    np.testing.assert_array_equal(*velocity)
 
 
 @pytest.mark.slow

@@ -16,7 +16,6 @@ from joint_problems import (
 
 from ebmjax.learning import (
     ANY_CLASS,
-    init_carry,
     profile_chains,
     run_chains,
 )
@@ -166,19 +165,6 @@ def test_the_acceptance_of_langevin_moves_on_a_gaussian_is_the_closed_form(num_s
     np.testing.assert_allclose(metrics["acceptance_prob"], reported.mean(), atol=50 * ATOL)
 
 
-def test_each_chain_follows_the_density_of_its_label():
-    goals = jnp.array([[-3.0, 0.0], [0.0, 5.0], [4.0, 4.0]])
-
-    def density(label):
-        return lambda x: -0.5 * jnp.sum((x - goals[label]) ** 2)
-
-    labels = jnp.array([2, 0, 0, 1, 2, 1])
-    sampler = functools.partial(sgld, step_size=0.5, noise_scale=0.0)
-    ends, _ = chains(sampler, density=density, labels=labels)
-    expected = goals[labels] + 0.5**3 * (starts() - goals[labels])
-    np.testing.assert_allclose(ends, expected, rtol=0, atol=ATOL)
-
-
 def test_interacting_samples_move_together():
     sampler = functools.partial(svgd, step_size=0.5, bandwidth=1.0)
     ends, metrics = chains(sampler, is_interacting=True)
@@ -198,19 +184,3 @@ def test_interacting_samples_move_together():
     assert metrics["bandwidth"] == 1.0
     moved, _ = chains(sampler, is_interacting=True, x=starts().at[0].add(0.3))
     assert np.all(np.abs(moved - ends)[1:].max(axis=1) > 1e-3)
-
-
-@pytest.mark.parametrize(
-    ("draw", "options", "message"),
-    [
-        ({}, {"buffer_size": 31}, "buffer_size must be a multiple of num_shards=2"),
-        ({}, {"buffer_size": 14}, "buffer_size must hold the 8 negatives .* at least 16 slots"),
-        ({"num_classes": 3}, {"buffer_size": 32}, "num_classes must divide the buffer"),
-        ({}, {"buffer_size": 32, "smoothing": 0.0}, "smoothing must be positive"),
-        ({}, {"buffer_size": 32, "num_shards": 0}, "num_shards must be an integer of at least 1"),
-        ({}, {"buffer_size": -2}, "buffer_size must be an integer of at least 0"),
-    ],
-)
-def test_buffers_that_do_not_fit_are_refused(draw, options, message):
-    with pytest.raises(ValueError, match=message):
-        init_carry(KEY, negatives(**draw), **({"num_shards": 2} | options))

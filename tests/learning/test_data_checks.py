@@ -74,19 +74,6 @@ def test_labels_that_are_no_class_are_refused_before_compiling(model, labels, er
         run(KEY, state, train_step, images_with(labels), PLAN)
 
 
-@pytest.mark.slow
-def test_good_labels_train():
-    """The classes are those of the network: nobody says how many."""
-    draw = joint_problems.negatives()
-    gradient_fn = joint_problems.make_gradient_fn(quadratic(), draw)
-    shards = learning.init_carry(KEY, draw, num_shards=1, buffer_size=8, smoothing=1.0)
-    state = init_state(quadratic_params(), OPTIMIZER, shards)
-    plan = Plan(total_steps=1, batch_size=(16, 16))
-    train_step = make_train_step(gradient_fn, OPTIMIZER)
-    result = fit(KEY, state, train_step, images_with([0, 1, 2] * 6), plan)
-    assert int(result.state.skipped) == 0
-
-
 @pytest.mark.parametrize("worst", [-1, 4, 0.5])
 def test_persistent_chains_must_know_every_example(worst):
     """A clamped index would go on from another example's chains."""

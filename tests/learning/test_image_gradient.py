@@ -60,25 +60,6 @@ def test_the_gradient_is_contrastive_divergence_of_the_ends(is_live):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=ATOL), gradients, expected)
 
 
-def test_several_kinds_move_equal_parts():
-    """One kind stands nearly still, the other goes to the mean: three slots each."""
-    draw = negatives(
-        num_classes=1,
-        kinds={
-            "still": ChainKind(sampler=partial(NOISELESS, step_size=1e-6), num_steps=1),
-            "quick": ChainKind(sampler=partial(NOISELESS, step_size=1.25), num_steps=2),
-        },
-    )
-    _, after, metrics, before = learn(draw)
-    old, new = (np.asarray(carry.buffer.positions) for carry in (before, after))
-    is_at_mean = np.all(np.abs(new - 0.3) < 1e-5, axis=(1, 2, 3))
-    assert np.sum(is_at_mean) == 3
-    np.testing.assert_allclose(new[~is_at_mean], old[~is_at_mean], atol=1e-5)
-    parts = [float(metrics[f"chain_{name}_displacement"]) for name in ("still", "quick")]
-    assert float(metrics["chain_displacement"]) == pytest.approx(np.mean(parts), rel=1e-6)
-    assert parts[0] < 1e-9 < parts[1]
-
-
 def test_every_drawn_slot_gets_its_own_chain_back():
     """Two kinds shrink the distance to the mean by known shares, in six known slots."""
     rates = (0.25, 0.5)

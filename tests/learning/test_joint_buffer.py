@@ -65,24 +65,6 @@ def total_density(x):
     return jnp.sum(jax.nn.logsumexp(logits, axis=-1))
 
 
-@pytest.mark.parametrize("reinit_prob", [0.0, 1.0])
-def test_chains_start_anew_with_their_probability(reinit_prob):
-    def far_start(key, label):
-        del label
-        return 5.0 + jax.random.uniform(key, SHAPE)
-
-    here = shard_of(quadratic(), negatives(), buffer_size=8)
-    draw = negatives(start_fn=far_start, reinit_prob=reinit_prob)
-    at_rest = joint_objective(density_scale=0.0)
-    gradient_fn = jax.jit(make_gradient_fn(quadratic(), draw, at_rest))
-    after = buffer_rows(gradient_fn(KEY, quadratic_params(), here, batch())[1])
-    if reinit_prob:
-        assert np.all(after >= 5)
-        assert len(np.unique(after)) == after.size
-    else:
-        np.testing.assert_array_equal(after, buffer_rows(here))
-
-
 @pytest.mark.slow
 def test_the_buffer_keeps_as_many_as_asked_by_the_policy():
     start, ends = step(negatives(), buffer_size=8)
@@ -120,22 +102,6 @@ def test_chains_stay_in_the_slots_of_their_class():
         distances = np.abs(buffer[label][:, None] - rests).max(axis=-1)
         assert np.all(distances.min(axis=1) < 6 * 50 * EPS)
         assert len(set(distances.argmin(axis=1).tolist())) > 1  # some were drawn, some anew
-
-
-@pytest.mark.slow
-def test_chains_of_no_class_start_anew_from_every_class():
-    """One noiseless step from each class's start, along the joint score: the ends are known."""
-    draw = negatives(num_classes=NUM_CLASSES, start_fn=class_start, reinit_prob=1.0, num_steps=1)
-    before, *afters = step(draw, num_steps=12)
-    starts = np.stack([np.asarray(class_start(None, label)) for label in range(NUM_CLASSES)])
-    moved = np.asarray(starts + 0.2 * jax.vmap(jax.grad(total_density))(jnp.asarray(starts)))
-    counts = np.zeros(NUM_CLASSES, int)
-    for earlier, after in itertools.pairwise([before, *afters]):
-        ends = after[changed(earlier, after)]
-        distances = np.abs(ends[:, None] - moved.reshape(NUM_CLASSES, -1)).max(axis=-1)
-        assert np.all(distances.min(axis=1) < 50 * EPS)
-        counts += np.bincount(distances.argmin(axis=1), minlength=NUM_CLASSES)
-    assert np.all(counts > 0)
 
 
 def test_without_a_buffer_every_chain_starts_anew():

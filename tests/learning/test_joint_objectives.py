@@ -116,21 +116,6 @@ def test_adaptive_smoothing_closes_its_share_of_the_way_to_the_ratio():
 
 
 @pytest.mark.slow
-def test_gradients_whose_squares_leave_half_precision_adapt_the_smoothing_too():
-    weights = {"classification_weight": 1e4, "generative_weight": 1e4}
-    objective = joint_objective(smoothing_ratio=0.7, smoothing_rate=0.25, **weights)
-    gradient_fn = jax.jit(make_gradient_fn(quadratic(), negatives(), objective))
-    carry = shard_of(quadratic(), negatives(), smoothing=1.5)
-    half = jax.tree.map(lambda leaf: leaf.astype(jnp.float16), PARAMS)
-    gradients, after, _ = gradient_fn(KEY, half, carry, batch())
-    largest = max(float(jnp.max(jnp.abs(leaf))) for leaf in jax.tree.leaves(gradients))
-    assert 256 < largest < 65504  # finite, its square is not
-    expected = gradient_fn(KEY, jax.tree.map(jnp.float32, half), carry, batch())[1].smoothing
-    # Each gradient is rounded to 11 bits, and the ratio of two norms enters with the power 0.25.
-    np.testing.assert_allclose(after.smoothing, expected, rtol=0.25 * 2 * 2.0**-11)
-
-
-@pytest.mark.slow
 def test_shards_share_the_smoothing_of_their_mean_gradients():
     """Shards with batches of their own; without an axis each has that of its own gradients."""
     options = {"smoothing_ratio": 0.7, "smoothing_rate": 0.25}

@@ -21,13 +21,12 @@ from joint_problems import (
 from scipy.spatial.distance import pdist
 
 from ebmjax.losses import joint_log_density, nearest_neighbour_entropy
-from ebmjax.samplers import run_chain, stochastic_svgd, svgd
+from ebmjax.samplers import run_chain, svgd
 from ebmjax.training import Plan, fit, make_train_step
 
 KEY = jax.random.key(7)
 NUM_SHARDS, NUM_PARTICLES, NUM_STEPS = 4, 12, 3
 SVGD = functools.partial(svgd, step_size=0.5)
-STOCHASTIC = functools.partial(stochastic_svgd, step_size=0.5)
 
 
 def problem(sampler, axes=("data", "shard"), num_shards=NUM_SHARDS, mesh_axis="data"):
@@ -96,19 +95,3 @@ def test_a_step_moves_the_particles_of_all_shards_as_one_system(num_devices):
     atol = DIM * 2 * np.sqrt(DIM) * ATOL / nearest
     np.testing.assert_allclose(result.row["negative_entropy"], entropy, rtol=0, atol=atol)
     assert int(result.state.skipped) == 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("sampler", [SVGD, pytest.param(STOCHASTIC, marks=pytest.mark.slow)])
-def test_the_devices_do_not_change_the_trajectory(sampler):
-    start, on_one = train(sampler, 1, 6)
-    _, on_four = train(sampler, 4, 6)
-    # Of particles as above over six steps; parameters follow them at the rate 0.05.
-    atol = 6 * ATOL
-    for part in ("params", "carry"):
-        got, expected = getattr(on_four.state, part), getattr(on_one.state, part)
-        jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a, b, rtol=0, atol=atol), got, expected
-        )
-    moved = optax.tree.norm(optax.tree.sub(on_one.state.params, start.params))
-    assert moved > 100 * atol

@@ -103,20 +103,6 @@ def test_persistent_chains_need_to_know_the_examples():
         gradient_fn(jax.random.key(0), PARAMS, first(shards()), (OBSERVATIONS[:2], jnp.arange(2)))
 
 
-def test_first_chains_are_as_wide_as_the_base():
-    options = {
-        "num_shards": 2,
-        "batch_size": 4,
-        "num_examples": 3,
-        "num_powers": 3,
-        "latent_dim": 2,
-    }
-    one = init_latent_carry(jax.random.key(0), **options)
-    four = init_latent_carry(jax.random.key(0), **options, base_scale=4.0)
-    np.testing.assert_array_equal(four.prior, 4 * one.prior)
-    np.testing.assert_array_equal(four.posterior, 4 * one.posterior)
-
-
 def test_chains_of_an_example_start_at_its_latent_on_every_shard():
     start = jnp.arange(8.0).reshape(4, 2)
     made = shards(num_shards=2, posterior_start=start)

@@ -103,22 +103,3 @@ def test_every_estimator_raises_the_exact_evidence(name):
     assert len(result.row["mean_log_likelihoods"]) == num_powers
     assert len(result.row["posterior_acceptance"]) == max(num_powers - 1, 1)
     assert 0 < result.row["prior_acceptance"] <= 1
-
-
-@pytest.mark.parametrize("warm_start", [False, True])
-def test_the_powers_are_annealed_if_asked(warm_start):
-    """One key, so the chains are ``sample_ladder``'s to the bit, and so is their loss."""
-    model, powers = latent.LinearGaussian(), latent.power_schedule(3, 2.0)
-    params = model.params(jnp.eye(2), jnp.zeros(2), jnp.ones((3, 2)), jnp.zeros(3))
-    x, key = jnp.ones((4, 3)), jax.random.key(0)
-    samplers = [functools.partial(sgld, step_size=step_size) for step_size in (0.1, 0.01)]
-    chains = latent.LatentChains(2, samplers[0], 2, samplers[1], 2, warm_start)
-    step = make_latent_gradient_fn(model, chains, observe=lambda b: b, powers=powers)
-
-    @jax.jit
-    def losses(key):
-        _, _, metrics = step(key, params, (), x)
-        samples, _ = latent.sample_ladder(key, params, model, x, powers, chains)
-        return metrics["loss"], latent.tempered_loss(params, model, x, *samples, powers)[0]
-
-    np.testing.assert_allclose(*losses(key), rtol=1e-6)

@@ -26,17 +26,6 @@ def test_parameters_are_averaged_and_skipped_steps_do_not_count():
     assert float(state.params) == 6.0
 
 
-def test_a_decay_above_one_is_told():
-    with pytest.raises(ValueError, match="decay must lie between"):
-        average_parameters(1.5)
-
-
-def test_without_parameters_there_is_nothing_to_average():
-    optimizer = average_parameters(0.75)
-    with pytest.raises(ValueError, match=r"give update\(\) the params"):
-        optimizer.update(jnp.ones(3), optimizer.init(jnp.ones(3)))
-
-
 def test_the_average_of_bfloat16_parameters_does_not_stall():
     """From 1 towards 2: steps of 0.001 and below, a fraction of bfloat16's spacing there."""
     optimizer = average_parameters(0.999)

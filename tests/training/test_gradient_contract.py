@@ -21,10 +21,10 @@ def never(*arguments):
     pytest.fail("ran before the mistake was told")
 
 
-def train(gradient_fn=regression_gradient, optimizer=None, *, key=KEY, params=PARAMS, carry=()):
+def train(gradient_fn=regression_gradient, *, key=KEY, carry=()):
     """Two steps, evaluated before the first: what is wrong must be found earlier."""
-    optimizer = optimizer or optax.sgd(0.1)
-    state = init_state(PARAMS, optimizer, carry)._replace(params=params)
+    optimizer = optax.sgd(0.1)
+    state = init_state(PARAMS, optimizer, carry)
     plan = Plan(total_steps=2, batch_size=8, num_shards=2, monitor_every=1)
     step = make_train_step(gradient_fn, optimizer)
     return fit(key, state, step, regression_data(), plan, monitor=never)
@@ -48,8 +48,6 @@ def one_loss(params, carry):
 
 
 WRONG = {
-    "arity": (lambda params, batch: 0, r"four arguments.*got gradient_fn\(params, batch\)"),
-    "nothing": (lambda key, params, carry, batch: None, r"a tuple .*, got NoneType"),
     "pair": (returning(same_params, one_loss), "must return a tuple .*, got 2 values"),
     "metrics": (
         returning(same_params, same_carry, lambda params, carry: jnp.float32(0)),
@@ -57,7 +55,7 @@ WRONG = {
     ),
     "complex_loss": (
         returning(same_params, same_carry, lambda params, carry: {"loss": jnp.complex64(1)}),
-        'scalar, real "loss"',
+        'scalar, real "loss".*complex64',
     ),
     "structure": (
         returning(lambda params, carry: {"weight": params["weight"]}, same_carry, one_loss),
@@ -80,10 +78,6 @@ WRONG = {
     "carry_shape": (
         returning(same_params, lambda params, carry: {"chain": carry["chain"][:2]}, one_loss),
         r"carry\['chain'\] of .*float32\(5, 3\); got float32\(2, 3\)",
-    ),
-    "carry_dtype": (
-        returning(same_params, lambda params, carry: jax.tree.map(jnp.int32, carry), one_loss),
-        r"carry\['chain'\] of .*float32\(5, 3\); got int32\(5, 3\)",
     ),
     "slots": (
         returning(
@@ -116,11 +110,6 @@ def test_a_key_that_is_not_typed(key, got):
         TypeError, match=rf"key must be a typed key: use jax\.random\.key.*got .*{got}"
     ):
         train(key=key)
-
-
-def test_an_optimiser_that_needs_more_than_a_step_has():
-    with pytest.raises(TypeError, match=r"optimizer needs 'value_fn'.*lbfgs\(.*linesearch=None\)"):
-        train(optimizer=optax.lbfgs())
 
 
 PLATEAU = optax.chain(
