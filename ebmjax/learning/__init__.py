@@ -3,7 +3,6 @@
 from ebmjax._dual_averaging import DualAveraging as DualAveraging
 from ebmjax._numbers import numbers_of as numbers_of
 from ebmjax.learning._chains import ANY_CLASS as ANY_CLASS
-from ebmjax.learning._chains import CHAIN_AXIS as CHAIN_AXIS
 from ebmjax.learning._chains import Densities as Densities
 from ebmjax.learning._chains import profile_chains as profile_chains
 from ebmjax.learning._chains import run_chains as run_chains
@@ -13,7 +12,6 @@ from ebmjax.learning._contrastive import View as View
 from ebmjax.learning._contrastive import init_carry as init_carry
 from ebmjax.learning._gradient import Density as Density
 from ebmjax.learning._gradient import LiveSteps as LiveSteps
-from ebmjax.learning._gradient import Loss as Loss
 from ebmjax.learning._gradient import Objective as Objective
 from ebmjax.learning._gradient import Samples as Samples
 from ebmjax.learning._gradient import make_gradient_fn as make_gradient_fn
@@ -21,7 +19,6 @@ from ebmjax.learning._latent import LatentCarry as LatentCarry
 from ebmjax.learning._latent import init_latent_carry as init_latent_carry
 from ebmjax.learning._latent import make_latent_gradient_fn as make_latent_gradient_fn
 from ebmjax.learning._latent import make_through_chain_gradient_fn as make_through_chain_gradient_fn
-from ebmjax.learning._models import Energy as Energy
 from ebmjax.learning._models import EnergyNetwork as EnergyNetwork
 from ebmjax.learning._models import EnergyOf as EnergyOf
 from ebmjax.learning._models import JointNetwork as JointNetwork

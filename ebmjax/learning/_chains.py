@@ -11,15 +11,12 @@ import optax
 from ebmjax._axes import AxisName, mean_over_members, varying_with
 from ebmjax._checks import (
     check_at_least,
-    check_box,
-    check_broadcasts,
     check_floating,
     check_interval,
     check_keys,
     check_not_negative,
     check_positive,
     leading_size,
-    per_leaf,
 )
 from ebmjax._dual_averaging import DualAveraging, dual_averaging_update
 from ebmjax._precision import at_least_float32
@@ -273,8 +270,8 @@ def run_live_chains(
       density: ``density(label) -> log_density_fn`` of one chain, as for ``run_chains``.
       starts: leading axis of chains, floating point.
       labels: (chains,) integers, handed to ``density``.
-      step_size: :math:`\epsilon`, positive; a scalar, or an array or PyTree as in ``sgld_step``.
-      noise_scale: :math:`\sigma`, at least 0; the exact Langevin value is sqrt(2 step_size).
+      step_size: :math:`\epsilon`, positive scalar.
+      noise_scale: :math:`\sigma`, at least 0, a scalar; the exact value is sqrt(2 step_size).
       num_steps: at least 1 (static).
       low, high: ends of the box that every step ends in; infinite for none.
 
@@ -293,24 +290,20 @@ def run_live_chains(
       (1.5, -1.5)
     """
     check_floating("starts", starts)
-    check_positive("step_size", step_size)
-    check_not_negative("noise_scale", noise_scale)
+    check_positive("step_size", step_size, is_scalar=True)
+    check_not_negative("noise_scale", noise_scale, is_scalar=True)
     check_at_least("num_steps", num_steps, 1)
     check_interval(low, high)
     num_chains = leading_size("starts", starts)
 
     def step_one(key: Key, position: PyTree, label: jax.Array) -> PyTree:
-        check_box(low, high, position)
-        check_broadcasts("step_size", step_size, position)
-        check_broadcasts("noise_scale", noise_scale, position)
         score = jax.grad(density(label))(position)
         noise = optax.tree.random_like(key, position, jax.random.normal)
 
-        def move(x: jax.Array, step: Any, s: jax.Array, scale: Any, n: jax.Array) -> jax.Array:
-            return jnp.clip(x + step * s + scale * n, low, high).astype(x.dtype)
+        def move(x: jax.Array, s: jax.Array, n: jax.Array) -> jax.Array:
+            return jnp.clip(x + step_size * s + noise_scale * n, low, high).astype(x.dtype)
 
-        steps, scales = per_leaf(step_size, position), per_leaf(noise_scale, position)
-        return jax.tree.map(move, position, steps, score, scales, noise)
+        return jax.tree.map(move, position, score, noise)
 
     def step_all(key: Key, positions: PyTree) -> tuple[PyTree, None]:
         return jax.vmap(step_one)(jax.random.split(key, num_chains), positions, labels), None

@@ -123,8 +123,6 @@ class Objective:
         included, that the smoothing is steered to; None leaves the smoothing as it is. Costs a
         forward pass and two backward ones.
       smoothing_rate: how fast, in (0, 1], see ``adapt_smoothing``.
-      axis_name: mapped axis, or axes, over which the two gradients are averaged before their norms
-        are taken, so that the shards share one smoothing: ("data", "shard") under ``fit``.
       batch_axis: mapped axis, or axes, whose shards make up one batch: ("data", "shard") under
         ``fit``. Batch statistics, SAM's displacement, the log densities that ``loss`` sees, live
         chains' references, step sizes and the smoothing are then those of the whole batch. So any
@@ -145,7 +143,6 @@ class Objective:
     is_adaptive: bool = False
     smoothing_ratio: float | None = None
     smoothing_rate: float = 0.1
-    axis_name: AxisName = None
     batch_axis: AxisName = None
 
     def __post_init__(self) -> None:
@@ -426,7 +423,7 @@ class _Step(NamedTuple):
             return smoothing
         _, pull_back = jax.vjp(terms, params)
         gradients = [pull_back(chosen)[0] for chosen in jnp.eye(2)]
-        gradients = mean_over_members(gradients, objective.axis_name or objective.batch_axis)
+        gradients = mean_over_members(gradients, objective.batch_axis)
         # Squares of half-precision gradients may leave half precision's range.
         norms = [optax.tree.norm(at_least_float32(gradient)) for gradient in gradients]
         return adapt_smoothing(

@@ -1,15 +1,12 @@
 """The generative objectives of a joint step, its smoothing, and objectives that are refused."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from joint_problems import (
     ATOL,
     KEY,
     PARAMS,
-    SHAPE,
     added,
     assert_trees_close,
     batch,
@@ -17,7 +14,6 @@ from joint_problems import (
     classification_gradient,
     density_gradient,
     generative_gradient,
-    image_data,
     joint_objective,
     logits_by_hand,
     make_gradient_fn,
@@ -29,7 +25,6 @@ from joint_problems import (
     softmax_by_hand,
 )
 
-from ebmjax.data import ImageData
 from ebmjax.losses import beta_objective_loss
 
 
@@ -113,41 +108,3 @@ def test_adaptive_smoothing_closes_its_share_of_the_way_to_the_ratio():
     goal = np.log(norm(starts) / norm(classification) / 0.7)
     by_hand = goal + (np.log(1.5) - goal) * 0.75 ** np.arange(21)
     np.testing.assert_allclose(np.log(smoothings), by_hand, atol=4 * ATOL)  # 1 / (1 - 0.75)
-
-
-@pytest.mark.slow
-def test_shards_share_the_smoothing_of_their_mean_gradients():
-    """Shards with batches of their own; without an axis each has that of its own gradients."""
-    options = {"smoothing_ratio": 0.7, "smoothing_rate": 0.25}
-    draw = negatives()
-    images, labels = map(jnp.asarray, image_data())
-    labelled = ImageData(images[:12].reshape(2, 6, *SHAPE), labels[:12].reshape(2, 6))
-    unlabelled = ImageData(images[12:].reshape(2, 6, *SHAPE), labels[12:].reshape(2, 6))
-    carry = shard_of(quadratic(), draw, smoothing=1.5)
-
-    def step(objective):
-        gradient_fn = make_gradient_fn(quadratic(), draw, objective)
-        mapped = jax.vmap(gradient_fn, (None, None, None, 0), axis_name="shard")
-        return jax.jit(mapped)(KEY, PARAMS, carry, (labelled, unlabelled))
-
-    shared, own = (
-        step(joint_objective(axis_name=axis_name, **options))[1].smoothing
-        for axis_name in ("shard", None)
-    )
-    # Of each term alone, (shard, ...).
-    generative, classification = (
-        step(joint_objective(classification_weight=1.0 - weight, generative_weight=weight))[0]
-        for weight in (1.0, 0.0)
-    )
-
-    def expected(select):
-        norms = [
-            optax.tree.norm(jax.tree.map(select, part)) for part in (generative, classification)
-        ]
-        return 1.5 * (float(norms[0] / norms[1]) / 0.7) ** 0.25
-
-    assert shared[0] == shared[1]
-    np.testing.assert_allclose(shared, expected(lambda leaf: leaf.mean(axis=0)), rtol=1e-5)
-    assert abs(own[0] - own[1]) > 1e-3
-    for i in range(2):
-        np.testing.assert_allclose(own[i], expected(lambda leaf, i=i: leaf[i]), rtol=1e-5)

@@ -37,7 +37,7 @@ def everything_at_once():
         reinit_prob=0.2,
     )
     objective = joint_objective(
-        is_conditional=True, rho=0.1, smoothing_ratio=1.0, axis_name=("data", "shard")
+        is_conditional=True, rho=0.1, smoothing_ratio=1.0, batch_axis=("data", "shard")
     )
     optimizer = optax.sgd(0.05)
     state, gradient_fn = trainable(

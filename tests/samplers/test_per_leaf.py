@@ -11,7 +11,6 @@ import pytest
 from sampler_names import with_a_key
 
 from ebmjax import samplers
-from ebmjax.learning import run_live_chains
 from ebmjax.samplers import clip_drift, reflect, schedule
 from experiments.literal.psgld import literal_psgld
 
@@ -53,16 +52,6 @@ def test_a_step_for_each_leaf(form):
     first, second = (step(size)[0]["b"] for size in (0.1, 0.3))
     chex.assert_trees_all_close(moved["b"], jnp.stack([first[0], second[1]]), rtol=1e-6, atol=1e-6)
     chex.assert_trees_all_close(step({"a": 0.1, "b": 0.1}), step(0.1), rtol=1e-6, atol=1e-6)
-
-
-def test_live_chains_take_a_step_for_each_leaf():
-    starts = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), POSITION)
-    ends = run_live_chains(
-        jax.random.key(0), lambda label: lambda x: -0.5 * (x["a"] ** 2 + jnp.sum(x["b"] ** 2)),
-        starts, jnp.zeros(2, jnp.int32), step_size={"a": 0.5, "b": 0.1}, noise_scale=0.0,
-    )  # fmt: skip
-    np.testing.assert_allclose(ends["a"], 0.5 * starts["a"], rtol=1e-6)
-    np.testing.assert_allclose(ends["b"], 0.9 * starts["b"], rtol=1e-6)
 
 
 def test_a_schedule_for_a_leaf():

@@ -192,7 +192,6 @@ def make_objective(
         rho=optimizer.get("rho"),
         is_adaptive=optimizer.get("adaptive", False),
         smoothing_ratio=section.get("smoothing_ratio"),
-        axis_name=SHARD_AXES,
         batch_axis=SHARD_AXES,
     )
 

@@ -12,7 +12,7 @@ import numpy as np
 from ebmjax._groups import map_groups
 from ebmjax._phases import say_part
 from ebmjax.evaluate import Chains, finite_images
-from ebmjax.learning import ChainPlan, DualAveraging, Energy, EnergyNetwork, EnergyOf, NoiseLevels
+from ebmjax.learning import ChainPlan, DualAveraging, EnergyNetwork, EnergyOf, NoiseLevels
 from ebmjax.optim import averaged_parameters
 from ebmjax.recipes.evaluators import chains
 from ebmjax.recipes.evaluators.image_model import ImageModel, floats, images_of
@@ -119,7 +119,7 @@ class EnergyModel(ImageModel):
             labels = jnp.zeros(len(images), jnp.int32)
         return self.whole_energy(self.trained._replace(params=params))(images, labels)
 
-    def whole_energy(self, trained: TrainedEnergy) -> Energy:
+    def whole_energy(self, trained: TrainedEnergy) -> Callable[..., jax.Array]:
         """Returns the energy of the density that chains follow: the network's and its base's."""
         energy, log_base = self.energy_of(trained.params), self.plan and self.plan.log_base
         if log_base is None:
@@ -137,7 +137,7 @@ class EnergyModel(ImageModel):
         """Returns the log density (classes,) of one image (H, W, C) in [-1, 1] by its class."""
         return self._by_class(self.whole_energy(trained), x)
 
-    def _by_class(self, energy: Energy, x: jax.Array) -> jax.Array:
+    def _by_class(self, energy: Callable[..., jax.Array], x: jax.Array) -> jax.Array:
         return -jax.vmap(lambda label: energy(x, label))(jnp.arange(self.num_classes))
 
     def chain_scale(self, trained: TrainedEnergy) -> Any:

@@ -80,7 +80,7 @@ def model_of(
                 **ours,
             )
 
-    def energy_of(params: PyTree) -> learning.Energy:
+    def energy_of(params: PyTree) -> Callable[..., jax.Array]:
         # Norms of kernels are computed once for all chains.
         folded, kept = network.fold(params) if hasattr(network, "fold") else (network, params)
         return lambda *inputs: folded.apply(kept, *inputs[: len(example)])

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax import data, learning, losses
+from ebmjax import data, losses
 from ebmjax.learning import Density, NoiseLevels, Samples
 from ebmjax.recipes.config.declare import read_fields
 from ebmjax.recipes.config.errors import Config, ConfigError
@@ -22,8 +22,8 @@ TAKEN = ["key", "model", "batch"]
 
 def make_loss(
     config: Config, train: data.ImageData, total_steps: int = 0
-) -> tuple[learning.Loss, dict[str, Any]]:
-    """Returns the loss of ``config.loss``, and its numbers, see ``learning.Loss``.
+) -> tuple[Callable[..., tuple[jax.Array, Metrics]], dict[str, Any]]:
+    """Returns the loss of ``config.loss``, and its numbers, see ``learning.Objective``.
 
     An objective of ours is given its fields, and those of "smoothing", "step", "total_steps" and
     "fitted", the result of its ``fit``, that it takes.

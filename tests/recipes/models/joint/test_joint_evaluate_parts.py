@@ -11,7 +11,7 @@ from linear_model import DENSITIES_OF, EPS, MODEL, WEIGHTS, chain_plan
 from scipy.special import logsumexp
 
 from ebmjax import data, evaluate
-from ebmjax.learning import ANY_CLASS, CHAIN_AXIS, JointNetwork
+from ebmjax.learning import ANY_CLASS, JointNetwork
 from ebmjax.networks import SADA_JEM_POLICY, NormPolicy, WideResNet, from_linen
 from ebmjax.optim import average_parameters
 from ebmjax.recipes.config import families
@@ -106,7 +106,7 @@ def test_generated_chains_are_normalised_as_those_of_training(policy):
         return found.head(found.first_layer(x))
 
     values = [
-        np.asarray(jax.jit(jax.vmap(density, axis_name=CHAIN_AXIS))(starts))
+        np.asarray(jax.jit(jax.vmap(density, axis_name="chains"))(starts))
         for density in (of_training, found, split)
     ]
     # The same sums of some hundred terms of order one, compiled apart.
