@@ -28,7 +28,7 @@ from ebmjax import metrics, training
 from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import Config, stop
 from ebmjax.recipes.models import build
-from ebmjax.recipes.run import explain
+from ebmjax.recipes.run import run as runs
 from ebmjax.recipes.run.run import Run
 from ebmjax.training._block import make_block
 from ebmjax.training._feed import Feed
@@ -47,7 +47,7 @@ def offer_examples(number: int | None = None) -> Iterator[None]:
             stack.enter_context(tfds.testing.mock_data(num_examples=number))
         try:
             yield
-        except explain.USER_ERRORS as error:
+        except runs.USER_ERRORS as error:
             stop(error)
 
 

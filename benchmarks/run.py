@@ -17,7 +17,7 @@ from itertools import takewhile
 from ebmjax.recipes.run.compilation import cpu_flags
 from ebmjax.recipes.run.processes import cpu_devices
 
-os.environ.update(cpu_devices(None, None), XLA_FLAGS=cpu_flags())
+os.environ.update(cpu_devices(), XLA_FLAGS=cpu_flags())
 
 import _harness as harness
 

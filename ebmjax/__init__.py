@@ -53,8 +53,8 @@ def load(name: str) -> "recipes.TrainedRun":
       ``model = ebmjax.load("digits"); images = model.sample(jax.random.key(0), 64)["images"]``
     """
     with needs_experiments("ebmjax.load", "packages"):
-        from ebmjax.recipes.run import at_hand
-    return at_hand.load(name)
+        from ebmjax.recipes.run import trained
+    return trained.load_packaged(name)
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,7 @@ from ebmjax._shown import near_path
 from ebmjax._user_function import user_function
 from ebmjax.recipes.config.errors import WorkdirError
 from ebmjax.recipes.folder.run_folder import config_of
-from ebmjax.recipes.report import run_data
+from ebmjax.recipes.report import of_run
 
 
 def test_a_missing_path_has_the_nearest_name_beside_it(tmp_path):
@@ -30,6 +30,6 @@ def test_messages_of_missing_paths_say_so(tmp_path):
         data.load_points(tmp_path / "point.npy")
     with pytest.raises(ValueError, match=r"Did you mean '.*own.py'\?"):
         user_function(f"{tmp_path}/owm.py:f")
-    for read in (config_of, run_data.read):
+    for read in (config_of, of_run.read):
         with pytest.raises(WorkdirError, match=r"mime does not exist. Did you mean '.*mine'\?"):
             read(tmp_path / "mime")

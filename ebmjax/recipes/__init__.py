@@ -4,18 +4,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ebmjax.recipes.run.from_python import train as train
     from ebmjax.recipes.run.trained import TrainedRun as TrainedRun
     from ebmjax.recipes.run.trained import load as load
+    from ebmjax.recipes.run.trained import train as train
 
-_LATE = {"TrainedRun": "trained", "load": "trained", "train": "from_python"}
-"""Names, and the files of ``ebmjax.recipes.run`` that hold them."""
+_LATE = ("TrainedRun", "load", "train")
 
 
 def __getattr__(name: str) -> Any:
     """Imports a name when it is first used: commands that refuse a field need no JAX."""
     if name in _LATE:
-        return getattr(importlib.import_module(f"ebmjax.recipes.run.{_LATE[name]}"), name)
+        return getattr(importlib.import_module("ebmjax.recipes.run.trained"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

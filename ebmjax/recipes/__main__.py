@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import NoReturn
 
 import ebmjax
 from ebmjax._versions import versions
@@ -51,9 +52,16 @@ USAGE = """usage: ebmjax COMMAND ...
 ebmjax COMMAND --help says more."""
 
 
+class Parser(argparse.ArgumentParser):
+    """Reads arguments; a mistake ends the program in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        stop(f"{message}. {self.prog} --help says more.")
+
+
 def make_parser(text: str | None, program: str | None = None) -> argparse.ArgumentParser:
     """Returns a reader of arguments whose --help is ``text``; ``program`` is the command's name."""
-    return argparse.ArgumentParser(
+    return Parser(
         program,
         description=text,
         formatter_class=argparse.RawDescriptionHelpFormatter,

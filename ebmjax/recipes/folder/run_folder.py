@@ -8,35 +8,25 @@ import contextlib
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ebmjax import _records
 from ebmjax._records import list_steps
-from ebmjax._shown import near_path, trim
+from ebmjax._shown import SEE_FAQ, near_path, trim
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, flatten, pick
 
-# Fields for the place of the data, which may differ between two sittings of a run.
 LOCATIONS = ("data.path", "data.placement")
+"""Fields for the place of the data, which may differ between two sittings of a run."""
 
 ANOTHER = (
-    "It was edited, or the run was made by another version of ebmjax: put it back, use that "
-    "version (summary.json names it), or train again. Nothing was changed."
+    "It was edited, or the run was made by another version of ebmjax (summary.json names it): put "
+    "it back, or train again. Nothing was changed."
 )
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Returns the JSON object in one of a run's or a study's files, or raises WorkdirError."""
-    with explain_errors(path.parent):
-        try:
-            return _records.read_json(path)
-        except ValueError as error:  # also for bytes that are not text
-            raise WorkdirError(
-                f"{path} is not a JSON object as ebmjax writes it ({error}). Put it back as it "
-                "was, or use another --workdir."
-            ) from error
+ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+"""Errors of a checkpoint that lacks a file, which is damage; others are the system's."""
 
 
 @contextlib.contextmanager
@@ -51,6 +41,18 @@ def explain_errors(folder: Path, option: str = "--workdir") -> Iterator[None]:
         ) from error
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """Returns the JSON object in one of a run's or a study's files, or raises WorkdirError."""
+    with explain_errors(path.parent):
+        try:
+            return _records.read_json(path)
+        except ValueError as error:  # also for bytes that are not text
+            raise WorkdirError(
+                f"{path} is not a JSON object as ebmjax writes it ({error}). Put it back as it "
+                "was, or use another --workdir."
+            ) from error
+
+
 def check_links(folder: Path) -> None:
     """Raises WorkdirError for a folder with a link that leads out of it, a pipe or a device.
 
@@ -58,34 +60,26 @@ def check_links(folder: Path) -> None:
     """
     top = os.path.realpath(folder)
     with explain_errors(folder):
-        for place, mode in below(top):
-            target = os.path.realpath(place)
-            if stat.S_ISLNK(mode) and os.path.commonpath([top, target]) != top:
-                raise WorkdirError(
-                    f"{place} is a link that leads out of the run's folder, to {target}. Links out "
-                    "are not followed: put the files themselves there."
-                )
-            if not (stat.S_ISLNK(mode) or stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-                raise WorkdirError(f"{place} is neither a file nor a folder: remove it.")
+        for above, folders, files in os.walk(top, onerror=_raise):
+            for place in (os.path.join(above, name) for name in [*folders, *files]):
+                with contextlib.suppress(FileNotFoundError):  # a run at work removes some
+                    _check_place(top, place, os.lstat(place).st_mode)
 
 
-def below(top: str) -> Iterator[tuple[str, int]]:
-    """Yields every path below a folder with its mode; a run at work may remove some meanwhile."""
-    for folder, folders, files in os.walk(top, onerror=_raise):
-        for name in [*folders, *files]:
-            place = os.path.join(folder, name)
-            with contextlib.suppress(FileNotFoundError):
-                yield place, os.lstat(place).st_mode
+def _check_place(top: str, place: str, mode: int) -> None:
+    target = os.path.realpath(place)
+    if stat.S_ISLNK(mode) and os.path.commonpath([top, target]) != top:
+        raise WorkdirError(
+            f"{place} is a link that leads out of the run's folder, to {target}. Links out are not "
+            "followed: put the files themselves there."
+        )
+    if not (stat.S_ISLNK(mode) or stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise WorkdirError(f"{place} is neither a file nor a folder: remove it.")
 
 
 def _raise(error: OSError) -> None:
     if not isinstance(error, FileNotFoundError):
         raise error
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """Returns ``config_of(folder)`` as plain dicts and lists; raises as that does."""
-    return as_json(config_of(folder))
 
 
 def config_file(folder: Path) -> Path:
@@ -129,10 +123,8 @@ def _as_config(saved: dict[str, Any]) -> Config:
         declare.put(every[name], config, name, flat[name])
     fields = families.fields_of(config)
     for name in sorted(flat.keys() ^ fields.keys()):
-        needs = " and ".join(when.needs for when in every[name].when) if name in every else ""
-        problem = f"is no field here, without {needs}" if needs else "is no field"
-        problem = "is missing" if name in fields else problem
-        raise ConfigError(f"config.{trim(name)} {problem} of the family {family}.")
+        problem = "is missing" if name in fields else "is no field"
+        raise ConfigError(f"config.{trim(name)} {problem} of this run of the family {family}.")
     families.prune(config)
     return config
 
@@ -156,8 +148,7 @@ def _check_unchanged(path: Path, config: Config, directory: Path, step: int) -> 
 def differing(config: Config, saved: dict[str, Any], counts: Callable[[str], bool]) -> str:
     """Returns the first fields that differ from ``saved``, with both values; empty if none does.
 
-    Only names for which ``counts`` count. Those that only one of both has come last, such as the
-    fields of another sampler.
+    Only names for which ``counts`` count. Those that only one of both has come last.
     """
     ours, theirs = flatten(as_json(config)), flatten(saved)
     names = [
@@ -182,3 +173,85 @@ def as_json(config: Config) -> dict[str, Any]:
     named = config.copy_and_resolve_references()
     families.prune(named)
     return json.loads(named.to_json_best_effort())
+
+
+class Saved(NamedTuple):
+    """The state to use, as a run's folder describes it; its arrays are not read yet.
+
+    Attributes:
+      step: its step.
+      newest: step of the newest checkpoint.
+      total_steps: length of the run.
+      is_best: whether it is the best state, which is kept apart.
+      is_diverged: whether the run had diverged.
+      meta: the newest checkpoint's, see ``Checkpoints.save``.
+    """
+
+    step: int
+    newest: int
+    total_steps: int
+    is_best: bool
+    is_diverged: bool
+    meta: dict[str, Any]
+
+    @property
+    def is_end(self) -> bool:
+        """Returns whether the run is finished and this is its outcome, the end or the best."""
+        return self.newest == self.total_steps and (self.is_best or self.step == self.newest)
+
+    def __str__(self) -> str:
+        run = "finished" if self.newest == self.total_steps else "unfinished"
+        run = f"diverged at step {self.newest:,}" if self.is_diverged else run
+        best = "the best state, of " * self.is_best
+        return f"{run}: {best}step {self.step:,} of {self.total_steps:,}"
+
+
+def find_saved(folder: Path, config: Config, step: int | None = None) -> Saved:
+    """Returns the state to use: of ``step``, else the best or the newest as ``config.evals`` says.
+
+    Raises:
+      WorkdirError: if it is not there; if the run diverged and neither a step nor the best state
+        is asked for.
+    """
+    steps, best = list_steps(folder / "checkpoints"), list_steps(folder / "best")
+    shown = ", ".join(map(str, steps))
+    is_best = step is None and config.evals.get("checkpoint") == "best"
+    if not steps:
+        raise WorkdirError(f"--workdir {folder} holds no checkpoint to use: train first.")
+    if step is not None and step not in steps:
+        raise WorkdirError(
+            f"--workdir {folder} has no checkpoint of step {step}. It has those of the steps "
+            f"{shown}."
+        )
+    if is_best and not best:
+        raise WorkdirError(
+            f"--workdir {folder} holds no best state: it monitored no finite number to choose "
+            "one by after the first step. Take --config.evals.checkpoint=newest."
+        )
+    newest = newest_of(folder / "checkpoints", steps)
+    if newest.is_diverged and step is None and not is_best:
+        raise WorkdirError(
+            f"--workdir {folder} holds a run that diverged, by step {newest.step} of "
+            f"{newest.total_steps}. A state of it is used only if you name it: --step= one of "
+            f"{shown}, or its best state (if it has train.keep_best) with "
+            f"--config.evals.checkpoint=best. {SEE_FAQ}"
+        )
+    if is_best:
+        step = best[-1]
+    return newest._replace(step=newest.step if step is None else step, is_best=is_best)
+
+
+def newest_of(directory: Path, steps: Sequence[int]) -> Saved:
+    """Returns the newest checkpoint whose description can be read."""
+    with explain_errors(directory.parent):
+        for step in reversed(steps):
+            try:
+                meta = _records.read_record(directory, step)["user"]
+                total, is_diverged = int(meta["total_steps"]), bool(meta["is_diverged"])
+            except (ValueError, OverflowError, KeyError, TypeError, *ABSENT):
+                continue
+            return Saved(step, step, total, False, is_diverged, meta)
+    raise WorkdirError(
+        f"None of the checkpoints {list(reversed(steps))} in {directory} can be read back as it "
+        "was written. Put the folder back as it was, or use another --workdir."
+    )

@@ -1,12 +1,12 @@
 """Makes a run's folder, checks and locks it, and reads and writes its files."""
 
 import contextlib
-import itertools
 import json
 import os
 import subprocess
 import tempfile
 import time
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,9 @@ from ebmjax._records import list_steps
 from ebmjax.recipes.config.errors import Config, WorkdirError
 from ebmjax.recipes.folder.run_folder import (
     as_json,
+    config_of,
     differing,
     explain_errors,
-    read_config,
     read_json,
 )
 
@@ -31,13 +31,8 @@ _QUIET: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 10}
 
 
 def default_workdir(config_name: str) -> Path:
-    """Returns ``runs/<config>/<time>-<process>`` in the current folder, new for every run.
-
-    A second run of the same process and second ends in "-2".
-    """
-    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-    names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
-    return next(p for p in (Path("runs") / config_name / one for one in names) if not p.exists())
+    """Returns ``runs/<config>/<time>-<process>`` in the current folder, new for every process."""
+    return Path("runs") / config_name / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
 
 
 def check(workdir: Path, config: Config, may_differ: str | None = None) -> None:
@@ -49,7 +44,7 @@ def check(workdir: Path, config: Config, may_differ: str | None = None) -> None:
     path = workdir / "config.json"
     with explain_errors(workdir):
         if path.exists():
-            theirs = read_config(workdir)
+            theirs = as_json(config_of(workdir))
             found = differing(config, theirs, lambda name: not name.startswith(may_differ or "-"))
             if found:
                 raise WorkdirError(
@@ -68,9 +63,8 @@ def check(workdir: Path, config: Config, may_differ: str | None = None) -> None:
 def check_checkpoints(workdir: Path, checkpoint_every: int) -> None:
     """Raises WorkdirError for a run that has saved checkpoints and has none left.
 
-    It would begin again at step 0 and overwrite its files. A run that was killed before its first
-    checkpoint may begin again; its rows reach at most the second checkpoint's step. If only the end
-    is saved, ``checkpoint_every`` is 0.
+    A run that was killed before its first checkpoint may begin again; its rows reach at most the
+    second checkpoint's step. If only the end is saved, ``checkpoint_every`` is 0.
     """
     if list_steps(workdir / "checkpoints"):
         return
@@ -79,9 +73,8 @@ def check_checkpoints(workdir: Path, checkpoint_every: int) -> None:
     if is_finished or 0 < 2 * checkpoint_every < last_step:
         raise WorkdirError(
             f"--workdir {workdir} holds {'a finished run' if is_finished else 'a run'} whose rows "
-            f"reach step {last_step}, but no checkpoint. It would begin again at step 0 and write "
-            "over them. Put the folder checkpoints/ back, or use another --workdir. Nothing was "
-            "changed."
+            f"reach step {last_step}, but no checkpoint. Put the folder checkpoints/ back, or use "
+            "another --workdir. Nothing was changed."
         )
 
 
@@ -94,8 +87,7 @@ def prepare(workdir: Path, config: Config) -> None:
     path = workdir / "config.json"
     with explain_errors(workdir):
         workdir.mkdir(parents=True, exist_ok=True)
-    check_writable(workdir)
-    with explain_errors(workdir):
+        check_writable(workdir)
         if not path.exists():
             write_whole(path, json.dumps(as_json(config), indent=2, sort_keys=True) + "\n")
         (workdir / "plots").mkdir(exist_ok=True)
@@ -140,8 +132,8 @@ def check_evaluated(workdir: Path, config: Config) -> None:
     found = differing(config, theirs, lambda name: name.startswith("evals"))
     if found:
         raise WorkdirError(
-            f"{workdir}/evaluation.json was made with another config.evals: {found}. Evaluate "
-            "it again with --mode=eval and the fields that are wanted, or use another --workdir."
+            f"{workdir}/evaluation.json was made with another config.evals: {found}. Evaluate it "
+            "again with --mode=eval, or use another --workdir."
         )
 
 
@@ -174,12 +166,20 @@ def write_whole(path: Path, text: str) -> None:
     temporary.replace(path)
 
 
-def save_snapshot(workdir: Path, step: int, arrays: Mapping[str, Any]) -> None:
-    """Saves what monitoring saw at ``step``: ``monitor/<step>.npz``."""
+def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Writes arrays of any names to an .npz file; ``numpy.savez`` takes some for its arguments."""
     import numpy as np  # imported late: studies report mistakes without it
 
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
+
+
+def save_snapshot(workdir: Path, step: int, arrays: Mapping[str, Any]) -> None:
+    """Saves what monitoring saw at ``step``: ``monitor/<step>.npz``."""
     (workdir / "monitor").mkdir(exist_ok=True)
-    np.savez_compressed(workdir / "monitor" / f"{step:06d}.npz", **arrays)
+    write_arrays(workdir / "monitor" / f"{step:06d}.npz", arrays)
 
 
 def snapshots(workdir: Path) -> list[Path]:

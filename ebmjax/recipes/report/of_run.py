@@ -2,20 +2,26 @@
 
 Every run leaves one at its end. ``ebmjax report`` writes it at any time, also while a run goes on.
 The file fetches nothing.
+
+Whatever a run's folder holds is mere data here, of any kind.
 """
 
+import contextlib
+import json
 import re
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ebmjax._records import list_steps
 from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.config import families
-from ebmjax.recipes.config.errors import WorkdirError, count_nouns, flatten, stop
+from ebmjax.recipes.config.errors import Config, WorkdirError, count_nouns, flatten, stop
 from ebmjax.recipes.config.extractor_names import EXTRACTOR
+from ebmjax.recipes.config.show_fields import read_named
 from ebmjax.recipes.evaluators.plots import drawable, panels, with_own_panels
 from ebmjax.recipes.evaluators.result_tables import (
     advice,
@@ -24,10 +30,15 @@ from ebmjax.recipes.evaluators.result_tables import (
     results,
     with_error,
 )
-from ebmjax.recipes.folder import workdir
-from ebmjax.recipes.folder.run_folder import check_links
-from ebmjax.recipes.report import page, run_data
-from ebmjax.recipes.report.run_data import COMMAND, RunData, as_json
+from ebmjax.recipes.folder import run_folder, workdir
+from ebmjax.recipes.report import page
+
+COMMAND = "command.json"
+"""File with the command that started the run last, and how its fields differ from the file's."""
+FILES = ("config.json", "summary.json", "evaluation.json", "recoveries.json", COMMAND)
+
+LARGEST, MAX_STEP = 1e300, 2**53
+"""Numbers and steps beyond them are left out: they cannot be drawn."""
 
 MOST_BYTES, MOST_PANELS = 230_000, 9
 """Most bytes of the pictures from plots/ that a report holds, and panels of an unknown family."""
@@ -45,13 +56,109 @@ PICTURES = {
 SHOWN_OTHERWISE = re.compile(r"training|(samples|density)_\d+")
 
 
+def record_command(folder: Path, command: str, config: Config, name: str) -> None:
+    """Writes command.json; ``name`` is ``CONFIG[:VARIANT]``, as ``command`` names it."""
+    named, changes = read_named(name), None
+    if named is not None:
+        old, new = (flatten(run_folder.as_json(one)) for one in (named, config))
+        both = sorted(old.keys() | new.keys())
+        changes = {k: [old.get(k), new.get(k)] for k in both if old.get(k) != new.get(k)}
+    about = {"command": command, "config": name, "changes": changes}
+    workdir.write_json(folder / COMMAND, about)
+
+
+class RunData(NamedTuple):
+    """Content of a run's folder; empty where a file is missing.
+
+    Attributes:
+      folder: the run's.
+      files: its JSON objects as they are, by the names of their files.
+      config: fields by dotted names.
+      rows: of metrics.jsonl, with numbers only.
+      results: numbers of summary.json by dotted names; of an unfinished run the newest of its rows.
+      evaluation: numbers of evaluation.json by dotted names.
+      saved: the newest checkpoint; None without any.
+    """
+
+    folder: Path
+    files: Mapping[str, Mapping[str, Any]]
+    config: Mapping[str, Any]
+    rows: Sequence[dict[str, Any]]
+    results: Mapping[str, Any]
+    evaluation: Mapping[str, Any]
+    saved: run_folder.Saved | None
+
+    def entries(self, file: str, name: str) -> list[Any]:
+        """Returns a list in one of the files; [] if it has none."""
+        found = self.files[file].get(name)
+        return found if isinstance(found, list) else []
+
+
+def read(folder: Path) -> RunData:
+    """Returns what the folder holds.
+
+    Raises:
+      WorkdirError: if it is no run's folder, or one of its files is damaged.
+    """
+    run_folder.config_file(folder)
+    places = {name: folder / name for name in FILES}
+    files = {n: run_folder.read_json(p) if p.exists() else {} for n, p in places.items()}
+    rows = _clean(workdir.read_rows(folder))
+    saved, checkpoints = None, folder / "checkpoints"
+    with contextlib.suppress(WorkdirError):  # there is none, or all are damaged
+        saved = run_folder.newest_of(checkpoints, list_steps(checkpoints))
+    newest = {name: value for row in rows for name, value in row.items()}
+    results, evaluation = (_numbers(files[name]) for name in FILES[1:3])
+    config = flatten(files["config.json"])
+    return RunData(folder, files, config, rows, results or newest, evaluation, saved)
+
+
+def _clean(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Returns rows that can be drawn: numbers, None for NaN, and lists of one length a name."""
+    lengths: dict[str, int] = {}
+    found = []
+    for row in rows:
+        kept = {}
+        for name, value in row.items():
+            length = _length(value)
+            if length >= 0 and lengths.setdefault(name, length) == length:
+                kept[name] = value
+        if kept.get("step", MAX_STEP) < MAX_STEP:
+            found.append(kept)
+    return found
+
+
+def _length(value: Any) -> int:
+    """Returns the number of numbers in a list, 0 for one by itself, and -1 for all else."""
+    if isinstance(value, list):
+        return len(value) if value and not any(map(_length, value)) else -1
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return 0 if value is None or (is_number and abs(value) < LARGEST) else -1
+
+
+def _numbers(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the numbers of a report by dotted names, and the names of extractors."""
+    named = ("extractor", "generation.extractor.name")
+    return {
+        name: value
+        for name, value in flatten(dict(tree)).items()
+        if name != "revision"  # null, as a number may be, outside of a checkout
+        and (isinstance(value, str) if name in named else _length(value) >= 0)
+    }
+
+
+def as_json(value: Any) -> str:
+    """Returns a field's value as a table shows it."""
+    return json.dumps(value, ensure_ascii=False)
+
+
 def write(folder: Path, is_over: bool = False) -> Path:
     """Writes the report and returns its path; ``is_over`` if no process trains there any more.
 
     Raises:
       WorkdirError: if the folder is no run's, or a file in it is damaged.
     """
-    run, shown, path = run_data.read(folder), _pictures(folder), folder / page.FILE
+    run, shown, path = read(folder), _pictures(folder), folder / page.FILE
     texts = tables(run)
     page.write(
         path,
@@ -102,8 +209,9 @@ def verdict(run: RunData, is_over: bool = False) -> str:
         is_over = is_over or not _is_at_work(run.folder)
         text = f"{'Stopped at' if is_over else 'Goes on:'} step {last:,}{of}"
     recovered = len(run.entries("recoveries.json", "recoveries"))
-    skipped = int(np.sum(np.array(run.newest("skipped").get("skipped", 0), float)))
     text += f"; recovered {count_nouns(recovered, 'time')}" * bool(recovered)
+    counts = [row["skipped"] for row in run.rows if row.get("skipped") is not None]
+    skipped = int(np.sum(np.array(counts[-1:], float)))
     return text + f"; {count_nouns(skipped, 'step')} without a finite update" * bool(skipped) + "."
 
 
@@ -123,22 +231,18 @@ def _is_at_work(folder: Path) -> bool:
         return True
 
 
-def panels_of(run: RunData) -> Sequence[tuple[str, Sequence[str], str]]:
-    """Returns the panels of the run's curves: label, names of numbers, and scale."""
-    family = str(run.config.get("family"))
+def _curves(run: RunData) -> list[page.Part]:
+    """Returns the curves of the run; nothing if there is nothing to draw."""
+    family, rows = str(run.config.get("family")), [*run.rows]
     known: Any = families.module(family, "plots") if family in families.FAMILIES else None
     if hasattr(known, "PANELS"):
         features = str(run.results.get("extractor", "")).replace("_", " ")
         of_family = [(label.replace(EXTRACTOR, features), *rest) for label, *rest in known.PANELS]
-        return with_own_panels(run.rows, run.files["config.json"], of_family)
-    names = {name: None for row in run.rows for name in row if name != "step"}
-    return [(name.replace("$", r"\$"), (name,), "linear") for name in names][:MOST_PANELS]
-
-
-def _curves(run: RunData) -> list[page.Part]:
-    """Returns the curves of the run; nothing if there is nothing to draw."""
-    rows = [*run.rows]
-    wanted = drawable(rows, panels_of(run))
+        wanted = with_own_panels(rows, run.files["config.json"], of_family)
+    else:
+        names = {name: None for row in rows for name in row if name != "step"}
+        wanted = [(one.replace("$", r"\$"), (one,), "linear") for one in names][:MOST_PANELS]
+    wanted = drawable(rows, wanted)
     return [page.svg(lambda path: panels(path, rows, wanted, {}))] if wanted else []
 
 
@@ -155,15 +259,11 @@ def _pictures(folder: Path) -> dict[str, list[page.Part]]:
 
 
 def _configuration(run: RunData) -> list[page.Part]:
-    started, found = run.files[COMMAND], []
-    if started.get("changes") is not None:
-        rows = [
-            (name, as_json(new), as_json(old)) for name, (old, new) in started["changes"].items()
-        ]
-        found = page.table(rows, ("field that differs", "here", str(started["config"])))
+    started, changes = run.files[COMMAND], run.files[COMMAND].get("changes") or {}
+    rows = [(name, as_json(new), as_json(old)) for name, (old, new) in changes.items()]
     (every,) = page.table((name, as_json(value)) for name, value in run.config.items())
     return [
-        *found,
+        *page.table(rows, ("field that differs", "here", str(started.get("config")))),
         *run.entries("summary.json", "data"),
         {"summary": "all fields", "hidden": every},
     ]
@@ -189,7 +289,7 @@ def main() -> None:
     parser.add_argument("folder", metavar="RUN", type=Path, help="folder of a run")
     folder = parser.parse_args().folder.expanduser()
     try:
-        check_links(folder)
+        run_folder.check_links(folder)
         print(write(folder))
     except (WorkdirError, OSError) as error:
         stop(error)

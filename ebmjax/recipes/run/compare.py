@@ -9,8 +9,8 @@ from ebmjax.recipes.config.errors import ConfigError, WorkdirError, stop
 from ebmjax.recipes.evaluators.result_tables import with_interval
 from ebmjax.recipes.folder import per_image
 from ebmjax.recipes.folder.run_folder import check_links
-from ebmjax.recipes.report import of_run, run_data
-from ebmjax.recipes.report.run_data import RunData, as_json
+from ebmjax.recipes.report import of_run
+from ebmjax.recipes.report.of_run import RunData, as_json
 
 USAGE = """Compares runs: the fields in which they differ, their last numbers side by side, and the
 differences from the first run on the same test images, with 95 % intervals. An interval is of the
@@ -30,19 +30,16 @@ def main() -> None:
             raise ConfigError("ebmjax compare takes the folders of two runs or more.")
         for folder in folders:
             check_links(folder)
-        for title, texts in compare({str(f): run_data.read(f) for f in folders}).items():
+        for title, texts in compare({str(f): of_run.read(f) for f in folders}).items():
             labels = dict.fromkeys(label for found in texts.values() for label in found)
             rows = [[one, *(found.get(one, "-") for found in texts.values())] for one in labels]
-            if rows:
-                print(title, *_in_columns([["", *texts], *rows]), "", sep="\n")
+            widths = [max(map(len, column)) for column in zip(["", *texts], *rows, strict=True)]
+            print(title * bool(rows))
+            for row in [["", *texts], *rows] * bool(rows):
+                cells = (f"{one:{width}}" for one, width in zip(row, widths, strict=True))
+                print(printable(f"  {'  '.join(cells).rstrip()}"))
     except (ConfigError, WorkdirError, OSError) as error:
         stop(error)
-
-
-def _in_columns(table: list[list[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = ([f"{one:{width}}" for one, width in zip(row, widths, strict=True)] for row in table)
-    return [printable("  " + "  ".join(line).rstrip()) for line in lines]
 
 
 def compare(runs: Mapping[str, RunData]) -> dict[str, dict[str, dict[str, str]]]:
@@ -64,13 +61,11 @@ def compare(runs: Mapping[str, RunData]) -> dict[str, dict[str, dict[str, str]]]
 
 
 def _differences(ours: RunData, theirs: RunData) -> dict[str, str]:
-    """Returns the paired differences of a run from another."""
+    """Returns the paired differences of a run from another, if both are of the same images."""
     reports = [run.files["evaluation.json"] for run in (ours, theirs)]
     digests = [report.get("images_sha256") for report in reports]
-    if None in digests or digests[0] != digests[1]:
-        return {"not paired": "both need a full evaluation (--mode=eval) on the same images"}
     texts = {}
-    for name in reports[0]["test_set_error"]:
+    for name in reports[0]["test_set_error"] if digests[0] and digests[0] == digests[1] else ():
         found = (per_image.read(run.folder, name) for run in (ours, theirs))
         if found := per_image.difference(*({0: (0, one)} if one else {} for one in found)):
             texts[name] = with_interval(found["difference"], found["low"], found["high"])

@@ -2,7 +2,6 @@
 
 import argparse
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,101 +18,34 @@ HELD_OUT = "held_out"
 Arrays = dict[str, np.ndarray]
 
 
-def check_rate(rate: float | None, config: Mapping[str, Any]) -> None:
-    """Raises ConfigError for a rate that is none, and for a run without images held out."""
-    if rate is None:
-        return
-    if not 0 < rate < 1:
-        raise ConfigError(f"--false_alarm_rate must lie between 0 and 1, got {rate:g}.")
-    if not (is_points(config) or config["data"].get("holdout")):
-        raise ConfigError(
-            "--false_alarm_rate needs images that the run was not trained on, and it held none out "
-            "(config.data.holdout=0). Train with --config.data.holdout=0.2, or leave it out."
-        )
-
-
-def score_and_flag(run: Any, arguments: argparse.Namespace) -> Arrays:
-    """Returns the scores of --data and --against, by --nats and --false_alarm_rate, too."""
-    rate = arguments.false_alarm_rate
-    name, threshold = (None, 0.0) if rate is None else _find_threshold(run, rate)
+def score(run: Any, arguments: argparse.Namespace) -> Arrays:
+    """Returns the scores of --data and --against, with --nats, too."""
     judge = None if arguments.nats is None else _normalise(run, arguments.nats)
-    arrays = _score_place(run, "--data", arguments.data, arguments.split, judge)
-    if arguments.against is not None:
-        theirs = _score_place(run, "--against", arguments.against, None, judge)
-        _compare(arrays, theirs, Path(arguments.out).expanduser().with_suffix(".png"))
-        arrays = _join(arrays, theirs)
-    if name is not None:
-        is_below = arrays[name] < threshold
-        print(f"{np.sum(is_below):,} of {len(is_below):,} are out of distribution")
-        arrays["is_out_of_distribution"] = is_below.astype(int)
-    return arrays
-
-
-def _find_threshold(run: Any, rate: float) -> tuple[str, float]:
-    """Returns the name of a score and its threshold, by images held out; says both."""
-    from ebmjax.metrics import novelty_threshold
-
-    held_out = _read_points(run, "", None, HELD_OUT) if is_points(run.config) else None
-    held_out = _load_held_out(run).data.images if held_out is None else held_out
-    with phase(f"scoring {len(held_out):,} that were held out"):
-        scores = run.score(np.asarray(held_out))
-    name = next(name for name in ("log_density", "log_evidence") if name in scores)
-    try:
-        found = novelty_threshold(scores[name], rate)
-    except ValueError as error:
-        raise ConfigError(f"--false_alarm_rate={rate:g}: {error}") from error
-    print(
-        f"out of distribution: {name} below {found.threshold:.6g}, found from {len(held_out):,} "
-        f"held out (95 % interval {found.low:.6g} to {found.high:.6g}); expected false alarms "
-        f"{found.rate:.1%} (95 % interval {found.rate_low:.1%} to {found.rate_high:.1%})"
-    )
-    return name, found.threshold
-
-
-def _load_held_out(run: Any) -> Any:
-    from ebmjax.recipes.parts import image_data
-
-    return image_data.load_held_out(run.config)
-
-
-def _join(ours: Arrays, theirs: Arrays) -> Arrays:
-    """Returns the rows of both; only those of a folder name files."""
+    ours = _score_place(run, "--data", arguments.data, arguments.split, judge)
+    if arguments.against is None:
+        return ours
+    theirs = _score_place(run, "--against", arguments.against, None, judge)
+    _compare(ours, theirs)
     sizes = [len(next(iter(scores.values()))) for scores in (ours, theirs)]
-    if "file" in (ours.keys() | theirs.keys()):
+    if "file" in (ours.keys() | theirs.keys()):  # only those of a folder name files
         for scores, size in zip((ours, theirs), sizes, strict=True):
             scores.setdefault("file", np.full(size, ""))
     together = {name: np.concatenate([ours[name], theirs[name]]) for name in ours}
     return {"is_against": np.repeat([0, 1], sizes), **together}
 
 
-def _compare(ours: Arrays, theirs: Arrays, picture: Path) -> None:
-    """Prints the area under the curve of every score, with its error, and draws histograms."""
+def _compare(ours: Arrays, theirs: Arrays) -> None:
+    """Prints the area under the curve of every score, with its error."""
     from ebmjax.metrics import auroc_parts, sampling_error
-    from ebmjax.recipes.evaluators.plots import figure, histograms
 
-    scores = [
-        name
-        for name, one in ours.items()
-        if one.ndim == 1 and one.dtype.kind == "f" and not re.search("nats|bits", name)
-    ]
-    with figure(picture, 1, len(scores), has_legend=True) as (panels,):
-        for axes, name in zip(panels, scores, strict=True):
-            parts = [np.asarray(one) for one in auroc_parts(ours[name], theirs[name])]
+    for name, one in ours.items():
+        if one.ndim == 1 and one.dtype.kind == "f" and not re.search("nats|bits", name):
+            parts = [np.asarray(part) for part in auroc_parts(one, theirs[name])]
             area = float(parts[0].mean())
             error = 1.96 * float(sampling_error(tuple(parts)))
             low, high = np.clip([area - error, area + error], 0.0, 1.0)
             interval = f"95 % interval {low:.3f} to {high:.3f}; chance 0.5"
             print(f"AUROC of {name}: {area:.3f} ({interval})")
-            histograms(axes, {"data": ours[name], "against": theirs[name]})
-            axes.set(xlabel=name.replace("_", " "), title=f"AUROC {area:.3f}")
-    print(f"Histograms in {picture}")
-
-
-def is_own(own: str, place: str | None) -> bool:
-    """Returns whether ``place`` is the path of a run's data, ``own``; None always is."""
-    if place is None or not own:
-        return place is None
-    return Path(own).expanduser().resolve() == Path(place).expanduser().resolve()
 
 
 def _normalise(run: Any, num_powers: int) -> Any:
@@ -123,6 +55,8 @@ def _normalise(run: Any, num_powers: int) -> Any:
     from ebmjax.recipes.evaluators.nats import nats, normalise
     from ebmjax.recipes.evaluators.table import read_fields
 
+    if run.config.family == "latent":
+        raise ConfigError("--nats: the scores of a latent model are log evidences already.")
     usual = {name: one.default for name, one in read_fields(nats).items()}
     options = usual | run.config.evals.nats.to_dict()
     for name in ("every", "num_images"):
@@ -151,13 +85,13 @@ def _score_place(run: Any, option: str, place: str | None, split: str | None, ju
 
     if is_points(run.config):
         return _score(run, _read_points(run, option, place, split), "points", judge)
+    section = run.config.data
+    is_own = place is None or _is_same_path(section.path, place)
     try:
-        split, found = _read(place, split, run)
+        split, found = _read(place, split, run, is_own)
     except (TypeError, ValueError, ImportError) as error:
         raise ConfigError(f"{f'{option}={place}' if place else option}: {error}") from error
-    for note in found.notes:
-        print(f"{option}: {note}")
-    images, section = found.data.images, run.config.data
+    images = found.data.images
     if images.shape[1:] != run.input_shape:
         raise ConfigError(
             f"{option} must hold images of shape {run.input_shape}, as the run was trained on, got "
@@ -165,12 +99,10 @@ def _score_place(run: Any, option: str, place: str | None, split: str | None, ju
         )
     what = option if place else "the run's own data"
     which = f" of split {split!r}" if split else f", all that {place} holds"
+    print(*(f"{option}: {note}" for note in found.notes), sep="\n", end="\n" * bool(found.notes))
     print(f"{what}: {len(images):,} images{which}")
-    if split == "train" and is_own(section.path, place):
-        print(
-            f"{what}: the run was trained on most of these, so their scores are too high"
-            + f"; --split={HELD_OUT} takes those that it was not." * bool(section.holdout)
-        )
+    if split == "train" and is_own:
+        print(f"{what}: the run was trained on most of these, so their scores are too high")
     order = np.arange(len(images))
     is_users = place or not (section.name == "digits" or data.is_tfds(section.name))
     if split != HELD_OUT and is_users:  # ``load_images`` mixes a user's images
@@ -184,15 +116,18 @@ def _score_place(run: Any, option: str, place: str | None, split: str | None, ju
     return {**named, **scores}
 
 
+def _is_same_path(own: str, place: str) -> bool:
+    return bool(own) and Path(own).expanduser().resolve() == Path(place).expanduser().resolve()
+
+
 def _read_points(run: Any, option: str, place: str | None, split: str | None) -> np.ndarray:
     """Returns the points of a file, or those that a run was not trained on."""
     from ebmjax import data
+    from ebmjax.recipes.parts import points_data
 
     if split not in (None, HELD_OUT):
         raise ConfigError(f"--split must be {HELD_OUT} for points, or left out; got {split}.")
     if split == HELD_OUT or place is None:
-        from ebmjax.recipes.parts import points_data
-
         return points_data.load(run.config)[0].monitored.images
     try:
         points = data.load_points(place)
@@ -206,36 +141,38 @@ def _read_points(run: Any, option: str, place: str | None, split: str | None) ->
     return points
 
 
-def _read(place: str | None, split: str | None, run: Any) -> tuple[str, Any]:
+def _read(place: str | None, split: str | None, run: Any, is_own: bool) -> tuple[str, Any]:
     """Returns the name of a split, and its images: that of ``split``, or the first that is there.
 
     Without ``split`` that is the test split, or else images held out of the run's own data. The
     name is "" for all that another place holds, where there is but one split or none.
     """
     from ebmjax import data
+    from ebmjax.recipes.parts import image_data
 
     section = run.config.data
-    own = is_own(section.path, place)
     name = section.name if place is None else source_of(place, "data")
     options = {
-        "path": (section.path or None) if own else None if name == place else place,
+        "path": (section.path or None) if is_own else None if name == place else place,
         "image_size": run.input_shape[0],
         "fit": section.fit,
         "pixels": section.pixels,
-        "test_split": section.test_split if own else None,
+        "test_split": section.test_split if is_own else None,
         "image_column": section.get("image_column"),
         "label_column": "",
     }
-    test = section.test_split if own else "test"
-    wanted = [test, *[HELD_OUT] * bool(own and section.holdout), "train"]
+    test = section.test_split if is_own else "test"
+    wanted = [test, *[HELD_OUT] * bool(is_own and section.holdout), "train"]
     missing, is_all = None, False
     for one in [split] if split else wanted:
+        if one == HELD_OUT and not is_own:
+            raise ValueError(f"--split={HELD_OUT} is of the run's own data: leave out --data.")
         if one == HELD_OUT:
-            return one, _load_held_out(run)
+            return one, image_data.load_held_out(run.config)
         try:
             return "" if is_all else one, data.load_images(name, one, **options)
         except data.MissingSplitError as error:
-            missing, is_all = error, not own and not error.others
+            missing, is_all = error, not is_own and not error.others
     raise ValueError(f"{missing} Name a split with --split=NAME.") from missing
 
 

@@ -1,30 +1,35 @@
-"""Loads the model of a run: to sample, to score, to be called from your own code."""
+"""Models of runs in Python: trained there, loaded from a folder, or one that comes with ebmjax."""
 
 import contextlib
-import warnings
+import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data
 from ebmjax._checks import check_at_least, check_key
 from ebmjax._groups import over_devices
 from ebmjax._phases import phase
-from ebmjax.recipes.config import declare, families
+from ebmjax._records import read_json
+from ebmjax.recipes.config import command_line, declare, families, files
+from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, did_you_mean, flatten
 from ebmjax.recipes.config.checks import is_points
-from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError
-from ebmjax.recipes.folder import run_folder
+from ebmjax.recipes.folder import run_folder, workdir
+from ebmjax.recipes.run.launch import launch
 from ebmjax.recipes.run.run import Run
 from ebmjax.training import TrainState
 from ebmjax.types import Key
 
-DARK, END = 64, 1.0 + 1.0 / 255.0
-"""Largest byte of images that are no longer nearly black; float that rounds to the whitest one."""
+END = 1.0 + 1.0 / 255.0
+"""Float that rounds to the whitest pixel."""
 MAY_DIFFER = (*run_folder.LOCATIONS, "evals.checkpoint")
 """Fields that a caller may always give; others only where they name code."""
+KEPT = (".step", ".params", ".carry.statistics", ".carry.smoothing", ".carry.adaptation")
+"""Leaves of a state that a model needs, by the beginnings of their names."""
 
 
 class TrainedRun(NamedTuple):
@@ -60,6 +65,76 @@ class TrainedRun(NamedTuple):
     card: str = ""
 
 
+def train(
+    config: str,
+    images: Any = None,
+    labels: Any = None,
+    *,
+    folder: str | Path,
+    test_images: Any = None,
+    test_labels: Any = None,
+    fields: Mapping[str, Any] | None = None,
+    mode: Literal["train", "all"] = "train",
+    track: Literal["wandb", "trackio"] | None = None,
+) -> TrainedRun:
+    """Trains as ``ebmjax run`` does, in the same folder, and returns the model.
+
+    The same call goes on with a run that was interrupted, and returns a finished one at once.
+    Images of yours are kept beside the folder, in FOLDER.npz, where the run reads them.
+
+    Args:
+      config: configuration file with :VARIANT, yours or the project's: "configs/joint.py".
+      images: (N, H, W) or (N, H, W, channels), bytes or floating point; None for the
+        configuration's own data.
+      labels: (N,) classes from 0 on, for models that have classes.
+      folder: the run's folder.
+      test_images: images held out. Without them some of ``images`` are.
+      test_labels: classes of ``test_images``.
+      fields: dotted names of configuration fields to their values, ``{"train.num_epochs": 10}``.
+      mode: "all" evaluates the model after training, too.
+      track: service that gets the numbers and pictures, too; None for none.
+
+    Raises:
+      ConfigError: if a field is wrong, or if FOLDER.npz holds other images.
+      WorkdirError: if the folder cannot be written.
+      KeyboardInterrupt: if a signal ended it early; what was trained is saved.
+
+    Example:
+      ``run = train("configs/joint.py", images, labels, folder="runs/mine")``
+    """
+    place, given = Path(folder).expanduser(), dict(fields or {})
+    workdir.check_writable(place, "folder")
+    if images is not None:
+        named = {"images": images, "labels": labels}
+        named |= {"test_images": test_images, "test_labels": test_labels}
+        path = place.with_name(f"{place.name}.npz")
+        _keep_arrays(
+            path, {name: np.asarray(one) for name, one in named.items() if one is not None}
+        )
+        given |= {"data.name": "npz", "data.path": path}
+    try:
+        read = command_line.read(config, [f"--config.{k}={v}" for k, v in given.items()])
+    except SystemExit as error:
+        raise ConfigError(str(error).removeprefix("error: ")) from error
+    if launch(read, config, str(place), mode, track=track):
+        raise KeyboardInterrupt(f"Interrupted and saved: the same call goes on with {place}.")
+    return load(place)
+
+
+def _keep_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Writes a run's images, or checks that the file holds them already."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        workdir.write_arrays(path, arrays)
+        return
+    with np.load(path, allow_pickle=False) as there:
+        same = set(there.files) == set(arrays) and all(
+            np.array_equal(there[name], array) for name, array in arrays.items()
+        )
+    if not same:
+        raise ConfigError(f"{path} holds other images: name another folder, or move that file.")
+
+
 def load(
     folder: str | Path, *, step: int | None = None, allow_code: bool = False, **fields: Any
 ) -> TrainedRun:
@@ -71,12 +146,12 @@ def load(
 
     Args:
       folder: the run's folder.
-      step: a saved step; None for the newest, or the best with ``eval_checkpoint="best"``. A state
+      step: a saved step; None for the newest, or the best with ``evals_checkpoint="best"``. A state
         of a diverged run is used only if you name its step.
       allow_code: whether code is run that the folder names, such as your own network of
         ``model.factory``. Allow it only for folders that you trust.
       **fields: fields of the configuration that may differ, with dots or underscores:
-        ``data_path`` where the data have moved, ``eval_checkpoint="best"`` for the best state
+        ``data_path`` where the data have moved, ``evals_checkpoint="best"`` for the best state
         instead of the last. ``data_placement="disk"`` leaves the images in their files.
         ``model_factory="net.py:make"`` and ``data_name="own.py:images"`` name the code of such a
         run again, wherever it lies now.
@@ -91,19 +166,13 @@ def load(
     path = Path(folder).expanduser()
     config = run_folder.config_of(path)
     names = {name.replace(".", "_"): name for name in families.fields_of(config)}
-    dotted = {names.get(name, name): value for name, value in fields.items()}
-    _check_code(path / "config.json", config, dotted, allow_code)
-    for name, value in dotted.items():
-        is_many = isinstance(config[name], tuple)
+    given = {names.get(name, name): value for name, value in fields.items()}
+    _check_code(path / "config.json", config, given, allow_code)
+    for name, value in given.items():
         named = value.split(",") if isinstance(value, str) else value
-        dotted[name] = tuple(named) if is_many else str(value)
-    config.update_from_flattened_dict(dotted)  # first: a check may run the code that is named
-    try:
-        families.check(config)
-    except ConfigError as error:
-        if any(f"config.{name}" in str(error) for name in dotted):
-            raise
-        raise WorkdirError(f"{path}/config.json: {error}") from error
+        given[name] = tuple(named) if isinstance(config[name], tuple) else str(value)
+    config.update_from_flattened_dict(given)  # first: a check may run the code that is named
+    families.check(config)
     run = Run(config, path)
     found = run.find(step)
     name = config.data.get("name")
@@ -116,10 +185,28 @@ def load(
         raise WorkdirError(f"config.family={config.family!r} has no model to use.")
     with phase(f"reading the state of step {found.step:,}"):
         state, found = run.restore(found, step is not None)
-    return as_trained(run, state, is_finished=found.is_end)
+    return _as_trained(run, state, is_finished=found.is_end)
 
 
-def as_trained(run: Run, state: TrainState, *, is_finished: bool) -> TrainedRun:
+def _check_code(path: Path, config: Config, given: Mapping[str, Any], allow_code: bool) -> None:
+    """Raises ConfigError for fields that may not differ, WorkdirError for code not named again."""
+    named = declare.find_code(families.fields_of(config), config)
+    for name in given:
+        if name not in (*MAY_DIFFER, *named):
+            raise ConfigError(
+                f"config.{name} may not differ from the run's own configuration. Fields that may: "
+                f"{', '.join((*MAY_DIFFER, *named))}."
+            )
+    for name, value in named.items():
+        if name not in given and not allow_code:
+            raise WorkdirError(
+                f"{path} names code from outside ebmjax, config.{name}={value!r}, and nothing of "
+                f"it was run. Name it again, --config.{name}=FILE.py:FUNCTION, or trust the folder "
+                "with --allow_code. From Python, these are arguments of load."
+            )
+
+
+def _as_trained(run: Run, state: TrainState, *, is_finished: bool, card: str = "") -> TrainedRun:
     """Returns the model of a run that is built, at ``state``."""
     experiment = run.experiment
     assert experiment.use is not None
@@ -136,7 +223,7 @@ def as_trained(run: Run, state: TrainState, *, is_finished: bool) -> TrainedRun:
 
     @over_devices()
     def score(inputs: Any) -> dict[str, np.ndarray]:
-        return used.score(_check_inputs(inputs, shape))
+        return used.score(check_inputs(inputs, shape))
 
     return TrainedRun(
         experiment.config or run.now,
@@ -148,11 +235,12 @@ def as_trained(run: Run, state: TrainState, *, is_finished: bool) -> TrainedRun:
         input_shape=shape,
         step=int(state.step),
         is_finished=is_finished,
+        card=card,
     )
 
 
-def _check_inputs(inputs: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Returns images or points that a model can score; warns of bytes that are nearly black.
+def check_inputs(inputs: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Returns images or points that a model can score.
 
     Raises:
       ValueError: if they have another shape, or pixels of another range.
@@ -166,41 +254,63 @@ def _check_inputs(inputs: Any, shape: tuple[int, ...]) -> np.ndarray:
     low, high = float(inputs.min()), float(inputs.max())
     if not np.isfinite([low, high]).all():
         raise ValueError(f"inputs must be finite, got numbers from {low} to {high}.")
-    if len(shape) == 1:
-        return inputs
-    if inputs.dtype == np.uint8:
-        if 1 <= high < DARK:
-            warnings.warn(
-                f"The largest byte is {high:g} of 255: these images are nearly black. If {high:g} "
-                f"is white, scale them: (images * (255 / {high:g})).astype(numpy.uint8).",
-                stacklevel=3,
-            )
-        return inputs
-    if inputs.dtype.kind != "f" or not -END <= low < 0 or high > END:
+    is_signed = inputs.dtype.kind == "f" and -END <= low < 0 and high <= END
+    if len(shape) > 1 and inputs.dtype != np.uint8 and not is_signed:
         raise ValueError(
             "inputs must be bytes (uint8) from 0 to 255, or floats from -1 to 1 of which some are "
-            f"below 0; got {inputs.dtype} from {low:g} to {high:g}. Scale them, black to 0 and "
-            "white to 255: (255 * images / white).round().astype(numpy.uint8)."
+            f"below 0; got {inputs.dtype} from {low:g} to {high:g}."
         )
     return inputs
 
 
-def _check_code(path: Path, config: Config, given: Mapping[str, Any], allow_code: bool) -> None:
-    """Raises ConfigError for fields that may not differ, WorkdirError for code not named again."""
-    named = declare.find_code(families.fields_of(config), config)
-    for name in given:
-        if name not in (*MAY_DIFFER, *named):
-            raise ConfigError(
-                f"config.{name} may not differ from the run's own configuration. Fields that may: "
-                f"{', '.join((*MAY_DIFFER, *named))}."
-            )
-    if allow_code:
-        return
-    for name, value in named.items():
-        if name not in given:
-            raise WorkdirError(
-                f"{path} names code from outside ebmjax, config.{name}={value!r}, and nothing of "
-                f"it was run. Name it again, --config.{name}=FILE.py:FUNCTION "
-                f"(load({name.replace('.', '_')}=...)), or trust the folder with --allow_code "
-                "(load(allow_code=True))."
-            )
+def load_packaged(name: str) -> TrainedRun:
+    """Returns a model of ``files.MODELS`` with its card, see ``ebmjax.load``.
+
+    Its folder holds fields.json (its configuration, without the fields at their defaults),
+    state.npz and card.md. They are data: nothing in them is unpickled or run.
+    """
+    known = files.models()
+    if name not in known:
+        raise ConfigError(
+            f"no trained model is named {name!r}.{did_you_mean(str(name), known)} There are "
+            f"{', '.join(known)}. ebmjax.recipes.load(FOLDER) reads a run of yours."
+        )
+    place = files.MODELS / name
+    fields = read_json(place / "fields.json")
+    every = families.all_fields(fields["family"], fields)
+    base = {key: declare.from_json(every[key], key, fields[key]) for key in fields}
+    config = declare.configure(every, base=base)
+    families.prune(config)
+    run = Run(config, place)
+    template = run.build().state
+    with np.load(place / "state.npz", allow_pickle=False) as arrays:
+
+        def fill(path: Any, leaf: Any) -> Any:
+            key = _name(path)
+            return jnp.asarray(arrays[key], leaf.dtype) if key in arrays else leaf
+
+        state = jax.tree_util.tree_map_with_path(fill, template)
+    return _as_trained(run, state, is_finished=True, card=known[name])
+
+
+def keep(folder: Path, place: Path) -> None:
+    """Writes fields.json and state.npz of a finished run, for ``load_packaged``."""
+    run = Run(run_folder.config_of(folder), folder)
+    defaults = declare.defaults(families.all_fields(run.config.family))
+    run.build()
+    state, _ = run.restore(run.find(None))
+    leaves = jax.tree_util.tree_leaves_with_path(jax.device_get(state))
+    named = {_name(path): np.asarray(leaf) for path, leaf in leaves}
+    place.mkdir(parents=True, exist_ok=True)
+    arrays = {name: array for name, array in named.items() if name.startswith(KEPT)}
+    workdir.write_arrays(place / "state.npz", arrays)
+    fields, usual = (flatten(run_folder.as_json(one)) for one in (run.config, defaults))
+    fields = {k: v for k, v in fields.items() if k == "family" or v != usual.get(k, declare)}
+    (place / "fields.json").write_text(json.dumps(fields, indent=1) + "\n")
+
+
+def _name(path: Any) -> str:
+    """Returns the name of a leaf of a state; the averaged parameters take the place of the last."""
+    name = jax.tree_util.keystr(path)
+    _, is_average, rest = name.partition(".parameter_average")
+    return f".params{rest}" if is_average else name

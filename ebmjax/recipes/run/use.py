@@ -1,8 +1,10 @@
 """Uses the model of a run: ``ebmjax sample``, ``ebmjax score``, ``ebmjax export``."""
 
 import argparse
+import csv
 import os
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,10 @@ from ebmjax._shown import SEE_FAQ
 from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError, stop
 from ebmjax.recipes.folder import run_folder
+from ebmjax.recipes.folder.workdir import check_writable, write_arrays
 from ebmjax.recipes.run.compilation import cpu_flags, use_compilation_cache
-from ebmjax.recipes.run.outputs import OUTPUTS, check_out, write
 from ebmjax.recipes.run.processes import cpu_devices
-from ebmjax.recipes.run.scores import HELD_OUT, check_rate, is_own, score_and_flag, source_of
+from ebmjax.recipes.run.scores import HELD_OUT, score, source_of
 
 USAGE = f"""Uses the model of a run. The data that it was trained on must still be there. The folder
 stays as it is.
@@ -27,23 +29,18 @@ stays as it is.
   ebmjax export --workdir=RUN --out=params.safetensors       writes the parameters
 
 sample writes .png (samples beside their chains' starts, of a joint model with their most probable
-classes) or .npz (arrays). score reads an .npz or .npy file, a folder
-of images or of .npy files, what datasets.save_to_disk wrote, or FILE.py:FUNCTION. It writes .csv or
-.npz: log density or log evidence, and the probabilities of classes where there are any. Rows are in
-the order of the source; those of a folder name their files. --split={HELD_OUT} scores images
-that the run held out (config.data.holdout), in the run's order; so does a run's own data without a
-test split. Without --data the run's own data are scored. export writes .safetensors or .npz, a
-name for each array.
+classes) or .npz (arrays). score reads an .npz or .npy file, a folder of images or of .npy files,
+what datasets.save_to_disk wrote, or FILE.py:FUNCTION. It writes .csv or .npz: log density or log
+evidence, and the probabilities of classes where there are any. Rows are in the order of the source;
+those of a folder name their files. Without --data the run's own data are scored;
+--split={HELD_OUT} takes those that the run held out (config.data.holdout), in the run's order.
+export writes .safetensors or .npz, a name for each array.
 
 score --nats adds log p(x) in nats with its interval, and bits per dimension of images: log Z is
 found from below and from above. --nats=N takes N powers (default: evals.nats.num_powers).
 
 score --against=OTHER scores other images, too: their rows come last and have is_against = 1. It
-prints how well each score tells the two apart, and draws both histograms beside --out, as .png.
-
-score --false_alarm_rate=0.05 adds is_out_of_distribution: 1 where the log density is lower than
-that of all but 5 % of the images held out (config.data.holdout). It prints the threshold and what
-share of the run's own kind of images it flags, each with its interval.
+prints how well each score tells the two apart.
 
 An unfinished run is used at its newest checkpoint, or at --step. The first line says which.
 --config.evals.checkpoint=best takes the best state, --config.data.path=PLACE says where the data
@@ -59,36 +56,35 @@ def main() -> None:
     """Does what the command line (``ebmjax sample ...``) says; ends with code 2 after a mistake."""
     command = sys.argv[0].split()[-1]
     arguments = read_arguments(command, sys.argv[1:])
-    out = Path(arguments.out).expanduser()
     try:
-        _check_arguments(command, out, arguments)
+        _check_arguments(command, arguments)
     except (ConfigError, WorkdirError) as error:
         stop(error)
-    os.environ.update(cpu_devices(None, None), XLA_FLAGS=cpu_flags())
+    os.environ.update(cpu_devices(), XLA_FLAGS=cpu_flags())
     # Only now: mistakes that one look tells are answered without JAX's second.
-    from ebmjax.recipes.run.explain import USER_ERRORS
-    from ebmjax.recipes.run.trained import load
+    from ebmjax.recipes.run import trained
+    from ebmjax.recipes.run.run import USER_ERRORS
 
     use_compilation_cache()
-    use = {"sample": _draw_samples, "score": score_and_flag, "export": _name_parameters}[command]
+    use = {"sample": _draw_samples, "score": score, "export": _name_parameters}[command]
     options = {"step": arguments.step, "allow_code": arguments.allow_code, **arguments.fields}
     try:
         with tell_phases("stdout"):
-            arrays = use(load(arguments.workdir, **options), arguments)
-        write(out, arrays)
+            arrays = use(trained.load(arguments.workdir, **options), arguments)
+        write(arguments.out, arrays)
     except (*USER_ERRORS, OSError) as error:
         stop(error)
     shapes = ", ".join(f"{name} {array.shape}" for name, array in list(arrays.items())[:6])
-    print(f"{out}: {shapes}{', ...' * (len(arrays) > 6)}")
+    print(f"{arguments.out}: {shapes}{', ...' * (len(arrays) > 6)}")
 
 
 def read_arguments(command: str, argv: list[str]) -> argparse.Namespace:
     """Returns the arguments of "sample", "score" or "export"; ``fields`` are those of --config."""
     made = make_parser(USAGE, f"ebmjax {command}")
     add = made.add_argument
-    add("--workdir", required=True, help="folder of the run")
-    add("--out", required=True, help=f"file to write, {' or '.join(OUTPUTS[command])}")
-    add("--overwrite", action="store_true", help="replace the file if it exists (default: refuse)")
+    add("--workdir", required=True, type=_path, help="folder of the run")
+    endings = " or ".join(OUTPUTS[command])
+    add("--out", required=True, type=_path, help=f"new file to write, {endings}")
     add("--step", type=_integer(0), help="saved step to use (default: the newest)")
     add("--allow_code", action="store_true", help="run code that the folder names (default: no)")
     if command == "sample":
@@ -97,10 +93,7 @@ def read_arguments(command: str, argv: list[str]) -> argparse.Namespace:
         add("--seed", type=_integer(0, MAX_SEED), default=0, help="seed (default: %(default)s)")
     if command == "score":
         add("--data", help="your images: file, folder or function (default: the run's own data)")
-        text = f"split of --data alone (default: test, else {HELD_OUT}, else train)"
-        add("--split", help=text)
-        text = "flag what is less likely than this share of the data held out (default: no flags)"
-        add("--false_alarm_rate", type=float, metavar="SHARE", help=text)
+        add("--split", help=f"split of --data alone (default: test, else {HELD_OUT}, else train)")
         text = "also write log p(x) in nats, by so many powers (default: as the run says)"
         add("--nats", type=_integer(2), nargs="?", const=0, help=text)
         add("--against", help="other images, such as those the run has never seen (default: none)")
@@ -114,7 +107,11 @@ def read_arguments(command: str, argv: list[str]) -> argparse.Namespace:
     return arguments
 
 
-def _integer(low: int, high: int = MAX_INTEGER) -> Any:
+def _path(text: str) -> Path:
+    return Path(text).expanduser()
+
+
+def _integer(low: int, high: int = MAX_INTEGER) -> Callable[[str], int]:
     def integer(text: str) -> int:
         number = int(text)
         if not low <= number <= high:
@@ -124,40 +121,28 @@ def _integer(low: int, high: int = MAX_INTEGER) -> Any:
     return integer
 
 
-def _check_arguments(command: str, out: Path, arguments: argparse.Namespace) -> None:
-    """Refuses a file that cannot be written, and one that something else needs, at once."""
-    if arguments.step is not None and arguments.fields.get("evals.checkpoint") == "best":
-        raise ConfigError("--step and --config.evals.checkpoint=best exclude each other.")
-    workdir = Path(arguments.workdir).expanduser()
-    config = run_folder.config_of(workdir)
-    places = [arguments.fields.get("data.path") or config.get("data", {}).get("path", "")]
-    outs = [(out, OUTPUTS[command])]
-    if command == "score":
-        if arguments.split == HELD_OUT and not is_own(places[0], arguments.data):
-            raise ConfigError(
-                f"--split={HELD_OUT} is of the run's own data: leave out --data={arguments.data}."
-            )
-        for option in ("data", "against"):
-            if place := getattr(arguments, option):
-                source_of(place, option)
-                places.append(place)
-        if arguments.against:
-            outs.append((out.with_suffix(".png"), (".png",)))
-    for one, endings in outs:
-        check_out(one, endings, workdir, places, arguments.overwrite)
-    if command == "score":
-        check_rate(arguments.false_alarm_rate, config)
-        if arguments.nats is not None and config.get("family") == "latent":
-            raise ConfigError(
-                "--nats needs an energy or a joint model, got a latent one: its scores are log "
-                "evidences already. Leave --nats out."
-            )
+def _check_arguments(command: str, arguments: argparse.Namespace) -> None:
+    """Refuses what one look tells: no run, no data, or a file that cannot be written."""
+    workdir, out, endings = arguments.workdir, arguments.out, OUTPUTS[command]
+    run_folder.config_of(workdir)
+    for option in ("data", "against") if command == "score" else ():
+        if place := getattr(arguments, option):
+            source_of(place, option)
+    if out.suffix not in endings:
+        raise ConfigError(f"--out must end in {' or '.join(endings)}, got '{out}'.")
+    if not out.absolute().parent.is_dir():
+        raise ConfigError(f"--out must lie in a folder that exists, got '{out}'.")
+    if out.resolve().is_relative_to(workdir.resolve()):
+        raise ConfigError(f"--out must not lie in the run's folder, which stays as it is: '{out}'.")
+    if os.path.lexists(out):
+        raise ConfigError(f"--out={out} exists: choose another name, or remove it.")
+    check_writable(out.absolute().parent, "--out: the folder")
 
 
 def _draw_samples(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
     import jax
 
-    is_picture = arguments.out.endswith(".png")
+    is_picture = arguments.out.suffix == ".png"
     if len(run.input_shape) == 1 and is_picture:
         raise ConfigError("--out must end in .npz for points, which are no images.")
     with phase(f"drawing {arguments.num:,} samples"):
@@ -179,3 +164,50 @@ def _name_parameters(run: Any, arguments: argparse.Namespace) -> dict[str, np.nd
         jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf, order="C")
         for path, leaf in jax.tree_util.tree_leaves_with_path(run.params)
     }
+
+
+def write(out: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes a file whole or not at all, in the format that its ending names."""
+    temporary = out.with_name(f"{out.stem}.{os.getpid()}{out.suffix}")
+    try:
+        WRITERS[out.suffix](temporary, arrays)
+        temporary.replace(out)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _png(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    from ebmjax.recipes.evaluators.samples import draw_sheet
+
+    panels = {"samples": arrays["images"], "where their chains started": arrays["start_images"]}
+    draw_sheet(path, panels, arrays.get("labels"))
+
+
+def _csv(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    columns: dict[str, np.ndarray] = {}
+    for name, array in arrays.items():
+        if array.ndim == 1:
+            columns[name] = array
+        else:
+            columns |= {f"{name}_{i}": column for i, column in enumerate(array.T)}
+    # Names of files may be any bytes; they are written as they are.
+    with path.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
+        writer = csv.writer(file)
+        writer.writerow(["image", *columns])
+        rows = zip(*columns.values(), strict=True)
+        writer.writerows([index, *row] for index, row in enumerate(rows))
+
+
+def _safetensors(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    from safetensors.numpy import save_file
+
+    save_file(dict(arrays), path)
+
+
+WRITERS = {".png": _png, ".npz": write_arrays, ".csv": _csv, ".safetensors": _safetensors}
+OUTPUTS = {
+    "sample": (".png", ".npz"),
+    "score": (".csv", ".npz"),
+    "export": (".safetensors", ".npz"),
+}
+"""Endings of the files that a command writes."""

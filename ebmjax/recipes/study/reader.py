@@ -27,7 +27,7 @@ class StudyRun:
 
     def config(self) -> dict[str, Any]:
         """Returns config.json."""
-        return run_folder.read_config(self.folder)
+        return run_folder.as_json(run_folder.config_of(self.folder))
 
     def evaluation(self) -> dict[str, Any]:
         """Returns evaluation.json; empty if there is none."""

@@ -3,10 +3,10 @@
 import re
 
 import pytest
+from ebmjax.recipes.run.explain import fields_behind
 from experiment_runs import digits, launch
 
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.run.explain import fields_behind
 
 # Numbers of intervals and exponents whose powers underflow near 0, or round to 1.
 INDISTINCT = [(10, 38.0), (10, 40.0), (10, 60.0), (30, 30.0), (10, 1e-7), (10, 1e-9)]

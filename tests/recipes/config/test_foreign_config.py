@@ -13,7 +13,6 @@ from ebmjax import recipes, training
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError, flatten
 from ebmjax.recipes.folder import run_folder
-from ebmjax.recipes.folder.saved_state import find_saved
 from ebmjax.recipes.study.reader import StudyRun
 
 ANOTHER = "It was edited, or the run was made by another version of ebmjax: put it back, use that"
@@ -78,7 +77,7 @@ def test_every_field_of_a_wrong_type_is_named_in_one_line(family, tmp_path):
 @pytest.mark.parametrize("family", sorted(families.FAMILIES))
 def test_every_field_that_is_missing_and_every_one_too_many_is_named(family, tmp_path):
     saved = configuration(family)
-    assert run_folder.read_config(written(tmp_path, saved)) == saved
+    assert run_folder.as_json(run_folder.config_of(written(tmp_path, saved))) == saved
     for name in [*flatten(saved), *(key for key, part in saved.items() if isinstance(part, dict))]:
         *path, last = name.split(".")
         changed = json.loads(json.dumps(saved))
@@ -214,7 +213,7 @@ def test_a_run_whose_checkpoints_do_not_name_their_configuration_is_of_another_v
 
 
 def test_the_end_of_a_run_is_known_from_its_description(finished):
-    found = find_saved(finished, linear())
+    found = run_folder.find_saved(finished, linear())
     assert (str(found), found.is_end) == ("finished: step 10 of 10", True)
 
 
@@ -224,4 +223,4 @@ def test_a_checkpoint_of_endless_steps_is_damaged(tmp_path):
     with training.Checkpoints(tmp_path / "checkpoints") as checkpoints:
         checkpoints.save(4, {"weight": np.ones(2)}, meta)
     with pytest.raises(WorkdirError, match=r"None of the checkpoints \[4\] .* can be read back"):
-        find_saved(tmp_path, config)
+        run_folder.find_saved(tmp_path, config)

@@ -6,6 +6,7 @@ import shutil
 import jax
 import numpy as np
 import pytest
+from ebmjax.recipes.run.explain import BROKE_OFF
 from experiment_runs import build_experiment, digits, launch, rows_of
 from small_configs import configuration
 
@@ -15,7 +16,6 @@ from ebmjax.data import DataChangedError
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.models import build
-from ebmjax.recipes.run.explain import BROKE_OFF
 from ebmjax.recipes.run.run import Run
 
 FAMILIES = {

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from ebmjax.recipes.run.outputs import OUTPUTS
 from experiment_runs import contents
 from linear_family import linear
 from PIL import Image
@@ -21,7 +22,6 @@ from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.parts import image_data
 from ebmjax.recipes.run import trained
-from ebmjax.recipes.run.outputs import OUTPUTS
 from experiments.configs import jem_digits
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (7, 8, 8, 1), np.uint8)

@@ -1,0 +1,240 @@
+"""States that a run keeps or begins from: the best, another run's, one from before a divergence."""
+
+import json
+import math
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ebmjax import training
+from ebmjax._records import list_steps
+from ebmjax._shown import SEE_FAQ, near_path
+from ebmjax.recipes.config import declare, families
+from ebmjax.recipes.config.checks import IS_HIGHER_BETTER
+from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, flatten
+from ebmjax.recipes.folder import run_folder, workdir
+from ebmjax.recipes.models.build import Experiment
+
+BEST = "best"
+"""Folder of the best state, in the run's."""
+
+RECOVERIES, MOST_RECOVERIES = "recoveries.json", 5
+
+SMALLER = {
+    r"sampler\.(.+\.)?step_size|optimizer\.((prior|generator)\.(final_)?)?learning_rate": 0.5,
+    r"sampler\.(.+\.)?noise_scale": 0.5**0.5,  # the temperature stays
+}
+"""Factor of a recovery, by patterns of the names of fields."""
+
+
+class KeepBest:
+    """Calls ``monitor``, and saves the state if its number is the best so far.
+
+    The first of equals is kept; a state before training, or without a finite number, never is.
+    After an interruption the kept state still counts, unless its step is taken again.
+
+    Args:
+      monitor: the run's monitor.
+      folder: gets one checkpoint.
+      name: name of the number, in ``IS_HIGHER_BETTER``.
+      template: a state with the run's structure and shapes.
+      about: see ``Checkpoints``.
+    """
+
+    def __init__(
+        self,
+        monitor: Callable[[training.TrainState, int], dict[str, Any]],
+        folder: Path,
+        name: str,
+        template: training.TrainState,
+        about: Mapping[str, Any] | None = None,
+    ):
+        self.monitor, self.folder, self.name, self.about = monitor, folder, name, about
+        self.sign = 1.0 if IS_HIGHER_BETTER[name] else -1.0
+        self.best, self.kept_step = -math.inf, -1
+        if folder.exists():
+            with training.Checkpoints(folder, is_read_only=True) as kept:
+                found = kept.restore_latest(template)
+            if found is not None:
+                self.best, self.kept_step = self.sign * found[1][name], found[1]["step"]
+
+    def __call__(self, state: training.TrainState, step: int) -> dict[str, Any]:
+        """Returns the row of ``monitor``."""
+        if step <= self.kept_step:  # kept by an earlier sitting whose later steps are lost
+            shutil.rmtree(self.folder)
+            self.best, self.kept_step = -math.inf, -1
+        row = self.monitor(state, step)
+        value = row[self.name]
+        if step > 0 and math.isfinite(value) and self.sign * value > self.best:
+            self.best, self.kept_step = self.sign * value, step
+            with training.Checkpoints(self.folder, max_to_keep=1, about=self.about) as kept:
+                kept.save(step, state, {"step": step, self.name: value})
+        return row
+
+
+def warm_start(config: Config, path: Path, experiment: Experiment) -> training.WarmStart | None:
+    """Returns the start from ``train.start_from``; None without one, or once the run has begun.
+
+    Raises:
+      ConfigError: if that is not the folder of a run with a checkpoint of the same network, or one
+        that was trained on images that this run holds out, or if another process uses it.
+    """
+    folder = config.train.get("start_from", "")
+    if not folder or list_steps(path / "checkpoints"):
+        return None
+    other = Path(folder).expanduser()
+    if not (other / "config.json").is_file() or other.resolve() == path.resolve():
+        raise ConfigError(
+            "config.train.start_from must be the folder of another run, with its config.json and "
+            f"checkpoints, got {folder!r}.{near_path(other)}"
+        )
+    assert experiment.warm_start is not None  # in every family that has the field
+    try:
+        theirs = run_folder.config_of(other).data
+        differing = [n for n in ("max_train", "holdout") if theirs[n] != config.data[n]]
+        is_same = theirs["name"] == config.data.name
+        if is_same and differing and (experiment.config or config).data.holdout:
+            raise ConfigError(
+                f"config.data.holdout holds out images that the run in {other} may have learnt "
+                f"from, which has config.data.{differing[0]}={theirs[differing[0]]}: start from a "
+                "run that has held out the same, or set --config.data.holdout=0."
+            )
+        with workdir.only_process(other, is_reader=True):
+            pass  # it is free
+        start = experiment.warm_start(other / "checkpoints")
+    except (
+        FileNotFoundError,
+        WorkdirError,
+        training.CheckpointMismatchError,
+        training.CheckpointDamagedError,
+    ) as error:
+        raise ConfigError(f"config.train.start_from={folder!r}: {error}") from error
+    taken, anew = ", ".join(("params", *start.taken)), ", ".join(("optimizer", *start.anew))
+    print(f"Starts from step {start.step} of {folder}: {taken}; anew: {anew}")
+    return start
+
+
+class Recovery(NamedTuple):
+    """A retry of a run that diverged.
+
+    Attributes:
+      diverged_at: step at which too many had been skipped in a row.
+      first_skipped: step from which on none had a finite update.
+      reason: why steps were skipped; "" if unknown.
+      from_step: step of the checkpoint that the run goes on from; 0 for the start.
+      changes: value before and after of every field that it changes.
+      lost_seconds: training time between ``from_step`` and ``diverged_at``, compiling included.
+      lost_compile_seconds: the part of it spent compiling.
+    """
+
+    diverged_at: int
+    first_skipped: int
+    reason: str
+    from_step: int
+    changes: dict[str, list[Any]]
+    lost_seconds: float
+    lost_compile_seconds: float
+
+
+def smaller_steps(config: Config) -> dict[str, list[Any]]:
+    """Returns [value, new value] of every field that a recovery changes.
+
+    Steps of a sampler that adapt stay: a checkpoint holds them.
+    """
+    adapts = config.get("sampler", {}).get("target_acceptance") is not None
+    return {
+        name: [value, factor * value]
+        for name, value in flatten(run_folder.as_json(config)).items()
+        for pattern, factor in SMALLER.items()
+        if re.fullmatch(pattern, name) and value and not (adapts and name.startswith("sampler."))
+    }
+
+
+def read_recoveries(path: Path, config: Config) -> list[Recovery]:
+    """Returns the recoveries of the run in ``path``, the first one first.
+
+    Raises:
+      WorkdirError: if the file does not hold any, or changes what no recovery changes.
+    """
+    file, fields = path / RECOVERIES, families.fields_of(config)
+    if not file.exists():
+        return []
+    try:
+        found = [Recovery(**one) for one in run_folder.read_json(file)["recoveries"]]
+        for one in found:
+            for number in (one.diverged_at, one.from_step, *one[-2:]):
+                if type(number) not in (int, float) or not number >= 0:
+                    raise ValueError(f"{number!r} is neither a step nor seconds")
+            for name, (_, new) in one.changes.items():
+                if name not in fields or not any(re.fullmatch(one, name) for one in SMALLER):
+                    raise ValueError(f"a recovery does not change {name!r}")
+                declare.from_json(fields[name], name, new)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise WorkdirError(
+            f"{file} must hold the recoveries of this run, but does not ({error}). Put it back as "
+            "it was, or use another --workdir."
+        ) from error
+    return found
+
+
+def go_back(
+    path: Path,
+    config: Config,
+    recoveries: Sequence[Recovery],
+    checkpoints: training.Checkpoints,
+    error: training.DivergenceError,
+) -> list[Recovery]:
+    """Takes a run that diverged back to a checkpoint, and returns its recoveries with the new one.
+
+    That is the newest from before the first skipped step; without any, step 0. The folder goes back
+    first, and recoveries.json is written then: a process that is killed between diverges once more
+    at the same step, and goes back to the same checkpoint.
+
+    Args:
+      path: the run's folder.
+      config: with all that the recoveries so far changed, and what the images decided.
+      recoveries: so far.
+      checkpoints: those of the run; closed on return.
+      error: what ended it.
+
+    Raises:
+      DivergenceError: ``error``, if the configuration says so or it has recovered often enough.
+    """
+    with checkpoints as kept:
+        changes = smaller_steps(config)
+        is_stopping = config.train.get("on_divergence", "stop") == "stop"
+        if is_stopping or not changes or len(recoveries) == MOST_RECOVERIES:
+            hint = (
+                " With --config.train.on_divergence=recover a new run takes smaller steps itself."
+            )
+            after = f" It had recovered {len(recoveries)} times."
+            raise training.DivergenceError(
+                error.args[0] + (hint if is_stopping else after)
+            ) from error
+        good = kept.newest_before(error.first_skipped)
+        step, meta = good or (0, {"seconds": {"wall": 0.0, "compile": 0.0}})
+        rows = workdir.read_rows(path)  # the checkpoints last: without any, no rows may be left
+        lines = (json.dumps(row) + "\n" for row in rows if row["step"] <= step)
+        workdir.write_whole(path / "metrics.jsonl", "".join(lines))
+        kept.remove_after(step)
+    found = Recovery(
+        error.step,
+        error.first_skipped,
+        error.reason,
+        step,
+        changes,
+        lost_seconds=round(error.wall_seconds - meta["seconds"]["wall"], 3),
+        lost_compile_seconds=round(error.compile_seconds - meta["seconds"]["compile"], 3),
+    )
+    changed = ", ".join(f"config.{name} {old:g} -> {new:g}" for name, (old, new) in changes.items())
+    print(
+        f"Diverged at step {error.step}: {error.reason or 'no finite update'}, from step "
+        f"{error.first_skipped} on. Goes on from step {step} with a new key and smaller steps: "
+        f"{changed}. {SEE_FAQ}",
+        flush=True,
+    )
+    every = [*recoveries, found]
+    workdir.write_json(path / RECOVERIES, {"recoveries": [one._asdict() for one in every]})
+    return every
