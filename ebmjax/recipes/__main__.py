@@ -1,16 +1,13 @@
 """The command ``ebmjax``: trains, makes studies, uses what was trained, and shows fields."""
 
 import argparse
-import ast
 import gc
 import importlib
-import importlib.util
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
@@ -77,9 +74,6 @@ def command(name: str) -> ModuleType:
         if (error.name or "").startswith("ebmjax"):
             raise
         extra = "search" if error.name == "optuna" else "experiments"
-        found = importlib.util.find_spec(COMMANDS[name])
-        if {"-h", "--help"} & {*sys.argv} and found and found.origin:
-            print(ast.get_docstring(ast.parse(Path(found.origin).read_text())))
         stop(f'ebmjax {name} needs {error.name}: pip install "ebmjax[{extra}]".', REFUSED)
 
 

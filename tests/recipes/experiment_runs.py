@@ -62,6 +62,10 @@ def summary_of(workdir):
     return strict_json((workdir / "summary.json").read_text())
 
 
+def report_of(workdir):
+    return strict_json((workdir / "evaluation.json").read_text())
+
+
 def contents(folder):
     """Path to bytes of everything below ``folder``; None for a folder."""
     return {

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from absl import flags
 from ml_collections import ConfigDict
 
 from ebmjax.recipes.config import declare, families, files
@@ -50,28 +49,6 @@ def without_effect(config: str, arguments: Sequence[str], where: str = "") -> se
     """
     found = read(config, arguments, is_checked=False, where=where)
     return {*read_names(arguments)} - {*families.fields_of(found)}
-
-
-def parse(values: flags.FlagValues, argv: Sequence[str]) -> list[str]:
-    """Sets the flags, of which ``config`` becomes the configuration; returns the rest.
-
-    Raises:
-      SystemExit: for a mistake, as ``read``.
-    """
-    config, fields, rest = split(argv)
-    if config is None:
-        stop(
-            "--config is missing. Try --config=configs/thermo_digits.py, or --help; "
-            "configs/joint.py is for your own images."
-        )
-    try:
-        rest = values(rest)
-    except flags.Error as error:
-        text = str(error).strip().splitlines()[0].rstrip(".").replace(" ?", "?") + "."
-        hint = "Fields of the configuration begin with --config, as in --config.data.path=FILE."
-        stop(f"{text.replace('?.', '?')} {hint}")
-    values["config"].value = read(config, fields)
-    return rest
 
 
 def split(argv: Sequence[str]) -> tuple[str | None, list[str], list[str]]:

@@ -124,7 +124,7 @@ def _as_config(saved: dict[str, Any]) -> Config:
     fields = families.fields_of(config)
     for name in sorted(flat.keys() ^ fields.keys()):
         problem = "is missing" if name in fields else "is no field"
-        raise ConfigError(f"config.{trim(name)} {problem} of this run of the family {family}.")
+        raise ConfigError(f"config.{trim(name)} {problem} of the family {family}.")
     families.prune(config)
     return config
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ebmjax import training
 from ebmjax._records import list_steps
-from ebmjax._shown import SEE_FAQ, near_path
+from ebmjax._shown import SEE_FAQ, near_path, trim
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.checks import IS_HIGHER_BETTER
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, flatten
@@ -166,10 +166,10 @@ def read_recoveries(path: Path, config: Config) -> list[Recovery]:
         for one in found:
             for number in (one.diverged_at, one.from_step, *one[-2:]):
                 if type(number) not in (int, float) or not number >= 0:
-                    raise ValueError(f"{number!r} is neither a step nor seconds")
+                    raise ValueError(f"{trim(repr(number))} is neither a step nor seconds")
             for name, (_, new) in one.changes.items():
                 if name not in fields or not any(re.fullmatch(one, name) for one in SMALLER):
-                    raise ValueError(f"a recovery does not change {name!r}")
+                    raise ValueError(f"a recovery does not change {trim(name)}")
                 declare.from_json(fields[name], name, new)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise WorkdirError(

@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from ebmjax.recipes.run.explain import fields_behind
 from experiment_runs import digits, launch
 
 from ebmjax.recipes.config.errors import ConfigError
@@ -64,11 +63,3 @@ def refused(tmp_path, monkeypatch):
 )  # fmt: skip
 def test_fields_that_do_not_fit_each_other_are_named(overrides, expected, refused):
     assert re.search(expected, refused(**overrides))
-
-
-def test_fields_are_found_by_the_arguments_of_the_library_and_their_values():
-    config = digits(**{"loss.num_intervals": 4, "sampler.prior.step_size": 0.4})
-    found = fields_behind("intervals=4, step_size=0.4; size=0.4 and steps=-1.", config)
-    assert found == ["config.loss.num_intervals=4", "config.sampler.prior.step_size=0.4"]
-    assert fields_behind("prior_step_size must be 1; got 0.4.", config) == found[1:]
-    assert fields_behind("config.loss.num_intervals=4 with num_intervals=4", config) == []

@@ -15,7 +15,7 @@ from ebmjax.recipes.config.errors import ConfigError, WorkdirError, flatten
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.study.reader import StudyRun
 
-ANOTHER = "It was edited, or the run was made by another version of ebmjax: put it back, use that"
+ANOTHER = "It was edited, or the run was made by another version of ebmjax"
 NEVER = [["text", 3], [[3]], [{}], [None], {"text": 3}, {}]
 """Values that no field has."""
 WRONG = [None, True, 3, -3, 10**400, 0.5, math.nan, math.inf, "", "text", "3", [], [3], *NEVER]

@@ -6,7 +6,7 @@ from PIL import Image
 
 from ebmjax._stored import map_rows
 from ebmjax.recipes.evaluators import samples
-from ebmjax.recipes.run import outputs
+from ebmjax.recipes.run import use
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (700, 4, 4, 3), np.uint8)
 
@@ -38,7 +38,7 @@ def test_a_sheet_of_any_size_shows_every_pixel(tmp_path, num, has_classes):
     images = np.resize(IMAGES, (num, 4, 4, 3))
     arrays = {"images": images, "start_images": images, "unused": np.zeros(num)}
     arrays |= {"labels": np.arange(num) % 10} if has_classes else {}
-    outputs.write(tmp_path / "sheet.png", arrays)
+    use.write(tmp_path / "sheet.png", arrays)
     with Image.open(tmp_path / "sheet.png") as picture:
         width, height = picture.size
     columns = min(max(10, int(num**0.5)), num)

@@ -82,16 +82,6 @@ def test_a_folder_that_cannot_be_written_is_refused_before_data_are_read(
     assert capsys.readouterr().out == ""
 
 
-def test_runs_that_start_together_have_folders_of_their_own(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(workdir.time, "strftime", lambda _: "20260101-000000")
-    ours = workdir.default_workdir("a")
-    ours.mkdir(parents=True)
-    assert workdir.default_workdir("a").name == f"{ours.name}-2"  # of this process
-    monkeypatch.setattr(workdir.os, "getpid", lambda: -1)
-    assert workdir.default_workdir("a") != ours
-
-
 def test_a_folder_of_other_things(tmp_path):
     folder = tmp_path / "photos"
     folder.mkdir()

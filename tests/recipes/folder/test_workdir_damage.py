@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from damage import damage
-from ebmjax.recipes.run.explain import BROKE_OFF, explain_writes
 from experiment_runs import contents, launch, summary_of
 from linear_family import LINEAR, NAME, linear, points
 
 from ebmjax._user_function import definitions
 from ebmjax.recipes.config.errors import WorkdirError, WriteError
 from ebmjax.recipes.folder import workdir
+from ebmjax.recipes.run.run import BROKE_OFF, explain_writes
 from ebmjax.training import CheckpointAccessError, CheckpointMismatchError
 
 

@@ -6,7 +6,6 @@ import shutil
 import jax
 import numpy as np
 import pytest
-from ebmjax.recipes.run.explain import BROKE_OFF
 from experiment_runs import build_experiment, digits, launch, rows_of
 from small_configs import configuration
 
@@ -16,7 +15,7 @@ from ebmjax.data import DataChangedError
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.models import build
-from ebmjax.recipes.run.run import Run
+from ebmjax.recipes.run.run import BROKE_OFF, Run
 
 FAMILIES = {
     "joint": {"sampler.buffer.start": "informative", "data.num_per_class": 30},

@@ -7,12 +7,11 @@ import numpy as np
 import optax
 import pytest
 from damage import damage
-from ebmjax.recipes.folder.saved_state import find_saved
 from experiment_runs import contents, digits
 
 from ebmjax import training
 from ebmjax.recipes.config.errors import WorkdirError
-from ebmjax.recipes.folder.run_folder import identity
+from ebmjax.recipes.folder.run_folder import find_saved, identity
 from ebmjax.recipes.run.run import Run
 
 TOTAL = 40

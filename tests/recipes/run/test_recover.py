@@ -3,9 +3,7 @@
 import math
 import os
 import signal
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from experiment_runs import contents, launch, rows_of, run_script, strict_json, summary_of
 from linear_family import NAME, accuracy, linear
@@ -14,7 +12,7 @@ from ebmjax import training
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import WorkdirError
 from ebmjax.recipes.folder import run_folder, workdir
-from ebmjax.recipes.run import recover
+from ebmjax.recipes.run import states
 from ebmjax.recipes.run.launch import evaluate_saved
 from ebmjax.recipes.run.run import Run
 from ebmjax.recipes.run.trained import load
@@ -29,7 +27,6 @@ BREAKING = {
     "train.keep_best": "test_accuracy",
     "loss.breaks_at": 0.4,
 }
-BROKEN = training.DivergenceError
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +36,7 @@ def config():
 
 @pytest.fixture(scope="module")
 def recovered(tmp_path_factory, config):
-    """The folder of a run that recovered three times, and nothing else happened to it."""
+    """The folder of a run that recovered twice, and nothing else happened to it."""
     path = tmp_path_factory.mktemp("recovered") / "run"
     assert launch(config, NAME, str(path)) is None
     return path
@@ -62,10 +59,7 @@ def test_a_run_recovers_with_ever_smaller_steps(recovered, config):
     for one in events:
         assert one["reason"] == "the loss was not finite"
         assert one["diverged_at"] == one["first_skipped"] + 3
-    first, second = events
-    assert first["from_step"] == 4 * ((first["first_skipped"] - 1) // 4)  # checkpoints every 4
-    # No earlier one is left: the oldest of five, and that of skipped steps does not count.
-    assert second["from_step"] == 4 * ((second["first_skipped"] - 1) // 4) - 16
+        assert one["from_step"] == 4 * ((one["first_skipped"] - 1) // 4)  # checkpoints every 4
     assert run_folder.as_json(config) == strict_json((recovered / "config.json").read_text())
 
 
@@ -76,9 +70,6 @@ def test_what_happened_stands_in_the_run_s_files(recovered):
     assert 0 < lost < summary["wall_seconds"]
     assert min(one["lost_seconds"] - one["lost_compile_seconds"] for one in events) >= 0
     rows = rows_of(recovered)
-    told = [row["recovery"] for row in rows if "recovery" in row]
-    assert told == [without_seconds(one) for one in events]
-    rows = [row for row in rows if "recovery" not in row]
     assert [row["step"] for row in rows] == list(range(121))
     assert all(row["skip_cause"] == 0 for row in rows if "loss" in row)
     # The best state of the run is of this run: its number is that of its own row.
@@ -105,6 +96,16 @@ def kill_at(patch, place, name, when=lambda *args: True):
     patch.setattr(place, name, dies)
 
 
+def assert_same_run(ours, theirs):
+    assert rows_of(ours) == rows_of(theirs)
+    for name in ("params_sha256", "loss", "test_accuracy", "steps"):
+        assert summary_of(ours)[name] == summary_of(theirs)[name]
+
+
+MADE = []
+"""Experiments that were built."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "moment",
@@ -115,9 +116,13 @@ def kill_at(patch, place, name, when=lambda *args: True):
             lambda path, text: path.suffix == ".jsonl",
         ),
         "with its rows cut": (training.Checkpoints, "remove_after"),
-        "before it is written": (workdir, "write_json", lambda path, _: path.name == recover.FILE),
+        "before it is written": (
+            workdir,
+            "write_json",
+            lambda path, _: path.name == states.RECOVERIES,
+        ),
         "before it trains": (training, "fit", lambda key, state, *_: len(MADE) == 2),
-        "later": (recover.Rows, "write", lambda self, step, row: step == 35),
+        "later": (training.JsonlWriter, "write", lambda self, step, row: step == 35),
     }.items(),
     ids=lambda moment: moment[0],
 )
@@ -132,16 +137,11 @@ def test_an_interrupted_run_goes_on_in_the_same_way(
     with pytest.raises(Killed):
         launch(config, NAME, str(path))
     assert launch(config, NAME, str(path)) is None
+    assert_same_run(path, recovered)
     ours, theirs = contents(path), contents(recovered)
     for name in theirs:
-        if name.startswith("plots/") or name.endswith("metrics.jsonl"):
+        if name.startswith("plots/"):
             assert ours[name] == theirs[name], name
-    for name in ("params_sha256", "loss", "test_accuracy", "steps"):
-        assert summary_of(path)[name] == summary_of(recovered)[name]
-
-
-MADE = []
-"""Experiments that were built."""
 
 
 def test_an_evaluation_is_of_the_model_as_it_was_trained(recovered, config, monkeypatch, capsys):
@@ -152,75 +152,50 @@ def test_an_evaluation_is_of_the_model_as_it_was_trained(recovered, config, monk
     assert (recovered / "evaluation.json").exists()
     with pytest.raises(WorkdirError, match="no model to use"):  # the linear family has none
         load(recovered)
-    for now in seen:
-        assert now.optimizer.learning_rate == 0.0025
-    assert len(seen) == 2
+    assert [now.optimizer.learning_rate for now in seen] == [0.0025] * 2
 
 
 @pytest.mark.parametrize(
     ("changes", "most"), [({"train.on_divergence": "stop"}, 5), ({}, 1)], ids=["stop", "once"]
 )
 def test_a_run_that_may_not_recover_ends_as_ever(changes, most, tmp_path, monkeypatch):
-    monkeypatch.setattr(recover, "MOST", most)
+    monkeypatch.setattr(states, "MOST_RECOVERIES", most)
     config = linear("long", **BREAKING | changes)
     for _ in range(2):  # and stays as it is
-        with pytest.raises(BROKEN, match=r"Training diverged: the last \d+ steps.*"):
+        with pytest.raises(training.DivergenceError, match=r"Training diverged: the last \d+ st"):
             launch(config, NAME, str(tmp_path / "run"))
     assert (tmp_path / "run/recoveries.json").exists() == (most == 1)
 
 
 def test_a_run_that_begins_again_starts_from_the_other_run_again(finished, tmp_path, capsys):
     changes = {"loss.breaks_at": 0.5, "train.start_from": str(finished)}
-    config = linear(**BREAKING | changes)
     path = tmp_path / "run"
-    assert launch(config, NAME, str(path)) is None
-    said = capsys.readouterr().out
+    assert launch(linear(**BREAKING | changes), NAME, str(path)) is None
     assert weight_of(path, 0) == weight_of(finished, 10) > 0.5
     assert (
-        "Diverged at step 4: the loss was not finite, from step 1 on.\nRecovery 1: goes on from "
-        "step 0 with a new key and smaller steps (config.optimizer.learning_rate 0.01 -> 0.005)."
-    ) in said
+        "Diverged at step 4: the loss was not finite, from step 1 on. Goes on from step 0 with a "
+        "new key and smaller steps: config.optimizer.learning_rate 0.01 -> 0.005."
+    ) in capsys.readouterr().out
 
 
-def fallen(step, first_skipped):
-    return training.DivergenceError("Training diverged.", step, first_skipped, "because")
-
-
-def test_each_recovery_goes_back_one_further_to_a_healthy_checkpoint(tmp_path):
-    config = linear(**BREAKING | {"train.checkpoint_every_epochs": 1})
+def test_a_recovery_goes_back_to_a_healthy_checkpoint(tmp_path):
+    """The one of 8 is of an interruption, the one of 10 of skipped steps."""
+    config = linear(**BREAKING)
     workdir.prepare(tmp_path, config)
     run = Run(config, tmp_path)
-    experiment = run.build()  # saves every 2 steps
-    meta = {"seconds": {"wall": 0.0, "compile": 0.0}}
-
-    def recovered(steps, first_skipped, passing=()):
-        """Saves a run's checkpoints and returns the step that its recovery goes back to."""
-        with run.checkpoints() as kept:
-            for step in steps:
-                kept.save(step, experiment.state, meta, is_passing=step in passing)
-        error = fallen(first_skipped + 3, first_skipped)
-        state = tmp_path, run.now, run.recoveries, run.checkpoints
-        found = run.recoveries = recover.go_back(*state, error)
-        assert found[-1].diverged_at == first_skipped + 3
-        assert recover.read(tmp_path, config) == found
-        left = map(int, os.listdir(tmp_path / "checkpoints"))
-        assert max(left, default=0) == found[-1].from_step
-        return found[-1].from_step
-
-    # The one of 8 is of an interruption, the one of 10 of skipped steps.
-    assert recovered((2, 4, 6, 7, 8, 10), 10, passing=(7, 8)) == 6
-    assert recovered((8,), 9) == 4  # whatever was saved since
-    assert recovered((6, 7), 8, passing=(7,)) == 2
-    assert recovered((4, 6, 8), 9) == 0  # it has had no earlier one
-    assert recovered((2,), 3) == 0
-    assert run.now.optimizer.learning_rate == 0.01 / 2**5
+    state, meta = run.build().state, {"seconds": {"wall": 0.0, "compile": 0.0}}
+    with training.Checkpoints(tmp_path / "checkpoints", max_to_keep=9) as kept:
+        for step in (4, 6, 8, 10):
+            kept.save(step, state, meta, is_passing=step == 8)
+    error = training.DivergenceError("Training diverged.", 13, 10, "because")
+    (found,) = states.go_back(tmp_path, run.now, [], run.checkpoints(), error)
+    assert (found.diverged_at, found.from_step) == (13, 6)
+    assert states.read_recoveries(tmp_path, config) == [found]
+    assert sorted(map(int, os.listdir(tmp_path / "checkpoints"))) == [4, 6]
 
 
-"""An objective of each kind: a loss, and a loss with a warm-up."""
-
-
-# The row after which a signal comes is written while the next block runs, so these save at 6, 10,
-# 14 and 58, between the regular checkpoints.
+# The row after which a signal comes is written while the next block runs, so these save between
+# the regular checkpoints: before each recovery, and within the run after it.
 INTERRUPTIONS = [
     {7: signal.SIGTERM, 12: signal.SIGINT, 56: signal.SIGTERM},
     {4: signal.SIGTERM, 8: signal.SIGINT, 13: signal.SIGTERM, 55: signal.SIGINT},
@@ -230,45 +205,27 @@ INTERRUPTIONS = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("recovery", "at"), [(0, INTERRUPTIONS[0]), (1, INTERRUPTIONS[1])])
 def test_signals_change_nothing_of_a_run_that_recovers(
-    recovery, at, recovered, config, tmp_path, monkeypatch, caplog
+    recovery, at, recovered, config, tmp_path, monkeypatch
 ):
-    """They come after the rows of some steps: before each recovery, and within the run after it."""
-    path, pending, write = tmp_path / "run", dict(at), recover.Rows.write
+    path, pending, write = tmp_path / "run", dict(at), training.JsonlWriter.write
 
     def write_and_stop(self, step, row):
         write(self, step, row)
-        if "loss" in row and len(recover.read(path, config)) >= recovery and step in pending:
+        num = len(states.read_recoveries(path, config))
+        if "loss" in row and num >= recovery and step in pending:
             os.kill(os.getpid(), pending.pop(step))
 
-    monkeypatch.setattr(recover.Rows, "write", write_and_stop)
+    monkeypatch.setattr(training.JsonlWriter, "write", write_and_stop)
     num_sittings = 0
     while launch(config, NAME, str(path)) is not None:
         num_sittings += 1
     assert num_sittings >= 2
-    assert rows_of(path) == rows_of(recovered)
-    for name in ("params_sha256", "loss", "test_accuracy", "steps"):
-        assert summary_of(path)[name] == summary_of(recovered)[name]
-    ours, theirs = ([without_seconds(one) for one in events_of(p)] for p in (path, recovered))
+    assert_same_run(path, recovered)
+    ours, theirs = (
+        [{k: v for k, v in one.items() if "seconds" not in k} for one in events_of(p)]
+        for p in (path, recovered)
+    )
     assert ours == theirs
-    kept = [set(os.listdir(p / "checkpoints")) for p in (path, recovered)]
-    assert kept[0] == kept[1]
-
-
-def without_seconds(event):
-    return {name: value for name, value in event.items() if "seconds" not in name}
-
-
-def test_skipped_steps_at_the_end_are_a_divergence(config):
-    def result(consecutive, signum=None):
-        state = SimpleNamespace(step=np.int32(120), consecutive_skipped=np.array(consecutive))
-        return training.FitResult(state, 0, {}, signum, 3.0, 1.0)  # pyright: ignore
-
-    recover.check_end(config, result(2))
-    recover.check_end(config, result(9, signum=2))
-    recover.check_end(linear(), result(9))
-    with pytest.raises(BROKEN, match="the last 3 steps had no finite update, up to step 120") as it:
-        recover.check_end(config, result(3))
-    assert (it.value.first_skipped, it.value.wall_seconds) == (118, 3.0)
 
 
 @pytest.mark.parametrize(
@@ -285,7 +242,7 @@ def test_smaller_steps_keep_the_temperature_and_leave_steps_that_adapt(changes, 
     adaptive = changes.pop("target_acceptance", None)
     config.sampler.target_acceptance = adaptive
     config.sampler.sgld.update(changes)
-    factors = {name: new / old for name, (old, new) in recover.smaller_steps(config).items()}
+    factors = {name: new / old for name, (old, new) in states.smaller_steps(config).items()}
     assert factors.pop("optimizer.learning_rate") == 0.5
     assert factors == {f"sampler.sgld.{name}": one for name, one in expected.items()}
 

@@ -1,14 +1,12 @@
-"""Lines, bars, TensorBoard and services show a run's numbers, each of them once."""
+"""Lines, TensorBoard and services show a run's numbers, each of them once."""
 
-import io
 import math
-import re
 import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from experiment_runs import launch, rows_of, scalars, tensorboard_events
+from experiment_runs import launch, scalars, tensorboard_events
 from linear_family import NAME, STEPS, linear
 from PIL import Image
 
@@ -25,51 +23,24 @@ def clock(monkeypatch):
     return clock
 
 
-def test_plain_lines_tell_rate_and_time_left(clock, capsys):
+def test_lines_tell_rate_and_time_left(clock, capsys):
     lines = tracking.Progress(100)
-    lines.start(0)
     lines.write(0, {"test_log_evidence": -3.0})
     clock.now += 3.5
     lines.write(20, {"loss": 12.3456})  # too soon
     assert capsys.readouterr().out == ""
     clock.now += 6.0
-    lines.write(25, {"loss": 12.3456})
+    lines.write(25, {"loss": 12.3456, "log_density_gap": [1.0, 3.0]})
     # 5 steps in the 6 seconds since the first row, 75 left: what came before was compiling.
-    assert capsys.readouterr().out == "step 25/100  loss 12.35  0.8 steps/s  about 90 s left\n"
+    line = "step 25/100  loss 12.35  gap 2  0.8 steps/s  about 90 s left\n"
+    assert capsys.readouterr().out == line
+    fid = {"sample_fid": 39.21, "sample_fid_error": 4.03, "start_fid": 24.4, "start_fid_error": 3.3}
+    lines.write(30, {"loss": 1.0, "test_accuracy": 0.75, **fid})  # measured: always
+    fid = "FID of samples 39.2 ± 4.0 (starts 24.4 ± 3.3)"
+    assert f"step 30/100  loss 1  test accuracy 0.75  {fid}  " in capsys.readouterr().out
     clock.now += 0.6
     lines.write(100, {"loss": float("nan")})  # the last one always, numbers or not
-    lines.close()
     assert capsys.readouterr().out == "step 100/100  loss nan  12.1 steps/s  about 0 s left\n"
-
-
-def test_what_is_measured_now_and_then_says_of_which_step_it_is(clock, capsys):
-    lines = tracking.Progress(100)
-    fid = {"sample_fid": 39.21, "sample_fid_error": 4.03, "start_fid": 24.4, "start_fid_error": 3.3}
-    for step, measured in ((10, {}), (20, {"test_accuracy": 0.75, **fid}), (30, {})):
-        clock.now += 5.0
-        lines.write(step, {"loss": 1.0, "log_density_gap": [1.0, 3.0], **measured})
-    *_, last = capsys.readouterr().out.splitlines()
-    fid = "FID of samples 39.2 ± 4.0 (starts 24.4 ± 3.3) (at 20)"
-    assert f"  loss 1  test accuracy 0.75 (at 20)  {fid}  gap 2  " in last
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-@pytest.mark.parametrize("first_step", [0, 5])
-def test_the_bar_on_a_terminal(first_step, monkeypatch):
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    bar = tracking.Progress(20)
-    bar.start(first_step)
-    for step in range(first_step + 1, 21):
-        bar.write(step, {"loss": 100.0 / step})
-    bar.close()
-    shown = terminal.getvalue().split("\r")
-    assert f"| {first_step}/20 [" in shown[1]
-    assert re.search(r"100%\|[█#]+\| 20/20 \[[\d:]+<[\d:]+, +[\d.]+step/s, loss 5\]\n$", shown[-1])
 
 
 def picture(folder, name):
@@ -132,7 +103,7 @@ def wandb(monkeypatch):
 def test_rows_pictures_and_configuration_are_sent(wandb, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_PROJECT", "mine")
     path = picture(tmp_path, "samples_000008")
-    row = {"loss": 1.5, "bad": math.nan, "two": [0.25, 0.5], "recovery": {"number": 1}}
+    row = {"loss": 1.5, "bad": math.nan, "two": [0.25, 0.5]}
     writer = tracking.ServiceWriter("wandb", tmp_path, {"seed": 0})
     writer.start(0)
     writer.write(8, row)
@@ -157,25 +128,16 @@ def test_a_run_that_continues_sends_each_row_once(wandb, tmp_path):
     assert len({one.name for one in wandb.began}) == 1
 
 
-@pytest.mark.slow
-def test_a_service_that_fails_does_not_end_the_training(wandb, tmp_path, monkeypatch):
-    monkeypatch.setattr(wandb, "log", lambda *_, **__: 1 / 0)
-    with pytest.warns(UserWarning, match="--track=wandb ended at step 0: division by zero"):
-        assert launch(linear(), NAME, str(tmp_path / "run"), track="wandb") is None
-    assert rows_of(tmp_path / "run")[-1]["step"] == STEPS
-
-
 def test_a_service_that_is_not_there_or_refuses_is_one_error(wandb, tmp_path, monkeypatch):
-    with pytest.raises(WorkdirError, match="--track follows training"):
+    with pytest.raises(WorkdirError, match="--track needs training"):
         launch(linear(), NAME, str(tmp_path / "run"), "eval", track="wandb")
     monkeypatch.setattr(wandb, "init", lambda id: 1 / 0)
     with pytest.raises(ConfigError, match="--track=wandb could not begin"):
         launch(linear(), NAME, str(tmp_path / "refused"), track="wandb")
     monkeypatch.setattr(launches.Run, "build", lambda self: pytest.fail("built"))
-    for module in (None, SimpleNamespace()):  # a folder of that name is a module, too
-        monkeypatch.setitem(sys.modules, "wandb", module)
-        with pytest.raises(ConfigError, match=r"--track=wandb needs the package wandb.*pip"):
-            launch(linear(), NAME, str(tmp_path / "run"), track="wandb")
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(ConfigError, match=r"--track=wandb needs the package wandb.*pip"):
+        launch(linear(), NAME, str(tmp_path / "run"), track="wandb")
     with pytest.raises(ConfigError, match="track must be one of wandb, trackio, got 'os'"):
         launch(linear(), NAME, str(tmp_path / "run"), track="os")
     assert not (tmp_path / "run").exists()

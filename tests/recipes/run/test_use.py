@@ -11,24 +11,20 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from ebmjax.recipes.run.outputs import OUTPUTS
 from experiment_runs import contents
 from linear_family import linear
 from PIL import Image
 from use_checks import command
 
-from ebmjax import recipes
-from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.parts import image_data
 from ebmjax.recipes.run import trained
+from ebmjax.recipes.run.use import OUTPUTS
 from experiments.configs import jem_digits
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (7, 8, 8, 1), np.uint8)
 MEANS = IMAGES.mean((1, 2, 3)).astype(np.float32)
 LABELS = np.arange(7) % 3
-PATH, BEST = "--config.data.path", "--config.evals.checkpoint=best"
-SHOULD_NOT = "the model was loaded although one look would have told the mistake"
 
 
 @pytest.fixture
@@ -59,7 +55,7 @@ def unloaded(run, monkeypatch):
     """The folder of a run that must not be loaded."""
 
     def refuse(*_, **__):
-        raise AssertionError(SHOULD_NOT)
+        raise AssertionError("the model was loaded although one look would have told the mistake")
 
     monkeypatch.setattr(trained, "load", refuse)
     return run
@@ -98,12 +94,7 @@ def function(folder):
     return "own.py:read"
 
 
-SOURCES = {
-    npz: "",
-    folder_of_classes: "",
-    folder_of_splits: "test",
-    function: "",
-}
+SOURCES = {npz: "", folder_of_classes: "", folder_of_splits: "test", function: ""}
 """Sources of ``IMAGES``, and the split that is scored where none is named; "" without splits."""
 
 
@@ -138,11 +129,8 @@ def test_every_source_is_scored_into_every_format(
 def test_images_are_scored_against_others(run, tmp_path, monkeypatch, capsys):
     """Half of the others are darker than all of ours, half brighter: the area is one half."""
     others = np.repeat(np.array([0, 255], np.uint8), 4)[:, None, None, None]
-    others = others * np.ones((1, 8, 8, 1), np.uint8)
-    np.save(tmp_path / "others.npy", others)
-    np.save(tmp_path / "dark.npy", others[:4])
-    out = tmp_path / "scores.csv"
-    ours = f"--data={npz(tmp_path)}"
+    np.save(tmp_path / "others.npy", others * np.ones((1, 8, 8, 1), np.uint8))
+    out, ours = tmp_path / "scores.csv", f"--data={npz(tmp_path)}"
     command(monkeypatch, "score", run, out, ours, "--against=others.npy")
     told = capsys.readouterr().out
     assert "--against: 8 images, all that others.npy holds\n" in told
@@ -151,31 +139,21 @@ def test_images_are_scored_against_others(run, tmp_path, monkeypatch, capsys):
     rows = list(csv.DictReader(out.read_text().splitlines()))
     assert [row["is_against"] for row in rows] == ["0"] * 7 + ["1"] * 8
     np.testing.assert_allclose([float(row["log_density"]) for row in rows[:7]], MEANS, rtol=1e-7)
-    with Image.open(tmp_path / "scores.png") as picture:
-        assert min(picture.size) > 200
     note = "--data: the run was trained on most of these"
     assert note not in told
-    config = trained.load(run).config
-    config.data.path = "own.npz"
-    command(monkeypatch, "score", run, out, ours, "--against=dark.npy", "--overwrite")
-    told = capsys.readouterr().out
-    assert note in told
-    assert "AUROC of log_density: 1.000" in told
-
-
-def own_data(run, **fields):
-    config = trained.load(run).config
-    config.data.update({"path": "own", "name": "folder", "max_train": None, "num_classes": 3})
-    config.data.update(fields)
-    return image_data.load(config)
+    trained.load(run).config.data.path = "own.npz"
+    command(monkeypatch, "score", run, tmp_path / "more.csv", ours)
+    assert note in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("named", [["--data=own"], ["--data=./own", "--split=held_out"], []])
 def test_images_held_out_are_scored_by_name(named, run, tmp_path, monkeypatch, capsys):
     folder_of_classes(tmp_path)
-    images, config = own_data(run, holdout=3)
+    config = trained.load(run).config
+    config.data.update({"path": "own", "name": "folder", "max_train": None, "num_classes": 3})
+    config.data.update({"holdout": 3})
+    images, config = image_data.load(config)
     trained.load(run).config.update(config)
-    (run / "config.json").write_text(json.dumps(run_folder.as_json(config)))
     command(monkeypatch, "score", run, "s.npz", *named)
     assert "3 images of split 'held_out'" in capsys.readouterr().out
     with np.load("s.npz") as found:
@@ -184,31 +162,8 @@ def test_images_held_out_are_scored_by_name(named, run, tmp_path, monkeypatch, c
         own = [IMAGES[int(name[-5])].mean() for name in found["file"]]
         np.testing.assert_allclose(found["log_density"], own, rtol=1e-6)
     command(monkeypatch, "score", run, "t.npz", "--split=train")
-    assert "--split=held_out takes those" in capsys.readouterr().out
     with np.load("t.npz") as found:
         np.testing.assert_allclose(found["log_density"], MEANS, rtol=1e-6)
-
-
-def test_unlikely_images_are_flagged(run, tmp_path, monkeypatch, capsys):
-    """The second of three that were held out is the threshold for one false alarm in two."""
-    folder_of_classes(tmp_path)
-    images, config = own_data(run, holdout=3)
-    trained.load(run).config.update(config)
-    (run / "config.json").write_text(json.dumps(run_folder.as_json(config)))
-    data = f"--data={npz(tmp_path)}"
-    command(monkeypatch, "score", run, "s.npz", data, "--false_alarm_rate=0.5")
-    second = np.sort(images.monitored.images.mean((1, 2, 3)))[1]
-    with np.load("s.npz") as found:
-        is_less = found["log_density"] < second
-        np.testing.assert_array_equal(found["is_out_of_distribution"], is_less)
-        assert 0 < is_less.sum() < 7
-    told = capsys.readouterr().out
-    assert f"log_density below {second:.6g}, found from 3 held out" in told
-    assert "expected false alarms 50.0% (95 % interval 9.4% to 90.6%)" in told
-    with pytest.raises(SystemExit):
-        command(monkeypatch, "score", run, "t.npz", data, "--false_alarm_rate=0.05")
-    assert "needs at least 19 scores, got 3" in capsys.readouterr().err
-    assert not os.path.exists("t.npz")
 
 
 @pytest.mark.parametrize("ending", OUTPUTS["score"])
@@ -233,34 +188,24 @@ def test_files_of_any_name_are_scored(ending, run, tmp_path, monkeypatch):
         ("export", "/proc/p.npz", [], "--out: the folder /proc cannot be used"),
         ("score", "s.csv", ["--data=nowhere"], "--data does not exist: nowhere."),
         ("export", "p.pt", [], "--out must end in .safetensors or .npz, got"),
-        ("sample", "own.npz", [], "--out=own.npz exists: choose another name, or replace it: --ov"),
-        ("export", "folder.npz", ["--overwrite"], "folder.npz is a folder"),
-        ("score", "own.npz", ["--data=own.npz", "--overwrite"], "not be one of the files of data"),
-        ("score", "./own.npz", ["--data=linked.npz", "--overwrite"], "one of the files of data"),
-        ("score", "hard.npz", ["--data=own.npz", "--overwrite"], "one of the files of data"),
-        ("score", "data/a.npz", ["--data=data", "--overwrite"], "one of the files of data in data"),
-        ("sample", "own.npz", [f"{PATH}=own.npz", "--overwrite"], "one of the files of data"),
-        ("sample", "data/new.png", [f"{PATH}=data"], "one of the files of data in data"),
-        ("sample", "pictured.png", [f"{PATH}=data", "--overwrite"], "one of the files of data"),
+        ("sample", "own.npz", [], "--out=own.npz exists"),
+        ("sample", "dangling.npz", [], "--out=dangling.npz exists"),
+        ("export", "folder.npz", [], "folder.npz exists"),
         ("sample", "run/new.png", [], "--out must not lie in the run's folder"),
-        ("sample", "run/plots/../new.npz", ["--overwrite"], "--out must not lie in the run's fol"),
-        ("score", "s.csv", ["--data=own.npz", "--split=held_out"], "leave out --data=own.npz."),
-        ("sample", "new.npz", ["--step=4", BEST], "exclude each other"),
+        ("sample", "run/plots/../new.npz", [], "--out must not lie in the run's fol"),
         ("sample", "linked/new.npz", [], "--out must not lie in the run's folder"),
+        ("sample", "s.png", ["--num=0"], "must be from 1 to"),
+        ("sample", "s.png", ["--seed=4294967296"], "must be from 0 to"),
+        ("sample", "s.png", ["--data_path=x"], "fields are given as --config.NAME=VALUE"),
     ],
 )
 def test_mistakes_that_one_look_tells_are_told_before_anything_is_loaded(
     name, out, further, expected, unloaded, monkeypatch, tmp_path, capsys
 ):
     npz(tmp_path)
-    (tmp_path / "linked.npz").symlink_to("own.npz")
-    (tmp_path / "hard.npz").hardlink_to("own.npz")
+    (tmp_path / "dangling.npz").symlink_to("nowhere")
     (tmp_path / "linked").symlink_to("run")
     (tmp_path / "folder.npz").mkdir()
-    (tmp_path / "data").mkdir()
-    shutil.copy("own.npz", "data/a.npz")
-    (tmp_path / "pictured.png").write_text("a picture")
-    (tmp_path / "data" / "linked.png").symlink_to("../pictured.png")
     (unloaded / "plots").mkdir()
     before = contents(tmp_path)
     with pytest.raises(SystemExit) as ended:
@@ -277,6 +222,7 @@ def test_mistakes_that_one_look_tells_are_told_before_anything_is_loaded(
     [
         (["--data=own.npz"], "must hold images of shape (8, 8, 1), as the run was trained on"),
         (["--data=own.npz", "--split=val"], "must hold the val images as val_images or x_val"),
+        (["--data=own.npz", "--split=held_out"], "leave out --data."),
         (["--data=own"], "Name a split with --split=NAME."),
         (["--data=leave.py:read"], "SystemExit"),
         (["--data=unit.npz"], "0 to 255 as those of the training images, got 0 to 1 (dtype float"),
@@ -295,15 +241,3 @@ def test_images_that_cannot_be_scored_are_named(
     assert ended.value.code == 2
     assert expected in capsys.readouterr().err
     assert not (tmp_path / "s.csv").exists()
-
-
-@pytest.mark.parametrize("argument", ["--num=0", "--seed=4294967296", "--step=-1", "--data_path=x"])
-def test_arguments_that_are_none_are_refused(argument, unloaded, monkeypatch):
-    with pytest.raises(SystemExit) as ended:
-        command(monkeypatch, "sample", unloaded, "s.png", argument)
-    assert ended.value.code == 2
-
-
-def test_other_fields_may_not_differ(smoke):
-    with pytest.raises(ConfigError, match=r"num_steps may not differ.*evals.checkpoint"):
-        recipes.load(smoke, sampler_num_steps=3)

@@ -19,7 +19,6 @@ from ebmjax.recipes.models.latent import cost as latent_cost
 from ebmjax.recipes.models.latent import pilot as latent_pilot
 from ebmjax.recipes.models.latent.pilot import Pilot
 from ebmjax.recipes.models.latent.schedule import FILE, schedule
-from ebmjax.recipes.run import reports
 from ebmjax.recipes.run.run import Run
 from ebmjax.training import init_state
 
@@ -123,8 +122,8 @@ def test_the_pilots_seconds_are_part_of_the_summary(tmp_path):
         wall_seconds=5.0, compile_seconds=1.0,
     )  # fmt: skip
     run = Run(digits(), tmp_path)
-    run.experiment = SimpleNamespace(pilot=Seconds(3.0, 2.0), config=None, about_data=())
-    reports.summarise(run, result, 9.0)
+    run.experiment = SimpleNamespace(pilot=Seconds(3.0, 2.0), config=None, about_data=(), draw=list)
+    run.summarise(result, 9.0)
     found = summary_of(tmp_path)
     assert found["pilot_seconds"] == 3.0
     assert (found["wall_seconds"], found["compile_seconds"]) == (8.0, 3.0)

@@ -1,4 +1,4 @@
-"""Trained models that come with ebmjax: each is what its card says, and is data."""
+"""Models in Python: trained there, packaged with ebmjax, and the inputs that they score."""
 
 import json
 import re
@@ -13,9 +13,70 @@ from ebmjax import data, recipes
 from ebmjax.recipes.config import command_line, families, files
 from ebmjax.recipes.config.errors import ConfigError, flatten
 from ebmjax.recipes.folder.run_folder import as_json
-from ebmjax.recipes.run import at_hand
+from ebmjax.recipes.run import trained
 
 NAMES = ["digits", "digits_energy", "digits_latent", "plane"]
+BYTES = np.arange(128, dtype=np.uint8).reshape(2, 8, 8, 1)
+FLOATS = BYTES / np.float32(127.5) - 1
+
+
+@pytest.mark.parametrize(
+    ("inputs", "shape"), [(BYTES, (8, 8, 1)), (FLOATS, (8, 8, 1)), (np.ones((3, 2)), (2,))]
+)
+def test_bytes_signed_floats_and_points_stay_as_they_are(inputs, shape):
+    np.testing.assert_array_equal(trained.check_inputs(inputs, shape), inputs)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (BYTES[..., 0], r"shape \(N, 8, 8, 1\), at least one, .*; got \(2, 8, 8\)"),
+        (BYTES[:0], r"got \(0, 8, 8, 1\)"),
+        (BYTES / 127, "some are below 0; got float64 from 0 to 1."),
+        (BYTES.astype(int), "got int64 from 0 to 127"),
+        (np.full((1, 8, 8, 1), np.nan), "inputs must be finite"),
+    ],
+)
+def test_other_images_are_refused(inputs, message):
+    with pytest.raises(ValueError, match=message):
+        trained.check_inputs(inputs, (8, 8, 1))
+
+
+@pytest.fixture(scope="module")
+def mine(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "mine"
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 256, (60, 8, 8), np.uint8), np.arange(60) % 3
+    fields = {"train.batch_size": 8}
+    train = lambda images: recipes.train(  # noqa: E731
+        "configs/joint.py:smoke", images, labels, folder=folder, fields=fields
+    )
+    return train(images), train, images, folder
+
+
+@pytest.mark.slow
+def test_a_run_of_arrays_is_a_run_of_the_command(mine):
+    run, train, images, folder = mine
+    config = json.loads((folder / "config.json").read_text())
+    assert (config["data"]["name"], config["train"]["batch_size"]) == ("npz", 8)
+    assert (folder / "summary.json").exists()
+    assert run.input_shape == (8, 8, 1)
+    assert run.sample(jax.random.key(0), 4)["images"].shape == (4, 8, 8, 1)
+    again = train(images)  # nothing is left to do
+    jax.tree.map(np.testing.assert_array_equal, again.params, run.params)
+    with pytest.raises(ConfigError, match=r"mine\.npz holds other images"):
+        train(images[::-1])
+
+
+def test_a_wrong_field_is_an_error_and_leaves_no_folder(tmp_path):
+    with pytest.raises(ConfigError, match="no_field"):
+        recipes.train("configs/joint.py:smoke", folder=tmp_path / "a", fields={"no_field": 1})
+    assert not list(tmp_path.iterdir())
+
+
+def test_other_fields_may_not_differ(smoke):
+    with pytest.raises(ConfigError, match=r"num_steps may not differ.*evals.checkpoint"):
+        recipes.load(smoke, sampler_num_steps=3)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -27,14 +88,13 @@ def test_the_command_of_a_card_makes_the_models_configuration(name):
     expected = flatten(as_json(config))
     kept = json.loads((files.MODELS / name / "fields.json").read_text())
     assert kept.items() <= expected.items()
-    defaults = families.all_fields(kept["family"])
-    left_out = expected.keys() - kept.keys()
-    for one in left_out:
+    defaults = families.all_fields(kept["family"], kept)
+    for one in expected.keys() - kept.keys():
         default = defaults[one].default
         assert expected[one] == (list(default) if isinstance(default, tuple) else default), one
 
 
-@pytest.mark.parametrize("name", ["digit", "", "../at_hand/digits", 3])
+@pytest.mark.parametrize("name", ["digit", "../at_hand/digits", 3])
 def test_an_unknown_name_is_refused_with_those_that_there_are(name):
     with pytest.raises(ConfigError, match="There are digits, digits_energy, digits_latent, plane"):
         ebmjax.load(name)
@@ -77,7 +137,7 @@ def test_a_run_is_kept_and_comes_back(tmp_path, monkeypatch):
     config = command_line.read("configs/jem_digits.py:smoke", ["--max_steps=2"])
     run = tmp_path / "run"
     assert launch(config, "configs/jem_digits.py:smoke", str(run)) is None
-    at_hand.keep(run, tmp_path / "models" / "mine")
+    trained.keep(run, tmp_path / "models" / "mine")
     (tmp_path / "models" / "mine" / "card.md").write_text("Mine.")
     monkeypatch.setattr(files, "MODELS", tmp_path / "models")
     mine, theirs = ebmjax.load("mine"), recipes.load(run)
