@@ -58,12 +58,8 @@ class Parser(argparse.ArgumentParser):
 
 def make_parser(text: str | None, program: str | None = None) -> argparse.ArgumentParser:
     """Returns a reader of arguments whose --help is ``text``; ``program`` is the command's name."""
-    return Parser(
-        program,
-        description=text,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    as_it_is = argparse.RawDescriptionHelpFormatter
+    return Parser(program, description=text, formatter_class=as_it_is, allow_abbrev=False)
 
 
 def command(name: str) -> ModuleType:
