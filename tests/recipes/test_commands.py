@@ -28,6 +28,7 @@ from ebmjax import data
 from ebmjax.recipes import __main__ as program
 from ebmjax.recipes.config import command_line
 from ebmjax.recipes.run import processes, use
+from ebmjax.recipes.run.command import read_arguments
 from ebmjax.recipes.study import command as study_command
 from ebmjax.recipes.study import search as search_command
 
@@ -111,6 +112,9 @@ def commands() -> dict[tuple[str, ...], str]:
     return found
 
 
+PARSE = argparse.ArgumentParser.parse_args
+
+
 class Accepted(Exception):  # noqa: N818
     """A command has passed its checks, and its work would begin now."""
 
@@ -123,10 +127,9 @@ def at_work(tmp_path, monkeypatch):
         raise Accepted
 
     def parse(parser, *arguments):
-        _parse(parser, *arguments)
+        PARSE(parser, *arguments)
         raise Accepted
 
-    _parse = argparse.ArgumentParser.parse_args
     monkeypatch.setattr(study_command, "run_all", accepted)
     monkeypatch.setattr(search_command.Search, "run", accepted)
     monkeypatch.setattr(use, "_check_arguments", accepted)
@@ -147,19 +150,12 @@ def run(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
     """Checks a command line of ``ebmjax run``."""
     if "--help" in arguments:
         return
-    parser = argparse.ArgumentParser(allow_abbrev=False)
-    parser.add_argument("--config", required=True)
-    parser.add_argument("--workdir")
-    parser.add_argument("--mode", choices=["train", "eval", "all"])
-    parser.add_argument("--track", choices=["wandb", "trackio"])
-    parser.add_argument("--distributed", action="store_true")
-    for name in processes.NAMES:
-        parser.add_argument(f"--{name}")
-    options, rest = parser.parse_known_args(arguments)
+    at_work.setattr(argparse.ArgumentParser, "parse_args", PARSE)
+    options = read_arguments(arguments)
     assert options.mode != "eval" or options.workdir
     named = {name: getattr(options, name) for name in processes.NAMES}
-    processes.read_request(**named, distributed=options.distributed, environ={})
-    command_line.read(options.config, rest)
+    processes.read_request(**named, distributed=options.distributed)
+    command_line.read(options.config, options.fields)
 
 
 def study(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
