@@ -28,8 +28,7 @@ from ebmjax import metrics, training
 from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import Config, stop
 from ebmjax.recipes.models import build
-from ebmjax.recipes.run import run as runs
-from ebmjax.recipes.run.run import Run
+from ebmjax.recipes.run.run import USER_ERRORS, Run
 from ebmjax.training._block import make_block
 from ebmjax.training._feed import Feed
 from ebmjax.training._sharding import place_state
@@ -47,7 +46,7 @@ def offer_examples(number: int | None = None) -> Iterator[None]:
             stack.enter_context(tfds.testing.mock_data(num_examples=number))
         try:
             yield
-        except runs.USER_ERRORS as error:
+        except USER_ERRORS as error:
             stop(error)
 
 

@@ -18,9 +18,9 @@ from ebmjax._ranges import MAX_INTEGER
 from ebmjax._versions import versions
 from ebmjax.data import DataChangedError, DataUnavailableError
 from ebmjax.recipes.config import families
+from ebmjax.recipes.config.checks import is_points
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, WriteError, flatten
 from ebmjax.recipes.config.extractor_names import extractor_name
-from ebmjax.recipes.config.checks import is_points
 from ebmjax.recipes.evaluators.result_tables import advice, as_lines, evaluation_results, results
 from ebmjax.recipes.folder import per_image, run_folder, workdir
 from ebmjax.recipes.models import build
