@@ -8,7 +8,7 @@ from experiment_runs import digits, launch
 from ebmjax.recipes.config.errors import ConfigError
 
 # Numbers of intervals and exponents whose powers underflow near 0, or round to 1.
-INDISTINCT = [(10, 38.0), (10, 40.0), (10, 60.0), (30, 30.0), (10, 1e-7), (10, 1e-9)]
+INDISTINCT = [(10, 38.0), (30, 30.0), (10, 1e-7)]
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ import pytest
 from experiment_runs import build_experiment
 
 from ebmjax.data import epoch_indices
-from ebmjax.recipes.config import by_images, command_line, families
+from ebmjax.recipes.config import by_images, command_line
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.models import build
 from ebmjax.recipes.models.latent import checks as latent_checks
 from ebmjax.recipes.parts import image_data
-from experiments.configs import image, jem_digits, joint, latent
+from experiments.configs import image, joint, latent
 
 FILES = {"joint": joint, "image": image, "latent": latent}
 LENGTHS = ("train.num_epochs", "train.checkpoint_every_epochs", "evals.every_epochs")
@@ -61,36 +61,26 @@ def test_a_length_in_steps_takes_the_place_of_epochs(epochs):
 
 
 @pytest.mark.parametrize(
-    ("num_train", "side", "epochs"),
+    ("family", "num_train", "side", "fields"),
     [
-        (32, 8, 3000),
-        (1_440, 16, 70),
-        (1_440, 17, 35),
-        (4_000, 32, 15),
-        (640, 64, 50),
-        (300, 28, 115),
+        ("joint", 32, 8, {"train.num_epochs": 3000, "data.crop_padding": 0}),
+        ("joint", 1_440, 17, {"train.num_epochs": 35, "data.crop_padding": 1}),
+        ("joint", 640, 64, {"train.num_epochs": 50, "train.max_abs_loss": 7.3}),
+        ("joint", 300, 16, {"data.augment_positives": False}),
+        ("joint", 300, 17, {"data.augment_positives": True}),
+        ("joint", 500, 28, {"data.augment_positives": False}),
+        # 50 steps an epoch: 1.2e7 pixel values / 3,072 are 3,906 steps.
+        ("latent", 3_200, 32, {"train.num_epochs": 80, "evals.num_test": 64}),
+        ("latent", 300, 8, {"optimizer.prior.learning_rate": 0.001}),
+        ("latent", 1_440, 8, {"optimizer.prior.learning_rate": 0.002}),
     ],
 )
-def test_a_joint_model_takes_more_steps_of_small_images(num_train, side, epochs):
-    config = joint.get_config()
+def test_the_images_decide_on_open_fields(family, num_train, side, fields):
+    config = FILES[family].get_config()
     config.data.num_classes = 10
-    assert chosen(config, num_train, 100, (side, side, 3))[0].train.num_epochs == epochs
-
-
-@pytest.mark.parametrize(
-    ("num_train", "side", "is_shifted"), [(300, 16, False), (300, 17, True), (500, 28, False)]
-)
-def test_few_images_are_shifted_for_the_samples_too(num_train, side, is_shifted):
-    config = joint.get_config()
-    config.data.num_classes = 10
-    config, line = chosen(config, num_train, 100, (side, side, 1))
-    assert config.data.augment_positives is is_shifted
-    assert f"data.augment_positives={is_shifted}" in line
-
-
-def test_a_latent_model_takes_fewer_steps_of_large_images():
-    """50 steps an epoch: 1.2e7 pixel values / 3,072 are 3,906 steps, and 80 epochs."""
-    assert chosen(latent.get_config(), 3200, 100, (32, 32, 3))[0].train.num_epochs == 80
+    config, line = chosen(config, num_train, 100, (side, side, 3))
+    assert {name: config[name] for name in fields} == fields
+    assert all(f"{name}={value}" in line for name, value in fields.items())
 
 
 @pytest.mark.parametrize(("num_classes", "size"), [(2, 160), (3, 156), (7, 154), (200, 400)])
@@ -101,44 +91,6 @@ def test_the_buffer_of_a_classifier_has_equal_blocks_for_any_classes(num_classes
     config, line = chosen(config, 1000, 100, (2, 2, 1))
     assert config.sampler.buffer.size == size
     assert (f"sampler.buffer.size={size}" in line) == (size != 160)
-
-
-def test_a_loss_without_chains_has_a_scale_of_its_own():
-    config = joint.get_config()
-    config.data.num_classes = 10
-    found, _ = chosen(config, 1000, 100, (8, 8, 1), has_chains=False)
-    assert found.train.max_abs_loss == 1e5
-
-
-@pytest.mark.parametrize(("num_classes", "largest"), [(2, 5.69), (10, 7.3), (100, 9.61)])
-def test_a_classifier_is_lost_five_nats_beyond_the_loss_of_guessing(num_classes, largest):
-    config = joint.get_config()
-    config.data.num_classes = num_classes
-    config, line = chosen(config, 1000, 100, (8, 8, 1))
-    assert config.train.max_abs_loss == largest
-    assert f"train.max_abs_loss={largest}" in line
-
-
-@pytest.mark.parametrize(("shape", "padding"), [((8, 8, 1), 0), ((8, 16, 1), 1), ((32, 32, 3), 1)])
-def test_images_of_few_pixels_are_not_shifted(shape, padding):
-    config = joint.get_config()
-    config.data.num_classes = 10
-    assert chosen(config, 1000, 100, shape)[0].data.crop_padding == padding
-
-
-@pytest.mark.parametrize(("num_test", "measured"), [(40, 40), (64, 64), (10_000, 64)])
-def test_a_latent_model_is_measured_by_at_most_64_images(num_test, measured):
-    config, line = chosen(latent.get_config(), 1000, num_test, (8, 8, 1))
-    assert config.evals.num_test == measured
-    assert line.endswith(f"evals.num_test={measured}")
-
-
-@pytest.mark.parametrize(("num_train", "rate"), [(300, 0.001), (1_440, 0.002), (50_000, 0.002)])
-def test_a_prior_learns_few_images_at_half_the_rate(num_train, rate):
-    assert (
-        chosen(latent.get_config(), num_train, 100, (8, 8, 1))[0].optimizer.prior.learning_rate
-        == rate
-    )
 
 
 def test_a_final_rate_beyond_that_which_the_images_may_choose_is_refused():
@@ -182,34 +134,6 @@ def test_what_the_user_gives_wins(family):
     assert line == ""
 
 
-def test_intervals_follow_the_epochs_that_the_user_gives():
-    config = image.get_config()
-    config.train.num_epochs = 40
-    config, line = chosen(config, 4_000, 100, (8, 8, 1))
-    assert line == "chosen by the images: train.checkpoint_every_epochs=4, evals.every_epochs=10.0"
-
-
-def test_a_run_of_fewer_than_ten_epochs_is_saved_after_each():
-    config = image.get_config()
-    config.train.num_epochs = 3
-    config, _ = chosen(config, 1000, 100, (8, 8, 1))
-    assert config.train.checkpoint_every_epochs == 1
-
-
-def test_nothing_is_chosen_where_a_configuration_leaves_nothing_open():
-    config = jem_digits.get_config()
-    before = config.to_dict()
-    config, line = chosen(config, 1440, 357, (8, 8, 1))
-    assert (config.to_dict(), line) == (before, "")
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_these_runs_recover_and_those_of_papers_stop(name):
-    config = FILES[name].get_config()
-    assert config.train.on_divergence == "recover"
-    assert families.all_fields(config.family)["train.on_divergence"].default == "stop"
-
-
 def own(tmp_path, family, num=120, labels=True, num_held_out=24):
     images = np.random.default_rng(0).integers(0, 256, (num, 9, 9, 3), np.uint8)
     arrays = {"images": images} | ({"labels": np.arange(num) % 2} if labels else {})
@@ -230,13 +154,6 @@ def test_a_run_says_what_was_chosen(family, tmp_path):
     epochs = {"joint": 1000, "image": 500, "latent": 1000}[family]
     assert line.startswith(f"chosen by the images: train.num_epochs={epochs}, ")
     assert config.train.num_epochs == epochs
-
-
-@pytest.mark.parametrize("family", ["image", "latent"])
-def test_labels_may_be_absent(family, tmp_path):
-    images, config = image_data.load(own(tmp_path, family, labels=False))
-    assert config.data.num_classes == 0
-    assert "9x9x3, no classes" in images.about[0]
 
 
 def test_a_classifier_without_labels_is_sent_to_the_other_configurations(tmp_path):

@@ -155,13 +155,6 @@ def printed(monkeypatch, capsys):
     return printed
 
 
-def test_fields_are_those_of_the_named_samplers(printed):
-    lines = printed("jem_digits", "--config.sampler.name=hmc")
-    found = [line for line in lines if line.startswith("sampler.hmc.")]
-    assert len(found) == 3
-    assert not [line for line in lines if line.startswith(("sampler.sgld.", "sampler.mala."))]
-
-
 OWN = '''
 from typing import Annotated
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from experiment_runs import contents, launch, rows_of, summary_of
+from experiment_runs import launch, rows_of, summary_of
 from small_configs import change
 
 from ebmjax import data
@@ -165,13 +165,6 @@ def test_a_sampler_has_its_own_defaults_and_the_options(family, step_size, here)
     assert not chosen.entry.interacts
 
 
-def test_a_sampler_moves_as_its_function_says(here):
-    chosen = sampler_of("joint", "own.py:drift")
-    sampler = chosen.make(lambda x: -0.5 * x**2, step_size=0.25)
-    state, _ = sampler.step(jax.random.key(0), sampler.init(2.0))
-    assert float(state.position) == 1.5
-
-
 def test_declared_fields_give_defaults_and_ranges(here):
     assert sampler_of("joint", "own.py:kept").options["keep"] == 0.5
     with pytest.raises(ConfigError, match=r"options\.keep must be in \[0, 1\).*got 1\.5"):
@@ -182,7 +175,7 @@ REFUSED = [
     ("own.py:nowhere", {}, r"config\.sampler\.name='own\.py:nowhere' must name a function of"),
     ("gone.py:drift", {}, r"config\.sampler\.name='gone\.py:drift'.*No such file"),
     ("own.py:needs", {}, r"arguments \['width'\] without a value.*sampler\.options\.width=VALUE"),
-    ("own.py:blind_sampler", {}, r"must take the log density.*it has no argument"),
+    ("own.py:blind_sampler", {}, r"must take the log density"),
     ("own.py:drift", {"stepsize": 1}, r"options\.stepsize is no option.*mean 'step_size'"),
     ("own.py:drift", {"log_density_fn": 1}, r"sampler\.options\.log_density_fn is no option"),
     ("own.py:drift", {"step_size": "a"}, r"options\.step_size must be a number, pos"),
@@ -199,15 +192,10 @@ def test_what_names_no_sampler_is_refused_in_one_line(name, options, message, he
     assert "\n" not in str(caught.value)
 
 
-def test_a_function_that_makes_no_sampler_is_refused(here):
-    chosen = sampler_of("joint", "own.py:nothing")
-    with pytest.raises(ConfigError, match=r"'own\.py:nothing' must return a sampler.*got a int"):
-        chosen.make(lambda x: x)
-
-
 @pytest.mark.parametrize(
     ("init", "step", "message"),
     [
+        ("3", "3", r"must return a sampler.*got a Sampler"),
         ("lambda x: x", "lambda key, state: (state, ())", "init.* a field position; got a ndarray"),
         ("State", "lambda key, state: state", r"-> \(state, info\); got a State"),
         (
@@ -390,13 +378,3 @@ def test_a_model_trains_by_parts_of_ones_own(here):
     assert json.loads((here / "out" / "evaluation.json").read_text())["mean_pixel"] > 1
     saved = json.loads((here / "out" / "config.json").read_text())
     assert saved["sampler"]["options"] == {"noise": 0.02}
-
-
-@pytest.mark.slow
-def test_nothing_is_written_where_a_part_is_wrong(here):
-    before = contents(here)
-    arguments = ["--config.loss.name=own.py:fails"]
-    config = command_line.read("configs/igebm_digits.py:smoke", arguments)
-    with pytest.raises(ConfigError, match=r"line \d+: RuntimeError: no luck"):
-        launch(config, "configs/igebm_digits.py:smoke", "out")
-    assert contents(here) == before

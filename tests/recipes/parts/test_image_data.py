@@ -134,13 +134,6 @@ def test_a_number_and_its_fraction_hold_out_the_same_images(num_classes, tmp_pat
     assert fewer < {image.tobytes() for image in more.monitored.images}
 
 
-def test_a_number_is_held_out_whatever_the_number_of_test_images(tmp_path):
-    config = jem_digits.get_config()
-    config.data.update({"holdout": 1300, "max_test": 30})
-    images, _ = image_data.load(config)
-    assert (len(images.train.labels), len(images.evaluated.labels)) == (140, 1300)
-
-
 def test_pixels_of_all_splits_have_the_range_of_the_training_images(tmp_path):
     signed = IMAGES / 127.5 - 1
     tests = {"test_images": np.abs(signed), "test_labels": LABELS}
@@ -278,10 +271,3 @@ def test_other_images_come_from_tfds(data_dir, passed_on, monkeypatch):
         ("svhn_cropped", "test", passed_on, 20),
     ]
     assert (len(images.train.images), len(images.monitored.images)) == (30, 20)
-
-
-def test_a_run_says_the_names_of_its_classes():
-    images = data.ImageData(np.zeros((2, 4, 4, 1), np.uint8), np.arange(2))
-    found = data.LoadedImages(images, 2, 2, ("cat", "dog"))
-    about = image_data._about("train", images, found, 2)
-    assert about == "train 2 of 2, 4x4x1, 2 classes (0 cat, 1 dog)"

@@ -102,14 +102,6 @@ def test_what_needs_batch_statistics_is_told_where_there_are_none_and_where_ther
     made("joint", "logits", sampler__name="mala", model__norm_policy="running")
 
 
-def test_a_name_that_is_no_function_is_refused_by_its_field():
-    fields = families.all_fields("joint")
-    config = declare.defaults(fields)
-    config.model.factory = "networks.py"
-    with pytest.raises(ConfigError, match=r"config\.model\.factory must be FILE\.py:FUNCTION"):
-        declare.check_ranges(fields, config)
-
-
 def test_nothing_is_written_for_a_module_that_cannot_be_imported(tmp_path):
     config = configuration("energy", {"model.factory": "missing_module:energy"})
     with pytest.raises(ConfigError, match=r"'missing_module' cannot be imported: ModuleNotFound"):

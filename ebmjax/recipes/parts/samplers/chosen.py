@@ -88,16 +88,13 @@ def _of_user(
     config: Config, field: str, name: str, allowed: Mapping[str, table.SamplerEntry]
 ) -> Chosen:
     """Returns the sampler that a function of the user makes, with ``config.sampler.options``."""
-    function = find_function(field, name)
-    density = next(iter(inspect.signature(function).parameters), None)
-    if density is None:
+    arguments = [*inspect.signature(find_function(field, name)).parameters]
+    if not arguments:
         raise ConfigError(
-            f"config.{field}={name!r} must take the log density, and may take options: "
-            "(log_density_fn, *, step_size=0.1) -> sampler; it has no argument."
+            f"config.{field}={name!r} must take the log density, and has no argument."
         )
-    part = find_part(
-        config, field, name, (density, "axis_name"), {"step_size": table.LANGEVIN["step_size"]}
-    )
+    usual = {"step_size": table.LANGEVIN["step_size"]}
+    part = find_part(config, field, name, (arguments[0], "axis_name"), usual)
     chosen = Chosen(name, "config.sampler.options", part.options, part)
     if chosen.entry.interacts and not any(one.interacts for one in allowed.values()):
         raise ConfigError(
@@ -123,8 +120,7 @@ def of_shared(config: Config, section: str, allowed: Mapping[str, table.SamplerE
         if key not in known and values[key] not in (None, unset):
             raise ConfigError(
                 f"config.{section}.{key}={values[key]:g} has no effect here: {chosen.name} has no "
-                f"{key}. Set --config.{section}.{key}={unset}, or take a sampler that has one, "
-                f"such as --config.{section}.name=sgld."
+                f"{key}. Set --config.{section}.{key}={unset}."
             )
     shared = {key: values[key] for key in table.SHARED if key in known}
     return chosen._replace(where=f"config.{section}", options={**chosen.options, **shared})
@@ -198,13 +194,12 @@ def check(section: Config, samplers: Sequence[Chosen]) -> None:
                 f"must follow it: set --{chosen.where}.noise_scale=None and --{chosen.where}."
                 f"temperature={implied_temperature(chosen):.3g}, what they imply now."
             )
-    _check_box(section, samplers)
-    for chosen in samplers:
-        if chosen.part and "step_size" not in chosen.options and is_annealed(section):
+        if is_annealed(section) and "step_size" not in chosen.options:
             raise ConfigError(
                 "config.sampler.final_step_fraction lowers the step along a chain, and "
                 f"{chosen.name!r} has no argument step_size: set it to 1, or add the argument."
             )
+    _check_box(section, samplers)
 
 
 def is_annealed(section: Config) -> bool:
@@ -229,8 +224,8 @@ def _check_noise(chosen: Chosen) -> None:
     noise, target, rejects = options["noise_scale"], options["temperature"], chosen.entry.rejects
     if noise is None and target is None:
         raise ConfigError(
-            f"{where} needs a noise_scale (implying a temperature of noise_scale^2 / (2 "
-            f"step_size)), or a temperature (implying the noise); set one of them."
+            f"{where} needs a noise_scale, which implies a temperature, or a temperature, which "
+            "implies the noise; set one of them."
         )
     if not rejects and noise is not None and target is not None:
         raise ConfigError(
@@ -241,18 +236,16 @@ def _check_noise(chosen: Chosen) -> None:
     implied = implied_temperature(chosen)
     if rejects and implied == 0:
         raise ConfigError(
-            f"{where}.noise_scale=0.0 implies the temperature 0: without noise no move can be "
-            f"taken back and {name} would reject all of them. Set a noise_scale above 0, or take "
-            "sgld, which never rejects."
+            f"{where}.noise_scale=0.0 implies the temperature 0: without noise {name} would reject "
+            "all moves. Set a noise_scale above 0, or take sgld, which never rejects."
         )
     is_decoupled = abs(implied - temperature(chosen)) > TOLERANCE * implied
     is_meant = chosen.part is not None and getattr(chosen.part.function, "decoupled", False)
     if rejects and is_decoupled and not is_meant:
         raise ConfigError(
             f"{where}.step_size={options['step_size']:g} and noise_scale={noise:g} imply the "
-            f"temperature {implied:.3g}, not temperature={target:g}: that is no Langevin chain, "
-            f"whose moves would hardly ever be accepted. Set --{where}.temperature=None or "
-            f"--{where}.noise_scale=None."
+            f"temperature {implied:.3g}, not temperature={target:g}: that is no Langevin chain. "
+            f"Set --{where}.temperature=None or --{where}.noise_scale=None."
         )
 
 
@@ -261,15 +254,15 @@ def _check_box(section: Config, samplers: Sequence[Chosen]) -> None:
     for chosen in samplers:
         if chosen.entry.needs == table.FIRST_LAYER and box not in ("none", "clamp"):
             raise ConfigError(
-                f"config.sampler.box={box!r} is none that {chosen.name!r} knows, whose box is in "
-                "every inner move: take 'clamp' or 'none'."
+                f"config.sampler.box={box!r} is none that {chosen.name!r} knows: take 'clamp' or "
+                "'none'."
             )
     if box == "reject" and not any(chosen.rejects for chosen in samplers):
         able = sorted(name for name, entry in table.SAMPLERS.items() if entry.rejects)
         raise ConfigError(
             f"config.sampler.box='reject' takes back moves over the ends, and "
-            f"{[chosen.name for chosen in samplers]} never take one back: their chains would walk "
-            f"out and stay. Take 'clamp' or 'reflect', or a sampler that rejects, one of {able}."
+            f"{[chosen.name for chosen in samplers]} never take one back. Take 'clamp' or "
+            f"'reflect', or a sampler that rejects, one of {able}."
         )
 
 
@@ -291,9 +284,9 @@ def _hold_to_contract(part: UserPart, made: Any) -> Sampler[Any, Any]:
         with part.explain(" It is called as init(position)."):
             state = made.init(*given)
         if not hasattr(state, "position") and not hasattr(state, "particles"):
+            kind = type(state).__name__
             raise ConfigError(
-                f"{must} init(position) -> state, which has a field position; got a "
-                f"{type(state).__name__}."
+                f"{must} init(position) -> state with a field position; got a {kind}."
             )
         return state
 
@@ -301,11 +294,9 @@ def _hold_to_contract(part: UserPart, made: Any) -> Sampler[Any, Any]:
     def step(key: Any, state: Any) -> Any:
         with part.explain(" It is called as step(key, state)."):
             found = made.step(key, state)
-        if not isinstance(found, tuple) or len(found) != 2 or type(found) is type(state):
-            raise ConfigError(
-                f"{must} step(key, state) -> (state, info); got a {type(found).__name__}."
-            )
-        with part.explain(" It is called as step(key, state)."):
+            if not isinstance(found, tuple) or len(found) != 2 or type(found) is type(state):
+                kind = type(found).__name__
+                raise ConfigError(f"{must} step(key, state) -> (state, info); got a {kind}.")
             before, after = (_shapes(one) for one in (state, found[0]))
         if before != after:
             raise ConfigError(

@@ -13,7 +13,7 @@ from ebmjax import data
 from ebmjax import samplers as library
 from ebmjax.learning import init_carry, run_chains
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.evaluators.comparison import SETTINGS, sampler_in
+from ebmjax.recipes.evaluators.comparison import SETTINGS
 from ebmjax.recipes.models.energy import checks as image_checks
 from ebmjax.recipes.models.energy import parts as image_parts
 from ebmjax.recipes.models.joint import checks as joint_checks
@@ -53,11 +53,6 @@ def set_up(family, name, **fields):
         config.update_from_flattened_dict({f"{section}.name": name})
     config.update_from_flattened_dict({f"{section}.{k}": v for k, v in fields.items()})
     return config, check
-
-
-def test_every_sampler_of_the_library_has_a_row():
-    names = {name.removesuffix("_step") for name in dir(library) if name.endswith("_step")}
-    assert names - {"batch"} <= set(SAMPLERS)
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
@@ -156,19 +151,9 @@ def test_each_family_has_the_samplers_that_can_move_its_chains():
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_sampler_that_is_new_to_the_family(family):
-    """Proximal SGLD was the joint family's alone."""
-    config, check = set_up(family, "proximal_sgld")
-    check(config)
-    config, check = set_up(family, "gibbs" if family in OWN_SECTIONS else "pyld")
-    with pytest.raises(ConfigError, match=r"must be one of \[.*'proximal_sgld'.*\], got"):
-        check(config)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
 def test_one_of_noise_and_temperature_is_set(family):
     config, check = set_up(family, "sgld", noise_scale=None, temperature=None)
-    with pytest.raises(ConfigError, match=r"needs a noise_scale .* or a temperature"):
+    with pytest.raises(ConfigError, match=r"needs a noise_scale.* or a temperature"):
         check(config)
     config, check = set_up(family, "sgld", noise_scale=0.1, temperature=1.0)
     with pytest.raises(ConfigError, match="has both a noise_scale and a temperature, and sgld"):
@@ -254,10 +239,3 @@ def test_a_box_that_rejects_needs_a_sampler_that_rejects():
         sampler = bind_sampler(chosen, section)(lambda x: 1e4 * jnp.sum(x))
         state, _ = sampler.step(jax.random.key(0), sampler.init(jnp.full((1,), 0.45)))
         np.testing.assert_allclose(state.position, expected, rtol=1e-6)
-
-
-def test_a_setting_of_a_comparison_takes_the_rest_from_the_table():
-    chosen = sampler_in("thesis", "psgld")
-    assert chosen.options["step_size"] == 0.01
-    assert chosen.options["temperature"] == 1.0
-    assert chosen.options["decay"] == 0.99
