@@ -10,17 +10,12 @@ from ebmjax.networks._conv_classifier import ConvEnergy as ConvEnergy
 from ebmjax.networks._convolution import Convolution as Convolution
 from ebmjax.networks._convolution import TransposedConvolution as TransposedConvolution
 from ebmjax.networks._convolve import Lowering as Lowering
-from ebmjax.networks._convolve import Padding as Padding
 from ebmjax.networks._convolve import convolve as convolve
-from ebmjax.networks._convolve import convolve_transposed as convolve_transposed
 from ebmjax.networks._energies import LatentEnergy as LatentEnergy
 from ebmjax.networks._energies import MLPEnergy as MLPEnergy
 from ebmjax.networks._generator import ConvGenerator as ConvGenerator
 from ebmjax.networks._generator import DenseGenerator as DenseGenerator
 from ebmjax.networks._inception import InceptionOutputs as InceptionOutputs
-from ebmjax.networks._inception import InceptionV3 as InceptionV3
-from ebmjax.networks._inception import inception_inputs as inception_inputs
-from ebmjax.networks._inception_weights import inception_variables as inception_variables
 from ebmjax.networks._inception_weights import load_inception as load_inception
 from ebmjax.networks._inception_weights import read_tensors as read_tensors
 from ebmjax.networks._network import Network as Network
@@ -30,9 +25,7 @@ from ebmjax.networks._norm_policy import SADA_JEM_POLICY as SADA_JEM_POLICY
 from ebmjax.networks._norm_policy import NormPolicy as NormPolicy
 from ebmjax.networks._norm_policy import Role as Role
 from ebmjax.networks._norm_policy import Statistics as Statistics
-from ebmjax.networks._residual_energy import Activation as Activation
 from ebmjax.networks._residual_energy import ResidualEnergy as ResidualEnergy
 from ebmjax.networks._spectral_norm import cap_kernels as cap_kernels
 from ebmjax.networks._spectral_norm import spectral_norm as spectral_norm
-from ebmjax.networks._wide_resnet import Norm as Norm
 from ebmjax.networks._wide_resnet import WideResNet as WideResNet

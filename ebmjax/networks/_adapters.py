@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax.networks._network import Network, at_float32, keep_dtype, on_one_batch_axis
-from ebmjax.networks._norm_policy import Statistics, check_statistics
+from ebmjax.networks._network import Network, as_network
+from ebmjax.networks._norm_policy import Statistics
 from ebmjax.types import AxisName, Key, PyTree
 
 Named = dict[str, jax.Array]
@@ -32,8 +32,7 @@ def from_nnx(network: Any, *, input_ndim: int | None = 3, dropout: bool = False)
       dropout: whether ``drop`` has the module's dropout; ``apply`` sets ``deterministic`` then.
 
     Raises:
-      ValueError: from ``apply``, if ``use`` is unknown or the module draws random numbers, as
-        dropout does unless it is built with ``deterministic=True``, or ``dropout`` is True.
+      ValueError: from ``apply``, if ``use`` is unknown or the module draws random numbers.
 
     Example:
       >>> from flax import nnx
@@ -51,8 +50,7 @@ def from_nnx(network: Any, *, input_ndim: int | None = 3, dropout: bool = False)
     if not is_built:
         _check_callable(network, "a Flax NNX module, or a function rngs -> module")
         outline = nnx.eval_shape(lambda: network(nnx.Rngs(0)))
-        if not isinstance(outline, nnx.Module):
-            raise TypeError(f"network(rngs) must return an nnx.Module, got {_kind(outline)}.")
+        _check_kind(outline, nnx.Module, "network(rngs) must return an nnx.Module")
     graph, outline_params, random, outline_state = nnx.split(outline, *kinds)
     random = jax.tree.map(_make_unused, random)
 
@@ -62,15 +60,14 @@ def from_nnx(network: Any, *, input_ndim: int | None = 3, dropout: bool = False)
         _, params, _, state = nnx.split(module, *kinds)
         return _name_leaves(params), _name_leaves(state)
 
-    def apply(
+    def run(
         params: Named,
         state: Named,
-        *inputs: Any,
-        use: Statistics = "running",
-        batch_axis: AxisName = None,
-        key: Key | None = None,
+        inputs: Any,
+        use: Statistics,
+        batch_axis: AxisName,
+        key: Key | None,
     ) -> tuple[Any, Named]:
-        check_statistics("use", use)
         unused = _reseed(random, key)  # a copy: a merged module changes its variables
         parts = (_fill_arrays(outline_params, params), unused, _fill_arrays(outline_state, state))
         module = nnx.merge(graph, *parts)
@@ -78,18 +75,14 @@ def from_nnx(network: Any, *, input_ndim: int | None = 3, dropout: bool = False)
             module.set_attributes(deterministic=True, raise_if_not_found=False)
         module.set_attributes(use_running_average=use == "running", raise_if_not_found=False)
         module.set_attributes(nnx.BatchNorm, axis_name=batch_axis, raise_if_not_found=False)
-        outputs = jax.tree.map(at_float32, module(*inputs))
+        outputs = module(*inputs)
         _, _, drawn, new = nnx.split(module, *kinds)
-        if key is None and any(
-            a is not b for a, b in zip(*map(jax.tree.leaves, (random, drawn)), strict=True)
-        ):
+        pairs = zip(jax.tree.leaves(random), jax.tree.leaves(drawn), strict=True)
+        if key is None and any(a is not b for a, b in pairs):
             raise ValueError(_RANDOM.format("deterministic=True"))
-        if use == "batch":
-            state = _keep_dtypes(state, _name_leaves(new))
-        return outputs, state
+        return outputs, _name_leaves(new)
 
-    batched = on_one_batch_axis(apply, input_ndim)
-    return Network(init, batched, drop=batched if dropout else None)
+    return as_network(init, run, input_ndim, dropout)
 
 
 def from_equinox(network: Any, *, input_ndim: int = 3, dropout: bool = False) -> Network:
@@ -98,14 +91,12 @@ def from_equinox(network: Any, *, input_ndim: int = 3, dropout: bool = False) ->
     Parameters are its floating-point arrays, such as {"layers/0/weight": array}. Its other arrays
     are state, and so is an ``equinox.nn.State``: the module is then called as ``module(x, *more,
     state) -> (outputs, state)``. ``use`` sets ``inference`` of its stateful layers, for example
-    ``BatchNorm``, whose axis name may be any.
-
-    Images have shape (H, W, C); Equinox's convolutions take (C, H, W).
+    ``BatchNorm``, whose axis name may be any. Images have shape (H, W, C); Equinox's convolutions
+    take (C, H, W).
 
     Args:
-      network: a function ``key -> module``, whose parameters depend on the key of ``init``. Or a
-        module, whose own parameters ``init`` returns for every key. In both, (module, state) as
-        ``equinox.nn.make_with_state`` returns it stands for a module with state.
+      network: a function ``key -> module``, or a module, as for ``from_nnx``. In both, (module,
+        state) as ``equinox.nn.make_with_state`` returns it stands for a module with state.
       input_ndim: number of axes of one example, 3 for an image, 1 for a vector.
       dropout: whether ``drop`` has the module's dropout, which ``apply`` leaves out. The module's
         call then takes a ``key``, as those of Equinox do.
@@ -121,8 +112,7 @@ def from_equinox(network: Any, *, input_ndim: int = 3, dropout: bool = False) ->
     if not is_built:
         _check_callable(network, "an Equinox module, (module, state), or a function of a key")
         outline, state_outline = _pair(eqx.filter_eval_shape(network, jax.random.key(0)))
-        if not isinstance(outline, eqx.Module):
-            raise TypeError(f"network(key) must return an eqx.Module, got {_kind(outline)}.")
+        _check_kind(outline, eqx.Module, "network(key) must return an eqx.Module")
     dropout = _has_dropout(outline, dropout)
 
     def init(key: Key, *inputs: Any) -> tuple[Named, Named]:
@@ -132,17 +122,17 @@ def from_equinox(network: Any, *, input_ndim: int = 3, dropout: bool = False) ->
         params = {name: leaf for name, leaf in arrays.items() if eqx.is_inexact_array(leaf)}
         others = {name: leaf for name, leaf in arrays.items() if name not in params}
         others |= _name_leaves(state, "state/")
-        return params, {name: keep_dtype(leaf, leaf) for name, leaf in others.items()}
+        # Without the weak type of a Python number, which a step would not keep.
+        return params, {name: jnp.asarray(x).astype(x.dtype) for name, x in others.items()}
 
-    def apply(
+    def run(
         params: Named,
         state: Named,
-        *inputs: Any,
-        use: Statistics = "running",
-        batch_axis: AxisName = None,
-        key: Key | None = None,
+        inputs: Any,
+        use: Statistics,
+        batch_axis: AxisName,
+        key: Key | None,
     ) -> tuple[Any, Named]:
-        check_statistics("use", use)
         module = _fill_arrays(outline, params | state)
         if dropout and key is None:
             module = eqx.nn.inference_mode(module)
@@ -153,16 +143,13 @@ def from_equinox(network: Any, *, input_ndim: int = 3, dropout: bool = False) ->
             return module(*inputs, **drawn)
 
         if state_outline is None:
-            return jax.tree.map(at_float32, jax.vmap(call)(drawn, *inputs)), state
+            return jax.vmap(call)(drawn, *inputs), state
         in_axes = (0, *(0 for _ in inputs), None)
         mapped = jax.vmap(call, in_axes, (0, None), axis_name=EXAMPLES)
         outputs, after = mapped(drawn, *inputs, _fill_arrays(state_outline, state, "state/"))
-        if use == "batch":
-            state = _keep_dtypes(state, state | _name_leaves(after, "state/"))
-        return jax.tree.map(at_float32, outputs), state
+        return outputs, state | _name_leaves(after, "state/")
 
-    batched = on_one_batch_axis(apply, input_ndim)
-    return Network(init, batched, drop=batched if dropout else None)
+    return as_network(init, run, input_ndim, dropout)
 
 
 def _equinox() -> Any:
@@ -216,13 +203,14 @@ _RANDOM = (
 )
 
 
-def _kind(found: Any) -> str:
-    return f"a {type(found).__name__}"
-
-
 def _check_callable(network: Any, expected: str) -> None:
     if not callable(network):
-        raise TypeError(f"network must be {expected}, got {_kind(network)}.")
+        raise TypeError(f"network must be {expected}, got a {type(network).__name__}.")
+
+
+def _check_kind(found: Any, kind: type, must: str) -> None:
+    if not isinstance(found, kind):
+        raise TypeError(f"{must}, got a {type(found).__name__}.")
 
 
 def _name(path: Any) -> str:
@@ -232,10 +220,6 @@ def _name(path: Any) -> str:
 def _name_leaves(tree: PyTree, prefix: str = "") -> dict[str, Any]:
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {prefix + _name(path): leaf for path, leaf in leaves}
-
-
-def _keep_dtypes(old: Named, new: Named) -> Named:
-    return {name: keep_dtype(leaf, new[name]) for name, leaf in old.items()}
 
 
 def _fill_arrays(outline: PyTree, named: Named, prefix: str = "") -> PyTree:
@@ -260,12 +244,9 @@ def _is_key(leaf: Any) -> bool:
 def _reseed(random: PyTree, key: Key | None) -> PyTree:
     """Returns a copy of a random state whose keys, if one is given, are drawn from ``key``."""
     leaves, tree = jax.tree.flatten(random)
-    if key is not None:
-        keys = jax.random.split(key, max(len(leaves), 1))
-        leaves = [
-            jax.random.split(one, leaf.shape) if _is_key(leaf) else leaf
-            for one, leaf in zip(keys, leaves, strict=False)
-        ]
+    for i, leaf in enumerate(leaves):
+        if key is not None and _is_key(leaf):
+            leaves[i] = jax.random.split(jax.random.fold_in(key, i), leaf.shape)
     return tree.unflatten(leaves)
 
 

@@ -63,13 +63,7 @@ class ConvClassifier(nn.Module):
 
 
 class ConvEnergy(nn.Module):
-    """Network from images (..., H, W, C) to energies (...) in float32: one logit, negative.
-
-    Attributes:
-      features: channels of the first convolution, see ``ConvClassifier``.
-      hidden: width of the dense layer.
-      dtype: of the computation up to the energies; these are float32.
-    """
+    """Energies (...) of images (..., H, W, C): minus the one logit of a ``ConvClassifier``."""
 
     features: int | None = None
     hidden: int = 64

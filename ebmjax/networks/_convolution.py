@@ -1,6 +1,6 @@
 """Convolution layers whose parameters do not depend on how the convolution is computed."""
 
-from typing import Any
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
@@ -11,7 +11,6 @@ from jax.nn.initializers import Initializer
 from ebmjax._checks import check_at_least
 from ebmjax.networks._convolve import (
     Lowering,
-    Padding,
     check_images,
     convolve,
     convolve_transposed,
@@ -40,7 +39,7 @@ class Convolution(nn.Module):
     features: int
     kernel_size: int = 3
     stride: int = 1
-    padding: Padding = "SAME"
+    padding: Literal["SAME", "VALID"] = "SAME"
     lowering: Lowering | None = None
     dtype: Any = None
     kernel_init: Initializer = pytorch_uniform
@@ -57,22 +56,15 @@ class Convolution(nn.Module):
 class TransposedConvolution(nn.Module):
     """``convolve_transposed`` with learned ``kernel`` (size, size, I, O) and ``bias`` (O,).
 
-    Parameters are float32, with the names and shapes of ``flax.linen.ConvTranspose``.
-
-    Attributes:
-      features: number of output channels O.
-      kernel_size: side of the square window.
-      stride: factor by which ``"SAME"`` padding enlarges the image.
-      padding: ``"SAME"`` or ``"VALID"``.
-      lowering: ``"matmul"``, ``"xla"``, or None for the faster one on the backend at hand.
-      dtype: of the computation and the result; None promotes images and parameters.
-      kernel_init: by default LeCun normal as in Flax; biases start at zero.
+    Parameters are float32, with the names and shapes of ``flax.linen.ConvTranspose``. Attributes
+    are those of ``Convolution``, but ``stride`` enlarges the image, and ``kernel_init`` is LeCun
+    normal as in Flax.
     """
 
     features: int
     kernel_size: int = 4
     stride: int = 2
-    padding: Padding = "SAME"
+    padding: Literal["SAME", "VALID"] = "SAME"
     lowering: Lowering | None = None
     dtype: Any = None
     kernel_init: Initializer = nn.initializers.lecun_normal()
@@ -95,7 +87,7 @@ def _parameters(
     module: Convolution | TransposedConvolution, images: jax.Array
 ) -> tuple[jax.Array, ...]:
     """Returns images, kernel and bias of ``module``, in the dtype it computes in."""
-    for name in ("features", "kernel_size", "stride"):
+    for name in ("features", "kernel_size"):
         check_at_least(name, getattr(module, name), 1)
     check_images(images)
     shape = (module.kernel_size, module.kernel_size, images.shape[-1], module.features)

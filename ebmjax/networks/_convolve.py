@@ -20,8 +20,6 @@ from ebmjax._checks import check_at_least
 
 Lowering = Literal["matmul", "xla"]
 """Way to compute a convolution: as matrix products, or by XLA's own operation."""
-Padding = Literal["SAME", "VALID"]
-"""Borders of a convolution: padded to the same size, or left out."""
 Pads = tuple[tuple[int, int], ...]
 
 LAYOUT = ("NHWC", "HWIO", "NHWC")
@@ -36,12 +34,10 @@ def convolve(
     kernel: jax.Array,
     *,
     stride: int = 1,
-    padding: Padding = "SAME",
+    padding: Literal["SAME", "VALID"] = "SAME",
     lowering: Lowering | None = None,
 ) -> jax.Array:
     """Cross-correlates ``images`` with ``kernel``, as ``jax.lax.conv_general_dilated`` does.
-
-    The result has shape (..., H', W', O).
 
     Args:
       images: (..., H, W, I), with any leading axes or none.
@@ -76,15 +72,13 @@ def convolve_transposed(
     kernel: jax.Array,
     *,
     stride: int = 1,
-    padding: Padding = "SAME",
+    padding: Literal["SAME", "VALID"] = "SAME",
     lowering: Lowering | None = None,
 ) -> jax.Array:
     """Transposed convolution, as ``jax.lax.conv_transpose`` and ``flax.linen.ConvTranspose``.
 
     The kernel is not flipped: it is cross-correlated with the dilated input. So input pixel i adds
-    ``kernel[size - 1 - j]`` to output pixel ``stride i + j - crop``. A PyTorch ``ConvTranspose2d``
-    weight (I, O, size, size) is this kernel after a flip of both spatial axes and a transposition
-    to (size, size, I, O).
+    ``kernel[size - 1 - j]`` to output pixel ``stride i + j - crop``.
 
     Args:
       images, kernel: as for ``convolve``; so is the result.
@@ -124,7 +118,7 @@ def _check(images: jax.Array, kernel: jax.Array, padding: str, lowering: str | N
             f"images have {images.shape[-1]} channels but the kernel of shape {kernel.shape} takes "
             f"{kernel.shape[2]}."
         )
-    if padding not in get_args(Padding):
+    if padding not in ("SAME", "VALID"):
         raise ValueError(f"padding must be 'SAME' or 'VALID', got padding={padding!r}.")
     if lowering not in (None, *get_args(Lowering)):
         raise ValueError(f"lowering must be 'matmul', 'xla' or None, got lowering={lowering!r}.")
@@ -161,8 +155,7 @@ def _convolve_jvp(
 
     The tangent by the images is the transpose of ``_image_gradient``, whose transpose is what a
     gradient runs. The tangent by the kernel is a matrix product, and so is its transpose. A zero
-    tangent adds nothing. It also has no array: that of a kernel which lies on a mesh cannot be made
-    inside ``jax.shard_map``.
+    tangent has no array: that of a kernel on a mesh cannot be made inside ``jax.shard_map``.
     """
     images, kernel = primals
     out = _convolve_on_cpu(images, kernel, stride, pads)
@@ -180,19 +173,10 @@ def _convolve_jvp(
 def _image_gradient(
     cotangent: jax.Array, kernel: jax.Array, stride: int, pads: Pads, shape: Sequence[int]
 ) -> jax.Array:
-    """Transposes ``_convolve`` by the images, as one forward convolution for each phase.
+    """Transposes ``_convolve`` by images (B, *shape, I), as one convolution for each phase.
 
     A phase is the set of input pixels (stride q + r, stride p + s): the same taps of the kernel
-    reach all of them.
-
-    Args:
-      cotangent: (B, H', W', O).
-      kernel: (size, size, I, O).
-      stride, pads: those of the convolution.
-      shape: H and W of its images.
-
-    Returns:
-      (B, H, W, I).
+    reach all of them. The cotangent is (B, H', W', O).
     """
     counts = [-(-n // stride) for n in shape]
 
@@ -239,7 +223,7 @@ def _patches(images: jax.Array, size: int, stride: int, pads: Pads) -> jax.Array
     return jnp.concatenate(taps, axis=-1)
 
 
-def _add_stamps(images: jax.Array, kernel: jax.Array, stride: int, padding: Padding) -> jax.Array:
+def _add_stamps(images: jax.Array, kernel: jax.Array, stride: int, padding: str) -> jax.Array:
     """Adds the stamps of size x size that the input pixels make."""
     size, _, channels, features = kernel.shape
     shape = [_transposed_size(n, size, stride, padding) for n in images.shape[-3:-1]]
@@ -251,11 +235,11 @@ def _add_stamps(images: jax.Array, kernel: jax.Array, stride: int, padding: Padd
     return _overlap_add(images, kernel, stride, padding)
 
 
-def _transposed_size(n: int, size: int, stride: int, padding: Padding) -> int:
+def _transposed_size(n: int, size: int, stride: int, padding: str) -> int:
     return stride * n + (max(size - stride, 0) if padding == "VALID" else 0)
 
 
-def _product_add(images: jax.Array, kernel: jax.Array, stride: int, padding: Padding) -> jax.Array:
+def _product_add(images: jax.Array, kernel: jax.Array, stride: int, padding: str) -> jax.Array:
     """Adds all stamps of an image by a product with zeros and ones."""
     size, _, channels, features = kernel.shape
     first = max(size - stride, 0) // 2 if padding == "SAME" else 0
@@ -274,7 +258,7 @@ def _product_add(images: jax.Array, kernel: jax.Array, stride: int, padding: Pad
     return out.reshape(*images.shape[:-3], *shape)
 
 
-def _overlap_add(images: jax.Array, kernel: jax.Array, stride: int, padding: Padding) -> jax.Array:
+def _overlap_add(images: jax.Array, kernel: jax.Array, stride: int, padding: str) -> jax.Array:
     """Adds the input pixels' stamps of size x size in blocks.
 
     Neighbouring stamps are ``stride`` apart, so stamps cut into ``m x m`` blocks of that side

@@ -21,12 +21,11 @@ class ConvGenerator(nn.Module):
 
     The first layer takes the 1x1 latent to 4x4 pixels without padding. Each later layer doubles the
     side, so H = W = 4 * 2^len(features). Leaky ReLU of slope 0.2 lies between layers, tanh at the
-    end; there is no normalisation. ``features=(16 f, 8 f, 4 f)`` gives 32x32, ``(16 f, 8 f, 4 f, 2
-    f)`` 64x64, one entry 8x8.
+    end; there is no normalisation. ``features=(16 f, 8 f, 4 f)`` gives 32x32.
 
     With ``image_size`` a layer has half the side of the one after it, rounded up: two features and
-    25 pixels give 7, 13, 25. A doubled side loses its last row and column where that is odd. The
-    first layer makes the first side at once, by a kernel of that size.
+    25 pixels give 7, 13, 25. The first layer makes the first side at once, by a kernel of that
+    size.
 
     Weights start LeCun normal and biases at zero, as in the thesis's public code (which has no
     biases). The fan-in counts all 16 taps, but only 4 reach a pixel (1 in the first layer). So
@@ -98,13 +97,11 @@ class DenseGenerator(nn.Module):
     """Dense layers from z (..., d) to images (..., *image_shape) in (-1, 1).
 
     The activation is swish, with tanh at the end. A step costs much less on a CPU than one of
-    ``ConvGenerator``.
+    ``ConvGenerator``, whose other attributes it has.
 
     Attributes:
       hidden: widths of the layers but the last.
       image_shape: (H, W, channels).
-      dtype: of the computation; the image is always float32.
-      kernel_init: of every layer.
 
     Example:
       >>> generator = DenseGenerator(hidden=(64,), image_shape=(8, 8, 1))

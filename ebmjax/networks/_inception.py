@@ -1,7 +1,7 @@
 """The Inception-v3 behind published FID, KID and inception scores: the graph of December 2015."""
 
 import functools
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -33,31 +33,18 @@ class InceptionOutputs(NamedTuple):
 
 
 def inception_inputs(images: jax.Array) -> jax.Array:
-    """Returns images as the 2015 graph sees them: 299x299, in [-1, 1).
+    """Returns images (N, H, W, 3 or 1) uint8 as the 2015 graph sees them: 299x299x3, in [-1, 1).
 
     The graph resizes by TensorFlow 1's bilinear rule: output pixel i reads input position ``i * H /
     299``, counted from the corner, not from pixel centres, and without smoothing before shrinking.
     It then takes ``(x - 128) / 128``. PyTorch's and Pillow's resizing differ, which changes FID.
-
-    Args:
-      images: (N, H, W, C) uint8, C = 3, or 1 for grey, which is repeated.
-
-    Returns:
-      (N, 299, 299, 3) float32.
-
-    Example:
-      >>> inception_inputs(jnp.full((1, 8, 8, 1), 192, jnp.uint8))[0, 0, 0].tolist()
-      [0.5, 0.5, 0.5]
     """
     if images.ndim != 4 or images.shape[-1] not in (1, 3) or min(images.shape) < 1:
         raise ValueError(
             f"images must have shape (N, H, W, 3), or (N, H, W, 1), got shape {images.shape}."
         )
     if images.dtype != jnp.uint8:
-        raise TypeError(
-            f"images must be uint8, as image files are, got dtype {images.dtype}. From [0, 1]: "
-            "jnp.round(255 * jnp.clip(images, 0, 1)).astype(jnp.uint8)."
-        )
+        raise TypeError(f"images must be uint8, as image files are, got dtype {images.dtype}.")
     resized = _interpolate(_interpolate(images.astype(jnp.float32), 2), 1)
     return jnp.broadcast_to((resized - 128) / 128, (*resized.shape[:3], 3))
 
@@ -78,11 +65,8 @@ class InceptionV3(nn.Module):
 
     It differs from the paper's network, and torchvision's, in three ways: average pooling does not
     count the padding, the last block pools by the maximum, and there are 1008 classes. Modules have
-    PyTorch's names, so a weight's name says where it belongs.
-
-    Call:
-      ``apply(variables, images)``: (N, H, W, 3) floats from ``inception_inputs``, at least 75x75,
-      to ``InceptionOutputs``.
+    PyTorch's names, so a weight's name says where it belongs. Images come from
+    ``inception_inputs``.
 
     Source: Szegedy et al. 2016, "Rethinking the Inception Architecture for Computer Vision"; the
     graph inception-2015-12-05 of TensorFlow; Heusel et al. 2017.
@@ -90,11 +74,6 @@ class InceptionV3(nn.Module):
 
     @nn.compact
     def __call__(self, images: jax.Array) -> InceptionOutputs:
-        if images.ndim != 4 or images.shape[-1] != 3 or min(images.shape[1:3]) < SMALLEST_SIZE:
-            raise ValueError(
-                f"images must have shape (N, H, W, 3) with H and W of at least {SMALLEST_SIZE}, "
-                f"got shape {images.shape}; inception_inputs prepares them."
-            )
         x = ConvolutionUnit(32, 3, stride=2, padding="VALID", name="Conv2d_1a_3x3")(images)
         x = ConvolutionUnit(32, 3, padding="VALID", name="Conv2d_2a_3x3")(x)
         x = ConvolutionUnit(64, 3, name="Conv2d_2b_3x3")(x)
@@ -120,14 +99,13 @@ class ConvolutionUnit(nn.Module):
     features: int
     kernel_size: int | tuple[int, int]
     stride: int = 1
-    padding: Literal["SAME", "VALID"] = "SAME"
+    padding: str = "SAME"
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        size = self.kernel_size
         x = nn.Conv(
             self.features,
-            (size, size) if isinstance(size, int) else size,
+            tuple(np.broadcast_to(self.kernel_size, 2).tolist()),
             strides=self.stride,
             padding=self.padding,
             use_bias=False,
@@ -140,9 +118,8 @@ class ConvolutionUnit(nn.Module):
 class Mixed(nn.Module):
     """Block of parallel branches, whose channels are concatenated.
 
-    Attributes:
-      branches: each a sequence of steps: a ``Unit``, "average", "max" or "halve" for pooling, or
-        further ``branches``.
+    A branch is a sequence of steps: a ``Unit``, "average", "max" or "halve" for pooling, or further
+    branches.
     """
 
     branches: tuple[Any, ...]
@@ -165,10 +142,8 @@ def _step(x: jax.Array, step: Any) -> jax.Array:
         return nn.max_pool(x, (3, 3), (2, 2))
     if not isinstance(step[0], str):
         return _fork(x, step)
-    name, features, window, *stride = step
-    if stride:
-        return ConvolutionUnit(features, window, stride[0], "VALID", name=name)(x)
-    return ConvolutionUnit(features, window, name=name)(x)
+    name, *unit = step  # a unit with a stride leaves the border out
+    return ConvolutionUnit(*unit, padding="VALID" if unit[2:] else "SAME", name=name)(x)
 
 
 def _mixed_a(pool_features: int) -> tuple[Any, ...]:
@@ -202,14 +177,10 @@ def _mixed_c(width: int) -> tuple[Any, ...]:
 
 
 # From 17x17 to 8x8.
+WINDOWS = ((1,), (ROW,), (COLUMN,), (3, 2))
 MIXED_D = (
     (("branch3x3_1", 192, 1), ("branch3x3_2", 320, 3, 2)),
-    (
-        ("branch7x7x3_1", 192, 1),
-        ("branch7x7x3_2", 192, ROW),
-        ("branch7x7x3_3", 192, COLUMN),
-        ("branch7x7x3_4", 192, 3, 2),
-    ),
+    tuple((f"branch7x7x3_{i}", 192, *window) for i, window in enumerate(WINDOWS, start=1)),
     ("halve",),
 )
 

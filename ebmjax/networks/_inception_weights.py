@@ -56,15 +56,9 @@ def load_inception(
 
 
 def inception_variables(state_dict: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Returns the variables of ``InceptionV3`` from PyTorch's tensors, checked one by one.
+    """Returns the variables of ``InceptionV3``, float32, from PyTorch's tensors by their names.
 
     Counters of batches and the last layer's bias, which the inception score leaves out, go.
-
-    Args:
-      state_dict: tensors by PyTorch's names, as ``Mixed_5b.branch1x1.conv.weight``.
-
-    Returns:
-      ``{"params": ..., "batch_stats": ...}``, float32.
 
     Raises:
       ValueError: for missing, unknown, misshaped or non-finite tensors.
@@ -76,8 +70,7 @@ def inception_variables(state_dict: Mapping[str, np.ndarray]) -> dict[str, Any]:
         path, axes = _our_name(name)
         if tensor.ndim != len(axes) or not np.isfinite(tensor).all():
             raise ValueError(
-                f"{name} must have {len(axes)} axes and finite numbers, got shape {tensor.shape}; "
-                f"{CONVERT}."
+                f"{name} must have {len(axes)} axes and finite numbers, got shape {tensor.shape}."
             )
         tensors[path] = np.ascontiguousarray(tensor.transpose(axes), np.float32)
     images = jax.ShapeDtypeStruct((1, SMALLEST_SIZE, SMALLEST_SIZE, 3), jnp.float32)
@@ -88,9 +81,9 @@ def inception_variables(state_dict: Mapping[str, np.ndarray]) -> dict[str, Any]:
         name for name in {*expected, *found} if expected.get(name) != found.get(name)
     ):
         raise ValueError(
-            f"these are not the weights of the FID Inception-v3: {len(wrong)} tensors are missing, "
-            f"unknown or of the wrong shape, such as {wrong[0]}: got {found.get(wrong[0])}, "
-            f"expected {expected.get(wrong[0])}; {CONVERT}."
+            f"these are not the weights of the FID Inception-v3: {len(wrong)} tensors are wrong, "
+            f"such as {wrong[0]}: got {found.get(wrong[0])}, expected {expected.get(wrong[0])}; "
+            f"{CONVERT}."
         )
     return unflatten_dict(tensors, sep="/")
 
@@ -119,9 +112,6 @@ def read_tensors(path: str | Path, sha256: str | None = None) -> dict[str, np.nd
       path: the file.
       sha256: hexadecimal SHA-256 the file must have; None checks nothing.
 
-    Returns:
-      Each tensor by its name.
-
     Raises:
       FileNotFoundError: if there is no such file.
       ValueError: for another kind of file, another hash or damaged contents.
@@ -138,8 +128,7 @@ def read_tensors(path: str | Path, sha256: str | None = None) -> dict[str, np.nd
     found = hashlib.sha256(data).hexdigest()
     if sha256 is not None and found != sha256.strip().lower():
         raise ValueError(
-            f"{path} has SHA-256 {found}, expected sha256={sha256}. It is damaged or another "
-            "file: copy or convert it again, or correct the expected hash if you trust the file."
+            f"{path} has SHA-256 {found}, expected sha256={sha256}. It is damaged or another file."
         )
     try:
         if path.suffix == ".safetensors":

@@ -4,7 +4,6 @@ import contextlib
 import inspect
 import math
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -31,13 +30,13 @@ class Network(NamedTuple):
         ``more`` such as labels (...,). Outputs are float32: logits (..., classes), energies (...,)
         or images. With ``use="batch"`` examples are normalised by their own statistics, averaged
         also over the mapped axis ``batch_axis`` if given; ``new_state`` then holds the updated
-        running averages. A ``NormPolicy`` says whether to keep them. Otherwise it is ``state``.
+        running averages. Otherwise it is ``state``.
       first_layer: ``first_layer(params, x) -> hidden``, the part of the network that PYLD
         differentiates once per outer step; None if the network has no such split.
-      head: ``head(params, state, hidden, *, use="running", batch_axis=None) -> (outputs,
-        new_state)``, the rest, so ``apply`` is ``head`` after ``first_layer``.
+      head: ``head(params, state, hidden, ...) -> (outputs, new_state)``, the rest, so ``apply`` is
+        ``head`` after ``first_layer``.
       drop: ``apply`` with dropout, whose masks a further argument ``key`` draws: for the
-        cross-entropy of a classifier. ``apply`` is without. None if there is no dropout.
+        cross-entropy of a classifier. None if there is no dropout.
 
     Example:
       >>> def init(key, images):
@@ -78,21 +77,13 @@ def from_functions(
       (5,)
     """
 
-    def stateful(
-        params: PyTree,
-        state: PyTree,
-        *inputs: Any,
-        use: Any = "running",
-        batch_axis: AxisName = None,
-    ) -> tuple[Any, PyTree]:
-        del batch_axis
-        check_statistics("use", use)
-        return jax.tree.map(at_float32, apply(params, *inputs)), state
-
     def stateless_init(key: Any, *inputs: Any) -> tuple[PyTree, PyTree]:
         return init(key, *_flat(inputs, input_ndim)[0]), {}
 
-    return Network(stateless_init, on_one_batch_axis(stateful, input_ndim))
+    def run(params: PyTree, state: PyTree, inputs: Any, *_: Any) -> tuple[Any, PyTree]:
+        return apply(params, *inputs), state
+
+    return as_network(stateless_init, run, input_ndim)
 
 
 def from_linen(
@@ -103,9 +94,8 @@ def from_linen(
     Batch normalisation follows ``use`` if the module's call has one of the arguments ``statistics``
     (``"running"`` or ``"batch"``), ``train``, ``training``, ``is_training`` or
     ``use_running_average``. An argument ``deterministic`` is False in ``drop`` alone.
-    ``batch_axis`` reaches
-    Flax's own layers, and the module's attribute of that name if it has one. Methods
-    ``first_layer`` and ``head`` become the fields of that name.
+    ``batch_axis`` reaches Flax's own layers, and the module's attribute of that name if it has one.
+    Methods ``first_layer`` and ``head`` become the fields of that name.
 
     Args:
       network: maps (..., H, W, C) or (..., d), and perhaps labels, to outputs.
@@ -116,8 +106,7 @@ def from_linen(
     Raises:
       ValueError: from ``init``, for variables other than parameters and batch statistics, and for
         batch statistics that no argument of the call selects. From ``apply`` and ``head``, if
-        ``use`` is unknown or the network draws random numbers, as dropout does if ``dropout`` is
-        False.
+        ``use`` is unknown or the network draws random numbers.
 
     Example:
       >>> from ebmjax.networks import WideResNet
@@ -138,8 +127,9 @@ def from_linen(
 
     def init(key: Any, *inputs: Any) -> tuple[PyTree, PyTree]:
         inputs, _ = _flat(inputs, input_ndim)
+        filled = {name: value("running") for name, value in choices.items()}
         with _refuse_random_numbers(), _leave_out_dropout(dropout):
-            variables = network.init(key, *inputs, **_fill_choices(choices, "running"))
+            variables = network.init(key, *inputs, **filled)
         others = sorted(set(variables) - {"params", "batch_stats"})
         if others:
             raise ValueError(
@@ -153,15 +143,15 @@ def from_linen(
             )
         return variables.get("params", {}), variables.get("batch_stats", {})
 
-    apply = on_one_batch_axis(_bind(network, "__call__", dropout), input_ndim)
-    drop = apply if dropout else None
+    whole = as_network(init, _bind(network, "__call__", dropout), input_ndim, dropout)
     if not (hasattr(network, "first_layer") and hasattr(network, "head")):
-        return Network(init, apply, drop=drop)
+        return whole
 
     def first_layer(params: PyTree, x: jax.Array) -> jax.Array:
         return network.apply({"params": params}, x, method="first_layer")  # type: ignore
 
-    return Network(init, apply, first_layer, _bind(network, "head", dropout), drop)
+    head = as_network(init, _bind(network, "head", dropout), None).apply
+    return whole._replace(first_layer=first_layer, head=head)
 
 
 _CHOICES: dict[str, Callable[[Statistics], Any]] = {
@@ -180,46 +170,41 @@ def _choices(network: nn.Module, method: str) -> dict[str, Callable[[Statistics]
     return {name: value for name, value in _CHOICES.items() if name in names}
 
 
-def _fill_choices(
-    choices: dict[str, Callable[[Statistics], Any]], use: Statistics
-) -> dict[str, Any]:
-    return {name: value(use) for name, value in choices.items()}
-
-
 def _bind(network: nn.Module, method: str, dropout: bool) -> Callable[..., tuple[Any, PyTree]]:
-    """Returns ``Network.apply``, by the ``method`` of ``network`` that computes the outputs.
-
-    With a ``key`` it is ``Network.drop``.
-    """
+    """Returns what ``as_network`` runs, by the ``method`` of ``network`` that makes the outputs."""
     choices = _choices(network, method)
 
-    def apply(
+    def run(
         params: PyTree,
         state: PyTree,
-        *inputs: Any,
-        use: Statistics = "running",
-        batch_axis: AxisName = None,
-        key: Key | None = None,
+        inputs: Any,
+        use: Statistics,
+        batch_axis: AxisName,
+        key: Key | None,
     ) -> tuple[Any, PyTree]:
-        check_statistics("use", use)
-        filled = _fill_choices(choices, use)
+        filled = {name: value(use) for name, value in choices.items()}
         if key is not None and "deterministic" in filled:
             filled["deterministic"] = False
-        variables = {"params": params, "batch_stats": state}
+        is_updated = use == "batch" and bool(set(choices) - {"deterministic"})
         is_told = batch_axis is not None and use == "batch" and hasattr(network, "batch_axis")
         mapped = network.clone(batch_axis=batch_axis) if is_told else network
-        rngs = None if key is None else {"dropout": key}
-        call = partial(mapped.apply, variables, *inputs, method=method, rngs=rngs, **filled)
-        refuse, left_out = _refuse_random_numbers(), _leave_out_dropout(dropout and key is None)
-        if use == "running" or not set(choices) - {"deterministic"}:
-            with refuse, left_out:
-                return jax.tree.map(at_float32, call()), state
-        with refuse, left_out, _average_over(batch_axis):
-            outputs, updated = call(mutable=["batch_stats"])
-        new = jax.tree.map(keep_dtype, state, updated.get("batch_stats", {}))
-        return jax.tree.map(at_float32, outputs), new
+        with (
+            _refuse_random_numbers(),
+            _leave_out_dropout(dropout and key is None),
+            _average_over(batch_axis if is_updated else None),
+        ):
+            found = mapped.apply(
+                {"params": params, "batch_stats": state},
+                *inputs,
+                method=method,
+                rngs=None if key is None else {"dropout": key},
+                mutable=["batch_stats"] if is_updated else False,
+                **filled,
+            )
+        outputs, updated = found if is_updated else (found, {"batch_stats": state})
+        return outputs, updated.get("batch_stats", {})
 
-    return apply
+    return run
 
 
 def _average_over(axes: AxisName) -> contextlib.AbstractContextManager[Any]:
@@ -255,48 +240,57 @@ def _refuse_random_numbers() -> Iterator[None]:
         ) from error
 
 
-def at_float32(outputs: Any) -> jax.Array:
-    """Returns ``outputs`` as float32, because an acceptance is a difference of energies."""
-    return jnp.asarray(outputs, jnp.float32)
+def as_network(
+    init: Callable[..., tuple[PyTree, PyTree]],
+    run: Callable[..., tuple[Any, PyTree]],
+    input_ndim: int | None,
+    dropout: bool = False,
+) -> Network:
+    """Returns the ``Network`` of a function for one batch axis.
 
-
-def keep_dtype(old: Any, new: Any) -> jax.Array:
-    """Returns ``new`` in the dtype of ``old``: images in float64 would change that of averages."""
-    return jnp.asarray(new).astype(old.dtype)
-
-
-def on_one_batch_axis(
-    apply: Callable[..., tuple[Any, PyTree]], input_ndim: int | None
-) -> Callable[..., tuple[Any, PyTree]]:
-    """Returns ``apply`` for any leading axes or none, from one that takes a batch axis.
+    Outputs become float32, because an acceptance is a difference of energies. State keeps its
+    dtype, because images in float64 would change that of averages.
 
     Args:
-      apply: as ``Network.apply``, for inputs with one batch axis.
-      input_ndim: number of axes of one example of the first input. None returns ``apply``.
+      init: as ``Network.init``.
+      run: ``run(params, state, inputs, use, batch_axis, key) -> (outputs, new_state)``.
+      input_ndim: number of axes of one example of the first input; None if ``run`` takes any.
+      dropout: whether ``run`` with a key is ``Network.drop``.
 
     Raises:
       ValueError: from the result, for an input with fewer axes, and for outputs that are not one
         an example.
     """
-    if input_ndim is None:
-        return apply
 
-    def batched(params: PyTree, state: PyTree, *inputs: Any, **options: Any) -> tuple[Any, PyTree]:
+    def apply(
+        params: PyTree,
+        state: PyTree,
+        *inputs: Any,
+        use: Statistics = "running",
+        batch_axis: AxisName = None,
+        key: Key | None = None,
+    ) -> tuple[Any, PyTree]:
+        check_statistics("use", use)
         flat, leading = _flat(inputs, input_ndim)
         size = math.prod(leading)
 
-        def unflat(output: jax.Array) -> jax.Array:
-            if jnp.shape(output)[:1] != (size,):
+        def unflat(output: Any) -> jax.Array:
+            output = jnp.asarray(output, jnp.float32)
+            if input_ndim is None:
+                return output
+            if output.shape[:1] != (size,):
                 raise ValueError(
                     f"the network must return one output an example, shape ({size}, ...) for "
-                    f"{size} examples, got {jnp.shape(output)}."
+                    f"{size} examples, got {output.shape}."
                 )
             return output.reshape(*leading, *output.shape[1:])
 
-        outputs, new = apply(params, state, *flat, **options)
-        return jax.tree.map(unflat, outputs), new
+        outputs, new = run(params, state, flat, use, batch_axis, key)
+        if use == "batch":
+            state = jax.tree.map(lambda old, new: jnp.asarray(new).astype(old.dtype), state, new)
+        return jax.tree.map(unflat, outputs), state
 
-    return batched
+    return Network(init, apply, drop=apply if dropout else None)
 
 
 def _flat(

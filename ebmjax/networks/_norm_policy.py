@@ -20,29 +20,23 @@ class NormPolicy:
     """Statistics that batch normalisation uses in each pass of a training step.
 
     A step passes images in four roles through the network. ``"classified"`` are the labelled images
-    of the cross-entropy. ``"positives"`` and ``"negatives"`` are the two phases of the energy term;
-    ``"chains"`` are the sampler's. If normalised by its ``"batch"``, an image's energy depends on
-    the images beside it; if normalised by the ``"running"`` averages, it does not.
+    of the cross-entropy, which always use their batch. ``"positives"`` and ``"negatives"`` are the
+    two phases of the energy term; ``"chains"`` are the sampler's. If normalised by its ``"batch"``,
+    an image's energy depends on the images beside it; by the ``"running"`` averages it does not.
 
-    By default, every pass normalises by its batch, chains by that of all chains, so that they
-    follow the trained energy. Only real images update the averages, because the network is
-    evaluated on real images. The price is that chains interact: a Metropolis test of a single chain
-    is not valid, and samplers of interacting particles are refused. The second SAM pass normalises
-    like the first, since SAM takes the gradient of the same loss.
+    By default every pass normalises by its batch, so that chains follow the trained energy. Only
+    real images update the averages, because the network is evaluated on real images. The price is
+    that chains interact: a Metropolis test of a single chain is not valid. With
+    ``chains="running"`` alone, chains follow another energy than the trained one: in every trial,
+    samples and energies ran apart. Running averages for positives and negatives, too, are
+    consistent but train worse.
 
-    With ``chains="running"`` alone, chains do not interact but follow another energy than the
-    trained one. In every trial, samples and energies ran apart. If chains must not interact, give
-    positives and negatives the running averages, too: that is consistent but trains worse.
-
-    A batch is that of one shard, or of all shards if ``Objective.batch_axis`` names their
-    axes.
-
-    Classified images always use their batch. The second pass never updates the averages.
+    A batch is that of one shard, or of all shards if ``Objective.batch_axis`` names their axes.
 
     Attributes:
       positives, negatives, chains: ``"batch"`` or ``"running"``.
-      second_pass: ``"batch"`` for every role as in the first pass, ``"running"`` for running
-        averages in every role.
+      second_pass: of SAM: ``"batch"`` for every role as in the first pass, ``"running"`` for
+        running averages in every role. It never updates the averages.
       updated_by: roles whose first pass updates the running averages; they must not use them. If
         several do, the later pass outweighs the earlier one, nine to one with ``WideResNet``'s
         momentum.
@@ -62,11 +56,6 @@ class NormPolicy:
     def __post_init__(self) -> None:
         for name in ("positives", "negatives", "chains", "second_pass"):
             check_statistics(name, getattr(self, name))
-        if not isinstance(self.updated_by, tuple):
-            raise ValueError(
-                "updated_by must be a tuple of roles, such as ('positives',), "
-                f"got updated_by={self.updated_by!r}."
-            )
         for role in self.updated_by:
             if self.use(role) == "running":
                 raise ValueError(
@@ -87,13 +76,6 @@ class NormPolicy:
         return not second_pass and self.use(role) == "batch" and role in self.updated_by
 
 
-SADA_JEM_POLICY = NormPolicy(
-    positives="batch",
-    negatives="batch",
-    chains="batch",
-    second_pass="batch",
-    updated_by=("positives", "chains", "negatives", "classified"),
-)
-"""SADA-JEM's published code: batch statistics everywhere; every first pass, chains included,
-updates the running ones. Passes run in the order of ``updated_by``, so the labelled images weigh
-most."""
+SADA_JEM_POLICY = NormPolicy(updated_by=("positives", "chains", "negatives", "classified"))
+"""SADA-JEM's published code: every first pass, chains included, updates the averages, in this order
+of the passes. So the labelled images weigh most."""

@@ -15,8 +15,6 @@ from ebmjax.networks._spectral_norm import cap_kernels
 from ebmjax.types import PyTree
 
 LEAK = 0.2
-Activation = Callable[[jax.Array], jax.Array]
-"""Function of each number of a layer, with the shape kept."""
 
 
 class ResidualEnergy(nn.Module):
@@ -30,15 +28,14 @@ class ResidualEnergy(nn.Module):
     other kernels start He normal, the head LeCun normal, biases at zero.
 
     **Spectral norm.** Every kernel except the head's enters as ``W min(1, limit / norm(W))``, see
-    ``spectral_norm``: a pure function of the parameters, without state. A kernel above the limit
-    gets no gradient along itself, so gradient descent only lengthens it and it stays at the limit.
-    (IGEBM's code always divides by the norm, and caps only the second convolution of a block.)
-    Gains are not bounded. ``fold`` saves chains the power iterations at every step.
+    ``spectral_norm``: a pure function of the parameters, without state. (IGEBM's code always
+    divides by the norm, and caps only the second convolution of a block.) ``fold`` saves chains the
+    power iterations at every step.
 
     **Classes.** With ``num_classes`` the energy is E(x, y) and the call takes labels. Each block
     adds a bias of the class to the input of its two convolutions and multiplies the second's output
-    by a gain of the class. Biases start at 0 and gains at 1, so all classes start equal. A traced
-    label out of range makes the energy NaN.
+    by a gain of the class. All classes start equal. A traced label out of range makes the energy
+    NaN.
 
     **Scales.** With ``num_scales`` above 1, the energy is a sum over the image and its means over
     2x2, 4x4, ... pixels, each with a separate network.
@@ -71,7 +68,9 @@ class ResidualEnergy(nn.Module):
     num_classes: int | None = None
     num_scales: int = 1
     spectral_norm: float | None = 1.0
-    activation: Activation = functools.partial(nn.leaky_relu, negative_slope=LEAK)
+    activation: Callable[[jax.Array], jax.Array] = functools.partial(
+        nn.leaky_relu, negative_slope=LEAK
+    )
     lowering: Lowering | None = None
     dtype: Any = None
 
@@ -91,7 +90,12 @@ class ResidualEnergy(nn.Module):
     @nn.compact
     def __call__(self, images: jax.Array, labels: jax.Array | None = None) -> jax.Array:
         check_images(images)
-        self._check_size(images)
+        smallest = 2 ** (self.num_scales - 1 + len(self.features))
+        if min(images.shape[-3:-1]) < smallest:
+            raise ValueError(
+                f"images must have at least {smallest} pixels a side for {len(self.features)} "
+                f"features and num_scales={self.num_scales}, got shape {images.shape}."
+            )
         _check_labels(labels, self.num_classes, images.shape[:-3])
         if labels is not None:  # labels of eight bits wrap round at 128 or 256 classes
             labels = jnp.asarray(labels, jnp.int32)
@@ -121,26 +125,10 @@ class ResidualEnergy(nn.Module):
 
         Fold once a training step and run chains on the result: they then cost no more than without
         spectral normalisation. It is differentiable, so a loss may use it too.
-
-        Args:
-          params: as ``apply`` takes them.
-
-        Returns:
-          A network and its parameters, ``params`` with capped kernels.
         """
         if self.spectral_norm is None:
             return self, params
         return self.clone(spectral_norm=None), cap_kernels(params, self.spectral_norm)
-
-    def _check_size(self, images: jax.Array) -> None:
-        height, width = images.shape[-3:-1]
-        halvings = self.num_scales - 1 + len(self.features)
-        if min(height, width) < 2**halvings:
-            raise ValueError(
-                f"images of {height}x{width} pixels cannot be halved {halvings} times, as "
-                f"{len(self.features)} stages and num_scales={self.num_scales} do; take at least "
-                f"{2**halvings} pixels a side, fewer entries in features, or fewer scales."
-            )
 
 
 class ScaleEnergy(nn.Module):
@@ -149,7 +137,7 @@ class ScaleEnergy(nn.Module):
     features: Sequence[int]
     depth: int
     num_classes: int | None
-    activation: Activation
+    activation: Callable[[jax.Array], jax.Array]
     lowering: Lowering | None
     dtype: Any
 
@@ -176,7 +164,7 @@ class EnergyBlock(nn.Module):
 
     features: int
     num_classes: int | None
-    activation: Activation
+    activation: Callable[[jax.Array], jax.Array]
     convolution: Callable[..., Convolution]
     is_halved: bool
 
@@ -216,13 +204,10 @@ def halve(images: jax.Array) -> jax.Array:
 
 
 def _check_labels(labels: Any, num_classes: int | None, shape: tuple[int, ...]) -> None:
-    if num_classes is None:
-        if labels is not None:
-            raise ValueError("labels were given to an energy without classes; set num_classes.")
-        return
-    if labels is None:
+    if (labels is None) != (num_classes is None):
         raise ValueError(
-            f"labels must be given, one of {num_classes} classes an image: this energy is "
-            "E(x, y). For an energy of images alone build it with num_classes=None."
+            "labels must be given where num_classes is, and only there: one energy is E(x, y), the "
+            f"other E(x). Got {num_classes=} and {'no ' * (labels is None)}labels."
         )
-    check_labels("labels", labels, shape, num_classes)
+    if num_classes is not None:
+        check_labels("labels", labels, shape, num_classes)

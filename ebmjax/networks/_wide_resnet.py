@@ -3,7 +3,7 @@
 import operator
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 import flax.linen as nn
 import jax
@@ -14,9 +14,6 @@ from ebmjax.networks._convolution import Convolution
 from ebmjax.networks._convolve import Lowering, check_images
 from ebmjax.networks._norm_policy import Statistics, check_statistics
 from ebmjax.types import AxisName
-
-Norm = Literal["batch", "group"]
-"""Normalisation of a wide ResNet."""
 
 LEAK = 0.2
 NUM_GROUPS = 8
@@ -38,12 +35,9 @@ class WideResNet(nn.Module):
     takes the block's input before its activation. As an energy, E(x) = -logsumexp(logits) and E(x,
     y) = -logits[y].
 
-    Convolutions start uniform within 1/sqrt(fan_in), the PyTorch default that JEM relies on:
-    residual branches start small, as a deep network without normalisation needs. The linear layer
-    starts LeCun normal, biases at zero.
-
-    From depth 22 on, a stage's blocks of one shape run in a loop: a program holds them once, and
-    wide networks compile sooner for TPUs.
+    Convolutions start uniform within 1/sqrt(fan_in), the PyTorch default that JEM relies on. The
+    linear layer starts LeCun normal, biases at zero. From depth 22 on, a stage's blocks of one
+    shape run in a loop, so that a program holds them once.
 
     Attributes:
       depth: d, one of 10, 16, 22, 28, ...
@@ -60,10 +54,9 @@ class WideResNet(nn.Module):
         batch, one mapped over shards by the batch of all shards.
 
     Argument ``statistics`` of the call: ``"running"`` normalises by the running averages,
-    ``"batch"`` by these images, and updates the averages (``mutable=["batch_stats"]``). Without
-    batch normalisation both are the same. The call is ``head(first_layer(images))``: the first
-    convolution, which PYLD uses, and the rest. Reach them with ``network.apply(variables, images,
-    method="first_layer")``. Method ``features`` returns the linear layer's inputs.
+    ``"batch"`` by these images, and updates the averages (``mutable=["batch_stats"]``). The call is
+    ``head(first_layer(images))``: the first convolution, which PYLD uses, and the rest. Method
+    ``features`` returns the linear layer's inputs.
 
     Source: Zagoruyko & Komodakis 2016; Grathwohl et al. 2020 (JEM).
 
@@ -77,7 +70,7 @@ class WideResNet(nn.Module):
     depth: int
     widen_factor: int
     num_classes: int
-    norm: Norm | None = None
+    norm: Literal["batch", "group"] | None = None
     lowering: Lowering | None = None
     dtype: Any = None
     batch_axis: AxisName = None
@@ -88,7 +81,7 @@ class WideResNet(nn.Module):
             raise ValueError(f"depth must be 6n + 4 (10, 16, 22, 28, ...), got depth={self.depth}.")
         check_at_least("widen_factor", self.widen_factor, 1)
         check_at_least("num_classes", self.num_classes, 1)
-        if self.norm not in (None, *get_args(Norm)):
+        if self.norm not in (None, "batch", "group"):
             raise ValueError(f"norm must be None, 'batch' or 'group', got norm={self.norm!r}.")
         super().__post_init__()
 
@@ -144,7 +137,7 @@ class ResidualBlock(nn.Module):
 
     features: int
     stride: int
-    norm: Norm | None
+    norm: Literal["batch", "group"] | None
     lowering: Lowering | None
     dtype: Any
     batch_axis: AxisName
@@ -186,7 +179,7 @@ def _in_turn(blocks: Sequence[ResidualBlock], x: jax.Array, statistics: Statisti
 
 
 def _norm_layer(
-    norm: Norm | None, dtype: Any, batch_axis: AxisName
+    norm: Literal["batch", "group"] | None, dtype: Any, batch_axis: AxisName
 ) -> nn.GroupNorm | nn.BatchNorm | None:
     if norm == "group":
         return nn.GroupNorm(

@@ -209,12 +209,6 @@ def test_a_module_has_its_own_parameters_and_a_function_draws_them():
         assert any(np.abs(first[name] - second[name]).max() > 0.01 for name in names)
 
 
-def test_arrays_that_are_no_parameters_are_state():
-    params, state = STATEFUL["equinox"]().init(jax.random.key(0), images_of())
-    assert "order" in state
-    assert "order" not in params
-
-
 class LinenDropout(nn.Module):
     @nn.compact
     def __call__(self, images, train: bool = False):
@@ -284,13 +278,6 @@ def test_dropout_is_in_drop_alone_and_comes_from_its_key(kind, use):
     np.testing.assert_array_equal(first, again)
     for one, another in ((first, plain), (first, other), (first[0], first[1])):
         assert np.abs(one - another).max() > 0.01
-
-
-def test_without_leave_a_network_has_no_dropout():
-    assert networks.from_linen(LinenDeterministic()).drop is None
-    assert STATEFUL["nnx"]().drop is STATEFUL["equinox"]().drop is None
-    fixed = networks.from_equinox(eqx.nn.make_with_state(Equinox), dropout=True)
-    assert fixed.drop is None  # whose call need not take a key
 
 
 class LinenOfManyArguments(nn.Module):

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ebmjax.networks import Convolution, TransposedConvolution, convolve, convolve_transposed
+from ebmjax.networks import Convolution, TransposedConvolution, convolve
+from ebmjax.networks._convolve import convolve_transposed
 
 EPS = float(jnp.finfo(jnp.float32).eps)
 BATCH, CHANNELS, FEATURES = 3, 2, 5
@@ -347,31 +348,29 @@ def test_dtype_sets_the_computation_and_not_the_parameters(lowering):
         assert params["params"]["kernel"].dtype == jnp.float32
 
 
-KEY, IMAGE, KERNEL = jax.random.key(0), jnp.zeros((8, 8, 1)), jnp.zeros((3, 3, 1, 2))
+IMAGE, KERNEL = jnp.zeros((8, 8, 1)), jnp.zeros((3, 3, 1, 2))
 
 
+@pytest.mark.parametrize("function", [convolve, convolve_transposed])
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("changes", "message"),
     [
-        (lambda: Convolution(4).init(KEY, jnp.zeros((8, 8))), "last axis"),
-        (lambda: TransposedConvolution(4).init(KEY, jnp.zeros(8)), "last axis"),
-        (lambda: convolve(jnp.zeros((0, 8, 1)), KERNEL), "at least 1"),
-        (
-            lambda: convolve(IMAGE[:2], KERNEL, padding="VALID"),
-            "2x8 pixels are smaller than the 3x3",
-        ),
-        (lambda: convolve(jnp.zeros((8, 8, 2)), KERNEL), "2 channels"),
-        (lambda: convolve_transposed(jnp.zeros((8, 8, 2)), KERNEL), "2 channels"),
-        (lambda: convolve(IMAGE, KERNEL[:, :2]), "kernel must have shape"),
-        (lambda: convolve(IMAGE, KERNEL, padding="same"), "padding='same'"),
-        (lambda: convolve(IMAGE, KERNEL, lowering="gemm"), "'xla' or None, got lowering='gemm'"),
-        (lambda: Convolution(0).init(KEY, IMAGE), "features must be an integer of at least 1"),
-        (lambda: convolve(IMAGE, KERNEL, stride=0), "stride must be .* at least 1, got stride=0"),
-        (lambda: Convolution(2, stride=0).init(KEY, IMAGE), "stride must be"),
-        (lambda: convolve_transposed(IMAGE, KERNEL, stride=0), "stride must .*, got stride=0"),
-        (lambda: Convolution(2, kernel_size=0).init(KEY, IMAGE), "kernel_size must be an integer"),
+        ({"images": jnp.zeros((8, 8))}, "last axis"),
+        ({"images": jnp.zeros((0, 8, 1))}, "at least 1"),
+        ({"images": jnp.zeros((8, 8, 2))}, "2 channels"),
+        ({"kernel": KERNEL[:, :2]}, "kernel must have shape"),
+        ({"padding": "same"}, "padding='same'"),
+        ({"lowering": "gemm"}, "'xla' or None, got lowering='gemm'"),
+        ({"stride": 0}, "stride must be .* at least 1, got stride=0"),
     ],
 )
-def test_bad_input_is_named(call, message):
+def test_bad_input_is_named(function, changes, message):
     with pytest.raises(ValueError, match=message):
-        call()
+        function(**({"images": IMAGE, "kernel": KERNEL} | changes))
+
+
+def test_a_window_larger_than_the_image_is_refused():
+    with pytest.raises(ValueError, match="2x8 pixels are smaller than the 3x3"):
+        convolve(IMAGE[:2], KERNEL, padding="VALID")
+    with pytest.raises(ValueError, match="kernel_size must be an integer"):
+        Convolution(2, kernel_size=0).init(jax.random.key(0), IMAGE)

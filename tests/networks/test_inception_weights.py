@@ -13,7 +13,8 @@ import pytest
 from inception_reference import random_state_dict
 from safetensors.numpy import save
 
-from ebmjax.networks import inception_variables, load_inception, read_tensors
+from ebmjax.networks import load_inception, read_tensors
+from ebmjax.networks._inception_weights import inception_variables
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """Networks as pairs of pure functions: the same numbers as the network, and no more state."""
 
 import functools
-from typing import NamedTuple
 
 import flax.linen as nn
 import jax
@@ -9,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ebmjax.networks import Network, WideResNet, from_linen
+from ebmjax.networks import WideResNet, from_linen
 
 
 class Flat(nn.Module):
@@ -18,28 +17,6 @@ class Flat(nn.Module):
     @nn.compact
     def __call__(self, images):
         return nn.Dense(3)(images.reshape(*images.shape[:-3], -1))
-
-
-class Half(nn.Module):
-    """A network with statistics whose logits are in low precision."""
-
-    batch_axis: str | None = None
-
-    @nn.compact
-    def __call__(self, images, *, statistics="running"):
-        is_running = statistics == "running"
-        x = nn.BatchNorm(is_running, dtype=jnp.bfloat16, axis_name=self.batch_axis)(images)
-        return nn.Dense(3, dtype=jnp.bfloat16)(x.mean((-3, -2)))
-
-
-class Model(NamedTuple):
-    """An Equinox-style model: a PyTree that is called on one image."""
-
-    kernel: jax.Array
-    bias: jax.Array
-
-    def __call__(self, image):
-        return image.ravel() @ self.kernel + self.bias
 
 
 def images_of(shape=(4, 6, 6, 1), seed=0):
@@ -78,26 +55,6 @@ def test_functions_give_the_numbers_of_the_network():
     assert np.abs(running - logits).max() > 0.001
 
 
-def test_chains_of_single_images_share_their_statistics():
-    _, made, (params, statistics) = wide_resnet()
-    images = images_of()
-
-    def one(image):
-        return made.apply(params, statistics, image, use="batch", batch_axis="chains")
-
-    chains = jax.vmap(one, axis_name="chains", out_axes=(0, None))
-    logits, averages = jax.jit(chains)(images)
-    use_batch = jax.jit(functools.partial(made.apply, use="batch"))
-    expected, expected_averages = use_batch(params, statistics, images)
-    # The same sums in another order: some 64 terms in each of twelve layers, in units of values
-    # of order one; alone, an image's statistics move its logits by far more.
-    tolerance = 64 * 12 * float(jnp.finfo(jnp.float32).eps)
-    close = functools.partial(np.testing.assert_allclose, rtol=tolerance, atol=tolerance)
-    jax.tree.map(close, (logits, averages), (expected, expected_averages))
-    alone = use_batch(params, statistics, images[0])[0]
-    assert np.abs(alone - expected[0]).max() > 100 * tolerance
-
-
 @pytest.mark.slow
 def test_chains_follow_the_gradient_of_their_summed_log_density():
     """Through the shared mean and variance too: what PyTorch's ``energy.sum().backward()`` is."""
@@ -120,20 +77,6 @@ def test_chains_follow_the_gradient_of_their_summed_log_density():
     np.testing.assert_allclose(chains, expected, rtol=0, atol=tolerance * scale)
     alone = jax.jit(jax.vmap(jax.grad(lambda image: total(image[None]))))(images)
     assert np.abs(alone - expected).max() > 100 * tolerance * scale
-
-
-@pytest.mark.parametrize("norm", [None, "batch"])
-def test_the_split_is_the_whole(norm):
-    _, made, (params, statistics) = wide_resnet(norm)
-    images = images_of()
-
-    def split(params, statistics, images, *, use):
-        return made.head(params, statistics, made.first_layer(params, images), use=use)
-
-    for use in ("running", "batch"):
-        whole, parts = (jax.jit(functools.partial(f, use=use)) for f in (made.apply, split))
-        assert_equal(parts(params, statistics, images), whole(params, statistics, images))
-    assert (statistics == {}) == (norm is None)
 
 
 class HeadAlone(Flat):
@@ -161,52 +104,6 @@ def test_a_network_without_statistics_has_one_use_and_no_split(network):
         .dtype
         == jnp.float32
     )
-
-
-def test_plain_functions_are_as_good_as_a_module():
-    def init(key, images):
-        size = np.prod(images.shape[-3:])
-        return Model(0.1 * jax.random.normal(key, (size, 3)), jnp.zeros(3)), {}
-
-    def logits(params, statistics, images, *, use="running", batch_axis=None):
-        del use, batch_axis
-        return jax.vmap(params)(images), statistics
-
-    def accuracy_loss(network, params, statistics, images):
-        """Uses a Network as a trainer does, whoever made it."""
-        scores, statistics = network.apply(params, statistics, images, use="batch")
-        return -jax.nn.log_softmax(scores)[:, 1].mean(), statistics
-
-    images = images_of()
-    plain, module = Network(init, logits), from_linen(Flat())
-    params, statistics = plain.init(jax.random.key(0), images)
-    same = {"Dense_0": params._asdict()}
-    gradient = jax.grad(accuracy_loss, argnums=1, has_aux=True)
-    expected, _ = gradient(module, same, {}, images)
-    got, statistics = gradient(plain, params, statistics, images)
-    assert statistics == {}
-    # A product of 36 terms below one.
-    tolerance = 38 * float(jnp.finfo(jnp.float32).eps)
-    for name, leaf in got._asdict().items():
-        np.testing.assert_allclose(leaf, expected["Dense_0"][name], rtol=0, atol=tolerance)
-
-
-def test_averages_stay_float32_whatever_the_images():
-    _, made, (params, statistics) = wide_resnet()
-    with jax.enable_x64(True):
-        images = images_of().astype(np.float64)
-        use_batch = functools.partial(made.apply, use="batch")
-        out = jax.eval_shape(use_batch, params, statistics, images)
-    assert {leaf.dtype for leaf in jax.tree.leaves(out)} == {jnp.dtype("float32")}
-
-
-@pytest.mark.parametrize("use", ["running", "batch"])
-def test_logits_are_float32_whatever_the_network_computes_in(use):
-    made, images = from_linen(Half()), images_of()
-    params, statistics = jax.eval_shape(made.init, jax.random.key(0), images)
-    use_either = functools.partial(made.apply, use=use)
-    logits, _ = jax.eval_shape(use_either, params, statistics, images)
-    assert logits.dtype == jnp.float32
 
 
 def test_bad_input_is_named():
