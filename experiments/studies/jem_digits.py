@@ -28,17 +28,16 @@ LANDSCAPES = {
     "JEM, augmented": "augmented",
     "JEM, p(x) unaugmented": "p(x) unaugmented",
 }
-POINTS = "--config.evals.landscape.num_points=11"
 
 ROWS = {
     "softmax": f"{JEM}:softmax",
     "softmax, SAM": f"{JEM}:softmax_sam",
-    "JEM, SGLD": [JEM, POINTS],
-    "JEM, SGLD, SAM": [f"{JEM}:sam", POINTS],
+    "JEM, SGLD": JEM,
+    "JEM, SGLD, SAM": f"{JEM}:sam",
     "JEM, pSGLD": f"{JEM}:psgld",
     "JEM, MALA": f"{JEM}:mala",
-    "JEM, augmented": [f"{JEM}:augmented", POINTS],
-    "JEM, p(x) unaugmented": [f"{JEM}:unaugmented", POINTS],
+    "JEM, augmented": f"{JEM}:augmented",
+    "JEM, p(x) unaugmented": f"{JEM}:unaugmented",
     "SADA-JEM, K = 5": f"{SADAJEM}:k5",
     "SADA-JEM, K = 10": SADAJEM,
     "SADA-JEM, K = 20": f"{SADAJEM}:k20",

@@ -54,7 +54,6 @@ STUDY = Study(
     common=(
         *joint_rows.ONCE,
         *joint_rows.skip("ood", "generation"),
-        "--config.evals.landscape.num_points=11",
         "--config.evals.robustness.linf=(0, 16, 32, 64)",
         "--config.evals.robustness.l2=(0, 128, 256)",
         "--config.evals.robustness.num_restarts=2",

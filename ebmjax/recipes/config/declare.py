@@ -40,12 +40,18 @@ class Field:
       values: range.
       text: one line, for people.
       when: choices of which each must be made; without any, every configuration has the field.
+      off: value that takes the field out, such as "never" for ``evals.NAME.every``.
     """
 
     default: Any
     values: Range
     text: str
     when: tuple[When, ...] = ()
+    off: Any = None
+
+    def is_off(self, name: str, config: Config) -> bool:
+        """Returns whether a configuration lacks the field ``name`` because it is switched off."""
+        return self.off is not None and config.get(name, self.off) == self.off
 
     @property
     def is_many(self) -> bool:

@@ -46,7 +46,11 @@ def all_fields(family: str, names: Collection[str] = ()) -> Fields:
 def fields_of(config: Config) -> Fields:
     """Returns the fields of a configuration: those that its own choices bring into being."""
     fields = all_fields(config.get("family"), flatten(config.to_dict())).items()
-    return {name: one for name, one in fields if all(when.holds(config) for when in one.when)}
+    return {
+        name: one
+        for name, one in fields
+        if all(when.holds(config) for when in one.when) and not one.is_off(name, config)
+    }
 
 
 def prune(config: Config) -> None:
@@ -82,7 +86,7 @@ def check(config: Config, typed: Collection[str] = ()) -> None:
         shown = shorten(name, quoted=False)
         raise ConfigError(f"config.{shown} {problem} `ebmjax fields {config.family}` prints all.")
     for name in typed:
-        if name not in fields:
+        if name not in fields and not every[name].is_off(name, config):
             needs = " and ".join(w.needs for w in every[name].when if not w.holds(config))
             near = did_you_mean(name, fields)
             raise ConfigError(f"config.{name} is no field here: it needs {needs}.{near}")

@@ -64,6 +64,15 @@ def main() -> None:
         stop(error)
     for name, one in fields.items():
         print(f"{name} = {config.get(name, one.default)!r}  # {one.text} [{values(one)}]")
+    if off := list(names_off(config)):
+        print(f"# off: {', '.join(off)}; --config.evals.{off[0]}.every=... switches one on")
+
+
+def names_off(config: Config) -> Iterator[str]:
+    """Yields the names of the evaluators that are off, and that the family can run."""
+    for name, one in families.all_fields(config.family).items():
+        if one.is_off(name, config) and all(when.holds(config) for when in one.when):
+            yield name.split(".")[1]
 
 
 def values(one: Field) -> str:

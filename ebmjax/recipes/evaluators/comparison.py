@@ -24,7 +24,7 @@ from ebmjax.recipes.evaluators.density import COLUMNS, energy_map
 from ebmjax.recipes.evaluators.found import Found
 from ebmjax.recipes.evaluators.plane import plane_of
 from ebmjax.recipes.evaluators.plots import figure, shape
-from ebmjax.recipes.evaluators.table import NEVER
+from ebmjax.recipes.evaluators.table import wants
 from ebmjax.recipes.parts.samplers import Chosen, defaults
 from ebmjax.recipes.parts.samplers import check as check_samplers
 from ebmjax.recipes.parts.samplers.bind import bind_sampler
@@ -348,16 +348,17 @@ def sampler_in(setting: str, name: str) -> Chosen:
 
 def check_fields(config: Config) -> None:
     """Raises ConfigError at the first pair of fields of density and comparison that is wrong."""
-    density, section = config.evals.density, config.evals.comparison
+    density = config.evals.density
     width = 2 * density.half_width / density.grid_points
-    if density.every != NEVER and density.bandwidth < width:
+    if wants(config, "density") and density.bandwidth < width:
         raise ConfigError(
             f"config.evals.density.bandwidth={density.bandwidth} must be at least the width of a "
             f"cell, {width:.3g}. Take more config.evals.density.grid_points."
         )
-    if section.every == NEVER:
+    if not wants(config, "comparison"):
         return
-    if density.every == NEVER:
+    section = config.evals.comparison
+    if not wants(config, "density"):
         raise ConfigError(
             "config.evals.comparison compares samplers on the grid of the density, and "
             "config.evals.density.every='never': set --config.evals.density.every=end."

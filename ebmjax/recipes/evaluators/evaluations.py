@@ -64,12 +64,9 @@ def make_evaluators(config: Config) -> dict[str, Evaluator]:
     """
     fields, made = families.fields_of(config), {}
     for name in table.EVALUATORS:
-        section = config.evals.get(name, {"every": table.NEVER})
-        if section["every"] == table.NEVER:
-            continue
         if f"evals.{name}.every" not in fields:
-            continue  # images have no density, and points no FID
-        options = section.to_dict()
+            continue  # off, or not for this family: images have no density, and points no FID
+        options = config.evals[name].to_dict()
         every, function = options.pop("every"), table.find_evaluator(name)
         check = getattr(sys.modules[function.__module__], "check", None)
         check = check and partial(check, **options)

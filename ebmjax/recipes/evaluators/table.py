@@ -10,7 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 from ebmjax._ranges import COUNT, Range
+<<<<<<< HEAD
 from ebmjax.recipes.config.declare import Field, When, field, read_fields, under
+=======
+from ebmjax.recipes.config.declare import Field, When, under
+from ebmjax.recipes.config.errors import Config
+from ebmjax.recipes.config.signatures import read_fields
+>>>>>>> e87102ef (Only the evaluators that run have sections in a configuration)
 
 END, NEVER = "end", "never"
 EVERY = Range(
@@ -19,7 +25,6 @@ EVERY = Range(
     object,
     (END, NEVER, 1, 3),
 )
-EVERY_TEXT = "N: at every N-th evaluation of training and at its end; end: only then; never"
 IN_TRAINING = Range(
     "'never', or an integer of at least 1",
     lambda v: v == NEVER or COUNT.holds(v),
@@ -48,16 +53,13 @@ EVALUATORS = {
 """When each runs by default, in the order in which they run."""
 TRAINING_ALONE = ("samples", "profile")
 """Evaluators that have no part in the evaluation after training."""
+READ = ("density", "evidence")
+"""Evaluators whose fields others read, too: the plane's grid, what scores images."""
 
 
-READ = ("density", "evidence", "landscape")
-"""Evaluators whose fields others read, too: the plane's grid, what scores images, a study."""
-
-
-def when_wanted(name: str) -> When:
-    """Returns the choice that an evaluator runs, which brings its fields into being."""
-    every = f"evals.{name}.every"
-    return When(f"config.{every} other than never", lambda c: c.get(every, NEVER) != NEVER)
+def wants(config: Config, name: str) -> bool:
+    """Returns whether a configuration runs an evaluator."""
+    return config.get(f"evals.{name}.every", NEVER) != NEVER
 
 
 def find_evaluator(name: str) -> Callable[..., Any]:
@@ -76,12 +78,13 @@ def fields(
       without: fields that the family does not have.
       changes: defaults in place of the signature's, by field.
     """
-    every = field(EVALUATORS[name], EVERY, EVERY_TEXT)
+    values, text = EVERY, "N: at every N-th evaluation of training and at its end; end: only then"
     if name in TRAINING_ALONE:
-        text = "N: at every N-th evaluation of training; never"
-        every = field(EVALUATORS[name], IN_TRAINING, text)
+        values, text = IN_TRAINING, "N: at every N-th evaluation of training"
+    every = Field(EVALUATORS[name], values, f"{text}; never: off", off=NEVER)
     own = read_fields(find_evaluator(name))
-    made = {"every": every, **(own if name in READ else under(own, when_wanted(name)))}
+    is_run = When(f"config.evals.{name}.every other than never", lambda c: wants(c, name))
+    made = {"every": every, **(own if name in READ else under(own, is_run))}
     made = {key: one for key, one in made.items() if key not in without}
     for key, value in changes.items():
         made[key] = replace(made[key], default=value)

@@ -118,6 +118,9 @@ def _as_config(saved: dict[str, Any]) -> Config:
     flat = flatten(saved)
     every = families.all_fields(family, flat)
     config = declare.defaults(every)
+    for name, one in every.items():
+        if one.off is not None:
+            declare.put(one, config, name, one.off)
     for name in sorted(flat.keys() & every.keys()):
         flat[name] = declare.from_json(every[name], name, flat[name])
         declare.put(every[name], config, name, flat[name])

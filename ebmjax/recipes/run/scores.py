@@ -58,9 +58,8 @@ def _normalise(run: Any, num_powers: int) -> Any:
     if run.config.family == "latent":
         raise ConfigError("--nats: the scores of a latent model are log evidences already.")
     usual = {name: one.default for name, one in read_fields(nats).items()}
-    options = usual | run.config.evals.nats.to_dict()
-    for name in ("every", "num_images"):
-        options.pop(name)
+    options = usual | dict(run.config.evals.get("nats", {}))
+    options = {name: options[name] for name in usual if name != "num_images"}
     options["num_powers"] = num_powers or options["num_powers"]
     with phase("normalising the density"):
         return normalise(jax.random.key(0), run.model, **options)

@@ -9,7 +9,7 @@ import pytest
 from experiment_runs import launch, rows_of
 
 from ebmjax import data, recipes
-from ebmjax.recipes.config import families
+from ebmjax.recipes.config import command_line, families, show_fields
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators import table
 from ebmjax.recipes.evaluators.energies import moments
@@ -17,6 +17,7 @@ from ebmjax.recipes.evaluators.evaluations import Evaluator, make_evaluators
 from ebmjax.recipes.evaluators.found import Found
 from ebmjax.recipes.evaluators.landscape import landscape
 from ebmjax.recipes.evaluators.robustness import robustness
+from ebmjax.recipes.folder import run_folder
 from experiments.configs import igebm_digits, jem_digits, thermo_digits
 
 pytestmark = pytest.mark.usefixtures("shallow")
@@ -120,6 +121,22 @@ def test_an_evaluator_that_never_runs_is_not_made(module, field):
     assert name in make_evaluators(config)
     config.update_from_flattened_dict({field: "never"})
     assert name not in make_evaluators(config)
+
+
+def test_only_the_evaluators_that_run_have_sections(tmp_path, capsys, monkeypatch):
+    """One is switched on and another off from the command line, and a saved run says the same."""
+    times = ["--config.evals.fit.every=end", "--config.evals.ood.every=never"]
+    config = command_line.read("configs/jem_digits.py", times)
+    assert config.evals.fit.num_samples == 500
+    assert not {"ood", "nats", "profile"} & set(config.evals)
+    (tmp_path / "config.json").write_text(json.dumps(run_folder.as_json(config)))
+    assert run_folder.config_of(tmp_path) == config
+    assert list(make_evaluators(config)) == list(make_evaluators(run_folder.config_of(tmp_path)))
+    monkeypatch.setattr("sys.argv", ["fields", "jem_digits", *times])
+    show_fields.main()
+    *fields, off = capsys.readouterr().out.splitlines()
+    assert "# off: profile, ood, nats;" in off
+    assert not any(line.startswith(("evals.ood", "evals.nats")) for line in fields)
 
 
 def test_rows_have_the_scalars_of_a_report_by_dotted_names():

@@ -3,7 +3,7 @@
 from ebmjax.recipes.config import checks
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.extractor_names import OF_SAMPLES, scores_of_samples
-from ebmjax.recipes.evaluators.table import NEVER
+from ebmjax.recipes.evaluators.table import wants
 from ebmjax.recipes.parts.objectives.table import check_objective
 from ebmjax.recipes.parts.samplers import SAMPLERS, Chosen, check_particles, of_section
 from ebmjax.recipes.parts.samplers import check as check_samplers
@@ -63,8 +63,7 @@ def count_blocks(config: Config) -> int:
 
 def _check_sampler(config: Config, has_energy: bool) -> Chosen | None:
     """Returns the sampler of a run that has chains; refuses what it does not go with."""
-    attacks = config.evals.robustness
-    is_refined = attacks.every != NEVER and attacks.refine_steps
+    is_refined = wants(config, "robustness") and config.evals.robustness.refine_steps
     if not has_energy and not is_refined:
         return None
     chosen = sampler(config)

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from ebmjax import data
 from ebmjax.learning import JointNetwork, init_carry, make_gradient_fn, numbers_of
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.evaluators import table
 from ebmjax.recipes.evaluators.distances import RunDistances
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
+from ebmjax.recipes.evaluators.table import wants
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.joint import checks, parts, plots
 from ebmjax.recipes.models.joint.model import JointModel, TrainedJoint, densities_of
@@ -51,8 +51,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     chain_plan = parts.chain_plan(config, train) if has_energy else None
     trained_by = chain_plan if has_energy and draws(config) else None
     # A classifier alone has no chains in training, but may refine attacked images by such chains.
-    attacks = config.evals.robustness
-    is_refined = attacks.every != table.NEVER and attacks.refine_steps
+    is_refined = wants(config, "robustness") and config.evals.robustness.refine_steps
     refining = parts.chain_plan(config, train) if is_refined else None
     carry = init_carry(
         buffer_key,

@@ -7,7 +7,7 @@ from ebmjax.recipes.config import checks
 from ebmjax.recipes.config.by_images import PRIOR_RATES
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.extractor_names import scores_of_samples
-from ebmjax.recipes.evaluators.table import NEVER
+from ebmjax.recipes.evaluators.table import wants
 from ebmjax.recipes.parts.samplers import SINGLE, Chosen, of_shared
 from ebmjax.recipes.parts.samplers import check as check_samplers
 
@@ -64,7 +64,7 @@ def _check_gaussians(config: Config) -> None:
     section = config.evals.evidence
     latent_dim = config.model.latent_dim
     smallest = fewest_chains(latent_dim)
-    if section.every != NEVER and section.divergences and section.num_chains < smallest:
+    if wants(config, "evidence") and section.divergences and section.num_chains < smallest:
         raise ConfigError(
             f"config.evals.evidence.num_chains={section.num_chains} are too few for the log "
             "evidence that is reported: its divergences fit a full covariance in "
@@ -169,7 +169,7 @@ def _check_sizes(config: Config) -> None:
             f"{2 * SMC_REPEATS}, for config.evals.evidence.methods with 'smc', which makes "
             f"{SMC_REPEATS} populations of them; got {num_chains}."
         )
-    if config.evals.generation.every == NEVER:
+    if not wants(config, "generation"):
         return
     generated, smallest = config.evals.generation.num_images, config.evals.generation.smallest_num
     if not 2 <= smallest < generated:
