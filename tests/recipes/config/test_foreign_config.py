@@ -63,12 +63,14 @@ def test_every_field_of_a_wrong_type_is_named_in_one_line(family, tmp_path):
         wrong = [value for value in WRONG if refuses(one, name, value)]
         assert all(any(value is other for other in wrong) for value in NEVER), name
         assert len(wrong) >= len(WRONG) // 2, name
-        for value in (wrong[0], wrong[-1], {"text": 3}):
+        empty = wrong[-1] if not name.endswith(".every") else None  # as if it were not there
+        for value in (wrong[0], empty, {"text": 3}):
             written(tmp_path, with_value(saved, name, value))
             with pytest.raises(WorkdirError) as caught:
                 run_folder.config_of(tmp_path)
             message = str(caught.value)
-            assert message.startswith(f"{tmp_path}/config.json: config.{name}"), message
+            assert message.startswith(f"{tmp_path}/config.json: config."), message
+            assert f"config.{name}" in message
             assert ANOTHER in message
             assert "\n" not in message
             assert len(message) < 900
@@ -80,6 +82,8 @@ def test_every_field_that_is_missing_and_every_one_too_many_is_named(family, tmp
     assert run_folder.as_json(run_folder.config_of(written(tmp_path, saved))) == saved
     for name in [*flatten(saved), *(key for key, part in saved.items() if isinstance(part, dict))]:
         *path, last = name.split(".")
+        if last == "every":  # without it, an evaluator is off
+            continue
         changed = json.loads(json.dumps(saved))
         place = changed
         for part in path:
