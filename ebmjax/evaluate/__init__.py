@@ -5,7 +5,6 @@ Your functions of images see float32 (N, H, W, C) in [-1, 1]. They are traced at
 parameters of the same shapes compile nothing again.
 """
 
-from ebmjax.evaluate._classifier import LogitsFn as LogitsFn
 from ebmjax.evaluate._classifier import classifier as classifier
 from ebmjax.evaluate._classifier import scores as scores
 from ebmjax.evaluate._classifier import temperature_scaling as temperature_scaling
@@ -19,13 +18,10 @@ from ebmjax.evaluate._extractors import own_classifier as own_classifier
 from ebmjax.evaluate._extractors import own_extractor as own_extractor
 from ebmjax.evaluate._extractors import random_features as random_features
 from ebmjax.evaluate._generation import Chains as Chains
-from ebmjax.evaluate._generation import draw_gaussians as draw_gaussians
+from ebmjax.evaluate._generation import along_training as along_training
 from ebmjax.evaluate._generation import finite_images as finite_images
 from ebmjax.evaluate._generation import generation as generation
 from ebmjax.evaluate._generation import rms_displacement as rms_displacement
-from ebmjax.evaluate._generation import score_chains as score_chains
-from ebmjax.evaluate._generation import score_references as score_references
-from ebmjax.evaluate._generation import take_balanced as take_balanced
 from ebmjax.evaluate._mixing import mixing as mixing
 from ebmjax.evaluate._out_of_distribution import ood_sets as ood_sets
 from ebmjax.evaluate._robustness import robustness as robustness

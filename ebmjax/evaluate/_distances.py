@@ -1,8 +1,8 @@
 """Distances of images from the training images, with errors, in the features of one extractor."""
 
 import math
-from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -11,7 +11,6 @@ import numpy as np
 from ebmjax import data, metrics
 from ebmjax._groups import in_batches
 from ebmjax.evaluate._extractors import Extractor, keep_features
-from ebmjax.types import Key
 
 NUM_NEIGHBOURS = 5
 """Neighbours for precision, recall, density and coverage, as in the paper of the last two."""
@@ -71,6 +70,7 @@ class Distances:
         """
         self.train, self._extractor, self.batch_size = train, extractor, batch_size
         self._programs: dict[int, Any] = {}
+        self.known: dict[Any, Any] = {}  # scores of what no update of a model changes
 
     @cached_property
     def extractor(self) -> Extractor:
@@ -136,35 +136,6 @@ class Distances:
         found |= manifold_scores(features[:num_compared], reference.features)
         return Scores(found, halves, fids, kids)
 
-    def at_sizes(self, key: Key, images: np.ndarray, sizes: Sequence[int]) -> dict[str, Any]:
-        """Returns "fid", "kid_rbf" and "kid_polynomial" of uint8 images, one for each size.
-
-        A size takes as many images, drawn anew. Sizes above their number have NaN. See
-        ``metrics.extrapolate_to_infinity``.
-        """
-        known = [size for size in sizes if size <= len(images)]
-        unknown = [np.nan] * (len(sizes) - len(known))
-        functions: dict[str, Any] = dict.fromkeys(("fid", "kid_rbf", "kid_polynomial"))
-        rows: list[np.ndarray] = []
-        if known:
-            features, _ = self.outputs(images)
-            reference, moments, _ = self.train_reference
-            bandwidth = (reference.shape[1] / 2) ** 0.5  # the thermodynamic-integration thesis's
-            kid = partial(metrics.kernel_distance, features_b=reference)
-            functions = {
-                "fid": lambda x: metrics.frechet_distance(*metrics.feature_moments(x), *moments),
-                "kid_rbf": partial(kid, kernel="rbf", bandwidth=bandwidth),
-                "kid_polynomial": kid,
-            }
-            orders = [
-                jax.random.permutation(k, len(images)) for k in jax.random.split(key, len(known))
-            ]
-            rows = [features[np.asarray(x)[:num]] for x, num in zip(orders, known, strict=True)]
-        return {
-            name: np.array([function(subset) for subset in rows] + unknown)
-            for name, function in functions.items()
-        }
-
     def train_and(self, images: np.ndarray) -> Reference:
         """Returns a reference of the training images and these uint8 ones together."""
         more = self.outputs(images)[0]
@@ -201,7 +172,9 @@ def fid_line(
     half = int(halves[0, 0].sum())
     if half < max(num_features, 2):
         return None
-    return metrics.fit_in_inverse_size([halves.shape[2], half], [fid, float(np.mean(fids))])
+    num = halves.shape[2]
+    slope = (float(np.mean(fids)) - fid) / (1 / half - 1 / num)
+    return fid - slope / num, slope
 
 
 def difference(

@@ -11,6 +11,7 @@ import numpy as np
 from ebmjax import data
 from ebmjax._stored import AT_ONCE
 from ebmjax.evaluate._distances import Distances, Scores, difference
+from ebmjax.training import tree_digest
 
 UNPAIRED_SEED = 1
 """Seed of the splits of starts that belong to other chains than the samples."""
@@ -164,6 +165,44 @@ def score_references(
     score = partial(distances.scores, at=num, num_compared=num_compared)
     gaussians = draw_gaussians(distances.train, num)
     return {"test_images": score(*take_balanced(test, num)), "gaussian": score(*gaussians)}
+
+
+ALONG = ("fid", "fid_num_images", "fid_error", "fid_infinity", "kid", "kid_error", "is")
+"""Scores of samples and of their starts along training."""
+BESIDE = ALONG[:3]
+"""Scores of test images and of Gaussians along training."""
+
+
+def along_training(chains: Chains, test: data.ImageData, distances: Distances) -> dict[str, float]:
+    """Returns scores of samples and of what stands beside them, for a row of metrics.jsonl.
+
+    Scores of what no update changes are those of the first call with the same ``distances``.
+
+    Args:
+      chains: N samples.
+      test: uint8 test images and their classes, the same at every call.
+      distances: from the training images.
+
+    Returns:
+      "fid", "kid" and so on with "sample_" and "start_" before them; FID of "test_images_" and
+      "gaussian_"; "fid_minus_starts" with "_low" and "_high". NaN for fewer than two images.
+    """
+    num, known = len(chains.ends), distances.known
+    digest, starts = tree_digest(np.asarray(chains.starts)), known.get("starts", (None, None))
+    found = score_chains(
+        chains, distances, at=num, starts=starts[1] if starts[0] == digest else None
+    )
+    if not found.num_diverged:
+        known["starts"] = digest, found.starts
+    if num not in known:
+        known[num] = score_references(test, distances, num)
+    row, paired = {}, found.minus_starts["fid"]
+    for prefix, scores in {"sample": found.ends, "start": found.starts, **known[num]}.items():
+        names = ALONG if prefix in ("sample", "start") else BESIDE
+        numbers = scores.numbers  # without "is" where features know no classes
+        row |= {f"{prefix}_{name}": numbers[name] for name in names if name in numbers}
+    ends = {"": "difference", "_low": "low", "_high": "high"}
+    return row | {f"fid_minus_starts{end}": paired[name] for end, name in ends.items()}
 
 
 def generation(

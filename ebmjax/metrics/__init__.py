@@ -31,7 +31,6 @@ from ebmjax.metrics._generation import FeatureMoments as FeatureMoments
 from ebmjax.metrics._generation import extract_in_batches as extract_in_batches
 from ebmjax.metrics._generation import extrapolate_to_infinity as extrapolate_to_infinity
 from ebmjax.metrics._generation import feature_moments as feature_moments
-from ebmjax.metrics._generation import fit_in_inverse_size as fit_in_inverse_size
 from ebmjax.metrics._generation import frechet_distance as frechet_distance
 from ebmjax.metrics._generation import frechet_distances as frechet_distances
 from ebmjax.metrics._generation import inception_score as inception_score

@@ -235,11 +235,6 @@ def extrapolate_to_infinity(sizes: ArrayLike, values: ArrayLike) -> float:
       >>> round(extrapolate_to_infinity([1000, 2000, 4000], [13.0, 11.5, 10.75]), 9)
       10.0
     """
-    return fit_in_inverse_size(sizes, values)[0]
-
-
-def fit_in_inverse_size(sizes: ArrayLike, values: ArrayLike) -> tuple[float, float]:
-    """Returns intercept and slope of the line of ``extrapolate_to_infinity``."""
     from scipy import stats
 
     sizes, values = np.asarray(sizes, np.float64), np.asarray(values, np.float64)
@@ -252,4 +247,4 @@ def fit_in_inverse_size(sizes: ArrayLike, values: ArrayLike) -> tuple[float, flo
             f"{sizes=}, {values=}."
         )
     line: Any = stats.linregress(1 / sizes, values)
-    return float(line.intercept), float(line.slope)
+    return float(line.intercept)

@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 
-from ebmjax.recipes.evaluators.density import describe_density, tile
-from ebmjax.recipes.evaluators.plane import Grid
+from ebmjax.recipes.evaluators.density import Grid, describe_density, tile
 from ebmjax.recipes.evaluators.plots import figure
 from ebmjax.recipes.study.reader import StudyRun, first, row_names
 

@@ -10,8 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from ebmjax.recipes.evaluators import plane as grids
-from ebmjax.recipes.evaluators.plane import Grid, plane_of
+from ebmjax.recipes.evaluators import density as grids
+from ebmjax.recipes.evaluators.density import Grid, plane_of
 from ebmjax.types import Key
 
 # Rounding of float64 log densities is below this: a smaller spread counts as none.

@@ -23,7 +23,7 @@ from ebmjax._ranges import COUNT, POSITIVE, optional
 from ebmjax.recipes.config import checks, declare, families
 from ebmjax.recipes.config.common_fields import family, pick_fields
 from ebmjax.recipes.config.declare import field
-from ebmjax.recipes.evaluators import over_training
+from ebmjax.recipes.evaluators.result_tables import over_training
 from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.models import build as common
 
@@ -169,7 +169,7 @@ def build(config, folder):
         rows = workdir.read_rows(folder)
         return {
             "accuracy": accuracy(weight, split),
-            "over_training": over_training.over_training(rows),
+            "over_training": over_training(rows),
         }
 
     return common.Experiment(

@@ -115,9 +115,6 @@ FEATURES: Fields = {
     "evals.inception_weights": field(
         "", PATH, "file of Inception-v3 weights; empty: a classifier of the data judges"
     ),
-    "evals.inception_sha256": field(
-        "", TEXT, "hash that the weights' file must have", when_set("evals.inception_weights")
-    ),
 }
 """Fields of the features that judge samples of images."""
 

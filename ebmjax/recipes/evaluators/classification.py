@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 
 from ebmjax import evaluate, metrics
 from ebmjax.data import ImageData
-from ebmjax.recipes.evaluators.found import Found
+from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.plots import figure, legend
 from ebmjax.types import Key
 

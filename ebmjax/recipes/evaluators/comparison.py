@@ -20,9 +20,8 @@ from ebmjax._ranges import COUNT, TWO_OR_MORE, WHOLE, one_of_or_function
 from ebmjax.data import ImageData
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.user_parts import UserPart, default_options, find_function, is_users
-from ebmjax.recipes.evaluators.density import COLUMNS, energy_map
-from ebmjax.recipes.evaluators.found import Found
-from ebmjax.recipes.evaluators.plane import plane_of
+from ebmjax.recipes.evaluators import Found
+from ebmjax.recipes.evaluators.density import COLUMNS, energy_map, plane_of
 from ebmjax.recipes.evaluators.plots import figure, shape
 from ebmjax.recipes.evaluators.table import wants
 from ebmjax.recipes.parts.samplers import Chosen, defaults

@@ -2,33 +2,232 @@
 
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from scipy import ndimage, special
 
 from ebmjax._ranges import GRID, POSITIVE, TWO_OR_MORE
 from ebmjax.data import ImageData
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.evaluators.found import Found
-from ebmjax.recipes.evaluators.plane import (
-    MAX_BORDER_MASS,
-    Grid,
-    border_mass,
-    normalise,
-    plane_of,
-    smooth_histogram,
-    total_variation,
-)
+from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.plots import figure, shape
 from ebmjax.recipes.folder.workdir import snapshots
+from ebmjax.recipes.parts.points_data import Truth
 from ebmjax.types import Key
 
 FLOOR = -23.0
 """Lower log densities have one colour, as in the papers' panels."""
 COLUMNS = 4
+BORDER = 0.05
+MAX_BORDER_MASS = 0.01
+"""Largest share of a density's mass at the border of the grid, or there is more beyond it."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Square [-half_width, half_width]^2 in num x num cells; arrays on it are [x, y].
+
+    A density on it holds the value at each cell's centre.
+    """
+
+    half_width: float
+    num: int
+
+    @property
+    def width(self) -> float:
+        """Width of a cell, in units of the position."""
+        return 2 * self.half_width / self.num
+
+    @property
+    def edges(self) -> np.ndarray:
+        """Edges of the cells along an axis, (num + 1,)."""
+        return np.linspace(-self.half_width, self.half_width, self.num + 1)
+
+    @property
+    def centres(self) -> np.ndarray:
+        """Centres of all cells, (num * num, 2), x the slower."""
+        middle = (self.edges[1:] + self.edges[:-1]) / 2
+        return np.stack(np.meshgrid(middle, middle, indexing="ij"), axis=-1).reshape(-1, 2)
+
+
+def normalise(log_density: np.ndarray, grid: Grid) -> np.ndarray:
+    """Returns ``log_density`` (num, num) plus the constant that gives it mass 1 on the grid."""
+    values = np.asarray(log_density, np.float64).reshape(grid.num, grid.num)
+    return values - special.logsumexp(values) - 2 * math.log(grid.width)
+
+
+def mass(density: np.ndarray, grid: Grid) -> float:
+    """Returns the integral of ``density`` over the grid."""
+    return float(np.sum(density)) * grid.width**2
+
+
+def border_mass(log_density: np.ndarray, grid: Grid) -> float:
+    """Returns the share of mass in a frame of 5 % of the side; 1 if values are not finite.
+
+    If it is not small, there is more mass beyond and the density cannot be normalised on this grid.
+    Far from the data, an energy network grows or falls linearly.
+    """
+    values = np.asarray(log_density, np.float64)
+    if not np.all(np.isfinite(values)):
+        return 1.0
+    density = np.exp(normalise(values, grid))
+    frame = max(1, round(BORDER * grid.num))
+    inner = density[frame:-frame, frame:-frame]
+    return max(0.0, 1.0 - mass(inner, grid))
+
+
+def total_variation(first: np.ndarray, second: np.ndarray, grid: Grid) -> float:
+    """Returns half the integral of the absolute difference, in [0, 1].
+
+    Mass missing on the grid lies outside, where the other density is taken as 0.
+    """
+    outside = (1 - mass(first, grid)) + (1 - mass(second, grid))
+    return 0.5 * (mass(np.abs(first - second), grid) + outside)
+
+
+def kl_divergence(log_first: np.ndarray, log_second: np.ndarray, grid: Grid) -> float:
+    """Returns KL(first || second) in nats of normalised log densities; -inf means no mass."""
+    present = log_first > -np.inf
+    difference = log_first[present] - log_second[present]
+    return mass(np.exp(log_first[present]) * difference, grid)
+
+
+def smooth_histogram(points: np.ndarray, grid: Grid, bandwidth: float) -> np.ndarray:
+    """Returns the density of ``points`` (n, 2): counts in cells, spread by a Gaussian kernel.
+
+    Points outside the grid, or not finite, count in n and leave mass missing.
+
+    Args:
+      points: at least one.
+      grid: its cells should be narrower than the bandwidth.
+      bandwidth: standard deviation of the kernel, in units of the position.
+    """
+    finite = points[np.all(np.isfinite(points), axis=1)].astype(np.float64)
+    counts, _, _ = np.histogram2d(*finite.T, bins=(grid.edges, grid.edges))
+    return smooth(counts / (len(points) * grid.width**2), grid, bandwidth)
+
+
+def smooth(density: np.ndarray, grid: Grid, bandwidth: float) -> np.ndarray:
+    """Spreads ``density`` (num, num) by the kernel of ``smooth_histogram``; 0 beyond the grid."""
+    return ndimage.gaussian_filter(density, bandwidth / grid.width, mode="constant")
+
+
+def grid_draws(
+    rng: np.random.Generator, log_density: np.ndarray, *, grid: Grid, num: int
+) -> np.ndarray:
+    """Returns ``num`` independent draws (num, 2) of a density that is constant in each cell.
+
+    ``log_density`` (num, num) is up to a constant, because exponentials may underflow.
+    """
+    shares = special.softmax(log_density.ravel())
+    cells = rng.choice(len(shares), size=num, p=shares)
+    return grid.centres[cells] + grid.width * rng.uniform(-0.5, 0.5, (num, 2))
+
+
+def plane_of(model: Any) -> "Plane":
+    """Returns the plane of a model of points, made once for all states; reads ``model.truth``."""
+    section = model.config.evals.density
+    grid = Grid(section.half_width, section.grid_points)
+    return model.program("plane", lambda: Plane(grid, section.bandwidth, model.truth))
+
+
+@dataclass(frozen=True)
+class Plane:
+    """The data's density on a grid.
+
+    Attributes:
+      grid: grid of all densities.
+      bandwidth: of the kernel estimates of samples' densities.
+      truth: the data.
+    """
+
+    grid: Grid
+    bandwidth: float
+    truth: Truth
+
+    @cached_property
+    def log_density(self) -> np.ndarray:
+        """Log density of the data (num, num), normalised on the grid."""
+        values = jax.vmap(self.truth.log_density_fn)(jnp.asarray(self.grid.centres, jnp.float32))
+        return normalise(np.asarray(values), self.grid)
+
+    def draw(self, key: Key, log_density: np.ndarray, num: int) -> np.ndarray:
+        """Returns ``num`` independent draws (num, 2) of a log density (num, num) on the grid."""
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        return grid_draws(rng, log_density, grid=self.grid, num=num)
+
+    def on(self, model: Any) -> np.ndarray:
+        """Returns a model's log density at the centres of the cells, (num, num), unnormalised."""
+        values = model.log_densities(jnp.asarray(self.grid.centres, jnp.float32))
+        return np.asarray(values, np.float64).reshape(self.grid.num, self.grid.num)
+
+    def estimate(self, samples: np.ndarray) -> np.ndarray:
+        """Returns the kernel density estimate (num, num) of samples (n, 2)."""
+        return smooth_histogram(samples, self.grid, self.bandwidth)
+
+    def not_normalised(self, border_mass: float) -> str:
+        """Returns why a density with so much of its mass at the border has no divergences."""
+        share = f"{border_mass:.2g} of its mass on the grid at the grid's border"
+        if border_mass == 1.0:
+            share = "all of its mass at the grid's border, or values that are not finite"
+        return (
+            f"The learned density has {share}, so there is more beyond: no normalised density is "
+            "reported. If it is bounded at all, --config.evals.density.half_width= can be larger."
+        )
+
+    def density_numbers(self, log_density: np.ndarray) -> dict[str, float]:
+        """Returns divergences from the data's density; NaN if the learned one has mass beyond."""
+        share = border_mass(log_density, self.grid)
+        names = ("density_tv", "density_kl", "density_share_tv")
+        report = dict.fromkeys(names, math.nan) | {"border_mass": share, "is_normalisable": 0.0}
+        if share <= MAX_BORDER_MASS:
+            learned = normalise(log_density, self.grid)
+            report |= {
+                "density_tv": self.distance(np.exp(learned)),
+                "density_kl": kl_divergence(self.log_density, learned, self.grid),
+                "density_share_tv": self.share_distance(self.density_shares(learned)),
+                "is_normalisable": 1.0,
+            }
+        return report
+
+    def sample_numbers(self, samples: np.ndarray) -> dict[str, float]:
+        """Returns numbers of samples (n, 2), by their kernel density estimate."""
+        estimate = self.estimate(samples)
+        inside = mass(estimate, self.grid)
+        report = {
+            "sample_tv": self.distance(estimate),
+            "sample_kl": math.nan,
+            "sample_share_tv": self.share_distance(self.truth.shares(samples)),
+            "outside": 1.0 - inside,
+        }
+        if inside > 0:
+            with np.errstate(divide="ignore"):
+                log_estimate = np.log(estimate / inside)
+            report["sample_kl"] = kl_divergence(log_estimate, self.log_density, self.grid)
+        return report
+
+    def distance(self, density: np.ndarray, log_density: np.ndarray | None = None) -> float:
+        """Returns the total variation of a density (num, num) from another.
+
+        That is ``exp(log_density)``, by default the data's.
+        """
+        other = self.log_density if log_density is None else log_density
+        return total_variation(np.exp(other), density, self.grid)
+
+    def density_shares(self, log_density: np.ndarray) -> np.ndarray:
+        """Returns the masses of the data's parts, their modes or circles, under a log density."""
+        masses = np.exp(normalise(log_density, self.grid)).ravel()
+        return self.truth.shares(self.grid.centres, masses)
+
+    def share_distance(self, shares: np.ndarray) -> float:
+        """Returns the total variation of the parts' shares from the data's, in [0, 1]."""
+        return 0.5 * float(np.sum(np.abs(shares - self.density_shares(self.log_density))))
 
 
 def density(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ebmjax.data import ImageData
-from ebmjax.recipes.evaluators.found import Found
+from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.plots import figure, histograms, legend
 from ebmjax.types import Key
 

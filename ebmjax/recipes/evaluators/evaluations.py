@@ -15,9 +15,9 @@ from ebmjax._groups import over_devices
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.user_parts import UserPart, find_function, find_part
-from ebmjax.recipes.evaluators import table
-from ebmjax.recipes.evaluators.found import Found
-from ebmjax.recipes.evaluators.over_training import over_training
+from ebmjax.recipes.evaluators import Found, table
+from ebmjax.recipes.evaluators.distances import check_features
+from ebmjax.recipes.evaluators.result_tables import over_training
 from ebmjax.recipes.folder.workdir import read_rows, save_snapshot
 from ebmjax.training import TrainState, tree_digest
 from ebmjax.types import Key
@@ -133,7 +133,7 @@ class Evaluations:
         """Raises ConfigError for whatever would stop the evaluation half-way."""
         model = self.models[1](None)
         if model.distances is not None:
-            model.distances.check()
+            check_features(self.config, model.distances)
         for evaluator in self.evaluators.values():
             if evaluator.check is not None:
                 evaluator.check(model, self.tests[1])

@@ -1,7 +1,7 @@
 """Log evidence of test images under a latent EBM."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,12 +12,30 @@ from ebmjax._groups import map_groups
 from ebmjax._phases import say_part
 from ebmjax._ranges import COUNT, FLAG, POSITIVE, TWO_OR_MORE, one_of
 from ebmjax.data import ImageData
-from ebmjax.recipes.evaluators.found import Found
+from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.image_model import floats
-from ebmjax.recipes.evaluators.latent_keys import keys_of
 from ebmjax.types import Key
 
 METHODS = ("thermodynamic", "stepping_stone", "ais")
+
+
+class Keys(NamedTuple):
+    """Keys made of one key, each named after its use."""
+
+    samples: Key
+    powers: Key
+    evidence: Key
+    gradients: Key
+    generated: Key
+    sizes: Key
+    methods: Key
+    cost: Key
+
+
+def keys_of(key: Key) -> Keys:
+    """Returns the keys of a repeat's evaluators."""
+    distances, *others = jax.random.split(jax.random.fold_in(key, 4), 3)
+    return Keys(*jax.random.split(key, 4), *jax.random.split(distances), *others)
 
 
 def evidence(

@@ -1,6 +1,6 @@
 """Tests of fit: does the density fit held-out data, and are samples like them?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,12 +13,12 @@ import numpy as np
 from ebmjax import metrics
 from ebmjax._groups import map_groups
 from ebmjax._phases import say_part
-from ebmjax._ranges import TWO_OR_MORE, one_of
+from ebmjax._ranges import TWO_OR_MORE
 from ebmjax._stored import take_rows
 from ebmjax.data import ImageData
 from ebmjax.evaluate import finite_images
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.evaluators.found import Found
+from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.image_model import floats
 from ebmjax.recipes.evaluators.plots import figure
 from ebmjax.types import Key
@@ -35,12 +35,7 @@ LEAST = 4
 
 
 def fit(
-    key: Key,
-    model: Any,
-    data: ImageData,
-    *,
-    num_samples: Annotated[int, TWO_OR_MORE] = 500,
-    tests: Annotated[Sequence[str], one_of(*TITLES)] = tuple(TITLES),
+    key: Key, model: Any, data: ImageData, *, num_samples: Annotated[int, TWO_OR_MORE] = 500
 ) -> Found:
     """Returns "fit": statistic (or accuracy) and p-value of each test of every set.
 
@@ -50,7 +45,6 @@ def fit(
 
     Args:
       num_samples: chains, and examples of each other set
-      tests: kernel Stein discrepancy; MMD and a classifier against held-out data
     """
     chain_key, held_key, train_key, *keys = jax.random.split(key, 3 + len(TITLES))
     if hasattr(model.trained, "beta"):  # chains follow the model itself, as in ``density``
@@ -77,17 +71,13 @@ def fit(
         "temperature": temperature,
         "notes": notes,
     }
-    needed = {} if {*tests} <= {"ksd"} else sets
-    features = {place: _features(model, x) for place, x in needed.items()}
-    held_out = features.pop("held_out", None)
+    features = {place: _features(model, x) for place, x in sets.items()}
+    held_out = features.pop("held_out")
     for name, one in zip(TITLES, keys, strict=True):
-        if name not in tests:
-            continue
         say_part(f"p-values of {name}")
         if name == "ksd":
             found = _stein(one, model, temperature, sets, notes)
         elif name == "mmd":
-            assert held_out is not None
             test = partial(metrics.kernel_two_sample_test, one)
             found = {place: test(x, held_out) for place, x in features.items()}
         else:

@@ -1,19 +1,21 @@
 """Quality of the images that a trained model generates."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+import jax
 import numpy as np
 
-from ebmjax import metrics
+from ebmjax import evaluate, metrics
+from ebmjax._phases import say_part
 from ebmjax._ranges import COUNT, FLAG, TWO_OR_MORE, optional
 from ebmjax.data import ImageData
 from ebmjax.evaluate import finite_images
-from ebmjax.recipes.evaluators.found import Draw, Found
-from ebmjax.recipes.evaluators.latent_keys import keys_of
+from ebmjax.recipes.evaluators import Draw, Found
+from ebmjax.recipes.evaluators.evidence import keys_of
 from ebmjax.recipes.evaluators.plots import figure, tiles
 from ebmjax.types import Key
 
@@ -50,7 +52,8 @@ def generation(
       smallest_num: smallest number of images that metrics are extrapolated from
     """
     sets = model.draw_sets(key, num_images)
-    report = model.describe_chains() | model.distances.generation(sets, data)
+    say_part("distances of the samples from the training images")
+    report = model.describe_chains() | evaluate.generation(sets, data, model.distances)
     found: dict[str, SampleArrays] = {}
     for name, chains in sets.items():
         means, found[name] = model.score_samples(name, chains)
@@ -65,7 +68,7 @@ def generation(
         spaced = np.linspace(smallest_num, num_images, NUM_SIZES)  # as in the thesis
         report["sizes"] = sizes = spaced.round().astype(int).tolist()
         for place, images, at in _list_places(report, sets, data, sizes):
-            place["at_sizes"] = scores_at_sizes(model, key, images, at)
+            place["at_sizes"] = scores_at_sizes(keys_of(key).sizes, model.distances, images, at)
     arrays = {f"{name}_{k}": one for name, group in found.items() for k, one in group.items()}
     return Found({"generation": report}, arrays=arrays, pictures=_pictures(found))
 
@@ -86,15 +89,33 @@ def _list_places(
     yield report["test_images"], images, fewer
 
 
-def scores_at_sizes(model: Any, key: Key, images: Any, sizes: Sequence[int]) -> dict[str, Any]:
-    """Returns "values" of every score at these sizes, and at "infinity"; NaN for unknown ones."""
+def scores_at_sizes(
+    key: Key, distances: evaluate.Distances, images: np.ndarray, sizes: Sequence[int]
+) -> dict[str, Any]:
+    """Returns "values" of FID and KID at these sizes, and at "infinity"; NaN for unknown ones.
+
+    A size takes as many images, drawn anew. KID has the cubic kernel, and the thesis's.
+    """
+    known = [size for size in sizes if size <= len(images)]
+    rows: list[np.ndarray] = []
+    if known:
+        features, _ = distances.outputs(images)
+        orders = [jax.random.permutation(k, len(images)) for k in jax.random.split(key, len(known))]
+        rows = [features[np.asarray(x)[:num]] for x, num in zip(orders, known, strict=True)]
+    reference, moments, _ = distances.train_reference
+    kid = partial(metrics.kernel_distance, features_b=reference)
+    scores: dict[str, Callable[[np.ndarray], float]] = {
+        "fid": lambda x: metrics.frechet_distance(*metrics.feature_moments(x), *moments),
+        "kid_rbf": partial(kid, kernel="rbf", bandwidth=(reference.shape[1] / 2) ** 0.5),
+        "kid_polynomial": kid,
+    }
     found = {}
-    for name, values in model.distances.at_sizes(keys_of(key).sizes, images, sizes).items():
-        known = np.isfinite(values)
-        at = np.array(sizes)[known]
-        has_line = len(set(at)) > 1
-        infinity = metrics.extrapolate_to_infinity(at, values[known]) if has_line else np.nan
-        found[name] = {"values": values.tolist(), "infinity": float(infinity)}
+    for name, score in scores.items():
+        values = [float(score(row)) for row in rows]
+        has_line = len(set(known)) > 1
+        infinity = metrics.extrapolate_to_infinity(known, values) if has_line else np.nan
+        unknown = [np.nan] * (len(sizes) - len(known))
+        found[name] = {"values": values + unknown, "infinity": float(infinity)}
     return found
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from ebmjax import metrics
 from ebmjax._ranges import TWO_OR_MORE
 from ebmjax.latent import LatentParams
-from ebmjax.recipes.evaluators.found import Found
-from ebmjax.recipes.evaluators.latent_keys import keys_of
+from ebmjax.recipes.evaluators import Found
+from ebmjax.recipes.evaluators.evidence import keys_of
 from ebmjax.types import Key
 
 

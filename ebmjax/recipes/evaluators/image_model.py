@@ -11,11 +11,10 @@ import numpy as np
 
 from ebmjax import data
 from ebmjax._groups import on_devices
-from ebmjax.evaluate import Chains, finite_images
+from ebmjax.evaluate import Chains, Distances, finite_images
 from ebmjax.learning import ChainPlan
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.evaluators.chains import DensitiesOf, draw_buffer
-from ebmjax.recipes.evaluators.distances import RunDistances
 from ebmjax.training import TrainState
 from ebmjax.types import Key
 
@@ -44,7 +43,7 @@ class ImageModel:
     plan: ChainPlan | None
     densities_of: DensitiesOf
     train: data.ImageData
-    distances: RunDistances | None
+    distances: Distances | None
     config: Config
     state: TrainState | None = None
     trained: Any = None

@@ -14,7 +14,7 @@ from ebmjax._groups import map_groups
 from ebmjax._phases import say_part
 from ebmjax._ranges import TWO_OR_MORE
 from ebmjax.data import ImageData, to_signed_unit
-from ebmjax.recipes.evaluators.found import Found
+from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.plots import figure
 from ebmjax.types import Key
 

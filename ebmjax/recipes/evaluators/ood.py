@@ -11,16 +11,18 @@ import numpy as np
 from ebmjax import data as sources
 from ebmjax import evaluate, metrics
 from ebmjax._phases import say_part
-from ebmjax._ranges import INSIDE_ONE, NAME, TWO_OR_MORE
+from ebmjax._ranges import NAME, TWO_OR_MORE
 from ebmjax.data import ImageData
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.evaluators.found import Found
+from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.plots import figure, histograms, legend
 from ebmjax.types import Key
 
 TEST = "test"
 """Name of the tested set among those that are scored."""
 SCORES = ("log_density", "max_probability", "negative_score_norm")
+RATE = 0.05
+"""Share of images held out that a threshold may flag."""
 UNAVAILABLE = (sources.DataUnavailableError, FileNotFoundError)
 
 
@@ -31,7 +33,6 @@ def ood(
     *,
     num_images: Annotated[int, TWO_OR_MORE] = 1000,
     tfds: Annotated[Sequence[str], NAME] = (),
-    false_alarm_rate: Annotated[float, INSIDE_ONE] = 0.05,
 ) -> Found:
     """Returns "ood" of ``evaluate.classifier``, groups and skipped sets; scores are arrays.
 
@@ -40,7 +41,6 @@ def ood(
     Args:
       num_images: images of each out-of-distribution set
       tfds: tensorflow-datasets that are out of distribution
-      false_alarm_rate: share of images held out that a threshold may flag
     """
     del key
     first = ImageData(*(array[:num_images] for array in data))
@@ -55,7 +55,7 @@ def ood(
         # A share of the images that chose the threshold would say nothing.
         is_same = data.images is model.held_out.images
         others = {k: v for k, v in found["scores"].items() if not (is_same and k == TEST)}
-        report["threshold"] = find_thresholds(scores, others, false_alarm_rate)
+        report["threshold"] = find_thresholds(scores, others)
     arrays = {f"{a}_{b}": x for a, group in found["scores"].items() for b, x in group.items()}
     return Found(
         {"ood": report},
@@ -79,12 +79,12 @@ def check(model: Any, data: ImageData, *, num_images: int, tfds: Sequence[str], 
             _load_tfds(model.config, name, images[:1])
 
 
-def find_thresholds(held_out: Any, scores: Any, rate: float) -> dict[str, Any]:
+def find_thresholds(held_out: Any, scores: Any) -> dict[str, Any]:
     """Returns a threshold for each score of images held out, and the share of sets below it."""
-    report: dict[str, Any] = {"num_images": len(held_out[SCORES[0]]), "rate": rate}
+    report: dict[str, Any] = {"num_images": len(held_out[SCORES[0]]), "rate": RATE}
     for name in SCORES:
         try:
-            threshold = metrics.novelty_threshold(held_out[name], rate)
+            threshold = metrics.novelty_threshold(held_out[name], RATE)
         except ValueError as error:
             report["skipped"] = str(error)
             continue

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from ebmjax._ranges import COUNT
 from ebmjax.data import ImageData
 from ebmjax.learning import profile_chains
-from ebmjax.recipes.evaluators.found import Found
+from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.plots import figure, step_colours
 from ebmjax.recipes.folder.workdir import snapshots
 from ebmjax.types import Key, Metrics

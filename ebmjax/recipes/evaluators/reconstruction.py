@@ -8,9 +8,9 @@ import numpy as np
 
 from ebmjax import latent
 from ebmjax.data import ImageData
-from ebmjax.recipes.evaluators.found import Found
+from ebmjax.recipes.evaluators import Found
+from ebmjax.recipes.evaluators.evidence import keys_of
 from ebmjax.recipes.evaluators.image_model import floats
-from ebmjax.recipes.evaluators.latent_keys import keys_of
 from ebmjax.recipes.evaluators.samples import take_first
 from ebmjax.types import Key
 

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -219,3 +220,60 @@ def advice(row: Mapping[str, Any]) -> list[str]:
         "steps of a chain. See the page faq of the documentation, section 'Samples look like their "
         "starts'."
     ]
+
+
+NUM_LAST = 20
+"""Last rows of training, whose means are reported."""
+BEST_FID = (
+    "sample_fid_error",
+    "start_fid",
+    "start_fid_error",
+    "fid_minus_starts",
+    "fid_minus_starts_low",
+    "fid_minus_starts_high",
+    "gaussian_fid",
+    "test_images_fid",
+)
+"""Numbers that are reported beside the best FID, of the same step."""
+JUDGED = {
+    "sample_fid": (min, ""),
+    "test_accuracy": (max, "accuracy_"),
+    "density_tv": (min, "density_"),
+}
+"""Numbers that judge a run: which is best, and a prefix for the names of their steps."""
+
+
+def over_training(rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Returns numbers from the rows of metrics.jsonl after step 0; leaves out missing ones.
+
+    They are the first and the best of ``JUDGED`` with their steps, ``BEST_FID``, the highest
+    "sample_is" and "start_is" beside it, the lowest acceptance of the chains, and the largest loss
+    of either sign. "last" has means over the last ``NUM_LAST`` rows of training.
+    """
+    trained = [row for row in rows if row["step"] > 0]
+
+    def rows_with(name: str) -> list[dict[str, Any]]:
+        return [row for row in trained if isinstance(row.get(name), int | float)]
+
+    found: dict[str, Any] = {}
+    for name, (best_of, prefix) in JUDGED.items():
+        if judged := rows_with(name):
+            first, best = judged[0], best_of(judged, key=itemgetter(name))
+            found |= {f"first_{name}": first[name], f"first_{prefix}step": first["step"]}
+            found |= {f"best_{name}": best[name], f"best_{prefix}step": best["step"]}
+            if name == "sample_fid":
+                found |= {beside: best[beside] for beside in BEST_FID if beside in best}
+    if scored := rows_with("sample_is"):
+        best = max(scored, key=itemgetter("sample_is"))
+        found |= {"best_sample_is": best["sample_is"]}
+        found |= {"start_is": best["start_is"]} if "start_is" in best else {}
+    if moved := rows_with("chain_acceptance_prob"):
+        found["lowest_acceptance"] = min(row["chain_acceptance_prob"] for row in moved)
+    if losses := rows_with("loss"):
+        found["largest_loss"] = max(abs(row["loss"]) for row in losses)
+        last = losses[-NUM_LAST:]
+        names = [name for name, value in last[0].items() if isinstance(value, int | float)]
+        shared = [one for one in names if all(row.get(one) is not None for row in last)]
+        means = {name: sum(row[name] for row in last) / len(last) for name in shared}
+        found["last"] = {name: mean for name, mean in means.items() if name != "step"}
+    return found

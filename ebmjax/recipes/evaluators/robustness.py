@@ -15,8 +15,7 @@ from ebmjax import evaluate
 from ebmjax._phases import say_part
 from ebmjax._ranges import COUNT, POSITIVE, RADIUS, WHOLE, one_of, optional
 from ebmjax.data import ImageData
-from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.evaluators.found import Found
+from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.plots import figure, legend
 from ebmjax.types import Key
 
@@ -39,12 +38,12 @@ def robustness(
     step_size: Annotated[float | None, optional(POSITIVE)] = None,
     num_restarts: Annotated[int, COUNT] = 1,
     refine_steps: Annotated[int, WHOLE] = 0,
-    refine_gradients: Annotated[Any, one_of("bpda", "full")] = ("bpda", "full"),
     num_eot: Annotated[int, COUNT] = 1,
 ) -> Found:
     """Returns accuracy under attack and, if images are refined, "refined" behind chains.
 
-    Attacks on the plain classifier cost little, and a defence is judged against it.
+    Attacks on the plain classifier cost little, and a defence is judged against it. Refined images
+    are attacked by the chain's derivative, and with 1 in its place (BPDA).
 
     Args:
       num_images: test images that are attacked
@@ -55,8 +54,6 @@ def robustness(
       step_size: step of PGD, of 255; None: 2.5 radii / steps
       num_restarts: random starts of an attack
       refine_steps: sampler steps before an attacked image is classified
-      refine_gradients: attacks on refined images: bpda takes the chain's derivative as 1, full is
-        its own
       num_eot: gradients averaged in a step of an attack
     """
     key = jax.random.split(key, 3)[0]
@@ -86,26 +83,29 @@ def robustness(
     report = attack_by(key)
     if refine_steps:
         say_part("attacking them again, refined by chains")
+        refine = Partial(model.refinement(refine_steps), model.trained)
         report["refined"] = attack_by(
             jax.random.fold_in(key, 1),
             "refined.",
-            transform=Partial(model.refinement(refine_steps), model.trained),
-            gradients=refine_gradients,
+            transform=refine,
+            gradients=("bpda", "full") if has_derivative(refine, data.images.shape) else ("bpda",),
             num_eot=num_eot,
         )
-    pictures = {"robustness": partial(draw, report, attack)}
-    is_empty = not any(norm in report for norm in NORMS)
-    pictures = {} if is_empty else pictures
+    has_any = any(norm in report for norm in NORMS)
+    pictures = {"robustness": partial(draw, report, attack)} if has_any else {}
     return Found({"robustness": report}, per_image=withstood, pictures=pictures)
 
 
-def check(
-    model: Any, data: ImageData, *, refine_steps: int, refine_gradients: Sequence[str], **_: Any
-) -> None:
-    """Raises ConfigError if a derivative is asked for that the sampler does not have."""
-    if refine_steps and "full" in refine_gradients:
-        shape = data.images.shape[1:]
-        check_derivative(model.refinement(refine_steps), model.abstract(shape), shape)
+def has_derivative(refine: Callable[[Key, jax.Array], jax.Array], shape: tuple[int, ...]) -> bool:
+    """Returns whether chains have one: a loop of unknown length has none. Runs nothing."""
+    images = jax.ShapeDtypeStruct(shape, jnp.float32)
+    try:
+        jax.eval_shape(jax.grad(lambda x: jnp.sum(refine(jax.random.key(0), x))), images)
+    except ValueError as error:
+        if "Reverse-mode" not in str(error):
+            raise
+        return False
+    return True
 
 
 def draw(report: dict[str, Any], attack: str, path: Path) -> None:
@@ -124,28 +124,6 @@ def draw(report: dict[str, Any], attack: str, path: Path) -> None:
             f"{attack}, {protocol['num_steps']} steps, {protocol['num_restarts']} restart(s), "
             f"{protocol['num_images']} images"
         )
-
-
-def check_derivative(refine: Refine, model: Any, shape: tuple[int, ...]) -> None:
-    """Raises ConfigError if ``refine`` has no derivative for images of ``shape``; runs nothing.
-
-    ``model`` is what ``refine`` takes first, or the shapes of it.
-    """
-
-    def summed(images: jax.Array, model: Any, key: Key) -> jax.Array:
-        return jnp.sum(refine(model, key, images))
-
-    images = jax.ShapeDtypeStruct((2, *shape), jnp.float32)
-    try:
-        jax.eval_shape(jax.grad(summed), images, model, jax.random.key(0))
-    except ValueError as error:
-        if "Reverse-mode" not in str(error):
-            raise
-        raise ConfigError(
-            "config.evals.robustness.refine_gradients holds 'full', which needs the derivative of "
-            "the run's sampler, and a loop of unknown length in it has none. Set "
-            "--config.evals.robustness.refine_gradients=bpda."
-        ) from error
 
 
 def robustness_curve(by_level: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import jax.numpy as jnp
 import numpy as np
 
+from ebmjax import evaluate
 from ebmjax._ranges import TWO_OR_MORE
 from ebmjax._stored import AT_ONCE, take_rows
 from ebmjax.data import ImageData, from_signed_unit
-from ebmjax.evaluate import rms_displacement
-from ebmjax.recipes.evaluators.found import Found
+from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.plots import STYLE, figure, name_tiles, tiles
 from ebmjax.recipes.evaluators.result_tables import with_error
 from ebmjax.types import Key
@@ -33,14 +33,13 @@ def samples(
     Args:
       num_images: samples that are scored during training
     """
-    del data
     chains = model.samples(key, num_images)
     if chains is None:
         return Found({}, {})
     row = {}
     if chains.are_the_same:
-        row["sample_rms_displacement"] = rms_displacement(chains.starts, chains.ends)
-    row |= model.sample_row(chains) | model.distances.along_training(chains)
+        row["sample_rms_displacement"] = evaluate.rms_displacement(chains.starts, chains.ends)
+    row |= model.sample_row(chains) | evaluate.along_training(chains, data, model.distances)
     shown = take_first(chains.ends)
     arrays = {"samples": shown, "starts": take_first(chains.starts)}
     arrays["nearest"] = nearest_images(shown, model.train.images)

@@ -154,7 +154,13 @@ def _places_held_out(labels: np.ndarray, number: int, has_classes: bool) -> np.n
 
 
 def _with_choices(images: Images, config: Config) -> tuple[Images, Config]:
-    """Returns both, with what the configuration leaves to the images and lines about it."""
+    """Returns both, with what the configuration leaves to the images and lines about it.
+
+    Labels that are not used are all 0.
+    """
+    if not config.data.num_classes:
+        splits = (images.train, images.monitored, images.evaluated)
+        images = Images(*(x._replace(labels=np.zeros_like(x.labels)) for x in splits), images.about)
     num_train, shape = len(images.train.labels), images.train.images.shape[1:]
     per_class = config.data.get("num_per_class")
     if per_class is not None:

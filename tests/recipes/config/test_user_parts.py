@@ -16,8 +16,8 @@ from ebmjax import data
 from ebmjax.learning import Samples
 from ebmjax.recipes.config import command_line, declare, families
 from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.evaluations import Evaluations, Evaluator, make_evaluators
-from ebmjax.recipes.evaluators.found import Found
 from ebmjax.recipes.models.build import user_optimizer
 from ebmjax.recipes.parts.objectives.objective import make_loss
 from ebmjax.recipes.parts.objectives.table import draws

@@ -11,10 +11,9 @@ from experiment_runs import launch, rows_of
 from ebmjax import data, recipes
 from ebmjax.recipes.config import command_line, families, show_fields
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.evaluators import table
+from ebmjax.recipes.evaluators import Found, table
 from ebmjax.recipes.evaluators.energies import moments
 from ebmjax.recipes.evaluators.evaluations import Evaluator, make_evaluators
-from ebmjax.recipes.evaluators.found import Found
 from ebmjax.recipes.evaluators.landscape import landscape
 from ebmjax.recipes.evaluators.robustness import robustness
 from ebmjax.recipes.folder import run_folder

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from experiment_runs import build_experiment
 
-from ebmjax.recipes.evaluators.plane import Grid, normalise, plane_of
+from ebmjax.recipes.evaluators.density import Grid, normalise, plane_of
 from experiments.configs.toy_beta import get_config
 from experiments.literal import beta_bias
 from experiments.literal.beta_bias import compensation, distance_after_weighting

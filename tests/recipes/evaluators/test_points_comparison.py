@@ -11,8 +11,8 @@ import pytest
 from experiment_runs import build_experiment
 
 from ebmjax.recipes.evaluators.comparison import SETTINGS, draws_numbers, find_references
+from ebmjax.recipes.evaluators.density import plane_of
 from ebmjax.recipes.evaluators.evaluations import make_evaluators
-from ebmjax.recipes.evaluators.plane import plane_of
 from experiments.configs.toy_samplers import get_config
 from experiments.figures import points_samplers
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ebmjax.recipes.evaluators.plane import (
+from ebmjax.recipes.evaluators.density import (
     Grid,
     border_mass,
     kl_divergence,

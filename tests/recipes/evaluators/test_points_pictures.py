@@ -7,7 +7,7 @@ import pytest
 
 from ebmjax.recipes.evaluators import comparison
 from ebmjax.recipes.evaluators import density as density_plots
-from ebmjax.recipes.evaluators.plane import Grid, normalise, smooth_histogram
+from ebmjax.recipes.evaluators.density import Grid, normalise, smooth_histogram
 
 GRID = Grid(2.0, 40)
 TRUTH = normalise(-8.0 * np.sum((GRID.centres - [0.3, 0.0]) ** 2, axis=1), GRID)

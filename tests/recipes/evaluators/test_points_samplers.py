@@ -20,7 +20,7 @@ from ebmjax.recipes.evaluators.comparison import (
     spread_draws,
     title,
 )
-from ebmjax.recipes.evaluators.plane import Grid, grid_draws
+from ebmjax.recipes.evaluators.density import Grid, grid_draws
 from ebmjax.recipes.parts.samplers import Chosen, defaults
 from experiments.configs.toy_samplers import get_config
 from experiments.literal.mala import literal_mala

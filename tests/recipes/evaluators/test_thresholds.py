@@ -40,12 +40,12 @@ def sets(monkeypatch):
 def test_thresholds_come_from_images_held_out(tmp_path):
     test, held_out = make_images(0, 60), make_images(1, 39)
     model = model_of(held_out)
-    found = ood.ood(jax.random.key(0), model, test, false_alarm_rate=0.1)
+    found = ood.ood(jax.random.key(0), model, test)
     report = found.report["ood"]["threshold"]
     squares, tested = (
         -((images.images / 127.5 - 1).mean((1, 2, 3)) ** 2) for images in (held_out, test)
     )
-    want = metrics.novelty_threshold(squares + np.log(2.0), 0.1)
+    want = metrics.novelty_threshold(squares + np.log(2.0), ood.RATE)
     one = report["log_density"]
     assert one["threshold"] == pytest.approx(want.threshold, abs=1e-6)
     assert one["rate_high"] == pytest.approx(want.rate_high)

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from ebmjax.recipes.evaluators.plane import Grid, normalise
+from ebmjax.recipes.evaluators.density import Grid, normalise
 from ebmjax.recipes.folder.run_folder import as_json
 from ebmjax.recipes.study.cells import load
 from experiments.configs.toy_beta import get_config

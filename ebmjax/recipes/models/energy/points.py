@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax.recipes.evaluators.plane import plane_of
+from ebmjax.recipes.evaluators.density import plane_of
 from ebmjax.recipes.models.energy.checks import output_scale
 from ebmjax.recipes.models.energy.model import EnergyModel, TrainedEnergy
 from ebmjax.recipes.parts.points_data import Truth

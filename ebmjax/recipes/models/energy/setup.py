@@ -10,7 +10,7 @@ import jax
 from ebmjax.learning import EnergyNetwork, init_carry, make_gradient_fn, numbers_of
 from ebmjax.recipes.config.checks import is_points
 from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.evaluators.distances import RunDistances
+from ebmjax.recipes.evaluators.distances import make_distances
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.energy import checks, parts, plots
@@ -67,7 +67,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         plan=chain_plan,
         densities_of=densities_of(energy_of),
         train=train,
-        distances=RunDistances(train, images.monitored, config) if truth is None else None,
+        distances=make_distances(config, train, images.monitored) if truth is None else None,
         config=config,
         energy_of=energy_of,
         levels=levels,

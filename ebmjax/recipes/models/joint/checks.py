@@ -107,11 +107,6 @@ def check_independence(config: Config, chosen: Chosen) -> None:
 
 def _check_refinement(config: Config, chosen: Chosen) -> None:
     section = config.evals.robustness
-    if not section.refine_gradients:
-        raise ConfigError(
-            "config.evals.robustness.refine_gradients must name at least one of 'bpda' and 'full', "
-            "got none."
-        )
     if chosen.entry.interacts:
         raise ConfigError(
             f"config.evals.robustness.refine_steps={section.refine_steps} needs a run whose chains "

@@ -108,13 +108,6 @@ class JointModel(ImageModel):
         """Returns the trained parts of ``state``."""
         return extract_trained(state, self.config.optimizer.average_decay > 0)
 
-    def abstract(self, shape: tuple[int, ...]) -> TrainedJoint:
-        """Returns the shapes of a trained model of images (H, W, C)."""
-        images = jax.ShapeDtypeStruct((2, *shape), jnp.float32)
-        params, statistics = jax.eval_shape(self.network.classifier.init, jax.random.key(0), images)
-        smoothing: Any = jax.ShapeDtypeStruct((), jnp.float32)
-        return TrainedJoint(params, statistics, smoothing, {})
-
     @property
     def logits(self) -> Partial:
         """Function of images (N, H, W, C) in [-1, 1] to logits (N, classes)."""

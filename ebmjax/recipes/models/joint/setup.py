@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from ebmjax import data
 from ebmjax.learning import JointNetwork, init_carry, make_gradient_fn, numbers_of
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.evaluators.distances import RunDistances
+from ebmjax.recipes.evaluators.distances import make_distances
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
 from ebmjax.recipes.evaluators.table import wants
 from ebmjax.recipes.models import build as common
@@ -87,7 +87,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         plan=chain_plan,
         densities_of=densities_of(network, density_scale),
         train=train,
-        distances=RunDistances(train, images.monitored, config),
+        distances=make_distances(config, train, images.monitored),
         config=config,
         network=network,
         density_scale=density_scale,

@@ -15,9 +15,8 @@ from ebmjax._phases import say_part
 from ebmjax._stored import take_rows
 from ebmjax.evaluate import rms_displacement
 from ebmjax.optim import averaged_parameters
-from ebmjax.recipes.evaluators.evidence import evidence_of_each
+from ebmjax.recipes.evaluators.evidence import evidence_of_each, keys_of
 from ebmjax.recipes.evaluators.image_model import ImageModel, images_of
-from ebmjax.recipes.evaluators.latent_keys import keys_of
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent.cost import cost
 from ebmjax.recipes.models.latent.parts import Examples

@@ -12,7 +12,7 @@ import numpy as np
 from ebmjax import data, latent
 from ebmjax.learning import init_latent_carry, numbers_of
 from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.evaluators.distances import RunDistances
+from ebmjax.recipes.evaluators.distances import make_distances
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
 from ebmjax.recipes.evaluators.gradient_variance import over_coordinates
 from ebmjax.recipes.models import build as common
@@ -61,7 +61,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     state = init_state(init(params_key), first_optimizer, carry)
     model = LatentEBM(
         train=train,
-        distances=RunDistances(train, images.monitored, config),
+        distances=make_distances(config, train, images.monitored),
         config=config,
         networks=networks,
         chains=chains,

@@ -14,8 +14,7 @@ from use_checks import check_use
 from ebmjax import data
 from ebmjax.data._function import of_array
 from ebmjax.recipes.evaluators.mixing import find_worst
-from ebmjax.recipes.evaluators.over_training import over_training
-from ebmjax.recipes.evaluators.result_tables import as_lines, evaluation_results
+from ebmjax.recipes.evaluators.result_tables import as_lines, evaluation_results, over_training
 from experiments.configs import igebm_cifar10, shortrun_cifar10
 
 

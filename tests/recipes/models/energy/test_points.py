@@ -18,8 +18,7 @@ from scipy import stats
 from ebmjax import recipes, training
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.evaluators.density import density
-from ebmjax.recipes.evaluators.plane import mass, plane_of
+from ebmjax.recipes.evaluators.density import density, mass, plane_of
 from ebmjax.recipes.models.energy import checks, parts
 from ebmjax.recipes.parts.points_data import load
 from experiments.configs import image, toy_beta, toy_samplers

@@ -12,8 +12,7 @@ import pytest
 from experiment_runs import digits
 
 from ebmjax import data, evaluate, latent
-from ebmjax.recipes.evaluators.evidence import evidence, evidence_of_each
-from ebmjax.recipes.evaluators.latent_keys import keys_of
+from ebmjax.recipes.evaluators.evidence import evidence, evidence_of_each, keys_of
 from ebmjax.recipes.evaluators.reconstruction import reconstruction
 from ebmjax.recipes.evaluators.samples import samples
 from ebmjax.recipes.models.latent.model import LatentEBM
