@@ -10,6 +10,7 @@ import pytest
 from ebmjax import data, evaluate, training
 from ebmjax.evaluate import _extractors as extractors
 from ebmjax.evaluate._distances import difference
+from ebmjax.evaluate._generation import draw_gaussians, score_references, take_balanced
 
 DIGESTS = {
     8: "e05a8eb9b12cf7090d2a21de89ec30497f56049f27744f9e2464467c7226e783",
@@ -87,7 +88,7 @@ def test_the_digits_have_an_extractor_that_ships_with_its_accuracy(side):
     assert judge.details["test_accuracy"] > 0.97
     train = data.load_images("digits", "train", image_size=side).data
     distances = evaluate.Distances(train, judge)
-    gaussian = evaluate.score_references(test, distances, 1000)
+    gaussian = score_references(test, distances, 1000)
     assert gaussian["test_images"].numbers["fid"] < gaussian["gaussian"].numbers["fid"]
 
 
@@ -123,11 +124,11 @@ def test_random_features_order_what_is_better_and_worse(name):
     """Real test images before Gaussians of the classes before noise; and before damaged ones."""
     train, test = SETS[name]()
     distances = evaluate.Distances(train, evaluate.random_features())
-    real = evaluate.take_balanced(test, 300)
+    real = take_balanced(test, 300)
     rng, num = np.random.default_rng(0), len(real.labels)
     sets = {
         "test": real.images,
-        "gaussian": evaluate.draw_gaussians(train, num).images,
+        "gaussian": draw_gaussians(train, num).images,
         "noise": rng.integers(0, 256, real.images.shape).astype(np.uint8),
         **degraded(real.images, rng),
     }

@@ -8,6 +8,7 @@ import pytest
 from ebmjax import data, evaluate, metrics
 from ebmjax.evaluate import Chains, Extractor, rms_displacement
 from ebmjax.evaluate._distances import fid_line, manifold_scores
+from ebmjax.evaluate._generation import draw_gaussians, score_chains, take_balanced
 from ebmjax.metrics._pairs import ManifoldScores
 
 TRAIN = np.random.default_rng(0).integers(0, 256, (9, 3, 1, 1), np.uint8)
@@ -130,13 +131,11 @@ def test_ends_minus_starts_are_in_pairs():
 def test_balanced_images_have_the_classes_in_turn():
     labels = np.array([2, 0, 0, 2, 1, 0, 2, 1])
     split = data.ImageData(np.arange(8, dtype=np.uint8).reshape(8, 1, 1, 1), labels)
-    found = evaluate.take_balanced(split, 100)
+    found = take_balanced(split, 100)
     assert found.labels.tolist() == [0, 1, 2, 0, 1, 2]
     assert found.images.ravel().tolist() == [1, 4, 0, 2, 7, 3]
-    assert evaluate.take_balanced(split, 4).labels.tolist() == [0, 1, 2, 0]
-    assert evaluate.take_balanced(unlabelled(split.images), 5).images.ravel().tolist() == [
-        *range(5)
-    ]
+    assert take_balanced(split, 4).labels.tolist() == [0, 1, 2, 0]
+    assert take_balanced(unlabelled(split.images), 5).images.ravel().tolist() == [*range(5)]
 
 
 def test_gaussians_have_the_moments_of_their_class(monkeypatch):
@@ -148,7 +147,7 @@ def test_gaussians_have_the_moments_of_their_class(monkeypatch):
     train = data.ImageData(
         images.round().clip(0, 255).astype(np.uint8).reshape(40, 2, 2, 1), np.arange(40) % 2
     )
-    drawn = evaluate.draw_gaussians(train, 20_000)
+    drawn = draw_gaussians(train, 20_000)
     assert drawn.labels.tolist() == [0, 1] * 10_000
     for label in (0, 1):
         mine = np.float64(train.images[label::2]).reshape(-1, 4)
@@ -161,7 +160,7 @@ def test_gaussians_have_the_moments_of_their_class(monkeypatch):
         )
         atol = 5 * np.sqrt(2) * scale.max() ** 2 / np.sqrt(10_000) + 1 / 12
         np.testing.assert_allclose(np.cov(theirs.T), cov, rtol=0, atol=atol)
-    again = evaluate.draw_gaussians(train, 20_000)
+    again = draw_gaussians(train, 20_000)
     np.testing.assert_array_equal(again.images, drawn.images)
 
 
@@ -179,14 +178,14 @@ def test_diverged_samples_are_counted_and_left_out():
     starts = ends[::-1].copy()
     ends[1, 0] = np.nan
     labels = np.array([0, 1, 0, 1])
-    found = evaluate.score_chains(Chains(starts, ends, labels), DISTANCES)
+    found = score_chains(Chains(starts, ends, labels), DISTANCES)
     assert (found.num_diverged, found.ends.numbers["num_images"]) == (1, 3)
     assert found.starts.numbers["num_images"] == 3
     assert found.rms_displacement == rms_displacement(starts[[0, 2, 3]], ends[[0, 2, 3]])
     known = found.starts._replace(numbers={"fid": -1.0})  # of other starts, for one is left out
-    again = evaluate.score_chains(Chains(starts, ends, labels), DISTANCES, starts=known)
+    again = score_chains(Chains(starts, ends, labels), DISTANCES, starts=known)
     assert again.starts.numbers["fid"] != -1.0
-    found = evaluate.score_chains(Chains(starts, np.full_like(ends, np.inf)), DISTANCES)
+    found = score_chains(Chains(starts, np.full_like(ends, np.inf)), DISTANCES)
     assert (found.num_diverged, found.ends.numbers["num_images"]) == (4, 0)
     assert np.isnan([*found.minus_starts["fid"].values()]).all()
     found = evaluate.finite_images(ends).ravel().tolist()
@@ -243,13 +242,25 @@ def test_scores_without_an_error_use_as_many_images_as_there_are_test_images():
     assert found["fresh"]["density"] != distances.scores(TRAIN).numbers["density"]
 
 
-def test_a_size_beyond_the_images_has_no_value():
-    found = DISTANCES.at_sizes(jax.random.key(0), TRAIN, [4, 9, 10])
-    assert np.isfinite(found["fid"]).tolist() == [True, True, False]
-    assert abs(found["fid"][1]) < 1e-9  # all training images, in some order
-    assert found["kid_polynomial"][1] == pytest.approx(DISTANCES.scores(TRAIN).numbers["kid"])
-    none = DISTANCES.at_sizes(jax.random.key(0), TRAIN, [10])
-    assert np.isnan([*none["fid"], *none["kid_rbf"]]).all()
+def test_scores_of_what_no_update_changes_are_kept():
+    """Those of starts for as long as the starts stay, and of test images and Gaussians."""
+    rng = np.random.default_rng(0)
+    starts, ends = rng.uniform(-1, 1, (2, 9, 3, 1, 1)).astype(np.float32)
+    test, distances = unlabelled(TRAIN), evaluate.Distances(unlabelled(TRAIN), PIXELS)
+    first = evaluate.along_training(Chains(starts, ends), test, distances)
+    scored = score_chains(Chains(starts, ends), distances, at=9)
+    assert first["sample_fid"] == scored.ends.numbers["fid"]
+    assert first["fid_minus_starts"] == scored.minus_starts["fid"]["difference"]
+    assert abs(first["test_images_fid"]) < 1e-9
+    assert first["gaussian_fid"] > 0
+    assert "gaussian_kid" not in first
+    calls, score = [], distances.scores
+    distances.scores = lambda *args, **options: calls.append(1) or score(*args, **options)
+    again = evaluate.along_training(Chains(starts, starts), test, distances)
+    assert len(calls) == 1
+    assert again["fid_minus_starts"] == 0.0
+    evaluate.along_training(Chains(ends, ends), test, distances)
+    assert len(calls) == 3
 
 
 def test_as_many_reference_images_as_are_judged(monkeypatch):

@@ -11,7 +11,7 @@ from ebmjax.evaluate import Distances, _extractors
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.config.extractor_names import extractor_name, scores_of_samples
-from ebmjax.recipes.evaluators.distances import RunDistances
+from ebmjax.recipes.evaluators.distances import check_features, make_distances
 from experiments.configs import jem_digits
 
 SOURCE = """
@@ -89,8 +89,8 @@ def test_a_run_is_judged_by_it(own):
     config = config_with(own, "rows")
     assert extractor_name(config) == "rows"
     assert "sample_is" not in scores_of_samples(config)
-    distances = RunDistances(TRAIN, TRAIN, config)
-    distances.check()
+    distances = make_distances(config, TRAIN, TRAIN)
+    check_features(config, distances)
     found = distances.scores(IMAGES + np.uint8(0)).numbers
     assert found["fid"] == pytest.approx(0.0, abs=1e-6)
     assert "is" not in found
@@ -106,8 +106,7 @@ def test_a_run_is_judged_by_it(own):
         ("rows", {"evals.inception_weights": "w.npz"}, "leave one empty"),
     ],
 )
-def test_mistakes_are_told_before_training(function, fields, text, own, monkeypatch):
-    monkeypatch.setattr("ebmjax.recipes.evaluators.distances.check_weights", lambda _: None)
+def test_mistakes_are_told_before_training(function, fields, text, own):
     config = config_with(own, function, **fields)
     with pytest.raises(ConfigError, match=text):
-        RunDistances(TRAIN, TRAIN, config).check()
+        check_features(config, make_distances(config, TRAIN, TRAIN))

@@ -48,8 +48,9 @@ def without_effect(config: str, arguments: Sequence[str], where: str = "") -> se
       SystemExit: as ``read``, but not for fields out of range.
     """
     found = read(config, arguments, is_checked=False, where=where)
-    every = families.all_fields(found.family)
-    unused = {*read_names(arguments)} - {*families.fields_of(found)}
+    names = {*read_names(arguments)}
+    every = families.all_fields(found.family, names)
+    unused = names - {*families.fields_of(found)}
     return {name for name in unused if not every[name].is_off(name, found)}
 
 

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ebmjax import evaluate
 from ebmjax.data import ImageData, from_signed_unit
 from ebmjax.learning import Chain
 from ebmjax.recipes.evaluators.chains import spread_slots
-from ebmjax.recipes.evaluators.distances import RunDistances
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
 from ebmjax.recipes.models.joint.model import JointModel
 from ebmjax.samplers import ReplayBuffer
@@ -61,14 +61,17 @@ def test_no_buffer_shows_nothing():
     assert spread_slots(state_of(None), 3) is None
 
 
-class Judge(RunDistances):
-    """Keeps the chains that it is given."""
+@pytest.fixture
+def given(monkeypatch):
+    """Chains that are scored."""
+    found = []
 
-    given = None
-
-    def along_training(self, chains):
-        self.given = chains
+    def score(chains, test, distances):
+        found.append(chains)
         return {"sample_fid": 1.0, "sample_fid_error": 0.25, "start_fid": 2.0}
+
+    monkeypatch.setattr(evaluate, "along_training", score)
+    return found
 
 
 @pytest.fixture
@@ -94,7 +97,7 @@ def monitored(tmp_path):
             plan=SimpleNamespace(start_fn=start_fn, num_classes=NUM_CLASSES),  # pyright: ignore
             densities_of=lambda model: None,  # pyright: ignore
             train=images,
-            distances=Judge(images, images, config),
+            distances=None,
             config=config,
             network=network,  # pyright: ignore
             density_scale=1.0,
@@ -116,12 +119,12 @@ def monitored(tmp_path):
 
 
 def test_the_picture_of_a_training_shows_every_class_of_a_buffer_beside_its_starts(
-    monitored, tmp_path, figures
+    monitored, given, tmp_path, figures
 ):
     monitor, state, levels = monitored()
     row = monitor.monitor(state, 0)
     # Draws of the law, of the classes of the slots, which come in turn.
-    chains = monitor.models[0](None).distances.given
+    (chains,) = given
     assert chains.labels.tolist() == [*range(10)] * 2
     assert not chains.are_the_same
     np.testing.assert_allclose(chains.starts, chains.ends, rtol=1e-6)
@@ -134,11 +137,11 @@ def test_the_picture_of_a_training_shows_every_class_of_a_buffer_beside_its_star
     assert titles == [*expected, "nearest training images, by pixels"]
 
 
-def test_without_samples_there_is_no_picture_and_no_score(monitored, tmp_path):
+def test_without_samples_there_is_no_picture_and_no_score(monitored, given, tmp_path):
     monitor, state, _ = monitored(**{"evals.samples.every": "never"})
     row = monitor.monitor(state, 0)
     assert "test_accuracy" in row
     assert not any("fid" in name or "buffer" in name for name in row)
-    assert monitor.models[0](None).distances.given is None
+    assert not given
     assert "samples" not in np.load(tmp_path / "monitor" / "000000.npz")
     assert not (tmp_path / "plots").exists()

@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-from experiment_runs import digits
 
 from ebmjax import evaluate
 from ebmjax.data import ImageData
 from ebmjax.recipes.config import extractor_names
-from ebmjax.recipes.evaluators import distances as extractors
-from ebmjax.recipes.evaluators.distances import RunDistances, extractor
+from ebmjax.recipes.evaluators.distances import extractor
 from ebmjax.recipes.parts import image_data
 from experiments.configs import jem_digits
 
@@ -47,27 +45,11 @@ def test_labels_that_are_not_used_are_no_classes_of_scores():
     """The Gaussian of the reference is then one, and test images are the first ones."""
     config = jem_digits.get_config("smoke")
     config.data.num_classes = 0
-    images = ImageData(np.zeros((6, 8, 8, 1), np.uint8), np.arange(6, dtype=np.int32) % 3)
-    distances = RunDistances(images, images, config)
-    assert distances.train.labels.tolist() == [0] * 6
-    assert distances._merge_classes(images).labels.tolist() == [0] * 6
-    config.data.num_classes = 3
-    assert RunDistances(images, images, config).train.labels.tolist() == [0, 1, 2] * 2
+    images, _ = image_data.load(config)
+    assert not any(split.labels.any() for split in images[:3])
 
 
 def test_images_of_few_classes_say_what_judges_them():
     config = jem_digits.get_config("smoke")
     _, found = image_data.load(config)
     assert extractor_names.extractor_name(found) == "digits_features"
-
-
-@pytest.mark.parametrize("sha256", ["", "abc"])
-def test_weights_that_nothing_checks_are_named_with_what_would(sha256, monkeypatch, capsys):
-    judge = evaluate.Extractor("inception_v3", lambda images: images, {"sha256": "abc"})
-    monkeypatch.setattr(extractors, "inception", lambda config: judge)
-    config = digits(
-        **{"evals.inception_weights": "inception.npz", "evals.inception_sha256": sha256}
-    )
-    extractors.check_weights(config)
-    said = "unchecked. To have them checked: --config.evals.inception_sha256=abc"
-    assert (said in capsys.readouterr().out) == (not sha256)

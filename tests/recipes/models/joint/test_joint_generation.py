@@ -12,9 +12,8 @@ from ml_collections import ConfigDict
 from scipy.special import logsumexp
 
 from ebmjax import data, metrics, samplers
-from ebmjax.evaluate import Chains, Extractor
+from ebmjax.evaluate import Chains, Distances, Extractor
 from ebmjax.learning import ANY_CLASS
-from ebmjax.recipes.evaluators.distances import RunDistances
 from ebmjax.recipes.evaluators.generation import SHARES, generation, most_confident
 from ebmjax.recipes.models.joint.model import JointModel
 
@@ -37,10 +36,6 @@ class Stub:
     def score(images):
         logits = np.asarray(linear(images))
         return {"logits": logits, "log_density": logsumexp(logits, axis=1)}
-
-
-class PixelDistances(RunDistances):
-    extractor = Stub.extractor
 
 
 def unlabelled(images):
@@ -74,7 +69,7 @@ def make_model(positions=(), is_conditional=False, plan=None):
         plan=plan or chain_plan(),
         densities_of=DENSITIES_OF,
         train=images,
-        distances=PixelDistances(images, images, config),
+        distances=Distances(images, Stub.extractor),
         config=config,
         network=NETWORK,
         density_scale=0.25,

@@ -3,13 +3,11 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from experiment_runs import digits
 from test_latent_evaluators import KEY, linear
 
 from ebmjax.data import ImageData
-from ebmjax.evaluate import Extractor
+from ebmjax.evaluate import Distances, Extractor
 from ebmjax.metrics import feature_moments, frechet_distance, manifold_scores
-from ebmjax.recipes.evaluators.distances import RunDistances
 from ebmjax.recipes.evaluators.generation import generation
 from ebmjax.recipes.evaluators.result_tables import evaluation_results
 
@@ -23,12 +21,8 @@ def features(images):
     return flat, None
 
 
-class FlatDistances(RunDistances):
-    extractor = Extractor("flat", features, {})
-
-
 DATA = ImageData(IMAGES, np.zeros(NUM, np.int32))
-DISTANCES = FlatDistances(DATA, DATA, digits())
+DISTANCES = Distances(DATA, Extractor("flat", features, {}))
 SIZES = np.linspace(4, NUM, 10).round().astype(int)
 
 

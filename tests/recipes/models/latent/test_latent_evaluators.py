@@ -1,7 +1,6 @@
 """Numbers of a latent model by its evaluators, where the truth is known in closed form."""
 
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -32,18 +31,23 @@ IMAGES = np.array([[255, 0], [130, 60], [20, 200]], np.uint8)
 TEST = data.ImageData(IMAGES, np.zeros(3, np.int32))
 
 
-def describe(chains):
+def describe(chains, *_):
     """Returns the shapes of what is given to distances, and how many ends are not finite."""
     num_lost = np.isnan(chains.ends).any(axis=(1, 2, 3)).sum()
     shapes = {"sample_shape": chains.ends.shape, "start_shape": chains.starts.shape}
     return {**shapes, "sample_num_lost": num_lost}
 
 
+@pytest.fixture(autouse=True)
+def scores(monkeypatch):
+    monkeypatch.setattr(evaluate, "along_training", describe)
+
+
 def linear(made: Any = LatentEBM, **changes: Any) -> LatentEBM:
     sampler = partial(mala, step_size=0.15)
     parts = {
         "train": TEST,
-        "distances": SimpleNamespace(along_training=describe),
+        "distances": None,
         "config": digits(**{"train.batch_size": 3}),
         "trained": PARAMS,
         "networks": MODEL,

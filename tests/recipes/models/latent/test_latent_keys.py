@@ -1,7 +1,5 @@
 """No key of a latent EBM's run serves twice."""
 
-from types import SimpleNamespace
-
 import jax
 import numpy as np
 from experiment_runs import digits
@@ -64,14 +62,12 @@ def test_the_full_evaluation_draws_by_keys_of_its_own(monkeypatch):
         "gradient_variance": lambda gradients: {},
     }
     monkeypatch.setattr(evaluate, "evidence", draw({}))
+    monkeypatch.setattr(evaluate, "along_training", lambda *_: {})
+    monkeypatch.setattr(evaluate, "generation", lambda *_: {"fresh": {}})
+    monkeypatch.setattr(generation, "scores_at_sizes", lambda key, *_: draw({})(key))
     monkeypatch.setattr(generation, "_list_places", lambda *_: [({}, images, ())])
     monkeypatch.setattr(latent_model, "cost", lambda fn, key, *_, **__: draw({})(key))
-    distances = SimpleNamespace(
-        along_training=lambda *_: {},
-        generation=lambda *_: {"fresh": {}},
-        at_sizes=draw({}),
-    )
-    parts = {"trained": params, "distances": distances, "programs": programs}
+    parts = {"trained": params, "distances": None, "programs": programs}
     model = linear(config=config, is_finished=True, **parts)
     model.about()
     for evaluator in make_evaluators(config).values():
