@@ -27,7 +27,7 @@ from ebmjax._ranges import (
     optional,
 )
 from ebmjax.recipes.config import declare, families
-from ebmjax.recipes.config.declare import Field, Fields, When, field, when_is, when_set
+from ebmjax.recipes.config.declare import Field, Fields, When, field, when_is
 
 OURS = When("our own network, an empty config.model.factory", lambda c: not c.get("model.factory"))
 ACTIVATIONS = ("leaky_relu_0.05", "leaky_relu_0.1", "leaky_relu_0.2", "gelu", "swish")

@@ -10,13 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from ebmjax._ranges import COUNT, Range
-<<<<<<< HEAD
-from ebmjax.recipes.config.declare import Field, When, field, read_fields, under
-=======
-from ebmjax.recipes.config.declare import Field, When, under
+from ebmjax.recipes.config.declare import Field, When, read_fields, under
 from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.config.signatures import read_fields
->>>>>>> e87102ef (Only the evaluators that run have sections in a configuration)
 
 END, NEVER = "end", "never"
 EVERY = Range(
