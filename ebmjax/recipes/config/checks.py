@@ -118,27 +118,6 @@ def check_kept(config: Config, numbers: Collection[str]) -> None:
         )
 
 
-def check_starts(config: Config, names: Iterable[str]) -> None:
-    """Refuses starts outside of a box that rejects, for the samplers in ``names``.
-
-    There the density is zero: no move of such a chain would ever be accepted, and nothing said.
-    """
-    names, section, buffer = sorted(names), config.sampler, config.sampler.buffer
-    if section.box != "reject" or not names:
-        return
-    is_bounded = buffer.start not in ("gaussian", "data")
-    reach = buffer.start_scale if buffer.start == "uniform" else 1.0  # images are in [-1, 1]
-    if is_bounded and section.low <= -reach and reach <= section.high:
-        return
-    where = f"within [-{reach:g}, {reach:g}]" if is_bounded else "anywhere"
-    raise ConfigError(
-        f"config.sampler.box='reject' holds chains of {names} in [{section.low:g}, "
-        f"{section.high:g}], and config.sampler.buffer.start={buffer.start!r} starts them {where}: "
-        "a chain that starts outside is never accepted anywhere. Start them inside, "
-        "config.sampler.buffer.start=uniform with a lower start_scale, or a wider box."
-    )
-
-
 def check_box(config: Config) -> None:
     """Raises ConfigError for a box without an inside, or of chains that no wall can hold."""
     section = config.sampler
@@ -151,4 +130,23 @@ def check_box(config: Config) -> None:
         raise ConfigError(
             f"config.sampler.low must be below config.sampler.high={section.high:g}, got "
             f"{section.low:g}."
+        )
+
+
+def check_starts(config: Config, names: Iterable[str]) -> None:
+    """Refuses starts outside of a box that rejects, for the samplers in ``names``.
+
+    There the density is zero: no move of such a chain would ever be accepted, and nothing said.
+    """
+    names, section, buffer = sorted(names), config.sampler, config.sampler.buffer
+    reach = buffer.start_scale if buffer.start == "uniform" else 1.0  # images are in [-1, 1]
+    is_inside = section.low <= -reach and reach <= section.high
+    if section.box != "reject" or not names:
+        return
+    if buffer.start in ("gaussian", "data") or not is_inside:
+        raise ConfigError(
+            f"config.sampler.box='reject' holds chains of {names} in [{section.low:g}, "
+            f"{section.high:g}], and config.sampler.buffer.start={buffer.start!r} may start them "
+            "outside, where no move is ever accepted. Start them inside, "
+            "config.sampler.buffer.start=uniform with a lower start_scale, or take a wider box."
         )

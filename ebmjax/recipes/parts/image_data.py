@@ -70,25 +70,23 @@ def load(config: Config) -> tuple[Images, Config]:
         )
     train = _check_images(config, found, "train")
     section.max_train = len(train.labels)
-    found_test, about = None, []
-    if not section.holdout or config.evals.use_test_split:
-        found_test = _load_test(config)
+    needs_test = not section.holdout or config.evals.use_test_split
+    found_test = _load_test(config) if needs_test else None
+    about = [NO_TEST_SPLIT] * (section.holdout is None and not found_test)
     if section.holdout is None:
         section.holdout = 0 if found_test else DEFAULT_HOLDOUT
-        if not found_test:
-            about.append(NO_TEST_SPLIT)
     section.holdout = number_held_out(section.holdout, section.max_train)
     about.insert(0, _about("train", train, found, section.num_classes, int(section.holdout)))
     section.image_size, held_out = train.images.shape[1], None
     if section.holdout:
         train, held_out = _hold_out(train, int(section.holdout), bool(section.num_classes))
-    if found_test is None:
-        assert held_out is not None
-        return _with_choices(Images(train, held_out, held_out, tuple(about)), config)
-    test = _check_images(config, found_test, section.test_split)
-    _check_alike(config, found, found_test)
-    section.max_test = len(test.labels)
-    about.append(_about(section.test_split, test, found_test, section.num_classes))
+    test = held_out
+    if found_test is not None:
+        test = _check_images(config, found_test, section.test_split)
+        _check_alike(config, found, found_test)
+        section.max_test = len(test.labels)
+        about.append(_about(section.test_split, test, found_test, section.num_classes))
+    assert test is not None
     return _with_choices(Images(train, held_out or test, test, tuple(about)), config)
 
 
@@ -168,18 +166,14 @@ def _with_choices(images: Images, config: Config) -> tuple[Images, Config]:
     num_test = min(len(images.monitored.labels), len(images.evaluated.labels))
     some = images.train.images[np.arange(min(len(images.train.images), MOST_MEASURED))]
     variance = float(np.var(np.asarray(some) / 127.5, axis=0).sum())
-    facts = by_images.ImageFacts(num_train, num_test, shape, variance, _has_chains(config))
+    has_chains = config.family == "latent" or (
+        bool(config.loss.get("generative_weight", 1.0)) and draws(config)
+    )
+    facts = by_images.ImageFacts(num_train, num_test, shape, variance, has_chains)
     lines = by_images.fill_in(config, facts)
     if extractor_names.extractor_name(config) == extractor_names.RANDOM:
         lines.append(ABOUT_RANDOM)
     return images._replace(about=(*images.about, *lines)), config
-
-
-def _has_chains(config: Config) -> bool:
-    """Returns whether the objective compares the images with samples of chains."""
-    if config.family == "latent":
-        return True
-    return bool(config.loss.get("generative_weight", 1.0)) and draws(config)
 
 
 def _about(
@@ -197,13 +191,8 @@ def _about(
         named = [f"{i} {name}" for i, name in enumerate(found.class_names[:MOST_NAMED])]
         more = ", ..." * (len(found.class_names) > MOST_NAMED)
         classes += f" ({', '.join(map(printable, named))}{more})"
-    parts = [
-        f"{split} {len(images.labels):,} of {found.num_found:,}{held_out}",
-        f"{height}x{width}x{channels}",
-        classes,
-        *found.notes,
-    ]
-    return ", ".join(parts)
+    counts = f"{split} {len(images.labels):,} of {found.num_found:,}{held_out}"
+    return ", ".join([counts, f"{height}x{width}x{channels}", classes, *found.notes])
 
 
 def _load_test(config: Config) -> data.LoadedImages | None:
@@ -290,20 +279,20 @@ def _check_images(config: Config, found: data.LoadedImages, split: str) -> data.
 
 def _check_alike(config: Config, train: data.LoadedImages, test: data.LoadedImages) -> None:
     """Raises ConfigError if training and test images differ in their form or their classes."""
+    where = f"{_where(config, config.data.test_split)}: test images must have"
     shapes = train.data.images.shape[1:], test.data.images.shape[1:]
     if shapes[0] != shapes[1]:
         raise ConfigError(
-            f"{_where(config, config.data.test_split)}: test images must have the shape of the "
-            f"training images, {shapes[0]}, got {shapes[1]}. Set --config.data.image_size=N, or "
-            "save both in the same form."
+            f"{where} the shape of the training images, {shapes[0]}, got {shapes[1]}. Set "
+            "--config.data.image_size=N, or save both in the same form."
         )
     if config.data.num_classes and train.num_classes and not test.num_classes:
         raise ConfigError(
-            f"{_where(config, config.data.test_split)}: test images must have labels, because the "
-            "training images have. Add them, or set --config.data.num_classes=0."
+            f"{where} labels, because the training images have. Add them, or set "
+            "--config.data.num_classes=0."
         )
     if config.data.num_classes and train.class_names != test.class_names:
         raise ConfigError(
-            f"{_where(config, config.data.test_split)}: the classes must be those of the training "
-            f"images, {train.class_names[:8]}, got {test.class_names[:8]}."
+            f"{where} the classes of the training images, {train.class_names[:8]}, got "
+            f"{test.class_names[:8]}."
         )

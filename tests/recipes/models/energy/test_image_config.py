@@ -75,7 +75,7 @@ from ebmjax.training._feed import describe_batches
                 "sampler.box": "reject",
                 "sampler.buffer.start_scale": 2,
             },
-            r"chains of \['mala'\] in \[-1.2, 1.2\], and .*='uniform' starts them within \[-2, 2\]",
+            r"chains of \['mala'\] in \[-1.2, 1.2\], and .*='uniform' may start them",
         ),
         ("", {"model.num_scales": 4}, "cannot be halved"),
         (
