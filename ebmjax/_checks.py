@@ -4,7 +4,7 @@ A traced value cannot be inspected, so inside ``jit`` these pass and the arithme
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -87,8 +87,10 @@ def check_keys(name: str, keys: PyTree, num: int | str) -> None:
         )
 
 
-def check_positive(name: str, value: Any, *, is_scalar: bool = False) -> None:
-    """Raises ValueError unless every concrete entry of ``value`` is finite and above zero.
+def _check_entries(
+    name: str, value: Any, words: str, holds: Callable[[np.ndarray], Any], is_scalar: bool = False
+) -> None:
+    """Raises ValueError unless ``holds`` is true of every concrete entry of ``value``.
 
     ``value`` may be a PyTree of arrays; the message then names the leaf. With ``is_scalar`` it is
     as ``check_scalar`` asks, too. TypeError for what is no real number.
@@ -96,34 +98,30 @@ def check_positive(name: str, value: Any, *, is_scalar: bool = False) -> None:
     if is_scalar:
         check_scalar(name, value)
     for where, part, numbers in _concrete(name, value):
-        if not np.all(np.isfinite(numbers) & (numbers > 0)):
-            raise ValueError(f"{where} must be positive and finite, got {where}={trim(part)}.")
+        if not np.all(holds(numbers)):
+            raise ValueError(f"{where} must {words}, got {where}={trim(part)}.")
+
+
+def check_positive(name: str, value: Any, *, is_scalar: bool = False) -> None:
+    """Raises unless every entry is finite and above zero, see ``_check_entries``."""
+    is_positive = lambda numbers: np.isfinite(numbers) & (numbers > 0)  # noqa: E731
+    _check_entries(name, value, "be positive and finite", is_positive, is_scalar)
 
 
 def check_not_negative(name: str, value: Any, *, is_scalar: bool = False) -> None:
-    """Raises ValueError unless every concrete entry of ``value`` is finite and at least zero.
-
-    As ``check_positive`` otherwise.
-    """
-    if is_scalar:
-        check_scalar(name, value)
-    for where, part, numbers in _concrete(name, value):
-        if not np.all(np.isfinite(numbers) & (numbers >= 0)):
-            raise ValueError(f"{where} must be zero or more and finite, got {where}={trim(part)}.")
+    """Raises unless every entry is finite and at least zero, see ``_check_entries``."""
+    is_at_least_0 = lambda numbers: np.isfinite(numbers) & (numbers >= 0)  # noqa: E731
+    _check_entries(name, value, "be zero or more and finite", is_at_least_0, is_scalar)
 
 
 def check_finite(name: str, value: Any) -> None:
-    """Raises ValueError unless every concrete entry of ``value`` is finite."""
-    for where, part, numbers in _concrete(name, value):
-        if not np.all(np.isfinite(numbers)):
-            raise ValueError(f"{where} must be finite, got {where}={trim(part)}.")
+    """Raises unless every entry is finite, see ``_check_entries``."""
+    _check_entries(name, value, "be finite", np.isfinite)
 
 
 def check_fraction(name: str, value: Any) -> None:
-    """Raises ValueError unless every concrete entry of ``value`` lies in [0, 1]."""
-    for where, part, numbers in _concrete(name, value):
-        if not np.all((numbers >= 0) & (numbers <= 1)):
-            raise ValueError(f"{where} must lie between 0 and 1, got {where}={trim(part)}.")
+    """Raises unless every entry lies in [0, 1], see ``_check_entries``."""
+    _check_entries(name, value, "lie between 0 and 1", lambda x: (x >= 0) & (x <= 1))
 
 
 def check_interval(low: Any, high: Any) -> None:

@@ -300,7 +300,7 @@ def test_the_extras_hold_what_is_imported() -> None:
     library = {path for path in MODULES if path.parts[1] != "recipes"}
     assert distributions(library - {*asking, with_tfds, huggingface}) <= core
     assert distributions({huggingface}) <= core | listed(extras["huggingface"])
-    cluster = Path("ebmjax/recipes/study/cluster.py")
+    cluster = Path("ebmjax/recipes/study/jobs.py")
     assert distributions({cluster}) <= core | listed(extras["slurm"])
     search = {path for path in MODULES if path.match("ebmjax/recipes/study/search*.py")}
     assert distributions(search) <= core | optional | listed(extras["search"])
