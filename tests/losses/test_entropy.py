@@ -1,4 +1,4 @@
-"""The nearest-neighbour entropy against its exact expectation, from order statistics."""
+"""The nearest-neighbour entropy, of particles alone and among references."""
 
 import jax
 import jax.numpy as jnp
@@ -90,3 +90,67 @@ def test_gradient_pushes_neighbours_apart():
     np.testing.assert_allclose(
         jax.jit(jax.grad(nearest_neighbour_entropy))(particles), want, rtol=16 * EPS
     )
+
+
+EPS = np.finfo(np.float32).eps
+RNG = np.random.default_rng(0)
+
+
+def by_brute_force(particles, references):
+    a = np.float64(particles).reshape(len(particles), -1)
+    b = np.float64(references).reshape(len(references), -1)
+    distances = np.linalg.norm(a[:, None] - b[None], axis=-1)
+    d, m = a.shape[1], len(b)
+    log_ball = 0.5 * d * np.log(np.pi) - gammaln(0.5 * d + 1)
+    return digamma(m + 1) - digamma(1) + log_ball + d * np.mean(np.log(distances.min(axis=1)))
+
+
+@pytest.mark.parametrize("offset", [0.0, 1000.0])
+@pytest.mark.parametrize(("n", "m", "event"), [(1, 1, ()), (5, 3, (2,)), (3, 40, (4, 4, 1))])
+def test_by_brute_force(n, m, event, offset):
+    particles = np.float32(RNG.normal(size=(n, *event)) + offset)
+    references = np.float32(RNG.normal(size=(m, *event)) + offset)
+    want = by_brute_force(particles, references)
+    d = int(np.prod(event))
+    # Distances here are above 0.01, and float32 knows coordinates to eps of the largest.
+    atol = d * 8 * EPS * (offset + 4) / 0.01
+    got = jax.jit(nearest_neighbour_entropy)(particles, references)
+    np.testing.assert_allclose(got, want, rtol=0, atol=atol)
+
+
+def test_particles_of_the_references_law_give_its_entropy():
+    """N(0, I) in two dimensions: given |x|^2 ~ chi2_2, P(r > t) = (1 - F(t^2))^m, F noncentral."""
+    n, m, d = 2, 20, 2
+    centre = chi2.ppf((np.arange(400) + 0.5) / 400, d)
+    log_t = np.linspace(-12, 3, 1501)
+    survival = (1 - ncx2.cdf(np.exp(2 * log_t), d, centre[:, None])) ** m
+    mean_log_r = log_t[0] + np.mean(np.trapezoid(survival, log_t, axis=1))
+    want = digamma(m + 1) - digamma(1) + np.log(np.pi) + d * mean_log_r
+    assert abs(want - np.log(2 * np.pi * np.e)) < d / m ** (1 / d)
+
+    clouds = jax.random.normal(jax.random.key(1), (4000, n + m, d))
+    estimates = jax.jit(jax.vmap(nearest_neighbour_entropy))(clouds[:, :n], clouds[:, n:])
+    error = 5 * np.std(estimates) / np.sqrt(len(estimates))
+    # Quadrature: midpoints in chi2, whose top 1/800 of mass is off by log|x| < 2: 0.0025 d.
+    assert abs(np.mean(estimates) - want) < error + 0.0025 * d
+
+
+def test_the_gradient_pushes_particles_off_the_nearest_reference_which_stays():
+    particles, references = jnp.array([0.0, 2.5]), jnp.array([-0.5, 3.0, 9.0])
+    gradient_fn = jax.jit(jax.grad(nearest_neighbour_entropy, argnums=(0, 1)))
+    to_particles, to_references = gradient_fn(particles, references)
+    # d/dx of [log(x0 + 0.5) + log(3 - x1)] / 2.
+    np.testing.assert_allclose(to_particles, [1.0, -1.0], rtol=16 * EPS)
+    np.testing.assert_array_equal(to_references, np.zeros(3))
+
+
+def test_the_nearest_is_found_far_from_the_origin():
+    """Squares of coordinates are 1e6 here, and those of the distances some 1e-3."""
+    grid = np.round(RNG.normal(size=(450, 2)) * 1024) / 1024 + 1000.0  # exact in float32
+    particles, references = grid[:50], grid[50:]
+    nearest = np.linalg.norm(particles[:, None] - references[None], axis=-1).min(axis=1)
+    assert nearest.min() > 0
+    # Coordinates over the largest are rounded to eps / 2: each difference is off by eps 1000.
+    atol = 2 * np.mean(np.log1p(4 * EPS * 1000 / nearest)) + 16 * EPS * 10
+    got = nearest_neighbour_entropy(jnp.float32(particles), jnp.float32(references))
+    np.testing.assert_allclose(got, by_brute_force(particles, references), rtol=0, atol=atol)

@@ -1,4 +1,4 @@
-"""The learning gradient of a joint energy model against closed forms in float64."""
+"""The step of a joint energy model against closed forms in float64."""
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from joint_problems import (
     centred,
     class_start,
     classification_gradient,
+    density_gradient,
     generative_gradient,
     gradient_by_hand,
     image_data,
@@ -32,10 +33,12 @@ from joint_problems import (
     rows,
     run,
     shard_of,
+    softmax_by_hand,
 )
 
 from ebmjax.learning import init_carry
-from ebmjax.networks import Network
+from ebmjax.losses import beta_objective_loss
+from ebmjax.networks import SADA_JEM_POLICY, Network, NormPolicy
 from ebmjax.samplers import pyld
 
 
@@ -267,3 +270,194 @@ def test_a_batch_is_a_pair_of_streams(draw):
     for wrong in (batch()[0], (*batch(), batch()[0])):
         with pytest.raises(ValueError, match=r"must be a pair of ImageData.*Plan.batch_size"):
             gradient_fn(KEY, PARAMS, shard_of(quadratic(), draw), wrong)
+
+
+def test_the_beta_objective_weighs_negatives_of_a_flatter_density():
+    beta, scale = 0.4, 0.6
+
+    def generative_loss(positive, negative, smoothing):
+        return beta_objective_loss(positive / smoothing, negative / smoothing, beta=beta)
+
+    objective = joint_objective(generative_loss=generative_loss, density_scale=scale)
+    (gradients, after, metrics), before = run(objective)
+    ends = buffer_rows(after)
+    np.testing.assert_allclose(ends, chains_by_hand(before, 3, 0.2 * scale), atol=ATOL)
+
+    x = rows(batch()[1].images)
+    f, g = (np.log(np.exp(logits_by_hand(PARAMS, p)).sum(axis=1)) for p in (x, ends))
+    negative_sum = np.exp(beta * g).sum()
+    kept = negative_sum / (np.exp(beta * f) + negative_sum)  # 1 - w+, Eq. 8
+    expected = added(
+        classification_gradient(PARAMS),
+        density_gradient(PARAMS, x, -kept / len(x)),
+        density_gradient(PARAMS, ends, kept.mean() * np.exp(beta * g) / negative_sum),
+    )
+    assert_trees_close(gradients, expected)
+    np.testing.assert_allclose(metrics["positive_weight"], 1 - kept.mean(), atol=ATOL)
+
+
+def chains_by_hand(carry, num_steps, step_size):
+    """Ends of chains without noise that climb f of the quadratic model, in float64."""
+    x = buffer_rows(carry).astype(float)
+    means = np.asarray(PARAMS["mean"], float)
+    precision = np.exp(np.asarray(PARAMS["log_precision"], float))
+    for _ in range(num_steps):
+        share = softmax_by_hand(logits_by_hand(PARAMS, x))
+        pull = precision[:, None] * (means - x[:, None])
+        x = x + step_size * np.sum(share[..., None] * pull, axis=1)
+    return x
+
+
+def test_smoothing_divides_the_density_of_chains_and_loss():
+    draw = negatives()
+    carry = shard_of(quadratic(), draw, smoothing=2.5)
+    (gradients, after, metrics), _ = run(None, draw, carry=carry)
+    ends = buffer_rows(after)
+    np.testing.assert_allclose(ends, chains_by_hand(carry, 3, 0.2 / 2.5), atol=ATOL)
+    expected = added(classification_gradient(PARAMS), generative_gradient(PARAMS, ends, 1 / 2.5))
+    assert_trees_close(gradients, expected)
+    assert metrics["smoothing"] == after.smoothing == 2.5
+
+
+@pytest.mark.slow
+def test_adaptive_smoothing_closes_its_share_of_the_way_to_the_ratio():
+    weights = {"classification_weight": 0.5, "generative_weight": 2.0}
+    objective = joint_objective(smoothing_ratio=0.7, smoothing_rate=0.25, **weights)
+    draw = negatives()
+    carry = shard_of(quadratic(), draw, smoothing=1.5)
+    (gradients, after, metrics), _ = run(objective, draw, carry=carry)
+
+    def norm(tree):
+        return np.sqrt(sum(np.sum(leaf**2) for leaf in tree.values()))
+
+    ends = buffer_rows(after)
+    classification = classification_gradient(PARAMS, 0.5)
+    generative = generative_gradient(PARAMS, ends, 2.0 / 1.5)
+    assert_trees_close(gradients, added(classification, generative))  # by the smoothing before
+    ratio = norm(generative) / norm(classification)
+    by_hand = np.exp(np.log(1.5) + 0.25 * np.log(ratio / 0.7))
+    np.testing.assert_allclose(after.smoothing, by_hand, rtol=ATOL)
+    assert metrics["smoothing"] == 1.5
+    assert not np.isclose(by_hand, 1.5, rtol=0.05)
+
+    # Chains without drift stand still, so do both gradients, and the log of the ratio's distance
+    # to its goal shrinks by the factor 0.75 a step.
+    still = joint_objective(smoothing_ratio=0.7, smoothing_rate=0.25, density_scale=0.0, **weights)
+    gradient_fn = jax.jit(make_gradient_fn(quadratic(), draw, still))
+    smoothings = [1.5]
+    for _ in range(20):
+        carry = gradient_fn(KEY, PARAMS, carry, batch())[1]
+        smoothings.append(float(carry.smoothing))
+    starts = generative_gradient(PARAMS, buffer_rows(carry), 2.0)
+    goal = np.log(norm(starts) / norm(classification) / 0.7)
+    by_hand = goal + (np.log(1.5) - goal) * 0.75 ** np.arange(21)
+    np.testing.assert_allclose(np.log(smoothings), by_hand, atol=4 * ATOL)  # 1 / (1 - 0.75)
+
+
+CLASSIFIED, POSITIVES = (rows(part.images).mean(axis=0) for part in batch())
+START = 0.05
+
+
+def updated(start, *centres):
+    for centre in centres:
+        start = 0.1 * start + 0.9 * centre
+    return start
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("policy", "rho", "order"),
+    [
+        (None, None, ["positives", "classified"]),
+        (None, 0.2, ["positives", "classified"]),
+        (NormPolicy(updated_by=("negatives",)), 0.2, ["negatives"]),
+        (SADA_JEM_POLICY, 0.2, ["positives", "chains", "negatives", "classified"]),
+    ],
+    ids=["default", "default_sam", "negatives_sam", "sada_jem"],
+)
+def test_statistics_are_updated_once_a_step_by_the_roles_of_the_policy(policy, rho, order):
+    (_, after, _), _ = run(joint_objective(rho=rho), classifier=centred(), norm_policy=policy)
+    ends = buffer_rows(after).mean(axis=0)
+    centres = {"positives": POSITIVES, "classified": CLASSIFIED, "negatives": ends, "chains": ends}
+    expected = updated(START, *[centres[role] for role in order])
+    got = np.ravel(after.statistics["centre"])
+    np.testing.assert_allclose(got, expected + np.zeros(DIM), atol=ATOL)
+
+
+CASES = [
+    NormPolicy(),
+    NormPolicy(chains="running"),
+    NormPolicy(negatives="running"),
+    NormPolicy(positives="running", updated_by=("classified",)),
+    NormPolicy(second_pass="running"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "policy", CASES, ids=["batch", "chains", "negatives", "positives", "second_pass"]
+)
+def test_each_role_is_normalised_as_the_policy_says(policy):
+    """Running averages are those the step began with, in both passes of SAM."""
+    objective = joint_objective(rho=0.2)
+    (gradients, after, _), _ = run(objective, classifier=centred(), norm_policy=policy)
+    ends = buffer_rows(after).astype(float)
+    labelled, unlabelled = batch()
+
+    def shown(x, role, second_pass):
+        use = policy.use(role, second_pass=second_pass)
+        return x - (x.mean(axis=0) if use == "batch" else START)
+
+    def total(params, second_pass):
+        x = shown(rows(labelled.images), "classified", second_pass)
+        error = softmax_by_hand(logits_by_hand(params, x)) - ONE_HOT[np.asarray(labelled.labels)]
+        positives = shown(rows(unlabelled.images), "positives", second_pass)
+        chain_ends = shown(ends, "negatives", second_pass)
+        return added(
+            gradient_by_hand(params, x, error / len(x)),
+            density_gradient(params, positives, np.full(5, -1 / 5)),
+            density_gradient(params, chain_ends, np.full(8, 1 / 8)),
+        )
+
+    params = {name: np.asarray(leaf, float) for name, leaf in PARAMS.items()}
+    climb = total(params, False)
+    norm = np.sqrt(sum(np.sum(leaf**2) for leaf in climb.values()))
+    displaced = {name: params[name] + 0.2 * climb[name] / norm for name in params}
+    assert_trees_close(gradients, total(displaced, True))
+
+
+def perturbed(chains):
+    """Moves of the chains' ends when one start moves: that chain's first, then the others'."""
+    classifier, draw = centred(), negatives()
+    carry = shard_of(classifier, draw)
+    moved = carry.buffer.positions.at[2].add(0.5)
+    other = carry._replace(buffer=carry.buffer._replace(positions=moved))
+    gradient_fn = jax.jit(make_gradient_fn(classifier, draw, norm_policy=NormPolicy(chains=chains)))
+    ends = [buffer_rows(gradient_fn(KEY, PARAMS, s, batch())[1]) for s in (carry, other)]
+    distances = np.abs(ends[0] - ends[1]).max(axis=1)
+    return distances[2], np.delete(distances, 2)
+
+
+@pytest.mark.slow
+def test_chains_see_each_other_by_their_batch_alone():
+    own, others = zip(*map(perturbed, ("running", "batch")), strict=True)
+    assert min(own) > 0.1
+    assert np.all(others[0] == 0)
+    assert np.all(others[1] > 1e-3)
+
+
+def test_chains_normalised_by_their_batch_climb_the_density_of_all():
+    draw = negatives()
+    carry = shard_of(centred(), draw)
+    (_, after, _), _ = run(classifier=centred(), norm_policy=NormPolicy(chains="batch"))
+    x = carry.buffer.positions
+
+    @jax.jit
+    @jax.grad
+    def score(x):
+        logits = centred().apply(PARAMS, {"centre": jnp.zeros(SHAPE)}, x, use="batch")[0]
+        return jnp.sum(jax.nn.logsumexp(logits, axis=-1))
+
+    for _ in range(3):
+        x = x + 0.2 * score(x)
+    np.testing.assert_allclose(after.buffer.positions, x, atol=ATOL)
