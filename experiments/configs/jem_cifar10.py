@@ -30,7 +30,7 @@ Variants:
 from functools import partial
 
 from ebmjax.recipes.config.files import project
-from ebmjax.recipes.models.joint.fields import configure
+from ebmjax.recipes.models.energy.fields import configure_joint
 
 joint = project("settings.joint")
 
@@ -54,4 +54,4 @@ VARIANTS = {
     **joint.scenario_variants(BASE["optimizer.learning_rate"]),
     "cpu": joint.CPU,
 }
-get_config = partial(configure, base=BASE, variants=VARIANTS)
+get_config = partial(configure_joint, base=BASE, variants=VARIANTS)

@@ -25,7 +25,7 @@ Variants:
 from functools import partial
 
 from ebmjax.recipes.config.files import project
-from ebmjax.recipes.models.joint.fields import configure
+from ebmjax.recipes.models.energy.fields import configure_joint
 
 joint = project("settings.joint")
 
@@ -53,4 +53,4 @@ VARIANTS = {
     "unconfined": joint.DEFAULT,
     **joint.scenario_variants(learning_rate=5e-3),
 }
-get_config = partial(configure, base=BASE, variants=VARIANTS)
+get_config = partial(configure_joint, base=BASE, variants=VARIANTS)

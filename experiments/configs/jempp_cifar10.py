@@ -17,7 +17,7 @@ Variants:
 from functools import partial
 
 from ebmjax.recipes.config.files import project
-from ebmjax.recipes.models.joint.fields import configure
+from ebmjax.recipes.models.energy.fields import configure_joint
 
 joint = project("settings.joint")
 
@@ -40,4 +40,4 @@ VARIANTS = {
     "literal": {"sampler.pyld.outer_step_size": 1.0, "model.norm_policy": "sada_jem"},
     "cpu": joint.CPU,
 }
-get_config = partial(configure, base=BASE, variants=VARIANTS)
+get_config = partial(configure_joint, base=BASE, variants=VARIANTS)

@@ -19,7 +19,7 @@ Variants:
 from functools import partial
 
 from ebmjax.recipes.config.files import project
-from ebmjax.recipes.models.joint.fields import configure
+from ebmjax.recipes.models.energy.fields import configure_joint
 
 BASE = {
     **project("settings.samplers").JOINT,
@@ -42,4 +42,4 @@ VARIANTS = {
         "loss.energy_l2": 0.0,
     },
 }
-get_config = partial(configure, base=BASE, variants=VARIANTS)
+get_config = partial(configure_joint, base=BASE, variants=VARIANTS)

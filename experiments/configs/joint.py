@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from ebmjax.recipes.config.files import project
-from ebmjax.recipes.models.joint.fields import configure
+from ebmjax.recipes.models.energy.fields import configure_joint
 
 BASE: dict[str, Any] = {
     **project("settings.samplers").JOINT,
@@ -60,4 +60,4 @@ BASE: dict[str, Any] = {
 }
 # The network is a factory's, which model.dtype does not reach.
 VARIANTS = {"bfloat16": {"model.options.dtype": "bfloat16"}}
-get_config = partial(configure, base=BASE, variants=VARIANTS)
+get_config = partial(configure_joint, base=BASE, variants=VARIANTS)

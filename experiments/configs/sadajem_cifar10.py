@@ -23,7 +23,7 @@ Variants:
 from functools import partial
 
 from ebmjax.recipes.config.files import project
-from ebmjax.recipes.models.joint.fields import configure
+from ebmjax.recipes.models.energy.fields import configure_joint
 
 joint = project("settings.joint")
 
@@ -57,4 +57,4 @@ VARIANTS = {
     **joint.RADII,
     "cpu": joint.CPU | {"optimizer.rho": 0.05},
 }
-get_config = partial(configure, base=BASE, variants=VARIANTS)
+get_config = partial(configure_joint, base=BASE, variants=VARIANTS)

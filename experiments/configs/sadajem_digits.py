@@ -23,7 +23,7 @@ Variants:
 from functools import partial
 
 from ebmjax.recipes.config.files import project
-from ebmjax.recipes.models.joint.fields import configure
+from ebmjax.recipes.models.energy.fields import configure_joint
 
 joint = project("settings.joint")
 
@@ -63,4 +63,4 @@ VARIANTS = {
     "batch": {"model.norm": "batch"},
     "literal": PUBLISHED | joint.RADII["asam_2"] | {"model.norm_policy": "sada_jem"},
 }
-get_config = partial(configure, base=BASE, variants=VARIANTS)
+get_config = partial(configure_joint, base=BASE, variants=VARIANTS)

@@ -66,6 +66,6 @@ VARIANTS = {
     **BETAS,
     "cpu": CPU,
     **{f"cpu_{name}": CPU | changes for name, changes in BETAS.items()},
-    "smoke": SMOKE | {"sampler.buffer.size": None},
+    "smoke": SMOKE["energy"] | {"sampler.buffer.size": None},
 }
 get_config = partial(configure, base=BASE, variants=VARIANTS)

@@ -26,7 +26,7 @@ of the scores (1 here).
 from functools import partial
 
 from ebmjax.recipes.config.files import project
-from ebmjax.recipes.models.joint.fields import configure
+from ebmjax.recipes.models.energy.fields import configure_joint
 
 joint = project("settings.joint")
 
@@ -80,4 +80,4 @@ VARIANTS = {
     "cpu_corrected": SMALL | CORRECTED,
     "cpu_sgld": SMALL | SGLD | {"sampler.num_samples": 30},
 }
-get_config = partial(configure, base=BASE, variants=VARIANTS)
+get_config = partial(configure_joint, base=BASE, variants=VARIANTS)

@@ -22,7 +22,7 @@ Variants:
 from functools import partial
 
 from ebmjax.recipes.config.files import project
-from ebmjax.recipes.models.joint.fields import configure
+from ebmjax.recipes.models.energy.fields import configure_joint
 
 BASE = {
     **project("settings.samplers").JOINT,
@@ -58,4 +58,4 @@ VARIANTS = {
     "stochastic_sam": STOCHASTIC | SAM,
     "sgld": SGLD,
 }
-get_config = partial(configure, base=BASE, variants=VARIANTS)
+get_config = partial(configure_joint, base=BASE, variants=VARIANTS)

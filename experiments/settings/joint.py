@@ -10,7 +10,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.models.joint.fields import SMOKE, configure
+from ebmjax.recipes.models.energy.fields import SMOKE, configure_joint
 
 from .samplers import JOINT as SAMPLERS
 
@@ -108,8 +108,8 @@ def on_cifar100(
         # It needs as many slots of each class in each shard: 10,000 are no multiple of 800.
         changes["sampler.buffer.size"] = 10_400
     # A smoke run has too few images for every class, which the informative law needs.
-    smoke = SMOKE | {"sampler.buffer.start": "uniform"}
-    return partial(configure, base={**base, **changes}, variants={**variants, "smoke": smoke})
+    smoke = SMOKE["joint"] | {"sampler.buffer.start": "uniform"}
+    return partial(configure_joint, base={**base, **changes}, variants={**variants, "smoke": smoke})
 
 
 # The radii of SAM and ASAM in SADA-JEM's Table 6: 005 is 0.05. The published code's default is

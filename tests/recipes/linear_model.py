@@ -8,7 +8,7 @@ import numpy as np
 
 from ebmjax import learning, samplers
 from ebmjax.networks import Network, NormPolicy
-from ebmjax.recipes.models.joint.model import TrainedJoint, densities_of
+from ebmjax.recipes.models.energy.model import Trained, densities_of
 
 EPS = float(jnp.finfo(jnp.float32).eps)
 WEIGHTS = np.array([[1.0, -2.0], [0.5, 3.0], [-1.0, 0.25]], np.float32)  # (pixels, classes)
@@ -24,9 +24,9 @@ LINEAR = Network(
     first_layer=lambda params, images: 2.0 * images,
     head=lambda params, statistics, hidden, **_: (linear(hidden / 2.0), statistics),
 )
-MODEL = TrainedJoint({}, {}, jnp.float32(0.5), {})
+MODEL = Trained({}, {}, jnp.float32(0.5), {}, beta=0.75)
 NETWORK = learning.JointNetwork(LINEAR, LINEAR, NormPolicy(), is_conditional=False)
-DENSITIES_OF = densities_of(NETWORK, 0.25)
+DENSITIES_OF = densities_of(NETWORK)
 
 
 def chain_plan(num_samples=4, num_classes=2, **kind):

@@ -2,7 +2,7 @@
 
 A family is a package with ``fields.py`` (``FIELDS``), ``checks.py`` (``check``) and ``setup.py``
 (``build``); or one file that has all three. ``SECTIONS`` beside ``FIELDS`` has the fields of parts
-that it offers, such as samplers.
+that it offers, such as samplers. Two families in one package have both by their names.
 """
 
 import importlib
@@ -16,7 +16,9 @@ from ebmjax.recipes.config.declare import Fields
 from ebmjax.recipes.config.errors import Config, ConfigError, did_you_mean, flatten, pick, shorten
 
 FAMILIES: dict[str, str | Path] = {
-    name: f"ebmjax.recipes.models.{name}" for name in ("energy", "joint", "latent")
+    "energy": "ebmjax.recipes.models.energy",
+    "joint": "ebmjax.recipes.models.energy",
+    "latent": "ebmjax.recipes.models.latent",
 }
 """Package of each family, or its file."""
 
@@ -31,8 +33,7 @@ def all_fields(family: str, names: Collection[str] = ()) -> Fields:
 
     Of options of the user's functions, ``<section>.options.<option>``, those in ``names``.
     """
-    declared = module(family, "fields")
-    every = {**declared.FIELDS, **getattr(declared, "SECTIONS", {})}
+    every = {**own_fields(family), **_declared(family, "SECTIONS")}
     for name in names:
         section, is_option, _ = name.partition(".options.")
         naming = [
@@ -41,6 +42,16 @@ def all_fields(family: str, names: Collection[str] = ()) -> Fields:
         if is_option and naming:
             every[name] = declare.option_field(section, naming)
     return every
+
+
+def own_fields(family: str) -> Fields:
+    """Returns the fields of a family without those of the parts that it offers."""
+    return _declared(family, "FIELDS")
+
+
+def _declared(family: str, what: str) -> Any:
+    found = getattr(module(family, "fields"), what, {})
+    return found.get(family, found)
 
 
 def fields_of(config: Config) -> Fields:

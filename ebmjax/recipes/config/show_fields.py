@@ -106,10 +106,10 @@ def fill_tables(page: str) -> str:
             text = table_of_configurations(files.PROJECT / "configs")
         elif name == "fields of samplers":
             every = {**families.all_fields("energy"), **families.all_fields("joint")}
-            known = families.module("joint", "fields").SECTIONS
+            known = families.module("joint", "fields").SECTIONS["joint"]
             text = table({name: every[name] for name in known})
         else:
-            text = table(in_order(families.module(name.rpartition(" ")[2], "fields").FIELDS))
+            text = table(in_order(families.own_fields(name.rpartition(" ")[2])))
         return f"<!-- {name} -->\n\n{text}\n\n<!-- end -->"
 
     return MARKED.sub(made, page)

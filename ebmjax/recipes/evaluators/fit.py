@@ -51,7 +51,6 @@ def fit(
         model = replace(model, trained=model.trained._replace(beta=jnp.float32(0)))
     say_part(f"{num_samples:,} chains of {model.num_chain_steps:,} steps")
     chains = model.fresh_chains(chain_key, num_samples, model.num_chain_steps)
-    chains = chains["fresh"] if isinstance(chains, dict) else chains
     ends = np.asarray(chains.ends)
     is_finite = np.isfinite(ends).all(axis=tuple(range(1, ends.ndim)))
     sets = {
@@ -60,7 +59,7 @@ def fit(
         "starts": np.asarray(chains.starts),
         "train": _choose(train_key, model.train.images, num_samples),
     }
-    temperature = {**model.about(), **model.describe_chains()}.get("implied_temperature") or 1.0
+    temperature = model.about().get("implied_temperature") or 1.0
     notes: list[str] = []
     if is_finite.sum() < LEAST:
         del sets["samples"]

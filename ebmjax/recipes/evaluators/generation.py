@@ -53,7 +53,7 @@ def generation(
     """
     sets = model.draw_sets(key, num_images)
     say_part("distances of the samples from the training images")
-    report = model.describe_chains() | evaluate.generation(sets, data, model.distances)
+    report = evaluate.generation(sets, data, model.distances)
     found: dict[str, SampleArrays] = {}
     for name, chains in sets.items():
         means, found[name] = model.score_samples(name, chains)

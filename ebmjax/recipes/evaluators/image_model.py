@@ -84,38 +84,9 @@ class ImageModel:
         """Returns ``num`` slots of the buffer and draws of its start distribution; or None."""
         return None if self.state is None else draw_buffer(key, self.plan, self.state, num)
 
-    def samples(self, key: Key, num: int) -> Chains | None:
-        """Returns samples as training draws them: by default the buffer's."""
-        return self.buffer(key, num)
-
-    def sample_row(self, chains: Chains) -> dict[str, float]:
-        """Returns numbers of samples for metrics.jsonl, such as their mean energy."""
-        raise NotImplementedError
-
     def classes_of(self, chains: Chains) -> Any:
         """Returns the class (N,) of each sample, by which a picture sorts them; None without."""
         return None
-
-    def draw_sets(self, key: Key, num: int) -> dict[str, Chains]:
-        """Returns ``num`` chains of every kind that an evaluation judges, by name."""
-        raise NotImplementedError
-
-    def about(self) -> dict[str, Any]:
-        """Returns facts for the head of a report."""
-        return {}
-
-    def describe_chains(self) -> dict[str, Any]:
-        """Returns facts about these chains for "generation", such as their temperature."""
-        return {}
-
-    def score_samples(self, name: str, chains: Chains) -> tuple[dict[str, float], dict[str, Any]]:
-        """Returns mean scores of finite samples; and arrays: "images", and what sorts them."""
-        raise NotImplementedError
-
-    def profile_starts(self, key: Key, num: int) -> tuple[Any, Any] | None:
-        """Returns where ``num`` chains of a profile start, and their labels; None without any."""
-        chains = self.buffer(key, num)
-        return None if chains is None else (chains.ends, chains.labels)
 
 
 def floats(images: np.ndarray) -> jax.Array:

@@ -235,7 +235,7 @@ def unfold(log_density_fn: LogDensityFn, x: np.ndarray, low: float, high: float)
 
 def temperature_of_chains(model: Any) -> float | None:
     """Returns the temperature that the moves of training's sampler imply; None without one."""
-    return {**model.about(), **model.describe_chains()}.get("implied_temperature")
+    return model.about().get("implied_temperature")
 
 
 def box_of(config: Any, x: np.ndarray) -> tuple[float, float, tuple[str, ...]]:

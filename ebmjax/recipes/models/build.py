@@ -1,6 +1,6 @@
 """Builds objects from a configuration: parts that every family shares."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -15,10 +15,13 @@ from ebmjax._ranges import MAX_INTEGER
 from ebmjax.recipes.config.by_images import total_steps
 from ebmjax.recipes.config.checks import is_points
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.config.user_parts import find_part, is_users
+from ebmjax.recipes.config.user_parts import find_part
 from ebmjax.recipes.evaluators import density, profile
+from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
+from ebmjax.recipes.evaluators.image_model import ImageModel
 from ebmjax.recipes.evaluators.plots import panels
 from ebmjax.recipes.folder.workdir import read_rows
+from ebmjax.recipes.parts.image_data import Images
 from ebmjax.recipes.parts.objectives.objective import chains_beta, make_loss
 from ebmjax.training import Plan, TrainState
 from ebmjax.types import PyTree
@@ -72,11 +75,7 @@ class Experiment(NamedTuple):
         the family has no ``config.train.start_from``.
       pilot: durations of a pilot run before the first step, part of the run's time; None without
         one.
-      use: ``state -> model``, the trained model. It has ``params``, and ``apply`` of parameters and
-        a batch; each family says of what. ``sample(key, num, num_steps=None)`` and
-        ``score(inputs)`` return arrays by name, (num, ...) and (N, ...). Samples are "images" and
-        "start_images" (uint8) or "points"; None takes the steps of the run's own evaluation.
-        Inputs are uint8 images (N, H, W, C) or points (N, 2).
+      use: ``state -> model``, the trained model: see ``ImageModel``.
       about_data: lines that say which data were read and what was done to them.
       config: the configuration with what the images have chosen; None if they choose nothing.
     """
@@ -89,12 +88,84 @@ class Experiment(NamedTuple):
     draw: Callable[[], None]
     numbers: PyTree = None
     evaluate: Callable[[TrainState], dict[str, Any]] | None = None
-    check_evaluate: Callable[[], None] | None = None
+    check_evaluate: Callable[[], None] = lambda: None
     warm_start: Callable[[Path], training.WarmStart] | None = None
     pilot: Seconds | None = None
     use: Callable[[TrainState], Any] | None = None
     about_data: tuple[str, ...] = ()
     config: Config | None = None
+
+
+def assemble(
+    config: Config,
+    workdir: Path,
+    images: Images,
+    *,
+    plan: Plan,
+    data: PyTree,
+    params: PyTree,
+    carry: PyTree,
+    optimizer: Callable[[PyTree], optax.GradientTransformation],
+    numbers: PyTree,
+    gradient_fn: training.GradientFn,
+    models: tuple[ImageModel, ImageModel],
+    key: jax.Array,
+    draw: Callable[[], None],
+    kept: tuple[str, ...],
+    pilot: Seconds | None = None,
+    gradient_metrics_fn: Callable[[PyTree], Any] = lambda gradients: {},
+) -> Experiment:
+    """Returns the experiment of parts, with the evaluators of ``config.evals``.
+
+    Args:
+      config: with what the images have chosen.
+      workdir: the run's folder.
+      images: the data, and those that judge.
+      plan, data: what ``fit`` takes.
+      params, carry: of the state before the first step.
+      optimizer, numbers, gradient_fn: of ``make_train_step``.
+      models: for evaluators, during training and of the finished run.
+      key: of evaluations.
+      draw: see ``Experiment``.
+      kept: fields of the carry that a warm start takes over.
+      pilot: see ``Experiment``.
+      gradient_metrics_fn: see ``make_train_step``.
+    """
+    evaluations = Evaluations(
+        folder=workdir,
+        key=key,
+        evaluators=make_evaluators(config),
+        config=config,
+        interval=plan.monitor_every,
+        models=(models[0].at, models[1].at),
+        tests=(images.monitored, images.evaluated),
+    )
+    limit = config.loss.get("max_positive_weight")
+    first_optimizer = optimizer(numbers["optimizer"])
+    state = training.init_state(params, first_optimizer, carry)
+    return Experiment(
+        state=state,
+        train_step=training.make_train_step(
+            gradient_fn,
+            optimizer,
+            max_abs_loss=config.train.max_abs_loss,
+            # No negative competes with the data.
+            hold_fn=None if limit is None else lambda found: found["positive_weight"] > limit,
+            gradient_metrics_fn=gradient_metrics_fn,
+        ),
+        numbers=numbers,
+        data=data,
+        plan=plan,
+        monitor=evaluations.monitor,
+        draw=draw,
+        evaluate=evaluations.evaluate,
+        check_evaluate=evaluations.check,
+        warm_start=lambda folder: training.warm_start(state, first_optimizer, folder, kept),
+        pilot=pilot,
+        use=models[1].at,
+        about_data=images.about,
+        config=config,
+    )
 
 
 def user_optimizer(config: Config, learning_rate: Any) -> optax.GradientTransformation:
@@ -119,34 +190,6 @@ def user_optimizer(config: Config, learning_rate: Any) -> optax.GradientTransfor
             f"and update; got a {type(made).__name__}."
         )
     return made
-
-
-def adam(
-    config: Config, numbers: Mapping[str, Any], steps_per_epoch: int
-) -> optax.GradientTransformation:
-    """Returns Adam with a rate that decays after each epoch from the second on, down to a floor."""
-    decay = config.optimizer.decay_per_epoch
-
-    def schedule(count: Any) -> Any:
-        return optax.exponential_decay(
-            numbers["learning_rate"],
-            # Without decay there is no end; optax would take it for a ceiling.
-            end_value=numbers["final_learning_rate"] if decay < 1.0 else None,
-            transition_steps=steps_per_epoch,
-            decay_rate=decay,
-            transition_begin=steps_per_epoch,
-            staircase=True,
-        )(count)
-
-    if is_users(config.optimizer.get("name")):
-        return user_optimizer(config, schedule)
-    return optax.adam(schedule, b1=0.5, b2=0.999)
-
-
-def hold_fn(config: Config) -> Callable[[Any], jax.Array] | None:
-    """True where no negative competes with the data, by ``config.loss.max_positive_weight``."""
-    limit = config.loss.get("max_positive_weight")
-    return None if limit is None else lambda metrics: metrics["positive_weight"] > limit
 
 
 def draw_plots(of_model: Any, workdir: Path, config: Config) -> None:

@@ -237,8 +237,8 @@ def _curves(run: RunData) -> list[page.Part]:
     known: Any = families.module(family, "plots") if family in families.FAMILIES else None
     if hasattr(known, "PANELS"):
         features = str(run.results.get("extractor", "")).replace("_", " ")
-        of_family = [(label.replace(EXTRACTOR, features), *rest) for label, *rest in known.PANELS]
-        wanted = with_own_panels(rows, run.files["config.json"], of_family)
+        named = [(label.replace(EXTRACTOR, features), *one) for label, *one in known.PANELS[family]]
+        wanted = with_own_panels(rows, run.files["config.json"], named)
     else:
         names = {name: None for row in rows for name in row if name != "step"}
         wanted = [(one.replace("$", r"\$"), (one,), "linear") for one in names][:MOST_PANELS]

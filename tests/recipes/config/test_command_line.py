@@ -48,7 +48,7 @@ def test_other_arguments_are_left_alone():
 
 ONE_LINE = """
 from functools import partial
-from ebmjax.recipes.models.joint.fields import configure
+from ebmjax.recipes.models.energy.fields import configure_joint as configure
 get_config = partial(configure, base={}, variants={{}})
 """
 

@@ -21,7 +21,7 @@ NAMING = {
 FILE = """
 from functools import partial
 
-from ebmjax.recipes.models.joint.fields import configure
+from ebmjax.recipes.models.energy.fields import configure_joint as configure
 
 BASE = {"sampler.psgld.decay": 0.25, "sampler.mala.step_size": 0.75}
 VARIANTS = {"psgld": {"sampler.name": "psgld"}}

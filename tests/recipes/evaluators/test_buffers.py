@@ -12,7 +12,7 @@ from ebmjax.data import ImageData, from_signed_unit
 from ebmjax.learning import Chain
 from ebmjax.recipes.evaluators.chains import spread_slots
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
-from ebmjax.recipes.models.joint.model import JointModel
+from ebmjax.recipes.models.energy.model import EnergyModel
 from ebmjax.samplers import ReplayBuffer
 from experiments.configs import jem_digits
 
@@ -93,16 +93,14 @@ def monitored(tmp_path):
             lambda key, label: jnp.full((8, 8, 1), label / NUM_CLASSES)
         )
 
-        model = JointModel(
-            plan=SimpleNamespace(start_fn=start_fn, num_classes=NUM_CLASSES),  # pyright: ignore
+        model = EnergyModel(
+            plan=SimpleNamespace(start_fn=start_fn, num_classes=NUM_CLASSES, log_base=None),  # pyright: ignore
             densities_of=lambda model: None,  # pyright: ignore
             train=images,
             distances=None,
             config=config,
             network=network,  # pyright: ignore
-            density_scale=1.0,
-            refining=None,
-            logits_of=lambda trained, x: x[..., 0, :2, 0],
+            logits_fn=lambda params, statistics, x: x[..., 0, :2, 0],
         )
         evaluations = Evaluations(
             folder=tmp_path,

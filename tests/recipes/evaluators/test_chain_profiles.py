@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from ebmjax.learning import ChainKind, ChainPlan, JointNetwork
 from ebmjax.networks import NormPolicy
 from ebmjax.recipes.evaluators import profile as chain_profiles
-from ebmjax.recipes.models.joint import parts
-from ebmjax.recipes.models.joint.model import JointModel, densities_of
+from ebmjax.recipes.models.energy.checks import find_samplers
+from ebmjax.recipes.models.energy.model import EnergyModel, densities_of
 from ebmjax.recipes.parts.samplers.bind import bind_sampler
 from ebmjax.samplers import ReplayBuffer, uniform_start
 from experiments.configs import jem_digits
@@ -46,7 +46,7 @@ def profile_fn(**overrides: Any) -> Any:
     config.update_from_flattened_dict(changes | overrides)
     name = config.sampler.name
     kind = ChainKind(
-        sampler=bind_sampler(parts.sampler(config), config.sampler),
+        sampler=bind_sampler(find_samplers(config)[name], config.sampler),
         num_steps=3,
         is_interacting=name == "svgd",
         axis_name=("data", "shard") if name == "svgd" else None,
@@ -56,20 +56,18 @@ def profile_fn(**overrides: Any) -> Any:
         num_samples=8,
         start_fn=uniform_start(SHAPE, -1.0, 1.0),
         reinit_prob=0.05,
-        num_classes=NUM_CLASSES if config.loss.is_conditional else 1,
+        num_classes=NUM_CLASSES if config.model.is_conditional else 1,
     )
     nothing: Any = None
-    network = JointNetwork(CLASSIFIER, CLASSIFIER, NormPolicy(), config.loss.is_conditional)
-    model = JointModel(
+    network = JointNetwork(CLASSIFIER, CLASSIFIER, NormPolicy(), config.model.is_conditional)
+    model = EnergyModel(
         plan=plan,
-        densities_of=densities_of(network, 1.0),
+        densities_of=densities_of(network),
         train=nothing,
         distances=nothing,
         config=config,
         network=network,
-        density_scale=1.0,
-        refining=None,
-        logits_of=nothing,
+        logits_fn=nothing,
     )
     key, num = jax.random.key(0), config.evals.profile.num_chains
     return lambda state: (
@@ -84,7 +82,7 @@ BUFFER = jnp.broadcast_to(BLOCKS[:, None, None, None], (2, 100, *SHAPE))
 
 def test_a_conditional_chain_goes_on_from_its_class() -> None:
     """At the top of its logit a chain without noise stays: log density 0, no displacement."""
-    found = profile_fn(**{"loss.is_conditional": True})(state_of(BUFFER))
+    found = profile_fn(**{"model.is_conditional": True})(state_of(BUFFER))
     assert set(found) == {
         f"profile.sgld.{name}"
         for name in ("acceptance_prob", "displacement", "log_density", "score_norm")
@@ -109,8 +107,8 @@ def test_particles_move_together_without_the_axes_of_training() -> None:
         assert np.all(found[f"profile.svgd.{number}"] > 0)
 
 
-def test_nothing_is_kept_without_a_buffer() -> None:
-    assert profile_fn()(state_of(None)) == {}
+def test_without_a_buffer_chains_begin_at_their_start_distribution() -> None:
+    assert profile_fn()(state_of(None))["profile.sgld.displacement"].shape == (3,)
 
 
 def saved(folder: Path, step: int, **profiles: Any) -> None:
@@ -164,4 +162,4 @@ def test_an_evaluations_chains_are_longer_for_images_beyond_32_pixels(
     config.sampler.num_steps, config.evals.num_chain_steps = 10, given
     train = SimpleNamespace(images=np.zeros((1, *shape), np.uint8))
     model = SimpleNamespace(config=config, train=train)
-    assert JointModel.num_chain_steps.fget(model) == steps  # type: ignore[attr-defined]
+    assert EnergyModel.num_chain_steps.fget(model) == steps  # type: ignore[attr-defined]

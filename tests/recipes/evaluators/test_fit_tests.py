@@ -65,9 +65,6 @@ class Gaussian:
     def about(self):
         return {"implied_temperature": TEMPERATURE}
 
-    def describe_chains(self):
-        return {}
-
 
 def find(mean=0.0, **changes):
     train, held_out = (data.ImageData(points(seed), np.zeros(NUM, np.int32)) for seed in (0, 3))

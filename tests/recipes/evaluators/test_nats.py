@@ -44,7 +44,6 @@ def model_of_images(temperature=1.0):
         trained=SCALE,
         class_log_densities=class_log_densities,
         about=lambda: {"implied_temperature": 0.01},
-        describe_chains=dict,
     )
 
 

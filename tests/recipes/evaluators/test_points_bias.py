@@ -76,7 +76,7 @@ def model_of(workdir, log_density, **changes):
     return replace(
         built.use(built.state),
         densities_of=lambda model: lambda label: lambda x: (1 - model.beta) * log_density(x) / 10,
-        log_density_of=lambda params: log_density,
+        logits_fn=lambda params, statistics, x: log_density(x)[..., None] / 10,
         programs={},
     )
 

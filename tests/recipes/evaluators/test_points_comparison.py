@@ -19,8 +19,8 @@ from experiments.figures import points_samplers
 MEANS = np.array([[10.0, 0.0], [0.0, 10.0], [-10.0, 0.0], [0.0, -10.0]])
 
 
-def density_of(params):
-    return lambda x: -0.02 * jnp.sum(x**2, axis=-1)
+def logits(params, statistics, x):
+    return -0.02 * jnp.sum(x**2, axis=-1, keepdims=True)
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def compared(tmp_path):
         config.evals.comparison.update(fields)
         config.evals.density.num_samples = num_samples
         built = build_experiment(config, tmp_path)
-        model = replace(built.use(built.state), log_density_of=density_of, programs={})
+        model = replace(built.use(built.state), logits_fn=logits, programs={})
         return make_evaluators(config)["comparison"].function, model
 
     return make
@@ -85,7 +85,7 @@ def test_every_sampler_runs_in_every_setting(compared):
 @pytest.mark.slow
 def test_a_density_without_end_is_compared_with_nothing(compared):
     one, model = compared(samplers=("sgld",), num_steps=30, burn_in=10)
-    slope = replace(model, log_density_of=lambda params: lambda x: jnp.sum(x, axis=-1))
+    slope = replace(model, logits_fn=lambda params, statistics, x: jnp.sum(x, axis=-1)[..., None])
     report = one(jax.random.key(0), slope, None).report
     assert list(report["references"]) == ["data"]
     assert math.isnan(report["tuned"]["sgld"]["distance_to_model"])

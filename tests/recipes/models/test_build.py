@@ -6,7 +6,8 @@ import pytest
 from experiment_runs import digits
 
 from ebmjax.recipes.models import build
-from ebmjax.recipes.models.joint import parts as joint_parts
+from ebmjax.recipes.models.energy import parts as joint_parts
+from ebmjax.recipes.models.latent import parts as latent_parts
 from experiments.configs import jem_digits
 
 
@@ -46,7 +47,7 @@ def test_a_joint_models_rate_decays_as_often_as_its_epochs_say():
         decay_epochs=(1.0, 2.0, 2.0, 2.1),
         decay_factor=0.5,
     )
-    optimizer = joint_parts.optimizer(config, 3, config.optimizer)
+    optimizer = joint_parts.make_optimizer(config, 3, config.optimizer)
     state, updates = optimizer.init(jnp.zeros(())), []
     for _ in range(8):
         update, state = optimizer.update(jnp.ones(()), state, jnp.zeros(()))
@@ -63,7 +64,7 @@ def test_a_joint_models_rate_may_decay_by_a_cosine(length):
     config.optimizer.update(
         name="sgd", momentum=0.0, learning_rate=0.8, schedule="cosine", warmup_steps=2
     )
-    optimizer = joint_parts.optimizer(config, 2, config.optimizer)
+    optimizer = joint_parts.make_optimizer(config, 2, config.optimizer)
     state, updates = optimizer.init(jnp.zeros(())), []
     for _ in range(9):
         update, state = optimizer.update(jnp.ones(()), state, jnp.zeros(()))
@@ -77,7 +78,7 @@ def test_a_joint_models_decay_of_weights_is_coupled_and_its_momentum_adds_up():
     """The decay is part of the gradient, 1 + 0.25 * 2, of which momentum keeps a half."""
     config = jem_digits.get_config()
     config.optimizer.update(name="sgd", momentum=0.5, learning_rate=0.1, weight_decay=0.25)
-    optimizer = joint_parts.optimizer(config, 100, config.optimizer)
+    optimizer = joint_parts.make_optimizer(config, 100, config.optimizer)
     params, updates = jnp.float32(2.0), []
     state = optimizer.init(params)
     for _ in range(2):
@@ -93,7 +94,7 @@ def test_adams_rate_decays_by_the_epoch_down_to_a_floor():
     config.optimizer.generator.update(learning_rate=0.3, final_learning_rate=0.3)
 
     def rates(name):
-        optimizer = build.adam(config, config.optimizer[name], steps_per_epoch=3)
+        optimizer = latent_parts.make_adam(config, config.optimizer[name], steps_per_epoch=3)
 
         def step(state, _):
             # With a constant gradient both of Adam's moments stay at it, so an update is the rate.
@@ -111,7 +112,7 @@ def test_adams_rate_decays_by_the_epoch_down_to_a_floor():
 
 def test_adam_has_the_thesiss_moments():
     config = digits()
-    ours = build.adam(config, config.optimizer.prior, steps_per_epoch=100)
+    ours = latent_parts.make_adam(config, config.optimizer.prior, steps_per_epoch=100)
     rate = config.optimizer.prior.learning_rate
     theirs = optax.adam(rate, b1=0.5, b2=0.999)
     gradients = [jnp.array([1.0, -2.0]), jnp.array([0.5, 3.0])]

@@ -12,12 +12,11 @@ from small_configs import FACTORY_RUNS, change, configuration
 from ebmjax.learning import NoiseLevels
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.models.energy.parts import model_of as image_model
-from ebmjax.recipes.models.joint.parts import classifiers
+from ebmjax.recipes.models.energy.parts import make_density
 from ebmjax.recipes.models.latent.parts import model_of as latent_model
 
 SHAPE = (8, 8, 1)
-MAKE = {"joint": classifiers, "energy": image_model, "latent": latent_model}
+MAKE = {"joint": make_density, "energy": make_density, "latent": latent_model}
 
 
 def made(family, factory, **fields):
@@ -54,9 +53,9 @@ def test_what_a_factory_does_wrong_is_said_before_anything_compiles(
 
 
 def test_only_a_classifier_that_drops_has_dropout():
-    assert made("joint", "dropping")[0].drop
-    assert made("joint", "dense", model__options__shape=[10])[0].drop is None
-    assert made("joint", "dropping", model__options__rate=0.0)[0].drop is None
+    assert made("joint", "dropping").network.classifier.drop
+    assert made("joint", "dense", model__options__shape=[10]).network.classifier.drop is None
+    assert made("joint", "dropping", model__options__rate=0.0).network.classifier.drop is None
 
 
 @pytest.mark.slow
@@ -66,10 +65,11 @@ def test_networks_of_noise_levels_see_one_channel_more():
     x = np.ones((2, *SHAPE), np.float32)
     fields = {"loss.name": "denoising_levels", "model.is_conditional": False}
     config = configuration("energy", fields | {"model.factory": "own_networks:late_start"})
-    energy_of, init = image_model(config, SHAPE, levels)
-    energy = energy_of(init(jax.random.key(0)))(x, np.zeros(2, np.int32), 2.0)
+    density = make_density(config, SHAPE, levels)
+    params, _ = density.init(jax.random.key(0))
+    energy = density.network.energy_of(params)(x, np.zeros(2, np.int32), 2.0)
     np.testing.assert_allclose(energy, 64 / (2 * (1.0 + 2.0**2)), rtol=1e-6)
-    network, _ = classifiers(configuration("joint"), SHAPE, levels)
+    network = make_density(configuration("joint"), SHAPE, levels).network.classifier
     params, state = network.init(jax.random.key(0), x)
     assert network.apply(params, state, x, np.float32([0.1, 2.0]))[0].shape == (2, 10)
 
@@ -114,9 +114,9 @@ def test_a_module_may_lie_in_the_current_folder_and_take_a_seed_or_not(tmp_path,
     monkeypatch.chdir(tmp_path)
     config = configuration("energy", {"model.factory": "in_this_folder:mine"})
     config.model.is_conditional = True
-    first, second = (image_model(config, SHAPE).init(jax.random.key(seed)) for seed in (0, 1))
+    first, second = (make_density(config, SHAPE).init(jax.random.key(seed))[0] for seed in (0, 1))
     assert np.abs(first["table"] - second["table"]).max() > 0.01
-    assert made("energy", "from_own_functions").init(jax.random.key(0)).shape == SHAPE
+    assert made("energy", "from_own_functions").init(jax.random.key(0))[0].shape == SHAPE
 
 
 @pytest.mark.slow

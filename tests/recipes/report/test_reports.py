@@ -13,7 +13,7 @@ from linear_family import LINEAR, NAME, linear
 from ebmjax import training
 from ebmjax.recipes.config.errors import WorkdirError
 from ebmjax.recipes.folder import workdir
-from ebmjax.recipes.models.joint.plots import PANELS
+from ebmjax.recipes.models.energy.plots import PANELS
 from ebmjax.recipes.report import of_run
 
 VOID = {"meta", "img", "br"}
@@ -159,7 +159,7 @@ def test_rows_of_any_kind_are_drawn_as_far_as_they_can_be(tmp_path):
 
 
 def test_ten_thousand_rows_and_large_pictures_stay_below_a_megabyte(tmp_path):
-    names = [name for _, group, _ in PANELS for name in group]
+    names = [name for _, group, _ in PANELS["joint"] for name in group]
     random = np.random.default_rng(0)
     noise = random.normal(size=(10_000, len(names)))
     rows = [

@@ -1,14 +1,19 @@
-"""Refuses fields of an image energy's configuration that exclude each other."""
+"""Refuses fields of a density's configuration, with labels or without, that exclude each other."""
+
+from collections.abc import Mapping
+from typing import Any
 
 from ebmjax.recipes.config import checks
 from ebmjax.recipes.config.checks import is_points
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.config.extractor_names import scores_of_samples
+from ebmjax.recipes.config.extractor_names import OF_SAMPLES, scores_of_samples
 from ebmjax.recipes.evaluators import comparison
+from ebmjax.recipes.evaluators.table import wants
 from ebmjax.recipes.models.energy.fields import name_samplers
 from ebmjax.recipes.parts.objectives.table import check_objective
 from ebmjax.recipes.parts.samplers import (
     PLAIN,
+    SAMPLERS,
     SINGLE,
     TILTING,
     Chosen,
@@ -21,38 +26,82 @@ from ebmjax.recipes.parts.samplers.chosen import TOLERANCE
 
 MIN_CHAIN_STEPS = 8
 """Split R-hat takes four draws, and the first half of a chain is burn-in."""
+RUNNING_CHAINS = ("running", "running_chains")
+"""Policies whose chains are normalised by running statistics, each on its own."""
 
 
-def check(config: Config) -> None:
-    """Raises ConfigError at the first pair of fields that do not go together."""
-    _check_points(config)
-    checks.check_kept(config, set() if is_points(config) else scores_of_samples(config))
+def check(config: Config, about_images: str = "") -> None:
+    """Raises ConfigError at the first pair of fields that do not go together.
+
+    Args:
+      config: of the family.
+      about_images: what was read, and what was not.
+    """
+    is_joint, section = has_labels(config), config.sampler
+    if is_joint:
+        _check_classifier(config, about_images)
+    else:
+        _check_points(config)
+        _check_chain_steps(config)
     _check_classes(config)
-    _check_shares(config)
-    _check_buffer(config)
-    _check_improved(config)
-    check_objective(config)
-    if (num_steps := config.evals.num_chain_steps or MIN_CHAIN_STEPS) < MIN_CHAIN_STEPS:
-        raise ConfigError(
-            f"config.evals.num_chain_steps must be at least {MIN_CHAIN_STEPS}, whose second half "
-            f"says how chains mix, got {num_steps}."
-        )
-    samplers = find_samplers(config)
-    checks.check_box(config)
-    check_samplers(config.sampler, list(samplers.values()))
-    check_particles(samplers.values(), config.sampler.num_samples // len(samplers))
-    checks.check_starts(config, [name for name, one in samplers.items() if one.rejects])
+    has_energy, samplers = learns_density(config), find_samplers(config)
+    if has_energy:
+        _check_shares(config, [*samplers])
+        _check_buffer(config)
+        _check_improved(config)
+        check_objective(config)
+    is_open = any(one.options.get("step_size", 0.0) is None for one in samplers.values())
+    if has_energy or refines(config):
+        checks.check_box(config)
+        if not is_open:  # else the images decide, and this check comes again
+            check_samplers(section, [*samplers.values()])
+    if has_energy:
+        check_particles(samplers.values(), section.num_samples // len(samplers))
+        checks.check_starts(config, [name for name, one in samplers.items() if one.rejects])
+        _check_interaction(config, samplers)
+    if refines(config):
+        _check_refinement(config, samplers)
+    of_test = set(checks.IS_HIGHER_BETTER) - OF_SAMPLES if is_joint else set()
+    has_samples = has_energy and not is_points(config) and (not is_joint or section.buffer.size)
+    checks.check_kept(config, of_test | (scores_of_samples(config) if has_samples else set()))
+
+
+def has_labels(config: Config) -> bool:
+    """Returns whether the density is a classifier, which learns labels too."""
+    return config.family == "joint"
+
+
+def learns_density(config: Config) -> bool:
+    """Returns whether the run learns p(x), and not a classifier alone."""
+    return config.loss.get("generative_weight", 1.0) > 0
+
+
+def refines(config: Config) -> bool:
+    """Returns whether attacked images are refined by chains."""
+    is_wanted = has_labels(config) and wants(config, "robustness")
+    return bool(is_wanted and config.evals.robustness.refine_steps)
 
 
 def find_samplers(config: Config) -> dict[str, Chosen]:
     """Returns the samplers that ``config.sampler`` names, by name.
 
-    Those of images move one chain at a time, because a chain may belong to a class. All have a
-    step, which adapts and which the monitor uses to weigh a move.
+    Those of images without labels move one chain at a time, because a chain may belong to a class.
     """
-    offered = PLAIN if is_points(config) else SINGLE | TILTING
-    field = "sampler.names" if config.sampler.names else "sampler.name"
+    offered: Mapping[str, Any] = SAMPLERS
+    if not has_labels(config):
+        offered = PLAIN if is_points(config) else SINGLE | TILTING
+    field = "sampler.names" if config.sampler.get("names") else "sampler.name"
     return {name: of_section(config, field, name, offered) for name in name_samplers(config)}
+
+
+def count_blocks(config: Config) -> int:
+    """Returns the number of blocks, one a class, that the replay buffer is divided into.
+
+    Without a number of classes it is 1: the data decide, and what uses it comes again.
+    """
+    has_starts = has_labels(config) and config.sampler.buffer.start == "informative"
+    has_blocks = config.model.is_conditional or has_starts
+    return (config.data.num_classes or 1) if has_blocks else 1
 
 
 def output_scale(config: Config) -> float:
@@ -76,6 +125,20 @@ def warn_of_temperature(config: Config) -> tuple[str, ...]:
             * (step > 1e-12)
         )
     return tuple(lines)
+
+
+def _check_classifier(config: Config, about_images: str) -> None:
+    if config.data.num_classes == 0:
+        raise ConfigError(
+            "config.family=joint trains a classifier, and the images have no labels"
+            f"{about_images and f' ({about_images})'}: add them, or take a configuration that "
+            "needs none, such as configs/image.py or configs/latent.py."
+        )
+    if not config.model.factory and ((config.model.depth - 4) % 6 or config.model.depth < 10):
+        raise ConfigError(
+            "config.model.depth must be 6n + 4 with n at least 1 (10, 16, 22, 28, ...), got "
+            f"{config.model.depth}."
+        )
 
 
 def _check_points(config: Config) -> None:
@@ -112,9 +175,16 @@ def _check_classes(config: Config) -> None:
         )
 
 
-def _check_shares(config: Config) -> None:
-    names, num_shards = name_samplers(config), config.mesh.num_shards
-    if len(set(names)) < len(names):
+def _check_chain_steps(config: Config) -> None:
+    if (num_steps := config.evals.num_chain_steps or MIN_CHAIN_STEPS) < MIN_CHAIN_STEPS:
+        raise ConfigError(
+            f"config.evals.num_chain_steps must be at least {MIN_CHAIN_STEPS}, whose second half "
+            f"says how chains mix, got {num_steps}."
+        )
+
+
+def _check_shares(config: Config, names: list[str]) -> None:
+    if len(set(names)) < len(name_samplers(config)):
         raise ConfigError(f"config.sampler.names must be different samplers, got {names}.")
     if len(names) > 1 and set(names) & set(TILTING):
         raise ConfigError(
@@ -122,20 +192,21 @@ def _check_shares(config: Config) -> None:
             f"densities: {', '.join(TILTING)} multiplies the network's by Gaussians of the images, "
             "and the others do not. Name it alone, or leave it out."
         )
-    num_parts = len(names) * num_shards
-    if config.sampler.num_samples % num_parts:
-        raise ConfigError(
-            f"config.sampler.num_samples must be a multiple of {num_parts}, so that "
-            f"{len(names)} samplers on config.mesh.num_shards={num_shards} shards have equal "
-            f"parts; got {config.sampler.num_samples}."
-        )
+    num_parts = len(names) * config.mesh.num_shards
+    for name in ("num_samples", "buffer.num_kept"):
+        number = config.get(f"sampler.{name}")
+        if number is not None and number % num_parts:
+            raise ConfigError(
+                f"config.sampler.{name} must be a multiple of {num_parts}, so that samplers "
+                f"{names} on config.mesh.num_shards={config.mesh.num_shards} shards have equal "
+                f"parts; got {number}."
+            )
 
 
 def _check_buffer(config: Config) -> None:
-    section = config.sampler
-    size, num_shards = section.buffer.size, config.mesh.num_shards
-    if size is None:
-        if section.augmentation.name != "none":
+    section, num_shards = config.sampler, config.mesh.num_shards
+    if section.buffer.size is None:
+        if config.get("sampler.augmentation.name", "none") != "none":
             raise ConfigError(
                 f"config.sampler.augmentation.name={section.augmentation.name!r} moves starts that "
                 "come from the buffer, and config.sampler.buffer.size=None: set it to none."
@@ -144,9 +215,9 @@ def _check_buffer(config: Config) -> None:
     drawn = section.num_samples // num_shards
     if config.loss.name == "improved":
         drawn += references_a_shard(config)
-    # Without a number of classes, the data decide, and this check comes again.
-    num_classes = (config.data.num_classes or 1) if config.model.is_conditional else 1
-    checks.check_buffer(config, num_classes, num_drawn=drawn * num_shards * num_classes)
+    blocks = count_blocks(config)
+    repeated = blocks if config.model.is_conditional else 1
+    checks.check_buffer(config, blocks, num_drawn=drawn * num_shards * repeated)
 
 
 def references_a_shard(config: Config) -> int:
@@ -157,34 +228,67 @@ def references_a_shard(config: Config) -> int:
 def _check_improved(config: Config) -> None:
     if config.loss.name != "improved":
         return
-    if name_samplers(config) != ("sgld",):
+    section, mesh, live = config.sampler, config.mesh, config.loss.live_steps
+    refused = {
+        "differentiates the last steps of Langevin chains: config.sampler.name must be sgld, got "
+        f"{name_samplers(config)}": name_samplers(config) != ("sgld",),
+        "differentiates whole scores: set --config.sampler.max_score=None": (
+            section.max_score is not None
+        ),
+        "ends its differentiated steps in the box by clamping, and config.sampler.box='reflect' "
+        "moves the chains before them between mirrors: set --config.sampler.box=clamp, or none": (
+            section.box == "reflect"
+        ),
+        "estimates an entropy over the buffer: config.sampler.buffer.size must be a number, got "
+        "None": section.buffer.size is None,
+        f"shares its references: config.loss.num_references={config.loss.num_references} must be "
+        f"a multiple of config.mesh.num_shards={mesh.num_shards}": (
+            config.loss.num_references % mesh.num_shards
+        ),
+        f"differentiates the last config.loss.live_steps={live} steps, which must be below "
+        f"config.sampler.num_steps={section.num_steps}": live >= section.num_steps,
+    }
+    for why, is_refused in refused.items():
+        if is_refused:
+            raise ConfigError(f"config.loss.name='improved' {why}.")
+
+
+def _check_interaction(config: Config, samplers: Mapping[str, Chosen]) -> None:
+    """Refuses samplers that a network whose chains depend on each other does not go with."""
+    for name, chosen in samplers.items():
+        if config.model.is_conditional and chosen.entry.interacts:
+            able = sorted(name for name, entry in SAMPLERS.items() if not entry.interacts)
+            raise ConfigError(
+                "config.model.is_conditional=True needs chains that belong to a class; the "
+                f"particles of config.sampler.name={name!r} move together. Take one of {able}."
+            )
+        if not config.model.factory and config.model.get("norm") == "batch":
+            check_independence(config, chosen)
+
+
+def check_independence(config: Config, chosen: Chosen) -> None:
+    """Refuses samplers that a network with batch statistics does not go with."""
+    if config.model.get("norm_policy") in RUNNING_CHAINS:
+        return
+    if chosen.rejects or chosen.entry.interacts:
+        does = "takes moves back chain by chain"
+        if chosen.entry.interacts:
+            does = "moves particles that interact"
+        batch_norm, instead = "config.model.norm='batch'", "set --config.model.norm=group"
+        if config.model.factory:
+            batch_norm, instead = "your own network", "take group normalisation"
         raise ConfigError(
-            "config.loss.name='improved' differentiates the last steps of Langevin chains: "
-            f"config.sampler.name must be sgld, got {name_samplers(config)}."
+            f"config.sampler.name={chosen.name!r} {does}, and chains normalised by their batch, "
+            f"as by {batch_norm} and norm_policy={config.model.norm_policy!r}, depend on "
+            f"each other in a way it does not know: {instead}, or "
+            "--config.model.norm_policy=running."
         )
-    if config.sampler.max_score is not None:
+
+
+def _check_refinement(config: Config, samplers: Mapping[str, Chosen]) -> None:
+    section = config.evals.robustness
+    if any(chosen.entry.interacts for chosen in samplers.values()):
         raise ConfigError(
-            "config.loss.name='improved' differentiates whole scores: set "
-            "--config.sampler.max_score=None."
-        )
-    if config.sampler.box == "reflect":
-        raise ConfigError(
-            "config.loss.name='improved' ends its differentiated steps in the box by clamping, "
-            "and config.sampler.box='reflect' moves the chains before them between mirrors: set "
-            "--config.sampler.box=clamp, or none."
-        )
-    if config.sampler.buffer.size is None:
-        raise ConfigError(
-            "config.loss.name='improved' estimates an entropy over the buffer: "
-            "config.sampler.buffer.size must be a number, got None."
-        )
-    if config.loss.num_references % config.mesh.num_shards:
-        raise ConfigError(
-            f"config.loss.num_references must be a multiple of config.mesh.num_shards="
-            f"{config.mesh.num_shards}, which share them; got {config.loss.num_references}."
-        )
-    if config.loss.live_steps >= config.sampler.num_steps:
-        raise ConfigError(
-            f"config.loss.live_steps must be below config.sampler.num_steps="
-            f"{config.sampler.num_steps}, of which they are the last; got {config.loss.live_steps}."
+            f"config.evals.robustness.refine_steps={section.refine_steps} needs a run whose chains "
+            "move each on its own, because every image must be classified on its own. Set it to 0."
         )

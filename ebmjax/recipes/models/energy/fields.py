@@ -1,8 +1,9 @@
-"""Every field of an energy's configuration, of images or of points, with the digits' values.
+"""Every field of a density's configuration, with labels (joint) or without, with JEM's values.
 
-``sampler.names`` lists samplers, among which every batch of negatives is split evenly, and brings
-their sections. In a section, noise that is None is the one for ``temperature``, and a temperature
-that is None the one that ``noise_scale`` implies.
+``sampler.name`` brings the section of its sampler, so ``--config.sampler.name=mala`` alone is a
+complete change. ``sampler.names`` lists samplers, among which every batch of negatives is split
+evenly. In a section, noise that is None is the one for ``temperature``, and a temperature that is
+None the one that ``noise_scale`` implies.
 """
 
 from dataclasses import replace
@@ -14,10 +15,12 @@ from ebmjax._ranges import (
     FINITE,
     FLAG,
     FRACTION,
+    NOT_NEGATIVE,
     POSITIVE,
     PROBABILITY,
     SOURCE,
     UP_TO_ONE,
+    WHOLE,
     WIDTHS,
     one_of,
     one_of_or_function,
@@ -35,14 +38,35 @@ from ebmjax.recipes.config.common_fields import (
     family,
     pick_fields,
 )
-from ebmjax.recipes.config.declare import Field, When, field, under, when_is
+from ebmjax.recipes.config.declare import Field, When, field, under, when_is, when_set
 from ebmjax.recipes.evaluators import table as evaluators
 from ebmjax.recipes.parts.objectives import table as objectives
-from ebmjax.recipes.parts.samplers.table import PLAIN, TILTING, declare_adaptation, sections
+from ebmjax.recipes.parts.samplers.table import (
+    PLAIN,
+    SAMPLERS,
+    TILTING,
+    declare_adaptation,
+    sections,
+)
 
+BATCH_NORM = When(
+    "batch normalisation, config.model.norm=batch or your own network's",
+    lambda c: c.get("model.norm") == "batch" or c.get("model.factory"),
+)
+ENERGY = When(
+    "an energy model, config.loss.generative_weight above 0",
+    lambda c: c.get("loss.generative_weight"),
+)
+SAMPLES = When(
+    "chains and a replay buffer, config.loss.generative_weight above 0 and "
+    "config.sampler.buffer.size",
+    lambda c: c.get("loss.generative_weight") and c.get("sampler.buffer.size"),
+)
+KEPT = when_set("sampler.buffer.num_kept")
+STEPS_DOWN = when_is("optimizer.schedule", "steps")
 AUGMENTED = when_is("sampler.augmentation.name", "image")
 OF_GAUSSIANS = when_is("data.name", "gaussians")
-OFFERED = {**PLAIN, **TILTING}
+WITHOUT_LABELS = {**PLAIN, **TILTING}
 
 
 def name_samplers(config: Any) -> tuple[str, ...]:
@@ -50,67 +74,158 @@ def name_samplers(config: Any) -> tuple[str, ...]:
     return tuple(config.get("sampler.names") or (config.get("sampler.name"),))
 
 
-_OF_RESNET = {
-    "model.features": field((16, 32), WIDTHS, "channels of each stage"),
-    "model.depth": field(1, COUNT, "residual blocks of a stage"),
-    "model.num_scales": field(1, COUNT, "scales at which images are seen"),
-    "model.spectral_norm": field(
-        1.0, optional(POSITIVE), "largest spectral norm of a kernel; None: any"
+def _shared(name: str, **defaults: Any) -> dict[str, Field]:
+    """Returns the fields of both families, with the defaults of one."""
+    return {
+        **family(name),
+        **OF_IMAGES,
+        **FEATURES,
+        **OF_CHAINS,
+        **under(
+            pick_fields(data={"flip": False, "noise_scale": 0.03}),
+            *([ON_IMAGES] if name == "energy" else []),
+        ),
+        **pick_fields(**defaults),
+        **under(pick_fields(model={"dtype": "float32"}), OURS),
+        "model.is_conditional": field(
+            False, FLAG, "E(x, y) of images with labels: chains follow p(x | y) of a class"
+        ),
+        "optimizer.average_decay": field(
+            0.99 if name == "energy" else 0.0,
+            FRACTION,
+            "decay of the averaged parameters that are evaluated; 0: the newest",
+        ),
+    }
+
+
+_JOINT: dict[str, Field] = {
+    **_shared("joint", optimizer={"learning_rate": 5e-3, "warmup_steps": 0}),
+    "data.num_per_class": field(
+        None, optional(COUNT), "train on the first images of each class alone, this many; None: all"
     ),
+    "data.crop_padding": field(1, WHOLE, "pixels that images are padded by before a random crop"),
+    "data.augment_positives": field(True, FLAG, "augment the images of p(x), too"),
+    **under(
+        {
+            "model.depth": field(10, COUNT, "layers of the wide ResNet, 6 n + 4"),
+            "model.widen_factor": field(1, COUNT, "width of the wide ResNet"),
+            "model.norm": field("none", one_of("none", "batch", "group"), "normalisation"),
+        },
+        OURS,
+    ),
+    "model.norm_policy": field(
+        "default",
+        one_of("default", "running", "running_chains", "sada_jem"),
+        "which batches are normalised by which statistics",
+        BATCH_NORM,
+    ),
+    "sampler.name": field("sgld", one_of_or_function(*SAMPLERS), "sampler of the negatives"),
+    **declare_adaptation(SAMPLERS, name_samplers),
+    "sampler.buffer.start": field(
+        "uniform",
+        one_of("uniform", "gaussian", "informative"),
+        "where chains start; informative: a Gaussian for each class of the data",
+    ),
+    "sampler.buffer.num_kept": field(
+        None, optional(COUNT), "chains that go back to the buffer; None: all"
+    ),
+    "sampler.buffer.replacement": field(
+        "in_place",
+        one_of("in_place", "softmax", "argmax"),
+        "how the chains that go back to the buffer are chosen",
+        KEPT,
+    ),
+    **objectives.fields("joint", "objective of p(x)"),
+    "loss.generative_weight": field(
+        1.0, NOT_NEGATIVE, "weight of -log p(x); 0: a classifier alone"
+    ),
+    "loss.smoothing": field(1.0, POSITIVE, "alpha: p(x) is proportional to exp(f / alpha)"),
+    "loss.smoothing_ratio": field(
+        None,
+        optional(POSITIVE),
+        "ratio of gradient norms that the smoothing is steered to; None: it stays",
+    ),
+    "optimizer.name": field("adam", one_of_or_function("adam", "sgd"), "optimiser"),
+    "optimizer.momentum": field(0.9, FRACTION, "momentum of SGD", when_is("optimizer.name", "sgd")),
+    "optimizer.weight_decay": field(0.0, NOT_NEGATIVE, "coupled weight decay"),
+    "optimizer.schedule": field(
+        "steps", one_of("steps", "cosine"), "learning rate: down at decay_epochs, or cosine to 0"
+    ),
+    "optimizer.decay_epochs": field(
+        (24.0, 34.0), NOT_NEGATIVE, "epochs at which the learning rate steps down", STEPS_DOWN
+    ),
+    "optimizer.decay_factor": field(0.3, UP_TO_ONE, "factor of each step down", STEPS_DOWN),
+    "optimizer.rho": field(None, optional(POSITIVE), "radius of SAM; None: without SAM"),
+    "optimizer.adaptive": field(False, FLAG, "SAM is adaptive (ASAM)", when_set("optimizer.rho")),
+    "train.positive_batch_size": field(64, COUNT, "images of p(x) in an update"),
+    **evaluators.fields("classification"),
+    **evaluators.fields("profile", SAMPLES),
+    **evaluators.fields("samples", SAMPLES),
+    **evaluators.fields("ood"),
+    **evaluators.fields("robustness"),
+    **evaluators.fields("landscape"),
+    **evaluators.fields("nats"),
+    **evaluators.fields("generation", ENERGY, without=("smallest_num",)),
+    **evaluators.fields("fit", ENERGY),
 }
-_FIELDS: dict[str, Field] = {
-    **family("energy"),
-    **OF_IMAGES,
-    **FEATURES,
-    **OF_CHAINS,
-    **pick_fields(
-        data={"flip": False, "noise_scale": 0.03},
-        sampler={"box": "clamp", "buffer.size": 1000},
+_ENERGY: dict[str, Field] = {
+    **_shared(
+        "energy",
+        sampler={"box": "clamp", "buffer.size": 1000, "low": -1.2, "high": 1.2},
         loss={"energy_l2": 0.01},
         optimizer={"learning_rate": 1e-3},
         train={"checkpoint_every_epochs": 20},
         evals={"every_epochs": 4.0},
     ),
     **under(pick_fields(optimizer={"b1": 0.0, "b2": 0.999}), when_is("optimizer.name", "adam")),
-    **pick_fields(sampler={"low": -1.2, "high": 1.2}),
     "data.name": replace(
         OF_IMAGES["data.name"],
         values=replace(SOURCE, examples=("some", "gmm")),
         text="source of images, or of points: gmm, circles, gaussians, or points (your own)",
     ),
-    "data.radius": field(
-        10.0, POSITIVE, "distance of the Gaussians' means from the origin", OF_GAUSSIANS
-    ),
-    "data.scale": field(1.0, POSITIVE, "standard deviation of each Gaussian", OF_GAUSSIANS),
-    "data.weights": field(
-        (1.0, 1.0, 1.0, 1.0),
-        replace(POSITIVE, may_be_empty=False),
-        "share of each Gaussian, of any sum; as many as there are",
-        OF_GAUSSIANS,
-    ),
-    "data.dequantise": field(False, FLAG, "add uniform noise of one grey level"),
     **under(
         {
-            **pick_fields(model={"activation": "leaky_relu_0.2", "dtype": "float32"}),
-            **under(_OF_RESNET, ON_IMAGES),
+            "data.radius": field(
+                10.0, POSITIVE, "distance of the Gaussians' means from the origin"
+            ),
+            "data.scale": field(1.0, POSITIVE, "standard deviation of each Gaussian"),
+            "data.weights": field(
+                (1.0, 1.0, 1.0, 1.0),
+                replace(POSITIVE, may_be_empty=False),
+                "share of each Gaussian, of any sum; as many as there are",
+            ),
+        },
+        OF_GAUSSIANS,
+    ),
+    "data.dequantise": field(False, FLAG, "add uniform noise of one grey level", ON_IMAGES),
+    **under(
+        {
+            **pick_fields(model={"activation": "leaky_relu_0.2"}),
             "model.hidden": field(
                 (32, 64, 64, 64), WIDTHS, "hidden layers of an energy of points", OF_POINTS
+            ),
+            "model.features": field((16, 32), WIDTHS, "channels of each stage", ON_IMAGES),
+            "model.depth": field(1, COUNT, "residual blocks of a stage", ON_IMAGES),
+            "model.num_scales": field(1, COUNT, "scales at which images are seen", ON_IMAGES),
+            "model.spectral_norm": field(
+                1.0, optional(POSITIVE), "largest spectral norm of a kernel; None: any", ON_IMAGES
             ),
         },
         OURS,
     ),
-    "model.is_conditional": field(False, FLAG, "an energy E(x, y) of images with labels"),
     "sampler.name": field(
         "sgld",
-        one_of_or_function(*OFFERED),
+        one_of_or_function(*WITHOUT_LABELS),
         "sampler of the negatives",
         When("no config.sampler.names", lambda c: not c.get("sampler.names")),
     ),
     "sampler.names": field(
-        (), one_of_or_function(*OFFERED), "samplers that share the negatives, in place of one"
+        (),
+        one_of_or_function(*WITHOUT_LABELS),
+        "samplers that share the negatives, in place of one",
     ),
     "optimizer.name": field("adam", one_of_or_function("adam"), "optimiser"),
-    **declare_adaptation(OFFERED, name_samplers),
+    **declare_adaptation(WITHOUT_LABELS, name_samplers),
     "sampler.final_step_fraction": field(
         1.0, UP_TO_ONE, "a training chain's last step, in parts of its first"
     ),
@@ -140,9 +255,6 @@ _FIELDS: dict[str, Field] = {
     "optimizer.final_fraction": field(
         1.0, UP_TO_ONE, "last learning rate, in parts of the first; it decays geometrically"
     ),
-    "optimizer.average_decay": field(
-        0.99, FRACTION, "decay of the averaged parameters that are evaluated"
-    ),
     **evaluators.fields("samples", ON_IMAGES),
     **evaluators.fields("energies"),
     **evaluators.fields("nats"),
@@ -158,20 +270,42 @@ _FIELDS: dict[str, Field] = {
         1.0, POSITIVE, "steps of --mode=eval's chains, in steps of training's"
     ),
 }
-for _name in ("data.flip", "data.noise_scale", "data.dequantise"):
-    _FIELDS |= under({_name: _FIELDS[_name]}, ON_IMAGES)
-FIELDS = leave_open(_FIELDS, *LENGTHS)
-SECTIONS = sections(OFFERED, "sampler.name", name_samplers)
+_OPEN_WITH_LABELS = ("train.max_abs_loss", "data.crop_padding", "data.augment_positives")
+FIELDS = {
+    "energy": leave_open(_ENERGY, *LENGTHS),
+    "joint": leave_open(_JOINT, *LENGTHS, *_OPEN_WITH_LABELS),
+}
+SECTIONS = {
+    "energy": sections(WITHOUT_LABELS, "sampler.name", name_samplers),
+    "joint": sections(SAMPLERS, "sampler.name", name_samplers),
+}
 
-
-SMOKE: dict[str, Any] = {
-    **SMOKE_SIZES,
-    "model.features": (4, 8),
-    "model.depth": 1,
-    "sampler.num_steps": 3,
-    "sampler.num_samples": 12,
-    "loss.num_references": 8,
-    "evals.num_chain_steps": 8,
+SMOKE: dict[str, dict[str, Any]] = {
+    "energy": {
+        **SMOKE_SIZES,
+        "model.features": (4, 8),
+        "model.depth": 1,
+        "sampler.num_steps": 3,
+        "sampler.num_samples": 12,
+        "loss.num_references": 8,
+        "evals.num_chain_steps": 8,
+    },
+    "joint": {
+        **SMOKE_SIZES,
+        "model.depth": 10,
+        "model.widen_factor": 1,
+        "sampler.num_steps": 2,
+        "sampler.num_samples": 8,
+        "sampler.buffer.replacement": "in_place",
+        "sampler.buffer.num_kept": None,
+        "train.positive_batch_size": 16,
+        "evals.ood.tfds": (),
+        "evals.robustness.num_images": 16,
+        "evals.robustness.linf": (0, 4, 16, 32),
+        "evals.robustness.l2": (0, 64, 128, 256),
+        "evals.robustness.num_steps": 2,
+        "evals.landscape.num_points": 3,
+    },
 }
 
 POINTS: dict[str, Any] = {
@@ -200,5 +334,9 @@ def steps_of(step_size: float, temperature: float = 1.0) -> dict[str, Any]:
     }
 
 
-COMMON: dict[str, dict[str, Any]] = {"smoke": SMOKE, "bfloat16": {"model.dtype": "bfloat16"}}
-configure = partial(configure_images, "energy", COMMON)
+def _configure(name: str) -> Any:
+    common = {"smoke": SMOKE[name], "bfloat16": {"model.dtype": "bfloat16"}}
+    return partial(configure_images, name, common)
+
+
+configure, configure_joint = _configure("energy"), _configure("joint")

@@ -1,247 +1,357 @@
-"""A trained image energy: its energies, its chains, and what evaluators ask of it."""
+"""A trained density, with labels or without: its logits, its chains, what evaluators ask of it."""
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 
+from ebmjax import evaluate
 from ebmjax._groups import map_groups
 from ebmjax._phases import say_part
 from ebmjax.evaluate import Chains, finite_images
-from ebmjax.learning import ChainPlan, DualAveraging, EnergyNetwork, EnergyOf, NoiseLevels
+from ebmjax.learning import (
+    ANY_CLASS,
+    ChainPlan,
+    DualAveraging,
+    EnergyNetwork,
+    JointNetwork,
+    NoiseLevels,
+)
+from ebmjax.networks import NormPolicy
 from ebmjax.optim import averaged_parameters
-from ebmjax.recipes.evaluators import chains
+from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.evaluators.chains import (
+    DensitiesOf,
+    average_step_sizes,
+    make_fresh_chains,
+    move,
+)
+from ebmjax.recipes.evaluators.density import plane_of
 from ebmjax.recipes.evaluators.image_model import ImageModel, floats, images_of
-from ebmjax.recipes.models.energy.checks import find_samplers
+from ebmjax.recipes.evaluators.robustness import Refine
+from ebmjax.recipes.models.energy.checks import find_samplers, has_labels
+from ebmjax.recipes.parts.points_data import Truth
 from ebmjax.recipes.parts.samplers import implied_temperature, larger, temperature
 from ebmjax.training import TrainState
 from ebmjax.types import Key, LogDensityFn, PyTree
 
 
-class TrainedEnergy(NamedTuple):
+class Trained(NamedTuple):
     """Parts of a run's state that are used.
 
     Attributes:
-      params: averaged over training.
+      params: of the network, averaged over training where ``optimizer.average_decay`` says so.
+      statistics: running averages of batch normalisation, the mean of the shards'.
+      smoothing: scalar, the mean of the shards'; 1 without labels.
       adaptation: of the first shard, at the averaged step sizes.
-      beta: scalar, of the robust objective; 0 without.
+      beta: scalar, the share of the log density that chains lack under the robust objective.
     """
 
     params: PyTree
+    statistics: PyTree
+    smoothing: Any
     adaptation: dict[str, DualAveraging]
-    beta: Any
+    beta: Any = 0.0
+
+    @property
+    def scale(self) -> Any:
+        """Returns the factor by which chains follow the network's log density."""
+        return (1.0 - self.beta) / self.smoothing
 
 
-def extract_trained(state: TrainState, beta: Any) -> TrainedEnergy:
-    """Returns the trained model of ``state``."""
-    adaptation = chains.average_step_sizes(state.carry.adaptation)
-    return TrainedEnergy(averaged_parameters(state.opt_state), adaptation, jnp.float32(beta))
+def extract_trained(state: TrainState, *, is_averaged: bool = False, beta: Any = 0.0) -> Trained:
+    """Returns the trained parts of ``state``, with the averaged parameters if they are kept.
 
-
-def densities_of(energy_of: EnergyOf) -> chains.DensitiesOf:
-    """Returns the densities that chains of a trained model follow, (1 - beta) f."""
-    network = EnergyNetwork(energy_of)
-    return lambda model: network.densities(model.params, (), 1.0 - model.beta)
-
-
-def make_fresh_chains(
-    densities_of: chains.DensitiesOf,
-    plan: ChainPlan,
-    *,
-    num: int,
-    num_steps: int,
-    batch_size: int,
-    levels: NoiseLevels | None = None,
-) -> Callable[[Key, TrainedEnergy], Chains]:
-    """Returns chains from the start distribution, of the classes in turn: ``(key, model)``.
-
-    Args:
-      densities_of: what chains follow.
-      plan: how training draws its negatives. Every sampler moves the same number of chains of a
-        group; surplus chains of the last group are dropped.
-      num: of chains.
-      num_steps: of each chain.
-      batch_size: of chains that run at the same time, or by a few more, one for each sampler.
-      levels: noise levels that chains are annealed through, from noise; None for plan's samplers.
+    Counters and flags of a user's network are the first shard's: they are equal on all shards.
     """
-    num_kinds = len(plan.kinds)
-    # Groups of equal size: cutting the last one to num drops no sampler's chains.
-    size = -(-num // (-(-num // batch_size) * num_kinds)) * num_kinds
-    num_groups = -(-num // size)
-    labels = np.arange(num_groups * size, dtype=np.int32) % plan.num_classes
-    run = chains.make_fresh_chains(plan, densities_of, num_steps, levels)
 
-    def fresh_chains(key: Key, model: TrainedEnergy) -> Chains:
-        starts, ends = run(key, model, labels.reshape(num_groups, size))
-        return Chains(starts[:num], ends[:num], labels[:num])
+    def average(leaf: Any) -> jax.Array:
+        is_number = jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
+        return jnp.mean(leaf, axis=0) if is_number else jnp.asarray(leaf)[0]
 
-    return fresh_chains
+    return Trained(
+        averaged_parameters(state.opt_state) if is_averaged else state.params,
+        jax.tree.map(average, state.carry.statistics),
+        jnp.mean(jnp.asarray(state.carry.smoothing)),
+        average_step_sizes(state.carry.adaptation),
+        jnp.float32(beta),
+    )
+
+
+def densities_of(network: EnergyNetwork | JointNetwork) -> DensitiesOf:
+    """Returns the densities of chains: of their class, or log p(x) for ``ANY_CLASS``.
+
+    Scaled as in training, which the step size was chosen for.
+    """
+    if isinstance(network, JointNetwork):
+        network = network._replace(is_conditional=True)
+    return lambda trained: network.densities(trained.params, trained.statistics, trained.scale)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EnergyModel(ImageModel):
-    """An energy of images, or E(x, y) of images with labels.
+    """A density of images or points, that may be a classifier too.
 
     Attributes:
-      energy_of: parameters to energy.
-      beta_of: function of a state, the share of the energy that chains lack.
+      network: as training sees it.
+      logits_fn: parameters, statistics and x (N, *shape) to log densities (N, classes).
+      beta_of: function of a state, see ``Trained.beta``.
       step_factor: chains' steps, in steps of training's.
-      levels: of an energy E(x, noise), through which fresh chains are annealed; else None.
+      levels: of a density of (x, noise), through which fresh chains are annealed; else None.
+      refining: plan whose sampler refines attacked images; None if none does.
+      truth: knowledge of the law of points; None for images.
+      output_scale: factor of the robust objective on the log density of points; else 1.
     """
 
-    energy_of: EnergyOf
-    beta_of: Callable[[TrainState], Any]
+    network: EnergyNetwork | JointNetwork
+    logits_fn: Callable[[PyTree, PyTree, jax.Array], jax.Array]
+    beta_of: Callable[[TrainState], Any] = lambda state: 0.0
     step_factor: float = 1.0
     levels: NoiseLevels | None = None
+    refining: ChainPlan | None = None
+    truth: Truth | None = None
+    output_scale: float = 1.0
 
-    def extract_trained(self, state: TrainState) -> TrainedEnergy:
-        """Returns the averaged parameters, and ``step_factor`` times the steps that adapted."""
-        trained, longer = extract_trained(state, self.beta_of(state)), math.log(self.step_factor)
-        steps = trained.adaptation.items()
+    def extract_trained(self, state: TrainState) -> Trained:
+        """Returns the trained parts, and ``step_factor`` times the steps that adapted."""
+        is_averaged = self.config.optimizer.average_decay > 0
+        trained = extract_trained(state, is_averaged=is_averaged, beta=self.beta_of(state))
+        longer, steps = math.log(self.step_factor), trained.adaptation.items()
         adaptation = {k: s._replace(log_step_size=s.log_step_size + longer) for k, s in steps}
         return trained._replace(adaptation=adaptation)
 
+    @property
+    def has_labels(self) -> bool:
+        """Returns whether the density is a classifier."""
+        return has_labels(self.config)
+
+    @property
+    def is_conditional(self) -> bool:
+        """Returns whether training's chains belong to a class."""
+        return self.config.model.is_conditional
+
+    def logits_of(self, trained: Trained, x: jax.Array) -> jax.Array:
+        """Returns log densities (N, classes) of x (N, *shape), up to a constant.
+
+        They are of the density that chains follow: the network's and its base's.
+        """
+        logits = self.logits_fn(trained.params, trained.statistics, x)
+        if self.output_scale != 1.0:
+            logits = self.output_scale * logits
+        if self.plan is None or self.plan.log_base is None:
+            return logits
+        return logits + self.plan.log_base(x)[..., None] / trained.scale
+
+    @property
+    def logits(self) -> Partial:
+        """Function of images (N, H, W, C) in [-1, 1] to logits (N, classes)."""
+        return Partial(self.logits_of, self.trained)
+
     def apply(self, params: PyTree, images: jax.Array, labels: Any = None) -> jax.Array:
-        """Returns energies (N,) of images (N, H, W, C) in [-1, 1].
+        """Returns logits (N, classes) of images (N, H, W, C) in [-1, 1]; energies without labels.
 
         Args:
           params: like ``self.params``.
-          images: float32.
+          images: float32; or points (N, d).
           labels: (N,), of a conditional energy.
         """
-        if labels is None:
-            if self.num_classes > 1:
-                raise ValueError("labels must be given to a conditional energy, got None.")
-            labels = jnp.zeros(len(images), jnp.int32)
-        return self.whole_energy(self.trained._replace(params=params))(images, labels)
+        logits = self.logits_of(self.trained._replace(params=params), images)
+        if self.has_labels:
+            return logits
+        if labels is None and logits.shape[1] > 1:
+            raise ValueError("labels must be given to a conditional energy, got None.")
+        labels = jnp.zeros(len(images), jnp.int32) if labels is None else labels
+        return -_pick(logits, labels) / self.output_scale
 
-    def whole_energy(self, trained: TrainedEnergy) -> Callable[..., jax.Array]:
-        """Returns the energy of the density that chains follow: the network's and its base's."""
-        energy, log_base = self.energy_of(trained.params), self.plan and self.plan.log_base
-        if log_base is None:
-            return energy
-        scale = self.chain_scale(trained)
-        return lambda x, labels: energy(x, labels) - log_base(x) / scale
+    def class_log_densities(self, trained: Trained, x: jax.Array) -> jax.Array:
+        """Returns the log density (classes,) of one image or point, by its class."""
+        return self.logits_of(trained, x[None])[0]
 
-    @property
-    def num_classes(self) -> int:
-        """Number of classes of a conditional energy, else 1."""
-        assert self.plan is not None
-        return self.plan.num_classes
-
-    def class_log_densities(self, trained: TrainedEnergy, x: jax.Array) -> jax.Array:
-        """Returns the log density (classes,) of one image (H, W, C) in [-1, 1] by its class."""
-        return self._by_class(self.whole_energy(trained), x)
-
-    def _by_class(self, energy: Callable[..., jax.Array], x: jax.Array) -> jax.Array:
-        return -jax.vmap(lambda label: energy(x, label))(jnp.arange(self.num_classes))
-
-    def chain_scale(self, trained: TrainedEnergy) -> Any:
+    def chain_scale(self, trained: Trained) -> Any:
         """Returns the factor by which chains follow the log density."""
-        return 1.0 - trained.beta
+        return trained.scale / self.output_scale
 
-    def any_class_density(self, trained: TrainedEnergy) -> LogDensityFn:
-        """Returns what chains of no class follow: the sum of the classes' densities."""
-        if self.num_classes == 1:
-            return self.densities_of(trained)(jnp.int32(0))
-        scale, energy = self.chain_scale(trained), self.energy_of(trained.params)
-        return lambda x: scale * jax.nn.logsumexp(self._by_class(energy, x))
+    def log_density_of(self, params: PyTree) -> LogDensityFn:
+        """Returns the learned log density of one point (d,), by other parameters."""
+        trained = self.trained._replace(params=params)
+        return lambda point: self.class_log_densities(trained, point)[0]
 
-    def energies(self, images: Any, labels: Any) -> np.ndarray:
-        """Returns energies (N,) of uint8 images, or float32 ones in [-1, 1]."""
+    def logits_at(self, images: Any) -> np.ndarray:
+        """Returns logits (N, classes) of uint8 images, or of floats in [-1, 1], or of points."""
 
         def make() -> Any:
             size = self.config.evals.batch_size
 
             @jax.jit
-            def energies(trained: Any, images: jax.Array, labels: jax.Array) -> jax.Array:
-                energy, pairs = self.whole_energy(trained), (images, labels)
-                return map_groups(lambda pair: energy(*pair), pairs, min(size, len(images)))
+            def logits(trained: Trained, images: jax.Array) -> jax.Array:
+                one = partial(self.class_log_densities, trained)
+                return map_groups(one, images, min(size, len(images)))
 
-            return energies
+            return logits
 
         images = floats(images) if np.asarray(images).dtype == np.uint8 else jnp.asarray(images)
-        program = self.program("energies", make)
-        return np.asarray(program(self.trained, images, jnp.asarray(labels)))
+        return np.asarray(self.program("logits", make)(self.trained, images))
+
+    def log_densities(self, points: Any) -> np.ndarray:
+        """Returns the log densities (N,) of images or points, up to a constant."""
+        return np.asarray(jax.nn.logsumexp(self.logits_at(points), axis=1))
+
+    def energies(self, images: Any, labels: Any) -> np.ndarray:
+        """Returns energies (N,) of images; those of their labels, if it is of E(x, y)."""
+        return np.asarray(-_pick(self.logits_at(images), jnp.asarray(labels)) / self.output_scale)
+
+    def scores(self, images: Any) -> dict[str, np.ndarray]:
+        """Returns logits and the three scores of images, see ``evaluate.scores``."""
+        return evaluate.scores(self.logits, images, batch_size=self.config.evals.batch_size)
 
     def score(self, images: np.ndarray) -> dict[str, np.ndarray]:
-        """Returns "log_density" (N,), up to a constant, of uint8 images.
+        """Returns "log_density" (N,), up to a constant, of images or points.
 
-        A conditional energy also gives "class_probability" (N, classes).
+        With labels also "class_probability" (N, classes), and scores that tell other data.
         """
-        by_class = [
-            -self.energies(images, np.full(len(images), label, np.int32))
-            for label in range(self.num_classes)
-        ]
-        found = np.stack(by_class, axis=1)
-        scores = {"log_density": np.asarray(jax.nn.logsumexp(found, axis=1))}
-        if self.num_classes > 1:
-            scores["class_probability"] = np.asarray(jax.nn.softmax(found, axis=1))
+        if self.has_labels:
+            scores = self.scores(images)
+            probabilities = np.asarray(jax.nn.softmax(scores.pop("logits")))
+            return {"class_probability": probabilities, **scores}
+        logits = self.logits_at(images)
+        scores = {"log_density": np.asarray(jax.nn.logsumexp(logits, axis=1))}
+        if logits.shape[1] > 1:
+            scores["class_probability"] = np.asarray(jax.nn.softmax(logits, axis=1))
         return scores
 
     def sample(self, key: Key, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:
-        """Returns ``images_of`` of fresh chains of the run's samplers; "labels" of classes."""
+        """Returns ``images_of`` of fresh chains; "labels" of a conditional energy; or "points".
+
+        In the plane, points are independent draws of the learned density on the grid of
+        ``evals.density``. With ``num_steps``, or in another space, they are the ends of chains.
+        """
+        if self.truth is not None and num_steps is None and self.train.images.shape[1] == 2:
+            plane = plane_of(self)
+            return {"points": plane.draw(key, plane.on(self), num)}
+        if self.truth is not None:
+            ends = self.follow(key, num, num_steps or self.num_chain_steps)
+            return {"points": ends[np.isfinite(ends).all(axis=1)]}
         found = self.fresh_chains(key, num, num_steps or self.num_chain_steps)
+        if self.has_labels or not self.is_conditional:
+            return images_of(found)
         is_finite = np.isfinite(found.ends).all(axis=(1, 2, 3))
-        labels = {"labels": np.asarray(found.labels)[is_finite]} if self.num_classes > 1 else {}
-        return {**images_of(found), **labels}
+        return {**images_of(found), "labels": np.asarray(found.labels)[is_finite]}
 
-    def fresh_chains(self, key: Key, num: int, num_steps: int) -> Chains:
-        """Returns ``num`` chains from the start distribution."""
+    def follow(self, key: Key, num: int, num_steps: int, *, beta: Any = 0.0) -> np.ndarray:
+        """Returns ends (num, *shape) of fresh chains that follow ``1 - beta`` of the density."""
+        followed = replace(self, trained=self.trained._replace(beta=jnp.float32(beta)))
+        return followed.fresh_chains(key, num, num_steps).ends
 
-        def make() -> Any:
-            assert self.plan is not None
-            size = self.config.evals.batch_size
-            if self.plan.is_interacting:  # as many particles as in training
-                size = self.config.sampler.num_samples
-            return make_fresh_chains(
-                self.densities_of,
-                self.plan,
-                num=num,
-                num_steps=num_steps,
-                batch_size=size,
-                levels=self.levels,
+    def fresh_chains(self, key: Key, num: int, num_steps: int, *, of_class: bool = False) -> Chains:
+        """Returns ``num`` chains from the start distribution, which start in the classes in turn.
+
+        Args:
+          key: of the starts and moves.
+          num: of chains.
+          num_steps: of each chain.
+          of_class: whether a classifier's chains follow the class that they start in, and not p(x).
+            Those of an energy E(x, y) do.
+
+        Raises:
+          ConfigError: for a classifier alone.
+        """
+        plan, size = self.plan, min(self.config.evals.batch_size, num)
+        if plan is None:
+            raise ConfigError(
+                "config.loss.generative_weight=0 trains a classifier alone, which has no chains "
+                "to sample with."
             )
+        if plan.is_interacting:  # as many particles as in training
+            size = self.config.sampler.num_samples
+        num_groups, num_kinds = -(-num // size), len(plan.kinds)
+        if num_kinds > 1:  # groups of equal size: cutting the last one drops no sampler's chains
+            size = -(-num // (num_groups * num_kinds)) * num_kinds
+        make = partial(make_fresh_chains, plan, self.densities_of, num_steps, self.levels)
+        run = self.program(("fresh", num_steps), make)
+        num_classes = self.config.data.num_classes if of_class else plan.num_classes
+        turns = np.arange(num_groups * size, dtype=np.int32) % num_classes
+        is_any = self.has_labels and not of_class
+        labels = np.full_like(turns, ANY_CLASS) if is_any else turns
+        say_part(f"{num:,} chains of {num_steps:,} steps")
+        starts, ends = run(key, self.trained, labels.reshape(num_groups, size))
+        # Drops the last group's surplus: distances of different counts do not compare.
+        return Chains(starts[:num], ends[:num], turns[:num])
 
-        return self.program(("fresh", num, num_steps), make)(key, self.trained)
+    def refinement(self, num_steps: int) -> Refine:
+        """Returns the function that moves attacked images by chains.
 
-    def samples(self, key: Key, num: int) -> Chains:
+        Each image is refined by itself, whatever normalises training's chains.
+        """
+
+        def make() -> Refine:
+            plan = self.refining
+            assert plan is not None
+            alone = self.network._replace(policy=NormPolicy(chains="running"))
+            densities = densities_of(alone)
+
+            def refine(model: Trained, key: Key, images: jax.Array) -> jax.Array:
+                labels = jnp.full(len(images), ANY_CLASS)
+                return move(key, plan, densities, model, images, labels, num_steps)
+
+            return refine
+
+        return self.program(("refinement", num_steps), make)
+
+    def samples(self, key: Key, num: int) -> Chains | None:
         """Returns samples as training draws them: the buffer's, or without one fresh chains'."""
-        chains = self.buffer(key, num)
-        steps = self.config.sampler.num_steps
-        return self.fresh_chains(key, num, steps) if chains is None else chains
+        chains, steps = self.buffer(key, num), self.config.sampler.num_steps
+        if chains is not None or self.plan is None:
+            return chains
+        return self.fresh_chains(key, num, steps)
 
     def sample_row(self, chains: Chains) -> dict[str, float]:
-        """Returns the mean energy of samples."""
-        return {"sample_energy": float(np.mean(self.energies(chains.ends, chains.labels)))}
+        """Returns the mean energy of samples; with labels, their mean log density."""
+        if not self.has_labels:
+            return {"sample_energy": float(np.mean(self.energies(chains.ends, chains.labels)))}
+        name = "sample" if chains.are_the_same else "buffer"
+        return {f"{name}_log_density": float(np.mean(self.log_densities(chains.ends)))}
 
     def classes_of(self, chains: Chains) -> Any:
-        """Returns the classes of a conditional energy's samples."""
-        return chains.labels if self.num_classes > 1 else None
+        """Returns the classes that chains follow, else the most probable ones; None without."""
+        if self.is_conditional:
+            return chains.labels
+        return self.logits_at(chains.ends).argmax(axis=1) if self.has_labels else None
 
     def draw_sets(self, key: Key, num: int) -> dict[str, Chains]:
-        """Returns chains as long as training's, long ones, and the buffer."""
+        """Returns long chains and the buffer; with labels also chains of a class.
+
+        Without labels, also chains as long as training's.
+        """
         short_key, long_key, _ = jax.random.split(key, 3)
-        for name, one, steps in (
-            ("short", short_key, self.config.sampler.num_steps),
-            ("fresh", long_key, self.num_chain_steps),
-        ):
-            say_part(f"{num:,} chains of {steps:,} steps")
-            self.known_sets[name] = self.fresh_chains(one, num, steps)
-        buffer = self.buffer(key, num)
-        if buffer is not None:
-            self.known_sets["buffer"] = buffer
-        return dict(self.known_sets)
+        sets = {}
+        if not self.has_labels:
+            sets["short"] = self.fresh_chains(short_key, num, self.config.sampler.num_steps)
+        else:
+            long_key, key = jax.random.split(long_key)
+        sets["fresh"] = self.fresh_chains(long_key, num, self.num_chain_steps)
+        if self.has_labels and self.plan and not self.plan.is_interacting:
+            class_key = jax.random.fold_in(long_key, 1)
+            sets["conditional"] = self.fresh_chains(
+                class_key, num, self.num_chain_steps, of_class=True
+            )
+        if (buffer := self.buffer(key, num)) is not None:
+            sets["buffer"] = buffer
+        self.known_sets.update(sets)
+        return sets
 
     def about(self) -> dict[str, Any]:
         """Returns the length of long chains, and every sampler's step and temperature.
 
         A temperature is given as configured, and as its moves imply.
         """
+        if self.plan is None:
+            return {}
         found = {}
         for name, one in find_samplers(self.config).items():
             sampler = larger(one, self.step_factor)
@@ -264,21 +374,48 @@ class EnergyModel(ImageModel):
         }
 
     def score_samples(self, name: str, chains: Chains) -> tuple[dict[str, float], dict[str, Any]]:
-        """Returns no further means; finite samples, their starts and log densities."""
-        is_finite = np.isfinite(chains.ends).all(axis=(1, 2, 3))
-        log_densities = -self.energies(chains.ends, chains.labels)
-        return {}, {
-            "images": finite_images(chains.ends),
-            "start_images": finite_images(chains.starts[is_finite]),
-            "log_density": log_densities[is_finite],
+        """Returns mean scores of the samples that did not diverge; and these and their starts.
+
+        With labels, samples whose chains had no class get their most probable one.
+        """
+        starts, ends, labels, _ = chains
+        is_finite = np.isfinite(ends).all(axis=(1, 2, 3))
+        logits = self.logits_at(ends)[is_finite]
+        samples = {
+            "images": finite_images(ends),
+            "start_images": finite_images(starts[is_finite]),
+            "log_density": np.asarray(jax.nn.logsumexp(logits, axis=1)),
         }
+        if not self.has_labels or len(logits) < 2:
+            return {}, samples
+        has_class = name == "conditional" or (name == "buffer" and self.is_conditional)
+        classes = labels[is_finite] if has_class else logits.argmax(axis=1)
+        probabilities = np.asarray(jax.nn.softmax(logits, axis=1))[np.arange(len(classes)), classes]
+        samples |= {"labels": classes, "class_probability": probabilities}
+        means = ("class_probability", "log_density")
+        return {f"mean_{one}": float(np.mean(samples[one])) for one in means}, samples
 
     def profile_starts(self, key: Key, num: int) -> tuple[Any, Any]:
-        """Returns slots of the buffer, or without one draws of the start distribution."""
-        found = super().profile_starts(key, num)
-        if found is not None:
-            return found
-        assert self.plan is not None
-        labels = jnp.arange(num, dtype=jnp.int32) % self.num_classes
-        keys = jax.random.split(jax.random.fold_in(key, 0), num)
-        return jax.vmap(self.plan.start_fn)(keys, labels), labels
+        """Returns slots of the buffer, or without one draws of the start distribution.
+
+        They have a class if training's chains have one. Particles come in training's number.
+        """
+        plan = self.plan
+        assert plan is not None
+        num = self.config.sampler.num_samples if plan.is_interacting else num
+        if (chains := self.buffer(key, num)) is not None:
+            starts, labels = chains.ends, chains.labels
+        else:
+            labels = jnp.arange(num, dtype=jnp.int32) % plan.num_classes
+            keys = jax.random.split(jax.random.fold_in(key, 0), num)
+            starts = jax.vmap(plan.start_fn)(keys, labels)
+        if not self.is_conditional:
+            labels = np.full(len(labels), ANY_CLASS, np.int32)
+        return starts, labels
+
+
+def _pick(logits: Any, labels: Any) -> Any:
+    """Returns the column of each row's label; the only one of a single column."""
+    if logits.shape[1] == 1:
+        return logits[:, 0]
+    return jnp.take_along_axis(jnp.asarray(logits), jnp.asarray(labels)[:, None], axis=1)[:, 0]

@@ -1,4 +1,4 @@
-"""The parts of an energy that its configuration names: the tables and what they make."""
+"""The parts of a density that its configuration names: the tables and what they make."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -6,14 +6,24 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from ebmjax import data, learning, networks, optim
+from ebmjax._stored import rows_of
+from ebmjax.recipes.config.by_images import total_steps
 from ebmjax.recipes.config.checks import is_points
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.user_parts import is_users
 from ebmjax.recipes.models.build import ACTIVATIONS, DTYPES, SHARD_AXES, user_optimizer
-from ebmjax.recipes.models.energy.checks import find_samplers, references_a_shard
+from ebmjax.recipes.models.energy.checks import (
+    check_independence,
+    count_blocks,
+    find_samplers,
+    has_labels,
+    learns_density,
+    references_a_shard,
+)
 from ebmjax.recipes.parts.samplers import larger, noise_scale
 from ebmjax.recipes.parts.samplers.bind import chain_kind
 from ebmjax.recipes.parts.samplers.table import BASE
@@ -29,34 +39,98 @@ from ebmjax.recipes.parts.user_networks import (
     stateless,
     user_networks,
 )
-from ebmjax.types import PyTree
+from ebmjax.types import Key, PyTree
+
+NORMS = {"none": None, "batch": "batch", "group": "group"}
+NORM_POLICIES = {
+    "default": networks.NormPolicy(),
+    "running": networks.NormPolicy(
+        positives="running", negatives="running", chains="running", updated_by=("classified",)
+    ),
+    "running_chains": networks.NormPolicy(chains="running"),
+    "sada_jem": networks.SADA_JEM_POLICY,
+}
 
 
-class Model(NamedTuple):
-    """An energy and how its parameters begin.
+class Density(NamedTuple):
+    """A density that is learned, and how its parameters begin.
 
     Attributes:
-      energy_of: parameters to the energy, as training takes it.
-      init: key to parameters.
+      network: as training takes it.
+      init: key to parameters and statistics.
+      logits: parameters, statistics and x (N, *shape) to log densities (N, classes); one class
+        without labels.
     """
 
-    energy_of: learning.EnergyOf
-    init: Callable[[jax.Array], PyTree]
+    network: learning.EnergyNetwork | learning.JointNetwork
+    init: Callable[[Key], tuple[PyTree, PyTree]]
+    logits: Callable[[PyTree, PyTree, jax.Array], jax.Array]
 
 
-def model_of(
+def make_density(
     config: Config, image_shape: tuple[int, ...], levels: learning.NoiseLevels | None = None
-) -> Model:
-    """Returns the energy of ``config.model``, ours or the user's.
+) -> Density:
+    """Returns the density of ``config.model``, by our network or the user's.
 
     With noise levels the network sees one channel, or coordinate, more.
 
     Raises:
       ConfigError: for whatever a network of the user does wrong.
     """
+    shape = image_shape if levels is None else learning.widen(image_shape)
+    if has_labels(config):
+        classifier = _classifier(config, shape)
+        if levels is not None:
+            classifier = learning.condition_classifier_on_noise(classifier, levels=levels)
+        policy = NORM_POLICIES[config.model.get("norm_policy", "default")]
+        network = learning.JointNetwork(classifier, None, policy, config.model.is_conditional)
+        # Statistics are begun by a batch, whatever its images.
+        init = lambda key: classifier.init(key, jnp.zeros((2, *image_shape)))  # noqa: E731
+        return Density(network, init, lambda *given: classifier.apply(*given)[0])
+    energy_of, init = _energy(config, shape)
     if levels is not None:
-        of_wide, init = model_of(config, learning.widen(image_shape))
-        return Model(learning.condition_on_noise(of_wide, levels, len(image_shape)), init)
+        energy_of = learning.condition_on_noise(energy_of, levels, len(image_shape))
+    num_classes = count_blocks(config)
+
+    def logits(params: PyTree, statistics: PyTree, x: jax.Array) -> jax.Array:
+        energy = energy_of(params)
+        of_label = lambda label: -energy(x, jnp.full(len(x), label))  # noqa: E731
+        return jnp.stack([of_label(label) for label in range(num_classes)], axis=-1)
+
+    network = learning.EnergyNetwork(energy_of, num_classes)
+    return Density(network, lambda key: (init(key), ()), logits)
+
+
+def _classifier(config: Config, image_shape: tuple[int, ...]) -> networks.Network:
+    model, num_classes = config.model, config.data.num_classes
+    if not model.factory:
+        return networks.from_linen(
+            networks.WideResNet(
+                depth=model.depth,
+                widen_factor=model.widen_factor,
+                num_classes=num_classes,
+                norm=NORMS[model.norm],
+                dtype=DTYPES[model.dtype],
+            )
+        )
+    image = jax.ShapeDtypeStruct(image_shape, jnp.float32)
+    (network,) = user_networks(
+        config,
+        {"num_classes": num_classes, "image_shape": tuple(image_shape)},
+        (NetworkSpec("logits", (image,), (num_classes,)),),
+        has_state=True,
+    )
+    _, state = jax.eval_shape(network.init, jax.random.key(0), image)
+    if jax.tree.leaves(state) and learns_density(config):
+        for chosen in find_samplers(config).values():
+            check_independence(config, chosen)
+    return network
+
+
+def _energy(
+    config: Config, image_shape: tuple[int, ...]
+) -> tuple[learning.EnergyOf, Callable[[Key], PyTree]]:
+    """Returns parameters to the energy, and key to parameters."""
     model = config.model
     num_classes = config.data.num_classes if model.is_conditional else None
     example = (jnp.zeros(image_shape), *(() if num_classes is None else (jnp.int32(0),)))
@@ -85,25 +159,58 @@ def model_of(
         folded, kept = network.fold(params) if hasattr(network, "fold") else (network, params)
         return lambda *inputs: folded.apply(kept, *inputs[: len(example)])
 
-    return Model(energy_of, lambda key: network.init(key, *example))
+    return energy_of, lambda key: network.init(key, *example)
 
 
-def view(config: Config) -> learning.View:
-    """Images of the data to what the energy sees; points are seen as they are."""
-    section = config.data
+def take_images(config: Config, train: data.ImageData, about: str = "") -> data.ImageData:
+    """Returns the training images that batches are drawn from.
+
+    All of them, or with ``config.data.num_per_class`` the first ones of each class, by class.
+
+    Raises:
+      ConfigError: if a class has fewer, or none where chains start in every class.
+    """
+    labels, number = np.asarray(train.labels), config.data.get("num_per_class")
+    gone = set(range(config.data.num_classes)).difference(labels.tolist())
+    is_informative = config.sampler.buffer.start == "informative"
+    if gone and is_informative and has_labels(config) and learns_density(config):
+        raise ConfigError(
+            "config.sampler.buffer.start=informative needs training images of every class, and of "
+            f"{sorted(gone)[:5]} none are left ({about}). Hold fewer out (config.data.holdout), "
+            "read more (config.data.max_train), or start from uniform noise, "
+            "--config.sampler.buffer.start=uniform."
+        )
+    if number is None:
+        return train
+    first = [np.flatnonzero(labels == label)[:number] for label in range(config.data.num_classes)]
+    smallest = min(len(places) for places in first)
+    if smallest < number:
+        raise ConfigError(
+            f"config.data.num_per_class must be at most the number of training images of every "
+            f"class, got {number} where one class has {smallest} of the {len(labels)} images "
+            "(config.data.max_train). Take fewer, or read more images."
+        )
+    places = np.concatenate(first)
+    return data.ImageData(*(rows_of(array, places) for array in train))
+
+
+def make_view(config: Config, *, is_augmented: bool = True) -> learning.View:
+    """Returns images of the data to what the network sees; points are seen as they are."""
     if is_points(config):
         return lambda key, points: points
+    section, padding = config.data, config.data.get("crop_padding", 0)
+    names = ("crop", "flip", "", "noise") if has_labels(config) else ("flip", "level", "noise")
 
     def view(key: jax.Array, images: jax.Array) -> jax.Array:
-        flip_key, level_key, noise_key = jax.random.split(key, 3)
-        if section.dequantise:
-            x = data.dequantise(level_key, images)
-        else:
-            x = data.to_signed_unit(images)
-        if section.flip:
-            x = data.random_flip(flip_key, x)
+        keys = dict(zip(names, jax.random.split(key, len(names)), strict=True))
+        is_rough = section.get("dequantise")
+        x = data.dequantise(keys["level"], images) if is_rough else data.to_signed_unit(images)
+        if padding and is_augmented:
+            x = data.reflect_pad_crop(keys["crop"], x, padding=padding)
+        if section.flip and is_augmented:
+            x = data.random_flip(keys["flip"], x)
         if section.noise_scale:
-            x = data.add_gaussian_noise(noise_key, x, scale=section.noise_scale)
+            x = data.add_gaussian_noise(keys["noise"], x, scale=section.noise_scale)
         return x
 
     return view
@@ -136,25 +243,26 @@ def chain_plan(
         sampler that has a Gaussian for each class.
       step_factor: see ``larger``.
     """
-    image_shape, section = train.images.shape[1:], config.sampler
+    image_shape, section, buffer = train.images.shape[1:], config.sampler, config.sampler.buffer
+    num_shards, num_kept = config.mesh.num_shards, buffer.get("num_kept")
     points = train.images if is_points(config) else None
-    makers = start_makers(
-        image_shape, section.buffer.start_scale, section.buffer.get("start_mean", (0.0,)), points
-    )
+    makers = start_makers(image_shape, buffer.start_scale, buffer.get("start_mean", (0.0,)), points)
     chosen = {name: larger(one, step_factor) for name, one in find_samplers(config).items()}
     needs_base = any(one.entry.needs == BASE for one in chosen.values())
-    has_classes, base = config.model.is_conditional, None
-    if points is None and (needs_base or section.buffer.start == "informative"):
+    has_classes, base = has_labels(config) or config.model.is_conditional, None
+    if points is None and (needs_base or buffer.start == "informative"):
         grouped = train if has_classes else split_images(train)
         base = fit_gaussians(grouped) if needs_base else None
         makers["informative"] = partial(informative_start, grouped, by_label=has_classes)
     return learning.ChainPlan(
         kinds={name: chain_kind(one, section, base, SHARD_AXES) for name, one in chosen.items()},
-        num_samples=section.num_samples // config.mesh.num_shards,
-        start_fn=makers[section.buffer.start](),
-        reinit_prob=section.buffer.reinit_prob,
-        num_classes=config.data.num_classes if has_classes else 1,
+        num_samples=section.num_samples // num_shards,
+        start_fn=makers[buffer.start](),
+        reinit_prob=buffer.reinit_prob,
+        num_classes=count_blocks(config),
         augment=augmentation(config, image_shape),
+        replacement=buffer.get("replacement", "in_place"),
+        num_kept=num_kept and num_kept // num_shards,
         log_base=log_base(base, chosen.values()),
     )
 
@@ -167,8 +275,9 @@ def augmentation(
     Raises:
       ConfigError: where the data are no images.
     """
-    section = config.sampler.augmentation.to_dict()
-    if section.pop("name") == "none":
+    section = config.sampler.get("augmentation", {"name": "none"})
+    options = {key: value for key, value in section.items() if key != "name"}
+    if section["name"] == "none":
         return None
     if len(image_shape) != 3 or image_shape[-1] not in (1, 3):
         raise ConfigError(
@@ -176,30 +285,45 @@ def augmentation(
             f"(height, width, 1 or 3 channels); those of config.data.name={config.data.name!r} "
             f"have shape {tuple(image_shape)}. Set --config.sampler.augmentation.name=none."
         )
-    return partial(data.augment_starts, low=config.sampler.low, high=config.sampler.high, **section)
+    return partial(data.augment_starts, low=config.sampler.low, high=config.sampler.high, **options)
 
 
-def optimizer(
-    config: Config, total_steps: int, numbers: Mapping[str, Any]
+def make_optimizer(
+    config: Config, steps_per_epoch: int, numbers: Mapping[str, Any]
 ) -> optax.GradientTransformation:
-    """The optimiser after a clipped norm where one is set, and the average of the parameters.
+    """Returns the optimiser: clipping, coupled weight decay, Adam or SGD, averaged parameters.
 
-    The rate decays geometrically over the run, to ``optimizer.final_fraction`` of the first.
+    With labels the rate warms up, and falls in steps or by a cosine; without, geometrically.
     """
-    section = config.optimizer
+    section, total = config.optimizer, total_steps(config, steps_per_epoch)
+    falls, scales = section.get("schedule", "geometric"), {}
+    for step in (int(epoch * steps_per_epoch) for epoch in section.get("decay_epochs", ())):
+        scales[step] = scales.get(step, 1.0) * section.decay_factor
 
     def rate(count: Any) -> Any:
         first = numbers["learning_rate"]
-        if section.final_fraction == 1.0:
-            return first
-        return optax.exponential_decay(first, total_steps, section.final_fraction)(count)
+        if falls == "geometric":
+            fraction = section.final_fraction
+            return (
+                first if fraction == 1.0 else optax.exponential_decay(first, total, fraction)(count)
+            )
+        if falls == "steps":
+            decaying = optax.piecewise_constant_schedule(first, scales)(count)
+        else:
+            decaying = optax.cosine_decay_schedule(first, total)(count)
+        return decaying * jnp.minimum(1.0, (count + 1) / max(section.warmup_steps, 1))
 
-    return optax.chain(
-        optax.identity()
-        if section.max_norm is None
-        else optax.clip_by_global_norm(section.max_norm),
-        user_optimizer(config, rate)
-        if is_users(section.name)
-        else optax.adam(rate, b1=section.b1, b2=section.b2),
-        optim.average_parameters(section.average_decay),
-    )
+    made = []
+    if section.get("max_norm") is not None:
+        made.append(optax.clip_by_global_norm(section.max_norm))
+    if section.get("weight_decay"):
+        made.append(optax.add_decayed_weights(section.weight_decay))
+    if is_users(section.name):
+        made.append(user_optimizer(config, rate))
+    elif section.name == "sgd":
+        made.append(optax.sgd(rate, section.momentum))
+    else:
+        made.append(optax.adam(rate, b1=section.get("b1", 0.9), b2=section.get("b2", 0.999)))
+    if section.average_decay:
+        made.append(optim.average_parameters(section.average_decay))
+    return optax.chain(*made)

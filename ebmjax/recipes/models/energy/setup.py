@@ -1,4 +1,4 @@
-"""An energy of images (IGEBM and what followed) or of points, from its configuration."""
+"""A density of images, with labels (JEM and its kin) or without, or of points."""
 
 from dataclasses import replace
 from functools import partial
@@ -7,19 +7,17 @@ from typing import Any
 
 import jax
 
-from ebmjax.learning import EnergyNetwork, init_carry, make_gradient_fn, numbers_of
+from ebmjax.learning import init_carry, make_gradient_fn, numbers_of
 from ebmjax.recipes.config.checks import is_points
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.evaluators.distances import make_distances
-from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
 from ebmjax.recipes.models import build as common
-from ebmjax.recipes.models.energy import checks, parts, plots
+from ebmjax.recipes.models.energy import checks, parts
 from ebmjax.recipes.models.energy.model import EnergyModel, densities_of
-from ebmjax.recipes.models.energy.points import points_model
+from ebmjax.recipes.models.energy.plots import PANELS
 from ebmjax.recipes.parts import image_data, points_data
 from ebmjax.recipes.parts.objectives.objective import chains_beta, noise_levels
 from ebmjax.recipes.parts.objectives.table import draws, warn_of_objective
-from ebmjax.training import init_state, make_train_step, warm_start
 
 
 def build(config: Config, workdir: Path) -> common.Experiment:
@@ -29,51 +27,60 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         images, truth, config = points_data.load(config)
     else:
         images, config = image_data.load(config)
-    checks.check(config)
-    train = images.train
-    plan = common.plan(config, len(train.images))
+    checks.check(config, images.about[0])
+    train, is_joint = images.train, checks.has_labels(config)
+    learnt = parts.take_images(config, train, images.about[0])
+    streams = (config.train.positive_batch_size,) if is_joint else ()
+    plan = common.plan(config, len(learnt.images), further_streams=streams)
     params_key, _, eval_key = common.root_keys(config)
     network_key, buffer_key = jax.random.split(params_key)
 
-    image_shape = train.images.shape[1:]
     levels = noise_levels(config, train)
-    energy_of, init = parts.model_of(config, image_shape, levels)
-    chain_plan = parts.chain_plan(config, train)
-    trained_by = chain_plan if draws(config) else None
-    live = parts.live_steps(config)
-    objective = common.make_objective(config, train, plan.total_steps, live)
+    density = parts.make_density(config, train.images.shape[1:], levels)
+    params, statistics = jax.jit(density.init)(network_key)
+    chain_plan = refining = None
+    if checks.learns_density(config):
+        chain_plan = parts.chain_plan(config, train)
+    # A classifier alone has no chains in training, but may refine attacked images by such chains.
+    if checks.refines(config):
+        refining = chain_plan or parts.chain_plan(config, train)
+    trained_by = chain_plan if chain_plan and draws(config) else None
+    objective = common.make_objective(config, train, plan.total_steps, parts.live_steps(config))
     gradient_fn = make_gradient_fn(
-        EnergyNetwork(energy_of, chain_plan.num_classes),
+        density.network,
         objective,
-        view=parts.view(config),
+        view=parts.make_view(config, is_augmented=config.data.get("augment_positives", True)),
+        classified_view=parts.make_view(config) if is_joint else None,
         plan=trained_by,
     )
-    optimizer = partial(parts.optimizer, config, plan.total_steps)
-    numbers = numbers_of({"objective": objective, "plan": trained_by})
-    numbers["optimizer"] = {"learning_rate": config.optimizer.learning_rate}
-    first_optimizer = optimizer(numbers["optimizer"])
     carry = init_carry(
         buffer_key,
         trained_by,
         num_shards=config.mesh.num_shards,
         buffer_size=config.sampler.buffer.size or 0,
+        statistics=statistics,
+        smoothing=config.loss.get("smoothing", 1.0),
     )
 
     def beta_at(step: Any) -> Any:
         return chains_beta(config, {**config.loss, "step": step}, plan.total_steps)
 
-    make_model = EnergyModel if truth is None else partial(points_model, truth)
-    model = make_model(
+    model = EnergyModel(
         plan=chain_plan,
-        densities_of=densities_of(energy_of),
+        densities_of=densities_of(density.network),
         train=train,
         distances=make_distances(config, train, images.monitored) if truth is None else None,
         config=config,
-        energy_of=energy_of,
-        levels=levels,
+        held_out=images.monitored if config.data.holdout else None,
+        network=density.network,
+        logits_fn=density.logits,
         beta_of=lambda state: beta_at(state.carry.step[0]),
+        levels=levels,
+        refining=refining,
+        truth=truth,
+        output_scale=1.0 if truth is None else checks.output_scale(config),
     )
-    factor = config.evals.step_factor
+    factor = config.evals.get("step_factor", 1.0)
     finished = replace(
         model,
         plan=chain_plan if factor == 1.0 else parts.chain_plan(config, train, factor),
@@ -81,35 +88,26 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         beta_of=lambda state: beta_at(plan.total_steps),
         programs={},
     )
-    evaluations = Evaluations(
-        folder=workdir,
+    numbers = numbers_of({"objective": objective, "plan": trained_by})
+    numbers["optimizer"] = {"learning_rate": config.optimizer.learning_rate}
+    steps_per_epoch = len(learnt.images) // config.train.batch_size
+    made = common.assemble(
+        config,
+        workdir,
+        images,
+        plan=plan,
+        data=learnt,
+        params=params,
+        carry=carry,
+        optimizer=partial(parts.make_optimizer, config, steps_per_epoch),
+        numbers=numbers,
+        gradient_fn=gradient_fn,
+        models=(model, finished),
         key=eval_key,
-        evaluators=make_evaluators(config),
-        config=config,
-        interval=plan.monitor_every,
-        models=(model.at, finished.at),
-        tests=(images.monitored, images.evaluated),
+        draw=partial(common.draw_plots, PANELS[config.family], workdir, config),
+        kept=("buffer", "statistics") if is_joint else ("buffer",),
     )
     if truth is not None:  # a grid that suits the points is needed from the first step on
-        evaluations.check()
-    state = init_state(jax.jit(init)(network_key), first_optimizer, carry)
-    return common.Experiment(
-        state=state,
-        train_step=make_train_step(
-            gradient_fn,
-            optimizer,
-            max_abs_loss=config.train.max_abs_loss,
-            hold_fn=common.hold_fn(config),
-        ),
-        numbers=numbers,
-        data=train,
-        plan=plan,
-        monitor=evaluations.monitor,
-        draw=partial(common.draw_plots, plots.PANELS, workdir, config),
-        evaluate=evaluations.evaluate,
-        check_evaluate=evaluations.check,
-        warm_start=lambda folder: warm_start(state, first_optimizer, folder, ("buffer",)),
-        use=finished.at,
-        about_data=(*images.about, *warn_of_objective(config), *checks.warn_of_temperature(config)),
-        config=config,
-    )
+        made.check_evaluate()
+    warnings = (*warn_of_objective(config), *checks.warn_of_temperature(config))
+    return made._replace(about_data=(*made.about_data, *warnings))

@@ -14,6 +14,7 @@ from ebmjax import data, latent, networks
 from ebmjax.learning import make_latent_gradient_fn, make_through_chain_gradient_fn
 from ebmjax.optim import average_parameters
 from ebmjax.recipes.config.errors import Config
+from ebmjax.recipes.config.user_parts import is_users
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent.checks import sampler
 from ebmjax.recipes.parts.samplers.bind import bind_sampler
@@ -177,8 +178,30 @@ def optimizer(
 ) -> optax.GradientTransformation:
     """One Adam for the prior, one for the generator, and the average of both's parameters."""
     of_both = optax.multi_transform(
-        {name: common.adam(config, numbers[name], steps_per_epoch) for name in PARTS},
+        {name: make_adam(config, numbers[name], steps_per_epoch) for name in PARTS},
         latent.LatentParams(*PARTS),
     )
     decay = config.optimizer.average_decay
     return optax.chain(of_both, average_parameters(decay)) if decay else of_both
+
+
+def make_adam(
+    config: Config, numbers: Mapping[str, Any], steps_per_epoch: int
+) -> optax.GradientTransformation:
+    """Returns Adam with a rate that decays after each epoch from the second on, down to a floor."""
+    decay = config.optimizer.decay_per_epoch
+
+    def schedule(count: Any) -> Any:
+        return optax.exponential_decay(
+            numbers["learning_rate"],
+            # Without decay there is no end; optax would take it for a ceiling.
+            end_value=numbers["final_learning_rate"] if decay < 1.0 else None,
+            transition_steps=steps_per_epoch,
+            decay_rate=decay,
+            transition_begin=steps_per_epoch,
+            staircase=True,
+        )(count)
+
+    if is_users(config.optimizer.get("name")):
+        return common.user_optimizer(config, schedule)
+    return optax.adam(schedule, b1=0.5, b2=0.999)

@@ -12,24 +12,26 @@ from ebmjax.recipes.folder.workdir import read_rows, snapshots
 
 SHOWN = 10
 
-PANELS = (
-    ("loss", ("loss",), "linear"),
-    ("energy, nats", ("prior_energy", "posterior_energy"), "linear"),
-    ("squared error, a pixel", ("reconstruction_error", "test_reconstruction_error"), "log"),
-    (
-        "log evidence of test images, nats",
-        ("test_log_evidence", "test_trapezium_log_evidence"),
-        "linear",
-    ),
-    ("variance of gradients", ("coordinate_gradient_variance", "gradient_variance"), "log"),
-    ("FID of samples ({extractor})", FIDS, "linear"),
-    ("KID of samples ({extractor})", ("sample_kid", "start_kid"), "linear"),
-    (
-        "acceptance probability",
-        ("prior_acceptance", "posterior, t = 1", "posterior, lowest power above 0"),
-        "linear",
-    ),
-)
+PANELS = {
+    "latent": (
+        ("loss", ("loss",), "linear"),
+        ("energy, nats", ("prior_energy", "posterior_energy"), "linear"),
+        ("squared error, a pixel", ("reconstruction_error", "test_reconstruction_error"), "log"),
+        (
+            "log evidence of test images, nats",
+            ("test_log_evidence", "test_trapezium_log_evidence"),
+            "linear",
+        ),
+        ("variance of gradients", ("coordinate_gradient_variance", "gradient_variance"), "log"),
+        ("FID of samples ({extractor})", FIDS, "linear"),
+        ("KID of samples ({extractor})", ("sample_kid", "start_kid"), "linear"),
+        (
+            "acceptance probability",
+            ("prior_acceptance", "posterior, t = 1", "posterior, lowest power above 0"),
+            "linear",
+        ),
+    )
+}
 
 
 def draw(workdir: Path, config: Config, powers: np.ndarray) -> None:
@@ -45,7 +47,9 @@ def draw(workdir: Path, config: Config, powers: np.ndarray) -> None:
             draw_images(plots, found)
     schedule(plots / "schedule.png", powers)
     log_likelihood_by_power(plots / "mean_log_likelihood.png", rows, powers)
-    panels(plots / "training.png", [row | _acceptances(row) for row in rows], PANELS, config)
+    panels(
+        plots / "training.png", [row | _acceptances(row) for row in rows], PANELS["latent"], config
+    )
 
 
 def samples_over_training(plots: Path, monitored: dict[int, dict[str, np.ndarray]]) -> None:

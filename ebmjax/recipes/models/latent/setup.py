@@ -13,7 +13,6 @@ from ebmjax import data, latent
 from ebmjax.learning import init_latent_carry, numbers_of
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.evaluators.distances import make_distances
-from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
 from ebmjax.recipes.evaluators.gradient_variance import over_coordinates
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent import checks, parts, plots
@@ -22,12 +21,7 @@ from ebmjax.recipes.models.latent import schedule as latent_schedule
 from ebmjax.recipes.models.latent.model import LatentEBM
 from ebmjax.recipes.parts import image_data
 from ebmjax.recipes.parts.start_distributions import rescale_images
-from ebmjax.training import (
-    from_first,
-    init_state,
-    make_train_step,
-    warm_start,
-)
+from ebmjax.training import from_first
 
 
 def build(config: Config, workdir: Path) -> common.Experiment:
@@ -42,12 +36,13 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     chains = parts.chains(config, train)
     optimizer = partial(parts.optimizer, config, len(train.images) // config.train.batch_size)
     rates = {name: dict(config.optimizer[name]) for name in parts.PARTS}
-    first_optimizer = optimizer(rates)
     examples = parts.Examples(train, jnp.arange(len(train.images)))
 
     def pilot(powers: jax.Array) -> latent_pilot.Pilot:
         params = init(common.root_keys(config)[0])
-        return latent_pilot.run(config, networks, params, first_optimizer, chains, examples, powers)
+        return latent_pilot.run(
+            config, networks, params, optimizer(rates), chains, examples, powers
+        )
 
     schedule = from_first(lambda: latent_schedule.schedule(as_given, workdir, pilot))
     gradient_fn = parts.gradient_fn(config, networks, chains, schedule.powers)
@@ -57,8 +52,6 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         numbers["powers"] = schedule.powers
 
     params_key, _, eval_key = common.root_keys(config)
-    carry = _carry(config, params_key, train, chains)
-    state = init_state(init(params_key), first_optimizer, carry)
     model = LatentEBM(
         train=train,
         distances=make_distances(config, train, images.monitored),
@@ -70,37 +63,23 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         examples=examples,
         pilot=schedule.pilot,
     )
-    finished = replace(model, is_finished=True)
-    evaluations = Evaluations(
-        folder=workdir,
-        key=eval_key,
-        evaluators=make_evaluators(config),
-        config=config,
-        interval=plan.monitor_every,
-        models=(model.at, finished.at),
-        tests=tests,
-    )
-    kept = ("prior", "posterior") if config.sampler.persistent else ()
-    return common.Experiment(
-        state=state,
-        train_step=make_train_step(
-            gradient_fn,
-            optimizer,
-            gradient_metrics_fn=over_coordinates,
-            max_abs_loss=config.train.max_abs_loss,
-        ),
-        numbers=numbers,
-        data=examples,
+    return common.assemble(
+        config,
+        workdir,
+        images,
         plan=plan,
-        monitor=evaluations.monitor,
+        data=examples,
+        params=init(params_key),
+        carry=_carry(config, params_key, train, chains),
+        optimizer=optimizer,
+        numbers=numbers,
+        gradient_fn=gradient_fn,
+        models=(model, replace(model, is_finished=True)),
+        key=eval_key,
         draw=partial(plots.draw, workdir, config, np.asarray(schedule.powers)),
-        evaluate=evaluations.evaluate,
-        use=finished.at,
-        check_evaluate=evaluations.check,
-        warm_start=lambda folder: warm_start(state, first_optimizer, folder, kept),
+        kept=("prior", "posterior") if config.sampler.persistent else (),
         pilot=schedule.pilot,
-        about_data=images.about,
-        config=config,
+        gradient_metrics_fn=over_coordinates,
     )
 
 

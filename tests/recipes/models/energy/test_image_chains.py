@@ -6,14 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from image_smoke import smoke
 
 from ebmjax import samplers
-from ebmjax.learning import ChainKind, ChainPlan
-from ebmjax.recipes.models.energy.model import (
-    TrainedEnergy,
-    densities_of,
-    make_fresh_chains,
-)
+from ebmjax.learning import ChainKind, ChainPlan, EnergyNetwork
+from ebmjax.recipes.models.energy.model import EnergyModel, Trained, densities_of
 
 SHAPE = (2, 1, 1)
 
@@ -39,12 +36,19 @@ def test_chains_descend_from_the_law_in_steps_of_their_own_number(num, batch_siz
         reinit_prob=0.0,
         num_classes=2,
     )
-    energy_of = lambda params: partial(valley, params)  # noqa: E731
-    run = make_fresh_chains(
-        densities_of(energy_of), plan, num=num, num_steps=4, batch_size=batch_size
+    network = EnergyNetwork(lambda params: partial(valley, params), 2)
+    nothing, config = None, smoke("conditional", **{"evals.batch_size": batch_size})
+    model = EnergyModel(
+        plan=plan,
+        densities_of=densities_of(network),
+        train=nothing,
+        distances=nothing,
+        config=config,
+        network=network,
+        logits_fn=nothing,
+        trained=Trained(jnp.float32(2.0), {}, 1.0, {}, jnp.float32(0.25)),
     )
-    model = TrainedEnergy(jnp.float32(2.0), {}, jnp.float32(0.25))
-    starts, ends, labels, _ = run(jax.random.key(0), model)
+    starts, ends, labels, _ = model.fresh_chains(jax.random.key(0), num, 4)
     assert starts.tolist() == np.full((num, *SHAPE), 0.5).tolist()
     assert ends.shape == (num, *SHAPE)
     assert labels.tolist() == [i % 2 for i in range(num)]

@@ -11,8 +11,8 @@ from image_smoke import smoke
 
 from ebmjax import samplers
 from ebmjax.evaluate import Chains
-from ebmjax.recipes.models.energy import parts
-from ebmjax.recipes.models.energy.model import TrainedEnergy
+from ebmjax.recipes.models.energy import checks
+from ebmjax.recipes.models.energy.model import Trained
 from ebmjax.recipes.parts.samplers.bind import bind_sampler as bind
 from experiments.literal.accept_ratios import accept_ratios, weigh_move
 from experiments.literal.mala import literal_mala
@@ -20,7 +20,7 @@ from experiments.literal.mala import literal_mala
 
 def bound(config, name, shape):
     config.sampler.names = (name,)
-    return bind(parts.find_samplers(config)[name], config.sampler, shape)
+    return bind(checks.find_samplers(config)[name], config.sampler, shape)
 
 
 def normal(x):
@@ -160,7 +160,7 @@ def model_at(x, energy, adaptation, beta, config):
         config=config,
         samples=lambda key, num: Chains(x, x, np.zeros(1, np.int32)),
         densities_of=lambda trained: density,
-        trained=TrainedEnergy({}, adaptation, beta),
+        trained=Trained({}, {}, 1.0, adaptation, beta),
         program=lambda name, make: make(),
     )
 

@@ -21,7 +21,7 @@ POSITIVE, NEGATIVE = jnp.array([2.0, -1.0, 0.5]), jnp.array([-3.0, 2.0, 1.0])
 def seen(**fields):
     plain = {"flip": False, "noise_scale": 0.0, "dequantise": False}
     config = smoke(**{f"data.{name}": value for name, value in (plain | fields).items()})
-    return np.asarray(parts.view(config)(jax.random.key(0), LEVELS))
+    return np.asarray(parts.make_view(config)(jax.random.key(0), LEVELS))
 
 
 def test_images_are_seen_between_minus_one_and_one():
@@ -124,7 +124,7 @@ def test_a_conditional_energy_has_a_buffer_of_every_class():
 def updates_of(**fields):
     """The updates of two steps of gradients (3, 4), and the average afterwards."""
     config = smoke(**{f"optimizer.{k}": v for k, v in fields.items()})
-    optimizer = parts.optimizer(config, 100, config.optimizer)
+    optimizer = parts.make_optimizer(config, 100, config.optimizer)
     params, found = jnp.zeros(2), []
     state = optimizer.init(params)
     for _ in range(2):

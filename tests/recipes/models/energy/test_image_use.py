@@ -1,7 +1,6 @@
 """A conditional energy is used by its classes."""
 
 from dataclasses import replace
-from functools import partial
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,9 +12,9 @@ from scipy import special
 from ebmjax import data
 
 
-def by_class(params, images, labels):
-    """Rises with the class where an image is bright."""
-    return 0.5 * labels * jnp.mean(images, axis=(-3, -2, -1))
+def by_class(params, statistics, images):
+    """Falls with the class where an image is bright."""
+    return -0.5 * jnp.arange(10.0)[None] * jnp.mean(images, axis=(-3, -2, -1))[:, None]
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +24,7 @@ def conditional(tmp_path_factory):
     config.evals.batch_size = 3
     experiment = build_experiment(config, tmp_path_factory.mktemp("run"))
     model = experiment.use(experiment.state)
-    return replace(model, energy_of=lambda params: partial(by_class, params))
+    return replace(model, logits_fn=by_class)
 
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (5, 8, 8, 1), np.uint8)

@@ -1,6 +1,7 @@
 """Energies of points: their data, their training, their runs, and what is refused."""
 
 import math
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -103,7 +104,7 @@ def test_chains_start_around_their_mean():
 
 def test_the_rate_decays_geometrically():
     config = smoke(**{"optimizer.learning_rate": 0.5, "optimizer.final_fraction": 0.04})
-    optimizer, gradient = parts.optimizer(config, 10, config.optimizer), {"w": jnp.ones(())}
+    optimizer, gradient = parts.make_optimizer(config, 5, config.optimizer), {"w": jnp.ones(())}
     state, sizes = optimizer.init(gradient), []
     for _ in range(11):
         updates, state = optimizer.update(gradient, state, gradient)
@@ -217,8 +218,8 @@ def test_numbers_of_a_known_model(model_of):
 def test_an_evaluation_is_of_density_and_chains(model_of):
     """A Gaussian's energy: its log density, KL(data || model), and the ends of its chains."""
     model = model_of(smoke(**{"evals.density.grid_points": 100, "evals.density.num_samples": 500}))
-    spread = lambda params: lambda x: -2.0 * jnp.sum(x**2, axis=-1)  # noqa: E731
-    object.__setattr__(model, "log_density_of", spread)
+    spread = lambda params, statistics, x: -2.0 * jnp.sum(x**2, axis=-1, keepdims=True)  # noqa: E731
+    model = replace(model, logits_fn=spread, output_scale=1.0)
     found = density(jax.random.key(0), model, None, num_samples=500)
     plane, ends = plane_of(model), found.arrays["ends"]
     squares = np.sum(plane.grid.centres**2, axis=1).reshape(100, 100)

@@ -156,8 +156,9 @@ def test_numbers_image_by_image_add_up_to_the_report(run):
 
 
 def test_generated_sets_are_complete_and_named_after_the_extractor(run):
-    report, arrays = report_of(run)["generation"], np.load(run / "evaluation.npz")
-    assert report["num_chain_steps"] == 20  # ten times the two of training
+    whole, arrays = report_of(run), np.load(run / "evaluation.npz")
+    report = whole["generation"]
+    assert whole["num_chain_steps"] == 20  # ten times the two of training
     assert report["num_reference"] == 64
     assert report["extractor"]["name"] == "digits_features"
     for name in ("fresh", "conditional", "buffer"):
@@ -170,7 +171,7 @@ def test_generated_sets_are_complete_and_named_after_the_extractor(run):
         assert report[name]["starts"]["num_images"] == 20
         assert arrays[f"{name}_start_images"].shape == (20, 8, 8, 1)
         assert ("rms_displacement" in report[name]) == (name != "buffer")
-    assert report["implied_temperature"] == pytest.approx(0.01**2 / 2)
+    assert whole["implied_temperature"] == pytest.approx(0.01**2 / 2)
     assert np.bincount(arrays["conditional_labels"]).tolist() == [2] * 10
     assert arrays["buffer_labels"].shape == arrays["buffer_class_probability"].shape == (20,)
     assert np.unique(arrays["fresh_images"], axis=0).shape[0] == 20

@@ -18,8 +18,8 @@ from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.chains import make_fresh_chains
 from ebmjax.recipes.evaluators.robustness import robustness
-from ebmjax.recipes.models.joint import checks
-from ebmjax.recipes.models.joint.model import TrainedJoint, densities_of, extract_trained
+from ebmjax.recipes.models.energy import checks
+from ebmjax.recipes.models.energy.model import Trained, densities_of, extract_trained
 from experiments.configs import jem_digits
 
 
@@ -99,8 +99,8 @@ def test_generated_chains_are_normalised_as_those_of_training(policy):
     params, statistics = jax.jit(network.init)(jax.random.key(0), starts)
     joint = JointNetwork(network, network, policy, is_conditional=False)
     of_training = joint.densities(params, statistics, 0.25)(jnp.int32(0))
-    model = TrainedJoint(params, statistics, jnp.float32(1.0), {})
-    found = densities_of(joint, 0.25)(model)(jnp.int32(ANY_CLASS))
+    model = Trained(params, statistics, jnp.float32(1.0), {}, beta=0.75)
+    found = densities_of(joint)(model)(jnp.int32(ANY_CLASS))
 
     def split(x):
         return found.head(found.first_layer(x))
@@ -113,7 +113,7 @@ def test_generated_chains_are_normalised_as_those_of_training(policy):
     np.testing.assert_allclose(values[1], values[0], rtol=200 * EPS)
     np.testing.assert_allclose(values[2], values[0], rtol=200 * EPS)
     running = joint._replace(policy=NormPolicy(chains="running"))
-    plain = densities_of(running, 0.25)(model)(jnp.int32(ANY_CLASS))
+    plain = densities_of(running)(model)(jnp.int32(ANY_CLASS))
     by_averages = np.asarray(jax.jit(jax.vmap(plain))(starts))
     far = np.abs(by_averages - values[1]).max() > 1e-2
     assert far == (policy.chains == "batch")

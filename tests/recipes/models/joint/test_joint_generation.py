@@ -15,7 +15,7 @@ from ebmjax import data, metrics, samplers
 from ebmjax.evaluate import Chains, Distances, Extractor
 from ebmjax.learning import ANY_CLASS
 from ebmjax.recipes.evaluators.generation import SHARES, generation, most_confident
-from ebmjax.recipes.models.joint.model import JointModel
+from ebmjax.recipes.models.energy.model import EnergyModel
 
 TRAIN = np.random.default_rng(0).integers(0, 256, (9, 3, 1, 1), np.uint8)
 
@@ -42,7 +42,7 @@ def unlabelled(images):
     return data.ImageData(images, np.zeros(len(images), np.int32))
 
 
-class PixelModel(JointModel):
+class PixelModel(EnergyModel):
     """A joint model whose logits are linear in the pixels."""
 
     def scores(self, images):
@@ -55,7 +55,8 @@ def make_model(positions=(), is_conditional=False, plan=None):
         {
             "evals": {"batch_size": 6, "num_chain_steps": 3, "inception_weights": ""},
             "data": {"num_classes": 2},
-            "loss": {"is_conditional": is_conditional},
+            "family": "joint",
+            "model": {"is_conditional": is_conditional},
             "sampler": {
                 "name": "sgld",
                 "num_steps": 1,
@@ -72,9 +73,7 @@ def make_model(positions=(), is_conditional=False, plan=None):
         distances=Distances(images, Stub.extractor),
         config=config,
         network=NETWORK,
-        density_scale=0.25,
-        refining=None,
-        logits_of=None,  # pyright: ignore
+        logits_fn=lambda params, statistics, x: linear(x),
         state=buffer_of(positions),  # pyright: ignore
         trained=MODEL,
     )
@@ -138,7 +137,7 @@ def test_interacting_particles_move_in_their_own_number_without_a_class():
     sampler = partial(samplers.svgd, step_size=0.1)
     model = make_model(plan=chain_plan(num_samples=2, sampler=sampler, **spread))
     found = model.fresh_chains(jax.random.key(0), 10, 3)  # without training's axes
-    assert {name: chains.ends.shape for name, chains in found.items()} == {"fresh": (10, 3, 1, 1)}
+    assert found.ends.shape == (10, 3, 1, 1)
     run, given = model.programs["fresh", 3], []
     model.programs["fresh", 3] = lambda *arguments: given.append(arguments[2]) or run(*arguments)
     model.fresh_chains(jax.random.key(0), 10, 3)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from small_configs import change
 
-from ebmjax.recipes.models.joint import parts
+from ebmjax.recipes.models.energy.checks import find_samplers
 from ebmjax.recipes.parts.samplers.bind import bind_sampler as bind
 from experiments.configs import jem_digits
 from experiments.literal.mala import literal_mala
@@ -17,7 +17,8 @@ LITERAL = "literal/mala.py:literal_mala"
 def bound(name, density, **overrides):
     fields = {"sampler.name": name, "sampler.box": "none"} | overrides
     config = change(jem_digits.get_config("smoke"), fields)
-    return bind(parts.sampler(config), config.sampler, (2, 1, 1))(density)
+    (sampler,) = find_samplers(config).values()
+    return bind(sampler, config.sampler, (2, 1, 1))(density)
 
 
 def moves(chain, start, count=4000):

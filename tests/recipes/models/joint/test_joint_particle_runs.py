@@ -7,7 +7,7 @@ import pytest
 from experiment_runs import build_experiment
 
 from ebmjax.recipes.config import families
-from ebmjax.recipes.models.joint import parts
+from ebmjax.recipes.models.energy.checks import find_samplers
 from ebmjax.recipes.parts.samplers.bind import bind_sampler
 from ebmjax.training import make_mesh
 from ebmjax.training._block import make_block
@@ -46,7 +46,9 @@ def test_adaptive_svgd_moves_by_its_section():
     config.update_from_flattened_dict({f"sampler.adaptive_svgd.{k}": v for k, v in fields.items()})
     config.update_from_flattened_dict({"sampler.name": "adaptive_svgd", "sampler.box": "none"})
     families.check(config)
-    chain = bind_sampler(parts.sampler(config), config.sampler)(lambda x: -0.5 * jnp.sum(x**2))
+    chain = bind_sampler(find_samplers(config)[config.sampler.name], config.sampler)(
+        lambda x: -0.5 * jnp.sum(x**2)
+    )
     state, expected, moment = chain.init(jnp.full((1, 1, 1, 1), 0.9)), 0.9, 0.9**2
     for key in jax.random.split(jax.random.key(0), 2):
         state, info = jax.jit(chain.step)(key, state)

@@ -9,7 +9,7 @@ from ebmjax import data
 from ebmjax.recipes.config.command_line import read as configuration
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.config.files import beside
-from ebmjax.recipes.models.joint import parts
+from ebmjax.recipes.models.energy import parts
 from ebmjax.recipes.parts import image_data
 
 tuning = beside(str(EXPERIMENTS / "studies" / "jem_digits.py"), "svgd_tuning.py")
@@ -39,7 +39,7 @@ def test_a_class_without_so_many_images_is_refused():
 def test_the_informative_start_is_fitted_to_all_images():
     def starts(*arguments):
         config = digits(*arguments)
-        start_fn = parts.start_fn(config, image_data.load(config)[0].train)
+        start_fn = parts.chain_plan(config, image_data.load(config)[0].train).start_fn
         return start_fn(jax.random.key(0), 3)
 
     np.testing.assert_array_equal(starts(*TEN), starts())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ebmjax import data
-from ebmjax.recipes.models.joint import parts as joint_parts
+from ebmjax.recipes.models.energy import parts as joint_parts
 from experiments.configs import jem_digits
 
 NUM = 1024
@@ -27,7 +27,8 @@ def views(**fields):
     config = jem_digits.get_config()
     plain = {"noise_scale": 0.0, "crop_padding": 2, "flip": True}
     config.data.update(plain | fields)
-    return moves(joint_parts.make_classifier_view(config)), moves(joint_parts.positive_view(config))
+    of_positives = joint_parts.make_view(config, is_augmented=config.data.augment_positives)
+    return moves(joint_parts.make_view(config)), moves(of_positives)
 
 
 AS_LABELS = ({-2, -1, 0, 1, 2}, {False, True})

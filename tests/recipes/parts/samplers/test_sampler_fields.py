@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from ebmjax.recipes.models.joint import parts as joint_parts
+from ebmjax.recipes.models.energy.checks import find_samplers
 from ebmjax.recipes.models.latent import parts as latent_parts
 from ebmjax.recipes.parts.samplers.bind import bind_sampler
 from ebmjax.samplers import run_chain, start_chain, start_key
@@ -45,7 +45,7 @@ def states_of(section, name=None, value=None):
         fields["temperature"] = None
     fields |= {name: value} if name else {}
     config[section].update({k: v for k, v in fields.items() if k in config[section]})
-    sampler = latent_parts.sampler(config, own) if is_latent else joint_parts.sampler(config)
+    sampler = latent_parts.sampler(config, own) if is_latent else find_samplers(config)[own]
     chain = bind_sampler(sampler, ConfigDict())(lambda x: -0.5 * jnp.sum((2.0 * x) ** 2))
 
     def run(key, start):

@@ -15,9 +15,9 @@ from ebmjax.learning import init_carry, run_chains
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.comparison import SETTINGS
 from ebmjax.recipes.models.energy import checks as image_checks
+from ebmjax.recipes.models.energy import checks as joint_checks
 from ebmjax.recipes.models.energy import parts as image_parts
-from ebmjax.recipes.models.joint import checks as joint_checks
-from ebmjax.recipes.models.joint import parts as joint_parts
+from ebmjax.recipes.models.energy import parts as joint_parts
 from ebmjax.recipes.models.latent import checks as latent_checks
 from ebmjax.recipes.models.latent import parts as latent_parts
 from ebmjax.recipes.parts.samplers import (
@@ -192,12 +192,10 @@ def test_a_noise_that_the_sampler_does_not_have_is_refused():
 def moves_of(family, name, density, **fields):
     config, check = set_up(family, name, **fields)
     check(config)
-    if family == "joint":
-        chosen = joint_parts.sampler(config)
-    elif family == "latent":
+    if family == "latent":
         chosen = latent_parts.sampler(config, "prior")
     else:
-        chosen = image_parts.find_samplers(config)[name]
+        chosen = image_checks.find_samplers(config)[name]
     section = config.sampler if family in OWN_SECTIONS else ConfigDict()
     if family in OWN_SECTIONS:
         config.sampler.box = "none"

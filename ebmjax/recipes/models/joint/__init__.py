@@ -1,1 +1,0 @@
-"""Joint energy models: JEM, JEM++, SADA-JEM, SVGD in JEM."""
