@@ -2,21 +2,10 @@
 
 Claim: FID after 100 epochs is 61 with Langevin dynamics, 375 with MALA, 413 with tempered MALA and
 107 with preconditioning at lambda 1 (sampling-approaches thesis, Table 4.1).
-Paper: Du & Mordatch 2019 and its code; thesis 4.2.1; Du et al. 2021. Pixels are in [-1, 1] here.
-Their step 10 and noise 0.005 on [0, 1] become 40 and 0.01 (temperature 1.25e-6), their gradients
-clipped at 0.01 become 0.005.
-Command:
-  python experiments/run.py --config=configs/igebm_cifar10.py --config.data.path=FOLDER
-Hardware: one GPU; "cpu" is sized for 2 CPU cores.
+Paper: Du & Mordatch 2019 and its code; thesis 4.2.1; Du et al. 2021 ("icd"). Pixels are in [-1, 1]
+here. Their step 10 and noise 0.005 on [0, 1] become 40 and 0.01 (temperature 1.25e-6), their
+gradients clipped at 0.01 become 0.005. "thesis" and samplers: step 100 and noise 1e-4 on [0, 1].
 Expected numbers: not yet run, except "cpu" (2026-11-22): docs/results/igebm_cifar10.md.
-
-Variants:
-- thesis: step 100 and noise 1e-4 on [0, 1], no clipping, temperature 5e-11, augmented starts.
-- psgld (lambda 1), mala, mala_literal (the thesis's printed ratio) and tempered_mala (each move
-  judged alone, as in the listing): with the settings of "thesis".
-- icd: Du et al. 2021 with three scales, swish, KL term and entropy, augmented starts.
-- cpu: a small network on 5,000 images of 16x16, with the base's constants.
-- cpu_literal: the same by the thesis's printed ratio.
 """
 
 from functools import partial

@@ -5,24 +5,13 @@ its acceptance falls to 0, tempered or not (sampling-approaches thesis, Table 4.
 Paper: Du & Mordatch 2019 (IGEBM), Du et al. 2021 (improved contrastive divergence, multi-scale) and
 the thesis, 4.2.1. Here: two stages of 16 and 32 channels, K = 10, a buffer of 1,000 and a box of
 [-1.2, 1.2]. Step 1 and noise 0.01 have temperature 5e-5.
-Command:
-  python experiments/run.py --config=configs/igebm_digits.py
-Hardware: 2 CPU cores, a minute.
-Expected numbers (2026-11-22, seeds 0-4): docs/results/igebm_digits.md.
+Expected numbers (2026-11-22, seeds 0-4): docs/results/igebm_digits.md. 2 CPU cores take a minute.
 
-Variants by sampler of all negatives:
-- psgld; psgld_exact (preconditioned noise); hmc.
+Variants:
 - mala: at the temperature that step and noise imply; mala_literal: by the ratio of the thesis.
-- mala_adapted: the step adapts to an acceptance of 0.57.
-- mala_annealed: steps fall to a hundredth along a chain.
-- tempered_mala: judges a running acceptance; tempered_mala_every_move: every move alone, as in the
-  thesis's listing.
-- mixed: a third each of sgld, mala and hmc; mixed_beta: these under the robust objective.
-Other variants:
-- unbounded (no spectral norm); bare and bare_psgld (also no box and no penalty on energies).
-- multiscale; conditional; improved (KL term and entropy).
-- augmented: starts from the buffer are cropped; short_run: no buffer, chains start anew every time.
-- beta, beta_schedule, beta_negative: the robust objective at exponent 1, from 0 to 1, and at -0.5.
+- tempered_mala: judges a running acceptance; tempered_mala_every_move: every move, as the listing.
+- mixed: a third each of sgld, mala and hmc.
+- unbounded: no spectral norm; bare: also no box and no penalty on energies.
 """
 
 from functools import partial

@@ -4,14 +4,10 @@ Claim: an energy of images of 8 to 32 pixels trains without divergence, whatever
 Paper: contrastive divergence of persistent chains (Tieleman 2008), with the chains of joint.py:
 q(x) exp(-E(x) / T), q a Gaussian for each of eight clusters of the images (tilted_langevin). The
 loss fades as the gap between data and samples grows to 2 nats.
-Command:
-  python experiments/run.py --config=configs/image.py --config.data.name=npz --config.data.path=FILE
-Hardware: 2 CPU cores, or one GPU.
 Expected numbers (2026-11-27, seed 0): docs/results/own_data.md.
 
-The images decide on train.num_epochs and on the intervals of checkpoints and evaluations
-(docs/data.md). A field on the command line wins. Without data.name it trains on the packaged
-digits.
+What is None the images decide (docs/data.md), and a field on the command line wins. Without
+data.name it trains on the packaged digits.
 """
 
 from functools import partial

@@ -1,11 +1,7 @@
 """Joint energy model (JEM) on CIFAR-100.
 
 Claim: 72.2 % accuracy, IS 10.22 and FID 38.1.
-Paper: SADA-JEM, Table 2, which ran JEM's published code with its default settings: those of
-jem_cifar10.py.
-Command:
-  python experiments/run.py --config=configs/jem_cifar100.py --config.data.path=FOLDER
-Hardware: one GPU.
+Paper: SADA-JEM, Table 2, which ran JEM's code with its default settings: those of jem_cifar10.py.
 Expected numbers: not yet run.
 """
 

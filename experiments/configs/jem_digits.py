@@ -6,20 +6,12 @@ removes the divergence that beta 0 has (robust-objective paper, appendix M).
 Paper: JEM (Grathwohl et al. 2020) as those documents use it: WRN-10-1, K = 10, Adam at 5e-3 and no
 augmentation. The base confines chains to [-1.2, 1.2] and penalises squared energies, which JEM
 does not. Without both ("unconfined") training diverges.
-Command:
-  python experiments/run.py --config=configs/jem_digits.py
-Hardware: 2 CPU cores, a minute.
-Expected numbers (2026-11-21, seeds 0-4): accuracy 98.9 +- 0.2 %, ECE 2.1 +- 0.2 %. More:
-docs/results/jem_digits.md.
+Expected numbers (2026-11-21, seeds 0-4): accuracy 98.9 +- 0.2 %, ECE 2.1 +- 0.2 %, in a minute of 2
+CPU cores. More: docs/results/jem_digits.md.
 
-Variants:
-- psgld; mala, hmc: at temperature 5e-4; mala_literal: by the accept ratio that the thesis prints.
-- softmax: the classifier alone; sam; softmax_sam.
-- augmented: crops of one pixel; unaugmented: crops for the labels, p(x) on plain images.
-- unconfined (JEM itself), steps_5, negatives_8, scale_2, scale_half, step_4, step_quarter: the
-  robust-objective paper's seven scenarios; each also with exponent 2 (_beta_2) and with the
-  exponents that the paper found best.
-- beta_B: unconfined with exponent B in the weights (beta = B / 20000).
+Variants: mala_literal has the ratio that the thesis prints; unaugmented crops for the labels alone;
+beta_B is unconfined with exponent B in the weights (beta = B / 20000); settings/joint.py has the
+paper's other scenarios.
 """
 
 from functools import partial

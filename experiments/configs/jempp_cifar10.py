@@ -2,16 +2,9 @@
 
 Claim: 93.5 % accuracy and FID 37.1 with M = 10; 91.1 / 37.9 with M = 5; 94.1 / 38.0 with M = 20.
 Paper: JEM++ (Yang & Ji 2021) as SADA-JEM reports it: PYLD with N = 5 inner steps of 0.2, scores
-clipped at 1, box [-1, 1], informative start, batch normalisation, SGD at 0.1.
-Command:
-  python experiments/run.py --config=configs/jempp_cifar10.py --config.data.path=FOLDER
-Hardware: one GPU; "cpu" is sized for 2 CPU cores.
+clipped at 1, box [-1, 1], informative start, batch normalisation, SGD at 0.1. "literal" has the
+published code's outer step, and running averages that include samples.
 Expected numbers: not yet run.
-
-Variants:
-- m5, m20; sam (radius 0.2, SADA-JEM's).
-- literal: the published code's outer step, and running averages that include samples.
-- cpu: a small network on 5,000 images of 16x16.
 """
 
 from functools import partial
@@ -36,7 +29,6 @@ BASE = {
 VARIANTS = {
     "m5": {"sampler.num_steps": 5},
     "m20": {"sampler.num_steps": 20},
-    "sam": {"optimizer.rho": 0.2},
     "literal": {"sampler.pyld.outer_step_size": 1.0, "model.norm_policy": "sada_jem"},
     "cpu": joint.CPU,
 }

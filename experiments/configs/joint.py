@@ -6,14 +6,10 @@ Paper: JEM's loss, with the informative start of JEM++ and averaged parameters. 
 q(x) exp(f(x) / T), q a Gaussian of their class, in the coordinates of q, and moves are taken back
 by the rule of Metropolis and Hastings: so one step suits every size (tilted_langevin). The loss of
 p(x) fades as the gap between data and samples grows to 2 nats, so that chains can follow.
-Command:
-  python experiments/run.py --config=configs/joint.py --config.data.name=npz --config.data.path=FILE
-Hardware: 2 CPU cores, or one GPU.
 Expected numbers (2026-11-27): docs/results/own_data.md.
 
-The images decide on train.num_epochs, with the intervals of checkpoints and evaluations, on
-train.max_abs_loss, data.crop_padding and data.augment_positives (docs/data.md). A field on the
-command line wins. Without data.name it trains on the packaged digits.
+What is None the images decide (docs/data.md), and a field on the command line wins. Without
+data.name it trains on the packaged digits.
 """
 
 from functools import partial

@@ -4,14 +4,10 @@ Claim: a generator with a learned prior trains on images of 8 to 32 pixels, what
 Paper: Pang et al. 2020, with a dense generator, which is cheap on a CPU. The chains of a posterior
 persist and start at the principal components of their image. The likelihood's scale follows the
 images' variance, so one step suits all sets. Chains of the prior are cold (T = 0.01) and persist.
-Command:
-  python experiments/run.py --config=configs/latent.py --config.data.name=npz --config.data.path=NPZ
-Hardware: 2 CPU cores, or one GPU.
 Expected numbers (2026-11-27, seed 0): docs/results/own_data.md.
 
-The images decide on train.num_epochs, on the intervals of checkpoints and evaluations, on
-model.likelihood_scale, optimizer.decay_per_epoch, optimizer.prior.learning_rate and evals.num_test
-(docs/data.md). Without data.name it trains on the packaged digits.
+What is None the images decide (docs/data.md), and a field on the command line wins. Without
+data.name it trains on the packaged digits.
 """
 
 from functools import partial

@@ -7,15 +7,7 @@ Paper: Pang et al. 2020 and its public code: all 73,257 training images, batch 1
 8 devices share), z of 100 dimensions, prior z-200-200-1 with GELU, generator z -> 512 -> 256 -> 128
 -> 3, Xavier normal weights. Their step s is a drift s^2 / 2 here: 0.08 (s = 0.4) and 0.005 (s =
 0.1). Their generator loss drops the factor 1 / (2 sigma^2), which does not change Adam's steps.
-Command:
-  python experiments/run.py --config=configs/lebm_svhn.py --config.data.path=FOLDER
-FOLDER holds the prepared svhn_cropped of tensorflow-datasets (docs/data.md).
-Hardware: an accelerator.
 Expected numbers: not yet run.
-
-Variants:
-- "": the published setting.
-- smoke: a model 64 times smaller for a few steps, to try the path on a CPU.
 """
 
 from functools import partial

@@ -3,21 +3,13 @@
 Claim: 96.0 % accuracy, IS 8.63 and FID 11.4 with K = 10; 95.5 / 8.77 / 9.41 with K = 5; 96.1 /
 8.40 / 13.1 with K = 20. ECE is 2.04 %. The classifier alone has 96.2 %, with SAM 97.2 %.
 Paper: SADA-JEM, Tables 1, 2, 5, 6 and 7: WRN-28-10 with batch normalisation, SAM with radius 0.2,
-proximal SGLD without noise, p(x) on images without augmentation. SGD's rate is stepped down.
-Command:
-  python experiments/run.py --config=configs/sadajem_cifar10.py --config.data.path=FOLDER
-Hardware: one GPU; "cpu" is sized for 2 CPU cores.
+proximal SGLD without noise, p(x) on images without augmentation. SGD's rate is stepped down. The
+paper does not give the recipe of the classifier alone.
 Expected numbers: not yet run at the paper's size. "cpu": docs/results/jem_cifar10.md.
 
-Variants:
-- k5, k20; cosine.
-- softmax, softmax_sam: the classifier alone, by the same recipe (the paper does not give its own).
-- jempp, jempp_sam, jempp_unaugmented, jempp_unaugmented_l2: rows of Table 5, by the base's proximal
-  SGLD and recipe. jempp_cifar10.py has JEM++'s PYLD; k10 and k10_sam of jem_cifar10.py JEM's rows.
-- sam_R, asam_R: rows of Table 6, the radius of SAM and ASAM (005 is 0.05; the published code's
-  default is asam_2).
-- statistics: the published code's running averages, which include samples; literal: both.
-- cpu: a small network on 5,000 images of 16x16.
+Variants: rows of Table 5 ("jempp...") have the base's proximal SGLD and recipe, those of Table 6
+("sam_R", "asam_R") its radii. "literal" is the published code: asam_2, and running averages that
+include samples.
 """
 
 from functools import partial
@@ -41,19 +33,16 @@ BASE = {
 }
 JEMPP = {"data.augment_positives": True, "optimizer.rho": None}
 UNAUGMENTED = {"optimizer.rho": None}
-STATISTICS = {"model.norm_policy": "sada_jem"}
 VARIANTS = {
     "k5": {"sampler.num_steps": 5},
     "k20": {"sampler.num_steps": 20},
-    "cosine": {"optimizer.schedule": "cosine"},
     "softmax": {"loss.generative_weight": 0.0, "optimizer.rho": None},
     "softmax_sam": {"loss.generative_weight": 0.0},
     "jempp": JEMPP,
     "jempp_sam": JEMPP | {"optimizer.rho": 0.2},
     "jempp_unaugmented": UNAUGMENTED,
     "jempp_unaugmented_l2": UNAUGMENTED | {"loss.energy_l2": 0.01},
-    "statistics": STATISTICS,
-    "literal": joint.RADII["asam_2"] | STATISTICS,
+    "literal": joint.RADII["asam_2"] | {"model.norm_policy": "sada_jem"},
     **joint.RADII,
     "cpu": joint.CPU | {"optimizer.rho": 0.05},
 }

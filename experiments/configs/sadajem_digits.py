@@ -4,20 +4,12 @@ Claim: sharpness-aware minimisation and p(x) without augmentation bring a joint 
 the classifier's accuracy and to better samples. Larger K gives accuracy, smaller K better samples.
 Paper: SADA-JEM, with WRN-10-1, Adam at 5e-3, a crop of one pixel without flip, group normalisation,
 so that chains do not depend on each other, and a penalty of 0.01 on squared energies.
-Command:
-  python experiments/run.py --config=configs/sadajem_digits.py
-Hardware: 2 CPU cores, two minutes.
-Expected numbers (2026-11-21, seeds 0-4): accuracy 98.7 +- 0.3 %, ECE 3.5 +- 0.1 %. More:
-docs/results/sadajem_digits.md.
+Expected numbers (2026-11-21, seeds 0-4): accuracy 98.7 +- 0.3 %, ECE 3.5 +- 0.1 %, in two minutes
+of 2 CPU cores. More: docs/results/sadajem_digits.md.
 
-Variants:
-- k5, k20: the base has K = 10.
-- jem, jem_sam, jempp, jempp_sam, jempp_unaugmented, jempp_unaugmented_l2, sadajem: rows of the
-  paper's Table 5, by proximal SGLD and with group normalisation. Only jempp_unaugmented_l2 has a
-  penalty on squared energies.
-- sam_R, asam_R: rows of Table 6 with the base's penalty, the radius of SAM and ASAM (005 is 0.05).
-- batch: batch normalisation.
-- literal: the published code, with batch statistics everywhere, ASAM with radius 2, no penalty.
+Variants: rows of the paper's Table 5 ("jem" to "sadajem") lack the penalty, but for
+jempp_unaugmented_l2; those of Table 6 ("sam_R", "asam_R") have it. "literal" is the published code:
+batch statistics everywhere, ASAM with radius 2, no penalty.
 """
 
 from functools import partial

@@ -6,14 +6,7 @@ the data (robust-objective paper, section 4.2 and appendix L).
 Paper: Nijkamp et al. 2019 (short-run MCMC) and that appendix: step 1 on f with noise 0.01 (so the
 output scale is 20000), uniform starts, data with noise 0.03. The network is ``ResidualEnergy``
 without spectral norm, not their plain convolutions.
-Command:
-  python experiments/run.py --config=configs/shortrun_cifar10.py --config.data.path=FOLDER
-Hardware: one GPU; "cpu" is sized for 2 CPU cores.
 Expected numbers: not yet run, except "cpu" (2026-11-22): docs/results/shortrun_cifar10.md.
-
-Variants:
-- beta_1e6, beta_1e5, beta_1e4, beta_001, beta_01: beta 1e-6, 1e-5, 1e-4, 0.01 and 0.1.
-- cpu: a small network on 5,000 images of 16x16; cpu_beta_1e6 to cpu_beta_01: the same, with betas.
 """
 
 from functools import partial

@@ -7,20 +7,10 @@ Paper: SVGD-in-JEM thesis, chapters 3 to 5: 30 particles, 10 steps, smoothing 50
 epochs, and SADA-JEM's optimiser (100 epochs reach one of its three decays). The base departs from
 it: no smoothing, batches of 64, and steps of sqrt(30), for the reason in svgdjem_digits.py. It has
 group normalisation, because a batch's statistics would couple particles beyond their kernel.
-Command:
-  python experiments/run.py --config=configs/svgdjem_cifar10.py --config.data.path=FOLDER
-Hardware: one GPU; "cpu" is sized for 2 CPU cores.
-Expected numbers: not yet run.
-
-Variants:
-- literal, literal_sam: the thesis's settings except the normalisation: its loss, step 0.09, and one
-  system of 30 particles (its four GPUs may have had one each).
-- corrected, corrected_sam; sam.
-- sgld, sgld_sam: the thesis's comparison.
-- cpu: a small network on 5,000 images of 16x16; cpu_literal (smoothing 50, the base's batches and
-  step), cpu_corrected and cpu_sgld.
 The thesis does not give the number of particles that go back to the buffer (10 here) and the bound
-of the scores (1 here).
+of the scores (1 here). "literal" has one system of 30 particles; its four GPUs may have had one
+each.
+Expected numbers: not yet run, except "cpu": docs/results/jem_cifar10.md.
 """
 
 from functools import partial
@@ -72,7 +62,6 @@ VARIANTS = {
     "literal": LITERAL,
     "literal_sam": LITERAL | SAM,
     "corrected": CORRECTED,
-    "corrected_sam": CORRECTED | SAM,
     "sgld": SGLD,
     "sgld_sam": SGLD | SAM,
     "cpu": SMALL,

@@ -4,17 +4,7 @@ Claim: the schedule exponent p shapes the variance of the learning gradient and 
 of the samples (KID_inf is best near p = 6).
 Paper: thermodynamic-integration thesis, Tables 4 and 5 (generator as ConvGenerator corrects it).
 Batches are 72 for the thesis's 75, so that 8 devices share them.
-Command:
-  python experiments/run.py --config=configs/thermo_cifar10.py --config.data.path=FOLDER
-FOLDER holds the prepared cifar10 of tensorflow-datasets (docs/data.md).
-Hardware: an accelerator, for the thesis's size.
 Expected numbers: not yet run at the thesis's size. "cpu": docs/results/thermo_study.md.
-
-Variants:
-- "": the thesis's model with the `tempered` estimator; vanilla: without powers.
-- frozen_prior: the gradient of the thesis's public code.
-- through_chain: the gradient that its text describes, without the divergences.
-- cpu: a small model on 2,000 images, for minutes on two cores; cpu_vanilla: without powers.
 """
 
 from functools import partial
@@ -56,8 +46,6 @@ CPU: dict[str, Any] = {
     "evals.generation.smallest_num": 100,
 }
 VARIANTS = {
-    "frozen_prior": {"loss.name": "frozen_prior"},
-    "through_chain": {"loss.name": "through_chain", "loss.kl_weight": 0.0},
     "cpu": CPU,
     "cpu_vanilla": {**CPU, **VANILLA},
     "smoke": {**SMALL_SMOKE, **widths(8, 16, 8, 4)},

@@ -5,17 +5,7 @@ ends of the chains resemble the data. A larger beta brings the learned density c
 Paper: robust-objective paper, section 4.1, appendix K, Figures 2 and 5-11. Not in it: the mixture's
 weights are 1 to 8; alpha is 5e-4 with 20 steps; training takes a fifth of the 100,000 updates at a
 tenfold rate; points are drawn once; circles have 20 steps and 100 negatives (Figure 11 has 100).
-Command:
-  python experiments/run.py --config=configs/toy_beta.py --mode=all
-Hardware: 2 CPU cores.
 Expected numbers (2026-11-22, five seeds): docs/results/toy_beta.md.
-
-Variants (base is the mixture):
-- circles: the other data set; circles_NAME has it with each of the variants below but smoke.
-- long: twice the updates.
-- shifted: chains start in a corner, from a law half as wide, with ten times alpha.
-- restricted: 3 negatives, 3 steps. degenerate: 1 negative, no step.
-- negative: betas below 0 are allowed. schedule: beta grows from 0.
 """
 
 from functools import partial

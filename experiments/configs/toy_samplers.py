@@ -4,16 +4,8 @@ Claim: gradient descent is no sampler, Langevin dynamics is one, and MALA and pr
 Langevin dynamics mix better: R-hat 2891.63, 19.21, 6.46 and 6.49 in this order.
 Paper: sampling-approaches thesis, section 4.1. It names no network and no L2 weight; here they are
 2-32-64-64-64-1 and 0.05, with training chains of 100 steps of 0.1. The "tuned" steps are what one
-would use, found on one seed.
-Command:
-  python experiments/run.py --config=configs/toy_samplers.py --mode=all
-Hardware: 2 CPU cores, a minute.
-Expected numbers (2026-11-21, 5 seeds): docs/results/toy_samplers.md.
-
-Variants:
-- near: means 3 from the origin instead of 10, so that chains can cross.
-- weak_l2: an energy L2 of 0.001, so that chains cannot cross at all.
-- persistent: training chains go on where they stood.
+would use, found on one seed. Chains can cross between "near" modes, and not at all at "weak_l2".
+Expected numbers (2026-11-21, 5 seeds): docs/results/toy_samplers.md. 2 CPU cores take a minute.
 """
 
 from functools import partial
