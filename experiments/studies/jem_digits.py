@@ -22,12 +22,6 @@ skip, ONCE = joint_rows.skip, joint_rows.ONCE
 
 JEM, JEMPP = "configs/jem_digits.py", "configs/jempp_digits.py"
 SADAJEM, SVGD = "configs/sadajem_digits.py", "configs/svgdjem_digits.py"
-LANDSCAPES = {
-    "JEM, SGLD": "SGLD",
-    "JEM, SGLD, SAM": "SGLD, SAM",
-    "JEM, augmented": "augmented",
-    "JEM, p(x) unaugmented": "p(x) unaugmented",
-}
 
 ROWS = {
     "softmax": f"{JEM}:softmax",
@@ -102,7 +96,7 @@ SCENARIOS = {
 }
 study = partial(Study, columns=COLUMNS, common=COMMON)
 STUDIES = {
-    "": study(ROWS, draw=partial(figures.landscapes, LANDSCAPES)),
+    "": study(ROWS),
     "ablation": study(ABLATION),
     "radius": study(RADIUS),
     "scenarios": Study(
