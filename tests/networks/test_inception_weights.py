@@ -86,11 +86,8 @@ def test_tensors_come_back(suffix, tmp_path):
             np.testing.assert_array_equal(got[name], tensor, strict=True)
     with pytest.raises(ValueError, match=f"SHA-256 {digest}, expected sha256=0000"):
         read_tensors(path, "0" * 64)
-
-
-def test_missing_file_says_what_to_do(tmp_path):
     with pytest.raises(FileNotFoundError, match="generation_metrics"):
-        load_inception(tmp_path / "weights.npz")
+        load_inception(tmp_path / f"none{suffix}")
 
 
 class Canary:
@@ -165,17 +162,6 @@ def test_damaged_safetensors_are_refused(data, tmp_path):
         read_tensors(tmp_path / "bad.safetensors")
 
 
-@pytest.mark.parametrize("compress", [False, True])
-def test_damaged_npz_is_refused(compress, tmp_path):
-    file = io.BytesIO()
-    (np.savez_compressed if compress else np.savez)(file, a=np.zeros(1000))
-    damaged = bytearray(file.getvalue())
-    damaged[100] ^= 255
-    (tmp_path / "bad.npz").write_bytes(damaged)
-    with pytest.raises(ValueError, match=r"no readable \.npz file"):
-        read_tensors(tmp_path / "bad.npz")
-
-
 def encrypted(data):
     """Sets the bit that says so, in both headers of the only member."""
     damaged = bytearray(data)
@@ -199,12 +185,26 @@ def claims(shape):
     return archive_with("a.npy", file.getvalue())
 
 
+def flipped(data):
+    """Flips a byte of the only member."""
+    return data[:100] + bytes([data[100] ^ 255]) + data[101:]
+
+
+def saved(save, *arrays, **named):
+    file = io.BytesIO()
+    save(file, *arrays, **named)
+    return file.getvalue()
+
+
 RANDOM = np.random.default_rng(0).bytes(1000)
 
 
 @pytest.mark.parametrize(
     "data",
     [
+        flipped(saved(np.savez, a=np.zeros(1000))),
+        flipped(saved(np.savez_compressed, a=np.zeros(1000))),
+        saved(np.save, np.zeros(3)),
         encrypted(archive_with("a.npy", RANDOM)),
         cut_short(RANDOM, zipfile.ZIP_LZMA),
         cut_short(RANDOM, zipfile.ZIP_BZIP2),
@@ -213,17 +213,9 @@ RANDOM = np.random.default_rng(0).bytes(1000)
         claims((-1,)),
         archive_with("a.npy", b"\x93NUMPY\x01\x00\xff\xff" + b"(" * 65535),
     ],
-    ids=["encrypted", "lzma", "bz2", "4 TB", "overflow", "negative", "nested"],
 )
 def test_hostile_npz_is_refused(data, tmp_path):
     (tmp_path / "bad.npz").write_bytes(data)
     with pytest.raises(ValueError, match=r"no readable \.npz file") as info:
         read_tensors(tmp_path / "bad.npz")
     assert len(str(info.value)) < 600
-
-
-def test_single_array_is_no_archive(tmp_path):
-    np.save(tmp_path / "array.npy", np.zeros(3))
-    path = (tmp_path / "array.npy").rename(tmp_path / "array.npz")
-    with pytest.raises(ValueError, match=r"no readable \.npz file"):
-        read_tensors(path)
