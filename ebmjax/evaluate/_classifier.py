@@ -17,7 +17,6 @@ from ebmjax.evaluate._out_of_distribution import TEST, Parts, areas_by_image, ou
 
 LogitsFn = Callable[[jax.Array], jax.Array]
 """``logits_fn(images)``: float32 (N, H, W, C) in [-1, 1] to (N, classes)."""
-CALIBRATION = ("classwise_ece", "adaptive_ece", "debiased_squared_ece")
 
 
 def as_partial(function: Callable[..., Any]) -> jax.tree_util.Partial:
@@ -113,13 +112,12 @@ def classifier(
       outside: names to sets of uint8 images that are no such images, as ``ood_sets`` has them.
         Each is compared with the first test images, as many as the largest set has.
       batch_size: images a call.
-      num_bins: bins of the calibration errors.
+      num_bins: bins of the calibration error.
 
     Returns:
-      "classification": "num_images", "accuracy", "nll" in nats, "brier", the errors of
-      ``metrics.calibration_errors`` and the lists of "reliability", see
-      ``metrics.reliability_bins``; NaN if logits are not finite. "logits" of all test images.
-      "per_image": number to set of images to the values behind it, for ``metrics.sampling_error``
+      "classification": "num_images", "accuracy", "nll" in nats, "brier", "ece" and the lists of
+      "reliability", see ``metrics.reliability_bins``; NaN if logits are not finite. "logits" of all
+      test images. "per_image": number to set of images to the values behind it, for ``metrics.sampling_error``
       and ``metrics.paired_difference``. With ``outside``, "scores" of every set, that of the test
       images called "test"; and "ood": "num_images" and "sets", which has for each set and score
       "auroc", "aupr_in_positive" and "fpr95_in_positive" with the test images as positive class,
@@ -169,43 +167,6 @@ def classification(logits: Any, labels: Any, *, num_bins: int = 20) -> dict[str,
     return {"num_images": len(logits), **numbers, "reliability": reliability}
 
 
-def temperature_scaling(
-    logits: Any, labels: Any, held_out: tuple[Any, Any] | None = None, *, num_bins: int = 20
-) -> dict[str, Any]:
-    """Returns calibration after temperature scaling, by a temperature of other images.
-
-    Args:
-      logits: (N, classes), of the images that are judged.
-      labels: (N,), integers.
-      held_out: logits and labels that the temperature is fitted on. None fits two temperatures,
-        one on either half of the images in turn, and each scales the other half.
-      num_bins: bins of the calibration errors.
-
-    Returns:
-      "temperature" with "temperature_error", of ``held_out`` or of all images, and "num_fitted";
-      "ece", "nll" and the other calibration errors of ``classification``.
-
-    Example:
-      >>> logits, labels = np.log(np.tile([0.8, 0.2], (10, 1))) * 3, np.arange(10) % 5 == 0
-      >>> found = temperature_scaling(logits, labels.astype(int))
-      >>> round(found["temperature"], 3), round(found["ece"], 3)
-      (3.0, 0.0)
-    """
-    logits, labels = np.asarray(logits), np.asarray(labels)
-    of_fit, by = map(jnp.asarray, (logits, labels) if held_out is None else held_out)
-    found: dict[str, Any] = {"num_fitted": len(by)}
-    names = ("temperature", "temperature_error")
-    if not all(np.isfinite(x).all() for x in (logits, of_fit)):
-        return found | dict.fromkeys((*names, "ece", "nll", *CALIBRATION), math.nan)
-    found |= dict(zip(names, map(float, metrics.fit_temperature(of_fit, by)), strict=True))
-    scales = np.full((len(labels), 1), found["temperature"])
-    if held_out is None:
-        for ours, others in (np.s_[::2], np.s_[1::2]), (np.s_[1::2], np.s_[::2]):
-            scales[ours] = metrics.fit_temperature(of_fit[others], by[others]).temperature
-    after = classification((logits / scales).astype(np.float32), labels, num_bins=num_bins)
-    return found | {name: after[name] for name in ("ece", "nll", *CALIBRATION)}
-
-
 @partial(jax.jit, static_argnums=2)
 def _calibration(logits: jax.Array, labels: jax.Array, num_bins: int) -> Any:
     pair = jax.nn.softmax(logits), labels
@@ -213,7 +174,7 @@ def _calibration(logits: jax.Array, labels: jax.Array, num_bins: int) -> Any:
         "accuracy": metrics.accuracy(logits, labels),
         "nll": metrics.negative_log_likelihood(logits, labels),
         "brier": metrics.brier_score(*pair),
-        **metrics.calibration_errors(*pair, num_bins=num_bins),
+        "ece": metrics.expected_calibration_error(*pair, num_bins=num_bins),
     }
     return values, metrics.reliability_bins(*pair, num_bins=num_bins)
 

@@ -10,16 +10,11 @@ from ebmjax.metrics._attacks import warn_without_gradient as warn_without_gradie
 from ebmjax.metrics._calibration import ReliabilityBins as ReliabilityBins
 from ebmjax.metrics._calibration import accuracy as accuracy
 from ebmjax.metrics._calibration import brier_score as brier_score
-from ebmjax.metrics._calibration import calibration_errors as calibration_errors
 from ebmjax.metrics._calibration import calibration_gaps as calibration_gaps
 from ebmjax.metrics._calibration import expected_calibration_error as expected_calibration_error
-from ebmjax.metrics._calibration import fit_temperature as fit_temperature
 from ebmjax.metrics._calibration import negative_log_likelihood as negative_log_likelihood
 from ebmjax.metrics._calibration import reliability_bins as reliability_bins
 from ebmjax.metrics._chains import effective_sample_size as effective_sample_size
-from ebmjax.metrics._chains import (
-    nested_potential_scale_reduction as nested_potential_scale_reduction,
-)
 from ebmjax.metrics._chains import potential_scale_reduction as potential_scale_reduction
 from ebmjax.metrics._errors import half_sample_error as half_sample_error
 from ebmjax.metrics._errors import novelty_threshold as novelty_threshold

@@ -1,4 +1,4 @@
-"""Accuracy, proper scores, calibration errors and temperature scaling of a classifier."""
+"""Accuracy, proper scores and calibration of a classifier."""
 
 from functools import partial
 from typing import NamedTuple
@@ -12,9 +12,6 @@ from jax.core import Tracer
 from ebmjax._checks import check_at_least, check_labels
 from ebmjax._precision import at_least_float32
 
-LARGEST, HALVINGS = 1e3, 60
-"""Largest temperature that is fitted, inverse of the smallest; and steps of the search."""
-
 
 class ReliabilityBins(NamedTuple):
     """Means over the examples of each bin, 0 where it is empty, and their number, (num_bins,).
@@ -26,13 +23,6 @@ class ReliabilityBins(NamedTuple):
     confidence: jax.Array
     accuracy: jax.Array
     count: jax.Array
-
-
-class TemperatureFit(NamedTuple):
-    """A temperature for logits, above 1 if they are too sure, and its error over the examples."""
-
-    temperature: jax.Array
-    standard_error: jax.Array
 
 
 def reliability_bins(
@@ -136,63 +126,6 @@ def calibration_gaps(
     return jnp.sign(bins.accuracy - bins.confidence)[index] * (is_correct - confidence)
 
 
-def calibration_errors(
-    probabilities: jax.Array, labels: jax.Array, *, num_bins: int = 20
-) -> dict[str, jax.Array]:
-    r"""Returns four calibration errors, with the arguments of ``reliability_bins``.
-
-    - "ece" is ``expected_calibration_error``.
-    - "classwise_ece" is the same gap for every class's probability, averaged over the classes. With
-      many classes most probabilities are near 0 and the mean is small, so compare at one number of
-      classes.
-    - "adaptive_ece" has bins of as many examples each, sorted by the largest probability. Bins of
-      equal width leave most of a confident classifier's examples in the last one.
-    - "debiased_squared_ece" is the square of "adaptive_ece" without the bias of few examples,
-      :math:`\sum_b \frac{n_b}{N} (\bar g_b^2 - s_b^2 / n_b)`, with g correctness minus confidence,
-      and its mean and variance in a bin. A calibrated classifier has 0 in expectation, at every
-      number of examples and bins. It is NaN for a single example.
-
-    The last two have fewer bins for few examples: at least one and two in each.
-
-    Source: classwise: Kull et al. 2019, arXiv:1910.12656, section 2. Adaptive: Nguyen & O'Connor
-    2015, arXiv:1508.05154. Debiased: Kumar, Liang & Ma 2019, arXiv:1909.10155, section 5, whose
-    variance is that for a confidence that is constant in a bin.
-
-    Example:
-      >>> probabilities = jnp.array([[0.75, 0.25]] * 4)
-      >>> found = calibration_errors(probabilities, jnp.array([0, 0, 0, 1]), num_bins=1)
-      >>> {name: float(error) for name, error in found.items()}  # the last is 0^2 - (1 / 4) / 4
-      {'ece': 0.0, 'classwise_ece': 0.0, 'adaptive_ece': 0.0, 'debiased_squared_ece': -0.0625}
-    """
-    ece = expected_calibration_error(probabilities, labels, num_bins=num_bins)
-    probabilities, labels = _check_probabilities(probabilities, labels)
-    confidence, is_correct = _confidences(probabilities, labels)
-    gaps, num = (is_correct - confidence)[jnp.argsort(confidence)], len(labels)
-
-    def equal_bins(most: int) -> list[jax.Array]:
-        size = max(1, min(num_bins, most))
-        return jnp.split(gaps, np.arange(1, size) * num // size)
-
-    adaptive = [len(g) * jnp.abs(jnp.mean(g)) for g in equal_bins(num)]
-    squares = [len(g) * jnp.square(jnp.mean(g)) - jnp.var(g, ddof=1) for g in equal_bins(num // 2)]
-    return {
-        "ece": ece,
-        "classwise_ece": _classwise(probabilities, labels, num_bins),
-        "adaptive_ece": jnp.sum(jnp.stack(adaptive)) / num,
-        "debiased_squared_ece": jnp.sum(jnp.stack(squares)) / num,
-    }
-
-
-@partial(jax.jit, static_argnums=2, inline=True)
-def _classwise(probabilities: jax.Array, labels: jax.Array, num_bins: int) -> jax.Array:
-    def of_class(label: jax.Array) -> jax.Array:
-        p = probabilities[:, label]
-        sums = _sum_bins((labels == label) - p, _bins(p, num_bins)[1], num_bins)
-        return jnp.sum(jnp.abs(sums)) / len(p)
-
-    return jnp.mean(jax.lax.map(of_class, jnp.arange(probabilities.shape[1])))
-
-
 def accuracy(logits: jax.Array, labels: jax.Array) -> jax.Array:
     """Returns the fraction of examples whose largest logit (the first of equals) is the label's.
 
@@ -239,45 +172,6 @@ def brier_score(probabilities: jax.Array, labels: jax.Array) -> jax.Array:
     probabilities, labels = _check_probabilities(probabilities, labels)
     target = jax.nn.one_hot(labels, probabilities.shape[-1], dtype=probabilities.dtype)
     return jnp.mean(jnp.sum(jnp.square(probabilities - target), axis=-1))
-
-
-def fit_temperature(logits: jax.Array, labels: jax.Array) -> TemperatureFit:
-    r"""Returns the T that minimises the negative log likelihood of softmax(logits / T).
-
-    The loss is convex in 1 / T, so the zero of its slope is found by halving between 1e-3 and 1e3.
-    Fit T on examples that the classifier has not learned from, and judge it by others. The
-    arguments are those of ``accuracy``.
-
-    T is at an end of its range if the likelihood has no maximum within, for example if every answer
-    is right. The standard error (of Huber's sandwich) is NaN then.
-
-    Source: Guo, Pleiss, Sun & Weinberger 2017, arXiv:1706.04599, section 4.2.
-
-    Example:
-      >>> logits = jnp.log(jnp.array([[0.8, 0.2]] * 5))
-      >>> fit = fit_temperature(3.0 * logits, jnp.array([0, 0, 0, 0, 1]))
-      >>> round(float(fit.temperature), 3)
-      3.0
-    """
-    return _fit(*_check_examples("logits", logits, labels))
-
-
-@jax.jit
-def _fit(logits: jax.Array, labels: jax.Array) -> TemperatureFit:
-    logits = logits - jnp.take_along_axis(logits, labels[:, None], axis=1)
-    slopes = jax.jacfwd(lambda inverse: jax.nn.logsumexp(inverse * logits, axis=1))
-
-    def halve(_: jax.Array, ends: jax.Array) -> jax.Array:
-        middle = jnp.mean(ends)
-        is_below = jnp.mean(slopes(jnp.exp(middle))) <= 0
-        return jnp.where(jnp.stack([is_below, ~is_below]), middle, ends)
-
-    range_ = jnp.log(jnp.asarray([1 / LARGEST, LARGEST], logits.dtype))
-    ends = jax.lax.fori_loop(0, HALVINGS, halve, range_)
-    inverse = jnp.exp(jnp.mean(ends))
-    variance = jnp.mean(jnp.square(slopes(inverse))) / len(logits)
-    error = jnp.sqrt(variance) / jnp.mean(jax.jacfwd(slopes)(inverse)) / jnp.square(inverse)
-    return TemperatureFit(1 / inverse, jnp.where(jnp.all(ends != range_), error, jnp.nan))
 
 
 def _check_probabilities(
