@@ -14,10 +14,10 @@ import os
 import sys
 from itertools import takewhile
 
-from ebmjax.recipes.run.compilation import cpu_flags
+from ebmjax.recipes.run.compilation import xla_flags
 from ebmjax.recipes.run.processes import cpu_devices
 
-os.environ.update(cpu_devices(), XLA_FLAGS=cpu_flags())
+os.environ.update(cpu_devices() | xla_flags())
 
 import _harness as harness
 

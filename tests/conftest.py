@@ -9,12 +9,12 @@ import subprocess
 import time
 from pathlib import Path
 
-from ebmjax.recipes.run.compilation import quick_flags
+from ebmjax.recipes.run.compilation import QUICK
 
 # Before JAX is imported: the tests of data parallelism want eight devices on any machine, and most
 # of the suite's time goes into compiling programs that run once.
-os.environ["XLA_FLAGS"] = quick_flags(
-    f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
+os.environ["XLA_FLAGS"] = " ".join(
+    [os.environ.get("XLA_FLAGS", ""), "--xla_force_host_platform_device_count=8", *QUICK]
 )
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Each process of tests has a core of its own: OpenBLAS's threads would wait busily for others.

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from ebmjax.recipes.run.compilation import quick_flags
+from ebmjax.recipes.run.compilation import QUICK
 from ebmjax.training import Plan
 
 
@@ -101,7 +101,7 @@ def test_an_unknown_topology_is_refused():
 @pytest.mark.slow
 def test_the_step_of_a_run_compiles_for_this_machine(tmp_path):
     config = "--config=configs/igebm_digits.py:smoke"
-    (row,) = rows_of(tmp_path, config, "--topology=cpu", XLA_FLAGS=quick_flags(""))
+    (row,) = rows_of(tmp_path, config, "--topology=cpu", XLA_FLAGS=" ".join(QUICK))
     assert row["program"] == "step on 1"
     assert row["MiB"] >= row["arguments"] > 0
 
@@ -114,7 +114,7 @@ def test_a_run_that_does_not_fit_is_refused_after_its_table(tmp_path, mib, code)
         f"compile_for.MEMORY['cpu'] = {mib} * 2**20; compile_for.main()"
     )
     command = [sys.executable, "-c", program, *COMMAND[2:], "--topology=cpu", f"--out={tmp_path}"]
-    environment = ENVIRONMENT | {"XLA_FLAGS": quick_flags("")}
+    environment = ENVIRONMENT | {"XLA_FLAGS": " ".join(QUICK)}
     done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True)
     assert done.returncode == code
     assert ("more than the 0 MiB of a chip" in done.stderr) == bool(code)

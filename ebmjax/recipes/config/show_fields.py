@@ -155,12 +155,3 @@ def variants(path: Path) -> list[str]:
     except (Exception, SystemExit):  # a file with words of its own for it, or that cannot be run
         pass
     return []
-
-
-def read_named(name: str) -> Config | None:
-    """Returns the configuration ``CONFIG[:VARIANT]``; None if it cannot be had by itself."""
-    path, colon, variant = name.partition(":")
-    try:
-        return files.make_config(files.places(path, "configs")[0], *[variant] * bool(colon))
-    except (Exception, SystemExit):  # no such file, or one that needs more than this
-        return None

@@ -19,9 +19,8 @@ import numpy as np
 from ebmjax._records import list_steps
 from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.config import families
-from ebmjax.recipes.config.errors import Config, WorkdirError, count_nouns, flatten, stop
+from ebmjax.recipes.config.errors import WorkdirError, count_nouns, flatten, stop
 from ebmjax.recipes.config.extractor_names import EXTRACTOR
-from ebmjax.recipes.config.show_fields import read_named
 from ebmjax.recipes.evaluators.plots import drawable, panels, with_own_panels
 from ebmjax.recipes.evaluators.result_tables import (
     advice,
@@ -34,7 +33,7 @@ from ebmjax.recipes.folder import run_folder, workdir
 from ebmjax.recipes.report import page
 
 COMMAND = "command.json"
-"""File with the command that started the run last, and how its fields differ from the file's."""
+"""File with the command that started the run last."""
 FILES = ("config.json", "summary.json", "evaluation.json", "recoveries.json", COMMAND)
 
 LARGEST, MAX_STEP = 1e300, 2**53
@@ -56,15 +55,9 @@ PICTURES = {
 SHOWN_OTHERWISE = re.compile(r"training|(samples|density)_\d+")
 
 
-def record_command(folder: Path, command: str, config: Config, name: str) -> None:
+def record_command(folder: Path, command: str, name: str) -> None:
     """Writes command.json; ``name`` is ``CONFIG[:VARIANT]``, as ``command`` names it."""
-    named, changes = read_named(name), None
-    if named is not None:
-        old, new = (flatten(run_folder.as_json(one)) for one in (named, config))
-        both = sorted(old.keys() | new.keys())
-        changes = {k: [old.get(k), new.get(k)] for k in both if old.get(k) != new.get(k)}
-    about = {"command": command, "config": name, "changes": changes}
-    workdir.write_json(folder / COMMAND, about)
+    workdir.write_json(folder / COMMAND, {"command": command, "config": name})
 
 
 class RunData(NamedTuple):
@@ -152,8 +145,8 @@ def as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def write(folder: Path, is_over: bool = False) -> Path:
-    """Writes the report and returns its path; ``is_over`` if no process trains there any more.
+def write(folder: Path) -> Path:
+    """Writes the report and returns its path.
 
     Raises:
       WorkdirError: if the folder is no run's, or a file in it is damaged.
@@ -163,7 +156,7 @@ def write(folder: Path, is_over: bool = False) -> Path:
     page.write(
         path,
         f"{Path(str(run.files[COMMAND].get('config', 'run'))).name}: {folder.absolute().name}",
-        verdict(run, is_over),
+        verdict(run),
         {
             **{name: page.table(found.items()) for name, found in texts.items()},
             SAMPLES: shown.pop(SAMPLES),
@@ -196,7 +189,7 @@ def tables(run: RunData) -> dict[str, dict[str, str]]:
     return found
 
 
-def verdict(run: RunData, is_over: bool = False) -> str:
+def verdict(run: RunData) -> str:
     """Returns in a line how a run ended, or how far it is."""
     last = max([row["step"] for row in run.rows] + ([run.saved.step] if run.saved else [0]))
     of = f" of {run.saved.total_steps:,}" if run.saved else ""
@@ -206,8 +199,7 @@ def verdict(run: RunData, is_over: bool = False) -> str:
         seconds = run.results.get("wall_seconds")
         text = f"Done: {last:,} steps" + (f" in {seconds:,.0f} s" if seconds else "")
     else:
-        is_over = is_over or not _is_at_work(run.folder)
-        text = f"{'Stopped at' if is_over else 'Goes on:'} step {last:,}{of}"
+        text = f"Unfinished: step {last:,}{of}"
     recovered = len(run.entries("recoveries.json", "recoveries"))
     text += f"; recovered {count_nouns(recovered, 'time')}" * bool(recovered)
     counts = [row["skipped"] for row in run.rows if row.get("skipped") is not None]
@@ -221,14 +213,6 @@ def fitting(function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)
     except (LookupError, TypeError, ValueError, ArithmeticError, zipfile.BadZipFile):
         return {}
-
-
-def _is_at_work(folder: Path) -> bool:
-    try:
-        with workdir.only_process(folder, is_reader=True):
-            return False
-    except WorkdirError:
-        return True
 
 
 def _curves(run: RunData) -> list[page.Part]:
@@ -259,11 +243,8 @@ def _pictures(folder: Path) -> dict[str, list[page.Part]]:
 
 
 def _configuration(run: RunData) -> list[page.Part]:
-    started, changes = run.files[COMMAND], run.files[COMMAND].get("changes") or {}
-    rows = [(name, as_json(new), as_json(old)) for name, (old, new) in changes.items()]
     (every,) = page.table((name, as_json(value)) for name, value in run.config.items())
     return [
-        *page.table(rows, ("field that differs", "here", str(started.get("config")))),
         *run.entries("summary.json", "data"),
         {"summary": "all fields", "hidden": every},
     ]

@@ -11,7 +11,7 @@ from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import FAILED, REFUSED, PlainWarnings, stop
 from ebmjax.recipes.run import processes
-from ebmjax.recipes.run.compilation import cpu_flags, quick_flags
+from ebmjax.recipes.run.compilation import xla_flags
 
 USAGE = """Trains one configuration and fills a folder with its results.
 
@@ -69,14 +69,12 @@ def main() -> None:
     config = command_line.read(options.config, options.fields)
     logging.getLogger("absl").setLevel(logging.WARNING)  # orbax reports every rename as an info
     logging.getLogger().handlers[:] = [PlainWarnings()]
-    is_smoke = options.config.endswith(":smoke")
-    flags_of_xla = quick_flags(os.environ.get("XLA_FLAGS", "")) if is_smoke else cpu_flags()
     named = {name: getattr(options, name) for name in processes.NAMES}
     try:
         asked = processes.read_request(**named, distributed=options.distributed)
     except ValueError as error:
         stop(error)
-    os.environ["XLA_FLAGS"] = flags_of_xla
+    os.environ.update(xla_flags(is_quick=options.config.endswith(":smoke")))
     os.environ.update(processes.cpu_devices(is_shared=asked is not None))
     with processes.join_processes(asked):
         # Only now: --help and mistakes in the command line answer without JAX's second.

@@ -70,8 +70,8 @@ def launch(
     with contextlib.ExitStack() as held, explain_writes(run.path):
         training.on_first(lambda: held.enter_context(workdir.only_process(run.path)))
         if training.is_first():
-            of_run.record_command(run.path, command, config, config_argument)
-            held.callback(of_run.write, run.path, is_over=True)
+            of_run.record_command(run.path, command, config_argument)
+            held.callback(of_run.write, run.path)
             if is_profiled:
                 profile = jax.profiler.trace(run.path / "profile", create_perfetto_trace=True)
                 held.enter_context(profile)
@@ -110,7 +110,7 @@ def evaluate_saved(
     with workdir.only_process(run.path), explain_writes(run.path):
         state, found = run.restore(found, is_named=step is not None)
         run.evaluate(state, found.is_end)
-        of_run.write(run.path, is_over=True)
+        of_run.write(run.path)
 
 
 def about_devices() -> str:

@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import signal
 import time
 import warnings
 from collections.abc import Iterator
@@ -220,11 +219,6 @@ class Run:
                 monitor=monitor,
                 placement=build.placement(config),
             )
-        except KeyboardInterrupt:
-            print(
-                f"Interrupted before a safe point. From the last one it goes on with:\n  {command}"
-            )
-            return signal.SIGINT
         finally:
             for writer in writers:
                 writer.close()

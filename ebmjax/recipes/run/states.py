@@ -117,16 +117,9 @@ def warm_start(config: Config, path: Path, experiment: Experiment) -> training.W
 
 
 class Recovery(NamedTuple):
-    """A retry of a run that diverged.
+    """A retry of a run that diverged: from the state of ``from_step``, with ``changes`` of fields.
 
-    Attributes:
-      diverged_at: step at which too many had been skipped in a row.
-      first_skipped: step from which on none had a finite update.
-      reason: why steps were skipped; "" if unknown.
-      from_step: step of the checkpoint that the run goes on from; 0 for the start.
-      changes: value before and after of every field that it changes.
-      lost_seconds: training time between ``from_step`` and ``diverged_at``, compiling included.
-      lost_compile_seconds: the part of it spent compiling.
+    A change is the value before and after. ``lost_seconds`` of training are undone.
     """
 
     diverged_at: int
@@ -192,12 +185,8 @@ def go_back(
     first, and recoveries.json is written then: a process that is killed between diverges once more
     at the same step, and goes back to the same checkpoint.
 
-    Args:
-      path: the run's folder.
-      config: with all that the recoveries so far changed, and what the images decided.
-      recoveries: so far.
-      checkpoints: those of the run; closed on return.
-      error: what ended it.
+    ``config`` has all that the recoveries so far changed, and what the images decided. The
+    ``checkpoints`` of the run are closed on return.
 
     Raises:
       DivergenceError: ``error``, if the configuration says so or it has recovered often enough.

@@ -17,38 +17,26 @@ from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError, stop
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.folder.workdir import check_writable, write_arrays
-from ebmjax.recipes.run.compilation import cpu_flags, use_compilation_cache
+from ebmjax.recipes.run.compilation import use_compilation_cache, xla_flags
 from ebmjax.recipes.run.processes import cpu_devices
 from ebmjax.recipes.run.scores import HELD_OUT, score, source_of
 
-USAGE = f"""Uses the model of a run. The data that it was trained on must still be there. The folder
+USAGE = """Uses the model of a run. The data that it was trained on must still be there. The folder
 stays as it is.
 
   ebmjax sample --workdir=RUN --num=64 --out=samples.png     draws new images (or points)
   ebmjax score --workdir=RUN --data=FILE --out=scores.csv    scores your images, one row each
   ebmjax export --workdir=RUN --out=params.safetensors       writes the parameters
 
-sample writes .png (samples beside their chains' starts, of a joint model with their most probable
-classes) or .npz (arrays). score reads an .npz or .npy file, a folder of images or of .npy files,
-what datasets.save_to_disk wrote, or FILE.py:FUNCTION. It writes .csv or .npz: log density or log
-evidence, and the probabilities of classes where there are any. Rows are in the order of the source;
-those of a folder name their files. Without --data the run's own data are scored;
---split={HELD_OUT} takes those that the run held out (config.data.holdout), in the run's order.
-export writes .safetensors or .npz, a name for each array.
+score reads an .npz or .npy file, a folder of images or of .npy files, what datasets.save_to_disk
+wrote, or FILE.py:FUNCTION, and writes log density or log evidence, and the probabilities of classes
+where there are any. Rows are in the order of the source; those of a folder name their files. Rows
+of --against come last and have is_against = 1; it prints how well each score tells the two apart.
 
-score --nats adds log p(x) in nats with its interval, and bits per dimension of images: log Z is
-found from below and from above. --nats=N takes N powers (default: evals.nats.num_powers).
-
-score --against=OTHER scores other images, too: their rows come last and have is_against = 1. It
-prints how well each score tells the two apart.
-
-An unfinished run is used at its newest checkpoint, or at --step. The first line says which.
---config.evals.checkpoint=best takes the best state, --config.data.path=PLACE says where the data
-lie now.
-
-Code from outside ebmjax that the folder names (your own network or sampler, a function that reads
-the data) is run only if you name it again, as --config.model.factory=FILE.py:FUNCTION, or trust it
-with --allow_code.
+An unfinished run is used at its newest checkpoint. --config.evals.checkpoint=best takes the best
+state, --config.data.path=PLACE says where the data lie now. Code from outside ebmjax that the
+folder names (your own network or sampler, a function that reads the data) is run only if you name
+it again, as --config.model.factory=FILE.py:FUNCTION, or trust it with --allow_code.
 """
 
 
@@ -60,7 +48,7 @@ def main() -> None:
         _check_arguments(command, arguments)
     except (ConfigError, WorkdirError) as error:
         stop(error)
-    os.environ.update(cpu_devices(), XLA_FLAGS=cpu_flags())
+    os.environ.update(cpu_devices() | xla_flags())
     # Only now: mistakes that one look tells are answered without JAX's second.
     from ebmjax.recipes.run import trained
     from ebmjax.recipes.run.run import USER_ERRORS
@@ -94,7 +82,7 @@ def read_arguments(command: str, argv: list[str]) -> argparse.Namespace:
     if command == "score":
         add("--data", help="your images: file, folder or function (default: the run's own data)")
         add("--split", help=f"split of --data alone (default: test, else {HELD_OUT}, else train)")
-        text = "also write log p(x) in nats, by so many powers (default: as the run says)"
+        text = "also write log p(x) in nats, with log Z by so many powers (default: the run's)"
         add("--nats", type=_integer(2), nargs="?", const=0, help=text)
         add("--against", help="other images, such as those the run has never seen (default: none)")
     arguments, rest = made.parse_known_args(argv)

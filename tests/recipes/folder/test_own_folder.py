@@ -3,17 +3,14 @@
 import importlib
 import json
 import os
-import platform
 import shutil
 import subprocess
 import sys
 import tomllib
 
-import jax
 import pytest
 from experiment_runs import REPOSITORY
 
-import ebmjax
 from ebmjax.recipes import __main__ as command
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
@@ -59,13 +56,6 @@ def run(*arguments, cwd):
     )
 
 
-def test_a_configuration_of_ones_own_is_read_and_checked(here):
-    finished = run("run", "--config=mine.py", "--config.train.batch_size=0", cwd=here)
-    assert finished.returncode == 2
-    assert finished.stderr.startswith("error: config.train.batch_size must be")
-    assert not (here / "runs").exists()
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -99,13 +89,6 @@ def test_a_reader_that_has_gone_is_no_error(arguments, gone):
     assert "Traceback" not in (other or "")
     assert "BrokenPipe" not in (other or "")
     assert done.returncode in (0, 2, 141)
-
-
-def test_the_version_is_printed(capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["ebmjax", "--version"])
-    command.main()
-    line = f"ebmjax {ebmjax.__version__}, JAX {jax.__version__}, Python {platform.python_version()}"
-    assert capsys.readouterr().out == line + "\n"
 
 
 @pytest.mark.slow

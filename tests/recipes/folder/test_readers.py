@@ -6,14 +6,12 @@ import jax
 import numpy as np
 import pytest
 from damage import damage
-from experiment_runs import digits, launch
+from experiment_runs import launch
 from linear_family import NAME, linear
 from use_checks import command
 
 from ebmjax import data, recipes
 from ebmjax.recipes.study import reader
-
-LATENT = "configs/thermo_digits.py:smoke"
 
 
 def listing(folder):
@@ -95,16 +93,3 @@ def test_an_evaluation_writes_its_own_files_only(is_damaged, finished, tmp_path)
     assert {name: after[name] for name in before if name not in own} == {
         name: one for name, one in before.items() if name not in own
     }
-
-
-@pytest.mark.slow
-def test_an_evaluation_of_a_latent_model_writes_its_own_files_only(smoke, tmp_path):
-    folder = shutil.copytree(smoke, tmp_path / "run")
-    before = listing(folder)
-    config = digits(**{"evals.generation.every": "never", "evals.evidence.methods": ()})
-    launch(config, LATENT, str(folder), "eval")
-    after = listing(folder)
-    written = {name for name, one in after.items() if one != before.get(name)}
-    own = {".", "evaluation.json", "evaluation.npz", "per_image.npz", "plots", "report.html"}
-    assert written <= own | {name for name in written if name.startswith("plots/eval_")}
-    assert "evaluation.json" in written

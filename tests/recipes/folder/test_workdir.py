@@ -3,7 +3,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from experiment_runs import contents, launch, summary_of
+from experiment_runs import contents, launch
 from linear_family import NAME, linear
 
 from ebmjax.recipes.config.errors import WorkdirError
@@ -45,23 +45,6 @@ def test_a_file_in_the_way(name, tmp_path):
     (tmp_path / "file").write_text("precious")
     folder = tmp_path / name
     assert refusal(folder).startswith(f"--workdir {folder} cannot be used: Not a directory.")
-
-
-@pytest.mark.parametrize(
-    ("owner", "name"), [(workdir.Path, "write_text"), (workdir.tempfile, "TemporaryFile")]
-)
-def test_a_folder_that_may_not_or_no_longer_be_written(owner, name, tmp_path, monkeypatch):
-    """Permissions do not stop root, so the refusal itself is put in place."""
-
-    def refuse(*_, **__):
-        raise PermissionError(13, "Permission denied")
-
-    folder = tmp_path / "run"
-    folder.mkdir()
-    if owner is workdir.tempfile:
-        workdir.prepare(folder, linear())
-    monkeypatch.setattr(owner, name, refuse)
-    assert refusal(folder).startswith(f"--workdir {folder} cannot be used: Permission denied.")
 
 
 def refuse_temporary_files(monkeypatch):
@@ -108,13 +91,6 @@ def test_snapshots_come_in_the_order_of_their_steps(tmp_path):
     found = workdir.snapshots(tmp_path)
     assert [int(np.load(path)["at"]) for path in found] == [9, 10, 200, 1_000_000]
     assert (tmp_path / "monitor" / "000200.npz").exists()
-
-
-def test_a_summary_of_what_is_not_finite_is_json_all_the_same(tmp_path):
-    summary = {"loss": float("nan"), "energies": [1.5, float("-inf")], "steps": 3}
-    workdir.write_json(tmp_path / "summary.json", summary)
-    assert summary_of(tmp_path) == {"loss": None, "energies": [1.5, None], "steps": 3}
-    assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]
 
 
 def test_the_revision_is_the_commit_and_whether_files_changed(tmp_path, monkeypatch):

@@ -66,29 +66,6 @@ def test_runs_on_other_images_are_not_paired(runs, monkeypatch, capsys, digest):
     assert not [line for line in said if line.startswith("classification")]
 
 
-def test_without_numbers_image_by_image_nothing_is_paired(runs, monkeypatch, capsys):
-    (runs / "b" / per_image.FILE).write_bytes(b"PK")
-    said = say(monkeypatch, capsys, runs)
-    assert not [line for line in said if line.startswith("classification")]
-
-
-def test_points_and_numbers_of_the_users_parts_are_compared(runs, monkeypatch, capsys):
-    """Points have no number point by point, whichever points they were evaluated on."""
-    for number, name in enumerate("ab"):
-        own = {"density_tv": 0.25 + number, "my_score": 7.0 - number}
-        density = {"density_tv": 0.25, "sample_tv": 0.5, "perfect_sampler": {"sample_tv": 0.125}}
-        change(runs / name, "config.json", family="energy")
-        change(runs / name, "summary.json", **own)
-        change(runs / name, "evaluation.json", density=density, images_sha256=str(number))
-    said = say(monkeypatch, capsys, runs)
-    for line in (
-        "total variation from the data's density 1.25 0.25",
-        "total variation of chains' ends from the data 0.5 0.5",
-        "that of as many points of the data 0.125 0.125",
-    ):
-        assert line in said
-
-
 def test_fields_of_a_stranger_do_not_control_the_terminal(runs, monkeypatch, capsys):
     change(runs / "b", "config.json", **{"\x1b[2J": "\x9b\ud800"})
     assert '?[2J "??" -' in say(monkeypatch, capsys, runs)

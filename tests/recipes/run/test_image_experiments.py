@@ -5,11 +5,9 @@ import math
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
-from experiment_runs import REPOSITORY, launch, rows_of, summary_of
+from experiment_runs import launch, rows_of, summary_of
 
 from experiments.configs import lebm_svhn, thermo_celeba, thermo_cifar10
-
-REAL = REPOSITORY.parent / "shared" / "data" / "tfds"
 
 
 def assert_trained(workdir, side, num_powers=3):
@@ -43,15 +41,3 @@ def test_mock_data_of_the_right_schema_trains(module, side, tmp_path):
     assert outcome is None
     # Vanilla training has no power but 1.
     assert_trained(tmp_path, side, num_powers=1 if module is lebm_svhn else 3)
-
-
-@pytest.mark.skipif(not (REAL / "cifar10").is_dir(), reason=f"needs a prepared CIFAR-10 in {REAL}")
-@pytest.mark.slow
-def test_the_real_cifar10_trains(tmp_path):
-    config = thermo_cifar10.get_config("smoke")
-    config.data.path = str(REAL)
-    assert launch(config, "configs/thermo_cifar10.py:smoke", str(tmp_path)) is None
-    assert_trained(tmp_path, 32)
-    first = tfds.data_source("cifar10", split="test", data_dir=REAL)[0]["image"]
-    originals = np.load(tmp_path / "monitor" / "000000.npz")["originals"]
-    np.testing.assert_array_equal(originals[0], first)

@@ -20,7 +20,6 @@ from experiment_runs import (
 )
 from linear_family import LINEAR, NAME, hold, linear
 
-from ebmjax import training
 from ebmjax.recipes.config import command_line
 
 STEPS = 120
@@ -130,21 +129,6 @@ def test_killed_then_interrupted_then_continued_is_as_if_never(whole, tmp_path):
     assert_same_run(workdir, whole)
 
 
-def test_an_interrupt_before_the_first_block_tells_the_command_too(tmp_path, monkeypatch, capsys):
-    def interrupt(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["run.py", "--config=a.py:smoke"])
-    monkeypatch.setattr(training, "fit", interrupt)
-    assert launch(linear(), "configs/a.py:smoke", None) == signal.SIGINT
-    (workdir,) = tmp_path.glob("runs/a/*")
-    assert capsys.readouterr().out.endswith(
-        "Interrupted before a safe point. From the last one it goes on with:\n"
-        f"  python run.py --config=a.py:smoke --workdir={workdir.relative_to(tmp_path)}\n"
-    )
-
-
 def terminate():
     os.kill(os.getpid(), signal.SIGTERM)
 
@@ -160,7 +144,7 @@ def test_sigterm_stops_it_too_and_it_goes_on_to_the_same_bits(whole, tmp_path, m
     assert 14 <= step < STEPS
     assert (workdir / "checkpoints" / str(step)).is_dir()
     assert not (workdir / "summary.json").exists()
-    assert f"Stopped at step {step} of {STEPS}" in (workdir / "report.html").read_text()
+    assert f"Unfinished: step {step} of {STEPS}" in (workdir / "report.html").read_text()
     # The folder got its name from the clock, so the advice has to tell it.
     assert capsys.readouterr().out.endswith(
         f"Interrupted at step {step} of {STEPS}; saved. Continue with:\n"

@@ -17,6 +17,7 @@ from linear_family import LINEAR, NAME, hold, linear
 from ebmjax.recipes.config.errors import FAILED
 from ebmjax.recipes.run import processes
 from ebmjax.recipes.run.command import read_arguments
+from ebmjax.recipes.run.compilation import LEVEL, QUICK, xla_flags
 from ebmjax.training._processes import _pickle_result
 
 FIELDS = {"mesh.num_shards": 8, "train.batch_size": 16, "train.keep_best": "test_accuracy"}
@@ -62,6 +63,20 @@ def test_a_cpu_is_a_device_for_each_processor_unless_something_else_is_said(monk
     monkeypatch.delenv("XLA_FLAGS")
     monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "4")
     assert processes.cpu_devices() == {}
+
+
+def test_a_level_of_optimisation_that_is_given_counts(monkeypatch):
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    for given, is_quick, expected in (
+        ("--xla_a=1", True, " ".join(["--xla_a=1", *QUICK])),
+        ("--xla_a=1", False, f"--xla_a=1 {LEVEL}"),
+        ("--xla_backend_optimization_level=3", True, "--xla_backend_optimization_level=3"),
+    ):
+        monkeypatch.setenv("XLA_FLAGS", given)
+        assert xla_flags(is_quick) == {"XLA_FLAGS": expected}
+    monkeypatch.setenv("XLA_FLAGS", "--xla_a=1")
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
+    assert xla_flags() == {"XLA_FLAGS": "--xla_a=1"}
 
 
 def test_a_process_that_fails_leaves_at_once(monkeypatch, capsys):

@@ -8,7 +8,6 @@ from experiment_runs import (
     digits,
     rows_of,
     run_script,
-    scalars,
     summary_of,
 )
 from linear_family import LINEAR
@@ -16,7 +15,6 @@ from PIL import Image
 
 from ebmjax import training
 from ebmjax._versions import PACKAGES
-from ebmjax.data import load_digits
 
 STEPS = 10
 MONITORED = (0, 4, 8, 10)
@@ -69,59 +67,14 @@ def test_the_digest_is_that_of_the_checkpoint(smoke, tmp_path):
     assert training.tree_digest(template.params) != summary_of(smoke)["params_sha256"]
 
 
-def test_tensorboard_has_every_number_of_every_row(smoke):
-    expected = {}
-    for row in rows_of(smoke):
-        step = row.pop("step")
-        for name, value in row.items():
-            for i, entry in enumerate(value) if isinstance(value, list) else [(None, value)]:
-                if entry is not None:  # of too few images: no number
-                    expected[name if i is None else f"{name}/{i}", step] = entry
-    found = scalars(smoke)
-    assert found.keys() == expected.keys()
-    for place, value in found.items():
-        assert value == np.float32(expected[place]), place
-
-
-def plots_of(folder):
-    for name in PLOTS:
-        steps = MONITORED if "<step>" in name else (0,)
-        yield from (folder / "plots" / name.replace("<step>", f"{step:06d}") for step in steps)
-
-
-def assert_shows_something(path):
-    """A readable PNG of at least four grey levels or colours, none of which fills it."""
-    with Image.open(path) as image:
-        assert image.format == "PNG"
-        red, green, blue = np.asarray(image.convert("RGB"), np.uint32).reshape(-1, 3).T
-    pixels = (red << 16) + (green << 8) + blue
-    assert len(pixels) > 10_000
-    _, counts = np.unique(pixels, return_counts=True)
-    assert len(counts) >= 4, path
-    assert counts.max() < 0.995 * len(pixels), path
-
-
-def test_every_documented_plot_shows_something(smoke):
-    paths = list(plots_of(smoke))
-    assert len(paths) == 5 + len(MONITORED)
-    for path in paths:
-        assert_shows_something(path)
-    assert set(paths) == set((smoke / "plots").iterdir()), "a plot is not documented"
-
-
-def test_snapshots_are_uint8_pictures_and_errors(smoke):
-    assert [int(p.stem) for p in sorted((smoke / "monitor").iterdir())] == list(MONITORED)
-    first, last = (dict(np.load(smoke / "monitor" / f"{s:06d}.npz")) for s in (0, STEPS))
-    for arrays in (first, last):
-        assert {name: (a.shape, a.dtype) for name, a in arrays.items()} == {
-            **dict.fromkeys(("samples", "starts", "nearest"), ((20, 8, 8, 1), np.uint8)),
-            "reconstructions": ((24, 8, 8, 1), np.uint8),
-            "originals": ((24, 8, 8, 1), np.uint8),
-            "squared_errors": ((24,), np.float32),
-        }
-    for arrays in (first, last):
-        np.testing.assert_array_equal(arrays["originals"], load_digits("test").images[:24])
-    assert (first["samples"] != last["samples"]).any()
+def test_every_documented_plot_is_there_and_no_other(smoke):
+    found = {re.sub(r"_\d{6}", "_<step>", path.name) for path in (smoke / "plots").iterdir()}
+    assert found == set(PLOTS)
+    for path in (smoke / "plots").iterdir():
+        with Image.open(path) as image:
+            pixels = np.asarray(image.convert("RGB"), np.uint8).reshape(-1, 3)
+        assert len(np.unique(pixels, axis=0)) >= 4, path
+    assert len(list((smoke / "plots").glob("samples_0*.png"))) == len(MONITORED)
 
 
 def test_the_command_says_where_things_are_and_a_second_call_has_nothing_left_to_do(tmp_path):
@@ -150,13 +103,3 @@ def test_the_command_says_where_things_are_and_a_second_call_has_nothing_left_to
     assert {k: v for k, v in summary_of(folder).items() if k not in timing} == {
         k: v for k, v in summary.items() if k not in timing
     }
-
-
-def test_warnings_and_errors_of_a_run_have_one_style(tmp_path):
-    broken = ("--config.loss.breaks_at=0.1", "--config.train.max_consecutive_skips=3")
-    finished = run_script(f"--config={LINEAR}", *broken, cwd=tmp_path)
-    assert finished.returncode == 1
-    warned, said = finished.stderr.splitlines()[:-1], finished.stderr.splitlines()[-1]
-    assert warned
-    assert all(re.match(r"warning: Step \d+ was skipped", line) for line in warned)
-    assert said.startswith("error: Training diverged")

@@ -141,12 +141,3 @@ def test_a_service_that_is_not_there_or_refuses_is_one_error(wandb, tmp_path, mo
     with pytest.raises(ConfigError, match="track must be one of wandb, trackio, got 'os'"):
         launch(linear(), NAME, str(tmp_path / "run"), track="os")
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.slow
-def test_trackio_keeps_a_run_in_its_local_mode(tmp_path, monkeypatch):
-    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
-    trackio = pytest.importorskip("trackio")
-    launch(linear(), NAME, str(tmp_path / "run"), track="trackio")
-    (run,) = trackio.Api().runs("ebmjax")
-    assert run.config["model.hidden"] == [1]
