@@ -4,7 +4,6 @@ from ebmjax.evidence._annealing import AnnealedSamples as AnnealedSamples
 from ebmjax.evidence._annealing import annealed_importance_sampling as annealed_importance_sampling
 from ebmjax.evidence._annealing import smc_log_normalizer as smc_log_normalizer
 from ebmjax.evidence._bases import Base as Base
-from ebmjax.evidence._bases import as_base as as_base
 from ebmjax.evidence._bases import gaussian_base as gaussian_base
 from ebmjax.evidence._bases import unfold as unfold
 from ebmjax.evidence._log_partition import LogPartition as LogPartition
@@ -21,4 +20,3 @@ from ebmjax.evidence._thermodynamic import trapezium_weights as trapezium_weight
 from ebmjax.evidence._weights import Estimate as Estimate
 from ebmjax.evidence._weights import estimate_difference as estimate_difference
 from ebmjax.evidence._weights import log_mean_exp as log_mean_exp
-from ebmjax.evidence._weights import weight_sample_size as weight_sample_size

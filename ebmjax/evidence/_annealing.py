@@ -51,9 +51,8 @@ def annealed_importance_sampling(
 
     where :math:`z_0` is the start and :math:`z_i` follows from :math:`z_{i-1}` by ``num_steps``
     steps at power :math:`t_i`. The weights are unbiased, however badly the chains mix, if every
-    step leaves its density invariant. MALA and BlackJAX's adjusted samplers do; unadjusted Langevin
-    dynamics (``sgld``) does not, so its weights are biased. Slow mixing and wide intervals cost
-    variance. ``log_mean_exp`` of the weights is the estimate.
+    step leaves its density invariant: MALA does, ``sgld`` does not. ``log_mean_exp`` of the weights
+    is the estimate.
 
     Args:
       key: consumed.
@@ -69,13 +68,11 @@ def annealed_importance_sampling(
       ``AnnealedSamples``. The cost is ``(num_powers - 1) * num_steps`` gradients a chain.
 
     Example:
-      >>> import functools
-      >>> from ebmjax.evidence import log_mean_exp
       >>> from ebmjax.samplers import mala
       >>> start = jax.random.normal(jax.random.key(0), (1000,))
       >>> samples = annealed_importance_sampling(
       ...     jax.random.key(1), start, jnp.linspace(0.0, 1.0, 5), lambda z: -0.5 * z**2,
-      ...     lambda z: -1.5 * z**2, sampler=functools.partial(mala, step_size=0.3), num_steps=2)
+      ...     lambda z: -1.5 * z**2, sampler=partial(mala, step_size=0.3), num_steps=2)
       >>> estimate = log_mean_exp(samples.log_weights)  # log Z_1 / Z_0 = log sqrt(1 / 4)
       >>> bool(abs(estimate.value + jnp.log(2.0)) < 5 * estimate.standard_error)
       True
@@ -148,13 +145,9 @@ def smc_log_normalizer(
 
     Args:
       key, powers, log_base_fn, log_tilt_fn, sampler, num_steps: as in
-        ``annealed_importance_sampling``, whose cost it has.
+        ``annealed_importance_sampling``.
       start: exact independent draws of ``exp(log_base)``, leading axes (repeats, particles).
-        Particles interact, so the standard error comes from the independent repeats, at least 2;
-        with few repeats it is rough.
-
-    Returns:
-      Scalars, in nats.
+        Particles interact, so the standard error comes from the repeats, at least 2.
 
     Source: Del Moral, Doucet & Jasra 2006.
     """

@@ -1,6 +1,5 @@
-"""Bases of log Z: a Gaussian fitted to data, a user's distribution; and densities in a box."""
+"""Bases of log Z: a Gaussian fitted to data, and densities in a box unfolded onto it."""
 
-import inspect
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.stats import norm
 
-from ebmjax._checks import check_interval, check_positive, check_scalar_density
+from ebmjax._checks import check_interval, check_positive
 from ebmjax.samplers import (
     FactorGaussian,
     factor_gaussian_start,
@@ -24,7 +23,7 @@ NUM_IMAGES = 2
 
 
 class Base(NamedTuple):
-    """A normalised density that can be drawn from.
+    """A normalised density that can be drawn from, such as a distribution of distrax or flowjax.
 
     Attributes:
       draw: key to one position.
@@ -64,9 +63,7 @@ def gaussian_base(
         jitter = max(1e-3 * float(np.mean(np.var(positions, axis=0))), 1e-12)
     options: dict[str, Any] = {"num_directions": num_directions, "jitter": jitter}
     whole = fit_factor_gaussian(positions, **options)
-    fitted = whole
-    if labels is not None:
-        fitted = fit_factor_gaussian(positions, labels, **options).separate()
+    fitted = whole if labels is None else fit_factor_gaussian(positions, labels, **options)
     start, constant = factor_gaussian_start(fitted), 0.5 * whole.mean.size * math.log(2 * math.pi)
     num = len(fitted.mean)
 
@@ -75,27 +72,6 @@ def gaussian_base(
         return start(start_key, jax.random.randint(label_key, (), 0, num))
 
     return Base(draw, lambda x: fitted.log_density(x) - constant, whole.one(0))
-
-
-def as_base(distribution: Any, coordinates: FactorGaussian | None = None) -> Base:
-    """Returns the base of a distribution, such as one of flowjax, distrax or NumPyro.
-
-    Args:
-      distribution: with ``sample(key)`` or ``sample(seed=key)``, one position, and
-        ``log_prob(position)``, a scalar.
-      coordinates: see ``Base``.
-    """
-    for name in ("sample", "log_prob"):
-        if not callable(getattr(distribution, name, None)):
-            raise TypeError(
-                "distribution must have sample and log_prob, got "
-                f"{type(distribution).__name__} with no {name}."
-            )
-    sample = distribution.sample
-    named = "seed" in inspect.signature(sample).parameters
-    draw = (lambda key: sample(seed=key)) if named else (lambda key: sample(key))
-    check_scalar_density(distribution.log_prob, jax.eval_shape(draw, jax.random.key(0)))
-    return Base(draw, distribution.log_prob, coordinates)
 
 
 def unfold(

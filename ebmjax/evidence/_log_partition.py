@@ -75,10 +75,9 @@ def log_partition(
     A pilot population is annealed from the base to the density. It chooses the powers t, at equal
     lengths of the standard deviation of :math:`\log \tilde p - \log q`, and a step size for each.
     Both are then frozen, so that the weights are unbiased. Chains from exact draws of the base give
-    a lower bound of log Z in expectation, chains from samples of the density an upper one.
-
-    The upper side is a bound only if ``samples`` are exact. Without them the pilot's end, moved by
-    ``num_long`` steps more, takes their place: a mode that base and pilot both miss is missed.
+    a lower bound of log Z in expectation, chains from samples of the density an upper one. That is
+    a bound only if ``samples`` are exact. Without them the pilot's end, moved by ``num_long`` steps
+    more, takes their place: a mode that base and pilot both miss is missed.
 
     Args:
       key: consumed.
@@ -87,8 +86,7 @@ def log_partition(
         has ``coordinates``, chains move in these.
       sampler: ``sampler(log_density_fn, step_size=)`` that leaves its density invariant: MALA, HMC,
         not SGLD.
-      step_size: where the pilot begins.
-      target_acceptance: that the pilot's steps adapt to.
+      step_size, target_acceptance: where the pilot's step begins, and what it adapts to.
       num_chains: of each side.
       num_powers: of the ladder, both ends included. The cost is ``2 num_powers num_steps``
         gradients a chain, and the pilot's.
@@ -98,12 +96,8 @@ def log_partition(
       refit: whether a Gaussian of the density's samples, by a first pilot, joins the base in equal
         parts. Positions are one array then. The ladder is shorter where the base is far away.
 
-    Returns:
-      ``LogPartition``, on the host.
-
     Raises:
       ValueError: if a number is out of range, or the log density of a draw is not finite.
-      TypeError: if ``refit`` has positions that are not one array.
 
     Source: Neal 2001; Grosse, Ghahramani & Adams 2015; Bennett 1976; the powers as in Syed et al.
     2022.
@@ -114,14 +108,9 @@ def log_partition(
     check_at_least("num_long", num_long, 0)
     check_fraction("target_acceptance", target_acceptance)
     keys = jax.random.split(key, 4)
-    population: dict[str, Any] = {
-        "sampler": sampler,
-        "num_steps": num_steps,
-        "num_chains": num_chains,
-        "num_long": num_long,
-        "target": target_acceptance,
-        "first_step": step_size,
-    }
+    population: dict[str, Any] = {"sampler": sampler, "num_steps": num_steps}
+    population |= {"num_chains": num_chains, "num_long": num_long}
+    population |= {"target": target_acceptance, "first_step": step_size}
     if refit:
         base = refit_base(jax.random.fold_in(key, 1), log_density_fn, base, **population)
     coordinates = base.coordinates

@@ -13,7 +13,7 @@ from ebmjax.densities import product
 from ebmjax.evidence._annealing import systematic
 from ebmjax.evidence._bases import Base, gaussian_base
 from ebmjax.evidence._weights import weight_sample_size
-from ebmjax.samplers import FactorGaussian, batch_step, position_of, run_chain, start_chains
+from ebmjax.samplers import batch_step, position_of, run_chain, start_chains
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
 PILOT_SHARE, MOST_RUNGS = 0.5, 200
@@ -36,6 +36,19 @@ class PathFromBase(NamedTuple):
     def log_tilt_fn(self, x: PyTree) -> jax.Array:
         return self.log_density_fn(x) - self.base.log_density_fn(x)
 
+    def whiten(self) -> "PathFromBase":
+        """Returns the path in the base's whitened coordinates (d,), with the same integrals."""
+        density, (draw, log_base_fn, coordinates) = self
+        if coordinates is None:
+            return self
+        volume = coordinates.log_volume()
+
+        def whitened(density: LogDensityFn) -> LogDensityFn:
+            return lambda z: density(coordinates.place(z)) + volume
+
+        base = Base(lambda key: coordinates.coordinates_of(draw(key)), whitened(log_base_fn))
+        return PathFromBase(whitened(density), base)
+
 
 def populate(
     draw_key: Key,
@@ -48,9 +61,7 @@ def populate(
     **options: Any,
 ) -> tuple[PathFromBase, PyTree, "PilotPopulation"]:
     """Returns the path, exact draws of the base, and the pilot that went from these."""
-    path = PathFromBase(log_density_fn, base)
-    if base.coordinates is not None:
-        path = PathFromBase(*_whiten(log_density_fn, base, base.coordinates))
+    path = PathFromBase(log_density_fn, base).whiten()
     start = jax.vmap(path.base.draw)(jax.random.split(draw_key, num_chains))
     begin = np.asarray(jax.vmap(path.log_tilt_fn)(start))
     if not np.isfinite(begin).all():
@@ -67,11 +78,11 @@ def refit_base(
     key: Key, log_density_fn: LogDensityFn, base: Base, *, num_long: int, **population: Any
 ) -> Base:
     """Returns the base and a Gaussian of the second half of ``num_long`` steps, in equal parts."""
-    shape = jax.eval_shape(base.draw, key)
-    if not isinstance(shape, jax.ShapeDtypeStruct):
+    drawn = jax.eval_shape(base.draw, key)
+    if not isinstance(drawn, jax.ShapeDtypeStruct):
         raise TypeError(
             "refit fits a Gaussian to positions that are one array, got draws of the base that are "
-            f"{type(shape).__name__}. Take refit=False, or make one array of them."
+            f"{type(drawn).__name__}. Take refit=False, or make one array of them."
         )
     keys = jax.random.split(key, 4)
     path, _, pilot = populate(keys[0], keys[1], log_density_fn, base, num_long=0, **population)
@@ -100,24 +111,10 @@ def refit_base(
     return Base(draw, density, own.coordinates)
 
 
-def _whiten(
-    log_density_fn: LogDensityFn, base: Base, coordinates: FactorGaussian
-) -> tuple[LogDensityFn, Base]:
-    """Returns a density and its base in whitened coordinates (d,), with the same integrals."""
-    volume = coordinates.log_volume()
-
-    def whitened(density: LogDensityFn) -> LogDensityFn:
-        return lambda z: density(coordinates.place(z)) + volume
-
-    draw = lambda key: coordinates.coordinates_of(base.draw(key))  # noqa: E731
-    return whitened(log_density_fn), Base(draw, whitened(base.log_density_fn))
-
-
 class PilotPopulation(NamedTuple):
-    """An annealed population (chains,), now after ``count`` rungs, and what it met at each.
+    """An annealed population (chains,) after ``count`` rungs.
 
-    That is t, the standard deviation of the tilt, and the step of the moves to the next rung, for
-    every rung below t = 1 of ``MOST_RUNGS``; 1 or 0 beyond.
+    The last three fields are t, the tilt's standard deviation and the step at each of them.
     """
 
     positions: PyTree
@@ -146,22 +143,22 @@ def _pilot(
     """
     tilts_of = jax.vmap(path.log_tilt_fn)
 
-    def sample_share(step: jax.Array, tilts: jax.Array) -> jax.Array:
-        return weight_sample_size(step * tilts) / len(tilts)
-
     def widest(power: jax.Array, tilts: jax.Array) -> jax.Array:
         """Bisects the logarithm of the widest step that keeps ``PILOT_SHARE`` of the population."""
+
+        def is_kept(step: jax.Array) -> jax.Array:
+            return weight_sample_size(step * tilts) / len(tilts) > PILOT_SHARE
 
         def halve(_: Any, ends: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             low, high = ends
             middle = 0.5 * (low + high)
-            is_kept = sample_share(jnp.exp(middle), tilts) > PILOT_SHARE
-            return jnp.where(is_kept, middle, low), jnp.where(is_kept, high, middle)
+            is_narrow = is_kept(jnp.exp(middle))
+            return jnp.where(is_narrow, middle, low), jnp.where(is_narrow, high, middle)
 
         most = jnp.log1p(-power)
         low = jax.lax.fori_loop(0, 30, halve, (most - 30.0, most))[0]
-        is_last = sample_share(1.0 - power, tilts) > PILOT_SHARE
-        return jnp.where(is_last, 1.0, jnp.minimum(power + jnp.exp(low), 1.0))
+        reached = jnp.minimum(power + jnp.exp(low), 1.0)
+        return jnp.where(is_kept(1.0 - power), 1.0, reached)
 
     def rung(state: PilotPopulation) -> PilotPopulation:
         tilts = tilts_of(state.positions)

@@ -42,9 +42,7 @@ def fit_temperature(
       positions: data (n, *shape).
       coordinates: one Gaussian, in whose whitened coordinates the chains move.
       extend: of a density the one that chains follow, such as ``unfold`` with its box.
-      num_chains: chains, whose variance is taken.
-      num_rounds: of the temperature.
-      num_steps: of the chains in each.
+      num_chains, num_rounds, num_steps: chains, rounds of the temperature, and steps in each.
     """
     for name, value in {"num_chains": num_chains, "num_rounds": num_rounds}.items():
         check_at_least(name, value, 2)

@@ -17,9 +17,6 @@ def power_schedule(num_intervals: int, exponent: Any) -> jax.Array:
       num_intervals: :math:`N_t`, at least 1.
       exponent: p, positive. Above 1, powers crowd near the prior; below 1, near the posterior.
 
-    Returns:
-      Shape (num_intervals + 1,), from exactly 0 to exactly 1.
-
     Example:
       >>> power_schedule(2, 3.0).tolist()
       [0.0, 0.125, 1.0]
@@ -34,15 +31,7 @@ def power_schedule(num_intervals: int, exponent: Any) -> jax.Array:
 def trapezium_weights(powers: jax.Array) -> jax.Array:
     """Returns weights w such that ``sum_i w_i f(t_i)`` is the trapezium rule for the integral of f.
 
-    Args:
-      powers: strictly increasing, shape (num_powers,) with at least two.
-
-    Returns:
-      Shape (num_powers,); they sum to ``powers[-1] - powers[0]``.
-
-    Example:
-      >>> trapezium_weights(power_schedule(2, 1.0)).tolist()
-      [0.25, 0.5, 0.25]
+    ``powers`` are strictly increasing, of shape (num_powers,) with at least two.
     """
     check_powers(powers, minimum=2)
     half_widths = jnp.diff(jnp.asarray(powers)) / 2.0
@@ -92,24 +81,19 @@ def log_evidence(
             "mean_log_likelihoods must have one leading entry per power, shape "
             f"({num_powers}, ...), got {shape}."
         )
-    if (kl_forward is None) != (kl_backward is None):
-        missing = "kl_forward" if kl_forward is None else "kl_backward"
-        raise ValueError(
-            "kl_forward and kl_backward come together, because the exact correction is their "
-            f"difference; {missing} is missing."
-        )
-    for name, kl in {"kl_forward": kl_forward, "kl_backward": kl_backward}.items():
-        if kl is not None and jnp.shape(kl) != (num_powers - 1, *shape[1:]):
-            raise ValueError(
-                f"{name} must have one entry per interval, shape {(num_powers - 1, *shape[1:])}, "
-                f"got {jnp.shape(kl)}."
-            )
     energies = jnp.asarray(mean_log_likelihoods)
     # A product and a sum, because accelerators round matrix products to TF32.
     weights = trapezium_weights(powers).reshape(-1, *[1] * (energies.ndim - 1))
     trapezium = jnp.sum(weights * energies, axis=0)
-    if kl_forward is None or kl_backward is None:
+    if kl_forward is None and kl_backward is None:
         return trapezium
+    expected = (num_powers - 1, *shape[1:])
+    for name, kl in {"kl_forward": kl_forward, "kl_backward": kl_backward}.items():
+        if kl is None or jnp.shape(kl) != expected:
+            raise ValueError(
+                f"{name} must have one entry per interval, shape {expected}, got "
+                f"{kl if kl is None else jnp.shape(kl)}: the correction is a difference of both."
+            )
     differences = jnp.asarray(kl_forward) - jnp.asarray(kl_backward)
     return trapezium + kl_weight * 0.5 * jnp.sum(differences, axis=0)
 
@@ -127,9 +111,8 @@ def thermodynamic_log_evidence(
     .. math::
         \operatorname{se} = \operatorname{sd}_c\Big(\sum_i w_i l_{ic}\Big) / \sqrt n
 
-    with trapezium weights w and the spread over the n chains c. It is the error of the trapezium
-    part alone. It contains neither the error of divergences fitted to the same chains nor the
-    quadrature error of the rule without them.
+    with trapezium weights w and the spread over the n chains c. It contains neither the error of
+    divergences fitted to the same chains nor the quadrature error of the rule without them.
 
     Args:
       log_likelihoods: of the chains at every power, in nats with the likelihood's constant, shape
@@ -140,35 +123,14 @@ def thermodynamic_log_evidence(
     Returns:
       Shape (...). The standard error assumes chains that are independent of each other. A chain
       that was annealed, and so remembers the powers below, must have the same place at every power.
-
-    Example:
-      >>> chains = jnp.array([[-4.0, -2.0], [-1.0, -1.0]])
-      >>> estimate = thermodynamic_log_evidence(chains, jnp.array([0.0, 1.0]))
-      >>> float(estimate.value), float(estimate.standard_error)
-      (-2.0, 0.5)
     """
-    check_chains(log_likelihoods, powers)
+    _check_chains(log_likelihoods, powers)
     log_likelihoods = jnp.asarray(log_likelihoods)
-    value = log_evidence(
-        jnp.mean(log_likelihoods, axis=1),
-        powers,
-        kl_forward=kl_forward,
-        kl_backward=kl_backward,
-        kl_weight=kl_weight,
-    )
+    divergences: Any = {"kl_forward": kl_forward, "kl_backward": kl_backward}
+    means = jnp.mean(log_likelihoods, axis=1)
+    value = log_evidence(means, powers, **divergences, kl_weight=kl_weight)
     weights = trapezium_weights(powers).reshape(-1, *[1] * (log_likelihoods.ndim - 1))
     return Estimate(value, mean_error(jnp.sum(weights * log_likelihoods, axis=0)))
-
-
-def check_chains(log_likelihoods: jax.Array, powers: jax.Array) -> None:
-    """Raises ValueError unless ``log_likelihoods`` holds two or more chains for every power."""
-    check_whole_ladder(powers)
-    shape, num_powers = jnp.shape(log_likelihoods), jnp.shape(powers)[0]
-    if len(shape) < 2 or shape[0] != num_powers or shape[1] < 2:
-        raise ValueError(
-            "log_likelihoods must hold at least two chains for every power, shape "
-            f"({num_powers}, chains, ...), got {shape}. Means over the chains go to log_evidence."
-        )
 
 
 def stepping_stone_log_evidence(log_likelihoods: jax.Array, powers: jax.Array) -> Estimate:
@@ -187,15 +149,9 @@ def stepping_stone_log_evidence(log_likelihoods: jax.Array, powers: jax.Array) -
     Returns:
       Shape (...). The standard error assumes independent chains, as there.
 
-    Example:
-      >>> log_likelihoods = jnp.log(jnp.array([[1.0, 3.0], [7.0, 7.0]]))
-      >>> estimate = stepping_stone_log_evidence(log_likelihoods, jnp.array([0.0, 1.0]))
-      >>> round(float(jnp.exp(estimate.value)), 5)
-      2.0
-
     Source: Xie, Lewis, Fan, Kuo & Chen 2011.
     """
-    check_chains(log_likelihoods, powers)
+    _check_chains(log_likelihoods, powers)
     log_likelihoods = jnp.asarray(log_likelihoods)
     widths = jnp.diff(jnp.asarray(powers)).reshape(-1, *[1] * (log_likelihoods.ndim - 1))
     return _weigh(widths * log_likelihoods[:-1])
@@ -220,12 +176,6 @@ def tempering_log_partition(log_ratios: Any, powers: Any) -> Estimate:
       Scalars, in nats. The standard error is that of independent chains, however dependent the
       draws of a chain are.
 
-    Example:
-      >>> log_ratios = jnp.log(jnp.array([[[1.0, 1.0]], [[3.0, 3.0]]]))
-      >>> estimate = tempering_log_partition(log_ratios, jnp.array([0.0, 1.0]))
-      >>> round(float(jnp.exp(estimate.value)), 5)
-      2.0
-
     Source: Syed et al. 2022.
     """
     check_whole_ladder(powers)
@@ -237,6 +187,17 @@ def tempering_log_partition(log_ratios: Any, powers: Any) -> Estimate:
         )
     log_weights = logsumexp(jnp.diff(powers)[None, None] * log_ratios[..., :-1], axis=1)
     return _weigh((log_weights - jnp.log(log_ratios.shape[1])).T)
+
+
+def _check_chains(log_likelihoods: jax.Array, powers: jax.Array) -> None:
+    """Raises ValueError unless ``log_likelihoods`` holds two or more chains for every power."""
+    check_whole_ladder(powers)
+    shape, num_powers = jnp.shape(log_likelihoods), jnp.shape(powers)[0]
+    if len(shape) < 2 or shape[0] != num_powers or shape[1] < 2:
+        raise ValueError(
+            "log_likelihoods must hold at least two chains for every power, shape "
+            f"({num_powers}, chains, ...), got {shape}. Means over the chains go to log_evidence."
+        )
 
 
 def _weigh(log_weights: jax.Array) -> Estimate:

@@ -21,13 +21,7 @@ class Estimate(NamedTuple):
 
 
 def estimate_difference(first: Estimate, second: Estimate) -> Estimate:
-    """Returns ``first - second`` of two independent estimates; their squared errors add.
-
-    Example:
-      >>> value, standard_error = estimate_difference(Estimate(5.0, 3.0), Estimate(1.0, 4.0))
-      >>> value, float(standard_error)
-      (4.0, 5.0)
-    """
+    """Returns ``first - second`` of two independent estimates; their squared errors add."""
     return Estimate(
         first.value - second.value, jnp.hypot(first.standard_error, second.standard_error)
     )
@@ -57,7 +51,12 @@ def log_mean_exp(log_weights: jax.Array) -> Estimate:
     Source: the delta method.
     """
     log_weights = jnp.asarray(log_weights)
-    n = _check_draws(log_weights)
+    if log_weights.ndim == 0 or len(log_weights) < 2:
+        raise ValueError(
+            "log_weights must have shape (n, ...) with at least n = 2 draws, or there is no "
+            f"standard error; got shape {log_weights.shape}. Draw more chains."
+        )
+    n = len(log_weights)
     value = logsumexp(log_weights, axis=0) - jnp.log(n)
     relative = jnp.exp(log_weights - value[None])
     return Estimate(value, mean_error(relative))
@@ -69,35 +68,10 @@ def mean_error(values: jax.Array) -> jax.Array:
 
 
 def weight_sample_size(log_weights: jax.Array) -> jax.Array:
-    r"""Returns the number of equal weights that would do as well, between 1 and n.
+    r"""Returns the number of equal weights that would do as well, :math:`(\sum w)^2 / \sum w^2`.
 
-    It is :math:`(\sum w)^2 / \sum w^2`. Below some ten, neither the estimate nor its standard error
-    means much.
-
-    Args:
-      log_weights: shape (n, ...), n >= 2.
-
-    Returns:
-      Shape (...).
-
-    Example:
-      >>> float(weight_sample_size(jnp.array([0.0, 0.0, -jnp.inf])))
-      2.0
-
-    Source: Kong, Liu & Wong 1994.
+    It is between 1 and n, for log weights (n, ...). Source: Kong, Liu & Wong 1994.
     """
-    log_weights = jnp.asarray(log_weights)
-    _check_draws(log_weights)
     # Divided by the largest weight, so that one dominant weight counts as exactly 1.
     weights = jnp.exp(log_weights - jnp.max(log_weights, axis=0, keepdims=True))
     return jnp.square(jnp.sum(weights, axis=0)) / jnp.sum(jnp.square(weights), axis=0)
-
-
-def _check_draws(log_weights: jax.Array) -> int:
-    shape = jnp.shape(log_weights)
-    if not shape or shape[0] < 2:
-        raise ValueError(
-            "log_weights must have shape (n, ...) with at least n = 2 draws, or there is no "
-            f"standard error; got shape {shape}. Draw more chains."
-        )
-    return shape[0]

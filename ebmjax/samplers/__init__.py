@@ -1,14 +1,13 @@
 """Samplers: pure steps over PyTree states, the drivers that run them and the wrappers around them.
 
-Every sampler comes as ``<name>_init``, ``<name>_step`` and the bound form ``<name>``.
+Every sampler comes as ``<name>_init``, ``<name>_step`` and the bound form ``<name>``. A step takes
+a key, which it consumes, the state from init or an earlier step, a log density of one position (or
+particle), and options by name; the bound form takes density and options.
 """
 
 from ebmjax.samplers._adaptive_svgd import adaptive_svgd as adaptive_svgd
 from ebmjax.samplers._adaptive_svgd import adaptive_svgd_init as adaptive_svgd_init
 from ebmjax.samplers._adaptive_svgd import adaptive_svgd_step as adaptive_svgd_step
-from ebmjax.samplers._annealed_langevin import (
-    run_annealed_langevin as run_annealed_langevin,
-)
 from ebmjax.samplers._blackjax import blackjax_algorithm as blackjax_algorithm
 from ebmjax.samplers._chains import batch_step as batch_step
 from ebmjax.samplers._chains import run_chain as run_chain
@@ -28,6 +27,8 @@ from ebmjax.samplers._langevin import implied_temperature as implied_temperature
 from ebmjax.samplers._mala import mala as mala
 from ebmjax.samplers._mala import mala_init as mala_init
 from ebmjax.samplers._mala import mala_step as mala_step
+from ebmjax.samplers._noise_levels import run_annealed_langevin as run_annealed_langevin
+from ebmjax.samplers._noise_levels import run_recovery_chains as run_recovery_chains
 from ebmjax.samplers._parallel_tempering import parallel_tempering as parallel_tempering
 from ebmjax.samplers._parallel_tempering import parallel_tempering_init as parallel_tempering_init
 from ebmjax.samplers._parallel_tempering import parallel_tempering_step as parallel_tempering_step
@@ -36,19 +37,15 @@ from ebmjax.samplers._psgld import PSGLDState as PSGLDState
 from ebmjax.samplers._psgld import psgld as psgld
 from ebmjax.samplers._psgld import psgld_init as psgld_init
 from ebmjax.samplers._psgld import psgld_step as psgld_step
-from ebmjax.samplers._pyld import FirstLayerFn as FirstLayerFn
 from ebmjax.samplers._pyld import pyld as pyld
 from ebmjax.samplers._pyld import pyld_init as pyld_init
 from ebmjax.samplers._pyld import pyld_step as pyld_step
-from ebmjax.samplers._recovery_chains import run_recovery_chains as run_recovery_chains
-from ebmjax.samplers._reflect import fold_into_box as fold_into_box
-from ebmjax.samplers._reflect import reflect as reflect
 from ebmjax.samplers._replay_buffer import Draw as Draw
 from ebmjax.samplers._replay_buffer import ReplayBuffer as ReplayBuffer
 from ebmjax.samplers._replay_buffer import replay_buffer_draw as replay_buffer_draw
 from ebmjax.samplers._replay_buffer import replay_buffer_init as replay_buffer_init
 from ebmjax.samplers._replay_buffer import replay_buffer_write as replay_buffer_write
-from ebmjax.samplers._select_particles import select_particles as select_particles
+from ebmjax.samplers._replay_buffer import select_particles as select_particles
 from ebmjax.samplers._sgld import sgld as sgld
 from ebmjax.samplers._sgld import sgld_init as sgld_init
 from ebmjax.samplers._sgld import sgld_step as sgld_step
@@ -63,7 +60,6 @@ from ebmjax.samplers._states import with_memory as with_memory
 from ebmjax.samplers._stochastic_svgd import stochastic_svgd as stochastic_svgd
 from ebmjax.samplers._stochastic_svgd import stochastic_svgd_init as stochastic_svgd_init
 from ebmjax.samplers._stochastic_svgd import stochastic_svgd_step as stochastic_svgd_step
-from ebmjax.samplers._svgd import SVGDState as SVGDState
 from ebmjax.samplers._svgd import svgd as svgd
 from ebmjax.samplers._svgd import svgd_direction as svgd_direction
 from ebmjax.samplers._svgd import svgd_init as svgd_init
@@ -85,10 +81,11 @@ from ebmjax.samplers._underdamped_langevin import (
     underdamped_langevin_step as underdamped_langevin_step,
 )
 from ebmjax.samplers._warm_up import warm_up as warm_up
-from ebmjax.samplers._wrappers import MakeSampler as MakeSampler
 from ebmjax.samplers._wrappers import clamp as clamp
 from ebmjax.samplers._wrappers import clip_drift as clip_drift
 from ebmjax.samplers._wrappers import clip_score as clip_score
+from ebmjax.samplers._wrappers import fold_into_box as fold_into_box
+from ebmjax.samplers._wrappers import reflect as reflect
 from ebmjax.samplers._wrappers import schedule as schedule
 from ebmjax.types import Sampler as Sampler
 from ebmjax.types import acceptance_of as acceptance_of

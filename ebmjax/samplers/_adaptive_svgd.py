@@ -9,15 +9,11 @@ import optax
 from ebmjax._axes import AxisName
 from ebmjax._checks import check_fraction, check_positive, check_scalar
 from ebmjax._precision import at_least_float32, root
-from ebmjax._ranges import (
-    BANDWIDTH,
-    POSITIVE,
-    PROBABILITY,
-    optional,
-)
+from ebmjax._ranges import BANDWIDTH, POSITIVE, PROBABILITY, optional
 from ebmjax.samplers._bound import bound
 from ebmjax.samplers._states import check_state
 from ebmjax.samplers._svgd import (
+    SVGDInfo,
     flatten_particles,
     stein_info,
     stein_terms,
@@ -43,15 +39,6 @@ class AdaptiveSVGDState(NamedTuple):
     even = ("second_moment",)
 
 
-class AdaptiveSVGDInfo(NamedTuple):
-    """An ``SVGDInfo``, and the mean over coordinates of what multiplies the step size."""
-
-    bandwidth: jax.Array
-    direction_norm: jax.Array
-    log_density: jax.Array
-    preconditioner: jax.Array
-
-
 def adaptive_svgd_init(particles: PyTree, log_density_fn: LogDensityFn) -> AdaptiveSVGDState:
     """Wraps ``particles``: a PyTree of floating-point arrays with a shared leading axis."""
     particles = svgd_init(particles, log_density_fn).particles
@@ -69,21 +56,18 @@ def adaptive_svgd_step(
     damping: Annotated[Any, POSITIVE] = 1e-6,
     bandwidth: Annotated[Any, optional(BANDWIDTH)] = None,
     axis_name: AxisName = None,
-) -> tuple[AdaptiveSVGDState, AdaptiveSVGDInfo]:
+) -> tuple[AdaptiveSVGDState, SVGDInfo]:
     r"""Moves each coordinate by its direction divided by the direction's running size.
 
     .. math::
         x' = x + \epsilon\, \frac{\phi}{\delta + \sqrt{G}},
         \qquad G_1 = \phi_1^2, \qquad G_t = \alpha\, G_{t-1} + (1 - \alpha)\, \phi_t^2
 
-    elementwise, with :math:`\phi` as in ``svgd_direction``. The rest points are SVGD's, since
-    nothing moves where :math:`\phi` is zero. A constant step does not come to rest at them: a
-    coordinate moves by about :math:`\epsilon` a step, however small its direction is.
+    elementwise, with :math:`\phi` as in ``svgd_direction``. The rest points are SVGD's, but a
+    constant step does not come to rest at them: a coordinate moves by about :math:`\epsilon` a
+    step, however small its direction is.
 
     Args:
-      key: unused; every sampler takes one.
-      state: from ``adaptive_svgd_init`` or an earlier step.
-      log_density_fn: one particle to scalar.
       step_size: :math:`\epsilon`, a positive scalar in units of the particles. It is a coordinate's
         first move; no step moves one by more than :math:`\epsilon / \sqrt{1 - \alpha}`.
       decay: :math:`\alpha`, in [0, 1]; at 0 only the direction's signs count.
@@ -107,15 +91,14 @@ def adaptive_svgd_step(
     before = flatten_particles(state.second_moment)
     weight = jnp.where(state.step == 0, 0.0, jnp.asarray(decay, before.dtype))
     second_moment = weight * before + (1.0 - weight) * direction**2
-    preconditioner = 1.0 / (damping + root(second_moment))
-    moved = terms.own(terms.positions) + step_size * preconditioner * direction
+    move = step_size / (damping + root(second_moment)) * direction
+    moved = terms.own(terms.positions) + move
     after = AdaptiveSVGDState(
         unflatten_like(moved, state.particles),
         unflatten_like(second_moment, state.second_moment),
         state.step + 1,
     )
-    info = AdaptiveSVGDInfo(*stein_info(terms, direction), jnp.mean(preconditioner))
-    return after, info
+    return after, stein_info(terms, direction)
 
 
 adaptive_svgd = bound(adaptive_svgd_init, adaptive_svgd_step, interacts=True)

@@ -2,30 +2,17 @@
 
 import math
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from ebmjax._precision import root
 
 Rule = Literal["median"] | None
 """Rules for the bandwidth h of n particles with median distance m. ``"median"`` is h = m; None is
 Liu and Wang's h^2 = m^2 / (2 log n)."""
-
-
-class MedianRule(NamedTuple):
-    """A bandwidth and where it comes from.
-
-    Attributes:
-      bandwidth: scalar, positive, in units of the particles.
-      middle: the two squared distances in the middle (the same one twice if there is one).
-      rule: the one that made the bandwidth from them.
-    """
-
-    bandwidth: jax.Array
-    middle: tuple[jax.Array, jax.Array]
-    rule: Rule
 
 
 def is_rule(bandwidth: Any) -> bool:
@@ -57,38 +44,21 @@ def median_bandwidth(squared_distances: jax.Array, rule: Rule = None) -> jax.Arr
 
     Source: Liu & Wang 2016, section 3.3; SVGD-in-JEM thesis, section 3.3.2, for "median".
     """
-    return median_rule(squared_distances, rule).bandwidth
-
-
-def median_rule(squared_distances: jax.Array, rule: Rule = None) -> MedianRule:
-    """Returns ``median_bandwidth`` with the distances that it is made from."""
     num_particles = squared_distances.shape[0]
     if num_particles == 1:
-        zero = jnp.zeros((), squared_distances.dtype)
-        return MedianRule(zero + 1.0, (zero, zero), rule)
+        return jnp.ones((), squared_distances.dtype)
     num_pairs = num_particles * (num_particles - 1) // 2
     pairs = _each_pair_once(squared_distances)
     # After the zeros of the diagonal and of the padding.
     rank = pairs.size - num_pairs + (num_pairs - 1) // 2
     middle = _order_statistics(pairs, rank, wants_next=num_pairs % 2 == 0)
-    at_median = bandwidth_at(middle, pairs, num_particles, rule)
-    mean_squared = jnp.sum(squared_distances) / (2 * num_pairs)
-    at_mean = root(mean_squared) / _distances_over_bandwidth(num_particles, rule)
+    lower, upper = (root(_entries_equal_to(value, pairs)) for value in middle)
+    # The median distance divided by the bandwidth.
+    ratio = 1.0 if rule == "median" else math.sqrt(2.0 * math.log(num_particles))
+    at_median = 0.5 * (lower + upper) / ratio
+    at_mean = root(jnp.sum(squared_distances) / (2 * num_pairs)) / ratio
     bandwidth = jnp.where(at_median > 0, at_median, at_mean)
-    return MedianRule(jnp.where(bandwidth > 0, bandwidth, 1.0), middle, rule)
-
-
-def bandwidth_at(
-    middle: tuple[jax.Array, jax.Array], entries: jax.Array, num_particles: int, rule: Rule
-) -> jax.Array:
-    """Returns the bandwidth of a median between ``middle``, as a function of ``entries``."""
-    lower, upper = (root(_entries_equal_to(value, entries)) for value in middle)
-    return 0.5 * (lower + upper) / _distances_over_bandwidth(num_particles, rule)
-
-
-def _distances_over_bandwidth(num_particles: int, rule: Rule) -> float:
-    """The median distance divided by the bandwidth."""
-    return 1.0 if rule == "median" else math.sqrt(2.0 * math.log(num_particles))
+    return jnp.where(bandwidth > 0, bandwidth, 1.0)
 
 
 def _entries_equal_to(value: jax.Array, entries: jax.Array) -> jax.Array:
@@ -111,15 +81,6 @@ def _each_pair_once(squared_distances: jax.Array) -> jax.Array:
     return jnp.concatenate([jnp.where(is_above, squared_distances[:half, :half], below), across])
 
 
-class _Range(NamedTuple):
-    """A range that holds an entry: above ``low``, at most ``high``; counts up to either end."""
-
-    low: jax.Array
-    high: jax.Array
-    up_to_low: jax.Array
-    up_to_high: jax.Array
-
-
 def _order_statistics(
     values: jax.Array, rank: int, *, wants_next: bool
 ) -> tuple[jax.Array, jax.Array]:
@@ -132,35 +93,30 @@ def _order_statistics(
     integer = jnp.int64 if values.dtype == jnp.float64 else jnp.int32
     bits = jax.lax.bitcast_convert_type(jax.lax.stop_gradient(values), integer)
 
-    def is_open(found: _Range) -> jax.Array:
-        return (found.high - found.low > 1) & (found.up_to_high - found.up_to_low > 1)
+    # A range holds entries above ``low`` and at most ``high``, and counts those up to either end.
+    def is_open(ends: tuple[jax.Array, ...]) -> jax.Array:
+        low, high, up_to_low, up_to_high = ends
+        return (high - low > 1) & (up_to_high - up_to_low > 1)
 
-    def halve(found: _Range) -> _Range:
-        middle = found.low + (found.high - found.low) // 2
+    def halve(ends: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        low, high, up_to_low, up_to_high = ends
+        middle = low + (high - low) // 2
         up_to_middle = _count(bits <= middle)
-        is_above = up_to_middle <= rank
-        return _Range(
-            low=jnp.where(is_above, middle, found.low),
-            high=jnp.where(is_above, found.high, middle),
-            up_to_low=jnp.where(is_above, up_to_middle, found.up_to_low),
-            up_to_high=jnp.where(is_above, found.up_to_high, up_to_middle),
-        )
+        above = middle, high, up_to_middle, up_to_high
+        below = low, middle, up_to_low, up_to_middle
+        return optax.tree.where(up_to_middle <= rank, above, below)
 
     no_entry = jnp.iinfo(integer).max
     num_zeros = _count(bits <= 0)
-    is_positive = num_zeros <= rank
-    above_zeros = _Range(
-        low=jnp.where(is_positive, jnp.min(jnp.where(bits > 0, bits, no_entry)) - 1, -1),
-        high=jnp.where(is_positive, jnp.max(bits), 0),
-        up_to_low=jnp.where(is_positive, num_zeros, 0),
-        up_to_high=jnp.where(is_positive, bits.size, num_zeros),
-    )
-    found = jax.lax.while_loop(is_open, halve, above_zeros)
-    lower = jnp.min(jnp.where(bits > found.low, bits, no_entry))
+    smallest = jnp.min(jnp.where(bits > 0, bits, no_entry))
+    above_zeros = smallest - 1, jnp.max(bits), num_zeros, bits.size
+    first = optax.tree.where(num_zeros <= rank, above_zeros, (-1, 0, 0, num_zeros))
+    low, _, _, up_to_high = jax.lax.while_loop(is_open, halve, first)
+    lower = jnp.min(jnp.where(bits > low, bits, no_entry))
     upper = lower
     if wants_next:
         next_larger = jnp.min(jnp.where(bits > lower, bits, no_entry))
-        upper = jnp.where(found.up_to_high > rank + 1, lower, next_larger)
+        upper = jnp.where(up_to_high > rank + 1, lower, next_larger)
     as_value = partial(jax.lax.bitcast_convert_type, new_dtype=values.dtype)
     return as_value(lower), as_value(upper)
 

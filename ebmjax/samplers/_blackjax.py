@@ -13,30 +13,21 @@ from ebmjax.types import Key, LogDensityFn, PyTree, Sampler, acceptance_of
 
 
 class BlackJAXState(NamedTuple):
-    """A sampler's state under the names that BlackJAX's adaptation reads."""
+    """A sampler's state with what BlackJAX's adaptation reads, under its names."""
 
     inner: Any
-
-    @property
-    def position(self) -> PyTree:
-        """Position of the chain."""
-        return position_of(self.inner)
-
-    @property
-    def logdensity_grad(self) -> PyTree:
-        """Gradient of the log density there."""
-        return memory_of(self.inner, ["score"])["score"]
+    position: PyTree
+    logdensity_grad: PyTree
 
 
 class BlackJAXInfo(NamedTuple):
-    """A sampler's info under the names that BlackJAX's adaptation reads."""
+    """A sampler's acceptance probability under BlackJAX's name."""
 
-    inner: Any
+    acceptance_rate: jax.Array
 
-    @property
-    def acceptance_rate(self) -> jax.Array:
-        """Acceptance probability of the move."""
-        return acceptance_of(self.inner)
+
+def _named(state: Any) -> BlackJAXState:
+    return BlackJAXState(state, position_of(state), memory_of(state, ["score"])["score"])
 
 
 class BlackJAXAlgorithm(NamedTuple):
@@ -44,9 +35,8 @@ class BlackJAXAlgorithm(NamedTuple):
 
     Give it to ``blackjax.window_adaptation(algorithm, log_density_fn,
     target_acceptance_rate=0.574)``. Called with a log density and what the adaptation found, it
-    returns the ``Sampler`` to draw with, whose states and infos are the plain ones. Its step of a
-    coordinate is ``step_size`` times the coordinate's entry of the diagonal
-    ``inverse_mass_matrix``.
+    returns the ``Sampler`` to draw with. Its step of a coordinate is ``step_size`` times the
+    coordinate's entry of the diagonal ``inverse_mass_matrix``.
 
     Attributes:
       make: the bound form of a sampler of one chain that accepts or rejects and whose state has a
@@ -92,7 +82,7 @@ class BlackJAXAlgorithm(NamedTuple):
 
     def init(self, position: PyTree, log_density_fn: LogDensityFn) -> BlackJAXState:
         """Returns the state of a chain at ``position``, in BlackJAX's names."""
-        return BlackJAXState(self.make(log_density_fn, step_size=1.0).init(position))
+        return _named(self.make(log_density_fn, step_size=1.0).init(position))
 
     def build_kernel(self) -> Callable[..., tuple[BlackJAXState, BlackJAXInfo]]:
         """Returns ``kernel(key, state, log_density_fn, step_size, inverse_mass_matrix, ...)``."""
@@ -107,7 +97,7 @@ class BlackJAXAlgorithm(NamedTuple):
         ) -> tuple[BlackJAXState, BlackJAXInfo]:
             numbers = {"step_size": step_size, "inverse_mass_matrix": inverse_mass_matrix}
             moved, info = self(log_density_fn, **numbers, **others).step(key, state.inner)
-            return BlackJAXState(moved), BlackJAXInfo(info)
+            return _named(moved), BlackJAXInfo(acceptance_of(info))
 
         return kernel
 

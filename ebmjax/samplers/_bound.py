@@ -41,12 +41,8 @@ def bound(
 ) -> BoundForm[P, State, Info]:
     """Makes a function that binds ``init`` and ``step`` to a density and hyperparameters.
 
-    Args:
-      init: ``init(position, log_density_fn)``, or ``init(key, position, log_density_fn)`` where it
-        draws; its options are options of the bound form, too.
-      step: ``step(key, state, log_density_fn, **hyperparameters)``, whose signature and docstring
-        are the bound form's, without key and state.
-      rejects, adapts, interacts, memory: attributes of the bound form, see ``BoundForm``.
+    ``init`` takes a key first where it draws; its options are the bound form's, too. Signature and
+    docstring are those of ``step``, without key and state.
     """
     of_init, of_step = (inspect.signature(function).parameters for function in (init, step))
     draws = "key" in of_init

@@ -43,14 +43,6 @@ def start_chains(key: Key, sampler: Any, positions: PyTree) -> Any:
       key: may be the one that runs the chains, since ``start_key`` of it is split among them.
       sampler: as ``start_chain`` takes it.
       positions: PyTree whose leaves share a leading axis of chains.
-
-    Example:
-      >>> import jax.numpy as jnp
-      >>> from ebmjax.samplers import underdamped_langevin
-      >>> sampler = underdamped_langevin(lambda x: -0.5 * x**2, step_size=0.5)
-      >>> states = start_chains(jax.random.key(0), sampler, jnp.zeros(64))
-      >>> states.velocity.shape
-      (64,)
     """
     keys = jax.random.split(start_key(key), leading_size("positions", positions))
     inputs = rows_like((keys, positions), positions)
@@ -78,16 +70,11 @@ class BatchStep:
 def batch_step(step: Step) -> BatchStep:
     """Returns a step that moves many independent chains at once, from the step of one.
 
-    Args:
-      step: ``step(key, state) -> (state, info)`` of one chain.
-
-    Returns:
-      A step over states whose leaves share a leading axis of chains (from ``jax.vmap(init)``).
-      The key is split into one for each chain; infos gain the same axis. Where that axis is spread
-      over the devices of an explicit mesh, the keys are too.
+    States have a leading axis of chains (from ``jax.vmap(init)`` or ``start_chains``). The key is
+    split into one for each chain; infos gain the same axis. Where that axis is spread over the
+    devices of an explicit mesh, the keys are too.
 
     Example:
-      >>> import jax.numpy as jnp
       >>> from ebmjax.samplers import mala
       >>> sampler = mala(lambda x: -0.5 * (x**2).sum(), step_size=0.5)
       >>> states = jax.vmap(sampler.init)(jnp.zeros((64, 2)))
@@ -107,30 +94,17 @@ def trace_chain(
     *,
     unroll: int = 1,
 ) -> tuple[State, PyTree]:
-    """Takes a step for each key and keeps what ``report(state, info)`` returns of every step.
+    """Takes a step for each key; returns the last state and ``report(state, info)`` of every step.
 
     ``run_chain`` keeps positions and infos, which may fill the memory.
 
     Args:
       keys: (num_steps, ...); with ``jax.random.split(key, num_steps)`` the steps are those of
         ``run_chain``.
-      state: of one chain, of many with a step from ``batch_step``, or anything that ``step`` takes.
       step: ``step(key, state) -> (state, info)``.
-      report: what is kept of a step, from the state that it led to and its info.
+      report: what is kept of a step, from the state that it led to and its info; reports gain a
+        leading axis of steps.
       unroll: see ``run_chain``.
-
-    Returns:
-      The final state, and the reports, each with a leading axis of steps.
-
-    Example:
-      >>> import jax.numpy as jnp
-      >>> from ebmjax.samplers import mala
-      >>> sampler = mala(lambda x: -0.5 * (x**2).sum(), step_size=0.5)
-      >>> keys = jax.random.split(jax.random.key(0), 100)
-      >>> state, accepted = trace_chain(
-      ...     keys, sampler.init(jnp.zeros(2)), sampler.step, lambda state, info: info.is_accepted)
-      >>> accepted.shape
-      (100,)
     """
     check_step(step)
     check_keys("keys", keys, "num_steps")
@@ -174,19 +148,13 @@ def run_chain(
       ``ebmjax.metrics`` and ArviZ read draws.
 
     Example:
-      >>> import jax.numpy as jnp
       >>> from ebmjax.samplers import sgld
       >>> sampler = sgld(lambda x: -0.5 * (x**2).sum(), step_size=0.1)
-      >>> state = sampler.init(jnp.zeros(2))
-      >>> state, positions, infos = run_chain(
-      ...     jax.random.key(0), state, sampler.step, 100, burn_in=20, thinning=4)
-      >>> positions.shape
-      (20, 2)
       >>> states = jax.vmap(sampler.init)(jnp.zeros((3, 2)))
       >>> states, positions, infos = run_chain(
-      ...     jax.random.key(0), states, batch_step(sampler.step), 100)
+      ...     jax.random.key(0), states, batch_step(sampler.step), 100, burn_in=20, thinning=4)
       >>> positions.shape, infos.acceptance_prob.shape
-      ((3, 100, 2), (3, 100))
+      ((3, 20, 2), (3, 20))
     """
     check_key("key", key, allow_legacy=True)
     check_step(step)

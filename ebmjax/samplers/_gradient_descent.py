@@ -26,19 +26,9 @@ def gradient_descent_step(
     .. math:: x' = x + \epsilon\, s(x)
 
     Args:
-      key: unused; every sampler takes one.
-      state: from ``gradient_descent_init`` or an earlier step.
-      log_density_fn: position to scalar.
       step_size: :math:`\epsilon`, positive, in the forms of ``sgld_step``.
 
     Source: sampling-approaches thesis, Alg. 3.
-
-    Example:
-      >>> import jax
-      >>> sampler = gradient_descent(lambda x: -0.5 * x**2, step_size=0.5)
-      >>> state, info = sampler.step(jax.random.key(0), sampler.init(2.0))
-      >>> float(state.position)
-      1.0
     """
     del key
     check_one_chain(state, "score")

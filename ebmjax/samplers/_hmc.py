@@ -46,9 +46,6 @@ def hmc_step(
     rejected.
 
     Args:
-      key: split once, for the velocity and for the coin.
-      state: from ``hmc_init`` or an earlier step under the same density.
-      log_density_fn: position to scalar.
       step_size: :math:`\epsilon`, positive, in the forms of ``sgld_step``. Leapfrog moves have
         length :math:`h`.
       num_integration_steps: moves of a trajectory (static).
@@ -58,13 +55,6 @@ def hmc_step(
       The new state (the old one where rejected) and a ``LangevinInfo``.
 
     Source: Duane et al. 1987; Neal 2011.
-
-    Example:
-      >>> import jax
-      >>> sampler = hmc(lambda x: -0.5 * (x**2).sum(), step_size=0.1, num_integration_steps=5)
-      >>> state, info = sampler.step(jax.random.key(0), sampler.init(jax.numpy.ones(2)))
-      >>> bool(0 <= info.acceptance_prob <= 1)
-      True
     """
     check_one_chain(state, "score")
     check_langevin(step_size, None, temperature, state.position)

@@ -35,11 +35,7 @@ class LangevinState(NamedTuple):
 
 
 class LogDensityInfo(NamedTuple):
-    """Report of one step of a sampler without a Metropolis-Hastings test.
-
-    Attributes:
-      log_density: scalar, at the new position.
-    """
+    """Report of a sampler without a Metropolis-Hastings test: the new log density, a scalar."""
 
     log_density: jax.Array
 
@@ -80,10 +76,9 @@ def langevin_noise_scale(step_size: Any, temperature: Any) -> jax.Array:
 
 
 def implied_temperature(step_size: Any, noise_scale: Any) -> jax.Array:
-    """The temperature ``noise_scale^2 / (2 step_size)`` at which a free noise scale is exact.
+    """Returns ``noise_scale^2 / (2 step_size)``, the temperature at which a free noise is exact.
 
-    Image models decouple the two on purpose: JEM's step 1 with noise 0.01 samples, in the limit
-    of small steps, the density at temperature 5e-5.
+    Image models decouple the two on purpose: JEM's step 1 with noise 0.01 has temperature 5e-5.
     """
     return jnp.square(noise_scale) / (2.0 * jnp.asarray(step_size))
 
@@ -91,8 +86,7 @@ def implied_temperature(step_size: Any, noise_scale: Any) -> jax.Array:
 def one_temperature(noise_scale: Any, temperature: Any) -> Any:
     """Returns ``temperature``, 1 for None, of a sampler that never rejects.
 
-    Raises ValueError if there is a noise as well. It alone decides what such a sampler samples, so
-    a temperature would change nothing.
+    Raises ValueError if there is a noise as well, which alone decides what such a sampler samples.
     """
     if noise_scale is not None and temperature is not None:
         raise ValueError(
@@ -106,10 +100,9 @@ def one_temperature(noise_scale: Any, temperature: Any) -> Any:
 def target_temperature(
     step_size: Any, noise_scale: Any, temperature: Any, position: PyTree
 ) -> jax.Array:
-    """Returns ``temperature``, or the one that a free noise implies.
+    """Returns ``temperature``, or the one that a free noise implies, averaged over coordinates.
 
-    That is ``noise_scale^2 / (2 step_size)``, averaged over coordinates. It is 1 without noise,
-    where no move has a way back at any temperature.
+    It is 1 without noise, where no move has a way back at any temperature.
     """
     if noise_scale is None:
         return temperature
@@ -126,8 +119,7 @@ def target_temperature(
 def check_langevin(step_size: Any, noise_scale: Any, temperature: Any, position: PyTree) -> None:
     """Raises ValueError for a concrete hyperparameter out of range, and for a wrong shape.
 
-    Step and noise may be PyTrees with the structure of ``position``. There is one temperature per
-    chain: several would leave no single density to accept by.
+    There is one temperature a chain: several would leave no single density to accept by.
     """
     check_positive("step_size", step_size)
     check_broadcasts("step_size", step_size, position)
@@ -150,9 +142,8 @@ def move(position: PyTree, drift: PyTree, noise: PyTree) -> PyTree:
 def log_proposal_ratio(noise: PyTree, shift: PyTree) -> jax.Array:
     """Returns ``log q(x|y) - log q(y|x)`` of a Gaussian move ``y = x + a s(x) + b noise``.
 
-    ``shift`` is ``a (s(x) + s(y)) / b``, leaf by leaf: in units of the noise, the way back starts
-    at ``-(noise + shift)``. Normalising constants and positions are not needed, so nothing cancels
-    in float32.
+    ``shift`` is ``a (s(x) + s(y)) / b``: in units of the noise, the way back starts at
+    ``-(noise + shift)``. So nothing cancels in float32.
     """
 
     def total(n: jax.Array, r: jax.Array) -> jax.Array:
@@ -195,9 +186,8 @@ def propose(
 ) -> tuple[LangevinState, jax.Array]:
     """Returns the move ``x + drift_fn(score) + noise_scales * xi`` and its acceptance probability.
 
-    The probability is Metropolis-Hastings' for the target ``log_density / temperature`` and the
-    Gaussian that this move was drawn from. Without noise the way back is impossible, so it is 0;
-    ``may_be_still`` says whether a noise scale can be 0.
+    The target is ``log_density / temperature``. Without noise the way back is impossible, so the
+    probability is 0; ``may_be_still`` says whether a noise scale can be 0.
     """
     noise = standard_normal_like(key, state.position)
     drift = drift_fn(state.score)
@@ -207,12 +197,8 @@ def propose(
     if may_be_still:  # divided by 1 instead: 0 / 0 would spoil derivatives, used or not
         is_still = [jnp.any(jnp.equal(scale, 0)) for scale in jax.tree.leaves(noise_scales)]
         noise_scales = jax.tree.map(lambda s: jnp.where(jnp.equal(s, 0), 1.0, s), noise_scales)
-    shift = jax.tree.map(
-        lambda there, back, scale: (there + back) / scale,
-        drift,
-        drift_fn(proposed.score),
-        noise_scales,
-    )
+    back = drift_fn(proposed.score)
+    shift = jax.tree.map(lambda a, b, scale: (a + b) / scale, drift, back, noise_scales)
     log_ratio = (proposed.log_density - state.log_density) / temperature
     log_ratio = log_ratio + log_proposal_ratio(noise, shift)
     if may_be_still:
@@ -229,10 +215,7 @@ def propose_isotropic(
     noise_scale: Any,
     temperature: Any,
 ) -> tuple[LangevinState, jax.Array]:
-    """Calls ``propose`` with drift ``step_size * score`` and noise ``noise_scale`` (None: exact).
-
-    Either may be a PyTree with the structure of the position. Nothing is checked.
-    """
+    """Calls ``propose`` with drift ``step_size * score`` and noise ``noise_scale``; None: exact."""
     steps = per_leaf(step_size, state.position)
     if noise_scale is None:
         noise_scales = jax.tree.map(lambda step: langevin_noise_scale(step, temperature), steps)

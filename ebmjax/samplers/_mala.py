@@ -40,9 +40,6 @@ def mala_step(
     proposal whose log density is +inf or whose ratio is NaN is rejected.
 
     Args:
-      key: split once, for the noise and for the coin.
-      state: from ``mala_init`` or an earlier step under the same density.
-      log_density_fn: position to scalar.
       step_size: drift coefficient :math:`\epsilon`, positive, in the forms of ``sgld_step``.
       noise_scale: standard deviation :math:`\sigma` of the proposal; None for ``sqrt(2 step_size
         temperature)``. Shaped as ``step_size`` may be. Any positive value keeps the target exact,

@@ -35,12 +35,9 @@ class HotReplicas(NamedTuple):
 
 
 class ParallelTemperingState(NamedTuple):
-    """One position at each power, valid under any density.
+    """One position at each power, valid under any density: that at power 1, and the others.
 
-    Attributes:
-      position: the replica at power 1; any PyTree of floating-point arrays.
-      hot: the others.
-      parity: int32, 0 or 1: whether the next swaps are those of pairs 0, 2, ... or 1, 3, ...
+    ``parity``, 0 or 1, says whether the next swaps are those of pairs 0, 2, ... or 1, 3, ...
     """
 
     position: PyTree
@@ -100,9 +97,6 @@ def parallel_tempering_step(
     ``num_steps + 1`` gradients and one evaluation a replica.
 
     Args:
-      key: split for swaps and moves.
-      state: from ``parallel_tempering_init`` with as many powers, or an earlier step.
-      log_density_fn: f, position to scalar.
       powers: (num_powers,), increasing to 1. From 0 with a base density, above 0 without.
       step_size: of ``sampler``, positive: a scalar or (num_powers,). None if it has one.
       sampler: log density to a sampler of one position that leaves it invariant, such as ``mala``
@@ -139,12 +133,10 @@ def parallel_tempering_step(
     is_swapped = is_heads & (jnp.arange(num - 1) % 2 == state.parity)
     # The replica that goes to each power: of a swapped pair the other one.
     order = jnp.arange(num) + jnp.pad(is_swapped, (0, 1)) - jnp.pad(is_swapped, (1, 0))
-    numbers = {}
-    if step_size is not None:
-        numbers["step_size"] = jnp.broadcast_to(jnp.asarray(step_size), (num,))
+    steps = {} if step_size is None else {"step_size": jnp.broadcast_to(step_size, (num,))}
 
-    def move(key: Key, keys: Key, place: PyTree, power: jax.Array, numbers: Any) -> Any:
-        chain = sampler(partial(_along, log_density_fn, log_base_fn, power), **numbers)
+    def move(key: Key, keys: Key, place: PyTree, power: jax.Array, step: Any) -> Any:
+        chain = sampler(partial(_along, log_density_fn, log_base_fn, power), **step)
         first = start_chain(key, chain, place)
         last, accepted = trace_chain(keys, first, chain.step, lambda _, info: acceptance_of(info))
         return position_of(last), accepted
@@ -152,7 +144,7 @@ def parallel_tempering_step(
     keys = jax.vmap(partial(jax.random.split, num=num))(jax.random.split(move_key, num_steps))
     first_keys = jax.random.split(first_key, num)
     starts = jax.tree.map(lambda leaf: leaf[order], places)
-    moved, accepted = jax.vmap(move, (0, 1, 0, 0, 0))(first_keys, keys, starts, powers, numbers)
+    moved, accepted = jax.vmap(move, (0, 1, 0, 0, 0))(first_keys, keys, starts, powers, steps)
     hot, position = (jax.tree.map(lambda leaf, at=at: leaf[at], moved) for at in (np.s_[:-1], -1))
     state = ParallelTemperingState(position, HotReplicas(hot), 1 - state.parity)
     mean = jax.tree.map(jnp.mean, accepted)
@@ -192,14 +184,14 @@ def _check(state: Any, powers: Any, step_size: Any, log_base_fn: Any) -> None:
     found = jax.tree.leaves(state.hot.position)[0].shape[len(many)] + 1
     if many != () or found != num:
         raise ValueError(
-            f"state must be that of one chain with {num} powers, got {found} replicas"
-            f"{f' of chains of shape {many}' * bool(many)}. Call init with these powers; step many "
-            "chains with ebmjax.samplers.batch_step(step)."
+            f"state must be that of one chain with {num} powers, got {found} replicas of chains of "
+            f"shape {many}. Call init with these powers; step many chains with "
+            "ebmjax.samplers.batch_step(step)."
         )
     if not is_traced(powers) and (powers[-1] != 1.0 or (powers[0] == 0.0 and log_base_fn is None)):
         raise ValueError(
             "powers must end at 1, the law of state.position, and begin above 0 without a "
-            f"log_base_fn, whose law stands at 0; got ends {powers[0]:g} and {powers[-1]:g}."
+            f"log_base_fn; got ends {powers[0]:g} and {powers[-1]:g}."
         )
     if step_size is not None:
         check_positive("step_size", step_size)

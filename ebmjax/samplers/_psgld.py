@@ -27,9 +27,7 @@ class PSGLDState(NamedTuple):
     """A scored position with the running second moment of its scores.
 
     Attributes:
-      position: any PyTree of floating-point arrays; one chain.
-      log_density: scalar.
-      score: gradient of the log density at ``position``.
+      position, log_density, score: as in ``LangevinState``.
       second_moment: V, shaped like ``position``; zero at the start. It is float32 or wider:
         bfloat16 would round its small updates away.
     """
@@ -43,10 +41,7 @@ class PSGLDState(NamedTuple):
 
 
 class PSGLDInfo(NamedTuple):
-    """A ``LangevinInfo``, for the move with the metric held fixed in both directions.
-
-    ``preconditioner`` is the mean over coordinates of G, which multiplies the step size.
-    """
+    """A ``LangevinInfo``, for a fixed metric, and G's mean over coordinates."""
 
     acceptance_prob: jax.Array
     is_accepted: jax.Array
@@ -91,9 +86,6 @@ def psgld_step(
     unbiased, and exact for independent coordinates.
 
     Args:
-      key: consumed by the noise; split if ``curvature_drift`` needs signs too.
-      state: from ``psgld_init`` or an earlier step.
-      log_density_fn: position to scalar.
       step_size: :math:`\epsilon`, positive, in the forms of ``sgld_step``; in units of the
         preconditioned dynamics.
       noise_scale: None for the exact, preconditioned noise. A number, or a PyTree of them like

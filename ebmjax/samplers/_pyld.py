@@ -37,8 +37,7 @@ class PYLDState(NamedTuple):
     """A position with its full gradient at the first layer's output.
 
     Attributes:
-      position: any PyTree of floating-point arrays; one chain.
-      log_density: scalar, ``head_fn(first_layer_fn(position))``.
+      position, log_density: as in ``LangevinState``.
       cotangent: gradient of ``head_fn`` at the first layer's output, shaped like that.
     """
 
@@ -48,13 +47,7 @@ class PYLDState(NamedTuple):
 
 
 def pyld_init(position: PyTree, first_layer_fn: FirstLayerFn, head_fn: LogDensityFn) -> PYLDState:
-    """Evaluates the head and its gradient at ``first_layer_fn(position)``.
-
-    Args:
-      position: any PyTree of floating-point arrays, one chain.
-      first_layer_fn: position to hidden, a PyTree of floating-point arrays.
-      head_fn: hidden to scalar; the log density is ``head_fn(first_layer_fn(position))``.
-    """
+    """Evaluates the head and its gradient at ``first_layer_fn(position)``, for one chain."""
     check_floating("position", position)
     position = jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), position)
     hidden = first_layer_fn(position)
@@ -96,13 +89,10 @@ def pyld_step(
     ``num_inner=1`` is SGLD (proximal, with ``max_score``). Later moves are approximate, and the
     chain has no exact law. If the first layer is linear, all moves have the same score.
 
-    ``schedule`` wraps ``functools.partial(pyld, first_layer_fn)``. Do not use ``clamp``,
-    ``reflect`` or ``clip_drift`` with it: they would act on the hidden layer. Box and clip are
-    arguments here.
+    ``schedule`` wraps ``functools.partial(pyld, first_layer_fn)``. ``clamp``, ``reflect`` and
+    ``clip_drift`` would act on the hidden layer: box and clip are arguments here.
 
     Args:
-      key: consumed by the noise.
-      state: from ``pyld_init`` or an earlier step.
       first_layer_fn: position to hidden, such as a network's first convolution.
       head_fn: hidden to scalar; differentiated once a step, at the new position.
       step_size: drift coefficient :math:`\epsilon` of each inner move (positive). Step size, noise,
@@ -114,9 +104,7 @@ def pyld_step(
       outer_step_size: step size of an extra move along the exact score before the inner ones,
         neither clipped nor projected; 0 for none. YOPO has no such move; JEM++'s public code makes
         one of size 1.0 by default.
-      low: lower end of the box, in units of the position.
-      high: upper end. Each inner move is projected, which ``clamp`` around a whole step could not
-        do. A start outside is pulled in by its first inner move.
+      low, high: ends of the box, into which every inner move is projected.
 
     Source: JEM++ (Yang & Ji 2021), after YOPO (Zhang et al. 2019). Its PYLD-M-N is M of these steps
     with noise 0, step size 0.2, N = 5, scores clipped at 1 and the box [-1, 1].
@@ -130,16 +118,16 @@ def pyld_step(
       1.0
     """
     check_one_chain(state, "cotangent")
-    check_positive("step_size", step_size)
     check_at_least("num_inner", num_inner, 1)
-    for name, value in {"outer_step_size": outer_step_size, "noise_scale": noise_scale}.items():
-        check_not_negative(name, 0.0 if value is None else value)
-    if max_score is not None:
-        check_positive("max_score", max_score)
-    scales = {"step_size": step_size, "noise_scale": noise_scale}
-    scales |= {"outer_step_size": outer_step_size, "max_score": max_score}
-    for name, value in scales.items():
-        check_broadcasts(name, 0.0 if value is None else value, state.position)
+    for check, name, value in (
+        (check_positive, "step_size", step_size),
+        (check_positive, "max_score", max_score),
+        (check_not_negative, "noise_scale", noise_scale),
+        (check_not_negative, "outer_step_size", outer_step_size),
+    ):
+        if value is not None:
+            check(name, value)
+            check_broadcasts(name, value, state.position)
     check_box(low, high, state.position)
     check_interval(low, high)
     like = state.position

@@ -1,6 +1,6 @@
 """A replay buffer, which keeps persistent chains between training steps."""
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.core
@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from ebmjax._axes import everywhere, rows_like, set_rows, take_rows
 from ebmjax._checks import check_at_least, check_fraction, check_labels, leading_size
+from ebmjax._precision import at_least_float32
 from ebmjax.samplers._starts import StartFn, check_start_fn
 from ebmjax.types import Key, PyTree
 
@@ -31,8 +32,7 @@ class Draw(NamedTuple):
       slots: (num,) int32, all different, in random order. If a traced label is out of range, the
         entry is the number of slots, where nothing is written.
       labels: (num,) int32, the requested class. Without class labels, a new position has the class
-        that it starts from; the others have the class of their slot's block. That is their
-        first class only if no slot was ever reinitialised.
+        that it starts from; the others have the class of their slot's block.
       is_new: (num,) bool, true where the position is fresh from the start distribution.
     """
 
@@ -89,8 +89,8 @@ def replay_buffer_draw(
     """Takes ``num`` chains from different slots; each starts anew with ``reinit_prob``.
 
     The buffer is only read: ``replay_buffer_write`` puts the moved chains back, new ones included.
-    Slots are drawn uniformly without replacement in O(num log num) work, whatever the buffer's
-    size. New positions are drawn one by one, so a costly ``start_fn`` is called for new slots only.
+    Slots are drawn uniformly without replacement in O(num log num) work; ``start_fn`` is called for
+    new slots only.
 
     Args:
       key: consumed.
@@ -110,7 +110,11 @@ def replay_buffer_draw(
     size = leading_size("buffer.positions", buffer.positions)
     block_size = _block_size(size, num_classes)
     check_fraction("reinit_prob", reinit_prob)
-    _check_num(num, block_size if labels is not None else size, labels is not None)
+    check_at_least("num", num, 1)
+    available = size if labels is None else block_size  # all labels may be equal
+    if num > available:
+        whose = "the replay buffer" if labels is None else "one class"
+        raise ValueError(f"num must be at most the {available} slots of {whose}, got num={num}.")
     check_start_fn(start_fn, jax.tree.map(lambda leaf: leaf.shape[1:], buffer.positions))
 
     slots_key, new_key, label_key, start_key = jax.random.split(key, 4)
@@ -154,13 +158,67 @@ def replay_buffer_write(buffer: ReplayBuffer, slots: jax.Array, positions: PyTre
     )
 
 
+def select_particles(
+    key: Key,
+    positions: PyTree,
+    log_densities: jax.Array,
+    num: int,
+    *,
+    policy: Literal["softmax", "argmax", "in_place"] = "softmax",
+) -> PyTree:
+    """Chooses which ``num`` of n moved particles go back to the buffer.
+
+    They go to ``draw.slots[:num]``, which are in random order; the other slots keep their chains.
+
+    - ``"softmax"``: drawn with probabilities softmax(log densities), the thesis's default, without
+      replacement: equal particles feel equal forces, so SVGD never parts duplicates.
+    - ``"argmax"``: the ``num`` of highest log density.
+    - ``"in_place"``: the first ``num``, each back to its slot, whatever its density.
+
+    A particle whose log density is not finite is chosen last.
+
+    Args:
+      key: consumed by ``"softmax"``.
+      positions: PyTree with leading axis n.
+      log_densities: (n,), the thesis's "energies" with the opposite sign.
+      num: at most n (static).
+      policy: one of the three (static).
+
+    Source: SVGD-in-JEM thesis, section 3.3.1, phase two (which gives no formula).
+    """
+    num_particles = leading_size("positions", positions)
+    if jnp.shape(log_densities) != (num_particles,):
+        raise ValueError(
+            f"log_densities must be one for each of {num_particles} particles, got shape "
+            f"{jnp.shape(log_densities)}."
+        )
+    check_at_least("num", num, 1)
+    if num > num_particles:
+        raise ValueError(f"num must be at most the {num_particles} particles, got num={num}.")
+
+    log_densities = everywhere(log_densities)
+    usable = jnp.where(jnp.isfinite(log_densities), log_densities, -jnp.inf)
+    if policy == "in_place":
+        chosen = jnp.arange(num)
+    elif policy == "argmax":
+        chosen = jax.lax.top_k(usable, num)[1]
+    elif policy == "softmax":
+        # The largest of log weight + Gumbel noise are draws without replacement. In bfloat16 they
+        # would tie, and ties favour low indices.
+        usable = at_least_float32(usable)
+        gumbel = jax.random.gumbel(key, usable.shape, usable.dtype)
+        chosen = jax.lax.top_k(usable + gumbel, num)[1]
+    else:
+        raise ValueError(f"policy must be 'softmax', 'argmax' or 'in_place', got {policy!r}.")
+    return jax.tree.map(lambda leaf: take_rows(leaf, chosen), positions)
+
+
 def _distinct_slots(key: Key, labels: jax.Array, num_classes: int, block_size: int) -> jax.Array:
     """Returns a slot of its block for each label, no slot twice; all choices are equally likely.
 
     It is Floyd's algorithm, all steps at once. To choose n slots of B, step r = 0, ..., n - 1 draws
-    t uniformly from 0, ..., j with j = B - n + r. It takes t, or j if t was taken before: an
-    earlier step drew t too, or t is the j that an earlier step had to take. Such steps form a
-    chain, followed to its end by doubling.
+    t uniformly from 0, ..., j with j = B - n + r, and takes t, or j if t was taken before. Steps
+    that take what others had to leave form a chain, followed to its end by doubling.
     """
     order_key, draw_key = jax.random.split(key)
     step = jnp.arange(len(labels), dtype=jnp.int32)
@@ -205,10 +263,3 @@ def _block_size(size: int, num_classes: int) -> int:
             f"num_classes={num_classes} and size={size}."
         )
     return size // num_classes
-
-
-def _check_num(num: int, available: int, is_by_class: bool) -> None:
-    check_at_least("num", num, 1)
-    if num > available:
-        which = "of one class (all labels may be equal)" if is_by_class else "of the replay buffer"
-        raise ValueError(f"num must be at most the {available} slots {which}, got num={num}.")

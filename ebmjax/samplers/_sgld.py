@@ -43,9 +43,6 @@ def sgld_step(
     score from when the position was reached. Each position is scored once.
 
     Args:
-      key: consumed by the noise.
-      state: from ``sgld_init`` or an earlier step.
-      log_density_fn: position to scalar.
       step_size: drift coefficient :math:`\epsilon` (positive), in squared units of the position
         per unit of log density. Papers that write a drift of half the squared noise mean twice
         this step. A scalar, an array that broadcasts to the position, or a PyTree with the

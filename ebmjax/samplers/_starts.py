@@ -39,10 +39,7 @@ def check_start_fn(start_fn: Any, shapes: PyTree = None) -> None:
 
     ``shapes`` is a PyTree of the position's shapes; None for any.
     """
-    contract = (
-        "start_fn must be start_fn(key, label) -> position: of a key and a class (int32 scalar), "
-        "one start of one chain, floating-point arrays"
-    )
+    contract = "start_fn must be start_fn(key, label) -> position, floating-point arrays"
     if not callable(start_fn):
         raise TypeError(f"{contract}; got a {type(start_fn).__name__}.")
     arguments = inspect.signature(start_fn)
@@ -65,11 +62,6 @@ def uniform_start(shape: tuple[int, ...], low: Any, high: Any) -> StartFn:
     Args:
       shape: of one position.
       low, high: ends, in the position's units: numbers, or arrays of shape ``shape``.
-
-    Example:
-      >>> start_fn = uniform_start((8, 8, 1), -1.0, 1.0)
-      >>> start_fn(jax.random.key(0), jnp.int32(0)).shape
-      (8, 8, 1)
     """
     check_interval(low, high)
     for name, end in {"low": low, "high": high}.items():
@@ -106,9 +98,8 @@ def informative_start(
     """Returns starts with a class's mean and covariance, Gaussian but clipped to the box.
 
     The covariance is the maximum-likelihood one (division by n) of the flattened images, plus
-    ``jitter`` times the identity: fewer images than pixels have no density otherwise. Because of
-    clipping, a draw is Gaussian only if the box is wide. JEM++'s box is not wide; its draws are
-    clipped in the same way.
+    ``jitter`` times the identity: fewer images than pixels have no density otherwise. Draws are
+    clipped as in JEM++.
 
     Args:
       images: (n, *shape), un-augmented, floating point within the box, or bytes (uint8), of which 0
@@ -119,10 +110,9 @@ def informative_start(
       low, high: ends of the box.
 
     Returns:
-      A ``StartFn``. Where every class has fewer images than an image has pixels, it holds the
-      images, 154 MB for CIFAR-100 in bytes: a draw is mean + X' z / sqrt(n) + sqrt(jitter) e, with
-      the n centred images X and standard normal z and e. Else it holds a Cholesky factor for each
-      class, 377 MB for CIFAR-10. Many draws at once take ``AT_ONCE_BYTES`` more.
+      A ``StartFn``. It holds a Cholesky factor for each class, 377 MB for CIFAR-10; or the images,
+      where every class has fewer of them than pixels, 154 MB for CIFAR-100 in bytes. Many draws at
+      once take ``AT_ONCE_BYTES`` more.
 
     Source: JEM++ (Yang & Ji 2021), informative initialisation, as SADA-JEM uses it.
 
@@ -139,12 +129,15 @@ def informative_start(
     else:
         images = _check_images(images, low, high)
     labels = np.asarray(labels)
-    _check_labels(labels, len(images), num_classes)
+    check_at_least("num_classes", num_classes, 1)
+    check_labels("labels", labels, (len(images),), num_classes)
     default, is_bytes = jnp.result_type(float), images.dtype == np.uint8
     if is_bytes:
         check_finite("high - low, for images in bytes,", high - low)
     unit, offset = ((high - low) / 255, low) if is_bytes else (1.0, 0.0)
     classes = [np.flatnonzero(labels == label) for label in range(num_classes)]
+    if empty := [label for label, places in enumerate(classes) if not len(places)]:
+        raise ValueError(f"labels must hold every class at least once, got none of {trim(empty)}.")
     most, size = max(map(len, classes)), math.prod(images.shape[1:])
     if most < size:
         rows = np.zeros((num_classes, most, size), np.uint8 if is_bytes else default)
@@ -259,27 +252,12 @@ def _check_images(images: Any, low: float, high: float) -> np.ndarray:
     images = np.asarray(images)
     is_bytes = images.dtype == np.uint8
     if not is_bytes and not jnp.issubdtype(images.dtype, jnp.floating):
-        raise TypeError(
-            f"images must be bytes (uint8), or floating point in [{low}, {high}], got dtype "
-            f"{images.dtype}."
-        )
+        raise TypeError(f"images must be bytes (uint8) or floating point, got {images.dtype}.")
     if images.ndim < 2 or not images.size:
         raise ValueError(f"images must have shape (n, ...) with n > 0, got shape {images.shape}.")
     if not is_bytes and not np.all((images >= low) & (images <= high)):
         raise ValueError(
             f"images must lie in [low, high] = [{low}, {high}] without NaN, got values from "
-            f"{images.min()} to {images.max()}, {np.isnan(images).sum()} NaN. Pass the range they "
-            "have as low and high, or scale them."
+            f"{images.min()} to {images.max()}. Pass the range they have as low and high."
         )
     return images
-
-
-def _check_labels(labels: np.ndarray, num_images: int, num_classes: int) -> None:
-    check_at_least("num_classes", num_classes, 1)
-    check_labels("labels", labels, (num_images,), num_classes)
-    empty = np.flatnonzero(np.bincount(labels, minlength=num_classes) == 0)
-    if len(empty):
-        raise ValueError(
-            f"labels must hold every class at least once, got none of {trim(empty.tolist())} out "
-            f"of num_classes={num_classes}."
-        )

@@ -23,10 +23,7 @@ Turn = Callable[[PyTree, PyTree], PyTree]
 
 
 def position_of(state: Any) -> PyTree:
-    """Returns ``state.position``, or ``state.particles`` for particle samplers.
-
-    A state without either may hold one that has it, as the states of ``schedule`` do.
-    """
+    """Returns the position or particles of a state, or of the one state that it holds."""
     for name in POSITIONS:
         if hasattr(state, name):
             return getattr(state, name)
@@ -45,15 +42,9 @@ def map_state(
 ) -> Any:
     """Returns ``state`` with its position and the vectors at it replaced, also in states inside it.
 
-    Args:
-      state: a PyTree with a field ``position`` or ``particles``, or one that holds such states.
-      position: from the position to the new one.
-      gradient: from the old position and a gradient carried there to the new gradient.
-      velocity: from the old position and a velocity or momentum to the new one.
-
-    Raises:
-      TypeError: if there is no position; or if an array of numbers belongs to none, has none of the
-        names above, and is not in ``even`` of its state.
+    ``gradient`` and ``velocity`` take the old position, too. Raises TypeError if there is no
+    position, or an array of numbers that has none of the names above and is not in ``even`` of its
+    state: no array is left as it is because its name is new.
     """
     if not _is_leaf(state) and next(_positions(state), None) is None:
         raise TypeError(
@@ -96,11 +87,7 @@ def map_state(
 
 
 def memory_of(state: Any, names: Iterable[str]) -> dict[str, PyTree]:
-    """Returns the fields ``names`` of a state by name, also of states inside it.
-
-    Raises:
-      ValueError: if the state has no field of a name.
-    """
+    """Returns the fields ``names`` of a state by name, also of states inside it."""
     found: dict[str, PyTree] = {}
     _map_fields(state, {name: partial(found.setdefault, name) for name in names})
     missing = [name for name in names if name not in found]
@@ -195,17 +182,13 @@ def check_step(step: Any) -> None:
 
 
 def check_particles(particles: PyTree) -> None:
-    """Raises TypeError or ValueError unless leaves are floating point with one leading axis.
-
-    A bare array of one axis is refused: it may be one particle or many.
-    """
+    """Raises TypeError or ValueError unless leaves are floating point with one leading axis."""
     check_floating("particles", particles)
     if getattr(particles, "ndim", 0) == 1:
         raise ValueError(
             f"particles must have an axis of particles and one of coordinates, shape (n, d), got "
-            f"shape {particles.shape}. Write x[:, None] for n particles of one coordinate each, "
-            "x[None] for one particle. For chains that move independently, use a sampler of one "
-            "position, such as sgld."
+            f"shape {particles.shape}. Write x[:, None] for n particles, x[None] for one. For "
+            "chains that move independently, use a sampler of one position, such as sgld."
         )
     if leading_size("particles", particles) == 0:
         raise ValueError("particles must hold at least one particle, got a leading size of 0.")

@@ -1,41 +1,23 @@
 r"""SVGD with the noise that makes it a sampler.
 
-Derivation. Stack the n particles into X with the product target :math:`\pi(X) = \prod_i p(x_i)`.
-For any positive semi-definite field D(X) the diffusion
+Stack the n particles into X with the product target :math:`\pi(X) = \prod_i p(x_i)`. For any
+positive semi-definite field D(X) the diffusion
 
 .. math:: dX = \big( D\, \nabla \log \pi + \nabla \cdot D \big)\, dt + \sqrt{2 D}\; dW
 
 leaves :math:`\pi` invariant. Take :math:`D = (K + \delta I)/n` between particles, the same in each
-coordinate, with :math:`K_{ij} = k(x_i, x_j)`. Then
-
-.. math::
-    (D \nabla \log \pi)_i = \tfrac1n \sum_j k(x_i, x_j)\, s(x_j) + \tfrac{\delta}{n} s(x_i),
-    \qquad
-    (\nabla \cdot D)_i = \tfrac1n \sum_j \nabla_{x_j} k(x_i, x_j)
-
-(the term j = i vanishes: k(x, x) is constant). The two sums are SVGD's direction, so
-
-.. math::
-    X' = X + \epsilon \Big( \phi + \tfrac{\delta}{n} s \Big)
-         + \sqrt{2 \epsilon / n}\; \eta, \qquad
-    \mathbb{E}\, \eta = 0, \quad \mathbb{E}\, \eta \eta^\top = K + \delta I
-
-has the law of n independent draws from p as :math:`\epsilon \to 0`, for every n and every
+coordinate, with :math:`K_{ij} = k(x_i, x_j)`. The drift is then SVGD's direction and
+:math:`\delta / n` times the score: n draws from p as :math:`\epsilon \to 0`, for every n and every
 :math:`\delta \ge 0`, if the bandwidth h is constant. In that limit only the noise's mean,
-covariance and third moments (zero) count. ``kernel_noise`` makes such noise without a factor of K:
-its covariance is an average over random waves. With a median rule, h moves with the particles, and
-the divergence has a second term,
+covariance and third moments count. With a median rule, h moves with the particles, and the
+divergence has a second term,
 
 .. math:: \tfrac1n \sum_j \frac{\partial k(x_i, x_j)}{\partial h}\, \nabla_{x_j} h,
    \qquad \frac{\partial k}{\partial h} = k\, \frac{\lVert x_i - x_j \rVert^2}{h^3},
 
-to which only the one or two pairs that attain the median contribute. It is not small, because
-single particles diffuse at the rate 1/n themselves. Without it, the variance of a log-gamma law was
-3 to 4 % too small with 10 and 40 particles, and three particles flew apart. The drift here includes
-it.
-
-:math:`\delta` is a share of plain Langevin dynamics. It separates particles that have met: with
-:math:`\delta = 0`, coinciding particles receive the same noise for ever.
+which is not small: without it, the variance of a log-gamma law was 3 to 4 % too small with 10 and
+40 particles, and three particles flew apart. :math:`\delta` is a share of plain Langevin dynamics,
+without which particles that have met receive the same noise for ever.
 
 Source: Gallego & Rios Insua 2018; Nüsken & Renger 2021 for the noise :math:`2 \epsilon K / n`; the
 thesis on SVGD in JEM asks for it in 5.3.3 and 6.2.1.
@@ -46,12 +28,10 @@ from typing import Annotated, Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax._axes import AxisName
+from ebmjax._axes import AxisName, first_key
 from ebmjax._checks import check_positive
 from ebmjax._ranges import BANDWIDTH, POSITIVE, optional
-from ebmjax.samplers._bandwidth import MedianRule, bandwidth_at, median_bandwidth
 from ebmjax.samplers._bound import bound
-from ebmjax.samplers._kernel_noise import kernel_noise
 from ebmjax.samplers._states import check_state
 from ebmjax.samplers._svgd import (
     SteinTerms,
@@ -66,8 +46,9 @@ from ebmjax.samplers._svgd import (
 )
 from ebmjax.types import Key, LogDensityFn
 
-_MEDIAN_PARTICLES = 4
-"""In the two pairs of the median of an even number of distances."""
+NUM_WAVES = 8
+"""Number of waves, drawn anew at every step. With 4 or more, the error in law was that of exact
+noise from a Cholesky factor (docs/samplers/svgd.md)."""
 
 
 stochastic_svgd_init = svgd_init
@@ -98,8 +79,6 @@ def stochastic_svgd_step(
 
     Args:
       key: consumed by the noise; with ``axis_name`` every member needs a different one.
-      state: from ``stochastic_svgd_init`` or an earlier step.
-      log_density_fn: one particle to scalar.
       step_size: :math:`\epsilon`, a positive scalar. Time runs n times slower than in Langevin
         dynamics.
       bandwidth: h in units of the particles: a positive number, ``"median"``, or None for
@@ -124,50 +103,62 @@ def stochastic_svgd_step(
     positions, scores = terms.own(terms.positions), terms.own(terms.scores)
 
     drift = terms.direction(temperature) + langevin_weight / num_particles * scores
-    if terms.median is not None:
-        drift = drift + temperature / num_particles * _moving_bandwidth(terms, terms.median)
-    noise = kernel_noise(key, terms, langevin_weight)
+    if terms.pull_back is not None:
+        drift = drift + temperature / num_particles * _moving_bandwidth(terms)
+    noise = _kernel_noise(key, terms, langevin_weight)
     noise_scale = jnp.sqrt(2.0 * step_size * temperature / num_particles)
 
     moved = positions + step_size * drift + noise_scale * noise
     return SVGDState(unflatten_like(moved, state.particles)), stein_info(terms, drift)
 
 
-def _moving_bandwidth(terms: SteinTerms, median: MedianRule) -> jax.Array:
-    """Returns (m, d): the sum over j of dk(x_i, x_j)/dh times the gradient of h in x_j.
-
-    Only the pairs that attain a distance of ``median.middle`` move h: two at most, unless distances
-    tie.
-    """
-    squared, (_, middle, rule) = terms.squared, median
+def _moving_bandwidth(terms: SteinTerms) -> jax.Array:
+    """Returns (m, d): the sum over j of dk(x_i, x_j)/dh times the gradient of h in x_j."""
+    assert terms.pull_back is not None
+    (slope,) = terms.pull_back(jnp.ones_like(terms.bandwidth))
+    pairs = jnp.where(terms.squared > 0, slope + slope.T, 0.0)
     # Differences do not change with the origin, their rounding does.
     centred = centre(terms.positions)
-    num_particles = len(centred)
+    gradient = 2.0 * (jnp.sum(pairs, axis=1)[:, None] * centred - multiply(pairs, centred))
+    # This order forms no cube of a small bandwidth, which float32 would round to zero.
+    growth = terms.kernel * (terms.squared / terms.bandwidth**2) / terms.bandwidth
+    return multiply(terms.own(growth), gradient)
 
-    def of_rows(rows: jax.Array, slope: jax.Array) -> jax.Array:
-        """From the particles ``rows``, given dh/d(squared distance) among them."""
-        pairs = jnp.where(squared[rows][:, rows] > 0, slope + slope.T, 0.0)
-        offsets = jnp.sum(pairs, axis=1)[:, None] * centred[rows] - multiply(pairs, centred[rows])
-        # This order forms no cube of a small bandwidth, which float32 would round to zero.
-        growth = terms.kernel[:, rows] * (squared[:, rows] / terms.bandwidth**2) / terms.bandwidth
-        return multiply(terms.own(growth), 2.0 * offsets)
 
-    def of_all() -> jax.Array:
-        return of_rows(jnp.arange(num_particles), jax.grad(median_bandwidth)(squared, rule))
+def _kernel_noise(key: Key, terms: SteinTerms, independent: Any) -> jax.Array:
+    r"""Returns (m, d): noise for the own particles, of covariance K + ``independent`` I.
 
-    def of_few() -> jax.Array:
-        rows = jax.lax.top_k(num_attained, _MEDIAN_PARTICLES)[1]
-        slope = jax.grad(bandwidth_at, 1)(middle, squared[rows][:, rows], num_particles, rule)
-        return of_rows(rows, slope)
+    A Gaussian kernel is a mean over plane waves (Bochner): with :math:`w \sim N(0, I / h^2)`
 
-    if num_particles <= _MEDIAN_PARTICLES:
-        return of_all()
-    is_attained = ((squared == middle[0]) | (squared == middle[1])) & (squared > 0)
-    num_attained = is_attained.astype(jnp.float32) @ jnp.ones(num_particles, jnp.float32)
-    num_rows = jnp.count_nonzero(num_attained)
-    # None if the root mean square replaces the median: then every pair moves h.
-    is_few = (num_rows > 0) & (num_rows <= _MEDIAN_PARTICLES)
-    return jax.lax.cond(is_few, of_few, of_all)
+    .. math:: \mathbb{E}\, \cos\big(w \cdot (x_i - x_j)\big) = k(x_i, x_j),
+
+    so :math:`\cos(w \cdot x_i)\, \zeta + \sin(w \cdot x_i)\, \zeta'`, with standard normal vectors
+    :math:`\zeta, \zeta'`, has the covariance K on average over w. Given any waves, one particle's
+    noise is N(0, (1 + ``independent``) I). A separate phase for each particle makes the independent
+    part. All waves are drawn with the first member's key. A factor of K would cost O(n^3).
+
+    Source: Rahimi & Recht 2007 for the waves; using them as noise is new here.
+    """
+    positions = terms.own(centre(terms.positions))
+    dimension, dtype = positions.shape[1], positions.dtype
+    common_key, phase_key = jax.random.split(key)
+    frequency_key, amplitude_key = jax.random.split(first_key(common_key, terms.axis_name))
+
+    frequencies = jax.random.normal(frequency_key, (dimension, NUM_WAVES), dtype)
+    phases = multiply(positions / terms.bandwidth, frequencies)
+    own_phases = jax.random.uniform(phase_key, phases.shape, dtype, maxval=2.0 * jnp.pi)
+    share = jnp.sqrt(jnp.asarray(independent, dtype))
+    waves = jnp.concatenate(
+        [
+            jnp.cos(phases),
+            jnp.sin(phases),
+            share * jnp.cos(own_phases),
+            share * jnp.sin(own_phases),
+        ],
+        axis=1,
+    )
+    amplitudes = jax.random.normal(amplitude_key, (waves.shape[1], dimension), dtype)
+    return multiply(waves, amplitudes) / NUM_WAVES**0.5
 
 
 stochastic_svgd = bound(stochastic_svgd_init, stochastic_svgd_step, interacts=True)

@@ -1,5 +1,6 @@
 """Stein variational gradient descent: particles that follow the score and repel each other."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, NamedTuple
 
@@ -11,18 +12,14 @@ from ebmjax._axes import AxisName, everywhere, gather_rows, own_rows, place_like
 from ebmjax._checks import check_not_negative, check_positive, check_scalar_density
 from ebmjax._precision import root
 from ebmjax._ranges import BANDWIDTH, NOT_NEGATIVE, POSITIVE, optional
-from ebmjax.samplers._bandwidth import MedianRule, is_rule, median_rule
+from ebmjax.samplers._bandwidth import is_rule, median_bandwidth
 from ebmjax.samplers._bound import bound
 from ebmjax.samplers._states import check_particles, check_state
 from ebmjax.types import Key, LogDensityFn, PyTree
 
 
 class SVGDState(NamedTuple):
-    """The particles; the next step needs nothing else.
-
-    Attributes:
-      particles: any PyTree of floating-point arrays with a leading axis of n particles.
-    """
+    """The particles: any PyTree of floating-point arrays with a leading axis of n particles."""
 
     particles: PyTree
 
@@ -33,12 +30,10 @@ class SVGDInfo(NamedTuple):
     Attributes:
       bandwidth: scalar, in units of the particles.
       direction_norm: scalar, root mean square over particles of the direction's norm; times
-        ``step_size`` it is the distance travelled. With many particles in many dimensions,
-        ``bandwidth=None`` leaves each particle about 1/n of its score, so steps must be larger.
+        ``step_size`` it is the distance travelled.
       log_density: (n,), at the particles the step started from.
 
-    If particles are spread over an axis, ``direction_norm`` and ``log_density`` are of the member's
-    own particles.
+    If particles are spread over an axis, the last two are of the member's own particles.
     """
 
     bandwidth: jax.Array
@@ -56,7 +51,7 @@ class SteinTerms(NamedTuple):
       squared: (n, n), squared distances.
       kernel: (n, n).
       bandwidth: scalar.
-      median: the one behind the bandwidth; None if the bandwidth was given.
+      pull_back: from a cotangent of the bandwidth to one of ``squared``; None if it was given.
       axis_name: axis over which the particles are spread.
     """
 
@@ -66,7 +61,7 @@ class SteinTerms(NamedTuple):
     squared: jax.Array
     kernel: jax.Array
     bandwidth: jax.Array
-    median: MedianRule | None
+    pull_back: Callable[..., Any] | None
     axis_name: AxisName
 
     def own(self, rows: jax.Array) -> jax.Array:
@@ -94,8 +89,7 @@ def multiply(left: jax.Array, right: jax.Array) -> jax.Array:
 
 
 def flatten_particles(particles: PyTree) -> jax.Array:
-    """Returns rows (n, d), one a particle, in float32 or wider; a mesh has all rows on every
-    device."""
+    """Returns rows (n, d), one a particle, in float32 or wider, on every device of a mesh."""
     rows = jax.vmap(lambda particle: ravel_pytree(particle)[0])(everywhere(particles))
     return rows.astype(jnp.promote_types(rows.dtype, jnp.float32))
 
@@ -110,8 +104,7 @@ def unflatten_like(rows: jax.Array, particles: PyTree) -> PyTree:
 def centre(positions: jax.Array) -> jax.Array:
     """Returns ``positions`` (n, d) around their mean, the same numbers for every use.
 
-    The 1/n is inside the sum. Otherwise compilers fuse "minus sum times 1/n" into each use and
-    round it differently, so that two uses see different points.
+    With 1/n outside the sum, compilers would fuse and round it differently in each use.
     """
     return positions - jnp.sum(positions * (1.0 / len(positions)), axis=0, keepdims=True)
 
@@ -119,9 +112,8 @@ def centre(positions: jax.Array) -> jax.Array:
 def squared_distances(positions: jax.Array) -> jax.Array:
     """Returns squared distances (n, n), from the Gram matrix of ``positions`` (n, d).
 
-    The norms come from the same product, so coinciding particles have a distance of exactly zero.
-    Distances below rounding also count as zero; otherwise the median of mostly coincident particles
-    would be a rounding error.
+    Those below rounding count as zero; otherwise the median of mostly coincident particles would be
+    a rounding error.
     """
     # The origin does not change distances; their rounding grows with the norms.
     centred = centre(positions)
@@ -157,13 +149,12 @@ def stein_terms(
 
     squared = squared_distances(positions)
     if has_rule:
-        median = median_rule(squared, bandwidth)
-        width = median.bandwidth
+        width, pull_back = jax.vjp(partial(median_bandwidth, rule=bandwidth), squared)
     else:  # as a float: the square of an integer may not fit
-        width, median = jnp.asarray(bandwidth, positions.dtype), None
+        width, pull_back = jnp.asarray(bandwidth, positions.dtype), None
     kernel = jnp.exp(-0.5 * squared / width**2)
     scores = drive * gather_rows(flatten_particles(scores), axis_name)
-    return SteinTerms(positions, scores, log_density, squared, kernel, width, median, axis_name)
+    return SteinTerms(positions, scores, log_density, squared, kernel, width, pull_back, axis_name)
 
 
 def svgd_direction(
@@ -182,8 +173,7 @@ def svgd_direction(
     Args:
       particles: PyTree of floating-point arrays with a leading axis of n particles.
       log_density_fn: one particle to scalar.
-      bandwidth: h, a positive number in units of the particles; or a rule by their median distance:
-        None for ``h^2 = median^2 / (2 log n)``, ``"median"`` for ``h = median`` (static).
+      bandwidth: as in ``svgd_step``.
       axis_name: mapped axis, or axes, over which the particles are spread, equally many a member; n
         counts all. Positions and scores are gathered, O(n d) numbers, and every member has the (n,
         n) kernel. None if ``particles`` are all.
@@ -193,12 +183,6 @@ def svgd_direction(
       each other. In float32 the Gram matrix treats pairs as coincident if they are nearer than
       about 1e-3 of the particles' distance from their mean.
 
-    Example:
-      >>> import jax.numpy as jnp
-      >>> direction = svgd_direction(jnp.array([[-3.0], [3.0]]), lambda x: -0.5 * (x**2).sum())
-      >>> direction.shape
-      (2, 1)
-
     Source: Liu & Wang 2016, Alg. 1; SVGD-in-JEM thesis, section 3.3.
     """
     terms = stein_terms(particles, log_density_fn, bandwidth, axis_name)
@@ -206,10 +190,7 @@ def svgd_direction(
 
 
 def svgd_init(particles: PyTree, log_density_fn: LogDensityFn) -> SVGDState:
-    """Wraps ``particles``: a PyTree of floating-point arrays with a shared leading axis.
-
-    A bare array of one axis is refused: it may be one particle or many.
-    """
+    """Wraps ``particles``: a PyTree of floating-point arrays with a shared leading axis."""
     del log_density_fn
     check_particles(particles)
     # The dtype is explicit, as in langevin_init: a weak type would change after one step.
@@ -228,14 +209,10 @@ def svgd_step(
 ) -> tuple[SVGDState, SVGDInfo]:
     r"""Moves every particle by :math:`\epsilon\, \phi_i`; see ``svgd_direction``.
 
-    The step is deterministic: particles together approximate the density but are not draws from it
-    (see ``stochastic_svgd_step`` for draws). To clip the score elementwise, as the SVGD-in-JEM
-    thesis does, pass ``ebmjax.samplers.clip_score(log_density_fn, ...)``.
+    Particles together approximate the density but are not draws from it. To clip the score
+    elementwise, as the SVGD-in-JEM thesis does, pass ``clip_score(log_density_fn, ...)``.
 
     Args:
-      key: unused; every sampler takes one.
-      state: from ``svgd_init`` or an earlier step.
-      log_density_fn: one particle to scalar.
       step_size: :math:`\epsilon`, a positive scalar. One kernel spans all leaves, so there is no
         step for each leaf; rescale the coordinates instead.
       bandwidth: h in units of the particles: a positive number, ``"median"``, or None for

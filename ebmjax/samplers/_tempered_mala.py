@@ -24,9 +24,7 @@ class TemperedMALAState(NamedTuple):
     """A MALA state with the temperature it has reached.
 
     Attributes:
-      position: any PyTree of floating-point arrays; one chain.
-      log_density: scalar, untempered.
-      score: gradient of the untempered log density.
+      position, log_density, score: as in ``LangevinState``, untempered.
       temperature: scalar T of the current target ``log_density / T``.
       running_acceptance: scalar in [0, 1], exponential average since the last rise; starts at 1.
 
@@ -43,7 +41,7 @@ class TemperedMALAState(NamedTuple):
 
 
 class TemperedMALAInfo(NamedTuple):
-    """A ``LangevinInfo`` with the temperature that this step ran at; log densities untempered."""
+    """A ``LangevinInfo``, untempered, with the temperature that this step ran at."""
 
     acceptance_prob: jax.Array
     is_accepted: jax.Array
@@ -85,9 +83,6 @@ def tempered_mala_step(
     stationary law; once T rests, the target is :math:`p^{1/T}`.
 
     Args:
-      key: as in ``mala_step``.
-      state: from ``tempered_mala_init`` or an earlier step.
-      log_density_fn: position to scalar, untempered.
       step_size: :math:`\epsilon`, positive; an array or a PyTree as in ``mala_step``.
       noise_scale: :math:`\sigma`; None for ``sqrt(2 step_size)``.
       acceptance_threshold: u in [0, 1].

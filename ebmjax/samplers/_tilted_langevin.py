@@ -37,7 +37,6 @@ class FactorGaussian(NamedTuple):
     Attributes:
       mean: of shape ``(c, *shape)``, one for each of c Gaussians, such as those of classes.
       directions: columns (d, m) for d pixels an image; those of one Gaussian are orthonormal.
-        From ``separate`` they are (c, d, m).
       variances: along them, (c, m); 0 along the directions of other Gaussians.
       rest: variance along every other direction, (c,).
 
@@ -53,27 +52,10 @@ class FactorGaussian(NamedTuple):
     def one(self, index: Any) -> "FactorGaussian":
         """Returns the Gaussian at ``index``, an int32 scalar."""
         mean, variances, rest = (row_of(a, index) for a in (self.mean, self.variances, self.rest))
-        shared = self.directions.ndim == 2
-        directions = self.directions if shared else row_of(self.directions, index)
-        return FactorGaussian(mean, directions, variances, rest)
-
-    def separate(self) -> "FactorGaussian":
-        """Returns the same with directions (c, d, k), each Gaussian's own, where they are arrays.
-
-        With c Gaussians their log densities cost c times less. Many chains with a label each need
-        c times less memory with shared directions.
-        """
-        count = int(np.max(np.sum(np.asarray(self.variances) > 0, axis=1)))
-        own = np.argsort(np.asarray(self.variances) == 0, axis=1, kind="stable")[:, :count]
-        directions = jnp.moveaxis(self.directions[:, own], 1, 0)
-        variances = jnp.take_along_axis(self.variances, own, axis=1)
-        return FactorGaussian(self.mean, directions, variances, self.rest)
+        return FactorGaussian(mean, self.directions, variances, rest)
 
     def whiten(self, x: jax.Array, power: float) -> tuple[jax.Array, jax.Array]:
-        """Returns ``x`` times a ``power`` of the standard deviations.
-
-        Along the directions (m,), and what is left of every pixel (d,).
-        """
+        """Returns ``x`` times a ``power`` of the deviations: along directions, and what is left."""
         along, rest = self._split(x.ravel())
         return along * self._deviations() ** power, rest * self.rest ** (power / 2)
 
@@ -119,15 +101,15 @@ class FactorGaussian(NamedTuple):
             along, left = own.whiten(x - own.mean, -1.0)
             return -0.5 * (jnp.sum(along**2) + jnp.sum(left**2)) - own.log_volume()
 
-        axes: Any = (0, None if self.directions.ndim == 2 else 0, 0, 0)
-        return jax.vmap(log_density, (FactorGaussian(*axes),))(self)
+        axes: Any = FactorGaussian(0, None, 0, 0)  # type: ignore[arg-type]
+        return jax.vmap(log_density, (axes,))(self)
 
     def log_density(self, x: jax.Array) -> jax.Array:
-        """Returns the log density of their mixture in equal parts at ``x``, up to a constant."""
+        """Returns the log density of their mixture in equal parts, up to a constant."""
         return jax.nn.logsumexp(self.log_densities(x)) - math.log(len(self.mean))
 
     def find_likeliest(self, x: jax.Array) -> jax.Array:
-        """Returns the index of the Gaussian, of all of them, with the largest density at ``x``."""
+        """Returns the index of the Gaussian with the largest density at ``x``."""
         return jnp.argmax(self.log_densities(x)).astype(jnp.int32)
 
 
@@ -145,11 +127,6 @@ def fit_factor_gaussian(
         never change.
 
     Source: Tipping & Bishop 1999 (probabilistic principal components).
-
-    Example:
-      >>> images = np.random.default_rng(0).normal(size=(50, 2, 2, 1))
-      >>> fit_factor_gaussian(images, num_directions=3).directions.shape
-      (4, 3)
     """
     check_at_least("num_directions", num_directions, 1)
     check_positive("jitter", jitter)
@@ -203,14 +180,7 @@ def _draw_start(base: FactorGaussian, key: Key, label: Any) -> jax.Array:
 
 
 class TiltedLangevinState(NamedTuple):
-    """State of tilted Langevin.
-
-    Attributes:
-      position: of one chain.
-      log_density: of the network at it, a scalar.
-      score: of the network, like ``position``.
-      component: index of the Gaussian that the chain belongs to, int32.
-    """
+    """A position, the network's log density and score, and the index of the chain's Gaussian."""
 
     position: PyTree
     log_density: jax.Array
@@ -244,12 +214,9 @@ def tilted_langevin_step(
     with :math:`q = \mathcal N(\mu, \Sigma)` and the log density f of a network. Its law tends to
     :math:`q(x)\, e^{f(x) / T}` as :math:`\epsilon \to 0`: the network only has to say where the
     data differ from a Gaussian. A step is the same share of every direction's own deviation, so
-    pixels that never change stay, and a step suits images of any size. For f = 0 a step keeps q, up
-    to a factor :math:`1 / (1 - \epsilon T / 2)` of its covariance.
+    pixels that never change stay, and a step suits images of any size.
 
     Args:
-      key: consumed by the noise.
-      state: from ``tilted_langevin_init`` or an earlier step.
       log_density_fn: f, from one position to a scalar.
       step_size: drift coefficient :math:`\epsilon`, per unit of f. A step replaces the share
         :math:`2 \epsilon T` of the variance.
@@ -257,8 +224,7 @@ def tilted_langevin_step(
       temperature: T, a positive scalar.
 
     Returns:
-      The new state and a ``LangevinInfo``, with log densities f. Its ``acceptance_prob`` is that of
-      Metropolis and Hastings for this move and the tilted density.
+      The new state and a ``LangevinInfo``, with log densities f.
 
     Source: the preconditioned Langevin proposal of Cotter, Roberts, Stuart & White 2013, explicit;
     tilted base densities as in Xie et al. 2016 and Nijkamp et al. 2022.

@@ -19,14 +19,7 @@ from ebmjax.types import Key, LogDensityFn, PyTree
 
 
 class UnderdampedLangevinState(NamedTuple):
-    """A scored position that moves with a velocity.
-
-    Attributes:
-      position: any PyTree of floating-point arrays; one chain.
-      velocity: shaped like ``position``, of unit mass.
-      log_density: scalar.
-      score: gradient of the log density at ``position``.
-    """
+    """A ``LangevinState`` that moves with a velocity, shaped like ``position``, of unit mass."""
 
     position: PyTree
     velocity: PyTree
@@ -76,9 +69,6 @@ def underdamped_langevin_step(
     :math:`O(\epsilon)`. Each position is scored once.
 
     Args:
-      key: consumed by the noise.
-      state: from ``underdamped_langevin_init`` or an earlier step.
-      log_density_fn: position to scalar.
       step_size: :math:`\epsilon`, positive, in the units that it has in ``sgld_step`` and
         ``mala_step``: a chain whose velocity was just drawn, without friction, makes the move of
         MALA. An array or a PyTree as in ``sgld_step``.
@@ -87,13 +77,6 @@ def underdamped_langevin_step(
       temperature: T of the target, a positive scalar.
 
     Source: Leimkuhler & Matthews 2013, BAOAB, with unit mass and the time step :math:`h`.
-
-    Example:
-      >>> sampler = underdamped_langevin(lambda x: -0.5 * (x**2).sum(), step_size=0.1)
-      >>> state = sampler.init(jnp.zeros(2), jax.random.key(0))
-      >>> state, info = sampler.step(jax.random.key(1), state)
-      >>> state.velocity.shape
-      (2,)
     """
     check_one_chain(state, "velocity", "score")
     check_langevin(step_size, None, temperature, state.position)

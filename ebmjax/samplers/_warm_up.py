@@ -21,14 +21,6 @@ FIRST, WINDOW, LAST = 75, 25, 50
 PSEUDO_DRAWS, PSEUDO_VARIANCE = 5.0, 1e-3  # Stan's: so many draws of that variance are added
 
 
-class WarmUpTrace(NamedTuple):
-    """Everything that adapted: by step (the acceptance a mean over chains), and by window."""
-
-    step_size: jax.Array
-    acceptance_prob: jax.Array
-    inverse_mass: PyTree
-
-
 class WarmUp(NamedTuple):
     """Chains that are ready for draws, and the numbers that their sampler keeps from now on.
 
@@ -36,13 +28,14 @@ class WarmUp(NamedTuple):
       states: of all chains, started afresh by the frozen sampler where the last step left them.
       step_size: scalar.
       inverse_mass: PyTree like one position, the variance of every coordinate.
-      trace: the way there.
+      step_sizes, acceptance_probs: of every step of the warm-up, the acceptance a mean over chains.
     """
 
     states: Any
     step_size: jax.Array
     inverse_mass: PyTree
-    trace: WarmUpTrace
+    step_sizes: jax.Array
+    acceptance_probs: jax.Array
 
 
 def warm_up(
@@ -61,14 +54,13 @@ def warm_up(
     The metric is the variance of the draws of all chains together, anew in every window of Stan's
     schedule: 75 steps before the first one, windows of 25, 50, 100, ... steps, and 50 after the
     last one. Fewer than 150 steps are shared out as 15, 75 and 10 %, and fewer than 20 adapt the
-    step size alone. No state or memory of the warm-up reaches the draws except the positions.
+    step size alone.
 
     Args:
       key: consumed.
       make_sampler: ``make_sampler(step_size, inverse_mass)``, a ``Sampler`` or BlackJAX's
-        ``SamplingAlgorithm`` of one chain, from a scalar and a PyTree like one position. For ours
-        the metric multiplies the step size; BlackJAX's kernels take it as
-        ``inverse_mass_matrix``.
+        ``SamplingAlgorithm`` of one chain. For ours the metric multiplies the step size; BlackJAX's
+        kernels take it as ``inverse_mass_matrix``.
       positions: PyTree whose leaves share a leading axis of chains; ``position[None]`` for one.
       num_steps: of every chain (static).
       target_acceptance: in (0, 1). The optimum in many dimensions is 0.574 for MALA; take 0.8 for
@@ -105,11 +97,10 @@ def warm_up(
     unit, unravel = ravel_pytree(at_least_float32(optax.tree.ones_like(one)))
     sampler = make_sampler(jnp.float32(step_size), unravel(unit))
     _check_adjusted(key, sampler, one)
-    in_window, window, num_windows = _schedule(num_steps, adapts_metric)
 
     def advance(inputs: Any, carry: Any) -> tuple[Any, Any]:
-        key, in_window, window = inputs
-        states, found, moments, averaging, first, inverse_mass = carry
+        key, in_window, ends_window = inputs
+        states, moments, averaging, first, inverse_mass = carry
         used = jnp.exp(averaging.log_step_size)
         states, infos = batch_step(make_sampler(used, unravel(inverse_mass)).step)(key, states)
         # A move whose probability is unknown is not made, and counts as refused.
@@ -120,27 +111,22 @@ def warm_up(
         rows = jax.vmap(lambda x: ravel_pytree(at_least_float32(x))[0])(position_of(states))
         moments = optax.tree.where(in_window, _pool(moments, rows), moments)
         variance, average = _variance(moments), jnp.exp(averaging.log_average)
-        found = found.at[window].set(variance)  # the last row takes what belongs to none
         afresh = zeros, dual_averaging_init(average), average, variance
-        adapted = optax.tree.where(
-            window < num_windows, afresh, (moments, averaging, first, inverse_mass)
-        )
-        return (states, found, *adapted), (used, acceptance)
+        adapted = optax.tree.where(ends_window, afresh, (moments, averaging, first, inverse_mass))
+        return (states, *adapted), (used, acceptance)
 
     zeros = jnp.float32(0), 0 * unit, 0 * unit
-    found = jnp.zeros((num_windows + 1, *unit.shape), unit.dtype)
     states, first = start_chains(key, sampler, positions), jnp.float32(step_size)
-    (states, found, _, averaging, _, inverse_mass), (used, acceptance) = trace_chain(
-        (jax.random.split(key, num_steps), in_window, window),
-        (states, found, zeros, averaging, first, unit),
+    (states, _, averaging, _, inverse_mass), (used, acceptance) = trace_chain(
+        (jax.random.split(key, num_steps), *_schedule(num_steps, adapts_metric)),
+        (states, zeros, averaging, first, unit),
         advance,
         lambda _, info: info,
     )
     frozen, metric = jnp.exp(averaging.log_average), unravel(inverse_mass)
     # A wall: new states at the positions, which remember nothing of the warm-up.
     states = start_chains(start_key(key), make_sampler(frozen, metric), position_of(states))
-    trace = WarmUpTrace(used, acceptance, jax.vmap(unravel)(found[:-1]))
-    return WarmUp(states, frozen, metric, trace)
+    return WarmUp(states, frozen, metric, used, acceptance)
 
 
 def _check_adjusted(key: Key, sampler: Any, position: PyTree) -> None:
@@ -162,26 +148,23 @@ def _check_adjusted(key: Key, sampler: Any, position: PyTree) -> None:
         )
 
 
-def _schedule(num_steps: int, adapts_metric: bool) -> tuple[np.ndarray, np.ndarray, int]:
-    """Returns whether each step is in one of Stan's windows, the window that it ends, their number.
-
-    A step that ends none has that number.
-    """
-    first, window, last = FIRST, WINDOW, LAST
-    if first + window + last > num_steps:
-        first, last = int(0.15 * num_steps), int(0.1 * num_steps)
-        window = num_steps - first - last
+def _schedule(num_steps: int, adapts_metric: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Returns whether each step is in one of Stan's windows, and whether it is its last."""
+    in_window, is_last = np.zeros((2, num_steps), bool)
+    if not adapts_metric or num_steps < 20:
+        return in_window, is_last
+    begin, window, last = FIRST, WINDOW, LAST
+    if begin + window + last > num_steps:
+        begin, last = int(0.15 * num_steps), int(0.1 * num_steps)
+        window = num_steps - begin - last
     stop = num_steps - last
-    ends, begin = [], first
-    while begin < stop and adapts_metric and num_steps >= 20:
+    in_window[begin:stop] = True
+    while begin < stop:
         # A window that would leave too few steps for the next one, twice as long, takes them all.
-        end = begin + window if 3 * window <= stop - begin else stop
-        ends.append(end - 1)
-        begin, window = end, 2 * window
-    index = np.full(num_steps, len(ends))
-    index[ends] = np.arange(len(ends))
-    in_window = (np.arange(num_steps) >= first) & (np.arange(num_steps) < stop) & (len(ends) > 0)
-    return in_window, index, len(ends)
+        begin = begin + window if 3 * window <= stop - begin else stop
+        is_last[begin - 1] = True
+        window *= 2
+    return in_window, is_last
 
 
 def _pool(moments: Any, rows: jax.Array) -> Any:

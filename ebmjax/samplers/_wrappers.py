@@ -1,12 +1,8 @@
-"""Wrappers of samplers: clamping, clipping, schedules.
+"""Wrappers of samplers: clamping, reflection, clipping, schedules.
 
-``clamp``, ``clip_drift`` and ``schedule`` take the bound form of a sampler and return one that is
-called in the same way, so they compose::
-
-    sampler = clamp(clip_drift(sgld, 1.0), -1.0, 1.0)(log_density_fn, step_size=1.0)
-
-``clamp``, ``clip_drift`` and ``reflect`` refuse a state without a position, or with an array of
-numbers whose kind it does not name.
+They take the bound form of a sampler and return one that is called in the same way, so they
+compose: ``clamp(clip_drift(sgld, 1.0), -1.0, 1.0)(log_density_fn, step_size=1.0)``. All but
+``schedule`` refuse a state without a position, or with an array whose kind it does not name.
 """
 
 from collections.abc import Callable
@@ -16,7 +12,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_box, check_broadcasts, check_interval, check_positive, per_leaf
+from ebmjax._checks import (
+    check_box,
+    check_broadcasts,
+    check_finite,
+    check_interval,
+    check_positive,
+    per_leaf,
+)
 from ebmjax.samplers._states import map_state, position_of
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
@@ -76,9 +79,8 @@ def clip_drift(make: MakeSampler, max_drift: Any) -> MakeSampler:
 
     With ``sgld`` this is the proximal SGLD of JEM++ and SADA-JEM.
 
-    Under ``schedule``, too, no move exceeds ``max_drift``. A state carries the score that the
-    previous step clipped. If the step size has fallen since, a clipped entry moves by ``max_drift``
-    times the new step size over the old, and that step of MALA is not quite exact.
+    Under ``schedule``, too, no move exceeds ``max_drift``. If the step size has fallen since the
+    last step, that step of MALA is not quite exact.
     """
     check_positive("max_drift", max_drift)
 
@@ -93,16 +95,12 @@ def clip_drift(make: MakeSampler, max_drift: Any) -> MakeSampler:
 
         inner = make(checked, step_size=step_size, **others)
 
-        def clipped_at(position: PyTree, score: PyTree) -> PyTree:
-            del position
-            return _clip(bound, score)
-
         def init(position: PyTree, key: Key | None = None) -> Any:
             return map_state(inner.init(position, key))
 
         def step(key: Key, state: Any) -> tuple[Any, Any]:
             # The score it carries may have been clipped for another step size.
-            return inner.step(key, map_state(state, gradient=clipped_at))
+            return inner.step(key, map_state(state, gradient=lambda _, score: _clip(bound, score)))
 
         return Sampler(init, step)
 
@@ -113,11 +111,10 @@ def clamp(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
     """Projects every position onto the box ``[low, high]``, elementwise, after each step.
 
     The density is evaluated at the projected position, so the state's score stays true and a step
-    costs one gradient. A projected chain has no exact law. MALA judges a proposal outside by the
-    energy at the wall: where drifts point outwards, hardly any is accepted
-    (docs/results/igebm_digits.md). ``reflect`` and, for MALA,
-    ``ebmjax.densities.within_box(log_density_fn, low, high)`` sample the truncated density.
-    A velocity or momentum that points out of the box at a wall is turned back, and keeps its size.
+    costs one gradient. A projected chain has no exact law; ``reflect`` and, for MALA,
+    ``ebmjax.densities.within_box`` sample the truncated density. MALA judges a proposal outside by
+    the energy at the wall: where drifts point outwards, hardly any is accepted
+    (docs/results/igebm_digits.md). A velocity that points out of the box at a wall is turned back.
     """
     check_interval(low, high)
 
@@ -169,18 +166,71 @@ def with_slope(place: Callable[..., jax.Array], slope: Callable[..., Any]) -> An
 _project = with_slope(jnp.clip, lambda *_: 1.0)
 
 
+def reflect(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
+    """Folds every position into the box ``[low, high]`` by reflection at its walls, elementwise.
+
+    The sampler moves on the density continued by reflection beyond the walls. MALA and HMC then
+    sample the density restricted to the box exactly; Langevin chains without rejection do so as
+    their step goes to 0. Nothing piles up on the walls (as under ``clamp``), and no move is lost
+    there (as under ``ebmjax.densities.within_box``). A step still costs one gradient.
+
+    Use it for samplers of one chain whose moves treat every coordinate for itself. Particles are
+    folded too, but their kernel ignores that. Scores and velocities that a state carries change
+    sign with their coordinate.
+    """
+    check_interval(low, high)
+    check_finite("low", low)
+    check_finite("high", high)
+
+    def fold(position: PyTree) -> PyTree:
+        check_box(low, high, position)
+        return jax.tree.map(lambda x: _fold(x, low, high), position)
+
+    def mirrored(position: PyTree, vector: PyTree) -> PyTree:
+        return jax.tree.map(
+            lambda x, v: fold_into_box(x, low, high)[1].astype(v.dtype) * v, position, vector
+        )
+
+    def make_reflected(log_density_fn: LogDensityFn, **hyperparameters: Any) -> Sampler:
+        inner = make(lambda position: log_density_fn(fold(position)), **hyperparameters)
+
+        def init(position: PyTree, key: Key | None = None) -> Any:
+            return map_state(inner.init(fold(jax.tree.map(jnp.asarray, position)), key))
+
+        def step(key: Key, state: Any) -> tuple[Any, Any]:
+            state, info = inner.step(key, state)
+            return map_state(state, position=fold, gradient=mirrored, velocity=mirrored), info
+
+        return Sampler(init, step)
+
+    return make_reflected
+
+
+def fold_into_box(x: jax.Array, low: Any, high: Any) -> tuple[jax.Array, jax.Array]:
+    """Returns the place in the box to which ``x`` folds by reflection, and the slope: -1 or 1.
+
+    Args:
+      x: positions.
+      low, high: ends of the box, which broadcast to ``x``.
+    """
+    width = jnp.asarray(high, x.dtype) - jnp.asarray(low, x.dtype)
+    offset = jnp.mod(x - low, 2.0 * width)
+    is_inside = (x >= low) & (x <= high)
+    folded = jnp.clip(low + jnp.minimum(offset, 2.0 * width - offset), low, high)
+    sign = jnp.where(is_inside | (offset <= width), 1.0, -1.0)
+    return jnp.where(is_inside, x, folded).astype(x.dtype), sign.astype(x.dtype)
+
+
+_fold = with_slope(lambda *box: fold_into_box(*box)[0], lambda *box: fold_into_box(*box)[1])
+
+
 def _ends(low: Any, high: Any, x: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Returns the ends of a box in the dtype of ``x``; either may be traced."""
     return jnp.asarray(low, x.dtype), jnp.asarray(high, x.dtype)
 
 
 class ScheduledState(NamedTuple):
-    """A sampler's state with the number of steps it has taken.
-
-    Attributes:
-      inner: the state of the scheduled sampler.
-      step: scalar int32, zero at the start.
-    """
+    """A sampler's state, and the number of steps it has taken, a scalar int32."""
 
     inner: Any
     step: jax.Array
@@ -194,9 +244,8 @@ class ScheduledState(NamedTuple):
 def schedule(make: MakeSampler) -> MakeSampler:
     """Lets any hyperparameter be a function of the step within the chain.
 
-    A callable hyperparameter, such as an optax schedule, is evaluated at steps 0, 1, 2, ...;
-    numbers stay as they are. In a PyTree each leaf may be either. Annealed Langevin dynamics is
-    ``schedule(sgld)(log_density_fn, step_size=optax.linear_schedule(1e-2, 1e-4, 100))``.
+    A callable hyperparameter, or leaf of one, is evaluated at steps 0, 1, 2, .... So
+    ``step_size=optax.linear_schedule(1e-2, 1e-4, 100)`` makes annealed Langevin dynamics of sgld.
 
     Source: sampling-approaches thesis, section 3.4.
     """

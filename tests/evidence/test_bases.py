@@ -1,8 +1,5 @@
 """Bases of log Z, their coordinates and boxes, against closed forms."""
 
-from types import SimpleNamespace
-
-import distrax
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -53,28 +50,6 @@ def test_a_density_in_a_box_unfolds_to_the_same_integral(mean, scale):
     grid = np.linspace(-8, 9, 40_001, dtype=np.float32)[:, None]
     total = np.exp(np.asarray(jax.vmap(unfolded)(grid), np.float64)).sum() * (17 / 40_000)
     assert total == pytest.approx((np.exp(3) - np.exp(-2)) / 2, rel=1e-3)
-
-
-def test_a_distribution_is_a_base():
-    loc, scale = jnp.array([1.0, -2.0]), jnp.array([0.5, 2.0])
-    base = evidence.as_base(distrax.Independent(distrax.Normal(loc, scale), 1))
-    x = base.draw(jax.random.key(0))
-    expected = scipy.stats.norm.logpdf(x, loc, scale).sum()
-    assert float(base.log_density_fn(x)) == pytest.approx(expected, rel=1e-5)
-    with pytest.raises(ValueError, match="must return a scalar"):
-        evidence.as_base(distrax.Normal(loc, scale))
-    with pytest.raises(TypeError, match="must have sample and log_prob, got SimpleNamespace"):
-        evidence.as_base(SimpleNamespace(sample=lambda key: key))
-
-
-@pytest.mark.slow
-def test_a_flow_is_a_base():
-    distributions = pytest.importorskip("flowjax.distributions")
-    base = evidence.as_base(distributions.Normal(jnp.zeros(2), jnp.full(2, 2.0)))
-    found = evidence.log_partition(
-        jax.random.key(0), lambda x: -0.5 * jnp.sum(x**2), base, num_powers=50, num_long=100
-    )
-    assert found.interval[0] < np.log(2 * np.pi) < found.interval[1]
 
 
 @pytest.mark.slow

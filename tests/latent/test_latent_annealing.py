@@ -13,7 +13,7 @@ from latent_problems import SQUARE as PARAMS
 from ebmjax import evidence, latent
 from ebmjax.evidence import log_mean_exp, smc_log_normalizer
 from ebmjax.latent import path_to_posterior
-from ebmjax.samplers import mala, sgld
+from ebmjax.samplers import mala
 
 X = PAIR[0]
 LOG_Z = float(MODEL.log_normalizer(PARAMS))
@@ -102,16 +102,6 @@ def test_order_of_weighing_and_moving_by_hand():
     np.testing.assert_allclose(samples.infos, [[20 + 1, 30 + 2.25], [40 + 16, 50 + 25]])
 
 
-def test_unadjusted_langevin_biases_the_weights():
-    """The docstring warns of this bias: chains mix well, so only the step's error is left."""
-    start = base_draws(3, (4000,))
-    path = latent.path_to_posterior(PARAMS, MODEL, X)
-    sampler = functools.partial(sgld, step_size=0.2)
-    samples = anneal(jax.random.key(1), start, POWERS, *path, sampler=sampler, num_steps=4)
-    estimate = evidence.log_mean_exp(samples.log_weights)
-    assert abs(estimate.value - LOG_Z - LOG_EVIDENCE) > 10 * estimate.standard_error
-
-
 @pytest.mark.slow
 def test_evidence_and_normalizer_of_the_model():
     """Both runs within 5 of their errors, and the errors combined."""
@@ -141,32 +131,6 @@ def test_evidence_and_normalizer_of_the_model():
     )
     # The same chains: the two differ by what was subtracted, to a few roundings of 10 nats.
     np.testing.assert_allclose(found.value - with_known.value, LOG_Z - log_z.value, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_an_observation_of_each_device():
-    """Within shard_map, with one key for all of them."""
-    mesh = jax.make_mesh((2,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
-    whole, rows = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec("data")
-    arguments = {"num_chains": 4, "sampler": MALA, "num_steps": 2}
-
-    def log_evidence(key, x):
-        known = evidence.Estimate(jnp.float32(LOG_Z), jnp.float32(0))
-        return latent.ais_log_evidence(
-            key, PARAMS, MODEL, x, POWERS, 2, log_normalizer=known, **arguments
-        ).value
-
-    observations = jnp.stack([jnp.asarray(X), 2 * jnp.asarray(X)])
-    found = jax.jit(
-        jax.shard_map(
-            lambda key, x: log_evidence(key, x[0])[None],
-            mesh=mesh,
-            in_specs=(whole, rows),
-            out_specs=rows,
-        )
-    )(KEY := jax.random.key(0), observations)
-    expected = [jax.jit(log_evidence)(KEY, x) for x in observations]
-    np.testing.assert_allclose(found, expected, rtol=1e-4)  # roundings along 3 x 2 steps
 
 
 def test_paths_start_at_the_normalised_base_and_end_at_the_model():

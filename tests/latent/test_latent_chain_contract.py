@@ -156,6 +156,7 @@ def test_keys_are_used_once():
         ({"powers": jnp.zeros((0,))}, "at least 1"),
         ({"num_steps": 0}, "num_steps.*at least 1"),
         ({"latent_dim": 0}, "latent_dim.*at least 1"),
+        ({"observations": jnp.zeros((0, 2))}, "the number of observations must be .* at least 1"),
         ({"observations": jnp.zeros((2, 5))}, r"generator_fn returned shape \(2,\).*\(5,\)"),
     ],
 )

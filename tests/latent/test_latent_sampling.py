@@ -12,7 +12,7 @@ from latent_problems import PAIR as OBSERVATIONS
 from latent_problems import SQUARE as PARAMS
 
 from ebmjax import latent
-from ebmjax.samplers import mala, sgld, svgd
+from ebmjax.samplers import sgld, svgd
 
 POWERS = jnp.array([0.1, 0.25, 1.0])
 STEP = 0.1
@@ -138,35 +138,6 @@ def test_chains_are_independent_of_each_other(warm_start):
     np.testing.assert_array_equal(np.nonzero(moved.any(0))[0], [7])
 
 
-@pytest.mark.slow
-def test_small_steps_of_mala_reach_the_posterior_and_report_their_acceptance():
-    """MALA's law is exact once burnt in: 60 steps of 0.1 leave less than 1e-3 of the start."""
-    observations = jnp.repeat(OBSERVATIONS[:1], CHAINS, axis=0)
-
-    def run(step_size):
-        return posteriors(
-            jax.random.key(4),
-            PARAMS,
-            MODEL,
-            observations,
-            POWERS[1:],
-            2,
-            sampler=functools.partial(mala, step_size=step_size),
-            num_steps=60,
-        )
-
-    latents, metrics = run(0.1)
-    for i, power in enumerate(POWERS[1:]):
-        mean, precision = power_target(OBSERVATIONS[0], power)
-        assert_drawn_from(latents[i], (mean, np.linalg.inv(precision)))
-    acceptance = metrics["acceptance_prob"]
-    assert acceptance.shape == (2,)
-    assert np.all((acceptance > 0.9) & (acceptance < 1.0))
-    # The posterior is narrower than the power 1/4, so the same step is coarser there.
-    assert acceptance[1] < acceptance[0]
-    assert np.all(run(0.6)[1]["acceptance_prob"] < acceptance)
-
-
 def test_a_blackjax_sampler_serves():
     """Hamiltonian chains, exact in law: 30 transitions with trajectories of length 1."""
     hmc = functools.partial(
@@ -197,26 +168,3 @@ def test_particles_that_move_together_are_no_chains():
             sampler=particles,
             num_steps=2,
         )
-
-
-def test_a_start_may_be_a_list():
-    ends, _ = latent.sample_prior(
-        jax.random.key(0), PARAMS, MODEL, 1, 2, sampler=ULA, num_steps=1, start=[[0.0, 0.0]]
-    )
-    assert ends.shape == (1, 2)
-
-
-def test_no_observations():
-    with pytest.raises(ValueError, match=r"^the number of observations must be .* at least 1"):
-        latent.sample_power_posteriors(
-            jax.random.key(0),
-            PARAMS,
-            MODEL,
-            jnp.zeros((0, 2)),
-            jnp.ones(1),
-            2,
-            sampler=ULA,
-            num_steps=1,
-        )
-    with pytest.raises(ValueError, match=r"^the number of observations must be .* at least 1"):
-        latent.vanilla_loss(PARAMS, MODEL, jnp.zeros((0, 2)), jnp.zeros((0, 2)), jnp.zeros((3, 2)))

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from ebmjax import samplers
-from ebmjax.metrics import potential_scale_reduction
 
 SCALES = jnp.array([0.1, 1.0, 10.0])
 KEY = jax.random.key(0)
@@ -69,29 +68,3 @@ def test_window_adaptation_of_blackjax_runs_on_our_mala():
     _, _, infos = samplers.run_chain(KEY, start, sampler.step, 1000)
     # BlackJAX's last phase of 50 steps leaves the acceptance to about 0.1.
     assert float(infos.acceptance_prob.mean()) == pytest.approx(0.574, abs=0.12)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["mclmc", "nuts"])
-def test_kernels_of_blackjax_run_under_our_drivers(name):
-    """In the curved valley of docs/loops/nuts.md. MCLMC starts with a key and never rejects."""
-
-    def valley(x):
-        return -0.125 * x[0] ** 2 - 2.0 * (x[1] - 0.1 * x[0] ** 2) ** 2
-
-    metric = {"inverse_mass_matrix": jnp.ones(2)}
-    sampler = {
-        "mclmc": lambda: blackjax.mclmc(valley, L=2.0, step_size=0.3, **metric),
-        "nuts": lambda: blackjax.nuts(valley, step_size=0.5, **metric),
-    }[name]()
-    starts = 2.0 * jax.random.normal(KEY, (4, 2))
-    states = samplers.start_chains(KEY, sampler, starts)
-    num_steps = {"mclmc": 8000, "nuts": 1000}[name]
-    _, draws, _ = samplers.run_chain(
-        KEY, states, samplers.batch_step(sampler.step), num_steps, burn_in=num_steps // 10
-    )
-    assert draws.shape == (4, num_steps * 9 // 10, 2)
-    np.testing.assert_array_less(potential_scale_reduction(draws), 1.02)
-    # Means 0 and 0.4, variances 4 and 0.57; by a chain the error of a mean is about 0.1 deviations.
-    np.testing.assert_allclose(draws.mean((0, 1)), [0.0, 0.4], atol=0.3)
-    np.testing.assert_allclose(draws.var((0, 1)), [4.0, 0.57], rtol=0.3)

@@ -95,22 +95,6 @@ def test_coincident_particles_under_a_median_rule(name, rule):
     assert np.all(np.isfinite(jax.jit(jax.grad(after))(jnp.zeros((3, 3)))))
 
 
-def test_pyld_is_differentiable_in_an_outer_step_of_zero():
-    def after(outer):
-        sampler = samplers.pyld(
-            lambda x: x,
-            lambda x: -0.5 * x**2,
-            step_size=0.1,
-            num_inner=1,
-            noise_scale=0.0,
-            outer_step_size=outer,
-        )
-        return sampler.step(jax.random.key(0), sampler.init(2.0))[0].position
-
-    # x' = x - outer x - 0.1 x from x = 2: the step's score is frozen where it starts.
-    np.testing.assert_allclose(jax.grad(after)(0.0), -2.0, rtol=1e-6)
-
-
 @pytest.mark.parametrize("adaptive", [False, True])
 def test_sam_where_the_gradient_is_zero(adaptive):
     """The direction of a zero gradient jumps; derivatives through it stay finite."""

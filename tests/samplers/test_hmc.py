@@ -63,10 +63,3 @@ def test_a_trajectory_follows_the_exact_motion():
     assert infos.is_accepted.all()
     errors = np.abs(states.position - velocities)
     assert np.all(errors < 1.05 * h**2 * (3.0 * np.pi / 48 + np.abs(velocities) / 8) + 1e-5)
-
-
-def test_the_number_of_moves_is_checked():
-    with pytest.raises(ValueError, match="num_integration_steps must be an integer of at least 1"):
-        samplers.hmc(skewed, step_size=0.1, num_integration_steps=0).step(
-            jax.random.key(0), samplers.hmc_init(START, skewed)
-        )

@@ -9,7 +9,7 @@ from monte_carlo import assert_mean, assert_moments, run_replicas, stationary_mo
 from scipy.special import digamma, polygamma
 
 from ebmjax import densities
-from ebmjax.samplers import batch_step, clip_score, mala, mala_init, run_chain
+from ebmjax.samplers import batch_step, clip_score, mala, mala_init
 
 CONCENTRATION = 1.5
 REPLICAS = 20_000
@@ -66,27 +66,6 @@ def test_exact_moments(step_size, noise_scale, temperature, limit):
     assert bias > 10 * np.sqrt(variance / REPLICAS)
 
 
-def test_ergodic_averages():
-    """Ergodic averages of a PyTree position; the error from 40 chains as independent replicas."""
-    target = densities.log_gamma(jnp.array([0.8, 2.5]))
-    shift = 3.0
-
-    def log_density_fn(position):
-        return target.log_density_fn(position["skewed"]) - 0.5 * (position["normal"] - shift) ** 2
-
-    sampler = mala(log_density_fn, step_size=0.6)
-    position = {"skewed": jnp.zeros((40, 2)), "normal": jnp.zeros(40)}
-    states = jax.vmap(sampler.init)(position)
-    _, draws, infos = jax.jit(
-        lambda key, states: run_chain(key, states, batch_step(sampler.step), 1000, burn_in=100)
-    )(jax.random.key(1), states)
-    assert_mean(draws["skewed"].mean(axis=1), target.mean)
-    assert_mean(((draws["skewed"] - target.mean[None, None]) ** 2).mean(axis=1), target.variance)
-    assert_mean(draws["normal"].mean(axis=1), shift)
-    assert_mean(((draws["normal"] - shift) ** 2).mean(axis=1), 1.0)
-    assert infos.acceptance_prob.shape == (40, 900)
-
-
 def cliff(value_beyond):
     """Normal below zero; log density ``value_beyond`` above."""
     return lambda x: jnp.where(x > 0, value_beyond, -0.5 * x**2)
@@ -119,28 +98,6 @@ def test_non_finite_proposals_are_rejected(log_density_fn):
         assert np.all(np.isfinite(leaf))
 
 
-def test_each_chain_accepts_for_itself():
-    sampler = mala(log_gamma, step_size=1.5)
-    step = jax.jit(batch_step(sampler.step))
-    positions = jnp.linspace(-2.0, 1.0, 64)
-    states = jax.vmap(sampler.init)(positions)
-    after, infos = step(jax.random.key(4), states)
-    accepted = np.asarray(infos.is_accepted)
-    assert 5 < accepted.sum() < 59
-    for new, old in zip(after, states, strict=True):
-        np.testing.assert_array_equal(new[~accepted], old[~accepted])
-    assert np.all(after.position[accepted] != states.position[accepted])
-    # The state that travels on is true: the score and the log density are those of its position.
-    np.testing.assert_allclose(after.score, CONCENTRATION - np.exp(after.position), atol=2e-6)
-    np.testing.assert_array_equal(infos.log_density, after.log_density)
-
-    # A chain that can only be rejected changes nothing for the others.
-    elsewhere = jax.vmap(sampler.init)(positions.at[7].set(30.0))
-    disturbed, _ = step(jax.random.key(4), elsewhere)
-    others = np.arange(64) != 7
-    np.testing.assert_array_equal(disturbed.position[others], after.position[others])
-
-
 def test_blackjax_walks_the_same_path(monkeypatch):
     """Same convention (drift eps s, noise sqrt(2 eps)), same two keys: with the noise drawn the
     same way every step agrees to rounding, acceptance probability and decision included."""
@@ -162,15 +119,3 @@ def test_blackjax_walks_the_same_path(monkeypatch):
             assert info.is_accepted == other_info.is_accepted
             decisions.append(bool(info.is_accepted))
         assert 10 < sum(decisions) < 50
-
-
-@pytest.mark.slow
-def test_the_box_is_sampled_exactly():
-    """MALA on ``within_box``: a normal truncated to [0, 1] has a known mean and variance."""
-    restricted = densities.within_box(lambda x: -0.5 * x**2, 0.0, 1.0)
-    sampler = mala(restricted, step_size=0.08)
-    draws, _ = run_replicas(jax.random.key(6), sampler, jnp.full(REPLICAS, 0.5), 60)
-    mass = 0.3413447460685429
-    phi0, phi1 = 0.3989422804014327, 0.24197072451914337
-    mean = (phi0 - phi1) / mass
-    assert_moments(draws, mean, 1 - phi1 / mass - mean**2)

@@ -6,7 +6,6 @@ and an operation whose result could lie in several places is refused.
 
 from functools import partial
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +13,7 @@ import pytest
 from contract_table import TABLE
 from test_contract import SAME_CODE, assert_same_up_to_rounding, start
 
-from ebmjax import metrics, samplers
+from ebmjax import samplers
 
 
 def mesh_of(axis_type):
@@ -39,7 +38,6 @@ ALIKE = {
     "scheduled_sgld", *SAME_CODE,
 }  # fmt: skip
 """Rows in which arrays meet in no way of their own: wrappers of functions, for the most part."""
-
 every_way = pytest.mark.parametrize("name", [name for name in TABLE if name not in ALIKE])
 
 
@@ -107,58 +105,6 @@ def test_chains_under_shard_map(name, varies):
 
 
 KEY, LAW = jax.random.key(1), samplers.uniform_start((2,), -1.0, 1.0)
-
-
-def class_start():
-    images = np.linspace(-1.0, 1.0, 24).reshape(6, 2, 2)
-    return samplers.informative_start(images, [0, 1, 0, 1, 0, 1], 2)
-
-
-@pytest.mark.slow
-def test_a_law_by_class_on_an_explicit_mesh():
-    start_fn, labels = class_start(), jnp.arange(8) % 2
-    keys = jax.random.split(jax.random.key(3), 8)
-    draw = jax.jit(jax.vmap(start_fn))
-    expected = draw(keys, labels)
-    with jax.set_mesh(mesh_of("Explicit")):
-        found = draw(*jax.device_put((keys, labels), jax.P("device")))
-        buffer = samplers.replay_buffer_init(jax.random.key(0), 16, start_fn, num_classes=2)
-        buffer, spread = jax.device_put((buffer, labels), jax.P("device"))
-        draw = partial(samplers.replay_buffer_draw, num_classes=2, reinit_prob=1.0)
-        drawn = jax.jit(
-            lambda *arguments: draw(keys[0], arguments[0], 8, start_fn, labels=arguments[1])
-        )
-        drawn = drawn(buffer, spread)
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-    assert jax.typeof(found).sharding.spec[0] == "device"
-    assert drawn.positions.shape == (8, 2, 2)
-
-
-@pytest.mark.slow
-def test_a_replay_buffer_on_an_explicit_mesh():
-    """Draws, by class too, and writes; draws are spread where the devices divide their number."""
-
-    def draw_and_write(key, buffer, labels):
-        options = {"num_classes": 2, "reinit_prob": 0.5}
-        draw = samplers.replay_buffer_draw(key, buffer, 8, LAW, labels=labels, **options)
-        few = samplers.replay_buffer_draw(key, buffer, 3, LAW, **options)
-        kept = samplers.select_particles(key, draw.positions, jnp.sum(draw.positions, axis=1), 8)
-        return draw, few, kept, samplers.replay_buffer_write(buffer, draw.slots, kept)
-
-    key, labels = jax.random.key(1), jnp.arange(8) % 2
-    buffer = samplers.replay_buffer_init(jax.random.key(0), 32, LAW, num_classes=2)
-    expected = jax.jit(draw_and_write)(key, buffer, labels)
-    with jax.set_mesh(mesh_of("Explicit")):
-        spread = jax.device_put((buffer, labels), jax.P("device"))
-        found = jax.jit(draw_and_write)(key, *spread)
-    is_exact = partial(np.testing.assert_allclose, rtol=1e-6)
-    jax.tree.map(is_exact, found, expected)
-    draw, few, kept, after = found
-    for rows in (draw.positions, kept, after.positions):
-        assert jax.typeof(rows).sharding.spec[0] == "device"
-    assert jax.typeof(few.positions).sharding.spec[0] is None
-
-
 PLACES = {"whole": jax.P(), "rows": jax.P("device"), "columns": jax.P(None, "device")}
 
 
@@ -185,20 +131,3 @@ def test_a_buffer_takes_positions_from_wherever_they_are(of_buffer, of_positions
             assert draw.positions.shape == (8, 8)
             kept = samplers.select_particles(KEY, positions, jnp.sum(positions, axis=1), 4)
             assert kept.shape == (4, 8)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("axis_type", ["Explicit", "Auto"])
-def test_chain_metrics_of_spread_chains(axis_type):
-    draws = jax.random.normal(jax.random.key(0), (8, 24, 2))
-
-    for diagnose in (
-        metrics.potential_scale_reduction,
-        metrics.effective_sample_size,
-        metrics.gradient_variance,
-    ):
-        diagnose = jax.jit(diagnose)
-        expected = diagnose(draws)
-        with jax.set_mesh(mesh_of(axis_type)):
-            found = diagnose(jax.device_put(draws, jax.P("device")))
-        chex.assert_trees_all_close(jax.device_get(found), jax.device_get(expected), rtol=1e-5)

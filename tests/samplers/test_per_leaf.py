@@ -5,8 +5,6 @@ from functools import partial
 import chex
 import jax
 import jax.numpy as jnp
-import numpy as np
-import optax
 import pytest
 from sampler_names import with_a_key
 
@@ -54,16 +52,6 @@ def test_a_step_for_each_leaf(form):
     chex.assert_trees_all_close(step({"a": 0.1, "b": 0.1}), step(0.1), rtol=1e-6, atol=1e-6)
 
 
-def test_a_schedule_for_a_leaf():
-    sampler = schedule(samplers.sgld)(
-        lambda x: -0.5 * (x["a"] ** 2 + x["b"] ** 2),
-        step_size={"a": optax.constant_schedule(0.5), "b": 0.1},
-        noise_scale=0.0,
-    )
-    state, _ = sampler.step(jax.random.key(0), sampler.init({"a": 1.0, "b": 1.0}))
-    np.testing.assert_allclose([state.position["a"], state.position["b"]], [0.5, 0.9], rtol=1e-6)
-
-
 @pytest.mark.parametrize("name", ["gradient_descent", "sgld", "psgld", "mala", "tempered_mala"])
 def test_step_sizes_that_do_not_fit(name):
     for steps, message in (
@@ -75,14 +63,6 @@ def test_step_sizes_that_do_not_fit(name):
         sampler = getattr(samplers, name)(log_density, step_size=steps)
         with pytest.raises(ValueError, match=message):
             sampler.step(jax.random.key(0), sampler.init(POSITION))
-
-
-@pytest.mark.parametrize("name", ["svgd", "adaptive_svgd", "stochastic_svgd"])
-def test_particles_have_one_step_size(name):
-    particles = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf + 1]), POSITION)
-    sampler = getattr(samplers, name)(log_density, step_size={"a": 0.1, "b": 0.2})
-    with pytest.raises(ValueError, match=r"^step_size must be a scalar, got a PyTree of 2 values"):
-        sampler.step(jax.random.key(0), sampler.init(particles))
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 1])
@@ -100,15 +80,3 @@ def test_noise_and_temperature_together(name, temperature):
     state = getattr(samplers, f"{name}_init")(POSITION, log_density)
     with pytest.raises(ValueError, match=message):
         getattr(samplers, f"{name}_step")(jax.random.key(0), state, log_density, **both)
-
-
-def test_the_noise_sets_the_temperature_that_is_reported():
-    """sgld(noise_scale) is sgld(temperature=noise_scale^2 / 2 step_size), acceptance and all."""
-    steps = {"a": 0.02, "b": jnp.array([0.1, 0.3])}
-    noise = jax.tree.map(lambda step: jnp.sqrt(2 * step * 0.4), steps)
-    results = []
-    for options in ({"noise_scale": noise}, {"temperature": 0.4}):
-        sampler = samplers.sgld(log_density, step_size=steps, **options)
-        results.append(jax.jit(sampler.step)(jax.random.key(0), sampler.init(POSITION)))
-    chex.assert_trees_all_close(*results, rtol=1e-5)
-    assert 0 < results[0][1].acceptance_prob < 1

@@ -7,7 +7,7 @@ import pytest
 from jax.extend.core import jaxprs_in_params
 from monte_carlo import assert_moments, run_replicas
 
-from ebmjax.samplers import clip_drift, pyld, pyld_init, sgld
+from ebmjax.samplers import pyld, pyld_init, sgld
 
 WEIGHTS = np.array([[0.8, -0.3], [0.5, 1.1], [-0.7, 0.4]])
 START = np.array([0.6, -0.5])
@@ -106,18 +106,6 @@ def test_one_inner_move_is_sgld(noise_scale):
         np.testing.assert_allclose(info.log_density, sgld_info.log_density, atol=1e-5)
 
 
-def test_one_clipped_inner_move_is_proximal_sgld():
-    """Scores clipped at c, drifts at step_size * c."""
-    options = {"step_size": 0.5, "noise_scale": 0.0}
-    sampler = pyld(curved, head, num_inner=1, max_score=0.4, **options)  # type: ignore[arg-type]
-    proximal = clip_drift(sgld, 0.2)(log_density, **options)
-    position = jnp.asarray(START, jnp.float32)
-    state, _ = sampler.step(KEY, sampler.init(position))
-    expected, _ = proximal.step(KEY, proximal.init(position))
-    np.testing.assert_allclose(state.position, expected.position, atol=1e-6)
-    assert np.any(np.isclose(np.abs(state.position - position), 0.2))
-
-
 def test_noise_of_the_inner_moves_adds_up():
     """Linear first layer, frozen score s: N moves end at N(x + N eps s, N sigma^2)."""
     sampler = pyld(linear, head, step_size=0.1, num_inner=3, noise_scale=0.4)
@@ -125,19 +113,6 @@ def test_noise_of_the_inner_moves_adds_up():
     ends, _ = run_replicas(KEY, sampler, jnp.tile(start, (20_000, 1)), 1)
     score = jax.grad(lambda x: head(linear(x)))(start)
     assert_moments(ends, start + 0.3 * score, 3 * 0.4**2)
-
-
-def test_stationary_law_behind_a_linear_first_layer():
-    """N moves of eps are then one of N eps with its exact noise: variance v / (1 - N eps / 2v)."""
-    variance, step_size, num_inner = 0.5, 0.1, 4
-    sampler = pyld(
-        lambda x: 3.0 * x,
-        lambda hidden: -0.5 * (hidden / 3.0) ** 2 / variance,
-        step_size=step_size,
-        num_inner=num_inner,
-    )
-    ends, _ = run_replicas(KEY, sampler, jnp.zeros(20_000), 20)  # contracts by 0.2 a step
-    assert_moments(ends, 0.0, variance / (1.0 - num_inner * step_size / (2.0 * variance)))
 
 
 def equations(jaxpr, is_in_loop=False):

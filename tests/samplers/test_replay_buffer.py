@@ -3,7 +3,6 @@
 from functools import partial
 from itertools import permutations
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -192,23 +191,6 @@ def one_round(key, buffer):
     start_fn = uniform_start((), -1.0, 0.0)
     draw = replay_buffer_draw(key, buffer, 3, start_fn, num_classes=2, reinit_prob=0.5)
     return replay_buffer_write(buffer, draw.slots, draw.positions + 0.25), draw
-
-
-@pytest.mark.slow
-def test_vmap_and_scan_are_loops():
-    keys, step = jax.random.split(jax.random.key(4), 3), jax.jit(one_round)
-    buffer, draws = numbered_buffer(6), []
-    for key in keys:
-        buffer, draw = step(key, buffer)
-        draws.append(draw)
-    expected = (buffer, jax.tree.map(lambda *leaves: jnp.stack(leaves), *draws))
-    scanned = jax.jit(lambda buffer: jax.lax.scan(lambda b, k: one_round(k, b), buffer, keys))
-    chex.assert_trees_all_equal(scanned(numbered_buffer(6)), expected)
-
-    buffers = ReplayBuffer(jnp.stack([numbered_buffer(6).positions + i for i in range(3)]))
-    loop = [step(key, ReplayBuffer(row)) for key, row in zip(keys, buffers[0], strict=True)]
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *loop)
-    chex.assert_trees_all_equal(jax.jit(jax.vmap(one_round))(keys, buffers), stacked)
 
 
 def test_keys_are_consumed_once():

@@ -2,13 +2,11 @@
 
 from functools import partial
 
-import blackjax
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from monte_carlo import assert_mean
 
 from ebmjax import densities, samplers
 
@@ -108,25 +106,6 @@ def test_many_chains_and_many_particles():
     final, trace, _ = samplers.run_chain(jax.random.key(2), state, particles.step, 3)
     assert trace.shape == (3, 4, 2)
     np.testing.assert_array_equal(trace[-1], samplers.position_of(final))
-
-
-@pytest.mark.parametrize("name", ["hmc", "nuts"])
-def test_blackjax_samplers_are_driven(name):
-    """Moments of a skewed target from 30 parallel chains, each one independent replica."""
-    mass = {"step_size": 0.5, "inverse_mass_matrix": jnp.ones(2)}
-    options = {"num_integration_steps": 4} if name == "hmc" else {"max_num_doublings": 4}
-    sampler = getattr(blackjax, name)(TARGET.log_density_fn, **mass, **options)
-    states = jax.vmap(sampler.init)(jnp.zeros((30, 2)))
-
-    @jax.jit
-    def run(key, states):
-        return samplers.run_chain(key, states, samplers.batch_step(sampler.step), 400, burn_in=50)
-
-    _, draws, infos = run(jax.random.key(3), states)
-    assert draws.shape == (30, 350, 2)
-    assert infos.acceptance_rate.shape == (30, 350)
-    assert_mean(draws.mean(axis=1), TARGET.mean)
-    assert_mean(((draws - TARGET.mean[None, None]) ** 2).mean(axis=1), TARGET.variance)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ebmjax.samplers import select_particles, svgd
+from ebmjax.samplers import select_particles
 
 POSITIONS = {"index": jnp.arange(4.0), "pixels": jnp.arange(8.0).reshape(4, 2)}
 LOG_DENSITIES = jnp.array([-1.0, 2.0, 0.5, -3.0])
@@ -42,32 +42,12 @@ def test_argmax_takes_the_highest_and_in_place_the_first():
     assert chosen("in_place", 3) == [0, 1, 2]
 
 
-def test_choosing_all_loses_none():
-    for policy in ("softmax", "argmax", "in_place"):
-        assert sorted(chosen(policy, 4)) == [0, 1, 2, 3]
-
-
 @pytest.mark.parametrize("policy", ["softmax", "argmax"])
 @pytest.mark.parametrize("bad", [jnp.nan, jnp.inf, -jnp.inf])
 def test_what_is_not_finite_comes_last(policy, bad):
     log_densities = LOG_DENSITIES.at[1].set(bad)
     for seed in range(5):
         assert chosen(policy, 4, log_densities, seed)[-1] == 1
-
-
-def test_large_log_densities_do_not_overflow():
-    """Gaps of 1e4 decide: noise of size one cannot reverse them."""
-    assert chosen("softmax", 4, 1e4 * LOG_DENSITIES) == [1, 2, 0, 3]
-
-
-def test_a_duplicated_particle_is_lost_to_svgd():
-    """The reason for drawing without replacement: equal particles stay equal."""
-    sampler = svgd(lambda x: -0.5 * jnp.sum(x**2), step_size=0.5)
-    state = sampler.init(jnp.array([[1.0, 2.0], [1.0, 2.0], [0.0, -1.0], [2.0, 0.5]]))
-    for seed in range(5):
-        state, _ = sampler.step(jax.random.key(seed), state)
-    np.testing.assert_allclose(state.particles[0], state.particles[1], rtol=1e-5)
-    assert not np.allclose(state.particles[0], jnp.array([1.0, 2.0]), rtol=1e-2)
 
 
 @pytest.mark.parametrize(

@@ -149,16 +149,6 @@ def test_keys_or_labels_alone_are_mapped(make_key, monkeypatch):
     np.testing.assert_allclose(of_keys[4], start_fn(keys[4], jnp.int32(1)), atol=1e-6)
 
 
-def test_laws_are_mapped_like_any_other_argument():
-    images, labels = toy_images()
-    first = informative_start(images, labels, 2)
-    laws = [first, jax.tree.map(lambda leaf: 0.5 * leaf, first)]
-    stacked = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(one) for one in leaves]), *laws)
-    found = jax.vmap(lambda law: law(jax.random.key(0), jnp.int32(1)))(stacked)
-    for law, one in zip(laws, found, strict=True):
-        np.testing.assert_allclose(law(jax.random.key(0), jnp.int32(1)), one, atol=1e-6)
-
-
 def test_a_law_is_an_argument_like_any_other():
     """Its constants are leaves, so another law of the same shape compiles nothing."""
     images, labels = toy_images()
@@ -182,36 +172,23 @@ NAN_IMAGES = np.where(np.arange(16).reshape(4, 2, 2) == 5, np.nan, 0.0)
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "message"),
+    ("make", "message"),
     [
-        (lambda: uniform_start((2,), 1.0, 1.0), ValueError, "^low must be below high"),
-        (lambda: gaussian_start((2,), scale=0.0), ValueError, "^scale must be positive"),
-        (lambda: informative_start(NAN_IMAGES, LABELS, 2), ValueError, "^images .* 1 NaN"),
-        (lambda: informative_start(IMAGES + 1.5, LABELS, 2), ValueError, r"^images must .*1\.5"),
-        (lambda: informative_start(IMAGES - 1.5, LABELS, 2), ValueError, "^images must lie in"),
-        (lambda: informative_start(IMAGES.astype(np.int32), LABELS, 2), TypeError, "uint8.*int32"),
-        (
-            lambda: informative_start(BYTES, LABELS, 2, high=np.inf),
-            ValueError,
-            "bytes, must be fin",
-        ),
-        (lambda: informative_start(IMAGES[:0], LABELS[:0], 2), ValueError, "^images must have sha"),
-        (lambda: informative_start(np.zeros(4), LABELS, 2), ValueError, "^images must have shape"),
-        (lambda: informative_start(IMAGES, LABELS[:3], 2), ValueError, r"^labels must .*\(3,\)"),
-        (lambda: informative_start(IMAGES, LABELS / 2, 2), TypeError, "^labels must be integers"),
-        (lambda: informative_start(IMAGES, LABELS, 1), ValueError, r"^labels must lie in .*0 to 1"),
-        (lambda: informative_start(IMAGES, LABELS - 1, 2), ValueError, "^labels must lie.*-1 to 0"),
-        (lambda: informative_start(IMAGES, LABELS, 4), ValueError, r"^labels must hold.*\[2, 3\]"),
-        (lambda: informative_start(IMAGES, LABELS, 0), ValueError, "^num_classes must be"),
-        (lambda: informative_start(IMAGES, LABELS, 2, jitter=0.0), ValueError, "^jitter must be"),
-        (lambda: informative_start(IMAGES, LABELS, 2, low=1.0), ValueError, "^low must be below"),
-        (lambda: uniform_start((2,), -jnp.inf, jnp.inf), ValueError, "^low must be finite, got lo"),
-        (lambda: uniform_start((2,), 0.0, jnp.inf), ValueError, "^high must be finite, got high="),
-        (lambda: uniform_start((2,), -3e38, 3e38), ValueError, "^high - low must be finite"),
-        (lambda: uniform_start((2,), jnp.zeros(3), 1.0), ValueError, r"^low must be a.*\(2,\)"),
-        (lambda: gaussian_start((2,), 0.0, jnp.ones((2, 2))), ValueError, r"^scale .*\(2,\)"),
+        (lambda: uniform_start((2,), 1.0, 1.0), "^low must be below high"),
+        (lambda: uniform_start((2,), -3e38, 3e38), "^high - low must be finite"),
+        (lambda: uniform_start((2,), jnp.zeros(3), 1.0), r"^low must be a.*\(2,\)"),
+        (lambda: gaussian_start((2,), scale=0.0), "^scale must be positive"),
+        (lambda: informative_start(NAN_IMAGES, LABELS, 2), "^images must lie in .* without NaN"),
+        (lambda: informative_start(IMAGES + 1.5, LABELS, 2), r"^images must .*1\.5"),
+        (lambda: informative_start(IMAGES.astype(np.int32), LABELS, 2), "uint8.*int32"),
+        (lambda: informative_start(BYTES, LABELS, 2, high=np.inf), "bytes, must be finite"),
+        (lambda: informative_start(IMAGES[:0], LABELS[:0], 2), "^images must have shape"),
+        (lambda: informative_start(IMAGES, LABELS[:3], 2), r"^labels must .*\(3,\)"),
+        (lambda: informative_start(IMAGES, LABELS - 1, 2), "^labels must lie.*-1 to 0"),
+        (lambda: informative_start(IMAGES, LABELS, 4), r"^labels must hold.*\[2, 3\]"),
+        (lambda: informative_start(IMAGES, LABELS, 2, jitter=0.0), "^jitter must be"),
     ],
 )
-def test_bad_arguments(make, error, message):
-    with pytest.raises(error, match=message):
+def test_bad_arguments(make, message):
+    with pytest.raises((ValueError, TypeError), match=message):
         make()

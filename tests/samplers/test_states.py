@@ -3,13 +3,10 @@
 from functools import partial
 from typing import Any, NamedTuple
 
-import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from blackjax.mcmc.coupled_hmc import CoupledHMCState
-from blackjax.mcmc.hmc import HMCState
 
 from ebmjax import samplers
 
@@ -92,25 +89,6 @@ def test_a_velocity_turns_where_its_chain_meets_a_wall(make, is_scheduled, wall,
         assert_close(state.momentum, expected[1])
         state = state.chain
     assert_close(state.velocity, expected[1])
-
-
-def test_a_clamp_leaves_no_momentum_that_points_into_the_wall():
-    """Nor does it change the size of one; BlackJAX's chains, pressed against the upper wall."""
-
-    def make(log_density_fn, **options):
-        kernel = blackjax.ghmc(log_density_fn, **options)
-        return samplers.Sampler(lambda x, key=None: kernel.init(x, jax.random.key(0)), kernel.step)
-
-    options = {"step_size": 0.5, "momentum_inverse_scale": jnp.ones(2), "alpha": 0.5, "delta": 0.1}
-    sampler = samplers.clamp(make, -1.0, 1.0)(lambda x: 0.5 * jnp.sum(x), **options)
-    step, state = jax.jit(sampler.step), sampler.init(jnp.full(2, 0.9))
-    num_turned = 0
-    for key in jax.random.split(jax.random.key(1), 20):
-        state, _ = step(key, state)
-        is_at_wall = state.position >= 1.0
-        assert not np.any(is_at_wall & (state.momentum > 0))
-        num_turned += int(np.sum(is_at_wall & (state.momentum < 0)))
-    assert num_turned > 0
 
 
 WRAPPERS = {
@@ -216,20 +194,3 @@ def test_the_position_of_a_state_inside_a_state():
 
     _, positions, _ = samplers.run_chain(jax.random.key(0), state, step, 4)
     assert positions.shape == (4, 2)
-
-
-def test_a_state_of_two_chains_has_no_one_position_but_both_are_turned():
-    one = HMCState(jnp.array(0.3), jnp.array(0.0), jnp.array(0.5))
-
-    def make(log_density_fn):
-        far = one._replace(position=jnp.array(1.3))
-        return samplers.Sampler(
-            lambda x, key=None: CoupledHMCState(one, one), lambda k, s: ((one, far), None)
-        )
-
-    sampler = samplers.reflect(make, -1.0, 1.0)(flat)
-    with pytest.raises(TypeError, match="position"):
-        samplers.position_of(sampler.init(jnp.zeros(())))
-    (first, second), _ = sampler.step(jax.random.key(0), None)
-    assert_close((first.position, second.position), (0.3, 0.7))
-    assert_close((first.logdensity_grad, second.logdensity_grad), (0.5, -0.5))

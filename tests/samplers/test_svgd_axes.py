@@ -1,18 +1,16 @@
 """One particle system spread over mapped axes: the same step, computed once, on any devices."""
 
 import re
-from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.extend.core import jaxprs_in_params
-from jax.sharding import Mesh, PartitionSpec
 from spread_systems import spread_over
 
 from ebmjax.samplers import stochastic_svgd as stochastic
-from ebmjax.samplers import svgd, svgd_direction, svgd_init, svgd_step
+from ebmjax.samplers import svgd, svgd_direction, svgd_init
 
 EPS = float(np.finfo(np.float32).eps)
 NUM_PARTICLES, DIMENSION, STEP_SIZE = 24, 3, 0.3
@@ -68,30 +66,6 @@ def test_a_step_of_shards_is_the_step_of_all(num_shards, bandwidth):
     assert_close(norm, info.direction_norm, np.sqrt(DIMENSION) * atol)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("names", "num_devices"), [*((("data", "shard"), n) for n in (1, 2, 4)), (("shard", "data"), 2)]
-)
-def test_shards_of_devices_are_one_system(names, num_devices):
-    """Whichever axis comes first, every member finds its own rows among all."""
-    direction = partial(svgd_direction, log_density_fn=shifted)
-    of_shards = jax.vmap(partial(direction, axis_name=names), axis_name="shard")
-    mesh = Mesh(np.array(jax.devices()[:num_devices]), ("data",))
-    split = PartitionSpec("data")
-    of_devices = jax.shard_map(
-        of_shards, mesh=mesh, in_specs=split, out_specs=split, check_vma=False
-    )
-    parts = jax.tree.map(lambda leaf: leaf.reshape(8, 3, *leaf.shape[1:]), cloud())
-    got = jax.tree.map(
-        lambda leaf: leaf.reshape(NUM_PARTICLES, *leaf.shape[2:]), jax.jit(of_devices)(parts)
-    )
-    _, info = svgd_step(
-        jax.random.key(0), svgd_init(cloud(), shifted), shifted, step_size=STEP_SIZE
-    )
-    expected = jax.jit(direction)(cloud())
-    assert_close(got, expected, bound_on_directions(float(info.bandwidth)))
-
-
 def equations(jaxpr):
     for equation in jaxpr.eqns:
         yield equation
@@ -112,17 +86,6 @@ def test_shards_of_one_device_share_the_matrices(make):
     for equation in found:
         if equation.primitive.name == "while":
             assert all(v.aval.shape == () for v in equation.outvars)
-
-
-@pytest.mark.parametrize("make", [svgd, stochastic])
-def test_one_shard_takes_the_program_without_axes(make):
-    def program(**options):
-        step = make(log_density, step_size=0.1, **options).step
-        mapped = jax.jit(jax.vmap(step, axis_name="shard"))
-        state = jax.tree.map(lambda leaf: leaf[None], svgd_init(cloud(), log_density))
-        return mapped.lower(jax.random.split(jax.random.key(0), 1), state).as_text()
-
-    assert program(axis_name="shard") == program()
 
 
 @pytest.mark.parametrize("names", ["shard", ("data", "shard")])

@@ -42,18 +42,6 @@ def test_temperature_follows_the_documented_recursion(decay):
     assert np.mean(infos.acceptance_prob[-20:]) > threshold  # and the rises were worth it
 
 
-def test_a_threshold_of_zero_keeps_the_temperature_where_no_move_is_possible():
-    def support(x):  # no density at all but where the chain starts
-        return jnp.where(jnp.all(x == 0), 0.0, -jnp.inf)
-
-    sampler = samplers.tempered_mala(
-        support, step_size=0.3, acceptance_threshold=0.0, acceptance_decay=0.0
-    )
-    state, _, _ = samplers.run_chain(jax.random.key(0), sampler.init(jnp.zeros(2)), sampler.step, 3)
-    assert float(state.running_acceptance) == 0.0
-    assert float(state.temperature) == 1.0
-
-
 def test_a_step_is_a_mala_step_at_the_temperature_of_the_state():
     """Drift eps / T and noise sqrt(2 eps): the Langevin move of the density p^(1/T)."""
     temperature, step_size = 7.0, 0.4
