@@ -169,7 +169,7 @@ def bandwidth_and_direction(x, offset):
         return log_density(particle - offset)
 
     _, info = samplers.svgd_step(
-        jax.random.key(0), samplers.SVGDState(x), around_offset, step_size=1.0
+        jax.random.key(0), samplers.svgd_init(x, around_offset), around_offset, step_size=1.0
     )
     return info.bandwidth, samplers.svgd_direction(x, around_offset)
 
