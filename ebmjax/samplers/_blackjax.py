@@ -8,7 +8,6 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from ebmjax.samplers._states import memory_of, position_of
-from ebmjax.samplers._wrappers import MakeSampler
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler, acceptance_of
 
 
@@ -52,7 +51,7 @@ class BlackJAXAlgorithm(NamedTuple):
       (2,)
     """
 
-    make: MakeSampler
+    make: Callable[..., Sampler]
 
     def __call__(
         self,

@@ -133,7 +133,9 @@ def parallel_tempering_step(
     is_swapped = is_heads & (jnp.arange(num - 1) % 2 == state.parity)
     # The replica that goes to each power: of a swapped pair the other one.
     order = jnp.arange(num) + jnp.pad(is_swapped, (0, 1)) - jnp.pad(is_swapped, (1, 0))
-    steps = {} if step_size is None else {"step_size": jnp.broadcast_to(step_size, (num,))}
+    steps = {}
+    if step_size is not None:
+        steps["step_size"] = jnp.broadcast_to(jnp.asarray(step_size), (num,))
 
     def move(key: Key, keys: Key, place: PyTree, power: jax.Array, step: Any) -> Any:
         chain = sampler(partial(_along, log_density_fn, log_base_fn, power), **step)

@@ -29,9 +29,6 @@ from ebmjax.samplers._langevin import (
 from ebmjax.samplers._states import check_one_chain
 from ebmjax.types import Key, LogDensityFn, PyTree
 
-FirstLayerFn = Callable[[PyTree], PyTree]
-"""``first_layer_fn(position)``: output of the network's first layer, for one chain."""
-
 
 class PYLDState(NamedTuple):
     """A position with its full gradient at the first layer's output.
@@ -46,7 +43,9 @@ class PYLDState(NamedTuple):
     cotangent: PyTree
 
 
-def pyld_init(position: PyTree, first_layer_fn: FirstLayerFn, head_fn: LogDensityFn) -> PYLDState:
+def pyld_init(
+    position: PyTree, first_layer_fn: Callable[[PyTree], PyTree], head_fn: LogDensityFn
+) -> PYLDState:
     """Evaluates the head and its gradient at ``first_layer_fn(position)``, for one chain."""
     check_floating("position", position)
     position = jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), position)
@@ -64,7 +63,7 @@ def pyld_init(position: PyTree, first_layer_fn: FirstLayerFn, head_fn: LogDensit
 def pyld_step(
     key: Key,
     state: PYLDState,
-    first_layer_fn: FirstLayerFn,
+    first_layer_fn: Callable[[PyTree], PyTree],
     head_fn: LogDensityFn,
     *,
     step_size: Annotated[Any, POSITIVE],

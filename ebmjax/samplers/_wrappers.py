@@ -23,9 +23,6 @@ from ebmjax._checks import (
 from ebmjax.samplers._states import map_state, position_of
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
-MakeSampler = Callable[..., Sampler]
-"""The bound form of a sampler: ``make(log_density_fn, *, step_size, ...) -> Sampler``."""
-
 
 def clip_score(log_density_fn: LogDensityFn, max_abs: Any) -> LogDensityFn:
     """Returns the same density with its gradient clipped elementwise to ``[-max_abs, max_abs]``.
@@ -74,7 +71,7 @@ def _quotient(left: PyTree, right: PyTree) -> PyTree:
     return jax.tree.map(lambda a, b: a / b, per_leaf(left, like), per_leaf(right, like))
 
 
-def clip_drift(make: MakeSampler, max_drift: Any) -> MakeSampler:
+def clip_drift(make: Callable[..., Sampler], max_drift: Any) -> Callable[..., Sampler]:
     """Clips ``step_size * score`` elementwise to ``[-max_drift, max_drift]`` before it is added.
 
     With ``sgld`` this is the proximal SGLD of JEM++ and SADA-JEM.
@@ -107,7 +104,7 @@ def clip_drift(make: MakeSampler, max_drift: Any) -> MakeSampler:
     return make_clipped
 
 
-def clamp(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
+def clamp(make: Callable[..., Sampler], low: Any, high: Any) -> Callable[..., Sampler]:
     """Projects every position onto the box ``[low, high]``, elementwise, after each step.
 
     The density is evaluated at the projected position, so the state's score stays true and a step
@@ -166,7 +163,7 @@ def with_slope(place: Callable[..., jax.Array], slope: Callable[..., Any]) -> An
 _project = with_slope(jnp.clip, lambda *_: 1.0)
 
 
-def reflect(make: MakeSampler, low: Any, high: Any) -> MakeSampler:
+def reflect(make: Callable[..., Sampler], low: Any, high: Any) -> Callable[..., Sampler]:
     """Folds every position into the box ``[low, high]`` by reflection at its walls, elementwise.
 
     The sampler moves on the density continued by reflection beyond the walls. MALA and HMC then
@@ -241,7 +238,7 @@ class ScheduledState(NamedTuple):
         return position_of(self.inner)
 
 
-def schedule(make: MakeSampler) -> MakeSampler:
+def schedule(make: Callable[..., Sampler]) -> Callable[..., Sampler]:
     """Lets any hyperparameter be a function of the step within the chain.
 
     A callable hyperparameter, or leaf of one, is evaluated at steps 0, 1, 2, .... So
