@@ -165,7 +165,8 @@ def read_file(path: Path) -> Mapping[str, Study]:
         mistake = files.mistake_in(path, error) or f"{path}: {type(error).__name__}: {error}"
         raise ConfigError(mistake) from error
     studies = namespace.get("STUDIES") or {"": namespace.get("STUDY")}
-    if not all(isinstance(study, Study) for study in studies.values()):
+    is_dict = isinstance(studies, Mapping)
+    if not is_dict or not all(isinstance(one, Study) for one in studies.values()):
         raise ConfigError(f"{path} must define STUDY, a Study, or STUDIES, a dict of them.")
     return studies
 

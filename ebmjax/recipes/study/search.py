@@ -47,12 +47,8 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
 def check_held_out(name: str, config: Config) -> None:
-    """Raises ConfigError unless the number ``name`` of a run may choose its settings.
-
-    That is a number of held-out images, or of points against the law that they are drawn from, or
-    one that a function of the user may report.
-    """
-    is_exact = is_drawn(config)
+    """Raises ConfigError unless the number ``name`` of a run may choose its settings."""
+    is_exact = is_drawn(config)  # points, judged against the law that they are drawn from
     if not is_exact and (not config.data.get("holdout") or config.evals.use_test_split):
         text = "set --config.data.holdout=0.2, and leave config.evals.use_test_split False."
         raise ConfigError(f"a search compares trials by held-out images: {text}")
@@ -100,12 +96,8 @@ def open_study(folder: Path, direction: Any, about: str) -> optuna.Study:
     backend = journal.JournalFileBackend(str(path), journal.JournalFileOpenLock(str(path)))
     with path.open("r+b") as file:  # without the half line that a killed process left
         file.truncate(file.read().rfind(b"\n") + 1)
-    study = optuna.create_study(
-        direction=direction,
-        study_name="search",
-        storage=optuna.storages.JournalStorage(backend),
-        load_if_exists=True,
-    )
+    kept = {"study_name": "search", "storage": optuna.storages.JournalStorage(backend)}
+    study = optuna.create_study(direction=direction, load_if_exists=True, **kept)
     if not study.user_attrs:
         study.set_user_attr("about", about)
     if study.user_attrs["about"] != about:
@@ -165,10 +157,7 @@ class Search:
         return self.cells[trial.number][:1]
 
     def end(self, study: optuna.Study, cell: cells.Cell) -> None:
-        """Ends the trial of a run, and writes the tables.
-
-        A run that recovered ended with other settings than the trial's, so it has no number.
-        """
+        """Ends the trial of a run, and writes the tables. A run that recovered has no number."""
         if cell.seed == 0 and cell.status != "missing":
             numbers = StudyRun(cell.folder).numbers() if cell.status == "done" else {}
             if numbers and self.number.rpartition(".")[2] not in json.dumps(numbers):
@@ -192,8 +181,7 @@ class Search:
         if not (fresh := self.fresh(study)):
             raise ConfigError(f"no trial has a finite {self.number}: search smaller ranges.")
         num_failed = start(fresh, f"the best trials on {BEST} fresh seeds")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             axes = optuna.visualization.matplotlib.plot_slice(study, target_name=self.number)
         np.asarray(axes, object).flat[0].figure.savefig(self.folder / "search.png")
         print((self.folder / "table.md").read_text(), end="")

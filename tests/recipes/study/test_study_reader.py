@@ -3,15 +3,12 @@
 import json
 
 import pytest
-from experiment_runs import REPOSITORY
 
 from ebmjax.recipes.folder.run_folder import as_json
 from ebmjax.recipes.study import reader
 from experiments.configs import jem_digits
 
 CONFIG = jem_digits.get_config()
-
-RECIPES = REPOSITORY / "ebmjax" / "recipes"
 
 
 def make(folder, **files):
@@ -63,8 +60,3 @@ def test_what_a_run_left(study):
 def test_a_run_that_was_evaluated_before_its_end_is_not_done(tmp_path):
     make(tmp_path / "row" / "seed0", evaluation=("json", '{"is_finished": false}'))
     assert reader.first(tmp_path, "row").status == "missing"
-
-
-def test_nothing_else_looks_for_the_runs_of_a_study():
-    looking = [p.name for p in RECIPES.rglob("*.py") if 'seed*"' in p.read_text()]
-    assert looking == ["reader.py"]
