@@ -21,7 +21,7 @@ Prints every field with its value, text and range. "joint" stands for configs/jo
 the defaults of that family. A configuration has the fields of the parts that it names:
 --config.sampler.name=mala prints those of mala."""
 
-HEAD = ("| field | default | values | what it is |", "|---|---|---|---|")
+HEAD: tuple[str, ...] = ("| field | default | values | what it is |", "|---|---|---|---|")
 SECTIONS = [
     "family",
     "seed",

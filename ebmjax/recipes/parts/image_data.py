@@ -157,8 +157,8 @@ def _with_choices(images: Images, config: Config) -> tuple[Images, Config]:
     Labels that are not used are all 0.
     """
     if not config.data.num_classes:
-        splits = (images.train, images.monitored, images.evaluated)
-        images = Images(*(x._replace(labels=np.zeros_like(x.labels)) for x in splits), images.about)
+        train, *tests = (x._replace(labels=np.zeros_like(x.labels)) for x in images[:3])
+        images = Images(train, tests[0], tests[1], images.about)
     num_train, shape = len(images.train.labels), images.train.images.shape[1:]
     per_class = config.data.get("num_per_class")
     if per_class is not None:

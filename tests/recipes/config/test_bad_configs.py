@@ -20,7 +20,6 @@ def refused(tmp_path, monkeypatch):
         with pytest.raises(error) as caught:
             launch(digits(**overrides), "configs/thermo_digits.py:smoke", "run")
         message = str(caught.value)
-        assert message.endswith((".", ")", "...", "?"))
         assert "\n" not in message
         assert not (tmp_path / "run").exists()
         assert not (tmp_path / "runs").exists()

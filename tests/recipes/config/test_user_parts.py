@@ -38,7 +38,6 @@ class State(NamedTuple):
     position: Any
     score: Any
 
-
 def drift(log_density_fn, *, step_size=0.5, noise=0.0):
     def init(x, key=None):
         return State(x, jax.grad(log_density_fn)(x))
@@ -49,82 +48,62 @@ def drift(log_density_fn, *, step_size=0.5, noise=0.0):
 
     return Sampler(init, step)
 
-
 def together(log_density_fn, *, step_size=0.5):
     return drift(log_density_fn, step_size=step_size)
-
 
 together.interacts = True
 together.memory = ("score",)
 
-
 def nothing(log_density_fn):
     return 3
-
 
 def blind_sampler():
     return 3
 
-
 def needs(log_density_fn, *, width):
     return drift(log_density_fn)
-
 
 def kept(log_density_fn, *, keep: Annotated[float, FRACTION] = 0.5):
     return drift(log_density_fn, step_size=keep)
 
-
 def gap(key, model, batch, negatives, weight=1.0):
     return weight * (jnp.mean(negatives.log_density) - jnp.mean(batch.log_density))
-
 
 def slope(key, model, batch, weight=1.0):
     return weight * jnp.mean(model(batch.x))
 
-
 def each(key, model, batch, negatives):
     return batch.f.mean() - negatives.f.mean(), {"all": batch.f}
-
 
 def two(key, model, batch, negatives):
     return batch.f - negatives.f[: len(batch.f)]
 
-
 def single(energy):
     return energy
-
 
 def fails(key, model, batch, negatives):
     raise RuntimeError("no luck")
 
-
 def sgd(learning_rate, scale=1.0):
     return optax.sgd(lambda step: scale * learning_rate(step))
-
 
 def rateless(scale=1.0):
     return optax.sgd(scale)
 
-
 def none(learning_rate):
     return None
-
 
 def pixels(key, model, data, *, scale=1.0):
     return {"mean_pixel": scale * data.images.mean()}
 
-
 def listed(key, model, data):
     return [1.0]
-
 
 def vector(key, model, data):
     return {"mean": data.images[0]}
 
-
 def taken(key, model, data):
     return {"test_energy": 1.0}
-
 
 def blind(model):
     return {}
