@@ -1,8 +1,8 @@
 """Draws the figures of the thermodynamic-integration thesis into a study's folder.
 
-FOLDER/figures/ gets figNN_*.png, NN the thesis's number, and quadratic_fits.md. The thesis has some
-figures twice, for CelebA and CIFAR-10; a study has them once, under the lower number. A row's name
-says its estimator and what differs: "tempered p=0.1 N_t=30". A sweep has the rows that differ in p
+FOLDER/figures/ gets fig10_*.png, the scores against the variance, equal_time_*.png, against the
+seconds of training, and quadratic_fits.md; FOLDER gets the losses, fig09_*.png. A row's name says
+its estimator and what differs: "tempered p=0.1 N_t=30". A sweep has the rows that differ in p
 alone, or in the batch size for vanilla learning.
 """
 
@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from numpy.polynomial import Polynomial
 
 from ebmjax.recipes.evaluators.plots import figure
-from ebmjax.recipes.study.figures import Panel, draw_tiles, over_training
+from ebmjax.recipes.study.figures import Panel, over_training
 from ebmjax.recipes.study.reader import StudyRun, find_done, row_names
 from ebmjax.recipes.study.table import descend, markdown_table
 
@@ -122,15 +122,6 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join([NOTE, "", *markdown_table(HEADS, lines), ""])
 
 
-def boxes(path: Path, rows: Sequence[Row]) -> None:
-    """Draws Figs. 3 and 4: the variances of a sweep, a box a row over seeds."""
-    with figure(path, 1, len(VARIANCES), size=(4.5, 3.8)) as (panels,):
-        for axes, (name, label) in zip(panels, VARIANCES.items(), strict=True):
-            found = [row.values(name)[np.isfinite(row.values(name))] for row in rows]
-            axes.boxplot(found, tick_labels=[f"{row.swept:g}" for row in rows], showfliers=False)
-            axes.set(xlabel="batch size or exponent p", ylabel=label)
-
-
 def against(
     path: Path, found: Mapping[str, list[Row]], names: Mapping[str, str], score: str
 ) -> None:
@@ -156,17 +147,6 @@ def _scatter(
         axes.plot(*curve.linspace(100), color=drawn[0].get_color(), lw=1, ls="--")
 
 
-def samples(path: Path, rows: Sequence[Row]) -> None:
-    """Draws Figs. 7, 11 and 20: the first seed's samples of each row, the lowest KID first."""
-    scored = [(row.values(INFINITY.format("kid_rbf")), row) for row in rows]
-    sound = [(float(np.nanmean(kid)), row) for kid, row in scored if np.isfinite(kid).any()]
-    found = {}
-    for kid, row in sorted(sound, key=lambda one: one[0]):
-        images = np.load(row.runs[0].snapshots()[-1])["samples"]
-        found[f"{row.estimator}\n{row.changes}\nKID {1000 * kid:.3g}e-3"] = images[:36]
-    draw_tiles(path, found, 6, most=5, size=(2.4, 2.9))
-
-
 def draw(folder: Path) -> None:
     """Writes the figures that the folder has rows for, and the parabolas as a table."""
     rows, target = gather(folder), folder / "figures"
@@ -174,11 +154,9 @@ def draw(folder: Path) -> None:
     if not rows:
         return
     (target / "quadratic_fits.md").write_text(table(rows))
-    samples(target / "fig07_samples.png", rows)
     for estimator in ("vanilla", *ESTIMATORS):
         if not (swept := sweep(rows, estimator)):
             continue
-        boxes(target / f"fig04_variance_{estimator}.png", swept)
         names = {f"{estimator}_{row.changes}": row.changes for row in swept}
         over_training((LOSS,), f"fig09_loss_{estimator}", folder, names)
         if estimator == "vanilla":

@@ -2,16 +2,11 @@
 
 Rows are variants of configs/igebm_digits.py: samplers of the negatives, then networks, objectives
 and starts with SGLD. FID and KID use features of a digits classifier and compare only with each
-other.
+other. training.png shows all rows over training, samples.png the buffers of seed 0.
 
-Figures: training.png shows all rows over training, samples.png the buffers of seed 0.
-
-Variants:
-- "": all rows.
-- cifar10: the table's samplers on CIFAR-10 at 16x16 with IGEBM's constants. TFDS_DATA_DIR names the
-  folder of the prepared data.
-- table: full size with the thesis's constants, on CIFAR-10, SVHN and MNIST (for a GPU). The thesis
-  does not identify the table's fourth data set, "Cats".
+Variants: cifar10 has the table's samplers on CIFAR-10 at 16x16 with IGEBM's constants; table is of
+full size with the thesis's constants, on CIFAR-10, SVHN and MNIST (for a GPU). The thesis does not
+identify the table's fourth data set, "Cats".
 """
 
 from collections.abc import Sequence

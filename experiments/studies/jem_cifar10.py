@@ -1,17 +1,12 @@
 """Tables of joint models on CIFAR: SADA-JEM's, and of two more papers.
 
---config.data.path=FOLDER names the folder of the data. --config.evals.inception_weights=FILE
-names Inception's weights. Without them, FID and IS use features of a classifier of the run's
-images, which no published number does.
+--config.data.path=FOLDER names the folder of the data, --config.evals.inception_weights=FILE
+Inception's weights. Without them, FID and IS use features of a classifier of the run's images,
+which no published number does. Variants at the papers' size, for a GPU:
 
-Variants at the paper's size, for a GPU:
-- models: Tables 1 and 3; models_cifar100: Table 2.
-- steps: SADA-JEM by K, with the rate stepped down and by a cosine; training.png is Fig. 3.
-- ablation: Table 5. A row and the row it is compared with differ in one thing; JEM has its own
-  recipe.
-- radius: Table 6.
-- table1, scenarios: the robust-objective paper's Tables 1 and 2, JEM by the exponent of the
-  weights.
+- models, models_cifar100, steps (training.png is Fig. 3), ablation, radius: SADA-JEM. A row of the
+  ablation and the row it is compared with differ in one thing; JEM has its own recipe.
+- table1, scenarios: the robust-objective paper's, JEM by the exponent of the weights.
 - samplers: the sampling-approaches thesis's Table 4.2. It has accuracy 89, 89 and 88 % and FID 57,
   59 and 56 with SGLD, pSGLD and MALA after 100 epochs.
 - cpu: p(x) without augmentation and SAM, on 5,000 images of 16x16 and a small network.

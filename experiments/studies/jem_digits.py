@@ -1,12 +1,8 @@
 """The joint family on the packaged digits: samplers, SAM, augmentation, SVGD, the robust objective.
 
 Every row trains WRN-10-1 for 40 epochs of 22 steps with the same optimiser; a row's name says what
-differs. There are 357 test images, so a percentage point of accuracy is 3.6 images.
-
-Variants:
-- "": samplers, SAM, augmentation, SVGD, the robust objective, JEM++ with PYLD.
-- ablation, radius: SADA-JEM's Tables 5 and 6.
-- scenarios: the robust-objective paper's Table 2, Figs. 16 and 20 to 25.
+differs. There are 357 test images, so a percentage point of accuracy is 3.6 images. "ablation" and
+"radius" are SADA-JEM's Tables 5 and 6, "scenarios" the robust-objective paper's Table 2.
 """
 
 from functools import partial

@@ -1,9 +1,9 @@
 """Robustness and energy landscapes of the joint family on the digits.
 
-SADA-JEM's Figs. 1, 5 and 7: landscapes, and accuracy under attack in both norms, of images as they
-are and refined by ten steps of a sampler. Refined images are attacked as if the chain had the
-derivative 1 (BPDA), and through the chain's own derivative; broken by either is broken.
-landscapes.png has the landscapes of seed 0.
+SADA-JEM's Figs. 1, 5 and 7: landscapes (landscapes.png, seed 0), and accuracy under attack in both
+norms, of images as they are and refined by ten steps of a sampler. Refined images are attacked as
+if the chain had the derivative 1 (BPDA), and through the chain's own derivative; broken by either
+is broken.
 """
 
 from functools import partial

@@ -1,17 +1,11 @@
 """The SVGD thesis's comparison (Table 5.5): SGLD and SVGD as the sampler of a joint energy model.
 
 Each sampler runs with and without SAM, and from uniform noise. All rows share network, optimiser
-and box, and all but the last four the informative start. The sampler and its loss differ. "literal"
-is the thesis's loss with its smoothing of 50. It has no guard that ends a run whose loss exceeds
-1e5 in magnitude: the loss runs to minus infinity, and the thesis trained on.
-
-training.png has accuracy and distance of the samples over training.
-
-Variants:
-- "": the digits.
-- smoothing: the factor of both losses, fixed at 1, 5 and 50 and steered to a gradient ratio of 1.
-- cpu: 5,000 CIFAR-10 images of 16x16, one seed.
-- cifar10: all images at the thesis's size, for a GPU; --config.data.path=FOLDER names the folder.
+and box, and all but the last four the informative start. "literal" is the thesis's loss with its
+smoothing of 50. It has no guard that ends a run whose loss exceeds 1e5 in magnitude: the loss runs
+to minus infinity, and the thesis trained on. "smoothing" has the factor of both losses, fixed at 1,
+5 and 50 and steered to a gradient ratio of 1; cpu 5,000 CIFAR-10 images of 16x16; cifar10 the
+thesis's size, for a GPU.
 """
 
 from functools import partial

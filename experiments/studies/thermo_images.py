@@ -4,16 +4,12 @@ The thesis has its figures for CelebA (3, 4, 5, 10) and again for CIFAR-10 (16, 
 row is configs/thermo_celeba.py or configs/thermo_cifar10.py with the fields that it names.
 "frozen_prior" has the learning gradient of the thesis's code, "tempered" trains the prior too. On
 CelebA the thesis also changes N_t, K and eta at p = 0.1 (Figures 6 and 11). "through_chain" is the
-gradient that its text describes, the only one in which eta acts: other rows have no eta.
+gradient that its text describes, the only one in which eta acts.
 
---config.data.path=FOLDER names the folder of the data. --config.evals.inception_weights=FILE
-names the file of Inception's weights (docs/generation_metrics.md). Without them, CIFAR-10 is
-compared in features of a classifier of its images, and CelebA, which has no labels, is not
-compared.
-
-Batches are multiples of eight, so that 8 devices share them. Variants: celeba and cifar10 have the
-thesis's size, five seeds a row, for an accelerator; not yet run. cpu
-has a few rows of a small model on 2,000 images of CIFAR-10, two seeds.
+--config.evals.inception_weights=FILE names Inception's weights. Without them, CIFAR-10 is compared
+in features of a classifier of its images, and CelebA, which has no labels, is not compared. Batches
+are multiples of eight, so that 8 devices share them. celeba and cifar10 have the thesis's size and
+are not yet run; cpu has a small model on 2,000 images of CIFAR-10.
 """
 
 from collections.abc import Sequence

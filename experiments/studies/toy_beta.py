@@ -4,14 +4,8 @@ A row is a data set, a setting, an objective and a beta, by the variants of conf
 Total variation lies in [0, 1] and is from the data's density unless another is named. "chains" is
 that of a kernel density estimate of 10,000 ends of the run's chains, "negatives" that of training's
 chains, "shares" that of the masses of modes or circles. Means leave out, and count, runs that
-diverged and densities that cannot be normalised on the grid.
-
-Figures: sweep.png; panels_*.png for every data set and setting, the learned densities by objective
-and beta, seed 0.
-
-Variants:
-- "": all rows.
-- negative: betas below 0.
+diverged and densities that cannot be normalised on the grid. panels_*.png has the learned densities
+of seed 0. "negative" has betas below 0.
 """
 
 from collections.abc import Mapping, Sequence

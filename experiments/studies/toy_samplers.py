@@ -1,14 +1,11 @@
 """Eight samplers on one learned energy of four Gaussians, 10 chains each, over 5 seeds.
 
 samplers.md has a row for every sampler and a table for every setting of steps; samplers_*.png shows
-the same as dots. "independent draws" are the best that chains can reach. "training" compares
-samplers of the training by the learned energy, with chains of 100 steps of 0.1.
+the same as dots. "independent draws" are the best that chains can reach.
 
-Variants:
-- "": all of it.
-- variants: nearer modes, weak regularisation and persistent chains in training.
-- printed: MALA and pSGLD as the thesis prints them, beside the correct ones and SGLD.
-- training: samplers of the training (abstract, 4.1.4).
+Variants: variants has nearer modes, weak regularisation and persistent chains in training; printed
+has MALA and pSGLD as the thesis prints them, beside the correct ones and SGLD; training compares
+samplers of the training (abstract, 4.1.4) by the learned energy, with chains of 100 steps of 0.1.
 """
 
 from functools import partial
