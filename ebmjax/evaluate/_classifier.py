@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -11,7 +11,7 @@ import numpy as np
 
 from ebmjax import data, metrics
 from ebmjax._checks import check_at_least, check_finite, check_labels
-from ebmjax._groups import in_batches
+from ebmjax._groups import in_batches, num_devices
 from ebmjax.data import ImageData
 from ebmjax.evaluate._out_of_distribution import TEST, Parts, areas_by_image, out_of_distribution
 
@@ -81,11 +81,10 @@ def _in_batches(
 ) -> Callable[[Any], Any]:
     """Returns ``images -> of_batch(logits_fn, images)``, one program for all sets of images."""
     check_at_least("batch_size", batch_size, 1)
-
-    def at_once(function: LogitsFn, images: jax.Array) -> Any:
-        return in_batches(of_batch, len(images), batch_size)[0](function, images)
-
-    program = partial(jax.jit(at_once), as_partial(logits_fn))
+    # A function that is no Partial may read other numbers at the next call.
+    is_constant = isinstance(logits_fn, jax.tree_util.Partial)
+    make = _keep_program if is_constant else _make_program
+    program = partial(make(of_batch, batch_size, num_devices()), as_partial(logits_fn))
 
     def run(images: Any) -> Any:
         images = as_floats(images)
@@ -94,6 +93,18 @@ def _in_batches(
         return metrics.extract_in_batches(program, images, size)
 
     return run
+
+
+def _make_program(of_batch: Callable[..., Any], batch_size: int, num_devices: int) -> Any:
+    del num_devices  # by which the kept ones differ
+
+    def at_once(function: LogitsFn, images: jax.Array) -> Any:
+        return in_batches(of_batch, len(images), batch_size)[0](function, images)
+
+    return jax.jit(at_once)
+
+
+_keep_program = lru_cache(maxsize=8)(_make_program)
 
 
 def classifier(

@@ -10,6 +10,7 @@ import numpy as np
 from ebmjax import evaluate
 from ebmjax._phases import say_part
 from ebmjax.data import ImageData
+from ebmjax.samplers import StartFn
 from ebmjax.types import Key
 
 NUM_CHAINS = 16
@@ -26,13 +27,13 @@ def mixing(key: Key, model: Any, data: ImageData) -> dict[str, Any]:
     key, by_sampler = jax.random.split(key, 3)[2], {}
     for name in model.plan.kinds:
         say_part(f"mixing of {NUM_CHAINS} chains of {name}, {model.num_chain_steps:,} steps")
-        found = _program(model, name)(key, model.trained)
+        found = _program(model, name)(key, model.trained, model.plan.start_fn)
         by_sampler[name] = {k: float(value) for k, value in found.items()}
     return {"mixing": {"by_sampler": by_sampler, **find_worst(by_sampler)}}
 
 
 def _program(model: Any, name: str) -> Any:
-    def diagnose(key: Key, trained: Any) -> dict[str, jax.Array]:
+    def diagnose(key: Key, trained: Any, start_fn: StartFn) -> dict[str, jax.Array]:
         label = jnp.int32(0)
         start_key, chain_key = jax.random.split(key)
         keys = jax.random.split(start_key, NUM_CHAINS)
@@ -40,7 +41,7 @@ def _program(model: Any, name: str) -> Any:
             chain_key,
             model.plan.kinds_at(trained.adaptation)[name].sampler,
             model.densities_of(trained)(label),
-            jax.vmap(model.plan.start_fn, (0, None))(keys, label),
+            jax.vmap(start_fn, (0, None))(keys, label),
             num_steps=model.num_chain_steps,
         )
 

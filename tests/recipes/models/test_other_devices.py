@@ -37,12 +37,13 @@ def traced_step(config, folder):
     step = jax.shard_map(
         experiment.train_step,
         mesh=training.make_mesh(plan.num_shards),
-        in_specs=(PartitionSpec(), specs, shards),
+        in_specs=(PartitionSpec(), specs, shards, PartitionSpec()),
         out_specs=(specs, PartitionSpec()),
         check_vma=False,
     )
     batch = batches if isinstance(plan.batch_size, tuple) else batches[0]
-    return jax.jit(step).trace(build.root_keys(config)[1], experiment.state, batch)
+    key, numbers = build.root_keys(config)[1], experiment.numbers
+    return jax.jit(step).trace(key, experiment.state, batch, numbers)
 
 
 @pytest.mark.slow
