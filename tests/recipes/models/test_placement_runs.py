@@ -64,6 +64,7 @@ def trained(config, folder):
         experiment.train_step,
         experiment.data,
         plan,
+        numbers=experiment.numbers,
         placement="device" if config.data.placement == "device" else "host",
     )
     return experiment, training.tree_digest(result.state)
