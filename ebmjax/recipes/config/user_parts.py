@@ -7,7 +7,7 @@ keywords.
 import contextlib
 import inspect
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
@@ -32,10 +32,6 @@ class UserPart(NamedTuple):
     name: str
     function: Callable[..., Any]
     options: Mapping[str, Any]
-
-    def takes(self, argument: str) -> bool:
-        """Returns whether the function has an argument of this name."""
-        return argument in inspect.signature(self.function).parameters
 
     def call(self, *given: Any, **keywords: Any) -> Any:
         """Returns the function's value; whatever it raises is an error of the configuration."""
@@ -63,7 +59,12 @@ def find_function(field: str, name: str) -> Callable[..., Any]:
 
 
 def find_part(
-    config: Config, field: str, name: str, given: Collection[str], usual: Fields | None = None
+    config: Config,
+    field: str,
+    name: str,
+    first: Sequence[str] = (),
+    others: Collection[str] = (),
+    usual: Fields | None = None,
 ) -> UserPart:
     """Returns the user's part that ``config.<field>`` names.
 
@@ -71,7 +72,8 @@ def find_part(
       config: the section ``config.<section>.options`` is read, of the field's section.
       field: such as "sampler.name".
       name: its value.
-      given: names of the arguments that the run gives. No option may have one of these names.
+      first: names of the arguments that the function must begin with.
+      others: names of the arguments that the run gives, too. No option has one of these names.
       usual: fields whose ranges hold for options that are set and have none in the signature.
 
     Raises:
@@ -79,7 +81,11 @@ def find_part(
     """
     function, section = find_function(field, name), f"{field.partition('.')[0]}.options"
     chosen = config.get(section, ConfigDict()).to_dict()
-    parameters = inspect.signature(function).parameters
+    parameters, given = inspect.signature(function).parameters, (*first, *others)
+    if [*parameters][: len(first)] != [*first]:
+        raise ConfigError(
+            f"config.{field}={name!r} must take ({', '.join(first)}); it has {[*parameters]}."
+        )
     many = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     able = [key for key, one in parameters.items() if key not in given and one.kind not in many]
     takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())

@@ -1,6 +1,5 @@
 """Runs evaluators at their times: a row during training, the report afterwards."""
 
-import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import numpy as np
 from ebmjax._groups import over_devices
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.config.user_parts import UserPart, find_function, find_part
+from ebmjax.recipes.config.user_parts import UserPart, find_part
 from ebmjax.recipes.evaluators import Found, table
 from ebmjax.recipes.evaluators.distances import check_features
 from ebmjax.recipes.evaluators.result_tables import over_training
@@ -73,12 +72,6 @@ def make_evaluators(config: Config) -> dict[str, Evaluator]:
         at_end = name not in table.TRAINING_ALONE
         made[name] = Evaluator(partial(function, **options), every, at_end, check)
     for place, name in enumerate(config.evals.get("functions", ())):
-        arguments = list(inspect.signature(find_function("evals.functions", name)).parameters)
-        if arguments[:3] != list(GIVEN):
-            raise ConfigError(
-                f"config.evals.functions={name!r} must take ({', '.join(GIVEN)}); it has "
-                f"{arguments}."
-            )
         part = find_part(config, "evals.functions", name, GIVEN)
         every = getattr(part.function, "every", 1)
         made[name] = Evaluator(partial(_call_own, part, place), every, is_own=True)

@@ -179,10 +179,6 @@ def user_optimizer(config: Config, learning_rate: Any) -> optax.GradientTransfor
       ConfigError: for whatever the function does wrong.
     """
     part = find_part(config, "optimizer.name", config.optimizer.name, ("learning_rate",))
-    if not part.takes("learning_rate"):
-        raise ConfigError(
-            f"config.optimizer.name={part.name!r} must take learning_rate, a function of the step."
-        )
     made = part.call(learning_rate=learning_rate, **part.options)
     if not all(callable(getattr(made, name, None)) for name in ("init", "update")):
         raise ConfigError(

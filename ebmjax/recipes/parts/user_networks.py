@@ -73,7 +73,7 @@ def user_networks(
       ConfigError: for whatever the function does wrong.
     """
     name = config.model.factory
-    part = find_part(config, "model.factory", name, (*given, *RANDOM))
+    part = find_part(config, "model.factory", name, others=(*given, *RANDOM))
     parameters = inspect.signature(part.function).parameters
     random = next((one for one in RANDOM if one in parameters), None)
     takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())

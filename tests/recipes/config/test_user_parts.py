@@ -288,7 +288,7 @@ def test_an_optimiser_gets_the_rate_of_the_run(here):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("own.py:rateless", r"must take learning_rate"),
+        ("own.py:rateless", r"must take \(learning_rate\)"),
         ("own.py:none", r"must return an optax transformation.*got a NoneType"),
     ],
 )

@@ -16,9 +16,6 @@ from ebmjax.recipes.parts.objectives.table import LEVELS, draws, find_objective
 from ebmjax.recipes.parts.objectives.with_chains import scheduled_beta
 from ebmjax.types import Key, Metrics
 
-TAKEN = ["key", "model", "batch"]
-"""First arguments of every objective."""
-
 
 def make_loss(
     config: Config, train: data.ImageData, total_steps: int = 0
@@ -117,14 +114,7 @@ def _users(config: Config) -> Callable[..., tuple[jax.Array, Metrics]]:
       ConfigError: for whatever the function does wrong, also when called.
     """
     name = config.loss.name
-    arguments = list(inspect.signature(find_objective(name)).parameters)
-    if arguments[:3] != TAKEN:
-        raise ConfigError(
-            f"config.loss.name={name!r} must take (key, model, batch), and negatives if it needs "
-            f"chains; it has the arguments {arguments}."
-        )
-    given = [*TAKEN, "negatives"] if "negatives" in arguments else TAKEN
-    part = find_part(config, "loss.name", name, tuple(given))
+    part = find_part(config, "loss.name", name, ("key", "model", "batch"), ("negatives",))
     return lambda *given: _check_loss(part, part.call(*given, **part.options))
 
 

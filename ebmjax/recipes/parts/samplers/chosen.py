@@ -94,7 +94,7 @@ def _of_user(
             f"config.{field}={name!r} must take the log density, and has no argument."
         )
     usual = {"step_size": table.LANGEVIN["step_size"]}
-    part = find_part(config, field, name, (arguments[0], "axis_name"), usual)
+    part = find_part(config, field, name, arguments[:1], ("axis_name",), usual)
     chosen = Chosen(name, "config.sampler.options", part.options, part)
     if chosen.entry.interacts and not any(one.interacts for one in allowed.values()):
         raise ConfigError(
