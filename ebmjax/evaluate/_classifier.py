@@ -128,12 +128,12 @@ def classifier(
     Returns:
       "classification": "num_images", "accuracy", "nll" in nats, "brier", "ece" and the lists of
       "reliability", see ``metrics.reliability_bins``; NaN if logits are not finite. "logits" of all
-      test images. "per_image": number to set of images to the values behind it, for ``metrics.sampling_error``
-      and ``metrics.paired_difference``. With ``outside``, "scores" of every set, that of the test
-      images called "test"; and "ood": "num_images" and "sets", which has for each set and score
-      "auroc", "aupr_in_positive" and "fpr95_in_positive" with the test images as positive class,
-      "aupr_out_positive" and "fpr95_out_positive" with the others, as in OpenOOD v1.5. There is no
-      mean over sets: it would mix easy and hard ones.
+      test images. "per_image": number to set of images to the values behind it, for
+      ``metrics.sampling_error`` and ``metrics.paired_difference``. With ``outside``, "scores" of
+      every set, that of the test images called "test"; and "ood": "num_images" and "sets", which
+      has for each set and score "auroc", "aupr_in_positive" and "fpr95_in_positive" with the test
+      images as positive class, "aupr_out_positive" and "fpr95_out_positive" with the others, as in
+      OpenOOD v1.5. There is no mean over sets: it would mix easy and hard ones.
 
     Example:
       >>> brightness = lambda x: jnp.stack([-x.mean((1, 2, 3)), x.mean((1, 2, 3))], axis=1)

@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from matplotlib.patheffects import withStroke
 from matplotlib.rcsetup import cycler
 from matplotlib.ticker import MaxNLocator
 
@@ -58,10 +57,6 @@ FEW = 25
 
 MOST_OWN = 9
 """Most panels of numbers of the user's."""
-
-MANY = 400
-"""Most points of a curve: of more, the lowest and the highest of neighbours are drawn."""
-
 
 Panel = tuple[str, Sequence[str], str]
 """Label of an axis, names of the numbers along it, and its scale."""
@@ -157,14 +152,6 @@ def tiles(
         axes.grid(False)
 
 
-def name_tiles(axes: Axes, names: Sequence[str], columns: int, shape: tuple[int, int]) -> None:
-    """Writes a name into the corner of each of ``tiles`` of (height, width), of 400 at most."""
-    outline = [withStroke(linewidth=1.5, foreground="black")]
-    for i, name in enumerate(names if len(names) <= 400 else ()):
-        top, left = (i // columns) * (shape[0] + 1) + 0.6, (i % columns) * (shape[1] + 1) + 0.6
-        axes.text(left, top, name, va="top", fontsize=5, color="white", path_effects=outline)
-
-
 def histograms(axes: Axes, sets: Mapping[str, np.ndarray]) -> None:
     """Draws finite numbers by the names of their sets, on the same bins, the first set filled.
 
@@ -202,22 +189,12 @@ def curve(axes: Axes, rows: Rows, name: str, **style: Any) -> None:
     steps, values = column(rows, name)
     if not len(steps):
         return
-    shown, errors = _extremes(values), column(rows, f"{name}_error")[1]
-    marker = "." if len(shown) <= FEW else ""
+    errors, marker = column(rows, f"{name}_error")[1], "." if len(steps) <= FEW else ""
     named = {"label": name.replace("_", " "), "marker": marker, **style}
-    drawn, *_ = axes.plot(steps[shown], values[shown], **named)
+    drawn, *_ = axes.plot(steps, values, **named)
     if errors.shape == values.shape:
-        ends = (values - errors)[shown], (values + errors)[shown]
-        axes.fill_between(steps[shown], *ends, alpha=0.2, color=drawn.get_color())
-
-
-def _extremes(values: np.ndarray) -> np.ndarray:
-    """Returns which of ``values`` are drawn: all, or the extremes of ``MANY / 2`` parts."""
-    if len(values) <= MANY:
-        return np.arange(len(values))
-    low, high = (np.where(np.isfinite(values), values, far) for far in (np.inf, -np.inf))
-    parts = np.array_split(np.arange(len(values)), MANY // 2)
-    return np.unique([(part[low[part].argmin()], part[high[part].argmax()]) for part in parts])
+        ends = values - errors, values + errors
+        axes.fill_between(steps, *ends, alpha=0.2, color=drawn.get_color())
 
 
 def by_step(axes: Axes, label: str, scale: str = "linear") -> None:

@@ -14,7 +14,7 @@ from ebmjax._ranges import TWO_OR_MORE
 from ebmjax._stored import AT_ONCE, take_rows
 from ebmjax.data import ImageData, from_signed_unit
 from ebmjax.recipes.evaluators import Found
-from ebmjax.recipes.evaluators.plots import STYLE, figure, name_tiles, tiles
+from ebmjax.recipes.evaluators.plots import STYLE, figure, tiles
 from ebmjax.recipes.evaluators.result_tables import with_error
 from ebmjax.types import Key
 
@@ -72,7 +72,7 @@ def draw_sheet(
     Args:
       path: of the picture.
       panels: title to uint8 images (N, H, W, C).
-      classes: (N,), by which the images are sorted; each has its class written on it.
+      classes: (N,), by which the images are sorted.
     """
     num, height, width, _ = next(iter(panels.values())).shape
     columns = min(max(COLUMNS, math.isqrt(num)), num)
@@ -82,8 +82,6 @@ def draw_sheet(
     with figure(path, 1, len(panels), size=size) as (axes,):
         for axis, (title, images) in zip(axes, panels.items(), strict=True):
             tiles(axis, images[order], columns, title)
-        if classes is not None:
-            name_tiles(axes[0], [str(one) for one in classes[order]], columns, (height, width))
 
 
 def take_first(images: Any) -> np.ndarray:

@@ -20,17 +20,15 @@ def test_the_nearest_training_image_is_found_in_every_part(are_stored):
 
 
 def test_all_panels_are_sorted_by_class(tmp_path, monkeypatch):
-    drawn, named = {}, []
+    drawn = {}
     monkeypatch.setattr(
         samples, "tiles", lambda _, images, __, title: drawn.update({title: images})
     )
-    monkeypatch.setattr(samples, "name_tiles", lambda _, names, *__: named.extend(names))
     panels = {"samples": IMAGES[:5], "starts": IMAGES[5:10]}
     samples.draw_sheet(tmp_path / "sheet.png", panels, np.array([2, 0, 1, 0, 2]))
     order = [1, 3, 2, 0, 4]
     np.testing.assert_array_equal(drawn["samples"], IMAGES[order])
     np.testing.assert_array_equal(drawn["starts"], IMAGES[5:10][order])
-    assert named == ["0", "0", "1", "2", "2"]
 
 
 @pytest.mark.parametrize(("num", "has_classes"), [(1, False), (23, True), (3000, False)])
