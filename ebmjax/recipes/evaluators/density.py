@@ -16,8 +16,7 @@ from ebmjax._ranges import GRID, POSITIVE, TWO_OR_MORE
 from ebmjax.data import ImageData
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators import Found
-from ebmjax.recipes.evaluators.plots import figure, shape
-from ebmjax.recipes.folder.workdir import snapshots
+from ebmjax.recipes.evaluators.plots import figure
 from ebmjax.recipes.parts.points_data import Truth
 from ebmjax.types import Key
 
@@ -343,22 +342,6 @@ def tile(
         axes.set_aspect("equal")
         return
     axes.imshow(shown(log_density).T, origin="lower", vmin=limits[0], vmax=limits[1])
-
-
-def over_training(workdir: Path, half_width: float) -> None:
-    """Draws ``plots/density.png``: the learned energy at each monitored step that kept it."""
-    kept = []
-    for file in snapshots(workdir):
-        with np.load(file) as arrays:
-            if "log_density" in arrays.files:
-                kept.append((int(file.stem), arrays["log_density"]))
-    if not kept:
-        return
-    path = workdir / "plots" / "density.png"
-    with figure(path, *shape(len(kept), COLUMNS), size=(2.4, 2.7)) as grid:
-        for axes, (step, log_density) in zip(grid.flat, kept, strict=False):
-            energy_map(axes, log_density, half_width)
-            axes.set_title(f"step {step}")
 
 
 def energy_map(axes: Any, log_density: np.ndarray, half_width: float) -> None:

@@ -1,15 +1,11 @@
 """Energies of test images and of samples."""
 
-from collections.abc import Mapping
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ebmjax.data import ImageData
 from ebmjax.recipes.evaluators import Found
-from ebmjax.recipes.evaluators.plots import figure, histograms, legend
 from ebmjax.types import Key
 
 
@@ -31,7 +27,6 @@ def energies(key: Key, model: Any, data: ImageData) -> Found:
         {"energies": report},
         {"test_energy": float(np.mean(sets["test"]))},
         {f"{name}_energies": found for name, found in sets.items()},
-        pictures={"energies": partial(draw, sets)},
     )
 
 
@@ -43,11 +38,3 @@ def moments(energies: np.ndarray) -> dict[str, float]:
         "deviation": float(np.std(finite)) if finite.size > 1 else np.nan,
         "num_not_finite": len(energies) - len(finite),
     }
-
-
-def draw(sets: Mapping[str, np.ndarray], path: Path) -> None:
-    """Draws histograms of the energies of each set."""
-    with figure(path, size=(6, 4)) as ((axis,),):
-        histograms(axis, sets)
-        axis.set(xlabel="energy, nats")
-        legend(axis)

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 import jax
@@ -20,16 +19,9 @@ from ebmjax.evaluate import finite_images
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.image_model import floats
-from ebmjax.recipes.evaluators.plots import figure
 from ebmjax.types import Key
 
-TITLES = {
-    "ksd": "KSD: does the density fit?",
-    "mmd": "MMD: like held-out data?",
-    "c2st": "classifier: like held-out data?",
-}
-LEVEL, LOWEST = 0.05, 1e-3
-"""Dashed line of the picture, and the least p-value that it shows."""
+TESTS = ("ksd", "mmd", "c2st")
 LEAST = 4
 """Fewest examples of a set that the classifier's test takes."""
 
@@ -46,7 +38,7 @@ def fit(
     Args:
       num_samples: chains, and examples of each other set
     """
-    chain_key, held_key, train_key, *keys = jax.random.split(key, 3 + len(TITLES))
+    chain_key, held_key, train_key, *keys = jax.random.split(key, 3 + len(TESTS))
     if hasattr(model.trained, "beta"):  # chains follow the model itself, as in ``density``
         model = replace(model, trained=model.trained._replace(beta=jnp.float32(0)))
     say_part(f"{num_samples:,} chains of {model.num_chain_steps:,} steps")
@@ -72,7 +64,7 @@ def fit(
     }
     features = {place: _features(model, x) for place, x in sets.items()}
     held_out = features.pop("held_out")
-    for name, one in zip(TITLES, keys, strict=True):
+    for name, one in zip(TESTS, keys, strict=True):
         say_part(f"p-values of {name}")
         if name == "ksd":
             found = _stein(one, model, temperature, sets, notes)
@@ -85,8 +77,7 @@ def fit(
         report[name] = {
             place: {k: float(v) for k, v in one._asdict().items()} for place, one in found.items()
         }
-    shown = {name: report[name] for name in TITLES if report.get(name)}
-    return Found({"fit": report}, pictures={"fit": partial(draw, shown)} if shown else {})
+    return Found({"fit": report})
 
 
 def check(model: Any, data: ImageData, *, num_samples: int, **_: Any) -> None:
@@ -143,18 +134,3 @@ def _features(model: Any, x: np.ndarray) -> np.ndarray:
 
 def _as_floats(x: Any) -> jax.Array:
     return jnp.asarray(x, jnp.float32)
-
-
-def draw(shown: Mapping[str, Any], path: Path) -> None:
-    """Draws the p-value of every test and set, and the level of 5 %."""
-    with figure(path, 1, len(shown), size=(3.6, 2.2), sharex=True) as (panels,):
-        for axes, (name, sets) in zip(panels, shown.items(), strict=True):
-            number = "accuracy" if name == "c2st" else "statistic"
-            for row, one in enumerate(sets.values()):
-                p_value = one["p_value"]
-                axes.plot(max(p_value, LOWEST), row, "o" if p_value > LOWEST else "<", c="C0")
-            texts = [f"{k.replace('_', ' ')}\n{one[number]:.3g}" for k, one in sets.items()]
-            axes.set_yticks(range(len(texts)), texts)
-            axes.axvline(LEVEL, color="C1", ls="--")
-            axes.set(xscale="log", xlim=(LOWEST / 2, 2), ylim=(len(texts) - 0.5, -0.5))
-            axes.set(xlabel="p-value", ylabel=number, title=TITLES[name])

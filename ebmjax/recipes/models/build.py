@@ -13,10 +13,9 @@ import optax
 from ebmjax import data, learning, training
 from ebmjax._ranges import MAX_INTEGER
 from ebmjax.recipes.config.by_images import total_steps
-from ebmjax.recipes.config.checks import is_points
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.user_parts import find_part
-from ebmjax.recipes.evaluators import density, profile
+from ebmjax.recipes.evaluators import profile
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
 from ebmjax.recipes.evaluators.image_model import ImageModel
 from ebmjax.recipes.evaluators.plots import panels
@@ -189,7 +188,7 @@ def user_optimizer(config: Config, learning_rate: Any) -> optax.GradientTransfor
 
 
 def draw_plots(of_model: Any, workdir: Path, config: Config) -> None:
-    """Draws ``plots/training.png``; ``chains.png`` if profiled, and ``density.png`` of points.
+    """Draws ``plots/training.png`` and, if chains are profiled, ``chains.png``.
 
     Args:
       of_model: panels of the model.
@@ -198,8 +197,6 @@ def draw_plots(of_model: Any, workdir: Path, config: Config) -> None:
     """
     panels(workdir / "plots" / "training.png", read_rows(workdir), of_model, config)
     profile.draw(workdir)
-    if is_points(config):
-        density.over_training(workdir, config.evals.density.half_width)
 
 
 def make_objective(

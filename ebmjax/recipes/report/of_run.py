@@ -44,10 +44,10 @@ MOST_BYTES, MOST_PANELS = 230_000, 9
 
 SAMPLES = "Samples over training"
 PICTURES = {
-    SAMPLES: ("eval_samples", "samples_over_training", "reconstructions", "density"),
+    SAMPLES: ("eval_samples", "samples_over_training", "reconstructions", "eval_density"),
     "Calibration": ("eval_reliability",),
     "Out of distribution": ("eval_ood",),
-    "Chains": ("chains", "eval_energies"),
+    "Chains": ("chains",),
     "Further pictures": ("eval_*", "*"),
 }
 """Patterns of files in plots/ by section, in the order in which the room is given away."""

@@ -40,18 +40,6 @@ def test_panels_are_the_densities_of_model_and_chains(tmp_path, figures):
             assert axes.images[0].get_clim() == ends_of
 
 
-def test_the_density_is_drawn_at_every_step_that_kept_it(tmp_path, figures):
-    for name in ("monitor", "plots"):
-        (tmp_path / name).mkdir()
-    for step in (0, 20):
-        np.savez(tmp_path / "monitor" / f"{step:06d}.npz", log_density=TRUTH + step)
-    np.savez(tmp_path / "monitor" / "000010.npz", others=TRUTH)
-    density_plots.over_training(tmp_path, 2.0)
-    shown = [axes for axes in figures["density.png"].axes if axes.images]
-    assert [axes.get_title() for axes in shown] == ["step 0", "step 20"]
-    np.testing.assert_allclose(shown[0].images[0].get_array(), (TRUTH.max() - TRUTH).T)
-
-
 WAYS = np.random.default_rng(1).normal(0.0, 1.0, (3, 60, 2))
 
 
