@@ -13,8 +13,7 @@ Expected numbers: not yet run.
 from functools import partial
 from typing import Any
 
-from ebmjax.recipes.models.latent.fields import VANILLA, configure
-from ebmjax.recipes.models.latent.variants import SMALL_SMOKE, widths
+from ebmjax.recipes.models.latent.fields import SMALL_SMOKE, VANILLA, configure, widths
 
 BASE: dict[str, Any] = {
     **VANILLA,

@@ -10,8 +10,7 @@ Expected numbers: not yet run at the thesis's size.
 from functools import partial
 from typing import Any
 
-from ebmjax.recipes.models.latent.fields import configure
-from ebmjax.recipes.models.latent.variants import SMALL_SMOKE, THESIS, widths
+from ebmjax.recipes.models.latent.fields import SMALL_SMOKE, THESIS, configure, widths
 
 BASE: dict[str, Any] = {
     **THESIS,

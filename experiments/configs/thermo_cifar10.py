@@ -10,8 +10,7 @@ Expected numbers: not yet run at the thesis's size. "cpu": docs/results/thermo_s
 from functools import partial
 from typing import Any
 
-from ebmjax.recipes.models.latent.fields import VANILLA, configure
-from ebmjax.recipes.models.latent.variants import SMALL_SMOKE, THESIS, widths
+from ebmjax.recipes.models.latent.fields import SMALL_SMOKE, THESIS, VANILLA, configure, widths
 
 BASE: dict[str, Any] = {
     **THESIS,

@@ -15,9 +15,7 @@ from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.evaluators.distances import make_distances
 from ebmjax.recipes.evaluators.gradient_variance import over_coordinates
 from ebmjax.recipes.models import build as common
-from ebmjax.recipes.models.latent import checks, parts, plots
-from ebmjax.recipes.models.latent import pilot as latent_pilot
-from ebmjax.recipes.models.latent import schedule as latent_schedule
+from ebmjax.recipes.models.latent import checks, parts, plots, schedule
 from ebmjax.recipes.models.latent.model import LatentEBM
 from ebmjax.recipes.parts import image_data
 from ebmjax.recipes.parts.start_distributions import rescale_images
@@ -38,18 +36,18 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     rates = {name: dict(config.optimizer[name]) for name in parts.PARTS}
     examples = parts.Examples(train, jnp.arange(len(train.images)))
 
-    def pilot(powers: jax.Array) -> latent_pilot.Pilot:
+    def pilot(powers: jax.Array) -> schedule.Pilot:
         params = init(common.root_keys(config)[0])
-        return latent_pilot.run(
+        return schedule.run_pilot(
             config, networks, params, optimizer(rates), chains, examples, powers
         )
 
-    schedule = from_first(lambda: latent_schedule.schedule(as_given, workdir, pilot))
-    gradient_fn = parts.gradient_fn(config, networks, chains, schedule.powers)
+    placed = from_first(lambda: schedule.schedule(as_given, workdir, pilot))
+    gradient_fn = parts.gradient_fn(config, networks, chains, placed.powers)
     numbers = numbers_of({"model": networks, "chains": chains})
     numbers |= {"loss_fn": {"energy_l2": config.loss.energy_l2}, "optimizer": rates}
     if config.loss.name != "vanilla":
-        numbers["powers"] = schedule.powers
+        numbers["powers"] = placed.powers
 
     params_key, _, eval_key = common.root_keys(config)
     model = LatentEBM(
@@ -58,10 +56,10 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         config=config,
         networks=networks,
         chains=chains,
-        powers=schedule.powers,
+        powers=placed.powers,
         gradient_fn=gradient_fn,
         examples=examples,
-        pilot=schedule.pilot,
+        pilot=placed.pilot,
     )
     return common.assemble(
         config,
@@ -76,9 +74,9 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         gradient_fn=gradient_fn,
         models=(model, replace(model, is_finished=True)),
         key=eval_key,
-        draw=partial(plots.draw, workdir, config, np.asarray(schedule.powers)),
+        draw=partial(plots.draw, workdir, config, np.asarray(placed.powers)),
         kept=("prior", "posterior") if config.sampler.persistent else (),
-        pilot=schedule.pilot,
+        pilot=placed.pilot,
         gradient_metrics_fn=over_coordinates,
     )
 

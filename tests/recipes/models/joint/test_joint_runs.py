@@ -133,7 +133,7 @@ def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, shallow, tmp
         ({"sampler.name": "svgd", "sampler.num_samples": 1},
          "config.sampler.num_samples must be at least 2 for config.sampler.name='svgd'"),
         ({"data.num_classes": 5}, r"labels must lie in 0..4; \d+ of 64 do not"),
-        ({"data.crop_padding": 8}, r"padding must be below .* config\.data\.crop_padding=8\."),
+        ({"data.crop_padding": 8}, "padding must be below"),
         ({"model.depth": 11}, "depth must be 6n"),
     ],
 )  # fmt: skip

@@ -11,7 +11,7 @@ from experiment_runs import digits
 
 from ebmjax import data, latent
 from ebmjax.recipes.models.build import root_keys
-from ebmjax.recipes.models.latent import parts, pilot
+from ebmjax.recipes.models.latent import parts, schedule
 
 NUM = 220
 FIELDS = {
@@ -37,7 +37,7 @@ def run_with_zeros():
     params = jax.tree.map(jnp.zeros_like, init(root_keys(config)[0]))
     optimizer = parts.optimizer(config, NUM // config.train.batch_size, config.optimizer)
     chains, law = parts.chains(config, examples.images), latent.power_schedule(3, 6.0)
-    found = pilot.run(config, model, params, optimizer, chains, examples, law)
+    found = schedule.run_pilot(config, model, params, optimizer, chains, examples, law)
     return found, model, params
 
 
@@ -54,7 +54,7 @@ def fitted(monkeypatch):
         calls.append((plan, options))
         return SimpleNamespace(state=state, compile_seconds=2.0)
 
-    monkeypatch.setattr(pilot, "fit", fit)
+    monkeypatch.setattr(schedule, "fit", fit)
     return calls
 
 

@@ -15,10 +15,9 @@ from ebmjax import latent
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError
 from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.models.build import Seconds
-from ebmjax.recipes.models.latent import cost as latent_cost
-from ebmjax.recipes.models.latent import pilot as latent_pilot
-from ebmjax.recipes.models.latent.pilot import Pilot
-from ebmjax.recipes.models.latent.schedule import FILE, schedule
+from ebmjax.recipes.models.latent import schedule as latent_schedule
+from ebmjax.recipes.models.latent.model import cost
+from ebmjax.recipes.models.latent.schedule import FILE, Pilot, schedule
 from ebmjax.recipes.run.run import Run
 from ebmjax.training import init_state
 
@@ -109,9 +108,9 @@ def test_a_pilot_that_tells_nothing_is_refused_before_anything_is_written(
 
 def test_the_pilots_seconds_are_part_of_the_training():
     gradient_fn = jax.jit(lambda x: 2 * x)
-    plain = latent_cost.cost(gradient_fn, jnp.ones(3), num_steps=0)
+    plain = cost(gradient_fn, jnp.ones(3), num_steps=0)
     assert (plain["pilot_seconds"], plain["train_seconds"]) == (0.0, 0.0)
-    found = latent_cost.cost(gradient_fn, jnp.ones(3), num_steps=10, pilot_seconds=7.0)
+    found = cost(gradient_fn, jnp.ones(3), num_steps=10, pilot_seconds=7.0)
     assert found["pilot_seconds"] == 7.0
     assert found["train_seconds"] == 7.0 + 10 * found["seconds_per_step"]
 
@@ -133,7 +132,7 @@ def test_the_pilots_folder_belongs_to_the_configuration_as_it_was_given(tmp_path
     """Not to the one whose open fields, such as the held-out images, the images have chosen."""
     config = digits(**ADAPTIVE)
     found = Pilot(LOOKED, jnp.sqrt(LOOKED), Seconds(1, 0))
-    monkeypatch.setattr(latent_pilot, "run", lambda *_: found)
+    monkeypatch.setattr(latent_schedule, "run_pilot", lambda *_: found)
     assert config.data.holdout is None
     build_experiment(config, tmp_path / "run")
     assert (tmp_path / "run" / FILE).exists()
@@ -166,7 +165,7 @@ def test_a_run_has_one_pilot_however_often_it_goes_on(tmp_path, monkeypatch):
     assert summary["compile_seconds"] > seconds.compile
 
     shutil.rmtree(max((path / "checkpoints").iterdir(), key=lambda one: int(one.name)))
-    monkeypatch.setattr(latent_pilot, "run", lambda *_: refuse(None))
+    monkeypatch.setattr(latent_schedule, "run_pilot", lambda *_: refuse(None))
     assert launch(config, "thermo_digits.py:smoke", str(path), "all") is None
     assert summary_of(path)["params_sha256"] == summary["params_sha256"]
     evaluation = strict_json((path / "evaluation.json").read_text())
