@@ -5,12 +5,12 @@ Networks of other kinds take the form of a ``Network``.
 
 from ebmjax.networks._adapters import from_equinox as from_equinox
 from ebmjax.networks._adapters import from_nnx as from_nnx
-from ebmjax.networks._conv_classifier import ConvClassifier as ConvClassifier
-from ebmjax.networks._conv_classifier import ConvEnergy as ConvEnergy
 from ebmjax.networks._convolution import Convolution as Convolution
 from ebmjax.networks._convolution import TransposedConvolution as TransposedConvolution
 from ebmjax.networks._convolve import Lowering as Lowering
 from ebmjax.networks._convolve import convolve as convolve
+from ebmjax.networks._energies import ConvClassifier as ConvClassifier
+from ebmjax.networks._energies import ConvEnergy as ConvEnergy
 from ebmjax.networks._energies import LatentEnergy as LatentEnergy
 from ebmjax.networks._energies import MLPEnergy as MLPEnergy
 from ebmjax.networks._generator import ConvGenerator as ConvGenerator

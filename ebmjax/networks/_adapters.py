@@ -106,14 +106,20 @@ def from_equinox(network: Any, *, input_ndim: int = 3, dropout: bool = False) ->
       ValueError: for dropout without ``inference=True``, or without a ``key`` of the call if
         ``dropout`` is True; from ``apply``, if ``use`` is unknown.
     """
-    eqx = _equinox()
+    try:
+        import equinox as eqx
+    except ImportError as error:
+        raise ImportError(
+            f"from_equinox needs Equinox, which cannot be imported ({error}): pip install equinox",
+            name=error.name,
+        ) from error
     outline, state_outline = _pair(network)
     is_built = isinstance(outline, eqx.Module)
     if not is_built:
         _check_callable(network, "an Equinox module, (module, state), or a function of a key")
         outline, state_outline = _pair(eqx.filter_eval_shape(network, jax.random.key(0)))
         _check_kind(outline, eqx.Module, "network(key) must return an eqx.Module")
-    dropout = _has_dropout(outline, dropout)
+    dropout = _has_dropout(outline, eqx.nn.Dropout, dropout)
 
     def init(key: Key, *inputs: Any) -> tuple[Named, Named]:
         del inputs
@@ -136,7 +142,7 @@ def from_equinox(network: Any, *, input_ndim: int = 3, dropout: bool = False) ->
         module = _fill_arrays(outline, params | state)
         if dropout and key is None:
             module = eqx.nn.inference_mode(module)
-        module = _in_use(module, use, batch_axis)
+        module = _in_use(module, eqx.nn.StatefulLayer, use, batch_axis)
         drawn = {} if key is None else {"key": jax.random.split(key, len(inputs[0]))}
 
         def call(drawn: dict[str, Key], *inputs: Any) -> Any:
@@ -152,44 +158,32 @@ def from_equinox(network: Any, *, input_ndim: int = 3, dropout: bool = False) ->
     return as_network(init, run, input_ndim, dropout)
 
 
-def _equinox() -> Any:
-    try:
-        import equinox
-    except ImportError as error:
-        raise ImportError(
-            f"from_equinox needs Equinox, which cannot be imported ({error}): pip install equinox",
-            name=error.name,
-        ) from error
-    return equinox
-
-
 def _pair(found: Any) -> tuple[Any, Any]:
     """Returns an Equinox module and its state, or None."""
     return found if isinstance(found, tuple) and len(found) == 2 else (found, None)
 
 
-def _has_dropout(module: Any, is_allowed: bool) -> bool:
-    dropout, has_dropout = _equinox().nn.Dropout, False
-    for part in jax.tree.leaves(module, is_leaf=lambda part: isinstance(part, dropout)):
-        if isinstance(part, dropout) and not part.inference and part.p != 0:
-            if not is_allowed:
-                raise ValueError(_RANDOM.format("inference=True"))
-            if "key" not in inspect.signature(module.__call__).parameters:
-                raise ValueError(
-                    "network has dropout, and its call takes no key to draw it with: write "
-                    "__call__(self, x, *, key=None), and give dropout this key."
-                )
-            has_dropout = True
-    return has_dropout
+def _has_dropout(module: Any, dropout: type, is_allowed: bool) -> bool:
+    parts = jax.tree.leaves(module, is_leaf=lambda part: isinstance(part, dropout))
+    if not any(isinstance(x, dropout) and not x.inference and x.p != 0 for x in parts):
+        return False
+    if not is_allowed:
+        raise ValueError(_RANDOM.format("inference=True"))
+    if "key" not in inspect.signature(module.__call__).parameters:
+        raise ValueError(
+            "network has dropout, and its call takes no key: write __call__(self, x, *, "
+            "key=None), and give dropout this key."
+        )
+    return True
 
 
-def _in_use(module: Any, use: Statistics, batch_axis: AxisName) -> Any:
+def _in_use(module: Any, stateful: type, use: Statistics, batch_axis: AxisName) -> Any:
     """Returns an Equinox module whose stateful layers take the statistics of ``use``."""
     outer = (batch_axis,) if isinstance(batch_axis, str) else batch_axis or ()
     changes = {"inference": use == "running", "axis_name": (EXAMPLES, *outer)}
 
     def is_stateful(part: Any) -> bool:
-        return isinstance(part, _equinox().nn.StatefulLayer) and hasattr(part, "inference")
+        return isinstance(part, stateful) and hasattr(part, "inference")
 
     def used(part: Any) -> Any:
         return _change_fields(part, changes) if is_stateful(part) else part

@@ -55,8 +55,7 @@ def convolve(
     height, width = images.shape[-3:-1]
     if padding == "VALID" and min(height, width) < size:
         raise ValueError(
-            f"images of {height}x{width} pixels are smaller than the {size}x{size} kernel; use "
-            "larger images or padding='SAME'."
+            f"images of {height}x{width} pixels are smaller than the {size}x{size} kernel."
         )
     pads = tuple(lax.padtype_to_pads((height, width), (size, size), (stride, stride), padding))
     is_small = size == 1 or images.shape[-1] < FEW_CHANNELS or height * width <= FEW_PIXELS
@@ -109,10 +108,7 @@ def check_images(images: jax.Array) -> None:
 def _check(images: jax.Array, kernel: jax.Array, padding: str, lowering: str | None) -> None:
     check_images(images)
     if kernel.ndim != 4 or kernel.shape[0] != kernel.shape[1]:
-        raise ValueError(
-            "kernel must have shape (size, size, channels in, channels out), "
-            f"got shape {kernel.shape}."
-        )
+        raise ValueError(f"kernel must have shape (size, size, I, O), got shape {kernel.shape}.")
     if kernel.shape[2] != images.shape[-1]:
         raise ValueError(
             f"images have {images.shape[-1]} channels but the kernel of shape {kernel.shape} takes "
@@ -259,11 +255,10 @@ def _product_add(images: jax.Array, kernel: jax.Array, stride: int, padding: str
 
 
 def _overlap_add(images: jax.Array, kernel: jax.Array, stride: int, padding: str) -> jax.Array:
-    """Adds the input pixels' stamps of size x size in blocks.
+    """Adds the input pixels' stamps of size x size in blocks, by m * m shifted additions.
 
     Neighbouring stamps are ``stride`` apart, so stamps cut into ``m x m`` blocks of that side
-    overlap in whole blocks. Their sum is m * m shifted additions, without a scatter. A lone pixel
-    is one block.
+    overlap in whole blocks. A lone pixel is one block.
     """
     size, _, channels, features = kernel.shape
     height, width = images.shape[-3:-1]

@@ -77,8 +77,7 @@ class ConvGenerator(nn.Module):
                 kernel_init=self.kernel_init,
             )(images)
             if images.shape[-3:-1] != sides[layer]:
-                height, width = sides[layer]
-                images = images[..., :height, :width, :]
+                images = images[..., : sides[layer][0], : sides[layer][1], :]
         return jnp.tanh(images.astype(jnp.float32))
 
     def _sides(self) -> list[tuple[int, int]]:
@@ -102,12 +101,6 @@ class DenseGenerator(nn.Module):
     Attributes:
       hidden: widths of the layers but the last.
       image_shape: (H, W, channels).
-
-    Example:
-      >>> generator = DenseGenerator(hidden=(64,), image_shape=(8, 8, 1))
-      >>> params = generator.init(jax.random.key(0), jnp.zeros(16))
-      >>> generator.apply(params, jnp.zeros((5, 16))).shape
-      (5, 8, 8, 1)
     """
 
     hidden: Sequence[int]

@@ -41,12 +41,11 @@ def load_inception(
       sha256: hexadecimal SHA-256 the file must have; None accepts any file that fits.
 
     Returns:
-      ``inception_fn(images) -> InceptionOutputs``, images (N, H, W, 3 or 1) uint8, resized and
-      scaled as in ``inception_inputs``. It compiles for every shape of images, so call it through
-      ``ebmjax.metrics.extract_in_batches``.
+      ``inception_fn(images) -> InceptionOutputs`` of uint8 images (N, H, W, 3 or 1). It compiles
+      for every shape of images, so call it through ``ebmjax.metrics.extract_in_batches``.
 
     Raises:
-      FileNotFoundError, ValueError: as ``read_tensors`` and ``inception_variables``.
+      FileNotFoundError, ValueError: as ``read_tensors``; or for the tensors of another network.
     """
     variables = jax.device_put(inception_variables(read_tensors(path, sha256)))
     network = InceptionV3()
@@ -95,8 +94,7 @@ def _our_name(name: str) -> tuple[str, tuple[int, ...]]:
     module, last = parts[:-2], ".".join(parts[-2:])
     if not module or last not in RENAMED or module[0] == "AuxLogits":
         raise ValueError(
-            f"{name!r} is no weight of the FID Inception-v3. torchvision's Inception-v3 has other "
-            f"weights and AuxLogits, and gives another FID; {CONVERT}."
+            f"{name!r} is no weight of the FID Inception-v3, as those of torchvision; {CONVERT}."
         )
     collection, ours, axes = RENAMED[last]
     return "/".join([collection, *module, ours]), axes

@@ -37,17 +37,6 @@ class Network(NamedTuple):
         ``head`` after ``first_layer``.
       drop: ``apply`` with dropout, whose masks a further argument ``key`` draws: for the
         cross-entropy of a classifier. None if there is no dropout.
-
-    Example:
-      >>> def init(key, images):
-      ...     return 0.01 * jax.random.normal(key, (images.shape[-2], 10)), {}
-      >>> def apply(params, state, images, *, use="running", batch_axis=None):
-      ...     del use, batch_axis
-      ...     return images.mean((-3, -1)) @ params, state
-      >>> network = Network(init, apply)
-      >>> params, state = network.init(jax.random.key(0), jnp.zeros((8, 8, 1)))
-      >>> network.apply(params, state, jnp.zeros((5, 8, 8, 1)))[0].shape
-      (5, 10)
     """
 
     init: Callable[..., tuple[PyTree, PyTree]]
@@ -133,8 +122,7 @@ def from_linen(
         others = sorted(set(variables) - {"params", "batch_stats"})
         if others:
             raise ValueError(
-                f"network keeps the variables {others}; only parameters and batch statistics "
-                "(batch_stats) are carried. Leave the others out."
+                f"network keeps the variables {others}; only params and batch_stats are carried."
             )
         if "batch_stats" in variables and not set(choices) - {"deterministic"}:
             raise ValueError(
@@ -256,10 +244,6 @@ def as_network(
       run: ``run(params, state, inputs, use, batch_axis, key) -> (outputs, new_state)``.
       input_ndim: number of axes of one example of the first input; None if ``run`` takes any.
       dropout: whether ``run`` with a key is ``Network.drop``.
-
-    Raises:
-      ValueError: from the result, for an input with fewer axes, and for outputs that are not one
-        an example.
     """
 
     def apply(

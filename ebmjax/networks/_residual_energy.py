@@ -51,7 +51,7 @@ class ResidualEnergy(nn.Module):
       dtype: of the computation up to the sum over pixels; then float32.
 
     The defaults are IGEBM's larger network for 32x32 images. ``features=(32, 64), depth=1`` suits
-    8x8 digits. Halving rounds up: 25 pixels become 13. A side needs 2^h pixels for h halvings.
+    8x8 digits. Halving rounds up: 25 pixels become 13.
 
     Source: Du & Mordatch 2019 (IGEBM); Du et al. 2021 for the scales.
 
@@ -106,10 +106,8 @@ class ResidualEnergy(nn.Module):
             (lambda params: cap_kernels(params, self.spectral_norm)) if is_capped else lambda p: p,
             init=self.is_initializing(),
         )
-        shared = {
-            name: getattr(self, name)
-            for name in ("features", "depth", "num_classes", "activation", "lowering", "dtype")
-        }
+        names = ("features", "depth", "num_classes", "activation", "lowering", "dtype")
+        shared = {name: getattr(self, name) for name in names}
         energy = jnp.zeros(images.shape[:-3], jnp.float32)
         for scale in range(self.num_scales):
             images = halve(images) if scale else images

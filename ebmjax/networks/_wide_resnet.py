@@ -32,12 +32,15 @@ class WideResNet(nn.Module):
     pre-activation blocks have 16w, 32w and 64w channels at strides 1, 2 and 2. Leaky ReLU of slope
     0.2, global average and a linear layer follow. Every convolution has a bias. As in JEM's code,
     the second convolution of a block has the stride. A 1x1 shortcut, used if the shape changes,
-    takes the block's input before its activation. As an energy, E(x) = -logsumexp(logits) and E(x,
-    y) = -logits[y].
+    takes the block's input before its activation.
 
     Convolutions start uniform within 1/sqrt(fan_in), the PyTorch default that JEM relies on. The
     linear layer starts LeCun normal, biases at zero. From depth 22 on, a stage's blocks of one
     shape run in a loop, so that a program holds them once.
+
+    The call is ``head(first_layer(images))``: the first convolution, which PYLD uses, and the rest.
+    Method ``features`` returns the linear layer's inputs. ``statistics="batch"`` normalises by
+    these images instead of the running averages, and updates these (``mutable=["batch_stats"]``).
 
     Attributes:
       depth: d, one of 10, 16, 22, 28, ...
@@ -45,18 +48,11 @@ class WideResNet(nn.Module):
       num_classes: number of logits.
       norm: normalisation before each activation. None is JEM's. ``"group"`` (8 groups) has no
         running statistics, so an example's logits depend on it alone. ``"batch"`` (JEM++, SADA-JEM)
-        keeps running averages in the collection ``batch_stats``: running = 0.1 running + 0.9 batch,
-        in float32.
+        keeps averages in the collection ``batch_stats``: running = 0.1 running + 0.9 batch.
       lowering: of the convolutions, see ``Convolution``.
       dtype: of the computation up to the global average; then float32.
       batch_axis: names of mapped axes (``jax.vmap(..., axis_name="chains")``) over which batch
-        statistics are also averaged. A network mapped over single images then normalises by their
-        batch, one mapped over shards by the batch of all shards.
-
-    Argument ``statistics`` of the call: ``"running"`` normalises by the running averages,
-    ``"batch"`` by these images, and updates the averages (``mutable=["batch_stats"]``). The call is
-    ``head(first_layer(images))``: the first convolution, which PYLD uses, and the rest. Method
-    ``features`` returns the linear layer's inputs.
+        statistics are also averaged.
 
     Source: Zagoruyko & Komodakis 2016; Grathwohl et al. 2020 (JEM).
 
