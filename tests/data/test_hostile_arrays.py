@@ -91,13 +91,6 @@ def test_few_images_of_an_npy_file_need_no_more_than_themselves_and_of_a_member_
         load(tmp_path / "all.npz", max_examples=1)
 
 
-def test_floats_count_with_all_their_bytes(tmp_path, monkeypatch):
-    np.save(tmp_path / "all.npy", IMAGES / 255)
-    monkeypatch.setattr(_limits, "free_bytes", lambda: 24 * 300 * 10)
-    with pytest.raises(ValueError, match=r"24 images .* dtype float64 need"):
-        load(tmp_path / "all.npy")
-
-
 def test_a_side_that_nothing_has_is_refused_before_anything_is_opened():
     for name in ("digits", "npz", "cifar10", "a:b"):
         with pytest.raises(ValueError, match="image_size must be at most 8192 pixels, got 100000"):

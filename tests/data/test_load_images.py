@@ -51,6 +51,14 @@ def write_saved_dataset(place, images=IMAGES, labels=LABELS):
     return place / "saved"
 
 
+WRITERS = {
+    "npz": lambda place: write_npz(place, images=IMAGES, labels=LABELS),
+    "npy": lambda place: write_npy(place, images=IMAGES, labels=LABELS),
+    "folder": write_folder,
+    "huggingface": write_saved_dataset,
+}
+
+
 @pytest.fixture
 def my_module(tmp_path, monkeypatch):
     """Writes a module of the current folder; returns a function that names it."""
@@ -64,34 +72,25 @@ def my_module(tmp_path, monkeypatch):
     return write
 
 
-@pytest.mark.parametrize("name", ["npz", "npy", "folder", "huggingface"])
+@pytest.mark.parametrize("name", WRITERS)
 def test_a_source_gives_the_images_with_their_labels(name, tmp_path):
-    path = {
-        "npz": lambda: write_npz(tmp_path, images=IMAGES, labels=LABELS),
-        "npy": lambda: write_npy(tmp_path, images=IMAGES, labels=LABELS),
-        "folder": lambda: write_folder(tmp_path),
-        "huggingface": lambda: write_saved_dataset(tmp_path),
-    }[name]()
-    found = data.load_images("npz" if name == "npy" else name, "train", path=path)
+    path, name = WRITERS[name](tmp_path), name.replace("npy", "npz")
+    found = data.load_images(name, "train", path=path)
     assert as_set(*found.data) == as_set(IMAGES, LABELS)
     assert (found.data.images.dtype, found.data.labels.dtype) == (np.uint8, np.int32)
     assert (found.num_found, found.num_classes, found.notes) == (24, 3, ())
     # Files are often sorted by class: the first images must not be those of one class.
-    few = data.load_images("npz" if name == "npy" else name, "train", path=path, max_examples=12)
+    few = data.load_images(name, "train", path=path, max_examples=12)
     assert (len(few.data.labels), few.num_found, few.num_classes) == (12, 24, 3)
     assert len(set(few.data.labels.tolist())) == 3
     with pytest.raises(data.MissingSplitError, match="test"):
-        data.load_images("npz" if name == "npy" else name, "test", path=path)
+        data.load_images(name, "test", path=path)
 
 
-@pytest.mark.parametrize("name", ["npz", "folder", "huggingface"])
+@pytest.mark.parametrize("name", ["npy", "folder", "huggingface"])
 def test_images_that_stay_on_the_disk_are_the_same(name, tmp_path, monkeypatch):
     monkeypatch.setattr("ebmjax._stored.AT_ONCE", 10)
-    path = {
-        "npz": lambda: write_npy(tmp_path, images=IMAGES, labels=LABELS),
-        "folder": lambda: write_folder(tmp_path),
-        "huggingface": lambda: write_saved_dataset(tmp_path),
-    }[name]()
+    path, name = WRITERS[name](tmp_path), name.replace("npy", "npz")
     options = {"path": path, "image_size": 5, "max_examples": 23}
     whole, stored = (data.load_images(name, "train", on_disk=there, **options) for there in (0, 1))
     assert stored[1:] == whole[1:]
@@ -165,11 +164,8 @@ def test_a_function_is_a_source(my_module):
     ("text", "expected"),
     [
         ("import nothing_of_that_name\n", "cannot be imported: ModuleNotFoundError"),
-        ("import sys\nsys.exit()\n", "cannot be imported: SystemExit"),
         ("import sys\ndef read(split): sys.exit(3)\n", "raised SystemExit: 3"),
-        ("def other(split): pass\n", r"which has \['other'\]"),
         ("def read(): pass\n", r"must take \(split\) and return .* its arguments are \(\)"),
-        ("def read(split): return 1 / 0\n", "raised ZeroDivisionError"),
         ("def read(split): return 3\n", r"must return \(images, labels\) or None, got a int"),
         (
             "import numpy as np\ndef read(split): return np.zeros((2, 8, 8), 'u1'), np.zeros(3)\n",
@@ -190,7 +186,6 @@ def bad(images=IMAGES, **changes):
     ("arrays", "error", "expected"),
     [
         (bad(IMAGES.transpose(0, 3, 1, 2)), ValueError, r"Save images.transpose\(0, 2, 3, 1\)"),
-        (bad(IMAGES.reshape(24, -1)), ValueError, r"must have shape \(N, height, width"),
         (bad(np.concatenate([IMAGES, IMAGES[..., :1]], -1)), ValueError, "1 channel .* got 4"),
         (bad(IMAGES.astype(np.complex64)), TypeError, "array of numbers, got dtype complex64"),
         (bad(labels=LABELS[:5]), ValueError, r"must have shape \(24,\).*got \(5,\)"),
@@ -199,7 +194,7 @@ def bad(images=IMAGES, **changes):
         (bad(labels=LABELS - 1), ValueError, r"labels must be at least 0 and .*, got -1 for"),
         (bad(labels=LABELS + 2**31), ValueError, r"labels must .* below 2\*\*31, got 2147483648"),
         ({"pictures": IMAGES}, data.MissingSplitError, r"it holds \['pictures'\]"),
-        (bad(np.zeros(3)), ValueError, "must have shape"),
+        (bad(np.zeros(3)), ValueError, r"must have shape \(N, height, width"),
         (bad(np.array([[[None]]])), ValueError, "images in .* Python objects.*never unpickled"),
     ],
 )
@@ -242,15 +237,6 @@ def test_a_folder_has_splits_or_is_the_training_images(tmp_path):
         np.testing.assert_array_equal(image, IMAGES[int(Path(file).stem)])
     assert (train.num_found, train.class_names) == (24, ("a", "b", "c"))
     assert (test.num_found, test.num_classes, test.class_names) == (4, None, ())
-
-
-def test_grey_files_have_one_channel_and_a_mixture_three(tmp_path):
-    grey = write_folder(tmp_path / "grey", IMAGES[..., :1], LABELS, ".jpg")
-    assert data.load_images("folder", "train", path=grey).data.images.shape == (24, 10, 10, 1)
-    Image.fromarray(IMAGES[0]).save(grey / "a" / "colour.png")
-    found = data.load_images("folder", "train", path=grey)
-    assert found.data.images.shape == (25, 10, 10, 3)
-    assert found.notes == ("some images are grey and some in colour: all became RGB",)
 
 
 def test_classes_without_images_are_told(tmp_path):

@@ -215,13 +215,6 @@ def test_only_regular_files_are_opened(kind, tmp_path):
         load_images("folder", "train", path=tmp_path)
 
 
-def test_links_to_files_are_followed(tmp_path):
-    make(tmp_path, "elsewhere/0.png")
-    (tmp_path / "set").mkdir()
-    (tmp_path / "set" / "0.png").symlink_to(tmp_path / "elsewhere" / "0.png")
-    assert load_images("folder", "train", path=tmp_path / "set").num_found == 1
-
-
 @pytest.mark.parametrize("dtype", [np.uint16, np.float32])
 def test_data_sets_of_more_than_8_bits_are_refused(dtype, monkeypatch):
     """They would be wrapped around, or cut to 0."""
