@@ -37,9 +37,8 @@ def function_source(name: str, split: str, path: str | os.PathLike[str] | None =
     if found is None:
         raise MissingSplitError(f"{what} returned None: there is no such split.")
     if not isinstance(found, tuple | list) or len(found) != 2:
-        raise ValueError(
-            f"{what} must return (images, labels) or None, got a {type(found).__name__}."
-        )
+        kind = type(found).__name__
+        raise ValueError(f"{what} must return (images, labels) or None, got a {kind}.")
     images, labels = found
     if isinstance(images, list | tuple) and any(hasattr(one, "getexif") for one in images):
         source = Source(
@@ -51,11 +50,9 @@ def function_source(name: str, split: str, path: str | os.PathLike[str] | None =
         source = of_array(_as_array(images, f"images of {what}"), None, what)
     if labels is None:
         return source
-    labels = _as_array(labels, f"labels of {what}")
-    if labels.shape != (source.num_images,):
-        raise ValueError(
-            f"labels of {what} must have shape ({source.num_images},), got {labels.shape}."
-        )
+    labels, shape = _as_array(labels, f"labels of {what}"), (source.num_images,)
+    if labels.shape != shape:
+        raise ValueError(f"labels of {what} must have shape {shape}, got {labels.shape}.")
     return source._replace(labels=labels)
 
 

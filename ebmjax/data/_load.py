@@ -99,9 +99,7 @@ def load_images(
         source = _own_source(name, split, path, test_split, **columns)
         places = epoch_indices(0, 0, source.num_images)[:max_examples]
     with phase(f"reading {len(places):,} images, split {split}"):
-        return read_source(
-            source, places, image_size=image_size, fit=fit, pixels=pixels, on_disk=on_disk
-        )
+        return read_source(source, places, image_size, fit, pixels, on_disk)
 
 
 def check_source(name: str, split: str, *, needs_copy: bool = False, **source: Any) -> None:

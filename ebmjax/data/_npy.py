@@ -84,9 +84,7 @@ def find_array(file: Path, member: str | None = None) -> StoredArray:
 def load_points(path: str | os.PathLike[str]) -> np.ndarray:
     """Returns the points in an .npy file, float32 (N, d).
 
-    Raises:
-      FileNotFoundError: if there is no such file.
-      ValueError: unless it holds one or more finite points.
+    Raises ValueError unless it holds one or more finite points.
     """
     place = Path(path).expanduser()
     must_be = f"{place} must be an .npy file of points (N, d)"
@@ -103,10 +101,8 @@ def load_points(path: str | os.PathLike[str]) -> np.ndarray:
         points = np.asarray(array.load(), np.float32)
     broken = np.flatnonzero(~np.isfinite(points).all(axis=1))
     if broken.size:
-        raise ValueError(
-            f"{must_be}, all finite in 32 bits: {broken.size} are not, the first in row "
-            f"{broken[0]}."
-        )
+        where = f"{broken.size} are not, the first in row {broken[0]}"
+        raise ValueError(f"{must_be}, all finite in 32 bits: {where}.")
     return points
 
 
@@ -132,6 +128,5 @@ def _explain_damage(what: str) -> Iterator[None]:
         yield
     except Exception as error:  # of many types, one for each way to be damaged
         reason = str(error).rstrip(".") or type(error).__name__
-        raise ValueError(
-            f"{what} cannot be read: {reason}. Save it again as a plain array."
-        ) from error
+        message = f"{what} cannot be read: {reason}. Save it again as a plain array."
+        raise ValueError(message) from error

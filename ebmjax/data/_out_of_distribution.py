@@ -30,9 +30,6 @@ def natural_patches(
     Returns:
       uint8 (num, size, size, channels).
 
-    Raises:
-      ImportError: if scikit-learn is not installed.
-
     Example:
       >>> natural_patches(5, size=8, channels=1, seed=0, downscale=4).shape
       (5, 8, 8, 1)
@@ -45,25 +42,17 @@ def natural_patches(
         from sklearn.datasets import load_sample_images
 
         found = load_sample_images().images
-    photographs = [_shrunk(photo, channels, downscale) for photo in found]
-    places = [
-        (max(photo.shape[0] - size + 1, 0), max(photo.shape[1] - size + 1, 0))
-        for photo in photographs
-    ]
-    ends = np.cumsum([rows * columns for rows, columns in places])
-    if num > ends[-1]:
-        sides = ", ".join(f"{photo.shape[0]}x{photo.shape[1]}" for photo in photographs)
+    photographs = np.stack([_shrunk(photo, channels, downscale) for photo in found])
+    height, width = photographs.shape[1:3]
+    total = len(photographs) * max(height - size + 1, 0) * max(width - size + 1, 0)
+    if num > total:
         raise ValueError(
-            f"num must be at most the {ends[-1]} places of a {size}x{size} patch in the "
-            f"photographs ({sides} at {downscale=}), got {num=}. Lower num, size or downscale."
+            f"num must be at most the {total} places of a {size}x{size} patch in the photographs "
+            f"({height}x{width} at {downscale=}), got {num=}. Lower num, size or downscale."
         )
-    patches = []
-    for place in epoch_indices(seed, 0, int(ends[-1]))[:num]:
-        which = int(np.searchsorted(ends, place, side="right"))
-        first = ends[which] - np.prod(places[which])
-        row, column = divmod(int(place - first), places[which][1])
-        patches.append(photographs[which][row : row + size, column : column + size])
-    return np.stack(patches)
+    windows = np.lib.stride_tricks.sliding_window_view(photographs, (size, size), axis=(1, 2))
+    chosen = np.unravel_index(epoch_indices(seed, 0, total)[:num], windows.shape[:3])
+    return np.ascontiguousarray(np.moveaxis(windows[chosen], 1, -1))
 
 
 def _shrunk(photo: np.ndarray, channels: int, factor: int) -> np.ndarray:

@@ -50,18 +50,17 @@ class LoadedImages(NamedTuple):
 def read_source(
     source: Source,
     places: np.ndarray,
-    *,
-    image_size: int | None,
+    size: int | None,
     fit: str,
-    pixels: str | None = None,
-    on_disk: bool = False,
+    pixels: str | None,
+    on_disk: bool,
 ) -> LoadedImages:
     """Returns the images at ``places``; the other arguments are those of ``load_images``."""
     labels, num_classes, empty_classes = _classes(source)
     if on_disk:
         _check_can_stay(source)
     make = _of_array if source.pictures is None else _of_pictures
-    read, shape, about = make(source, places, image_size, fit)
+    read, shape, about = make(source, places, size, fit)
     notes, found, num_bytes = [*source.notes], LEVELS, len(places) * math.prod(shape)
     if on_disk:
         images: Any = _leave_on_disk(source, places, read, shape)
@@ -74,7 +73,7 @@ def read_source(
         check_memory(num_bytes + num_raw * source.dtype.itemsize, what)
         name_of = lambda index: source.name_of(int(places[index]))  # noqa: E731
         levels, found, more = to_levels(source.rows(places), name_of, pixels)
-        images, notes = _fit_all(levels, image_size, fit), [*notes, *more]
+        images, notes = _fit_all(levels, size, fit), [*notes, *more]
     if not on_disk and (largest := int(images.max())) < DARK:
         notes.append(f"the largest pixel is level {largest} of 255")
     return LoadedImages(
