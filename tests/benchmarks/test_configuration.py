@@ -107,15 +107,14 @@ def test_the_step_of_a_run_compiles_for_this_machine(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("mib", "code"), [(0, 1), (10_000, 0)])
-def test_a_run_that_does_not_fit_is_refused_after_its_table(tmp_path, mib, code):
+def test_a_run_that_does_not_fit_is_refused_after_its_table(tmp_path):
     program = (
         "import sys; sys.path.insert(0, 'benchmarks'); import compile_for; "
-        f"compile_for.MEMORY['cpu'] = {mib} * 2**20; compile_for.main()"
+        "compile_for.MEMORY['cpu'] = 0; compile_for.main()"
     )
     command = [sys.executable, "-c", program, *COMMAND[2:], "--topology=cpu", f"--out={tmp_path}"]
     environment = ENVIRONMENT | {"XLA_FLAGS": " ".join(QUICK)}
     done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True)
-    assert done.returncode == code
-    assert ("more than the 0 MiB of a chip" in done.stderr) == bool(code)
+    assert done.returncode == 1
+    assert "more than the 0 MiB of a chip" in done.stderr
     assert (tmp_path / "compile_for.json").exists()

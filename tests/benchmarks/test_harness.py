@@ -5,7 +5,6 @@ import math
 import runpy
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import jax.numpy as jnp
 import pytest
@@ -27,15 +26,6 @@ def test_the_first_turn_warms_up_and_all_take_turns(harness):
     found = harness.take_turns({name: lambda name=name: measure(name) for name in "ab"}, 2)
     assert asked == ["a", "b"] * 3
     assert found == {"a": [3, 5], "b": [4, 6]}
-
-
-def test_times_are_those_of_a_call(harness, monkeypatch):
-    clock = iter([1.0, 2.0])
-    monkeypatch.setattr(harness, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    asked = []
-    assert harness.time_call(lambda: asked.append(jnp.ones(2)), calls=4) == 0.25
-    assert len(asked) == 4
-    assert harness.median_ms([0.5, 0.001, 0.002]) == 2.0
 
 
 def test_the_ratio_is_the_median_of_ratios_not_the_ratio_of_medians(harness):

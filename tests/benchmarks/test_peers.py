@@ -60,21 +60,6 @@ def test_a_row_has_the_peer_at_its_best_and_its_ratio(module, monkeypatch, comma
     assert len(lines) == 5  # the head, the columns, a rule and two rows
 
 
-def test_a_peer_trains_as_many_steps_as_a_block_of_ours(module, monkeypatch):
-    asked, settings = [], SimpleNamespace(state=SimpleNamespace(params={}))
-    monkeypatch.setattr(module.configured, "build_jem", lambda *sizes: (sizes, settings))
-    monkeypatch.setattr(module.configured, "make_steps", lambda sizes, _: sizes)
-    monkeypatch.setattr(module, "load_jem", lambda *_: None)
-    ask = lambda *names, **options: asked.append(options) or 0.5  # noqa: E731
-    stub = type("Stub", (), {"ask": staticmethod(ask)})()
-    monkeypatch.setattr(module, "torch", lambda: stub)
-    (work,) = module.training()
-    *_, block = module.JEM
-    assert work.ours == {1: (*module.JEM, 1), 8: (*module.JEM, 8)}  # sizes and shards, by devices
-    assert work.peers["PyTorch"]["eager"]() == 0.5 * block
-    assert asked[0]["calls"] == block
-
-
 def test_chains_over_devices_are_those_of_one(module):
     start = jnp.arange(16.0).reshape(8, 2)
     sampler = samplers.sgld(lambda x: -0.5 * jnp.sum(x**2), step_size=0.1)

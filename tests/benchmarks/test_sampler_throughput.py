@@ -37,10 +37,3 @@ def test_chains_in_training_take_the_same_steps(load):
     ends, *_ = chains.compile_training_chain(sampler, chains.log_gaussian, start, 3)()
     np.testing.assert_allclose(ends, 0.9**3 * start, rtol=1e-6)
     np.testing.assert_allclose(ours.position, ends, rtol=1e-6)
-
-
-def test_as_many_gradients_as_steps_are_timed(load):
-    asked = []
-    chain, gradient = (lambda name=name: asked.append(name) for name in ("chain", "gradient"))
-    load("_chains").beside_gradients(chain, gradient, steps=3, repeats=1, calls=2)
-    assert asked == 2 * (2 * ["chain"] + 6 * ["gradient"])

@@ -59,13 +59,6 @@ OWN = {
 }
 
 
-def test_a_mistyped_name_is_compared_with_both_kinds_of_file(listed, capsys):
-    for name, meant in (("jont", "joint"), ("svgd_tning", "svgd_tuning")):
-        with pytest.raises(SystemExit):
-            listed(name)
-        assert f"Did you mean '{meant}'" in capsys.readouterr().err
-
-
 def test_a_folder_of_ones_own_is_listed_without_running_other_programs(listed, tmp_path):
     for name, text in OWN.items():
         (tmp_path / name).write_text(text)
@@ -85,6 +78,7 @@ def test_a_folder_of_ones_own_is_listed_without_running_other_programs(listed, t
     ("arguments", "expected"),
     [
         (["nothing"], "no configuration or study file 'nothing'"),
+        (["svgd_tning"], "no configuration or study file 'svgd_tning'"),
         (["joint:smok"], "joint has no variant 'smok'. Did you mean 'smoke'?"),
         (["."], "no configuration or study in .: name a folder"),
     ],

@@ -11,8 +11,9 @@ from study_problem import STUDY, made_before
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError
 from ebmjax.recipes.folder.run_folder import as_json
 from ebmjax.recipes.folder.workdir import write_json
-from ebmjax.recipes.study import command
+from ebmjax.recipes.study import command, reader
 from ebmjax.recipes.study.cells import cells, default_folder, load
+from experiments.configs import jem_digits
 
 
 @pytest.fixture
@@ -197,3 +198,59 @@ def test_a_folder_is_continued_with_what_it_was_begun_with(given, refusal, study
     code, words = study(text, "--folder=runs", *common, *given)
     assert code == (2 if refusal else 0)
     assert (refusal or "") in words
+
+
+CONFIG = as_json(jem_digits.get_config())
+
+
+def make(folder, **files):
+    """A run's folder with ``files``, by their names without the suffix."""
+    folder.mkdir(parents=True)
+    for name, (suffix, text) in files.items():
+        (folder / f"{name}.{suffix}").write_text(text)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two rows: one with seeds 0, 2 and 10, of which 2 diverged; one that has only begun."""
+    for seed in (0, 10):
+        make(
+            tmp_path / "JEM,_K_=_5" / f"seed{seed}",
+            config=("json", json.dumps(CONFIG)),
+            summary=("json", json.dumps({"steps": 7, "seed": seed})),
+            evaluation=("json", json.dumps({"accuracy": 0.5, "seed": seed})),
+        )
+    diverged, report = ("txt", "Training diverged"), ("json", "{}")
+    make(tmp_path / "JEM,_K_=_5" / "seed2", diverged=diverged, evaluation=report)
+    make(tmp_path / "begun" / "seed0", metrics=("jsonl", '{"step": 1, "loss": 2.0}\n'))
+    (tmp_path / "figures").mkdir()
+    return tmp_path
+
+
+def test_rows_and_their_runs_by_seed(folder):
+    assert reader.row_names(folder) == ["JEM,_K_=_5", "begun"]
+    for row in ("JEM, K = 5", "JEM,_K_=_5"):
+        found = reader.runs(folder, row)
+        assert [run.folder.name for run in found] == ["seed0", "seed2", "seed10"]
+        assert [run.status for run in found] == ["done", "diverged", "done"]
+        assert [run.folder.name for run in reader.find_done(folder, row)] == ["seed0", "seed10"]
+    assert reader.runs(folder, "nothing") == []
+    assert (
+        reader.first(folder, "nothing").status == reader.first(folder, "begun").status == "missing"
+    )
+
+
+def test_what_a_run_left(folder):
+    run = reader.find_done(folder, "JEM, K = 5")[-1]
+    assert run.config() == CONFIG
+    assert run.evaluation() == {"accuracy": 0.5, "seed": 10}
+    assert run.numbers() == {"steps": 7, "accuracy": 0.5, "seed": 10}
+    assert run.read_metrics() == run.snapshots() == []
+    begun = reader.first(folder, "begun")
+    assert begun.read_metrics() == [{"step": 1, "loss": 2.0}]
+    assert begun.numbers() == begun.evaluation() == {}
+
+
+def test_a_run_that_was_evaluated_before_its_end_is_not_done(tmp_path):
+    make(tmp_path / "row" / "seed0", evaluation=("json", '{"is_finished": false}'))
+    assert reader.first(tmp_path, "row").status == "missing"
