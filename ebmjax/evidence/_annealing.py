@@ -41,7 +41,6 @@ def annealed_importance_sampling(
     *,
     sampler: SamplerFn,
     num_steps: int,
-    step_sizes: jax.Array | None = None,
 ) -> AnnealedSamples:
     r"""Weighs chains on their way from ``exp(log_base)`` to ``exp(log_base + log_tilt)``.
 
@@ -61,8 +60,6 @@ def annealed_importance_sampling(
       log_base_fn, log_tilt_fn: one position to a scalar.
       sampler: log density to sampler, such as ``functools.partial(mala, step_size=0.1)``.
       num_steps: steps at every power above 0 (static). Those at power 1 only serve the positions.
-      step_sizes: shape (num_powers - 1,), the ``step_size`` of ``sampler`` at every power above 0;
-        None where it has one.
 
     Returns:
       ``AnnealedSamples``. The cost is ``(num_powers - 1) * num_steps`` gradients a chain.
@@ -81,9 +78,7 @@ def annealed_importance_sampling(
     """
     _check(start, powers, log_tilt_fn, num_steps)
     path = partial(power_posterior, log_base_fn, log_tilt_fn)
-    return anneal(
-        key, start, jnp.asarray(powers), path, log_tilt_fn, sampler, num_steps, step_sizes
-    )
+    return anneal(key, start, jnp.asarray(powers), path, log_tilt_fn, sampler, num_steps)
 
 
 def anneal(

@@ -50,12 +50,6 @@ def gaussian_base(
       num_directions: that have their own variance, of a Gaussian; see ``fit_factor_gaussian``.
       jitter: variance added along every direction; None for a thousandth of the mean variance.
 
-    Example:
-      >>> points = np.random.default_rng(0).normal(size=(500, 2))
-      >>> base = gaussian_base(points)
-      >>> base.draw(jax.random.key(0)).shape, round(float(base.log_density_fn(jnp.zeros(2))), 1)
-      ((2,), -1.8)
-
     Source: Tipping & Bishop 1999.
     """
     positions = np.asarray(positions)

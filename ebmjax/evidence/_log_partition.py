@@ -35,7 +35,7 @@ class LogPartition(NamedTuple):
       is_closed: whether the two sides meet within a nat and their errors.
       sample_sizes: effective number of chains of each side, (2,).
       acceptance_prob: of the moves at every power above 0, (num_powers - 1,).
-      powers, step_sizes: (num_powers,) and (num_powers - 1,).
+      powers: (num_powers,), from 0 to 1.
       samples: where the reverse chains began, leading axis (chains,).
     """
 
@@ -47,7 +47,6 @@ class LogPartition(NamedTuple):
     sample_sizes: np.ndarray
     acceptance_prob: np.ndarray
     powers: np.ndarray
-    step_sizes: np.ndarray
     samples: PyTree
 
 
@@ -128,11 +127,11 @@ def log_partition(
     )
     if coordinates is not None:
         samples = jax.vmap(coordinates.place)(samples)
-    return _summarise(forward, backward, powers, step_sizes, samples)
+    return _summarise(forward, backward, powers, samples)
 
 
 def _summarise(
-    forward: AnnealedSamples, backward: AnnealedSamples, powers: Any, step_sizes: Any, samples: Any
+    forward: AnnealedSamples, backward: AnnealedSamples, powers: Any, samples: Any
 ) -> LogPartition:
     ours, theirs = (np.asarray(one.log_weights, np.float64) for one in (forward, backward))
     lower, negated = (
@@ -145,11 +144,9 @@ def _summarise(
     gap = abs(upper.value - lower.value)
     is_closed = bool(gap < 1.0 + 2.0 * np.hypot(lower.standard_error, upper.standard_error))
     acceptance = forward.infos.acceptance_prob.mean(axis=1)
-    sizes, acceptance, powers, steps = map(np.asarray, (sizes, acceptance, powers, step_sizes))
     value, ends = _bennett(ours, theirs), np.array(ends)
-    return LogPartition(
-        value, ends, lower, upper, is_closed, sizes, acceptance, powers, steps, samples
-    )
+    acceptance, powers = np.asarray(acceptance), np.asarray(powers)
+    return LogPartition(value, ends, lower, upper, is_closed, sizes, acceptance, powers, samples)
 
 
 def _low_end(rng: np.random.Generator, log_weights: np.ndarray) -> float:

@@ -122,7 +122,7 @@ def thermodynamic_log_evidence(
 
     Returns:
       Shape (...). The standard error assumes chains that are independent of each other. A chain
-      that was annealed, and so remembers the powers below, must have the same place at every power.
+      that was annealed must have the same place at every power.
     """
     _check_chains(log_likelihoods, powers)
     log_likelihoods = jnp.asarray(log_likelihoods)
@@ -146,9 +146,6 @@ def stepping_stone_log_evidence(log_likelihoods: jax.Array, powers: jax.Array) -
       log_likelihoods, powers: as in ``thermodynamic_log_evidence``. Those at the last power, t = 1,
         are not used.
 
-    Returns:
-      Shape (...). The standard error assumes independent chains, as there.
-
     Source: Xie, Lewis, Fan, Kuo & Chen 2011.
     """
     _check_chains(log_likelihoods, powers)
@@ -171,10 +168,6 @@ def tempering_log_partition(log_ratios: Any, powers: Any) -> Estimate:
         the infos of ``run_chain`` with ``batch_step``. At least two chains; blocks of draws of one
         long chain may stand for chains.
       powers: (num_powers,), increasing from 0 to 1.
-
-    Returns:
-      Scalars, in nats. The standard error is that of independent chains, however dependent the
-      draws of a chain are.
 
     Source: Syed et al. 2022.
     """

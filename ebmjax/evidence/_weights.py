@@ -43,11 +43,6 @@ def log_mean_exp(log_weights: jax.Array) -> Estimate:
     Returns:
       Shape (...). If all weights are 0, the value is -inf and the error NaN.
 
-    Example:
-      >>> estimate = log_mean_exp(jnp.log(jnp.array([1.0, 3.0])))
-      >>> round(float(jnp.exp(estimate.value)), 5), round(float(estimate.standard_error), 5)
-      (2.0, 0.5)
-
     Source: the delta method.
     """
     log_weights = jnp.asarray(log_weights)

@@ -32,11 +32,6 @@ def adaptive_schedule(
       Shape (num_intervals + 1,), strictly increasing from exactly 0 to exactly 1; NaN inside if
       traced energies increase nowhere.
 
-    Example:
-      >>> pilot, energies = jnp.array([0.0, 0.5, 1.0]), jnp.array([-9.0, -1.0, -1.0])
-      >>> adaptive_schedule(pilot, energies, 2).tolist()  # nothing changes beyond 0.5
-      [0.0, 0.25, 1.0]
-
     Source: Calderhead & Girolami 2009 for J and where the powers belong; Gelman & Meng 1998 for
     the length.
     """

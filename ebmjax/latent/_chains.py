@@ -138,8 +138,7 @@ def sample_prior(
 ) -> tuple[jax.Array, Metrics]:
     """Returns ends of prior chains that start from N(0, base_scale^2 I) or from ``start``.
 
-    It is differentiable in ``params`` through every step. The backward pass computes each step
-    again, so only the chains' states are kept, two to three times the positions.
+    It is differentiable in ``params`` through every step, each computed again on the way back.
 
     Args:
       key: consumed.

@@ -56,8 +56,7 @@ def covariance_loss(
 
     Returns:
       The scalar loss, a surrogate of which only the gradient has a meaning, and the metrics of
-      ``tempered_loss``. The mean log likelihood at power 0 is over all pairs of prior chain and
-      observation.
+      ``tempered_loss``.
 
     Source: Calderhead & Girolami 2009, the trapezium rule differentiated (score function).
     """
@@ -65,9 +64,8 @@ def covariance_loss(
     check_at_least("num_chains", num_chains, 2)
     if observations.shape[0] % num_chains != 0:
         raise ValueError(
-            f"num_chains must divide the {observations.shape[0]} observations, because each "
-            f"observation comes num_chains times in a row, got num_chains={num_chains}. Repeat "
-            "them with jnp.repeat(x, num_chains, axis=0)."
+            f"num_chains must divide the {observations.shape[0]} observations, got {num_chains=}. "
+            "Repeat each with jnp.repeat(x, num_chains, axis=0)."
         )
     latents, prior_latents = jax.lax.stop_gradient((power_latents, prior_latents))
     values, errors = _log_likelihoods(params, model, observations, latents)

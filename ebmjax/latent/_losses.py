@@ -235,10 +235,7 @@ def check_latents(
     prior_latents: jax.Array,
     powers: jax.Array | None = None,
 ) -> None:
-    """Raises ValueError unless the latents belong to observations and a whole ladder of powers.
-
-    Without a ladder they are those of one power.
-    """
+    """Raises ValueError unless the latents belong to observations and a whole ladder of powers."""
     if powers is not None:
         check_whole_ladder(powers)
     check_at_least("the number of observations", observations.shape[0], 1)

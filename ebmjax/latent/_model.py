@@ -66,12 +66,6 @@ def log_likelihood(
       z: one latent, shape (d,).
       x: one observation, in the generator's event shape.
 
-    Example:
-      >>> model = LatentModel(lambda _, z: 0.0 * z.sum(), lambda w, z: w * z, 1.0, 1.0)
-      >>> z = jax.numpy.ones(2)
-      >>> round(float(log_likelihood(LatentParams(None, 2.0), model, z, 2 * z)), 4)  # -log 2 pi
-      -1.8379
-
     Source: thermodynamic-integration thesis, Eq. 9, with its constant.
     """
     check_positive("likelihood_scale", model.likelihood_scale)

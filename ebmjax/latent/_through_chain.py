@@ -78,9 +78,8 @@ def through_chain_loss(
     samples. A sampler that rejects jumps as the parameters change. Jumps are not differentiated, so
     the gradient is biased even for the chains' law.
 
-    The backward pass keeps the states of the chains: position, score and, under accept/reject, log
-    density. These are about 2 * num_steps * num_powers * batch * num_chains * d numbers. It
-    computes each step again and takes a few times as long as the frozen estimators.
+    The backward pass keeps the states of the chains, about 2 * num_steps * num_powers * batch *
+    num_chains * d numbers, and computes each step again.
 
     Args:
       key: consumed.

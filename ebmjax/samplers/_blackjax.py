@@ -40,15 +40,6 @@ class BlackJAXAlgorithm(NamedTuple):
     Attributes:
       make: the bound form of a sampler of one chain that accepts or rejects and whose state has a
         ``score``: ``mala``, also in wrappers or with ``functools.partial``.
-
-    Example:
-      >>> from ebmjax.samplers import mala
-      >>> algorithm = blackjax_algorithm(mala)
-      >>> sampler = algorithm(
-      ...     lambda x: -0.5 * jnp.sum(x**2), step_size=0.5, inverse_mass_matrix=jnp.ones(2))
-      >>> state, info = sampler.step(jax.random.key(0), sampler.init(jnp.zeros(2)))
-      >>> state.score.shape
-      (2,)
     """
 
     make: Callable[..., Sampler]

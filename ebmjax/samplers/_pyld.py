@@ -107,14 +107,6 @@ def pyld_step(
 
     Source: JEM++ (Yang & Ji 2021), after YOPO (Zhang et al. 2019). Its PYLD-M-N is M of these steps
     with noise 0, step size 0.2, N = 5, scores clipped at 1 and the box [-1, 1].
-
-    Example:
-      >>> import jax
-      >>> first_layer_fn, head_fn = lambda x: 2.0 * x, lambda hidden: -0.125 * hidden**2
-      >>> sampler = pyld(first_layer_fn, head_fn, step_size=0.5, num_inner=1, noise_scale=0.0)
-      >>> state, info = sampler.step(jax.random.key(0), sampler.init(2.0))
-      >>> float(state.position)
-      1.0
     """
     check_one_chain(state, "cotangent")
     check_at_least("num_inner", num_inner, 1)

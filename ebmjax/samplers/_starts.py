@@ -115,12 +115,6 @@ def informative_start(
       once take ``AT_ONCE_BYTES`` more.
 
     Source: JEM++ (Yang & Ji 2021), informative initialisation, as SADA-JEM uses it.
-
-    Example:
-      >>> images = np.linspace(-1.0, 1.0, 24).reshape(6, 2, 2, 1)
-      >>> start_fn = informative_start(images, [0, 1, 0, 1, 0, 1], 2)
-      >>> start_fn(jax.random.key(0), jnp.int32(1)).shape
-      (2, 2, 1)
     """
     check_positive("jitter", jitter)
     check_interval(low, high)

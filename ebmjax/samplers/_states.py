@@ -49,8 +49,7 @@ def map_state(
     if not _is_leaf(state) and next(_positions(state), None) is None:
         raise TypeError(
             f"a wrapper finds no field named {' or '.join(POSITIONS)} in {type(state).__name__}. "
-            "Let the state be a NamedTuple, a dictionary, or a dataclass that is registered by "
-            "jax.tree_util.register_dataclass, with the position in such a field."
+            "Let the state be a NamedTuple, a dictionary, or a dataclass of register_dataclass."
         )
     turns = dict.fromkeys(GRADIENTS, gradient) | dict.fromkeys(VELOCITIES, velocity)
 
@@ -76,9 +75,8 @@ def map_state(
                 return part
             raise TypeError(
                 f"a wrapper cannot tell what to do with {type(node).__name__}.{name} of shape "
-                f"{jnp.shape(part)}. Name a gradient at the position score, a velocity velocity or "
-                "momentum, shaped like it; or let the state say what a mirror leaves unchanged: "
-                f"even = ({name!r},)."
+                f"{jnp.shape(part)}. Name a gradient score, a velocity velocity or momentum, in the "
+                f"position's shape; or say that a mirror leaves it unchanged: even = ({name!r},)."
             )
 
         return structure.unflatten(map(replaced, names, parts))

@@ -228,13 +228,6 @@ def tilted_langevin_step(
 
     Source: the preconditioned Langevin proposal of Cotter, Roberts, Stuart & White 2013, explicit;
     tilted base densities as in Xie et al. 2016 and Nijkamp et al. 2022.
-
-    Example:
-      >>> base = fit_factor_gaussian(np.random.default_rng(0).normal(size=(50, 2, 2, 1)))
-      >>> sampler = tilted_langevin(lambda x: -x[0, 0, 0] ** 2, base=base, step_size=0.1)
-      >>> state, info = sampler.step(jax.random.key(0), sampler.init(jnp.zeros((2, 2, 1))))
-      >>> state.position.shape
-      (2, 2, 1)
     """
     check_one_chain(state, "score")
     for name, value in {"step_size": step_size, "temperature": temperature}.items():

@@ -71,16 +71,6 @@ def warm_up(
     Returns:
       A ``WarmUp``; ``make_sampler(found.step_size, found.inverse_mass)`` draws by it.
 
-    Example:
-      >>> from ebmjax.samplers import mala
-      >>> def log_density_fn(x):
-      ...     return -0.5 * jnp.sum((x / jnp.array([0.1, 1.0, 10.0])) ** 2)
-      >>> def make(step_size, inverse_mass):
-      ...     return mala(log_density_fn, step_size=step_size * inverse_mass)
-      >>> found = warm_up(jax.random.key(0), make, jnp.ones((8, 3)), num_steps=500)
-      >>> found.inverse_mass.shape
-      (3,)
-
     Source: Hoffman & Gelman 2014, section 3.2; the windows are those of Stan's reference manual.
     """
     check_key("key", key)

@@ -204,12 +204,7 @@ def reflect(make: Callable[..., Sampler], low: Any, high: Any) -> Callable[..., 
 
 
 def fold_into_box(x: jax.Array, low: Any, high: Any) -> tuple[jax.Array, jax.Array]:
-    """Returns the place in the box to which ``x`` folds by reflection, and the slope: -1 or 1.
-
-    Args:
-      x: positions.
-      low, high: ends of the box, which broadcast to ``x``.
-    """
+    """Returns the place in the box to which ``x`` folds by reflection, and the slope: -1 or 1."""
     width = jnp.asarray(high, x.dtype) - jnp.asarray(low, x.dtype)
     offset = jnp.mod(x - low, 2.0 * width)
     is_inside = (x >= low) & (x <= high)
