@@ -117,17 +117,17 @@ def log_partition(
         samples = jax.vmap(coordinates.coordinates_of)(samples)
     path, start, pilot = populate(keys[0], keys[1], log_density_fn, base, **population)
     powers, step_sizes = place_powers(pilot, num_powers)
-    samples = pilot.positions if samples is None else samples
+    ends: Any = pilot.positions if samples is None else samples
     forward, backward = (
         anneal(one, begin, p, path.at, path.log_tilt_fn, sampler, num_steps, step_sizes=steps)
         for one, begin, p, steps in (
             (keys[2], start, powers, step_sizes),
-            (keys[3], samples, powers[::-1], step_sizes[::-1]),
+            (keys[3], ends, powers[::-1], step_sizes[::-1]),
         )
     )
     if coordinates is not None:
-        samples = jax.vmap(coordinates.place)(samples)
-    return _summarise(forward, backward, powers, samples)
+        ends = jax.vmap(coordinates.place)(ends)
+    return _summarise(forward, backward, powers, ends)
 
 
 def _summarise(

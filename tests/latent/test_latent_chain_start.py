@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ebmjax import evidence, latent
-from ebmjax.samplers import gradient_descent, sgld, underdamped_langevin
+from ebmjax.samplers import gradient_descent, underdamped_langevin
 
 MODEL = latent.LatentModel(
     energy_fn=lambda a, z: 0.5 * a * jnp.sum(z**2), generator_fn=lambda w, z: w * z, base_scale=1.0
@@ -58,37 +58,6 @@ def test_start_and_warm_start_exclude_each_other():
             jax.random.key(0), PARAMS, MODEL, OBSERVATIONS, POWERS, 2,
             sampler=DESCENT, num_steps=1, start=jnp.zeros((2, 3, 2)), warm_start=True,
         )  # fmt: skip
-
-
-def hidden_model(width):
-    """A generator whose hidden layer is far larger than a latent."""
-    return latent.LatentModel(
-        energy_fn=lambda a, z: 0.5 * a * jnp.sum(z**2),
-        generator_fn=lambda w, z: jnp.tanh(z[:1] * w * jnp.ones(width)).mean() * jnp.ones(2),
-    )
-
-
-def temporary_bytes(num_steps, width=4096):
-    model = hidden_model(width)
-
-    def loss(params):
-        latents, _ = latent.sample_power_posteriors(
-            jax.random.key(0), params, model, OBSERVATIONS, POWERS, 2,
-            sampler=functools.partial(sgld, step_size=STEP), num_steps=num_steps,
-        )  # fmt: skip
-        return jnp.mean(latents**2)
-
-    compiled = jax.jit(jax.grad(loss)).lower(PARAMS).compile()
-    return compiled.memory_analysis().temp_size_in_bytes
-
-
-@pytest.mark.slow
-def test_a_differentiated_chain_keeps_no_activations():
-    """The hidden layer of six chains is 6 x 4096 floats = 98 kB a step; kept, 40 more steps would
-    cost at least 3.9 MB. Of a state, positions, scores, densities and keys, 6 x 8 floats a step,
-    are kept: 40 steps of 192 bytes, and room for twice a dozen copies of them."""
-    growth = temporary_bytes(44) - temporary_bytes(4)
-    assert growth < 40 * 192 * 24
 
 
 @pytest.mark.slow

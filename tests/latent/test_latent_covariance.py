@@ -20,11 +20,7 @@ from latent_problems import (
     standard_errors,
 )
 
-from ebmjax.latent import (
-    covariance_loss,
-    log_evidence,
-    power_schedule,
-)
+from ebmjax.latent import covariance_loss, log_evidence, power_schedule
 
 NUM_PRIOR_PARAMS = 6
 
@@ -35,13 +31,7 @@ def repeated(num_chains, observations=OBSERVATIONS):
 
 
 def learning_gradients(
-    params,
-    power_latents,
-    prior_latents,
-    powers,
-    num_chains,
-    observations=OBSERVATIONS,
-    **options,
+    params, power_latents, prior_latents, powers, num_chains, observations=OBSERVATIONS, **options
 ):
     """Minus the loss's gradient for each independent draw, shape (draws, num_params)."""
     x = repeated(num_chains, observations)

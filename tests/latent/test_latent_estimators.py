@@ -19,8 +19,6 @@ from latent_problems import (
 )
 
 from ebmjax.latent import (
-    LatentModel,
-    LatentParams,
     frozen_prior_loss,
     power_schedule,
     telescoped_loss,
@@ -187,27 +185,6 @@ def test_metrics_are_the_exact_means(loss_fn):
     assert metrics.keys() == expected.keys()
     for name, values in metrics.items():
         assert_means(values, expected[name])
-
-
-def test_vanilla_metrics_by_hand():
-    model = LatentModel(lambda a, z: a * jnp.sum(z), lambda b, z: b * z, 1.0, 1.0)
-    params = LatentParams(2.0, 3.0)
-    x, z = jnp.array([[1.0, 2.0]]), jnp.array([[1.0, 0.0]])
-    loss, metrics = vanilla_loss(params, model, x, z, jnp.array([[1.0, 1.0], [2.0, 3.0]]))
-    # Energies 2 and (4 + 10) / 2 = 7; offsets -2 and 2; log likelihood -4 - log(2 pi).
-    log_likelihood = -4 - np.log(2 * np.pi)
-    expected = {
-        "reconstruction_error": 4.0,
-        "mean_log_likelihoods": [log_likelihood],
-        "posterior_energy": 2.0,
-        "prior_energy": 7.0,
-    }
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6),
-        metrics,
-        {name: np.asarray(value) for name, value in expected.items()},
-    )
-    np.testing.assert_allclose(loss, 2 - 7 - log_likelihood, rtol=1e-6)
 
 
 @pytest.mark.parametrize("loss_fn", LADDER_LOSSES)

@@ -7,11 +7,7 @@ import pytest
 from latent_problems import MODEL, OBSERVATIONS, make_params
 from scipy import special
 
-from ebmjax.evidence import (
-    log_mean_exp,
-    stepping_stone_log_evidence,
-    thermodynamic_log_evidence,
-)
+from ebmjax.evidence import log_mean_exp, stepping_stone_log_evidence, thermodynamic_log_evidence
 from ebmjax.evidence._weights import weight_sample_size
 from ebmjax.latent import log_evidence, log_likelihood, power_schedule
 

@@ -10,14 +10,7 @@ from monte_carlo import assert_mean, assert_moments
 from scipy.stats import truncnorm
 
 from ebmjax.evidence import stepping_stone_log_evidence, tempering_log_partition
-from ebmjax.samplers import (
-    Sampler,
-    batch_step,
-    mala,
-    parallel_tempering,
-    reflect,
-    run_chain,
-)
+from ebmjax.samplers import Sampler, batch_step, mala, parallel_tempering, reflect, run_chain
 
 POWERS = jnp.array([0.1, 0.35, 1.0])
 
@@ -110,23 +103,6 @@ def test_a_replica_outside_of_the_support_never_becomes_cold():
     places, swap_prob = jax.jit(step)(jnp.array([-jnp.inf, jnp.nan, jnp.inf]))
     np.testing.assert_array_equal(places, [[6.0, 1.0]] * 3)
     np.testing.assert_array_equal(swap_prob, np.zeros((3, 1)))
-
-
-def test_moves_at_power_0_follow_the_base_alone():
-    seen = {}
-
-    def spy(log_density_fn):
-        seen.update(density=log_density_fn)
-        return still(log_density_fn)
-
-    options = {"log_base_fn": lambda x: -0.125 * x**2, "sampler": spy}
-    for power, place, expected in ((0.0, 6.0, -4.5), (0.5, 2.0, -1.25), (1.0, 2.0, -2.0)):
-        sampler = parallel_tempering(
-            lambda x: jnp.where(x > 5.0, -jnp.inf, -0.5 * x**2), powers=(0.0, 1.0), **options
-        )
-        jax.eval_shape(sampler.step, jax.random.key(0), sampler.init(jnp.float32(0.0)))
-        density, *parts = seen["density"].func, *seen["density"].args[:2]
-        assert density(*parts, jnp.float32(power), jnp.float32(place)) == expected
 
 
 def test_log_z_of_exact_draws():

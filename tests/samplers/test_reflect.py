@@ -5,13 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ebmjax.samplers import (
-    mala,
-    psgld,
-    reflect,
-    sgld,
-    tempered_mala,
-)
+from ebmjax.samplers import mala, psgld, reflect, sgld, tempered_mala
 
 SLOPE = 3.0
 
@@ -50,22 +44,6 @@ def test_the_state_is_that_of_its_place(make):
         np.testing.assert_allclose(state.log_density, curved(state.position), rtol=1e-6)
         np.testing.assert_allclose(state.score, 2.0 - state.position, rtol=1e-6)
         np.testing.assert_array_equal(info.log_density, state.log_density)
-
-
-@pytest.mark.slow
-def test_pytrees_and_arrays_of_walls():
-    def log_density_fn(position):
-        return jnp.sum(position["a"]) + position["b"].astype(jnp.float32)
-
-    sampler = reflect(sgld, 0.0, 1.0)(log_density_fn, step_size=0.7)
-    state = sampler.init({"a": -jnp.ones(2) / 4, "b": jnp.bfloat16(0.5)})
-    np.testing.assert_array_equal(state.position["a"], [0.25, 0.25])
-    state, _ = sampler.step(jax.random.key(0), state)
-    assert all(np.all((leaf >= 0) & (leaf <= 1)) for leaf in jax.tree.leaves(state.position))
-    assert state.position["b"].dtype == state.score["b"].dtype == jnp.bfloat16
-    low, high = jnp.array([0.0, -1.0]), jnp.array([1.0, 0.0])
-    state = reflect(sgld, low, high)(curved, step_size=0.1).init(jnp.array([-0.25, 0.75]))
-    np.testing.assert_array_equal(state.position, [0.25, -0.75])
 
 
 def test_positions_that_are_not_finite_stay_so():

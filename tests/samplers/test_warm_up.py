@@ -138,28 +138,6 @@ def test_mala_on_scales_of_a_hundred_is_as_on_one(num_chains):
         assert_moments(draws[:, -1], 0.0 * SCALES, SCALES**2)
 
 
-@pytest.mark.slow
-def test_nuts_of_blackjax_and_a_tree_of_arrays():
-    """BlackJAX's kernels take the metric as one row; ours as a tree like the position."""
-
-    def log_density(x):
-        return log_density_fn(jnp.concatenate([x["first"], x["rest"]]))
-
-    def make(step_size, inverse_mass):
-        row = jax.flatten_util.ravel_pytree(inverse_mass)[0]
-        return blackjax.nuts(log_density, step_size=step_size, inverse_mass_matrix=row)
-
-    starts = {"first": jnp.ones((4, 1)), "rest": jnp.ones((4, 2))}
-    found = samplers.warm_up(KEY, make, starts, num_steps=300, target_acceptance=0.8)
-    error = 5 * np.sqrt(2 / 600)  # NUTS's draws are worth about one each; the last window has 150
-    variance = jnp.concatenate([found.inverse_mass["first"], found.inverse_mass["rest"]])
-    np.testing.assert_array_less(abs(np.log(variance / SCALES**2)), error)
-    step = samplers.batch_step(make(found.step_size, found.inverse_mass).step)
-    _, draws, infos = samplers.run_chain(jax.random.key(1), found.states, step, 100)
-    assert draws["rest"].shape == (4, 100, 2)
-    assert float(samplers.acceptance_of(infos).mean()) == pytest.approx(0.8, abs=0.12)
-
-
 def test_refusals():
     def warm(make=make_mala, **options):
         return samplers.warm_up(KEY, make, jnp.ones((2, 3)), **{"num_steps": 10, **options})
