@@ -49,7 +49,7 @@ def with_numbers(part: T, numbers: Any) -> T:
         return {**whole, **new}  # type: ignore[return-value]
     if isinstance(whole, partial):
         return partial(whole, **new)  # type: ignore[return-value]
-    return replace(whole, **new) if is_dataclass(whole) else whole._replace(**new)
+    return whole._replace(**new) if hasattr(whole, "_replace") else replace(whole, **new)
 
 
 def _named(part: Any) -> Mapping[str, Any]:
@@ -57,9 +57,11 @@ def _named(part: Any) -> Mapping[str, Any]:
         return part
     if isinstance(part, partial):
         return part.keywords
+    if hasattr(part, "_asdict"):
+        return part._asdict()
     if is_dataclass(part) and not callable(part):
         return {field.name: getattr(part, field.name) for field in fields(part)}
-    return part._asdict() if hasattr(part, "_asdict") else {}
+    return {}
 
 
 def _is_empty(value: Any) -> bool:

@@ -104,7 +104,8 @@ def make_train_step(
         gradients, metrics = _all_reduce_mean(local_mean, axis_name)
         gradient_norm = optax.tree.norm(at_least_float32(gradients))
 
-        chosen = optimizer(numbers["optimizer"]) if callable(optimizer) else optimizer
+        of_step = (numbers or {}).get("optimizer")
+        chosen = optimizer(of_step) if callable(optimizer) else optimizer
         updates, opt_state = optax.with_extra_args_support(chosen).update(
             gradients, state.opt_state, state.params, value=metrics["loss"], grad=gradients
         )
