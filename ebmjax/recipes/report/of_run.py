@@ -18,10 +18,7 @@ import numpy as np
 
 from ebmjax._records import list_steps
 from ebmjax.recipes.__main__ import make_parser
-from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import WorkdirError, count_nouns, flatten, stop
-from ebmjax.recipes.config.extractor_names import EXTRACTOR
-from ebmjax.recipes.evaluators.plots import drawable, panels, with_own_panels
 from ebmjax.recipes.evaluators.result_tables import (
     advice,
     evaluation_results,
@@ -36,15 +33,16 @@ COMMAND = "command.json"
 """File with the command that started the run last."""
 FILES = ("config.json", "summary.json", "evaluation.json", "recoveries.json", COMMAND)
 
-LARGEST, MAX_STEP = 1e300, 2**53
-"""Numbers and steps beyond them are left out: they cannot be drawn."""
+LARGEST = 1e300
+"""Numbers beyond it are left out."""
 
-MOST_BYTES, MOST_PANELS = 230_000, 9
-"""Most bytes of the pictures from plots/ that a report holds, and panels of an unknown family."""
+MOST_BYTES = 400_000
+"""Most bytes of the pictures from plots/ that a report holds."""
 
 SAMPLES = "Samples over training"
 PICTURES = {
     SAMPLES: ("eval_samples", "samples_over_training", "reconstructions", "eval_density"),
+    "Curves": ("training",),
     "Calibration": ("eval_reliability",),
     "Out of distribution": ("eval_ood",),
     "Chains": ("chains",),
@@ -52,7 +50,7 @@ PICTURES = {
 }
 """Patterns of files in plots/ by section, in the order in which the room is given away."""
 
-SHOWN_OTHERWISE = re.compile(r"training|(samples|density)_\d+")
+SHOWN_OTHERWISE = re.compile(r"(samples|density)_\d+")
 
 
 def record_command(folder: Path, command: str, name: str) -> None:
@@ -67,7 +65,7 @@ class RunData(NamedTuple):
       folder: the run's.
       files: its JSON objects as they are, by the names of their files.
       config: fields by dotted names.
-      rows: of metrics.jsonl, with numbers only.
+      rows: of metrics.jsonl.
       results: numbers of summary.json by dotted names; of an unfinished run the newest of its rows.
       evaluation: numbers of evaluation.json by dotted names.
       saved: the newest checkpoint; None without any.
@@ -96,37 +94,22 @@ def read(folder: Path) -> RunData:
     run_folder.config_file(folder)
     places = {name: folder / name for name in FILES}
     files = {n: run_folder.read_json(p) if p.exists() else {} for n, p in places.items()}
-    rows = _clean(workdir.read_rows(folder))
+    rows = workdir.read_rows(folder)
     saved, checkpoints = None, folder / "checkpoints"
     with contextlib.suppress(WorkdirError):  # there is none, or all are damaged
         saved = run_folder.newest_of(checkpoints, list_steps(checkpoints))
-    newest = {name: value for row in rows for name, value in row.items()}
+    newest = _numbers({name: value for row in rows for name, value in row.items()})
     results, evaluation = (_numbers(files[name]) for name in FILES[1:3])
     config = flatten(files["config.json"])
     return RunData(folder, files, config, rows, results or newest, evaluation, saved)
 
 
-def _clean(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Returns rows that can be drawn: numbers, None for NaN, and lists of one length a name."""
-    lengths: dict[str, int] = {}
-    found = []
-    for row in rows:
-        kept = {}
-        for name, value in row.items():
-            length = _length(value)
-            if length >= 0 and lengths.setdefault(name, length) == length:
-                kept[name] = value
-        if kept.get("step", MAX_STEP) < MAX_STEP:
-            found.append(kept)
-    return found
-
-
-def _length(value: Any) -> int:
-    """Returns the number of numbers in a list, 0 for one by itself, and -1 for all else."""
+def _is_number(value: Any) -> bool:
+    """Returns whether a value is a number, None for NaN, or a list of numbers."""
     if isinstance(value, list):
-        return len(value) if value and not any(map(_length, value)) else -1
+        return all(map(_is_number, value))
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return 0 if value is None or (is_number and abs(value) < LARGEST) else -1
+    return value is None or (is_number and abs(value) < LARGEST)
 
 
 def _numbers(tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,7 +119,7 @@ def _numbers(tree: Mapping[str, Any]) -> dict[str, Any]:
         name: value
         for name, value in flatten(dict(tree)).items()
         if name != "revision"  # null, as a number may be, outside of a checkout
-        and (isinstance(value, str) if name in named else _length(value) >= 0)
+        and (isinstance(value, str) if name in named else _is_number(value))
     }
 
 
@@ -160,7 +143,6 @@ def write(folder: Path) -> Path:
         {
             **{name: page.table(found.items()) for name, found in texts.items()},
             SAMPLES: shown.pop(SAMPLES),
-            "Curves": fitting(_curves, run),
             **shown,
             "Configuration": fitting(_configuration, run),
             "Commands": _commands(run),
@@ -203,7 +185,7 @@ def verdict(run: RunData) -> str:
     recovered = len(run.entries("recoveries.json", "recoveries"))
     text += f"; recovered {count_nouns(recovered, 'time')}" * bool(recovered)
     counts = [row["skipped"] for row in run.rows if row.get("skipped") is not None]
-    skipped = int(np.sum(np.array(counts[-1:], float)))
+    skipped = fitting(lambda: int(np.sum(np.array(counts[-1:], float)))) or 0
     return text + f"; {count_nouns(skipped, 'step')} without a finite update" * bool(skipped) + "."
 
 
@@ -213,21 +195,6 @@ def fitting(function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)
     except (LookupError, TypeError, ValueError, ArithmeticError, zipfile.BadZipFile):
         return {}
-
-
-def _curves(run: RunData) -> list[page.Part]:
-    """Returns the curves of the run; nothing if there is nothing to draw."""
-    family, rows = str(run.config.get("family")), [*run.rows]
-    known: Any = families.module(family, "plots") if family in families.FAMILIES else None
-    if hasattr(known, "PANELS"):
-        features = str(run.results.get("extractor", "")).replace("_", " ")
-        named = [(label.replace(EXTRACTOR, features), *one) for label, *one in known.PANELS[family]]
-        wanted = with_own_panels(rows, run.files["config.json"], named)
-    else:
-        names = {name: None for row in rows for name in row if name != "step"}
-        wanted = [(one.replace("$", r"\$"), (one,), "linear") for one in names][:MOST_PANELS]
-    wanted = drawable(rows, wanted)
-    return [page.svg(lambda path: panels(path, rows, wanted, {}))] if wanted else []
 
 
 def _pictures(folder: Path) -> dict[str, list[page.Part]]:

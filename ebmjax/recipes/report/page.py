@@ -4,14 +4,11 @@ Parts of a section are texts and dicts: pictures, links, tables and commands, se
 """
 
 import base64
-import re
-import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import matplotlib
 from jinja2 import Environment, FileSystemLoader
 
 from ebmjax.recipes.folder.workdir import write_whole
@@ -38,19 +35,6 @@ def pictures(paths: Iterable[Path], folder: Path, most: int) -> dict[Path, Part]
         shown[path] = held if size <= most else link
         most -= size if size <= most else 0
     return shown
-
-
-def svg(draw: Callable[[Path], None]) -> Part:
-    """Returns the figure that ``draw(path)`` saves, as lines and letters."""
-    options: Any = {"svg.fonttype": "none", "svg.hashsalt": "ebmjax"}
-    with tempfile.TemporaryDirectory() as folder, matplotlib.rc_context(options):
-        path = Path(folder) / "curves.svg"
-        draw(path)
-        text = path.read_text(encoding="utf-8")
-    text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
-    # Hundredths of a point are enough for a line.
-    shorten = lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0])  # noqa: E731
-    return {"svg": re.sub(r' d="[^"]*"', shorten, text)}
 
 
 def write(

@@ -161,7 +161,9 @@ def read_recoveries(path: Path, config: Config) -> list[Recovery]:
                 if type(number) not in (int, float) or not number >= 0:
                     raise ValueError(f"{trim(repr(number))} is neither a step nor seconds")
             for name, (_, new) in one.changes.items():
-                if name not in fields or not any(re.fullmatch(one, name) for one in SMALLER):
+                if name not in fields or not any(
+                    re.fullmatch(pattern, name) for pattern in SMALLER
+                ):
                     raise ValueError(f"a recovery does not change {trim(name)}")
                 declare.from_json(fields[name], name, new)
     except (ValueError, TypeError, KeyError, AttributeError) as error:

@@ -5,14 +5,12 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 
-import numpy as np
 import pytest
 from experiment_runs import launch
 from linear_family import LINEAR, NAME, linear
 
 from ebmjax import training
 from ebmjax.recipes.config.errors import WorkdirError
-from ebmjax.recipes.models.energy.plots import PANELS
 from ebmjax.recipes.report import of_run
 
 VOID = {"meta", "img", "br"}
@@ -72,7 +70,6 @@ def test_a_finished_run_leaves_a_report(tmp_path):
     found = look(tmp_path / "run" / "report.html")
     for text in ("Done: 10 steps", "optimizer.learning_rate", "0.02", "versions.jax"):
         assert text in found.text
-    assert "svg" in found.tags
     about = json.loads((tmp_path / "run" / "command.json").read_text())
     assert about["config"] == str(LINEAR)
     assert about["command"] in found.text
@@ -130,37 +127,27 @@ def test_everything_in_a_folder_is_data(tmp_path):
         summary={"versions": {HOSTILE: HOSTILE}, "extractor": HOSTILE, "data": [HOSTILE, 1]},
         evaluation={"warnings": [HOSTILE], "step": [], "test_set_error": HOSTILE},
         recoveries={"recoveries": [{"reason": HOSTILE}, HOSTILE]},
-        command={"command": HOSTILE, "config": HOSTILE, "changes": {HOSTILE: [HOSTILE, "\ud800"]}},
+        command={"command": HOSTILE, "config": HOSTILE + "\ud800"},
     )
     (folder / "plots" / 'eval_"><script>.png').write_bytes(b"\x89PNG")
     found = look(of_run.write(folder))
     assert found.text.count(HOSTILE) >= 10
-    assert "svg" in found.tags
 
 
-def test_rows_of_any_kind_are_drawn_as_far_as_they_can_be(tmp_path):
+def test_rows_of_any_kind_are_read_as_far_as_they_can_be(tmp_path):
     rows = [
         {"step": 1, "loss": 1.0, "accuracy": [0.5, 0.6]},
-        {"step": 2, "loss": None, "accuracy": [None, None]},
         {"step": 3, "loss": 10**400, "accuracy": [0.5]},
-        {"step": 2**70, "loss": 7.25},
-        {"step": 4, "loss": {"a": 1}, "accuracy": 0.5, "test_accuracy": True},
-        {"step": 5, "loss": 0.5, "skipped": [1, 2]},
+        {"step": 4, "loss": {"a": 1}, "test_accuracy": True, "skipped": "many"},
+        {"step": 5, "loss": None, "skipped": [1, 2]},
     ]
-    found = look(of_run.write(make(tmp_path / "run", rows)))
-    assert "svg" in found.tags
-    assert "Unfinished: step 5; 3 steps without a finite update." in found.text
-    assert "svg" not in look(of_run.write(make(tmp_path / "none", rows[3:4]))).tags
+    text = look(of_run.write(make(tmp_path / "run", rows))).text
+    assert "Unfinished: step 5; 3 steps without a finite update." in text
+    assert "Unfinished: step 4." in look(of_run.write(make(tmp_path / "odd", rows[:3]))).text
 
 
-def test_ten_thousand_rows_and_large_pictures_stay_below_a_megabyte(tmp_path):
-    names = [name for _, group, _ in PANELS["joint"] for name in group]
-    random = np.random.default_rng(0)
-    noise = random.normal(size=(10_000, len(names)))
-    rows = [
-        {"step": i} | dict(zip(names, row.tolist(), strict=True)) for i, row in enumerate(noise)
-    ]
-    folder = make(tmp_path / "run", rows)
+def test_large_pictures_are_links(tmp_path):
+    folder = make(tmp_path / "run")
     for name in ("eval_ood", "eval_reliability", "own 1", "own 2"):
         (folder / "plots" / f"{name}.png").write_bytes(bytes(of_run.MOST_BYTES // 2 - 4))
     for step in (0, 10):
