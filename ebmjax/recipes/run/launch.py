@@ -131,5 +131,6 @@ def about(run: Run) -> list[str]:
         *made.about_data,
         f"model of {num_parameters:,} parameters",
         f"{plan.total_steps:,} steps of batches of {size}, {steps_an_epoch:,} an epoch; "
-        f"measured every {plan.monitor_every:,}, saved every {plan.checkpoint_every:,}",
+        f"measured every {plan.monitor_every:,}, saved every {plan.checkpoint_every:,}; "
+        f"{training.make_mesh(plan.num_shards).size} of {jax.device_count()} devices",
     ]

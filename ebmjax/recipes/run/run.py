@@ -188,18 +188,12 @@ class Run:
     def _fit(self, command: str) -> training.FitResult | int:
         """Trains from the newest checkpoint; see ``train``."""
         config, made, plan = self.config, self.experiment, self.experiment.plan
-        num_used = training.make_mesh(plan.num_shards).size
-        if num_used < jax.device_count():
-            print(
-                f"Using {num_used} of {jax.device_count()} devices: they must divide "
-                f"config.mesh.num_shards={plan.num_shards}, which must divide the batch."
-            )
         writers: list[training.Writer] = [
             training.JsonlWriter(self.path / "metrics.jsonl"),
             TensorBoardWriter(self.path),
             Progress(plan.total_steps),
         ]
-        if self.track:
+        if self.track and training.is_first():
             fields = flatten(run_folder.as_json(self.now))
             writers.append(ServiceWriter(self.track, self.path, fields))
         monitor, kept = made.monitor, config.train.get("keep_best")
@@ -244,9 +238,9 @@ class Run:
           CheckpointMismatchError, CheckpointDamagedError: see ``Checkpoints.restore_latest``; the
             first also if the run was trained on other data.
         """
-        data, template = self.config.data, self.experiment.state
+        template = self.experiment.state
         # Points of a law are what the configuration says; their last bits depend on the machine.
-        if not is_points(self.config) or data.name == "points":
+        if not is_points(self.config) or self.config.data.name == "points":
             digest = training.digest_data(self.experiment.data)
             training.check_same_data(found.meta, found.newest, digest)
         folder = self.path / (states.BEST if found.is_best else "checkpoints")

@@ -92,37 +92,35 @@ class ServiceWriter:
       name: one of ``SERVICES``.
       folder: the run's.
       fields: the configuration by dotted names, as JSON holds it.
+
+    Raises:
+      ConfigError: if the service refuses.
     """
 
     def __init__(self, name: str, folder: Path, fields: Mapping[str, Any]):
-        self._name, self._folder, self._fields = name, folder, dict(fields)
-        self._service, self._run = load_service(name), None
+        self._service, self._folder, place = load_service(name), folder, folder.absolute()
         self._sent = max((row["step"] for row in workdir.read_rows(folder)), default=-1)
-
-    def start(self, first_step: int) -> None:
-        """Begins or continues the tracked run; raises ConfigError if the service refuses."""
-        place = self._folder.absolute()
-        name = f"{place.name}-{hashlib.sha256(str(place).encode()).hexdigest()[:8]}"
-        project = os.environ.get(f"{self._name.upper()}_PROJECT", "ebmjax")
-        options = {"project": project, "name": name, "config": self._fields, "resume": "allow"}
-        if self._name == "wandb":
-            options["id"] = name
+        known = f"{place.name}-{hashlib.sha256(str(place).encode()).hexdigest()[:8]}"
+        project = os.environ.get(f"{name.upper()}_PROJECT", "ebmjax")
+        options = {"project": project, "name": known, "config": dict(fields), "resume": "allow"}
+        if name == "wandb":
+            options["id"] = known
         try:
             self._run = self._service.init(**options)
         except Exception as error:
-            raise ConfigError(f"--track={self._name} could not begin: {error}") from error
+            raise ConfigError(f"--track={name} could not begin: {error}") from error
+
+    def start(self, first_step: int) -> None:
+        """Called when the run begins or continues after ``first_step`` steps."""
 
     def write(self, step: int, row: dict[str, Any]) -> None:
-        assert self._run is not None, "start() comes first"
-        if step <= self._sent:
-            return
-        image = self._service.Image
-        seen = {name: image(str(path)) for name, path in _pictures(self._folder, step).items()}
-        self._run.log(_numbers(row) | seen, step=step)
+        if step > self._sent:
+            image, pictures = self._service.Image, _pictures(self._folder, step)
+            seen = {name: image(str(path)) for name, path in pictures.items()}
+            self._run.log(_numbers(row) | seen, step=step)
 
     def close(self) -> None:
-        if self._run is not None:
-            self._run.finish()
+        self._run.finish()
 
 
 def _numbers(row: Mapping[str, Any]) -> dict[str, Any]:
