@@ -54,15 +54,9 @@ def _concrete(name: str, value: Any) -> Iterator[tuple[str, Any, np.ndarray]]:
             yield where, part, _numbers(where, part)
 
 
-def check_key(name: str, key: Any, *, allow_legacy: bool = False) -> None:
-    """Raises TypeError unless ``key`` is a typed random key, or an array of them.
-
-    ``allow_legacy`` admits those of ``jax.random.PRNGKey`` as well, arrays of uint32.
-    """
+def check_key(name: str, key: Any) -> None:
+    """Raises TypeError unless ``key`` is a typed random key, or an array of them."""
     dtype = getattr(key, "dtype", None)
-    is_legacy = dtype == jnp.uint32 and jnp.ndim(key) > 0
-    if allow_legacy and is_legacy:
-        return
     if dtype is None or not jnp.issubdtype(dtype, jax.dtypes.prng_key):
         got = type(key).__name__ if dtype is None else f"dtype {dtype} and shape {jnp.shape(key)}"
         raise TypeError(

@@ -83,12 +83,10 @@ class EnergyNetwork(NamedTuple):
         statistics: PyTree,
         images: dict[str, jax.Array],
         labels: dict[str, jax.Array],
-        *,
-        second_pass: bool = False,
-        batch_axis: AxisName = None,
+        **_: Any,
     ) -> Seen:
         """Returns f of every role."""
-        del key, second_pass, batch_axis
+        del key
         if not images:
             return Seen({}, None, statistics)
         f, arrays = self.log_density_of(params, statistics), (images, labels)

@@ -156,7 +156,7 @@ def run_chain(
       >>> positions.shape, infos.acceptance_prob.shape
       ((3, 20, 2), (3, 20))
     """
-    check_key("key", key, allow_legacy=True)
+    check_key("key", key)
     check_step(step)
     position_of(state)  # raises TypeError for a state without one
     check_at_least("num_steps", num_steps, 1)
@@ -188,14 +188,14 @@ def run_chain(
     draw = np.clip((step_index - burn_in) // thinning, 0, max(num_draws - 1, 0))
     is_kept = step_index < burn_in + num_draws * thinning
 
-    def drive(key: Key, state: Any) -> tuple[Any, PyTree]:
-        keys = jax.random.split(key, num_steps)  # a legacy key's are rows of uint32
+    keys = jax.random.split(key, num_steps)
+    try:
         state, shapes = place_carry(step, keys, state)
         empty = jax.tree.map(partial(_room, axis=axis, num_draws=num_draws), outcome(*shapes))
-        return trace_chain((keys, draw, is_kept), (state, empty), advance, unroll=unroll)[0]
-
-    try:
-        state, (positions, infos) = drive(key, state)
+        start = state, empty
+        (state, (positions, infos)), _ = trace_chain(
+            (keys, draw, is_kept), start, advance, unroll=unroll
+        )
     except (TypeError, ValueError) as error:
         if axis == 0:
             error.add_note("If state holds many chains, give run_chain batch_step(step).")

@@ -134,16 +134,6 @@ def test_states_without_a_common_leading_axis():
         )
 
 
-def test_a_legacy_key_drives_the_same_chain():
-    state = SAMPLER.init(jnp.zeros(2))
-    key = jax.random.key(3)
-    expected = samplers.run_chain(key, state, SAMPLER.step, 7, burn_in=1, thinning=2)[1]
-    legacy = samplers.run_chain(
-        jax.random.key_data(key), state, SAMPLER.step, 7, burn_in=1, thinning=2
-    )[1]
-    np.testing.assert_array_equal(legacy, expected)
-
-
 @pytest.mark.parametrize("key", [jax.random.key(0), jax.random.PRNGKey(0)], ids=["typed", "legacy"])
 def test_one_key_where_one_a_step_is_wanted(key):
     """``run_chain`` takes one, so that this mistake is natural."""
