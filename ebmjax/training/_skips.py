@@ -102,17 +102,12 @@ class SkipWatch:
             return
         since = f" Since step {step - num + 1}: {self.reason}." if self.reason else ""
         if num == step:
-            since += (
-                " No step had one, not even the first: look at your own functions and data first,"
-                " if there are any."
-            )
+            since += " No step had one: look at your own functions and data first."
         self.divergence = DivergenceError(
             f"Training diverged: the last {num} steps, up to step {step}, had no finite update and "
-            f"changed nothing.{since} What helps, by the authors of such models: longer chains "
-            "(more steps of the sampler), an L2 penalty on the energies, a lower learning rate, "
-            "smaller steps of the sampler. The newest checkpoint, where the run keeps any, holds "
-            "the last finite parameters; a new run in another workdir goes on from them by "
-            "ebmjax.training.warm_start or --config.train.start_from=FOLDER.",
+            f"changed nothing.{since} The newest checkpoint holds the last finite parameters, from "
+            "which a new run starts by ebmjax.training.warm_start or "
+            "--config.train.start_from=FOLDER.",
             step - num + self._limit,  # also where the run goes on from a later one
             step - num + 1,
             self.reason,
