@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax.networks._network import Network, as_network
+from ebmjax.networks._network import Call, Network, as_network
 from ebmjax.networks._norm_policy import Statistics
 from ebmjax.types import AxisName, Key, PyTree
 
@@ -48,9 +48,10 @@ def from_nnx(network: Any, *, input_ndim: int | None = 3, dropout: bool = False)
     kinds = (nnx.Param, nnx.RngState, ...)
     is_built, outline = isinstance(network, nnx.Module), network
     if not is_built:
-        _check_callable(network, "a Flax NNX module, or a function rngs -> module")
+        _check(callable(network), "network must be an nnx.Module or rngs -> module", network)
         outline = nnx.eval_shape(lambda: network(nnx.Rngs(0)))
-        _check_kind(outline, nnx.Module, "network(rngs) must return an nnx.Module")
+        must = "network(rngs) must return an nnx.Module"
+        _check(isinstance(outline, nnx.Module), must, outline)
     graph, outline_params, random, outline_state = nnx.split(outline, *kinds)
     random = jax.tree.map(_make_unused, random)
 
@@ -60,14 +61,8 @@ def from_nnx(network: Any, *, input_ndim: int | None = 3, dropout: bool = False)
         _, params, _, state = nnx.split(module, *kinds)
         return _name_leaves(params), _name_leaves(state)
 
-    def run(
-        params: Named,
-        state: Named,
-        inputs: Any,
-        use: Statistics,
-        batch_axis: AxisName,
-        key: Key | None,
-    ) -> tuple[Any, Named]:
+    def run(params: Named, state: Named, call: Call) -> tuple[Any, Named]:
+        inputs, use, batch_axis, key = call
         unused = _reseed(random, key)  # a copy: a merged module changes its variables
         parts = (_fill_arrays(outline_params, params), unused, _fill_arrays(outline_state, state))
         module = nnx.merge(graph, *parts)
@@ -116,9 +111,10 @@ def from_equinox(network: Any, *, input_ndim: int = 3, dropout: bool = False) ->
     outline, state_outline = _pair(network)
     is_built = isinstance(outline, eqx.Module)
     if not is_built:
-        _check_callable(network, "an Equinox module, (module, state), or a function of a key")
+        _check(callable(network), "network must be an Equinox module or key -> module", network)
         outline, state_outline = _pair(eqx.filter_eval_shape(network, jax.random.key(0)))
-        _check_kind(outline, eqx.Module, "network(key) must return an eqx.Module")
+        must = "network(key) must return an eqx.Module"
+        _check(isinstance(outline, eqx.Module), must, outline)
     dropout = _has_dropout(outline, eqx.nn.Dropout, dropout)
 
     def init(key: Key, *inputs: Any) -> tuple[Named, Named]:
@@ -131,27 +127,21 @@ def from_equinox(network: Any, *, input_ndim: int = 3, dropout: bool = False) ->
         # Without the weak type of a Python number, which a step would not keep.
         return params, {name: jnp.asarray(x).astype(x.dtype) for name, x in others.items()}
 
-    def run(
-        params: Named,
-        state: Named,
-        inputs: Any,
-        use: Statistics,
-        batch_axis: AxisName,
-        key: Key | None,
-    ) -> tuple[Any, Named]:
+    def run(params: Named, state: Named, call: Call) -> tuple[Any, Named]:
+        inputs, use, batch_axis, key = call
         module = _fill_arrays(outline, params | state)
         if dropout and key is None:
             module = eqx.nn.inference_mode(module)
         module = _in_use(module, eqx.nn.StatefulLayer, use, batch_axis)
         drawn = {} if key is None else {"key": jax.random.split(key, len(inputs[0]))}
 
-        def call(drawn: dict[str, Key], *inputs: Any) -> Any:
+        def one(drawn: dict[str, Key], *inputs: Any) -> Any:
             return module(*inputs, **drawn)
 
         if state_outline is None:
-            return jax.vmap(call)(drawn, *inputs), state
+            return jax.vmap(one)(drawn, *inputs), state
         in_axes = (0, *(0 for _ in inputs), None)
-        mapped = jax.vmap(call, in_axes, (0, None), axis_name=EXAMPLES)
+        mapped = jax.vmap(one, in_axes, (0, None), axis_name=EXAMPLES)
         outputs, after = mapped(drawn, *inputs, _fill_arrays(state_outline, state, "state/"))
         return outputs, state | _name_leaves(after, "state/")
 
@@ -197,13 +187,8 @@ _RANDOM = (
 )
 
 
-def _check_callable(network: Any, expected: str) -> None:
-    if not callable(network):
-        raise TypeError(f"network must be {expected}, got a {type(network).__name__}.")
-
-
-def _check_kind(found: Any, kind: type, must: str) -> None:
-    if not isinstance(found, kind):
+def _check(is_right: bool, must: str, found: Any) -> None:
+    if not is_right:
         raise TypeError(f"{must}, got a {type(found).__name__}.")
 
 

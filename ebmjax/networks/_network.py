@@ -46,6 +46,15 @@ class Network(NamedTuple):
     drop: Callable[..., tuple[Any, PyTree]] | None = None
 
 
+class Call(NamedTuple):
+    """Arguments of ``Network.apply`` behind parameters and state; inputs have one batch axis."""
+
+    inputs: tuple[Any, ...]
+    use: Statistics
+    batch_axis: AxisName
+    key: Key | None
+
+
 def from_functions(
     init: Callable[..., PyTree], apply: Callable[..., Any], *, input_ndim: int | None = None
 ) -> Network:
@@ -69,8 +78,8 @@ def from_functions(
     def stateless_init(key: Any, *inputs: Any) -> tuple[PyTree, PyTree]:
         return init(key, *_flat(inputs, input_ndim)[0]), {}
 
-    def run(params: PyTree, state: PyTree, inputs: Any, *_: Any) -> tuple[Any, PyTree]:
-        return apply(params, *inputs), state
+    def run(params: PyTree, state: PyTree, call: Call) -> tuple[Any, PyTree]:
+        return apply(params, *call.inputs), state
 
     return as_network(stateless_init, run, input_ndim)
 
@@ -162,33 +171,23 @@ def _bind(network: nn.Module, method: str, dropout: bool) -> Callable[..., tuple
     """Returns what ``as_network`` runs, by the ``method`` of ``network`` that makes the outputs."""
     choices = _choices(network, method)
 
-    def run(
-        params: PyTree,
-        state: PyTree,
-        inputs: Any,
-        use: Statistics,
-        batch_axis: AxisName,
-        key: Key | None,
-    ) -> tuple[Any, PyTree]:
+    def run(params: PyTree, state: PyTree, call: Call) -> tuple[Any, PyTree]:
+        inputs, use, batch_axis, key = call
         filled = {name: value(use) for name, value in choices.items()}
         if key is not None and "deterministic" in filled:
             filled["deterministic"] = False
         is_updated = use == "batch" and bool(set(choices) - {"deterministic"})
         is_told = batch_axis is not None and use == "batch" and hasattr(network, "batch_axis")
         mapped = network.clone(batch_axis=batch_axis) if is_told else network
+        filled["rngs"] = None if key is None else {"dropout": key}
+        filled["mutable"] = ["batch_stats"] if is_updated else False
+        variables = {"params": params, "batch_stats": state}
         with (
             _refuse_random_numbers(),
             _leave_out_dropout(dropout and key is None),
             _average_over(batch_axis if is_updated else None),
         ):
-            found = mapped.apply(
-                {"params": params, "batch_stats": state},
-                *inputs,
-                method=method,
-                rngs=None if key is None else {"dropout": key},
-                mutable=["batch_stats"] if is_updated else False,
-                **filled,
-            )
+            found = mapped.apply(variables, *inputs, method=method, **filled)
         outputs, updated = found if is_updated else (found, {"batch_stats": state})
         return outputs, updated.get("batch_stats", {})
 
@@ -241,7 +240,7 @@ def as_network(
 
     Args:
       init: as ``Network.init``.
-      run: ``run(params, state, inputs, use, batch_axis, key) -> (outputs, new_state)``.
+      run: ``run(params, state, call) -> (outputs, new_state)``.
       input_ndim: number of axes of one example of the first input; None if ``run`` takes any.
       dropout: whether ``run`` with a key is ``Network.drop``.
     """
@@ -269,7 +268,7 @@ def as_network(
                 )
             return output.reshape(*leading, *output.shape[1:])
 
-        outputs, new = run(params, state, flat, use, batch_axis, key)
+        outputs, new = run(params, state, Call(flat, use, batch_axis, key))
         if use == "batch":
             state = jax.tree.map(lambda old, new: jnp.asarray(new).astype(old.dtype), state, new)
         return jax.tree.map(unflat, outputs), state
