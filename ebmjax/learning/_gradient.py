@@ -402,9 +402,7 @@ class _Step(NamedTuple):
         if self.objective.rho is None:
             return jax.value_and_grad(loss_fn, has_aux=True)(params)
         policy = getattr(self.model, "policy", None)
-        is_like_first = policy is None or (
-            policy.second_pass == "batch" and not policy.updates("chains")
-        )
+        is_like_first = policy is None or not policy.updates("chains")
         return sam_gradients(
             loss_fn,
             params,

@@ -218,7 +218,7 @@ class JointNetwork(NamedTuple):
             updates = self.policy.updates(role, second_pass=second_pass)
             if shown is None or (role == "chains" and not updates):
                 continue
-            use = self.policy.use(role, second_pass=second_pass)
+            use = self.policy.use(role)
             # Running averages are those the chains ran under, in both passes of SAM alike.
             base = updated if use == "batch" else statistics
             axes = spread_axis(batch_axis) if use == "batch" else None

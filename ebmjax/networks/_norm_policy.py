@@ -35,11 +35,9 @@ class NormPolicy:
 
     Attributes:
       positives, negatives, chains: ``"batch"`` or ``"running"``.
-      second_pass: of SAM: ``"batch"`` for every role as in the first pass, ``"running"`` for
-        running averages in every role. It never updates the averages.
       updated_by: roles whose first pass updates the running averages; they must not use them. If
         several do, the later pass outweighs the earlier one, nine to one with ``WideResNet``'s
-        momentum.
+        momentum. The second pass of SAM never updates them.
 
     Example:
       >>> policy = NormPolicy()
@@ -50,11 +48,10 @@ class NormPolicy:
     positives: Statistics = "batch"
     negatives: Statistics = "batch"
     chains: Statistics = "batch"
-    second_pass: Statistics = "batch"
     updated_by: tuple[Role, ...] = ("classified", "positives")
 
     def __post_init__(self) -> None:
-        for name in ("positives", "negatives", "chains", "second_pass"):
+        for name in ("positives", "negatives", "chains"):
             check_statistics(name, getattr(self, name))
         for role in self.updated_by:
             if self.use(role) == "running":
@@ -63,12 +60,10 @@ class NormPolicy:
                     f"statistics to update them with; set {role}='batch' or leave it out."
                 )
 
-    def use(self, role: Role, *, second_pass: bool = False) -> Statistics:
+    def use(self, role: Role) -> Statistics:
         """Returns the statistics that a pass of ``role`` uses, for ``Network.apply``."""
         if role not in get_args(Role):
             raise ValueError(f"role must be one of {get_args(Role)}, got role={role!r}.")
-        if second_pass and self.second_pass == "running":
-            return "running"
         return "batch" if role == "classified" else getattr(self, role)
 
     def updates(self, role: Role, *, second_pass: bool = False) -> bool:
