@@ -56,11 +56,11 @@ def _declared(family: str, what: str) -> Any:
 
 def fields_of(config: Config) -> Fields:
     """Returns the fields of a configuration: those that its own choices bring into being."""
-    fields = all_fields(config.get("family"), flatten(config.to_dict())).items()
+    flat = flatten(config.to_dict())
     return {
         name: one
-        for name, one in fields
-        if all(when.holds(config) for when in one.when) and not one.is_off(name, config)
+        for name, one in all_fields(flat.get("family"), flat).items()
+        if all(when.holds(flat) for when in one.when) and not one.is_off(name, flat)
     }
 
 
