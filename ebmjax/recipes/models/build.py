@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ebmjax import data, learning, training
+from ebmjax import training
 from ebmjax._ranges import MAX_INTEGER
 from ebmjax.recipes.config.by_images import total_steps
 from ebmjax.recipes.config.errors import Config, ConfigError
@@ -21,7 +21,6 @@ from ebmjax.recipes.evaluators.image_model import ImageModel
 from ebmjax.recipes.evaluators.plots import panels
 from ebmjax.recipes.folder.workdir import read_rows
 from ebmjax.recipes.parts.image_data import Images
-from ebmjax.recipes.parts.objectives.objective import chains_beta, make_loss
 from ebmjax.training import Plan, TrainState
 from ebmjax.types import PyTree
 
@@ -197,39 +196,6 @@ def draw_plots(of_model: Any, workdir: Path, config: Config) -> None:
     """
     panels(workdir / "plots" / "training.png", read_rows(workdir), of_model, config)
     profile.draw(workdir)
-
-
-def make_objective(
-    config: Config,
-    train: data.ImageData,
-    total_steps: int,
-    live: learning.LiveSteps | None = None,
-) -> learning.Objective:
-    """Returns the objective of ``config.loss``, with SAM as ``config.optimizer`` says.
-
-    Args:
-      config: of the run.
-      train: the training data, to which an objective with a function ``fit`` fits what it needs.
-      total_steps: of the run.
-      live: the differentiated last steps of chains.
-
-    Raises:
-      ConfigError: for whatever a function of the user does wrong, or data that do not fit.
-    """
-    section, optimizer = config.loss, config.optimizer
-    has_loss = section.get("generative_weight", 1.0) > 0
-    loss, numbers = make_loss(config, train, total_steps) if has_loss else (None, {})
-    return learning.Objective(
-        loss=loss,
-        numbers=numbers,
-        generative_weight=section.get("generative_weight", 1.0),
-        density_scale=lambda numbers: 1.0 - chains_beta(config, numbers, total_steps),
-        live=live,
-        rho=optimizer.get("rho"),
-        is_adaptive=optimizer.get("adaptive", False),
-        smoothing_ratio=section.get("smoothing_ratio"),
-        batch_axis=SHARD_AXES,
-    )
 
 
 def plan(config: Config, num_examples: int, further_streams: tuple[int, ...] = ()) -> Plan:

@@ -37,7 +37,7 @@ def check(config: Config, about_images: str = "") -> None:
       config: of the family.
       about_images: what was read, and what was not.
     """
-    is_joint, section = has_labels(config), config.sampler
+    is_joint, section = config.family == "joint", config.sampler
     if is_joint:
         _check_classifier(config, about_images)
     else:
@@ -62,13 +62,8 @@ def check(config: Config, about_images: str = "") -> None:
     if refines(config):
         _check_refinement(config, samplers)
     of_test = set(checks.IS_HIGHER_BETTER) - OF_SAMPLES if is_joint else set()
-    has_samples = has_energy and not is_points(config) and (not is_joint or section.buffer.size)
+    has_samples = has_energy and (section.buffer.size if is_joint else not is_points(config))
     checks.check_kept(config, of_test | (scores_of_samples(config) if has_samples else set()))
-
-
-def has_labels(config: Config) -> bool:
-    """Returns whether the density is a classifier, which learns labels too."""
-    return config.family == "joint"
 
 
 def learns_density(config: Config) -> bool:
@@ -78,7 +73,7 @@ def learns_density(config: Config) -> bool:
 
 def refines(config: Config) -> bool:
     """Returns whether attacked images are refined by chains."""
-    is_wanted = has_labels(config) and wants(config, "robustness")
+    is_wanted = config.family == "joint" and wants(config, "robustness")
     return bool(is_wanted and config.evals.robustness.refine_steps)
 
 
@@ -88,7 +83,7 @@ def find_samplers(config: Config) -> dict[str, Chosen]:
     Those of images without labels move one chain at a time, because a chain may belong to a class.
     """
     offered: Mapping[str, Any] = SAMPLERS
-    if not has_labels(config):
+    if config.family != "joint":
         offered = PLAIN if is_points(config) else SINGLE | TILTING
     field = "sampler.names" if config.sampler.get("names") else "sampler.name"
     return {name: of_section(config, field, name, offered) for name in name_samplers(config)}
@@ -99,7 +94,7 @@ def count_blocks(config: Config) -> int:
 
     Without a number of classes it is 1: the data decide, and what uses it comes again.
     """
-    has_starts = has_labels(config) and config.sampler.buffer.start == "informative"
+    has_starts = config.family == "joint" and config.sampler.buffer.start == "informative"
     has_blocks = config.model.is_conditional or has_starts
     return (config.data.num_classes or 1) if has_blocks else 1
 
@@ -112,7 +107,7 @@ def output_scale(config: Config) -> float:
 def warn_of_temperature(config: Config) -> tuple[str, ...]:
     """Returns a line for each sampler of points that aims at another density than the measured."""
     scale, lines = output_scale(config), []
-    for chosen in find_samplers(config).values() if is_points(config) else ():
+    for chosen in find_samplers(config).values():
         found = temperature(chosen)
         if found is None or abs(scale * found - 1.0) <= TOLERANCE:
             continue

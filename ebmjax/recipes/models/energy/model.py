@@ -35,7 +35,7 @@ from ebmjax.recipes.evaluators.chains import (
 from ebmjax.recipes.evaluators.density import plane_of
 from ebmjax.recipes.evaluators.image_model import ImageModel, floats, images_of
 from ebmjax.recipes.evaluators.robustness import Refine
-from ebmjax.recipes.models.energy.checks import find_samplers, has_labels
+from ebmjax.recipes.models.energy.checks import find_samplers
 from ebmjax.recipes.parts.points_data import Truth
 from ebmjax.recipes.parts.samplers import implied_temperature, larger, temperature
 from ebmjax.training import TrainState
@@ -129,7 +129,7 @@ class EnergyModel(ImageModel):
     @property
     def has_labels(self) -> bool:
         """Returns whether the density is a classifier."""
-        return has_labels(self.config)
+        return self.config.family == "joint"
 
     @property
     def is_conditional(self) -> bool:

@@ -20,10 +20,10 @@ from ebmjax.recipes.models.energy.checks import (
     check_independence,
     count_blocks,
     find_samplers,
-    has_labels,
     learns_density,
     references_a_shard,
 )
+from ebmjax.recipes.parts.objectives.objective import chains_beta, make_loss
 from ebmjax.recipes.parts.samplers import larger, noise_scale
 from ebmjax.recipes.parts.samplers.bind import chain_kind
 from ebmjax.recipes.parts.samplers.table import BASE
@@ -78,7 +78,7 @@ def make_density(
       ConfigError: for whatever a network of the user does wrong.
     """
     shape = image_shape if levels is None else learning.widen(image_shape)
-    if has_labels(config):
+    if config.family == "joint":
         classifier = _classifier(config, shape)
         if levels is not None:
             classifier = learning.condition_classifier_on_noise(classifier, levels=levels)
@@ -173,7 +173,7 @@ def take_images(config: Config, train: data.ImageData, about: str = "") -> data.
     labels, number = np.asarray(train.labels), config.data.get("num_per_class")
     gone = set(range(config.data.num_classes)).difference(labels.tolist())
     is_informative = config.sampler.buffer.start == "informative"
-    if gone and is_informative and has_labels(config) and learns_density(config):
+    if gone and is_informative and config.family == "joint" and learns_density(config):
         raise ConfigError(
             "config.sampler.buffer.start=informative needs training images of every class, and of "
             f"{sorted(gone)[:5]} none are left ({about}). Hold fewer out (config.data.holdout), "
@@ -196,10 +196,11 @@ def take_images(config: Config, train: data.ImageData, about: str = "") -> data.
 
 def make_view(config: Config, *, is_augmented: bool = True) -> learning.View:
     """Returns images of the data to what the network sees; points are seen as they are."""
-    if is_points(config):
+    is_joint = config.family == "joint"
+    if not is_joint and is_points(config):
         return lambda key, points: points
     section, padding = config.data, config.data.get("crop_padding", 0)
-    names = ("crop", "flip", "", "noise") if has_labels(config) else ("flip", "level", "noise")
+    names = ("crop", "flip", "", "noise") if is_joint else ("flip", "level", "noise")
 
     def view(key: jax.Array, images: jax.Array) -> jax.Array:
         keys = dict(zip(names, jax.random.split(key, len(names)), strict=True))
@@ -216,7 +217,38 @@ def make_view(config: Config, *, is_augmented: bool = True) -> learning.View:
     return view
 
 
-def live_steps(config: Config) -> learning.LiveSteps | None:
+def make_objective(
+    config: Config,
+    train: data.ImageData,
+    total_steps: int,
+) -> learning.Objective:
+    """Returns the objective of ``config.loss``, with SAM as ``config.optimizer`` says.
+
+    Args:
+      config: of the run.
+      train: the training data, to which an objective with a function ``fit`` fits what it needs.
+      total_steps: of the run.
+
+    Raises:
+      ConfigError: for whatever a function of the user does wrong, or data that do not fit.
+    """
+    section, optimizer = config.loss, config.optimizer
+    weight = section.get("generative_weight", 1.0)
+    loss, numbers = make_loss(config, train, total_steps) if weight else (None, {})
+    return learning.Objective(
+        loss=loss,
+        numbers=numbers,
+        generative_weight=weight,
+        density_scale=lambda numbers: 1.0 - chains_beta(config, numbers, total_steps),
+        live=_live_steps(config),
+        rho=optimizer.get("rho"),
+        is_adaptive=optimizer.get("adaptive", False),
+        smoothing_ratio=section.get("smoothing_ratio"),
+        batch_axis=SHARD_AXES,
+    )
+
+
+def _live_steps(config: Config) -> learning.LiveSteps | None:
     """The differentiated last steps of the loss "improved"."""
     if config.loss.name != "improved":
         return None
@@ -245,11 +277,11 @@ def chain_plan(
     """
     image_shape, section, buffer = train.images.shape[1:], config.sampler, config.sampler.buffer
     num_shards, num_kept = config.mesh.num_shards, buffer.get("num_kept")
-    points = train.images if is_points(config) else None
+    points = train.images if len(image_shape) == 1 else None
     makers = start_makers(image_shape, buffer.start_scale, buffer.get("start_mean", (0.0,)), points)
     chosen = {name: larger(one, step_factor) for name, one in find_samplers(config).items()}
     needs_base = any(one.entry.needs == BASE for one in chosen.values())
-    has_classes, base = has_labels(config) or config.model.is_conditional, None
+    has_classes, base = config.family == "joint" or config.model.is_conditional, None
     if points is None and (needs_base or buffer.start == "informative"):
         grouped = train if has_classes else split_images(train)
         base = fit_gaussians(grouped) if needs_base else None

@@ -22,13 +22,13 @@ from ebmjax.recipes.parts.objectives.table import draws, warn_of_objective
 
 def build(config: Config, workdir: Path) -> common.Experiment:
     """The experiment of ``config`` (see ``energy/fields.py`` for the fields)."""
-    truth = None
-    if is_points(config):
+    truth, is_joint = None, config.family == "joint"
+    if not is_joint and is_points(config):
         images, truth, config = points_data.load(config)
     else:
         images, config = image_data.load(config)
     checks.check(config, images.about[0])
-    train, is_joint = images.train, checks.has_labels(config)
+    train = images.train
     learnt = parts.take_images(config, train, images.about[0])
     streams = (config.train.positive_batch_size,) if is_joint else ()
     plan = common.plan(config, len(learnt.images), further_streams=streams)
@@ -45,7 +45,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     if checks.refines(config):
         refining = chain_plan or parts.chain_plan(config, train)
     trained_by = chain_plan if chain_plan and draws(config) else None
-    objective = common.make_objective(config, train, plan.total_steps, parts.live_steps(config))
+    objective = parts.make_objective(config, train, plan.total_steps)
     gradient_fn = make_gradient_fn(
         density.network,
         objective,
@@ -107,7 +107,8 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         draw=partial(common.draw_plots, PANELS[config.family], workdir, config),
         kept=("buffer", "statistics") if is_joint else ("buffer",),
     )
-    if truth is not None:  # a grid that suits the points is needed from the first step on
-        made.check_evaluate()
-    warnings = (*warn_of_objective(config), *checks.warn_of_temperature(config))
-    return made._replace(about_data=(*made.about_data, *warnings))
+    lines = (*made.about_data, *warn_of_objective(config))
+    if truth is not None:
+        made.check_evaluate()  # a grid that suits the points is needed from the first step on
+        lines += checks.warn_of_temperature(config)
+    return made._replace(about_data=lines)

@@ -81,7 +81,7 @@ from ebmjax.training._feed import describe_batches
             },
             r"chains of \['mala'\] in \[-1.2, 1.2\], and .*='uniform' may start them",
         ),
-        ("", {"model.num_scales": 4}, "cannot be halved"),
+        ("", {"model.num_scales": 4}, "must have at least 16 pixels a side"),
         (
             "",
             {"data.holdout": 60},

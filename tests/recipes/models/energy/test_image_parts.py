@@ -95,11 +95,11 @@ def test_live_steps_go_on_where_the_chain_has_annealed_to(box, ends):
     config.sampler.sgld.update(step_size=0.8, noise_scale=0.5)
     config.loss.update(live_steps=2, num_references=12)
     config.mesh.num_shards = 4
-    found = parts.live_steps(config)
+    found = parts.make_objective(config, TRAIN, 10).live
     assert (found.step_size, found.noise_scale) == (0.8 * 0.25, 0.5 * 0.5)
     assert (found.num_steps, found.num_references) == (2, 3)
     assert (found.low, found.high) == ends
-    assert parts.live_steps(smoke()) is None
+    assert parts.make_objective(smoke(), TRAIN, 10).live is None
 
 
 def test_chains_have_the_numbers_of_their_fields_shared_among_the_shards():

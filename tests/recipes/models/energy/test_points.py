@@ -22,7 +22,7 @@ from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.density import density, mass, plane_of
 from ebmjax.recipes.models.energy import checks, parts
 from ebmjax.recipes.parts.points_data import load
-from experiments.configs import image, toy_beta, toy_samplers
+from experiments.configs import toy_beta, toy_samplers
 
 CONFIGS = {"beta": toy_beta, "samplers": toy_samplers}
 WIDTHS = {"gmm": 2.0, "circles": 5.0, "gaussians": 14.0}
@@ -166,7 +166,6 @@ def test_the_trained_model_is_used(finished):
 def test_chains_for_another_objective_are_said(name):
     assert not checks.warn_of_temperature(smoke())
     assert not checks.warn_of_temperature(smoke("samplers"))
-    assert not checks.warn_of_temperature(image.get_config())
     (line,) = checks.warn_of_temperature(smoke(**{"loss.name": name}))
     assert "chains aim at temperature 0.00025 of the density, exp(-1 E)" in line
     assert "--config.sampler.sgld.temperature=1 --config.sampler.sgld.step_size=0.00025" in line

@@ -6,8 +6,7 @@ import pytest
 
 from ebmjax import data, losses
 from ebmjax.learning import Samples
-from ebmjax.recipes.models.build import make_objective
-from ebmjax.recipes.models.energy.parts import chain_plan
+from ebmjax.recipes.models.energy.parts import chain_plan, make_objective
 from ebmjax.recipes.parts.objectives.objective import make_loss
 from experiments.configs import jem_digits
 
