@@ -29,9 +29,6 @@ COMMANDS = {
 STOPS_WITH_STDIN = "EBMJAX_STOPS_WITH_STDIN"
 """Variable of the environment that makes the command stop when its stdin is closed."""
 
-NO_HOME = "Could not determine home directory."
-"""Message of the error that ``Path.expanduser`` raises for an unknown user."""
-
 USAGE = """usage: ebmjax COMMAND ...
 
   ebmjax run --config=FILE       trains one configuration and fills a folder with its results
@@ -74,10 +71,7 @@ def command(name: str) -> ModuleType:
 
 
 def quietly(work: Callable[[], None]) -> None:
-    """Does ``work``; ends without a word if whoever reads the output has gone (``| head``).
-
-    A path of an unknown user, "~someone", ends it in a line.
-    """
+    """Does ``work``; ends without a word if whoever reads the output has gone (``| head``)."""
     gc.set_threshold(50_000, 20, 20)  # tracing makes many objects and few cycles
     try:
         try:
@@ -88,10 +82,6 @@ def quietly(work: Callable[[], None]) -> None:
     except BrokenPipeError:
         _silence()
         sys.exit(128 + signal.SIGPIPE)
-    except RuntimeError as error:
-        if str(error) != NO_HOME:
-            raise
-        stop("a path begins with ~ and the name of no user here: write it in full, or ./~NAME.")
 
 
 def stop_with_stdin() -> None:

@@ -21,10 +21,7 @@ from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, flat
 LOCATIONS = ("data.path", "data.placement")
 """Fields for the place of the data, which may differ between two sittings of a run."""
 
-ANOTHER = (
-    "It was edited, or the run was made by another version of ebmjax (summary.json names it): put "
-    "it back, or train again. Nothing was changed."
-)
+ANOTHER = "It was edited, or the run was made by another version of ebmjax: put it back."
 ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 """Errors of a checkpoint that lacks a file, which is damage; others are the system's."""
 
@@ -70,8 +67,7 @@ def _check_place(top: str, place: str, mode: int) -> None:
     target = os.path.realpath(place)
     if stat.S_ISLNK(mode) and os.path.commonpath([top, target]) != top:
         raise WorkdirError(
-            f"{place} is a link that leads out of the run's folder, to {target}. Links out are not "
-            "followed: put the files themselves there."
+            f"{place} is a link that leads out of the run's folder, to {target}: remove it."
         )
     if not (stat.S_ISLNK(mode) or stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise WorkdirError(f"{place} is neither a file nor a folder: remove it.")
@@ -95,8 +91,7 @@ def config_of(folder: Path) -> Config:
     """Returns the configuration in config.json of a run's folder.
 
     Raises:
-      WorkdirError: if it is not one of this version of ebmjax, or has changed since the newest
-        checkpoint was saved.
+      WorkdirError: if it is not one of this version, or has changed since a checkpoint was saved.
     """
     path = config_file(folder)
     check_links(folder)
@@ -143,8 +138,7 @@ def _check_unchanged(path: Path, config: Config, directory: Path, step: int) -> 
     changes = differing(config, saved, lambda name: not name.startswith("evals."))
     if changes:
         raise WorkdirError(
-            f"{path} has changed since step {step} was saved: {changes}. Put it back as it was: "
-            "the run's numbers belong to the configuration that it was trained with."
+            f"{path} has changed since step {step} was saved: {changes}. Put it back as it was."
         )
 
 
@@ -223,21 +217,19 @@ def find_saved(folder: Path, config: Config, step: int | None = None) -> Saved:
         raise WorkdirError(f"--workdir {folder} holds no checkpoint to use: train first.")
     if step is not None and step not in steps:
         raise WorkdirError(
-            f"--workdir {folder} has no checkpoint of step {step}. It has those of the steps "
-            f"{shown}."
+            f"--workdir {folder} has no checkpoint of step {step}. It has those of steps {shown}."
         )
     if is_best and not best:
         raise WorkdirError(
-            f"--workdir {folder} holds no best state: it monitored no finite number to choose "
-            "one by after the first step. Take --config.evals.checkpoint=newest."
+            f"--workdir {folder} holds no best state, as it monitored no finite number to choose "
+            "one by. Take --config.evals.checkpoint=newest."
         )
     newest = newest_of(folder / "checkpoints", steps)
     if newest.is_diverged and step is None and not is_best:
         raise WorkdirError(
             f"--workdir {folder} holds a run that diverged, by step {newest.step} of "
             f"{newest.total_steps}. A state of it is used only if you name it: --step= one of "
-            f"{shown}, or its best state (if it has train.keep_best) with "
-            f"--config.evals.checkpoint=best. {SEE_FAQ}"
+            f"{shown}, or --config.evals.checkpoint=best. {SEE_FAQ}"
         )
     if is_best:
         step = best[-1]

@@ -36,10 +36,9 @@ def default_workdir(config_name: str) -> Path:
 
 
 def check(workdir: Path, config: Config, may_differ: str | None = None) -> None:
-    """Raises WorkdirError for a folder that cannot be read, or that belongs to something else.
+    """Raises WorkdirError for a folder of another configuration's run, or of other files.
 
-    That is another configuration's run, or other files. Nothing is loaded or written before. Fields
-    whose names begin with ``may_differ`` may have changed since.
+    Fields whose names begin with ``may_differ`` may have changed since.
     """
     path = workdir / "config.json"
     with explain_errors(workdir):
@@ -49,14 +48,12 @@ def check(workdir: Path, config: Config, may_differ: str | None = None) -> None:
             if found:
                 raise WorkdirError(
                     f"--workdir {workdir} belongs to a run with another configuration: {found}. "
-                    "Continue it with the configuration it was started with, or use another "
-                    "--workdir. Nothing was changed."
+                    "Continue it with its own, or use another --workdir."
                 )
         # A run killed while it wrote config.json has left a temporary file and nothing else.
         elif workdir.exists() and any(not p.match("config.*.tmp") for p in workdir.iterdir()):
             raise WorkdirError(
-                f"--workdir {workdir} holds files but no config.json, so it is not the folder of "
-                "a run. Name an empty or new folder; nothing in it was touched."
+                f"--workdir {workdir} holds files but no config.json: name an empty or new folder."
             )
 
 
@@ -73,16 +70,13 @@ def check_checkpoints(workdir: Path, checkpoint_every: int) -> None:
     if is_finished or 0 < 2 * checkpoint_every < last_step:
         raise WorkdirError(
             f"--workdir {workdir} holds {'a finished run' if is_finished else 'a run'} whose rows "
-            f"reach step {last_step}, but no checkpoint. Put the folder checkpoints/ back, or use "
-            "another --workdir. Nothing was changed."
+            f"reach step {last_step}, but no checkpoint. Put checkpoints/ back, or use another "
+            "--workdir."
         )
 
 
 def prepare(workdir: Path, config: Config) -> None:
-    """Makes the folder with its config.json, or checks that it has the same configuration.
-
-    Raises as ``check``, and if the folder cannot be written.
-    """
+    """Makes the folder with its config.json, or checks that it has the same configuration."""
     check(workdir, config)
     path = workdir / "config.json"
     with explain_errors(workdir):
@@ -118,8 +112,7 @@ def only_process(workdir: Path, is_reader: bool = False) -> Iterator[None]:
                 fcntl.flock(file, kind | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise WorkdirError(
-                f"--workdir {workdir} is in use: another process trains or evaluates there. "
-                "Wait for it, interrupt it, or use another --workdir. Nothing was changed."
+                f"--workdir {workdir} is in use: another process trains or evaluates there."
             ) from error
         except OSError:  # a network's file system may have no locks
             pass
@@ -138,10 +131,7 @@ def check_evaluated(workdir: Path, config: Config) -> None:
 
 
 def revision() -> str | None:
-    """Returns the commit of this code, with "-dirty" if tracked files have changed.
-
-    It is None outside a git checkout, or without git.
-    """
+    """Returns the commit of this code, with "-dirty" if files have changed; None without git."""
     here = Path(__file__).resolve()
     git = ["git", "-C", str(here.parent)]
     describe = [*git, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]

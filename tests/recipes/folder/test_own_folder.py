@@ -60,7 +60,6 @@ def run(*arguments, cwd):
     ("arguments", "expected"),
     [
         (["run", "--config=nothing.py"], "no configuration file 'nothing.py'"),
-        (["sample", "--workdir=~nobody.here", "--out=x.png"], "a path begins with ~ and the name"),
         (["study", "--study=nothing.py"], "no study file 'nothing.py'"),
         (
             ["train"],
