@@ -139,12 +139,6 @@ def test_a_run_says_what_was_chosen(family, tmp_path):
     assert config.train.num_epochs == epochs
 
 
-def test_a_classifier_without_labels_is_sent_to_the_other_configurations(tmp_path):
-    config = own(tmp_path, "joint", labels=False)
-    with pytest.raises(ConfigError, match=r"have no labels \(.*\): .* configs/image\.py or"):
-        build_experiment(config, tmp_path / "run")
-
-
 @pytest.mark.parametrize("limit", ["holdout=80", "max_train=60"])
 def test_a_class_without_training_images_is_named_with_what_left_it_none(limit, tmp_path):
     config = own(tmp_path, "joint")

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from experiment_runs import build_experiment
 
-from ebmjax import data
 from ebmjax.data import load_digits
 from ebmjax.data._function import of_array
 from ebmjax.recipes.config.errors import ConfigError
@@ -178,15 +177,6 @@ def test_the_data_decide_what_the_configuration_leaves_open(num_classes, tmp_pat
     assert (config.data.image_size, config.data.num_classes) == (None, num_classes)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_builds_a_run_of_own_images(family, tmp_path):
-    config = own(tmp_path, family, **{"data.holdout": 24})
-    experiment = build_experiment(config, tmp_path / "run")
-    about, *_, judge = experiment.about_data
-    assert about == "train 120 of 120 (24 held out), 8x8x3, 3 classes"
-    assert judge.startswith("FID compares features of a random network")
-
-
 def refused(tmp_path, expected, family="joint", arrays=None, **changes):
     with pytest.raises((ConfigError, FileNotFoundError), match=expected) as caught:
         build_experiment(own(tmp_path, family, arrays, **changes), tmp_path / "run")
@@ -236,21 +226,6 @@ def test_test_images_have_the_form_and_the_classes_of_the_training_images(tmp_pa
         arrays={"test_images": IMAGES[..., :1], "test_labels": LABELS},
     )
     refuse("must have labels, because the training images have", arrays={"test_images": IMAGES})
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_labels_without_a_class_are_refused_in_every_family(family, monkeypatch, tmp_path):
-    def load(name, split, **_):
-        found = load_digits(split)
-        return data.LoadedImages(data.ImageData(found.images, found.labels + 1), 357, 10)
-
-    monkeypatch.setattr(data, "load_images", load)
-    config = FAMILIES[family].get_config("smoke")
-    config.data.name = "svhn_cropped"
-    message = r"name='svhn_cropped', split train: labels must lie in 0\.\.9; .* Subtract 1 from all"
-    with pytest.raises(ConfigError, match=message) as caught:
-        build_experiment(config, tmp_path)
-    assert "config.data.num_classes=10" in str(caught.value)
 
 
 @pytest.mark.parametrize(("data_dir", "passed_on"), [("", None), ("/tmp", Path("/tmp"))])

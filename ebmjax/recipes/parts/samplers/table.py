@@ -25,7 +25,7 @@ SHARED = ("step_size", "noise_scale", "temperature")
 """Fields with one meaning for every sampler. Latent models have them in a section of the chains."""
 
 IMPLIED = "T of the density exp(-E / T) that chains follow; None: noise_scale^2 / (2 step_size)"
-NO_FIELDS = ("drive", "max_score", "num_steps")
+NO_FIELDS = ("curvature_drift", "drive", "max_score", "num_steps")
 """Arguments of the library's samplers that are no fields: ours stand in other sections."""
 
 
