@@ -97,17 +97,11 @@ def count(things: Iterable[T], total: int, what: str = "") -> Iterator[T]:
         yield thing
 
 
-def show_life() -> None:
-    """Counts as a line, for what shows progress by itself, as a bar does."""
-    global _said_at
-    _said_at = time.monotonic()
-
-
 def say(text: str, where: Where = "stdout") -> None:
-    """Prints a line at once, above any bar of tqdm's; a stream that is closed is no error."""
-    stream, bars = getattr(sys, where, None), sys.modules.get("tqdm")
+    """Prints a line at once; a stream that is closed is no error."""
+    global _said_at
+    stream = getattr(sys, where, None)
     with _lock, contextlib.suppress(OSError, ValueError):
-        show_life()
+        _said_at = time.monotonic()
         if stream is not None:
-            (bars.tqdm.write if bars else print)(text, file=stream)
-            stream.flush()
+            print(text, file=stream, flush=True)

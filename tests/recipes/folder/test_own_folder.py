@@ -101,14 +101,14 @@ def test_a_study_of_ones_own_is_run(here):
 
 def test_a_missing_package_names_the_extra(monkeypatch, capsys):
     def missing(name):
-        raise ModuleNotFoundError("No module named 'absl'", name="absl")
+        raise ModuleNotFoundError("No module named 'ml_collections'", name="ml_collections")
 
     monkeypatch.setattr(sys, "argv", ["ebmjax", "run"])
     monkeypatch.setattr(importlib, "import_module", missing)
     with pytest.raises(SystemExit) as ended:
         command.main()
     assert ended.value.code == 2
-    assert 'needs absl: pip install "ebmjax[experiments]"' in capsys.readouterr().err
+    assert 'needs ml_collections: pip install "ebmjax[experiments]"' in capsys.readouterr().err
 
 
 def test_the_commands_load_without_jax():
