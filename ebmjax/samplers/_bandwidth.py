@@ -44,21 +44,40 @@ def median_bandwidth(squared_distances: jax.Array, rule: Rule = None) -> jax.Arr
 
     Source: Liu & Wang 2016, section 3.3; SVGD-in-JEM thesis, section 3.3.2, for "median".
     """
+    return median_rule(squared_distances, rule)[0]
+
+
+def median_rule(
+    squared_distances: jax.Array, rule: Rule
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    """Returns ``median_bandwidth`` and the two squared distances in the middle, or one twice."""
     num_particles = squared_distances.shape[0]
     if num_particles == 1:
-        return jnp.ones((), squared_distances.dtype)
+        zero = jnp.zeros((), squared_distances.dtype)
+        return zero + 1.0, (zero, zero)
     num_pairs = num_particles * (num_particles - 1) // 2
     pairs = _each_pair_once(squared_distances)
     # After the zeros of the diagonal and of the padding.
     rank = pairs.size - num_pairs + (num_pairs - 1) // 2
     middle = _order_statistics(pairs, rank, wants_next=num_pairs % 2 == 0)
-    lower, upper = (root(_entries_equal_to(value, pairs)) for value in middle)
-    # The median distance divided by the bandwidth.
-    ratio = 1.0 if rule == "median" else math.sqrt(2.0 * math.log(num_particles))
-    at_median = 0.5 * (lower + upper) / ratio
-    at_mean = root(jnp.sum(squared_distances) / (2 * num_pairs)) / ratio
+    at_median = bandwidth_at(middle, pairs, num_particles, rule)
+    mean_squared = jnp.sum(squared_distances) / (2 * num_pairs)
+    at_mean = root(mean_squared) / _distances_over_bandwidth(num_particles, rule)
     bandwidth = jnp.where(at_median > 0, at_median, at_mean)
-    return jnp.where(bandwidth > 0, bandwidth, 1.0)
+    return jnp.where(bandwidth > 0, bandwidth, 1.0), middle
+
+
+def bandwidth_at(
+    middle: tuple[jax.Array, jax.Array], entries: jax.Array, num_particles: int, rule: Rule
+) -> jax.Array:
+    """Returns the bandwidth of a median between ``middle``, as a function of ``entries``."""
+    lower, upper = (root(_entries_equal_to(value, entries)) for value in middle)
+    return 0.5 * (lower + upper) / _distances_over_bandwidth(num_particles, rule)
+
+
+def _distances_over_bandwidth(num_particles: int, rule: Rule) -> float:
+    """Returns the median distance divided by the bandwidth."""
+    return 1.0 if rule == "median" else math.sqrt(2.0 * math.log(num_particles))
 
 
 def _entries_equal_to(value: jax.Array, entries: jax.Array) -> jax.Array:

@@ -75,8 +75,8 @@ def map_state(
                 return part
             raise TypeError(
                 f"a wrapper cannot tell what to do with {type(node).__name__}.{name} of shape "
-                f"{jnp.shape(part)}. Name a gradient score, a velocity velocity or momentum, in the "
-                f"position's shape; or say that a mirror leaves it unchanged: even = ({name!r},)."
+                f"{jnp.shape(part)}. Name a gradient score, a velocity velocity or momentum, of "
+                f"the position's shape, or an array that no mirror changes in even = ({name!r},)."
             )
 
         return structure.unflatten(map(replaced, names, parts))

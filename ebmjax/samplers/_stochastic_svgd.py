@@ -31,6 +31,7 @@ import jax.numpy as jnp
 from ebmjax._axes import AxisName, first_key
 from ebmjax._checks import check_positive
 from ebmjax._ranges import BANDWIDTH, POSITIVE, optional
+from ebmjax.samplers._bandwidth import Rule, bandwidth_at
 from ebmjax.samplers._bound import bound
 from ebmjax.samplers._states import check_state
 from ebmjax.samplers._svgd import (
@@ -49,6 +50,8 @@ from ebmjax.types import Key, LogDensityFn
 NUM_WAVES = 8
 """Number of waves, drawn anew at every step. With 4 or more, the error in law was that of exact
 noise from a Cholesky factor (docs/samplers/svgd.md)."""
+MEDIAN_PARTICLES = 4
+"""In the two pairs of the median of an even number of distances."""
 
 
 stochastic_svgd_init = svgd_init
@@ -103,8 +106,8 @@ def stochastic_svgd_step(
     positions, scores = terms.own(terms.positions), terms.own(terms.scores)
 
     drift = terms.direction(temperature) + langevin_weight / num_particles * scores
-    if terms.pull_back is not None:
-        drift = drift + temperature / num_particles * _moving_bandwidth(terms)
+    if terms.median is not None and num_particles > 1:
+        drift = drift + temperature / num_particles * _moving_bandwidth(terms, *terms.median)
     noise = _kernel_noise(key, terms, langevin_weight)
     noise_scale = jnp.sqrt(2.0 * step_size * temperature / num_particles)
 
@@ -112,16 +115,27 @@ def stochastic_svgd_step(
     return SVGDState(unflatten_like(moved, state.particles)), stein_info(terms, drift)
 
 
-def _moving_bandwidth(terms: SteinTerms) -> jax.Array:
-    """Returns (m, d): the sum over j of dk(x_i, x_j)/dh times the gradient of h in x_j."""
-    assert terms.pull_back is not None
-    (slope,) = terms.pull_back(jnp.ones_like(terms.bandwidth))
-    pairs = jnp.where(terms.squared > 0, slope + slope.T, 0.0)
+def _moving_bandwidth(
+    terms: SteinTerms, middle: tuple[jax.Array, jax.Array], rule: Rule
+) -> jax.Array:
+    """Returns (m, d): the sum over j of dk(x_i, x_j)/dh times the gradient of h in x_j.
+
+    Only the one or two pairs at the median move h. Where more tie there, some of them do; where
+    most particles coincide, none.
+    """
+    squared, num_particles = terms.squared, len(terms.positions)
+    is_attained = ((squared == middle[0]) | (squared == middle[1])) & (squared > 0)
+    # A product with ones, which a CPU counts by faster than by a sum.
+    num_attained = is_attained.astype(jnp.float32) @ jnp.ones(num_particles, jnp.float32)
+    rows = jax.lax.top_k(num_attained, min(MEDIAN_PARTICLES, num_particles))[1]
+    among = squared[rows][:, rows]
+    slope = jax.grad(bandwidth_at, 1)(middle, among, num_particles, rule)
+    pairs = jnp.where(among > 0, slope + slope.T, 0.0)
     # Differences do not change with the origin, their rounding does.
-    centred = centre(terms.positions)
+    centred = centre(terms.positions)[rows]
     gradient = 2.0 * (jnp.sum(pairs, axis=1)[:, None] * centred - multiply(pairs, centred))
     # This order forms no cube of a small bandwidth, which float32 would round to zero.
-    growth = terms.kernel * (terms.squared / terms.bandwidth**2) / terms.bandwidth
+    growth = terms.kernel[:, rows] * (squared[:, rows] / terms.bandwidth**2) / terms.bandwidth
     return multiply(terms.own(growth), gradient)
 
 

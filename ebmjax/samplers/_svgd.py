@@ -1,6 +1,5 @@
 """Stein variational gradient descent: particles that follow the score and repel each other."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, NamedTuple
 
@@ -12,7 +11,7 @@ from ebmjax._axes import AxisName, everywhere, gather_rows, own_rows, place_like
 from ebmjax._checks import check_not_negative, check_positive, check_scalar_density
 from ebmjax._precision import root
 from ebmjax._ranges import BANDWIDTH, NOT_NEGATIVE, POSITIVE, optional
-from ebmjax.samplers._bandwidth import is_rule, median_bandwidth
+from ebmjax.samplers._bandwidth import Rule, is_rule, median_rule
 from ebmjax.samplers._bound import bound
 from ebmjax.samplers._states import check_particles, check_state
 from ebmjax.types import Key, LogDensityFn, PyTree
@@ -51,7 +50,7 @@ class SteinTerms(NamedTuple):
       squared: (n, n), squared distances.
       kernel: (n, n).
       bandwidth: scalar.
-      pull_back: from a cotangent of the bandwidth to one of ``squared``; None if it was given.
+      median: the two squared distances that made the bandwidth, and the rule; None if it was given.
       axis_name: axis over which the particles are spread.
     """
 
@@ -61,7 +60,7 @@ class SteinTerms(NamedTuple):
     squared: jax.Array
     kernel: jax.Array
     bandwidth: jax.Array
-    pull_back: Callable[..., Any] | None
+    median: tuple[tuple[jax.Array, jax.Array], Rule] | None
     axis_name: AxisName
 
     def own(self, rows: jax.Array) -> jax.Array:
@@ -149,12 +148,13 @@ def stein_terms(
 
     squared = squared_distances(positions)
     if has_rule:
-        width, pull_back = jax.vjp(partial(median_bandwidth, rule=bandwidth), squared)
+        width, middle = median_rule(squared, bandwidth)
+        median = middle, bandwidth
     else:  # as a float: the square of an integer may not fit
-        width, pull_back = jnp.asarray(bandwidth, positions.dtype), None
+        width, median = jnp.asarray(bandwidth, positions.dtype), None
     kernel = jnp.exp(-0.5 * squared / width**2)
     scores = drive * gather_rows(flatten_particles(scores), axis_name)
-    return SteinTerms(positions, scores, log_density, squared, kernel, width, pull_back, axis_name)
+    return SteinTerms(positions, scores, log_density, squared, kernel, width, median, axis_name)
 
 
 def svgd_direction(
