@@ -10,7 +10,6 @@ import optax
 import pytest
 
 from ebmjax.metrics import apgd_attack, epsilon_from_levels, pgd_attack, straight_through
-from ebmjax.metrics._attacks import checkpoint_windows
 
 EPS = float(np.finfo(np.float32).eps)
 SHAPE = (3, 2, 1)
@@ -91,25 +90,6 @@ def test_the_worst_margin_of_a_linear_classifier_is_reached(norm, random_start):
     np.testing.assert_allclose(result.margin, expected, rtol=0, atol=rounding(weights))
     np.testing.assert_array_equal(result.is_correct, expected > 0)
     assert 0 < np.mean(result.is_correct) < 1
-
-
-@BOTH
-def test_accuracy_falls_at_the_analytic_radii_one_image_at_a_time(norm):
-    weights, images, labels = problem()
-    labels = labels.at[0].set(1 - labels[0])  # one image is wrong from the start
-    margins, slopes = binary_margins(weights, images, labels, norm)
-    breaks = np.sort(margins / slopes)
-    assert breaks[0] < 0 < breaks[1]
-    assert np.diff(breaks).min() > 1e-4, "no two so close that rounding decides"
-    radii = np.concatenate([[0.0], (breaks[1:-1] + breaks[2:]) / 2, [breaks[-1] + 0.01]])
-
-    @jax.jit
-    def accuracy(epsilon):
-        options = {"epsilon": epsilon, "norm": norm, "num_steps": 20}
-        return jnp.mean(pgd_attack(KEY, linear(weights), images, labels, **options).is_correct)
-
-    accuracies = [accuracy(radius) for radius in radii]
-    np.testing.assert_array_equal(accuracies, np.arange(7, -1, -1, dtype=np.float32) / 8)
 
 
 @BOTH
@@ -357,13 +337,6 @@ def test_apgd_is_a_transcription_of_the_paper_step_by_step(norm, num_steps):
         np.testing.assert_allclose(got[:num], iterates[:num], rtol=0, atol=1e-4)
         losses = [loss_and_gradient(x)[0] for x in iterates]
         np.testing.assert_allclose(found.margin[i], -max(losses), rtol=1e-4)
-
-
-def test_checkpoints_are_those_of_the_paper():
-    windows = checkpoint_windows(100)
-    assert (np.flatnonzero(windows) + 1).tolist() == [22, 41, 57, 70, 80, 87, 93, 99]
-    assert windows[windows > 0].tolist() == [22, 19, 16, 13, 10, 7, 6, 6]
-    assert checkpoint_windows(1).tolist() == [1]
 
 
 NUM = 2000

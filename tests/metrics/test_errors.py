@@ -109,13 +109,6 @@ def test_right_and_wrong_answers_of_equal_models_are_told_apart_as_often_as_said
     assert abs(size - 0.05) < 5 * np.sqrt(0.05 * 0.95 / 1500)
 
 
-@pytest.mark.parametrize("seeds", [3, 5])
-def test_the_added_answers_cost_no_power(seeds):
-    """Beside the same numbers without them, within 5 standard errors of the share."""
-    power, expected = share_rejected(np.random.default_rng(6), 1500, seeds, 1.0, 5.0, 0.5)
-    assert power > expected - 5 * np.sqrt(expected * (1 - expected) / 1500)
-
-
 def test_the_error_of_an_area_is_delongs():
     """Its variance from the parts, each counted pair by pair."""
     rng = np.random.default_rng(3)

@@ -18,7 +18,6 @@ from ebmjax.recipes.models.energy.model import EnergyModel, densities_of
 from ebmjax.recipes.parts.samplers.bind import bind_sampler
 from ebmjax.samplers import ReplayBuffer, uniform_start
 from experiments.configs import jem_digits
-from experiments.figures import image
 
 NUM_CLASSES, SHAPE = 10, (2, 2, 1)
 
@@ -133,17 +132,6 @@ def test_the_figure_has_a_row_a_sampler_and_a_line_a_snapshot(
     assert titles == ["sgld", "sgld", "", "svgd", ""]  # the last is the bar of colours
     values = [line.get_ydata().tolist() for line in figure.axes[1].lines]
     assert values == [[0.0, 1.0, 2.0], [8.0, 9.0, 10.0]]
-
-
-def test_the_figure_of_a_study_has_the_rows_that_were_run(
-    tmp_path: Path, figures: dict[str, Figure]
-) -> None:
-    for row in ("MALA", "SGLD,_fast"):
-        saved(tmp_path / row / "seed0", 4, sgld={"displacement": np.ones(2)})
-    image.profiles(("SGLD, fast", "not run", "MALA"), tmp_path)
-    assert (tmp_path / "chains.png").stat().st_size > 5_000
-    figure = figures["chains.png"]
-    assert [axes.get_title() for axes in figure.axes] == ["SGLD, fast", "MALA", ""]
 
 
 @pytest.mark.parametrize(

@@ -4,33 +4,13 @@ import shutil
 import matplotlib
 import numpy as np
 import pytest
-from experiment_runs import contents, digits, rows_of
+from experiment_runs import contents, digits
 from matplotlib.figure import Figure
 
 from ebmjax.latent import power_schedule
 from ebmjax.recipes.evaluators import plots
 from ebmjax.recipes.models.energy.plots import PANELS
 from ebmjax.recipes.models.latent import plots as latent_plots
-
-LINE = 96
-
-
-def test_a_montage_by_hand():
-    """Three grey images of one row and two columns, two to a row: a line around each."""
-    images = np.array([[[1, 2]], [[3, 4]], [[5, 6]]], np.uint8)[..., None]
-    sheet = plots.montage(images, 2)
-    o = LINE
-    expected = [
-        [o, o, o, o, o, o, o],
-        [o, 1, 2, o, 3, 4, o],
-        [o, o, o, o, o, o, o],
-        [o, 5, 6, o, o, o, o],
-        [o, o, o, o, o, o, o],
-    ]
-    assert sheet.dtype == np.uint8
-    assert sheet.shape == (5, 7, 3)
-    for channel in range(3):
-        np.testing.assert_array_equal(sheet[..., channel], expected)
 
 
 def test_a_column_skips_rows_without_it_and_turns_null_into_nan():
@@ -70,9 +50,6 @@ def test_the_untrained_model_does_not_rule_the_axes():
     np.testing.assert_array_equal(line.get_xydata(), [[4, 2], [8, 1]])
     assert axes.get_ylim()[1] < 3.0
     assert axes.get_xlim()[0] > 3.0
-
-
-LONG = "the distance of the samples from the images of the training set, in units of a pixel"
 
 
 def test_a_figure_that_fails_is_not_saved_and_changes_no_style(tmp_path):
@@ -128,16 +105,6 @@ def test_the_plots_can_be_drawn_again_from_the_folder_alone(bare, smoke):
     original = contents(smoke)
     for name in new:
         assert again[name] == original[name], name
-
-
-def test_e_t_is_drawn_against_the_power_for_each_snapshot(bare, figures):
-    draw(bare)
-    axes, _ = figures["mean_log_likelihood.png"].axes  # beside a bar of colours
-    evaluated = [r for r in rows_of(bare) if r["step"] and "test_mean_log_likelihoods" in r]
-    assert [line.get_label() for line in axes.lines] == [f"step {r['step']}" for r in evaluated]
-    for line, row in zip(axes.lines, evaluated, strict=True):
-        np.testing.assert_array_equal(line.get_xdata(), POWERS)
-        np.testing.assert_array_equal(line.get_ydata(), row["test_mean_log_likelihoods"])
 
 
 def test_numbers_of_the_users_parts_have_panels(tmp_path, monkeypatch):

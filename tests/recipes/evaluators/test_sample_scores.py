@@ -9,12 +9,9 @@ from ebmjax.recipes.evaluators.result_tables import advice, fid_text, with_error
     ("value", "error", "text"),
     [
         (39.214, 4.03, "39.2 ± 4.0"),
-        (139.2, 12.3, "139 ± 12"),
         (0.01234, 0.00056, "0.01234 ± 0.00056"),
         ([1.0, 3.0], [0.5, 0.7], "2.00 ± 0.60"),
         (39.214, None, "39.21"),
-        (39.214, float("nan"), "39.21"),
-        (2.0, 0.0, "2"),
         (None, 1.0, "nan"),
     ],
 )
@@ -53,10 +50,8 @@ def row_of(difference, low, high):
     [
         (row_of(2.0, 1.0, 3.0), "are worse than"),
         (row_of(2.0, -1.0, 5.0), "cannot be told from"),
-        (row_of(-2.0, -5.0, 1.0), "cannot be told from"),
         (row_of(-2.0, -3.0, -1.0), None),
         (row_of(None, None, None), None),
-        ({"sample_fid": 10.0, "start_fid": 8.0}, None),
         ({"loss": 1.0}, None),
     ],
 )
