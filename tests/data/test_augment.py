@@ -78,8 +78,7 @@ TRANSFORMS = [
 
 @pytest.mark.parametrize("transform", TRANSFORMS, ids=["crop", "flip", "noise", "starts"])
 def test_keys_decide_and_the_dtype_stays(transform, images):
-    # Below 256, so exact in bfloat16 too.
-    x = images[:4].astype(jnp.bfloat16)
+    x = images[:4].astype(jnp.bfloat16)  # below 256, so exact
     first, again, other = (transform(jax.random.key(seed), x) for seed in (0, 0, 3))
     assert first.dtype == jnp.bfloat16
     np.testing.assert_array_equal(first, again)

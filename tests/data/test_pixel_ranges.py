@@ -20,18 +20,18 @@ def as_set(images):
     return {image.tobytes() for image in images}
 
 
-@pytest.mark.parametrize(
-    ("change", "pixels"),
-    [
-        (lambda x: x.astype(np.float32), "0..255"),
-        (lambda x: x.astype(np.float64), "0..255"),
-        (lambda x: x.astype(np.int64), "0..255"),
-        (lambda x: x.astype(np.uint16), "0..255"),
-        (lambda x: x / 255.0, "0..1"),
-        (lambda x: x / np.float32(127.5) - 1, "-1..1"),
-    ],
-)
-def test_ranges_are_recognised(change, pixels, tmp_path):
+CHANGES = {
+    "float32": (lambda x: x.astype(np.float32), "0..255"),
+    "int64": (lambda x: x.astype(np.int64), "0..255"),
+    "uint16": (lambda x: x.astype(np.uint16), "0..255"),
+    "unit": (lambda x: x / 255.0, "0..1"),
+    "signed": (lambda x: x / np.float32(127.5) - 1, "-1..1"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_ranges_are_recognised(name, tmp_path):
+    change, pixels = CHANGES[name]
     found = load(tmp_path, change(IMAGES))
     became = " and became levels" * (pixels != "0..255")
     assert (found.notes, found.pixels) == ((f"pixels are {pixels}{became}",), pixels)
@@ -40,6 +40,9 @@ def test_ranges_are_recognised(change, pixels, tmp_path):
 
 def test_bytes_are_levels_and_booleans_are_black_and_white(tmp_path):
     assert load(tmp_path, IMAGES).notes == ()
+    # Bytes may stand beside floats: each says what it is.
+    test = load(tmp_path, IMAGES, "test", pixels="0..1")
+    assert as_set(test.data.images) == as_set(IMAGES)
     found = load(tmp_path, IMAGES > 127)
     assert set(np.unique(found.data.images)) == {0, 255}
 
@@ -112,12 +115,6 @@ def test_the_same_picture_has_the_same_level_in_every_split(tmp_path):
 def test_splits_of_two_ranges_are_refused(pixels, images, expected, tmp_path):
     with pytest.raises(ValueError, match=expected):
         load(tmp_path, images, "test", pixels=pixels)
-
-
-def test_bytes_and_floats_may_stand_beside_each_other(tmp_path):
-    """Each says what it is."""
-    test = load(tmp_path, IMAGES, "test", pixels="0..1")
-    assert as_set(test.data.images) == as_set(IMAGES)
 
 
 def test_large_arrays_are_converted_in_parts(tmp_path, monkeypatch):

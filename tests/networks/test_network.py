@@ -221,14 +221,6 @@ class LinenDeterministic(nn.Module):
         return nn.Dropout(0.5, deterministic=deterministic)(images).sum((-3, -2, -1))
 
 
-def test_dropout_that_is_asked_whether_it_is_deterministic_drops_nothing():
-    network = networks.from_linen(LinenDeterministic())
-    params, state = network.init(jax.random.key(0), images_of())
-    for use in ("running", "batch"):
-        outputs, _ = network.apply(params, state, images_of(), use=use)
-        np.testing.assert_allclose(outputs, images_of().sum((-3, -2, -1)), rtol=1e-5)
-
-
 class LinenRate(nn.Module):
     """Batch statistics and dropout by one argument."""
 
@@ -267,6 +259,8 @@ def test_dropout_is_in_drop_alone_and_comes_from_its_key(kind, use):
     plain, kept = network.apply(params, state, images, use=use)
     np.testing.assert_array_equal(plain, network.apply(params, state, images, use=use)[0])
     np.testing.assert_allclose(plain[0], plain[1], rtol=1e-5, atol=1e-5)
+    if kind == "linen, deterministic":
+        np.testing.assert_allclose(plain, images.sum((-3, -2, -1)), rtol=1e-5)
     chex.assert_trees_all_equal_shapes_and_dtypes(kept, state)
     if kind == "linen" and use == "running":
         return  # its one argument is for both
