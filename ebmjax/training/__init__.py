@@ -20,7 +20,6 @@ from ebmjax.training._processes import is_first as is_first
 from ebmjax.training._processes import meet as meet
 from ebmjax.training._processes import on_first as on_first
 from ebmjax.training._sharding import make_mesh as make_mesh
-from ebmjax.training._skips import DivergenceError as DivergenceError
 from ebmjax.training._start import WarmStart as WarmStart
 from ebmjax.training._start import warm_start as warm_start
 from ebmjax.training._state import SlotWrite as SlotWrite
@@ -33,5 +32,6 @@ from ebmjax.training._step import GradientFn as GradientFn
 from ebmjax.training._step import TrainStep as TrainStep
 from ebmjax.training._step import make_train_step as make_train_step
 from ebmjax.training._step import with_data_check as with_data_check
+from ebmjax.training._stops import DivergenceError as DivergenceError
 from ebmjax.training._writers import JsonlWriter as JsonlWriter
 from ebmjax.training._writers import Writer as Writer

@@ -29,11 +29,10 @@ from ebmjax.training._sharding import (
     place_state,
     state_specs,
 )
-from ebmjax.training._signals import StopRequest
-from ebmjax.training._skips import SkipWatch
 from ebmjax.training._start import begin
 from ebmjax.training._state import TrainState
 from ebmjax.training._step import TrainStep
+from ebmjax.training._stops import SkipWatch, StopRequest
 from ebmjax.training._writers import RowLogger, Writer
 from ebmjax.types import Key, PyTree
 

@@ -13,8 +13,8 @@ from jax.flatten_util import ravel_pytree
 from ebmjax._axes import member_index
 from ebmjax._checks import check_floating, leading_size, trim
 from ebmjax._precision import at_least_float32
-from ebmjax.training._skips import skip_cause
 from ebmjax.training._state import SlotWrite, TrainState, apply_writes
+from ebmjax.training._stops import skip_cause
 from ebmjax.types import Key, Metrics, PyTree
 
 GradientFn = Callable[..., tuple[PyTree, PyTree, Metrics]]

@@ -22,7 +22,7 @@ from ebmjax.training import (
     make_train_step,
     tree_digest,
 )
-from ebmjax.training._skips import CAUSES, SkipWatch
+from ebmjax.training._stops import CAUSES, SkipWatch
 
 KEY = jax.random.key(1)
 EPS = np.finfo(np.float32).eps
