@@ -20,15 +20,12 @@ FITS = {
     "pad": ("padded to a square with black", max),
     "stretch": ("stretched to a square", min),
     "refuse": ("", min),
-    "keep": ("", min),
 }
 """Words for what is done to images that are no squares, and the square's side from theirs."""
 
 
 def fit_shape(height: int, width: int, size: int | None, fit: str) -> tuple[int, int]:
     """Returns the height and width that ``fit_image`` makes."""
-    if fit == "keep" and size is None:
-        return height, width
     if fit not in FITS:
         raise ValueError(f"fit must be one of {list(FITS)}, got {fit!r}.")
     if fit == "refuse" and height != width:
@@ -43,14 +40,13 @@ def fit_shape(height: int, width: int, size: int | None, fit: str) -> tuple[int,
 def fit_image(image: np.ndarray, size: int | None, fit: str = "crop") -> np.ndarray:
     """Returns uint8 (height, width, channels) as a square, resized bilinearly to ``size`` pixels.
 
-    Without a size the side is the shorter one, or the longer one for "pad". "keep" leaves the image
-    as it is without a size, and otherwise is "crop".
+    Without a size the side is the shorter one, or the longer one for "pad".
     """
     height, width, channels = image.shape
     shape = fit_shape(height, width, size, fit)
     if image.shape[:2] == shape:
         return image
-    if height != width and fit in ("crop", "keep"):
+    if height != width and fit == "crop":
         short = min(height, width)
         top, left = (height - short) // 2, (width - short) // 2
         image = image[top : top + short, left : left + short]
@@ -75,9 +71,8 @@ def about_fitting(
     sizes: Collection[tuple[int, int]], size: int | None, fit: str
 ) -> tuple[str, ...]:
     """Returns the note that says which sizes (height, width) ``fit_image`` changed; () for none."""
-    fit = "crop" if fit == "keep" and size is not None else fit
     done = []
-    if fit != "keep" and any(height != width for height, width in sizes):
+    if any(height != width for height, width in sizes):
         done.append(f"{FITS[fit][0]} (fit={fit})")
     if size is not None and any(FITS[fit][1](one) != size for one in sizes):
         done.append("resized")
