@@ -145,8 +145,9 @@ _JOINT: dict[str, Field] = {
         optional(POSITIVE),
         "ratio of gradient norms that the smoothing is steered to; None: it stays",
     ),
-    "optimizer.name": field("adam", one_of_or_function("adam", "sgd"), "optimiser"),
-    "optimizer.momentum": field(0.9, FRACTION, "momentum of SGD", when_is("optimizer.name", "sgd")),
+    "optimizer.name": field(
+        "adam", one_of_or_function("adam", "sgd"), "optimiser; sgd has the momentum 0.9"
+    ),
     "optimizer.weight_decay": field(0.0, NOT_NEGATIVE, "coupled weight decay"),
     "optimizer.schedule": field(
         "steps", one_of("steps", "cosine"), "learning rate: down at decay_epochs, or cosine to 0"

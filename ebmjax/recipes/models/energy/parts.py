@@ -41,6 +41,8 @@ from ebmjax.recipes.parts.user_networks import (
 )
 from ebmjax.types import Key, PyTree
 
+MOMENTUM = 0.9
+"""Momentum of SGD."""
 NORMS = {"none": None, "batch": "batch", "group": "group"}
 NORM_POLICIES = {
     "default": networks.NormPolicy(),
@@ -353,7 +355,7 @@ def make_optimizer(
     if is_users(section.name):
         made.append(user_optimizer(config, rate))
     elif section.name == "sgd":
-        made.append(optax.sgd(rate, section.momentum))
+        made.append(optax.sgd(rate, MOMENTUM))
     else:
         made.append(optax.adam(rate, b1=section.get("b1", 0.9), b2=section.get("b2", 0.999)))
     if section.average_decay:

@@ -21,14 +21,6 @@ from ebmjax.recipes.parts.samplers.bind import bind_sampler
 from ebmjax.recipes.parts.start_distributions import fit_gaussians
 from ebmjax.recipes.parts.user_networks import NetworkSpec, Stateless, stateless, user_networks
 
-ESTIMATORS: dict[str, Callable[..., Any]] = {
-    "vanilla": latent.vanilla_loss,
-    "tempered": latent.tempered_loss,
-    "telescoped": latent.telescoped_loss,
-    "covariance": latent.covariance_loss,
-    "through_chain": latent.through_chain_loss,
-    "frozen_prior": latent.frozen_prior_loss,
-}
 PARTS = latent.LatentParams._fields
 """Names of the two networks, each with an optimiser."""
 INITIALIZERS = {
@@ -78,7 +70,7 @@ def gradient_fn(
 ) -> Callable[..., Any]:
     """The learning gradient of ``config.loss``; ``powers`` are unused by "vanilla"."""
     section = config.loss
-    loss_fn = ESTIMATORS[section.name]
+    loss_fn = getattr(latent, f"{section.name}_loss")
     options: dict[str, Any] = {"energy_l2": section.energy_l2}
     if section.name == "through_chain":
         options |= {"kl_weight": section.kl_weight, "kl_covariance": section.kl_covariance}

@@ -1,12 +1,18 @@
 """Distances of a latent EBM's samples where some of them diverged."""
 
+import itertools
+import json
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from experiment_runs import digits, launch
 from test_latent_evaluators import KEY, linear
+from use_checks import check_use
 
-from ebmjax.data import ImageData
+from ebmjax.data import ImageData, load_digits
 from ebmjax.evaluate import Distances, Extractor
+from ebmjax.evaluate._evidence import METHODS
 from ebmjax.metrics import feature_moments, frechet_distance, manifold_scores
 from ebmjax.recipes.evaluators.generation import generation
 from ebmjax.recipes.evaluators.result_tables import evaluation_results
@@ -104,3 +110,40 @@ def test_test_images_are_judged_at_as_many_or_proportional_sizes(num_test):
     assert found["values"][-1] == pytest.approx(
         frechet_distance(*moments[0], *moments[1]), abs=1e-6
     )
+
+
+@pytest.mark.slow
+def test_a_trained_latent_model_is_used(smoke, monkeypatch, tmp_path):
+    images = load_digits("test").images[:3]
+    used = check_use(smoke, monkeypatch, tmp_path, images, ["log_evidence"])
+    assert used.apply(used.params, jnp.zeros((2, 16))).shape == (2, 8, 8, 1)
+    assert np.isfinite(used.score(images)["log_evidence"]).all()
+
+
+# Steps enough to mix at every power, and eight chains a latent dimension for the divergences.
+SETTINGS = {
+    "model.latent_dim": 4,
+    "train.num_epochs": 10,
+    "train.checkpoint_every_epochs": 10,
+    "evals.every_epochs": 10,
+    "evals.generation.every": "never",
+    "evals.evidence.num_images": 4,
+    "evals.evidence.num_chains": 128,
+    "evals.evidence.num_intervals": 30,
+    "evals.evidence.num_steps": 60,
+    "evals.evidence.step_size": 0.05,
+    "evals.evidence.methods": tuple(METHODS),
+}
+
+
+@pytest.mark.slow
+def test_all_methods_agree_on_every_image(tmp_path):
+    """Pair by pair within 5 of their standard errors, which are small against the images'."""
+    launch(digits("vanilla", **SETTINGS), "digits", str(tmp_path / "run"), "all")
+    found = json.loads((tmp_path / "run" / "evaluation.json").read_text())["evidence"]
+    assert found.keys() == set(METHODS)
+    for one, other in itertools.combinations(found.values(), 2):
+        values = [np.array(method["log_evidence"]) for method in (one, other)]
+        errors = [np.array(method["standard_error"]) for method in (one, other)]
+        assert np.all(np.abs(values[0] - values[1]) < 5 * np.hypot(*errors))
+        assert np.all(np.hypot(*errors) < 0.1 * np.ptp(values[0]))

@@ -90,7 +90,7 @@ def test_a_field_of_the_gradient_changes_the_step_and_the_step_fits(base, change
 
 def test_the_penalty_reaches_the_loss(monkeypatch):
     """It is an argument of the program, so the program's text does not show it."""
-    monkeypatch.setitem(parts.ESTIMATORS, "tempered", lambda **options: options)
+    monkeypatch.setattr(parts.latent, "tempered_loss", lambda **options: options)
     monkeypatch.setattr(parts, "make_latent_gradient_fn", lambda *_, loss_fn, **__: loss_fn)
     loss_fn = parts.gradient_fn(digits(**{"loss.energy_l2": 0.1}), None, None, None)
     assert loss_fn() == {"energy_l2": np.float32(0.1)}
