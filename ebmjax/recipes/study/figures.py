@@ -43,16 +43,13 @@ def over_training(
         rows = {name: name.replace("_", " ") for name in reader.row_names(folder)}
     shown = rows if isinstance(rows, Mapping) else {row: row for row in rows}
     found = {text: reader.runs(folder, row) for row, text in shown.items()}
-    logs = {
-        row: [rows for run in runs if (rows := run.read_metrics())] for row, runs in found.items()
-    }
-    logs = {row: seeds for row, seeds in logs.items() if seeds}
+    every = {row: [run.read_metrics() for run in runs] for row, runs in found.items()}
+    logs = {row: [log for log in seeds if log] for row, seeds in every.items() if any(seeds)}
     if not logs:
         return
     configs = [run.config() for row in logs for run in found[row] if run.read_metrics()]
-    with figure(
-        folder / f"{name}.png", *shape(len(panels)), size=(4.6, 3.6), has_legend=True
-    ) as grid:
+    options: Any = {"size": (4.6, 3.6), "has_legend": True}
+    with figure(folder / f"{name}.png", *shape(len(panels)), **options) as grid:
         for axes, (names, label, scale) in zip(grid.flat, panels, strict=False):
             for (row, seeds), style in zip(logs.items(), cycle(LINES), strict=False):
                 curves = [_curve(one, names, scale) for one in seeds]

@@ -159,7 +159,7 @@ def executor_of(name: str, folder: Path, num_jobs: int | None, arguments: Sequen
         if ours:
             raise ConfigError(f"{SLURM}{ours[0]} has no effect without --executor=slurm.")
         return None
-    options = dict(one.partition("=")[::2] for one in ours)
+    options = {name: value for name, _, value in (one.partition("=") for one in ours)}
     if not options.get("time", "").isdecimal():
         raise ConfigError("--executor=slurm needs --slurm.time=MINUTES, the limit of a sitting.")
     try:
