@@ -55,8 +55,6 @@ def _normalise(run: Any, num_powers: int) -> Any:
     from ebmjax.recipes.evaluators.nats import nats, normalise
     from ebmjax.recipes.evaluators.table import read_fields
 
-    if run.config.family == "latent":
-        raise ConfigError("--nats: the scores of a latent model are log evidences already.")
     usual = {name: one.default for name, one in read_fields(nats).items()}
     options = usual | dict(run.config.evals.get("nats", {}))
     options = {name: options[name] for name in usual if name != "num_images"}

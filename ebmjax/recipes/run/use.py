@@ -112,7 +112,9 @@ def _integer(low: int, high: int = MAX_INTEGER) -> Callable[[str], int]:
 def _check_arguments(command: str, arguments: argparse.Namespace) -> None:
     """Refuses what one look tells: no run, no data, or a file that cannot be written."""
     workdir, out, endings = arguments.workdir, arguments.out, OUTPUTS[command]
-    run_folder.config_of(workdir)
+    family = run_folder.config_of(workdir).family
+    if command == "score" and arguments.nats is not None and family == "latent":
+        raise ConfigError("--nats: the scores of a latent model are log evidences already.")
     for option in ("data", "against") if command == "score" else ():
         if place := getattr(arguments, option):
             source_of(place, option)

@@ -170,4 +170,4 @@ def test_score_refuses_nats_of_a_latent_model(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as stopped:
         command(monkeypatch, "score", tmp_path, tmp_path.parent / "s.csv", "--nats")
     assert stopped.value.code == 2
-    assert "--nats needs an energy or a joint model" in capsys.readouterr().err
+    assert "--nats: the scores of a latent model are log evidences" in capsys.readouterr().err
