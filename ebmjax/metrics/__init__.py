@@ -17,7 +17,6 @@ from ebmjax.metrics._calibration import reliability_bins as reliability_bins
 from ebmjax.metrics._chains import effective_sample_size as effective_sample_size
 from ebmjax.metrics._chains import potential_scale_reduction as potential_scale_reduction
 from ebmjax.metrics._errors import half_sample_error as half_sample_error
-from ebmjax.metrics._errors import novelty_threshold as novelty_threshold
 from ebmjax.metrics._errors import paired_difference as paired_difference
 from ebmjax.metrics._errors import sampling_error as sampling_error
 from ebmjax.metrics._errors import split_in_halves as split_in_halves

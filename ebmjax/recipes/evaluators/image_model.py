@@ -36,7 +36,6 @@ class ImageModel:
       state: of training; None before ``at``.
       trained: the parts of the state that are used; None before ``at``.
       programs: compiled programs of evaluators, shared by the models of all states.
-      held_out: images held out of training; None without any.
       known_sets: chains that an evaluator of this state has drawn, by name.
     """
 
@@ -48,7 +47,6 @@ class ImageModel:
     state: TrainState | None = None
     trained: Any = None
     programs: dict[Any, Any] = field(default_factory=dict)
-    held_out: data.ImageData | None = None
     known_sets: dict[str, Chains] = field(default_factory=dict)
 
     def extract_trained(self, state: TrainState) -> Any:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from ebmjax import data as sources
-from ebmjax import evaluate, metrics
+from ebmjax import evaluate
 from ebmjax._phases import say_part
 from ebmjax._ranges import NAME, TWO_OR_MORE
 from ebmjax.data import ImageData
@@ -21,8 +21,6 @@ from ebmjax.types import Key
 TEST = "test"
 """Name of the tested set among those that are scored."""
 SCORES = ("log_density", "max_probability", "negative_score_norm")
-RATE = 0.05
-"""Share of images held out that a threshold may flag."""
 UNAVAILABLE = (sources.DataUnavailableError, FileNotFoundError)
 
 
@@ -36,8 +34,6 @@ def ood(
 ) -> Found:
     """Returns "ood" of ``evaluate.classifier``, groups and skipped sets; scores are arrays.
 
-    Where images are held out, they choose a threshold for each score.
-
     Args:
       num_images: images of each out-of-distribution set
       tfds: tensorflow-datasets that are out of distribution
@@ -50,12 +46,6 @@ def ood(
     found = evaluate.classifier(model.logits, first, outside=sets, batch_size=size)
     groups = group_sets(sets, model.config.data.name)
     report = {**found["ood"], "groups": groups, "skipped": skipped}
-    if model.held_out is not None:
-        scores = evaluate.scores(model.logits, model.held_out.images, batch_size=size)
-        # A share of the images that chose the threshold would say nothing.
-        is_same = data.images is model.held_out.images
-        others = {k: v for k, v in found["scores"].items() if not (is_same and k == TEST)}
-        report["threshold"] = find_thresholds(scores, others)
     arrays = {f"{a}_{b}": x for a, group in found["scores"].items() for b, x in group.items()}
     return Found(
         {"ood": report},
@@ -77,20 +67,6 @@ def check(model: Any, data: ImageData, *, num_images: int, tfds: Sequence[str], 
     for name in tfds:
         with contextlib.suppress(*UNAVAILABLE):
             _load_tfds(model.config, name, images[:1])
-
-
-def find_thresholds(held_out: Any, scores: Any) -> dict[str, Any]:
-    """Returns a threshold for each score of images held out, and the share of sets below it."""
-    report: dict[str, Any] = {"num_images": len(held_out[SCORES[0]]), "rate": RATE}
-    for name in SCORES:
-        try:
-            threshold = metrics.novelty_threshold(held_out[name], RATE)
-        except ValueError as error:
-            report["skipped"] = str(error)
-            continue
-        below = {k: float(np.mean(one[name] < threshold.threshold)) for k, one in scores.items()}
-        report[name] = {**threshold._asdict(), "below": below}
-    return report
 
 
 def make_sets(
@@ -154,14 +130,12 @@ def _load_tfds(config: Config, name: str, test: np.ndarray) -> np.ndarray:
 
 
 def draw(report: dict[str, Any], arrays: dict[str, np.ndarray], path: Path) -> None:
-    """Draws histograms of the scores of all sets, and dashed thresholds."""
-    groups, thresholds = report["groups"], report.get("threshold", {})
+    """Draws histograms of the scores of all sets."""
+    groups = report["groups"]
     sets = [*groups["near"], *groups["far"]]
     with figure(path, 1, len(SCORES)) as (axes,):
         for axis, name in zip(axes, SCORES, strict=True):
             shown = {"in distribution": arrays[f"{TEST}_{name}"]}
             histograms(axis, shown | {one: arrays[f"{one}_{name}"] for one in sets})
-            if name in thresholds:
-                axis.axvline(thresholds[name]["threshold"], color="0.3", ls="--")
             axis.set(xlabel=name.replace("_", " "))
         legend(axes[0].figure)

@@ -71,7 +71,6 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         train=train,
         distances=make_distances(config, train, images.monitored) if truth is None else None,
         config=config,
-        held_out=images.monitored if config.data.holdout else None,
         network=density.network,
         logits_fn=density.logits,
         beta_of=lambda state: beta_at(state.carry.step[0]),
