@@ -119,6 +119,13 @@ def memory_mib(program: Any) -> dict[str, float]:
     return found | {"peak": peak}
 
 
+def product_rate(side: int = 2048, repeats: int = 5) -> float:
+    """Returns operations a second of a float32 product of two matrices, the fastest of repeats."""
+    matrix = jax.numpy.ones((side, side))
+    program, _ = compile_program(jax.numpy.matmul, matrix, matrix)
+    return 2 * side**3 / min(time_call(lambda: program(matrix, matrix)) for _ in range(repeats + 1))
+
+
 def describe_machine(name: str) -> dict[str, Any]:
     """Returns where, when and by what command the benchmark ``name`` ran."""
     return {
@@ -128,6 +135,7 @@ def describe_machine(name: str) -> dict[str, Any]:
         "processor": platform.processor() or platform.machine(),
         "cores": num_processors(),
         "devices": f"{jax.devices()[0].device_kind} x{jax.device_count()}",
+        "product_gflops": round(product_rate() / 1e9),
         "versions": VERSIONS,
         "load_before": LOAD,
     }
