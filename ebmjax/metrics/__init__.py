@@ -12,6 +12,7 @@ from ebmjax.metrics._calibration import accuracy as accuracy
 from ebmjax.metrics._calibration import brier_score as brier_score
 from ebmjax.metrics._calibration import calibration_gaps as calibration_gaps
 from ebmjax.metrics._calibration import expected_calibration_error as expected_calibration_error
+from ebmjax.metrics._calibration import fit_temperature as fit_temperature
 from ebmjax.metrics._calibration import negative_log_likelihood as negative_log_likelihood
 from ebmjax.metrics._calibration import reliability_bins as reliability_bins
 from ebmjax.metrics._chains import effective_sample_size as effective_sample_size

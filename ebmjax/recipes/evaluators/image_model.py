@@ -31,6 +31,7 @@ class ImageModel:
       plan: how training draws its negatives; None without chains.
       densities_of: what chains of ``trained`` follow; None where they move latents.
       train: the training images.
+      held_out: images held out of training; None without any.
       distances: distances of samples from the training images; None for points.
       config: of the run.
       state: of training; None before ``at``.
@@ -44,6 +45,7 @@ class ImageModel:
     train: data.ImageData
     distances: Distances | None
     config: Config
+    held_out: data.ImageData | None = None
     state: TrainState | None = None
     trained: Any = None
     programs: dict[Any, Any] = field(default_factory=dict)

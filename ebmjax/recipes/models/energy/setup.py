@@ -69,6 +69,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         plan=chain_plan,
         densities_of=densities_of(density.network),
         train=train,
+        held_out=images.monitored if config.data.holdout else None,
         distances=make_distances(config, train, images.monitored) if truth is None else None,
         config=config,
         network=density.network,
