@@ -67,6 +67,7 @@ def robustness(
       "protocol" says how. "per_image": "<norm>.<radius>" to bool (images,), those that withstood.
 
     Example:
+      >>> import jax.numpy as jnp
       >>> brightness = lambda x: jnp.stack([-x.mean((1, 2, 3)), x.mean((1, 2, 3))], axis=1)
       >>> test = ImageData(np.full((2, 1, 1, 1), 138, np.uint8), [1, 1])  # 10.5 levels from grey
       >>> robustness(jax.random.key(0), brightness, test, linf=(0, 8, 16), l2=())["linf"]
