@@ -21,13 +21,7 @@ from ebmjax.types import EnergyFn, LogDensityFn, PyTree
 
 
 def from_energy(energy_fn: EnergyFn) -> LogDensityFn:
-    """The log density ``-energy``: the one place in the library where the sign flips.
-
-    Example:
-      >>> log_density_fn = from_energy(lambda x: 0.5 * x**2)
-      >>> float(log_density_fn(2.0))
-      -2.0
-    """
+    """The log density ``-energy``: the one place in the library where the sign flips."""
     return lambda position: -energy_fn(position)
 
 
@@ -63,11 +57,6 @@ def product(
       powers: :math:`w_i`, a scalar for each, may be traced; None for all 1.
 
     Source: Hinton 2002 (products of experts); Du et al. 2020 (arXiv 2004.06030).
-
-    Example:
-      >>> both = product([lambda x: -(x**2), lambda x: -((x - 2.0) ** 2)], [1.0, 0.5])
-      >>> float(both(1.0))
-      -1.5
     """
     fns = tuple(log_density_fns)
     weights = (1.0,) * len(fns) if powers is None else tuple(powers)
@@ -96,11 +85,6 @@ def mixture(
       weights: :math:`w_i`, a positive scalar for each, may be traced; None for all 1.
 
     Source: Du et al. 2020 (arXiv 2004.06030).
-
-    Example:
-      >>> either = mixture([lambda x: -(x**2), lambda x: -(x**2)], [1.0, 3.0])
-      >>> round(float(jnp.exp(either(0.0))), 4)
-      4.0
     """
     fns = tuple(log_density_fns)
     shares = (1.0,) * len(fns) if weights is None else tuple(weights)
@@ -136,11 +120,6 @@ def guide(
       weight: :math:`w`, a scalar; may be traced.
 
     Source: Dhariwal & Nichol 2021 (arXiv 2105.05233), section 4.
-
-    Example:
-      >>> to_class_1 = guide(lambda x: -(x**2), lambda x: jnp.array([0.0, x]), 1, 2.0)
-      >>> round(float(to_class_1(0.0)), 4)  # 2 log(1/2)
-      -1.3863
     """
     check_scalar("weight", weight)
 

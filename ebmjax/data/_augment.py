@@ -29,10 +29,6 @@ def reflect_pad_crop(key: Key, images: jax.Array, *, padding: int) -> jax.Array:
       The shape and dtype of ``images``.
 
     Source: JEM's and SADA-JEM's published training code.
-
-    Example:
-      >>> reflect_pad_crop(jax.random.key(0), jnp.zeros((2, 8, 8, 1)), padding=1).shape
-      (2, 8, 8, 1)
     """
     _check_batch(images)
     check_at_least("padding", padding, 0)

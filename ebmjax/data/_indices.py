@@ -42,11 +42,6 @@ def batch_indices(seed: int, step: int, *, num_examples: int, batch_size: int) -
       step: at least 0, counted from the start of training.
       num_examples: size of the data set.
       batch_size: between 1 and ``num_examples``.
-
-    Example:
-      >>> epoch = [batch_indices(0, step, num_examples=6, batch_size=2) for step in range(3)]
-      >>> sorted(int(i) for batch in epoch for i in batch)
-      [0, 1, 2, 3, 4, 5]
     """
     check_at_least("step", step, 0)
     check_at_least("batch_size", batch_size, 1)

@@ -77,10 +77,6 @@ def load_images(
       MissingSplitError: if the source has no such split.
       ImportError: if a package that the source needs is not installed.
       TypeError, ValueError: if anything else is wrong; the message names the file, row or array.
-
-    Example:
-      >>> load_images("digits", "test", max_examples=100).data.images.shape
-      (100, 8, 8, 1)
     """
     if image_size is not None:
         check_at_least("image_size", image_size, 1)

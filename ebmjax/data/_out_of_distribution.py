@@ -29,10 +29,6 @@ def natural_patches(
 
     Returns:
       uint8 (num, size, size, channels).
-
-    Example:
-      >>> natural_patches(5, size=8, channels=1, seed=0, downscale=4).shape
-      (5, 8, 8, 1)
     """
     _check_set(num, size, channels)
     check_at_least("downscale", downscale, 1)

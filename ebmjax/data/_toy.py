@@ -12,12 +12,7 @@ from ebmjax.types import Key
 
 
 def circle_means(num: int, radius: float = 1.0) -> jax.Array:
-    """Returns ``num`` points evenly spaced on a circle, (num, 2), the first at (radius, 0).
-
-    Example:
-      >>> circle_means(4).round(3).tolist()
-      [[1.0, 0.0], [-0.0, 1.0], [-1.0, -0.0], [0.0, -1.0]]
-    """
+    """Returns ``num`` points evenly spaced on a circle, (num, 2), the first at (radius, 0)."""
     check_at_least("num", num, 1)
     check_positive("radius", radius)
     angles = 2 * jnp.pi * jnp.arange(num, dtype=jnp.result_type(float)) / num

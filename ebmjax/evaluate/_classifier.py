@@ -134,12 +134,6 @@ def classifier(
       has for each set and score "auroc", "aupr_in_positive" and "fpr95_in_positive" with the test
       images as positive class, "aupr_out_positive" and "fpr95_out_positive" with the others, as in
       OpenOOD v1.5. There is no mean over sets: it would mix easy and hard ones.
-
-    Example:
-      >>> brightness = lambda x: jnp.stack([-x.mean((1, 2, 3)), x.mean((1, 2, 3))], axis=1)
-      >>> images = np.array([0, 40, 250, 255], np.uint8).reshape(4, 1, 1, 1)
-      >>> classifier(brightness, ImageData(images, [0, 0, 1, 0]))["classification"]["accuracy"]
-      0.75
     """
     test = check_test(test, logits_fn)
     found: dict[str, Any] = {}

@@ -43,15 +43,7 @@ class Scores(NamedTuple):
 
 
 class Distances:
-    """Scores of images by one extractor.
-
-    Example:
-      >>> train = np.arange(8, dtype=np.uint8).reshape(4, 2, 1, 1)
-      >>> pixels = Extractor("pixels", lambda x: (x.reshape(len(x), -1), None), {})
-      >>> distances = Distances(data.ImageData(train, np.zeros(4, np.int32)), pixels)
-      >>> round(distances.scores(train + np.uint8(3)).numbers["fid"], 6)  # 3^2 + 3^2
-      18.0
-    """
+    """Scores of images by one extractor."""
 
     def __init__(
         self,

@@ -87,11 +87,6 @@ def digits_features(side: int) -> Extractor:
 
     Args:
       side: of the images in pixels, 8 or 16.
-
-    Example:
-      >>> features, probabilities = digits_features(8).outputs_fn(np.zeros((2, 8, 8, 1), np.uint8))
-      >>> features.shape, probabilities.shape
-      ((2, 64), (2, 10))
     """
     if side not in SIDES:
         raise ValueError(

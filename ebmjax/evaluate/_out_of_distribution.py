@@ -29,11 +29,6 @@ def ood_sets(images: np.ndarray, *, seed: int = 0) -> dict[str, np.ndarray]:
 
     Returns:
       As many of each as ``images``, in their shape.
-
-    Example:
-      >>> sets = ood_sets(np.zeros((2, 8, 8, 1), np.uint8))
-      >>> [(name, found.shape) for name, found in sets.items()][0]
-      ('natural_patches', (2, 8, 8, 1))
     """
     interpolated = data.interpolated_images(images, seed=seed)
     num, size, _, channels = images.shape

@@ -40,8 +40,7 @@ def robustness(
     """Returns accuracy under attack at every radius of both norms, and the protocol.
 
     An image withstands if no attack misclassifies it and at least one had a usable gradient (see
-    ``metrics.pgd_attack``). If some images had none, a warning says so. Images are attacked in
-    batches of equal size. The remainder is left out.
+    ``metrics.pgd_attack``). Images are attacked in batches of equal size, without the remainder.
 
     Args:
       key: split over norms, attacks and batches.
@@ -65,13 +64,6 @@ def robustness(
       "linf" and "l2": radius to accuracy. "usable_gradient": the same of images for which some
       attack had a usable gradient. With a transform, "by_gradient" has both for each attack alone.
       "protocol" says how. "per_image": "<norm>.<radius>" to bool (images,), those that withstood.
-
-    Example:
-      >>> import jax.numpy as jnp
-      >>> brightness = lambda x: jnp.stack([-x.mean((1, 2, 3)), x.mean((1, 2, 3))], axis=1)
-      >>> test = ImageData(np.full((2, 1, 1, 1), 138, np.uint8), [1, 1])  # 10.5 levels from grey
-      >>> robustness(jax.random.key(0), brightness, test, linf=(0, 8, 16), l2=())["linf"]
-      {'0': 1.0, '8': 1.0, '16': 0.0}
     """
     check_at_least("batch_size", batch_size, 1)
     if not gradients or set(gradients) - {"bpda", "full"} or isinstance(gradients, str):
@@ -114,9 +106,6 @@ def robustness(
                 unbroken[kind][name], usable[kind][name] = run(level_keys, level)
     had_gradient = _combine(np.logical_or, *usable.values())
     withstood = _combine(np.logical_and, *unbroken.values(), had_gradient)
-    if had_gradient:
-        name = min(had_gradient, key=lambda name: had_gradient[name].sum())
-        metrics.warn_without_gradient(had_gradient[name], f"At {name.replace('.', ' ', 1)}/255 ")
     report: dict[str, Any] = {
         **_fractions(withstood),
         "usable_gradient": _fractions(had_gradient),

@@ -38,13 +38,6 @@ class LinearGaussian(LatentModel):
 
     It holds samplers and estimators to the truth. All methods take the parameters that ``params``
     makes, and one observation x of shape (event,); map over a batch with ``jax.vmap``.
-
-    Example:
-      >>> model = LinearGaussian(likelihood_scale=1.0)
-      >>> params = model.params(jnp.zeros((1, 1)), jnp.zeros(1), jnp.ones((1, 1)), jnp.zeros(1))
-      >>> mean, covariance = model.power_posterior(params, jnp.array([2.0]), 1.0)
-      >>> round(float(mean[0]), 6)
-      1.0
     """
 
     def __new__(

@@ -59,11 +59,6 @@ def contrastive_divergence_loss(
       prefers the data; ``energy_l2`` is the weighted penalty.
 
     Source: sampling-approaches thesis, Alg. 1 and 7; Du & Mordatch 2019.
-
-    Example:
-      >>> loss, metrics = contrastive_divergence_loss(jnp.array([1.0, 3.0]), jnp.array([5.0]))
-      >>> float(loss), float(metrics["energy_gap"])
-      (-3.0, 3.0)
     """
     positive_energy = as_batch("positive_energy", positive_energy)
     negative_energy = as_batch("negative_energy", negative_energy)

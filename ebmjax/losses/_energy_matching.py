@@ -23,10 +23,6 @@ def match_pairs(noise: Any, x: Any) -> jax.Array:
     Args:
       noise: where paths begin, (N, ...).
       x: where they end, the same shape.
-
-    Example:
-      >>> match_pairs(jnp.array([[0.0], [5.0]]), jnp.array([[6.0], [1.0]])).tolist()
-      [[1.0], [6.0]]
     """
     noise, x = jnp.asarray(noise), jnp.asarray(x)
     if noise.shape != x.shape:

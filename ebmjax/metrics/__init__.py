@@ -1,12 +1,9 @@
 """Numbers that judge a model or its chains: pure functions, jittable unless marked host code."""
 
-from ebmjax.metrics._attacks import KeyedLogitsFn as KeyedLogitsFn
-from ebmjax.metrics._attacks import Transform as Transform
 from ebmjax.metrics._attacks import apgd_attack as apgd_attack
 from ebmjax.metrics._attacks import epsilon_from_levels as epsilon_from_levels
 from ebmjax.metrics._attacks import pgd_attack as pgd_attack
 from ebmjax.metrics._attacks import straight_through as straight_through
-from ebmjax.metrics._attacks import warn_without_gradient as warn_without_gradient
 from ebmjax.metrics._calibration import ReliabilityBins as ReliabilityBins
 from ebmjax.metrics._calibration import accuracy as accuracy
 from ebmjax.metrics._calibration import brier_score as brier_score

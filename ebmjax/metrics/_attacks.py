@@ -1,7 +1,6 @@
 """Robustness of a classifier, also a randomised one: PGD, AutoAttack's APGD, and BPDA."""
 
 import math
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -22,17 +21,12 @@ from ebmjax._checks import (
 from ebmjax._precision import at_least_float32, root
 from ebmjax.types import Key
 
-KeyedLogitsFn = Callable[[Key, jax.Array], jax.Array]
-"""``logits_fn(key, images) -> (N, classes)``; each row depends only on its image."""
-Transform = Callable[[Key, jax.Array], jax.Array]
-"""``transform(key, images) -> images`` of the same shape and dtype."""
-
 CLASSES = {"ce": 2, "dlr": 3, "dlr_targeted": 4}
 """Losses of ``apgd_attack``, and the least number of classes of each."""
 TINY = 1e-12
 """Keeps a ratio of logits finite."""
-SHARE, MOMENTUM = 0.75, 0.75
-"""Share of APGD's steps that must climb, and weight of its new step."""
+SHARE, MOMENTUM, NUM_TARGETS = 0.75, 0.75, 9
+"""Share of APGD's steps that must climb, weight of its new step, and targets of "dlr_targeted"."""
 
 
 class PGDResult(NamedTuple):
@@ -101,10 +95,6 @@ def epsilon_from_levels(levels: Any) -> jax.Array:
     """Converts radii from levels 0..255 to units of images in [-1, 1]: ``2 levels / 255``.
 
     A paper's epsilon of 8/255 is for pixels in [0, 1]; in [-1, 1] distances are twice as long.
-
-    Example:
-      >>> float(epsilon_from_levels(127.5))
-      1.0
     """
     check_not_negative("levels", levels)
     return 2.0 * jnp.asarray(levels, jnp.float32) / 255.0
@@ -112,7 +102,7 @@ def epsilon_from_levels(levels: Any) -> jax.Array:
 
 def pgd_attack(
     key: Key,
-    logits_fn: KeyedLogitsFn,
+    logits_fn: Callable[[Key, jax.Array], jax.Array],
     images: jax.Array,
     labels: jax.Array,
     *,
@@ -138,7 +128,7 @@ def pgd_attack(
 
     **Broken at any step is broken**: the clean image, the start and every step of every restart are
     judged, and one misclassification, tie or NaN logit counts. **An image without a usable gradient
-    does not count as correct.** Outside ``jit`` a warning says how many there are.
+    does not count as correct**: see ``had_gradient``. Give logits, not probabilities.
 
     A randomised ``logits_fn`` gets a new key for every evaluation, so no step knows the noise that
     judges it. With ``num_eot`` copies, the step follows their mean gradient, and their mean logits
@@ -178,14 +168,14 @@ def pgd_attack(
 
         return step, None, None
 
-    ball, runs = (epsilon, norm, num_eot, low, high), (num_restarts, random_start, step_size)
-    attack = _Attack(logits_fn, images, labels, *ball, num_steps, 1, "ce", *runs)
+    ball, runs = (epsilon, norm, num_eot, low, high), (num_restarts, random_start)
+    attack = _Attack(logits_fn, images, labels, *ball, num_steps, "ce", *runs, step_size)
     return _run_attack(begin, key, attack)
 
 
 def apgd_attack(
     key: Key,
-    logits_fn: KeyedLogitsFn,
+    logits_fn: Callable[[Key, jax.Array], jax.Array],
     images: jax.Array,
     labels: jax.Array,
     *,
@@ -194,7 +184,6 @@ def apgd_attack(
     loss: Literal["ce", "dlr", "dlr_targeted"] = "ce",
     num_steps: int = 100,
     num_restarts: int = 1,
-    num_targets: int = 9,
     random_start: bool = True,
     num_eot: int = 1,
     low: Any = -1.0,
@@ -217,9 +206,8 @@ def apgd_attack(
         ``pgd_attack``.
       loss: "ce" climbs as cross-entropy does, without its rounding to zero. "dlr", the difference
         of logits ratio, ignores the logits' scale and needs 3 classes. "dlr_targeted" needs 4, and
-        goes towards each of ``num_targets`` classes in turn, the likeliest first.
+        goes towards each of the nine likeliest wrong classes in turn.
       num_steps: steps of a restart, at least 1.
-      num_targets: see ``loss``.
       num_eot: copies whose mean gradient, loss and logits count.
 
     Source: Croce & Hein 2020, "Reliable evaluation of adversarial robustness with an ensemble of
@@ -260,7 +248,7 @@ def apgd_attack(
         return step, memory, inputs
 
     ball, runs = (epsilon, norm, num_eot, low, high), (loss, num_restarts, random_start)
-    attack = _Attack(logits_fn, images, labels, *ball, num_steps, num_targets, *runs)
+    attack = _Attack(logits_fn, images, labels, *ball, num_steps, *runs)
     return _run_attack(begin, key, attack)
 
 
@@ -276,7 +264,9 @@ def checkpoint_windows(num_steps: int) -> np.ndarray:
     return windows
 
 
-def straight_through(transform: Transform) -> Transform:
+def straight_through(
+    transform: Callable[[Key, jax.Array], jax.Array],
+) -> Callable[[Key, jax.Array], jax.Array]:
     """Returns ``transform`` with the identity as its derivative: the BPDA of a purification.
 
     An attack through ``classifier(straight_through(purify)(key, images))`` uses the classifier's
@@ -291,11 +281,6 @@ def straight_through(transform: Transform) -> Transform:
       The same function of ``(key, images)``.
 
     Source: Athalye, Carlini & Wagner 2018, section 4.1.
-
-    Example:
-      >>> quantise = straight_through(lambda key, x: jnp.round(x))
-      >>> jax.value_and_grad(lambda x: quantise(jax.random.key(0), x))(0.8)
-      (Array(1., dtype=float32, weak_type=True), Array(1., dtype=float32, weak_type=True))
     """
 
     def transform_straight_through(key: Key, images: jax.Array) -> jax.Array:
@@ -316,7 +301,7 @@ def straight_through(transform: Transform) -> Transform:
 class _Attack(NamedTuple):
     """Settings of an attack; see ``pgd_attack`` and ``apgd_attack``."""
 
-    logits_fn: KeyedLogitsFn
+    logits_fn: Callable[[Key, jax.Array], jax.Array]
     images: jax.Array
     labels: jax.Array
     epsilon: Any
@@ -325,10 +310,9 @@ class _Attack(NamedTuple):
     low: Any
     high: Any
     num_steps: int
-    num_targets: int = 1
-    loss: str = "ce"
-    num_restarts: int = 1
-    random_start: bool = True
+    loss: str
+    num_restarts: int
+    random_start: bool
     step_size: Any = None
 
     def project(self, x: jax.Array) -> jax.Array:
@@ -364,7 +348,7 @@ class _Attack(NamedTuple):
 
 
 def _run_attack(begin: Callable[[_Attack], Any], key: Key, attack: _Attack) -> PGDResult:
-    """Checks and runs an attack by one program, and warns of images it could not move.
+    """Checks and runs an attack by one program.
 
     ``begin(attack)`` returns the step, memory and inputs of ``_climb``.
     """
@@ -375,7 +359,7 @@ def _run_attack(begin: Callable[[_Attack], Any], key: Key, attack: _Attack) -> P
         raise ValueError(f"norm must be one of {[*BALLS]}, got norm={attack.norm!r}.")
     if attack.step_size is not None:
         check_positive("step_size", attack.step_size)
-    for name in ("num_steps", "num_restarts", "num_targets", "num_eot"):
+    for name in ("num_steps", "num_restarts", "num_eot"):
         check_at_least(name, getattr(attack, name), 1)
     _check_images(attack.images, attack.low, attack.high)
     images = at_least_float32(jnp.asarray(attack.images))
@@ -398,9 +382,7 @@ def _run_attack(begin: Callable[[_Attack], Any], key: Key, attack: _Attack) -> P
         ready = attack._replace(**arrays)
         return _climb(key, ready, *begin(ready))
 
-    found = jax.jit(search)(key, arrays)
-    warn_without_gradient(found.had_gradient)
-    return found
+    return jax.jit(search)(key, arrays)
 
 
 def _climb(
@@ -419,7 +401,7 @@ def _climb(
     images, (clean_key, runs_key) = attack.images, jax.random.split(key)
     logits = attack.logits(clean_key, images)
     likeliest_wrong = jnp.argsort(-_split_logits(attack.labels, logits)[1], axis=1).T[:-1]
-    targets = likeliest_wrong[: attack.num_targets if attack.loss == "dlr_targeted" else 1]
+    targets = likeliest_wrong[: NUM_TARGETS if attack.loss == "dlr_targeted" else 1]
 
     def move(target: jax.Array, carry: Any, keyed: tuple[Key, Any]) -> tuple[Any, None]:
         (x, worst, had_gradient, memory), (key, now) = carry, keyed
@@ -499,16 +481,3 @@ def _check_images(images: jax.Array, low: Any, high: Any) -> None:
             f"images must lie within [low, high] = [{low}, {high}]; {outside} of {pixels.size} "
             "pixels do not, or are NaN."
         )
-
-
-def warn_without_gradient(had_gradient: Any, where: str = "") -> None:
-    """Warns if concrete flags ``had_gradient`` (N,) are not all True."""
-    if isinstance(had_gradient, Tracer) or np.all(had_gradient):
-        return
-    warnings.warn(
-        f"{where}{np.sum(~had_gradient)} of {len(had_gradient)} attacked images had no usable "
-        "gradient (NaN, infinite, or zero at every pixel), so the attack could not move them. They "
-        "do not count as correct. Give logits, not probabilities, and a function with a derivative "
-        "(straight_through).",
-        stacklevel=4,
-    )

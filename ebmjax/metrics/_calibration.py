@@ -50,12 +50,6 @@ def reliability_bins(
       bin's confidence, and so the calibration error, NaN.
 
     Source: Guo, Pleiss, Sun & Weinberger 2017, arXiv:1706.04599, section 2.
-
-    Example:
-      >>> probabilities = jnp.array([[0.7, 0.3], [0.2, 0.8]])
-      >>> bins = reliability_bins(probabilities, jnp.array([0, 0]), num_bins=2)
-      >>> bins.accuracy.tolist(), bins.count.tolist()
-      ([0.0, 0.5], [0, 2])
     """
     check_at_least("num_bins", num_bins, 1)
     return _count_bins(*_confidences(probabilities, labels), num_bins)
@@ -104,11 +98,6 @@ def expected_calibration_error(
     with the bins and arguments of ``reliability_bins``; papers print it in percent.
 
     Source: Guo et al. 2017, equation 3; 20 bins as JEM and SADA-JEM.
-
-    Example:
-      >>> probabilities = jnp.array([[0.75, 0.25], [0.75, 0.25]])
-      >>> float(expected_calibration_error(probabilities, jnp.array([0, 1])))
-      0.25
     """
     bins = reliability_bins(probabilities, labels, num_bins=num_bins)
     weight = bins.count / jnp.sum(bins.count)
@@ -144,10 +133,6 @@ def accuracy(logits: jax.Array, labels: jax.Array) -> jax.Array:
     Args:
       logits: (N, classes); probabilities also work.
       labels: (N,), integers in [0, classes).
-
-    Example:
-      >>> float(accuracy(jnp.array([[2.0, -1.0], [0.5, 3.0]]), jnp.array([0, 0])))
-      0.5
     """
     logits, labels = _check_examples("logits", logits, labels)
     # Without this, NaN would count as a row's largest entry, as a class like any other.
@@ -195,12 +180,6 @@ def fit_temperature(logits: jax.Array, labels: jax.Array) -> TemperatureFit:
     is right. The standard error (of Huber's sandwich) is NaN then.
 
     Source: Guo, Pleiss, Sun & Weinberger 2017, arXiv:1706.04599, section 4.2.
-
-    Example:
-      >>> logits = jnp.log(jnp.array([[0.8, 0.2]] * 5))
-      >>> fit = fit_temperature(3.0 * logits, jnp.array([0, 0, 0, 0, 1]))
-      >>> round(float(fit.temperature), 3)
-      3.0
     """
     return _fit(*_check_examples("logits", logits, labels))
 

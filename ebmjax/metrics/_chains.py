@@ -54,14 +54,6 @@ def potential_scale_reduction(
 
     Source: "classic" is Gelman & Rubin 1992 as in section 2.2.6 of the sampling-approaches
     thesis; "rank" is Vehtari, Gelman, Simpson, Carpenter & Bürkner 2021, arXiv:1903.08008.
-
-    Example:
-      >>> draws = jax.random.normal(jax.random.key(0), (4, 500, 2))
-      >>> trend = jnp.linspace(0.0, 5.0, 500)[None, :, None]
-      >>> bool(jnp.all(potential_scale_reduction(draws) < 1.01))
-      True
-      >>> bool(jnp.all(potential_scale_reduction(draws + trend) > 1.3))
-      True
     """
     diagnostics = {"rank": (_rank_scale_reduction, 4), "classic": (_scale_reduction, 2)}
     if method not in diagnostics:
@@ -92,12 +84,6 @@ def effective_sample_size(chains: PyTree, *, allow_few_draws: bool = False) -> P
       some chains stand still while others move.
 
     Source: Vehtari et al. 2021, arXiv:1903.08008; Geyer 1992.
-
-    Example:
-      >>> draws = jax.random.normal(jax.random.key(0), (4, 500))
-      >>> sticky = jnp.repeat(draws[:, :100], 5, axis=1)  # every draw five times
-      >>> bool(effective_sample_size(sticky) < 0.3 * effective_sample_size(draws))
-      True
     """
     return _per_coordinate(_sample_size, chains, 1, 4, allow_few_draws)
 

@@ -42,11 +42,6 @@ def split_in_halves(key: Key, labels: ArrayLike, *, num_splits: int = NUM_SPLITS
 
     Returns:
       (num_splits, 2, n) bool: whether an image is in the first half, and in the second.
-
-    Example:
-      >>> halves = split_in_halves(jax.random.key(0), [0, 0, 0, 1, 1], num_splits=1)
-      >>> halves.sum(2).tolist(), halves[:, :, 3:].sum(2).tolist()
-      ([[2, 2]], [[1, 1]])
     """
     check_at_least("num_splits", num_splits, 1)
     labels = np.asarray(labels)
@@ -78,11 +73,6 @@ def half_sample_error(values: ArrayLike, halves: np.ndarray) -> float:
       The error; NaN if halves have fewer than two images.
 
     Source: half samples of strata: McCarthy 1969, "Pseudo-replication: half samples".
-
-    Example:
-      >>> halves = np.array([[[True, False], [False, True]]])
-      >>> half_sample_error([[3.0, 1.0]], np.repeat(halves, 2, axis=2))
-      1.0
     """
     values = np.asarray(values, np.float64)
     sizes = halves.sum(axis=2)
@@ -111,11 +101,6 @@ def sampling_error(values: Any) -> float:
 
     Source: the binomial case, Dietterich 1998, "Approximate statistical tests for comparing
     supervised classification learning algorithms".
-
-    Example:
-      >>> is_right = [True] * 353 + [False] * 4
-      >>> print(f"{100 * np.mean(is_right):.1f} +- {100 * sampling_error(is_right):.1f} %")
-      98.9 +- 0.6 %
     """
     return float(np.sqrt(sum(_of_images(part) for part in _parts("values", values))))
 
@@ -146,12 +131,6 @@ def paired_difference(values: Any, reference: Any, *, confidence: float = 0.95) 
     Source: crossed random effects: Cornfield & Tukey 1956, Obuchowski & Rockette 1995. Degrees of
     freedom: Satterthwaite 1946. The two answers: Bonett & Price 2012, Fagerland, Lydersen & Laake
     2014.
-
-    Example:
-      >>> ours, theirs = [True] * 97 + [False] * 3, [True] * 95 + [False] * 5
-      >>> found = paired_difference(ours, theirs)
-      >>> print(f"{found.difference:+.2f} ({found.low:.2f} to {found.high:.2f})")
-      +0.02 (-0.02 to 0.06)
     """
     from scipy import stats
 

@@ -47,10 +47,6 @@ def coordinate_gradient_variance(gradients: PyTree) -> jax.Array:
       Scalar, in squared units of the gradient.
 
     Source: thermodynamic-integration thesis, Figures 3-5, whose published code divides by d.
-
-    Example:
-      >>> float(coordinate_gradient_variance({"weight": jnp.array([0.0, 2.0]), "bias": 4.0}))
-      2.6666667461395264
     """
     check_floating("gradients", gradients)
     gradients = jax.tree.map(_at_least_single, gradients)
@@ -75,11 +71,6 @@ def gradient_variance(stacked_gradients: PyTree) -> GradientVariance:
 
     Source: the ratio is the inverse of the simple noise scale of McCandlish, Kaplan & Amodei
     2018, arXiv:1812.06162, section 2.2 and appendix A.1.
-
-    Example:
-      >>> spread = gradient_variance({"weight": jnp.array([[1.0, 2.0], [3.0, 2.0]])})
-      >>> float(spread.variance), float(spread.signal_to_noise)
-      (1.0, 3.5)
     """
     check_floating("stacked_gradients", stacked_gradients)
     repeats = leading_size("stacked_gradients", stacked_gradients)

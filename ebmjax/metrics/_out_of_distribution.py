@@ -30,10 +30,6 @@ def auroc(in_scores: Any, out_scores: Any) -> float:
       out_scores: (m,), of the others. Infinite scores are ordered like any other.
 
     Source: Hanley & McNeil 1982; the measure of JEM's and SADA-JEM's tables.
-
-    Example:
-      >>> auroc([3.0, 1.0], [0.0, 1.0])
-      0.875
     """
     return float(np.mean(auroc_parts(in_scores, out_scores)[0]))
 
@@ -95,10 +91,6 @@ def fpr_at_tpr(in_scores: Any, out_scores: Any, *, tpr: float = 0.95) -> float:
     in-distribution scores reaches. The other arguments are those of ``auroc``. Host code.
 
     Source: Hendrycks & Gimpel 2017; Liang, Li & Srikant 2018. Without interpolation.
-
-    Example:
-      >>> fpr_at_tpr([3.0, 2.0, 1.0, 0.0], [0.5, 1.5], tpr=0.75)
-      0.5
     """
     check_fraction("tpr", tpr)
     check_positive("tpr", tpr)
@@ -132,11 +124,6 @@ def ood_scores(
       A dict of three arrays of shape (N,), float32 at least.
 
     Source: Grathwohl et al. 2020 (JEM), arXiv:1912.03263, section 5.3.
-
-    Example:
-      >>> scores = ood_scores(lambda x: jnp.concatenate([x, 0.0 * x], axis=-1), jnp.zeros((1, 1)))
-      >>> {name: round(float(score[0]), 4) for name, score in scores.items()}
-      {'log_density': 0.6931, 'max_probability': 0.5, 'negative_score_norm': -0.5}
     """
     images = jnp.asarray(images)
     check_floating("images", images)

@@ -33,15 +33,6 @@ def from_nnx(network: Any, *, input_ndim: int | None = 3, dropout: bool = False)
 
     Raises:
       ValueError: from ``apply``, if ``use`` is unknown or the module draws random numbers.
-
-    Example:
-      >>> from flax import nnx
-      >>> network = from_nnx(lambda rngs: nnx.Linear(3, 10, rngs=rngs), input_ndim=1)
-      >>> params, state = network.init(jax.random.key(0), jnp.zeros(3))
-      >>> sorted(params), state
-      (['bias', 'kernel'], {})
-      >>> network.apply(params, state, jnp.zeros((5, 3)))[0].shape
-      (5, 10)
     """
     from flax import nnx
 

@@ -27,12 +27,6 @@ class MLPEnergy(nn.Module):
       hidden: widths of the hidden layers; without any the energy is linear.
       activation: elementwise.
       dtype: of the hidden layers; the last layer and the energy are always float32.
-
-    Example:
-      >>> energy = MLPEnergy()
-      >>> params = energy.init(jax.random.key(0), jnp.zeros(2))
-      >>> energy.apply(params, jnp.zeros((5, 2))).shape
-      (5,)
     """
 
     hidden: Sequence[int] = (32, 64, 64, 64)

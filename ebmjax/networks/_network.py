@@ -65,14 +65,6 @@ def from_functions(
       apply: ``apply(params, x, *more) -> outputs``.
       input_ndim: number of axes of one example, 3 for an image, 1 for a vector: ``apply`` is then
         called on one batch axis. None if it takes any leading axes, or none.
-
-    Example:
-      >>> def init(key, z):
-      ...     return jax.random.normal(key, z.shape[-1:])
-      >>> energy = from_functions(init, lambda params, z: jnp.square(z) @ jnp.exp(params))
-      >>> params, state = energy.init(jax.random.key(0), jnp.zeros(4))
-      >>> energy.apply(params, state, jnp.zeros((5, 4)))[0].shape
-      (5,)
     """
 
     def stateless_init(key: Any, *inputs: Any) -> tuple[PyTree, PyTree]:
@@ -105,16 +97,6 @@ def from_linen(
       ValueError: from ``init``, for variables other than parameters and batch statistics, and for
         batch statistics that no argument of the call selects. From ``apply`` and ``head``, if
         ``use`` is unknown or the network draws random numbers.
-
-    Example:
-      >>> from ebmjax.networks import WideResNet
-      >>> network = from_linen(WideResNet(10, 1, 10, norm="batch"))
-      >>> images = jnp.zeros((5, 8, 8, 1))
-      >>> params, state = jax.jit(network.init)(jax.random.key(0), images)
-      >>> evaluate = jax.jit(network.apply, static_argnames="use")
-      >>> logits, state = evaluate(params, state, images, use="batch")
-      >>> logits.shape
-      (5, 10)
     """
     if not isinstance(network, nn.Module):
         raise TypeError(

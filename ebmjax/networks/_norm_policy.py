@@ -38,11 +38,6 @@ class NormPolicy:
       updated_by: roles whose first pass updates the running averages; they must not use them. If
         several do, the later pass outweighs the earlier one, nine to one with ``WideResNet``'s
         momentum. The second pass of SAM never updates them.
-
-    Example:
-      >>> policy = NormPolicy()
-      >>> policy.use("chains"), policy.use("negatives"), policy.updates("negatives")
-      ('batch', 'batch', False)
     """
 
     positives: Statistics = "batch"

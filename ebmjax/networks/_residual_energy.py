@@ -54,13 +54,6 @@ class ResidualEnergy(nn.Module):
     8x8 digits. Halving rounds up: 25 pixels become 13.
 
     Source: Du & Mordatch 2019 (IGEBM); Du et al. 2021 for the scales.
-
-    Example:
-      >>> energy = ResidualEnergy(features=(8, 16), depth=1, num_classes=10)
-      >>> images, labels = jnp.zeros((5, 8, 8, 1)), jnp.arange(5)
-      >>> params = jax.jit(energy.init)(jax.random.key(0), images, labels)
-      >>> jax.jit(energy.apply)(params, images, labels).shape
-      (5,)
     """
 
     features: Sequence[int] = (128, 256, 512)

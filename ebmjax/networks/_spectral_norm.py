@@ -70,11 +70,6 @@ def cap_kernels(params: PyTree, limit: Any) -> PyTree:
     Args:
       params: nested dicts of arrays, as Flax makes them.
       limit: positive scalar, may be traced.
-
-    Example:
-      >>> params = {"layer": {"kernel": jnp.array([[8.0]]), "bias": jnp.array([8.0])}}
-      >>> jax.tree.map(float, jax.tree.map(jnp.squeeze, cap_kernels(params, 2.0)))
-      {'layer': {'bias': 8.0, 'kernel': 2.0}}
     """
     check_positive("limit", limit)
 

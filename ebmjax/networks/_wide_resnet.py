@@ -55,12 +55,6 @@ class WideResNet(nn.Module):
         statistics are also averaged.
 
     Source: Zagoruyko & Komodakis 2016; Grathwohl et al. 2020 (JEM).
-
-    Example:
-      >>> network = WideResNet(depth=10, widen_factor=1, num_classes=10)
-      >>> params = jax.jit(network.init)(jax.random.key(0), jnp.zeros((8, 8, 1)))
-      >>> jax.jit(network.apply)(params, jnp.zeros((5, 8, 8, 1))).shape
-      (5, 10)
     """
 
     depth: int

@@ -64,13 +64,6 @@ def sam_gradients(
       gradients of the second at the displaced ones, shaped like ``params``.
 
     Source: Foret et al. 2021 (SAM); Kwon et al. 2021 (ASAM); SADA-JEM, Eqs. 7 and 8.
-
-    Example:
-      >>> def loss_fn(x):
-      ...     return 0.5 * x**2, {}
-      >>> (loss, _), gradient = sam_gradients(loss_fn, jnp.array(3.0), rho=0.5)
-      >>> float(loss), float(gradient)
-      (4.5, 3.5)
     """
     check_positive("rho", rho)
     check_scalar("rho", rho)

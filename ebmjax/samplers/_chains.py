@@ -73,14 +73,6 @@ def batch_step(step: Step) -> BatchStep:
     States have a leading axis of chains (from ``jax.vmap(init)`` or ``start_chains``). The key is
     split into one for each chain; infos gain the same axis. Where that axis is spread over the
     devices of an explicit mesh, the keys are too.
-
-    Example:
-      >>> from ebmjax.samplers import mala
-      >>> sampler = mala(lambda x: -0.5 * (x**2).sum(), step_size=0.5)
-      >>> states = jax.vmap(sampler.init)(jnp.zeros((64, 2)))
-      >>> states, infos = batch_step(sampler.step)(jax.random.key(0), states)
-      >>> infos.acceptance_prob.shape
-      (64,)
     """
     check_step(step)
     return BatchStep(step)
@@ -146,15 +138,6 @@ def run_chain(
       axis of ``(num_steps - burn_in) // thinning`` draws: ``(draws, ...)`` for one chain, and
       ``(chains, draws, ...)`` for a step from ``batch_step``, also in ``jax.jit``, as
       ``ebmjax.metrics`` and ArviZ read draws.
-
-    Example:
-      >>> from ebmjax.samplers import sgld
-      >>> sampler = sgld(lambda x: -0.5 * (x**2).sum(), step_size=0.1)
-      >>> states = jax.vmap(sampler.init)(jnp.zeros((3, 2)))
-      >>> states, positions, infos = run_chain(
-      ...     jax.random.key(0), states, batch_step(sampler.step), 100, burn_in=20, thinning=4)
-      >>> positions.shape, infos.acceptance_prob.shape
-      ((3, 20, 2), (3, 20))
     """
     check_key("key", key)
     check_step(step)

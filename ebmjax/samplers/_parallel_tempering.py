@@ -105,13 +105,6 @@ def parallel_tempering_step(
       num_steps: moves between swaps (static).
 
     Source: Syed, Bouchard-Cote, Deligiannidis & Doucet 2022 (JRSS-B 84); Okabe et al. 2001.
-
-    Example:
-      >>> ladder = {"powers": (0.1, 0.3, 1.0), "step_size": (1.0, 0.3, 0.1)}
-      >>> sampler = parallel_tempering(lambda x: -(x**2).sum(), **ladder)
-      >>> state, info = sampler.step(jax.random.key(0), sampler.init(jnp.zeros(2)))
-      >>> state.position.shape, state.hot.position.shape, info.swap_prob.shape
-      ((2,), (2, 2), (2,))
     """
     powers = _read(powers)
     _check(state, powers, step_size, log_base_fn)

@@ -52,15 +52,6 @@ def replay_buffer_init(
       size: number of slots.
       start_fn: ``start_fn(key, label) -> position``.
       num_classes: number of class blocks, which divides ``size``; 1 where there are no classes.
-
-    Example:
-      >>> from ebmjax.samplers import uniform_start
-      >>> start_fn = uniform_start((2,), -1.0, 1.0)
-      >>> buffer = replay_buffer_init(jax.random.key(0), 100, start_fn)
-      >>> draw = replay_buffer_draw(jax.random.key(1), buffer, 8, start_fn, reinit_prob=0.05)
-      >>> draw.positions.shape, draw.slots.shape
-      ((8, 2), (8,))
-      >>> buffer = replay_buffer_write(buffer, draw.slots, draw.positions + 0.1)
     """
     check_at_least("size", size, 1)
     check_start_fn(start_fn)

@@ -59,14 +59,6 @@ def sgld_step(
 
     Source: Welling & Teh 2011; sampling-approaches thesis, Alg. 4; SADA-JEM, Alg. 1, for a separate
     ``noise_scale`` (its Eq. 3 prints a drift of alpha / 2 and a noise of alpha).
-
-    Example:
-      >>> import jax
-      >>> sampler = sgld(lambda x: -0.5 * (x**2).sum(), step_size=0.1)
-      >>> state = sampler.init(jax.numpy.zeros(2))
-      >>> state, info = sampler.step(jax.random.key(0), state)
-      >>> state.position.shape
-      (2,)
     """
     check_one_chain(state, "score")
     temperature = one_temperature(noise_scale, temperature)

@@ -87,11 +87,6 @@ def apply_writes(carry: PyTree, changed: PyTree, is_kept: Any = True) -> PyTree:
 
     ``changed`` is like ``carry``, with a ``SlotWrite`` in place of any array. Under ``jit`` with a
     donated carry slots are overwritten in place.
-
-    Example:
-      >>> import jax.numpy as jnp
-      >>> apply_writes(jnp.zeros(4), SlotWrite(jnp.array([2, 0]), jnp.array([5.0, 7.0])))
-      Array([7., 0., 5., 0.], dtype=float32)
     """
 
     def apply(new: Any, old: jax.Array) -> jax.Array:

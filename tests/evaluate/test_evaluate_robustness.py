@@ -1,6 +1,5 @@
 """Robust accuracy of a linear model, behind a transform too, against what its margins say."""
 
-import warnings
 from functools import partial
 
 import jax
@@ -134,18 +133,15 @@ def test_an_image_withstands_if_all_attacks_fail_and_one_had_a_gradient():
     def rounded(key, images):
         return jnp.round(images * 2**12) / 2**12
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        plain = attacked(TEST, linf=levels, l2=())
-        report = attacked(TEST, linf=levels, l2=(), transform=rounded)
+    plain = attacked(TEST, linf=levels, l2=())
+    report = attacked(TEST, linf=levels, l2=(), transform=rounded)
     assert report["linf"] == plain["linf"] == {"0": 0.75, "10": 0.25, "60": 0.0}
     assert report["usable_gradient"]["linf"] == dict.fromkeys(["0", "10", "60"], 1.0)
     blind = report["by_gradient"]["full"]
     assert blind["linf"] == {"0": 0.75, "10": 0.0, "60": 0.0}
     assert blind["usable_gradient"]["linf"]["0"] == 1.0
     assert blind["usable_gradient"]["linf"]["10"] < 1.0
-    with pytest.warns(UserWarning, match=r"^At linf 10/255 \d of 4 attacked images had no usable"):
-        alone = attacked(TEST, linf=levels, l2=(), transform=rounded, gradients=("full",))
+    alone = attacked(TEST, linf=levels, l2=(), transform=rounded, gradients=("full",))
     assert alone["linf"] == blind["linf"]
     assert not np.any(alone["per_image"]["linf.10"])
 
