@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ebmjax.recipes.evaluators import plots
-from ebmjax.recipes.evaluators.comparison import SETTINGS, title
+from ebmjax.recipes.evaluators.comparison import SETTINGS
 from ebmjax.recipes.study import reader
 from ebmjax.recipes.study.table import entry, markdown_table
 
@@ -63,7 +63,7 @@ def table(runs: list[dict[str, Any]], setting: str) -> str:
     rows = []
     for name in runs[0][setting]:
         published = PUBLISHED.get(name, "-") if setting == "thesis" else "-"
-        rows.append(line(title(name), published, [run[setting][name] for run in runs]))
+        rows.append(line(name.replace("_", " "), published, [run[setting][name] for run in runs]))
     for name, label in REFERENCES.items():
         found = [run["references"][name] for run in runs if name in run["references"]]
         rows.append(line(label, "-", found))
@@ -99,6 +99,6 @@ def figure(path: Path, runs: list[dict[str, Any]], settings: list[str]) -> None:
                 if known:
                     axes.axvline(statistics.mean(known), color="0.3", ls=style, label=reference)
             axes.set_xlabel(label)
-            axes.set_yticks(range(len(names)), [title(name) for name in names])
+            axes.set_yticks(range(len(names)), [name.replace("_", " ") for name in names])
         grid[0].plot(*zip(*published, strict=True), "x", color="0.3", ms=7, label="published")
         grid[0].invert_yaxis()

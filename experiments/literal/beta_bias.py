@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from ebmjax.recipes.evaluators import density as grids
-from ebmjax.recipes.evaluators.density import Grid, plane_of
+from ebmjax.recipes.evaluators.density import Grid
 from ebmjax.types import Key
 
 # Rounding of float64 log densities is below this: a smaller spread counts as none.
@@ -25,30 +25,30 @@ def beta_bias(key: Key, model: Any, data: Any) -> dict[str, float]:
     the log density. "reweighted_tv" is ``distance_after_weighting``. The others come from
     ``compensation``. Numbers of the density are NaN if the grid cannot normalise it.
     """
-    del data
-    plane, section = plane_of(model), model.config
-    num, num_steps = section.evals.density.num_samples, section.sampler.num_steps
+    grid, section = grids.grid_of(model.config), model.config
+    settings, num_steps = section.evals.density, section.sampler.num_steps
     keys = jax.random.split(key)
-    learned = plane.on(model)
-    followed = model.follow(keys[0], num, num_steps)
-    beta = section.loss.beta
-    estimate = plane.estimate(model.follow(keys[1], num, num_steps, beta=beta))
+    learned, truth = grids.learned_on_grid(model), grids.truth_on_grid(model)
+
+    def estimate(key: Key, **options: Any) -> np.ndarray:
+        ends = model.follow(key, settings.num_samples, num_steps, **options)
+        return grids.smooth_histogram(ends, grid, settings.bandwidth)
+
+    chains, beta = estimate(keys[0]), section.loss.beta
+    negatives = estimate(keys[1], beta=beta)
     numbers = {
         "bias_slope": math.nan,
         "bias_correlation": math.nan,
-        "negative_tv": plane.distance(estimate),
+        "negative_tv": grids.total_variation(np.exp(truth), negatives, grid),
         "reweighted_tv": distance_after_weighting(
-            learned, plane.log_density, negatives=estimate, beta=beta, grid=plane.grid
+            learned, truth, negatives=negatives, beta=beta, grid=grid
         ),
     }
-    if grids.border_mass(learned, plane.grid) > grids.MAX_BORDER_MASS:
+    if grids.border_mass(learned, grid) > grids.MAX_BORDER_MASS:
         return numbers
-    learned = grids.normalise(learned, plane.grid)
-    truth = grids.smooth(np.exp(plane.log_density), plane.grid, plane.bandwidth)
-    return {
-        **numbers,
-        **compensation(learned, plane.log_density, chains=plane.estimate(followed), data=truth),
-    }
+    data = grids.smooth(np.exp(truth), grid, settings.bandwidth)
+    learned = grids.normalise(learned, grid)
+    return numbers | compensation(learned, truth, chains=chains, data=data)
 
 
 beta_bias.every = "end"

@@ -3,14 +3,12 @@
 import inspect
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
-import matplotlib
 import numpy as np
 
 from ebmjax import metrics
@@ -21,8 +19,13 @@ from ebmjax.data import ImageData
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.user_parts import UserPart, default_options, find_function, is_users
 from ebmjax.recipes.evaluators import Found
-from ebmjax.recipes.evaluators.density import COLUMNS, energy_map, plane_of
-from ebmjax.recipes.evaluators.plots import figure, shape
+from ebmjax.recipes.evaluators.density import (
+    density_numbers,
+    grid_draws,
+    grid_of,
+    learned_on_grid,
+    why_not_normalised,
+)
 from ebmjax.recipes.evaluators.table import wants
 from ebmjax.recipes.parts.samplers import Chosen, defaults
 from ebmjax.recipes.parts.samplers import check as check_samplers
@@ -37,8 +40,6 @@ MIN_DRAWS = 4
 FIELD = "evals.comparison.samplers"
 MODE_RADIUS = 3.0
 """Radius of a mode in the Gaussians' standard deviations: 98.9 % of the mass."""
-SHOWN = 2000
-"""Draws of a panel, about."""
 
 
 def comparison(
@@ -62,21 +63,24 @@ def comparison(
       burn_in: first steps that are left out
     """
     del data
-    plane = plane_of(model)
-    log_density = plane.on(model)
+    log_density = learned_on_grid(model)
     start_key, chain_key, draw_key = jax.random.split(key, 3)
     start_keys = jax.random.split(start_key, num_chains)
     starts = jax.vmap(model.plan.start_fn, in_axes=(0, None))(start_keys, jnp.int32(0))
     length = num_steps - burn_in
     judge, references = find_references(draw_key, model, log_density, np.asarray(starts), length)
     report: dict[str, Any] = {"references": references}
+    notes = []
+    if "model" not in references:
+        why = why_not_normalised(density_numbers(model, log_density)["border_mass"])
+        notes.append(f"{why} Nothing is compared with it.")
     arrays: dict[str, Any] = {"log_density": log_density, "starts": np.asarray(starts)}
     for setting in SETTINGS:
         report[setting] = {}
         for i, name in enumerate(samplers):
             chosen = sampler_in(setting, name)
             say_part(f"{num_chains} chains of {chosen.label}, {setting}")
-            chains = run_chains(
+            positions, numbers = run_chains(
                 jax.random.fold_in(chain_key, i),
                 starts,
                 model.log_density_of,
@@ -85,27 +89,17 @@ def comparison(
                 num_steps=num_steps,
                 burn_in=burn_in,
             )
-            arrays[f"{setting}.{chosen.label}"] = chains.positions
-            judged = judge(chains.positions[:, burn_in:])
-            report[setting][chosen.label] = {
-                **judged,
-                "acceptance_prob": chains.acceptance_prob,
-                "temperature": chains.temperature,
-                "seconds": chains.seconds,
-                "ess_per_second": judged["ess"] / chains.seconds,
-                "ess_within_per_second": judged["ess_within"] / chains.seconds,
-            }
-    report["notes"] = [*_notes(report)]
-    if "model" not in references:
-        why = plane.not_normalised(plane.density_numbers(log_density)["border_mass"])
-        report["notes"].insert(0, f"{why} Nothing is compared with it.")
-    pictures = {
-        f"scatter_{setting}": partial(
-            draw, setting, report[setting], arrays, burn_in, plane.grid.half_width
-        )
-        for setting in SETTINGS
-    }
-    return Found(report, arrays=arrays, pictures=pictures)
+            arrays[f"{setting}.{chosen.label}"] = positions
+            numbers = judge(positions[:, burn_in:]) | numbers
+            for size in ("ess", "ess_within"):
+                numbers[f"{size}_per_second"] = numbers[size] / numbers["seconds"]
+            report[setting][chosen.label] = numbers
+            if numbers["temperature"] > 1:
+                notes.append(
+                    f"{chosen.label} ({setting}) ended at a mean temperature of "
+                    f"{numbers['temperature']:.3g}: it follows a flatter density."
+                )
+    return Found(report | {"notes": notes}, arrays=arrays)
 
 
 def find_references(
@@ -116,7 +110,7 @@ def find_references(
     "data" are fresh points. "model" follow the learned density on the grid. So do "locked"
     chains, which never leave the part of the plane, a mode, that they start in.
     """
-    plane, truth = plane_of(model), model.truth
+    grid, truth = grid_of(model.config), model.truth
     num = model.config.evals.density.num_samples
     data_key, fresh_key, model_key, grid_key = jax.random.split(key, 4)
     shape = (len(starts), length, 2)
@@ -128,50 +122,21 @@ def find_references(
         means=truth.means,
         num=num,
     )
-    if not plane.density_numbers(log_density)["is_normalisable"]:
+    if not density_numbers(model, log_density)["is_normalisable"]:
         return judge, {"data": judge(fresh)}
-    judge = partial(judge, model=plane.draw(model_key, log_density, num))
-    parts = truth.part_of(plane.grid.centres).reshape(log_density.shape)
+    judge = partial(judge, model=grid_draws(model_key, log_density, grid, num))
+    parts = truth.part_of(grid.centres).reshape(log_density.shape)
     first, *keys = jax.random.split(grid_key, len(starts) + 1)
     locked = [
-        plane.draw(one, np.where(parts == part, log_density, -np.inf), length)
+        grid_draws(one, np.where(parts == part, log_density, -np.inf), grid, length)
         for one, part in zip(keys, truth.part_of(starts), strict=True)
     ]
-    perfect = plane.draw(first, log_density, shape[0] * length).reshape(shape)
+    perfect = grid_draws(first, log_density, grid, shape[0] * length).reshape(shape)
     return judge, {
         "data": judge(fresh),
         "model": judge(perfect),
         "locked": judge(np.stack(locked)),
     }
-
-
-def _notes(report: dict[str, Any]) -> Iterator[str]:
-    """Yields notes that readers of the numbers need."""
-    for setting in SETTINGS:
-        for name, numbers in report[setting].items():
-            if math.isnan(numbers["rhat_rank"]):
-                yield f"{name} ({setting}): not all draws are finite, or all are equal."
-            if numbers["temperature"] > 1:
-                yield (
-                    f"{name} ({setting}) ended at a mean temperature of "
-                    f"{numbers['temperature']:.3g}: it follows a flatter density."
-                )
-
-
-class ChainRecord(NamedTuple):
-    """Record of a sampler's chains.
-
-    Attributes:
-      positions: (chains, steps, 2), burn-in included.
-      acceptance_prob: mean after the burn-in; NaN where none is defined.
-      temperature: mean over chains of the last temperature; NaN for other samplers than tempered.
-      seconds: time of the compiled program, all steps of all chains.
-    """
-
-    positions: np.ndarray
-    acceptance_prob: float
-    temperature: float
-    seconds: float
 
 
 def run_chains(
@@ -183,11 +148,13 @@ def run_chains(
     *,
     num_steps: int,
     burn_in: int,
-) -> ChainRecord:
+) -> tuple[np.ndarray, dict[str, float]]:
     """Runs ``num_steps`` of a sampler from ``starts`` (chains, 2), twice, and times it once.
 
-    The parameters and all numbers but counts are arguments of the compiled program, so it serves
-    every seed and every step size.
+    Returns:
+      Positions (chains, steps, 2), burn-in included. And numbers: "acceptance_prob", its mean after
+      the burn-in; "temperature", the mean over chains of the last one; and "seconds" of all steps
+      of all chains. The first two are NaN for a sampler that has none.
     """
     bound, is_interacting = bind_sampler(chosen, {}), chosen.entry.interacts
 
@@ -213,8 +180,8 @@ def run_chains(
     began = time.perf_counter()
     found = jax.block_until_ready(program(key, starts, params))
     seconds = time.perf_counter() - began
-    positions, acceptance_prob, temperature = map(np.asarray, found)
-    return ChainRecord(positions, float(acceptance_prob), float(temperature), seconds)
+    numbers = dict(zip(("acceptance_prob", "temperature"), map(float, found[1:]), strict=True))
+    return np.asarray(found[0]), numbers | {"seconds": seconds}
 
 
 def draws_numbers(
@@ -377,28 +344,3 @@ def check_fields(config: Config) -> None:
             f"config.evals.comparison.num_steps={section.num_steps} to judge the chains by, got "
             f"{section.burn_in}."
         )
-
-
-def draw(
-    setting: str,
-    numbers: Mapping[str, Mapping[str, float]],
-    arrays: Mapping[str, np.ndarray],
-    burn_in: int,
-    half_width: float,
-    path: Path,
-) -> None:
-    """Draws positions after the burn-in over the learned energy, a colour a chain."""
-    with figure(path, *shape(len(numbers), COLUMNS), size=(2.8, 3.3)) as grid:
-        for axes, (name, one) in zip(grid.flat, numbers.items(), strict=False):
-            energy_map(axes, arrays["log_density"], half_width)
-            kept = arrays[f"{setting}.{name}"][:, burn_in:]
-            every = max(1, kept.shape[0] * kept.shape[1] // SHOWN)
-            for i, chain in enumerate(kept):
-                colour = matplotlib.colormaps["tab20"](2 * i % 20 + (i >= 10))
-                axes.plot(*chain[::every].T, ".", ms=2.5, color=colour, mew=0)
-            axes.set_title(f"{title(name)}\nR-hat {one['rhat_classic']:.3g}")
-
-
-def title(name: str) -> str:
-    """Returns a sampler's name for pictures and tables; of a user's, that of its function."""
-    return name.replace("_", " ")

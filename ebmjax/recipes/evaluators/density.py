@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,15 +14,13 @@ from scipy import ndimage, special
 
 from ebmjax._ranges import GRID, POSITIVE, TWO_OR_MORE
 from ebmjax.data import ImageData
-from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.plots import figure
-from ebmjax.recipes.parts.points_data import Truth
 from ebmjax.types import Key
 
 FLOOR = -23.0
 """Lower log densities have one colour, as in the papers' panels."""
-COLUMNS = 4
 BORDER = 0.05
 MAX_BORDER_MASS = 0.01
 """Largest share of a density's mass at the border of the grid, or there is more beyond it."""
@@ -117,116 +115,95 @@ def smooth(density: np.ndarray, grid: Grid, bandwidth: float) -> np.ndarray:
     return ndimage.gaussian_filter(density, bandwidth / grid.width, mode="constant")
 
 
-def grid_draws(
-    rng: np.random.Generator, log_density: np.ndarray, *, grid: Grid, num: int
-) -> np.ndarray:
+def grid_draws(key: Key, log_density: np.ndarray, grid: Grid, num: int) -> np.ndarray:
     """Returns ``num`` independent draws (num, 2) of a density that is constant in each cell.
 
     ``log_density`` (num, num) is up to a constant, because exponentials may underflow.
     """
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     shares = special.softmax(log_density.ravel())
     cells = rng.choice(len(shares), size=num, p=shares)
     return grid.centres[cells] + grid.width * rng.uniform(-0.5, 0.5, (num, 2))
 
 
-def plane_of(model: Any) -> "Plane":
-    """Returns the plane of a model of points, made once for all states; reads ``model.truth``."""
-    section = model.config.evals.density
-    grid = Grid(section.half_width, section.grid_points)
-    return model.program("plane", lambda: Plane(grid, section.bandwidth, model.truth))
+def grid_of(config: Config) -> Grid:
+    """Returns the grid of all densities of a run."""
+    return Grid(config.evals.density.half_width, config.evals.density.grid_points)
 
 
-@dataclass(frozen=True)
-class Plane:
-    """The data's density on a grid.
+def learned_on_grid(model: Any) -> np.ndarray:
+    """Returns a model's log density at the centres of the cells, (num, num), unnormalised."""
+    grid = grid_of(model.config)
+    values = model.log_densities(jnp.asarray(grid.centres, jnp.float32))
+    return np.asarray(values, np.float64).reshape(grid.num, grid.num)
 
-    Attributes:
-      grid: grid of all densities.
-      bandwidth: of the kernel estimates of samples' densities.
-      truth: the data.
-    """
 
-    grid: Grid
-    bandwidth: float
-    truth: Truth
+def truth_on_grid(model: Any) -> np.ndarray:
+    """Returns the data's log density (num, num), normalised on the grid."""
 
-    @cached_property
-    def log_density(self) -> np.ndarray:
-        """Log density of the data (num, num), normalised on the grid."""
-        values = jax.vmap(self.truth.log_density_fn)(jnp.asarray(self.grid.centres, jnp.float32))
-        return normalise(np.asarray(values), self.grid)
+    def make() -> np.ndarray:
+        grid = grid_of(model.config)
+        values = jax.vmap(model.truth.log_density_fn)(jnp.asarray(grid.centres, jnp.float32))
+        return normalise(np.asarray(values), grid)
 
-    def draw(self, key: Key, log_density: np.ndarray, num: int) -> np.ndarray:
-        """Returns ``num`` independent draws (num, 2) of a log density (num, num) on the grid."""
-        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-        return grid_draws(rng, log_density, grid=self.grid, num=num)
+    return model.program("truth on the grid", make)
 
-    def on(self, model: Any) -> np.ndarray:
-        """Returns a model's log density at the centres of the cells, (num, num), unnormalised."""
-        values = model.log_densities(jnp.asarray(self.grid.centres, jnp.float32))
-        return np.asarray(values, np.float64).reshape(self.grid.num, self.grid.num)
 
-    def estimate(self, samples: np.ndarray) -> np.ndarray:
-        """Returns the kernel density estimate (num, num) of samples (n, 2)."""
-        return smooth_histogram(samples, self.grid, self.bandwidth)
+def part_shares(model: Any, log_density: np.ndarray) -> np.ndarray:
+    """Returns the masses of the data's parts, their modes or circles, under a log density."""
+    grid = grid_of(model.config)
+    return model.truth.shares(grid.centres, np.exp(normalise(log_density, grid)).ravel())
 
-    def not_normalised(self, border_mass: float) -> str:
-        """Returns why a density with so much of its mass at the border has no divergences."""
-        share = f"{border_mass:.2g} of its mass on the grid at the grid's border"
-        if border_mass == 1.0:
-            share = "all of its mass at the grid's border, or values that are not finite"
-        return (
-            f"The learned density has {share}, so there is more beyond: no normalised density is "
-            "reported. If it is bounded at all, --config.evals.density.half_width= can be larger."
-        )
 
-    def density_numbers(self, log_density: np.ndarray) -> dict[str, float]:
-        """Returns divergences from the data's density; NaN if the learned one has mass beyond."""
-        share = border_mass(log_density, self.grid)
-        names = ("density_tv", "density_kl", "density_share_tv")
-        report = dict.fromkeys(names, math.nan) | {"border_mass": share, "is_normalisable": 0.0}
-        if share <= MAX_BORDER_MASS:
-            learned = normalise(log_density, self.grid)
-            report |= {
-                "density_tv": self.distance(np.exp(learned)),
-                "density_kl": kl_divergence(self.log_density, learned, self.grid),
-                "density_share_tv": self.share_distance(self.density_shares(learned)),
-                "is_normalisable": 1.0,
-            }
-        return report
+def share_distance(model: Any, shares: np.ndarray) -> float:
+    """Returns the total variation of the parts' shares from the data's, in [0, 1]."""
+    return 0.5 * float(np.sum(np.abs(shares - part_shares(model, truth_on_grid(model)))))
 
-    def sample_numbers(self, samples: np.ndarray) -> dict[str, float]:
-        """Returns numbers of samples (n, 2), by their kernel density estimate."""
-        estimate = self.estimate(samples)
-        inside = mass(estimate, self.grid)
-        report = {
-            "sample_tv": self.distance(estimate),
-            "sample_kl": math.nan,
-            "sample_share_tv": self.share_distance(self.truth.shares(samples)),
-            "outside": 1.0 - inside,
+
+def density_numbers(model: Any, log_density: np.ndarray) -> dict[str, float]:
+    """Returns divergences from the data's density; NaN if the learned one has mass beyond."""
+    grid, truth = grid_of(model.config), truth_on_grid(model)
+    share = border_mass(log_density, grid)
+    names = ("density_tv", "density_kl", "density_share_tv")
+    report = dict.fromkeys(names, math.nan) | {"border_mass": share, "is_normalisable": 0.0}
+    if share <= MAX_BORDER_MASS:
+        learned = normalise(log_density, grid)
+        report |= {
+            "density_tv": total_variation(np.exp(truth), np.exp(learned), grid),
+            "density_kl": kl_divergence(truth, learned, grid),
+            "density_share_tv": share_distance(model, part_shares(model, learned)),
+            "is_normalisable": 1.0,
         }
-        if inside > 0:
-            with np.errstate(divide="ignore"):
-                log_estimate = np.log(estimate / inside)
-            report["sample_kl"] = kl_divergence(log_estimate, self.log_density, self.grid)
-        return report
+    return report
 
-    def distance(self, density: np.ndarray, log_density: np.ndarray | None = None) -> float:
-        """Returns the total variation of a density (num, num) from another.
 
-        That is ``exp(log_density)``, by default the data's.
-        """
-        other = self.log_density if log_density is None else log_density
-        return total_variation(np.exp(other), density, self.grid)
+def sample_numbers(model: Any, samples: np.ndarray) -> dict[str, float]:
+    """Returns numbers of samples (n, 2), by their kernel density estimate."""
+    grid, truth = grid_of(model.config), truth_on_grid(model)
+    estimate = smooth_histogram(samples, grid, model.config.evals.density.bandwidth)
+    inside = mass(estimate, grid)
+    report = {
+        "sample_tv": total_variation(np.exp(truth), estimate, grid),
+        "sample_kl": math.nan,
+        "sample_share_tv": share_distance(model, model.truth.shares(samples)),
+        "outside": 1.0 - inside,
+    }
+    if inside > 0:
+        with np.errstate(divide="ignore"):
+            log_estimate = np.log(estimate / inside)
+        report["sample_kl"] = kl_divergence(log_estimate, truth, grid)
+    return report
 
-    def density_shares(self, log_density: np.ndarray) -> np.ndarray:
-        """Returns the masses of the data's parts, their modes or circles, under a log density."""
-        masses = np.exp(normalise(log_density, self.grid)).ravel()
-        return self.truth.shares(self.grid.centres, masses)
 
-    def share_distance(self, shares: np.ndarray) -> float:
-        """Returns the total variation of the parts' shares from the data's, in [0, 1]."""
-        return 0.5 * float(np.sum(np.abs(shares - self.density_shares(self.log_density))))
+def why_not_normalised(border_mass: float) -> str:
+    """Returns why a density with so much of its mass at the border has no divergences."""
+    share = f"{border_mass:.2g} of its mass on the grid at the grid's border"
+    if border_mass == 1.0:
+        share = "all of its mass at the grid's border, or values that are not finite"
+    return (
+        f"The learned density has {share}, so there is more beyond: no normalised density is "
+        "reported. If it is bounded at all, --config.evals.density.half_width= can be larger."
+    )
 
 
 def density(
@@ -250,24 +227,23 @@ def density(
       num_samples: samples whose distances are measured
       bandwidth: kernel bandwidth of density estimates
     """
-    del data, half_width, grid_points  # ``plane_of`` reads them
-    plane = plane_of(model)
+    del data, half_width, grid_points, bandwidth  # others read them, too: from the configuration
     chain_key, data_key = jax.random.split(key)
-    learned = plane.on(model)
+    learned, truth = learned_on_grid(model), truth_on_grid(model)
     ends = model.follow(chain_key, num_samples, model.config.sampler.num_steps)
-    numbers = plane.density_numbers(learned) | plane.sample_numbers(ends)
+    numbers = density_numbers(model, learned) | sample_numbers(model, ends)
     fresh = np.asarray(model.truth.draw(data_key, num_samples))
     is_normalisable = bool(numbers["is_normalisable"])
     shares = {
-        "data": plane.density_shares(plane.log_density).tolist(),
-        "density": plane.density_shares(learned).tolist() if is_normalisable else None,
+        "data": part_shares(model, truth).tolist(),
+        "density": part_shares(model, learned).tolist() if is_normalisable else None,
         "chains": model.truth.shares(ends).tolist(),
     }
-    notes = [] if is_normalisable else [plane.not_normalised(numbers["border_mass"])]
-    report = {**numbers, "perfect_sampler": plane.sample_numbers(fresh)}
+    notes = [] if is_normalisable else [why_not_normalised(numbers["border_mass"])]
+    report = {**numbers, "perfect_sampler": sample_numbers(model, fresh)}
     report |= {"shares": shares, "notes": notes}
-    arrays = {"log_density": learned, "truth": plane.log_density, "ends": ends}
-    picture = {"density": partial(draw, arrays, numbers["sample_tv"], plane.grid, bandwidth)}
+    arrays = {"log_density": learned, "truth": truth, "ends": ends}
+    picture = {"density": partial(draw, arrays, numbers["sample_tv"], model.config)}
     return Found({"density": report}, numbers, arrays, pictures=picture, step_pictures=picture)
 
 
@@ -280,8 +256,7 @@ def check(model: Any, data: ImageData, *, half_width: float, **_: Any) -> None:
             "config.evals.density needs points in the plane, (N, 2), got points with "
             f"{dimension} coordinates: set --config.evals.density.every=never."
         )
-    plane = plane_of(model)
-    share = border_mass(plane.log_density, plane.grid)
+    share = border_mass(truth_on_grid(model), grid_of(model.config))
     if share > MAX_BORDER_MASS:
         raise ConfigError(
             f"config.evals.density.half_width={half_width} leaves {share:.2g} of the data's own "
@@ -289,14 +264,9 @@ def check(model: Any, data: ImageData, *, half_width: float, **_: Any) -> None:
         )
 
 
-def draw(
-    arrays: Mapping[str, Any], sample_tv: float, grid: Grid, bandwidth: float, path: Path
-) -> None:
-    """Draws data, model and chains side by side: densities above, their logarithms below.
-
-    Arrays are those of the evaluator; the bandwidth is of the chains' kernel estimate.
-    """
-    truth = arrays["truth"]
+def draw(arrays: Mapping[str, Any], sample_tv: float, config: Config, path: Path) -> None:
+    """Draws data, model and chains side by side: densities above, their logarithms below."""
+    truth, grid, bandwidth = arrays["truth"], grid_of(config), config.evals.density.bandwidth
     title, learned = describe_density(arrays["log_density"], grid, np.exp(truth))
     with np.errstate(divide="ignore"):
         chains = np.log(smooth_histogram(arrays["ends"], grid, bandwidth))
@@ -342,11 +312,3 @@ def tile(
         axes.set_aspect("equal")
         return
     axes.imshow(shown(log_density).T, origin="lower", vmin=limits[0], vmax=limits[1])
-
-
-def energy_map(axes: Any, log_density: np.ndarray, half_width: float) -> None:
-    """Draws the learned energy, low blue and high red as in the thesis."""
-    energy = log_density.max() - log_density.T
-    extent = (-half_width, half_width, -half_width, half_width)
-    axes.imshow(energy, origin="lower", extent=extent, cmap="coolwarm", alpha=0.75)
-    axes.set(xticks=[], yticks=[], xlim=extent[:2], ylim=extent[2:])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from experiment_runs import build_experiment
 
-from ebmjax.recipes.evaluators.density import Grid, normalise, plane_of
+from ebmjax.recipes.evaluators.density import Grid, grid_of, normalise, truth_on_grid
 from experiments.configs.toy_beta import get_config
 from experiments.literal import beta_bias
 from experiments.literal.beta_bias import compensation, distance_after_weighting
@@ -107,17 +107,17 @@ def test_a_run_has_its_bias(tmp_path, monkeypatch):
     beta, noise = 0.5, np.random.default_rng(0).normal(size=(20_000, 2))
     grid = {"evals.density.half_width": 4.0, "evals.density.grid_points": 200}
     model = model_of(tmp_path, jnp.sum, **grid)
-    plane = plane_of(model)
-    squares = np.sum(plane.grid.centres**2, axis=1).reshape(plane.log_density.shape)
-    learned = (plane.log_density + 0.5 * squares) / beta
+    truth = truth_on_grid(model)
+    squares = np.sum(grid_of(model.config).centres ** 2, axis=1).reshape(truth.shape)
+    learned = (truth + 0.5 * squares) / beta
     monkeypatch.setattr(type(model), "follow", lambda *given, **others: noise)
-    monkeypatch.setattr(type(plane), "on", lambda *given: learned)
+    monkeypatch.setattr(type(model), "log_densities", lambda *given: learned)
     numbers = beta_bias.beta_bias(jax.random.key(0), model, None)
     assert numbers["reweighted_tv"] < 0.15 < 0.5 < numbers["negative_tv"]
     # 1 - 1 / beta, were the noise as even over the modes as the data are not: it varies little. The
     # kernel adds (0.05 / 0.15)^2, a ninth.
     assert numbers["bias_slope"] == pytest.approx(-10 / 9, abs=0.1)
     assert numbers["bias_correlation"] < -0.9
-    monkeypatch.setattr(type(plane), "on", lambda *given: squares)
+    monkeypatch.setattr(type(model), "log_densities", lambda *given: squares)
     nowhere = beta_bias.beta_bias(jax.random.key(0), model, None)
     assert math.isnan(nowhere["bias_slope"])

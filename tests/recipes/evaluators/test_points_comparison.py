@@ -11,7 +11,7 @@ import pytest
 from experiment_runs import build_experiment
 
 from ebmjax.recipes.evaluators.comparison import SETTINGS, draws_numbers, find_references
-from ebmjax.recipes.evaluators.density import plane_of
+from ebmjax.recipes.evaluators.density import truth_on_grid
 from ebmjax.recipes.evaluators.evaluations import make_evaluators
 from experiments.configs.toy_samplers import get_config
 from experiments.figures import points_samplers
@@ -41,7 +41,7 @@ def compared(tmp_path):
 @pytest.mark.slow
 def test_references_are_of_the_data_and_of_the_density(compared):
     _, model = compared(num_steps=220, num_samples=100)
-    truth = plane_of(model).log_density
+    truth = truth_on_grid(model)
     judge, references = find_references(jax.random.key(0), model, truth + 3.0, 1.5 * MEANS, 200)
     assert list(references) == ["data", "model", "locked"]
     for name in ("data", "model"):

@@ -32,7 +32,7 @@ from ebmjax.recipes.evaluators.chains import (
     make_fresh_chains,
     move,
 )
-from ebmjax.recipes.evaluators.density import plane_of
+from ebmjax.recipes.evaluators.density import grid_draws, grid_of, learned_on_grid
 from ebmjax.recipes.evaluators.image_model import ImageModel, floats, images_of
 from ebmjax.recipes.evaluators.robustness import Refine
 from ebmjax.recipes.models.energy.checks import find_samplers
@@ -232,8 +232,8 @@ class EnergyModel(ImageModel):
         ``evals.density``. With ``num_steps``, or in another space, they are the ends of chains.
         """
         if self.truth is not None and num_steps is None and self.train.images.shape[1] == 2:
-            plane = plane_of(self)
-            return {"points": plane.draw(key, plane.on(self), num)}
+            grid = grid_of(self.config)
+            return {"points": grid_draws(key, learned_on_grid(self), grid, num)}
         if self.truth is not None:
             ends = self.follow(key, num, num_steps or self.num_chain_steps)
             return {"points": ends[np.isfinite(ends).all(axis=1)]}
