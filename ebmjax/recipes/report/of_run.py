@@ -105,9 +105,9 @@ def read(folder: Path) -> RunData:
 
 
 def _is_number(value: Any) -> bool:
-    """Returns whether a value is a number, None for NaN, or a list of numbers."""
+    """Returns whether a value is a number, None for NaN, or a list of some numbers."""
     if isinstance(value, list):
-        return all(map(_is_number, value))
+        return bool(value) and all(map(_is_number, value))
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return value is None or (is_number and abs(value) < LARGEST)
 
