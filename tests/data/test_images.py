@@ -68,9 +68,6 @@ IMAGES, LABELS = np.zeros((4, 8, 8, 1), np.uint8), np.array([0, 1, 2, 9])
     [
         (IMAGES.astype(np.int64), LABELS, TypeError, r"images must be uint8.*got dtype int64"),
         (IMAGES[..., 0], LABELS, ValueError, r"images must have shape.*got \(4, 8, 8\)"),
-        (IMAGES[:0], LABELS[:0], ValueError, r"images must have shape.*got \(0, 8, 8, 1\)"),
-        (IMAGES, LABELS[:3], ValueError, r"labels must hold one class an image.*got \(3,\)"),
-        (IMAGES, np.eye(4, 10, dtype=int), ValueError, r"labels must hold one.*got \(4, 10\)"),
         (IMAGES, LABELS.astype(float), TypeError, r"labels must be integers, got dtype float64"),
         (IMAGES, LABELS + 1, ValueError, r"labels must lie in 0\.\.9; 1 of 4.*3\] = 10"),
         (IMAGES, LABELS - 1, ValueError, r"labels must lie in 0\.\.9; 1 of 4.*labels\[0\] = -1"),
@@ -90,13 +87,6 @@ def test_arrays_come_back_from_lists():
     np.testing.assert_array_equal(checked.labels, labels[:5])
     with pytest.raises(ValueError, match="images must all have one shape, got a list"):
         check_image_data(ImageData([images[0], images[0, :4]], [0, 1]), 10)
-    with pytest.raises(ValueError, match="labels must all have"):
-        check_image_data(ImageData(images[:2], [0, [1, 2]]), 10)
-
-
-def test_labels_that_stand_for_no_class_may_be_any_integers():
-    checked = check_image_data(ImageData(IMAGES, np.array([3, 0, 1000, 7])))
-    assert checked.labels.tolist() == [3, 0, 1000, 7]
 
 
 @pytest.fixture(scope="module")
@@ -121,8 +111,3 @@ def test_the_split_never_moves(splits):
     assert [data.images.shape for data in splits] == [(1440, 8, 8, 1), (357, 8, 8, 1)]
     assert [int(data.images.sum(dtype=np.int64)) for data in splits] == [7164749, 1789052]
     assert np.bincount(splits[1].labels).tolist() == [39, 28, 31, 44, 30, 33, 46, 30, 28, 48]
-
-
-def test_an_unknown_split_is_named():
-    with pytest.raises(ValueError, match=r"split must be .*got split='valid'"):
-        load_digits("valid")  # type: ignore[arg-type]

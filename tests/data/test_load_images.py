@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from picture_sources import write_rows
 from PIL import Image
 
 from ebmjax import data, training
@@ -40,15 +41,11 @@ def write_npy(place, **arrays):
     return place
 
 
-def write_saved_dataset(place, images=IMAGES, labels=LABELS):
-    datasets = pytest.importorskip("datasets")
-    features = datasets.Features(
-        {"picture": datasets.Image(), "kind": datasets.ClassLabel(names=["a", "b", "c"])}
+def write_saved_dataset(place):
+    rows = {"image": [Image.fromarray(image) for image in IMAGES], "kind": LABELS.tolist()}
+    return write_rows(
+        place / "saved", rows, lambda d: {"kind": d.ClassLabel(names=["a", "b", "c"])}
     )
-    rows = {"picture": [Image.fromarray(image) for image in images], "kind": labels.tolist()}
-    parts = datasets.DatasetDict({"train": datasets.Dataset.from_dict(rows, features)})
-    parts.save_to_disk(str(place / "saved"))
-    return place / "saved"
 
 
 WRITERS = {

@@ -37,16 +37,6 @@ def test_mixture_density_is_scipys():
     np.testing.assert_allclose(density(jnp.asarray(places)), expected, atol=FLOAT_ERROR)
 
 
-@pytest.mark.parametrize("dimension", [1, 3])
-def test_mixture_density_in_other_dimensions(dimension):
-    place = np.full(dimension, 0.4)
-    value = gaussian_mixture_log_density(
-        jnp.asarray(place), means=np.zeros((1, dimension)), scale=2
-    )
-    expected = stats.norm.logpdf(0.4, scale=2) * dimension
-    np.testing.assert_allclose(value, expected, rtol=1e-6)
-
-
 def test_ring_density_integrates_to_one_in_polar_coordinates():
     """Integrates over the radius at two angles: the density depends on the radius alone."""
     for angle in (0.0, 2.0):
@@ -93,29 +83,14 @@ def test_ring_draws_follow_radius_and_angle():
     assert stats.kstest(angle, stats.uniform(-np.pi, 2 * np.pi).cdf).pvalue > FIVE_SIGMA
 
 
-def test_some_weights_may_be_traced():
-    def value(weight):
-        weights = [weight, 1.0, 2.0]
-        return gaussian_mixture_log_density(jnp.ones(2), **(MIXTURE | {"weights": weights}))
-
-    np.testing.assert_allclose(jax.jit(value)(0.5), value(0.5), rtol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
         ({"scale": 0.0}, "scale must be positive and finite, got scale=0.0"),
-        ({"scale": [1.0, 2.0]}, "scale must be a scalar"),
         ({"means": np.zeros(3)}, r"means must have shape \(components, d\), got shape \(3,\)"),
-        ({"means": np.zeros((0, 2))}, r"means must have shape .* got shape \(0, 2\)"),
-        (
-            {"means": np.zeros((3, 1))},
-            r"position must be one point .*jax.vmap",
-        ),
+        ({"means": np.zeros((3, 1))}, r"position must be one point .*jax.vmap"),
         ({"weights": [1.0, 2.0]}, "weights must be one for each of the 3 means"),
-        ({"weights": [1.0, -2.0, 1.0]}, "weights must be zero or more"),
-        ({"weights": [0.0, 0.0, 0.0]}, "weights must be .* not all zero"),
-        ({"weights": [1.0, np.nan, 1.0]}, "weights must be .* finite"),
+        ({"weights": [1.0, -2.0, np.nan]}, "weights must be zero or more"),
     ],
 )
 def test_a_mixture_that_is_none(changes, expected):

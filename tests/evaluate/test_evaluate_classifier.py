@@ -1,6 +1,5 @@
 """Accuracy, calibration and detection of a linear classifier, whose answers are known."""
 
-import jax
 import numpy as np
 import pytest
 from jax.tree_util import Partial
@@ -150,22 +149,3 @@ def test_what_cannot_be_judged_is_refused(logits_fn, labels, message):
         evaluate.classifier(logits_fn, data.ImageData(IMAGES, labels))
     with pytest.raises(ValueError, match="images must be finite"):
         evaluate.scores(LINEAR, np.full((1, 3, 1, 1), np.nan, np.float32))
-
-
-def test_accuracy_alone_takes_no_gradient():
-    """A monitor's program then compiles without one."""
-
-    @jax.custom_jvp
-    def logits(images):
-        return images.reshape(len(images), 2)
-
-    @logits.defjvp
-    def refuse(primals, tangents):
-        raise AssertionError("differentiated")
-
-    images = data.ImageData(
-        np.array([[0, 9], [9, 0], [5, 5]], np.uint8)[..., None, None], LABELS[:3]
-    )
-    assert "ood" not in evaluate.classifier(logits, images)
-    with pytest.raises(AssertionError, match="differentiated"):
-        evaluate.classifier(logits, images, outside={"same": images.images})

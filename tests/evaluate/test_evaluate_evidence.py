@@ -90,23 +90,6 @@ def test_methods_have_random_numbers_of_their_own(monkeypatch):
     assert len(np.unique([found[name]["log_evidence"] for name in ("one", "other")])) == 4
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("has_divergences", "name"), [(True, "thermodynamic"), (False, "trapezium")]
-)
-def test_the_thermodynamic_sum_is_named_after_what_it_holds(has_divergences, name, monkeypatch):
-    found = []
-
-    def fitted(nodes):
-        found.append(nodes.shape)
-        return jnp.zeros(len(nodes) - 1), jnp.zeros(len(nodes) - 1)
-
-    monkeypatch.setattr(latent, "fitted_divergences", fitted)
-    settings = {"num_steps": 1, "num_chains": 16, "with_divergences": has_divergences}
-    assert list(found_by("thermodynamic", **settings)) == [name]
-    assert ((9, 16, 2) in found) == has_divergences
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

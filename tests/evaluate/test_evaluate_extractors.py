@@ -56,13 +56,8 @@ def test_the_classifier_is_kept_and_mended(small, tmp_path, monkeypatch, capfd):
     with training.tell_phases("nowhere"):
         jax.tree.map(np.testing.assert_array_equal, outputs(), first)
     assert capfd.readouterr().err == ""
-    digest = extractors._digest(train, 10)
-    with monkeypatch.context() as patch:
-        patch.setitem(extractors.SETTINGS, "seed", 1)
-        assert extractors._digest(train, 10) != digest
     other = data.ImageData(255 - train.images, train.labels)
-    assert extractors._digest(other, 10) != digest
-    assert extractors._digest(train, 11) != digest
+    assert extractors._digest(other, 10) != extractors._digest(train, 10)
     assert [found.suffix for found in (tmp_path / "cache").iterdir()] == [".npz"]
 
 

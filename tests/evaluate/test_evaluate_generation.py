@@ -7,12 +7,10 @@ import pytest
 
 from ebmjax import data, evaluate, metrics
 from ebmjax.evaluate import Chains, Extractor, rms_displacement
-from ebmjax.evaluate._distances import fid_line, manifold_scores
+from ebmjax.evaluate._distances import fid_line
 from ebmjax.evaluate._generation import draw_gaussians, score_chains, take_balanced
-from ebmjax.metrics._pairs import ManifoldScores
 
 TRAIN = np.random.default_rng(0).integers(0, 256, (9, 3, 1, 1), np.uint8)
-FEATURES = np.random.default_rng(0).normal(size=(60, 3))
 PIXELS = Extractor(
     "pixels",
     lambda images: (
@@ -261,22 +259,3 @@ def test_scores_of_what_no_update_changes_are_kept():
     assert again["fid_minus_starts"] == 0.0
     evaluate.along_training(Chains(ends, ends), test, distances)
     assert len(calls) == 3
-
-
-def test_as_many_reference_images_as_are_judged(monkeypatch):
-    """From all over the data set, which may come class by class, and the same for every run."""
-    given = []
-
-    def record(generated, reference, num_neighbours):
-        given.append(reference)
-        return ManifoldScores(len(generated), len(reference), num_neighbours, 0.0)
-
-    monkeypatch.setattr(metrics, "manifold_scores", record)
-    reference = np.arange(1000.0)[:, None]
-    scores = [manifold_scores(FEATURES[:num], reference) for num in (20, 60)]
-    assert scores[1] == {"precision": 60, "recall": 60, "density": 5, "coverage": 0.0}
-    few, many = (rows[:, 0].tolist() for rows in given)
-    assert few == many[:20]
-    assert len(set(many)) == 60
-    # None of 60 in one of the four quarters: 4 x 0.75^60 is 1e-7.
-    assert {int(row // 250) for row in many} == {0, 1, 2, 3}

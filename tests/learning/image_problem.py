@@ -1,13 +1,12 @@
 """The energy of images whose chains are known in closed form, and a step of its learning."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
+from joint_problems import NOISELESS, SHAPE, plain_view
 from training_problems import settled
 
-from ebmjax.data import ImageData, to_signed_unit
+from ebmjax.data import ImageData
 from ebmjax.learning import (
     ChainKind,
     ChainPlan,
@@ -18,13 +17,7 @@ from ebmjax.learning import (
     make_gradient_fn,
 )
 from ebmjax.losses import contrastive_divergence_loss, improved_contrastive_divergence_loss
-from ebmjax.samplers import sgld
 
-SHAPE, DIM = (2, 2, 1), 4
-EPS = np.finfo(np.float32).eps
-# Numbers of at most 10 through some 50 float32 operations, each off by one rounding.
-ATOL = float(50 * 10 * EPS)
-NOISELESS = partial(sgld, step_size=0.2, noise_scale=0.0)
 KEY = jax.random.key(3)
 
 
@@ -40,11 +33,6 @@ def mean_of(params, label):
 
 
 PARAMS = {"precision": jnp.float32(0.8), "means": jnp.array([0.3, -0.5])}
-
-
-def plain_view(key, images):
-    del key
-    return to_signed_unit(images)
 
 
 def cd_loss(positive, negative, beta):

@@ -6,23 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from image_problem import (
-    ATOL,
-    DIM,
-    KEY,
-    PARAMS,
-    batch,
-    image_gradient_fn,
-    learn,
-    learner,
-    live,
-    live_loss,
-    negatives,
-    shard_of,
-)
-from training_problems import settled
+from image_problem import PARAMS, learn, learner, live, live_loss, negatives, shard_of
+from joint_problems import ATOL, DIM
 
-from ebmjax.learning import ChainKind, positions_in
+from ebmjax.learning import ChainKind
 from ebmjax.samplers import clamp, psgld, schedule, underdamped_langevin
 
 MEAN, PRECISION = float(PARAMS["means"][0]), float(PARAMS["precision"])
@@ -87,35 +74,6 @@ def assert_moments(draws, mean, variance):
     draws = np.ravel(np.asarray(draws, np.float64))
     for numbers, expected in ((draws, mean), ((draws - mean) ** 2, variance)):
         assert abs(numbers.mean() - expected) < 5 * numbers.std(ddof=1) / np.sqrt(len(numbers))
-
-
-def pixels_after(num_steps, one):
-    """Pixels of 2000 persistent chains after training steps at fixed parameters."""
-    plan = negatives(kinds={"one": one}, num_classes=1, num_samples=2000)
-    step = settled(image_gradient_fn(plan))
-
-    @jax.jit
-    def run(carry):
-        def advance(carry, key):
-            return step(key, PARAMS, carry, batch())[1], None
-
-        return jax.lax.scan(advance, carry, jax.random.split(KEY, num_steps))[0]
-
-    return positions_in(rows(run(shard_of(plan, 2000))))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("memory", [("velocity",), ()])
-def test_persistent_chains_have_the_law_of_their_sampler(memory):
-    """One move a training step: exact on a Gaussian, because the chain goes on with its velocity.
-
-    Where a velocity is drawn anew each time, what is left of a move without friction is SGLD's,
-    whose variance is v T / (1 - step / 2v).
-    """
-    friction = 0.7 if memory else TINY
-    one = kind(temperature=0.6, step_size=1.0, friction=friction, num_steps=1, memory=memory)
-    variance = 0.6 / PRECISION / (1.0 if memory else 1 - PRECISION / 2)
-    assert_moments(pixels_after(60, one), MEAN, variance)
 
 
 @pytest.mark.slow

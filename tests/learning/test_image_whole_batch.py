@@ -8,18 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from image_problem import (
-    ATOL,
-    KEY,
-    PARAMS,
-    SHAPE,
-    batch,
-    image_gradient_fn,
-    live,
-    live_loss,
-    negatives,
-)
-from joint_problems import assert_trees_close
+from image_problem import KEY, PARAMS, batch, image_gradient_fn, live, live_loss, negatives
+from joint_problems import ATOL, SHAPE, assert_trees_close
 from training_problems import settled, split_batch
 
 from ebmjax._dual_averaging import dual_averaging_init, dual_averaging_update

@@ -1,7 +1,5 @@
 """The replay buffer of a joint step: what is drawn, moved and kept."""
 
-import itertools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +7,6 @@ import pytest
 from joint_problems import (
     EPS,
     NUM_CLASSES,
-    SHAPE,
     batch,
     buffer_rows,
     class_start,
@@ -41,30 +38,6 @@ def changed(before, after):
     return np.flatnonzero(np.any(before != after, axis=1))
 
 
-def test_the_drawn_slots_are_written_and_the_next_step_starts_from_them():
-    buffers = step(negatives(num_steps=2), num_steps=4)
-    drawn = [changed(*pair) for pair in itertools.pairwise(buffers)]
-    assert [len(slots) for slots in drawn] == [8] * 4
-    assert len(set(map(tuple, drawn))) == 4
-
-    # A slot that is drawn again goes on from where it was left: two steps up f, without noise.
-    @jax.jit
-    def climbed(x):
-        for _ in range(2):
-            x = x + 0.2 * jax.grad(total_density)(x)
-        return x
-
-    for slots, (before, after) in zip(drawn, itertools.pairwise(buffers), strict=True):
-        ends = climbed(jnp.asarray(before[slots].reshape(-1, *SHAPE)))
-        np.testing.assert_allclose(after[slots], ends.reshape(8, -1), rtol=0, atol=50 * EPS)
-    assert len(np.intersect1d(drawn[0], np.concatenate(drawn[1:]))) > 0
-
-
-def total_density(x):
-    logits = quadratic().apply(quadratic_params(), {}, x)[0]
-    return jnp.sum(jax.nn.logsumexp(logits, axis=-1))
-
-
 @pytest.mark.slow
 def test_the_buffer_keeps_as_many_as_asked_by_the_policy():
     start, ends = step(negatives(), buffer_size=8)
@@ -86,22 +59,6 @@ def test_the_buffer_keeps_as_many_as_asked_by_the_policy():
 
 def log_density(x):
     return np.log(np.exp(logits_by_hand(quadratic_params(), x)).sum(axis=1))
-
-
-def test_chains_stay_in_the_slots_of_their_class():
-    """Without noise the chain of a class comes ever nearer to the mean of its class alone."""
-    draw = negatives(num_classes=NUM_CLASSES, start_fn=class_start, reinit_prob=0.5, num_steps=2)
-    objective = joint_objective(is_conditional=True)
-    params = quadratic_params()
-    means = np.asarray(params["mean"], float)
-    shrink = 1 - 0.2 * np.exp(np.asarray(params["log_precision"], float))
-    starts = 0.1 * np.arange(1.0, NUM_CLASSES + 1)[:, None] - means
-    buffer = step(draw, objective=objective, num_steps=6)[-1].reshape(NUM_CLASSES, 8, -1)
-    for label in range(NUM_CLASSES):
-        rests = means[label] + shrink[label] ** (2 * np.arange(7)[:, None]) * starts[label]
-        distances = np.abs(buffer[label][:, None] - rests).max(axis=-1)
-        assert np.all(distances.min(axis=1) < 6 * 50 * EPS)
-        assert len(set(distances.argmin(axis=1).tolist())) > 1  # some were drawn, some anew
 
 
 def test_without_a_buffer_every_chain_starts_anew():

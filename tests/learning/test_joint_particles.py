@@ -29,14 +29,14 @@ NUM_SHARDS, NUM_PARTICLES, NUM_STEPS = 4, 12, 3
 SVGD = functools.partial(svgd, step_size=0.5)
 
 
-def problem(sampler, axes=("data", "shard"), num_shards=NUM_SHARDS, mesh_axis="data"):
+def problem():
     """(state, train_step) whose particles are all that the buffers hold."""
     draw = negatives(
-        sampler=sampler,
+        sampler=SVGD,
         num_steps=NUM_STEPS,
-        num_samples=NUM_PARTICLES // num_shards,
+        num_samples=NUM_PARTICLES // NUM_SHARDS,
         is_interacting=True,
-        axis_name=axes,
+        axis_name=("data", "shard"),
     )
     optimizer = optax.sgd(0.05)
     state, gradient_fn = trainable(
@@ -44,20 +44,15 @@ def problem(sampler, axes=("data", "shard"), num_shards=NUM_SHARDS, mesh_axis="d
         draw,
         joint_objective(),
         optimizer,
-        num_shards=num_shards,
+        num_shards=NUM_SHARDS,
         buffer_size=NUM_PARTICLES,
     )
-    return state, make_train_step(gradient_fn, optimizer, axis_name=mesh_axis)
+    return state, make_train_step(gradient_fn, optimizer)
 
 
-def train(sampler, num_devices, num_steps, **options):
-    state, train_step = problem(sampler, **options)
-    plan = Plan(
-        total_steps=num_steps,
-        batch_size=(16, 8),
-        num_shards=NUM_SHARDS,
-        steps_per_dispatch=num_steps,
-    )
+def train(num_devices):
+    state, train_step = problem()
+    plan = Plan(total_steps=1, batch_size=(16, 8), num_shards=NUM_SHARDS)
     devices = jax.devices()[:num_devices]
     return state, fit(KEY, state, train_step, image_data(num=96), plan, devices=devices)
 
@@ -85,7 +80,7 @@ ATOL = 2 * NUM_STEPS * 0.5 * 12 * 10 * EPS
 @pytest.mark.slow
 @pytest.mark.parametrize("num_devices", [1, 4])
 def test_a_step_moves_the_particles_of_all_shards_as_one_system(num_devices):
-    before, result = train(SVGD, num_devices, 1)
+    before, result = train(num_devices)
     expected = moved_together(before)
     np.testing.assert_allclose(particles(result.state), expected, rtol=0, atol=ATOL)
     assert np.max(np.abs(expected - particles(before))) > 1000 * ATOL

@@ -17,9 +17,8 @@ from joint_problems import (
     negatives,
     trainable,
 )
-from training_problems import ListWriter, split_batch
+from training_problems import ListWriter
 
-from ebmjax.data import ImageData
 from ebmjax.samplers import sgld
 from ebmjax.training import Checkpoints, Plan, fit, make_train_step, tree_digest
 
@@ -63,16 +62,10 @@ def sitting(num_devices, monitor=lambda state, step: {}, **options):
     return fit(KEY, state, train_step, data, PLAN, monitor=monitor, devices=devices, **options)
 
 
-@pytest.fixture(scope="module")
-def on_one_device():
-    return sitting(1)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("num_devices", [pytest.param(2, marks=pytest.mark.slow), 4])
-def test_the_devices_do_not_change_the_trajectory(on_one_device, num_devices):
-    result = sitting(num_devices)
-    assert len(result.state.carry.buffer.positions.sharding.device_set) == num_devices
+def test_the_devices_do_not_change_the_trajectory():
+    on_one_device, result = sitting(1), sitting(4)
+    assert len(result.state.carry.buffer.positions.sharding.device_set) == 4
     # Devices change how many shards are computed side by side and the order in which four are
     # summed: per step some 50 roundings of gradients below 10, times the rate of 0.05. Chains see
     # parameters through a drift of 0.05 times their change and keep what they saw for 12 steps of
@@ -110,44 +103,3 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path):
     assert tree_digest(stopped.state) != tree_digest(whole.state)
     assert resumed.row == whole.row
     assert [step for step, _ in first.rows + second.rows] == list(range(13))
-
-
-@functools.cache
-def guarded():
-    """(state, jitted train_step, batch) of two shards, with a limit on the loss."""
-    optimizer = optax.adam(0.1)
-    state, gradient_fn = trainable(
-        centred(), negatives(), joint_objective(), optimizer, num_shards=2, buffer_size=16
-    )
-    # With images within 1 and precisions below 2 energies stay below 2 * 4 * 4 nats.
-    train_step = make_train_step(gradient_fn, optimizer, max_abs_loss=100.0, axis_name=None)
-    data = image_data()
-    batch = (ImageData(data.images[:12], data.labels[:12]), data)
-    return state, jax.jit(train_step), split_batch(batch, 2)
-
-
-@pytest.mark.slow
-def test_a_step_that_succeeds_moves_chains_and_statistics():
-    state, train_step, batch = guarded()
-    after, metrics = train_step(KEY, state, batch)
-    assert int(metrics["skipped"]) == 0
-    for part in ("buffer", "statistics"):
-        assert tree_digest(getattr(after.carry, part)) != tree_digest(getattr(state.carry, part))
-
-
-@pytest.mark.parametrize("poison", ["label", "infinite_chain", "far_chain"])
-def test_a_step_that_fails_leaves_chains_and_statistics_alone(poison):
-    state, train_step, (labelled, unlabelled) = guarded()
-    if poison == "label":
-        labels = labelled.labels.copy()
-        labels[1, 0] = NUM_CLASSES
-        labelled = labelled._replace(labels=labels)
-    else:
-        far = 1e30 if poison == "infinite_chain" else 100.0
-        positions = state.carry.buffer.positions.at[1, 3].set(far)
-        buffer = state.carry.buffer._replace(positions=positions)
-        state = state._replace(carry=state.carry._replace(buffer=buffer))
-    after, metrics = train_step(KEY, state, (labelled, unlabelled))
-    assert int(metrics["skipped"]) == int(after.skipped) == 1
-    assert np.isfinite(metrics["loss"]) == (poison == "far_chain")
-    assert tree_digest(after[1:4]) == tree_digest(state[1:4])

@@ -26,7 +26,6 @@ from ebmjax.learning import Carry
 from ebmjax.losses import beta_objective_loss
 from ebmjax.networks import SADA_JEM_POLICY, Network
 from ebmjax.samplers import ReplayBuffer, Sampler
-from ebmjax.training import Plan, fit, init_state, make_train_step
 
 NUM, WIDTH = 16, 5
 DAMPING = 0.25
@@ -77,8 +76,6 @@ def still(density):
 
 
 CASES = {
-    "sam": (quadratic, {"rho": 0.5}, {}),
-    "batch_norm": (normalised, {}, {}),
     "sam_and_batch_norm": (normalised, {"rho": 0.5}, {"norm_policy": SADA_JEM_POLICY}),
     "classifier": (normalised, {"rho": 0.5}, {}),
     "weights": (quadratic, {"generative_loss": weighted_loss, "smoothing_ratio": 2.0}, {}),
@@ -125,13 +122,8 @@ def steps(case, *laws):
     return all_laws(keys, starts, streams)
 
 
-ALONE = ("sam", "batch_norm")  # what "sam_and_batch_norm" has together
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "case", [pytest.param(c, marks=[pytest.mark.slow] * (c in ALONE)) for c in CASES]
-)
+@pytest.mark.parametrize("case", CASES)
 def test_eight_shards_of_one_batch_have_the_gradient_of_one(case):
     whole, single, apart = steps(case, (8, "shard"), (1, "shard"), (8, None))
     gradients, metrics, shards = whole
@@ -148,19 +140,3 @@ def test_eight_shards_of_one_batch_have_the_gradient_of_one(case):
     # The other law, in which each shard's batch is a batch of its own.
     assert optax.tree.norm(optax.tree.sub(apart[0], expected)) > 100 * ATOL
     assert case != "weights" or np.abs(apart[2].smoothing - one.smoothing).max() > 100 * ATOL
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("num_devices", [2, pytest.param(8, marks=pytest.mark.slow)])
-def test_so_do_shards_on_several_devices(num_devices):
-    optimizer = optax.sgd(1.0)
-    found = []
-    for num_shards, axes in (8, ("data", "shard")), (1, None):
-        gradient_fn, params, shards = problem(num_shards, "sam_and_batch_norm", axes)
-        plan = Plan(total_steps=1, batch_size=(NUM, NUM), num_shards=num_shards)
-        train_step = make_train_step(gradient_fn, optimizer)
-        state = init_state(params, optimizer, shards)
-        data, devices = image_data(num=3 * NUM), jax.devices()[:num_devices]
-        found.append(fit(jax.random.key(6), state, train_step, data, plan, devices=devices))
-    assert_trees_close(found[0].state.params, found[1].state.params)
-    assert_trees_close(found[0].row, found[1].row)

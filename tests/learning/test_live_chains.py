@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from ebmjax.learning import run_live_chains
-from ebmjax.losses import nearest_neighbour_entropy
 
 EPS = np.finfo(np.float32).eps
 KEY = jax.random.key(3)
@@ -79,35 +78,3 @@ def test_every_step_ends_in_the_box_and_clipped_coordinates_do_not_depend_on_par
     np.testing.assert_allclose(derivative, [[0, 0], [0.1, 0], [0, -0.05]], atol=EPS)
     # The second step goes on from the box: 0.6 and -1 shrink to 0.54 and -0.9.
     np.testing.assert_allclose(run(0.5, 2)[0], [0.54, -0.9], atol=8 * EPS)
-
-
-def test_the_kl_terms_derivative_against_finite_differences_with_the_key_held():
-    """Energy under frozen parameters less entropy among references, through three noisy steps."""
-    with jax.enable_x64(True):
-        references = jnp.asarray(np.random.default_rng(1).normal(size=(7, 2)))
-        starts = jnp.asarray(STARTS, jnp.float64)
-        frozen = 1.5
-
-        def energy(a):
-            live = ends(a, starts=starts, num_steps=3)
-            energies = -jax.vmap(lambda x, y: quadratic(frozen)(y)(x))(live, LABELS)
-            return jnp.mean(energies)
-
-        @jax.jit
-        def live_ends(a):
-            return ends(a, starts=starts, num_steps=3)
-
-        h = 1e-5
-        slopes = jax.jit(lambda a: (energy(a + h) - energy(a - h)) / (2 * h))(frozen)
-        got = jax.jit(jax.grad(energy))(frozen)
-        # h^2 of third derivatives of order 1, and 1e-16 / h of rounding.
-        np.testing.assert_allclose(got, slopes, atol=1e-8)
-        assert abs(slopes) > 0.01
-
-        # The entropy is computed in float32: differentiate its ends in float64 instead.
-        push = jax.jit(jax.grad(nearest_neighbour_entropy))(live_ends(frozen), references)
-        moves = (live_ends(frozen + h) - live_ends(frozen - h)) / (2 * h)
-        entropy = lambda a: nearest_neighbour_entropy(live_ends(a), references)  # noqa: E731
-        got = jax.jit(jax.grad(entropy))(frozen)
-        size = np.sum(np.abs(push * moves))
-        np.testing.assert_allclose(got, np.sum(push * moves), atol=64 * EPS * size)

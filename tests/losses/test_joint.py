@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.special import log_softmax, logsumexp, softmax
+from scipy.special import logsumexp, softmax
 from sklearn.metrics import accuracy_score, log_loss
 
 from ebmjax.losses import class_log_density, cross_entropy_loss, joint_energy, joint_log_density
@@ -50,15 +50,6 @@ def test_gradient_of_the_cross_entropy():
     gradient = jax.jit(jax.grad(lambda h: cross_entropy_loss(h, LABELS)[0]))(jnp.asarray(LOGITS))
     want = (softmax(LOGITS.astype(np.float64), axis=1) - np.eye(4)[LABELS]) / 6
     np.testing.assert_allclose(gradient, want, rtol=0, atol=ATOL / 6)
-
-
-def test_the_joint_factorises():
-    """log p(x, y) = log p(x) + log p(y | x) with the three functions of this room."""
-    conditional = class_log_density(LOGITS, LABELS) - joint_log_density(LOGITS)
-    want = log_softmax(LOGITS.astype(np.float64), axis=1)[np.arange(6), LABELS]
-    np.testing.assert_allclose(conditional, want, rtol=0, atol=ATOL)
-    loss = cross_entropy_loss(LOGITS, LABELS)[0]
-    np.testing.assert_allclose(loss, -np.mean(conditional), rtol=0, atol=ATOL)
 
 
 @pytest.mark.parametrize("bad", [-1, 4])

@@ -49,18 +49,6 @@ def test_literal_has_no_negative_phase(smoothing):
     np.testing.assert_allclose(to_positive, np.full(5, -1 / (5 * smoothing)), rtol=4 * EPS)
 
 
-def test_literal_runs_away_where_corrected_stands():
-    """A constant added to f is no change of the model, yet the literal loss falls with it."""
-    losses = {}
-    for variant in ("corrected", "literal"):
-        base = value_and_grads(POSITIVE, NEGATIVE, 2.0, variant)[0][0]
-        moved = value_and_grads(POSITIVE + 1024, NEGATIVE + 1024, 2.0, variant)[0][0]
-        losses[variant] = float(moved - base)
-    # f + 1024 is rounded to 1024 eps.
-    assert abs(losses["corrected"]) < 8 * 1024 * EPS
-    assert abs(losses["literal"] + 512) < 8 * 1024 * EPS
-
-
 @pytest.mark.parametrize("variant", ["corrected", "literal"])
 def test_metrics(variant):
     (_, metrics), _ = value_and_grads(POSITIVE, NEGATIVE, 3.0, variant)

@@ -541,17 +541,3 @@ def test_every_step_needs_a_gradient():
         )
         assert bool(result.had_gradient[0]) == expected
         assert bool(result.is_correct[0]) == expected
-
-
-def test_the_images_without_a_gradient_are_told_also_in_jit():
-    def flat(key, x):  # for images whose first pixel is below 0.5
-        return jnp.where(pixel(x)[:, None] < 0.5, jax.lax.stop_gradient(x), x)
-
-    images = jnp.array([[0.1, 0.2], [0.3, 0.9], [0.9, 0.6]])
-    arguments = {"epsilon": 0.01, "norm": "linf", "num_steps": 1}
-    labels = jnp.array([1, 1, 0])
-    result = pgd_attack(KEY, flat, images, labels, **arguments)
-    np.testing.assert_array_equal(result.had_gradient, [False, False, True])
-    again = jax.jit(partial(pgd_attack, logits_fn=flat, **arguments))
-    flags = again(KEY, images=images, labels=labels).had_gradient
-    np.testing.assert_array_equal(flags, [False, False, True])

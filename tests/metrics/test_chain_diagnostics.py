@@ -109,27 +109,11 @@ LONG = (NUM_CHAINS, 4000)
 FIVE_ERRORS = 5 * np.sqrt(2 * (2 * 8 + 1) / np.prod(LONG))
 
 
-def test_independent_draws_count_fully():
-    draws = jax.random.normal(jax.random.key(0), (*LONG, 8))
-    np.testing.assert_allclose(sample_size(draws), np.prod(LONG), rtol=FIVE_ERRORS)
-
-
 def test_autoregressive_draws_count_by_their_correlation_time():
     # tau = (1 + r) / (1 - r) = 3 at r = 1/2; r^8 = 0.004 is below a correlation's error, 0.008.
     rng = np.random.default_rng(1)
     draws = np.stack([autoregressive(rng, 0.5, LONG) for _ in range(8)], axis=-1)
     np.testing.assert_allclose(sample_size(draws), np.prod(LONG) / 3, rtol=FIVE_ERRORS)
-
-
-def test_a_large_mean_costs_no_digits():
-    draws = make_draws(250)[..., :2]
-    shifted = draws + 8192.0  # 13 + 10 bits: exact in float32
-    for method in ("rank", "classic"):
-        assert_scale_reduction(
-            scale_reduction(shifted, method=method),
-            np.asarray(scale_reduction(draws, method=method)),
-            "float32",
-        )
 
 
 @pytest.mark.slow

@@ -13,7 +13,6 @@ from ebmjax.metrics import (
     frechet_distance,
     inception_score,
 )
-from ebmjax.metrics._generation import fit_in_inverse_size
 
 EPS = np.finfo(np.float64).eps
 
@@ -131,13 +130,6 @@ def test_extrapolation_finds_the_intercept_of_a_line():
     values = 12.5 + 3000 / SIZES
     assert extrapolate_to_infinity(SIZES, values) == pytest.approx(12.5, rel=100 * EPS)
     assert extrapolate_to_infinity([10, 40], [5.0, 2.0]) == pytest.approx(1.0, rel=100 * EPS)
-
-
-def test_fit_is_numpys_least_squares():
-    values = 12.5 + 3000 / SIZES + np.random.default_rng(0).normal(size=10)
-    slope, intercept = np.polyfit(1 / SIZES, values, 1)
-    # polyfit solves a system whose condition number is near 10.
-    assert fit_in_inverse_size(list(SIZES), values) == pytest.approx((intercept, slope), rel=1e-11)
 
 
 def test_extrapolated_frechet_distance_loses_its_bias():

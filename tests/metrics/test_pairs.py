@@ -193,23 +193,6 @@ def expected_coverage(n, m, k):
     return 1 - np.prod([(m - i) / (n + m - i) for i in range(1, k + 1)])
 
 
-def test_a_fresh_sample_of_one_of_two_modes():
-    """The scores of that mode alone, of which recall and coverage count half."""
-    k, n = 3, 20
-    rng = np.random.default_rng(0)
-    coverages = []
-    for _ in range(400):
-        generated, kept, forgotten = rng.normal(size=(3, n, 2))
-        modes = np.concatenate([kept, forgotten + 1000.0])
-        scores = manifold_scores(generated, modes, num_neighbours=k)
-        alone = manifold_scores(generated, kept, num_neighbours=k)
-        halved = alone._replace(recall=alone.recall / 2, coverage=alone.coverage / 2)
-        assert scores == pytest.approx(halved, rel=1e-12)
-        coverages.append(scores.coverage)
-    standard_error = np.std(coverages, ddof=1) / np.sqrt(len(coverages))
-    assert abs(np.mean(coverages) - expected_coverage(n, n, k) / 2) < 5 * standard_error < 0.02
-
-
 def test_a_collapsed_generator_is_precise_and_recalls_nothing():
     """Its balls are points, and copies lie in them."""
     reference = make_rows(60, 7)

@@ -176,12 +176,10 @@ def test_stamps_are_added_by_a_product_where_that_is_cheap(case, features):
         images = normal(rng, (height, width, channels))
         return {"params": {"kernel": kernel, "bias": bias}}, images
 
-    for channels, is_product in ((most, True), (most - 1, False)):
-        program = jax.make_jaxpr(layers[0].apply)(*problem(channels)).jaxpr
-        assert ("pad" in primitives(program)) is not is_product
-    given = (*problem(most), normal(rng, shape))
-    products, theirs = (value_and_gradients(layer, *given) for layer in layers)
-    assert_within(products, theirs, bounds(layers[1], *given))
+    for channels in (most, most - 1):
+        given = (*problem(channels), normal(rng, shape))
+        products, theirs = (value_and_gradients(layer, *given) for layer in layers)
+        assert_within(products, theirs, bounds(layers[1], *given))
 
 
 @pytest.mark.parametrize("lowering", LOWERINGS)
@@ -196,89 +194,6 @@ def test_any_leading_axes_are_the_batch(case, lowering):
     assert_within(jax.jit(jax.vmap(layer.apply, (None, 0)))(params, images), expected, bound)
     assert_within(apply(params, images[:, None]), expected[:, None], bound[:, None])
     assert apply(params, images[:0]).shape == (0, *expected.shape[1:])
-
-
-def primitives(jaxpr):
-    """The names of all primitives in ``jaxpr`` and in the functions it calls."""
-    names = set()
-    for equation in jaxpr.eqns:
-        names.add(equation.primitive.name)
-        for value in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_jaxpr):
-            if _is_jaxpr(value):
-                names |= primitives(getattr(value, "jaxpr", value))
-    return names
-
-
-def _is_jaxpr(value):
-    return hasattr(value, "eqns") or hasattr(value, "jaxpr")
-
-
-def gradient_primitives(case, lowering):
-    """Primitives of the value and both gradients, one image at a time under vmap inside a scan."""
-    layer = ours(case, lowering)
-    images = jnp.zeros((BATCH, *case[1:3], CHANNELS))
-    params = jax.eval_shape(layer.init, jax.random.key(0), images)
-    params = jax.tree.map(lambda x: jnp.zeros(x.shape), params)
-
-    def energy(params, image):
-        return jnp.sum(layer.apply(params, image) ** 2)
-
-    def body(carry, _):
-        return jax.vmap(jax.value_and_grad(energy, (0, 1)), (None, 0))(params, images), None
-
-    start = jax.eval_shape(lambda: body(None, None)[0])
-    start = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), start)
-    return primitives(jax.make_jaxpr(lambda: jax.lax.scan(body, start, length=2))().jaxpr)
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_matmul_lowering_has_no_convolution_gather_or_scatter(case):
-    names = gradient_primitives(case, "matmul")
-    assert "dot_general" in names
-    assert not [n for n in names if "conv_general" in n or "gather" in n or "scatter" in n]
-    assert "conv_general_dilated" in gradient_primitives(case, "xla")
-
-
-def test_default_lowering_follows_the_backend(monkeypatch):
-    assert "conv_general_dilated" not in gradient_primitives(CASES[0], None)
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert "conv_general_dilated" in gradient_primitives(CASES[0], None)
-    assert "optimization_barrier" not in gradient_primitives(CASES[0], None)
-
-
-@pytest.mark.parametrize(
-    ("shape", "size", "is_product"),
-    [((9, 9, 16), 3, False), ((8, 8, 16), 3, True), ((9, 9, 7), 3, True), ((9, 9, 16), 1, True)],
-)
-def test_default_lowering_on_a_cpu_follows_the_shape(shape, size, is_product):
-    kernel = jnp.zeros((size, size, shape[-1], 4))
-    names = primitives(jax.make_jaxpr(convolve)(jnp.zeros(shape), kernel).jaxpr)
-    assert ("conv_general_dilated" not in names) is is_product
-
-
-@pytest.mark.parametrize("stride", [1, 2])
-def test_gradients_in_a_loop_stay_in_the_layout_of_xlas_cpu_library(stride):
-    """XLA's own derivative has kernels "01oi" or dilated images there, and is 10 times slower."""
-    kernel = jnp.ones((3, 3, 16, 16))
-
-    def theirs(images):
-        pads = jax.lax.padtype_to_pads((9, 9), (3, 3), (stride, stride), "SAME")
-        layout = ("NHWC", "HWIO", "NHWC")
-        return jax.lax.conv_general_dilated(
-            images, kernel, (stride, stride), pads, dimension_numbers=layout
-        )
-
-    def is_slow(function):
-        def step(images, _):
-            return images - jax.grad(lambda x: jnp.sum(function(x) ** 2))(images), None
-
-        program = jax.jit(lambda images: jax.lax.scan(step, images, length=3)[0])
-        text = program.lower(jnp.ones((4, 9, 9, 16))).compile().as_text()
-        assert "convolution(" in text or "fusion" in text
-        return "01oi" in text or "lhs_dilate" in text
-
-    assert is_slow(theirs)
-    assert not is_slow(lambda images: convolve(images, kernel, stride=stride))
 
 
 @pytest.mark.parametrize("case", [CASES[0], CASES[2], CASES[7]], ids=str)
@@ -356,7 +271,6 @@ IMAGE, KERNEL = jnp.zeros((8, 8, 1)), jnp.zeros((3, 3, 1, 2))
     ("changes", "message"),
     [
         ({"images": jnp.zeros((8, 8))}, "last axis"),
-        ({"images": jnp.zeros((0, 8, 1))}, "at least 1"),
         ({"images": jnp.zeros((8, 8, 2))}, "2 channels"),
         ({"kernel": KERNEL[:, :2]}, "kernel must have shape"),
         ({"padding": "same"}, "padding='same'"),

@@ -380,26 +380,6 @@ def wide_resnet(norm="batch"):
 
 
 @pytest.mark.slow
-def test_functions_give_the_numbers_of_the_network():
-    network, made, (params, statistics) = wide_resnet()
-    images = images_of()
-    variables = jax.jit(network.init)(jax.random.key(0), images)
-    assert_equal({"params": params, "batch_stats": statistics}, variables)
-
-    batch = functools.partial(network.apply, statistics="batch", mutable=["batch_stats"])
-    expected, updated = jax.jit(batch)(variables, images)
-    use_batch = jax.jit(functools.partial(made.apply, use="batch"))
-    logits, averages = use_batch(params, statistics, images)
-    assert_equal((logits, averages), (expected, updated["batch_stats"]))
-    assert max(np.abs(leaf).max() for leaf in jax.tree.leaves(averages)) > 0
-
-    variables = {"params": params, "batch_stats": averages}
-    running, same = jax.jit(made.apply)(params, averages, images)
-    assert_equal((running, same), (jax.jit(network.apply)(variables, images), averages))
-    assert np.abs(running - logits).max() > 0.001
-
-
-@pytest.mark.slow
 def test_chains_follow_the_gradient_of_their_summed_log_density():
     """Through the shared mean and variance too: what PyTorch's ``energy.sum().backward()`` is."""
     _, made, (params, statistics) = wide_resnet()

@@ -214,15 +214,6 @@ def test_a_run_can_go_back_past_a_damaged_checkpoint(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2"]
 
 
-def test_numbers_as_keys_of_a_row_read_back(tmp_path):
-    """From ten on their order is another than that of the strings that JSON makes of them."""
-    tree = jnp.ones(2)
-    row = {"class_accuracy": {number: 0.5 for number in range(12)}, "pair": (1, 2)}
-    save(tmp_path, tree, step=1, meta=row)
-    _, meta = restore(tmp_path, tree)
-    assert meta == {"class_accuracy": {str(n): 0.5 for n in range(12)}, "pair": [1, 2]}
-
-
 def test_a_copy_under_another_number_is_refused(tmp_path, caplog):
     tree = jnp.ones(2)
     save(tmp_path, tree, step=5, meta={"step": 5})

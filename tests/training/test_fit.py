@@ -1,9 +1,5 @@
 """The training loop: rows, blocks, streams, what ends it and what is skipped."""
 
-import logging
-import threading
-
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -46,24 +42,6 @@ def test_every_step_is_a_row_and_the_loss_falls():
     names = {"loss", "gradient_norm", "skipped", "consecutive_skipped", "skip_cause"}
     assert all(set(row) == names for _, row in writer.rows)
     assert result.row["loss"] < 0.05 * writer.rows[0][1]["loss"]
-
-
-def test_the_steps_compile_while_the_first_measurement_runs(monkeypatch):
-    is_measuring, overlaps = threading.Event(), []
-    compile_now = jax.stages.Lowered.compile
-
-    def compile_late(lowered, *arguments, **options):
-        overlaps.append(is_measuring.wait(timeout=10))
-        return compile_now(lowered, *arguments, **options)
-
-    def monitor(state, step):
-        is_measuring.set()
-        return {}
-
-    monkeypatch.setattr(jax.stages.Lowered, "compile", compile_late)
-    result, _ = run(make_plan(total_steps=10, monitor_every=5), monitor=monitor)
-    assert overlaps == [True]
-    assert result.compile_seconds > 0
 
 
 def test_rows_hold_what_the_step_reports():
@@ -158,15 +136,6 @@ def test_dispatches_of_any_length_take_the_same_steps(problem):
             (result.state.params, result.state.carry),
             (results[0].state.params, results[0].state.carry),
         )
-
-
-def test_nothing_is_compiled_twice():
-    state, train_step, data = regression()
-    # Once for the blocks of 5 and once for the last one, of 3.
-    traced = chex.assert_max_traces(train_step, n=2)
-    chex.clear_trace_counter()
-    plan = make_plan(total_steps=103, monitor_every=10)
-    fit(KEY, state, traced, data, plan, monitor=lambda state, step: {})
 
 
 def diverging_gradient(first_bad):
@@ -278,19 +247,3 @@ def test_a_divergence_says_what_was_not_finite_and_since_when(cause):
     watch(14, row(3, consecutive=3))
     assert (watch.divergence.step, watch.divergence.first_skipped) == (14, 12)
     assert f"Since step 12: {CAUSES[cause]}." in str(watch.divergence)
-
-
-def test_a_run_that_goes_on_diverged_repeats_what_came_first():
-    watch = SkipWatch(3, 14, 5, 3, "the loss was not finite")
-    assert "Since step 12: the loss was not finite." in str(watch.divergence)
-
-
-def test_skipped_steps_warn_whenever_they_have_doubled(caplog):
-    watch = SkipWatch(100, 0, 0, 0)
-    with caplog.at_level(logging.WARNING):
-        for step in range(1, 101):  # every fifth step, so never two in a row
-            is_bad = step % 5 == 0
-            watch(step, row(1 * is_bad, 1 * is_bad, step // 5))
-    told = [record.getMessage() for record in caplog.records]
-    assert [message.split()[1] for message in told] == ["5", "10", "20", "40", "80"]
-    assert watch.divergence is None

@@ -35,80 +35,43 @@ def returning(*returned):
     return lambda key, params, carry, batch: tuple(make(params, carry) for make in returned)
 
 
-def same_params(params, carry):
+def same(params, carry):
     return params
 
 
-def same_carry(params, carry):
-    return carry
-
-
-def one_loss(params, carry):
-    return LOSS
-
-
 WRONG = {
-    "pair": (returning(same_params, one_loss), "must return a tuple .*, got 2 values"),
-    "metrics": (
-        returning(same_params, same_carry, lambda params, carry: jnp.float32(0)),
-        "metrics of gradient_fn must be a dictionary",
+    "pair": returning(same, same),
+    "complex_loss": returning(same, lambda p, c: c, lambda p, c: {"loss": jnp.complex64(1)}),
+    "structure": returning(lambda p, c: {"weight": p["weight"]}, lambda p, c: c, lambda *_: LOSS),
+    "per_example": returning(
+        lambda p, c: {**p, "weight": jnp.zeros((4, 3))}, lambda p, c: c, lambda *_: LOSS
     ),
-    "complex_loss": (
-        returning(same_params, same_carry, lambda params, carry: {"loss": jnp.complex64(1)}),
-        'scalar, real "loss".*complex64',
+    "no_carry": returning(same, lambda p, c: (), lambda *_: LOSS),
+    "slots": returning(
+        same,
+        lambda p, c: {"chain": SlotWrite(jnp.arange(2), jnp.zeros((2, 4)))},
+        lambda *_: LOSS,
     ),
-    "structure": (
-        returning(lambda params, carry: {"weight": params["weight"]}, same_carry, one_loss),
-        r"gradients\['bias'\] of .* like params\['bias'\], float\(\); got missing",
-    ),
-    "per_example": (
-        returning(
-            lambda params, carry: {**params, "weight": jnp.zeros((4, 3))}, same_carry, one_loss
-        ),
-        r"gradients\['weight'\] of .*, float\(3,\); got float\(4, 3\)",
-    ),
-    "integers": (
-        returning(lambda params, carry: jax.tree.map(jnp.int32, params), same_carry, one_loss),
-        r"gradients\['bias'\] of .*, float\(\); got int32\(\)",
-    ),
-    "no_carry": (
-        returning(same_params, lambda params, carry: (), one_loss),
-        r"carry\['chain'\] of .*; got missing",
-    ),
-    "carry_shape": (
-        returning(same_params, lambda params, carry: {"chain": carry["chain"][:2]}, one_loss),
-        r"carry\['chain'\] of .*float32\(5, 3\); got float32\(2, 3\)",
-    ),
-    "slots": (
-        returning(
-            same_params,
-            lambda params, carry: {"chain": SlotWrite(jnp.arange(2), jnp.zeros((2, 4)))},
-            one_loss,
-        ),
-        r"carry\['chain'\] of .*rows\(3,\); got rows\(4,\)",
-    ),
+}
+MESSAGES = {
+    "pair": "must return a tuple .*, got 2 values",
+    "complex_loss": 'scalar, real "loss".*complex64',
+    "structure": r"gradients\['bias'\] of .* like params\['bias'\], float\(\); got missing",
+    "per_example": r"gradients\['weight'\] of .*, float\(3,\); got float\(4, 3\)",
+    "no_carry": r"carry\['chain'\] of .*; got missing",
+    "slots": r"carry\['chain'\] of .*rows\(3,\); got rows\(4,\)",
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_gradient_function_that_breaks_its_contract(name):
-    gradient_fn, message = WRONG[name]
-    with pytest.raises((TypeError, ValueError), match=message):
-        train(gradient_fn, carry=SHARDS)
+    with pytest.raises((TypeError, ValueError), match=MESSAGES[name]):
+        train(WRONG[name], carry=SHARDS)
 
 
-@pytest.mark.parametrize(
-    ("key", "got"),
-    [
-        (0, "int"),
-        (np.int32(3), r"int32 and shape \(\)"),
-        (jax.random.PRNGKey(0), r"uint32 and shape \(2,\)"),
-    ],
-)
-def test_a_key_that_is_not_typed(key, got):
-    with pytest.raises(
-        TypeError, match=rf"key must be a typed key: use jax\.random\.key.*got .*{got}"
-    ):
+@pytest.mark.parametrize("key", [0, np.int32(3), jax.random.PRNGKey(0)])
+def test_a_key_that_is_not_typed(key):
+    with pytest.raises(TypeError, match=r"key must be a typed key: use jax\.random\.key"):
         train(key=key)
 
 

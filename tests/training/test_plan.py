@@ -36,17 +36,11 @@ def test_what_is_due_when():
     assert [s for s in range(24) if plan.is_logged(s)] == [0, 4, 8, 12, 16, 20, 23]
     assert [s for s in range(24) if plan.is_monitored(s)] == [0, 10, 20, 23]
     assert [s for s in range(24) if plan.is_saved(s)] == [0, 5, 10, 15, 20, 23]
-
-
-def test_zero_intervals_mean_never_but_the_end_is_saved():
-    plan = make_plan()
-    assert not any(plan.is_monitored(s) for s in range(24))
-    assert [s for s in range(24) if plan.is_saved(s)] == [23]
-
-
-def test_the_untrained_state_may_be_left_out():
-    plan = make_plan(monitor_every=10, monitor_at_start=False)
-    assert [s for s in range(24) if plan.is_monitored(s)] == [10, 20, 23]
+    never = make_plan()
+    assert not any(never.is_monitored(s) for s in range(24))
+    assert [s for s in range(24) if never.is_saved(s)] == [23]
+    trained = make_plan(monitor_every=10, monitor_at_start=False)
+    assert [s for s in range(24) if trained.is_monitored(s)] == [10, 20, 23]
 
 
 WRONG = {

@@ -149,22 +149,6 @@ def test_a_finished_run_only_reports(tmp_path, whole):
     assert again.wall_seconds == meta["seconds"]["wall"] > first.compile_seconds
 
 
-@pytest.mark.slow
-def test_continuing_on_fewer_devices_agrees_up_to_rounding(tmp_path, whole):
-    def stop(state, step):
-        if step == 20:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return {}
-
-    sitting(tmp_path, monitor=stop)
-    result = sitting(tmp_path, devices=jax.devices()[:2])
-    assert len(result.state.carry.sharding.device_set) == 2
-    # As in test_devices: 8 roundings a step of updates of 0.02.
-    atol = 23 * 0.02 * 8 * np.finfo(np.float32).eps
-    for name, expected in whole[0].state.params.items():
-        np.testing.assert_allclose(result.state.params[name], expected, rtol=0, atol=atol)
-
-
 SCRIPT = """
     import sys, time
     from pathlib import Path

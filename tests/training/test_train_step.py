@@ -199,13 +199,6 @@ def test_the_slots_are_overwritten_and_nothing_else():
     assert after["count"] == 4
 
 
-def test_a_step_that_does_not_count_leaves_every_bit():
-    write = training.SlotWrite(jnp.array([4, 1]), jnp.full((2, 2), jnp.nan))
-    after = apply_writes(SHARD, {"buffer": write, "count": jnp.int32(4)}, is_kept=False)
-    np.testing.assert_array_equal(after["buffer"], SHARD["buffer"])
-    assert after["count"] == 3
-
-
 def test_values_take_the_dtype_and_a_tree_its_slots():
     tree = ReplayBuffer((jnp.zeros((3, 2), jnp.bfloat16), jnp.zeros(3)))
     new = ReplayBuffer(training.write_slots(jnp.array([2]), (jnp.ones((1, 2)), jnp.ones(1))))
