@@ -53,9 +53,7 @@ def test_the_gradient_is_that_of_both_terms_at_negatives_held_fixed():
     logits = logits_by_hand(PARAMS, x)
     log_norm = np.log(np.exp(logits).sum(axis=1))
     cross_entropy = np.mean(log_norm - logits[np.arange(len(x)), batch()[0].labels])
-    f_positive, f_negative = (
-        np.log(np.exp(logits_by_hand(PARAMS, points)).sum(axis=1)) for points in (positives, ends)
-    )
+    f_positive, f_negative = (log_density(points) for points in (positives, ends))
     expected = {
         "loss": cross_entropy - f_positive.mean() + f_negative.mean(),
         "cross_entropy": cross_entropy,
@@ -275,7 +273,7 @@ def test_the_beta_objective_weighs_negatives_of_a_flatter_density():
     np.testing.assert_allclose(ends, chains_by_hand(before, 3, 0.2 * scale), atol=ATOL)
 
     x = rows(batch()[1].images)
-    f, g = (np.log(np.exp(logits_by_hand(PARAMS, p)).sum(axis=1)) for p in (x, ends))
+    f, g = (log_density(p) for p in (x, ends))
     negative_sum = np.exp(beta * g).sum()
     kept = negative_sum / (np.exp(beta * f) + negative_sum)  # 1 - w+, Eq. 8
     expected = added(
@@ -416,3 +414,48 @@ def test_chains_climb_the_density_of_their_batch_or_each_its_own(use):
     for _ in range(3):
         x = x + 0.2 * score(x)
     np.testing.assert_allclose(after.buffer.positions, x, atol=ATOL)
+
+
+@pytest.mark.slow
+def test_the_buffer_keeps_as_many_as_asked_by_the_policy():
+    def step(**options):
+        (_, after, _), before = run(None, negatives(**options))
+        return buffer_rows(before), buffer_rows(after)
+
+    start, ends = step()
+    by_density = ends[np.argsort(log_density(ends))]
+    kept = {}
+    for replacement in ("argmax", "softmax", "in_place"):
+        before, after = step(replacement=replacement, num_kept=3)
+        np.testing.assert_array_equal(before, start)
+        slots = np.flatnonzero(np.any(before != after, axis=1))
+        kept[replacement] = set(map(tuple, after[slots]))
+        assert len(slots) == len(kept[replacement]) == 3
+        assert kept[replacement] <= set(map(tuple, ends))  # the policy moves no chain
+        if replacement == "in_place":
+            np.testing.assert_array_equal(after[slots], ends[slots])
+    assert kept["argmax"] == set(map(tuple, by_density[-3:]))
+    assert kept["softmax"] != kept["argmax"]
+
+
+def log_density(x):
+    return np.log(np.exp(logits_by_hand(PARAMS, x)).sum(axis=1))
+
+
+def test_without_a_buffer_every_chain_starts_anew():
+    """Chains at rest return the law's draws, here one start a class."""
+    draw = negatives(num_classes=NUM_CLASSES, start_fn=class_start)
+    seen = []
+
+    def loss(positive, negative, smoothing):
+        jax.debug.callback(seen.append, negative)
+        return jnp.mean(negative - jnp.mean(positive)) / smoothing, {}
+
+    objective = joint_objective(generative_loss=loss, density_scale=0.0)
+    (_, after, _), _ = run(objective, draw, carry=shard_of(quadratic(), draw, buffer_size=0))
+    jax.effects_barrier()
+    assert after.buffer == ()
+    starts = np.stack([np.ravel(class_start(None, label)) for label in range(NUM_CLASSES)])
+    distances = np.abs(np.asarray(seen[0])[:, None] - log_density(starts))
+    assert np.all(distances.min(axis=1) < ATOL)
+    assert len(set(distances.argmin(axis=1).tolist())) > 1

@@ -95,7 +95,9 @@ def problem(num_shards, case, batch_axis):
     gradient_fn = make_gradient_fn(network, draw, objective, **options)
     params, statistics = network.init(None, None)
     buffer = ReplayBuffer(STARTS.reshape(num_shards, -1, *SHAPE)) if draw else ()
-    repeated = jax.tree.map(lambda leaf: jnp.stack([leaf] * num_shards), (statistics, 1.0))
+    repeated = jax.tree.map(
+        lambda leaf: jnp.stack([leaf] * num_shards), (statistics, 1.0, jnp.int32(0))
+    )
     return gradient_fn, params, Carry(buffer, *repeated, adaptation={})
 
 

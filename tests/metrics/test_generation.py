@@ -130,6 +130,10 @@ def test_extrapolation_finds_the_intercept_of_a_line():
     values = 12.5 + 3000 / SIZES
     assert extrapolate_to_infinity(SIZES, values) == pytest.approx(12.5, rel=100 * EPS)
     assert extrapolate_to_infinity([10, 40], [5.0, 2.0]) == pytest.approx(1.0, rel=100 * EPS)
+    values += np.random.default_rng(0).normal(size=10)
+    # polyfit solves a system whose condition number is near 10.
+    intercept = np.polyfit(1 / SIZES, values, 1)[1]
+    assert extrapolate_to_infinity(SIZES, values) == pytest.approx(intercept, rel=1e-11)
 
 
 def test_extrapolated_frechet_distance_loses_its_bias():
