@@ -49,15 +49,6 @@ def test_of_two_columns_of_labels_one_is_chosen_by_name(tmp_path):
         load(place, label_column="kind")
 
 
-def test_of_two_columns_of_images_one_is_chosen_by_name(tmp_path):
-    columns = {"image": IMAGES, "mask": [Image.fromarray(255 - pixels) for pixels in PIXELS]}
-    place = write_rows(tmp_path / "set", columns, lambda d: {"mask": d.Image()})
-    with pytest.raises(ValueError, match=r"image_column must be one of \['image', 'mask'\]"):
-        load(place)
-    found = load(place, image_column="mask")
-    assert {x.tobytes() for x in found.data.images} == {(255 - x).tobytes() for x in PIXELS}
-
-
 @pytest.mark.parametrize(
     ("column", "values", "feature", "expected"),
     [
@@ -104,14 +95,6 @@ def test_images_are_bytes_inside_the_set(tmp_path, monkeypatch):
     rows.save_to_disk(str(tmp_path / "set"))
     with pytest.raises(ValueError, match=r"row 0 of .* names a file instead of holding its image"):
         load(tmp_path / "set")
-
-
-def test_a_format_that_was_saved_and_the_case_of_label_do_not_matter(tmp_path):
-    datasets = pytest.importorskip("datasets")
-    kinds = datasets.Features({"image": datasets.Image(), "Label": datasets.Value("int64")})
-    rows = datasets.Dataset.from_dict({"image": IMAGES, "Label": COARSE}, features=kinds)
-    rows.with_format("numpy").save_to_disk(str(tmp_path / "set"))
-    assert sorted(load(tmp_path / "set").data.labels.tolist()) == COARSE
 
 
 @pytest.mark.parametrize("damage", ["state.json", "arrow"])

@@ -63,21 +63,6 @@ def test_cifar10_reads_by_the_block_as_one_by_one(split, size, monkeypatch):
         assert data.labels[index] == source[index]["label"]
 
 
-@needs_real_cifar10
-def test_splits_can_be_sliced():
-    whole = load_tfds("cifar10", "test", data_dir=REAL, max_examples=40)
-    part = load_tfds("cifar10", "test[10:30]", data_dir=REAL)
-    np.testing.assert_array_equal(part.images, whole.images[10:30])
-    np.testing.assert_array_equal(part.labels, whole.labels[10:30])
-
-
-def test_a_missing_data_dir_is_named(tmp_path):
-    missing = tmp_path / "nowhere"
-    with pytest.raises(FileNotFoundError, match=f"path does not exist: {missing}"):
-        load_tfds("cifar10", "train", data_dir=missing)
-    assert not missing.exists()
-
-
 def test_an_empty_data_dir_tells_how_to_prepare(tmp_path):
     where = re.escape(str(tmp_path / "cifar10" / "3.0.2"))
     with pytest.raises(DataUnavailableError, match=rf"no {where}\..*prepare_tfds\('cifar10'"):

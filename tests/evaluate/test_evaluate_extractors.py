@@ -1,8 +1,5 @@
 """Extractors of features: shipped, trained once and kept, and random."""
 
-import subprocess
-import sys
-
 import jax
 import numpy as np
 import pytest
@@ -17,7 +14,6 @@ DIGESTS = {
     16: "c28938f668916bb6c6c3bd6633b39d5a5c7159c2b43e44072b5c54646a9861b3",
 }
 """Weights of the digits' extractors by side."""
-RANDOM = (-0.4373409152030945, 1.4640073776245117)
 """The first and the last feature of a picture, by a fixed random network."""
 
 
@@ -140,20 +136,14 @@ def test_random_features_order_what_is_better_and_worse(name):
         assert told["high"] < 0, (better, worse, told)
 
 
-@pytest.mark.slow
-def test_random_features_are_the_same_in_another_process():
+def test_random_features_are_the_same_everywhere_and_take_any_shape():
     """Their weights come from NumPy's frozen generator."""
-    code = (
-        "import numpy as np; from ebmjax import evaluate;"
-        "f, _ = evaluate.random_features().outputs_fn(np.arange(192, dtype=np.uint8)"
-        ".reshape(1, 8, 8, 3)); print(float(f[0, 0]), float(f[0, 63]))"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    np.testing.assert_allclose([float(x) for x in found.stdout.split()], RANDOM, rtol=1e-5)
-
-
-def test_random_features_take_any_shape():
     judge = evaluate.random_features()
+    picture = np.arange(192, dtype=np.uint8).reshape(1, 8, 8, 3)
+    features, _ = judge.outputs_fn(picture)
+    np.testing.assert_allclose(
+        [features[0, 0], features[0, 63]], [-0.4373409152030945, 1.4640073776245117], rtol=1e-5
+    )
     for shape in ((1, 1, 1), (3, 1, 1), (5, 9, 3), (32, 20, 1), (9, 64, 3)):
         features, probabilities = judge.outputs_fn(np.zeros((2, *shape), np.uint8))
         assert features.shape == (2, 64)

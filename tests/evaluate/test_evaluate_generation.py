@@ -210,21 +210,6 @@ def test_samples_are_beside_their_starts_test_images_and_gaussians():
     assert found["fresh"]["starts"]["fid"] == pytest.approx(expected, rel=1e-9)
 
 
-def test_all_fids_of_a_report_are_stated_for_the_samples_number():
-    """Also those of fewer test images, and of samples of which one is lost."""
-    images = np.random.default_rng(0).integers(0, 256, (20, 3, 1, 1)).astype(np.uint8)
-    ends = floats(images).copy()
-    ends[3] = np.nan
-    report = evaluate.generation(
-        {"fresh": Chains(floats(images), ends)}, unlabelled(TRAIN[:8]), DISTANCES
-    )
-    places = report["fresh"], report["fresh"]["starts"], report["test_images"], report["gaussian"]
-    assert [place["num_images"] for place in places] == [19, 19, 8, 20]
-    assert [place["fid_num_images"] for place in places] == [20] * 4
-    expected = DISTANCES.scores(TRAIN[:8], at=20).numbers["fid"]
-    assert report["test_images"]["fid"] == expected != DISTANCES.scores(TRAIN[:8]).numbers["fid"]
-
-
 def test_scores_without_an_error_use_as_many_images_as_there_are_test_images():
     """There are six, as many of each class, though the test images have more of one."""
     labels = np.arange(9) % 3

@@ -77,7 +77,7 @@ def still(density):
 
 CASES = {
     "sam_and_batch_norm": (normalised, {"rho": 0.5}, {"norm_policy": SADA_JEM_POLICY}),
-    "classifier": (normalised, {"rho": 0.5}, {}),
+    "classifier": (normalised, {"rho": 0.5, "loss": None}, {}),
     "weights": (quadratic, {"generative_loss": weighted_loss, "smoothing_ratio": 2.0}, {}),
 }
 STARTS = np.random.default_rng(5).uniform(-1.0, 1.0, (NUM, *SHAPE)).astype(np.float32)

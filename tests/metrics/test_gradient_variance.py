@@ -62,16 +62,6 @@ def test_estimates_are_unbiased_for_any_number_of_repeats():
             assert abs(jnp.mean(estimates) - expected) < 5 * standard_error
 
 
-def test_the_definitions_differ():
-    exact = jnp.tile(jnp.array([1.0, -1.0, 5.0]), (4, 1))  # noiseless, unequal coordinates
-    assert gradient_variance(exact).variance == 0
-    assert float(coordinate_gradient_variance(exact[0])) == pytest.approx(56 / 9)
-
-    shared = jnp.tile(jnp.array([[1.0], [2.0], [3.0], [6.0]]), (1, 3))  # noise moves all alike
-    assert float(gradient_variance(shared).variance) == pytest.approx(14 / 3)
-    assert jnp.all(jax.vmap(coordinate_gradient_variance)(shared) == 0)
-
-
 def test_repeats_that_agree_have_exactly_no_variance():
     got = gradient_variance(jnp.full((7, 5), 0.1))
     assert got.variance == 0

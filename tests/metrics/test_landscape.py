@@ -107,19 +107,3 @@ def test_landscape_is_the_value_at_every_point(wrap):
     # Every number is a small multiple of 1/8 and its cube below 2^10: float32 is nearly exact.
     np.testing.assert_allclose(got, expected, atol=8 * EPS * 256)
     assert got[0, 1] == skewed(CENTRE)
-
-
-def test_points_are_visited_one_after_the_other():
-    """The memory of a landscape is that of one evaluation, not of the whole grid."""
-    size = 100_000
-
-    def value_fn(params):
-        # Sorting needs the whole vector in memory.
-        return jnp.sort(jnp.sin(params["b"] * jnp.arange(size)))[size // 3]
-
-    def temporary_bytes(num_points):
-        grid = (jnp.linspace(0, 1, num_points), jnp.linspace(0, 1, num_points))
-        run = jax.jit(lambda *g: energy_landscape(value_fn, CENTRE, ALONG_X, ALONG_Y, *g))
-        return run.lower(*grid).compile().memory_analysis().temp_size_in_bytes
-
-    assert 4 * size <= temporary_bytes(2) <= temporary_bytes(8) < temporary_bytes(2) + 4 * size

@@ -371,38 +371,6 @@ def assert_equal(first, second):
     jax.tree.map(np.testing.assert_array_equal, first, second)
 
 
-@functools.cache
-def wide_resnet(norm="batch"):
-    """The network, its classifier, and a start."""
-    network = networks.WideResNet(10, 1, 3, norm)
-    made = networks.from_linen(network)
-    return network, made, jax.jit(made.init)(jax.random.key(0), images_of())
-
-
-@pytest.mark.slow
-def test_chains_follow_the_gradient_of_their_summed_log_density():
-    """Through the shared mean and variance too: what PyTorch's ``energy.sum().backward()`` is."""
-    _, made, (params, statistics) = wide_resnet()
-    images = 10 * images_of()
-
-    def log_density(image):
-        logits, _ = made.apply(params, statistics, image, use="batch", batch_axis="chains")
-        return jax.nn.logsumexp(logits)
-
-    def total(images):
-        logits, _ = made.apply(params, statistics, images, use="batch")
-        return jax.nn.logsumexp(logits, axis=-1).sum()
-
-    chains = jax.jit(jax.vmap(jax.grad(log_density), axis_name="chains"))(images)
-    expected = jax.jit(jax.grad(total))(images)
-    scale = np.abs(expected).max()
-    # Sums in another order: some 64 terms in each of twelve layers, there and back.
-    tolerance = 2 * 64 * 12 * float(jnp.finfo(jnp.float32).eps)
-    np.testing.assert_allclose(chains, expected, rtol=0, atol=tolerance * scale)
-    alone = jax.jit(jax.vmap(jax.grad(lambda image: total(image[None]))))(images)
-    assert np.abs(alone - expected).max() > 100 * tolerance * scale
-
-
 class HeadAlone(Flat):
     """A method called as the second part of a network is, where there is no first."""
 
