@@ -22,7 +22,6 @@ from ebmjax.latent._losses import tempered_loss as tempered_loss
 from ebmjax.latent._losses import vanilla_loss as vanilla_loss
 from ebmjax.latent._model import LatentModel as LatentModel
 from ebmjax.latent._model import LatentParams as LatentParams
-from ebmjax.latent._model import log_joint as log_joint
 from ebmjax.latent._model import log_likelihood as log_likelihood
 from ebmjax.latent._model import log_prior as log_prior
 from ebmjax.latent._model import principal_latents as principal_latents

@@ -72,11 +72,6 @@ def log_likelihood(
     return gaussian_log_density(squared_error(params, model, z, x), x.size, model.likelihood_scale)
 
 
-def log_joint(params: LatentParams, model: LatentModel, z: jax.Array, x: jax.Array) -> jax.Array:
-    """Returns ``log_likelihood + log_prior`` of one pair: ``z``'s unnormalised log posterior."""
-    return log_likelihood(params, model, z, x) + log_prior(params, model, z)
-
-
 def principal_latents(base: FactorGaussian, observations: jax.Array, latent_dim: int) -> jax.Array:
     """Returns the observations' principal components in units of their deviations, (batch, d).
 

@@ -272,7 +272,7 @@ class _Step(NamedTuple):
                 batch_axis=axis,
             )
             if drawn is not None:
-                f = self._gather(seen.log_density)
+                f = {role: gather_rows(one, axis) for role, one in seen.log_density.items()}
                 at = {role: values / carry.smoothing for role, values in f.items()}
                 batch = Samples(x, at["positives"], f["positives"])
                 negatives = Samples(shown["negatives"], at["negatives"], f["negatives"], *live)
@@ -380,17 +380,6 @@ class _Step(NamedTuple):
         references = gather_rows(drawn.starts.others, self.objective.batch_axis)
         found = f(ends, drawn.starts.labels), nearest_neighbour_entropy(ends, references)
         return jax.lax.stop_gradient(ends), found
-
-    def _gather(self, f: dict[str, jax.Array]) -> dict[str, jax.Array]:
-        """Returns f of all shards; the parts of one kind of chains are joined."""
-        assert self.plan is not None
-
-        def gather(values: jax.Array, num_parts: int) -> jax.Array:
-            parts = values.reshape(num_parts, -1)
-            return gather_rows(parts.T, self.objective.batch_axis).T.ravel()
-
-        num_kinds = {"positives": 1, "negatives": len(self.plan.kinds)}
-        return {role: gather(values, num_kinds[role]) for role, values in f.items()}
 
     def _differentiate(self, terms: Callable[..., Any], params: PyTree) -> Any:
         """Value, what ``terms`` returns besides, and gradient of the sum of the loss's terms."""

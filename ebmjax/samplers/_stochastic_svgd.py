@@ -54,9 +54,6 @@ MEDIAN_PARTICLES = 4
 """In the two pairs of the median of an even number of distances."""
 
 
-stochastic_svgd_init = svgd_init
-
-
 def stochastic_svgd_step(
     key: Key,
     state: SVGDState,
@@ -175,4 +172,4 @@ def _kernel_noise(key: Key, terms: SteinTerms, independent: Any) -> jax.Array:
     return multiply(waves, amplitudes) / NUM_WAVES**0.5
 
 
-stochastic_svgd = bound(stochastic_svgd_init, stochastic_svgd_step, interacts=True)
+stochastic_svgd = bound(svgd_init, stochastic_svgd_step, interacts=True)

@@ -7,8 +7,7 @@ import jax
 
 from ebmjax import samplers
 
-NAMES = [name.removesuffix("_step") for name in sorted(vars(samplers)) if name.endswith("_step")]
-NAMES.remove("batch")
+NAMES = [name for name, value in sorted(vars(samplers).items()) if hasattr(value, "rejects")]
 
 
 SEED = 3
@@ -29,7 +28,7 @@ ONE_CHAIN = [name for name in PLAIN if name not in PARTICLES]
 
 def init_of(name):
     """Returns ``init(position, log_density_fn)``; what it draws is drawn as by ``with_a_key``."""
-    init = getattr(samplers, f"{name}_init")
+    init = getattr(samplers, name).init
     if "key" not in inspect.signature(init).parameters:
         return init
     return partial(init, jax.random.key(SEED))

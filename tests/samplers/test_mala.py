@@ -9,7 +9,7 @@ from monte_carlo import assert_mean, assert_moments, run_replicas, stationary_mo
 from scipy.special import digamma, polygamma
 
 from ebmjax import densities
-from ebmjax.samplers import batch_step, clip_score, mala, mala_init
+from ebmjax.samplers import batch_step, clip_score, mala
 
 CONCENTRATION = 1.5
 REPLICAS = 20_000
@@ -108,7 +108,7 @@ def test_blackjax_walks_the_same_path(monkeypatch):
         target = densities.log_gamma(jnp.array([0.7, 1.5, 3.0])).log_density_fn
         theirs = blackjax.mala(target, step_size=0.6)
         their_step, our_step = jax.jit(theirs.step), jax.jit(mala(target, step_size=0.6).step)
-        ours, other = mala_init(jnp.zeros(3), target), theirs.init(jnp.zeros(3))
+        ours, other = mala.init(jnp.zeros(3), target), theirs.init(jnp.zeros(3))
         decisions = []
         for key in jax.random.split(jax.random.key(5), 50):
             ours, info = our_step(key, ours)

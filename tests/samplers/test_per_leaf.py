@@ -77,6 +77,6 @@ def test_noise_and_temperature_together(name, temperature):
         with pytest.raises(ValueError, match=message):
             sampler.step(jax.random.key(0), sampler.init(POSITION["a"]))
         return
-    state = getattr(samplers, f"{name}_init")(POSITION, log_density)
+    state = getattr(samplers, name).init(POSITION, log_density)
     with pytest.raises(ValueError, match=message):
-        getattr(samplers, f"{name}_step")(jax.random.key(0), state, log_density, **both)
+        getattr(samplers, name).step(jax.random.key(0), state, log_density, **both)
