@@ -42,15 +42,6 @@ def to_levels(values: np.ndarray) -> np.ndarray:
     return np.round(255 * np.clip(values, 0, 1)).astype(np.uint8)
 
 
-def keep_classes(found: ImageSet, classes: list[int]) -> ImageSet:
-    """Returns the images of the named classes, numbered in their order."""
-    parts = []
-    for images, labels in (found[:2], found[2:]):
-        is_kept = np.isin(labels, classes)
-        parts += [images[is_kept], np.searchsorted(classes, labels[is_kept])]
-    return ImageSet(*parts)
-
-
 def resize_set(name: str, size: int, num_train: int | None, num_test: int | None) -> ImageSet:
     """The first images of a set that ``load_images`` knows, of the given side."""
     train, test = (
@@ -132,27 +123,12 @@ def make_shapes(size: tuple[int, int], kinds: list[int], num_train: int, num: in
     return split_shuffled(to_levels(np.stack(pictures)), labels, num_train)
 
 
-def keep_rows(found: ImageSet, rows: np.ndarray) -> ImageSet:
-    """Returns the training images of these rows, and all test images."""
-    return found._replace(images=found.images[rows], labels=found.labels[rows])
-
-
-def make_unbalanced() -> ImageSet:
-    """MNIST with 380 training images of a 0 down to 20 of a 9; its 1,000 test images."""
-    found, sizes = make_mnist(), np.round(np.geomspace(380, 20, 10)).astype(int)
-    rows = [np.flatnonzero(found.labels == i)[:num] for i, num in enumerate(sizes)]
-    return keep_rows(found, np.sort(np.concatenate(rows)))
-
-
 SETS: dict[str, Callable[[], ImageSet]] = {
     "digits": lambda: resize_set("digits", 16, None, None),
     "mnist": make_mnist,
     "cifar16": lambda: resize_set("cifar10", 16, 3200, 1000),
     "glyphs": make_glyphs,
     "shapes": lambda: make_shapes((24, 24), [0, 1, 2, 3, 4, 5], 2000, 2500),
-    "few": lambda: keep_classes(make_mnist(), [3, 5, 8]),
-    "unbalanced": make_unbalanced,
-    "two": lambda: keep_classes(make_mnist(), [4, 9]),
     "unlabelled": lambda: make_glyphs("abcdefghijklmnopqrstuvwxyz", 24),
     "large64": lambda: make_shapes((64, 64), [0, 1, 3, 4], 640, 800),
 }

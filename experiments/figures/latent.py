@@ -1,9 +1,8 @@
 """Draws the figures of the thermodynamic-integration thesis into a study's folder.
 
-FOLDER/figures/ gets fig10_*.png, the scores against the variance, equal_time_*.png, against the
-seconds of training, and quadratic_fits.md; FOLDER gets the losses, fig09_*.png. A row's name says
-its estimator and what differs: "tempered p=0.1 N_t=30". A sweep has the rows that differ in p
-alone, or in the batch size for vanilla learning.
+FOLDER/figures/ gets fig10_*.png, the scores against the variance, and quadratic_fits.md. A row's
+name says its estimator and what differs: "tempered p=0.1 N_t=30". A sweep has the rows that differ
+in p alone, or in the batch size for vanilla learning.
 """
 
 import re
@@ -16,7 +15,6 @@ from matplotlib.axes import Axes
 from numpy.polynomial import Polynomial
 
 from ebmjax.recipes.evaluators.plots import figure
-from ebmjax.recipes.study.figures import Panel, over_training
 from ebmjax.recipes.study.reader import StudyRun, find_done, row_names
 from ebmjax.recipes.study.table import descend, markdown_table
 
@@ -29,8 +27,6 @@ VARIANCES = {
 }
 SCORES = {"kid_rbf": "KID_inf, RBF kernel", "fid": "FID_inf"}
 ESTIMATORS = ("frozen_prior", "tempered")
-SECONDS = {"cost.train_seconds": "seconds of training"}
-LOSS: Panel = ("loss", "surrogate loss", "symlog")
 INFINITY = "generation.fresh.at_sizes.{}.infinity"
 NAME = re.compile(r"([a-z_]+?)_((?:N_t|warm_start|[a-zA-Z]+)=.*)")
 HEADS = ("estimator", "regime", "points", "parabola's a", "left out: parabola", "line", "constant")
@@ -154,14 +150,7 @@ def draw(folder: Path) -> None:
     if not rows:
         return
     (target / "quadratic_fits.md").write_text(table(rows))
-    for estimator in ("vanilla", *ESTIMATORS):
-        if not (swept := sweep(rows, estimator)):
-            continue
-        names = {f"{estimator}_{row.changes}": row.changes for row in swept}
-        over_training((LOSS,), f"fig09_loss_{estimator}", folder, names)
-        if estimator == "vanilla":
-            continue
+    for estimator in ESTIMATORS:
         found = regimes(rows, estimator)
-        for score in SCORES:
+        for score in SCORES if found else ():
             against(target / f"fig10_{score}_{estimator}.png", found, VARIANCES, score)
-        against(target / f"equal_time_{estimator}.png", found, SECONDS, "kid_rbf")

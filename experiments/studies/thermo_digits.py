@@ -26,12 +26,8 @@ FIELDS = {
     "N_t": "loss.num_intervals",
     "K": "sampler.posterior.num_steps",
     "eta": "loss.kl_weight",
-    "sum": "loss.kl_sum",
     "covariance": "loss.kl_covariance",
     "epochs": "train.num_epochs",
-    "schedule": "loss.schedule",
-    "warm_start": "sampler.warm_start",
-    "sampler": "sampler.posterior.name",
     "chains": "loss.chains_per_observation",
 }
 
@@ -72,14 +68,9 @@ FINER_BATCHES = (15, 25, 40, 50, 75, 100, 150)
 
 
 OTHERS = [
-    row("tempered", p=6.0, schedule="adaptive"),
-    row("tempered", p=6.0, warm_start=True),
-    row("tempered", p=6.0, sampler="mala"),
     row("telescoped", p=6.0),
-    row("telescoped", p=6.0, warm_start=True),
     row("covariance", p=6.0),
     row("through_chain", p=6.0),
-    row("through_chain", p=0.1),
     row("vanilla", batch=75, epochs=EQUAL_TIME * NUM_EPOCHS),
 ]
 

@@ -78,12 +78,6 @@ def _points():
     return np.arange(16, dtype=np.uint8).reshape(16, 1, 1, 1), np.arange(16) % 5
 
 
-def test_classes_keep_their_images(sets):
-    found = sets.keep_classes(sets.split_shuffled(*_points(), 8), [1, 4])
-    for images, labels in (found[:2], found[2:]):
-        np.testing.assert_array_equal(images.ravel() % 5, np.array([1, 4])[labels])
-
-
 def test_a_class_of_shapes_covers_its_own_area(sets):
     """A disc of radius r covers pi r^2, a bar 4 x 0.32 x 1.1 r^2, as fractions of its box."""
     disc, bar = (sets.make_shapes((24, 24), [kind], 60, 64).images for kind in (0, 5))

@@ -59,24 +59,24 @@ def test_every_table_that_scores_samples_scores_their_starts_beside_them(name):
 
 def test_what_all_rows_share_is_left_out_where_it_has_no_effect():
     rows = {
-        "Adam": "configs/jem_digits.py",
-        "SGD": ["configs/jem_digits.py", "--config.optimizer.name=sgd"],
+        "SGLD": "configs/jem_digits.py",
+        "pSGLD": ["configs/jem_digits.py", "--config.sampler.name=psgld"],
     }
-    common = ("--config.optimizer.momentum=0.5",)
-    adam, sgd = cells(Study(rows, {}, common=common), Path("nowhere"), 1)
-    assert not set(common) & set(adam.command)
-    assert set(common) <= set(sgd.command)
-    assert sgd.config.optimizer.momentum == 0.5
+    common = ("--config.sampler.psgld.damping=0.5",)
+    sgld, psgld = cells(Study(rows, {}, common=common), Path("nowhere"), 1)
+    assert not set(common) & set(sgld.command)
+    assert set(common) <= set(psgld.command)
+    assert psgld.config.sampler.psgld.damping == 0.5
     study = Study(rows, {})
     again = cells(study, Path("nowhere"), 1, common)
-    assert [set(cell.command) for cell in again] == [set(adam.command), set(sgd.command)]
+    assert [set(cell.command) for cell in again] == [set(sgld.command), set(psgld.command)]
     with pytest.raises(ConfigError, match=r"loss\.beta=0\.5 has no effect in any row of the study"):
         cells(study, Path("nowhere"), 1, ["--config.loss.beta=0.5"])
 
 
 def test_what_a_row_sets_itself_must_have_an_effect():
-    row = ["configs/jem_digits.py", "--config.optimizer.momentum=0.5"]
-    with pytest.raises(SystemExit, match=r"optimizer\.momentum is no field here"):
+    row = ["configs/jem_digits.py", "--config.sampler.psgld.damping=0.5"]
+    with pytest.raises(SystemExit, match=r"sampler\.psgld\.damping is no field here"):
         cells(Study({"row": row}, {}), Path("nowhere"), 1)
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data, losses
-from ebmjax._ranges import COUNT, NOT_NEGATIVE, POSITIVE, PROBABILITY, WHOLE
+from ebmjax._ranges import COUNT, FRACTION, NOT_NEGATIVE, POSITIVE, PROBABILITY, WHOLE
 from ebmjax.learning import Density, Samples
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.parts.objectives.fitting import across, first_rows, fitted_by
@@ -158,8 +158,8 @@ def energy_matching(
     *,
     step: Any,
     fitted: int,
-    temperature: Any = 0.1,
-    ramp_start: Any = 0.8,
+    temperature: Annotated[Any, POSITIVE] = 0.1,
+    ramp_start: Annotated[Any, FRACTION] = 0.8,
     contrastive_weight: Annotated[Any, NOT_NEGATIVE] = 1.0,
     num_steps: Annotated[int, COUNT] = 100,
     step_size: Annotated[Any, POSITIVE] = 0.02,
@@ -172,6 +172,8 @@ def energy_matching(
     steps have paths alone; pairs are matched within a shard.
 
     Args:
+      temperature: temperature of the density that chains follow
+      ramp_start: time from which paths fade and chains warm up
       contrastive_weight: weight of contrastive divergence beside the paths
       num_steps: steps of a training chain
       step_size: time of a step; noise reaches the data at time 1
