@@ -43,18 +43,9 @@ def beta_objective_loss(
         \text{true\_objective (Eq. 34)} \quad & \tfrac12 \sum_{h = A, B}
             (1 - \overline{w^+}_{\text{other half}})\, \tfrac2N \sum_{i \in h} g_i
 
-    and the first two are gradients of losses:
-
-    .. math::
-        L_\text{default} &= \tfrac1N \sum_i \tfrac1b \log\!\big( e^{b f(x^+_i)}
-            + \textstyle\sum_j e^{b f(x^-_j)} \big) - \overline{f(x^+)} \\
-        L_\text{no\_positive} &= \tfrac1b \log \tfrac1M \textstyle\sum_j e^{b f(x^-_j)}
-            - \overline{f(x^+)}
-
-    The other two are not gradients of a loss: they return the default's value with the gradient
-    above, so do not differentiate them twice. At ``beta`` 0, and only there, every variant is
-    exactly contrastive divergence (Alg. 1). As beta tends to 0, all but "no_positive" tend to M /
-    (M + 1) times its gradient (appendix F).
+    The first two are gradients of losses (docs/losses.md). The others return the default's value
+    with the gradient above, so do not differentiate them twice. At ``beta`` 0, and only there,
+    every variant is exactly contrastive divergence (Alg. 1).
 
     The weights compare the samples of one call. Shards that call it separately get other weights
     than the whole batch, unless the gradient function's ``batch_axis`` joins them.

@@ -32,25 +32,11 @@ def improved_contrastive_divergence_loss(
     ends of chains that depend on the parameters through the scores of their last steps. :math:`x^-`
     are the same points as constants.
 
-    **Derivation.** Let :math:`q_\theta` be the law of the chains' ends. Then
-
-    .. math::
-        KL(q_\theta \| p_{\bar\theta}) = E_{q_\theta} E_{\bar\theta} - H(q_\theta)
-            + \log Z_{\bar\theta}
-
-    and at :math:`w_{KL} = w_H = 1` the last two terms have its derivative, call it
-    :math:`\tau`: moving the parameters moves the ends, here towards low energy and apart.
-    For :math:`p \propto e^{-E}`, Hinton's objective has
-
-    .. math::
-        \partial_\theta \big[ KL(p_D \| p_\theta) - KL(q_\theta \| p_\theta) \big]
-        = E_{p_D} \partial E_\theta - E_{q_\theta} \partial E_\theta - \tau
-
-    so contrastive divergence leaves out **minus** :math:`\tau`. Du et al. and the thesis print the
-    bracket :math:`-(E_{p_D} \partial E - E_q \partial E + \tau)`, which is right for :math:`p
-    \propto e^{+E}`. With E low on the data, they then *add* the divergence to the loss. This
-    function does the same. So the term is the negative of the missing one. It does not complete
-    Hinton's gradient; it asks for parameters under which short chains come close to the model.
+    At :math:`w_{KL} = w_H = 1` the last two terms have the derivative of
+    :math:`KL(q_\theta \| p_{\bar\theta})`, with :math:`q_\theta` the law of the ends. For
+    :math:`p \propto e^{-E}` contrastive divergence leaves **minus** this derivative out of
+    Hinton's gradient. This function adds it, as Du et al. do: it asks for parameters under which
+    short chains come close to the model. See docs/losses.md.
 
     A sampler with noise scale s and step e has temperature :math:`T = s^2 / (2 e)`, to which
     :math:`w_H = T w_{KL}` belongs. Du et al.'s code takes 0.3 times the mean log distance, which is

@@ -24,12 +24,9 @@ class NormPolicy:
     two phases of the energy term; ``"chains"`` are the sampler's. If normalised by its ``"batch"``,
     an image's energy depends on the images beside it; by the ``"running"`` averages it does not.
 
-    By default every pass normalises by its batch, so that chains follow the trained energy. Only
-    real images update the averages, because the network is evaluated on real images. The price is
-    that chains interact: a Metropolis test of a single chain is not valid. With
-    ``chains="running"`` alone, chains follow another energy than the trained one: in every trial,
-    samples and energies ran apart. Running averages for positives and negatives, too, are
-    consistent but train worse.
+    By default every pass normalises by its batch, so that chains follow the trained energy, and
+    only real images update the averages. Chains then interact: a Metropolis test of a single chain
+    is not valid. Other choices: docs/networks.md.
 
     A batch is that of one shard, or of all shards if ``Objective.batch_axis`` names their axes.
 

@@ -27,30 +27,25 @@ class ResidualEnergy(nn.Module):
     of channels changes. Its second convolution starts at zero, so the network starts shallow. The
     other kernels start He normal, the head LeCun normal, biases at zero.
 
-    **Spectral norm.** Every kernel except the head's enters as ``W min(1, limit / norm(W))``, see
-    ``spectral_norm``: a pure function of the parameters, without state. (IGEBM's code always
-    divides by the norm, and caps only the second convolution of a block.) ``fold`` saves chains the
-    power iterations at every step.
+    **Spectral norm.** Every kernel except the head's is held below a limit by ``cap_kernels``.
+    ``fold`` does so once for all steps of chains.
 
     **Classes.** With ``num_classes`` the energy is E(x, y) and the call takes labels. Each block
     adds a bias of the class to the input of its two convolutions and multiplies the second's output
     by a gain of the class. All classes start equal. A traced label out of range makes the energy
     NaN.
 
-    **Scales.** With ``num_scales`` above 1, the energy is a sum over the image and its means over
-    2x2, 4x4, ... pixels, each with a separate network.
-
     Attributes:
       features: channels of each stage; the first also of the first convolution.
       depth: residual blocks in a stage.
       num_classes: number of classes; None for an energy of images alone.
-      num_scales: number of resolutions.
+      num_scales: networks that see the image, its means over 2x2, 4x4, ... pixels; energies add.
       spectral_norm: the limit; None leaves kernels as they are.
       activation: elementwise; leaky ReLU of slope 0.2. IGEBM takes swish for large images.
       dtype: of the computation up to the sum over pixels; then float32.
 
     The defaults are IGEBM's larger network for 32x32 images. ``features=(32, 64), depth=1`` suits
-    8x8 digits. Halving rounds up: 25 pixels become 13.
+    8x8 digits.
 
     Source: Du & Mordatch 2019 (IGEBM); Du et al. 2021 for the scales.
     """

@@ -34,10 +34,6 @@ class WideResNet(nn.Module):
     the second convolution of a block has the stride. A 1x1 shortcut, used if the shape changes,
     takes the block's input before its activation.
 
-    Convolutions start uniform within 1/sqrt(fan_in), the PyTorch default that JEM relies on. The
-    linear layer starts LeCun normal, biases at zero. From depth 22 on, a stage's blocks of one
-    shape run in a loop, so that a program holds them once.
-
     The call is ``head(first_layer(images))``: the first convolution, which PYLD uses, and the rest.
     Method ``features`` returns the linear layer's inputs. ``statistics="batch"`` normalises by
     these images instead of the running averages, and updates these (``mutable=["batch_stats"]``).

@@ -38,11 +38,6 @@ def sam_gradients(
     zero stays zero: the paper's constant :math:`\eta`, added to T, is 0 here as in SADA-JEM. A zero
     gradient gives zero, a gradient that is not finite one that is not finite.
 
-    Below its Eq. 8, SADA-JEM prints :math:`\rho\, T \operatorname{sign}(g)` for ASAM. For d
-    parameters that has norm :math:`\rho \sqrt d` in the ball :math:`\lVert T^{-1} \epsilon \rVert
-    \le \rho` of the same equation, so it lies outside. Kwon et al.'s formula, above, is the
-    maximiser within the ball.
-
     Both passes see the same batch, negatives and dropout masks if ``loss_fn`` closes over them, so
     draw negatives before the call. Put running statistics into the metrics, which come from the
     first pass alone: they are then updated once.
@@ -50,8 +45,7 @@ def sam_gradients(
     Args:
       loss_fn: ``params -> (loss, metrics)``, ``metrics`` any PyTree.
       params: any PyTree of floating-point arrays.
-      rho: positive scalar, the radius; may be traced. SADA-JEM's best accuracies
-        are at 0.2 with SAM and at 4 with ASAM, which diverges at 8 (its Table 6).
+      rho: positive scalar, the radius; may be traced.
       adaptive: ASAM instead of SAM.
       second_loss_fn: the loss of the second pass if it differs, for example in its normalisation
         statistics; None for ``loss_fn``.

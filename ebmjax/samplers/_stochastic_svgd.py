@@ -1,27 +1,4 @@
-r"""SVGD with the noise that makes it a sampler.
-
-Stack the n particles into X with the product target :math:`\pi(X) = \prod_i p(x_i)`. For any
-positive semi-definite field D(X) the diffusion
-
-.. math:: dX = \big( D\, \nabla \log \pi + \nabla \cdot D \big)\, dt + \sqrt{2 D}\; dW
-
-leaves :math:`\pi` invariant. Take :math:`D = (K + \delta I)/n` between particles, the same in each
-coordinate, with :math:`K_{ij} = k(x_i, x_j)`. The drift is then SVGD's direction and
-:math:`\delta / n` times the score: n draws from p as :math:`\epsilon \to 0`, for every n and every
-:math:`\delta \ge 0`, if the bandwidth h is constant. In that limit only the noise's mean,
-covariance and third moments count. With a median rule, h moves with the particles, and the
-divergence has a second term,
-
-.. math:: \tfrac1n \sum_j \frac{\partial k(x_i, x_j)}{\partial h}\, \nabla_{x_j} h,
-   \qquad \frac{\partial k}{\partial h} = k\, \frac{\lVert x_i - x_j \rVert^2}{h^3},
-
-which is not small: without it, the variance of a log-gamma law was 3 to 4 % too small with 10 and
-40 particles, and three particles flew apart. :math:`\delta` is a share of plain Langevin dynamics,
-without which particles that have met receive the same noise for ever.
-
-Source: Gallego & Rios Insua 2018; Nüsken & Renger 2021 for the noise :math:`2 \epsilon K / n`; the
-thesis on SVGD in JEM asks for it in 5.3.3 and 6.2.1.
-"""
+"""SVGD with the noise that makes it a sampler."""
 
 from typing import Annotated, Any
 
@@ -73,8 +50,8 @@ def stochastic_svgd_step(
         \qquad \mathbb{E}\, \eta \eta^\top = K + \delta I
 
     with noise :math:`\eta_i` that is Gaussian for every particle and correlated between them. A
-    median rule adds the drift that a moving bandwidth needs. This module's docstring derives it.
-    The law is exact as :math:`\epsilon \to 0`, with a given ``bandwidth`` and with a median rule. A
+    median rule adds the drift that a moving bandwidth needs; docs/samplers/svgd.md derives it. The
+    law is exact as :math:`\epsilon \to 0`, with a given ``bandwidth`` and with a median rule. A
     single particle follows Langevin dynamics with step ``(1 + langevin_weight) step_size``.
 
     Args:
@@ -90,6 +67,9 @@ def stochastic_svgd_step(
 
     Returns:
       The new state and an ``SVGDInfo`` about the drift.
+
+    Source: Gallego & Rios Insua 2018; Nüsken & Renger 2021 for the noise :math:`2 \epsilon K / n`;
+    the thesis on SVGD in JEM asks for it in 5.3.3 and 6.2.1.
     """
     check_state(state, "particles")
     for name, value in (
