@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from ebmjax.learning import step_size as adapted_step_size
 from ebmjax.recipes.config.files import project
+from ebmjax.recipes.evaluators.samples import draw_samples
 from ebmjax.recipes.models.energy.checks import find_samplers
 from ebmjax.recipes.parts.samplers import temperature
 from ebmjax.samplers import clip_score, sgld
@@ -26,7 +27,7 @@ def accept_ratios(key: Key, model: Any, data: Any, *, num: int = 100) -> dict[st
     """
     del data
     (name, sampler), *_ = find_samplers(model.config).items()
-    max_score, chains = model.config.sampler.max_score, model.samples(key, num)
+    max_score, chains = model.config.sampler.max_score, draw_samples(key, model, num)
 
     def make() -> Any:
         @jax.jit

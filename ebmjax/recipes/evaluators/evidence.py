@@ -11,9 +11,8 @@ from ebmjax import evaluate, latent
 from ebmjax._groups import map_groups
 from ebmjax._phases import say_part
 from ebmjax._ranges import COUNT, FLAG, POSITIVE, TWO_OR_MORE, one_of
-from ebmjax.data import ImageData
+from ebmjax.data import ImageData, to_signed_unit
 from ebmjax.recipes.evaluators import Found
-from ebmjax.recipes.evaluators.image_model import floats
 from ebmjax.types import Key
 
 METHODS = ("thermodynamic", "stepping_stone", "ais")
@@ -130,4 +129,4 @@ def evidence_of_each(
 
     keys = jax.random.split(key, len(images))
     program = model.program(("evidence", num_chains, divergences), lambda: jax.jit(of_all))
-    return jax.device_get(program(model.params, keys, floats(images)))
+    return jax.device_get(program(model.params, keys, to_signed_unit(jnp.asarray(images))))

@@ -14,11 +14,10 @@ from ebmjax._groups import map_groups
 from ebmjax._phases import say_part
 from ebmjax._ranges import TWO_OR_MORE
 from ebmjax._stored import take_rows
-from ebmjax.data import ImageData
+from ebmjax.data import ImageData, to_signed_unit
 from ebmjax.evaluate import finite_images
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators import Found
-from ebmjax.recipes.evaluators.image_model import floats
 from ebmjax.types import Key
 
 TESTS = ("ksd", "mmd", "c2st")
@@ -113,7 +112,8 @@ def _stein(
     section, found = model.config.sampler, {}
     box = None if section.box == "none" else (section.low, section.high)
     for place, x in sets.items():
-        x = floats(x) if x.dtype == np.uint8 else jnp.asarray(x)
+        x = jnp.asarray(x)
+        x = to_signed_unit(x) if x.dtype == jnp.uint8 else x
         if box and (num := int(jnp.sum((x < box[0]) | (x > box[1])))):
             notes.append(
                 f"ksd leaves out {place}: {num} of {x.size} numbers are outside of "

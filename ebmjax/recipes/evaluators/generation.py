@@ -17,6 +17,7 @@ from ebmjax.evaluate import finite_images
 from ebmjax.recipes.evaluators import Draw, Found
 from ebmjax.recipes.evaluators.evidence import keys_of
 from ebmjax.recipes.evaluators.plots import figure, tiles
+from ebmjax.recipes.evaluators.samples import draw_buffer, is_latent
 from ebmjax.types import Key
 
 SHARES = {"fid": 0.9, "is": 0.1}
@@ -51,12 +52,12 @@ def generation(
       selected_by_confidence: also judge the buffer's images that the model is sure of
       smallest_num: smallest number of images that metrics are extrapolated from
     """
-    sets = model.draw_sets(key, num_images)
+    sets = draw_sets(key, model, num_images)
     say_part("distances of the samples from the training images")
     report = evaluate.generation(sets, data, model.distances)
     found: dict[str, SampleArrays] = {}
     for name, chains in sets.items():
-        means, found[name] = model.score_samples(name, chains)
+        means, found[name] = score_samples(name, model, chains)
         report[name] |= means
     if "buffer" in sets and selected_by_confidence:
         buffer = sets["buffer"]
@@ -71,6 +72,60 @@ def generation(
             place["at_sizes"] = scores_at_sizes(keys_of(key).sizes, model.distances, images, at)
     arrays = {f"{name}_{k}": one for name, group in found.items() for k, one in group.items()}
     return Found({"generation": report}, arrays=arrays, pictures=_pictures(found))
+
+
+def draw_sets(key: Key, model: Any, num: int) -> dict[str, Any]:
+    """Returns long chains and the buffer; with labels also chains of a class.
+
+    Without labels, also chains as long as training's. Of a latent EBM, chains of the prior alone.
+    """
+    if is_latent(model):
+        say_part(f"chains of {num:,} samples")
+        return {"fresh": model.fresh_chains(keys_of(key).generated, num)}
+    short_key, long_key, _ = jax.random.split(key, 3)
+    sets = {}
+    if not model.has_labels:
+        sets["short"] = model.fresh_chains(short_key, num, model.config.sampler.num_steps)
+    else:
+        long_key, key = jax.random.split(long_key)
+    sets["fresh"] = model.fresh_chains(long_key, num, model.num_chain_steps)
+    if model.has_labels and model.plan and not model.plan.is_interacting:
+        class_key = jax.random.fold_in(long_key, 1)
+        sets["conditional"] = model.fresh_chains(
+            class_key, num, model.num_chain_steps, of_class=True
+        )
+    if (buffer := draw_buffer(key, model, num)) is not None:
+        sets["buffer"] = buffer
+    model.known_sets.update(sets)
+    return sets
+
+
+def score_samples(
+    name: str, model: Any, chains: Any
+) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+    """Returns mean scores of the samples of a set that did not diverge; and these and their starts.
+
+    With labels, samples whose chains had no class get their most probable one. Of a latent
+    EBM, only the way of the finite chains: of latents, not of pixels.
+    """
+    if is_latent(model):
+        return {"rms_displacement": chains.about_finite()[1]}, {}
+    starts, ends, labels, _ = chains
+    is_finite = np.isfinite(ends).all(axis=(1, 2, 3))
+    logits = model.logits_at(ends)[is_finite]
+    samples = {
+        "images": finite_images(ends),
+        "start_images": finite_images(starts[is_finite]),
+        "log_density": np.asarray(jax.nn.logsumexp(logits, axis=1)),
+    }
+    if not model.has_labels or len(logits) < 2:
+        return {}, samples
+    has_class = name == "conditional" or (name == "buffer" and model.is_conditional)
+    classes = labels[is_finite] if has_class else logits.argmax(axis=1)
+    probabilities = np.asarray(jax.nn.softmax(logits, axis=1))[np.arange(len(classes)), classes]
+    samples |= {"labels": classes, "class_probability": probabilities}
+    means = ("class_probability", "log_density")
+    return {f"mean_{one}": float(np.mean(samples[one])) for one in means}, samples
 
 
 def _list_places(

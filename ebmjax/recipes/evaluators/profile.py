@@ -11,9 +11,10 @@ from matplotlib.ticker import MaxNLocator
 
 from ebmjax._ranges import COUNT
 from ebmjax.data import ImageData
-from ebmjax.learning import profile_chains
+from ebmjax.learning import ANY_CLASS, profile_chains
 from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.plots import figure, step_colours
+from ebmjax.recipes.evaluators.samples import draw_buffer
 from ebmjax.recipes.folder.workdir import snapshots
 from ebmjax.types import Key, Metrics
 
@@ -47,9 +48,9 @@ def profile(
     """
     del data
     key = jax.random.fold_in(key, KEY_NUMBER)
-    begun = None if model.plan is None else model.profile_starts(key, num_chains)
-    if begun is None:
+    if model.plan is None:
         return Found({}, {})
+    starts, labels = _starts(key, model, num_chains)
 
     def find(trained: Any, key: Key, starts: Any, labels: Any) -> dict[str, Metrics]:
         kinds = model.plan.single(model.plan.num_samples).kinds_at(trained.adaptation)
@@ -60,13 +61,29 @@ def profile(
         }
 
     program = model.program("profile", lambda: jax.jit(find))
-    found = program(model.trained, key, *map(jnp.asarray, begun))
+    found = program(model.trained, key, jnp.asarray(starts), jnp.asarray(labels))
     arrays = {
         f"{PREFIX}.{sampler}.{number}": np.asarray(values)
         for sampler, numbers in found.items()
         for number, values in numbers.items()
     }
     return Found({}, {}, arrays)
+
+
+def _starts(key: Key, model: Any, num: int) -> tuple[Any, Any]:
+    """Returns slots of the buffer, or without one draws of the start distribution.
+
+    They have a class if training's chains have one. Particles come in training's number.
+    """
+    plan = model.plan
+    num = model.config.sampler.num_samples if plan.is_interacting else num
+    if (chains := draw_buffer(key, model, num)) is not None:
+        starts, labels = chains.ends, chains.labels
+    else:
+        labels = jnp.arange(num, dtype=jnp.int32) % plan.num_classes
+        keys = jax.random.split(jax.random.fold_in(key, 0), num)
+        starts = jax.vmap(plan.start_fn)(keys, labels)
+    return starts, labels if model.is_conditional else np.full(len(labels), ANY_CLASS, np.int32)
 
 
 def draw(workdir: Path) -> None:

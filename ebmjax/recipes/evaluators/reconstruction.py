@@ -7,10 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import latent
-from ebmjax.data import ImageData
+from ebmjax.data import ImageData, to_signed_unit
 from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.evidence import keys_of
-from ebmjax.recipes.evaluators.image_model import floats
 from ebmjax.recipes.evaluators.samples import take_first
 from ebmjax.types import Key
 
@@ -32,7 +31,7 @@ def reconstruction(key: Key, model: Any, data: ImageData) -> Found:
 
     originals = data.images[: model.config.evals.num_test]
     program = model.program("reconstruction", lambda: jax.jit(reconstruct))
-    found = program(keys_of(key).powers, model.params, floats(originals))
+    found = program(keys_of(key).powers, model.params, to_signed_unit(jnp.asarray(originals)))
     along, images, errors = jax.device_get(found)
     row = {
         "test_reconstruction_error": float(along["reconstruction_error"]),

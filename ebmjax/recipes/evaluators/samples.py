@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -13,13 +14,20 @@ from ebmjax import evaluate
 from ebmjax._ranges import TWO_OR_MORE
 from ebmjax._stored import AT_ONCE, take_rows
 from ebmjax.data import ImageData, from_signed_unit
+from ebmjax.evaluate import Chains
+from ebmjax.learning import positions_in
 from ebmjax.recipes.evaluators import Found
+from ebmjax.recipes.evaluators.evidence import keys_of
 from ebmjax.recipes.evaluators.plots import STYLE, figure, tiles
 from ebmjax.recipes.evaluators.result_tables import with_error
+from ebmjax.samplers import StartFn
+from ebmjax.training import TrainState
 from ebmjax.types import Key
 
 NUM_SHOWN, COLUMNS = 100, 10
 """Most images that a picture shows and ``monitor/`` keeps, and how many stand side by side."""
+STARTS_KEY_NUMBER = 2**31 + 1
+"""Number folded into a monitor's key for the draws of the start distribution."""
 
 
 def samples(
@@ -33,20 +41,94 @@ def samples(
     Args:
       num_images: samples that are scored during training
     """
-    chains = model.samples(key, num_images)
+    chains = draw_samples(key, model, num_images)
     if chains is None:
         return Found({}, {})
     row = {}
     if chains.are_the_same:
         row["sample_rms_displacement"] = evaluate.rms_displacement(chains.starts, chains.ends)
-    row |= model.sample_row(chains) | evaluate.along_training(chains, data, model.distances)
+    if is_latent(model):
+        names = "num_diverged_samples", "sample_rms_displacement"
+        row |= dict(zip(names, chains.about_finite(), strict=True))
+    elif model.has_labels:
+        name = "sample" if chains.are_the_same else "buffer"
+        row[f"{name}_log_density"] = float(np.mean(model.log_densities(chains.ends)))
+    else:
+        row["sample_energy"] = float(np.mean(model.energies(chains.ends, chains.labels)))
+    row |= evaluate.along_training(chains, data, model.distances)
     shown = take_first(chains.ends)
     arrays = {"samples": shown, "starts": take_first(chains.starts)}
     arrays["nearest"] = nearest_images(shown, model.train.images)
-    classes = model.classes_of(chains._replace(ends=chains.ends[:NUM_SHOWN]))
-    if classes is not None:
-        arrays["classes"] = np.asarray(classes[:NUM_SHOWN])
+    if not is_latent(model) and model.is_conditional:
+        arrays["classes"] = np.asarray(chains.labels[:NUM_SHOWN])
+    elif not is_latent(model) and model.has_labels:
+        arrays["classes"] = np.asarray(model.logits_at(chains.ends[:NUM_SHOWN]).argmax(axis=1))
     return Found({}, row, arrays, step_pictures={"samples": partial(draw, row, arrays)})
+
+
+def is_latent(model: Any) -> bool:
+    """Returns whether a model's chains move latents, from which it generates images."""
+    return model.config.family == "latent"
+
+
+def draw_samples(key: Key, model: Any, num: int) -> Any:
+    """Returns samples as training draws them: the buffer's, or without one fresh chains'.
+
+    A latent EBM's have the same starts at every step of training. None without chains.
+    """
+    if is_latent(model):
+        return model.fresh_chains(keys_of(key).samples, num)
+    chains = draw_buffer(key, model, num)
+    if chains is not None or model.plan is None:
+        return chains
+    return model.fresh_chains(key, num, model.config.sampler.num_steps)
+
+
+def spread_slots(
+    state: TrainState, num: int, num_classes: int = 1
+) -> tuple[jax.Array, np.ndarray] | None:
+    """Returns ``num`` positions of all shards' buffers, and their slots in a shard.
+
+    They are evenly spaced slots of each class's block, the classes in turn. If the buffers hold
+    fewer, all are returned; without a buffer, None.
+    """
+    if not jax.tree.leaves(state.carry.buffer):
+        return None
+    positions = positions_in(state.carry.buffer.positions)
+    num_shards, size = positions.shape[:2]
+    block = size // num_classes
+    of_class = min(-(-num // num_classes), num_shards * block)
+    # Takes a slot of every shard in turn, then the next slot.
+    spaced = np.linspace(0, num_shards * block - 1, of_class).astype(int)
+    turns, labels = np.divmod(np.arange(min(num, of_class * num_classes)), num_classes)
+    slots, shards = np.divmod(spaced[turns], num_shards)
+    slots += labels * block
+    return positions[shards, slots], slots
+
+
+def draw_buffer(key: Key, model: Any, num: int) -> Chains | None:
+    """Returns slots of the buffers beside draws of what fills them; None without a buffer.
+
+    A slot's draw is of its class: what it held before any chain moved.
+
+    There are ``num``, as many of each class, or fewer where the buffers hold fewer.
+    """
+    plan, state = model.plan, model.state
+    if plan is None or state is None:
+        return None
+    if (shown := spread_slots(state, num, plan.num_classes)) is None:
+        return None
+    positions, slots = shown
+    size = positions_in(state.carry.buffer.positions).shape[1]
+    labels = (slots * plan.num_classes // size).astype(np.int32)
+    keys = jax.random.split(jax.random.fold_in(key, STARTS_KEY_NUMBER), len(labels))
+    draws = np.asarray(_draw(plan.start_fn, keys, jnp.asarray(labels)))
+    return Chains(draws, np.asarray(positions), labels, are_the_same=False)
+
+
+@jax.jit
+def _draw(start_fn: StartFn, keys: Key, labels: jax.Array) -> jax.Array:
+    return jax.vmap(start_fn)(keys, labels)
 
 
 def draw(row: Mapping[str, Any], arrays: Mapping[str, np.ndarray], path: Path) -> None:

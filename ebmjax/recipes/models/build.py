@@ -1,23 +1,28 @@
 """Builds objects from a configuration: parts that every family shares."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from ebmjax import training
+from ebmjax._groups import on_devices
 from ebmjax._ranges import MAX_INTEGER
+from ebmjax.data import ImageData
+from ebmjax.evaluate import Chains, Distances, finite_images
+from ebmjax.learning import ChainPlan, Densities
 from ebmjax.recipes.config.by_images import total_steps
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.user_parts import find_part
 from ebmjax.recipes.evaluators import profile
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
-from ebmjax.recipes.evaluators.image_model import ImageModel
 from ebmjax.recipes.evaluators.plots import panels
 from ebmjax.recipes.folder.workdir import read_rows
 from ebmjax.recipes.parts.image_data import Images
@@ -53,6 +58,69 @@ class Seconds(NamedTuple):
     def run(self) -> float:
         """Seconds that the same work takes after compilation."""
         return self.wall - self.compile
+
+
+DensitiesOf = Callable[[Any], Densities]
+"""``densities_of(model)``: what the chains of a trained model follow. The model is a PyTree with a
+field ``adaptation``, the step sizes that adapted in training."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ImageModel:
+    """A trained model of images, as evaluators see it.
+
+    Attributes:
+      plan: how training draws its negatives; None without chains.
+      densities_of: what chains of ``trained`` follow; None where they move latents.
+      train: the training images.
+      held_out: images held out of training; None without any.
+      distances: distances of samples from the training images; None for points.
+      config: of the run.
+      state: of training; None before ``at``.
+      trained: the parts of the state that are used; None before ``at``.
+      programs: compiled programs of evaluators, shared by the models of all states.
+      known_sets: chains that an evaluator of this state has drawn, by name.
+    """
+
+    plan: ChainPlan | None
+    densities_of: DensitiesOf
+    train: ImageData
+    distances: Distances | None
+    config: Config
+    held_out: ImageData | None = None
+    state: TrainState | None = None
+    trained: Any = None
+    programs: dict[Any, Any] = field(default_factory=dict)
+    known_sets: dict[str, Chains] = field(default_factory=dict)
+
+    def extract_trained(self, state: TrainState) -> Any:
+        """Returns the parts of a state that are used."""
+        raise NotImplementedError
+
+    def at(self, state: TrainState | None) -> Self:
+        """Returns the model of a state; without one, the model as it is."""
+        if state is None:
+            return self
+        trained = on_devices(self.extract_trained(state))
+        return replace(self, state=state, trained=trained, known_sets={})
+
+    def program(self, name: Any, make: Callable[[], Any]) -> Any:
+        """Returns ``make()``, made once for all states."""
+        if name not in self.programs:
+            self.programs[name] = make()
+        return self.programs[name]
+
+    @property
+    def params(self) -> Any:
+        """PyTree of its parameters."""
+        return self.trained.params
+
+
+def images_of(chains: Any) -> dict[str, np.ndarray]:
+    """Returns "images" and "start_images", uint8, of the chains whose ends are finite."""
+    is_finite = np.isfinite(chains.ends).all(axis=(1, 2, 3))
+    starts = np.asarray(chains.starts)[is_finite]
+    return {"images": finite_images(chains.ends), "start_images": finite_images(starts)}
 
 
 class Experiment(NamedTuple):

@@ -10,8 +10,8 @@ import pytest
 from ebmjax import evaluate
 from ebmjax.data import ImageData, from_signed_unit
 from ebmjax.learning import Chain
-from ebmjax.recipes.evaluators.chains import spread_slots
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
+from ebmjax.recipes.evaluators.samples import spread_slots
 from ebmjax.recipes.models.energy.model import EnergyModel
 from ebmjax.samplers import ReplayBuffer
 from experiments.configs import jem_digits

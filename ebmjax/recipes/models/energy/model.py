@@ -1,7 +1,7 @@
 """A trained density, with labels or without: its logits, its chains, what evaluators ask of it."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,7 +14,8 @@ from jax.tree_util import Partial
 from ebmjax import evaluate
 from ebmjax._groups import map_groups
 from ebmjax._phases import say_part
-from ebmjax.evaluate import Chains, finite_images
+from ebmjax.data import to_signed_unit
+from ebmjax.evaluate import Chains
 from ebmjax.learning import (
     ANY_CLASS,
     ChainPlan,
@@ -22,24 +23,24 @@ from ebmjax.learning import (
     EnergyNetwork,
     JointNetwork,
     NoiseLevels,
+    run_chains,
 )
 from ebmjax.networks import NormPolicy
 from ebmjax.optim import averaged_parameters
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.evaluators.chains import (
-    DensitiesOf,
-    average_step_sizes,
-    make_fresh_chains,
-    move,
-)
 from ebmjax.recipes.evaluators.density import grid_draws, grid_of, learned_on_grid
-from ebmjax.recipes.evaluators.image_model import ImageModel, floats, images_of
 from ebmjax.recipes.evaluators.robustness import Refine
+from ebmjax.recipes.models.build import DensitiesOf, ImageModel, images_of
 from ebmjax.recipes.models.energy.checks import find_samplers
 from ebmjax.recipes.parts.points_data import Truth
 from ebmjax.recipes.parts.samplers import implied_temperature, larger, temperature
+from ebmjax.samplers import StartFn
 from ebmjax.training import TrainState
 from ebmjax.types import Key, LogDensityFn, PyTree
+
+LONG, FAR_PIXELS = 10, 32**2
+"""Default length of an evaluation's chain, in lengths of a training step's, for images of at most
+so many pixels. Chains of larger images are longer in proportion."""
 
 
 class Trained(NamedTuple):
@@ -94,6 +95,77 @@ def densities_of(network: EnergyNetwork | JointNetwork) -> DensitiesOf:
     return lambda trained: network.densities(trained.params, trained.statistics, trained.scale)
 
 
+def average_step_sizes(adaptation: Mapping[str, DualAveraging]) -> dict[str, DualAveraging]:
+    """Returns the first shard's step sizes, averaged over training; takes those of all shards."""
+    first = jax.tree.map(lambda leaf: leaf[0], dict(adaptation))
+    return {name: s._replace(log_step_size=s.log_average) for name, s in first.items()}
+
+
+def move(
+    key: Key,
+    plan: ChainPlan,
+    densities_of: DensitiesOf,
+    model: Any,
+    starts: jax.Array,
+    labels: jax.Array,
+    num_steps: int,
+) -> jax.Array:
+    """Moves ``starts`` (N, H, W, C) of classes (N,) by ``num_steps`` of the plan's samplers."""
+    num_kinds = len(plan.kinds)
+    keys = key[None] if num_kinds == 1 else jax.random.split(key, num_kinds)
+    single = plan.single(len(labels), num_steps)
+    return run_chains(keys, densities_of(model), single, starts, labels, model.adaptation)[0]
+
+
+def make_fresh_chains(
+    plan: ChainPlan,
+    densities_of: DensitiesOf,
+    num_steps: int,
+    levels: NoiseLevels | None = None,
+) -> Callable[[Key, Any, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """Returns a function that runs training's samplers from their start distribution.
+
+    Args:
+      plan: how training draws its negatives. Its start distribution must be a PyTree, as those of
+        ``ebmjax.samplers`` are.
+      densities_of: what chains follow.
+      num_steps: of each chain.
+      levels: noise levels; then chains of no sampler are annealed through them, from noise.
+
+    Returns:
+      ``(key, model, labels) -> (starts, ends)``, each (chains, H, W, C). Labels are (groups, size)
+      int32; the groups run one after the other, and each sampler moves an equal part of each.
+      ``ANY_CLASS`` starts as a class does, the classes in turn from the first label on.
+    """
+
+    @jax.jit
+    def run(key: Key, model: Any, start_fn: StartFn, labels: jax.Array) -> Any:
+        # An argument, so that its large constants stay out of the program.
+        def one_group(group: tuple[Key, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            key, labels, turns = group
+            start_key, chain_key = jax.random.split(key)
+            keys = jax.random.split(start_key, len(labels))
+            starts = jax.vmap(start_fn)(keys, jnp.where(labels == ANY_CLASS, turns, labels))
+            if levels is not None:
+                starts, density = levels.draw_like(start_key, starts), densities_of(model)
+                anneal = levels.anneal
+                keys = jax.random.split(chain_key, len(labels))
+                return starts, jax.vmap(
+                    lambda key, start, label: anneal(key, start, density(label), num_steps)
+                )(keys, starts, labels)
+            return starts, move(chain_key, plan, densities_of, model, starts, labels, num_steps)
+
+        turns = jnp.arange(labels.size, dtype=jnp.int32).reshape(labels.shape) % plan.num_classes
+        return map_groups(one_group, (jax.random.split(key, len(labels)), labels, turns))
+
+    def fresh_chains(key: Key, model: Any, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        starts, ends = run(key, model, plan.start_fn, jnp.asarray(labels))
+        flat = [np.asarray(x).reshape(-1, *x.shape[2:]) for x in (starts, ends)]
+        return flat[0], flat[1]
+
+    return fresh_chains
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EnergyModel(ImageModel):
     """A density of images or points, that may be a classifier too.
@@ -125,6 +197,13 @@ class EnergyModel(ImageModel):
         longer, steps = math.log(self.step_factor), trained.adaptation.items()
         adaptation = {k: s._replace(log_step_size=s.log_step_size + longer) for k, s in steps}
         return trained._replace(adaptation=adaptation)
+
+    @property
+    def num_chain_steps(self) -> int:
+        """Number of steps of an evaluation's own chain."""
+        pixels = math.prod(self.train.images.shape[1:-1])
+        default = round(LONG * self.config.sampler.num_steps * max(pixels / FAR_PIXELS, 1))
+        return self.config.evals.num_chain_steps or default
 
     @property
     def has_labels(self) -> bool:
@@ -195,7 +274,8 @@ class EnergyModel(ImageModel):
 
             return logits
 
-        images = floats(images) if np.asarray(images).dtype == np.uint8 else jnp.asarray(images)
+        images = jnp.asarray(images)
+        images = to_signed_unit(images) if images.dtype == jnp.uint8 else images
         return np.asarray(self.program("logits", make)(self.trained, images))
 
     def log_densities(self, points: Any) -> np.ndarray:
@@ -303,48 +383,6 @@ class EnergyModel(ImageModel):
 
         return self.program(("refinement", num_steps), make)
 
-    def samples(self, key: Key, num: int) -> Chains | None:
-        """Returns samples as training draws them: the buffer's, or without one fresh chains'."""
-        chains, steps = self.buffer(key, num), self.config.sampler.num_steps
-        if chains is not None or self.plan is None:
-            return chains
-        return self.fresh_chains(key, num, steps)
-
-    def sample_row(self, chains: Chains) -> dict[str, float]:
-        """Returns the mean energy of samples; with labels, their mean log density."""
-        if not self.has_labels:
-            return {"sample_energy": float(np.mean(self.energies(chains.ends, chains.labels)))}
-        name = "sample" if chains.are_the_same else "buffer"
-        return {f"{name}_log_density": float(np.mean(self.log_densities(chains.ends)))}
-
-    def classes_of(self, chains: Chains) -> Any:
-        """Returns the classes that chains follow, else the most probable ones; None without."""
-        if self.is_conditional:
-            return chains.labels
-        return self.logits_at(chains.ends).argmax(axis=1) if self.has_labels else None
-
-    def draw_sets(self, key: Key, num: int) -> dict[str, Chains]:
-        """Returns long chains and the buffer; with labels also chains of a class.
-
-        Without labels, also chains as long as training's.
-        """
-        short_key, long_key, _ = jax.random.split(key, 3)
-        sets = {}
-        if not self.has_labels:
-            sets["short"] = self.fresh_chains(short_key, num, self.config.sampler.num_steps)
-        else:
-            long_key, key = jax.random.split(long_key)
-        sets["fresh"] = self.fresh_chains(long_key, num, self.num_chain_steps)
-        if self.has_labels and self.plan and not self.plan.is_interacting:
-            class_key = jax.random.fold_in(long_key, 1)
-            sets["conditional"] = self.fresh_chains(
-                class_key, num, self.num_chain_steps, of_class=True
-            )
-        if (buffer := self.buffer(key, num)) is not None:
-            sets["buffer"] = buffer
-        self.known_sets.update(sets)
-        return sets
-
     def about(self) -> dict[str, Any]:
         """Returns the length of long chains, and every sampler's step and temperature.
 
@@ -372,46 +410,6 @@ class EnergyModel(ImageModel):
             "samplers": found,
             **{name: first[name] for name in ("temperature", "implied_temperature")},
         }
-
-    def score_samples(self, name: str, chains: Chains) -> tuple[dict[str, float], dict[str, Any]]:
-        """Returns mean scores of the samples that did not diverge; and these and their starts.
-
-        With labels, samples whose chains had no class get their most probable one.
-        """
-        starts, ends, labels, _ = chains
-        is_finite = np.isfinite(ends).all(axis=(1, 2, 3))
-        logits = self.logits_at(ends)[is_finite]
-        samples = {
-            "images": finite_images(ends),
-            "start_images": finite_images(starts[is_finite]),
-            "log_density": np.asarray(jax.nn.logsumexp(logits, axis=1)),
-        }
-        if not self.has_labels or len(logits) < 2:
-            return {}, samples
-        has_class = name == "conditional" or (name == "buffer" and self.is_conditional)
-        classes = labels[is_finite] if has_class else logits.argmax(axis=1)
-        probabilities = np.asarray(jax.nn.softmax(logits, axis=1))[np.arange(len(classes)), classes]
-        samples |= {"labels": classes, "class_probability": probabilities}
-        means = ("class_probability", "log_density")
-        return {f"mean_{one}": float(np.mean(samples[one])) for one in means}, samples
-
-    def profile_starts(self, key: Key, num: int) -> tuple[Any, Any]:
-        """Returns slots of the buffer, or without one draws of the start distribution.
-
-        They have a class if training's chains have one. Particles come in training's number.
-        """
-        plan = self.plan
-        assert plan is not None
-        num = self.config.sampler.num_samples if plan.is_interacting else num
-        if (chains := self.buffer(key, num)) is not None:
-            starts, labels = chains.ends, chains.labels
-        else:
-            labels = jnp.arange(num, dtype=jnp.int32) % plan.num_classes
-            keys = jax.random.split(jax.random.fold_in(key, 0), num)
-            starts = jax.vmap(plan.start_fn)(keys, labels)
-        if not self.is_conditional:
-            labels = np.full(len(labels), ANY_CLASS, np.int32)
-        return starts, labels
 
 
 def _pick(logits: Any, labels: Any) -> Any:

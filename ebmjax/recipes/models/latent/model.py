@@ -18,8 +18,7 @@ from ebmjax._stored import take_rows
 from ebmjax.evaluate import rms_displacement
 from ebmjax.optim import averaged_parameters
 from ebmjax.recipes.evaluators.evidence import evidence_of_each, keys_of
-from ebmjax.recipes.evaluators.image_model import ImageModel, images_of
-from ebmjax.recipes.models import build as common
+from ebmjax.recipes.models.build import ImageModel, Seconds, images_of, root_keys
 from ebmjax.recipes.models.latent.parts import Examples
 from ebmjax.training import TrainState
 from ebmjax.types import Key
@@ -74,7 +73,7 @@ class LatentEBM(ImageModel):
     powers: jax.Array
     gradient_fn: Callable[..., Any]
     examples: Examples
-    pilot: common.Seconds | None = None
+    pilot: Seconds | None = None
     is_finished: bool = False
     plan: None = None
     densities_of: Any = None
@@ -98,40 +97,22 @@ class LatentEBM(ImageModel):
 
     def sample(self, key: Key, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:
         """Returns ``images_of`` of fresh chains of the prior."""
-        return images_of(self._prior_chains(key, num, num_steps))
+        return images_of(self.fresh_chains(key, num, num_steps))
 
     def score(self, images: np.ndarray) -> dict[str, np.ndarray]:
         """Returns "log_evidence" (N,) of uint8 images in nats, estimated as the run monitors it."""
-        key, section = common.root_keys(self.config)[2], self.config.evals.evidence
+        key, section = root_keys(self.config)[2], self.config.evals.evidence
         options = {"num_chains": section.num_chains, "divergences": section.divergences}
         found = evidence_of_each(key, self, images, **options)
         trapezium = found["test_trapezium_log_evidence"]
         return {"log_evidence": found.get("test_log_evidence", trapezium)}
-
-    def samples(self, key: Key, num: int) -> PriorChains:
-        """Returns fresh chains of the prior: the same starts at every step of training."""
-        return self._prior_chains(keys_of(key).samples, num)
-
-    def sample_row(self, chains: PriorChains) -> dict[str, float]:
-        """Returns how many samples are not finite, and how far the others came, of latents."""
-        names = "num_diverged_samples", "sample_rms_displacement"
-        return dict(zip(names, chains.about_finite(), strict=True))
-
-    def draw_sets(self, key: Key, num: int) -> dict[str, PriorChains]:
-        """Returns fresh chains of the prior."""
-        say_part(f"chains of {num:,} samples")
-        return {"fresh": self._prior_chains(keys_of(key).generated, num)}
-
-    def score_samples(self, name: str, chains: PriorChains) -> tuple[dict[str, float], Any]:
-        """Returns the way of the finite chains, of latents, not of pixels; and no arrays."""
-        return {"rms_displacement": chains.about_finite()[1]}, {}
 
     def about(self) -> dict[str, Any]:
         """Returns the powers, and the cost of a step of training."""
         say_part("timing a step")
         found = cost(
             self.gradient,
-            keys_of(common.root_keys(self.config)[2]).cost,
+            keys_of(root_keys(self.config)[2]).cost,
             jax.device_get(self.params),  # not on each device, which would all do the same
             (),
             self.batch(np.arange(self.config.train.batch_size)),
@@ -158,7 +139,7 @@ class LatentEBM(ImageModel):
         )
         return samples.power_latents
 
-    def _prior_chains(self, key: Key, num: int, num_steps: int | None = None) -> PriorChains:
+    def fresh_chains(self, key: Key, num: int, num_steps: int | None = None) -> PriorChains:
         """Returns the chains of ``latent.sample_prior`` with this key, and their starts."""
         chains, networks = self.chains, self.networks
         own_steps: int | None = self.config.evals.num_chain_steps

@@ -17,10 +17,15 @@ from ebmjax.networks import SADA_JEM_POLICY, NormPolicy, WideResNet, from_linen
 from ebmjax.optim import average_parameters
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.evaluators.chains import make_fresh_chains, move
 from ebmjax.recipes.evaluators.robustness import robustness
 from ebmjax.recipes.models.energy import checks
-from ebmjax.recipes.models.energy.model import Trained, densities_of, extract_trained
+from ebmjax.recipes.models.energy.model import (
+    Trained,
+    densities_of,
+    extract_trained,
+    make_fresh_chains,
+    move,
+)
 from experiments.configs import jem_digits
 
 

@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 from ebmjax import data, metrics, samplers
 from ebmjax.evaluate import Chains, Distances, Extractor
 from ebmjax.learning import ANY_CLASS
-from ebmjax.recipes.evaluators.generation import SHARES, generation, most_confident
+from ebmjax.recipes.evaluators.generation import SHARES, generation, most_confident, score_samples
 from ebmjax.recipes.models.energy.model import EnergyModel
 
 TRAIN = np.random.default_rng(0).integers(0, 256, (9, 3, 1, 1), np.uint8)
@@ -152,11 +152,11 @@ def test_diverged_samples_are_left_out():
     starts = ends[::-1].copy()
     ends[1, 0] = np.nan
     chains = Chains(starts, ends, np.array([0, 1, 0, 1]))
-    means, samples = model.score_samples("buffer", chains)
+    means, samples = score_samples("buffer", model, chains)
     assert set(means) == {"mean_class_probability", "mean_log_density"}
     assert samples["labels"].tolist() == [0, 0, 1]
     assert len(samples["start_images"]) == 3
     lost = chains._replace(ends=np.full_like(ends, np.inf))
-    means, samples = model.score_samples("fresh", lost)
+    means, samples = score_samples("fresh", model, lost)
     assert means == {}
     assert samples["images"].shape == (0, 3, 1, 1)

@@ -13,7 +13,7 @@ from experiment_runs import digits
 from ebmjax import data, evaluate, latent
 from ebmjax.recipes.evaluators.evidence import evidence, evidence_of_each, keys_of
 from ebmjax.recipes.evaluators.reconstruction import reconstruction
-from ebmjax.recipes.evaluators.samples import samples
+from ebmjax.recipes.evaluators.samples import draw_samples, samples
 from ebmjax.recipes.models.latent.model import LatentEBM
 from ebmjax.recipes.models.latent.parts import Examples
 from ebmjax.recipes.models.latent.parts import optimizer as make_optimizer
@@ -203,7 +203,7 @@ def test_diverged_samples_are_counted():
 @pytest.mark.slow
 def test_samples_stand_beside_the_images_of_their_chains_starts():
     model = linear()
-    found = model.samples(KEY, 5)
+    found = draw_samples(KEY, model, 5)
     # The chains are those that start afresh by this key: where they start, nothing else changes.
     draw = partial(latent.sample_prior, keys_of(KEY).samples, PARAMS, MODEL, 5, 2)
     ends, _ = draw(sampler=model.chains.prior_sampler, num_steps=40)
@@ -223,7 +223,7 @@ def test_samples_are_drawn_by_as_many_steps_as_the_evaluation_says(given, steps)
     model = linear(config=digits(**{"train.batch_size": 3, **given}))
     draw = partial(latent.sample_prior, keys_of(KEY).samples, PARAMS, MODEL, 5, 2)
     ends, _ = draw(sampler=model.chains.prior_sampler, num_steps=steps)
-    np.testing.assert_allclose(model.samples(KEY, 5).latents, ends, rtol=1e-6)
+    np.testing.assert_allclose(draw_samples(KEY, model, 5).latents, ends, rtol=1e-6)
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.75])
