@@ -1,5 +1,6 @@
 """Runs of experiments/run.py, as processes and in this one, and readers of what they leave."""
 
+import csv
 import json
 import struct
 import subprocess
@@ -7,13 +8,25 @@ import sys
 import time
 from pathlib import Path
 
+import jax
+import numpy as np
+from linear_family import NAME, linear
+from PIL import Image
+from safetensors.numpy import load_file
 from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.record_writer import masked_crc32c
 
-from ebmjax.recipes.config import families
+from ebmjax import recipes, training
+from ebmjax.recipes.config import declare, families
+from ebmjax.recipes.models.build import root_keys
 from ebmjax.recipes.run import launch as launches
+from ebmjax.recipes.run import use
 from ebmjax.recipes.run.run import Run
-from experiments.configs import thermo_digits
+from ebmjax.recipes.study.reader import StudyRun
+from ebmjax.training._block import make_block
+from ebmjax.training._feed import describe_batches
+from ebmjax.training._sharding import place_state
+from experiments.configs import igebm_digits, thermo_digits
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 EXPERIMENTS = REPOSITORY / "experiments"
@@ -36,6 +49,53 @@ def build_experiment(config, folder):
     """The experiment of a configuration made here, checked as one of a command line is."""
     families.check(config)
     return Run(config, folder).build()
+
+
+def make_step(config, folder, num_steps=1):
+    """The experiment of a configuration, the block of its training steps, and its arguments."""
+    experiment = build_experiment(config, folder)
+    plan = experiment.plan
+    shards, mesh = plan.num_shards, training.make_mesh(plan.num_shards)
+    streams = [np.zeros((num_steps, shards, size // shards), np.int32) for size in plan.streams]
+    indices = tuple(streams) if isinstance(plan.batch_size, tuple) else streams[0]
+    batches = describe_batches(experiment.data, indices, mesh)
+    state, key = place_state(experiment.state, mesh), root_keys(config)[1]
+    block = make_block(experiment.train_step, mesh)
+    return experiment, block, (key, state, batches, experiment.numbers)
+
+
+def assert_keeps_state(config, folder):
+    """Traces two steps: the state that comes out has the shapes of the one that went in.
+
+    Returns the shapes of the steps' metrics.
+    """
+    experiment, block, arguments = make_step(config, folder, num_steps=2)
+    state, metrics = jax.eval_shape(block, *arguments)
+    before, after = (
+        jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), one)
+        for one in (experiment.state, state)
+    )
+    assert after == before
+    return metrics
+
+
+def change(config, fields):
+    """The configuration with fields set, also those of sections that it lacks."""
+    every = families.all_fields(config.family, fields)
+    for name, value in fields.items():
+        declare.put(every[name], config, name, value)
+    return config
+
+
+def image(variant="", **overrides):
+    """The smoke run of image energies, of a network of one stage, with a variant's changes."""
+    config = igebm_digits.get_config("smoke")
+    config.model.features = (4,)
+    changes = igebm_digits.VARIANTS.get(variant, {})
+    sizes = ("sampler.num_steps", "sampler.num_samples")
+    config.update_from_flattened_dict({k: v for k, v in changes.items() if k not in sizes})
+    config.update_from_flattened_dict(overrides)
+    return config
 
 
 def digits(variant="smoke", **overrides):
@@ -113,3 +173,66 @@ def scalars(workdir):
         for value in event.summary.value
         if value.HasField("simple_value")
     }
+
+
+def readers(folder, config, new):
+    """Calls that use, continue, evaluate, start from (in ``new``) and tabulate a run's folder."""
+    start = linear(**{"train.start_from": str(folder)})
+    return (
+        lambda: recipes.load(folder),
+        lambda: launch(config, NAME, str(folder)),
+        lambda: launch(config, NAME, str(folder), "eval"),
+        lambda: launch(start, NAME, str(new)),
+        lambda: StudyRun(folder).config(),
+    )
+
+
+def damage(checkpoint):
+    """Flips one byte in the middle of the largest file of its arrays, as a disk does."""
+    files = [path for path in (checkpoint / "state").rglob("*") if path.is_file()]
+    largest = max(files, key=lambda path: path.stat().st_size)
+    content = bytearray(largest.read_bytes())
+    content[len(content) // 2] ^= 1
+    largest.write_bytes(content)
+
+
+def command(monkeypatch, name, workdir, out, *further):
+    """``ebmjax NAME --workdir=... --out=...``"""
+    arguments = [f"ebmjax {name}", f"--workdir={workdir}", f"--out={out}", *map(str, further)]
+    monkeypatch.setattr(sys, "argv", arguments)
+    use.main()
+
+
+def check_use(workdir, monkeypatch, folder, images, columns):
+    """Samples, scores ``images`` (or points) and exports; returns the loaded run."""
+    run = recipes.load(workdir)
+    samples = run.sample(jax.random.key(3), 3)["images"]
+    assert (samples.shape, samples.dtype) == ((3, *run.input_shape), np.uint8)
+    assert run.is_finished
+    command(monkeypatch, "sample", workdir, folder / "s.npz", "--num=3", "--seed=3")
+    with np.load(folder / "s.npz") as written:
+        np.testing.assert_array_equal(written["images"], samples)
+    command(monkeypatch, "sample", workdir, folder / "s.png", "--num=3", "--num_steps=1")
+    with Image.open(folder / "s.png") as sheet:
+        assert min(sheet.size) > 100
+
+    np.savez(folder / "mine.npz", images=images)
+    command(monkeypatch, "score", workdir, folder / "s.csv", f"--data={folder / 'mine.npz'}")
+    header, *rows = list(csv.reader((folder / "s.csv").read_text().splitlines()))
+    assert header == ["image", *columns]
+    scores = run.score(images)
+    found = np.array(rows, float)
+    np.testing.assert_array_equal(found[:, 0], np.arange(len(images)))
+    flat = np.concatenate([x.reshape(len(images), -1) for x in scores.values()], axis=1)
+    # The same program on the same images; the text of a float32 has nine digits or fewer.
+    np.testing.assert_allclose(found[:, 1:], flat, rtol=1e-7)
+
+    command(monkeypatch, "export", workdir, folder / "p.safetensors")
+    command(monkeypatch, "export", workdir, folder / "p.npz")
+    tensors, (leaves, _) = load_file(folder / "p.safetensors"), jax.tree.flatten(run.params)
+    with np.load(folder / "p.npz") as arrays:
+        assert set(arrays) == set(tensors)
+        for name, tensor in tensors.items():
+            np.testing.assert_array_equal(arrays[name], tensor)
+    assert sum(np.size(leaf) for leaf in leaves) == sum(x.size for x in tensors.values())
+    return run

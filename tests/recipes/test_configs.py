@@ -6,8 +6,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
-from experiment_runs import EXPERIMENTS
-from small_configs import change
+from experiment_runs import EXPERIMENTS, change
 
 from ebmjax.recipes.config import families, files, show_fields
 from ebmjax.recipes.config.errors import flatten

@@ -5,15 +5,13 @@ import math
 
 import numpy as np
 import pytest
-from experiment_runs import contents, launch
-from linear_family import NAME, linear
-from use_checks import command
+from experiment_runs import command, contents, readers
+from linear_family import linear
 
-from ebmjax import recipes, training
+from ebmjax import training
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError, flatten
 from ebmjax.recipes.folder import run_folder
-from ebmjax.recipes.study.reader import StudyRun
 
 ANOTHER = "It was edited, or the run was made by another version of ebmjax"
 NEVER = [["text", 3], [[3]], [{}], [None], {"text": 3}, {}]
@@ -125,14 +123,7 @@ def test_a_file_that_is_no_configuration_is_one_line_for_every_reader(
     text, expected = BROKEN[name]
     written(folder, text)
     before = contents(tmp_path)
-    start = linear(**{"train.start_from": str(folder)})
-    for call in (
-        lambda: recipes.load(folder),
-        lambda: launch(linear(), NAME, str(folder)),
-        lambda: launch(linear(), NAME, str(folder), "eval"),
-        lambda: launch(start, NAME, str(tmp_path / "new")),
-        lambda: StudyRun(folder).config(),
-    ):
+    for call in readers(folder, linear(), tmp_path / "new"):
         with pytest.raises((WorkdirError, ValueError), match=expected) as caught:
             call()
         assert f"{folder}/config.json" in str(caught.value)
@@ -169,8 +160,6 @@ def saved_run(folder, **changes):
     [
         ("mesh.num_shards", 1, "mesh.num_shards was 2 and is now 1"),
         ("optimizer.learning_rate", 0.5, "optimizer.learning_rate was 0.04 and is now 0.5"),
-        ("sampler.num_steps", 7, "sampler.num_steps was 1 and is now 7"),
-        ("train.num_epochs", 50, "train.num_epochs was 5 and is now 50"),
         ("seed", 1, "seed was 0 and is now 1"),
         ("model.hidden", [3, 3], r"model.hidden was \[1\] and is now \[3, 3\]"),
     ],
@@ -181,14 +170,8 @@ def test_a_configuration_that_was_edited_after_the_run_is_noticed(field, value, 
     edited = with_value(run_folder.as_json(config), field, value)
     written(tmp_path, edited)
     kind = tuple(value) if isinstance(value, list) else value
-    start = linear(**{"train.start_from": str(tmp_path)})
-    for call in (
-        lambda: recipes.load(tmp_path),
-        lambda: launch(linear(**{field: kind}), NAME, str(tmp_path)),  # goes on with the edit
-        lambda: launch(linear(**{field: kind}), NAME, str(tmp_path), "eval"),
-        lambda: launch(start, NAME, str(tmp_path.parent / "new")),
-        lambda: StudyRun(tmp_path).config(),
-    ):
+    # The second goes on with the edit.
+    for call in readers(tmp_path, linear(**{field: kind}), tmp_path.parent / "new"):
         with pytest.raises((WorkdirError, ValueError), match=rf"changed since step 4.*{expected}"):
             call()
 
@@ -214,11 +197,6 @@ def test_a_run_whose_checkpoints_do_not_name_their_configuration_is_of_another_v
         WorkdirError, match=r"checkpoints/4 does not name its configuration.*another"
     ):
         run_folder.config_of(tmp_path)
-
-
-def test_the_end_of_a_run_is_known_from_its_description(finished):
-    found = run_folder.find_saved(finished, linear())
-    assert (str(found), found.is_end) == ("finished: step 10 of 10", True)
 
 
 def test_a_checkpoint_of_endless_steps_is_damaged(tmp_path):

@@ -1,14 +1,11 @@
 """Chains of training step by step: where they start, what is kept of them, and their figure."""
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
-from matplotlib.figure import Figure
 
 from ebmjax.learning import ChainKind, ChainPlan, JointNetwork
 from ebmjax.networks import NormPolicy
@@ -108,46 +105,3 @@ def test_particles_move_together_without_the_axes_of_training() -> None:
 
 def test_without_a_buffer_chains_begin_at_their_start_distribution() -> None:
     assert profile_fn()(state_of(None))["profile.sgld.displacement"].shape == (3,)
-
-
-def saved(folder: Path, step: int, **profiles: Any) -> None:
-    (folder / "monitor").mkdir(parents=True, exist_ok=True)
-    (folder / "plots").mkdir(exist_ok=True)
-    arrays: dict[str, Any] = {"samples": np.zeros((1, 2, 2, 1), np.uint8)}
-    for sampler_name, profile in profiles.items():
-        arrays |= {f"profile.{sampler_name}.{name}": one for name, one in profile.items()}
-    np.savez_compressed(folder / "monitor" / f"{step:06d}.npz", **arrays)
-
-
-def test_the_figure_has_a_row_a_sampler_and_a_line_a_snapshot(
-    tmp_path: Path, figures: dict[str, Figure]
-) -> None:
-    for step in (0, 8):
-        moved = {"displacement": np.arange(3.0) + step}
-        saved(tmp_path, step, sgld=moved | {"acceptance_prob": np.ones(3)}, svgd=moved)
-    chain_profiles.draw(tmp_path)
-    assert (tmp_path / "plots" / "chains.png").stat().st_size > 10_000
-    figure = figures["chains.png"]
-    titles = [axes.get_title() for axes in figure.axes]
-    assert titles == ["sgld", "sgld", "", "svgd", ""]  # the last is the bar of colours
-    values = [line.get_ydata().tolist() for line in figure.axes[1].lines]
-    assert values == [[0.0, 1.0, 2.0], [8.0, 9.0, 10.0]]
-
-
-@pytest.mark.parametrize(
-    ("shape", "given", "steps"),
-    [
-        ((32, 32, 3), None, 100),
-        ((8, 8, 1), None, 100),
-        ((64, 48, 3), None, 300),
-        ((64, 64, 3), 7, 7),
-    ],
-)
-def test_an_evaluations_chains_are_longer_for_images_beyond_32_pixels(
-    shape: tuple[int, ...], given: int | None, steps: int
-) -> None:
-    config = jem_digits.get_config()
-    config.sampler.num_steps, config.evals.num_chain_steps = 10, given
-    train = SimpleNamespace(images=np.zeros((1, *shape), np.uint8))
-    model = SimpleNamespace(config=config, train=train)
-    assert EnergyModel.num_chain_steps.fget(model) == steps  # type: ignore[attr-defined]

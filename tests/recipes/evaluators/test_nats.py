@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-from use_checks import command
+from experiment_runs import command
 
 import ebmjax
 from ebmjax import data

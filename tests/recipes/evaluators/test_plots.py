@@ -5,11 +5,9 @@ import matplotlib
 import numpy as np
 import pytest
 from experiment_runs import contents, digits
-from matplotlib.figure import Figure
 
 from ebmjax.latent import power_schedule
 from ebmjax.recipes.evaluators import plots
-from ebmjax.recipes.models.energy.plots import PANELS
 from ebmjax.recipes.models.latent import plots as latent_plots
 
 
@@ -27,52 +25,12 @@ def test_a_column_skips_rows_without_it_and_turns_null_into_nan():
     assert len(plots.column(rows, "absent")[0]) == 0
 
 
-def drawn(*rows):
-    axes = Figure().subplots()
-    for name in ("prior_energy", "absent"):
-        plots.curve(axes, list(rows), name)
-    (line,) = axes.lines
-    return axes, line
-
-
-def test_a_curve_draws_what_is_there():
-    rows = [{"step": 2}, {"step": 4, "prior_energy": 2.0}, {"step": 6, "prior_energy": 1.0}]
-    _, line = drawn(*rows)
-    np.testing.assert_array_equal(line.get_xydata(), [[4, 2], [6, 1]])
-    assert line.get_label() == "prior energy"
-
-
-def test_the_untrained_model_does_not_rule_the_axes():
-    untrained = {"step": 0, "prior_energy": 1e6}
-    axes, line = drawn(
-        untrained, {"step": 4, "prior_energy": 2.0}, {"step": 8, "prior_energy": 1.0}
-    )
-    np.testing.assert_array_equal(line.get_xydata(), [[4, 2], [8, 1]])
-    assert axes.get_ylim()[1] < 3.0
-    assert axes.get_xlim()[0] > 3.0
-
-
 def test_a_figure_that_fails_is_not_saved_and_changes_no_style(tmp_path):
     before = dict(matplotlib.rcParams)
     with pytest.raises(ZeroDivisionError), plots.figure(tmp_path / "none.png"):
         1 / 0  # noqa: B018
     assert not (tmp_path / "none.png").exists()
     assert dict(matplotlib.rcParams) == before
-
-
-@pytest.mark.parametrize(
-    ("weights", "features"), [("", "digits features"), ("weights.npz", "inception v3")]
-)
-def test_a_distance_is_named_after_its_features(weights, features, tmp_path, figures):
-    data = {"name": "digits", "image_size": 8, "num_classes": 10}
-    config = {"evals": {"inception_weights": weights}, "data": data}
-    rows = [{"step": 4, "sample_fid": 3.0, "start_fid": 4.0, "sample_kid": 1.0, "loss": None}]
-    for of_family in (PANELS | latent_plots.PANELS).values():
-        plots.panels(tmp_path / "training.png", rows, of_family, config)
-        labels = [axes.get_ylabel() for axes in figures["training.png"].axes]
-        assert labels
-        for label in labels:
-            assert " ".join(label.split()).endswith(f"({features})"), label
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
-"""The comparison of samplers on points with a known energy: its numbers, report and table."""
+"""The comparison of samplers on points with a known energy: its numbers and report."""
 
-import json
 import math
 from dataclasses import replace
 
@@ -14,7 +13,6 @@ from ebmjax.recipes.evaluators.comparison import SETTINGS, draws_numbers, find_r
 from ebmjax.recipes.evaluators.density import truth_on_grid
 from ebmjax.recipes.evaluators.evaluations import make_evaluators
 from experiments.configs.toy_samplers import get_config
-from experiments.figures import points_samplers
 
 MEANS = np.array([[10.0, 0.0], [0.0, 10.0], [-10.0, 0.0], [0.0, -10.0]])
 
@@ -90,39 +88,3 @@ def test_a_density_without_end_is_compared_with_nothing(compared):
     assert list(report["references"]) == ["data"]
     assert math.isnan(report["tuned"]["sgld"]["distance_to_model"])
     assert report["notes"][0].endswith("Nothing is compared with it.")
-
-
-def fake_report(rhat):
-    """A finished run of two samplers, as evaluation.json has it."""
-    numbers = {name: 1.0 for name, _ in points_samplers.COLUMNS.values()}
-    return {
-        "evals": {"samplers": ["mala", "sgld"]},
-        "thesis": {"sgld": numbers | {"rhat_classic": rhat}, "mala": numbers},
-        "tuned": {"sgld": numbers | {"distance_to_model": None}, "mala": numbers},
-        "references": {"data": numbers, "model": numbers | {"rhat_rank": 1.5}},
-    }
-
-
-@pytest.fixture
-def study(tmp_path):
-    for seed, rhat in enumerate((19.0, 21.0, None)):
-        folder = tmp_path / "four_Gaussians" / f"seed{seed}"
-        folder.mkdir(parents=True)
-        (folder / "evaluation.json").write_text(json.dumps(fake_report(rhat)))
-    points_samplers.study(tmp_path)
-    return tmp_path
-
-
-def test_the_table_of_a_study(study):
-    thesis, tuned = (study / "samplers.md").read_text().split("## ")[1:]
-    assert thesis.startswith("four_Gaussians, thesis\n")
-    assert tuned.startswith("four_Gaussians, tuned\n")
-    assert "| sgld | 19.21 | 20.00 ± 1.41 (2 of 3) | 1.00 ± 0.00 | 1.0 ± 0.0 |" in thesis
-    assert "| sgld | - | 1.00 ± 0.00 |" in tuned
-    lines = [line.split(" | ")[0] for line in thesis.splitlines()[2:] if line.startswith("|")]
-    assert lines[2:] == [
-        "| sgld",
-        "| mala",
-        *[f"| {x}" for x in points_samplers.REFERENCES.values()],
-    ]
-    assert "| *independent draws, model* | - | 1.00 ± 0.00 | 1.50 ± 0.00 |" in thesis

@@ -10,8 +10,6 @@ from arviz_stats.base import array_stats
 from scipy import stats
 
 from ebmjax import samplers
-from ebmjax.recipes.config import families
-from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.comparison import (
     draws_numbers,
     mode_visits,
@@ -21,8 +19,6 @@ from ebmjax.recipes.evaluators.comparison import (
 )
 from ebmjax.recipes.evaluators.density import Grid, grid_draws
 from ebmjax.recipes.parts.samplers import Chosen, defaults
-from experiments.configs.toy_samplers import get_config
-from experiments.literal.mala import literal_mala
 from experiments.literal.psgld import literal_psgld
 
 MEANS = np.array([[10.0, 0.0], [0.0, 10.0], [-10.0, 0.0], [0.0, -10.0]])
@@ -142,29 +138,6 @@ def test_particles_move_together():
     assert math.isnan(numbers["acceptance_prob"])
 
 
-def test_mala_as_printed_weighs_by_energies():
-    """On a slope of energies above 0: by their quotient E(y) / E(x), where exponentials belong."""
-    density, step, start = lambda x: jnp.sum(x) - 5.0, 0.3, jnp.array([0.5, -1.0])
-    printed, correct = literal_mala, samplers.mala
-    reached = 0
-    for key in jax.random.split(jax.random.key(3), 8):
-        noise = math.sqrt(2 * step) * jax.random.normal(jax.random.split(key)[0], (2,))
-        end = np.asarray(start + step + noise, np.float64)
-        sampler = printed(density, step_size=step, noise_scale=None, temperature=1.0)
-        state, info = sampler.step(key, sampler.init(start))
-        # The way back has the drift of the way there against it.
-        log_proposals = -np.sum(np.square(noise + 2 * step) - np.square(noise)) / (4 * step)
-        quotient = (5.0 - end.sum()) / (5.0 + 0.5)
-        expected = min(1.0, quotient * math.exp(log_proposals))
-        assert float(info.acceptance_prob) == pytest.approx(expected, rel=1e-4)
-        np.testing.assert_allclose(state.position, end if info.is_accepted else start, rtol=1e-5)
-        _, told = correct(density, step_size=step).step(key, sampler.init(start))
-        # A slope is followed exactly: what the drift costs, the exponentials give back.
-        assert float(told.acceptance_prob) == pytest.approx(1.0, rel=1e-5)
-        reached += expected < 0.9
-    assert reached >= 4
-
-
 def test_psgld_as_printed_preconditions_with_the_moment_before():
     """Repeats the step by hand, with the correct sampler's noise under the same key."""
     density = lambda x: -0.5 * jnp.sum(jnp.square(x))  # noqa: E731
@@ -200,25 +173,6 @@ def test_a_function_is_compared_at_temperature_1_with_the_settings_step(setting)
     )
     assert positions.shape == (2, 5, 2)
     assert chosen.label == "literal_psgld"
-
-
-@pytest.mark.parametrize(
-    ("names", "expected"),
-    [
-        (("own.py:bare",), r"own\.py:bare' has arguments \['width'\] without a value\. Give them"),
-        (("own.py:fine", "other.py:fine"), "must name each function once"),
-        (("own.py:absent",), r"evals\.comparison\.samplers='own\.py:absent' must name a function"),
-    ],
-)
-def test_functions_that_cannot_be_compared_are_refused(names, expected, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for file in ("own.py", "other.py"):
-        text = "def bare(f, *, width): ...\ndef fine(f, *, step_size=0.1): ...\n"
-        (tmp_path / file).write_text(text)
-    config = get_config("smoke")
-    config.evals.comparison.samplers = names
-    with pytest.raises(ConfigError, match=expected):
-        families.check(config)
 
 
 def test_tempered_mala_tells_its_temperature():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ebmjax.recipes.evaluators.result_tables import advice, fid_text, with_error, with_interval
+from ebmjax.recipes.evaluators.result_tables import advice, with_error
 
 
 @pytest.mark.parametrize(
@@ -17,22 +17,6 @@ from ebmjax.recipes.evaluators.result_tables import advice, fid_text, with_error
 )
 def test_a_number_has_two_digits_of_its_error(value, error, text):
     assert with_error(value, error) == text
-
-
-def test_an_interval_stands_behind_its_difference():
-    assert with_interval(-14.2, -17.1, -11.3) == "-14.2 (-17.1 to -11.3)"
-    assert with_interval(1.0, None, None) == "+1"
-
-
-def test_a_fid_is_told_beside_all_that_is_known():
-    assert fid_text({"loss": 1.0}) == ""
-    assert fid_text({"sample_fid": 9.0}) == "FID of samples 9"
-    row = {f"{name}_fid": 1.0 for name in ("sample", "start", "gaussian", "test_images")}
-    assert fid_text(row) == "FID of samples 1 (starts 1, Gaussian 1, test images 1)"
-    nums = {"sample_fid_num_images": 1000, "start_fid_num_images": 1000}
-    assert fid_text({**row, **nums, "test_images_fid_num_images": 40}).endswith(
-        "starts 1, Gaussian 1, test images 1 of 40 images)"
-    )
 
 
 def row_of(difference, low, high):

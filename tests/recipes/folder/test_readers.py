@@ -5,10 +5,8 @@ import shutil
 import jax
 import numpy as np
 import pytest
-from damage import damage
-from experiment_runs import launch
+from experiment_runs import command, damage, launch
 from linear_family import NAME, linear
-from use_checks import command
 
 from ebmjax import data, recipes
 from ebmjax.recipes.study import reader

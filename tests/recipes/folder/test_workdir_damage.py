@@ -7,8 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from damage import damage
-from experiment_runs import contents, launch, summary_of
+from experiment_runs import contents, damage, launch, summary_of
 from linear_family import LINEAR, NAME, linear, points
 
 from ebmjax._user_function import definitions

@@ -6,8 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from experiment_runs import build_experiment, digits
-from image_smoke import smoke as image
+from experiment_runs import build_experiment, digits, image
 
 from ebmjax._numbers import numbers_of, with_numbers
 from ebmjax.learning import ChainKind, ChainPlan, LiveSteps

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from experiment_runs import build_experiment
-from image_smoke import smoke
+from experiment_runs import image as smoke
 
 from ebmjax import data, metrics
 from ebmjax.learning import ANY_CLASS

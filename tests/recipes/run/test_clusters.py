@@ -39,56 +39,36 @@ exit $code
 SLURM = {"SLURM_JOB_ID": "17", "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "2"}
 
 
-class Machine:
-    """Programs of a cluster, an empty disk, and variables.
-
-    Attributes:
-      port: a free one.
-    """
-
-    def __init__(self, folder):
-        self.folder, (address, devices) = folder, address_and_devices()
-        self.port = address.rpartition(":")[2]
-        scontrol = '#!/bin/sh\necho "$@" > asked\n'
-        for name, text in {"ebmjax": EBMJAX, "srun": SRUN, "scontrol": scontrol}.items():
-            (folder / name).write_text(text)
-            (folder / name).chmod(0o755)
-        self.variables = os.environ | devices | SLURM
-        self.variables |= {"PATH": f"{folder}:{os.environ['PATH']}", "HELD": str(folder)}
-        self.variables["JAX_COORDINATOR_PORT"] = self.port
-
-    def start(self, script, number=0, **variables):
-        disk = self.folder / f"disk{number}"
-        disk.mkdir(exist_ok=True)
-        return subprocess.Popen(
-            ["bash", "-c", script.replace("1234", self.port).replace("/runs/big", "../big")],
-            cwd=disk,
-            env=self.variables | variables,
-        )
-
-
 @pytest.fixture
-def machine(tmp_path):
-    return Machine(tmp_path)
-
-
-def block(language, name):
-    """The one block of a section."""
-    (text,) = blocks(re.split(r"^## ", PAGE.partition(f"\n## {name}")[2], flags=re.M)[0], language)
-    return text
+def start(tmp_path):
+    """Starts the page's script of Slurm on an empty disk, with programs of a cluster."""
+    address, devices = address_and_devices()
+    scontrol = '#!/bin/sh\necho "$@" > asked\n'
+    for name, text in {"ebmjax": EBMJAX, "srun": SRUN, "scontrol": scontrol}.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    port = address.rpartition(":")[2]
+    variables = os.environ | devices | SLURM | {"JAX_COORDINATOR_PORT": port}
+    variables |= {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HELD": str(tmp_path)}
+    section = re.split(r"^## ", PAGE.partition("\n## Slurm")[2], flags=re.M)[0]
+    (script,) = blocks(section, "sh")
+    script = script.replace("1234", port).replace("/runs/big", "../big")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    return lambda: subprocess.Popen(["bash", "-c", script], cwd=disk, env=variables)
 
 
 @pytest.mark.slow
-def test_slurm_queues_a_run_again_that_it_has_stopped(machine):
-    disk, script = machine.folder / "disk0", block("sh", "Slurm")
-    hold(machine.folder, 42)
-    job = machine.start(script)
+def test_slurm_queues_a_run_again_that_it_has_stopped(start, tmp_path):
+    disk = tmp_path / "disk"
+    hold(tmp_path, 42)
+    job = start()
     wait_until((disk / "runs" / "big" / "plots" / "weight_000042.txt").exists)
     os.kill(int((disk / "task1").read_text()), signal.SIGTERM)
-    (machine.folder / "hold").unlink()
+    (tmp_path / "hold").unlink()
     assert job.wait(200) == 143
     assert (disk / "asked").read_text() == "requeue 17\n"
     (disk / "asked").unlink()
-    assert machine.start(script).wait(200) == 0
+    assert start().wait(200) == 0
     assert [row["step"] for row in rows_of(disk / "runs" / "big")] == list(range(STEPS + 1))
     assert not (disk / "asked").exists()

@@ -6,8 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from damage import damage
-from experiment_runs import contents, digits
+from experiment_runs import contents, damage, digits
 
 from ebmjax import training
 from ebmjax.recipes.config.errors import WorkdirError
@@ -42,18 +41,12 @@ def restored(folder, asked=None, data=DATA):
     return used.step, str(found), used.is_end
 
 
-def test_a_finished_run_is_taken_at_its_end_or_at_a_saved_step(tmp_path):
-    for step in (30, TOTAL):
+@pytest.mark.parametrize(("newest", "kind"), [(TOTAL, "finished"), (20, "unfinished")])
+def test_a_run_is_taken_at_its_end_or_at_a_saved_step_and_said_to_be_one(newest, kind, tmp_path):
+    for step in (10, newest):
         saved(tmp_path, step)
-    assert restored(tmp_path) == (TOTAL, "finished: step 40 of 40", True)
-    assert restored(tmp_path, 30) == (30, "finished: step 30 of 40", False)
-
-
-def test_an_unfinished_run_is_taken_at_any_saved_step_and_is_said_to_be_one(tmp_path):
-    for step in (10, 20):
-        saved(tmp_path, step)
-    assert restored(tmp_path) == (20, "unfinished: step 20 of 40", False)
-    assert restored(tmp_path, 10) == (10, "unfinished: step 10 of 40", False)
+    assert restored(tmp_path) == (newest, f"{kind}: step {newest} of 40", newest == TOTAL)
+    assert restored(tmp_path, 10) == (10, f"{kind}: step 10 of 40", False)
 
 
 def test_a_step_that_was_not_saved_names_those_that_were(tmp_path):

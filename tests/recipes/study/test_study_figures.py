@@ -66,11 +66,6 @@ def test_a_panel_reads_either_name(study, figures):
         assert image.width > image.height
 
 
-def test_rows_may_be_called_otherwise(study, figures):
-    over_training((GAP,), "named", study, {"beta 2": "two", "absent": "none"})
-    assert lines(figures["named.png"].axes[0]) == {"two": ([4], [5.0])}
-
-
 def test_what_the_starts_score_is_dotted_beside_the_samples(tmp_path, figures):
     rows = [{"step": step, "sample_fid": 9.0 - step, "start_fid": 4.0} for step in (2, 5)]
     write_run(tmp_path, "row", 0, rows, weights="weights.npz")
@@ -80,11 +75,6 @@ def test_what_the_starts_score_is_dotted_beside_the_samples(tmp_path, figures):
     (dotted,) = [curve for curve in axes.lines if curve.get_label() == "_starts"]
     assert (dotted.get_linestyle(), dotted.get_ydata().tolist()) == (":", [4.0, 4.0])
     assert len(axes.lines) == 3  # the starts of single seeds would hide the samples
-
-
-def test_rows_are_shown_in_the_order_asked_for_where_they_have_a_run(study, figures):
-    over_training((GAP, FID), "some", study, ["other", "missing", "beta 0"])
-    assert list(lines(figures["some.png"].axes[1])) == ["other", "beta 0"]
 
 
 def test_there_is_no_figure_of_no_run(study, figures):

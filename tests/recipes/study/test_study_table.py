@@ -159,14 +159,6 @@ def test_rows_are_compared_with_the_first_that_has_runs_on_the_same_images(study
     assert len(lines) == 4
 
 
-def test_one_seed_says_of_what_its_interval_is(tmp_path):
-    made = cells(STUDY, tmp_path, 1)
-    for cell in made:
-        finish(cell)
-    text = as_markdown(STUDY, table(STUDY, made))
-    assert text.endswith("is of these two runs, not of two ways to train.\n")
-
-
 def test_the_table_has_mean_spread_and_divergences(tmp_path, monkeypatch):
     fake_runs(monkeypatch)
     made = cells(SMALL, tmp_path, 2)

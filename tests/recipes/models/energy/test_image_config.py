@@ -1,20 +1,18 @@
 """Image energies from configurations: what is refused, and every variant."""
 
-import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
-from experiment_runs import build_experiment
-from image_smoke import smoke
+from experiment_runs import assert_keeps_state, build_experiment
+from experiment_runs import image as smoke
 
 from ebmjax.learning import Samples
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.models.energy import checks, parts
 from ebmjax.recipes.parts.objectives.objective import chains_beta, make_loss
 from ebmjax.recipes.parts.samplers import implied_temperature, temperature
-from ebmjax.training import make_mesh
-from ebmjax.training._block import make_block
-from ebmjax.training._feed import describe_batches
+
+TILTED = {"sampler.names": ("tilted_langevin",), "sampler.box": "none"}
+BOXED = {"sampler.names": ("sgld", "mala"), "sampler.box": "reject"}
 
 
 @pytest.mark.parametrize(
@@ -22,90 +20,45 @@ from ebmjax.training._feed import describe_batches
     [
         ("", {"data.num_classes": 0, "model.is_conditional": True}, "of images with labels"),
         ("", {"sampler.names": ("sgld", "sgld")}, "must be different samplers"),
-        (
-            "mixed",
-            {"sampler.num_samples": 16},
-            "must be a multiple of 3, so that samplers .* on config.mesh.num_shards=1 shards",
-        ),
+        ("mixed", {"sampler.num_samples": 16},
+         "must be a multiple of 3, so that samplers .* on config.mesh.num_shards=1 shards"),
         ("", {"sampler.buffer.size": 4}, "config.sampler.buffer.size must be at least 12"),
         ("conditional", {"sampler.buffer.size": 201}, "size must be a multiple of 10"),
         ("conditional", {"sampler.buffer.size": 110}, "size must be at least 120"),
-        (
-            "augmented",
-            {"sampler.buffer.size": None},
-            "config.sampler.buffer.size=None: set it to none",
-        ),
+        ("augmented", {"sampler.buffer.size": None},
+         "config.sampler.buffer.size=None: set it to none"),
         ("", {"loss.name": "beta", "loss.beta": -0.1}, r"allow_negative=True\.$"),
         ("", {"loss.name": "beta", "loss.beta_start": -0.1}, "must be 0 or more, got -0.1"),
-        (
-            "improved",
-            {"mesh.num_shards": 2, "loss.num_references": 7},
-            "num_references=7 must be a multiple of config.mesh.num_shards=2",
-        ),
-        (
-            "",
-            {"evals.samples.every": "never", "train.keep_best": "sample_fid"},
-            r"not monitored by this run, which monitors \[\]",
-        ),
-        (
-            "",  # features of a random network, which knows no classes
-            {"data.num_classes": 4, "data.image_size": 12, "train.keep_best": "sample_is"},
-            r"which monitors \['sample_fid', 'sample_kid'\]",
-        ),
+        ("improved", {"mesh.num_shards": 2, "loss.num_references": 7},
+         "num_references=7 must be a multiple of config.mesh.num_shards=2"),
+        ("", {"evals.samples.every": "never", "train.keep_best": "sample_fid"},
+         r"not monitored by this run, which monitors \[\]"),
+        ("", {"data.num_classes": 4, "data.image_size": 12, "train.keep_best": "sample_is"},
+         r"which monitors \['sample_fid', 'sample_kid'\]"),
         ("improved", {"sampler.name": "mala"}, "config.sampler.name must be sgld"),
         ("improved", {"sampler.buffer.size": None}, "buffer.size must be a number, got None"),
-        (
-            "improved",
-            {"loss.live_steps": 3},
-            "live_steps=3 steps, which must be below",
-        ),
+        ("improved", {"loss.live_steps": 3}, "live_steps=3 steps, which must be below"),
         ("improved", {"sampler.max_score": 1.0}, "set --config.sampler.max_score=None"),
         ("improved", {"sampler.box": "reflect"}, "set --config.sampler.box=clamp, or none"),
         ("", {"sampler.names": ("tilted_langevin",)}, "set --config.sampler.box=none"),
         ("", {"sampler.names": ("sgld", "tilted_langevin")}, "negatives between chains of two"),
-        (
-            "",
-            {
-                "sampler.names": ("tilted_langevin",),
-                "sampler.box": "none",
-                "loss.name": "denoising",
-            },
-            "denoising trains the density exp.f. without chains, and tilted_langevin samples q",
-        ),
-        (
-            "",
-            {
-                "sampler.names": ("sgld", "mala"),
-                "sampler.box": "reject",
-                "sampler.buffer.start_scale": 2,
-            },
-            r"chains of \['mala'\] in \[-1.2, 1.2\], and .*='uniform' may start them",
-        ),
+        ("", TILTED | {"loss.name": "denoising"},
+         "denoising trains the density exp.f. without chains, and tilted_langevin samples q"),
+        ("", BOXED | {"sampler.buffer.start_scale": 2},
+         r"chains of \['mala'\] in \[-1.2, 1.2\], and .*='uniform' may start them"),
         ("", {"model.num_scales": 4}, "must have at least 16 pixels a side"),
-        (
-            "",
-            {"data.holdout": 60},
-            "holdout=60 leaves 4 of 64 .*batch_size=16",
-        ),
+        ("", {"data.holdout": 60}, "holdout=60 leaves 4 of 64 .*batch_size=16"),
         ("", {"evals.num_chain_steps": 7}, "config.evals.num_chain_steps must be at least 8"),
+        ("beta", {"train.batch_size": 15, "loss.beta_variant": "true_objective"},
+         "batch_size must be even"),
+        ("", {"sampler.names": ("mala",), "sampler.target_acceptance": 0.5},
+         r"set --config.sampler.mala.noise_scale=None .*=5e-05"),
     ],
-)
+)  # fmt: skip
 def test_a_mistake_is_told(variant, overrides, message, tmp_path):
     config = smoke(variant, **overrides)
     with pytest.raises(ConfigError, match=message):
         build_experiment(config, tmp_path)
-
-
-def test_an_odd_batch_cannot_be_halved(tmp_path):
-    changes = {"train.batch_size": 15, "loss.beta_variant": "true_objective"}
-    with pytest.raises(ConfigError, match="batch_size must be even"):
-        build_experiment(smoke("beta", **changes), tmp_path)
-
-
-def test_adapting_the_step_needs_noise_that_follows(tmp_path):
-    changes = {"sampler.names": ("mala",), "sampler.target_acceptance": 0.5}
-    with pytest.raises(ConfigError, match=r"set --config.sampler.mala.noise_scale=None .*=5e-05"):
-        build_experiment(smoke(**changes), tmp_path)
 
 
 @pytest.mark.parametrize("shape", [(2,), (8, 8, 2)])
@@ -134,17 +87,7 @@ VARIANTS += ("improved", "augmented", "short_run", "beta_schedule", "bare_psgld"
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_variant_makes_a_step_that_keeps_the_state(variant, tmp_path):
-    """Traced, not compiled: the state that comes out has the shapes of the one that went in."""
-    experiment = build_experiment(smoke(variant), tmp_path)
-    mesh = make_mesh(1)
-    block = make_block(experiment.train_step, mesh)
-    batches = describe_batches(experiment.data, np.zeros((2, 1, 16), np.int32), mesh)
-    arguments = jax.random.key(0), experiment.state, batches, experiment.numbers
-    state, metrics = jax.eval_shape(block, *arguments)
-    before = jax.eval_shape(lambda: experiment.state)
-    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state) == jax.tree.map(
-        lambda leaf: (leaf.shape, leaf.dtype), before
-    )
+    metrics = assert_keeps_state(smoke(variant), tmp_path)
     assert metrics["chain_acceptance_prob"].shape == (2,)
 
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from image_smoke import smoke
+from experiment_runs import image as smoke
 
 from ebmjax import samplers
 from ebmjax.evaluate import Chains

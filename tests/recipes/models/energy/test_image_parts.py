@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from image_smoke import smoke
+from experiment_runs import image as smoke
 
 from ebmjax import data, losses, optim
 from ebmjax.learning import Samples

@@ -7,12 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from experiment_runs import build_experiment, launch, strict_json
+from experiment_runs import build_experiment, check_use, launch, strict_json
 from PIL import Image
 from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 from test_joint_runs import assert_trained
-from use_checks import check_use
 
 from ebmjax import data, metrics, training
 from ebmjax.recipes.config.errors import ConfigError

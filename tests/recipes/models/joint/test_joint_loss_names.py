@@ -7,8 +7,10 @@ import pytest
 
 from ebmjax import data, losses
 from ebmjax.learning import Samples
+from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.models.energy import parts as joint_parts
 from ebmjax.recipes.models.energy.parts import chain_plan, make_objective
+from ebmjax.recipes.parts import image_data
 from ebmjax.recipes.parts.objectives.objective import make_loss
 from experiments.configs import jem_digits
 
@@ -122,3 +124,21 @@ AS_LABELS = ({-2, -1, 0, 1, 2}, {False, True})
 def test_p_x_has_its_own_part_of_the_augmentation(fields, of_positives):
     """Sees every place and both sides among 1,024 images."""
     assert views(**fields) == (AS_LABELS, of_positives)
+
+
+def few(num, **fields):
+    config = jem_digits.get_config()
+    config.data.update(num_per_class=num, **fields)
+    return config
+
+
+def test_images_are_the_first_of_each_class():
+    images = data.load_digits("train")
+    found = joint_parts.take_images(few(2), images)
+    np.testing.assert_array_equal(found.labels, np.repeat(np.arange(10), 2))
+    for label in range(10):
+        theirs = images.images[images.labels == label]
+        np.testing.assert_array_equal(found.images[2 * label : 2 * label + 2], theirs[:2])
+    assert joint_parts.take_images(few(None), images) is images
+    with pytest.raises(ConfigError, match=r"data\.num_per_class must .*got 9 where .* has \d of"):
+        joint_parts.take_images(few(9), image_data.load(few(9, max_train=60))[0].train)

@@ -4,12 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small_configs import change
+from experiment_runs import change
 
 from ebmjax.recipes.models.energy.checks import find_samplers
 from ebmjax.recipes.parts.samplers.bind import bind_sampler as bind
 from experiments.configs import jem_digits
-from experiments.literal.mala import literal_mala
 
 LITERAL = "literal/mala.py:literal_mala"
 
@@ -19,22 +18,6 @@ def bound(name, density, **overrides):
     config = change(jem_digits.get_config("smoke"), fields)
     (sampler,) = find_samplers(config).values()
     return bind(sampler, config.sampler, (2, 1, 1))(density)
-
-
-def moves(chain, start, count=4000):
-    """Positions (count, ...) after one step from ``start`` with as many keys."""
-    state = chain.init(start)
-    keys = jax.random.split(jax.random.key(0), count)
-    return np.asarray(jax.vmap(lambda key: chain.step(key, state)[0].position)(keys))
-
-
-def test_literal_mala_has_the_step_and_the_noise_of_its_fields():
-    density = lambda x: -2.0 - 0.1 * jnp.sum(x**2)  # noqa: E731
-    start = jnp.array([0.3, -0.2])
-    expected = literal_mala(density, step_size=1.0, noise_scale=0.01)
-    np.testing.assert_array_equal(
-        moves(bound(LITERAL, density), start, 20), moves(expected, start, 20)
-    )
 
 
 def test_literal_mala_that_does_not_reject_is_sgld_with_its_ratio():

@@ -3,19 +3,15 @@
 import importlib
 import math
 
-import jax
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
-from experiment_runs import build_experiment, launch, rows_of, summary_of
+from experiment_runs import assert_keeps_state, launch, rows_of, summary_of
 from small_networks import ShallowResNet
 
 from ebmjax import networks
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.parts import image_data, start_distributions
-from ebmjax.training import make_mesh
-from ebmjax.training._block import make_block
-from ebmjax.training._feed import describe_batches
 
 SLOW = pytest.mark.slow
 
@@ -68,20 +64,6 @@ def test_mock_data_of_the_right_schema_trains(name, tmp_path):
     assert_trained(tmp_path, 32, 3)
 
 
-def trace(config, folder):
-    """The experiment, and the shapes of what two of its steps return."""
-    experiment = build_experiment(config, folder)
-    shards = experiment.plan.num_shards
-    mesh = make_mesh(shards)
-    sizes = [size // shards for size in experiment.plan.streams]
-    indices = tuple(np.zeros((2, shards, size), np.int32) for size in sizes)
-    batches = describe_batches(experiment.data, indices, mesh)
-    block = make_block(experiment.train_step, mesh)
-    key = jax.random.key(0)
-    outputs = jax.eval_shape(block, key, experiment.state, batches, experiment.numbers)
-    return experiment, outputs
-
-
 VARIANTS = [
     ("jem_digits", variant) for variant in ("psgld", "mala", "hmc", "softmax", "beta_2")
 ] + [("svgdjem_digits", variant) for variant in ("stochastic", "literal")]
@@ -92,14 +74,9 @@ NO_BUFFER = ("jem_digits", {"sampler.buffer.size": None})
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "variant"), [*VARIANTS, NO_BUFFER])
 def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, shallow, tmp_path):
-    """Traced, not compiled: the state that comes out has the shapes of the one that went in."""
     variant, changes = ("", variant) if isinstance(variant, dict) else (variant, {})
     config = config_of(name, variant, **{"sampler.num_steps": 2}, **changes)
-    experiment, (state, metrics) = trace(config, tmp_path)
-    expected = jax.eval_shape(lambda: experiment.state)
-    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state) == jax.tree.map(
-        lambda leaf: (leaf.shape, leaf.dtype), expected
-    )
+    metrics = assert_keeps_state(config, tmp_path)
     assert metrics["loss"].shape == (2,)
     if variant == "softmax":
         assert not any(metric.startswith("chain_") for metric in metrics)

@@ -6,9 +6,8 @@ import json
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from experiment_runs import digits, launch
+from experiment_runs import check_use, digits, launch
 from test_latent_evaluators import KEY, linear
-from use_checks import check_use
 
 from ebmjax.data import ImageData, load_digits
 from ebmjax.evaluate import Distances, Extractor

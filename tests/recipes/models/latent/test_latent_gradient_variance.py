@@ -1,16 +1,11 @@
 """The gradient variance of the prior and of the generator apart, and where runs report it."""
 
-import json
-
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from experiment_runs import digits, launch, rows_of
 
 from ebmjax.latent import LatentParams
 from ebmjax.recipes.evaluators.gradient_variance import over_batches, over_coordinates
-from ebmjax.recipes.models.latent.parts import model_of
 
 RNG = np.random.default_rng(0)
 # Parts of different sizes, means and scales: no part's number is another's.
@@ -58,36 +53,3 @@ def test_a_prior_that_never_learns_thins_the_variance_of_all_by_its_coordinates(
     assert found["mean_prior_coordinate_gradient_variance"] == 0
     thinned = found["generator_gradient_variance"] * 4 / 10
     assert found["gradient_variance"] == pytest.approx(thinned, rel=RTOL)
-
-
-@pytest.mark.slow
-def test_a_run_reports_them_along_training_and_at_the_end(tmp_path):
-    """The prior never learns here, so its zeros thin the whole by their share."""
-    config = digits(**{"loss.name": "frozen_prior", "evals.evidence.methods": ()})
-    assert launch(config, "thermo_digits.py:smoke", str(tmp_path), "all") is None
-    rows = rows_of(tmp_path)
-    report = json.loads((tmp_path / "evaluation.json").read_text())
-    params = latent_params(config)
-    share = size(params.generator) / size(params)
-    for found, mean in ((rows[-1], "mean_"), (report, "")):
-        assert found[f"{mean}prior_coordinate_gradient_variance"] == 0
-        assert found["prior_gradient_variance"] == 0
-        thinned = share * found["generator_gradient_variance"]
-        assert found["gradient_variance"] == pytest.approx(
-            thinned, rel=1e-5
-        )  # sums of 3e4 in float32
-        generators = found[f"{mean}generator_coordinate_gradient_variance"]
-        # The rest is the share times the other share times the generator's squared mean.
-        assert found[f"{mean}coordinate_gradient_variance"] >= share * generators * (1 - 1e-5)
-    along = [row for row in rows if "loss" in row]
-    assert all(row["prior_coordinate_gradient_variance"] == 0 for row in along)
-    assert all(row["generator_coordinate_gradient_variance"] > 0 for row in along)
-
-
-def latent_params(config):
-    _, init = model_of(config, (8, 8, 1))
-    return jax.eval_shape(init, jax.random.key(0))
-
-
-def size(tree):
-    return sum(leaf.size for leaf in jax.tree.leaves(tree))

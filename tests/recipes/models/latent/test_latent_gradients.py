@@ -96,10 +96,6 @@ def test_the_penalty_reaches_the_loss(monkeypatch):
     assert loss_fn() == {"energy_l2": np.float32(0.1)}
 
 
-def test_what_is_only_evaluated_changes_no_step():
-    assert traced(hashable({}))[0] == traced(hashable({"evals.samples.num_images": 7}))[0]
-
-
 def test_persistent_chains_stand_at_every_power_of_every_example():
     _, state, *_ = traced(hashable(COVARIANCE | PERSISTENT))
     assert state.carry.prior.shape == (8, 72 // 8 * 4, 16)

@@ -2,12 +2,9 @@
 
 import json
 import shutil
-from types import SimpleNamespace
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from experiment_runs import build_experiment, digits, launch, strict_json, summary_of
 
@@ -16,10 +13,7 @@ from ebmjax.recipes.config.errors import ConfigError, WorkdirError
 from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.models.build import Seconds
 from ebmjax.recipes.models.latent import schedule as latent_schedule
-from ebmjax.recipes.models.latent.model import cost
 from ebmjax.recipes.models.latent.schedule import FILE, Pilot, schedule
-from ebmjax.recipes.run.run import Run
-from ebmjax.training import init_state
 
 ADAPTIVE = {"loss.schedule": "adaptive", "loss.num_intervals": 4}
 LOOKED = latent.power_schedule(20, 6.0)
@@ -104,28 +98,6 @@ def test_a_pilot_that_tells_nothing_is_refused_before_anything_is_written(
             digits(**ADAPTIVE), tmp_path / "run", lambda _: Pilot(looked, means, Seconds(1, 0))
         )
     assert not (tmp_path / "run").exists()
-
-
-def test_the_pilots_seconds_are_part_of_the_training():
-    gradient_fn = jax.jit(lambda x: 2 * x)
-    plain = cost(gradient_fn, jnp.ones(3), num_steps=0)
-    assert (plain["pilot_seconds"], plain["train_seconds"]) == (0.0, 0.0)
-    found = cost(gradient_fn, jnp.ones(3), num_steps=10, pilot_seconds=7.0)
-    assert found["pilot_seconds"] == 7.0
-    assert found["train_seconds"] == 7.0 + 10 * found["seconds_per_step"]
-
-
-def test_the_pilots_seconds_are_part_of_the_summary(tmp_path):
-    result = SimpleNamespace(
-        row={}, state=init_state({"w": jnp.ones(2)}, optax.sgd(1.0)), data_sha256="", health=(),
-        wall_seconds=5.0, compile_seconds=1.0,
-    )  # fmt: skip
-    run = Run(digits(), tmp_path)
-    run.experiment = SimpleNamespace(pilot=Seconds(3.0, 2.0), config=None, about_data=(), draw=list)
-    run.summarise(result, 9.0)
-    found = summary_of(tmp_path)
-    assert found["pilot_seconds"] == 3.0
-    assert (found["wall_seconds"], found["compile_seconds"]) == (8.0, 3.0)
 
 
 def test_the_pilots_folder_belongs_to_the_configuration_as_it_was_given(tmp_path, monkeypatch):

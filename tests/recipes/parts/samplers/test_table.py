@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from image_smoke import smoke as image
+from experiment_runs import image
 from ml_collections import ConfigDict
 
 from ebmjax import data
@@ -81,6 +81,37 @@ def test_a_row_makes_its_sampler_from_its_fields(name):
         )
     texts = [field.text for field in chosen.entry.fields.values() if hasattr(field, "text")]
     assert all(texts)
+
+
+FIELDS = [(name, field) for name, entry in SAMPLERS.items() for field in entry.fields]
+
+
+def draws(name, **options):
+    """Twenty moves of a chain, or of three particles, on a Gaussian."""
+    density = lambda x: -0.5 * jnp.sum(x**2)  # noqa: E731
+    density.first_layer, density.head = lambda x: 2.0 * x, lambda z: density(z / 2.0)
+    make = bind_sampler(Chosen(name, "", defaults(name) | options), ConfigDict({"box": "none"}))
+    start = jnp.array([[1.0, 2.0], [0.5, -1.0], [3.0, 0.1]])
+    start = start if SAMPLERS[name].interacts else start[0]
+    sampler = make(density)
+    state = library.start_chain(jax.random.key(0), sampler, start)
+    return library.run_chain(jax.random.key(1), state, sampler.step, 20)[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "field"), FIELDS)
+def test_every_field_of_a_sampler_changes_its_draws(name, field):
+    """Steps are so large that moves are taken back, drifts are clipped and temperatures rise."""
+    given = {"step_size": 1.5, "bandwidth": 1.0, "temperature": 1.0, "acceptance_threshold": 0.9}
+    if "noise_scale" in SAMPLERS[name].fields:
+        of_noise = {"noise_scale": 0.1, "temperature": None}
+        given |= {"noise_scale": None} if field == "temperature" else of_noise
+    given = {k: v for k, v in given.items() if k in SAMPLERS[name].fields}
+    value = (defaults(name) | given)[field]
+    other = value + 1 if isinstance(value, int) else 0.5 * value + 0.01
+    first, second = (draws(name, **given | change) for change in ({}, {field: other}))
+    assert np.isfinite(first).all()
+    assert not np.array_equal(first, second)
 
 
 @pytest.mark.parametrize("family", ["joint", "energy"])

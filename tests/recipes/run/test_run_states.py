@@ -19,7 +19,6 @@ from linear_family import NAME, STEPS, accuracy, linear
 from test_configs import MODULES
 
 from ebmjax import training
-from ebmjax.recipes.config import checks
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError
 from ebmjax.recipes.folder import run_folder, workdir
 from ebmjax.recipes.run.states import KeepBest
@@ -79,19 +78,6 @@ def test_a_state_of_steps_that_come_again_does_not_count(tmp_path):
     assert kept_of(best, [0.0, 0.4, 0.3, 0.2]) == 1  # from the beginning
 
 
-@pytest.mark.parametrize(
-    ("overrides", "expected"),
-    [
-        ({"data.holdout": 0}, r"by the images that it is judged by: .*holdout=0\.2"),
-        ({"train.keep_best": "loss"}, "config.train.keep_best must be one of"),
-        ({"train.keep_best": "", "evals.checkpoint": "best"}, "config.evals.checkpoint='best'"),
-    ],
-)
-def test_choices_that_cannot_be_made(overrides, expected):
-    with pytest.raises(ConfigError, match=expected):
-        checks.check_kept(linear(**CHOSEN | overrides), checks.IS_HIGHER_BETTER)
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A run whose best state is evaluated on the test split as soon as it has trained."""
@@ -120,46 +106,25 @@ def test_another_evaluation_may_take_the_newest_state_and_the_held_out_images(ru
     assert report["accuracy"] == pytest.approx(row["test_accuracy"])
 
 
-def ended(run, folder, diverged):
-    """A copy of the run that has stopped in its middle, or that diverged there."""
-    shutil.copytree(run, folder)
+def test_of_a_run_that_diverged_the_best_state_is_evaluated(run, tmp_path):
+    """Evaluates the best state from before the run diverged."""
+    folder = shutil.copytree(run, tmp_path / "run")
     first, *later = sorted((folder / "checkpoints").iterdir(), key=lambda path: int(path.name))
     for path in later:
         shutil.rmtree(path)
-    if diverged:
-        state = build_experiment(linear(), folder).state
-        about = run_folder.identity(linear(**BEST))
-        with training.Checkpoints(folder / "checkpoints", about=about) as checkpoints:
-            state, meta = checkpoints.restore_latest(state)
-            step = int(first.name) + 1
-            many = jnp.int32(linear().train.max_consecutive_skips)
-            state = state._replace(step=jnp.int32(step), consecutive_skipped=many)
-            checkpoints.save(step, state, meta | {"is_diverged": True})
+    state, about = build_experiment(linear(), folder).state, run_folder.identity(linear(**BEST))
+    with training.Checkpoints(folder / "checkpoints", about=about) as checkpoints:
+        state, meta = checkpoints.restore_latest(state)
+        step, many = int(first.name) + 1, jnp.int32(linear().train.max_consecutive_skips)
+        state = state._replace(step=jnp.int32(step), consecutive_skipped=many)
+        checkpoints.save(step, state, meta | {"is_diverged": True})
     (folder / "evaluation.json").unlink()
-
-
-def test_of_a_run_that_diverged_the_best_state_is_evaluated(run, tmp_path):
-    """Evaluates the best state from before the run diverged."""
-    folder = tmp_path / "run"
-    ended(run, folder, diverged=True)
     with pytest.raises(
         WorkdirError, match=r"diverged.*only if you name it.*--config.evals.checkpoint=best"
     ):
         launch(linear(**CHOSEN), NAME, str(folder), "eval")
     launch(linear(**BEST), NAME, str(folder), "eval")
     assert report_of(folder)["step"] == best_row(run)["step"]
-
-
-@pytest.mark.parametrize("chosen", [CHOSEN, BEST], ids=["newest", "best"])
-def test_an_unfinished_run_is_evaluated_and_is_said_to_be_one(chosen, run, tmp_path, capsys):
-    folder = tmp_path / "run"
-    ended(run, folder, diverged=False)
-    launch(linear(**chosen), NAME, str(folder), "eval")
-    first, *_ = capsys.readouterr().out.splitlines()
-    steps = {"newest": "step 6 of 10", "best": "the best state, of step 4 of 10"}
-    assert first == f"unfinished: {steps[linear(**chosen).evals.checkpoint]}"
-    assert report_of(folder)["is_finished"] is False
-    assert report_of(run)["is_finished"] is True
 
 
 def test_a_damaged_best_state_says_what_to_do(run, tmp_path):
@@ -199,14 +164,6 @@ def test_every_family_says_what_it_takes_beside_parameters(name, taken, tmp_path
     assert (found.step, [*found.taken], [*found.anew]) == (3, taken, [])
 
 
-def test_a_run_that_has_begun_does_not_need_the_other(finished, tmp_path):
-    other, folder = tmp_path / "other", tmp_path / "second"
-    shutil.copytree(finished, other)
-    start(folder, other)
-    shutil.rmtree(other)
-    assert start(folder, other) is None
-
-
 def test_a_run_killed_before_its_first_checkpoint_starts_from_the_other_again(finished, tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     start(whole, finished)
@@ -220,18 +177,15 @@ def test_a_run_killed_before_its_first_checkpoint_starts_from_the_other_again(fi
 
 
 def test_what_is_no_run_is_refused_before_anything_is_written(finished, tmp_path):
-    folder, empty = tmp_path / "second", tmp_path / "empty"
+    folder, empty, unsaved = (tmp_path / name for name in ("second", "empty", "unsaved"))
     empty.mkdir()
-    for other in (empty, tmp_path / "nowhere", folder):
-        with pytest.raises(ConfigError, match=r"config\.train\.start_from must be the folder of"):
-            start(folder, other)
-    unsaved = tmp_path / "unsaved"
     unsaved.mkdir()
     shutil.copy(finished / "config.json", unsaved)
-    with pytest.raises(ConfigError, match="holds no checkpoint to start from"):
-        start(folder, unsaved)
     begun = tmp_path / "begun"  # and killed before its first checkpoint
     workdir.prepare(begun, linear(**{"train.start_from": str(begun)}))
+    for other in (empty, tmp_path / "nowhere", folder, unsaved):
+        with pytest.raises(ConfigError, match="start_from"):
+            start(folder, other)
     with pytest.raises(ConfigError, match="must be the folder of another run"):
         start(begun, begun)
     with pytest.raises(ConfigError, match=r"of another network: \.params"):
