@@ -1,13 +1,15 @@
-"""Networks as a user writes them, for ``config.model.factory``; they compile soon."""
+"""Networks as a user writes them, for ``config.model.factory``, and the smallest runs of them."""
 
 import math
 
 import equinox as eqx
 import flax.linen as nn
 import jax
+from experiment_runs import change
 from flax import nnx
 
 from ebmjax import networks
+from experiments.configs import igebm_digits, jem_digits, thermo_digits
 
 
 class Logits(nnx.Module):
@@ -128,3 +130,35 @@ def dropping(rate=0.5, shape=(10,)):
 
 def needs(depth, image_shape):
     return Dense(())
+
+
+FACTORY_RUNS = {
+    "joint": (
+        "configs/jem_digits.py:smoke",
+        jem_digits,
+        {
+            "model.factory": "own_networks:logits",
+            "model.options.width": 6,
+            "evals.robustness.every": "never",
+            "evals.ood.every": "never",
+            "evals.landscape.every": "never",
+        },
+    ),
+    "energy": (
+        "configs/igebm_digits.py:smoke",
+        igebm_digits,
+        {"model.factory": "own_networks:energy", "model.is_conditional": True},
+    ),
+    "latent": (
+        "configs/thermo_digits.py:smoke",
+        thermo_digits,
+        {"model.factory": "own_networks:pair"},
+    ),
+}
+
+
+def configuration(family, changes=()):
+    """The run's configuration, with changes by dotted field names."""
+    _, file, fields = FACTORY_RUNS[family]
+    config = file.get_config("smoke")
+    return change(config, {**fields, **dict(changes)})

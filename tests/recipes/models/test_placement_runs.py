@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 from experiment_runs import build_experiment, digits, launch, rows_of
-from test_user_networks import configuration
+from own_networks import configuration
 
 from ebmjax import training
 from ebmjax._stored import is_stored

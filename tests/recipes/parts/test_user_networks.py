@@ -7,45 +7,13 @@ import jax
 import numpy as np
 import pytest
 from experiment_runs import change, contents, launch, rows_of, strict_json, summary_of
+from own_networks import FACTORY_RUNS, configuration
 
 from ebmjax.learning import NoiseLevels
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.models.energy.parts import make_density
 from ebmjax.recipes.models.latent.parts import model_of as latent_model
-from experiments.configs import igebm_digits, jem_digits, thermo_digits
-
-FACTORY_RUNS = {
-    "joint": (
-        "configs/jem_digits.py:smoke",
-        jem_digits,
-        {
-            "model.factory": "own_networks:logits",
-            "model.options.width": 6,
-            "evals.robustness.every": "never",
-            "evals.ood.every": "never",
-            "evals.landscape.every": "never",
-        },
-    ),
-    "energy": (
-        "configs/igebm_digits.py:smoke",
-        igebm_digits,
-        {"model.factory": "own_networks:energy", "model.is_conditional": True},
-    ),
-    "latent": (
-        "configs/thermo_digits.py:smoke",
-        thermo_digits,
-        {"model.factory": "own_networks:pair"},
-    ),
-}
-
-
-def configuration(family, changes=()):
-    """The run's configuration, with changes by dotted field names."""
-    _, file, fields = FACTORY_RUNS[family]
-    config = file.get_config("smoke")
-    return change(config, {**fields, **dict(changes)})
-
 
 SHAPE = (8, 8, 1)
 MAKE = {"joint": make_density, "energy": make_density, "latent": latent_model}
