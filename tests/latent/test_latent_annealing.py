@@ -11,7 +11,7 @@ from latent_problems import MODEL, PAIR, fixed_shift
 from latent_problems import SQUARE as PARAMS
 
 from ebmjax import evidence, latent
-from ebmjax.evidence import log_mean_exp, smc_log_normalizer
+from ebmjax.evidence import smc_log_normalizer
 from ebmjax.latent import path_to_posterior
 from ebmjax.samplers import mala
 
@@ -73,15 +73,6 @@ def test_weighted_positions_are_the_posterior(to_posterior):
         assert np.all(np.abs(average - np.ravel(expected)) < 5 * error)
     assert to_posterior.infos.acceptance_prob.shape == (len(POWERS) - 1, len(z))
     assert float(to_posterior.infos.acceptance_prob.mean()) > 0.7
-
-
-def test_on_a_single_interval_it_is_importance_sampling():
-    start = base_draws(2, (50,))
-    path = latent.path_to_posterior(PARAMS, MODEL, X)
-    samples = anneal(
-        jax.random.key(0), start, jnp.array([0.0, 1.0]), *path, sampler=MALA, num_steps=1
-    )
-    np.testing.assert_allclose(samples.log_weights, jax.vmap(path[1])(start), rtol=1e-6, atol=1e-5)
 
 
 def test_order_of_weighing_and_moving_by_hand():
@@ -160,18 +151,6 @@ def test_tempered_smc(sampler):
     )(jax.random.key(0))
     assert 0.0 < estimate.standard_error < 0.05
     assert abs(estimate.value - LOG_Z - LOG_EVIDENCE) < 5 * estimate.standard_error
-
-
-def test_smc_on_a_single_interval_is_importance_sampling():
-    """It is the mean tilt of the particles."""
-    start = base_draws(5, (2, 40))
-    path = path_to_posterior(PARAMS, MODEL, X)
-    ends = jnp.array([0.0, 1.0])
-    estimate = smc_log_normalizer(
-        jax.random.key(0), start, ends, *path, sampler=fixed_shift(0.0), num_steps=1
-    )
-    expected = log_mean_exp(jax.vmap(path[1])(start.reshape(-1, 2))).value
-    np.testing.assert_allclose(estimate.value, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_smc_weighs_before_it_takes_the_steps_it_is_told():

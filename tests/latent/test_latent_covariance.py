@@ -137,22 +137,6 @@ PRIOR = jax.random.normal(jax.random.key(5), (5, 2))
 POWERS = jnp.array([0.0, 0.5, 1.0])
 
 
-def test_prior_chains_serve_every_observation_alike():
-    """Which of them came with which observation changes nothing but rounding."""
-    flipped = LATENTS.at[0].set(LATENTS[0, jnp.array([2, 0, 1, 3])])
-    x = jnp.repeat(X, 2, axis=0)
-    gradient = jax.jit(
-        lambda latents: jax.grad(
-            lambda p: covariance_loss(p, MODEL, x, latents, PRIOR, POWERS, num_chains=2)[0]
-        )(make_params())
-    )
-    expected = gradient(LATENTS)
-    # Entries are sums of terms of order 100: 1e-4 is ten times float32's rounding of them.
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), gradient(flipped), expected
-    )
-
-
 def test_no_gradient_enters_a_sample():
     """Latents that depend on the parameters give the gradient of the same latents as constants."""
     params = make_params()
@@ -169,23 +153,9 @@ def test_no_gradient_enters_a_sample():
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), attached, frozen)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"num_chains": 1}, "num_chains must be an integer of at least 2"),
-        ({"num_chains": 3}, "num_chains must divide the 4 observations.*got num_chains=3"),
-        ({"power_latents": LATENTS[:, :2]}, r"3 powers and 4 observations.*got \(3, 2, 2\)"),
-        ({"prior_latents": PRIOR[:, :1]}, r"prior_latents must have shape \(num_prior, 2\)"),
-    ],
-)
-def test_bad_input_is_refused(changes, message):
-    arguments = {
-        "observations": jnp.repeat(X, 2, axis=0),
-        "power_latents": LATENTS,
-        "prior_latents": PRIOR,
-        "powers": POWERS,
-        "num_chains": 2,
-    }
-    call = functools.partial(covariance_loss, model=MODEL, **{**arguments, **changes})
-    with pytest.raises(ValueError, match=message):
-        jax.eval_shape(lambda params: call(params), make_params())
+@pytest.mark.parametrize("num_chains", [1, 3])
+def test_chains_that_do_not_divide_the_observations_are_refused(num_chains):
+    call = functools.partial(covariance_loss, model=MODEL, observations=jnp.repeat(X, 2, axis=0))
+    call = functools.partial(call, power_latents=LATENTS, prior_latents=PRIOR, powers=POWERS)
+    with pytest.raises(ValueError, match="num_chains must"):
+        call(make_params(), num_chains=num_chains)

@@ -83,20 +83,9 @@ def test_shrunk_covariance_is_scikit_learns_up_to_its_divisor(n, d):
     assert np.all(np.linalg.eigvalsh(covariance) > 0)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: gaussian_kl(jnp.zeros(2), jnp.eye(2), jnp.zeros(3), jnp.eye(3)), r"mean_q \(3,\)"),
-        (
-            lambda: gaussian_kl(jnp.zeros((4, 2)), jnp.eye(2), jnp.zeros((4, 2)), jnp.eye(2)),
-            r"cov_p \(2, 2\)",
-        ),
-        (lambda: gaussian_kl(*[jnp.zeros(())] * 4), "got mean_p"),
-    ],
-)
-def test_bad_shapes_are_refused(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+def test_gaussians_of_two_dimensions_are_refused():
+    with pytest.raises(ValueError, match=r"mean_q \(3,\)"):
+        gaussian_kl(jnp.zeros(2), jnp.eye(2), jnp.zeros(3), jnp.eye(3))
 
 
 @pytest.mark.parametrize("variance", [1e-3, 1e-14, 1e-16, 1e-30])

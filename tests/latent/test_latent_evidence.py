@@ -103,20 +103,6 @@ def test_closed_forms_agree_with_quadrature():
             np.testing.assert_allclose(weights @ likelihood, energy, atol=1e-9)
 
 
-def test_closed_forms_are_in_full_precision():
-    """Estimates are judged by the closed forms, and a GPU rounds to ten bits by default."""
-
-    def forms(params, x):
-        powers = power_schedule(2, 1.0)
-        terms = MODEL.terms(params, x, powers)
-        log_z = MODEL.log_normalizer(params)
-        return terms, log_z, MODEL.log_evidence(params, x)
-
-    program = str(jax.make_jaxpr(forms)(make_params(jnp.float32), OBSERVATION))
-    full = "precision=(Precision.HIGHEST, Precision.HIGHEST)"
-    assert program.count("dot_general[") == program.count(full) > 0
-
-
 @pytest.mark.parametrize("num_intervals", [25, 100])
 def test_without_divergences_the_error_is_that_of_the_trapezium_rule(num_intervals):
     """Euler-Maclaurin: h^2 [E'] / 12 - h^4 [E'''] / 720 + ..., differences between the ends.
@@ -137,30 +123,6 @@ def test_without_divergences_the_error_is_that_of_the_trapezium_rule(num_interva
         second = float(third(1.0) - third(0.0)) / (720 * num_intervals**4)
         assert abs(second) < 0.01 * abs(first)
         np.testing.assert_allclose(error, first, rtol=0, atol=2 * abs(second))
-
-
-def test_weight_scales_only_the_divergences():
-    energies, powers = jnp.array([-7.0, -3.0, -2.0]), jnp.array([0.0, 0.25, 1.0])
-    forward, backward = jnp.array([2.0, 0.5]), jnp.array([1.0, 0.25])
-    for weight in (0.0, 1.0, 4.0):
-        value = log_evidence(
-            energies, powers, kl_forward=forward, kl_backward=backward, kl_weight=weight
-        )
-        # 0.25 * -5 + 0.75 * -2.5 = -3.125; (1 + 0.25) / 2 = 0.625. All exact in binary.
-        assert float(value) == -3.125 + 0.625 * weight
-
-
-def test_trailing_axes_are_kept_and_hyperparameters_may_be_traced():
-    energies = jnp.array([[-4.0, -6.0], [-2.0, -1.0]])
-    divergences = jnp.array([[0.5, 1.0]])
-
-    @jax.jit
-    def evidence(powers, weight):
-        return log_evidence(
-            energies, powers, kl_forward=divergences, kl_backward=0 * divergences, kl_weight=weight
-        )
-
-    np.testing.assert_array_equal(evidence(jnp.array([0.0, 1.0]), 2.0), [-2.5, -2.5])
 
 
 @pytest.mark.parametrize("exponent", [0.1, 0.3, 1.0, 3.0, 10.0])
@@ -192,18 +154,11 @@ ENDS = jnp.zeros(2), jnp.array([0.0, 1.0])
     ("call", "message"),
     [
         (lambda: power_schedule(0, 1.0), "num_intervals.*at least 1.*num_intervals=0"),
-        (lambda: power_schedule(2.0, 1.0), "num_intervals.*integer"),
         (lambda: power_schedule(3, 0.0), "exponent must be positive.*exponent=0.0"),
-        (lambda: power_schedule(3, -1.0), "exponent must be positive"),
-        (lambda: power_schedule(2, [1.0, 2.0, 3.0]), "exponent must be a scalar"),
         (lambda: trapezium_weights(jnp.array([0.0, 0.5, 0.5])), "powers must increase strictly"),
-        (lambda: trapezium_weights(jnp.array([1.0, 0.0])), "powers must increase strictly"),
-        (lambda: trapezium_weights(jnp.array([0.0])), "at least 2"),
         (lambda: log_evidence(jnp.zeros(3), jnp.array([0.0, 1.0])), r"shape \(2, ...\).*\(3,\)"),
         (lambda: log_evidence(jnp.zeros(2), jnp.array([0.1, 1.0])), "run from 0"),
-        (lambda: log_evidence(jnp.zeros(2), jnp.array([0.0, 0.9])), "run from 0"),
         (lambda: log_evidence(*ENDS, kl_forward=jnp.zeros(1)), "kl_backward must have .* got None"),
-        (lambda: log_evidence(*ENDS, kl_backward=jnp.zeros(1)), "kl_forward must have .* got None"),
         (lambda: log_evidence(*ENDS, kl_forward=jnp.zeros(2), kl_backward=jnp.zeros(1)),
          r"kl_forward must have one entry per interval, shape \(1,\), got \(2,\)"),
     ],

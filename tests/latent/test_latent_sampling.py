@@ -157,14 +157,3 @@ def test_particles_that_move_together_are_no_chains():
     particles = functools.partial(svgd, step_size=0.1)
     with pytest.raises(ValueError, match="For chains that move independently, use"):
         latent.sample_prior(jax.random.key(0), PARAMS, MODEL, 3, 2, sampler=particles, num_steps=2)
-    with pytest.raises(ValueError, match="For chains that move independently, use"):
-        latent.sample_power_posteriors(
-            jax.random.key(0),
-            PARAMS,
-            MODEL,
-            OBSERVATIONS,
-            jnp.ones(1),
-            2,
-            sampler=particles,
-            num_steps=2,
-        )

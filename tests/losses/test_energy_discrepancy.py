@@ -1,4 +1,4 @@
-"""Energy discrepancy of Gaussian energies, where it has a closed form, and its two limits."""
+"""Energy discrepancy of Gaussian energies, where it has a closed form."""
 
 import jax.numpy as jnp
 import numpy as np

@@ -210,7 +210,6 @@ def draw_badly(**changes):
     ("changes", "message"),
     [
         ({"num": 13}, "^num must be at most the 12 slots of the replay.*num=13"),
-        ({"num": 0}, "^num must be an integer of at least 1"),
         ({"num_classes": 5}, "^num_classes must divide.*num_classes=5 and size=12"),
         ({"num_classes": 4, "labels": jnp.arange(4)}, "^num must be at most the 3 slots of one"),
         ({"reinit_prob": 1.1}, "^reinit_prob must lie between 0 and 1"),

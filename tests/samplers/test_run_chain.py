@@ -1,7 +1,5 @@
 """The drivers: what burn-in and thinning keep, who may be driven, what is refused."""
 
-from functools import partial
-
 import chex
 import jax
 import jax.numpy as jnp
@@ -48,21 +46,6 @@ def test_burn_in_and_thinning_only_choose(burn_in, thinning):
     np.testing.assert_array_equal(positions, everything[kept])
     chex.assert_trees_all_equal(infos, jax.tree.map(lambda leaf: leaf[kept], all_infos))
     chex.assert_trees_all_equal(kept_final, final)
-
-
-def test_the_gradient_is_compiled_once():
-    """Products of matrices in the program: those of one step, whatever is kept."""
-
-    def log_density_fn(x):
-        return -jnp.sum(jnp.tanh(jnp.ones((3, 2)) @ x) ** 2)
-
-    def num_products(function, *arguments):
-        return str(jax.make_jaxpr(function)(*arguments)).count("dot_general[")
-
-    sampler = samplers.sgld(log_density_fn, step_size=0.1)
-    key, state = jax.random.key(0), sampler.init(jnp.zeros(2))
-    chain = partial(samplers.run_chain, step=sampler.step, num_steps=10, burn_in=3, thinning=2)
-    assert num_products(chain, key, state) == num_products(sampler.step, key, state)
 
 
 @pytest.mark.parametrize("wrap", [jax.jit, jax.checkpoint], ids=["jit", "checkpoint"])
@@ -112,9 +95,7 @@ def test_many_chains_and_many_particles():
     ("arguments", "message"),
     [
         ({"num_steps": 0}, "num_steps must be an integer of at least 1"),
-        ({"num_steps": 10.0}, "num_steps must be an integer"),
         ({"num_steps": 10, "thinning": 0}, "thinning must be an integer of at least 1"),
-        ({"num_steps": 10, "burn_in": -1}, "burn_in must be an integer of at least 0"),
         ({"num_steps": 10, "burn_in": 11}, "burn_in must be at most num_steps"),
     ],
 )

@@ -54,7 +54,6 @@ def test_what_is_not_finite_comes_last(policy, bad):
     ("arguments", "policy", "message"),
     [
         ((POSITIONS, LOG_DENSITIES, 5), "softmax", "^num must be at most the 4 .*num=5"),
-        ((POSITIONS, LOG_DENSITIES, 0), "softmax", "^num must be an integer of at least 1"),
         ((POSITIONS, LOG_DENSITIES[:3], 2), "softmax", r"^log_densities must be .*\(3,\)"),
         ((POSITIONS, LOG_DENSITIES, 2), "best", "^policy must be .*'best'"),
         (({"a": jnp.ones(2), "b": jnp.ones(3)}, LOG_DENSITIES, 2), "softmax", "^positions must be"),

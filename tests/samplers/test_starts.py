@@ -149,23 +149,6 @@ def test_keys_or_labels_alone_are_mapped(make_key, monkeypatch):
     np.testing.assert_allclose(of_keys[4], start_fn(keys[4], jnp.int32(1)), atol=1e-6)
 
 
-def test_a_law_is_an_argument_like_any_other():
-    """Its constants are leaves, so another law of the same shape compiles nothing."""
-    images, labels = toy_images()
-    traces = []
-
-    @jax.jit
-    def draw(start_fn):
-        traces.append(1)
-        return start_fn(jax.random.key(0), jnp.int32(1))
-
-    first = informative_start(images, labels, 2)
-    second = jax.tree.map(lambda leaf: 0.5 * leaf, first)
-    assert not np.array_equal(draw(first), draw(second))
-    assert len(traces) == 1
-    assert {np.shape(leaf) for leaf in jax.tree.leaves(first)} == {(2, 3), (2, 3, 3), ()}
-
-
 IMAGES, LABELS = np.zeros((4, 2, 2)), np.array([0, 1, 0, 1])
 BYTES = IMAGES.astype(np.uint8)
 NAN_IMAGES = np.where(np.arange(16).reshape(4, 2, 2) == 5, np.nan, 0.0)
@@ -175,14 +158,11 @@ NAN_IMAGES = np.where(np.arange(16).reshape(4, 2, 2) == 5, np.nan, 0.0)
     ("make", "message"),
     [
         (lambda: uniform_start((2,), 1.0, 1.0), "^low must be below high"),
-        (lambda: uniform_start((2,), -3e38, 3e38), "^high - low must be finite"),
         (lambda: uniform_start((2,), jnp.zeros(3), 1.0), r"^low must be a.*\(2,\)"),
         (lambda: gaussian_start((2,), scale=0.0), "^scale must be positive"),
         (lambda: informative_start(NAN_IMAGES, LABELS, 2), "^images must lie in .* without NaN"),
-        (lambda: informative_start(IMAGES + 1.5, LABELS, 2), r"^images must .*1\.5"),
         (lambda: informative_start(IMAGES.astype(np.int32), LABELS, 2), "uint8.*int32"),
         (lambda: informative_start(BYTES, LABELS, 2, high=np.inf), "bytes, must be finite"),
-        (lambda: informative_start(IMAGES[:0], LABELS[:0], 2), "^images must have shape"),
         (lambda: informative_start(IMAGES, LABELS[:3], 2), r"^labels must .*\(3,\)"),
         (lambda: informative_start(IMAGES, LABELS - 1, 2), "^labels must lie.*-1 to 0"),
         (lambda: informative_start(IMAGES, LABELS, 4), r"^labels must hold.*\[2, 3\]"),

@@ -1,4 +1,4 @@
-"""SVGD: its direction by explicit loops, its fixed points, its degenerate particles, its memory."""
+"""SVGD: its direction by explicit loops, its degenerate particles, its oracles."""
 
 from functools import partial
 
@@ -110,57 +110,6 @@ def test_stein_identity():
     # The sum of m independent terms spreads as sqrt(m); a standard deviation from 2000 draws of
     # moderate tails is known to about 3 %, the ratio of two to 5 %.
     np.testing.assert_allclose(spreads[0] / spreads[1], 1.0, atol=5 * 0.05)
-
-
-@pytest.fixture(scope="module")
-def settled_on_a_gaussian():
-    """Particles, directions and bandwidth after 4000 steps on N(1.5, 0.7) in float64."""
-    with jax.enable_x64(True):
-        density = densities.gaussian(jnp.array([1.5]), jnp.array([[0.7]])).log_density_fn
-        sampler = samplers.svgd(density, step_size=1.0, bandwidth=1.0)
-        particles = -1.0 + 0.3 * jax.random.normal(jax.random.key(0), (50, 1), jnp.float64)
-        state, _ = jax.jit(
-            lambda state: jax.lax.scan(
-                lambda s, _: (sampler.step(jax.random.key(0), s)[0], None), state, length=4000
-            )
-        )(sampler.init(particles))
-        direction = samplers.svgd_direction(state.particles, density, bandwidth=1.0)
-        yield np.asarray(state.particles)[:, 0], np.asarray(direction)[:, 0], 1.0
-
-
-def test_many_particles_on_a_gaussian(settled_on_a_gaussian):
-    """Mean and variance, with a tolerance from the Stein identity that a fixed point satisfies.
-
-    For g = sum_i a_i k(., x_i) the directions give mean_j [s(x_j) g(x_j) + g'(x_j)] =
-    sum_i a_i phi_i. Were g(x) = 1 this would say mean(x) = mu, were g(x) = x - mu it would say
-    variance = v; the misfit of the best g bounds how far off they are.
-    """
-    x, direction, bandwidth = settled_on_a_gaussian
-    mean, variance = 1.5, 0.7
-    gaps = x[:, None] - x[None, :]
-    kernel = np.exp(-(gaps**2) / (2 * bandwidth**2))
-    slope = -gaps / bandwidth**2 * kernel
-
-    def misfit(values, slopes):
-        system, goal = np.vstack([kernel, slope]), np.concatenate([values, slopes])
-        weights = np.linalg.lstsq(system, goal, rcond=1e-8)[0]
-        wrong_values, wrong_slopes = np.split(np.abs(system @ weights - goal), 2)
-        score_size = np.abs(x - mean) / variance
-        return abs(weights @ direction) + np.mean(score_size * wrong_values + wrong_slopes)
-
-    bound = misfit(np.ones_like(x), np.zeros_like(x))
-    assert bound < 0.01
-    assert abs(np.mean(x) - mean) <= variance * bound
-    bound = misfit(x - mean, np.ones_like(x))
-    assert bound < 0.01
-    assert abs(np.mean((x - mean) ** 2) - variance) <= variance * bound
-
-
-def test_coincident_particles_do_not_repel():
-    """All in one place: everybody follows the common score, and together they stay."""
-    x = jnp.full((5, 3), 0.4)
-    direction = compiled_direction(x)
-    np.testing.assert_allclose(direction, np.tile(score(np.full(3, 0.4)), (5, 1)), rtol=1e-5)
 
 
 @jax.jit

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.extend.core import jaxprs_in_params
 from spread_systems import spread_over
 
 from ebmjax.samplers import stochastic_svgd as stochastic
@@ -64,28 +63,6 @@ def test_a_step_of_shards_is_the_step_of_all(num_shards, bandwidth):
     assert_close(infos.log_density.ravel(), info.log_density, 100 * EPS)
     norm = jnp.sqrt(jnp.mean(infos.direction_norm**2))  # each member's own
     assert_close(norm, info.direction_norm, np.sqrt(DIMENSION) * atol)
-
-
-def equations(jaxpr):
-    for equation in jaxpr.eqns:
-        yield equation
-        for inner in jaxprs_in_params(equation.params):
-            yield from equations(inner)
-
-
-@pytest.mark.parametrize("make", [svgd, stochastic])
-def test_shards_of_one_device_share_the_matrices(make):
-    """No array is larger than n^2 or n d, and what is searched is one for all."""
-    num_particles, dimension = 40, 29
-    spread = spread_over(5, make, lambda x: -jnp.sum(x**2), step_size=1.0)
-    state = spread.init(jnp.zeros((num_particles, dimension)))
-    program = jax.make_jaxpr(spread.step)(jax.random.key(0), state).jaxpr
-    found = list(equations(program))
-    sizes = [variable.aval.size for equation in found for variable in equation.outvars]
-    assert max(sizes) <= num_particles * max(num_particles, dimension)
-    for equation in found:
-        if equation.primitive.name == "while":
-            assert all(v.aval.shape == () for v in equation.outvars)
 
 
 @pytest.mark.parametrize("names", ["shard", ("data", "shard")])

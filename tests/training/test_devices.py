@@ -1,4 +1,4 @@
-"""Any number of devices: the same trajectory, the same step under pmap, one all-reduce."""
+"""Any number of devices: the same trajectory and one all-reduce."""
 
 import re
 from types import SimpleNamespace
