@@ -83,7 +83,7 @@ def compile_step(config: Config, folder: Path, devices: list[Any]) -> harness.Ro
     # Networks choose their convolutions by the backend.
     with mock.patch.object(jax, "default_backend", return_value=devices[0].platform):
         lowered = make_block(experiment.train_step, mesh).lower(
-            describe_shapes(build.root_keys(config)[1], mesh, PartitionSpec()),
+            describe_shapes(build.root_keys(config.seed)[1], mesh, PartitionSpec()),
             describe_shapes(experiment.state, mesh, state_specs()),
             describe_batches(experiment.data, indices, mesh),
             experiment.numbers,

@@ -83,7 +83,7 @@ def make_steps(config: Config, experiment: build.Experiment) -> Callable[[], Any
     mesh = training.make_mesh(experiment.plan.num_shards)
     plan = replace(experiment.plan, total_steps=10**9)
     blocks = Feed(experiment.data, plan, mesh, build.placement(config)).blocks(0)
-    key, step = build.root_keys(config)[1], make_block(experiment.train_step, mesh)
+    key, step = build.root_keys(config.seed)[1], make_block(experiment.train_step, mesh)
     state = place_state(experiment.state, mesh)
 
     def steps() -> Any:
@@ -111,7 +111,7 @@ def time_steps(
     plan = replace(experiment.plan, **total, monitor_every=0, checkpoint_every=0)
     writer: Any = SimpleNamespace(write=note, start=lambda step: None, close=lambda: None)
     result = training.fit(
-        build.root_keys(config)[1],
+        build.root_keys(config.seed)[1],
         experiment.state,
         experiment.train_step,
         experiment.data,
@@ -144,7 +144,7 @@ def measure(config: Config, num_blocks: int, has_flops: bool) -> dict[str, str]:
             "memory": f"{peak / 2**30:.3g} GiB at its peak",
         }
     if has_flops:
-        flops = step_flops(experiment, build.root_keys(config)[1])
+        flops = step_flops(experiment, build.root_keys(config.seed)[1])
         run = f"{flops * plan.total_steps / 1e15:.4g} P in {plan.total_steps} steps"
         rate = f", {flops / seconds / 1e12:.4g} T a second" if num_blocks else ""
         found["operations"] = f"{flops / 1e12:.4g} T a step{rate}, {run}"

@@ -10,7 +10,7 @@ from ebmjax._groups import over_devices
 from ebmjax.evaluate import Distances, _extractors
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.config.extractor_names import extractor_name, scores_of_samples
+from ebmjax.recipes.config.families import extractor_name, scores_of_samples
 from ebmjax.recipes.evaluators.distances import check_features, make_distances
 from experiments.configs import jem_digits
 

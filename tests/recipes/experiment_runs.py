@@ -42,12 +42,14 @@ def run_script(*arguments, cwd, timeout=300):
 def launch(config, *arguments, **options):
     """``launch`` of a configuration made here, checked as one of a command line is."""
     families.check(config)
+    families.prune(config)
     return launches.launch(config, *arguments, **options)
 
 
 def build_experiment(config, folder):
     """The experiment of a configuration made here, checked as one of a command line is."""
     families.check(config)
+    families.prune(config)
     return Run(config, folder).build()
 
 

@@ -20,7 +20,7 @@ import optax
 
 from ebmjax import training
 from ebmjax._ranges import COUNT, POSITIVE, optional
-from ebmjax.recipes.config import checks, declare, families
+from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.common_fields import family, pick_fields
 from ebmjax.recipes.config.declare import field
 from ebmjax.recipes.evaluators.result_tables import over_training
@@ -139,7 +139,7 @@ def learn(breaks_at, key, params, carry, batch):
 
 
 def check(config):
-    checks.check_kept(config, {"test_accuracy"})
+    families.check_kept(config, {"test_accuracy"})
 
 
 def build(config, folder):

@@ -9,7 +9,7 @@ from ebmjax import networks
 from ebmjax.evaluate import Extractor
 from ebmjax.networks._convolution import Convolution
 from ebmjax.networks._wide_resnet import _norm_layer
-from ebmjax.recipes.config.extractor_names import DIGITS, OWN_CLASSIFIER
+from ebmjax.recipes.config.families import DIGITS, OWN_CLASSIFIER
 
 
 class ShallowResNet(networks.WideResNet):

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ebmjax._ranges import optional
-from ebmjax.recipes.config import families
 from ebmjax.recipes.config.declare import Field, Fields
 from ebmjax.recipes.config.errors import Config
 
@@ -63,11 +62,6 @@ def num_epochs(config: Config, images: ImageFacts) -> int:
     steps = max(min(most, MAX_PIXELS / math.prod(images.shape)), MIN_STEPS)
     wanted = max(MIN_EPOCHS, math.ceil(steps / steps_an_epoch))
     return MULTIPLE * math.ceil(wanted / MULTIPLE)
-
-
-def total_steps(config: Config, steps_per_epoch: int) -> int:
-    """Returns the steps of a run: ``train.max_steps``, or those of all its epochs."""
-    return config.train.get("max_steps") or config.train.num_epochs * steps_per_epoch
 
 
 MAX_GAP, MAX_LOSS = 5.0, 1e5
@@ -145,9 +139,9 @@ def fill_in(config: Config, images: ImageFacts) -> list[str]:
     """
     if config.train.get("max_steps"):
         config.train.num_epochs = None
-    fields, found = families.fields_of(config), {}
+    found: dict[str, object] = {}
     for name, (_, rule) in RULES.items():
-        if name in fields and config[name] is None:
+        if config.get(name, "") is None:
             found[name] = rule(config, images)
             config.update_from_flattened_dict({name: found[name]})
     if config.family == "joint" and config.sampler.buffer.start == "informative":

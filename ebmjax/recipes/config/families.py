@@ -3,16 +3,18 @@
 A family is a package with ``fields.py`` (``FIELDS``), ``checks.py`` (``check``) and ``setup.py``
 (``build``); or one file that has all three. ``SECTIONS`` beside ``FIELDS`` has the fields of parts
 that it offers, such as samplers. Two families in one package have both by their names.
+
+Checks and names that several families share stand here, too.
 """
 
 import importlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ebmjax._user_function import definitions
-from ebmjax.recipes.config import checks, declare
-from ebmjax.recipes.config.declare import Fields
+from ebmjax.recipes.config import declare
+from ebmjax.recipes.config.declare import Fields, When, when_is
 from ebmjax.recipes.config.errors import Config, ConfigError, did_you_mean, flatten, pick, shorten
 
 FAMILIES: dict[str, str | Path] = {
@@ -21,6 +23,41 @@ FAMILIES: dict[str, str | Path] = {
     "latent": "ebmjax.recipes.models.latent",
 }
 """Package of each family, or its file."""
+
+IS_HIGHER_BETTER = {
+    "test_accuracy": True,
+    "test_nll": False,
+    "test_brier": False,
+    "test_ece": False,
+    "sample_fid": False,
+    "sample_kid": False,
+    "sample_is": True,
+}
+"""Numbers by which the best state of a run can be chosen."""
+
+INCEPTION = "inception_v3"
+DIGITS = "digits_features"
+OWN_CLASSIFIER = "classifier_features"
+RANDOM = "random_features"
+OPEN = f"{OWN_CLASSIFIER}_or_{RANDOM}"
+"""Name where the images decide, because the configuration leaves the number of classes to them."""
+
+DIGITS_SIDES = (None, 8, 16)
+MIN_CLASSES = 5
+
+OF_SAMPLES = {"sample_fid", "sample_kid", "sample_is"}
+"""Numbers of a run's samples that the features give."""
+
+EXTRACTOR = "{extractor}"
+"""Place of the extractors' names in a label."""
+
+POINTS = ("gmm", "circles", "gaussians", "points")
+"""Sources of points, in place of images; the last reads the user's file, the others have a law."""
+OF_POINTS = when_is("data.name", *POINTS)
+ON_IMAGES = When(
+    f"images, config.data.name other than {', '.join(POINTS)}",
+    lambda c: c.get("data.name") not in POINTS,
+)
 
 
 def add(name: str, file: str) -> None:
@@ -57,10 +94,13 @@ def _declared(family: str, what: str) -> Any:
 def fields_of(config: Config) -> Fields:
     """Returns the fields of a configuration: those that its own choices bring into being."""
     flat = flatten(config.to_dict())
+    every = all_fields(flat.get("family"), flat)
+    conditions = {when for one in every.values() for when in one.when}
+    held = {when for when in conditions if when.holds(flat)}
     return {
         name: one
-        for name, one in all_fields(flat.get("family"), flat).items()
-        if all(when.holds(flat) for when in one.when) and not one.is_off(name, flat)
+        for name, one in every.items()
+        if held.issuperset(one.when) and not one.is_off(name, flat)
     }
 
 
@@ -88,8 +128,8 @@ def check(config: Config, typed: Collection[str] = ()) -> None:
       ConfigError: if a field is unknown, missing, out of range or of a part that is not named, or
         fields exclude each other.
     """
-    names = set(flatten(config.to_dict()))
-    every = all_fields(config.get("family"), names)
+    flat = flatten(config.to_dict())
+    names, every = set(flat), all_fields(flat.get("family"), flat)
     fields = fields_of(config)
     for name in sorted(names - every.keys() | fields.keys() - names):
         problem = f"is no field of the family {config.family}.{did_you_mean(name, fields)}"
@@ -101,11 +141,11 @@ def check(config: Config, typed: Collection[str] = ()) -> None:
             needs = " and ".join(w.needs for w in every[name].when if not w.holds(config))
             near = did_you_mean(name, fields)
             raise ConfigError(f"config.{name} is no field here: it needs {needs}.{near}")
-    declare.check_ranges(fields, config)
+    declare.check_ranges(fields, flat)
     module(config.family, "checks").check(config)
-    checks.check_data(config)
+    check_data(config)
     sizes = [name for name in fields if name.startswith("train.") and "batch_size" in name]
-    checks.check_shards(config, *sizes)
+    check_shards(config, *sizes)
 
 
 def module(family: str, part: str) -> Any:
@@ -114,3 +154,116 @@ def module(family: str, part: str) -> Any:
     if isinstance(place, Path):
         return definitions(place)
     return importlib.import_module(f"{place}.{part}")
+
+
+def check_data(config: Config) -> None:
+    """Raises ConfigError for a path that no source would read."""
+    if config.data.get("path") and config.data.name in ("digits", *POINTS[:-1]):
+        raise ConfigError(
+            f"config.data.path={shorten(config.data.path)} is read by no source: config.data.name="
+            f"{config.data.name} needs none. Set --config.data.name to npz, npy, points, folder, "
+            "huggingface or a tensorflow-datasets name."
+        )
+
+
+def check_shards(config: Config, *names: str) -> None:
+    """Raises ConfigError unless the shards have equal parts of the numbers ``names``."""
+    num_shards = config.mesh.num_shards
+    for name in names:
+        if config[name] is not None and config[name] % num_shards:
+            raise ConfigError(
+                f"config.{name} must be a multiple of config.mesh.num_shards={num_shards}, got "
+                f"{config[name]}. Change it, or set --config.mesh.num_shards=1."
+            )
+
+
+def check_kept(config: Config, numbers: Collection[str]) -> None:
+    """Raises ConfigError for an impossible choice, and for one that test images would make.
+
+    Args:
+      config: ``data.holdout``, ``train.keep_best`` and ``evals.checkpoint`` are read.
+      numbers: those of ``IS_HIGHER_BETTER`` that the family may monitor.
+    """
+    name = config.train.keep_best
+    if name in IS_HIGHER_BETTER and name not in numbers:
+        raise ConfigError(
+            f"config.train.keep_best={name!r} is not monitored by this run, which monitors "
+            f"{sorted(numbers)}: take one of these, or --config.train.keep_best=''."
+        )
+    if name:
+        pick("train.keep_best", name, {one: one for one in numbers})
+        maker = "classification" if name.startswith("test_") else "samples"
+        every = config.evals.get(maker, {"every": 1})["every"]
+        if every != 1:
+            raise ConfigError(
+                f"config.train.keep_best={name!r} chooses at every evaluation of training, and "
+                f"config.evals.{maker}.every={every!r} has no such number at some: set it to 1."
+            )
+    if name.startswith("test_") and not config.data.holdout:
+        raise ConfigError(
+            f"config.train.keep_best={name!r} chooses a state by the images that it is judged by: "
+            "hold training images out for the choice with --config.data.holdout=0.2."
+        )
+    if config.evals.checkpoint == "best" and not name:
+        raise ConfigError(
+            "config.evals.checkpoint='best' needs config.train.keep_best, the number that says "
+            f"which state is best: set --config.train.keep_best to one of {sorted(numbers)}."
+        )
+
+
+def is_points(config: Mapping[str, Any]) -> bool:
+    """Returns whether a run learns from points, and not from images."""
+    return config["family"] == "energy" and config["data"]["name"] in POINTS
+
+
+def is_drawn(config: Config) -> bool:
+    """Returns whether a run's points are drawn anew from a law that is known."""
+    return config.data.name in POINTS[:-1]
+
+
+def extractor_name(config: Mapping[str, Any]) -> str:
+    """Returns the name of a run's extractor.
+
+    A function of the user's has its own name. Else it is Inception-v3 if the run has its weights,
+    and the one that ships for the packaged digits. For other images of at least five classes it is
+    a classifier of them, else a random network.
+    """
+    data = config["data"]
+    if own := config["evals"].get("extractor"):
+        return own.rpartition(":")[2]
+    if config["evals"].get("inception_weights"):
+        return INCEPTION
+    if data["name"] == "digits" and data["image_size"] in DIGITS_SIDES:
+        return DIGITS
+    if data["num_classes"] is None:
+        return OPEN
+    return OWN_CLASSIFIER if data["num_classes"] >= MIN_CLASSES else RANDOM
+
+
+def warn_of_features(config: Config) -> tuple[str, ...]:
+    """Returns a line where samples are judged by the features of a random network."""
+    if extractor_name(config) != RANDOM:
+        return ()
+    return (
+        "FID compares features of a random network, because a classifier's need five classes; "
+        "--config.evals.inception_weights=FILE takes Inception's",
+    )
+
+
+def scores_of_samples(config: Mapping[str, Any]) -> set[str]:
+    """Returns the numbers of ``OF_SAMPLES`` that a run with samples monitors.
+
+    Inception scores need features that know classes, as the user's may not.
+    """
+    if config["evals"].get("samples", {"every": "never"})["every"] == "never":
+        return set()
+    is_without = config["evals"].get("extractor") or extractor_name(config) == RANDOM
+    return OF_SAMPLES - ({"sample_is"} if is_without else set())
+
+
+def with_extractor(label: str, configs: Iterable[Mapping[str, Any]]) -> str:
+    """Returns ``label`` with the extractors of runs in place of EXTRACTOR, if it is there."""
+    if EXTRACTOR not in label:
+        return label
+    names = sorted({extractor_name(config) for config in configs})
+    return label.replace(EXTRACTOR, ", ".join(names).replace("_", " "))

@@ -27,9 +27,8 @@ from ebmjax.recipes.evaluators.density import (
     why_not_normalised,
 )
 from ebmjax.recipes.evaluators.table import wants
-from ebmjax.recipes.parts.samplers import Chosen, defaults
+from ebmjax.recipes.parts.samplers import Chosen, bind_sampler, defaults
 from ebmjax.recipes.parts.samplers import check as check_samplers
-from ebmjax.recipes.parts.samplers.bind import bind_sampler
 from ebmjax.recipes.parts.samplers.table import PLAIN
 from ebmjax.types import Key, LogDensityFn, PyTree
 

@@ -4,7 +4,7 @@ from functools import partial
 
 from ebmjax import data, evaluate
 from ebmjax._stored import take_rows
-from ebmjax.recipes.config import extractor_names
+from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.user_parts import explain, find_function
 
@@ -24,25 +24,25 @@ def make_distances(
 
 
 def extractor(config: Config, train: data.ImageData, test: data.ImageData) -> evaluate.Extractor:
-    """Returns the extractor that ``extractor_names.extractor_name`` names.
+    """Returns the extractor that ``families.extractor_name`` names.
 
     Raises:
       ConfigError: if Inception's weights or the user's function cannot be read.
     """
-    name, section = extractor_names.extractor_name(config), config.evals
+    name, section = families.extractor_name(config), config.evals
     if section.get("extractor"):
         where = "evals.extractor", section.extractor
         function = find_function(*where)
         found = evaluate.own_extractor(function)
         return found._replace(outputs_fn=explain(*where, function)(found.outputs_fn))
-    if name == extractor_names.INCEPTION:
+    if name == families.INCEPTION:
         try:
             return evaluate.inception(section.inception_weights)
         except (OSError, ValueError) as error:
             raise ConfigError(f"config.evals.inception_weights: {error}") from error
-    if name == extractor_names.DIGITS:
+    if name == families.DIGITS:
         return evaluate.digits_features(train.images.shape[1])
-    if name == extractor_names.RANDOM:
+    if name == families.RANDOM:
         return evaluate.random_features()
     return evaluate.own_classifier(train, test, config.data.num_classes)
 

@@ -11,7 +11,6 @@ import jax
 import numpy as np
 
 from ebmjax._groups import over_devices
-from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.user_parts import UserPart, find_part
 from ebmjax.recipes.evaluators import Found, table
@@ -58,13 +57,16 @@ class Evaluator(NamedTuple):
 def make_evaluators(config: Config) -> dict[str, Evaluator]:
     """Returns the evaluators that run, by name, in the table's order; the user's come last.
 
+    Args:
+      config: without the fields of parts that it does not name (``families.prune``).
+
     Raises:
       ConfigError: for whatever a function of the user does wrong.
     """
-    fields, made = families.fields_of(config), {}
+    made: dict[str, Evaluator] = {}
     for name in table.EVALUATORS:
-        if f"evals.{name}.every" not in fields:
-            continue  # off, or not for this family: images have no density, and points no FID
+        if config.get(f"evals.{name}.every", table.NEVER) == table.NEVER:
+            continue
         options = config.evals[name].to_dict()
         every, function = options.pop("every"), table.find_evaluator(name)
         check = getattr(sys.modules[function.__module__], "check", None)

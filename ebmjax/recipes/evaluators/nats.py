@@ -13,7 +13,7 @@ from ebmjax import evidence
 from ebmjax._phases import say_part
 from ebmjax._ranges import POSITIVE, TWO_OR_MORE
 from ebmjax.data import ImageData, dequantise
-from ebmjax.recipes.config.checks import is_points
+from ebmjax.recipes.config.families import is_points
 from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.parts.start_distributions import MOST_FITTED
 from ebmjax.samplers import hmc

@@ -16,7 +16,7 @@ from matplotlib.rcsetup import cycler
 from matplotlib.ticker import MaxNLocator
 
 from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.config.extractor_names import with_extractor
+from ebmjax.recipes.config.families import with_extractor
 from ebmjax.recipes.evaluators.result_tables import own_numbers
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")

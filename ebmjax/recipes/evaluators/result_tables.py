@@ -10,7 +10,7 @@ import numpy as np
 
 from ebmjax._user_function import is_function_name
 from ebmjax.recipes.config.errors import flatten
-from ebmjax.recipes.config.extractor_names import EXTRACTOR
+from ebmjax.recipes.config.families import EXTRACTOR
 
 IN_TABLE = {
     "loss": "loss",

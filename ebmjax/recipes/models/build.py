@@ -18,9 +18,8 @@ from ebmjax._ranges import MAX_INTEGER
 from ebmjax.data import ImageData
 from ebmjax.evaluate import Chains, Distances, finite_images
 from ebmjax.learning import ChainPlan, Densities
-from ebmjax.recipes.config.by_images import total_steps
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.config.user_parts import find_part
+from ebmjax.recipes.config.user_parts import UserPart, find_part, is_users
 from ebmjax.recipes.evaluators import profile
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
 from ebmjax.recipes.evaluators.plots import panels
@@ -234,17 +233,23 @@ def assemble(
     )
 
 
-def user_optimizer(config: Config, learning_rate: Any) -> optax.GradientTransformation:
-    """Returns the optimiser that the function of ``config.optimizer.name`` makes.
+def find_optimizer(config: Config) -> UserPart | None:
+    """Returns the user's function that ``config.optimizer.name`` names; None for one of ours."""
+    name = config.get("optimizer.name")
+    is_own = is_users(name)
+    return find_part(config, "optimizer.name", name, ("learning_rate",)) if is_own else None
+
+
+def user_optimizer(part: UserPart, learning_rate: Any) -> optax.GradientTransformation:
+    """Returns the optimiser that a user's function makes.
 
     Args:
-      config: ``optimizer.name`` and ``optimizer.options`` are read.
+      part: see ``find_optimizer``.
       learning_rate: schedule, step to rate, that the function takes as ``learning_rate``.
 
     Raises:
       ConfigError: for whatever the function does wrong.
     """
-    part = find_part(config, "optimizer.name", config.optimizer.name, ("learning_rate",))
     made = part.call(learning_rate=learning_rate, **part.options)
     if not all(callable(getattr(made, name, None)) for name in ("init", "update")):
         raise ConfigError(
@@ -276,7 +281,7 @@ def plan(config: Config, num_examples: int, further_streams: tuple[int, ...] = (
     for size in further_streams:
         _check_batch(config, "positive_batch_size", size, num_examples)
     steps_per_epoch = num_examples // train.batch_size
-    total = total_steps(config, steps_per_epoch)
+    total = train.get("max_steps") or train.num_epochs * steps_per_epoch
     if total > MAX_INTEGER:
         raise ConfigError(
             f"config.train.num_epochs={train.num_epochs} makes more steps than {MAX_INTEGER}, "
@@ -329,8 +334,8 @@ def _check_batch(config: Config, name: str, size: int, num_examples: int) -> Non
     )
 
 
-def root_keys(config: Config) -> tuple[jax.Array, jax.Array, jax.Array]:
+def root_keys(seed: int) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Returns three keys: for parameters, training, and evaluation or monitoring."""
-    key = jax.random.key(config.seed, impl="threefry2x32")
+    key = jax.random.key(seed, impl="threefry2x32")
     params_key, train_key, eval_key = jax.random.split(key, 3)
     return params_key, train_key, eval_key

@@ -9,14 +9,8 @@ import numpy as np
 from ebmjax import data
 from ebmjax._shown import printable
 from ebmjax._stored import rows_of
-from ebmjax.recipes.config import by_images, extractor_names
+from ebmjax.recipes.config import by_images
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.parts.objectives.table import draws
-
-ABOUT_RANDOM = (
-    "FID compares features of a random network, because a classifier's need five classes; "
-    "--config.evals.inception_weights=FILE takes Inception's"
-)
 
 DEFAULT_HOLDOUT = 0.2
 MOST_NAMED = 12
@@ -44,13 +38,17 @@ class Images(NamedTuple):
     about: tuple[str, ...] = ()
 
 
-def load(config: Config) -> tuple[Images, Config]:
+def load(config: Config, has_chains: bool = True) -> tuple[Images, Config]:
     """Returns the checked images of ``config.data``, and ``config`` with what they decide.
 
     In the configuration that is returned, ``image_size``, ``num_classes``, ``max_train``,
     ``max_test`` and ``pixels`` are those of the images, and ``holdout`` is a number; 0 classes are
     images without labels. Fields that the configuration leaves to the images have values (see
     ``by_images``). The test split is read only if something uses it.
+
+    Args:
+      config: of a family of images.
+      has_chains: whether the run compares the images with samples of chains.
 
     Raises:
       ConfigError: if the images do not fit the configuration, or cannot be read.
@@ -87,7 +85,7 @@ def load(config: Config) -> tuple[Images, Config]:
         section.max_test = len(test.labels)
         about.append(_about(section.test_split, test, found_test, section.num_classes))
     assert test is not None
-    return _with_choices(Images(train, held_out or test, test, tuple(about)), config)
+    return _with_choices(Images(train, held_out or test, test, tuple(about)), config, has_chains)
 
 
 def number_held_out(holdout: float, total: int) -> int:
@@ -151,7 +149,7 @@ def _places_held_out(labels: np.ndarray, number: int, has_classes: bool) -> np.n
     return np.sort(len(labels) - 1 - chosen)
 
 
-def _with_choices(images: Images, config: Config) -> tuple[Images, Config]:
+def _with_choices(images: Images, config: Config, has_chains: bool) -> tuple[Images, Config]:
     """Returns both, with what the configuration leaves to the images and lines about it.
 
     Labels that are not used are all 0.
@@ -166,13 +164,8 @@ def _with_choices(images: Images, config: Config) -> tuple[Images, Config]:
     num_test = min(len(images.monitored.labels), len(images.evaluated.labels))
     some = images.train.images[np.arange(min(len(images.train.images), MOST_MEASURED))]
     variance = float(np.var(np.asarray(some) / 127.5, axis=0).sum())
-    has_chains = config.family == "latent" or (
-        bool(config.loss.get("generative_weight", 1.0)) and draws(config)
-    )
     facts = by_images.ImageFacts(num_train, num_test, shape, variance, has_chains)
     lines = by_images.fill_in(config, facts)
-    if extractor_names.extractor_name(config) == extractor_names.RANDOM:
-        lines.append(ABOUT_RANDOM)
     return images._replace(about=(*images.about, *lines)), config
 
 

@@ -17,9 +17,8 @@ from ebmjax._ranges import MAX_INTEGER
 from ebmjax._versions import versions
 from ebmjax.data import DataChangedError, DataUnavailableError
 from ebmjax.recipes.config import families
-from ebmjax.recipes.config.checks import is_points
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, WriteError, flatten
-from ebmjax.recipes.config.extractor_names import extractor_name
+from ebmjax.recipes.config.families import extractor_name, is_points
 from ebmjax.recipes.evaluators.result_tables import advice, as_lines, evaluation_results, results
 from ebmjax.recipes.folder import per_image, run_folder, workdir
 from ebmjax.recipes.models import build
@@ -134,7 +133,7 @@ class Run:
 
     def trace(self) -> None:
         """Traces the training step, because some mistakes show only then."""
-        made, key = self.experiment, build.root_keys(self.config)[1]
+        made, key = self.experiment, build.root_keys(self.config.seed)[1]
         with explain_fields():
             training.check_fits(
                 key, made.state, made.train_step, made.data, made.plan, numbers=made.numbers
@@ -155,7 +154,7 @@ class Run:
 
     def train_key(self) -> Key:
         """Returns the key of training after the recoveries so far."""
-        key = build.root_keys(self.config)[1]
+        key = build.root_keys(self.config.seed)[1]
         num = len(self.recoveries)
         return jax.random.fold_in(key, ABOVE_STEPS + num) if num else key
 

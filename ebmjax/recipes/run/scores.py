@@ -9,8 +9,8 @@ import numpy as np
 
 from ebmjax._phases import phase
 from ebmjax._shown import near_path
-from ebmjax.recipes.config.checks import is_points
 from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.config.families import is_points
 
 HELD_OUT = "held_out"
 """Split of the images that ``config.data.holdout`` keeps out of training."""

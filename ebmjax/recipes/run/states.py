@@ -12,8 +12,8 @@ from ebmjax import training
 from ebmjax._records import list_steps
 from ebmjax._shown import SEE_FAQ, near_path, trim
 from ebmjax.recipes.config import declare, families
-from ebmjax.recipes.config.checks import IS_HIGHER_BETTER
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, flatten
+from ebmjax.recipes.config.families import IS_HIGHER_BETTER
 from ebmjax.recipes.folder import run_folder, workdir
 from ebmjax.recipes.models.build import Experiment
 

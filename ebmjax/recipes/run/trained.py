@@ -16,8 +16,8 @@ from ebmjax._groups import over_devices
 from ebmjax._phases import phase
 from ebmjax._records import read_json
 from ebmjax.recipes.config import command_line, declare, families, files
-from ebmjax.recipes.config.checks import is_points
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, did_you_mean, flatten
+from ebmjax.recipes.config.families import is_points
 from ebmjax.recipes.folder import run_folder, workdir
 from ebmjax.recipes.run.launch import launch
 from ebmjax.recipes.run.run import Run

@@ -15,10 +15,9 @@ from ebmjax._ranges import PATH
 from ebmjax._shown import near_path, trim
 from ebmjax._user_function import is_function_name, user_function
 from ebmjax.recipes.config import declare, families, files
-from ebmjax.recipes.config.checks import is_points
 from ebmjax.recipes.config.command_line import read, read_names, without_effect
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.config.extractor_names import with_extractor
+from ebmjax.recipes.config.families import is_points, with_extractor
 from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.study.reader import StudyRun, folder_name
 

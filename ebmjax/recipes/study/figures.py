@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from ebmjax.recipes.config.extractor_names import with_extractor
+from ebmjax.recipes.config.families import with_extractor
 from ebmjax.recipes.evaluators.plots import LINES, by_step, column, figure, shape, tiles
 from ebmjax.recipes.folder.run_folder import read_json
 from ebmjax.recipes.study import reader

@@ -29,9 +29,9 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.config import command_line, families
-from ebmjax.recipes.config.checks import is_drawn
 from ebmjax.recipes.config.declare import Fields
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, did_you_mean, stop
+from ebmjax.recipes.config.families import is_drawn
 from ebmjax.recipes.folder.workdir import check_writable, write_json, write_whole
 from ebmjax.recipes.study import Study, cells, command, make_flags
 from ebmjax.recipes.study.jobs import executor_of

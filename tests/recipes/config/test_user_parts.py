@@ -17,9 +17,8 @@ from ebmjax.recipes.config import command_line, declare, families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.evaluations import Evaluations, Evaluator, make_evaluators
-from ebmjax.recipes.models.build import user_optimizer
-from ebmjax.recipes.parts.objectives.objective import make_loss
-from ebmjax.recipes.parts.objectives.table import draws
+from ebmjax.recipes.models.build import find_optimizer, user_optimizer
+from ebmjax.recipes.parts.objectives.objective import draws, make_loss
 from ebmjax.recipes.parts.samplers import SAMPLERS, SINGLE, of_section, of_shared
 from ebmjax.training import init_state
 
@@ -249,7 +248,7 @@ def test_what_is_no_loss_is_refused(name, message, here):
 
 def test_a_loss_without_negatives_has_no_chains(here):
     config = configured("energy", loss__name="own.py:slope", loss__options__weight=2.0)
-    assert not draws(config)
+    assert not draws(config.loss.name)
     config.loss.energy_l2 = 0.5
     families.check(config)
     x = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
@@ -262,7 +261,7 @@ def test_a_loss_without_negatives_has_no_chains(here):
 
 def test_an_optimiser_gets_the_rate_of_the_run(here):
     config = configured("joint", optimizer__name="own.py:sgd", optimizer__options__scale=2.0)
-    optimizer = user_optimizer(config, lambda step: 0.25)
+    optimizer = user_optimizer(find_optimizer(config), lambda step: 0.25)
     updates, _ = optimizer.update(np.float32(1.0), optimizer.init(np.float32(0.0)))
     assert float(updates) == -0.5
 
@@ -275,8 +274,9 @@ def test_an_optimiser_gets_the_rate_of_the_run(here):
     ],
 )
 def test_what_is_no_optimiser_is_refused(name, message, here):
+    config = configured("joint", optimizer__name=name)
     with pytest.raises(ConfigError, match=message):
-        user_optimizer(configured("joint", optimizer__name=name), optax.constant_schedule(0.1))
+        user_optimizer(find_optimizer(config), optax.constant_schedule(0.1))
 
 
 def evaluations(config, folder):

@@ -12,7 +12,7 @@ from ebmjax.networks import NormPolicy
 from ebmjax.recipes.evaluators import profile as chain_profiles
 from ebmjax.recipes.models.energy.checks import find_samplers
 from ebmjax.recipes.models.energy.model import EnergyModel, densities_of
-from ebmjax.recipes.parts.samplers.bind import bind_sampler
+from ebmjax.recipes.parts.samplers import bind_sampler
 from ebmjax.samplers import ReplayBuffer, uniform_start
 from experiments.configs import jem_digits
 

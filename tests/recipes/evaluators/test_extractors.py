@@ -5,7 +5,7 @@ import pytest
 
 from ebmjax import evaluate
 from ebmjax.data import ImageData
-from ebmjax.recipes.config import extractor_names
+from ebmjax.recipes.config import families
 from ebmjax.recipes.evaluators.distances import extractor
 from ebmjax.recipes.parts import image_data
 from experiments.configs import jem_digits
@@ -31,8 +31,8 @@ OWN = "ebmjax.data.load_digits:any"  # a name of data other than the packaged di
 def test_the_data_decide_the_features(fields, name, monkeypatch):
     config = jem_digits.get_config("smoke")
     config.update_from_flattened_dict(fields)
-    assert extractor_names.extractor_name(config) == name
-    if name == extractor_names.OPEN:
+    assert families.extractor_name(config) == name
+    if name == families.OPEN:
         return  # the images say how many classes there are, and then it is one of the two
     monkeypatch.setattr(
         evaluate, "inception", lambda *_: evaluate.Extractor("inception_v3", lambda _: _, {})
@@ -52,4 +52,4 @@ def test_labels_that_are_not_used_are_no_classes_of_scores():
 def test_images_of_few_classes_say_what_judges_them():
     config = jem_digits.get_config("smoke")
     _, found = image_data.load(config)
-    assert extractor_names.extractor_name(found) == "digits_features"
+    assert families.extractor_name(found) == "digits_features"

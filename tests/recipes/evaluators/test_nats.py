@@ -14,7 +14,7 @@ from experiment_runs import command
 import ebmjax
 from ebmjax import data
 from ebmjax.evidence import Estimate
-from ebmjax.recipes.config.checks import is_points
+from ebmjax.recipes.config.families import is_points
 from ebmjax.recipes.evaluators import nats
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.run import trained

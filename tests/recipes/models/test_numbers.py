@@ -11,8 +11,7 @@ from experiment_runs import build_experiment, digits, image
 from ebmjax._numbers import numbers_of, with_numbers
 from ebmjax.learning import ChainKind, ChainPlan, LiveSteps
 from ebmjax.recipes.models import build
-from ebmjax.recipes.parts.samplers import SAMPLERS, Chosen, defaults
-from ebmjax.recipes.parts.samplers.bind import bind_sampler
+from ebmjax.recipes.parts.samplers import SAMPLERS, Chosen, bind_sampler, defaults
 from ebmjax.samplers import start_chain
 from ebmjax.training._block import make_block
 from ebmjax.training._feed import describe_batches
@@ -63,7 +62,7 @@ def step_of(config, workdir):
         plan.batch_size,
     )
     block = make_block.__wrapped__(experiment.train_step, mesh)
-    key = build.root_keys(config)[1]
+    key = build.root_keys(config.seed)[1]
     batches = describe_batches(experiment.data, indices, mesh)
     return block.lower(key, experiment.state, batches, experiment.numbers).as_text()
 

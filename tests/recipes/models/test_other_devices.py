@@ -42,7 +42,7 @@ def traced_step(config, folder):
         check_vma=False,
     )
     batch = batches if isinstance(plan.batch_size, tuple) else batches[0]
-    key, numbers = build.root_keys(config)[1], experiment.numbers
+    key, numbers = build.root_keys(config.seed)[1], experiment.numbers
     return jax.jit(step).trace(key, experiment.state, batch, numbers)
 
 

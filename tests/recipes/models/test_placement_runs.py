@@ -59,7 +59,7 @@ def trained(config, folder):
         data_seed=experiment.plan.data_seed,
     )
     result = training.fit(
-        build.root_keys(config)[1],
+        build.root_keys(config.seed)[1],
         experiment.state,
         experiment.train_step,
         experiment.data,

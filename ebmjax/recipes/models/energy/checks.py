@@ -3,26 +3,28 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ebmjax.recipes.config import checks
-from ebmjax.recipes.config.checks import is_points
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.config.extractor_names import OF_SAMPLES, scores_of_samples
+from ebmjax.recipes.config.families import (
+    IS_HIGHER_BETTER,
+    OF_SAMPLES,
+    POINTS,
+    check_kept,
+    scores_of_samples,
+)
 from ebmjax.recipes.evaluators import comparison
-from ebmjax.recipes.evaluators.table import wants
-from ebmjax.recipes.models.energy.fields import name_samplers
-from ebmjax.recipes.parts.objectives.table import check_objective
+from ebmjax.recipes.evaluators.table import NEVER
+from ebmjax.recipes.parts.objectives.objective import check_objective
 from ebmjax.recipes.parts.samplers import (
     PLAIN,
     SAMPLERS,
     SINGLE,
     TILTING,
+    TOLERANCE,
     Chosen,
-    check_particles,
     of_section,
     temperature,
 )
 from ebmjax.recipes.parts.samplers import check as check_samplers
-from ebmjax.recipes.parts.samplers.chosen import TOLERANCE
 
 MIN_CHAIN_STEPS = 8
 """Split R-hat takes four draws, and the first half of a chain is burn-in."""
@@ -30,40 +32,44 @@ RUNNING_CHAINS = ("running", "running_chains")
 """Policies whose chains are normalised by running statistics, each on its own."""
 
 
-def check(config: Config, about_images: str = "") -> None:
-    """Raises ConfigError at the first pair of fields that do not go together.
-
-    Args:
-      config: of the family.
-      about_images: what was read, and what was not.
-    """
-    is_joint, section = config.family == "joint", config.sampler
-    if is_joint:
-        _check_classifier(config, about_images)
+def check(config: Config) -> None:
+    """Raises ConfigError at the first pair of fields that do not go together."""
+    if config.family == "joint":
+        _check_depth(config)
     else:
         _check_points(config)
         _check_chain_steps(config)
-    _check_classes(config)
-    has_energy, samplers = learns_density(config), find_samplers(config)
+    has_energy, is_refined = learns_density(config), refines(config)
+    samplers = find_samplers(config)
+    if has_energy or is_refined:
+        check_samplers(config.sampler, [*samplers.values()])
     if has_energy:
-        _check_shares(config, [*samplers])
-        _check_buffer(config)
-        _check_improved(config)
         check_objective(config)
-    is_open = any(one.options.get("step_size", 0.0) is None for one in samplers.values())
-    if has_energy or refines(config):
-        checks.check_box(config)
-        if not is_open:  # else the images decide, and this check comes again
-            check_samplers(section, [*samplers.values()])
-    if has_energy:
-        check_particles(samplers.values(), section.num_samples // len(samplers))
-        checks.check_starts(config, [name for name, one in samplers.items() if one.rejects])
+        _check_shares(config, [*samplers])
+        _check_improved(config, [*samplers])
         _check_interaction(config, samplers)
-    if refines(config):
+    if is_refined:
         _check_refinement(config, samplers)
-    of_test = set(checks.IS_HIGHER_BETTER) - OF_SAMPLES if is_joint else set()
-    has_samples = has_energy and (section.buffer.size if is_joint else not is_points(config))
-    checks.check_kept(config, of_test | (scores_of_samples(config) if has_samples else set()))
+    check_images(config)
+
+
+def check_images(config: Config, about_images: str = "") -> None:
+    """Raises ConfigError for fields that do not go with the number of classes.
+
+    Args:
+      config: of the family. Without a number of classes the data decide, and this comes again.
+      about_images: what was read, and what was not.
+    """
+    is_joint, section = config.family == "joint", config.sampler
+    if config.data.num_classes == 0:
+        _refuse_unlabelled(config, about_images)
+    has_samples = section.buffer.size if is_joint else config.data.name not in POINTS
+    if learns_density(config):
+        _check_buffer(config)
+    else:
+        has_samples = False
+    numbers = set(IS_HIGHER_BETTER) - OF_SAMPLES if is_joint else set()
+    check_kept(config, numbers | (scores_of_samples(config) if has_samples else set()))
 
 
 def learns_density(config: Config) -> bool:
@@ -73,8 +79,9 @@ def learns_density(config: Config) -> bool:
 
 def refines(config: Config) -> bool:
     """Returns whether attacked images are refined by chains."""
-    is_wanted = config.family == "joint" and wants(config, "robustness")
-    return bool(is_wanted and config.evals.robustness.refine_steps)
+    if config.family != "joint" or config.get("evals.robustness.every", NEVER) == NEVER:
+        return False
+    return config.evals.robustness.refine_steps > 0
 
 
 def find_samplers(config: Config) -> dict[str, Chosen]:
@@ -84,9 +91,13 @@ def find_samplers(config: Config) -> dict[str, Chosen]:
     """
     offered: Mapping[str, Any] = SAMPLERS
     if config.family != "joint":
-        offered = PLAIN if is_points(config) else SINGLE | TILTING
-    field = "sampler.names" if config.sampler.get("names") else "sampler.name"
-    return {name: of_section(config, field, name, offered) for name in name_samplers(config)}
+        offered = PLAIN if config.data.name in POINTS else SINGLE | TILTING
+    field, names = "sampler.name", (config.sampler.get("name"),)
+    if config.sampler.get("names"):
+        field, names = "sampler.names", config.sampler.names
+    if len(set(names)) < len(names):
+        raise ConfigError(f"config.sampler.names must be different samplers, got {[*names]}.")
+    return {name: of_section(config, field, name, offered) for name in names}
 
 
 def count_blocks(config: Config) -> int:
@@ -122,13 +133,7 @@ def warn_of_temperature(config: Config) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _check_classifier(config: Config, about_images: str) -> None:
-    if config.data.num_classes == 0:
-        raise ConfigError(
-            "config.family=joint trains a classifier, and the images have no labels"
-            f"{about_images and f' ({about_images})'}: add them, or take a configuration that "
-            "needs none, such as configs/image.py or configs/latent.py."
-        )
+def _check_depth(config: Config) -> None:
     if not config.model.factory and ((config.model.depth - 4) % 6 or config.model.depth < 10):
         raise ConfigError(
             "config.model.depth must be 6n + 4 with n at least 1 (10, 16, 22, 28, ...), got "
@@ -136,8 +141,23 @@ def _check_classifier(config: Config, about_images: str) -> None:
         )
 
 
+def _refuse_unlabelled(config: Config, about_images: str) -> None:
+    if config.family == "joint":
+        raise ConfigError(
+            "config.family=joint trains a classifier, and the images have no labels"
+            f"{about_images and f' ({about_images})'}: add them, or take a configuration that "
+            "needs none, such as configs/image.py or configs/latent.py."
+        )
+    if config.model.is_conditional:
+        raise ConfigError(
+            "config.model.is_conditional=True is an energy E(x, y) of images with labels, and "
+            "config.data.num_classes is 0: read images with labels, or set "
+            "--config.model.is_conditional=False for an energy of images alone."
+        )
+
+
 def _check_points(config: Config) -> None:
-    has, others = ("points", "data") if is_points(config) else ("images", "informative")
+    has, others = ("points", "data") if config.data.name in POINTS else ("images", "informative")
     of_others = {"data": "points", "informative": "Gaussians of images"}
     start = config.sampler.buffer.start
     if start in of_others and start != others:
@@ -161,15 +181,6 @@ def _check_points(config: Config) -> None:
     comparison.check_fields(config)
 
 
-def _check_classes(config: Config) -> None:
-    if config.model.is_conditional and config.data.num_classes == 0:
-        raise ConfigError(
-            "config.model.is_conditional=True is an energy E(x, y) of images with labels, and "
-            "config.data.num_classes is 0: read images with labels, or set "
-            "--config.model.is_conditional=False for an energy of images alone."
-        )
-
-
 def _check_chain_steps(config: Config) -> None:
     if (num_steps := config.evals.num_chain_steps or MIN_CHAIN_STEPS) < MIN_CHAIN_STEPS:
         raise ConfigError(
@@ -179,8 +190,6 @@ def _check_chain_steps(config: Config) -> None:
 
 
 def _check_shares(config: Config, names: list[str]) -> None:
-    if len(set(names)) < len(name_samplers(config)):
-        raise ConfigError(f"config.sampler.names must be different samplers, got {names}.")
     if len(names) > 1 and set(names) & set(TILTING):
         raise ConfigError(
             f"config.sampler.names={tuple(names)} shares the negatives between chains of two "
@@ -199,6 +208,7 @@ def _check_shares(config: Config, names: list[str]) -> None:
 
 
 def _check_buffer(config: Config) -> None:
+    """Refuses a replay buffer without equal blocks, or with too few slots for a step's draws."""
     section, num_shards = config.sampler, config.mesh.num_shards
     if section.buffer.size is None:
         if config.get("sampler.augmentation.name", "none") != "none":
@@ -211,8 +221,20 @@ def _check_buffer(config: Config) -> None:
     if config.loss.name == "improved":
         drawn += references_a_shard(config)
     blocks = count_blocks(config)
-    repeated = blocks if config.model.is_conditional else 1
-    checks.check_buffer(config, blocks, num_drawn=drawn * num_shards * repeated)
+    num_drawn = drawn * num_shards * (blocks if config.model.is_conditional else 1)
+    size, parts = section.buffer.size, num_shards * blocks
+    if size % parts:
+        classes = f", with equal blocks for {blocks} classes" * (blocks > 1)
+        raise ConfigError(
+            f"config.sampler.buffer.size must be a multiple of {parts}: "
+            f"config.mesh.num_shards={num_shards} shards have equal parts{classes}; got {size}."
+        )
+    if size < num_drawn:
+        one_class = ", and all chains may be of one class" * (blocks > 1)
+        raise ConfigError(
+            f"config.sampler.buffer.size must be at least {num_drawn}: no slot is drawn twice in a "
+            f"step{one_class}; got {size}."
+        )
 
 
 def references_a_shard(config: Config) -> int:
@@ -220,13 +242,13 @@ def references_a_shard(config: Config) -> int:
     return config.loss.num_references // config.mesh.num_shards
 
 
-def _check_improved(config: Config) -> None:
+def _check_improved(config: Config, names: list[str]) -> None:
     if config.loss.name != "improved":
         return
     section, mesh, live = config.sampler, config.mesh, config.loss.live_steps
     refused = {
         "differentiates the last steps of Langevin chains: config.sampler.name must be sgld, got "
-        f"{name_samplers(config)}": name_samplers(config) != ("sgld",),
+        f"{names}": names != ["sgld"],
         "differentiates whole scores: set --config.sampler.max_score=None": (
             section.max_score is not None
         ),

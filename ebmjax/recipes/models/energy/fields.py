@@ -27,7 +27,6 @@ from ebmjax._ranges import (
     optional,
 )
 from ebmjax.recipes.config.by_images import LENGTHS, leave_open
-from ebmjax.recipes.config.checks import OF_POINTS, ON_IMAGES
 from ebmjax.recipes.config.common_fields import (
     FEATURES,
     OF_CHAINS,
@@ -39,8 +38,9 @@ from ebmjax.recipes.config.common_fields import (
     pick_fields,
 )
 from ebmjax.recipes.config.declare import Field, When, field, under, when_is, when_set
+from ebmjax.recipes.config.families import OF_POINTS, ON_IMAGES
 from ebmjax.recipes.evaluators import table as evaluators
-from ebmjax.recipes.parts.objectives import table as objectives
+from ebmjax.recipes.parts.objectives import objective as objectives
 from ebmjax.recipes.parts.samplers.table import (
     PLAIN,
     SAMPLERS,

@@ -1,6 +1,6 @@
 """The parts of a density that its configuration names: the tables and what they make."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,10 +11,9 @@ import optax
 
 from ebmjax import data, learning, networks, optim
 from ebmjax._stored import rows_of
-from ebmjax.recipes.config.by_images import total_steps
-from ebmjax.recipes.config.checks import is_points
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.config.user_parts import is_users
+from ebmjax.recipes.config.families import POINTS
+from ebmjax.recipes.config.user_parts import UserPart
 from ebmjax.recipes.models.build import ACTIVATIONS, DTYPES, SHARD_AXES, user_optimizer
 from ebmjax.recipes.models.energy.checks import (
     check_independence,
@@ -24,8 +23,7 @@ from ebmjax.recipes.models.energy.checks import (
     references_a_shard,
 )
 from ebmjax.recipes.parts.objectives.objective import chains_beta, make_loss
-from ebmjax.recipes.parts.samplers import larger, noise_scale
-from ebmjax.recipes.parts.samplers.bind import chain_kind
+from ebmjax.recipes.parts.samplers import chain_kind, larger, noise_scale
 from ebmjax.recipes.parts.samplers.table import BASE
 from ebmjax.recipes.parts.start_distributions import (
     fit_gaussians,
@@ -144,7 +142,7 @@ def _energy(
         )
     else:
         ours = {"activation": ACTIVATIONS[model.activation], "dtype": DTYPES[model.dtype]}
-        if is_points(config):
+        if config.data.name in POINTS:
             network = networks.MLPEnergy(hidden=model.hidden, **ours)
         else:
             network = networks.ResidualEnergy(
@@ -199,7 +197,7 @@ def take_images(config: Config, train: data.ImageData, about: str = "") -> data.
 def make_view(config: Config, *, is_augmented: bool = True) -> learning.View:
     """Returns images of the data to what the network sees; points are seen as they are."""
     is_joint = config.family == "joint"
-    if not is_joint and is_points(config):
+    if not is_joint and config.data.name in POINTS:
         return lambda key, points: points
     section, padding = config.data, config.data.get("crop_padding", 0)
     names = ("crop", "flip", "", "noise") if is_joint else ("flip", "level", "noise")
@@ -234,15 +232,15 @@ def make_objective(
     Raises:
       ConfigError: for whatever a function of the user does wrong, or data that do not fit.
     """
-    section, optimizer = config.loss, config.optimizer
+    section, optimizer, live = config.loss, config.optimizer, _live_steps(config)
     weight = section.get("generative_weight", 1.0)
     loss, numbers = make_loss(config, train, total_steps) if weight else (None, {})
     return learning.Objective(
         loss=loss,
         numbers=numbers,
         generative_weight=weight,
-        density_scale=lambda numbers: 1.0 - chains_beta(config, numbers, total_steps),
-        live=_live_steps(config),
+        density_scale=lambda numbers: 1.0 - chains_beta(numbers, total_steps),
+        live=live,
         rho=optimizer.get("rho"),
         is_adaptive=optimizer.get("adaptive", False),
         smoothing_ratio=section.get("smoothing_ratio"),
@@ -281,6 +279,7 @@ def chain_plan(
     num_shards, num_kept = config.mesh.num_shards, buffer.get("num_kept")
     points = train.images if len(image_shape) == 1 else None
     makers = start_makers(image_shape, buffer.start_scale, buffer.get("start_mean", (0.0,)), points)
+    augment, num_classes = augmentation(config, image_shape), count_blocks(config)
     chosen = {name: larger(one, step_factor) for name, one in find_samplers(config).items()}
     needs_base = any(one.entry.needs == BASE for one in chosen.values())
     has_classes, base = config.family == "joint" or config.model.is_conditional, None
@@ -293,8 +292,8 @@ def chain_plan(
         num_samples=section.num_samples // num_shards,
         start_fn=makers[buffer.start](),
         reinit_prob=buffer.reinit_prob,
-        num_classes=count_blocks(config),
-        augment=augmentation(config, image_shape),
+        num_classes=num_classes,
+        augment=augment,
         replacement=buffer.get("replacement", "in_place"),
         num_kept=num_kept and num_kept // num_shards,
         log_base=log_base(base, chosen.values()),
@@ -323,41 +322,57 @@ def augmentation(
 
 
 def make_optimizer(
-    config: Config, steps_per_epoch: int, numbers: Mapping[str, Any]
+    numbers: Mapping[str, Any],
+    *,
+    total_steps: int,
+    steps_per_epoch: int,
+    own: UserPart | None = None,
+    name: str = "adam",
+    schedule: str = "geometric",
+    final_fraction: float = 1.0,
+    warmup_steps: int = 0,
+    decay_epochs: Sequence[float] = (),
+    decay_factor: float = 1.0,
+    max_norm: float | None = None,
+    weight_decay: float = 0.0,
+    b1: float = 0.9,
+    b2: float = 0.999,
+    average_decay: float = 0.0,
+    **others: Any,
 ) -> optax.GradientTransformation:
     """Returns the optimiser: clipping, coupled weight decay, Adam or SGD, averaged parameters.
 
     With labels the rate warms up, and falls in steps or by a cosine; without, geometrically.
+    The further arguments are the fields of ``config.optimizer``; others than these are unused.
     """
-    section, total = config.optimizer, total_steps(config, steps_per_epoch)
-    falls, scales = section.get("schedule", "geometric"), {}
-    for step in (int(epoch * steps_per_epoch) for epoch in section.get("decay_epochs", ())):
-        scales[step] = scales.get(step, 1.0) * section.decay_factor
+    del others
+    scales: dict[int, float] = {}
+    for step in (int(epoch * steps_per_epoch) for epoch in decay_epochs):
+        scales[step] = scales.get(step, 1.0) * decay_factor
 
     def rate(count: Any) -> Any:
         first = numbers["learning_rate"]
-        if falls == "geometric":
-            fraction = section.final_fraction
-            return (
-                first if fraction == 1.0 else optax.exponential_decay(first, total, fraction)(count)
-            )
-        if falls == "steps":
+        if schedule == "geometric":
+            if final_fraction == 1.0:
+                return first
+            return optax.exponential_decay(first, total_steps, final_fraction)(count)
+        if schedule == "steps":
             decaying = optax.piecewise_constant_schedule(first, scales)(count)
         else:
-            decaying = optax.cosine_decay_schedule(first, total)(count)
-        return decaying * jnp.minimum(1.0, (count + 1) / max(section.warmup_steps, 1))
+            decaying = optax.cosine_decay_schedule(first, total_steps)(count)
+        return decaying * jnp.minimum(1.0, (count + 1) / max(warmup_steps, 1))
 
     made = []
-    if section.get("max_norm") is not None:
-        made.append(optax.clip_by_global_norm(section.max_norm))
-    if section.get("weight_decay"):
-        made.append(optax.add_decayed_weights(section.weight_decay))
-    if is_users(section.name):
-        made.append(user_optimizer(config, rate))
-    elif section.name == "sgd":
+    if max_norm is not None:
+        made.append(optax.clip_by_global_norm(max_norm))
+    if weight_decay:
+        made.append(optax.add_decayed_weights(weight_decay))
+    if own is not None:
+        made.append(user_optimizer(own, rate))
+    elif name == "sgd":
         made.append(optax.sgd(rate, MOMENTUM))
     else:
-        made.append(optax.adam(rate, b1=section.get("b1", 0.9), b2=section.get("b2", 0.999)))
-    if section.average_decay:
-        made.append(optim.average_parameters(section.average_decay))
+        made.append(optax.adam(rate, b1=b1, b2=b2))
+    if average_decay:
+        made.append(optim.average_parameters(average_decay))
     return optax.chain(*made)

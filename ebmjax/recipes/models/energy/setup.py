@@ -8,49 +8,56 @@ from typing import Any
 import jax
 
 from ebmjax.learning import init_carry, make_gradient_fn, numbers_of
-from ebmjax.recipes.config.checks import is_points
 from ebmjax.recipes.config.errors import Config
+from ebmjax.recipes.config.families import POINTS, warn_of_features
 from ebmjax.recipes.evaluators.distances import make_distances
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.energy import checks, parts
 from ebmjax.recipes.models.energy.model import EnergyModel, densities_of
 from ebmjax.recipes.models.energy.plots import PANELS
 from ebmjax.recipes.parts import image_data, points_data
-from ebmjax.recipes.parts.objectives.objective import chains_beta, noise_levels
-from ebmjax.recipes.parts.objectives.table import draws, warn_of_objective
+from ebmjax.recipes.parts.objectives.objective import (
+    chains_beta,
+    draws,
+    noise_levels,
+    warn_of_objective,
+)
 
 
 def build(config: Config, workdir: Path) -> common.Experiment:
     """The experiment of ``config`` (see ``energy/fields.py`` for the fields)."""
     truth, is_joint = None, config.family == "joint"
-    if not is_joint and is_points(config):
+    has_density = config.loss.get("generative_weight", 1.0) > 0
+    has_chains = has_density and draws(config.loss.name)
+    if config.data.name in POINTS and not is_joint:
         images, truth, config = points_data.load(config)
     else:
-        images, config = image_data.load(config)
-    checks.check(config, images.about[0])
+        images, config = image_data.load(config, has_chains)
+    is_refined = checks.refines(config)
+    checks.check_images(config, images.about[0])
+    warnings = warn_of_features(config) if truth is None else checks.warn_of_temperature(config)
     train = images.train
     learnt = parts.take_images(config, train, images.about[0])
     streams = (config.train.positive_batch_size,) if is_joint else ()
     plan = common.plan(config, len(learnt.images), further_streams=streams)
-    params_key, _, eval_key = common.root_keys(config)
+    params_key, _, eval_key = common.root_keys(config.seed)
     network_key, buffer_key = jax.random.split(params_key)
 
-    levels = noise_levels(config, train)
+    objective = parts.make_objective(config, train, plan.total_steps)
+    levels, advice = noise_levels(config, train), warn_of_objective(config)
     density = parts.make_density(config, train.images.shape[1:], levels)
     params, statistics = jax.jit(density.init)(network_key)
-    chain_plan = refining = None
-    if checks.learns_density(config):
-        chain_plan = parts.chain_plan(config, train)
+    view = parts.make_view(config, is_augmented=config.data.get("augment_positives", True))
+    classified_view = parts.make_view(config) if is_joint else None
     # A classifier alone has no chains in training, but may refine attacked images by such chains.
-    if checks.refines(config):
-        refining = chain_plan or parts.chain_plan(config, train)
-    trained_by = chain_plan if chain_plan and draws(config) else None
-    objective = parts.make_objective(config, train, plan.total_steps)
+    planned = parts.chain_plan(config, train) if has_density or is_refined else None
+    chain_plan, refining = (planned if has_density else None), (planned if is_refined else None)
+    trained_by = chain_plan if has_chains else None
     gradient_fn = make_gradient_fn(
         density.network,
         objective,
-        view=parts.make_view(config, is_augmented=config.data.get("augment_positives", True)),
-        classified_view=parts.make_view(config) if is_joint else None,
+        view=view,
+        classified_view=classified_view,
         plan=trained_by,
     )
     carry = init_carry(
@@ -63,7 +70,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     )
 
     def beta_at(step: Any) -> Any:
-        return chains_beta(config, {**config.loss, "step": step}, plan.total_steps)
+        return chains_beta({**config.loss, "step": step}, plan.total_steps)
 
     model = EnergyModel(
         plan=chain_plan,
@@ -90,7 +97,6 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     )
     numbers = numbers_of({"objective": objective, "plan": trained_by})
     numbers["optimizer"] = {"learning_rate": config.optimizer.learning_rate}
-    steps_per_epoch = len(learnt.images) // config.train.batch_size
     made = common.assemble(
         config,
         workdir,
@@ -99,7 +105,13 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         data=learnt,
         params=params,
         carry=carry,
-        optimizer=partial(parts.make_optimizer, config, steps_per_epoch),
+        optimizer=partial(
+            parts.make_optimizer,
+            total_steps=plan.total_steps,
+            steps_per_epoch=len(learnt.images) // config.train.batch_size,
+            own=common.find_optimizer(config),
+            **config.optimizer,
+        ),
         numbers=numbers,
         gradient_fn=gradient_fn,
         models=(model, finished),
@@ -107,8 +119,6 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         draw=partial(common.draw_plots, PANELS[config.family], workdir, config),
         kept=("buffer", "statistics") if is_joint else ("buffer",),
     )
-    lines = (*made.about_data, *warn_of_objective(config))
     if truth is not None:
         made.check_evaluate()  # a grid that suits the points is needed from the first step on
-        lines += checks.warn_of_temperature(config)
-    return made._replace(about_data=lines)
+    return made._replace(about_data=(*images.about, *warnings, *advice))

@@ -3,10 +3,9 @@
 import numpy as np
 
 from ebmjax._ranges import MIN_FLOAT
-from ebmjax.recipes.config import checks
 from ebmjax.recipes.config.by_images import PRIOR_RATES
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.config.extractor_names import scores_of_samples
+from ebmjax.recipes.config.families import check_kept, scores_of_samples
 from ebmjax.recipes.evaluators.table import wants
 from ebmjax.recipes.parts.samplers import SINGLE, Chosen, of_shared
 from ebmjax.recipes.parts.samplers import check as check_samplers
@@ -40,7 +39,7 @@ def _check_rates(config: Config) -> None:
 
 
 def _check_best(config: Config) -> None:
-    checks.check_kept(config, scores_of_samples(config))
+    check_kept(config, scores_of_samples(config))
 
 
 def _check_ladders(config: Config) -> None:

@@ -101,7 +101,7 @@ class LatentEBM(ImageModel):
 
     def score(self, images: np.ndarray) -> dict[str, np.ndarray]:
         """Returns "log_evidence" (N,) of uint8 images in nats, estimated as the run monitors it."""
-        key, section = root_keys(self.config)[2], self.config.evals.evidence
+        key, section = root_keys(self.config.seed)[2], self.config.evals.evidence
         options = {"num_chains": section.num_chains, "divergences": section.divergences}
         found = evidence_of_each(key, self, images, **options)
         trapezium = found["test_trapezium_log_evidence"]
@@ -112,7 +112,7 @@ class LatentEBM(ImageModel):
         say_part("timing a step")
         found = cost(
             self.gradient,
-            keys_of(root_keys(self.config)[2]).cost,
+            keys_of(root_keys(self.config.seed)[2]).cost,
             jax.device_get(self.params),  # not on each device, which would all do the same
             (),
             self.batch(np.arange(self.config.train.batch_size)),

@@ -14,10 +14,9 @@ from ebmjax import data, latent, networks
 from ebmjax.learning import make_latent_gradient_fn, make_through_chain_gradient_fn
 from ebmjax.optim import average_parameters
 from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.config.user_parts import is_users
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent.checks import sampler
-from ebmjax.recipes.parts.samplers.bind import bind_sampler
+from ebmjax.recipes.parts.samplers import bind_sampler
 from ebmjax.recipes.parts.start_distributions import fit_gaussians
 from ebmjax.recipes.parts.user_networks import NetworkSpec, Stateless, stateless, user_networks
 
@@ -194,6 +193,7 @@ def make_adam(
             staircase=True,
         )(count)
 
-    if is_users(config.optimizer.get("name")):
-        return common.user_optimizer(config, schedule)
+    own = common.find_optimizer(config)
+    if own is not None:
+        return common.user_optimizer(own, schedule)
     return optax.adam(schedule, b1=0.5, b2=0.999)

@@ -150,7 +150,7 @@ def run_pilot(
       DivergenceError: as training.
     """
     started = time.perf_counter()
-    _, train_key, eval_key = common.root_keys(config)
+    _, train_key, eval_key = common.root_keys(config.seed)
     total_steps = config.loss.pilot_epochs * (len(examples.index) // config.train.batch_size)
     with phase(f"pilot of {config.loss.pilot_epochs} epochs, which places the powers"):
         result = fit(

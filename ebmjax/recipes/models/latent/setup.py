@@ -12,6 +12,7 @@ import numpy as np
 from ebmjax import data, latent
 from ebmjax.learning import init_latent_carry, numbers_of
 from ebmjax.recipes.config.errors import Config
+from ebmjax.recipes.config.families import warn_of_features
 from ebmjax.recipes.evaluators.distances import make_distances
 from ebmjax.recipes.evaluators.gradient_variance import over_coordinates
 from ebmjax.recipes.models import build as common
@@ -27,6 +28,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     as_given = config
     images, config = image_data.load(config)
     checks.check(config)
+    images = images._replace(about=(*images.about, *warn_of_features(config)))
     train, tests = images.train, (images.monitored, images.evaluated)
     checks.check_test_images(config, min(len(test.images) for test in tests))
     plan = common.plan(config, len(train.images))
@@ -37,7 +39,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     examples = parts.Examples(train, jnp.arange(len(train.images)))
 
     def pilot(powers: jax.Array) -> schedule.Pilot:
-        params = init(common.root_keys(config)[0])
+        params = init(common.root_keys(config.seed)[0])
         return schedule.run_pilot(
             config, networks, params, optimizer(rates), chains, examples, powers
         )
@@ -49,7 +51,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     if config.loss.name != "vanilla":
         numbers["powers"] = placed.powers
 
-    params_key, _, eval_key = common.root_keys(config)
+    params_key, _, eval_key = common.root_keys(config.seed)
     model = LatentEBM(
         train=train,
         distances=make_distances(config, train, images.monitored),

@@ -1,8 +1,10 @@
 """Samplers by the names that configurations give them: one table for all families."""
 
+from ebmjax.recipes.parts.samplers.chosen import TOLERANCE as TOLERANCE
 from ebmjax.recipes.parts.samplers.chosen import Chosen as Chosen
+from ebmjax.recipes.parts.samplers.chosen import bind_sampler as bind_sampler
+from ebmjax.recipes.parts.samplers.chosen import chain_kind as chain_kind
 from ebmjax.recipes.parts.samplers.chosen import check as check
-from ebmjax.recipes.parts.samplers.chosen import check_particles as check_particles
 from ebmjax.recipes.parts.samplers.chosen import implied_temperature as implied_temperature
 from ebmjax.recipes.parts.samplers.chosen import larger as larger
 from ebmjax.recipes.parts.samplers.chosen import noise_scale as noise_scale

@@ -1,23 +1,32 @@
-"""A sampler that a configuration names: its hyperparameters, its temperature, what is refused."""
+"""A sampler that a configuration names: its hyperparameters, its temperature, what is refused.
+
+``bind_sampler`` makes ``log_density_fn -> Sampler`` of it, with clipping, box and annealing.
+"""
 
 import functools
 import inspect
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from ml_collections import ConfigDict
 
+from ebmjax import densities, samplers
+from ebmjax._axes import AxisName
+from ebmjax.learning import ChainKind
 from ebmjax.recipes.config.errors import Config, ConfigError, pick
 from ebmjax.recipes.config.user_parts import UserPart, find_function, find_part, is_users
 from ebmjax.recipes.parts.samplers import table
-from ebmjax.samplers import position_of
 from ebmjax.types import Sampler
 
 # How far noise and temperature may be apart and still count as one chain's, relatively.
 TOLERANCE = 0.01
+
+HABITS = ("max_score", "low", "high", "final_step_fraction")
+"""Fields of ``config.sampler`` that every chain has, where the family has them."""
 
 
 class Chosen(NamedTuple):
@@ -185,8 +194,14 @@ def check(section: Config, samplers: Sequence[Chosen]) -> None:
       section: ``config.sampler``.
       samplers: all that share its box.
     """
+    num_particles = section.get("num_samples", 2 * len(samplers)) // max(len(samplers), 1)
     for chosen in samplers:
         _check_noise(chosen)
+        if chosen.entry.interacts and num_particles < 2:
+            raise ConfigError(
+                "config.sampler.num_samples must be at least 2 for config.sampler.name="
+                f"{chosen.name!r}, whose particles move by each other, got {num_particles}."
+            )
         is_fixed = section.get("target_acceptance") is None or not chosen.entry.adapts
         if not is_fixed and chosen.options.get("noise_scale"):
             raise ConfigError(
@@ -205,16 +220,6 @@ def check(section: Config, samplers: Sequence[Chosen]) -> None:
 def is_annealed(section: Config) -> bool:
     """Returns whether steps fall along a chain."""
     return section.get("final_step_fraction", 1.0) != 1.0
-
-
-def check_particles(samplers: Iterable[Chosen], num: int) -> None:
-    """Refuses fewer than two particles, ``config.sampler.num_samples``, where they interact."""
-    for chosen in samplers:
-        if chosen.entry.interacts and num < 2:
-            raise ConfigError(
-                "config.sampler.num_samples must be at least 2 for config.sampler.name="
-                f"{chosen.name!r}, whose particles move by each other, got {num}."
-            )
 
 
 def _check_noise(chosen: Chosen) -> None:
@@ -250,19 +255,45 @@ def _check_noise(chosen: Chosen) -> None:
 
 
 def _check_box(section: Config, samplers: Sequence[Chosen]) -> None:
-    box = section.get("box", "none")
+    box, names = section.get("box", "none"), [chosen.name for chosen in samplers]
+    if box == "none":
+        return
+    if tilting := [*set(names) & set(table.TILTING)]:
+        raise ConfigError(
+            f"config.sampler.box must be none for {tilting[0]}, whose Gaussian has no walls; got "
+            f"{box!r}: set --config.sampler.box=none."
+        )
+    if section.low >= section.high:
+        raise ConfigError(
+            f"config.sampler.low must be below config.sampler.high={section.high:g}, got "
+            f"{section.low:g}."
+        )
     for chosen in samplers:
-        if chosen.entry.needs == table.FIRST_LAYER and box not in ("none", "clamp"):
+        if chosen.entry.needs == table.FIRST_LAYER and box != "clamp":
             raise ConfigError(
                 f"config.sampler.box={box!r} is none that {chosen.name!r} knows: take 'clamp' or "
                 "'none'."
             )
-    if box == "reject" and not any(chosen.rejects for chosen in samplers):
+    if box != "reject":
+        return
+    rejecting = sorted(chosen.name for chosen in samplers if chosen.rejects)
+    if not rejecting:
         able = sorted(name for name, entry in table.SAMPLERS.items() if entry.rejects)
         raise ConfigError(
-            f"config.sampler.box='reject' takes back moves over the ends, and "
-            f"{[chosen.name for chosen in samplers]} never take one back. Take 'clamp' or "
-            f"'reflect', or a sampler that rejects, one of {able}."
+            f"config.sampler.box='reject' takes back moves over the ends, and {names} never take "
+            "one back. Take 'clamp' or 'reflect', or a sampler that rejects, one of "
+            f"{able}."
+        )
+    # Outside the density is zero: no move of such a chain would ever be accepted.
+    buffer = section.buffer
+    reach = buffer.start_scale if buffer.start == "uniform" else 1.0  # images are in [-1, 1]
+    is_inside = section.low <= -reach and reach <= section.high
+    if buffer.start in ("gaussian", "data") or not is_inside:
+        raise ConfigError(
+            f"config.sampler.box='reject' holds chains of {rejecting} in [{section.low:g}, "
+            f"{section.high:g}], and config.sampler.buffer.start={buffer.start!r} may start them "
+            "outside, where no move is ever accepted. Start them inside, "
+            "config.sampler.buffer.start=uniform with a lower start_scale, or take a wider box."
         )
 
 
@@ -311,4 +342,120 @@ def _hold_to_contract(part: UserPart, made: Any) -> Sampler[Any, Any]:
 def _shapes(state: Any) -> Any:
     """Returns the shapes and dtypes of a state's positions."""
     describe = lambda leaf: f"{jnp.result_type(leaf)}{[*jnp.shape(leaf)]}"  # noqa: E731
-    return jax.tree.map(describe, position_of(state))
+    return jax.tree.map(describe, samplers.position_of(state))
+
+
+def bind_sampler(
+    chosen: Chosen,
+    section: Config,
+    base: samplers.FactorGaussian | None = None,
+) -> Callable[..., Any]:
+    """Returns ``log_density_fn -> Sampler``, which also takes ``step_size=`` and ``axis_name=``.
+
+    Scores are clipped first; then the box acts, and the step falls along the chain.
+
+    ``learning.numbers_of`` finds its numbers.
+
+    Args:
+      chosen: already checked by ``chosen.check``.
+      section: ``config.sampler``. Of it max_score, box, low, high and final_step_fraction are read
+        where the family has them.
+      base: Gaussians that a sampler tilts; None for N(0, I).
+    """
+    box, falls = section.get("box", "none"), is_annealed(section)
+    options = hyperparameters(chosen)
+    if chosen.entry.needs == table.BASE:
+        options["base"] = base
+
+    def make_bound(
+        log_density_fn: Any,
+        *,
+        options: dict[str, Any],
+        max_score: Any,
+        low: Any,
+        high: Any,
+        final_step_fraction: Any,
+        **given: Any,
+    ) -> Any:
+        make = functools.partial(chosen.make, **options)
+        if chosen.entry.needs == table.FIRST_LAYER:
+            ends = {"low": low, "high": high} if box == "clamp" else {}
+            return _split(
+                functools.partial(make, max_score=max_score, **ends), chosen.name, log_density_fn
+            )
+        if falls:
+            make = _anneal(make, options, final_step_fraction, section.num_steps)
+        if box != "none":
+            make = in_box(make, box, low, high, rejects=chosen.rejects)
+        if max_score is not None:
+            log_density_fn = samplers.clip_score(log_density_fn, max_score)
+        return make(log_density_fn, **given)
+
+    habits = {name: section.get(name) for name in HABITS}
+    return functools.partial(make_bound, options=options, **habits)
+
+
+def chain_kind(
+    chosen: Chosen,
+    section: Config,
+    base: samplers.FactorGaussian | None,
+    axis_name: AxisName,
+) -> ChainKind:
+    """Returns the chains of a sampler in training, see ``bind_sampler``.
+
+    ``axis_name`` is of the shards whose interacting samples are one system.
+    """
+    entry, target = chosen.entry, section.get("target_acceptance")
+    return ChainKind(
+        sampler=bind_sampler(chosen, section, base),
+        num_steps=section.num_steps,
+        target_acceptance=target if entry.adapts else None,
+        is_interacting=entry.interacts,
+        axis_name=axis_name if entry.interacts else None,
+        step_size=chosen.options.get("step_size", 1.0),
+        memory=entry.memory,
+    )
+
+
+def in_box(
+    make: Callable[..., Any], box: str, low: Any, high: Any, *, rejects: bool
+) -> Callable[..., Any]:
+    """Returns ``make`` with chains that stay in ``[low, high]``.
+
+    "clamp" projects, "reflect" has mirrors at the ends, "reject" takes back the moves that leave.
+    A sampler that never rejects is projected under "reject" too: it stands beside one that does.
+    """
+    if box == "reflect":
+        return samplers.reflect(make, low, high)
+    if box == "reject" and rejects:
+        return lambda density, **given: make(densities.within_box(density, low, high), **given)
+    return samplers.clamp(make, low, high)
+
+
+def _split(make: Callable[..., Any], name: str, density: Any) -> Any:
+    if getattr(density, "first_layer", None) is None or density.head is None:
+        raise ConfigError(
+            f"the sampler {name!r} needs a network split after its first layer. Your own must be a "
+            "Linen module with methods first_layer and head, or a Network that has both."
+        )
+    return make(density)
+
+
+def _anneal(
+    make: Callable[..., Any], options: dict[str, Any], final_fraction: float, num_steps: int
+) -> Callable[..., Any]:
+    """Steps that fall evenly to ``final_fraction`` of the first, at the same temperature.
+
+    From the length of a training chain on they stay there. A noise that is given falls with the
+    root of the step.
+    """
+    fraction = optax.linear_schedule(1.0, final_fraction, max(num_steps - 1, 1))
+    noise_scale: Any = options.get("noise_scale")
+
+    def make_annealed(density: Any, step_size: Any = options["step_size"]) -> Any:
+        falling = {"step_size": lambda step: step_size * fraction(step)}
+        if noise_scale is not None:
+            falling["noise_scale"] = lambda step: noise_scale * jnp.sqrt(fraction(step))
+        return samplers.schedule(make)(density, **falling)
+
+    return make_annealed

@@ -13,7 +13,7 @@ from ebmjax import samplers
 from ebmjax.evaluate import Chains
 from ebmjax.recipes.models.energy import checks
 from ebmjax.recipes.models.energy.model import Trained
-from ebmjax.recipes.parts.samplers.bind import bind_sampler as bind
+from ebmjax.recipes.parts.samplers import bind_sampler as bind
 from experiments.literal.accept_ratios import accept_ratios, weigh_move
 from experiments.literal.mala import literal_mala
 

@@ -124,7 +124,9 @@ def test_a_conditional_energy_has_a_buffer_of_every_class():
 def updates_of(**fields):
     """The updates of two steps of gradients (3, 4), and the average afterwards."""
     config = smoke(**{f"optimizer.{k}": v for k, v in fields.items()})
-    optimizer = parts.make_optimizer(config, 100, config.optimizer)
+    optimizer = parts.make_optimizer(
+        config.optimizer, total_steps=4000, steps_per_epoch=100, **config.optimizer
+    )
     params, found = jnp.zeros(2), []
     state = optimizer.init(params)
     for _ in range(2):

@@ -93,7 +93,9 @@ def test_chains_start_at_the_data_under_noise():
 
 def test_the_rate_decays_geometrically():
     config = smoke(**{"optimizer.learning_rate": 0.5, "optimizer.final_fraction": 0.04})
-    optimizer, gradient = parts.make_optimizer(config, 5, config.optimizer), {"w": jnp.ones(())}
+    lengths = {"total_steps": 10, "steps_per_epoch": 5}
+    optimizer = parts.make_optimizer(config.optimizer, **lengths, **config.optimizer)
+    gradient = {"w": jnp.ones(())}
     state, sizes = optimizer.init(gradient), []
     for _ in range(11):
         updates, state = optimizer.update(gradient, state, gradient)

@@ -7,7 +7,7 @@ import pytest
 from experiment_runs import change
 
 from ebmjax.recipes.models.energy.checks import find_samplers
-from ebmjax.recipes.parts.samplers.bind import bind_sampler as bind
+from ebmjax.recipes.parts.samplers import bind_sampler as bind
 from experiments.configs import jem_digits
 
 LITERAL = "literal/mala.py:literal_mala"

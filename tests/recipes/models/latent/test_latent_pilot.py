@@ -34,7 +34,7 @@ def run_with_zeros():
     config = digits(**FIELDS)
     examples = parts.Examples(data.ImageData(IMAGES, np.zeros(NUM)), jnp.arange(NUM))
     model, init = parts.model_of(config, (8, 8, 1))
-    params = jax.tree.map(jnp.zeros_like, init(root_keys(config)[0]))
+    params = jax.tree.map(jnp.zeros_like, init(root_keys(config.seed)[0]))
     optimizer = parts.optimizer(config, NUM // config.train.batch_size, config.optimizer)
     chains, law = parts.chains(config, examples.images), latent.power_schedule(3, 6.0)
     found = schedule.run_pilot(config, model, params, optimizer, chains, examples, law)

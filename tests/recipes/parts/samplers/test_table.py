@@ -26,11 +26,11 @@ from ebmjax.recipes.parts.samplers import (
     SINGLE,
     TILTING,
     Chosen,
+    bind_sampler,
     check,
     defaults,
     table,
 )
-from ebmjax.recipes.parts.samplers.bind import bind_sampler
 from experiments.configs import jem_digits, thermo_digits, toy_beta
 
 OWN_SECTIONS = {"joint": SAMPLERS, "energy": SINGLE, "points": PLAIN}
@@ -256,7 +256,8 @@ def test_step_noise_and_temperature_mean_the_same_in_every_family(name, fields):
 
 def test_a_box_that_rejects_needs_a_sampler_that_rejects():
     """Beside one that does, the others are projected."""
-    section = ConfigDict({"box": "reject", "low": -0.5, "high": 0.5})
+    buffer = {"start": "uniform", "start_scale": 0.5}
+    section = ConfigDict({"box": "reject", "low": -0.5, "high": 0.5, "buffer": buffer})
     sgld, mala = (Chosen(name, name, defaults(name)) for name in ("sgld", "mala"))
     with pytest.raises(ConfigError, match=r"box='reject' .* \['sgld'\] never take one back"):
         check(section, [sgld])
