@@ -65,7 +65,7 @@ def add(name: str, file: str) -> None:
     FAMILIES[name] = Path(file).resolve()
 
 
-def all_fields(family: str, names: Collection[str] = ()) -> Fields:
+def all_fields(family: Any, names: Collection[str] = ()) -> Fields:
     """Returns the fields of a family, with those of all parts that it offers.
 
     Of options of the user's functions, ``<section>.options.<option>``, those in ``names``.
@@ -81,12 +81,12 @@ def all_fields(family: str, names: Collection[str] = ()) -> Fields:
     return every
 
 
-def own_fields(family: str) -> Fields:
+def own_fields(family: Any) -> Fields:
     """Returns the fields of a family without those of the parts that it offers."""
     return _declared(family, "FIELDS")
 
 
-def _declared(family: str, what: str) -> Any:
+def _declared(family: Any, what: str) -> Any:
     found = getattr(module(family, "fields"), what, {})
     return found.get(family, found)
 
@@ -148,7 +148,7 @@ def check(config: Config, typed: Collection[str] = ()) -> None:
     check_shards(config, *sizes)
 
 
-def module(family: str, part: str) -> Any:
+def module(family: Any, part: str) -> Any:
     """Imports a part of a family: "fields", "checks" or "setup"; or the file that has all three."""
     place = pick("family", family, FAMILIES)
     if isinstance(place, Path):
