@@ -61,7 +61,7 @@ def make_step(config, folder, num_steps=1):
     streams = [np.zeros((num_steps, shards, size // shards), np.int32) for size in plan.streams]
     indices = tuple(streams) if isinstance(plan.batch_size, tuple) else streams[0]
     batches = describe_batches(experiment.data, indices, mesh)
-    state, key = place_state(experiment.state, mesh), root_keys(config)[1]
+    state, key = place_state(experiment.state, mesh), root_keys(config.seed)[1]
     block = make_block(experiment.train_step, mesh)
     return experiment, block, (key, state, batches, experiment.numbers)
 

@@ -5,7 +5,7 @@ import pytest
 from experiment_runs import build_experiment
 
 from ebmjax.data import epoch_indices
-from ebmjax.recipes.config import by_images, command_line, families
+from ebmjax.recipes.config import by_images, command_line
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.models import build
 from ebmjax.recipes.models.latent import checks as latent_checks
