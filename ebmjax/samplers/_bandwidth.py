@@ -24,33 +24,22 @@ def is_rule(bandwidth: Any) -> bool:
     return bandwidth is None or isinstance(bandwidth, str)
 
 
-def median_bandwidth(squared_distances: jax.Array, rule: Rule = None) -> jax.Array:
-    r"""Returns h: the root of ``median^2 / (2 log n)`` or of ``median^2`` over distinct pairs.
-
-    With the first the kernel row of a typical particle sums to about 1 + 1:
-    ``n exp(-median^2 / (2 bandwidth^2)) = 1``. With the second it sums to about 1 + 0.6 n.
-
-    If more than half of the pairs coincide, the root mean square distance replaces the median. If
-    all of them coincide (or n = 1), the bandwidth is 1. Every kernel value is then 1 and no
-    particle repels another, so nothing depends on the choice.
-
-    Args:
-      squared_distances: shape (n, n), zero on the diagonal.
-      rule: one of the two.
-
-    Returns:
-      Scalar, positive, in units of the particles. Its derivative is that of the one or two pairs
-      that attain the median.
-
-    Source: Liu & Wang 2016, section 3.3; SVGD-in-JEM thesis, section 3.3.2, for "median".
-    """
-    return median_rule(squared_distances, rule)[0]
-
-
 def median_rule(
     squared_distances: jax.Array, rule: Rule
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    """Returns ``median_bandwidth`` and the two squared distances in the middle, or one twice."""
+    """Returns the bandwidth, and the two squared distances in the middle (one twice if one is).
+
+    With None the kernel row of a typical particle sums to about 1 + 1, since
+    ``n exp(-median^2 / (2 bandwidth^2)) = 1``. With ``"median"`` it sums to about 1 + 0.6 n. If
+    more than half of the pairs coincide, the root mean square distance replaces the median. If all
+    coincide (or n = 1), the bandwidth is 1, and nothing depends on the choice.
+
+    Args:
+      squared_distances: shape (n, n), zero on the diagonal.
+      rule: one of the two. The derivative is that of the pairs that attain the median.
+
+    Source: Liu & Wang 2016, section 3.3; SVGD-in-JEM thesis, section 3.3.2, for "median".
+    """
     num_particles = squared_distances.shape[0]
     if num_particles == 1:
         zero = jnp.zeros((), squared_distances.dtype)

@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import pdist, squareform
 
-from ebmjax.samplers._bandwidth import median_bandwidth
+from ebmjax.samplers._bandwidth import median_rule
 from ebmjax.samplers._svgd import squared_distances
+
+
+def median_bandwidth(squared, rule=None):
+    return median_rule(squared, rule)[0]
+
 
 compiled_rule = jax.jit(median_bandwidth, static_argnums=1)
 both_rules = pytest.mark.parametrize("rule", [None, "median"])

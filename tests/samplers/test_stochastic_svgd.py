@@ -11,7 +11,7 @@ from spread_systems import spread_over
 
 from ebmjax import densities
 from ebmjax.samplers import stochastic_svgd
-from ebmjax.samplers._bandwidth import median_bandwidth
+from ebmjax.samplers._bandwidth import median_rule
 from ebmjax.samplers._svgd import squared_distances
 
 BANDWIDTH, WEIGHT = 0.9, 0.2
@@ -123,7 +123,7 @@ def noise_by_hand(keys, particles, bandwidth):
         for key, shape in zip(jax.random.split(first), ((2, 8), (32, 2)), strict=True)
     )
     if not isinstance(bandwidth, float):
-        bandwidth = float(median_bandwidth(squared_distances(particles), bandwidth))
+        bandwidth = float(median_rule(squared_distances(particles), bandwidth)[0])
     points = np.asarray(particles)
     centred = points - points.mean(axis=0)
     shape = (len(particles) // len(keys), 8)
