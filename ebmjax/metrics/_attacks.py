@@ -131,12 +131,8 @@ def pgd_attack(
     does not count as correct**: see ``had_gradient``. Give logits, not probabilities.
 
     A randomised ``logits_fn`` gets a new key for every evaluation, so no step knows the noise that
-    judges it. With ``num_eot`` copies, the step follows their mean gradient, and their mean logits
-    judge. Use enough copies that a clean image does not fail by chance in
-    ``num_restarts (num_steps + 1) + 1`` judgements.
-
-    It is jittable, with ``epsilon`` and ``step_size`` traced. Steps, restarts and copies run one
-    after the other, in the memory of one (except one image-sized gradient a copy).
+    judges it. Of ``num_eot`` copies the mean gradient moves and the mean logits judge
+    (docs/robustness.md). ``epsilon`` and ``step_size`` may be traced.
 
     Args:
       key: consumed by starts and evaluations.
