@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from scipy.special import logsumexp
 
 from ebmjax import evaluate, metrics
@@ -43,24 +42,18 @@ def classification(key: Key, model: Any, data: ImageData) -> Found:
 
 
 def draw(numbers: dict[str, Any], path: Path) -> None:
-    """Draws accuracy against confidence, and the bins' counts."""
-    bins = metrics.ReliabilityBins(**numbers["reliability"])
-    with figure(path, 2, size=(5, 3), sharex=True, height_ratios=(3, 1)) as ((top,), (bottom,)):
-        reliability_diagram(top, bottom, bins)
-        accuracy, ece = f"accuracy {numbers['accuracy']:.1%}", f"ECE {numbers['ece']:.2%}"
-        top.set(ylabel="accuracy", title=f"{accuracy}, {ece} ({len(bins.count)} bins)")
-        bottom.set(ylabel="images")
-        legend(top.figure)
-
-
-def reliability_diagram(upper: Axes, lower: Axes, bins: metrics.ReliabilityBins) -> None:
     """Draws accuracy and mean confidence of every bin, and its number of images below."""
-    edges, accuracy, count = (np.asarray(x) for x in (bins.edges, bins.accuracy, bins.count))
-    centres, width, is_filled = (edges[1:] + edges[:-1]) / 2, np.diff(edges), count > 0
-    upper.plot([0, 1], [0, 1], color="0.6", ls="--", label="perfectly calibrated")
-    upper.bar(centres, accuracy, width, color="C0", alpha=0.25, edgecolor="C0", label="accuracy")
-    confidence = np.asarray(bins.confidence)
-    upper.plot(confidence[is_filled], accuracy[is_filled], "o", color="C1", label="mean of the bin")
-    upper.set(ylim=(0, 1.02))
-    lower.bar(centres, count, width, color="C0")
-    lower.set(xlabel="confidence", xlim=(0, 1), yscale="symlog")
+    bins = metrics.ReliabilityBins(**{k: np.asarray(v) for k, v in numbers["reliability"].items()})
+    edges, is_filled = bins.edges, bins.count > 0
+    centres, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
+    with figure(path, 2, size=(5, 3), sharex=True, height_ratios=(3, 1)) as ((top,), (bottom,)):
+        top.plot([0, 1], [0, 1], color="0.6", ls="--", label="perfectly calibrated")
+        top.bar(centres, bins.accuracy, width, color="C0", alpha=0.25, ec="C0", label="accuracy")
+        means = bins.confidence[is_filled], bins.accuracy[is_filled]
+        top.plot(*means, "o", color="C1", label="mean of the bin")
+        accuracy, ece = f"accuracy {numbers['accuracy']:.1%}", f"ECE {numbers['ece']:.2%}"
+        title = f"{accuracy}, {ece} ({len(bins.count)} bins)"
+        top.set(ylim=(0, 1.02), ylabel="accuracy", title=title)
+        bottom.bar(centres, bins.count, width, color="C0")
+        bottom.set(xlabel="confidence", xlim=(0, 1), yscale="symlog", ylabel="images")
+        legend(top.figure)

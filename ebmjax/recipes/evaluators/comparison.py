@@ -67,6 +67,11 @@ def comparison(
     start_keys = jax.random.split(start_key, num_chains)
     starts = jax.vmap(model.plan.start_fn, in_axes=(0, None))(start_keys, jnp.int32(0))
     length = num_steps - burn_in
+
+    def log_density_of(params: PyTree) -> LogDensityFn:
+        trained = model.trained._replace(params=params)
+        return lambda point: model.class_log_densities(trained, point)[0]
+
     judge, references = find_references(draw_key, model, log_density, np.asarray(starts), length)
     report: dict[str, Any] = {"references": references}
     notes = []
@@ -82,7 +87,7 @@ def comparison(
             positions, numbers = run_chains(
                 jax.random.fold_in(chain_key, i),
                 starts,
-                model.log_density_of,
+                log_density_of,
                 model.params,
                 chosen,
                 num_steps=num_steps,

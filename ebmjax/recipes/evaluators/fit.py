@@ -104,7 +104,7 @@ def _stein(
     def scores(trained: Any, temperature: jax.Array, x: jax.Array) -> jax.Array:
         def log_density(one: jax.Array) -> jax.Array:
             by_class = model.class_log_densities(trained, one)
-            return model.chain_scale(trained) * jax.nn.logsumexp(by_class) / temperature
+            return trained.scale / model.output_scale * jax.nn.logsumexp(by_class) / temperature
 
         return map_groups(jax.grad(log_density), x, min(model.config.evals.batch_size, len(x)))
 

@@ -27,7 +27,7 @@ NUM_LONG = 200
 """Trajectories that move the pilot's end, where the reverse chains begin."""
 WIDENED = 1.2
 """Ends of the box of images whose chains have none."""
-
+ENDS = ("{}_low", "{}_high", "gaussian_{}")
 
 CHAINS, FITTED = "chains", "fitted"
 TEMPERATURE = replace(
@@ -48,7 +48,7 @@ class Normalised(NamedTuple):
       base: Gaussians fitted to the training data.
       has_levels: whether positions are images of 256 levels.
       temperature: by which the model's log density was divided.
-      notes: sentences that say which density it is.
+      box: ends of the coordinates that the density is restricted to.
     """
 
     log_density_fn: LogDensityFn
@@ -56,7 +56,7 @@ class Normalised(NamedTuple):
     base: evidence.Base
     has_levels: bool
     temperature: float
-    notes: tuple[str, ...]
+    box: tuple[float, float]
 
     def score(self, images: Any, key: Key) -> dict[str, np.ndarray]:
         """Returns nats of points or uint8 images (N, ...), which are dequantised.
@@ -107,23 +107,16 @@ class Normalised(NamedTuple):
         }
 
     def describe(self, numbers: dict[str, Any]) -> list[str]:
-        """Returns lines that say what ``summarise`` found, and what it means."""
-
-        def interval(name: str, digits: int) -> str:
-            low, high = (f"{numbers[f'{name}_{end}']:.{digits}f}" for end in ("low", "high"))
-            between = f"between {low} and {high}"
-            if not self.found.is_closed:
-                return between
-            return f"{numbers[name]:.{digits}f} ({between})"
-
-        several = f"mean of {numbers['num_images']:,}, ± {numbers['error']:.1f} for these"
-        lines = [
-            f"log p(x), nats: {interval('nats', 2)}; {several}",
-            f"Gaussians fitted to the training data: {numbers['gaussian_nats']:.2f} nats",
-        ]
-        if self.has_levels:
-            gaussian = f"Gaussians {numbers['gaussian_bits']:.3f}"
-            lines.append(f"bits per dimension: {interval('bits', 3)}; {gaussian}")
+        """Returns lines that say what ``summarise`` found."""
+        names = {"nats": "log p(x), nats", "bits": "bits per dimension"}
+        lines = []
+        for name, words in names.items():
+            if name in numbers:
+                low, high, base = (numbers[one.format(name)] for one in ENDS)
+                value = f"{numbers[name]:.3f}, " * self.found.is_closed
+                lines.append(f"{words}: {value}between {low:.3f} and {high:.3f}")
+                lines.append(f"  of Gaussians fitted to the training data: {base:.3f}")
+        lines[0] += f"; mean of {numbers['num_images']:,}, ± {numbers['error']:.1f} for these"
         if not self.found.is_closed:
             lower, upper = numbers["log_z_lower"], numbers["log_z_upper"]
             wrong = " They are not: the sides cross, so chains missed a mode." * (upper < lower)
@@ -131,7 +124,9 @@ class Normalised(NamedTuple):
                 f"log Z did not close: at least {lower:.1f} from below, {upper:.1f} from above if "
                 f"the chains are right.{wrong} Take more powers (--nats=N) or believe neither."
             )
-        return [*lines, *self.notes]
+        low, high = self.box
+        of = f"The density is in the box [{low:g}, {high:g}], at a temperature of"
+        return [*lines, f"{of} {self.temperature:.3g}."]
 
 
 def nats(
@@ -182,15 +177,16 @@ def normalise(
         labels = np.unique(np.asarray(train.labels)[first], return_inverse=True)[1]
     jitter = max(noise, SMALLEST_NOISE) ** 2 if has_levels else None
     base = evidence.gaussian_base(x, labels, jitter=jitter)
-    low, high, notes = box_of(config, x)
+    low, high = box_of(config, x)
 
     def log_density_fn(position: jax.Array) -> jax.Array:
         return jax.nn.logsumexp(model.class_log_densities(model.trained, position))
 
-    implied = temperature_of_chains(model)
-    if temperature == CHAINS:
-        temperature = implied or 1.0
-    extend = partial(unfold, x=x, low=low, high=high)
+    if temperature == CHAINS:  # what the moves of training's sampler imply
+        temperature = model.about().get("implied_temperature") or 1.0
+    scale = np.sqrt(np.var(x, axis=0) + SMALLEST_NOISE**2)
+    # Beyond the box by the moments of the data.
+    extend = partial(evidence.unfold, low=low, high=high, mean=np.mean(x, axis=0), scale=scale)
     if temperature == FITTED:
         say_part("fitting a temperature to the training data")
         assert base.coordinates is not None
@@ -210,15 +206,7 @@ def normalise(
         num_long=NUM_LONG,
         refit=True,
     )
-    if has_levels:
-        notes += (
-            f"Images: x = 2 (k + u) / 256 - 1 of level k with u uniform. {smoothing(config)}",
-        )
-    if implied not in (None, temperature):
-        notes += (f"Its chains have temperature {implied:.3g}: see evals.nats.temperature.",)
-    if temperature != 1.0:
-        notes += (f"The model's log density was divided by a temperature of {temperature:.3g}.",)
-    return Normalised(tempered, found, base, has_levels, temperature, notes)
+    return Normalised(tempered, found, base, has_levels, temperature, (low, high))
 
 
 def to_positions(key: Key, images: Any) -> jax.Array:
@@ -227,34 +215,15 @@ def to_positions(key: Key, images: Any) -> jax.Array:
     return dequantise(key, images) if images.dtype == jnp.uint8 else images
 
 
-def unfold(log_density_fn: LogDensityFn, x: np.ndarray, low: float, high: float) -> LogDensityFn:
-    """Extends a density in a box beyond it, by the moments of data ``x``."""
-    scale = np.sqrt(np.var(x, axis=0) + SMALLEST_NOISE**2)
-    return evidence.unfold(log_density_fn, low, high, mean=np.mean(x, axis=0), scale=scale)
+def box_of(config: Any, x: np.ndarray) -> tuple[float, float]:
+    """Returns the ends of the box: that of the chains, or one that holds the data.
 
-
-def temperature_of_chains(model: Any) -> float | None:
-    """Returns the temperature that the moves of training's sampler imply; None without one."""
-    return model.about().get("implied_temperature")
-
-
-def box_of(config: Any, x: np.ndarray) -> tuple[float, float, tuple[str, ...]]:
-    """Returns the ends of the box that the density is restricted to, and a note about it."""
-    section, half = config.get("sampler", {}), WIDENED
-    if is_points(config):
-        half = max(float(config.evals.density.half_width), float(np.max(np.abs(x))))
-    low, high, why = -half, half, "since a network's density need not be finite beyond it"
+    A network's density need not be finite beyond it.
+    """
+    section = config.get("sampler", {})
     if section.get("box", "none") != "none":
-        low, high, why = section.low, section.high, "which its chains stay in"
-    return low, high, (f"The density is restricted to the box [{low:g}, {high:g}], {why}.",)
-
-
-def smoothing(config: Any) -> str:
-    """Returns a sentence about the noise on the images that a model was trained on."""
-    noise = config.data.noise_scale
-    if not noise:
-        return "The model was trained on images without noise."
-    return (
-        f"The model was trained on images with noise of sigma = {noise:g} ({noise / LEVEL:.1f} "
-        "levels): compare it with models of the same sigma."
-    )
+        return section.low, section.high
+    if not is_points(config):
+        return -WIDENED, WIDENED
+    half = max(float(config.evals.density.half_width), float(np.max(np.abs(x))))
+    return -half, half

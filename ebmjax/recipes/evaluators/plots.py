@@ -1,7 +1,7 @@
 """Opens, styles and saves every figure, and draws the pictures that families share."""
 
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 from matplotlib.rcsetup import cycler
 from matplotlib.ticker import MaxNLocator
 
-from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.families import with_extractor
 from ebmjax.recipes.evaluators.result_tables import own_numbers
 
@@ -232,35 +231,22 @@ def legend(of: Axes | Figure) -> None:
         of.legend(found.values(), found, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns)
 
 
-def drawable(rows: Rows, wanted: Iterable[Panel]) -> list[Panel]:
-    """Returns the panels of which the rows have a finite number."""
-    is_drawn = lambda name: np.isfinite(column(rows, name)[1]).any()  # noqa: E731
-    return [one for one in wanted if any(map(is_drawn, one[1]))]
-
-
-def with_own_panels(
-    rows: Iterable[dict[str, Any]], config: Mapping[str, Any], wanted: Iterable[Panel] = ()
-) -> list[Panel]:
-    """Returns ``wanted``, and panels of at most ``MOST_OWN`` numbers of the user's parts."""
-    every, shown = list(wanted), {name for _, names, _ in wanted for name in names}
-    own = own_numbers({name: None for row in rows for name in row}, config)
-    for name in [one for one in own if one not in shown][:MOST_OWN]:
-        every.append((name.replace("_", " ").replace("$", r"\$"), (name,), "linear"))
-    return every
-
-
-def panels(path: Path, rows: Rows, wanted: Sequence[Panel], config: Config) -> None:
+def panels(path: Path, rows: Rows, wanted: Sequence[Panel], config: Mapping[str, Any]) -> None:
     """Draws a panel for each of ``wanted`` of which the rows have a finite number.
 
-    The name of the run's extractor takes the place of EXTRACTOR in labels. Numbers of the user's
-    parts have panels, too.
+    The name of the run's extractor takes the place of EXTRACTOR in labels. At most ``MOST_OWN``
+    numbers of the user's parts have panels, too.
     """
-    wanted = drawable(rows, with_own_panels(rows, config, wanted))
-    found = [(with_extractor(label, [config]), names, scale) for label, names, scale in wanted]
+    shown = {name for _, names, _ in wanted for name in names}
+    own = own_numbers({name: None for row in rows for name in row}, config)
+    words = {name: name.replace("_", " ").replace("$", r"\$") for name in own if name not in shown}
+    every = [*wanted, *((words[name], (name,), "linear") for name in [*words][:MOST_OWN])]
+    is_drawn = lambda name: np.isfinite(column(rows, name)[1]).any()  # noqa: E731
+    found = [one for one in every if any(map(is_drawn, one[1]))]
     with figure(path, *shape(len(found))) as grid:
         for axes, (label, names, scale) in zip(grid.flat, found, strict=False):
             for name in names:
                 curve(axes, rows, name)
-            by_step(axes, label, scale)
+            by_step(axes, with_extractor(label, [config]), scale)
             if len(names) > 1:
                 legend(axes)

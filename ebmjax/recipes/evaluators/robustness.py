@@ -1,15 +1,13 @@
 """Robustness of a classifier, of its images as they are and refined by the model's chains."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.tree_util import Partial
-from matplotlib.axes import Axes
 
 from ebmjax import evaluate
 from ebmjax._phases import say_part
@@ -116,21 +114,12 @@ def draw(report: dict[str, Any], attack: str, path: Path) -> None:
         for axis, norm in zip(axes, norms, strict=True):
             for label, (one, style) in kinds.items():
                 if norm in one:
-                    axis.plot(*robustness_curve(one[norm]), f"o{style}", label=label)
-            robustness_axis(axis, norm)
+                    radii = [float(radius) for radius in one[norm]]
+                    axis.plot(radii, [*one[norm].values()], f"o{style}", label=label)
+            axis.set(xlabel=f"{norm} radius / 255", ylabel="robust accuracy", ylim=(-0.02, 1.02))
         if len(axes[0].lines) > 1:
             legend(axes[0].figure)
         axes[0].figure.suptitle(
             f"{attack}, {protocol['num_steps']} steps, {protocol['num_restarts']} restart(s), "
             f"{protocol['num_images']} images"
         )
-
-
-def robustness_curve(by_level: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns radii in levels of 255 and accuracies, for one norm of a report."""
-    return np.array([float(level) for level in by_level]), np.array(list(by_level.values()))
-
-
-def robustness_axis(axis: Axes, norm: str) -> None:
-    """Sets names and scale for ``robustness_curve``."""
-    axis.set(xlabel=f"{norm} radius / 255", ylabel="robust accuracy", ylim=(-0.02, 1.02))

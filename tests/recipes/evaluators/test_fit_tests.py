@@ -26,6 +26,10 @@ class Trained(NamedTuple):
     mean: Any
     beta: Any
 
+    @property
+    def scale(self):
+        return 1 - self.beta
+
 
 def points(seed, shift=0.0):
     normal = np.random.default_rng(seed).normal(size=(NUM, 2))
@@ -42,6 +46,7 @@ class Gaussian:
     high: float = 5.0
     distances: None = None
     num_chain_steps: int = 3
+    output_scale: float = 1.0
     programs: dict = field(default_factory=dict)
 
     @property
@@ -51,9 +56,6 @@ class Gaussian:
 
     def class_log_densities(self, trained, x):
         return -jnp.sum((x - trained.mean) ** 2)[None] * TEMPERATURE / (2 * VARIANCE)
-
-    def chain_scale(self, trained):
-        return 1 - trained.beta
 
     def fresh_chains(self, key, num, num_steps):
         assert (num, num_steps) == (NUM, 3)

@@ -68,19 +68,20 @@ def test_the_plots_can_be_drawn_again_from_the_folder_alone(bare, smoke):
 def test_numbers_of_the_users_parts_have_panels(tmp_path, monkeypatch):
     rows = [{"step": 1, "loss": 1.0, "my_score": 2.0, "also $mine": None, "sample_fid": 3.0}]
     rows += [{"step": 2, "another": [1.0, 2.0], "recovery": {"number": 1}, "ood.mine": 1.0}]
-    own = plots.with_own_panels(rows, {"loss": {"name": "mine.py:loss"}})
-    assert own == [
-        ("my score", ("my_score",), "linear"),
-        (r"also \$mine", ("also $mine",), "linear"),
-        ("another", ("another",), "linear"),
-    ]
-    assert plots.with_own_panels(rows, {"loss": {"name": "beta"}}) == []
-    many = [{"step": 1} | {f"mine_{i}": 1.0 for i in range(99)}]
-    assert (
-        len(plots.with_own_panels(many, {"evals": {"functions": ("mine.py:f",)}})) == plots.MOST_OWN
-    )
     drawn = []
     monkeypatch.setattr(plots, "by_step", lambda _, label, scale: drawn.append(label))
-    wanted = [("loss", ("loss", "my_score"), "linear"), ("none", ("nothing",), "log")]
-    plots.panels(tmp_path / "training.png", rows, wanted, {"loss": {"name": "mine.py:loss"}})
+    own = {"loss": {"name": "mine.py:loss"}}
+    wanted = [("loss", ("loss",), "linear"), ("none", ("nothing",), "log")]
+    plots.panels(tmp_path / "training.png", rows, wanted, own)
+    assert drawn == ["loss", "my score", "another"]
+    drawn.clear()
+    wanted = [("loss", ("loss", "my_score"), "linear")]
+    plots.panels(tmp_path / "training.png", rows, wanted, own)
     assert drawn == ["loss", "another"]
+    drawn.clear()
+    many = [{"step": 1, "loss": 1.0} | {f"mine_{i}": 1.0 for i in range(99)}]
+    plots.panels(tmp_path / "few.png", many, wanted, {"evals": {"functions": ("mine.py:f",)}})
+    assert len(drawn) == 1 + plots.MOST_OWN
+    drawn.clear()
+    plots.panels(tmp_path / "none.png", many, wanted, {"loss": {"name": "beta"}})
+    assert drawn == ["loss"]

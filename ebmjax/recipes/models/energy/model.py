@@ -36,7 +36,7 @@ from ebmjax.recipes.parts.points_data import Truth
 from ebmjax.recipes.parts.samplers import implied_temperature, larger, temperature
 from ebmjax.samplers import StartFn
 from ebmjax.training import TrainState
-from ebmjax.types import Key, LogDensityFn, PyTree
+from ebmjax.types import Key, PyTree
 
 LONG, FAR_PIXELS = 10, 32**2
 """Default length of an evaluation's chain, in lengths of a training step's, for images of at most
@@ -251,15 +251,6 @@ class EnergyModel(ImageModel):
     def class_log_densities(self, trained: Trained, x: jax.Array) -> jax.Array:
         """Returns the log density (classes,) of one image or point, by its class."""
         return self.logits_of(trained, x[None])[0]
-
-    def chain_scale(self, trained: Trained) -> Any:
-        """Returns the factor by which chains follow the log density."""
-        return trained.scale / self.output_scale
-
-    def log_density_of(self, params: PyTree) -> LogDensityFn:
-        """Returns the learned log density of one point (d,), by other parameters."""
-        trained = self.trained._replace(params=params)
-        return lambda point: self.class_log_densities(trained, point)[0]
 
     def logits_at(self, images: Any) -> np.ndarray:
         """Returns logits (N, classes) of uint8 images, or of floats in [-1, 1], or of points."""
