@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from ebmjax import evaluate, metrics
+from ebmjax import evaluate
 from ebmjax.data import ImageData
 from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.plots import figure, legend
@@ -43,17 +43,17 @@ def classification(key: Key, model: Any, data: ImageData) -> Found:
 
 def draw(numbers: dict[str, Any], path: Path) -> None:
     """Draws accuracy and mean confidence of every bin, and its number of images below."""
-    bins = metrics.ReliabilityBins(**{k: np.asarray(v) for k, v in numbers["reliability"].items()})
-    edges, is_filled = bins.edges, bins.count > 0
+    bins = {name: np.asarray(values) for name, values in numbers["reliability"].items()}
+    edges, is_filled = bins["edges"], bins["count"] > 0
     centres, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
     with figure(path, 2, size=(5, 3), sharex=True, height_ratios=(3, 1)) as ((top,), (bottom,)):
         top.plot([0, 1], [0, 1], color="0.6", ls="--", label="perfectly calibrated")
-        top.bar(centres, bins.accuracy, width, color="C0", alpha=0.25, ec="C0", label="accuracy")
-        means = bins.confidence[is_filled], bins.accuracy[is_filled]
+        top.bar(centres, bins["accuracy"], width, color="C0", alpha=0.25, ec="C0", label="accuracy")
+        means = bins["confidence"][is_filled], bins["accuracy"][is_filled]
         top.plot(*means, "o", color="C1", label="mean of the bin")
         accuracy, ece = f"accuracy {numbers['accuracy']:.1%}", f"ECE {numbers['ece']:.2%}"
-        title = f"{accuracy}, {ece} ({len(bins.count)} bins)"
+        title = f"{accuracy}, {ece} ({len(centres)} bins)"
         top.set(ylim=(0, 1.02), ylabel="accuracy", title=title)
-        bottom.bar(centres, bins.count, width, color="C0")
+        bottom.bar(centres, bins["count"], width, color="C0")
         bottom.set(xlabel="confidence", xlim=(0, 1), yscale="symlog", ylabel="images")
         legend(top.figure)
