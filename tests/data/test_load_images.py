@@ -185,13 +185,9 @@ def bad(images=IMAGES, **changes):
         (bad(IMAGES.transpose(0, 3, 1, 2)), ValueError, r"Save images.transpose\(0, 2, 3, 1\)"),
         (bad(np.concatenate([IMAGES, IMAGES[..., :1]], -1)), ValueError, "1 channel .* got 4"),
         (bad(IMAGES.astype(np.complex64)), TypeError, "array of numbers, got dtype complex64"),
-        (bad(labels=LABELS[:5]), ValueError, r"must have shape \(24,\).*got \(5,\)"),
         (bad(labels=np.eye(3)[LABELS]), ValueError, "argmax"),
         (bad(labels=LABELS / 2), TypeError, "labels must be integers, got dtype float64"),
-        (bad(labels=LABELS - 1), ValueError, r"labels must be at least 0 and .*, got -1 for"),
-        (bad(labels=LABELS + 2**31), ValueError, r"labels must .* below 2\*\*31, got 2147483648"),
         ({"pictures": IMAGES}, data.MissingSplitError, r"it holds \['pictures'\]"),
-        (bad(np.zeros(3)), ValueError, r"must have shape \(N, height, width"),
         (bad(np.array([[[None]]])), ValueError, "images in .* Python objects.*never unpickled"),
     ],
 )
@@ -253,13 +249,6 @@ def test_mistakes_of_a_folder_are_named(tmp_path):
         data.load_images("folder", "train", path=tmp_path)
     (tmp_path / "d" / "broken.png").write_bytes(b"no image")
     with pytest.raises(ValueError, match=r"broken.png cannot be read as an image"):
-        data.load_images("folder", "train", path=tmp_path)
-    whole = (tmp_path / "a" / "000.png").read_bytes()
-    (tmp_path / "d" / "broken.png").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=r"broken.png cannot be read as an image"):
-        data.load_images("folder", "train", path=tmp_path)
-    Image.fromarray(IMAGES[0].astype(np.uint16)[..., 0]).save(tmp_path / "d" / "broken.png")
-    with pytest.raises(ValueError, match=r"broken.png must have at most 8 bits a channel"):
         data.load_images("folder", "train", path=tmp_path)
     (tmp_path / "d" / "broken.png").rename(tmp_path / "stray.png")
     with pytest.raises(ValueError, match=r"stray.png.*beside folders of classes"):

@@ -29,10 +29,8 @@ def level_of(source, place, split, **options):
 @pytest.mark.parametrize(
     ("train", "test"),
     [
-        ("Train", "testing"),
-        ("training_set", "test_set"),
+        ("training_set", "testing"),
         ("train2017", "test2017"),
-        ("TrainSet", "testset"),
         ("train images", "Test-Images"),
     ],
 )
@@ -99,10 +97,8 @@ def images(level):
 @pytest.mark.parametrize(
     ("train", "test"),
     [
-        ("images", "test_images"),
         ("Images", "TEST_IMAGES"),
-        ("X_train", "X_test"),
-        ("train_x", "test_x"),
+        ("X_train", "test_x"),
         ("training_images", "images_testing"),
     ],
 )

@@ -200,9 +200,3 @@ def test_metrics_are_the_exact_means(loss_fn):
 def test_latents_that_do_not_fit_are_refused(loss_fn, latents, prior, powers, message):
     with pytest.raises(ValueError, match=message):
         loss_fn(make_params(), MODEL, jnp.asarray(OBSERVATIONS), latents, prior, powers)
-
-
-def test_vanilla_latents_that_do_not_fit_are_refused():
-    x = jnp.asarray(OBSERVATIONS)
-    with pytest.raises(ValueError, match=r"2 observations.*got \(1, 3, 2\)"):
-        vanilla_loss(make_params(), MODEL, x, jnp.zeros((3, 2)), PRIOR)
