@@ -44,14 +44,6 @@ def test_copies_are_found_and_neither_new_images_nor_blurs_are_copies(module):
     assert module.share_of_copies(blurs, train, test) == 0
 
 
-def test_the_nearest_image_is_that_of_the_smallest_difference(module):
-    train = np.array([[0], [100], [110]], np.uint8)
-    index, (far, ratio) = module.find_nearest(np.array([[104], [20]], np.uint8), train)
-    assert index.tolist() == [1, 0]
-    np.testing.assert_allclose(255 * far, [4, 20], rtol=1e-6)
-    np.testing.assert_allclose(ratio, [4 / 55, 20 / 85], rtol=1e-6)
-
-
 def test_a_finished_run_is_judged_beside_its_baseline(module, sets, tmp_path, monkeypatch):
     monkeypatch.setitem(sets.SETS, "shapes", lambda: sets.make_shapes((8, 8), [0, 1, 2], 60, 90))
     path = sets.write_set("shapes", tmp_path / "sets")
@@ -72,21 +64,6 @@ def test_a_finished_run_is_judged_beside_its_baseline(module, sets, tmp_path, mo
     assert lines[2] == "| image_shapes | - | 0.0 |"
     assert re.fullmatch(r"\| joint_shapes \| \d+\.\d \| 0\.0 \|", lines[3])  # chance is -16.7
     assert (tmp_path / "joint_shapes.png").is_file()
-
-
-def _points():
-    return np.arange(16, dtype=np.uint8).reshape(16, 1, 1, 1), np.arange(16) % 5
-
-
-def test_a_class_of_shapes_covers_its_own_area(sets):
-    """A disc of radius r covers pi r^2, a bar 4 x 0.32 x 1.1 r^2, as fractions of its box."""
-    disc, bar = (sets.make_shapes((24, 24), [kind], 60, 64).images for kind in (0, 5))
-    is_front = [images.min(axis=-1) > 255 * 0.5 for images in (disc, bar)]
-    areas = [front.mean() * 4 for front in is_front]
-    mean_square = (0.65**3 - 0.45**3) / (3 * 0.2)
-    # The radii's spread gives a standard error of 2.7 % at 60 images; edges and noise add 4 %.
-    assert areas[0] == pytest.approx(np.pi * mean_square, rel=0.18)
-    assert areas[1] == pytest.approx(4 * 0.32 * 1.1 * mean_square, rel=0.18)
 
 
 def test_a_file_is_read_by_a_run_and_unlabelled_ones_hold_images_alone(

@@ -34,9 +34,6 @@ families.add("linear", str(LINEAR))
 NUM_POINTS = 24
 BEST_SLOPE = {"validation": 0.6, "test": 0.5}
 STEPS = 10
-EVALUATED = (0, 4, 8, 10)
-
-
 FIELDS = {
     **family("linear"),
     **pick_fields(

@@ -47,9 +47,3 @@ def test_labels_that_are_not_used_are_no_classes_of_scores():
     config.data.num_classes = 0
     images, _ = image_data.load(config)
     assert not any(split.labels.any() for split in images[:3])
-
-
-def test_images_of_few_classes_say_what_judges_them():
-    config = jem_digits.get_config("smoke")
-    _, found = image_data.load(config)
-    assert families.extractor_name(found) == "digits_features"

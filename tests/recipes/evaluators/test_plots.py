@@ -1,4 +1,3 @@
-import json
 import shutil
 
 import matplotlib
@@ -47,10 +46,6 @@ POWERS = np.asarray(power_schedule(3, 6.0))
 
 def draw(folder):
     latent_plots.draw(folder, digits(), POWERS)
-
-
-def write(folder, rows):
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def test_the_plots_can_be_drawn_again_from_the_folder_alone(bare, smoke):

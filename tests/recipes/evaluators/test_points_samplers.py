@@ -173,10 +173,3 @@ def test_a_function_is_compared_at_temperature_1_with_the_settings_step(setting)
     )
     assert positions.shape == (2, 5, 2)
     assert chosen.label == "literal_psgld"
-
-
-def test_tempered_mala_tells_its_temperature():
-    options = {"step_size": 4.0, "acceptance_threshold": 0.5, "temperature_growth": 10.0}
-    _, numbers = chains_of("tempered_mala", options)
-    assert 1.0 < numbers["temperature"] <= 100.0
-    assert math.isnan(chains_of("mala", {"step_size": 0.1})[1]["temperature"])

@@ -43,13 +43,3 @@ def test_the_interval_decides_and_not_the_difference(row, verdict):
     said = advice(row)
     assert len(said) == (verdict is not None)
     assert all(verdict in line and "half the learning rate" in line for line in said)
-
-
-def test_of_few_images_it_says_where_more_are_unless_they_are_worse():
-    few = {"sample_fid_num_images": 160}
-    (line,) = advice(row_of(2.0, -1.0, 5.0) | few)
-    assert line.startswith("By FID of 160 images, the samples cannot be told from")
-    assert "--mode=eval" in line
-    assert "learning rate" not in line
-    assert "half the learning rate" in advice(row_of(3.0, 1.0, 5.0) | few)[0]
-    assert not advice(row_of(-2.0, -3.0, -1.0) | few)

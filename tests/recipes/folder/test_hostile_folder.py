@@ -121,12 +121,8 @@ def test_no_part_that_only_the_folder_names_is_run(
     said = refusal(lambda: recipes.load(folder))
     assert f"names code from outside ebmjax, config.{field}={value!r}" in said
     assert f"--config.{field}=FILE.py:FUNCTION" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("family", "field", "value"), NAMING_CODE)
-def test_a_part_that_is_named_again_is_run(family, field, value, tmp_path):
+    # What the user names again is run.
     (tmp_path / "good.py").write_text("raise ValueError('it was run')\n")
-    folder = hostile(tmp_path / "run", family, **WANTED.get(field, {}), **{field: value})
     named = ("good.py:make",) if isinstance(value, tuple) else "good.py:make"
     said = refusal(lambda: recipes.load(folder, **{field.replace(".", "_"): named}))
     assert "names code" not in said

@@ -68,22 +68,14 @@ def test_who_samples_scores_exports_or_loads_leaves_the_folder_as_it_is(
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])
-def test_the_run_that_another_starts_from_stays_as_it_is(is_damaged, finished, tmp_path):
-    other = shutil.copytree(finished, tmp_path / "other")
-    if is_damaged:
-        damage(other / "checkpoints" / "10")
-    before = listing(other)
-    start = linear(**{"train.start_from": str(other)})
-    assert launch(start, NAME, str(tmp_path / "new")) is None
-    assert listing(other) == before
-
-
-@pytest.mark.parametrize("is_damaged", [False, True])
-def test_an_evaluation_writes_its_own_files_only(is_damaged, finished, tmp_path):
+def test_an_evaluation_writes_its_own_files_and_a_start_none(is_damaged, finished, tmp_path):
     folder = shutil.copytree(finished, tmp_path / "run")
     if is_damaged:
         damage(folder / "checkpoints" / "10")
     before = listing(folder)
+    start = linear(**{"train.start_from": str(folder)})
+    assert launch(start, NAME, str(tmp_path / "new")) is None
+    assert listing(folder) == before
     launch(linear(), NAME, str(folder), "eval")
     after = listing(folder)
     assert after.keys() - before.keys() == {"evaluation.json"}

@@ -16,10 +16,9 @@ def again(folder):
 
 
 def test_a_new_folder_is_made_with_its_parents(tmp_path):
-    folder = tmp_path / "a" / "b"
-    workdir.prepare(folder, linear())
-    assert {path.name for path in folder.iterdir()} == {"config.json", "plots"}
-    workdir.prepare(folder, linear())  # the same configuration: welcome back
+    for _ in range(2):  # the same configuration: welcome back
+        workdir.prepare(tmp_path / "a" / "b", linear())
+    assert {path.name for path in (tmp_path / "a" / "b").iterdir()} == {"config.json", "plots"}
 
 
 @pytest.mark.parametrize("left", [None, "config.123.tmp"])
@@ -47,18 +46,14 @@ def test_a_file_in_the_way(name, tmp_path):
     assert refusal(folder).startswith(f"--workdir {folder} cannot be used: Not a directory.")
 
 
-def refuse_temporary_files(monkeypatch):
-    def refuse(**_):
-        raise OSError(30, "Read-only file system")
-
-    monkeypatch.setattr(workdir.tempfile, "TemporaryFile", refuse)
-
-
 @pytest.mark.parametrize("name", ["", "new", "new/run"])
 def test_a_folder_that_cannot_be_written_is_refused_before_data_are_read(
     name, tmp_path, monkeypatch, capsys
 ):
-    refuse_temporary_files(monkeypatch)
+    def refuse(**_):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(workdir.tempfile, "TemporaryFile", refuse)
     with pytest.raises(WorkdirError, match=r"cannot be used: Read-only file system. Name a folder"):
         again(tmp_path / name)
     assert not contents(tmp_path)

@@ -122,7 +122,7 @@ def changed(changes, place):
             {},
             JOINT | {"sampler.sgld.step_size": (1.0, 2.0), "sampler.sgld.noise_scale": (0.01, 0.1)},
         ),
-        pytest.param(
+        (
             joint,
             {"sampler.name": "svgd", "loss.name": "beta"},
             {
@@ -130,7 +130,6 @@ def changed(changes, place):
                 "loss.beta": (0.1, 0.2),
                 "optimizer.rho": (0.1, 0.2),
             },
-            marks=pytest.mark.slow,
         ),
         (
             image,
@@ -147,7 +146,7 @@ def changed(changes, place):
                 "sampler.target_acceptance": (0.6, 0.7),
             },
         ),
-        pytest.param(
+        (
             image,
             {"loss.name": "improved"},
             {
@@ -155,14 +154,12 @@ def changed(changes, place):
                 "sampler.final_step_fraction": (0.5, 0.6),
                 "loss.kl_weight": (1.0, 0.5),
             },
-            marks=pytest.mark.slow,
         ),
         (digits, {}, LATENT),
-        pytest.param(
+        (
             digits,
             {"loss.name": "through_chain", "loss.chains_per_observation": 20},
             LATENT,
-            marks=pytest.mark.slow,
         ),
         (
             points,

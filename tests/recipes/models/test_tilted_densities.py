@@ -12,9 +12,8 @@ from experiment_runs import image as smoke
 
 from ebmjax import data, metrics
 from ebmjax.learning import ANY_CLASS
-from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.parts.start_distributions import fit_gaussians, split_images
-from experiments.configs import image, jem_digits, joint, thermo_digits, toy_beta
+from experiments.configs import image, jem_digits, joint
 
 TEMPERATURE, SMOOTHING = 0.5, 4.0
 DIGITS = data.load_digits("train")
@@ -74,17 +73,3 @@ def test_an_untrained_default_model_ranks_digits_above_noise(config, tmp_path):
     noise = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 1), np.uint8)
     digits, others = (model.score(x)["log_density"] for x in (DIGITS.images[:6], noise))
     assert metrics.auroc(digits, others) == 1.0
-
-
-@pytest.mark.parametrize(
-    ("config", "fields"),
-    [
-        (toy_beta, {"sampler.names": ("tilted_langevin",)}),
-        (thermo_digits, {"sampler.prior.name": "tilted_langevin"}),
-    ],
-)
-def test_points_and_latents_have_no_gaussians_of_images(config, fields, tmp_path):
-    one = config.get_config("smoke")
-    one.update_from_flattened_dict(fields)
-    with pytest.raises(ConfigError, match="must be one of"):
-        build_experiment(one, tmp_path)

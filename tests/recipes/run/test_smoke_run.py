@@ -44,17 +44,15 @@ def test_every_step_has_one_row(smoke):
 
 def test_summary_holds_what_is_promised(smoke):
     last, summary = rows_of(smoke)[-1], summary_of(smoke)
-    assert last.pop("step") == STEPS
+    assert last.pop("step") == summary["steps"] == STEPS
     promised = {
         "steps", "seed", "versions", "revision", "devices", "wall_seconds", "compile_seconds",
         "run_seconds", "params_sha256", "data_sha256", "data", "extractor",
     }  # fmt: skip
     assert summary.keys() == last.keys() | promised
     assert {name: summary[name] for name in last} == last
-    assert (summary["steps"], summary["seed"]) == (STEPS, 0)
     assert summary["versions"].keys() == {"python", *PACKAGES}
-    assert summary["compile_seconds"] > 0
-    assert summary["run_seconds"] > 0
+    assert min(summary["compile_seconds"], summary["run_seconds"]) > 0
     # Three numbers, each rounded to 0.0005.
     split = summary["compile_seconds"] + summary["run_seconds"]
     assert summary["wall_seconds"] == pytest.approx(split, abs=0.0015 + 1e-9)
@@ -63,9 +61,7 @@ def test_summary_holds_what_is_promised(smoke):
 def test_the_digest_is_that_of_the_checkpoint(smoke, tmp_path):
     template = build_experiment(digits(), tmp_path).state
     with training.Checkpoints(smoke / "checkpoints") as checkpoints:
-        restored = checkpoints.restore_latest(template)
-    assert restored is not None
-    state, _ = restored
+        state, _ = checkpoints.restore_latest(template)
     assert int(state.step) == STEPS
     assert training.tree_digest(state.params) == summary_of(smoke)["params_sha256"]
     assert training.tree_digest(template.params) != summary_of(smoke)["params_sha256"]

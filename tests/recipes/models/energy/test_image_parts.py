@@ -58,14 +58,6 @@ def loss(config, beta=0.0, *live):
     return loss_fn(None, None, data, samples, {**numbers, "beta": beta, "beta_start": None})
 
 
-def test_contrastive_divergence_has_its_penalty():
-    config = smoke(**{"loss.energy_l2": 0.5})
-    found = loss(config)
-    expected = losses.contrastive_divergence_loss(POSITIVE, NEGATIVE, energy_l2=0.5)
-    assert float(found[0]) == pytest.approx(float(expected[0]))
-    assert found[1].keys() == expected[1].keys()
-
-
 def test_the_improved_loss_has_its_weights():
     weights = {"energy_l2": 0.5, "kl_weight": 0.25, "entropy_weight": 2.0}
     config = smoke("improved", **{f"loss.{name}": value for name, value in weights.items()})

@@ -162,13 +162,11 @@ def test_generated_sets_are_complete_and_named_after_the_extractor(run):
     assert report["extractor"]["name"] == "digits_features"
     for name in ("fresh", "conditional", "buffer"):
         assert (report[name]["num_images"], report[name]["num_diverged"]) == (20, 0)
-        assert arrays[f"{name}_images"].shape == (20, 8, 8, 1)
-        assert arrays[f"{name}_images"].dtype == np.uint8
-        for number in ("fid", "kid", "is"):
-            assert np.isfinite(report[name][number])
-            assert np.isfinite(report[name]["starts"][number])
         assert report[name]["starts"]["num_images"] == 20
-        assert arrays[f"{name}_start_images"].shape == (20, 8, 8, 1)
+        for images in (arrays[f"{name}_images"], arrays[f"{name}_start_images"]):
+            assert (images.shape, images.dtype) == ((20, 8, 8, 1), np.uint8)
+        for number in ("fid", "kid", "is"):
+            assert np.isfinite([report[name][number], report[name]["starts"][number]]).all()
         assert ("rms_displacement" in report[name]) == (name != "buffer")
     assert whole["implied_temperature"] == pytest.approx(0.01**2 / 2)
     assert np.bincount(arrays["conditional_labels"]).tolist() == [2] * 10
