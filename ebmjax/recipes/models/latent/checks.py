@@ -18,7 +18,7 @@ JACKKNIFE_GROUPS = 8
 
 def check(config: Config) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
-    _check_best(config)
+    check_kept(config, scores_of_samples(config))
     _check_rates(config)
     _check_ladders(config)
     _check_gaussians(config)
@@ -36,10 +36,6 @@ def _check_rates(config: Config) -> None:
                 f"final_learning_rate={section.final_learning_rate:g}, where its decay ends: lower "
                 f"--config.optimizer.{name}.final_learning_rate as well."
             )
-
-
-def _check_best(config: Config) -> None:
-    check_kept(config, scores_of_samples(config))
 
 
 def _check_ladders(config: Config) -> None:

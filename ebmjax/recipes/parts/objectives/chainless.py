@@ -10,7 +10,7 @@ from ebmjax import data, losses
 from ebmjax._ranges import COUNT, FRACTION, NOT_NEGATIVE, POSITIVE, PROBABILITY, WHOLE
 from ebmjax.learning import Density, Samples
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.parts.objectives.fitting import across, first_rows, fitted_by
+from ebmjax.recipes.parts.objectives.denoising import across, first_rows, fitted_by
 from ebmjax.types import Key, Metrics
 
 MAX_SIZE = 4096
