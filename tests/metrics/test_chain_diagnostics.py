@@ -189,7 +189,7 @@ def test_what_run_chain_returns_goes_in_as_it_is():
     assert sample_size(draws)["y"] == sample_size(draws["y"])
 
 
-@pytest.mark.parametrize(
+every_diagnostic = pytest.mark.parametrize(
     "diagnose",
     [
         potential_scale_reduction,
@@ -197,6 +197,9 @@ def test_what_run_chain_returns_goes_in_as_it_is():
         effective_sample_size,
     ],
 )
+
+
+@every_diagnostic
 def test_draws_before_chains_are_refused(diagnose):
     swapped = jnp.asarray(make_draws(50)[..., 0]).T
     with pytest.raises(ValueError, match=r"got 50 chains of 4 draws.*swap.*allow_few_draws=True"):
@@ -205,14 +208,7 @@ def test_draws_before_chains_are_refused(diagnose):
     jax.eval_shape(diagnose, swapped.T)
 
 
-@pytest.mark.parametrize(
-    "diagnose",
-    [
-        potential_scale_reduction,
-        partial(potential_scale_reduction, method="classic"),
-        effective_sample_size,
-    ],
-)
+@every_diagnostic
 @pytest.mark.parametrize("place", [1e8, -1e12])
 @pytest.mark.parametrize("dtype", [np.float64, np.int64])
 def test_draws_far_from_zero_are_diagnosed_as_those_near_it(
