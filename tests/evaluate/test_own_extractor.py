@@ -11,7 +11,7 @@ from ebmjax.evaluate import Distances, _extractors
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.config.families import extractor_name, scores_of_samples
-from ebmjax.recipes.evaluators.distances import check_features, make_distances
+from ebmjax.recipes.evaluators.evaluations import check_features, make_distances
 from experiments.configs import jem_digits
 
 SOURCE = """

@@ -10,11 +10,14 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from ebmjax import evaluate
 from ebmjax._groups import over_devices
+from ebmjax._stored import take_rows
+from ebmjax.data import ImageData
+from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.config.user_parts import UserPart, find_part
+from ebmjax.recipes.config.user_parts import UserPart, explain, find_function, find_part
 from ebmjax.recipes.evaluators import Found, table
-from ebmjax.recipes.evaluators.distances import check_features
 from ebmjax.recipes.evaluators.result_tables import over_training
 from ebmjax.recipes.folder.workdir import read_rows, save_snapshot
 from ebmjax.training import TrainState, tree_digest
@@ -100,6 +103,60 @@ def _call_own(part: UserPart, place: int, key: Key, model: Any, data: Any) -> Ma
                 f"{where} must return scalars by name; {name!r} is of shape {np.shape(value)}."
             )
     return {name: float(value) for name, value in found.items()}
+
+
+def make_distances(config: Config, train: ImageData, test: ImageData) -> evaluate.Distances:
+    """Returns the distances of samples from the training images; their features wait for a use.
+
+    Args:
+      config: sections data and evals are read.
+      train: the reference images.
+      test: images that test a classifier whose features are used.
+    """
+    make = partial(extractor, config, train, test)
+    return evaluate.Distances(train, make, batch_size=config.evals.batch_size)
+
+
+def extractor(config: Config, train: ImageData, test: ImageData) -> evaluate.Extractor:
+    """Returns the extractor that ``families.extractor_name`` names.
+
+    Raises:
+      ConfigError: if Inception's weights or the user's function cannot be read.
+    """
+    name, section = families.extractor_name(config), config.evals
+    if section.get("extractor"):
+        where = "evals.extractor", section.extractor
+        function = find_function(*where)
+        found = evaluate.own_extractor(function)
+        return found._replace(outputs_fn=explain(*where, function)(found.outputs_fn))
+    if name == families.INCEPTION:
+        try:
+            return evaluate.inception(section.inception_weights)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"config.evals.inception_weights: {error}") from error
+    if name == families.DIGITS:
+        return evaluate.digits_features(train.images.shape[1])
+    if name == families.RANDOM:
+        return evaluate.random_features()
+    return evaluate.own_classifier(train, test, config.data.num_classes)
+
+
+def check_features(config: Config, distances: evaluate.Distances) -> None:
+    """Reads Inception's weights, or tries the user's extractor, if the run has either.
+
+    Raises:
+      ConfigError: as ``extractor``, or if the run has both.
+    """
+    own, weights = config.evals.get("extractor"), config.evals.get("inception_weights")
+    if own and weights:
+        raise ConfigError(
+            "config.evals.extractor and config.evals.inception_weights both name the features "
+            "that judge samples: leave one empty."
+        )
+    if weights:
+        _ = distances.extractor
+    if own:
+        distances.outputs(take_rows(distances.train.images, slice(2)))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import pytest
 from ebmjax import evaluate
 from ebmjax.data import ImageData
 from ebmjax.recipes.config import families
-from ebmjax.recipes.evaluators.distances import extractor
+from ebmjax.recipes.evaluators.evaluations import extractor
 from ebmjax.recipes.parts import image_data
 from experiments.configs import jem_digits
 

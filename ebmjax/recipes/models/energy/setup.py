@@ -10,7 +10,7 @@ import jax
 from ebmjax.learning import init_carry, make_gradient_fn, numbers_of
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.families import POINTS, warn_of_features
-from ebmjax.recipes.evaluators.distances import make_distances
+from ebmjax.recipes.evaluators.evaluations import make_distances
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.energy import checks, parts
 from ebmjax.recipes.models.energy.model import EnergyModel, densities_of

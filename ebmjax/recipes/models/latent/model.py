@@ -54,7 +54,7 @@ class PriorChains(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LatentEBM(ImageModel):
-    """A latent EBM; of several repeats, the first.
+    """A latent EBM.
 
     Gradients are measured with fresh chains, also where training's persist.
 

@@ -13,7 +13,7 @@ from ebmjax import data, latent
 from ebmjax.learning import init_latent_carry, numbers_of
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.families import warn_of_features
-from ebmjax.recipes.evaluators.distances import make_distances
+from ebmjax.recipes.evaluators.evaluations import make_distances
 from ebmjax.recipes.evaluators.gradient_variance import over_coordinates
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent import checks, parts, plots, schedule
