@@ -11,6 +11,7 @@ from jax.nn.initializers import Initializer
 
 from ebmjax._checks import check_at_least
 from ebmjax.networks._convolution import TransposedConvolution
+from ebmjax.networks._convolve import Lowering
 
 LEAK = 0.2
 
@@ -33,6 +34,7 @@ class ConvGenerator(nn.Module):
     Attributes:
       features: output channels of every layer but the last.
       channels: of the image.
+      lowering: of the convolutions, see ``Convolution``.
       dtype: of the computation; the image is always float32.
       kernel_init: of every layer.
       image_size: (H, W) of the image; None for 4 * 2^len(features) both.
@@ -49,6 +51,7 @@ class ConvGenerator(nn.Module):
 
     features: Sequence[int]
     channels: int
+    lowering: Lowering | None = None
     dtype: Any = None
     kernel_init: Initializer = nn.initializers.lecun_normal()
     image_size: tuple[int, int] | None = None
@@ -69,6 +72,7 @@ class ConvGenerator(nn.Module):
                 kernel_size=4 if layer else max(sides[0]),
                 stride=2 if layer else 1,
                 padding="SAME" if layer else "VALID",
+                lowering=self.lowering,
                 dtype=self.dtype,
                 kernel_init=self.kernel_init,
             )(images)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from ebmjax._checks import check_at_least, check_labels, check_positive
 from ebmjax.networks._convolution import Convolution
-from ebmjax.networks._convolve import check_images
+from ebmjax.networks._convolve import Lowering, check_images
 from ebmjax.networks._spectral_norm import cap_kernels
 from ebmjax.types import PyTree
 
@@ -42,6 +42,7 @@ class ResidualEnergy(nn.Module):
       num_scales: networks that see the image, its means over 2x2, 4x4, ... pixels; energies add.
       spectral_norm: the limit; None leaves kernels as they are.
       activation: elementwise; leaky ReLU of slope 0.2. IGEBM takes swish for large images.
+      lowering: of the convolutions, see ``Convolution``.
       dtype: of the computation up to the sum over pixels; then float32.
 
     The defaults are IGEBM's larger network for 32x32 images. ``features=(32, 64), depth=1`` suits
@@ -58,6 +59,7 @@ class ResidualEnergy(nn.Module):
     activation: Callable[[jax.Array], jax.Array] = functools.partial(
         nn.leaky_relu, negative_slope=LEAK
     )
+    lowering: Lowering | None = None
     dtype: Any = None
 
     def __post_init__(self) -> None:
@@ -92,7 +94,7 @@ class ResidualEnergy(nn.Module):
             (lambda params: cap_kernels(params, self.spectral_norm)) if is_capped else lambda p: p,
             init=self.is_initializing(),
         )
-        names = ("features", "depth", "num_classes", "activation", "dtype")
+        names = ("features", "depth", "num_classes", "activation", "lowering", "dtype")
         shared = {name: getattr(self, name) for name in names}
         energy = jnp.zeros(images.shape[:-3], jnp.float32)
         for scale in range(self.num_scales):
@@ -122,12 +124,14 @@ class ScaleEnergy(nn.Module):
     depth: int
     num_classes: int | None
     activation: Callable[[jax.Array], jax.Array]
+    lowering: Lowering | None
     dtype: Any
 
     @nn.compact
     def __call__(self, images: jax.Array, labels: jax.Array | None) -> jax.Array:
         convolution = functools.partial(
             Convolution,
+            lowering=self.lowering,
             dtype=self.dtype,
             kernel_init=nn.initializers.he_normal(),
         )

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from ebmjax._checks import check_at_least
 from ebmjax.networks._convolution import Convolution
-from ebmjax.networks._convolve import check_images
+from ebmjax.networks._convolve import Lowering, check_images
 from ebmjax.networks._norm_policy import Statistics, check_statistics
 from ebmjax.types import AxisName
 
@@ -45,6 +45,7 @@ class WideResNet(nn.Module):
       norm: normalisation before each activation. None is JEM's. ``"group"`` (8 groups) has no
         running statistics, so an example's logits depend on it alone. ``"batch"`` (JEM++, SADA-JEM)
         keeps averages in the collection ``batch_stats``: running = 0.1 running + 0.9 batch.
+      lowering: of the convolutions, see ``Convolution``.
       dtype: of the computation up to the global average; then float32.
       batch_axis: names of mapped axes (``jax.vmap(..., axis_name="chains")``) over which batch
         statistics are also averaged.
@@ -56,6 +57,7 @@ class WideResNet(nn.Module):
     widen_factor: int
     num_classes: int
     norm: Literal["batch", "group"] | None = None
+    lowering: Lowering | None = None
     dtype: Any = None
     batch_axis: AxisName = None
 
@@ -71,12 +73,13 @@ class WideResNet(nn.Module):
 
     def setup(self) -> None:
         # Attribute names become parameter names (a list's get an index), which checkpoints contain.
-        self.Convolution_0 = Convolution(16, dtype=self.dtype)
+        self.Convolution_0 = Convolution(16, lowering=self.lowering, dtype=self.dtype)
         self.ResidualBlock = [
             ResidualBlock(
                 features=16 * 2**stage * self.widen_factor,
                 stride=2 if stage and not block else 1,
                 norm=self.norm,
+                lowering=self.lowering,
                 dtype=self.dtype,
                 batch_axis=self.batch_axis,
             )
@@ -121,12 +124,13 @@ class ResidualBlock(nn.Module):
     features: int
     stride: int
     norm: Literal["batch", "group"] | None
+    lowering: Lowering | None
     dtype: Any
     batch_axis: AxisName
 
     @nn.compact
     def __call__(self, x: jax.Array, statistics: Statistics) -> jax.Array:
-        convolution = partial(Convolution, self.features, dtype=self.dtype)
+        convolution = partial(Convolution, self.features, lowering=self.lowering, dtype=self.dtype)
         norm = partial(_norm_layer, self.norm, self.dtype, self.batch_axis)
         y = convolution()(_activate(x, norm(), statistics))
         y = convolution(stride=self.stride)(_activate(y, norm(), statistics))

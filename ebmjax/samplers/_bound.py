@@ -13,8 +13,6 @@ class BoundForm(Protocol, Generic[P, State, Info]):
     """A function of a log density and hyperparameters that returns a ``Sampler``.
 
     Attributes:
-      init: ``init(position, log_density_fn)``, the state; takes a key first where it draws.
-      step: ``step(key, state, log_density_fn, **options)``, the next state and a report.
       rejects: whether the sampler takes moves back.
       adapts: whether its step size can adapt to the acceptance that it reports.
       interacts: whether it moves all chains as one system of particles.
@@ -22,8 +20,6 @@ class BoundForm(Protocol, Generic[P, State, Info]):
     """
 
     __name__: str
-    init: Callable[..., State]
-    step: Callable[..., tuple[State, Info]]
     rejects: bool
     adapts: bool
     interacts: bool
@@ -84,6 +80,6 @@ def bound(
     named.__annotations__ = {one.name: one.annotation for one in both} | {"return": returned}
     named.__name__ = named.__qualname__ = step.__name__.removesuffix("_step")
     named.__module__ = step.__module__
-    named.init, named.step, named.rejects, named.adapts = init, step, rejects, adapts
+    named.rejects, named.adapts = rejects, adapts
     named.interacts, named.memory = interacts, memory
     return named

@@ -26,7 +26,7 @@ def gradient_descent_step(
     .. math:: x' = x + \epsilon\, s(x)
 
     Args:
-      step_size: :math:`\epsilon`, positive, in the forms of ``sgld``.
+      step_size: :math:`\epsilon`, positive, in the forms of ``sgld_step``.
 
     Source: sampling-approaches thesis, Alg. 3.
     """

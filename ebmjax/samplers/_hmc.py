@@ -46,7 +46,7 @@ def hmc_step(
     rejected.
 
     Args:
-      step_size: :math:`\epsilon`, positive, in the forms of ``sgld``. Leapfrog moves have
+      step_size: :math:`\epsilon`, positive, in the forms of ``sgld_step``. Leapfrog moves have
         length :math:`h`.
       num_integration_steps: moves of a trajectory (static).
       temperature: T of the target :math:`p^{1/T}`, a scalar.

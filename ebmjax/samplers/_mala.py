@@ -40,7 +40,7 @@ def mala_step(
     proposal whose log density is +inf or whose ratio is NaN is rejected.
 
     Args:
-      step_size: drift coefficient :math:`\epsilon`, positive, in the forms of ``sgld``.
+      step_size: drift coefficient :math:`\epsilon`, positive, in the forms of ``sgld_step``.
       noise_scale: standard deviation :math:`\sigma` of the proposal; None for ``sqrt(2 step_size
         temperature)``. Shaped as ``step_size`` may be. Any positive value keeps the target exact,
         because the ratio uses the actual proposal; at 0 everything is rejected.

@@ -86,7 +86,7 @@ def psgld_step(
     unbiased, and exact for independent coordinates.
 
     Args:
-      step_size: :math:`\epsilon`, positive, in the forms of ``sgld``; in units of the
+      step_size: :math:`\epsilon`, positive, in the forms of ``sgld_step``; in units of the
         preconditioned dynamics.
       noise_scale: None for the exact, preconditioned noise. A number, or a PyTree of them like
         ``step_size``, is the standard deviation of plain noise (the image form, thesis Alg. 9). It

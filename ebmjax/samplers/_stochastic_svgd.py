@@ -31,6 +31,9 @@ MEDIAN_PARTICLES = 4
 """In the two pairs of the median of an even number of distances."""
 
 
+stochastic_svgd_init = svgd_init
+
+
 def stochastic_svgd_step(
     key: Key,
     state: SVGDState,
@@ -152,4 +155,4 @@ def _kernel_noise(key: Key, terms: SteinTerms, independent: Any) -> jax.Array:
     return multiply(waves, amplitudes) / NUM_WAVES**0.5
 
 
-stochastic_svgd = bound(svgd_init, stochastic_svgd_step, interacts=True)
+stochastic_svgd = bound(stochastic_svgd_init, stochastic_svgd_step, interacts=True)

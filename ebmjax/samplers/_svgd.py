@@ -173,7 +173,7 @@ def svgd_direction(
     Args:
       particles: PyTree of floating-point arrays with a leading axis of n particles.
       log_density_fn: one particle to scalar.
-      bandwidth: as in ``svgd``.
+      bandwidth: as in ``svgd_step``.
       axis_name: mapped axis, or axes, over which the particles are spread, equally many a member; n
         counts all. Positions and scores are gathered, O(n d) numbers, and every member has the (n,
         n) kernel. None if ``particles`` are all.

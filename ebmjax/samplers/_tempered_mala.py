@@ -83,7 +83,7 @@ def tempered_mala_step(
     stationary law; once T rests, the target is :math:`p^{1/T}`.
 
     Args:
-      step_size: :math:`\epsilon`, positive; an array or a PyTree as in ``mala``.
+      step_size: :math:`\epsilon`, positive; an array or a PyTree as in ``mala_step``.
       noise_scale: :math:`\sigma`; None for ``sqrt(2 step_size)``.
       acceptance_threshold: u in [0, 1].
       temperature_growth: g, positive.

@@ -69,9 +69,9 @@ def underdamped_langevin_step(
     :math:`O(\epsilon)`. Each position is scored once.
 
     Args:
-      step_size: :math:`\epsilon`, positive, in the units that it has in ``sgld`` and
-        ``mala``: a chain whose velocity was just drawn, without friction, makes the move of
-        MALA. An array or a PyTree as in ``sgld``.
+      step_size: :math:`\epsilon`, positive, in the units that it has in ``sgld_step`` and
+        ``mala_step``: a chain whose velocity was just drawn, without friction, makes the move of
+        MALA. An array or a PyTree as in ``sgld_step``.
       friction: scalar :math:`\gamma`, positive, in units of one over the position: a velocity is
         forgotten over :math:`1 / \gamma` of time h.
       temperature: T of the target, a positive scalar.

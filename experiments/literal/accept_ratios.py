@@ -14,7 +14,7 @@ from ebmjax.recipes.config.files import project
 from ebmjax.recipes.evaluators.samples import draw_samples
 from ebmjax.recipes.models.energy.checks import find_samplers
 from ebmjax.recipes.parts.samplers import temperature
-from ebmjax.samplers import clip_score, sgld
+from ebmjax.samplers import clip_score, sgld_init
 from ebmjax.types import Key, LogDensityFn
 
 log_proposal_ratio = project("literal.mala").log_proposal_ratio
@@ -72,9 +72,9 @@ def weigh_move(
     implied = jnp.square(noise_scale) / (2.0 * step_size)
 
     def one(key: Key, x: jax.Array, label: jax.Array) -> dict[str, jax.Array]:
-        before = sgld.init(x, density(label))
+        before = sgld_init(x, density(label))
         noise = noise_scale * jax.random.normal(key, x.shape)
-        after = sgld.init(x + step_size * before.score + noise, density(label))
+        after = sgld_init(x + step_size * before.score + noise, density(label))
         rise = after.log_density - before.log_density
         quotient = jnp.log(jnp.maximum(after.log_density / before.log_density, 0.0))
         wide, true = (

@@ -47,7 +47,7 @@ def literal_mala(
 
     def init(position: PyTree, key: Key | None = None) -> LangevinState:
         del key
-        return samplers.mala.init(position, log_density_fn)
+        return samplers.mala_init(position, log_density_fn)
 
     def step(key: Key, state: LangevinState) -> tuple[LangevinState, LangevinInfo]:
         noise_key, coin_key = jax.random.split(key)

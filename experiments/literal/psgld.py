@@ -42,11 +42,11 @@ def literal_psgld(
 
     def init(position: PyTree, key: Key | None = None) -> PSGLDState:
         del key
-        return samplers.psgld.init(position, log_density_fn)
+        return samplers.psgld_init(position, log_density_fn)
 
     def step(key: Key, state: PSGLDState) -> tuple[PSGLDState, PSGLDInfo]:
         # A decay of 1 leaves the moment as the state has it.
-        moved, info = samplers.psgld.step(
+        moved, info = samplers.psgld_step(
             key,
             state,
             log_density_fn,

@@ -6,6 +6,7 @@ times the product of absolute values.
 """
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +26,9 @@ from ebmjax.networks import (
 )
 
 EPS = float(jnp.finfo(jnp.float32).eps)
+
+
+LOWERINGS = ["matmul", "xla"]
 
 
 def randomised(params, seed=0):
@@ -104,11 +108,15 @@ SIDES = {
 }
 
 
-@pytest.mark.parametrize("image_size", [None, (25, 18), (16, 16)])
-def test_generator_equals_its_definition(image_size):
+@pytest.mark.parametrize(
+    ("lowering", "image_size"), [*itertools.product(LOWERINGS, [None, (25, 18)]), (None, (16, 16))]
+)
+def test_generator_equals_its_definition(lowering, image_size):
     z = np.random.default_rng(2).normal(size=(3, 5)).astype(np.float32)
     with jax.enable_x64(True):
-        module = ConvGenerator((6, 4), 3, dtype=jnp.float64, image_size=image_size)
+        module = ConvGenerator(
+            (6, 4), 3, lowering=lowering, dtype=jnp.float64, image_size=image_size
+        )
         params = randomised(initial(module, z))
         written_out = functools.partial(written_out_generator, sides=SIDES[image_size])
         before = jax.jit(written_out)(in_float64(params["params"]), in_float64(z))

@@ -78,8 +78,9 @@ def written_out(layers, x, labels, stages, depth):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("lowering", ["matmul", "xla"])
 @pytest.mark.parametrize("labels", [None, LABELS], ids=["images", "classes"])
-def test_it_equals_its_definition(labels):
+def test_it_equals_its_definition(labels, lowering):
     num_classes = None if labels is None else CLASSES
     with jax.enable_x64(True):
         network = ResidualEnergy(
@@ -88,6 +89,7 @@ def test_it_equals_its_definition(labels):
             num_classes=num_classes,
             num_scales=2,
             spectral_norm=None,
+            lowering=lowering,
             dtype=jnp.float64,
         )
         params = randomised(initial(network, IMAGES, labels))

@@ -105,18 +105,19 @@ def apply_batch(network, variables, images):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("depth", "widen_factor", "norm", "shape"),
+    ("depth", "widen_factor", "norm", "lowering", "shape"),
     [
-        (10, 1, None, (8, 8, 1)),
-        (10, 2, "group", (7, 6, 3)),
-        (16, 1, None, (5, 8, 1)),
-        (22, 1, "group", (4, 5, 1)),
+        (10, 1, None, "matmul", (8, 8, 1)),
+        (10, 1, None, "xla", (8, 8, 1)),
+        (10, 2, "group", "matmul", (7, 6, 3)),
+        (16, 1, None, "matmul", (5, 8, 1)),
+        (22, 1, "group", "matmul", (4, 5, 1)),
     ],
 )
-def test_it_equals_its_definition(depth, widen_factor, norm, shape):
+def test_it_equals_its_definition(depth, widen_factor, norm, lowering, shape):
     images = images_of((3, *shape))
     with jax.enable_x64(True):
-        network = WideResNet(depth, widen_factor, 4, norm, jnp.float64)
+        network = WideResNet(depth, widen_factor, 4, norm, lowering, jnp.float64)
         start = jax.jit(network.init)(jax.random.key(0), images)
         rng = np.random.default_rng(0)
         variables = jax.tree.map(

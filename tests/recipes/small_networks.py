@@ -16,7 +16,7 @@ class ShallowResNet(networks.WideResNet):
     """A ``WideResNet`` without residual blocks: the same arguments, checks and methods."""
 
     def setup(self):
-        self.Convolution_0 = Convolution(16, dtype=self.dtype)
+        self.Convolution_0 = Convolution(16, lowering=self.lowering, dtype=self.dtype)
         self.ResidualBlock = []
         norm = _norm_layer(self.norm, self.dtype, self.batch_axis)
         self.GroupNorm_0 = norm if self.norm == "group" else None

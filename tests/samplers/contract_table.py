@@ -58,7 +58,7 @@ def compiled_sampler(entry_id):
 
 
 def row(name, hyperparameters, **fields):
-    functional = (init_of(name), getattr(samplers, name).step)
+    functional = (init_of(name), getattr(samplers, f"{name}_step"))
     return Row(getattr(samplers, name), hyperparameters, functional, **fields)
 
 

@@ -7,7 +7,8 @@ import jax
 
 from ebmjax import samplers
 
-NAMES = [name for name, value in sorted(vars(samplers).items()) if hasattr(value, "rejects")]
+NAMES = [name.removesuffix("_step") for name in sorted(vars(samplers)) if name.endswith("_step")]
+NAMES.remove("batch")
 
 
 SEED = 3
@@ -28,7 +29,7 @@ ONE_CHAIN = [name for name in PLAIN if name not in PARTICLES]
 
 def init_of(name):
     """Returns ``init(position, log_density_fn)``; what it draws is drawn as by ``with_a_key``."""
-    init = getattr(samplers, name).init
+    init = getattr(samplers, f"{name}_init")
     if "key" not in inspect.signature(init).parameters:
         return init
     return partial(init, jax.random.key(SEED))

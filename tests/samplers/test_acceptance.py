@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ebmjax.samplers import clip_score, mala, psgld, sgld
+from ebmjax.samplers import clip_score, mala, psgld, psgld_init, sgld
 
 CONCENTRATION = np.array([0.6, 1.5, 3.0])
 NUM_POINTS = 40
@@ -122,7 +122,7 @@ def test_psgld_with_its_metric_held(noise_scale, curvature_drift):
     step = jax.jit(sampler.step)
     expected = []
     for seed, x in enumerate(positions()):
-        state = psgld.init(x, log_density)._replace(second_moment=jnp.asarray(second_moment))
+        state = psgld_init(x, log_density)._replace(second_moment=jnp.asarray(second_moment))
         after, info = step(jax.random.key(seed), state)
         moment = decay * second_moment + (1 - decay) * score(x) ** 2
         metric = 1 / (damping + np.sqrt(moment))

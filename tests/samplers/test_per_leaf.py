@@ -69,6 +69,6 @@ def test_step_sizes_that_do_not_fit(name):
 def test_noise_and_temperature_together(name, temperature):
     """The noise would win and the temperature change nothing; T = 1 is a temperature, too."""
     both = {"step_size": 0.1, "noise_scale": 0.2, "temperature": temperature}
-    state = getattr(samplers, name).init(POSITION, log_density)
+    state = getattr(samplers, f"{name}_init")(POSITION, log_density)
     with pytest.raises(ValueError, match=r"^noise_scale and temperature must not be"):
-        getattr(samplers, name).step(jax.random.key(0), state, log_density, **both)
+        getattr(samplers, f"{name}_step")(jax.random.key(0), state, log_density, **both)

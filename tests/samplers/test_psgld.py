@@ -10,7 +10,7 @@ import pytest
 from monte_carlo import assert_mean, grid_moments, run_replicas, stationary_moments
 
 from ebmjax import densities
-from ebmjax.samplers import psgld, schedule, sgld
+from ebmjax.samplers import psgld, psgld_init, psgld_step, schedule, sgld
 
 REPLICAS = 20_000
 DAMPING = 1.0
@@ -54,11 +54,11 @@ def test_second_moment_and_step_by_hand():
     """Without noise, in numpy: the metric of a step includes the score it moves along."""
     scores, decay, step_size = [], 0.6, 0.05
     target = densities.log_gamma(jnp.array([0.7, 3.0])).log_density_fn
-    state = psgld.init(jnp.array([1.0, -1.0]), target)
+    state = psgld_init(jnp.array([1.0, -1.0]), target)
     np.testing.assert_array_equal(state.second_moment, 0.0)
     for _ in range(3):
         before = state
-        state, _ = psgld.step(
+        state, _ = psgld_step(
             jax.random.key(0),
             state,
             target,
@@ -83,10 +83,10 @@ def test_curvature_drift_is_unbiased_for_a_correlated_density():
         return -0.5 * x @ precision @ x
 
     position, decay, step_size, temperature = jnp.array([0.7, -0.2]), 0.5, 0.1, 1.0
-    state = psgld.init(position, log_density_fn)._replace(second_moment=jnp.array([0.5, 2.0]))
+    state = psgld_init(position, log_density_fn)._replace(second_moment=jnp.array([0.5, 2.0]))
 
     def displacement(key, noise_scale=0.0):
-        after, _ = psgld.step(
+        after, _ = psgld_step(
             key,
             state,
             log_density_fn,

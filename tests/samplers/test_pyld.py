@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from monte_carlo import assert_moments, run_replicas
 
-from ebmjax.samplers import pyld, sgld
+from ebmjax.samplers import pyld, pyld_init, sgld
 
 WEIGHTS = np.array([[0.8, -0.3], [0.5, 1.1], [-0.7, 0.4]])
 START = np.array([0.6, -0.5])
@@ -96,7 +96,7 @@ def test_one_inner_move_is_sgld(noise_scale):
     sgld_sampler = sgld(log_density, step_size=0.2, noise_scale=noise_scale)
     sgld_step = jax.jit(sgld_sampler.step)
     position = jnp.asarray(START, jnp.float32)
-    state, expected = pyld.init(position, curved, head), sgld_sampler.init(position)
+    state, expected = pyld_init(position, curved, head), sgld_sampler.init(position)
     for key in jax.random.split(KEY, 3):
         state, info = step(key, state)
         expected, sgld_info = sgld_step(jax.random.split(key, 1)[0], expected)
@@ -116,11 +116,11 @@ def test_noise_of_the_inner_moves_adds_up():
 
 def test_bad_functions_and_positions():
     with pytest.raises(ValueError, match=r"^head_fn must return a scalar.*\(3,\)"):
-        pyld.init(jnp.zeros(2), curved, jnp.exp)
+        pyld_init(jnp.zeros(2), curved, jnp.exp)
     with pytest.raises(TypeError, match=r"^position must hold floating-point"):
-        pyld.init(jnp.zeros(2, int), curved, head)
+        pyld_init(jnp.zeros(2, int), curved, head)
     with pytest.raises(TypeError, match=r"^first_layer_fn\(position\) must hold floating-point"):
-        pyld.init(jnp.zeros(2), lambda x: x.astype(int), head)
+        pyld_init(jnp.zeros(2), lambda x: x.astype(int), head)
 
 
 @pytest.mark.parametrize("traced", [False, True])

@@ -79,7 +79,7 @@ def test_a_pytree_is_its_flattened_rows():
 
 def test_info():
     x = jnp.asarray(np.random.default_rng(1).normal(size=(5, 2)), jnp.float32)
-    state, info = compiled_step(samplers.svgd.init(x, log_density))
+    state, info = compiled_step(samplers.svgd_init(x, log_density))
     direction = compiled_direction(x)
     np.testing.assert_allclose(state.particles, x + 0.3 * direction, rtol=1e-5)
     np.testing.assert_allclose(info.bandwidth, median_rule(np.asarray(x, np.float64)), rtol=1e-5)
@@ -117,8 +117,8 @@ def bandwidth_and_direction(x, offset):
     def around_offset(particle):
         return log_density(particle - offset)
 
-    _, info = samplers.svgd.step(
-        jax.random.key(0), samplers.svgd.init(x, around_offset), around_offset, step_size=1.0
+    _, info = samplers.svgd_step(
+        jax.random.key(0), samplers.svgd_init(x, around_offset), around_offset, step_size=1.0
     )
     return info.bandwidth, samplers.svgd_direction(x, around_offset)
 

@@ -9,7 +9,7 @@ import pytest
 from spread_systems import spread_over
 
 from ebmjax.samplers import stochastic_svgd as stochastic
-from ebmjax.samplers import svgd, svgd_direction
+from ebmjax.samplers import svgd, svgd_direction, svgd_init
 
 EPS = float(np.finfo(np.float32).eps)
 NUM_PARTICLES, DIMENSION, STEP_SIZE = 24, 3, 0.3
@@ -54,7 +54,7 @@ def assert_close(got, expected, atol):
 def test_a_step_of_shards_is_the_step_of_all(num_shards, bandwidth):
     options = {"step_size": STEP_SIZE, "bandwidth": bandwidth}
     whole, spread = svgd(shifted, **options), spread_over(num_shards, svgd, shifted, **options)
-    key, state = jax.random.key(0), svgd.init(cloud(), shifted)
+    key, state = jax.random.key(0), svgd_init(cloud(), shifted)
     expected, info = jax.jit(whole.step)(key, state)
     got, infos = jax.jit(spread.step)(key, state)
     atol = bound_on_directions(float(info.bandwidth))

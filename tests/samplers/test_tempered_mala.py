@@ -42,10 +42,10 @@ def test_temperature_follows_the_documented_recursion(decay):
 def test_a_step_is_a_mala_step_at_the_temperature_of_the_state():
     """Drift eps / T and noise sqrt(2 eps): the Langevin move of the density p^(1/T)."""
     temperature, step_size = 7.0, 0.4
-    state = samplers.tempered_mala.init(jnp.array([0.2, -0.7]), skewed, temperature=temperature)
+    state = samplers.tempered_mala_init(jnp.array([0.2, -0.7]), skewed, temperature=temperature)
     key = jax.random.key(1)
-    after, info = samplers.tempered_mala.step(key, state, skewed, step_size=step_size)
-    expected, expected_info = samplers.mala.step(
+    after, info = samplers.tempered_mala_step(key, state, skewed, step_size=step_size)
+    expected, expected_info = samplers.mala_step(
         key,
         samplers.LangevinState(state.position, state.log_density, state.score),
         skewed,

@@ -11,6 +11,8 @@ from ebmjax.samplers import (
     factor_gaussian_start,
     fit_factor_gaussian,
     tilted_langevin,
+    tilted_langevin_init,
+    tilted_langevin_step,
 )
 
 SHAPE = (2, 3, 1)
@@ -118,9 +120,9 @@ def test_the_acceptance_is_that_of_metropolis_and_hastings():
     temperature, step_size = 0.5, 0.3
     curve = lambda x: -0.05 * jnp.sum(x**4)  # noqa: E731
     start = base.mean[0] + 0.3 * jnp.asarray(IMAGES[1], jnp.float32)
-    state = tilted_langevin.init(start, curve)
+    state = tilted_langevin_init(start, curve)
     options = {"base": base, "step_size": step_size, "temperature": temperature}
-    new, info = tilted_langevin.step(jax.random.key(3), state, curve, **options)
+    new, info = tilted_langevin_step(jax.random.key(3), state, curve, **options)
     sigma = covariance_of(base).astype(float)
 
     def off(state):

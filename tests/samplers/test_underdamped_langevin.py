@@ -41,9 +41,9 @@ def test_a_step_by_hand():
             return jnp.sum(1.5 * x - jnp.exp(x))
 
         key = jax.random.key(5)
-        state = samplers.underdamped_langevin.init(key, jnp.asarray(x), log_density)
+        state = samplers.underdamped_langevin_init(key, jnp.asarray(x), log_density)
         state = state._replace(velocity=jnp.asarray(v))
-        found, info = samplers.underdamped_langevin.step(key, state, log_density, **options)
+        found, info = samplers.underdamped_langevin_step(key, state, log_density, **options)
         # The noise is what the step adds to a velocity of 0 where nothing pulls.
         flat = samplers.underdamped_langevin(lambda x: 0.0 * jnp.sum(x), **options)
         at_rest = flat.init(jnp.zeros(2), key)._replace(velocity=jnp.zeros(2))

@@ -21,6 +21,8 @@ from ebmjax.samplers import (
     run_chain,
     schedule,
     sgld,
+    sgld_init,
+    sgld_step,
     svgd,
     tempered_mala,
 )
@@ -123,9 +125,9 @@ def test_an_annealed_chain_is_a_loop_with_changing_arguments():
     )
     key, num_steps = jax.random.key(2), 6
     state, positions, _ = run_chain(key, sampler.init(jnp.zeros(2)), sampler.step, num_steps)
-    expected = sgld.init(jnp.zeros(2), pull_to_two)
+    expected = sgld_init(jnp.zeros(2), pull_to_two)
     for step, step_key in enumerate(jax.random.split(key, num_steps)):
-        expected, _ = sgld.step(
+        expected, _ = sgld_step(
             step_key,
             expected,
             pull_to_two,
