@@ -1,20 +1,24 @@
 """Writes report.html of a run: how it ended, its numbers, pictures and curves, in one file.
 
 Every run leaves one at its end. ``ebmjax report`` writes it at any time, also while a run goes on.
-The file fetches nothing.
+The file fetches and runs nothing, and every text is escaped. Parts of a section are texts and
+dicts: pictures, links, tables and commands, see ``page.html``.
 
 Whatever a run's folder holds is mere data here, of any kind.
 """
 
+import base64
 import contextlib
 import json
 import re
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import numpy as np
+from jinja2 import Environment, FileSystemLoader
 
 from ebmjax._records import list_steps
 from ebmjax.recipes.__main__ import make_parser
@@ -27,7 +31,6 @@ from ebmjax.recipes.evaluators.result_tables import (
     with_error,
 )
 from ebmjax.recipes.folder import run_folder, workdir
-from ebmjax.recipes.report import page
 
 COMMAND = "command.json"
 """File with the command that started the run last."""
@@ -51,6 +54,11 @@ PICTURES = {
 """Patterns of files in plots/ by section, in the order in which the room is given away."""
 
 SHOWN_OTHERWISE = re.compile(r"(samples|density)_\d+")
+
+FILE = "report.html"
+
+Part = Any
+"""A text, or a dict."""
 
 
 def record_command(folder: Path, command: str, name: str) -> None:
@@ -134,19 +142,19 @@ def write(folder: Path) -> Path:
     Raises:
       WorkdirError: if the folder is no run's, or a file in it is damaged.
     """
-    run, shown, path = read(folder), _pictures(folder), folder / page.FILE
+    run, shown, path = read(folder), _pictures(folder), folder / FILE
     texts = tables(run)
-    page.write(
+    write_page(
         path,
         f"{Path(str(run.files[COMMAND].get('config', 'run'))).name}: {folder.absolute().name}",
         verdict(run),
         {
-            **{name: page.table(found.items()) for name, found in texts.items()},
+            **{name: table(found.items()) for name, found in texts.items()},
             SAMPLES: shown.pop(SAMPLES),
             **shown,
             "Configuration": fitting(_configuration, run),
             "Commands": _commands(run),
-            "Where it ran": page.table(_origin(run)),
+            "Where it ran": table(_origin(run)),
         },
         notes=[
             *(as_json(one) for one in run.entries("recoveries.json", "recoveries")),
@@ -197,7 +205,7 @@ def fitting(function: Callable[..., Any], *arguments: Any) -> Any:
         return {}
 
 
-def _pictures(folder: Path) -> dict[str, list[page.Part]]:
+def _pictures(folder: Path) -> dict[str, list[Part]]:
     """Returns the pictures of each section of ``PICTURES``."""
     newest = sorted((folder / "plots").glob("samples_[0-9]*.png"))[-1:]
     places: dict[Path, str] = dict.fromkeys(newest, SAMPLES)
@@ -205,19 +213,19 @@ def _pictures(folder: Path) -> dict[str, list[page.Part]]:
         for path in (p for one in patterns for p in sorted((folder / "plots").glob(f"{one}.png"))):
             if path.is_file() and not SHOWN_OTHERWISE.fullmatch(path.stem):
                 places.setdefault(path, title)
-    shown = page.pictures(places, folder, MOST_BYTES)
+    shown = embed_pictures(places, folder, MOST_BYTES)
     return {title: [shown[p] for p in places if places[p] == title] for title in PICTURES}
 
 
-def _configuration(run: RunData) -> list[page.Part]:
-    (every,) = page.table((name, as_json(value)) for name, value in run.config.items())
+def _configuration(run: RunData) -> list[Part]:
+    (every,) = table((name, as_json(value)) for name, value in run.config.items())
     return [
         *run.entries("summary.json", "data"),
         {"summary": "all fields", "hidden": every},
     ]
 
 
-def _commands(run: RunData) -> list[page.Part]:
+def _commands(run: RunData) -> list[Part]:
     command = str(run.files[COMMAND].get("command", ""))
     anew = re.sub(r"\s--?workdir[= ]('[^']*'|\S+)", "", command) + " --workdir=ANOTHER"
     wanted = {"To go on, or to draw a finished run's plots again:": command, "To repeat it:": anew}
@@ -229,6 +237,47 @@ def _origin(run: RunData) -> Iterator[tuple[str, str]]:
     for name, value in flatten(dict(run.files["summary.json"])).items():
         if name.startswith(names):
             yield name, as_json(value)
+
+
+def table(rows: Iterable[Sequence[Part]], head: Sequence[str] = ()) -> list[Part]:
+    """Returns a table whose first column names its rows, as the only part; nothing without rows."""
+    rows = list(rows)
+    return [{"rows": rows, "head": head}] if rows else []
+
+
+def embed_pictures(paths: Iterable[Path], folder: Path, most: int) -> dict[Path, Part]:
+    """Returns pictures of ``folder``: those that fit into ``most`` bytes, and links to others."""
+    shown = {}
+    for path in paths:
+        size, text = path.stat().st_size, path.stem.replace("_", " ")
+        link = {"href": quote(path.relative_to(folder).as_posix()), "text": text}
+        held = {"png": base64.b64encode(path.read_bytes()).decode(), "text": text}
+        shown[path] = held if size <= most else link
+        most -= size if size <= most else 0
+    return shown
+
+
+def write_page(
+    path: Path,
+    title: str,
+    verdict: str,
+    sections: Mapping[str, Sequence[Part]],
+    notes: Sequence[str] = (),
+) -> None:
+    """Writes a page whole or not at all.
+
+    Args:
+      path: of the page.
+      title: of the page.
+      verdict: first line.
+      sections: parts by headings; a section without parts is left out.
+      notes: further lines below it.
+    """
+    pages = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True)
+    text = pages.get_template("page.html").render(
+        title=title, verdict=verdict, sections=sections, notes=notes
+    )
+    workdir.write_whole(path, text.encode(errors="replace").decode())  # JSON may hold half a letter
 
 
 def main() -> None:

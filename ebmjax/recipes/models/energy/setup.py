@@ -11,10 +11,10 @@ from ebmjax.learning import init_carry, make_gradient_fn, numbers_of
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.families import POINTS, warn_of_features
 from ebmjax.recipes.evaluators.evaluations import make_distances
+from ebmjax.recipes.evaluators.result_tables import FIDS
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.energy import checks, parts
 from ebmjax.recipes.models.energy.model import EnergyModel, densities_of
-from ebmjax.recipes.models.energy.plots import PANELS
 from ebmjax.recipes.parts import image_data, points_data
 from ebmjax.recipes.parts.objectives.objective import (
     chains_beta,
@@ -22,6 +22,37 @@ from ebmjax.recipes.parts.objectives.objective import (
     noise_levels,
     warn_of_objective,
 )
+
+PANELS = {
+    "energy": (
+        ("loss", ("loss", "kl_terms"), "linear"),
+        ("network's energy in training, nats", ("positive_energy", "negative_energy"), "linear"),
+        ("energy, nats", ("test_energy", "sample_energy"), "linear"),
+        ("acceptance in training", ("chain_acceptance_prob",), "linear"),
+        ("FID of samples ({extractor})", FIDS, "linear"),
+        ("total variation from the data", ("density_tv", "sample_tv"), "linear"),
+        ("KL(data || model), nats", ("density_kl",), "log"),
+        ("chains", ("chain_displacement", "chain_step_size"), "log"),
+        (
+            "robust objective",
+            ("positive_weight", "effective_sample_fraction", "effective_positive_fraction"),
+            "linear",
+        ),
+    ),
+    "joint": (
+        ("loss", ("loss", "cross_entropy"), "linear"),
+        ("accuracy", ("accuracy", "test_accuracy"), "linear"),
+        ("calibration", ("test_ece", "test_brier"), "linear"),
+        ("f in training, nats", ("positive_log_density", "negative_log_density"), "linear"),
+        ("log density, nats", ("test_log_density", "buffer_log_density"), "linear"),
+        ("-f in training, nats", ("positive_energy", "negative_energy"), "linear"),
+        ("f of data - f of samples, nats", ("energy_gap", "log_density_gap"), "linear"),
+        ("FID of the buffer ({extractor})", FIDS, "linear"),
+        ("chains", ("chain_acceptance_prob", "positive_weight", "smoothing"), "linear"),
+        ("squared displacement of a chain, a pixel", ("chain_displacement",), "linear"),
+    ),
+}
+"""Panels of ``plots/training.png``, by family: label, numbers of metrics.jsonl, scale."""
 
 
 def build(config: Config, workdir: Path) -> common.Experiment:
