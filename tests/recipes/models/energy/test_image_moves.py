@@ -153,12 +153,11 @@ def test_a_move_is_weighed_by_every_ratio():
     assert float(found["squared_drift_to_noise"]) == pytest.approx(drift, rel=1e-5)
 
 
-def model_at(x, energy, adaptation, beta, config):
-    """A model whose buffer holds the image ``x`` alone."""
+def model_at(energy, adaptation, beta, config):
+    """What ``accept_ratios`` needs of a model."""
     density = lambda label: lambda x: -(1.0 - beta) * energy(x, label)  # noqa: E731
     return SimpleNamespace(
         config=config,
-        samples=lambda key, num: Chains(x, x, np.zeros(1, np.int32)),
         densities_of=lambda trained: density,
         trained=Trained({}, {}, 1.0, adaptation, beta),
         program=lambda name, make: make(),
@@ -167,17 +166,19 @@ def model_at(x, energy, adaptation, beta, config):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("max_score", "beta"), [(None, 0.0), (0.1, 0.0), (None, 0.5)])
-def test_the_move_that_the_chains_of_training_make_is_weighed(max_score, beta):
+def test_the_move_that_the_chains_of_training_make_is_weighed(max_score, beta, monkeypatch):
     """Its acceptance is the one that the run's own sampler reports of the same noise."""
     config = smoke(**{"sampler.box": "none", "sampler.max_score": max_score})
     config.sampler.sgld.step_size, config.sampler.sgld.noise_scale = 0.3, 0.1
     energy = lambda x, label: 0.05 * jnp.sum(jnp.cos(9.0 * x), axis=(-3, -2, -1))  # noqa: E731
     x = jax.random.uniform(jax.random.key(3), (1, 2, 2, 1), minval=-1.0, maxval=1.0)
-    model = model_at(x, energy, {}, beta, config)
+    chains = Chains(x, x, np.zeros(1, np.int32))
+    monkeypatch.setattr("experiments.literal.accept_ratios.draw_samples", lambda *_: chains)
+    model = model_at(energy, {}, beta, config)
     sampler = bound(config, "sgld", (2, 2, 1))(lambda x: -(1.0 - beta) * energy(x, 0))
     told = []
     for key in jax.random.split(jax.random.key(5), 6):
-        found = accept_ratios(model, np.zeros(1), key)
+        found = accept_ratios(key, model, None, num=1)
         _, info = sampler.step(key, sampler.init(x[0]))
         told.append(float(info.acceptance_prob))
         assert float(found["acceptance_implied"]) == pytest.approx(told[-1], rel=1e-3, abs=1e-6)
