@@ -203,7 +203,7 @@ PARAMS = quadratic_params()
 ONE_HOT = np.eye(NUM_CLASSES)
 # Entries below 10 (images within 1, means within 2, precisions below 2, biases below 2), through
 # about 50 float32 operations, sums of up to 8 x 4 terms included, each off by one rounding.
-ATOL = 50 * 10 * EPS
+ATOL = float(50 * 10 * EPS)
 
 
 def run(objective=None, draw=None, *, classifier=None, carry=None, params=PARAMS, **options):

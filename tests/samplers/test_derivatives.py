@@ -1,4 +1,7 @@
-"""A step can be differentiated where its score vanishes, as losses through chains do."""
+"""A step can be differentiated where its score vanishes, as losses through chains do.
+
+The curvature drift of preconditioned SGLD has the sign of a first score, so it jumps there.
+"""
 
 from functools import partial
 
@@ -24,7 +27,6 @@ FORMS = {
     ),
     "psgld": partial(samplers.psgld, step_size=0.1, damping=0.5),
     "psgld image form": partial(samplers.psgld, step_size=0.1, damping=0.5, noise_scale=0.1),
-    "psgld curvature": partial(samplers.psgld, step_size=0.1, damping=0.5, curvature_drift=True),
     "mala": partial(samplers.mala, step_size=0.1),
     "hmc": partial(samplers.hmc, step_size=0.1, num_integration_steps=2),
     "tempered_mala": partial(samplers.tempered_mala, step_size=0.1),
