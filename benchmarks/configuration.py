@@ -1,4 +1,4 @@
-"""What a configuration costs on this machine: the time of a step, an epoch and the run, and memory.
+"""Measures what a configuration costs here: the time of a step, an epoch and the run, and memory.
 
   python benchmarks/run.py configuration --config=configs/jem_cifar10.py --random_examples=1000
   python benchmarks/run.py configuration --config=configs/jem_digits.py --flops --blocks=0

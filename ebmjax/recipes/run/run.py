@@ -311,8 +311,7 @@ class Run:
                 f"config.family={self.config.family!r} has no evaluation beyond that of its "
                 "training, whose numbers are in summary.json: use --mode=train."
             )
-        if self.experiment.check_evaluate is not None:
-            self.experiment.check_evaluate()
+        self.experiment.check_evaluate()
 
     def evaluate(self, state: training.TrainState, is_finished: bool = True) -> None:
         """Evaluates ``state``, writes evaluation.json and prints its numbers.

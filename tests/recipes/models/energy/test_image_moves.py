@@ -154,7 +154,7 @@ def test_a_move_is_weighed_by_every_ratio():
 
 
 def model_at(energy, adaptation, beta, config):
-    """What ``accept_ratios`` needs of a model."""
+    """Returns what ``accept_ratios`` needs of a model."""
     density = lambda label: lambda x: -(1.0 - beta) * energy(x, label)  # noqa: E731
     return SimpleNamespace(
         config=config,
