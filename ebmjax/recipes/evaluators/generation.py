@@ -50,7 +50,7 @@ def generation(
     Args:
       num_images: images that are generated and scored
       selected_by_confidence: also judge the buffer's images that the model is sure of
-      smallest_num: smallest number of images that metrics are extrapolated from
+      smallest_num: smallest number of images that metrics are extrapolated from; None: they are not
     """
     sets = draw_sets(key, model, num_images)
     say_part("distances of the samples from the training images")

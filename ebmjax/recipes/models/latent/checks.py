@@ -167,7 +167,7 @@ def _check_sizes(config: Config) -> None:
     if not wants(config, "generation"):
         return
     generated, smallest = config.evals.generation.num_images, config.evals.generation.smallest_num
-    if not 2 <= smallest < generated:
+    if smallest is not None and not 2 <= smallest < generated:
         raise ConfigError(
             "config.evals.generation.smallest_num must be from 2 to "
             f"config.evals.generation.num_images - 1 = {generated - 1}, so that the metrics can be "
