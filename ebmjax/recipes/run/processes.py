@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 import sys
+import time
 import traceback
 from collections.abc import Iterator
 from typing import Any
@@ -106,10 +107,11 @@ def join_processes(asked: dict[str, Any] | None) -> Iterator[None]:
 
 def _leave(code: int) -> None:
     """Ends this process, without waiting for others that do not end."""
-    from ebmjax.training import meet
+    from ebmjax.training import is_first, meet
 
     sys.stdout.flush()
     sys.stderr.flush()
-    with contextlib.suppress(Exception):  # else process 0 would end the others before they speak
+    with contextlib.suppress(Exception):  # process 0 leaves last: JAX aborts whom it leaves behind
         meet("leave", SECONDS_TO_LEAVE)
+        time.sleep(SECONDS_TO_LEAVE / 2 if is_first() else 0)
     os._exit(code)
