@@ -1,11 +1,12 @@
 """Differentiates the log evidence's estimate through its chains."""
 
-from typing import Any, Literal
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_at_least, check_not_negative, check_whole_ladder
+from ebmjax._ranges import NOT_NEGATIVE, one_of
 from ebmjax.evidence import log_evidence
 from ebmjax.latent._chains import LatentChains, sample_ladder
 from ebmjax.latent._divergences import fitted_divergences
@@ -60,9 +61,9 @@ def through_chain_loss(
     chains: LatentChains,
     *,
     num_chains: int = 1,
-    kl_weight: float = 0.0,
-    kl_covariance: str = "diagonal",
-    kl_sum: Literal["corrected", "literal"] = "corrected",
+    kl_weight: Annotated[float, NOT_NEGATIVE] = 0.0,
+    kl_covariance: Annotated[str, one_of("full", "diagonal", "shrunk")] = "diagonal",
+    kl_sum: Annotated[str, one_of("corrected", "literal")] = "corrected",
     energy_l2: Any = 0.0,
 ) -> tuple[jax.Array, Metrics]:
     r"""Returns minus the log evidence's estimate from short chains, which are part of the graph.
@@ -89,11 +90,11 @@ def through_chain_loss(
       powers: increasing from 0 to 1, shape (num_powers,).
       chains: samplers and lengths (static).
       num_chains: independent chains of each observation at every power (static).
-      kl_weight: :math:`\eta`, 0 for the trapezium sum alone (a Python number, static). Above 0,
-        Gaussians are fitted to the ``num_chains`` chains of each observation at each power.
-      kl_covariance: covariance of those Gaussians, as in ``fitted_divergences``.
-      kl_sum: "corrected" for the bracket above. "literal" puts a plus in it, as the thesis prints
-        (``literal_log_evidence``); that is not a log evidence and rewards neighbours that differ.
+      kl_weight: :math:`\eta`, weight of the divergences; 0 for the trapezium sum alone (static).
+        Above 0, Gaussians are fitted to the chains of each observation at each power.
+      kl_covariance: covariances of these Gaussians, as in ``fitted_divergences``
+      kl_sum: sign between divergences: corrected, or literal, a plus as the thesis prints. The plus
+        (``literal_log_evidence``) is not a log evidence and rewards neighbours that differ.
       energy_l2: as in ``vanilla_loss``; the penalty does not differentiate its samples.
 
     Returns:

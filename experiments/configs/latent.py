@@ -47,12 +47,11 @@ BASE: dict[str, Any] = {
     "train.on_divergence": "recover",
     "mesh.num_shards": 1,
     "evals.every_epochs": None,
-    "evals.num_test": None,
+    "evals.num_test": 64,
     "evals.num_chain_steps": 50,
     "evals.generation.smallest_num": 100,
     "evals.gradient_variance.num_gradients": 2,
     "evals.evidence.num_images": 8,
     "evals.evidence.num_chains": 16,
-    "evals.evidence.divergences": False,
 }
 get_config = partial(configure, base=BASE, variants={})

@@ -21,7 +21,7 @@ BASE: dict[str, Any] = {}
 VARIANTS = {
     "telescoped": {"loss.name": "telescoped"},
     "covariance": {"loss.name": "covariance", "loss.chains_per_observation": 4},
-    "through_chain": {"loss.name": "through_chain", "loss.kl_weight": 0.0},
+    "through_chain": {"loss.name": "through_chain"},
     "frozen_prior": {"loss.name": "frozen_prior"},
     "vanilla_smoke": {**SMOKE, **VANILLA},
 }

@@ -123,14 +123,9 @@ COMMON = make_flags(
             NUM_EPOCHS,
         ),
         "train.batch_size": BATCH_SIZE,
-        # Where the measured rows' pilots looked: the powers of their training.
-        "loss.pilot_intervals": 10,
-        # All rows start alike.
-        "evals.at_start": False,
         "evals.evidence.num_images": 8,
         # Enough for importance sampling, too few for divergences.
         "evals.evidence.num_chains": 32,
-        "evals.evidence.divergences": False,
         "evals.evidence.methods": ("ais",),
         "evals.evidence.num_steps": 20,
         "mesh.num_shards": 1,

@@ -51,8 +51,6 @@ def study(
 ) -> Study:
     """Vanilla learning by batch size, the thesis's method and ``tempered`` by p; further rows."""
     fields = {
-        # All rows start alike.
-        "evals.at_start": False,
         "evals.evidence.methods": ("ais",),
     }
     return Study(

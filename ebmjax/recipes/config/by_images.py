@@ -25,7 +25,6 @@ DOUBLED = 16
 MULTIPLE = 5
 """Epochs come in multiples of it, so that blocks of as many steps divide a run: one compilation."""
 NUM_MEASURED, NUM_SAVED = 4, 10
-MAX_MEASURED = 64
 
 
 class ImageFacts(NamedTuple):
@@ -33,14 +32,12 @@ class ImageFacts(NamedTuple):
 
     Attributes:
       num_train: images that batches are drawn from.
-      num_test: images that the run is measured by.
       shape: height, width and channels.
       variance: of their pixels in [-1, 1], summed over the pixels of an image.
       has_chains: whether the objective compares the images with samples of chains.
     """
 
     num_train: int
-    num_test: int
     shape: tuple[int, ...]
     variance: float = 0.0
     has_chains: bool = True
@@ -105,9 +102,10 @@ RULES: Mapping[str, tuple[str, Callable[[Config, ImageFacts], object]]] = {
     "optimizer.decay_per_epoch": (
         "down to the generator's final rate at the end",
         lambda config, images: (
-            (
+            min(
+                1.0,
                 config.optimizer.generator.final_learning_rate
-                / config.optimizer.generator.learning_rate
+                / config.optimizer.generator.learning_rate,
             )
             ** (1 / config.train.num_epochs)
         ),
@@ -116,7 +114,6 @@ RULES: Mapping[str, tuple[str, Callable[[Config, ImageFacts], object]]] = {
         f"sqrt(variance of images / {LATENT_NATS:,})",
         lambda config, images: float(f"{math.sqrt(max(images.variance, 1.0) / LATENT_NATS):.4g}"),
     ),
-    "evals.num_test": ("all, 64 at most", lambda _, images: min(images.num_test, MAX_MEASURED)),
 }
 """Words for people, and the choice, by field. Later ones may read what earlier ones chose."""
 

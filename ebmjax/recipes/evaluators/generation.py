@@ -11,7 +11,7 @@ import numpy as np
 
 from ebmjax import evaluate, metrics
 from ebmjax._phases import say_part
-from ebmjax._ranges import COUNT, FLAG, TWO_OR_MORE, optional
+from ebmjax._ranges import FLAG, TWO_OR_MORE, optional
 from ebmjax.data import ImageData
 from ebmjax.evaluate import finite_images
 from ebmjax.recipes.evaluators import Draw, Found
@@ -41,7 +41,7 @@ def generation(
     *,
     num_images: Annotated[int, TWO_OR_MORE] = 1000,
     selected_by_confidence: Annotated[bool, FLAG] = False,
-    smallest_num: Annotated[int | None, optional(COUNT)] = None,
+    smallest_num: Annotated[int | None, optional(TWO_OR_MORE)] = None,
 ) -> Found:
     """Returns distances of generated images, of their starts and of the test images.
 

@@ -42,23 +42,6 @@ SHARD_AXES = ("data", "shard")
 """Axes of a training step over which its shards lie; monitoring and evaluation have neither."""
 
 
-class Seconds(NamedTuple):
-    """Durations of a piece of work.
-
-    Attributes:
-      wall: from its start to its end.
-      compile: the part of it spent compiling.
-    """
-
-    wall: float
-    compile: float
-
-    @property
-    def run(self) -> float:
-        """Seconds that the same work takes after compilation."""
-        return self.wall - self.compile
-
-
 DensitiesOf = Callable[[Any], Densities]
 """``densities_of(model)``: what the chains of a trained model follow. The model is a PyTree with a
 field ``adaptation``, the step sizes that adapted in training."""
@@ -138,8 +121,6 @@ class Experiment(NamedTuple):
       check_evaluate: raises ConfigError for anything that would stop ``evaluate`` half-way.
       warm_start: function from the folder of another run's checkpoints to this run's start; None if
         the family has no ``config.train.start_from``.
-      pilot: durations of a pilot run before the first step, part of the run's time; None without
-        one.
       use: ``state -> model``, the trained model: see ``ImageModel``.
       about_data: lines that say which data were read and what was done to them.
       config: the configuration with what the images have chosen; None if they choose nothing.
@@ -155,7 +136,6 @@ class Experiment(NamedTuple):
     evaluate: Callable[[TrainState], dict[str, Any]] | None = None
     check_evaluate: Callable[[], None] = lambda: None
     warm_start: Callable[[Path], training.WarmStart] | None = None
-    pilot: Seconds | None = None
     use: Callable[[TrainState], Any] | None = None
     about_data: tuple[str, ...] = ()
     config: Config | None = None
@@ -177,7 +157,6 @@ def assemble(
     key: jax.Array,
     draw: Callable[[], None],
     kept: tuple[str, ...],
-    pilot: Seconds | None = None,
     gradient_metrics_fn: Callable[[PyTree], Any] = lambda gradients: {},
 ) -> Experiment:
     """Returns the experiment of parts, with the evaluators of ``config.evals``.
@@ -193,7 +172,6 @@ def assemble(
       key: of evaluations.
       draw: see ``Experiment``.
       kept: fields of the carry that a warm start takes over.
-      pilot: see ``Experiment``.
       gradient_metrics_fn: see ``make_train_step``.
     """
     evaluations = Evaluations(
@@ -226,7 +204,6 @@ def assemble(
         evaluate=evaluations.evaluate,
         check_evaluate=evaluations.check,
         warm_start=lambda folder: training.warm_start(state, first_optimizer, folder, kept),
-        pilot=pilot,
         use=models[1].at,
         about_data=images.about,
         config=config,
@@ -299,7 +276,6 @@ def plan(config: Config, num_examples: int, further_streams: tuple[int, ...] = (
         steps_per_dispatch=train.steps_per_dispatch,
         log_every=train.log_every,
         monitor_every=whole_dispatches(config.evals.every_epochs),
-        monitor_at_start=config.evals.get("at_start", True),
         checkpoint_every=whole_dispatches(train.checkpoint_every_epochs),
         max_consecutive_skips=train.max_consecutive_skips,
         data_seed=config.seed,

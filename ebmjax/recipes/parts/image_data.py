@@ -161,10 +161,9 @@ def _with_choices(images: Images, config: Config, has_chains: bool) -> tuple[Ima
     per_class = config.data.get("num_per_class")
     if per_class is not None:
         num_train = min(num_train, per_class * config.data.num_classes)
-    num_test = min(len(images.monitored.labels), len(images.evaluated.labels))
     some = images.train.images[np.arange(min(len(images.train.images), MOST_MEASURED))]
     variance = float(np.var(np.asarray(some) / 127.5, axis=0).sum())
-    facts = by_images.ImageFacts(num_train, num_test, shape, variance, has_chains)
+    facts = by_images.ImageFacts(num_train, shape, variance, has_chains)
     lines = by_images.fill_in(config, facts)
     return images._replace(about=(*images.about, *lines)), config
 

@@ -256,35 +256,30 @@ class Run:
     def summarise(self, result: training.FitResult, sitting_seconds: float) -> None:
         """Draws a run that trained to its end, writes summary.json and prints where things are.
 
-        The seconds include a pilot's, and the steps that recoveries undid.
+        The seconds include the steps that recoveries undid.
         """
         made, lost = self.experiment, self.recoveries
-        pilot = made.pilot or build.Seconds(0.0, 0.0)
         with phase("drawing plots"):
             made.draw()
-        seconds = build.Seconds(
-            pilot.wall + result.wall_seconds + sum(one.lost_seconds for one in lost),
-            pilot.compile + result.compile_seconds + sum(one.lost_compile_seconds for one in lost),
-        )
+        wall = result.wall_seconds + sum(one.lost_seconds for one in lost)
+        compiling = result.compile_seconds + sum(one.lost_compile_seconds for one in lost)
         summary: dict[str, Any] = {
             **result.row,
             "steps": int(result.state.step),
             **self._origin(result.state),
-            "wall_seconds": round(seconds.wall, 3),
-            "compile_seconds": round(seconds.compile, 3),
-            "run_seconds": round(seconds.run, 3),
+            "wall_seconds": round(wall, 3),
+            "compile_seconds": round(compiling, 3),
+            "run_seconds": round(wall - compiling, 3),
             "data_sha256": result.data_sha256,
             "data": list(made.about_data),
         }
         if made.config is not None:
             summary["extractor"] = extractor_name(made.config)
-        if made.pilot is not None:
-            summary["pilot_seconds"] = round(pilot.wall, 3)
         if self.config.train.get("on_divergence") == "recover":
             summary["recoveries"] = [one._asdict() for one in lost]
         workdir.write_json(self.path / "summary.json", summary)
         print(
-            f"Done in {sitting_seconds:.0f} s, of which compiling took {seconds.compile:.0f} s.",
+            f"Done in {sitting_seconds:.0f} s, of which compiling took {compiling:.0f} s.",
             as_lines(results(summary)),
             *advice(summary),
             f"Numbers in {self.path}/summary.json, plots in {self.path}/plots",

@@ -13,7 +13,6 @@ from typing import Any
 
 from ebmjax.recipes.__main__ import STOPS_WITH_STDIN
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.study import reader
 from ebmjax.recipes.study.cells import Cell
 
@@ -122,7 +121,6 @@ def run(
         file.seek(0)
         errors = file.read()
     if DIVERGED in errors:
-        workdir.prepare(cell.folder, cell.config)  # a pilot diverges before there is a folder
         (cell.folder / reader.DIVERGED).write_text(errors)
     if cell.status == "missing" and process.returncode in INTERRUPTED:
         return "interrupted"

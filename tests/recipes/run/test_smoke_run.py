@@ -21,7 +21,7 @@ from ebmjax._versions import PACKAGES
 
 STEPS = 10
 MONITORED = (0, 4, 8, 10)
-PLOTS = ("training.png", "samples_<step>.png", "samples_over_training.png", "schedule.png")
+PLOTS = ("training.png", "samples_<step>.png", "samples_over_training.png")
 PLOTS += ("reconstructions.png", "mean_log_likelihood.png")
 
 

@@ -40,9 +40,8 @@ time.sleep(60)
 """
 
 
-def cell(folder, label, code, has_folder=True):
-    if has_folder:
-        (folder / label).mkdir()
+def cell(folder, label, code):
+    (folder / label).mkdir()
     command = [sys.executable, "-c", code, str(folder / label)]
     return Cell(label, 0, folder / label, command, CONFIG)
 
@@ -71,13 +70,12 @@ def test_jobs_share_out_the_cpus(monkeypatch):
     assert shares(7) == [[0], [3], [4], [7], [9], [0], [3]]
 
 
-def test_a_run_that_diverges_before_it_has_a_folder_counts_and_the_next_one_starts(tmp_path):
-    """Only its last words tell that it diverged, as with a pilot run."""
-    words = "import sys; sys.exit('error: Training diverged: in the pilot')"
-    made = [cell(tmp_path, "a", words, has_folder=False), cell(tmp_path, "b", WRITE)]
+def test_a_run_that_diverges_counts_and_the_next_one_starts(tmp_path):
+    """Only its last words tell that it diverged."""
+    words = "import sys; sys.exit('error: Training diverged: at step 3')"
+    made = [cell(tmp_path, "a", words), cell(tmp_path, "b", WRITE)]
     assert statuses(1, made) == {"a": "diverged", "b": "done"}
-    assert "in the pilot" in (tmp_path / "a" / "diverged.txt").read_text()
-    made[0].check()  # it says of what configuration it was
+    assert "at step 3" in (tmp_path / "a" / "diverged.txt").read_text()
 
 
 def test_lines_of_a_run_are_heard_and_its_command_knows_its_study(tmp_path):

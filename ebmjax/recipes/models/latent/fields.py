@@ -6,9 +6,9 @@ from typing import Any
 from ebmjax._ranges import (
     COUNT,
     COUNTS,
+    EXPONENT,
     FLAG,
     FRACTION,
-    NOT_NEGATIVE,
     POSITIVE,
     PROBABILITY,
     UP_TO_ONE,
@@ -16,6 +16,7 @@ from ebmjax._ranges import (
     one_of_or_function,
     optional,
 )
+from ebmjax.latent import through_chain_loss
 from ebmjax.recipes.config.by_images import LENGTHS, leave_open
 from ebmjax.recipes.config.common_fields import (
     ACTIVATIONS,
@@ -26,15 +27,14 @@ from ebmjax.recipes.config.common_fields import (
     family,
     pick_fields,
 )
-from ebmjax.recipes.config.declare import Field, field, under, when_is
+from ebmjax.recipes.config.declare import Field, field, read_fields, under, when_is
 from ebmjax.recipes.evaluators import table as evaluators
 from ebmjax.recipes.parts.samplers.table import SHARED, SINGLE, declare_section, sections
 
 OBJECTIVES = ("vanilla", "tempered", "telescoped", "covariance", "through_chain", "frozen_prior")
 
-POWERS = when_is("loss.name", *OBJECTIVES[1:])
 THROUGH_CHAIN = when_is("loss.name", "through_chain")
-PILOT = when_is("loss.schedule", "adaptive")
+_OPTIONS = read_fields(through_chain_loss)
 
 
 def _chains(name: str, step_size: float, num_steps: int) -> dict[str, Field]:
@@ -119,38 +119,17 @@ _FIELDS: dict[str, Field] = {
         None, optional(COUNT), "steps of the chains that samples are drawn by; None: training's"
     ),
     "loss.name": field("tempered", one_of(*OBJECTIVES), "estimator of the learning gradient"),
-    "loss.schedule": field(
-        "power", one_of("power", "adaptive"), "who places the powers: a law or a pilot run", POWERS
-    ),
     "loss.num_intervals": field(10, COUNT, "intervals between powers"),
-    "loss.exponent": field(6.0, POSITIVE, "exponent p of the power law"),
-    "loss.pilot_epochs": field(
-        5, COUNT, "epochs of the pilot run, along the power law", POWERS, PILOT
-    ),
-    "loss.pilot_intervals": field(
-        20, COUNT, "intervals that the pilot run looks at", POWERS, PILOT
-    ),
+    "loss.exponent": field(6.0, EXPONENT, "exponent p of the powers (i / N)^p"),
     "loss.chains_per_observation": field(1, COUNT, "chains of an image"),
-    "loss.kl_weight": field(
-        1.0, NOT_NEGATIVE, "weight of the divergences in the objective", THROUGH_CHAIN
-    ),
-    "loss.kl_covariance": field(
-        "full", one_of("full", "diagonal", "shrunk"), "covariances of their fits", THROUGH_CHAIN
-    ),
-    "loss.kl_sum": field(
-        "corrected",
-        one_of("corrected", "literal"),
-        "sign between divergences; literal: as the thesis prints",
-        THROUGH_CHAIN,
-    ),
+    **{f"loss.{name}": one for name, one in under(_OPTIONS, THROUGH_CHAIN).items()},
     "optimizer.decay_per_epoch": field(0.99, UP_TO_ONE, "decay of the learning rates"),
     "optimizer.average_decay": field(
         0.0, FRACTION, "decay of the averaged parameters that are evaluated; 0: the newest"
     ),
     **_rates("prior", 2e-4, 1e-4),
     **_rates("generator", 1e-3, 5e-4),
-    "evals.at_start": field(True, FLAG, "evaluate before the first step, too"),
-    "evals.num_test": field(352, COUNT, "test images of an evaluation during training"),
+    "evals.num_test": field(352, COUNT, "test images that are reconstructed, at most"),
     **evaluators.fields("reconstruction"),
     **evaluators.fields("evidence"),
     **evaluators.fields("gradient_variance"),
@@ -160,7 +139,6 @@ _FIELDS: dict[str, Field] = {
 FIELDS = leave_open(
     _FIELDS,
     *LENGTHS,
-    "evals.num_test",
     "model.likelihood_scale",
     "optimizer.decay_per_epoch",
     "optimizer.prior.learning_rate",
@@ -176,14 +154,12 @@ SMOKE: dict[str, Any] = {
     "sampler.prior.num_steps": 5,
     "sampler.posterior.num_steps": 5,
     "loss.num_intervals": 3,
-    "loss.pilot_epochs": 1,
     "train.num_epochs": 5,
     "train.steps_per_dispatch": 2,
     "train.log_every": 1,
     "train.checkpoint_every_epochs": 1,
     "evals.every_epochs": 2,
     "evals.samples.num_images": 20,
-    "evals.num_test": None,
     "evals.gradient_variance.num_gradients": 2,
     "evals.evidence.num_images": 2,
     "evals.evidence.num_chains": 48,
@@ -233,7 +209,6 @@ SMALL_SMOKE: dict[str, Any] = {
     "train.batch_size": 12,
     "mesh.num_shards": 1,
     "evals.samples.num_images": 10,
-    "evals.num_test": None,
     "evals.evidence.num_chains": 24,
 }
 

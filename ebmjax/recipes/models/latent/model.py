@@ -18,7 +18,7 @@ from ebmjax._stored import take_rows
 from ebmjax.evaluate import rms_displacement
 from ebmjax.optim import averaged_parameters
 from ebmjax.recipes.evaluators.evidence import evidence_of_each, keys_of
-from ebmjax.recipes.models.build import ImageModel, Seconds, images_of, root_keys
+from ebmjax.recipes.models.build import ImageModel, images_of, root_keys
 from ebmjax.recipes.models.latent.parts import Examples
 from ebmjax.training import TrainState
 from ebmjax.types import Key
@@ -27,16 +27,7 @@ TIMED_STEPS = 5
 
 
 class PriorChains(NamedTuple):
-    """N fresh chains of the prior, as ``evaluate.Chains``, with their latents.
-
-    Attributes:
-      starts: (N, H, W, C) in [-1, 1], the images of the chains' starts.
-      ends: (N, H, W, C) in [-1, 1], of their ends.
-      start_latents: (N, d), draws of N(0, base_scale^2 I).
-      latents: (N, d), the chains' ends.
-      labels: None, since no chain has a class.
-      are_the_same: True, since each end and its start belong to the same chain.
-    """
+    """N fresh chains of the prior, as ``evaluate.Chains``, with their latents (N, d)."""
 
     starts: Any
     ends: Any
@@ -64,7 +55,6 @@ class LatentEBM(ImageModel):
       powers: the schedule, (num_powers,), from 0 to 1.
       gradient_fn: training's gradient function.
       examples: the training data, with their indices.
-      pilot: time of the pilot run; None without one.
       is_finished: whether training is over; the methods of evidence are compared only then.
     """
 
@@ -73,7 +63,6 @@ class LatentEBM(ImageModel):
     powers: jax.Array
     gradient_fn: Callable[..., Any]
     examples: Examples
-    pilot: Seconds | None = None
     is_finished: bool = False
     plan: None = None
     densities_of: Any = None
@@ -101,25 +90,37 @@ class LatentEBM(ImageModel):
 
     def score(self, images: np.ndarray) -> dict[str, np.ndarray]:
         """Returns "log_evidence" (N,) of uint8 images in nats, estimated as the run monitors it."""
-        key, section = root_keys(self.config.seed)[2], self.config.evals.evidence
-        options = {"num_chains": section.num_chains, "divergences": section.divergences}
-        found = evidence_of_each(key, self, images, **options)
+        key, num_chains = root_keys(self.config.seed)[2], self.config.evals.evidence.num_chains
+        found = evidence_of_each(key, self, images, num_chains=num_chains)
         trapezium = found["test_trapezium_log_evidence"]
         return {"log_evidence": found.get("test_log_evidence", trapezium)}
 
     def about(self) -> dict[str, Any]:
-        """Returns the powers, and the cost of a step of training."""
+        """Returns the powers, and the cost of one learning gradient and of all, chains included.
+
+        The time is the median of five calls after compilation.
+        """
         say_part("timing a step")
-        found = cost(
-            self.gradient,
-            keys_of(root_keys(self.config.seed)[2]).cost,
-            jax.device_get(self.params),  # not on each device, which would all do the same
-            (),
-            self.batch(np.arange(self.config.train.batch_size)),
-            num_steps=int(self.state.step) if self.state else 0,
-            pilot_seconds=self.pilot.run if self.pilot else 0.0,
-        )
-        return {"powers": self.powers.tolist(), "cost": found}
+        key = keys_of(root_keys(self.config.seed)[2]).cost
+        batch = self.batch(np.arange(self.config.train.batch_size))
+        # Not on each device, which would all do the same.
+        arguments = key, jax.device_get(self.params), (), batch
+
+        def measure() -> float:
+            started = time.perf_counter()
+            jax.block_until_ready(self.gradient(*arguments))
+            return time.perf_counter() - started
+
+        measure()  # compiles it, if need be
+        seconds = statistics.median(measure() for _ in range(TIMED_STEPS))
+        num_steps = int(self.state.step) if self.state else 0
+        cost = {
+            "seconds_per_step": seconds,
+            "flops_per_step": metrics.compiled_flops(self.gradient, *arguments),
+            "steps": num_steps,
+            "train_seconds": seconds * num_steps,
+        }
+        return {"powers": self.powers.tolist(), "cost": cost}
 
     @property
     def gradient(self) -> Callable[..., Any]:
@@ -142,62 +143,21 @@ class LatentEBM(ImageModel):
     def fresh_chains(self, key: Key, num: int, num_steps: int | None = None) -> PriorChains:
         """Returns the chains of ``latent.sample_prior`` with this key, and their starts."""
         chains, networks = self.chains, self.networks
-        own_steps: int | None = self.config.evals.num_chain_steps
-        steps = num_steps or own_steps or chains.prior_steps
+        steps = num_steps or self.config.evals.num_chain_steps or chains.prior_steps
         size = min(self.config.evals.batch_size, 2 * num)
 
-        def make() -> Any:
-            @jax.jit
-            def draw(key: Key, params: latent.LatentParams) -> tuple[jax.Array, ...]:
-                normals = jax.random.normal(jax.random.split(key)[0], (num, chains.latent_dim))
-                starts = networks.base_scale * normals
-                ends, _ = latent.sample_prior(
-                    key,
-                    params,
-                    networks,
-                    num,
-                    chains.latent_dim,
-                    sampler=chains.prior_sampler,
-                    num_steps=steps,
-                    start=starts,
-                )
-                generate = partial(networks.generator_fn, params.generator)
-                images = map_groups(generate, jnp.concatenate([ends, starts]), size)
-                return images[num:], images[:num], starts, ends
+        @jax.jit
+        def draw(key: Key, params: latent.LatentParams) -> tuple[jax.Array, ...]:
+            normals = jax.random.normal(jax.random.split(key)[0], (num, chains.latent_dim))
+            starts = networks.base_scale * normals
+            options: dict[str, Any] = {"sampler": chains.prior_sampler, "num_steps": steps}
+            ends, _ = latent.sample_prior(
+                key, params, networks, num, chains.latent_dim, start=starts, **options
+            )
+            generate = partial(networks.generator_fn, params.generator)
+            images = map_groups(generate, jnp.concatenate([ends, starts]), size)
+            return images[num:], images[:num], starts, ends
 
-            return draw
-
-        program = self.program(("prior", num, steps), make)
-        return PriorChains(*jax.device_get(program(key, self.params)))
-
-
-def cost(
-    gradient_fn: Callable[..., Any], *arguments: Any, num_steps: int, pilot_seconds: float = 0.0
-) -> dict[str, Any]:
-    """Returns the cost of one repeat's gradient, chains included; the optimiser's is small.
-
-    Args:
-      gradient_fn: training's gradient function, jitted.
-      *arguments: key, parameters, shard and a batch of training's size.
-      num_steps: steps of the whole training.
-      pilot_seconds: time of the pilot run without compilation.
-
-    Returns:
-      ``seconds_per_step`` (median of five calls after compilation), ``flops_per_step``, ``steps``,
-      ``pilot_seconds``, and ``train_seconds`` of pilot and steps together.
-    """
-    _seconds(gradient_fn, arguments)  # compiles it, if need be
-    seconds = statistics.median(_seconds(gradient_fn, arguments) for _ in range(TIMED_STEPS))
-    return {
-        "seconds_per_step": seconds,
-        "flops_per_step": metrics.compiled_flops(gradient_fn, *arguments),
-        "steps": num_steps,
-        "pilot_seconds": pilot_seconds,
-        "train_seconds": pilot_seconds + seconds * num_steps,
-    }
-
-
-def _seconds(gradient_fn: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
-    started = time.perf_counter()
-    jax.block_until_ready(gradient_fn(*arguments))
-    return time.perf_counter() - started
+        return PriorChains(
+            *jax.device_get(self.program(("prior", num, steps), lambda: draw)(key, self.params))
+        )

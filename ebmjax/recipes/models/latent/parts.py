@@ -13,6 +13,7 @@ import optax
 from ebmjax import data, latent, networks
 from ebmjax.learning import make_latent_gradient_fn, make_through_chain_gradient_fn
 from ebmjax.optim import average_parameters
+from ebmjax.recipes.config.declare import read_fields
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent.checks import sampler
@@ -22,19 +23,10 @@ from ebmjax.recipes.parts.user_networks import NetworkSpec, Stateless, stateless
 
 PARTS = latent.LatentParams._fields
 """Names of the two networks, each with an optimiser."""
-INITIALIZERS = {
-    "lecun_normal": nn.initializers.lecun_normal(),
-    "xavier_normal": nn.initializers.xavier_normal(),
-}
 
 
 class Examples(NamedTuple):
-    """Examples that the loop draws batches from.
-
-    Attributes:
-      images: the training data.
-      index: of every example, (num_examples,): by it a persistent chain is found again.
-    """
+    """The training data, with the index of every example, by which persistent chains are found."""
 
     images: data.ImageData
     index: jax.Array
@@ -69,30 +61,21 @@ def gradient_fn(
 ) -> Callable[..., Any]:
     """The learning gradient of ``config.loss``; ``powers`` are unused by "vanilla"."""
     section = config.loss
-    loss_fn = getattr(latent, f"{section.name}_loss")
+    shared: dict[str, Any] = {"observe": observe, "num_chains": section.chains_per_observation}
     options: dict[str, Any] = {"energy_l2": section.energy_l2}
     if section.name == "through_chain":
-        options |= {"kl_weight": section.kl_weight, "kl_covariance": section.kl_covariance}
-        options["kl_sum"] = section.kl_sum
-        return make_through_chain_gradient_fn(
-            model,
-            powers,
-            chains,
-            observe=observe,
-            num_chains=section.chains_per_observation,
-            **options,
-        )
+        options |= {name: section[name] for name in read_fields(latent.through_chain_loss)}
+        return make_through_chain_gradient_fn(model, powers, chains, **shared, **options)
     if section.name == "covariance":
         options["num_chains"] = section.chains_per_observation
     return make_latent_gradient_fn(
         model,
         chains,
-        observe=observe,
         powers=None if section.name == "vanilla" else powers,
-        loss_fn=partial(loss_fn, **options),
-        num_chains=section.chains_per_observation,
+        loss_fn=partial(getattr(latent, f"{section.name}_loss"), **options),
         identify=lambda batch: batch.index,
         reinit_prob=config.sampler.reinit_prob,
+        **shared,
     )
 
 
@@ -129,7 +112,7 @@ def _ours(config: Config, image_shape: tuple[int, ...]) -> tuple[Any, Any]:
         dtype=dtype,
     )
     features = section.generator_features
-    shared = {"kernel_init": INITIALIZERS[section.generator_init], "dtype": dtype}
+    shared = {"kernel_init": getattr(nn.initializers, section.generator_init)(), "dtype": dtype}
     if section.generator == "dense":
         return energy, networks.DenseGenerator(features or (512, 512), image_shape, **shared)
     generator = networks.ConvGenerator(
@@ -179,14 +162,18 @@ def optimizer(
 def make_adam(
     config: Config, numbers: Mapping[str, Any], steps_per_epoch: int
 ) -> optax.GradientTransformation:
-    """Returns Adam with a rate that decays after each epoch from the second on, down to a floor."""
+    """Returns Adam with a rate that decays after each epoch from the second on, down to a floor.
+
+    A rate that starts below the floor stays.
+    """
     decay = config.optimizer.decay_per_epoch
 
     def schedule(count: Any) -> Any:
+        first = numbers["learning_rate"]
         return optax.exponential_decay(
-            numbers["learning_rate"],
+            first,
             # Without decay there is no end; optax would take it for a ceiling.
-            end_value=numbers["final_learning_rate"] if decay < 1.0 else None,
+            end_value=jnp.minimum(first, numbers["final_learning_rate"]) if decay < 1.0 else None,
             transition_steps=steps_per_epoch,
             decay_rate=decay,
             transition_begin=steps_per_epoch,

@@ -1,4 +1,4 @@
-"""Builds a latent EBM run from its configuration."""
+"""Builds a latent EBM run from its configuration, and draws its plots."""
 
 from dataclasses import replace
 from functools import partial
@@ -15,41 +15,51 @@ from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.families import warn_of_features
 from ebmjax.recipes.evaluators.evaluations import make_distances
 from ebmjax.recipes.evaluators.gradient_variance import over_coordinates
+from ebmjax.recipes.evaluators.plots import column, figure, panels, step_colours, tiles
+from ebmjax.recipes.evaluators.result_tables import FIDS
+from ebmjax.recipes.folder.workdir import read_rows, snapshots
 from ebmjax.recipes.models import build as common
-from ebmjax.recipes.models.latent import checks, parts, plots, schedule
+from ebmjax.recipes.models.latent import checks, parts
 from ebmjax.recipes.models.latent.model import LatentEBM
 from ebmjax.recipes.parts import image_data
 from ebmjax.recipes.parts.start_distributions import rescale_images
-from ebmjax.training import from_first
+
+SHOWN = 10
+"""Images side by side in a picture."""
+
+PANELS = (
+    ("loss", ("loss",), "linear"),
+    ("energy, nats", ("prior_energy", "posterior_energy"), "linear"),
+    ("squared error, a pixel", ("reconstruction_error", "test_reconstruction_error"), "log"),
+    (
+        "log evidence of test images, nats",
+        ("test_log_evidence", "test_trapezium_log_evidence"),
+        "linear",
+    ),
+    ("variance of gradients", ("coordinate_gradient_variance", "gradient_variance"), "log"),
+    ("FID of samples ({extractor})", FIDS, "linear"),
+    ("KID of samples ({extractor})", ("sample_kid", "start_kid"), "linear"),
+    ("acceptance probability", ("prior_acceptance", "posterior, t = 1"), "linear"),
+)
+"""Panels of ``plots/training.png``: label, numbers of metrics.jsonl, scale."""
 
 
 def build(config: Config, workdir: Path) -> common.Experiment:
     """The experiment of ``config`` (see ``latent/fields.py`` for the fields)."""
-    as_given = config
     images, config = image_data.load(config)
     checks.check(config)
     images = images._replace(about=(*images.about, *warn_of_features(config)))
-    train, tests = images.train, (images.monitored, images.evaluated)
-    checks.check_test_images(config, min(len(test.images) for test in tests))
-    plan = common.plan(config, len(train.images))
+    train = images.train
     networks, init = parts.model_of(config, train.images.shape[1:])
     chains = parts.chains(config, train)
-    optimizer = partial(parts.optimizer, config, len(train.images) // config.train.batch_size)
-    rates = {name: dict(config.optimizer[name]) for name in parts.PARTS}
+    powers = latent.power_schedule(config.loss.num_intervals, config.loss.exponent)
+    gradient_fn = parts.gradient_fn(config, networks, chains, powers)
     examples = parts.Examples(train, jnp.arange(len(train.images)))
-
-    def pilot(powers: jax.Array) -> schedule.Pilot:
-        params = init(common.root_keys(config.seed)[0])
-        return schedule.run_pilot(
-            config, networks, params, optimizer(rates), chains, examples, powers
-        )
-
-    placed = from_first(lambda: schedule.schedule(as_given, workdir, pilot))
-    gradient_fn = parts.gradient_fn(config, networks, chains, placed.powers)
     numbers = numbers_of({"model": networks, "chains": chains})
-    numbers |= {"loss_fn": {"energy_l2": config.loss.energy_l2}, "optimizer": rates}
+    numbers["loss_fn"] = {"energy_l2": config.loss.energy_l2}
+    numbers["optimizer"] = {name: dict(config.optimizer[name]) for name in parts.PARTS}
     if config.loss.name != "vanilla":
-        numbers["powers"] = placed.powers
+        numbers["powers"] = powers
 
     params_key, _, eval_key = common.root_keys(config.seed)
     model = LatentEBM(
@@ -58,27 +68,25 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         config=config,
         networks=networks,
         chains=chains,
-        powers=placed.powers,
+        powers=powers,
         gradient_fn=gradient_fn,
         examples=examples,
-        pilot=placed.pilot,
     )
     return common.assemble(
         config,
         workdir,
         images,
-        plan=plan,
+        plan=common.plan(config, len(train.images)),
         data=examples,
         params=init(params_key),
         carry=_carry(config, params_key, train, chains),
-        optimizer=optimizer,
+        optimizer=partial(parts.optimizer, config, len(train.images) // config.train.batch_size),
         numbers=numbers,
         gradient_fn=gradient_fn,
         models=(model, replace(model, is_finished=True)),
         key=eval_key,
-        draw=partial(plots.draw, workdir, config, np.asarray(placed.powers)),
+        draw=partial(draw, workdir, config, np.asarray(powers)),
         kept=("prior", "posterior") if config.sampler.persistent else (),
-        pilot=placed.pilot,
         gradient_metrics_fn=over_coordinates,
     )
 
@@ -94,14 +102,41 @@ def _carry(
         images = rescale_images(train)
         blocks = np.array_split(np.arange(num_examples), -(-num_examples // 1000))
         start = jnp.concatenate([chains.posterior_start(images[rows]) for rows in blocks])
-    is_vanilla = config.loss.name == "vanilla"
     return init_latent_carry(
         jax.random.fold_in(key, 2),  # the networks' keys use 0 and 1
         num_shards=config.mesh.num_shards,
         batch_size=config.train.batch_size,
         num_examples=num_examples,
-        num_powers=2 if is_vanilla else config.loss.num_intervals + 1,
+        num_powers=2 if config.loss.name == "vanilla" else config.loss.num_intervals + 1,
         latent_dim=config.model.latent_dim,
         num_chains=config.loss.chains_per_observation,
         posterior_start=start,
     )
+
+
+def draw(workdir: Path, config: Config, powers: np.ndarray) -> None:
+    """Draws every plot of the run in ``workdir`` whose schedule is ``powers``."""
+    rows, plots = read_rows(workdir), workdir / "plots"
+    kept = {int(path.stem): dict(np.load(path)) for path in snapshots(workdir)}
+    if strips := {step: one["samples"][:SHOWN] for step, one in kept.items() if "samples" in one}:
+        size, title = (7, 0.75 * len(strips) + 0.6), "samples of the prior chains"
+        with figure(plots / "samples_over_training.png", size=size) as ((axes,),):
+            tiles(axes, np.concatenate([*strips.values()]), SHOWN, title, [*map(str, strips)])
+            axes.set_ylabel("step")
+    if measured := [step for step, one in kept.items() if "reconstructions" in one]:
+        last = kept[max(measured)]
+        pairs = [last[name][:SHOWN] for name in ("originals", "reconstructions")]
+        names = "test image", "reconstruction"
+        with figure(plots / "reconstructions.png", size=(7, 2)) as ((axes,),):
+            title = f"step {max(measured)}"
+            tiles(axes, np.concatenate(pairs), len(pairs[0]), title, names)
+    steps, values = column(rows, "test_mean_log_likelihoods")
+    with figure(plots / "mean_log_likelihood.png", size=(5.5, 3.6)) as grid:
+        colour = step_colours(grid, max(steps, default=0))
+        for step, along in zip(steps, values, strict=True):
+            grid[0, 0].plot(powers, along, "o-", color=colour(step))
+        grid[0, 0].set(xlabel="power t", ylabel="E_t [log p(x|z)] of test images, nats")
+    for row in rows:
+        if "posterior_acceptance" in row:
+            row["posterior, t = 1"] = np.ravel(row["posterior_acceptance"])[-1]
+    panels(plots / "training.png", rows, PANELS, config)

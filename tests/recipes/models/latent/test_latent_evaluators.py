@@ -117,8 +117,7 @@ def test_the_reported_evidence_is_right_at_published_size():
     images = rng.integers(0, 256, (1, num_outputs), np.uint8)
     section = config.evals.evidence
     keys = jax.random.split(jax.random.key(0), 24)
-    options = {"num_chains": section.num_chains, "divergences": section.divergences}
-    rows = [evidence_of_each(key, model, images, **options) for key in keys]
+    rows = [evidence_of_each(key, model, images, num_chains=section.num_chains) for key in keys]
     x = data.to_signed_unit(jnp.asarray(images[0]))
     terms = jax.jit(networks.terms)(params, x, powers)
     exact = {
@@ -133,9 +132,8 @@ def test_the_reported_evidence_is_right_at_published_size():
         assert abs(found.mean() - value) < 5 * error, name
 
 
-def test_without_divergences_the_trapezium_rule_alone_is_reported():
-    options = {"num_images": 1, "num_chains": 2, "divergences": False}
-    found = evidence(KEY, linear(), TEST, **options)
+def test_of_too_few_chains_for_divergences_the_trapezium_rule_alone_is_reported():
+    found = evidence(KEY, linear(), TEST, num_images=1, num_chains=5)
     assert found.report.keys() == {"test_trapezium_log_evidence"}
 
 

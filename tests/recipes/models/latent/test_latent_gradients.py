@@ -19,11 +19,10 @@ from ebmjax.training._block import make_block
 from ebmjax.training._feed import describe_batches
 
 PERSISTENT = {"sampler.persistent": True}
-THROUGH = {"loss.name": "through_chain", "loss.kl_weight": 0.0}
-WITH_DIVERGENCES = {
-    "loss.name": "through_chain",
-    "loss.chains_per_observation": 2,
-    "loss.kl_covariance": "diagonal",
+THROUGH = {"loss.name": "through_chain"}
+WITH_DIVERGENCES = THROUGH | {
+    "loss.kl_weight": 1.0,
+    "loss.chains_per_observation": 4,
 }
 COVARIANCE = {"loss.name": "covariance", "loss.chains_per_observation": 4}
 
