@@ -16,7 +16,7 @@ def gather_rows(rows: jax.Array, axis_name: AxisName) -> jax.Array:
 
     Under ``vmap`` the result is one for all members, so that what is made of it is computed once.
     """
-    if _num_members(axis_name) == 1:  # the program stays that without axes, bit for bit
+    if num_members(axis_name) == 1:  # the program stays that without axes, bit for bit
         return rows
     names = (axis_name,) if isinstance(axis_name, str) else axis_name or ()
     for name in reversed(names):  # one at a time: vmap gathers over no more
@@ -26,7 +26,7 @@ def gather_rows(rows: jax.Array, axis_name: AxisName) -> jax.Array:
 
 def first_key(key: jax.Array, axis_name: AxisName) -> jax.Array:
     """The first member's key, on every member: for random numbers that they share."""
-    if _num_members(axis_name) == 1:
+    if num_members(axis_name) == 1:
         return key
     of_all = gather_rows(jax.random.key_data(key)[None], axis_name)
     return jax.random.wrap_key_data(of_all[0], impl=jax.random.key_impl(key))
@@ -36,24 +36,18 @@ def own_rows(rows: jax.Array, num_local: int, axis_name: AxisName) -> jax.Array:
     """The ``num_local`` rows that this member gave to ``gather_rows``."""
     if axis_name is None or num_local == len(rows):
         return rows
-    first = member_index(axis_name) * num_local
+    first = jax.lax.axis_index(axis_name) * num_local
     return jax.lax.dynamic_slice_in_dim(rows, first, num_local)
-
-
-def member_index(axis_name: AxisName) -> int | jax.Array:
-    """Which member of ``axis_name`` this one is, from 0; 0 outside of any."""
-    _num_members(axis_name)
-    return 0 if axis_name is None else jax.lax.axis_index(axis_name)
 
 
 def mean_over_members(tree: Any, axis_name: AxisName) -> Any:
     """The mean of a PyTree over the members of ``axis_name``; the tree itself outside of any."""
-    return tree if _num_members(axis_name) == 1 else jax.lax.pmean(tree, axis_name)
+    return tree if num_members(axis_name) == 1 else jax.lax.pmean(tree, axis_name)
 
 
 def spread_axis(axis_name: AxisName) -> AxisName:
     """``axis_name``, or None where a single member has it all: that program needs no axis."""
-    return None if _num_members(axis_name) == 1 else axis_name
+    return None if num_members(axis_name) == 1 else axis_name
 
 
 def join_axes(*axis_names: AxisName) -> AxisName:
@@ -63,12 +57,8 @@ def join_axes(*axis_names: AxisName) -> AxisName:
     return joined if len(joined) > 1 else next(iter(joined), None)
 
 
-def check_mapped(name: str, axis_name: AxisName) -> None:
-    """Raises ValueError, naming the argument, if an axis is not mapped where this is called."""
-    _num_members(axis_name, name)
-
-
-def _num_members(axis_name: AxisName, argument: str = "axis_name") -> int:
+def num_members(axis_name: AxisName, argument: str = "axis_name") -> int:
+    """How many members ``axis_name`` has, 1 outside of any; ValueError if it is not mapped here."""
     try:
         return 1 if axis_name is None else jax.lax.axis_size(axis_name)
     except NameError as error:

@@ -4,7 +4,8 @@ A traced value cannot be inspected, so inside ``jit`` these pass and the arithme
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -39,21 +40,6 @@ def _check_real(name: str, dtype: Any) -> None:
         )
 
 
-def _concrete(name: str, value: Any) -> Iterator[tuple[str, Any, np.ndarray]]:
-    """Name, value and numbers of each part of a hyperparameter that is known while tracing.
-
-    Parts are the leaves of a PyTree; an array is one, and so is a list or tuple of numbers.
-    """
-    parts = jax.tree_util.tree_leaves_with_path(value)
-    is_list = isinstance(value, list | tuple) and all(np.isscalar(part) for _, part in parts)
-    for path, part in [((), value)] if is_list or not parts else parts:
-        where = name + jax.tree_util.keystr(path)
-        if is_traced(part):
-            _check_real(where, jnp.result_type(part))
-        else:
-            yield where, part, _numbers(where, part)
-
-
 def check_key(name: str, key: Any) -> None:
     """Raises TypeError unless ``key`` is a typed random key, or an array of them."""
     dtype = getattr(key, "dtype", None)
@@ -81,41 +67,44 @@ def check_keys(name: str, keys: PyTree, num: int | str) -> None:
         )
 
 
-def _check_entries(
-    name: str, value: Any, words: str, holds: Callable[[np.ndarray], Any], is_scalar: bool = False
+def check_entries(
+    words: str,
+    holds: Callable[[np.ndarray], Any],
+    name: str,
+    value: Any,
+    *,
+    is_scalar: bool = False,
 ) -> None:
     """Raises ValueError unless ``holds`` is true of every concrete entry of ``value``.
 
-    ``value`` may be a PyTree of arrays; the message then names the leaf. With ``is_scalar`` it is
-    as ``check_scalar`` asks, too. TypeError for what is no real number.
+    Args:
+      words: what must be, for the message.
+      holds: tests an array.
+      name: of the argument.
+      value: a number, an array, a list of numbers, or a PyTree; the message then names the leaf.
+        TypeError for what is no real number.
+      is_scalar: whether it must be as ``check_scalar`` asks, too.
     """
     if is_scalar:
         check_scalar(name, value)
-    for where, part, numbers in _concrete(name, value):
-        if not np.all(holds(numbers)):
+    parts = jax.tree_util.tree_leaves_with_path(value)
+    is_list = isinstance(value, list | tuple) and all(np.isscalar(part) for _, part in parts)
+    for path, part in [((), value)] if is_list or not parts else parts:
+        where = name + jax.tree_util.keystr(path)
+        if is_traced(part):
+            _check_real(where, jnp.result_type(part))
+        elif not np.all(holds(_numbers(where, part))):
             raise ValueError(f"{where} must {words}, got {where}={trim(part)}.")
 
 
-def check_positive(name: str, value: Any, *, is_scalar: bool = False) -> None:
-    """Raises unless every entry is finite and above zero, see ``_check_entries``."""
-    is_positive = lambda numbers: np.isfinite(numbers) & (numbers > 0)  # noqa: E731
-    _check_entries(name, value, "be positive and finite", is_positive, is_scalar)
-
-
-def check_not_negative(name: str, value: Any, *, is_scalar: bool = False) -> None:
-    """Raises unless every entry is finite and at least zero, see ``_check_entries``."""
-    is_at_least_0 = lambda numbers: np.isfinite(numbers) & (numbers >= 0)  # noqa: E731
-    _check_entries(name, value, "be zero or more and finite", is_at_least_0, is_scalar)
-
-
-def check_finite(name: str, value: Any) -> None:
-    """Raises unless every entry is finite, see ``_check_entries``."""
-    _check_entries(name, value, "be finite", np.isfinite)
-
-
-def check_fraction(name: str, value: Any) -> None:
-    """Raises unless every entry lies in [0, 1], see ``_check_entries``."""
-    _check_entries(name, value, "lie between 0 and 1", lambda x: (x >= 0) & (x <= 1))
+check_positive = partial(
+    check_entries, "be positive and finite", lambda x: np.isfinite(x) & (x > 0)
+)
+check_not_negative = partial(
+    check_entries, "be zero or more and finite", lambda x: np.isfinite(x) & (x >= 0)
+)
+check_finite = partial(check_entries, "be finite", np.isfinite)
+check_fraction = partial(check_entries, "lie between 0 and 1", lambda x: (x >= 0) & (x <= 1))
 
 
 def check_interval(low: Any, high: Any) -> None:

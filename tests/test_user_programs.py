@@ -33,7 +33,7 @@ losses.contrastive_divergence_loss(jnp.zeros(2))  # wrong
 run = recipes.load("runs/mine")
 run.aply  # wrong
 recipes.load("runs/mine", step="last")  # wrong
-placement: training.Placement = "gpu"  # wrong
+training.make_mesh("two")  # wrong
 """
 
 

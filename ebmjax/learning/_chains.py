@@ -37,7 +37,7 @@ from ebmjax.samplers import (
     trace_chain,
     with_memory,
 )
-from ebmjax.types import Key, Metrics, PyTree, Sampler, Step
+from ebmjax.types import Key, Metrics, PyTree, Step
 
 CHAIN_AXIS = "chains"
 """The name of the mapped axis of chains, for densities that look at all of them (batch norm)."""
@@ -168,6 +168,7 @@ def _run(
 def _start_chains(
     key: Key, densities: Densities, kind: ChainKind, starts: PyTree, labels: jax.Array
 ) -> tuple[Any, Step]:
+    """States and the step of all chains, each with the density of its label."""
     starts = varying_with(starts, key, labels)
     positions, first_key = positions_in(starts), start_key(key)
     if kind.is_interacting:
@@ -175,32 +176,21 @@ def _start_chains(
         whole = kind.sampler(densities(jnp.int32(ANY_CLASS)), **spread)
         states, step = start_chain(first_key, whole, positions), whole.step
     else:
-        states, step = _independent(first_key, densities, kind.sampler, positions, labels)
+
+        def init(key: Key, start: PyTree, label: jax.Array) -> Any:
+            return start_chain(key, kind.sampler(densities(label)), start)
+
+        def step_one(key: Key, state: Any, label: jax.Array) -> tuple[Any, Any]:
+            return kind.sampler(densities(label)).step(key, state)
+
+        num = leading_size("starts", positions)
+        step_all = jax.vmap(step_one, axis_name=CHAIN_AXIS)
+        first_keys = jax.random.split(first_key, num)
+        states = jax.vmap(init, axis_name=CHAIN_AXIS)(first_keys, positions, labels)
+        step = lambda key, states: step_all(jax.random.split(key, num), states, labels)  # noqa: E731
     if isinstance(starts, Chain):
         states = with_memory(states, {name: starts.memory[name] for name in kind.memory})
     return states, step
-
-
-def _independent(
-    key: Key,
-    densities: Densities,
-    sampler: Callable[..., Sampler],
-    starts: PyTree,
-    labels: jax.Array,
-) -> tuple[Any, Step]:
-    """States and the step of many chains, each with the density of its label."""
-
-    def init(key: Key, start: PyTree, label: jax.Array) -> Any:
-        return start_chain(key, sampler(densities(label)), start)
-
-    def step_one(key: Key, state: Any, label: jax.Array) -> tuple[Any, Any]:
-        return sampler(densities(label)).step(key, state)
-
-    num_chains = leading_size("starts", starts)
-    step_all = jax.vmap(step_one, axis_name=CHAIN_AXIS)
-    keys = jax.random.split(key, num_chains)
-    states = jax.vmap(init, axis_name=CHAIN_AXIS)(keys, starts, labels)
-    return states, lambda key, states: step_all(jax.random.split(key, num_chains), states, labels)
 
 
 def _means(info: Any, fields: Sequence[str]) -> dict[str, jax.Array]:

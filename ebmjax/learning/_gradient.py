@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ebmjax._axes import AxisName, check_mapped, gather_rows, mean_over_members
+from ebmjax._axes import AxisName, gather_rows, mean_over_members, num_members
 from ebmjax._checks import (
     check_at_least,
     check_fraction,
@@ -21,7 +21,7 @@ from ebmjax._dual_averaging import DualAveraging
 from ebmjax._numbers import with_numbers
 from ebmjax._precision import at_least_float32
 from ebmjax.data import ImageData
-from ebmjax.learning._chains import run_chains, run_live_chains
+from ebmjax.learning._chains import Densities, run_chains, run_live_chains
 from ebmjax.learning._contrastive import Carry, Starts, View, draw_starts, write_ends
 from ebmjax.learning._models import EnergyNetwork, JointNetwork
 from ebmjax.learning._plan import ChainPlan, positions_in, with_positions
@@ -244,8 +244,23 @@ class _Step(NamedTuple):
     ) -> tuple[PyTree, Carry, Metrics]:
         """Returns the gradient of the loss, and the carry with its chains moved on."""
         objective, axis = self.objective, self.objective.batch_axis
-        check_mapped("objective.batch_axis", axis)
-        labelled, data = self._streams(batch)
+        num_members(axis, "objective.batch_axis")
+        labelled, data = None, batch
+        if self.classified_view is not None:
+            if isinstance(batch, ImageData) or len(batch) != 2:  # ``ImageData`` is a pair as well
+                raise ValueError(
+                    "a batch of a joint energy model must be a pair of ImageData, (labelled "
+                    f"images, images for p(x)), got {type(batch).__name__}: give Plan.batch_size "
+                    "the two numbers of images, (64, 64) for example."
+                )
+            labelled, data = batch
+        numbers = {"smoothing": carry.smoothing, "step": carry.step, **objective.numbers}
+        densities = partial(
+            self.model.densities,
+            statistics=carry.statistics,
+            scale=objective.density_scale(numbers) / carry.smoothing,
+            batch_axis=axis,
+        )
         classified_key, view_key, draw_key, keep_key, loss_key = jax.random.split(key, 5)
         x, drawn, images, labels = cast(jax.Array, None), None, {}, {}  # x if there is a loss
         if labelled is not None and self.classified_view is not None:
@@ -254,14 +269,21 @@ class _Step(NamedTuple):
         if objective.loss is not None:
             x = self.view(view_key, jnp.asarray(data.images))
         if self.plan is not None:
-            drawn = self._draw(draw_key, params, carry, x.shape[1:])
+            drawn = self._draw(draw_key, densities(params), carry, x.shape[1:])
             images["positives"], labels["positives"] = x, data.labels
             labels["negatives"] = drawn.starts.labels
+
+        def bind(params: PyTree) -> Callable[..., jax.Array]:
+            f = self.model.log_density_of(params, carry.statistics)
+            of = lambda x: jnp.resize(jnp.asarray(data.labels), (len(x),))  # noqa: E731
+            return lambda x, *noise_scale: f(x, of(x), *noise_scale) / carry.smoothing
 
         def terms(params_now: PyTree, second_pass: bool = False) -> tuple[jax.Array, Any]:
             batch, negatives, shown = Samples(x), None, dict(images)
             if drawn is not None:
-                shown["negatives"], live = self._live_ends(loss_key, params_now, carry, drawn)
+                shown["negatives"], live = self._live_ends(
+                    loss_key, params_now, densities, carry.statistics, drawn
+                )
             seen = self.model.evaluate(
                 key,
                 params_now,
@@ -281,9 +303,7 @@ class _Step(NamedTuple):
                 cross_entropy, metrics = cross_entropy_loss(seen.logits, labelled.labels)
                 values.append(objective.classification_weight * cross_entropy)
             if objective.loss is not None:
-                bind = partial(self._bind, carry, jnp.asarray(data.labels))
                 density = Density(bind(params_now), bind(params))
-                numbers = self._numbers(carry)
                 loss, more = objective.loss(loss_key, density, batch, negatives, numbers)
                 values.append(objective.generative_weight * loss)
                 metrics = {**metrics, **more}
@@ -308,33 +328,7 @@ class _Step(NamedTuple):
             carry = carry._replace(buffer=write_ends(keep_key, self.plan, drawn.starts, ends, f))
         return gradients, carry._replace(adaptation=drawn.adaptation), metrics
 
-    def _streams(self, batch: PyTree) -> tuple[ImageData | None, ImageData]:
-        """Returns labelled images, if any, and data: ``ImageData`` is a tuple of two as well."""
-        if self.classified_view is None:
-            return None, batch
-        if isinstance(batch, ImageData) or len(batch) != 2:
-            raise ValueError(
-                "a batch of a joint energy model must be a pair of ImageData, (labelled images, "
-                f"images for p(x)), got {type(batch).__name__}: give Plan.batch_size the two "
-                "numbers of images, (64, 64) for example."
-            )
-        return batch
-
-    def _bind(self, carry: Carry, labels: jax.Array, params: PyTree) -> Callable[..., jax.Array]:
-        f = self.model.log_density_of(params, carry.statistics)
-        return lambda x, *noise_scale: (
-            f(x, jnp.resize(labels, (len(x),)), *noise_scale) / carry.smoothing
-        )
-
-    def _numbers(self, carry: Carry) -> Mapping[str, Any]:
-        return {"smoothing": carry.smoothing, "step": carry.step, **self.objective.numbers}
-
-    def _densities(self, params: PyTree, carry: Carry) -> Any:
-        scale = self.objective.density_scale(self._numbers(carry)) / carry.smoothing
-        axis = self.objective.batch_axis
-        return self.model.densities(params, carry.statistics, scale, axis)
-
-    def _draw(self, key: Key, params: PyTree, carry: Carry, shapes: PyTree) -> _Drawn:
+    def _draw(self, key: Key, densities: Densities, carry: Carry, shapes: PyTree) -> _Drawn:
         assert self.plan is not None
         live, num_kinds = self.objective.live, len(self.plan.kinds)
         label_key, draw_key, chain_key, augment_key = jax.random.split(key, 4)
@@ -348,7 +342,7 @@ class _Step(NamedTuple):
         )
         ends, adaptation, metrics = run_chains(
             chain_key[None] if num_kinds == 1 else jax.random.split(chain_key, num_kinds),
-            self._densities(params, carry),
+            densities,
             self.plan,
             starts.positions,
             starts.labels,
@@ -359,7 +353,12 @@ class _Step(NamedTuple):
         return _Drawn(starts, jax.lax.stop_gradient(ends), adaptation, metrics)
 
     def _live_ends(
-        self, key: Key, params: PyTree, carry: Carry, drawn: _Drawn
+        self,
+        key: Key,
+        params: PyTree,
+        densities: Callable[[PyTree], Densities],
+        statistics: PyTree,
+        drawn: _Drawn,
     ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
         """Returns ends as constants; log densities and entropy of the live ones, if there are."""
         ends, live = positions_in(drawn.chains), self.objective.live
@@ -367,7 +366,7 @@ class _Step(NamedTuple):
             return ends, ()
         ends = run_live_chains(
             key,
-            self._densities(params, carry),
+            densities(params),
             ends,
             drawn.starts.labels,
             step_size=live.step_size,
@@ -376,7 +375,7 @@ class _Step(NamedTuple):
             low=live.low,
             high=live.high,
         )
-        f = self.model.log_density_of(jax.lax.stop_gradient(params), carry.statistics)
+        f = self.model.log_density_of(jax.lax.stop_gradient(params), statistics)
         references = gather_rows(drawn.starts.others, self.objective.batch_axis)
         found = f(ends, drawn.starts.labels), nearest_neighbour_entropy(ends, references)
         return jax.lax.stop_gradient(ends), found

@@ -23,7 +23,6 @@ from ebmjax.networks._network import from_functions as from_functions
 from ebmjax.networks._network import from_linen as from_linen
 from ebmjax.networks._norm_policy import SADA_JEM_POLICY as SADA_JEM_POLICY
 from ebmjax.networks._norm_policy import NormPolicy as NormPolicy
-from ebmjax.networks._norm_policy import Role as Role
 from ebmjax.networks._norm_policy import Statistics as Statistics
 from ebmjax.networks._residual_energy import ResidualEnergy as ResidualEnergy
 from ebmjax.networks._spectral_norm import cap_kernels as cap_kernels

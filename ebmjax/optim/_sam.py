@@ -12,17 +12,14 @@ from ebmjax._checks import check_floating, check_positive, check_scalar
 from ebmjax._precision import at_least_float32, root
 from ebmjax.types import PyTree
 
-LossFn = Callable[[PyTree], tuple[jax.Array, PyTree]]
-"""``loss_fn(params) -> (loss, aux)``."""
-
 
 def sam_gradients(
-    loss_fn: LossFn,
+    loss_fn: Callable[[PyTree], tuple[jax.Array, PyTree]],
     params: PyTree,
     *,
     rho: float | jax.Array,
     adaptive: bool = False,
-    second_loss_fn: LossFn | None = None,
+    second_loss_fn: Callable[[PyTree], tuple[jax.Array, PyTree]] | None = None,
     axis_name: AxisName = None,
 ) -> tuple[tuple[jax.Array, PyTree], PyTree]:
     r"""Returns the gradient of a loss at the nearby parameters where the loss is highest.

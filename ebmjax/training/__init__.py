@@ -6,10 +6,8 @@ from ebmjax.training._checkpoints import CheckpointAccessError as CheckpointAcce
 from ebmjax.training._checkpoints import CheckpointDamagedError as CheckpointDamagedError
 from ebmjax.training._checkpoints import CheckpointMismatchError as CheckpointMismatchError
 from ebmjax.training._checkpoints import Checkpoints as Checkpoints
-from ebmjax.training._data import DataDigest as DataDigest
 from ebmjax.training._data import check_same_data as check_same_data
 from ebmjax.training._data import digest_data as digest_data
-from ebmjax.training._feed import Placement as Placement
 from ebmjax.training._fit import FitResult as FitResult
 from ebmjax.training._fit import Monitor as Monitor
 from ebmjax.training._fit import check_fits as check_fits
@@ -27,7 +25,6 @@ from ebmjax.training._state import TrainState as TrainState
 from ebmjax.training._state import init_state as init_state
 from ebmjax.training._state import tree_digest as tree_digest
 from ebmjax.training._state import write_slots as write_slots
-from ebmjax.training._step import CheckData as CheckData
 from ebmjax.training._step import GradientFn as GradientFn
 from ebmjax.training._step import TrainStep as TrainStep
 from ebmjax.training._step import make_train_step as make_train_step

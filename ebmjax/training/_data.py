@@ -13,10 +13,6 @@ from ebmjax.training._checkpoints import CheckpointMismatchError
 from ebmjax.training._state import TrainState, as_numpy
 from ebmjax.types import PyTree
 
-DataDigest = dict[str, tuple[str, ...]]
-"""Path of every data array to "dtype(shape)" and SHA-256 of: all its bytes, those of some rows, and
-names and sizes of the rows' files. "" stands for what is not known."""
-
 
 def check_data(train_step: Any, state: TrainState, data: PyTree) -> int:
     """Checks all data once, on the host; returns the number of examples.
@@ -51,9 +47,11 @@ def _check_finite(name: str, array: np.ndarray) -> None:
     )
 
 
-def digest_data(data: PyTree) -> DataDigest:
+def digest_data(data: PyTree) -> dict[str, tuple[str, ...]]:
     """Returns a digest of the data, made once on the host: about 2 s for each gigabyte.
 
+    It has the path of every array, to "dtype(shape)" and SHA-256 of: all its bytes, those of some
+    rows, and names and sizes of the rows' files. "" stands for what is not known.
     Data in files are read once from end to end. Where each row has another file, only
     ``AT_ONCE`` rows are read, evenly spaced.
     """
@@ -78,7 +76,7 @@ def _sha256(parts: Iterable[np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-def check_same_data(meta: dict[str, Any], step: int, ours: DataDigest) -> None:
+def check_same_data(meta: dict[str, Any], step: int, ours: dict[str, tuple[str, ...]]) -> None:
     """Raises CheckpointMismatchError unless the data are those that a checkpoint was made with.
 
     Args:

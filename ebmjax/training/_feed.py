@@ -17,8 +17,6 @@ from ebmjax.training._sharding import AXIS, describe_shapes, replicate
 from ebmjax.training._state import is_key
 from ebmjax.types import PyTree
 
-Placement = Literal["device", "host"]
-"""Place of the data during training."""
 PLACEMENTS = ("device", "host")
 OVER_SHARDS = PartitionSpec(None, AXIS)
 
@@ -97,7 +95,7 @@ class Feed:
     Each process gathers those of its shards.
     """
 
-    def __init__(self, data: PyTree, plan: Plan, mesh: Mesh, placement: Placement):
+    def __init__(self, data: PyTree, plan: Plan, mesh: Mesh, placement: Literal["device", "host"]):
         self._plan, self._mesh = plan, mesh
         self._num_examples = leading_size("data", data)
         self._is_on_host = placement == "host"

@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 from jax.sharding import Mesh
@@ -16,7 +16,6 @@ from ebmjax.training._checkpoints import Checkpoints
 from ebmjax.training._data import check_data
 from ebmjax.training._feed import (
     Feed,
-    Placement,
     check_placement,
     describe_batches,
     plan_indices,
@@ -77,7 +76,7 @@ def fit(
     writers: Sequence[Writer] = (),
     monitor: Monitor | None = None,
     devices: Sequence[Any] | None = None,
-    placement: Placement = "device",
+    placement: Literal["device", "host"] = "device",
     signals: bool = True,
 ) -> FitResult:
     """Trains to the end of ``plan``, from the newest intact checkpoint if there is one.

@@ -13,7 +13,7 @@ from jax.sharding import Mesh
 from ebmjax._checks import leading_size
 from ebmjax._phases import phase
 from ebmjax.training._checkpoints import CheckpointMismatchError, Checkpoints
-from ebmjax.training._data import DataDigest, check_same_data, digest_data
+from ebmjax.training._data import check_same_data, digest_data
 from ebmjax.training._processes import from_first, is_shared
 from ebmjax.training._state import TrainState, as_numpy, host_leaves, like, revive
 from ebmjax.types import PyTree
@@ -24,7 +24,7 @@ class Beginning(NamedTuple):
 
     state: TrainState
     meta: dict[str, Any]
-    digest: DataDigest | None
+    digest: dict[str, tuple[str, ...]] | None
     is_saving: bool
 
 

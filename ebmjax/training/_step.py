@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
 
-from ebmjax._axes import member_index
+from ebmjax._axes import num_members
 from ebmjax._checks import check_floating, leading_size, trim
 from ebmjax._precision import at_least_float32
 from ebmjax.training._state import SlotWrite, TrainState, apply_writes
@@ -30,13 +30,13 @@ others.
 TrainStep = Callable[..., tuple[TrainState, Metrics]]
 """``train_step(key, state, batch) -> (state, metrics)``, pure; see ``make_train_step``."""
 
-CheckData = Callable[[PyTree, PyTree, PyTree], None]
-"""``check_data(params, carry, data)`` raises if ``data`` do not fit the model. ``params`` and
-``carry`` are those that one ``gradient_fn`` sees, as ``jax.ShapeDtypeStruct``."""
 
+def with_data_check(function: Any, check_data: Callable[..., None] | None) -> Any:
+    """Returns ``function`` with the attribute ``check_data``, which ``fit`` calls.
 
-def with_data_check(function: Any, check_data: CheckData | None) -> Any:
-    """Returns ``function`` with the attribute ``check_data``, which ``fit`` calls."""
+    ``check_data(params, carry, data)`` raises if ``data`` do not fit the model. ``params`` and
+    ``carry`` are those that one ``gradient_fn`` sees, as ``jax.ShapeDtypeStruct``.
+    """
     function.check_data = check_data
     return function
 
@@ -92,7 +92,8 @@ def make_train_step(
     ) -> tuple[TrainState, Metrics]:
         check_floating("params", state.params)
         num_local = leading_size("batch", batch)
-        first = member_index(axis_name) * num_local
+        is_one = num_members(axis_name) == 1
+        first = 0 if is_one else jax.lax.axis_index(axis_name) * num_local
         keys = jax.vmap(jax.random.fold_in, (None, 0))(key, first + jnp.arange(num_local))
         given = () if numbers is None else (numbers,)
         of_shards = jax.vmap(

@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
 
 from ebmjax.data import load_images
-from ebmjax.data._levels import RANGES
+from ebmjax.data._levels import RANGES, to_levels
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (24, 10, 10, 3), np.uint8)
 IMAGES.flat[:2] = 0, 255
@@ -36,6 +39,21 @@ def test_ranges_are_recognised(name, tmp_path):
     became = " and became levels" * (pixels != "0..255")
     assert (found.notes, found.pixels) == ((f"pixels are {pixels}{became}",), pixels)
     assert as_set(found.data.images) == as_set(IMAGES)
+
+
+@settings(deadline=None)
+@given(
+    arrays(np.uint8, array_shapes(min_dims=4, max_dims=4, max_side=4)), st.sampled_from([*RANGES])
+)
+def test_levels_come_back_from_every_range(images, pixels):
+    """In half precision, too: its error is a tenth of a level at most."""
+    images.flat[0] = 255  # floats of nearly nothing but 0 and 1 are refused as levels
+    one = RANGES[pixels]
+    for dtype in (np.float16, np.float32, np.float64):
+        written = (images / one.factor + one.low).astype(dtype)
+        found, name, _ = to_levels(written, str, pixels)
+        assert name == pixels
+        np.testing.assert_array_equal(found, images)
 
 
 def test_bytes_are_levels_and_booleans_are_black_and_white(tmp_path):

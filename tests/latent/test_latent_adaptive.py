@@ -4,9 +4,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from latent_problems import SQUARE
 
-from ebmjax import latent
+from ebmjax import evidence, latent
 
 MODEL = latent.LinearGaussian(likelihood_scale=0.05)
 
@@ -34,6 +36,28 @@ def test_divergences_of_neighbours_sum_to_the_step_in_power_times_that_in_energy
         expected = np.diff(powers) * np.diff(energies_along(powers))
         # Energies of up to 1e3 nats, of which a difference keeps the absolute error.
         np.testing.assert_allclose(divergences_along(powers), expected, rtol=1e-9, atol=1e-10)
+
+
+STEPS = st.lists(st.floats(0.01, 1.0), min_size=1, max_size=12)
+
+
+@settings(deadline=None)
+@given(STEPS, st.floats(-9, 9), st.floats(-9, 9), st.integers(1, 20), st.data())
+def test_any_ladder_has_an_exact_rule_and_a_next_ladder(steps, offset, slope, num, data):
+    """The rule is exact for lines; the next ladder rises from 0 to 1, wherever energies fall."""
+    powers = np.cumsum([0.0, *steps]) / np.sum(steps)
+    powers[-1] = 1.0
+    rises = data.draw(st.lists(st.floats(-5, 5), min_size=len(steps), max_size=len(steps)))
+    with jax.enable_x64(True):
+        found = evidence.trapezium_weights(powers) @ (offset + slope * powers)
+        # 14 terms of at most 18, each rounded.
+        np.testing.assert_allclose(found, offset + slope / 2, rtol=0, atol=14 * 18 * 2.3e-16)
+        if max(rises) < 1e-3:
+            return
+        ladder = np.asarray(latent.adaptive_schedule(powers, np.cumsum([0.0, *rises]), num))
+    assert ladder.shape == (num + 1,)
+    assert (ladder[0], ladder[-1]) == (0.0, 1.0)
+    assert np.all(np.diff(ladder) > 0)
 
 
 def test_equal_divergences_are_left_as_they_are():
