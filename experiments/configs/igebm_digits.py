@@ -78,6 +78,6 @@ VARIANTS = {
     "short_run": {"sampler.buffer.size": None, "sampler.num_steps": 20},
     "beta": robust(1.0),
     "beta_schedule": robust(1.0) | {"loss.beta_start": 0.0},
-    "beta_negative": robust(-0.5) | {"loss.allow_negative": True},
+    "beta_negative": robust(-0.5),
 }
 get_config = partial(configure, base=BASE, variants=VARIANTS)

@@ -66,7 +66,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "sampler.num_steps": 1,
         **steps_of(1e-30, temperature=1e-30),
     },
-    "negative": {"loss.allow_negative": True},
     "schedule": {"loss.beta_start": 0.0},
 }
 VARIANTS = {

@@ -58,7 +58,5 @@ study = partial(
 )
 STUDIES = {
     "": study(rows(SETTINGS), sweep={"loss.beta": (0.0, 0.1, 0.3, 0.5, 0.7, 0.9)}),
-    "negative": study(
-        rows({"negative": ("default",)}), sweep={"loss.beta": (-0.9, -0.5, -0.3, -0.1, 0.0)}
-    ),
+    "negative": study(rows({"": ("default",)}), sweep={"loss.beta": (-0.9, -0.5, -0.3, -0.1, 0.0)}),
 }

@@ -18,7 +18,7 @@ from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.evaluations import Evaluations, Evaluator, make_evaluators
 from ebmjax.recipes.models.build import find_optimizer, user_optimizer
-from ebmjax.recipes.parts.objectives.objective import draws, make_loss
+from ebmjax.recipes.parts.objectives import draws, make_loss
 from ebmjax.recipes.parts.samplers import SAMPLERS, SINGLE, of_section, of_shared
 from ebmjax.training import init_state
 

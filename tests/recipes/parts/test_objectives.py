@@ -11,8 +11,8 @@ from ebmjax.data import ImageData
 from ebmjax.learning import Density, Samples
 from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.parts.objectives import chainless
-from ebmjax.recipes.parts.objectives.objective import (
+from ebmjax.recipes.parts import chainless
+from ebmjax.recipes.parts.objectives import (
     OBJECTIVES,
     draws,
     make_loss,
@@ -121,7 +121,7 @@ def test_energy_matching_finds_the_linear_map_before_its_chains():
                 return lambda x: -0.5 * share / 0.1 * jnp.sum(best[None] * x**2, axis=1)
 
             model = density(energy_of(share), energy_of(jax.lax.stop_gradient(share)))
-            return chainless.energy_matching(key, model, batch, step=0, fitted=2)[0]
+            return chainless.energy_matching(key, model, batch, step=0, total_steps=4)[0]
 
         return jax.grad(loss)(share)
 
@@ -149,7 +149,7 @@ def test_chains_of_energy_matching_warm_up_on_their_way_from_noise(monkeypatch):
 
     def drawn(step):
         chainless.energy_matching(
-            jax.random.key(0), model, Samples(x), step=step, fitted=2, num_steps=60
+            jax.random.key(0), model, Samples(x), step=step, total_steps=4, num_steps=60
         )
         return seen["negative"], seen["weights"]
 
@@ -181,12 +181,6 @@ def test_a_piecewise_linear_network_is_warned_of_where_scores_are_matched(name):
     assert lines == ["--config.model.activation=swish"] * has_scores
 
 
-def test_a_gaussian_of_too_many_numbers_is_refused():
-    train = ImageData(np.zeros((3, 65, 64, 1), np.uint8), np.zeros(3, np.int32))
-    with pytest.raises(ConfigError, match=r"at most 4096 numbers an example, got 4160"):
-        chainless.fit_gaussian(train, 10)
-
-
 @pytest.mark.parametrize("name", WITHOUT_CHAINS)
 @pytest.mark.parametrize("file", ["toy_beta", "toy_samplers", "igebm_digits", "jem_digits"])
 def test_naming_an_objective_is_a_complete_change(file, name):
@@ -204,14 +198,11 @@ def test_levels_follow_the_data_and_must_be_in_order():
     np.testing.assert_allclose(levels[:4], (0.05, 4.0, 1.0, 0.5), rtol=1e-6)
     assert noise_levels(configured("denoising"), train) is None
     for options, message in (
-        ({"min_noise_scale": 5.0}, r"below max_noise_scale=4, the largest distance .*got 5"),
-        ({"max_noise_scale": 0.05}, r"below max_noise_scale=0\.05; got 0\.05: take a smaller"),
+        ({"min_noise_scale": 5.0}, r"below max_noise_scale=4 .*the largest distance .*got 5"),
+        ({"max_noise_scale": 0.05}, r"below max_noise_scale=0\.05 .*got 0\.05"),
     ):
         with pytest.raises(ConfigError, match=message):
             noise_levels(configured("denoising_levels", **options), train)
-    one_level = configured("diffusion_recovery", num_levels=1)
-    with pytest.raises(ConfigError, match=r"relative_step must be below 0\.00031 .* more levels"):
-        noise_levels(one_level, train)
     levels = noise_levels(configured("diffusion_recovery"), train)
     assert levels is not None
     assert levels.num_levels == 6

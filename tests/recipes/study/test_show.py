@@ -27,7 +27,7 @@ def test_every_configuration_and_study_is_listed_with_its_variants(listed, monke
     for kind in ("configs", "studies"):
         for path in (EXPERIMENTS / kind).glob("*.py"):
             assert f"{kind}/{path.name}" in lines
-    assert "  :smoke :bfloat16 :long :shifted :restricted :degenerate :negative" in "\n".join(lines)
+    assert "  :smoke :bfloat16 :long :shifted :restricted :degenerate :schedule" in "\n".join(lines)
     place = lines.index("studies/chains.py")
     assert lines[place + 1].startswith("  Profiles of chains")
     assert lines[place + 2] == "  6 rows x 3 seeds; :igebm 6 rows x 3 seeds"

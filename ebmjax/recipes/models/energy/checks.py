@@ -13,7 +13,7 @@ from ebmjax.recipes.config.families import (
 )
 from ebmjax.recipes.evaluators import comparison
 from ebmjax.recipes.evaluators.table import NEVER
-from ebmjax.recipes.parts.objectives.objective import check_objective
+from ebmjax.recipes.parts.objectives import check_objective
 from ebmjax.recipes.parts.samplers import (
     PLAIN,
     SAMPLERS,

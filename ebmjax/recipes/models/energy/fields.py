@@ -40,7 +40,7 @@ from ebmjax.recipes.config.common_fields import (
 from ebmjax.recipes.config.declare import Field, When, field, under, when_is, when_set
 from ebmjax.recipes.config.families import OF_POINTS, ON_IMAGES
 from ebmjax.recipes.evaluators import table as evaluators
-from ebmjax.recipes.parts.objectives import objective as objectives
+from ebmjax.recipes.parts import objectives
 from ebmjax.recipes.parts.samplers.table import (
     PLAIN,
     SAMPLERS,

@@ -22,7 +22,7 @@ from ebmjax.recipes.models.energy.checks import (
     learns_density,
     references_a_shard,
 )
-from ebmjax.recipes.parts.objectives.objective import chains_beta, make_loss
+from ebmjax.recipes.parts.objectives import chains_beta, make_loss
 from ebmjax.recipes.parts.samplers import chain_kind, larger, noise_scale
 from ebmjax.recipes.parts.samplers.table import BASE
 from ebmjax.recipes.parts.start_distributions import (

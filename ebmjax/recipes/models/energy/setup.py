@@ -16,7 +16,7 @@ from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.energy import checks, parts
 from ebmjax.recipes.models.energy.model import EnergyModel, densities_of
 from ebmjax.recipes.parts import image_data, points_data
-from ebmjax.recipes.parts.objectives.objective import (
+from ebmjax.recipes.parts.objectives import (
     chains_beta,
     draws,
     noise_levels,

@@ -1,14 +1,12 @@
 """Image energies from configurations: what is refused, and every variant."""
 
-import jax.numpy as jnp
 import pytest
 from experiment_runs import assert_keeps_state, build_experiment
 from experiment_runs import image as smoke
 
-from ebmjax.learning import Samples
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.models.energy import checks, parts
-from ebmjax.recipes.parts.objectives.objective import chains_beta, make_loss
+from ebmjax.recipes.parts.objectives import chains_beta
 from ebmjax.recipes.parts.samplers import implied_temperature, temperature
 
 TILTED = {"sampler.names": ("tilted_langevin",), "sampler.box": "none"}
@@ -29,8 +27,6 @@ SHARED = {"sampler.names": ("sgld", "tilted_langevin"), "sampler.box": "none"}
         ("conditional", {"sampler.buffer.size": 110}, "size must be at least 120"),
         ("augmented", {"sampler.buffer.size": None},
          "config.sampler.buffer.size=None: set it to none"),
-        ("", {"loss.name": "beta", "loss.beta": -0.1}, r"allow_negative=True\.$"),
-        ("", {"loss.name": "beta", "loss.beta_start": -0.1}, "must be 0 or more, got -0.1"),
         ("improved", {"mesh.num_shards": 2, "loss.num_references": 7},
          "num_references=7 must be a multiple of config.mesh.num_shards=2"),
         ("", {"evals.samples.every": "never", "train.keep_best": "sample_fid"},
@@ -100,21 +96,3 @@ def test_beta_over_the_run():
     config.loss.beta_start = None
     assert beta(3) == 0.4
     assert chains_beta({}, 10) == 0.0
-
-
-def test_the_share_of_the_weights_by_sampler():
-    """Weights exp(-b E) of four negatives, the first two of one sampler; equal ones at beta 0."""
-    f = -jnp.log(jnp.array([1.0, 2.0, 4.0, 8.0]))
-
-    def shares(beta, names=("sgld", "mala")):
-        fields = {"sampler.names": names, "loss.output_scale": 10.0}
-        loss, numbers = make_loss(smoke("beta", **fields), None)
-        numbers |= {"beta": beta, "beta_start": None}
-        data, samples = (Samples(f, f, f) for f in (jnp.zeros(2), f))
-        found = loss(None, None, data, samples, numbers)[1]
-        return {n[16:]: float(v) for n, v in found.items() if n.startswith("negative_weight")}
-
-    # exponent 1: weights 1 / E's
-    assert shares(0.1) == pytest.approx({"sgld": 12 / 15, "mala": 3 / 15}, rel=1e-6)
-    assert shares(0.0)["sgld"] == pytest.approx(0.5, rel=1e-6)
-    assert shares(0.1, ("sgld",)) == {}

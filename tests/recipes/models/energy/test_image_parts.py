@@ -10,7 +10,7 @@ from experiment_runs import image as smoke
 from ebmjax import data, losses, optim
 from ebmjax.learning import Samples
 from ebmjax.recipes.models.energy import parts
-from ebmjax.recipes.parts.objectives.objective import make_loss
+from ebmjax.recipes.parts.objectives import make_loss
 
 TRAIN = data.load_digits("train")
 

@@ -11,7 +11,7 @@ from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.models.energy import parts as joint_parts
 from ebmjax.recipes.models.energy.parts import chain_plan, make_objective
 from ebmjax.recipes.parts import image_data
-from ebmjax.recipes.parts.objectives.objective import make_loss
+from ebmjax.recipes.parts.objectives import make_loss
 from experiments.configs import jem_digits
 
 POSITIVE, NEGATIVE = jnp.array([2.0, -1.0, 0.5]), jnp.array([-3.0, 2.0])

@@ -1,1 +1,0 @@
-"""Objectives that configurations name: one file each, and one table of them."""
