@@ -17,20 +17,10 @@ MOST_NAMED = 12
 """Classes whose names are said, at most."""
 MOST_MEASURED = 4000
 """Images whose variance is measured, at most."""
-NO_TEST_SPLIT = (
-    f"no split 'test': the images held out, config.data.holdout={DEFAULT_HOLDOUT}, stand for it"
-)
 
 
 class Images(NamedTuple):
-    """Images that a run learns from and is judged by.
-
-    Attributes:
-      train: training images.
-      monitored: images measured during training: the test split, or images held out.
-      evaluated: images of the full evaluation: the same, or the test split.
-      about: lines that say what was read and what was done to it.
-    """
+    """Images to train on, those that are measured during training and at the end, and lines."""
 
     train: data.ImageData
     monitored: data.ImageData
@@ -67,33 +57,53 @@ def load(config: Config, has_chains: bool = True) -> tuple[Images, Config]:
             "classes 0, 1, ... without gaps."
         )
     train = _check_images(config, found, "train")
-    section.max_train = len(train.labels)
-    needs_test = not section.holdout or config.evals.use_test_split
-    found_test = _load_test(config) if needs_test else None
-    about = [NO_TEST_SPLIT] * (section.holdout is None and not found_test)
+    needs_test, found_test = not section.holdout or config.evals.use_test_split, None
+    try:
+        if needs_test:
+            found_test = _load(config, section.test_split, section.max_test)
+    except ConfigError as error:
+        # Images held out stand for a test split, unless another split may be meant.
+        is_open = section.holdout is None and section.test_split == "test"
+        missing = error.__cause__
+        if not is_open or not isinstance(missing, data.MissingSplitError) or missing.others:
+            raise
+    has_no_test = section.holdout is None and found_test is None
     if section.holdout is None:
-        section.holdout = 0 if found_test else DEFAULT_HOLDOUT
-    section.holdout = number_held_out(section.holdout, section.max_train)
-    about.insert(0, _about("train", train, found, section.num_classes, int(section.holdout)))
-    section.image_size, held_out = train.images.shape[1], None
-    if section.holdout:
-        train, held_out = _hold_out(train, int(section.holdout), bool(section.num_classes))
-    test = held_out
+        section.holdout = DEFAULT_HOLDOUT if has_no_test else 0
+    section.max_train, section.image_size = len(train.labels), train.images.shape[1]
+    num_held = section.holdout = number_held_out(section.holdout, section.max_train)
+    about = [_about("train", train, found, section.num_classes, num_held)]
+    if has_no_test:
+        about.append(
+            f"no test split: images held out, config.data.holdout={num_held}, stand for it"
+        )
+    monitored = None
+    if num_held:
+        held = _places_held_out(train.labels, num_held, section.num_classes > 0)
+        kept = np.setdiff1d(np.arange(len(train.labels)), held)
+        monitored = data.ImageData(*(array[held] for array in train))
+        train = data.ImageData(*(rows_of(array, kept) for array in train))
+    evaluated = monitored
     if found_test is not None:
-        test = _check_images(config, found_test, section.test_split)
+        evaluated = _check_images(config, found_test, section.test_split)
         _check_alike(config, found, found_test)
-        section.max_test = len(test.labels)
-        about.append(_about(section.test_split, test, found_test, section.num_classes))
-    assert test is not None
-    return _with_choices(Images(train, held_out or test, test, tuple(about)), config, has_chains)
+        section.max_test = len(evaluated.labels)
+        about.append(_about(section.test_split, evaluated, found_test, section.num_classes))
+    assert evaluated is not None
+    splits = train, monitored or evaluated, evaluated
+    if not section.num_classes:  # labels that are not used are all 0
+        splits = tuple(one._replace(labels=np.zeros_like(one.labels)) for one in splits)
+    num_train, shape = len(train.labels), train.images.shape[1:]
+    if section.get("num_per_class") is not None:
+        num_train = min(num_train, section.num_per_class * section.num_classes)
+    some = train.images[np.arange(min(len(train.images), MOST_MEASURED))]
+    variance = float(np.var(np.asarray(some) / 127.5, axis=0).sum())
+    facts = by_images.ImageFacts(num_train, shape, variance, has_chains)
+    return Images(*splits, (*about, *by_images.fill_in(config, facts))), config
 
 
 def number_held_out(holdout: float, total: int) -> int:
-    """Returns the number of training images that are held out.
-
-    Args:
-      holdout: a fraction below 1, or a number.
-      total: training images that there are.
+    """Returns how many of ``total`` images ``holdout`` is, a fraction below 1 or a number.
 
     Raises:
       ConfigError: if none is left for training.
@@ -117,22 +127,10 @@ def load_held_out(config: Config) -> data.LoadedImages:
             "split, --split=test or --split=train."
         )
     found = _load(config, "train", section.max_train)
-    places = _places_held_out(found.data.labels, int(section.holdout), bool(section.num_classes))
+    places = _places_held_out(found.data.labels, int(section.holdout), section.num_classes > 0)
     return found._replace(
         data=data.ImageData(*(array[places] for array in found.data)),
         files=tuple(found.files[place] for place in places) if found.files else (),
-    )
-
-
-def _hold_out(
-    train: data.ImageData, number: int, has_classes: bool
-) -> tuple[data.ImageData, data.ImageData]:
-    """Returns images to train on and images held out."""
-    held = _places_held_out(train.labels, number, has_classes)
-    kept = np.setdiff1d(np.arange(len(train.labels)), held)
-    return (
-        data.ImageData(*(rows_of(array, kept) for array in train)),
-        data.ImageData(*(array[held] for array in train)),
     )
 
 
@@ -149,59 +147,17 @@ def _places_held_out(labels: np.ndarray, number: int, has_classes: bool) -> np.n
     return np.sort(len(labels) - 1 - chosen)
 
 
-def _with_choices(images: Images, config: Config, has_chains: bool) -> tuple[Images, Config]:
-    """Returns both, with what the configuration leaves to the images and lines about it.
-
-    Labels that are not used are all 0.
-    """
-    if not config.data.num_classes:
-        train, *tests = (x._replace(labels=np.zeros_like(x.labels)) for x in images[:3])
-        images = Images(train, tests[0], tests[1], images.about)
-    num_train, shape = len(images.train.labels), images.train.images.shape[1:]
-    per_class = config.data.get("num_per_class")
-    if per_class is not None:
-        num_train = min(num_train, per_class * config.data.num_classes)
-    some = images.train.images[np.arange(min(len(images.train.images), MOST_MEASURED))]
-    variance = float(np.var(np.asarray(some) / 127.5, axis=0).sum())
-    facts = by_images.ImageFacts(num_train, shape, variance, has_chains)
-    lines = by_images.fill_in(config, facts)
-    return images._replace(about=(*images.about, *lines)), config
-
-
 def _about(
-    split: str,
-    images: data.ImageData,
-    found: data.LoadedImages,
-    num_classes: int,
-    num_held_out: int = 0,
+    split: str, images: data.ImageData, found: data.LoadedImages, num_classes: int, held: int = 0
 ) -> str:
     """Returns a line such as "train 4,000 of 5,000, 28x28x1, 10 classes"."""
-    height, width, channels = images.images.shape[1:]
-    held_out = f" ({num_held_out:,} held out)" * bool(num_held_out)
     classes = f"{num_classes} classes" if num_classes else "no classes"
     if num_classes and found.class_names:
-        named = [f"{i} {name}" for i, name in enumerate(found.class_names[:MOST_NAMED])]
-        more = ", ..." * (len(found.class_names) > MOST_NAMED)
-        classes += f" ({', '.join(map(printable, named))}{more})"
-    counts = f"{split} {len(images.labels):,} of {found.num_found:,}{held_out}"
-    return ", ".join([counts, f"{height}x{width}x{channels}", classes, *found.notes])
-
-
-def _load_test(config: Config) -> data.LoadedImages | None:
-    """Returns the test split; None if there is none, and held-out images may stand for it.
-
-    Raises:
-      ConfigError: see ``load``; also if there is another split, which may be meant.
-    """
-    section = config.data
-    try:
-        return _load(config, section.test_split, section.max_test)
-    except ConfigError as error:
-        is_open = section.holdout is None and section.test_split == "test"
-        missing = error.__cause__
-        if is_open and isinstance(missing, data.MissingSplitError) and not missing.others:
-            return None
-        raise
+        named = [f"{i} {printable(name)}" for i, name in enumerate(found.class_names[:MOST_NAMED])]
+        classes += f" ({', '.join([*named, *['...'] * (len(found.class_names) > MOST_NAMED)])})"
+    counts = f"{split} {len(images.labels):,} of {found.num_found:,}"
+    counts += f" ({held:,} held out)" * bool(held)
+    return ", ".join([counts, "x".join(map(str, images.images.shape[1:])), classes, *found.notes])
 
 
 def check(config: Config) -> None:
@@ -223,7 +179,7 @@ def _options_of(config: Config, *others: str) -> dict[str, Any]:
 def _load(
     config: Config, split: str, limit: int | None, on_disk: bool = False
 ) -> data.LoadedImages:
-    with _name_fields(config, split, on_disk):
+    with _name_fields(config, split):
         return data.load_images(
             config.data.name,
             split,
@@ -235,56 +191,49 @@ def _load(
 
 
 @contextlib.contextmanager
-def _name_fields(config: Config, split: str, on_disk: bool = False) -> Iterator[None]:
+def _name_fields(config: Config, split: str) -> Iterator[None]:
     """Names the fields in errors of a source."""
     try:
         yield
     except (data.DataUnavailableError, FileNotFoundError, NotADirectoryError) as error:
         raise type(error)(f"{error} Set --config.data.name= and --config.data.path=.") from error
-    except data.MissingSplitError as error:
-        name = next(iter(error.others), "NAME")
-        hint = (
-            f" Judge by another split, --config.data.test_split={name}, or by training images that "
-            "are held out, --config.data.holdout=0.2."
-        )
-        message = f"{_where(config, split)}: {error}{hint * (split != 'train')}"
-        raise ConfigError(message) from error
     except (TypeError, ValueError, ImportError, OSError) as error:
-        where = f"{_where(config, split)}{', config.data.placement=disk' * on_disk}"
-        raise ConfigError(f"{where}: {error}") from error
+        hint = ""
+        if isinstance(error, data.MissingSplitError) and split != "train":
+            name = next(iter(error.others), "NAME")
+            hint = (
+                f" Judge by another split, --config.data.test_split={name}, or by training images "
+                "that are held out, --config.data.holdout=0.2."
+            )
+        raise ConfigError(f"{_where(config, split)}: {error}{hint}") from error
 
 
 def _where(config: Config, split: str) -> str:
     path = f", config.data.path={config.data.path!r}" * bool(config.data.path)
-    return f"config.data.name={config.data.name!r}{path}, split {split}"
+    disk = ", config.data.placement=disk" * (config.data.placement == "disk")
+    return f"config.data.name={config.data.name!r}{path}, split {split}{disk}"
 
 
 def _check_images(config: Config, found: data.LoadedImages, split: str) -> data.ImageData:
     try:
         return data.check_image_data(found.data, config.data.num_classes or None)
     except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f"{_where(config, split)}: {error} The configuration has config.data.num_classes="
-            f"{config.data.num_classes}."
-        ) from error
+        classes = f"config.data.num_classes={config.data.num_classes}"
+        raise ConfigError(f"{_where(config, split)}, {classes}: {error}") from error
 
 
 def _check_alike(config: Config, train: data.LoadedImages, test: data.LoadedImages) -> None:
     """Raises ConfigError if training and test images differ in their form or their classes."""
-    where = f"{_where(config, config.data.test_split)}: test images must have"
-    shapes = train.data.images.shape[1:], test.data.images.shape[1:]
-    if shapes[0] != shapes[1]:
-        raise ConfigError(
-            f"{where} the shape of the training images, {shapes[0]}, got {shapes[1]}. Set "
-            "--config.data.image_size=N, or save both in the same form."
-        )
-    if config.data.num_classes and train.num_classes and not test.num_classes:
-        raise ConfigError(
-            f"{where} labels, because the training images have. Add them, or set "
-            "--config.data.num_classes=0."
-        )
-    if config.data.num_classes and train.class_names != test.class_names:
-        raise ConfigError(
-            f"{where} the classes of the training images, {train.class_names[:8]}, got "
-            f"{test.class_names[:8]}."
-        )
+    facts = [("shape", *(one.data.images.shape[1:] for one in (train, test)))]
+    if config.data.num_classes:
+        names = [
+            one.class_names or ("labels" if one.num_classes else "none") for one in (train, test)
+        ]
+        facts.append(("classes", *names))
+    for what, expected, got in facts:
+        if got != expected:
+            raise ConfigError(
+                f"{_where(config, config.data.test_split)}: test images must have the {what} of "
+                f"the training images, {str(expected)[:80]}, got {str(got)[:80]}. Save both in the "
+                "same form, or set --config.data.image_size=N, --config.data.num_classes=0."
+            )

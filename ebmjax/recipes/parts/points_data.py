@@ -29,15 +29,26 @@ class Truth(NamedTuple):
       draw: ``draw(key, num) -> (num, d)``, different ones while there are enough.
       log_density_fn: log density of one position, or an estimate of it.
       means: (modes, d), means of the modes.
-      part_of: the part of the space (a mode, a circle) of each of the positions (n, d), from 0.
-      num_parts: number of parts.
+      radii: of circles around the origin; None for modes.
     """
 
     draw: Callable[[Key, int], jax.Array]
     log_density_fn: LogDensityFn
     means: np.ndarray
-    part_of: Callable[[np.ndarray], np.ndarray]
-    num_parts: int
+    radii: np.ndarray | None = None
+
+    @property
+    def num_parts(self) -> int:
+        """Number of parts of the space: modes or circles."""
+        return len(self.means if self.radii is None else self.radii)
+
+    def part_of(self, positions: np.ndarray) -> np.ndarray:
+        """Returns the nearest mode or circle, from 0, of each of the positions (..., d)."""
+        if self.radii is None:
+            distances = np.linalg.norm(positions[..., None, :] - self.means, axis=-1)
+        else:
+            distances = np.abs(np.linalg.norm(positions, axis=-1)[..., None] - self.radii)
+        return np.argmin(distances, axis=-1)
 
     def shares(self, positions: np.ndarray, masses: np.ndarray | None = None) -> np.ndarray:
         """Returns (parts,): shares of the mass of the finite ``positions``; NaN without any.
@@ -65,9 +76,19 @@ def load(config: Config) -> tuple[Images, Truth, Config]:
     config = config.copy_and_resolve_references()
     section = config.data
     if section.name == "points":
-        train, test, truth, about = _own(config)
+        values = _read(section.path)
+        order = data.epoch_indices(0, 0, len(values))
+        points = values[order[: section.max_train]]
+        share = DEFAULT_HOLDOUT if section.holdout is None else section.holdout
+        section.max_train, section.holdout = len(points), number_held_out(share, len(points))
+        train, test = np.split(points, [len(points) - section.holdout])
+        truth = _estimate(values, values[order[:NUM_KERNELS]])
+        about = (
+            f"train {len(train):,} of {len(values):,} points ({len(test):,} held out), truth: "
+            "their kernel estimate"
+        )
     else:
-        truth = NAMED[section.name](config)
+        truth = _know(section)
         section.max_train = section.max_train or NUM_TRAIN
         section.max_test, section.holdout = section.max_test or NUM_TEST, 0
         key = jax.random.key(config.seed, impl="threefry2x32")
@@ -84,85 +105,39 @@ def load(config: Config) -> tuple[Images, Truth, Config]:
     return Images(train, test, test, lines), truth, config
 
 
-def _own(config: Config) -> tuple[np.ndarray, np.ndarray, Truth, str]:
-    """Returns points to train on and points held out of the user's file, their truth and a line."""
-    section, must_hold = config.data, f"config.data.path={config.data.path!r}"
+def _read(path: str) -> np.ndarray:
     try:
-        values = data.load_points(section.path)
+        values = data.load_points(path)
+        if not values.std(axis=0).all():  # one point, too
+            raise ValueError("must hold points that differ in every coordinate.")
     except ValueError as error:
-        raise ConfigError(f"{must_hold}: {error}") from error
-    if not values.std(axis=0).all():  # one point, too
-        raise ConfigError(f"{must_hold} must hold points that differ in every coordinate.")
-    order = data.epoch_indices(0, 0, len(values))[: section.max_train]
-    share = DEFAULT_HOLDOUT if section.holdout is None else section.holdout
-    number = number_held_out(share, len(order))
-    section.max_train, section.holdout = len(order), number
-    about = (
-        f"train {len(order) - number:,} of {len(values):,} points ({number:,} held out), truth: "
-        "their kernel estimate"
-    )
-    split = len(order) - number
-    return values[order[:split]], values[order[split:]], _estimate(values), about
+        raise ConfigError(f"config.data.path={path!r}: {error}") from error
+    return values
 
 
-def _estimate(values: np.ndarray) -> Truth:
-    """Returns draws of ``values`` (N, d) and their Gaussian kernel estimate (Scott's rule)."""
-    dimension = values.shape[1]
-    kernels = values[data.epoch_indices(0, 0, len(values))[:NUM_KERNELS]]
-    widths = values.std(axis=0) * len(kernels) ** (-1 / (dimension + 4))
-    constant = np.log(len(kernels)) + dimension / 2 * np.log(2 * np.pi) + np.log(widths).sum()
+def _estimate(values: np.ndarray, kernels: np.ndarray) -> Truth:
+    """Returns draws of ``values`` (N, d) and the Gaussian kernel estimate (Scott's rule)."""
+    density = jax.scipy.stats.gaussian_kde(kernels.T)
 
     def draw(key: Key, num: int) -> jax.Array:
         chosen = jax.random.choice(key, len(values), (num,), replace=num > len(values))
         return jnp.asarray(values)[chosen]
 
-    def log_density_fn(position: jax.Array) -> jax.Array:
-        distances = jnp.sum(jnp.square((position[None] - kernels) / widths[None]), axis=1)
-        return jax.nn.logsumexp(-0.5 * distances) - constant
-
-    return _around(draw, log_density_fn, values.mean(axis=0)[None])
+    return Truth(draw, lambda x: density.logpdf(x)[0], values.mean(axis=0)[None])
 
 
-def _around(draw: Any, log_density_fn: Any, means: Any) -> Truth:
-    """Returns a truth whose parts are the positions nearest to each mean."""
-    means = np.asarray(means)
-
-    def part_of(positions: np.ndarray) -> np.ndarray:
-        return np.argmin(np.linalg.norm(positions[..., None, :] - means, axis=-1), axis=-1)
-
-    return Truth(draw, log_density_fn, means, part_of, len(means))
-
-
-def _mixture(**law: Any) -> Truth:
+def _know(section: Any) -> Truth:
+    """Returns the law of a named source, a mixture of Gaussians or circles."""
+    if section.name == "circles":
+        radii = jnp.arange(1.0, 5.0)
+        law: dict[str, Any] = {"radii": radii, "scale": 0.15}
+        draw, density = partial(data.ring_points, **law), partial(data.ring_log_density, **law)
+        return Truth(draw, density, np.zeros((1, 2)), np.asarray(radii))
+    # Nijkamp et al. 2020; the robust-objective paper does not give its weights.
+    means, scale, weights = data.circle_means(8), 0.15, jnp.arange(1.0, 9.0)
+    if section.name == "gaussians":
+        means = data.circle_means(len(section.weights), section.radius)
+        scale, weights = section.scale, jnp.asarray(section.weights)
+    law = {"means": means, "scale": scale, "weights": weights}
     draw = partial(data.gaussian_mixture_points, **law)
-    return _around(draw, partial(data.gaussian_mixture_log_density, **law), law["means"])
-
-
-def _gmm(config: Config) -> Truth:
-    """Nijkamp et al. 2020; the robust-objective paper does not give its weights."""
-    del config
-    return _mixture(means=data.circle_means(8), scale=0.15, weights=jnp.arange(1.0, 9.0))
-
-
-def _gaussians(config: Config) -> Truth:
-    """One Gaussian for each of ``data.weights``, their means on a circle of ``data.radius``."""
-    section = config.data
-    means = data.circle_means(len(section.weights), section.radius)
-    return _mixture(means=means, scale=section.scale, weights=jnp.asarray(section.weights))
-
-
-def _circles(config: Config) -> Truth:
-    del config
-    law = {"radii": jnp.arange(1.0, 5.0), "scale": 0.15}
-    radii = np.asarray(law["radii"])
-
-    def part_of(positions: np.ndarray) -> np.ndarray:
-        distances = np.linalg.norm(positions, axis=-1)
-        return np.argmin(np.abs(distances[..., None] - radii), axis=-1)
-
-    draw, density = partial(data.ring_points, **law), partial(data.ring_log_density, **law)
-    return Truth(draw, density, np.zeros((1, 2)), part_of, len(radii))
-
-
-NAMED = {"gmm": _gmm, "gaussians": _gaussians, "circles": _circles}
-"""Sources of points with a known density."""
+    return Truth(draw, partial(data.gaussian_mixture_log_density, **law), np.asarray(means))

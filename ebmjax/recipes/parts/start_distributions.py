@@ -1,7 +1,6 @@
 """Distributions that chains start from."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,9 +11,8 @@ import numpy as np
 from ebmjax import data, samplers
 from ebmjax._phases import phase
 from ebmjax._stored import map_rows
-from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.parts.samplers import Chosen
-from ebmjax.types import Key, LogDensityFn
+from ebmjax.recipes.config.errors import Config, ConfigError
+from ebmjax.types import Key
 
 MOST_FITTED = 4000
 """Images that Gaussians are fitted to, at most: their products take seconds."""
@@ -36,10 +34,8 @@ def rescale_images(train: data.ImageData) -> Any:
 def split_images(train: data.ImageData) -> data.ImageData:
     """Returns at most ``MOST_FITTED`` images, labelled by clusters of equal size.
 
-    Each cluster is halved at the median of a first principal component, until there are
-    ``NUM_CLUSTERS``, or too few images. This is done with the pixels, and with the log amplitudes
-    of their spectrum, which do not change when a texture is shifted. Those clusters are taken whose
-    Gaussians give held-out images the larger log density.
+    They are clusters of the pixels, or of the log amplitudes of their spectrum, which do not change
+    when a texture is shifted: those whose Gaussians give held-out images the larger log density.
     """
     images = np.asarray(train.images[np.arange(min(len(train.images), MOST_FITTED))])
     x = images.astype(np.float32) / 127.5 - 1.0
@@ -49,7 +45,7 @@ def split_images(train: data.ImageData) -> data.ImageData:
 
 
 def _halve(features: np.ndarray) -> np.ndarray:
-    """Returns labels (n,) of clusters of equal size, from features (n, *shape)."""
+    """Returns labels (n,) of features (n, *shape), halved at medians of a principal component."""
     labels = np.zeros(len(features), np.int32)
     most = min(NUM_CLUSTERS, max(len(features) // LEAST_IN_CLUSTER, 1))
     for _ in range(int(math.log2(most))):
@@ -63,10 +59,7 @@ def _halve(features: np.ndarray) -> np.ndarray:
 
 
 def _score_held_out(x: np.ndarray, labels: np.ndarray) -> float:
-    """Returns the mean log density of a random fifth of the images x (n, *shape).
-
-    It is under Gaussians of the other images of each cluster, and 0 for one cluster.
-    """
+    """Returns the mean log density of a fifth of x (n, *shape) under Gaussians of the others."""
     if not labels.any():
         return 0.0
     is_out = np.random.default_rng(0).permutation(len(x)) < len(x) // 5
@@ -87,29 +80,52 @@ def fit_gaussians(train: data.ImageData, num_directions: int = 128) -> samplers.
         )
 
 
-def log_base(base: samplers.FactorGaussian | None, chosen: Iterable[Chosen]) -> LogDensityFn | None:
-    """Returns T log q of images (..., *shape), which samplers add to what they follow, or None.
+def log_base(base: samplers.FactorGaussian, temperature: float, x: jax.Array) -> jax.Array:
+    """Returns T log q of images x (..., *shape), which samplers that tilt q add to the network.
+
+    q are the Gaussians of ``base``, mixed in equal parts.
+    """
+    shape = base.mean.shape[1:]
+    found = jax.vmap(base.log_density)(x.reshape(-1, *shape))
+    return temperature * found.reshape(x.shape[: x.ndim - len(shape)])
+
+
+def make_start(
+    buffer: Config, train: data.ImageData, grouped: data.ImageData, *, by_label: bool = True
+) -> samplers.StartFn:
+    """Returns the start distribution that ``config.sampler.buffer`` names.
 
     Args:
-      base: q, the Gaussians that they tilt, mixed in equal parts; None for samplers that tilt none.
-      chosen: the samplers; the first one's temperature T counts.
+      buffer: the section.
+      train: training images or points.
+      grouped: images whose labels are classes or clusters, each with a Gaussian, for "informative".
+      by_label: whether an informative start is of the class asked for, or of a random one.
+
+    Raises:
+      ConfigError: for a mean that does not fit the positions.
     """
-    if base is None:
-        return None
-    (temperature, *_), shape = [one.options["temperature"] for one in chosen], base.mean.shape[1:]
+    shape, scale, mean = (
+        train.images.shape[1:],
+        buffer.start_scale,
+        buffer.get("start_mean", (0.0,)),
+    )
+    if buffer.start == "informative":
+        return _informative_start(grouped, by_label)
+    if buffer.start == "data":
+        return jax.tree_util.Partial(_draw_near, jnp.asarray(train.images), scale)
+    if buffer.start == "uniform":
+        return samplers.uniform_start(shape, -scale, scale)
+    if len(mean) not in (1, shape[-1]) or (len(mean) > 1 and len(shape) > 1):
+        raise ConfigError(
+            "config.sampler.buffer.start_mean must have one entry, or for points one for each of "
+            f"the {shape[-1]} coordinates; got {tuple(mean)}."
+        )
+    mean = mean[0] if len(mean) == 1 else jnp.asarray(mean, jnp.float32)
+    return samplers.gaussian_start(shape, mean, scale)
 
-    def of_images(x: jax.Array) -> jax.Array:
-        found = jax.vmap(base.log_density)(x.reshape(-1, *shape))
-        return temperature * found.reshape(x.shape[: x.ndim - len(shape)])
 
-    return of_images
-
-
-def informative_start(train: data.ImageData, *, by_label: bool = True) -> samplers.StartFn:
-    """Returns starts with each class's mean and covariance, which has few directions if large.
-
-    Without ``by_label`` a start is of a random class.
-    """
+def _informative_start(train: data.ImageData, by_label: bool) -> samplers.StartFn:
+    """Returns starts with each class's mean and covariance, which has few directions if large."""
     counts, size = np.bincount(train.labels), math.prod(train.images.shape[1:])
     num_classes, most = len(counts), int(np.max(counts))
     with phase(f"start distribution: a Gaussian a class of {len(train.labels):,} images"):
@@ -122,41 +138,12 @@ def informative_start(train: data.ImageData, *, by_label: bool = True) -> sample
 
 
 def _draw_any(start_fn: samplers.StartFn, num_classes: Any, key: Key, label: Any) -> Any:
-    del label
     label_key, start_key = jax.random.split(key)
     return start_fn(start_key, jax.random.randint(label_key, (), 0, num_classes))
 
 
-def start_makers(
-    shape: tuple[int, ...], scale: float, mean: Sequence[float] = (0.0,), points: Any = None
-) -> dict[str, Callable[[], samplers.StartFn]]:
-    """Returns makers of start distributions by name.
-
-    Args:
-      shape: of one position.
-      scale: half width or standard deviation.
-      mean: one number, or one for each coordinate of points.
-      points: training points (N, d), for "data".
-    """
-    return {
-        "uniform": lambda: samplers.uniform_start(shape, -scale, scale),
-        "gaussian": lambda: samplers.gaussian_start(shape, _fit_mean(mean, shape), scale),
-        "data": lambda: jax.tree_util.Partial(_draw_near, jnp.asarray(points), scale),
-    }
-
-
-def _fit_mean(mean: Sequence[float], shape: tuple[int, ...]) -> Any:
-    if len(mean) not in (1, shape[-1]) or (len(mean) > 1 and len(shape) > 1):
-        raise ConfigError(
-            "config.sampler.buffer.start_mean must have one entry, or for points one for each of "
-            f"the {shape[-1]} coordinates; got {tuple(mean)}."
-        )
-    return mean[0] if len(mean) == 1 else jnp.asarray(mean, jnp.float32)
-
-
 def _draw_near(points: jax.Array, scale: Any, key: Key, label: Any) -> jax.Array:
     """Returns a random one of ``points`` (N, d) under noise."""
-    del label
     point_key, noise_key = jax.random.split(key)
     point = jax.random.choice(point_key, points)
     return point + scale * jax.random.normal(noise_key, point.shape)

@@ -92,7 +92,7 @@ def test_a_data_set_without_a_test_split_is_judged_by_what_is_held_out(tmp_path)
     assert found.data.holdout == 24
     assert images.about[:2] == (
         "train 120 of 120 (24 held out), 8x8x3, 3 classes",
-        "no split 'test': the images held out, config.data.holdout=0.2, stand for it",
+        "no test split: images held out, config.data.holdout=24, stand for it",
     )
     assert np.bincount(images.monitored.labels).tolist() == [8, 8, 8]
     with pytest.raises(ConfigError, match=MESSAGE):
@@ -225,7 +225,7 @@ def test_test_images_have_the_form_and_the_classes_of_the_training_images(tmp_pa
         r"must have the shape of the training images, \(8, 8, 3\), got \(8, 8, 1\)",
         arrays={"test_images": IMAGES[..., :1], "test_labels": LABELS},
     )
-    refuse("must have labels, because the training images have", arrays={"test_images": IMAGES})
+    refuse("must have the classes of the training images, labels, got none", arrays={"test_images": IMAGES})
 
 
 @pytest.mark.parametrize(("data_dir", "passed_on"), [("", None), ("/tmp", Path("/tmp"))])

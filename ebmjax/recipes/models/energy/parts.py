@@ -27,10 +27,9 @@ from ebmjax.recipes.parts.samplers import chain_kind, larger, noise_scale
 from ebmjax.recipes.parts.samplers.table import BASE
 from ebmjax.recipes.parts.start_distributions import (
     fit_gaussians,
-    informative_start,
     log_base,
+    make_start,
     split_images,
-    start_makers,
 )
 from ebmjax.recipes.parts.user_networks import (
     NetworkSpec,
@@ -277,26 +276,26 @@ def chain_plan(
     """
     image_shape, section, buffer = train.images.shape[1:], config.sampler, config.sampler.buffer
     num_shards, num_kept = config.mesh.num_shards, buffer.get("num_kept")
-    points = train.images if len(image_shape) == 1 else None
-    makers = start_makers(image_shape, buffer.start_scale, buffer.get("start_mean", (0.0,)), points)
-    augment, num_classes = augmentation(config, image_shape), count_blocks(config)
     chosen = {name: larger(one, step_factor) for name, one in find_samplers(config).items()}
     needs_base = any(one.entry.needs == BASE for one in chosen.values())
-    has_classes, base = config.family == "joint" or config.model.is_conditional, None
-    if points is None and (needs_base or buffer.start == "informative"):
-        grouped = train if has_classes else split_images(train)
-        base = fit_gaussians(grouped) if needs_base else None
-        makers["informative"] = partial(informative_start, grouped, by_label=has_classes)
+    has_classes = config.family == "joint" or config.model.is_conditional
+    grouped, base, log_q = train, None, None
+    if not has_classes and (needs_base or buffer.start == "informative"):
+        grouped = split_images(train)
+    if needs_base:
+        base = fit_gaussians(grouped)
+        # The first sampler's temperature counts.
+        log_q = partial(log_base, base, next(iter(chosen.values())).options["temperature"])
     return learning.ChainPlan(
         kinds={name: chain_kind(one, section, base, SHARD_AXES) for name, one in chosen.items()},
         num_samples=section.num_samples // num_shards,
-        start_fn=makers[buffer.start](),
+        start_fn=make_start(buffer, train, grouped, by_label=has_classes),
         reinit_prob=buffer.reinit_prob,
-        num_classes=num_classes,
-        augment=augment,
+        num_classes=count_blocks(config),
+        augment=augmentation(config, image_shape),
         replacement=buffer.get("replacement", "in_place"),
         num_kept=num_kept and num_kept // num_shards,
-        log_base=log_base(base, chosen.values()),
+        log_base=log_q,
     )
 
 
