@@ -225,7 +225,10 @@ def test_test_images_have_the_form_and_the_classes_of_the_training_images(tmp_pa
         r"must have the shape of the training images, \(8, 8, 3\), got \(8, 8, 1\)",
         arrays={"test_images": IMAGES[..., :1], "test_labels": LABELS},
     )
-    refuse("must have the classes of the training images, labels, got none", arrays={"test_images": IMAGES})
+    refuse(
+        "must have the classes of the training images, labels, got none",
+        arrays={"test_images": IMAGES},
+    )
 
 
 @pytest.mark.parametrize(("data_dir", "passed_on"), [("", None), ("/tmp", Path("/tmp"))])
