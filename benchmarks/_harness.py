@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout, in
 import jax
 import numpy as np
 
-from ebmjax.recipes.run.processes import num_processors
+from ebmjax.recipes.run.machine import num_processors
 
 Row = dict[str, Any]
 OUT = Path("runs/benchmarks")

@@ -36,7 +36,7 @@ import optax
 from _chains import compile_chain, log_gaussian, make_image_density
 
 from ebmjax import data, networks, samplers
-from ebmjax.recipes.run.processes import num_processors
+from ebmjax.recipes.run.machine import num_processors
 from ebmjax.types import LogDensityFn, PyTree, Sampler
 
 Call = Callable[[], Any]

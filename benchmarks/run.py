@@ -14,8 +14,7 @@ import os
 import sys
 from itertools import takewhile
 
-from ebmjax.recipes.run.compilation import xla_flags
-from ebmjax.recipes.run.processes import cpu_devices
+from ebmjax.recipes.run.machine import cpu_devices, xla_flags
 
 os.environ.update(cpu_devices() | xla_flags())
 

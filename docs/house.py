@@ -147,8 +147,7 @@ def trace_a_joint_step() -> None:
     config = command_line.read(str(ROOT / "experiments/configs/jem_digits.py:smoke"), [])
     with tempfile.TemporaryDirectory() as folder:
         run = Run(config, folder)
-        run.build()
-        run.trace()
+        run.build(is_training=True)
 
 
 def measure_ways() -> dict[str, str]:

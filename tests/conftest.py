@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from ebmjax.recipes.run.compilation import QUICK
+from ebmjax.recipes.run.machine import QUICK
 
 # Before JAX is imported: the tests of data parallelism want eight devices on any machine, and most
 # of the suite's time goes into compiling programs that run once.

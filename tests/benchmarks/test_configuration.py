@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from ebmjax.recipes.run.compilation import QUICK
+from ebmjax.recipes.run.machine import QUICK
 from ebmjax.training import Plan
 
 

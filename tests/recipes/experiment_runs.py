@@ -19,7 +19,7 @@ from tensorboardX.record_writer import masked_crc32c
 from ebmjax import recipes, training
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.models.build import root_keys
-from ebmjax.recipes.run import launch as launches
+from ebmjax.recipes.run import run as runs
 from ebmjax.recipes.run import use
 from ebmjax.recipes.run.run import Run
 from ebmjax.recipes.study.reader import StudyRun
@@ -43,7 +43,7 @@ def launch(config, *arguments, **options):
     """``launch`` of a configuration made here, checked as one of a command line is."""
     families.check(config)
     families.prune(config)
-    return launches.launch(config, *arguments, **options)
+    return runs.launch(config, *arguments, **options)
 
 
 def build_experiment(config, folder):

@@ -99,17 +99,16 @@ def check_writable(workdir: Path, option: str = "--workdir") -> None:
 
 
 @contextlib.contextmanager
-def only_process(workdir: Path, is_reader: bool = False) -> Iterator[None]:
+def only_process(workdir: Path) -> Iterator[None]:
     """Keeps others out of a prepared folder: a second entry, of any process, raises WorkdirError.
 
     The lock is on config.json and ends with the process, also after kill -9. File systems without
-    such locks are not guarded. Several that only read may be there together (``is_reader``).
+    such locks are not guarded.
     """
     with (workdir / "config.json").open() as file:
         try:
             if fcntl is not None:
-                kind = fcntl.LOCK_SH if is_reader else fcntl.LOCK_EX
-                fcntl.flock(file, kind | fcntl.LOCK_NB)
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise WorkdirError(
                 f"--workdir {workdir} is in use: another process trains or evaluates there."

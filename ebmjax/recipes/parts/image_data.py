@@ -118,22 +118,6 @@ def number_held_out(holdout: float, total: int) -> int:
     return number
 
 
-def load_held_out(config: Config) -> data.LoadedImages:
-    """Returns the images that a run held out; ``config`` is what ``load`` has returned."""
-    section = config.data
-    if not section.holdout:
-        raise ConfigError(
-            "--split=held_out: this run held no images out (config.data.holdout=0). Name another "
-            "split, --split=test or --split=train."
-        )
-    found = _load(config, "train", section.max_train)
-    places = _places_held_out(found.data.labels, int(section.holdout), section.num_classes > 0)
-    return found._replace(
-        data=data.ImageData(*(array[places] for array in found.data)),
-        files=tuple(found.files[place] for place in places) if found.files else (),
-    )
-
-
 def _places_held_out(labels: np.ndarray, number: int, has_classes: bool) -> np.ndarray:
     """Returns the places of images to hold out, rising: the last of each class by its share.
 

@@ -10,8 +10,7 @@ from ebmjax._phases import phase, tell_phases
 from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import FAILED, REFUSED, PlainWarnings, stop
-from ebmjax.recipes.run import processes
-from ebmjax.recipes.run.compilation import xla_flags
+from ebmjax.recipes.run.machine import cpu_devices, join_processes, read_request, xla_flags
 
 USAGE = """Trains one configuration and fills a folder with its results.
 
@@ -46,7 +45,6 @@ def read_arguments(argv: list[str]) -> Any:
     add("--mode", choices=["train", "eval", "all"], default="train", help="train, evaluate or both")
     add("--step", type=int, help="saved step that --mode=eval evaluates (default: the newest)")
     add("--profile", action="store_true", help="write a trace of the training into profile/")
-    add("--track", choices=["wandb", "trackio"], help="send numbers and pictures there, too")
     address, number = environ("JAX_COORDINATOR_ADDRESS"), environ("JAX_NUM_PROCESSES")
     add("--coordinator_address", default=address, help="HOST:PORT of process 0")
     add("--num_processes", type=int, default=number, help="number of processes")
@@ -65,32 +63,21 @@ def read_arguments(argv: list[str]) -> Any:
 
 def main() -> None:
     """Reads the command line of the process, runs, and ends with the exit code."""
-    options = read_arguments(sys.argv[1:])
-    config = command_line.read(options.config, options.fields)
+    asked = read_arguments(sys.argv[1:])
+    config = command_line.read(asked.config, asked.fields)
     logging.getLogger("absl").setLevel(logging.WARNING)  # orbax reports every rename as an info
     logging.getLogger().handlers[:] = [PlainWarnings()]
-    named = {name: getattr(options, name) for name in processes.NAMES}
-    try:
-        asked = processes.read_request(**named, distributed=options.distributed)
-    except ValueError as error:
-        stop(error)
-    os.environ.update(xla_flags(is_quick=options.config.endswith(":smoke")))
-    os.environ.update(processes.cpu_devices(is_shared=asked is not None))
-    with processes.join_processes(asked):
+    processes = read_request(asked)
+    os.environ.update(xla_flags(is_quick=asked.config.endswith(":smoke")))
+    os.environ.update(cpu_devices(is_shared=processes is not None))
+    with join_processes(processes):
         # Only now: --help and mistakes in the command line answer without JAX's second.
         with tell_phases("stdout"), phase("loading JAX"):
-            from ebmjax.recipes.run import launch
-            from ebmjax.recipes.run.run import BROKE_OFF, USER_ERRORS
+            from ebmjax.recipes.run.run import BROKE_OFF, USER_ERRORS, launch
 
         try:
-            signum = launch.launch(
-                config,
-                options.config,
-                options.workdir,
-                options.mode,
-                options.profile,
-                options.step,
-                options.track,
+            signum = launch(
+                config, asked.config, asked.workdir, asked.mode, asked.profile, asked.step
             )
         except USER_ERRORS as error:
             stop(error, FAILED if isinstance(error, BROKE_OFF) else REFUSED)

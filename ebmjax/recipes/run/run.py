@@ -2,6 +2,8 @@
 
 import contextlib
 import errno
+import shlex
+import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -12,52 +14,33 @@ from typing import Any
 import jax
 
 from ebmjax import training
-from ebmjax._phases import phase
+from ebmjax._phases import phase, tell_phases
 from ebmjax._ranges import MAX_INTEGER
 from ebmjax._versions import versions
 from ebmjax.data import DataChangedError, DataUnavailableError
 from ebmjax.recipes.config import families
-from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, WriteError, flatten
+from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, WriteError
 from ebmjax.recipes.config.families import extractor_name, is_points
 from ebmjax.recipes.evaluators.result_tables import advice, as_lines, evaluation_results, results
 from ebmjax.recipes.folder import per_image, run_folder, workdir
 from ebmjax.recipes.models import build
+from ebmjax.recipes.report import of_run
 from ebmjax.recipes.run import states
-from ebmjax.recipes.run.tracking import Progress, ServiceWriter, TensorBoardWriter
-from ebmjax.types import Key
-
-USER_ERRORS = (
-    ConfigError,
-    WorkdirError,
-    WriteError,
-    DataUnavailableError,
-    FileNotFoundError,
-    NotADirectoryError,
-    training.CheckpointAccessError,
-    training.CheckpointDamagedError,
-    training.CheckpointMismatchError,
-    training.DivergenceError,
-)
-"""Errors that the user can mend: commands print the message alone."""
+from ebmjax.recipes.run.machine import use_compilation_cache
+from ebmjax.recipes.run.tracking import Progress, TensorBoardWriter
 
 BROKE_OFF = (WriteError, DataChangedError, training.DivergenceError)
 """Errors of a run that had begun; the others leave everything as it was."""
 
+USER_ERRORS = (
+    *BROKE_OFF,
+    *(ConfigError, WorkdirError, DataUnavailableError, FileNotFoundError, NotADirectoryError),
+    *(training.CheckpointAccessError, training.CheckpointDamagedError),
+    training.CheckpointMismatchError,
+)
+"""Errors that the user can mend: commands print the message alone."""
+
 TAKES_NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EACCES, errno.EIO)
-
-ABOVE_STEPS = MAX_INTEGER + 1
-"""Folded into the run's key at a recovery: larger than any step, so no key is used twice."""
-
-
-@contextlib.contextmanager
-def explain_fields() -> Iterator[None]:
-    """Turns the library's errors into errors of a configuration."""
-    try:
-        yield
-    except USER_ERRORS:
-        raise
-    except (ValueError, TypeError) as error:
-        raise ConfigError(f"the configuration does not fit together: {error}") from error
 
 
 @contextlib.contextmanager
@@ -82,7 +65,6 @@ class Run:
     Args:
       config: as the run was given it, and checked when it was read (``families.check``).
       folder: the run's folder, new or not.
-      track: service that training is sent to, see ``tracking.SERVICES``; None for none.
 
     Attributes:
       path: the folder.
@@ -92,8 +74,8 @@ class Run:
 
     experiment: build.Experiment
 
-    def __init__(self, config: Config, folder: str | Path, track: str | None = None):
-        self.config, self.path, self.track = config, Path(folder).expanduser(), track
+    def __init__(self, config: Config, folder: str | Path):
+        self.config, self.path = config, Path(folder).expanduser()
         self.recoveries: list[states.Recovery] = []
 
     @property
@@ -104,59 +86,40 @@ class Run:
             config.update_from_flattened_dict({name: new for name, (_, new) in one.changes.items()})
         return config
 
-    def open(self) -> None:
-        """Checks the folder against the configuration, and reads its recoveries."""
-        training.on_first(lambda: workdir.check(self.path, self.config))
-        self.recoveries = training.from_first(self._read_recoveries)
-
-    def _read_recoveries(self) -> list[states.Recovery]:
-        return states.read_recoveries(self.path, self.config)
-
     def find(self, step: int | None) -> run_folder.Saved:
         """Returns the state to use (``find_saved``); reads the recoveries, and writes nothing."""
-        self.recoveries = self._read_recoveries()
+        self.recoveries = states.read_recoveries(self.path, self.config)
         return run_folder.find_saved(self.path, self.config, step)
 
-    def build(self) -> build.Experiment:
+    def build(self, is_training: bool = False) -> build.Experiment:
         """Builds the experiment of the configuration as it is ``now``.
+
+        To train, it also traces a step, because some mistakes show only then, and takes the state
+        of the run that ``config.train.start_from`` names.
 
         Raises:
           ConfigError: if the configuration does not fit together, or its images.
           DataUnavailableError, OSError: if the data cannot be had as configured.
         """
         config = self.now
-        with explain_fields(), phase("building the model and its data"):
-            if self.recoveries:
-                families.check(config)  # a smaller step may have left its range
-            self.experiment = families.module(config.family, "setup").build(config, self.path)
-        return self.experiment
-
-    def trace(self) -> None:
-        """Traces the training step, because some mistakes show only then."""
-        made, key = self.experiment, build.root_keys(self.config.seed)[1]
-        with explain_fields():
-            training.check_fits(
-                key, made.state, made.train_step, made.data, made.plan, numbers=made.numbers
-            )
-
-    def begin(self) -> None:
-        """Takes the state of the run that ``config.train.start_from`` names for the first one."""
-        start = training.on_first(
-            lambda: states.warm_start(self.config, self.path, self.experiment)
-        )
-        if start is not None:
-            self.experiment = self.experiment._replace(state=start.state)
-
-    def checkpoints(self) -> training.Checkpoints:
-        """Returns the checkpoints."""
-        about = run_folder.identity(self.config)
-        return training.Checkpoints(self.path / "checkpoints", about=about)
-
-    def train_key(self) -> Key:
-        """Returns the key of training after the recoveries so far."""
-        key = build.root_keys(self.config.seed)[1]
-        num = len(self.recoveries)
-        return jax.random.fold_in(key, ABOVE_STEPS + num) if num else key
+        try:
+            with phase("building the model and its data"):
+                if self.recoveries:
+                    families.check(config)  # a smaller step may have left its range
+                made = families.module(config.family, "setup").build(config, self.path)
+            if is_training:
+                key = build.root_keys(config.seed)[1]
+                shapes = key, made.state, made.train_step, made.data, made.plan
+                training.check_fits(*shapes, numbers=made.numbers)
+        except USER_ERRORS:
+            raise
+        except (ValueError, TypeError) as error:
+            raise ConfigError(f"the configuration does not fit together: {error}") from error
+        if is_training:
+            start = training.on_first(lambda: states.warm_start(self.config, self.path, made))
+            made = made if start is None else made._replace(state=start.state)
+        self.experiment = made
+        return made
 
     def train(self, command: str) -> training.FitResult | int:
         """Trains, recovers where the configuration says so, and prints how it ended.
@@ -170,61 +133,52 @@ class Run:
         """
         while True:
             try:
-                return self._fit(command)
+                result = self._fit()
+                break
             except training.DivergenceError as error:
-                self.recoveries = training.from_first(partial(self._go_back, error))
+                now = self.experiment.config or self.now
+                goes_back = partial(states.go_back, self.path, now, self.recoveries, error)
+                self.recoveries = training.from_first(goes_back)
                 if error.signum is not None:
                     print(f"Interrupted. Continue with:\n  {command}")
                     return error.signum
-            self.build()
-            self.trace()
-            self.begin()  # once more, if it begins at step 0 again
+            self.build(is_training=True)
+        step, total = int(result.state.step), self.experiment.plan.total_steps
+        if result.signum is not None:
+            print(f"Interrupted at step {step} of {total}; saved. Continue with:\n  {command}")
+            return result.signum
+        if result.first_step == total:
+            print("This run had finished already: nothing was trained, its plots are drawn again.")
+        return result
 
-    def _go_back(self, error: training.DivergenceError) -> list[states.Recovery]:
-        now = self.experiment.config or self.now
-        return states.go_back(self.path, now, self.recoveries, self.checkpoints(), error)
-
-    def _fit(self, command: str) -> training.FitResult | int:
-        """Trains from the newest checkpoint; see ``train``."""
-        config, made, plan = self.config, self.experiment, self.experiment.plan
+    def _fit(self) -> training.FitResult:
+        """Trains from the newest checkpoint."""
+        config, made, num = self.config, self.experiment, len(self.recoveries)
+        key, about = build.root_keys(config.seed)[1], run_folder.identity(config)
         writers: list[training.Writer] = [
             training.JsonlWriter(self.path / "metrics.jsonl"),
             TensorBoardWriter(self.path),
-            Progress(plan.total_steps),
+            Progress(made.plan.total_steps),
         ]
-        if self.track and training.is_first():
-            fields = flatten(run_folder.as_json(self.now))
-            writers.append(ServiceWriter(self.track, self.path, fields))
         monitor, kept = made.monitor, config.train.get("keep_best")
         if kept and training.is_first():
-            about = run_folder.identity(config)
-            monitor = states.KeepBest(monitor, self.path / states.BEST, kept, made.state, about)
-        try:
-            result = training.fit(
-                self.train_key(),
+            monitor = states.keep_best(monitor, self.path / states.BEST, kept, about)
+        with contextlib.ExitStack() as closing:
+            for writer in writers:
+                closing.callback(writer.close)
+            return training.fit(
+                # Beyond all steps, so no key is used twice.
+                jax.random.fold_in(key, MAX_INTEGER + 1 + num) if num else key,
                 made.state,
                 made.train_step,
                 made.data,
-                plan,
+                made.plan,
                 numbers=made.numbers,
-                checkpoints=self.checkpoints(),
+                checkpoints=training.Checkpoints(self.path / "checkpoints", about=about),
                 writers=writers,
                 monitor=monitor,
                 placement=build.placement(config),
             )
-        finally:
-            for writer in writers:
-                writer.close()
-        step = int(result.state.step)
-        if result.signum is not None:
-            print(
-                f"Interrupted at step {step} of {plan.total_steps}; saved. Continue with:\n"
-                f"  {command}"
-            )
-            return result.signum
-        if result.first_step == plan.total_steps:
-            print("This run had finished already: nothing was trained, its plots are drawn again.")
-        return result
 
     def restore(
         self, found: run_folder.Saved, is_named: bool = False
@@ -297,10 +251,7 @@ class Run:
         }
 
     def check_evaluation(self) -> None:
-        """Raises ConfigError if the family has no full evaluation, or it could not finish.
-
-        It runs before training, so that a mistake in ``config.evals`` shows early.
-        """
+        """Raises ConfigError if the family has no full evaluation, or it could not finish."""
         if self.experiment.evaluate is None:
             raise ConfigError(
                 f"config.family={self.config.family!r} has no evaluation beyond that of its "
@@ -347,3 +298,112 @@ class Run:
             f"Numbers in {path}/evaluation.json, plots in {path}/plots",
             sep="\n",
         )
+
+
+@tell_phases("stdout")
+def launch(
+    config: Config,
+    config_argument: str,
+    folder: str | None,
+    mode: str = "train",
+    is_profiled: bool = False,
+    step: int | None = None,
+) -> int | None:
+    """Runs ``config`` to its end in ``folder``; returns the signal that ended it early, or None.
+
+    ``mode`` "eval" only evaluates the run of ``folder``, at ``step`` or at its newest or best
+    state; "all" trains and evaluates. ``is_profiled`` traces training into the folder's profile/.
+
+    Raises:
+      USER_ERRORS: the message says what to do.
+    """
+    started = time.perf_counter()
+    use_compilation_cache()
+    if mode == "eval":
+        training.on_first(lambda: evaluate_saved(config, folder, config_argument, step))
+        return None
+    if step is not None:
+        raise WorkdirError("--step needs --mode=eval: leave it out.")
+    name = Path(config_argument.partition(":")[0]).stem
+    run = Run(config, folder or training.from_first(lambda: workdir.default_workdir(name)))
+    training.on_first(lambda: workdir.check_writable(run.path))
+    training.on_first(lambda: workdir.check(run.path, config))
+    run.recoveries = training.from_first(lambda: states.read_recoveries(run.path, config))
+    print(f"{config_argument} -> {run.path}", about_devices(), sep="\n", flush=True)
+    made = run.build(is_training=True)
+    print(*about(made), sep="\n", flush=True)
+    if mode == "all":
+        run.check_evaluation()
+    training.on_first(lambda: workdir.check_checkpoints(run.path, made.plan.checkpoint_every))
+    training.on_first(lambda: workdir.prepare(run.path, config))
+    program, *arguments = sys.argv
+    command = f"python {shlex.quote(program)}" if program.endswith(".py") else program
+    if not folder:
+        arguments.append(f"--workdir={run.path}")
+    command = " ".join([command, *map(shlex.quote, arguments)])
+    with contextlib.ExitStack() as held, explain_writes(run.path):
+        training.on_first(lambda: held.enter_context(workdir.only_process(run.path)))
+        if training.is_first():
+            of_run.record_command(run.path, command, config_argument)
+            held.callback(of_run.write, run.path)
+            if is_profiled:
+                profile = jax.profiler.trace(run.path / "profile", create_perfetto_trace=True)
+                held.enter_context(profile)
+        result = run.train(command)
+        if not isinstance(result, int):
+            training.on_first(lambda: finish(run, result, started, mode))
+        training.on_first(held.close)
+    return result if isinstance(result, int) else None
+
+
+def finish(run: Run, result: training.FitResult, started: float, mode: str) -> None:
+    """Summarises a run that began at ``started``; in the mode "all" evaluates it, too."""
+    run.summarise(result, time.perf_counter() - started)
+    if mode == "all":
+        is_best = run.config.evals.get("checkpoint") == "best"
+        run.evaluate(run.restore(run.find(None))[0] if is_best else result.state)
+
+
+def evaluate_saved(
+    config: Config,
+    folder: str | None,
+    config_argument: str = "a run",
+    step: int | None = None,
+) -> None:
+    """Evaluates the state of ``step`` of the run in ``folder``, else its newest or best."""
+    if folder is None:
+        raise WorkdirError("--mode=eval needs --workdir=FOLDER, the folder of a run.")
+    run = Run(config, folder)
+    workdir.check(run.path, config, may_differ="evals.")
+    found = run.find(step)
+    workdir.check_writable(run.path)
+    print(found, f"{config_argument} -> {run.path}", about_devices(), sep="\n", flush=True)
+    made = run.build()
+    run.check_evaluation()
+    print(*made.about_data, sep="\n", flush=True)
+    with workdir.only_process(run.path), explain_writes(run.path):
+        state, found = run.restore(found, is_named=step is not None)
+        run.evaluate(state, found.is_end)
+        of_run.write(run.path)
+
+
+def about_devices() -> str:
+    """Returns the line that says where a run computes."""
+    devices = jax.devices()
+    number = f"{len(devices)} x " * (len(devices) > 1)
+    shared = f" in {jax.process_count()} processes" * (jax.process_count() > 1)
+    return f"on {number}{devices[0].device_kind}{shared}, JAX {jax.__version__}"
+
+
+def about(made: build.Experiment) -> list[str]:
+    """Returns lines about a run's data, its model and what will happen."""
+    plan, size = made.plan, made.plan.streams[0]
+    num_parameters = sum(leaf.size for leaf in jax.tree.leaves(made.state.params))
+    steps_an_epoch = max(len(jax.tree.leaves(made.data)[0]) // size, 1)
+    return [
+        *made.about_data,
+        f"model of {num_parameters:,} parameters",
+        f"{plan.total_steps:,} steps of batches of {size}, {steps_an_epoch:,} an epoch; "
+        f"measured every {plan.monitor_every:,}, saved every {plan.checkpoint_every:,}; "
+        f"{training.make_mesh(plan.num_shards).size} of {jax.device_count()} devices",
+    ]

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ebmjax import training
+from ebmjax._ranges import MAX_INTEGER
 from ebmjax._records import list_steps
-from ebmjax._shown import SEE_FAQ, near_path, trim
+from ebmjax._shown import SEE_FAQ, trim
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, flatten
-from ebmjax.recipes.config.families import IS_HIGHER_BETTER
 from ebmjax.recipes.folder import run_folder, workdir
 from ebmjax.recipes.models.build import Experiment
 
@@ -28,9 +28,11 @@ SMALLER = {
 }
 """Factor of a recovery, by patterns of the names of fields."""
 
+Monitor = Callable[[training.TrainState, int], dict[str, Any]]
 
-class KeepBest:
-    """Calls ``monitor``, and saves the state if its number is the best so far.
+
+def keep_best(monitor: Monitor, folder: Path, name: str, about: Mapping[str, Any]) -> Monitor:
+    """Returns ``monitor``, which then saves the state in ``folder`` if its number is the best.
 
     The first of equals is kept; a state before training, or without a finite number, never is.
     After an interruption the kept state still counts, unless its step is taken again.
@@ -39,39 +41,29 @@ class KeepBest:
       monitor: the run's monitor.
       folder: gets one checkpoint.
       name: name of the number, in ``IS_HIGHER_BETTER``.
-      template: a state with the run's structure and shapes.
       about: see ``Checkpoints``.
     """
+    sign, best, kept_step = 1.0 if families.IS_HIGHER_BETTER[name] else -1.0, -math.inf, -1
+    if folder.exists():
+        with training.Checkpoints(folder, is_read_only=True) as kept:
+            found = kept.newest_before(MAX_INTEGER + 1)
+        if found is not None:
+            kept_step, best = found[0], sign * found[1][name]
 
-    def __init__(
-        self,
-        monitor: Callable[[training.TrainState, int], dict[str, Any]],
-        folder: Path,
-        name: str,
-        template: training.TrainState,
-        about: Mapping[str, Any] | None = None,
-    ):
-        self.monitor, self.folder, self.name, self.about = monitor, folder, name, about
-        self.sign = 1.0 if IS_HIGHER_BETTER[name] else -1.0
-        self.best, self.kept_step = -math.inf, -1
-        if folder.exists():
-            with training.Checkpoints(folder, is_read_only=True) as kept:
-                found = kept.restore_latest(template)
-            if found is not None:
-                self.best, self.kept_step = self.sign * found[1][name], found[1]["step"]
-
-    def __call__(self, state: training.TrainState, step: int) -> dict[str, Any]:
-        """Returns the row of ``monitor``."""
-        if step <= self.kept_step:  # kept by an earlier sitting whose later steps are lost
-            shutil.rmtree(self.folder)
-            self.best, self.kept_step = -math.inf, -1
-        row = self.monitor(state, step)
-        value = row[self.name]
-        if step > 0 and math.isfinite(value) and self.sign * value > self.best:
-            self.best, self.kept_step = self.sign * value, step
-            with training.Checkpoints(self.folder, max_to_keep=1, about=self.about) as kept:
-                kept.save(step, state, {"step": step, self.name: value})
+    def measure(state: training.TrainState, step: int) -> dict[str, Any]:
+        nonlocal best, kept_step
+        if step <= kept_step:  # kept by an earlier sitting whose later steps are lost
+            shutil.rmtree(folder)
+            best, kept_step = -math.inf, -1
+        row = monitor(state, step)
+        value = row[name]
+        if step > 0 and math.isfinite(value) and sign * value > best:
+            best, kept_step = sign * value, step
+            with training.Checkpoints(folder, max_to_keep=1, about=about) as kept:
+                kept.save(step, state, {"step": step, name: value})
         return row
+
+    return measure
 
 
 def warm_start(config: Config, path: Path, experiment: Experiment) -> training.WarmStart | None:
@@ -79,30 +71,25 @@ def warm_start(config: Config, path: Path, experiment: Experiment) -> training.W
 
     Raises:
       ConfigError: if that is not the folder of a run with a checkpoint of the same network, or one
-        that was trained on images that this run holds out, or if another process uses it.
+        that was trained on images that this run holds out.
     """
     folder = config.train.get("start_from", "")
     if not folder or list_steps(path / "checkpoints"):
         return None
     other = Path(folder).expanduser()
-    if not (other / "config.json").is_file() or other.resolve() == path.resolve():
-        raise ConfigError(
-            "config.train.start_from must be the folder of another run, with its config.json and "
-            f"checkpoints, got {folder!r}.{near_path(other)}"
-        )
     assert experiment.warm_start is not None  # in every family that has the field
     try:
-        theirs = run_folder.config_of(other).data
-        differing = [n for n in ("max_train", "holdout") if theirs[n] != config.data[n]]
-        is_same = theirs["name"] == config.data.name
-        if is_same and differing and (experiment.config or config).data.holdout:
-            raise ConfigError(
-                f"config.data.holdout holds out images that the run in {other} may have learnt "
-                f"from, which has config.data.{differing[0]}={theirs[differing[0]]}: start from a "
-                "run that has held out the same, or set --config.data.holdout=0."
+        if other.resolve() == path.resolve():
+            raise WorkdirError("it must be the folder of another run.")
+        theirs, ours = run_folder.config_of(other).data, config.data
+        differing = [n for n in ("max_train", "holdout") if theirs[n] != ours[n]]
+        is_holding_out = (experiment.config or config).data.holdout
+        if is_holding_out and theirs["name"] == ours.name and differing:
+            raise WorkdirError(
+                "that run may have learnt from images that config.data.holdout holds out, since "
+                f"its config.data.{differing[0]} is {theirs[differing[0]]}. Start from a run that "
+                "held out the same, or set --config.data.holdout=0."
             )
-        with workdir.only_process(other, is_reader=True):
-            pass  # it is free
         start = experiment.warm_start(other / "checkpoints")
     except (
         FileNotFoundError,
@@ -157,13 +144,10 @@ def read_recoveries(path: Path, config: Config) -> list[Recovery]:
     try:
         found = [Recovery(**one) for one in run_folder.read_json(file)["recoveries"]]
         for one in found:
-            for number in (one.diverged_at, one.from_step, *one[-2:]):
-                if type(number) not in (int, float) or not number >= 0:
-                    raise ValueError(f"{trim(repr(number))} is neither a step nor seconds")
+            if not all(number >= 0 for number in (one.diverged_at, one.from_step, *one[-2:])):
+                raise ValueError("a step or a time is below 0")
             for name, (_, new) in one.changes.items():
-                if name not in fields or not any(
-                    re.fullmatch(pattern, name) for pattern in SMALLER
-                ):
+                if not any(re.fullmatch(pattern, name) for pattern in SMALLER):
                     raise ValueError(f"a recovery does not change {trim(name)}")
                 declare.from_json(fields[name], name, new)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -178,7 +162,6 @@ def go_back(
     path: Path,
     config: Config,
     recoveries: Sequence[Recovery],
-    checkpoints: training.Checkpoints,
     error: training.DivergenceError,
 ) -> list[Recovery]:
     """Takes a run that diverged back to a checkpoint, and returns its recoveries with the new one.
@@ -187,23 +170,19 @@ def go_back(
     first, and recoveries.json is written then: a process that is killed between diverges once more
     at the same step, and goes back to the same checkpoint.
 
-    ``config`` has all that the recoveries so far changed, and what the images decided. The
-    ``checkpoints`` of the run are closed on return.
+    ``config`` has all that the recoveries so far changed, and what the images decided.
 
     Raises:
       DivergenceError: ``error``, if the configuration says so or it has recovered often enough.
     """
-    with checkpoints as kept:
-        changes = smaller_steps(config)
-        is_stopping = config.train.get("on_divergence", "stop") == "stop"
-        if is_stopping or not changes or len(recoveries) == MOST_RECOVERIES:
-            hint = (
-                " With --config.train.on_divergence=recover a new run takes smaller steps itself."
-            )
-            after = f" It had recovered {len(recoveries)} times."
-            raise training.DivergenceError(
-                error.args[0] + (hint if is_stopping else after)
-            ) from error
+    changes, hint = smaller_steps(config), ""
+    if config.train.get("on_divergence", "stop") == "stop":
+        hint = "With --config.train.on_divergence=recover a new run takes smaller steps itself."
+    elif not changes or len(recoveries) == MOST_RECOVERIES:
+        hint = f"It had recovered {len(recoveries)} times."
+    if hint:
+        raise training.DivergenceError(f"{error.args[0]} {hint}") from error
+    with training.Checkpoints(path / "checkpoints") as kept:
         good = kept.newest_before(error.first_skipped)
         step, meta = good or (0, {"seconds": {"wall": 0.0, "compile": 0.0}})
         rows = workdir.read_rows(path)  # the checkpoints last: without any, no rows may be left

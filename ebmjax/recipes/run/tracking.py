@@ -1,11 +1,9 @@
-"""Shows a running run: TensorBoard, wandb or trackio (``--track``), and lines of progress."""
+"""Shows a running run: event files for TensorBoard, and lines of progress."""
 
-import hashlib
-import importlib
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +14,8 @@ from tensorboardX import SummaryWriter
 from ebmjax import training
 from ebmjax._phases import SECONDS, say
 from ebmjax._shown import duration
-from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.result_tables import fid_text, mean_of, why_none
-from ebmjax.recipes.folder import workdir
 
-SERVICES = ("wandb", "trackio")
 MEASURED = {
     "test_accuracy": "test accuracy",
     "test_log_evidence": "test log evidence",
@@ -59,11 +54,13 @@ class TensorBoardWriter:
 
     def write(self, step: int, row: dict[str, Any]) -> None:
         assert self._writer is not None, "start() comes first"
-        for name, number in _numbers(row).items():
-            self._writer.add_scalar(name, number, step)
-        for name, path in _pictures(self._folder, step).items():
+        for column, value in row.items():
+            for name, number in _flatten(column, value):
+                self._writer.add_scalar(name, number, step)
+        for path in (self._folder / "plots").glob(f"*_{step:06d}.png"):
             with Image.open(path) as picture:
                 pixels = np.asarray(picture.convert("RGB"))
+            name = path.stem.rpartition("_")[0]
             self._writer.add_image(name, pixels, step, dataformats="HWC")
 
     def close(self) -> None:
@@ -71,75 +68,13 @@ class TensorBoardWriter:
             self._writer.close()
 
 
-def load_service(name: str) -> Any:
-    """Returns the module of one of ``SERVICES``, or raises ConfigError."""
-    if name not in SERVICES:
-        raise ConfigError(f"track must be one of {', '.join(SERVICES)}, got {name!r}.")
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise ConfigError(
-            f"--track={name} needs the package {name} ({error}): pip install {name}."
-        ) from error
-
-
-class ServiceWriter:
-    """Sends rows, the pictures of their steps, and the configuration to wandb or trackio.
-
-    A run that continues in its folder goes on in the same tracked run, and sends no row twice.
-
-    Args:
-      name: one of ``SERVICES``.
-      folder: the run's.
-      fields: the configuration by dotted names, as JSON holds it.
-
-    Raises:
-      ConfigError: if the service refuses.
-    """
-
-    def __init__(self, name: str, folder: Path, fields: Mapping[str, Any]):
-        self._service, self._folder, place = load_service(name), folder, folder.absolute()
-        self._sent = max((row["step"] for row in workdir.read_rows(folder)), default=-1)
-        known = f"{place.name}-{hashlib.sha256(str(place).encode()).hexdigest()[:8]}"
-        project = os.environ.get(f"{name.upper()}_PROJECT", "ebmjax")
-        options = {"project": project, "name": known, "config": dict(fields), "resume": "allow"}
-        if name == "wandb":
-            options["id"] = known
-        try:
-            self._run = self._service.init(**options)
-        except Exception as error:
-            raise ConfigError(f"--track={name} could not begin: {error}") from error
-
-    def start(self, first_step: int) -> None:
-        """Called when the run begins or continues after ``first_step`` steps."""
-
-    def write(self, step: int, row: dict[str, Any]) -> None:
-        if step > self._sent:
-            image, pictures = self._service.Image, _pictures(self._folder, step)
-            seen = {name: image(str(path)) for name, path in pictures.items()}
-            self._run.log(_numbers(row) | seen, step=step)
-
-    def close(self) -> None:
-        self._run.finish()
-
-
-def _numbers(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the finite numbers of a row; those of lists as ``name/0``, ``name/1``, ..."""
-
-    def flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-        if isinstance(value, list):
-            for i, entry in enumerate(value):
-                yield from flat(f"{name}/{i}", entry)
-        elif isinstance(value, int | float) and math.isfinite(value):
-            yield name, value
-
-    return dict(pair for name, value in row.items() for pair in flat(name, value))
-
-
-def _pictures(folder: Path, step: int) -> dict[str, Path]:
-    """Returns the pictures of a step in a run's folder, such as "samples", by name."""
-    found = sorted((folder / "plots").glob(f"*_{step:06d}.png"))
-    return {path.stem.rpartition("_")[0]: path for path in found}
+def _flatten(name: str, value: Any) -> Iterator[tuple[str, float]]:
+    """Yields the finite numbers of a row's value; those of lists as ``name/0``, ``name/1``, ..."""
+    if isinstance(value, list):
+        for i, entry in enumerate(value):
+            yield from _flatten(f"{name}/{i}", entry)
+    elif isinstance(value, int | float) and math.isfinite(value):
+        yield name, value
 
 
 class Progress(training.Writer):

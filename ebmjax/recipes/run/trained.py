@@ -19,8 +19,7 @@ from ebmjax.recipes.config import command_line, declare, families, files
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, did_you_mean, flatten
 from ebmjax.recipes.config.families import is_points
 from ebmjax.recipes.folder import run_folder, workdir
-from ebmjax.recipes.run.launch import launch
-from ebmjax.recipes.run.run import Run
+from ebmjax.recipes.run.run import Run, launch
 from ebmjax.training import TrainState
 from ebmjax.types import Key
 
@@ -75,7 +74,6 @@ def train(
     test_labels: Any = None,
     fields: Mapping[str, Any] | None = None,
     mode: Literal["train", "all"] = "train",
-    track: Literal["wandb", "trackio"] | None = None,
 ) -> TrainedRun:
     """Trains as ``ebmjax run`` does, in the same folder, and returns the model.
 
@@ -88,11 +86,9 @@ def train(
         configuration's own data.
       labels: (N,) classes from 0 on, for models that have classes.
       folder: the run's folder.
-      test_images: images held out. Without them some of ``images`` are.
-      test_labels: classes of ``test_images``.
+      test_images, test_labels: images held out. Without them some of ``images`` are.
       fields: dotted names of configuration fields to their values, ``{"train.num_epochs": 10}``.
       mode: "all" evaluates the model after training, too.
-      track: service that gets the numbers and pictures, too; None for none.
 
     Raises:
       ConfigError: if a field is wrong, or if FOLDER.npz holds other images.
@@ -107,32 +103,25 @@ def train(
     if images is not None:
         named = {"images": images, "labels": labels}
         named |= {"test_images": test_images, "test_labels": test_labels}
+        arrays = {name: np.asarray(one) for name, one in named.items() if one is not None}
         path = place.with_name(f"{place.name}.npz")
-        _keep_arrays(
-            path, {name: np.asarray(one) for name, one in named.items() if one is not None}
-        )
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            workdir.write_arrays(path, arrays)
+        with np.load(path, allow_pickle=False) as kept:
+            same = {*kept.files} == {*arrays} and all(
+                np.array_equal(kept[name], array) for name, array in arrays.items()
+            )
+        if not same:
+            raise ConfigError(f"{path} holds other images: name another folder, or move that file.")
         given |= {"data.name": "npz", "data.path": path}
     try:
         read = command_line.read(config, [f"--config.{k}={v}" for k, v in given.items()])
     except SystemExit as error:
         raise ConfigError(str(error).removeprefix("error: ")) from error
-    if launch(read, config, str(place), mode, track=track):
+    if launch(read, config, str(place), mode):
         raise KeyboardInterrupt(f"Interrupted and saved: the same call goes on with {place}.")
-    return load(place)
-
-
-def _keep_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Writes a run's images, or checks that the file holds them already."""
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        workdir.write_arrays(path, arrays)
-        return
-    with np.load(path, allow_pickle=False) as there:
-        same = set(there.files) == set(arrays) and all(
-            np.array_equal(there[name], array) for name, array in arrays.items()
-        )
-    if not same:
-        raise ConfigError(f"{path} holds other images: name another folder, or move that file.")
+    return load(place, allow_code=True)  # it names what the caller named
 
 
 def load(
@@ -167,18 +156,32 @@ def load(
     config = run_folder.config_of(path)
     names = {name.replace(".", "_"): name for name in families.fields_of(config)}
     given = {names.get(name, name): value for name, value in fields.items()}
-    _check_code(path / "config.json", config, given, allow_code)
+    named = declare.find_code(families.fields_of(config), config)
+    allowed = (*MAY_DIFFER, *named)
+    if others := given.keys() - {*allowed}:
+        raise ConfigError(
+            f"config.{min(others)} may not differ from the run's own configuration. Fields that "
+            f"may: {', '.join(allowed)}."
+        )
+    if not allow_code and (unnamed := named.keys() - given.keys()):
+        name = min(unnamed)
+        raise WorkdirError(
+            f"{path / 'config.json'} names code from outside ebmjax, config.{name}={named[name]!r}"
+            ", and nothing of it was run. Name it again, --config."
+            f"{name}=FILE.py:FUNCTION, or trust the folder with --allow_code. From Python, these "
+            "are arguments of load."
+        )
     for name, value in given.items():
-        named = value.split(",") if isinstance(value, str) else value
-        given[name] = tuple(named) if isinstance(config[name], tuple) else str(value)
+        parts = value.split(",") if isinstance(value, str) else value
+        given[name] = tuple(parts) if isinstance(config[name], tuple) else str(value)
     config.update_from_flattened_dict(given)  # first: a check may run the code that is named
     families.check(config)
     run = Run(config, path)
     found = run.find(step)
-    name = config.data.get("name")
-    if name is not None and not is_points(config) and data.is_tfds(name):
+    if not is_points(config) and data.is_tfds(config.data.name):
         with contextlib.suppress(ValueError):  # which building explains
-            data.check_source(name, "train", path=config.data.path or None, needs_copy=True)
+            where = config.data.path or None
+            data.check_source(config.data.name, "train", path=where, needs_copy=True)
     with phase(f"{path}: {found}; reading its data and making its model", default="stderr"):
         experiment = run.build()
     if experiment.use is None:
@@ -186,24 +189,6 @@ def load(
     with phase(f"reading the state of step {found.step:,}"):
         state, found = run.restore(found, step is not None)
     return _as_trained(run, state, is_finished=found.is_end)
-
-
-def _check_code(path: Path, config: Config, given: Mapping[str, Any], allow_code: bool) -> None:
-    """Raises ConfigError for fields that may not differ, WorkdirError for code not named again."""
-    named = declare.find_code(families.fields_of(config), config)
-    for name in given:
-        if name not in (*MAY_DIFFER, *named):
-            raise ConfigError(
-                f"config.{name} may not differ from the run's own configuration. Fields that may: "
-                f"{', '.join((*MAY_DIFFER, *named))}."
-            )
-    for name, value in named.items():
-        if name not in given and not allow_code:
-            raise WorkdirError(
-                f"{path} names code from outside ebmjax, config.{name}={value!r}, and nothing of "
-                f"it was run. Name it again, --config.{name}=FILE.py:FUNCTION, or trust the folder "
-                "with --allow_code. From Python, these are arguments of load."
-            )
 
 
 def _as_trained(run: Run, state: TrainState, *, is_finished: bool, card: str = "") -> TrainedRun:

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from ebmjax._phases import phase, tell_phases
-from ebmjax._ranges import MAX_INTEGER, MAX_SEED
-from ebmjax._shown import SEE_FAQ
+from ebmjax._ranges import MAX_INTEGER
+from ebmjax._shown import SEE_FAQ, near_path
 from ebmjax.recipes.__main__ import make_parser
+from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError, stop
+from ebmjax.recipes.config.families import is_points
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.folder.workdir import check_writable, write_arrays
-from ebmjax.recipes.run.compilation import use_compilation_cache, xla_flags
-from ebmjax.recipes.run.processes import cpu_devices
-from ebmjax.recipes.run.scores import HELD_OUT, score, source_of
+from ebmjax.recipes.run.machine import cpu_devices, use_compilation_cache, xla_flags
 
 USAGE = """Uses the model of a run. The data that it was trained on must still be there. The folder
 stays as it is.
@@ -29,15 +29,16 @@ stays as it is.
   ebmjax export --workdir=RUN --out=params.safetensors       writes the parameters
 
 score reads an .npz or .npy file, a folder of images or of .npy files, what datasets.save_to_disk
-wrote, or FILE.py:FUNCTION, and writes log density or log evidence, and the probabilities of classes
-where there are any. Rows are in the order of the source; those of a folder name their files. Rows
-of --against come last and have is_against = 1; it prints how well each score tells the two apart.
+wrote, or FILE.py:FUNCTION: its test images if it names some, else all. It writes log density or log
+evidence, and the probabilities of classes where there are any. Rows are in the order of the source;
+those of a folder name their files. Without --data it scores what the run's evaluation is of.
 
 An unfinished run is used at its newest checkpoint. --config.evals.checkpoint=best takes the best
 state, --config.data.path=PLACE says where the data lie now. Code from outside ebmjax that the
 folder names (your own network or sampler, a function that reads the data) is run only if you name
 it again, as --config.model.factory=FILE.py:FUNCTION, or trust it with --allow_code.
 """
+Arrays = dict[str, np.ndarray]
 
 
 def main() -> None:
@@ -54,7 +55,7 @@ def main() -> None:
     from ebmjax.recipes.run.run import USER_ERRORS
 
     use_compilation_cache()
-    use = {"sample": _draw_samples, "score": score, "export": _name_parameters}[command]
+    use = {"sample": _draw_samples, "score": _score, "export": _name_parameters}[command]
     options = {"step": arguments.step, "allow_code": arguments.allow_code, **arguments.fields}
     try:
         with tell_phases("stdout"):
@@ -78,20 +79,15 @@ def read_arguments(command: str, argv: list[str]) -> argparse.Namespace:
     if command == "sample":
         add("--num", type=_integer(1), default=64, help="number of samples (default: %(default)s)")
         add("--num_steps", type=_integer(1), help="steps of each chain (default: as the run says)")
-        add("--seed", type=_integer(0, MAX_SEED), default=0, help="seed (default: %(default)s)")
+        add("--seed", type=_integer(0), default=0, help="seed (default: %(default)s)")
     if command == "score":
-        add("--data", help="your images: file, folder or function (default: the run's own data)")
-        add("--split", help=f"split of --data alone (default: test, else {HELD_OUT}, else train)")
+        add("--data", help="your images: file, folder or function (default: those of evaluation)")
         text = "also write log p(x) in nats, with log Z by so many powers (default: the run's)"
         add("--nats", type=_integer(2), nargs="?", const=0, help=text)
-        add("--against", help="other images, such as those the run has never seen (default: none)")
-    arguments, rest = made.parse_known_args(argv)
-    arguments.fields = {}
-    for one in rest:
-        name, equals, value = one.partition("=")
-        if not (name.startswith("--config.") and equals):
-            made.error(f"unrecognized arguments: {one}; fields are given as --config.NAME=VALUE")
-        arguments.fields[name.removeprefix("--config.")] = value
+    _, fields, rest = command_line.split(["", *argv])
+    arguments = made.parse_args(rest[1:])
+    pairs = (field.removeprefix("--config.").partition("=") for field in fields)
+    arguments.fields = {name: value for name, _, value in pairs}
     return arguments
 
 
@@ -99,11 +95,11 @@ def _path(text: str) -> Path:
     return Path(text).expanduser()
 
 
-def _integer(low: int, high: int = MAX_INTEGER) -> Callable[[str], int]:
+def _integer(low: int) -> Callable[[str], int]:
     def integer(text: str) -> int:
         number = int(text)
-        if not low <= number <= high:
-            raise argparse.ArgumentTypeError(f"must be from {low} to {high}, got {number}")
+        if not low <= number <= MAX_INTEGER:
+            raise argparse.ArgumentTypeError(f"must be from {low} to {MAX_INTEGER}, got {number}")
         return number
 
     return integer
@@ -115,21 +111,20 @@ def _check_arguments(command: str, arguments: argparse.Namespace) -> None:
     family = run_folder.config_of(workdir).family
     if command == "score" and arguments.nats is not None and family == "latent":
         raise ConfigError("--nats: the scores of a latent model are log evidences already.")
-    for option in ("data", "against") if command == "score" else ():
-        if place := getattr(arguments, option):
-            source_of(place, option)
-    if out.suffix not in endings:
-        raise ConfigError(f"--out must end in {' or '.join(endings)}, got '{out}'.")
-    if not out.absolute().parent.is_dir():
-        raise ConfigError(f"--out must lie in a folder that exists, got '{out}'.")
-    if out.resolve().is_relative_to(workdir.resolve()):
-        raise ConfigError(f"--out must not lie in the run's folder, which stays as it is: '{out}'.")
-    if os.path.lexists(out):
-        raise ConfigError(f"--out={out} exists: choose another name, or remove it.")
+    if command == "score" and arguments.data:
+        source_of(arguments.data)
+    for is_wrong, what in (
+        (out.suffix not in endings, f"must end in {' or '.join(endings)}"),
+        (not out.absolute().parent.is_dir(), "must lie in a folder that exists"),
+        (os.path.lexists(out), "must be a new file"),
+        (out.resolve().is_relative_to(workdir.resolve()), "must not lie in the run's folder"),
+    ):
+        if is_wrong:
+            raise ConfigError(f"--out {what}, got '{out}'.")
     check_writable(out.absolute().parent, "--out: the folder")
 
 
-def _draw_samples(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
+def _draw_samples(run: Any, arguments: argparse.Namespace) -> Arrays:
     import jax
 
     is_picture = arguments.out.suffix == ".png"
@@ -147,13 +142,100 @@ def _draw_samples(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarr
     return arrays
 
 
-def _name_parameters(run: Any, arguments: argparse.Namespace) -> dict[str, np.ndarray]:
+def _name_parameters(run: Any, arguments: argparse.Namespace) -> Arrays:
     import jax
 
     return {
         jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf, order="C")
         for path, leaf in jax.tree_util.tree_leaves_with_path(run.params)
     }
+
+
+def _score(run: Any, arguments: argparse.Namespace) -> Arrays:
+    """Returns the scores of images or points in the order of their source, and prints a summary."""
+    import jax
+
+    judge = None if arguments.nats is None else _normalise(run, arguments.nats)
+    place = arguments.data
+    what = f"--data={place}" if place else "the run's own data"
+    try:
+        inputs, labels, arrays = _read(run, place)
+        with phase(f"scoring {len(inputs):,} of {what}"):
+            scores = run.score(inputs)
+            nats = {} if judge is None else judge.score(inputs, jax.random.key(1))
+    except (TypeError, ValueError, ImportError) as error:
+        raise ConfigError(f"{what}: {error}") from error
+    if judge is not None:
+        print("\n".join(judge.describe(judge.summarise(nats))))
+    probabilities = scores.get("class_probability")
+    if probabilities is not None and labels is not None:
+        share = np.mean(probabilities.argmax(axis=1) == labels)
+        print(f"{what}: accuracy {share:.4f} by the classes of these images")
+    return arrays | scores | nats
+
+
+def _normalise(run: Any, num_powers: int) -> Any:
+    """Returns the run's normalised density, by its fields ``evals.nats``; 0 powers for those."""
+    import jax
+
+    from ebmjax.recipes.evaluators.nats import nats, normalise
+    from ebmjax.recipes.evaluators.table import read_fields
+
+    usual = {name: one.default for name, one in read_fields(nats).items()}
+    options = usual | dict(run.config.evals.get("nats", {}))
+    options = {name: options[name] for name in usual if name != "num_images"}
+    options["num_powers"] = num_powers or options["num_powers"]
+    with phase("normalising the density"):
+        return normalise(jax.random.key(0), run.model, **options)
+
+
+def _read(run: Any, place: str | None) -> tuple[np.ndarray, np.ndarray | None, Arrays]:
+    """Returns images or points, their labels if they have any, and the names of their files."""
+    from ebmjax import data
+    from ebmjax.recipes.parts import image_data, points_data
+
+    if place is None:
+        load = points_data.load if is_points(run.config) else image_data.load
+        own = load(run.config)[0].evaluated
+        print(f"the run's own data: {len(own.images):,} that its evaluation is of")
+        return own.images, own.labels if run.config.data.num_classes else None, {}
+    if is_points(run.config):
+        return data.load_points(place), None, {}
+    section, name = run.config.data, source_of(place)
+    options = {
+        "path": None if name == place else place,
+        "image_size": run.input_shape[0],
+        "fit": section.fit,
+        "pixels": section.pixels,
+        "image_column": section.get("image_column"),
+        "label_column": "",
+    }
+    which = " of split 'test'"
+    try:
+        found = data.load_images(name, "test", **options)
+    except data.MissingSplitError as error:
+        which = " of split 'train'" if error.others else f", all that {place} holds"
+        found = data.load_images(name, "train", **options)
+    print(*found.notes, f"--data: {len(found.data.images):,} images{which}", sep="\n")
+    order = np.argsort(data.epoch_indices(0, 0, found.num_found))  # ``load_images`` mixes them
+    has_labels = found.num_classes == section.num_classes
+    labels = found.data.labels[order] if has_labels else None
+    files = {"file": np.array(found.files)[order]} if found.files else {}
+    return found.data.images[order], labels, files
+
+
+def source_of(path: str) -> str:
+    """Returns the name of the source that reads ``path``, the value of --data."""
+    place = Path(path).expanduser()
+    if place.is_file() or place.suffix in (".npz", ".npy"):
+        return "npz"
+    if place.is_dir():
+        if any((place / name).is_file() for name in ("dataset_dict.json", "dataset_info.json")):
+            return "huggingface"
+        return "npz" if any(place.glob("*.npy")) else "folder"
+    if ":" in path:
+        return path
+    raise ConfigError(f"--data does not exist: {path}.{near_path(place)}")
 
 
 def write(out: Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -9,7 +9,7 @@ from experiment_runs import EXPERIMENTS, REPOSITORY, run_script
 from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import WorkdirError
 from ebmjax.recipes.run import command as run_command
-from ebmjax.recipes.run import launch
+from ebmjax.recipes.run import run
 from ebmjax.recipes.study import command as study
 from ebmjax.training import DivergenceError
 
@@ -144,7 +144,7 @@ def test_help_teaches_and_ends_well(tmp_path):
 )
 def test_mistakes_in_the_command_line(arguments, expected, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(launch, "launch", pytest.fail)
+    monkeypatch.setattr(run, "launch", pytest.fail)
     with pytest.raises(SystemExit) as ended:
         main(monkeypatch, *arguments)
     told = capsys.readouterr()
@@ -191,7 +191,7 @@ def test_the_exit_code_tells_a_refusal_from_a_run_that_broke_off(error, code, mo
     def end(*_):
         raise error("because.")
 
-    monkeypatch.setattr(launch, "launch", end)
+    monkeypatch.setattr(run, "launch", end)
     with pytest.raises(SystemExit) as ended:
         main(monkeypatch, SMOKE)
     assert ended.value.code == code

@@ -134,7 +134,7 @@ class BuiltError(Exception):
 
 @pytest.fixture
 def built(monkeypatch):
-    def build(run):
+    def build(run, is_training=False):
         raise BuiltError(run.now)
 
     monkeypatch.setattr(runs.Run, "build", build)
@@ -300,7 +300,6 @@ MAY_RUN_CODE = {
     "recipes/evaluators/table.py": "evaluators of the package",
     "recipes/study/cells.py": "study files",
     "training/_processes.py": "what one process of a run sends to the others",
-    "recipes/run/tracking.py": "the service that --track names",
 }
 
 

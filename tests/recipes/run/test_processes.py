@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -15,9 +16,9 @@ from experiment_runs import REPOSITORY, RUN, contents, launch, rows_of, summary_
 from linear_family import LINEAR, NAME, hold, linear
 
 from ebmjax.recipes.config.errors import FAILED
-from ebmjax.recipes.run import processes
+from ebmjax.recipes.run import machine
 from ebmjax.recipes.run.command import read_arguments
-from ebmjax.recipes.run.compilation import LEVEL, QUICK, xla_flags
+from ebmjax.recipes.run.machine import LEVEL, QUICK, xla_flags
 from ebmjax.training._processes import _pickle_result
 
 FIELDS = {"mesh.num_shards": 8, "train.batch_size": 16, "train.keep_best": "test_accuracy"}
@@ -28,32 +29,36 @@ EPS = np.finfo(np.float32).eps
 ASKED = ("host:1234", 2, 1)
 
 
+def request(*named, is_distributed=False):
+    given = dict(zip(machine.NAMES, named, strict=True))
+    return machine.read_request(SimpleNamespace(distributed=is_distributed, **given))
+
+
 def test_flags_name_the_processes(monkeypatch):
-    assert processes.read_request(None, None, None, False) is None
-    assert processes.read_request(None, None, None, True) == {}
-    found = processes.read_request(*ASKED, False)
-    named = dict(zip(processes.NAMES, ASKED, strict=True))
-    assert found == named | {"cluster_detection_method": "deactivate"}
+    assert request(None, None, None) is None
+    assert request(None, None, None, is_distributed=True) == {}
+    named = dict(zip(machine.NAMES, ASKED, strict=True))
+    assert request(*ASKED) == named | {"cluster_detection_method": "deactivate"}
     for given in ((None, 2, None), ("host:1", 2, None), ("host", 2, 1), ("host:1", 2, 2)):
-        with pytest.raises(ValueError, match=r"several processes need .*--num_processes="):
-            processes.read_request(*given, False)
+        with pytest.raises(SystemExit, match=r"several processes need .*--num_processes="):
+            request(*given)
     for name, value in named.items():
         monkeypatch.setenv(f"JAX_{name.upper()}", str(value))
     options = read_arguments(["--config=joint", "--process_id=0"])  # a flag comes first
-    assert [getattr(options, name) for name in processes.NAMES] == ["host:1234", 2, 0]
+    assert [getattr(options, name) for name in machine.NAMES] == ["host:1234", 2, 0]
 
 
 def test_a_cpu_is_a_device_for_each_processor_unless_something_else_is_said(monkeypatch):
     for name in ("JAX_NUM_CPU_DEVICES", "XLA_FLAGS"):
         monkeypatch.delenv(name, raising=False)
     found = {"JAX_NUM_CPU_DEVICES": str(len(os.sched_getaffinity(0)))}
-    assert processes.cpu_devices() == found
-    assert processes.cpu_devices(is_shared=True) == {}
+    assert machine.cpu_devices() == found
+    assert machine.cpu_devices(is_shared=True) == {}
     monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
-    assert processes.cpu_devices() == {}
+    assert machine.cpu_devices() == {}
     monkeypatch.delenv("XLA_FLAGS")
     monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "4")
-    assert processes.cpu_devices() == {}
+    assert machine.cpu_devices() == {}
 
 
 def test_a_level_of_optimisation_that_is_given_counts(monkeypatch):
@@ -74,13 +79,13 @@ def test_a_process_that_fails_leaves_at_once(monkeypatch, capsys):
     """The others must not wait for it; one that ends well waits for them as JAX does."""
     left = []
     monkeypatch.setattr(jax.distributed, "initialize", lambda **_: None)
-    monkeypatch.setattr(processes, "_leave", left.append)
-    with pytest.raises(SystemExit), processes.join_processes({}):
+    monkeypatch.setattr(machine, "_leave", left.append)
+    with pytest.raises(SystemExit), machine.join_processes({}):
         sys.exit(0)
     assert left == []
-    with processes.join_processes({}):
+    with machine.join_processes({}):
         sys.exit(3)
-    with processes.join_processes({}):
+    with machine.join_processes({}):
         raise ZeroDivisionError
     assert left == [3, FAILED]
     assert "ZeroDivisionError" in capsys.readouterr().err

@@ -12,8 +12,7 @@ from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import WorkdirError
 from ebmjax.recipes.folder import run_folder, workdir
 from ebmjax.recipes.run import states
-from ebmjax.recipes.run.launch import evaluate_saved
-from ebmjax.recipes.run.run import Run
+from ebmjax.recipes.run.run import Run, evaluate_saved
 from ebmjax.recipes.run.trained import load
 
 # The weight rises to 1. It may rise to 0.4, and twice as far with twice the steps of a chain.
@@ -128,7 +127,7 @@ def test_an_interrupted_run_goes_on_in_the_same_way(
     path = tmp_path / "run"
     MADE.clear()
     build = Run.build
-    monkeypatch.setattr(Run, "build", lambda run: MADE.append(run) or build(run))
+    monkeypatch.setattr(Run, "build", lambda run, **given: MADE.append(run) or build(run, **given))
     kill_at(monkeypatch, *moment[1])
     with pytest.raises(Killed):
         launch(config, NAME, str(path))
@@ -142,7 +141,7 @@ def test_an_interrupted_run_goes_on_in_the_same_way(
 
 def test_an_evaluation_is_of_the_model_as_it_was_trained(recovered, config, monkeypatch, capsys):
     build, seen = Run.build, []
-    monkeypatch.setattr(Run, "build", lambda run: seen.append(run.now) or build(run))
+    monkeypatch.setattr(Run, "build", lambda run, **given: seen.append(run.now) or build(run))
     evaluate_saved(config, str(recovered))
     assert "train points on a line" in capsys.readouterr().out.splitlines()
     assert (recovered / "evaluation.json").exists()
@@ -184,7 +183,7 @@ def test_a_recovery_goes_back_to_a_healthy_checkpoint(tmp_path):
         for step in (4, 6, 8, 10):
             kept.save(step, state, meta, is_passing=step == 8)
     error = training.DivergenceError("Training diverged.", 13, 10, "because")
-    (found,) = states.go_back(tmp_path, run.now, [], run.checkpoints(), error)
+    (found,) = states.go_back(tmp_path, run.now, [], error)
     assert (found.diverged_at, found.from_step) == (13, 6)
     assert states.read_recoveries(tmp_path, config) == [found]
     assert sorted(map(int, os.listdir(tmp_path / "checkpoints"))) == [4, 6]

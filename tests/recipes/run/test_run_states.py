@@ -21,7 +21,7 @@ from test_configs import MODULES
 from ebmjax import training
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError
 from ebmjax.recipes.folder import run_folder, workdir
-from ebmjax.recipes.run.states import KeepBest
+from ebmjax.recipes.run.states import keep_best
 
 CHOSEN = {"train.keep_best": "test_accuracy"}
 BEST = CHOSEN | {"evals.checkpoint": "best"}
@@ -40,7 +40,7 @@ def weight_of(folder):
 
 def kept_of(folder, values, name="test_accuracy", first=0):
     """The weight that is kept when monitoring at steps first, first + 1, ... gives ``values``."""
-    keep = KeepBest(lambda state, step: {name: values[step]}, folder, name, state_of(0.0))
+    keep = keep_best(lambda state, step: {name: values[step]}, folder, name, {})
     for step in range(first, len(values)):
         keep(state_of(float(step)), step)
     return float(weight_of(folder)[0])
@@ -183,7 +183,7 @@ def test_what_is_no_run_is_refused_before_anything_is_written(finished, tmp_path
     shutil.copy(finished / "config.json", unsaved)
     begun = tmp_path / "begun"  # and killed before its first checkpoint
     workdir.prepare(begun, linear(**{"train.start_from": str(begun)}))
-    for other in (empty, tmp_path / "nowhere", folder, unsaved):
+    for other in (empty, tmp_path / "nowhere", unsaved):
         with pytest.raises(ConfigError, match="start_from"):
             start(folder, other)
     with pytest.raises(ConfigError, match="must be the folder of another run"):
@@ -210,6 +210,6 @@ def test_images_held_out_must_have_been_held_out_before(
         shutil.rmtree(step)
     config = linear(**{"data.name": name, "data.holdout": theirs})
     (other / "config.json").write_text(json.dumps(run_folder.as_json(config)))
-    refusal = "images that the run in" if is_refused else "holds no checkpoint to start from"
+    refusal = "may have learnt from images" if is_refused else "holds no checkpoint to start from"
     with pytest.raises(ConfigError, match=refusal):
         start(tmp_path / "new", other, **{"data.holdout": held_out})

@@ -30,7 +30,7 @@ def run(tmp_path, monkeypatch):
     """The folder of a run, and of a model that scores images by their mean."""
 
     def score(images):
-        means = images.mean((1, 2, 3)).astype(np.float32)
+        means = trained.check_inputs(images, (8, 8, 1)).mean((1, 2, 3)).astype(np.float32)
         return {"log_density": means, "class_probability": np.stack([means, -means], axis=1)}
 
     def sample(key, num, num_steps):
@@ -85,20 +85,14 @@ def function(folder):
     return "own.py:read"
 
 
-SOURCES = {npz: "", folder_of_classes: "", function: ""}
-"""Sources of ``IMAGES``, and the split that is scored where none is named; "" without splits."""
-
-
-@pytest.mark.parametrize("source", SOURCES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("source", [npz, folder_of_classes, function], ids=lambda one: one.__name__)
 @pytest.mark.parametrize("ending", OUTPUTS["score"])
 def test_every_source_is_scored_into_every_format(
     source, ending, run, tmp_path, monkeypatch, capsys
 ):
     place, out = source(tmp_path), tmp_path / f"scores{ending}"
     command(monkeypatch, "score", run, out, f"--data={place}")
-    split = SOURCES[source]
-    which = f" of split {split!r}" if split else f", all that {place} holds"
-    assert f"--data: 7 images{which}" in capsys.readouterr().out
+    assert f"--data: 7 images, all that {place} holds" in capsys.readouterr().out
     if ending == ".csv":
         header, *rows = csv.reader(out.read_text().splitlines())
         columns = dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
@@ -117,44 +111,18 @@ def test_every_source_is_scored_into_every_format(
         assert "file" not in found
 
 
-def test_images_are_scored_against_others(run, tmp_path, monkeypatch, capsys):
-    """Half of the others are darker than all of ours, half brighter: the area is one half."""
-    others = np.repeat(np.array([0, 255], np.uint8), 4)[:, None, None, None]
-    np.save(tmp_path / "others.npy", others * np.ones((1, 8, 8, 1), np.uint8))
-    out, ours = tmp_path / "scores.csv", f"--data={npz(tmp_path)}"
-    command(monkeypatch, "score", run, out, ours, "--against=others.npy")
-    told = capsys.readouterr().out
-    assert "--against: 8 images, all that others.npy holds\n" in told
-    # A part of the others is 0 or 1, four of each: 1.96 sqrt(2 / 7 / 8), by hand.
-    assert "AUROC of log_density: 0.500 (95 % interval 0.130 to 0.870; chance 0.5)" in told
-    rows = list(csv.DictReader(out.read_text().splitlines()))
-    assert [row["is_against"] for row in rows] == ["0"] * 7 + ["1"] * 8
-    np.testing.assert_allclose([float(row["log_density"]) for row in rows[:7]], MEANS, rtol=1e-7)
-    note = "--data: the run was trained on most of these"
-    assert note not in told
-    trained.load(run).config.data.path = "own.npz"
-    command(monkeypatch, "score", run, tmp_path / "more.csv", ours)
-    assert note in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("named", [["--data=own"], ["--data=./own", "--split=held_out"], []])
-def test_images_held_out_are_scored_by_name(named, run, tmp_path, monkeypatch, capsys):
+def test_without_data_the_images_of_the_evaluation_are_scored(run, tmp_path, monkeypatch, capsys):
     folder_of_classes(tmp_path)
     config = trained.load(run).config
     config.data.update({"path": "own", "name": "folder", "max_train": None, "num_classes": 3})
     config.data.update({"holdout": 3})
     images, config = image_data.load(config)
     trained.load(run).config.update(config)
-    command(monkeypatch, "score", run, "s.npz", *named)
-    assert "3 images of split 'held_out'" in capsys.readouterr().out
+    command(monkeypatch, "score", run, "s.npz")
+    assert "the run's own data: 3 that its evaluation is of" in capsys.readouterr().out
     with np.load("s.npz") as found:
-        means = images.monitored.images.mean((1, 2, 3))
+        means = images.evaluated.images.mean((1, 2, 3))
         np.testing.assert_allclose(found["log_density"], means, rtol=1e-6)
-        own = [IMAGES[int(name[-5])].mean() for name in found["file"]]
-        np.testing.assert_allclose(found["log_density"], own, rtol=1e-6)
-    command(monkeypatch, "score", run, "t.npz", "--split=train")
-    with np.load("t.npz") as found:
-        np.testing.assert_allclose(found["log_density"], MEANS, rtol=1e-6)
 
 
 @pytest.mark.parametrize("ending", OUTPUTS["score"])
@@ -177,8 +145,8 @@ def test_files_of_any_name_are_scored(ending, run, tmp_path, monkeypatch):
         ("sample", "s.txt", [], "--out must end in .png or .npz, got"),
         ("sample", "no/s.png", [], "--out must lie in a folder that exists"),
         ("score", "s.csv", ["--data=nowhere"], "--data does not exist: nowhere."),
-        ("sample", "own.npz", [], "--out=own.npz exists"),
-        ("sample", "dangling.npz", [], "--out=dangling.npz exists"),
+        ("sample", "own.npz", [], "--out must be a new file, got"),
+        ("sample", "dangling.npz", [], "--out must be a new file, got"),
         ("sample", "run/new.png", [], "--out must not lie in the run's folder"),
         ("sample", "run/plots/../new.npz", [], "--out must not lie in the run's fol"),
         ("sample", "linked/new.npz", [], "--out must not lie in the run's folder"),
@@ -205,10 +173,8 @@ def test_mistakes_that_one_look_tells_are_told_before_anything_is_loaded(
 @pytest.mark.parametrize(
     ("further", "expected"),
     [
-        (["--data=own.npz"], "must hold images of shape (8, 8, 1), as the run was trained on"),
-        (["--data=own.npz", "--split=val"], "must hold the val images as val_images or x_val"),
-        (["--data=own.npz", "--split=held_out"], "leave out --data."),
-        (["--data=own"], "Name a split with --split=NAME."),
+        (["--data=own.npz"], "--data=own.npz: inputs must have shape"),
+        (["--data=own"], "must hold the train images"),
         (["--data=leave.py:read"], "SystemExit"),
         (["--data=unit.npz"], "0 to 255 as those of the training images, got 0 to 1 (dtype float"),
     ],
