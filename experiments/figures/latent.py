@@ -1,17 +1,16 @@
 """Draws the figures of the thermodynamic-integration thesis into a study's folder.
 
-FOLDER/figures/ gets fig10_*.png, the scores against the variance, and quadratic_fits.md. A row's
-name says its estimator and what differs: "tempered p=0.1 N_t=30". A sweep has the rows that differ
-in p alone, or in the batch size for vanilla learning.
+FOLDER/figures/ gets fig10_*.png, KID against the variance, and quadratic_fits.md. A row's name says
+its estimator and what differs: "tempered p=0.1 N_t=30". A sweep has the rows that differ in p
+alone, or in the batch size for vanilla learning.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
 from numpy.polynomial import Polynomial
 
 from ebmjax.recipes.evaluators.plots import figure
@@ -25,9 +24,8 @@ VARIANCES = {
     "gradient_variance": "gradient variance over\nbatches and chains",
     "generator_coordinate_gradient_variance": "gradient variance over\nthe generator's coordinates",
 }
-SCORES = {"kid_rbf": "KID_inf, RBF kernel", "fid": "FID_inf"}
+KID = "generation.fresh.at_sizes.kid_rbf.infinity"
 ESTIMATORS = ("frozen_prior", "tempered")
-INFINITY = "generation.fresh.at_sizes.{}.infinity"
 NAME = re.compile(r"([a-z_]+?)_((?:N_t|warm_start|[a-zA-Z]+)=.*)")
 HEADS = ("estimator", "regime", "points", "parabola's a", "left out: parabola", "line", "constant")
 NOTE = (
@@ -79,13 +77,14 @@ def regimes(rows: Sequence[Row], estimator: str) -> dict[str, list[Row]]:
     return {name: mine for name, mine in every.items() if mine}
 
 
-def means(rows: Sequence[Row], x_name: str, y_name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Returns means and standard deviations (2, rows), over seeds where both are finite."""
-    pairs = [np.stack([row.values(x_name), row.values(y_name)]) for row in rows]
-    pairs = [np.where(np.isfinite(pair).all(0), pair, np.nan) for pair in pairs]
-    sound = [pair[:, np.isfinite(pair[0])] for pair in pairs]
-    mean = [one.mean(1) if one.size else (np.nan, np.nan) for one in sound]
-    spread = [one.std(1, ddof=1) if one.shape[1] > 1 else (0.0, 0.0) for one in sound]
+def means(rows: Sequence[Row], variance: str) -> tuple[np.ndarray, np.ndarray]:
+    """Returns means and deviations (2, rows) of a variance and KID, over seeds with both."""
+    mean, spread = [], []
+    for row in rows:
+        pair = np.stack([row.values(variance), row.values(KID)])
+        pair = pair[:, np.isfinite(pair).all(axis=0)]
+        mean.append(pair.mean(axis=1) if pair.size else (np.nan, np.nan))
+        spread.append(pair.std(axis=1, ddof=1) if pair.shape[1] > 1 else (0.0, 0.0))
     return np.array(mean).T, np.array(spread).T
 
 
@@ -107,50 +106,38 @@ def fit(x: np.ndarray, y: np.ndarray) -> list[float]:
     return [len(x), float(first), *errors]
 
 
-def table(rows: Sequence[Row]) -> str:
-    """Returns the parabolas of every regime, beside simpler curves, in Markdown."""
-    lines = []
-    for estimator in ESTIMATORS:
-        for regime, mine in regimes(rows, estimator).items():
-            (x, y), _ = means(mine, next(iter(VARIANCES)), INFINITY.format("kid_rbf"))
-            numbers = [f"{one:.4g}" for one in fit(x[np.isfinite(x)], y[np.isfinite(x)])]
-            lines.append([estimator, regime, *numbers])
-    return "\n".join([NOTE, "", *markdown_table(HEADS, lines), ""])
-
-
-def against(
-    path: Path, found: Mapping[str, list[Row]], names: Mapping[str, str], score: str
-) -> None:
-    """Draws a score against other numbers, Figs. 5, 6, 10 and 12: a colour a regime, a parabola."""
-    with figure(path, 1, len(names), size=(5.5, 4.6), has_legend=True) as (panels,):
-        for axes, (name, label) in zip(panels, names.items(), strict=True):
-            for regime, mine in found.items():
-                points, spreads = means(mine, name, INFINITY.format(score))
-                _scatter(axes, points, spreads, regime, [row.changes for row in mine])
-            axes.set(xlabel=label, ylabel=SCORES[score])
-
-
-def _scatter(
-    axes: Axes, points: np.ndarray, spreads: np.ndarray, label: str, names: Sequence[str]
-) -> None:
-    style: Any = {"marker": "o", "ls": "", "capsize": 2, "label": label}
-    drawn = axes.errorbar(*points, xerr=spreads[0], yerr=spreads[1], **style)
-    for name, place in zip(names, points.T, strict=True):
-        axes.annotate(name, place, (4, 4), textcoords="offset points", fontsize=6)
-    x, y = points[:, np.isfinite(points[0])]
-    if label != "variants" and len(np.unique(x)) > 2:
-        curve = Polynomial.fit(x, y, 2)
-        axes.plot(*curve.linspace(100), color=drawn[0].get_color(), lw=1, ls="--")
-
-
 def draw(folder: Path) -> None:
     """Writes the figures that the folder has rows for, and the parabolas as a table."""
     rows, target = gather(folder), folder / "figures"
     target.mkdir(exist_ok=True)
-    if not rows:
-        return
-    (target / "quadratic_fits.md").write_text(table(rows))
+    lines = []
     for estimator in ESTIMATORS:
         found = regimes(rows, estimator)
-        for score in SCORES if found else ():
-            against(target / f"fig10_{score}_{estimator}.png", found, VARIANCES, score)
+        for regime, mine in found.items():
+            (x, y), _ = means(mine, next(iter(VARIANCES)))
+            numbers = [f"{one:.4g}" for one in fit(x[np.isfinite(x)], y[np.isfinite(x)])]
+            lines.append([estimator, regime, *numbers])
+        if found:
+            _draw_scatter(target / f"fig10_kid_rbf_{estimator}.png", found)
+    text = [NOTE, "", *markdown_table(HEADS, lines), ""]
+    (target / "quadratic_fits.md").write_text("\n".join(text))
+
+
+def _draw_scatter(path: Path, found: dict[str, list[Row]]) -> None:
+    """Draws KID against the variances: a colour and a parabola for each regime."""
+    with figure(path, 1, len(VARIANCES), size=(5.5, 4.6), has_legend=True) as (panels,):
+        for axes, (name, label) in zip(panels, VARIANCES.items(), strict=True):
+            axes.set(xlabel=label, ylabel="KID_inf, RBF kernel")
+            for regime, mine in found.items():
+                points, (x_error, y_error) = means(mine, name)
+                drawn = axes.errorbar(
+                    *points, xerr=x_error, yerr=y_error, marker="o", ls="", capsize=2, label=regime
+                )
+                for row, place in zip(mine, points.T, strict=True):
+                    axes.annotate(
+                        row.changes, place, (4, 4), textcoords="offset points", fontsize=6
+                    )
+                x, y = points[:, np.isfinite(points[0])]
+                if regime != "variants" and len(np.unique(x)) > 2:
+                    curve = Polynomial.fit(x, y, 2).linspace(100)
+                    axes.plot(*curve, color=drawn[0].get_color(), lw=1, ls="--")

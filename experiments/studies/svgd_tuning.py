@@ -1,18 +1,16 @@
 """The SVGD thesis's tuning study: ten images, one hyperparameter of the sampler at a time.
 
-There are five sweeps. Each is run for the objective as printed ("literal") and for the corrected
-one, with particles put back by softmax and by argmax, and once in place as a reference. Batches
-hold the first image of each class, so an update is an epoch. Updates whose loss exceeds 1e5 in
-magnitude are skipped and counted. <sweep>_<objective>.png are the curves of a sweep.
+There are four sweeps. Each is run for the objective as printed ("literal") and for the corrected
+one, with particles put back by softmax and by argmax. Batches hold the first image of each class,
+so an update is an epoch. Updates whose loss exceeds 1e5 in magnitude are skipped and counted.
+<sweep>_<objective>.png are the curves of a sweep.
 
-Variants: "" has the digits; cifar10 the first four sweeps on ten images of CIFAR-10 at 16x16, in
---config.data.path=FOLDER.
+Variants: "" has the digits; cifar10 ten images of CIFAR-10 at 16x16, in --config.data.path=FOLDER.
 
-Source: SVGD-in-JEM thesis, 5.1, Figures 5.1-5.4; the fifth sweep follows the words of 3.3.2.
+Source: SVGD-in-JEM thesis, 5.1, Figures 5.1-5.4.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +24,6 @@ skip = project("settings.joint_rows").skip
 STEPS = {"literal": 0.09, "corrected": 6.5}
 """Step sizes where they are not swept, by objective."""
 
-REFERENCE = "in_place"
-REPLACEMENTS = ("softmax", "argmax")
 STEP, PARTICLES = "sampler.svgd.step_size", "sampler.num_samples"
 THESIS: dict[str, Any] = {
     PARTICLES: 43,
@@ -36,15 +32,12 @@ THESIS: dict[str, Any] = {
     "sampler.svgd.bandwidth": None,
     "mesh.num_shards": 1,  # for 23 and 43 particles
 }
-# Up to 0.09 they are the thesis's; beyond, 1/n of a particle's own score is made up for.
-STEP_SIZES = (0.005, 0.01, 0.09, 1.0, 6.5, 43.0)
 SWEEPS: dict[str, tuple[str, Sequence[float], dict[str, Any]]] = {
-    "step_size": (STEP, STEP_SIZES, {}),
+    # Up to 0.09 they are the thesis's; beyond, 1/n of a particle's own score is made up for.
+    "step_size": (STEP, (0.005, 0.01, 0.09, 1.0, 6.5, 43.0), {}),
     "num_particles": (PARTICLES, (10, 23, 43, 64), {}),
     "num_steps": ("sampler.num_steps", (5, 10, 20), {PARTICLES: 23}),
     "smoothing": ("loss.smoothing", (1.0, 5.0, 50.0, 500.0), {}),
-    # The other reading of the thesis's median rule.
-    "step_size_median": (STEP, STEP_SIZES, {"sampler.svgd.bandwidth": "median"}),
 }
 """The field that is swept, its values, and what differs from ``THESIS``, by sweep."""
 
@@ -83,40 +76,38 @@ PANELS: tuple[Panel, ...] = (
 
 
 def rows(sweep: str, objective: str) -> dict[str, tuple[str, ...]]:
-    """Returns the arguments by label: every value by both replacements, and once in place.
+    """Returns the label and flags of every value of a sweep, by both replacements.
 
-    Half of the particles are kept, where they are chosen.
+    Half of the particles are kept.
     """
     swept, values, others = SWEEPS[sweep]
     frozen = {**THESIS, **others, STEP: STEPS[objective], "loss.svgd_variant": objective}
     found = {}
-    for value, replacement in [*((v, r) for v in values for r in REPLACEMENTS), (None, REFERENCE)]:
-        fields = frozen if value is None else frozen | {swept: value}
-        kept = None if value is None else fields[PARTICLES] // 2
-        fields = fields | {"sampler.buffer.num_kept": kept}
-        if value is not None:
-            fields["sampler.buffer.replacement"] = replacement
-        text = f"{fields[swept]:g}, {replacement.replace('_', ' ')}"
-        found[f"{sweep} {objective} {text}"] = make_flags(fields)
+    for value in values:
+        fields = frozen | {swept: value}
+        fields["sampler.buffer.num_kept"] = fields[PARTICLES] // 2
+        for replacement in ("softmax", "argmax"):
+            flags = make_flags({**fields, "sampler.buffer.replacement": replacement})
+            found[f"{sweep} {objective} {value:g}, {replacement}"] = flags
     return found
 
 
-def draw(sweeps: Sequence[str], folder: Path) -> None:
+def draw(folder: Path) -> None:
     """Draws a figure for each sweep and objective."""
-    for name in sweeps:
+    for name in SWEEPS:
         for objective in STEPS:
             head = f"{name} {objective} "
             shown = {row: row.removeprefix(head) for row in rows(name, objective)}
             over_training(PANELS, f"{name}_{objective}", folder, shown)
 
 
-def study(base: Sequence[str], sweeps: Sequence[str]) -> Study:
-    """Returns the study of ``sweeps``, from a configuration and its arguments."""
+def study(base: Sequence[str]) -> Study:
+    """Returns the study of all sweeps, from a configuration and its arguments."""
     last = "over_training.last"
     return Study(
         rows={
             label: [*base, *flags]
-            for name in sweeps
+            for name in SWEEPS
             for objective in STEPS
             for label, flags in rows(name, objective).items()
         },
@@ -131,8 +122,8 @@ def study(base: Sequence[str], sweeps: Sequence[str]) -> Study:
         },
         num_seeds=1,
         common=COMMON,
-        draw=partial(draw, sweeps),
+        draw=draw,
     )
 
 
-STUDIES = {"": study(DIGITS, [*SWEEPS]), "cifar10": study(CIFAR, [*SWEEPS][:4])}
+STUDIES = {"": study(DIGITS), "cifar10": study(CIFAR)}

@@ -128,7 +128,7 @@ def test_the_literal_ratio_and_its_halves(ratio, proposal):
     assert reached >= 2
 
 
-def test_a_move_is_weighed_by_every_ratio():
+def test_a_move_is_weighed_by_both_ratios():
     """Compares one start with ratios by hand; a curvature of 1 changes the score by the move."""
     x, step, noise_scale = jnp.array([0.7, -1.1, 0.2]), 0.3, 0.4
     density = lambda label: lambda x: normal(x) - 3.0  # noqa: E731
@@ -139,9 +139,6 @@ def test_a_move_is_weighed_by_every_ratio():
     implied = noise_scale**2 / (2 * step)
     expected = {
         "literal": by_hand(x, y, step, noise_scale, "energies", "twice_step"),
-        "energies": by_hand(x, y, step, noise_scale, "energies", "noise"),
-        "twice_step": by_hand(x, y, step, noise_scale, "exponentials", "twice_step"),
-        "decoupled": by_hand(x, y, step, noise_scale, "exponentials", "noise"),
         "implied": by_hand(x, y, step, noise_scale, "exponentials", "noise", implied),
     }
     for name, value in expected.items():
@@ -149,8 +146,6 @@ def test_a_move_is_weighed_by_every_ratio():
     assert float(found["score_change"]) == pytest.approx(
         np.linalg.norm(y - x) / np.linalg.norm(x), rel=1e-5
     )
-    drift = np.sum((step * x) ** 2) / noise_scale**2 / 3
-    assert float(found["squared_drift_to_noise"]) == pytest.approx(drift, rel=1e-5)
 
 
 def model_at(energy, adaptation, beta, config):
@@ -183,6 +178,3 @@ def test_the_move_that_the_chains_of_training_make_is_weighed(max_score, beta, m
         told.append(float(info.acceptance_prob))
         assert float(found["acceptance_implied"]) == pytest.approx(told[-1], rel=1e-3, abs=1e-6)
     assert max(told) - min(told) > 0.1
-    drift = jnp.clip(0.45 * jnp.sin(9.0 * x) * (1.0 - beta), -(max_score or 1.0), max_score or 1.0)
-    expected = float(jnp.mean(jnp.square(0.3 * drift / 0.1)))
-    assert float(found["squared_drift_to_noise"]) == pytest.approx(expected, rel=1e-4)
