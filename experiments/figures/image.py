@@ -28,8 +28,8 @@ DAMPING: tuple[figures.Panel, ...] = (
     figures.SKIPPED,
 )
 REWEIGHTED: tuple[figures.Panel, ...] = (
-    ("positive_log_density", "f of the data", "symlog"),
-    ("negative_log_density", "f of the negatives", "symlog"),
+    ("positive_energy", "-f of the data", "symlog"),
+    ("negative_energy", "-f of the negatives", "symlog"),
     ("log_density_gap", "f of the data - of the negatives", "symlog"),
     ("positive_weight", "mean weight of the data", "linear"),
     ("effective_sample_fraction", "effective fraction of negatives", "linear"),

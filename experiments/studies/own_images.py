@@ -1,7 +1,7 @@
 """Exam of the configurations for anyone's images: sets that nobody tuned for, beside baselines.
 
 experiments/image_sets.py makes the sets in runs/sets first. --rows='* glyphs' runs one set. `joint`
-also trains as a classifier alone, and needs labels. exam.md has, for each finished run of seed 0:
+needs labels. exam.md has, for each finished run of seed 0:
 - the accuracy of PCA of 50 components with a support vector machine (C = 10), less the run's;
 - copies: the share of samples that are nearer to a training image than 99 % of the test images are,
   and so in relation to its next 50 neighbours, too: blurs are no copies. By chance it is 1 %.
@@ -21,9 +21,6 @@ from ebmjax.recipes.study.table import markdown_table
 
 image_sets = project("image_sets")
 
-ALONE = {"loss.generative_weight": 0, "train.keep_best": "", "evals.checkpoint": "newest"}
-"""Fields of a joint model that is a classifier alone."""
-
 
 def make_rows() -> dict[str, list[str]]:
     """Returns the runs of every set, by "CONFIG SET"."""
@@ -34,9 +31,6 @@ def make_rows() -> dict[str, list[str]]:
             if config == "joint" and name in image_sets.WITHOUT_LABELS:
                 continue
             found[f"{config} {name}"] = [f"configs/{config}.py", *make_flags(fields)]
-            if config == "joint":
-                row = [f"configs/{config}.py", *make_flags(fields | ALONE)]
-                found[f"{config} {name} classifier"] = row
     return found
 
 
@@ -77,7 +71,7 @@ def judge(folder: Path) -> None:
     lines = []
     for row in row_names(folder):
         runs = [run for run in find_done(folder, row) if run.folder.name == "seed0"]
-        for run in runs if not row.endswith("classifier") else ():
+        for run in runs:
             path, report = Path(run.config()["data"]["path"]), run.evaluation()
             train, test = (load_images("npz", split, path=path).data for split in ("train", "test"))
             off, copies = "-", "-"

@@ -50,7 +50,6 @@ def test_a_finished_run_is_judged_beside_its_baseline(module, sets, tmp_path, mo
     for row, report in (
         ("joint_shapes", {"classification": {"accuracy": 0.5}}),
         ("image_shapes", {}),
-        ("joint_shapes_classifier", {"classification": {"accuracy": 0.5}}),
     ):
         run = tmp_path / row / "seed0"
         run.mkdir(parents=True)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data, losses, samplers
-from ebmjax._ranges import COUNT, FRACTION, NOT_NEGATIVE, POSITIVE, PROBABILITY, WHOLE, optional
+from ebmjax._ranges import COUNT, FRACTION, NOT_NEGATIVE, POSITIVE, PROBABILITY, WHOLE
 from ebmjax._stored import take_rows
 from ebmjax.learning import Density, NoiseLevels, Samples
 from ebmjax.recipes.config.errors import Config, ConfigError
@@ -47,16 +47,14 @@ def denoising_levels(
     *,
     fitted: NoiseLevels,
     min_noise_scale: Annotated[float, POSITIVE] = 0.05,
-    max_noise_scale: Annotated[float | None, optional(POSITIVE)] = None,
     relative_step: Annotated[float, POSITIVE] = 0.5,
 ) -> tuple[jax.Array, Metrics]:
     """Returns ``losses.denoising_score_matching_loss``.
 
-    The noise's logarithm is uniform between the levels, one stratum an example.
+    The noise's logarithm is uniform up to the largest distance of two examples, one stratum each.
 
     Args:
       min_noise_scale: smallest noise, which evaluations see, in units of the data
-      max_noise_scale: largest noise; None: the largest distance of two examples
       relative_step: step of annealed chains, in squares of a level's noise
     """
     x = batch.x
@@ -74,7 +72,6 @@ def diffusion_recovery(
     *,
     fitted: NoiseLevels,
     min_noise_scale: Annotated[float, POSITIVE] = 0.05,
-    max_noise_scale: Annotated[float | None, optional(POSITIVE)] = None,
     num_levels: Annotated[int, COUNT] = 6,
     relative_step: Annotated[float, POSITIVE] = 0.1,
     num_steps: Annotated[int, COUNT] = 30,
@@ -86,7 +83,6 @@ def diffusion_recovery(
 
     Args:
       min_noise_scale: smallest noise, which evaluations see, in units of the data
-      max_noise_scale: largest noise; None: the largest distance of two examples
       num_levels: noise levels
       relative_step: step of chains, in squares of the noise between two levels
       num_steps: steps of a training chain, from one level to the next
@@ -262,17 +258,16 @@ def fit(config: Config, train: data.ImageData) -> Any:
     x = x.reshape(len(x), -1).astype(np.float64)
     if name not in LEVELS:
         return samplers.fit_factor_gaussian(x, jitter=section.noise_scale**2).one(0)
-    lowest, highest = section.min_noise_scale, section.max_noise_scale
-    if highest is None:
-        squares = np.sum(np.square(x), axis=1)
-        highest = float(np.sqrt((squares[:, None] + squares[None] - 2 * x @ x.T).max()))
-    if lowest >= highest:
+    squares = np.sum(np.square(x), axis=1)
+    highest = float(np.sqrt((squares[:, None] + squares[None] - 2 * x @ x.T).max()))
+    if section.min_noise_scale >= highest:
         raise ConfigError(
-            f"config.loss.{name}.min_noise_scale must be below max_noise_scale={highest:.3g} "
-            f"(None: the largest distance of two examples), got {lowest:g}."
+            f"config.loss.{name}.min_noise_scale must be below the largest distance of two "
+            f"examples, {highest:.3g}, got {section.min_noise_scale:g}."
         )
     scale = float(np.sqrt(np.mean(np.square(x))))
-    return NoiseLevels(lowest, highest, scale, section.relative_step, section.get("num_levels"))
+    lowest, num_levels = section.min_noise_scale, section.get("num_levels")
+    return NoiseLevels(lowest, highest, scale, section.relative_step, num_levels)
 
 
 LEVELS = (denoising_levels.__name__, diffusion_recovery.__name__)

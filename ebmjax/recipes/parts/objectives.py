@@ -22,7 +22,7 @@ from ebmjax._ranges import (
 from ebmjax.learning import Density, NoiseLevels, Samples
 from ebmjax.recipes.config.declare import Field, field, read_fields, under, when_is
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.config.user_parts import UserPart, find_function, find_part, is_users
+from ebmjax.recipes.config.user_parts import find_function, find_part, is_users
 from ebmjax.recipes.parts import chainless
 from ebmjax.types import Key, Metrics
 
@@ -90,8 +90,7 @@ def beta(
       output_scale: factor on the log density inside the robust objective
       max_positive_weight: updates whose data have a larger mean weight are skipped; None: none are
     """
-    fields = {"beta": beta, "beta_start": beta_start, "step": step}
-    exponent = chains_beta(fields, total_steps)
+    exponent = chains_beta({"beta": beta, "beta_start": beta_start, "step": step}, total_steps)
     value, metrics = losses.beta_objective_loss(
         batch.log_density,
         negatives.log_density,
@@ -100,14 +99,7 @@ def beta(
         output_scale=output_scale,
         allow_negative=True,
     )
-    positive, negative = jnp.mean(batch.f), jnp.mean(negatives.f)
-    return value, {
-        **metrics,
-        "positive_log_density": positive,
-        "negative_log_density": negative,
-        "log_density_gap": positive - negative,
-        "beta": jnp.float32(exponent),
-    }
+    return value, {**metrics, "beta": jnp.float32(exponent)}
 
 
 def chains_beta(fields: Mapping[str, Any], total_steps: int) -> Any:
@@ -211,12 +203,6 @@ def check_objective(config: Config) -> None:
             "--config.sampler.mala.noise_scale=None --config.sampler.mala.temperature=1 "
             "--config.sampler.mala.step_size=1e-4."
         )
-    own = section.get("energy_matching")
-    if own is not None and own.num_steps * own.step_size < 1:
-        raise ConfigError(
-            "config.loss.energy_matching.num_steps times step_size must be at least 1, when noise "
-            f"reaches the data; got {own.num_steps} * {own.step_size:g}: take longer chains."
-        )
     size = "positive_batch_size" if "positive_batch_size" in config.train else "batch_size"
     if section.get("beta_variant") == "true_objective" and config.train[size] % 2:
         raise ConfigError(
@@ -287,26 +273,28 @@ def noise_levels(config: Config, train: data.ImageData) -> NoiseLevels | None:
 
 
 def _users(config: Config) -> Callable[..., tuple[jax.Array, Metrics]]:
-    """Returns the user's ``(key, model, batch)``, or with ``negatives``, with its options."""
+    """Returns the user's ``(key, model, batch)``, or with ``negatives``, with its options.
+
+    The function may return the loss alone, or ``(loss, metrics)``.
+    """
     name = config.loss.name
     part = find_part(config, "loss.name", name, ("key", "model", "batch"), ("negatives",))
-    return lambda *given: _check_loss(part, part.call(*given, **part.options))
 
-
-def _check_loss(part: UserPart, found: Any) -> tuple[jax.Array, Metrics]:
-    """Returns what a user's loss has returned, the loss or ``(loss, metrics)``, as both."""
-    value, metrics = found if isinstance(found, tuple) and len(found) == 2 else (found, {})
-    is_scalar = hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jnp.floating)
-    if not is_scalar or jnp.shape(value) != () or not isinstance(metrics, Mapping):
-        got = f"shape {jnp.shape(value)}" if is_scalar else f"a {type(value).__name__}"
-        raise ConfigError(
-            f"config.loss.name={part.name!r} must return a loss, a floating-point scalar, or "
-            f"(loss, metrics), a dict of scalars beside it; got {got}."
-        )
-    for name, number in metrics.items():
-        if jnp.shape(number) != ():
+    def loss(*given: Any) -> tuple[jax.Array, Metrics]:
+        found = part.call(*given, **part.options)
+        value, metrics = found if isinstance(found, tuple) and len(found) == 2 else (found, {})
+        if not hasattr(value, "dtype") or not jnp.issubdtype(value.dtype, jnp.floating):
+            wrong = f"a {type(value).__name__}"
+        elif jnp.shape(value) or not isinstance(metrics, Mapping):
+            wrong = f"shape {jnp.shape(value)} and a {type(metrics).__name__}"
+        else:
+            shapes = {key: jnp.shape(one) for key, one in metrics.items()}
+            wrong = ", ".join(f"{key!r} of shape {shape}" for key, shape in shapes.items() if shape)
+        if wrong:
             raise ConfigError(
-                f"config.loss.name={part.name!r} must return metrics that are scalars, got "
-                f"{name!r} of shape {jnp.shape(number)}: return its mean."
+                f"config.loss.name={name!r} must return a loss, a floating-point scalar, or (loss, "
+                f"metrics), a dict of scalars beside it; got {wrong}."
             )
-    return value, dict(metrics)
+        return value, dict(metrics)
+
+    return loss
