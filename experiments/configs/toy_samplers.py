@@ -63,7 +63,6 @@ VARIANTS = {
         "evals.density.bandwidth": 1.0,
         "evals.comparison.num_chains": 4,
         "evals.comparison.num_steps": 60,
-        "evals.comparison.burn_in": 20,
     },
 }
 get_config = partial(configure, base=BASE, variants=VARIANTS)

@@ -71,17 +71,16 @@ def densities(path: Path, runs: Runs) -> None:
             section = shown[name][0].config()["evals"]["density"]
             grid = Grid(section["half_width"], section["grid_points"])
             with np.load(shown[name][0].snapshots()[-1]) as arrays:
-                truth = arrays["truth"]
-            limits = 0.0, float(np.exp(truth.max()))
-            tile(axes[0], truth, np.exp, limits)
-            axes[0].set(title="data", ylabel=name.replace("_", " "))
+                truth = np.exp(arrays["truth"])
+            tile(axes[0], truth, truth.max(), "data")
+            axes[0].set_ylabel(name.replace("_", " "))
             for place, column in zip(axes[1:], columns, strict=True):
                 run, learned = line.get(column), None
                 caption = "missing" if run is None else "diverged"
                 if run is not None and run.status != "diverged":
                     with np.load(run.snapshots()[-1]) as arrays:
                         found = arrays["log_density"]
-                    caption, learned = describe_density(found, grid, np.exp(truth))
-                tile(place, learned, np.exp, limits, missing=caption)
+                    caption, learned = describe_density(found, grid, truth)
                 head = [f"beta {column:g}"] if isinstance(column, float) else column.split(", ")
-                place.set_title("\n".join([*head, *[caption] * (learned is not None)]))
+                title = "\n".join([*head, *[caption] * (learned is not None)])
+                tile(place, learned, truth.max(), title, missing=caption)

@@ -28,11 +28,8 @@ COLUMNS = {
     "ESS/s of chains alone": ("ess_within_per_second", 0),
     "distance to data": ("distance_to_data", 2),
     "distance to model": ("distance_to_model", 2),
-    "modes found": ("modes", 1),
     "in a mode": ("inside", 3),
-    "crossings a chain": ("crossings", 1),
     "acceptance": ("acceptance_prob", 3),
-    "temperature": ("temperature", 1),
 }
 REFERENCES = {
     "data": "*independent draws, data*",

@@ -84,7 +84,6 @@ def row(data: str, objective: str) -> list[str]:
 
 COLUMNS = {
     **pick_columns("density, KL in nats", "density, TV"),
-    "shares of the density, TV": ("density.density_share_tv", 1.0, 3),
     "normalisable": ("density.is_normalisable", 1.0, 1),
     **pick_columns("seconds of training"),
 }

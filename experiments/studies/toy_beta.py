@@ -3,8 +3,8 @@
 A row is a data set, a setting, an objective and a beta, by the variants of configs/toy_beta.py.
 Total variation lies in [0, 1] and is from the data's density unless another is named. "chains" is
 that of a kernel density estimate of 10,000 ends of the run's chains, "negatives" that of training's
-chains, "shares" that of the masses of modes or circles. Means leave out, and count, runs that
-diverged and densities that cannot be normalised on the grid. panels_*.png has the learned densities
+chains. Means leave out, and count, runs that diverged and densities that cannot be normalised on
+the grid. panels_*.png has the learned densities
 of seed 0. "negative" has betas below 0.
 """
 
@@ -30,8 +30,6 @@ COLUMNS = {
     "reweighted negatives, TV": ("reweighted_tv", 1.0, 3),
     "slope of the compensation": ("bias_slope", 1.0, 2),
     "its correlation": ("bias_correlation", 1.0, 2),
-    "shares of the density, TV": ("density.density_share_tv", 1.0, 3),
-    "shares of the chains, TV": ("density.sample_share_tv", 1.0, 3),
     "normalisable": ("density.is_normalisable", 1.0, 1),
     **pick_columns("seconds of training"),
 }

@@ -165,7 +165,6 @@ SMOKE_SIZES: Mapping[str, Any] = {
     "evals.every_epochs": 1,
     "evals.samples.num_images": 20,
     "evals.generation.num_images": 20,
-    "evals.fit.num_samples": 20,
 }
 """Sizes of a run of seconds, of an energy alone and of a joint model."""
 

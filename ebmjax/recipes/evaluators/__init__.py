@@ -18,7 +18,7 @@ class Found(NamedTuple):
       report: numbers by name, nested, for evaluation.json.
       row: numbers for metrics.jsonl; None: the scalars of the report, by dotted names.
       arrays: for evaluation.npz, or ``monitor/<step>.npz`` during training.
-      per_image: values behind numbers of the report, see ``folder.per_image``.
+      per_image: values behind numbers of the report, see ``workdir.write_per_image``.
       pictures: name to a function of a path, for ``plots/eval_<name>.png`` after training.
       step_pictures: the same for ``plots/<name>_<step>.png`` during training.
     """

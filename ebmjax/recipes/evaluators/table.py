@@ -36,7 +36,6 @@ EVALUATORS = {
     "generation": END,
     "energies": 1,
     "mixing": END,
-    "fit": NEVER,
     "nats": NEVER,
     "density": 1,
     "comparison": NEVER,

@@ -7,7 +7,6 @@ imports JAX.
 import contextlib
 import json
 import os
-import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,30 +55,20 @@ def check_links(folder: Path) -> None:
     A reader would read what the link names, and a writer would overwrite it.
     """
     top = os.path.realpath(folder)
-    with explain_errors(folder):
-        for above, folders, files in os.walk(top, onerror=_raise):
-            for place in (os.path.join(above, name) for name in [*folders, *files]):
-                with contextlib.suppress(FileNotFoundError):  # a run at work removes some
-                    _check_place(top, place, os.lstat(place).st_mode)
-
-
-def _check_place(top: str, place: str, mode: int) -> None:
-    target = os.path.realpath(place)
-    if stat.S_ISLNK(mode) and os.path.commonpath([top, target]) != top:
-        raise WorkdirError(
-            f"{place} is a link that leads out of the run's folder, to {target}: remove it."
-        )
-    if not (stat.S_ISLNK(mode) or stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise WorkdirError(f"{place} is neither a file nor a folder: remove it.")
-
-
-def _raise(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise error
+    for above, folders, files in os.walk(top):
+        for place in (os.path.join(above, name) for name in [*folders, *files]):
+            target = os.path.realpath(place)
+            if os.path.islink(place) and os.path.commonpath([top, target]) != top:
+                raise WorkdirError(
+                    f"{place} is a link that leads out of the run's folder, to {target}: remove it."
+                )
+            # A run at work removes some files meanwhile.
+            if os.path.exists(place) and not (os.path.isfile(place) or os.path.isdir(place)):
+                raise WorkdirError(f"{place} is neither a file nor a folder: remove it.")
 
 
 def config_file(folder: Path) -> Path:
-    """Returns the path of a run's config.json; raises WorkdirError if there is none."""
+    """Returns the path of config.json; raises WorkdirError if there is none."""
     if not folder.exists():
         raise WorkdirError(f"{folder} does not exist.{near_path(folder)}")
     if not (folder / "config.json").exists():
@@ -160,11 +149,6 @@ def differing(config: Config, saved: dict[str, Any], counts: Callable[[str], boo
     )
 
 
-def identity(config: Config) -> dict[str, Any]:
-    """Returns what a run's checkpoints say of its configuration; see ``Checkpoints``."""
-    return {"config": as_json(config)}
-
-
 def as_json(config: Config) -> dict[str, Any]:
     """Returns the configuration as plain dicts and lists, without parts that it does not name."""
     named = config.copy_and_resolve_references()
@@ -175,13 +159,8 @@ def as_json(config: Config) -> dict[str, Any]:
 class Saved(NamedTuple):
     """The state to use, as a run's folder describes it; its arrays are not read yet.
 
-    Attributes:
-      step: its step.
-      newest: step of the newest checkpoint.
-      total_steps: length of the run.
-      is_best: whether it is the best state, which is kept apart.
-      is_diverged: whether the run had diverged.
-      meta: the newest checkpoint's, see ``Checkpoints.save``.
+    ``step`` is its own, ``newest`` that of the newest checkpoint, whose ``meta`` this is. The best
+    state is kept apart.
     """
 
     step: int

@@ -6,11 +6,13 @@ import os
 import subprocess
 import tempfile
 import time
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+import ebmjax
 from ebmjax import _records
 from ebmjax._records import list_steps
 from ebmjax.recipes.config.errors import Config, WorkdirError
@@ -27,6 +29,11 @@ try:
 except ImportError:  # pragma: no cover (Windows has other locks)
     fcntl = None
 
+PER_IMAGE = "per_image.npz"
+PerImage = dict[str, np.ndarray]
+"""Set of images to (images,); a number is the sum of the sets' means."""
+RunParts = tuple[Any, PerImage]
+"""Digest of the images, and a number of each image."""
 _QUIET: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 10}
 
 
@@ -57,28 +64,18 @@ def check(workdir: Path, config: Config, may_differ: str | None = None) -> None:
             )
 
 
-def check_checkpoints(workdir: Path, checkpoint_every: int) -> None:
-    """Raises WorkdirError for a run that has saved checkpoints and has none left.
-
-    A run that was killed before its first checkpoint may begin again; its rows reach at most the
-    second checkpoint's step. If only the end is saved, ``checkpoint_every`` is 0.
-    """
-    if list_steps(workdir / "checkpoints"):
-        return
-    last_step = max((row["step"] for row in read_rows(workdir)), default=0)
-    is_finished = (workdir / "summary.json").exists()
-    if is_finished or 0 < 2 * checkpoint_every < last_step:
-        raise WorkdirError(
-            f"--workdir {workdir} holds {'a finished run' if is_finished else 'a run'} whose rows "
-            f"reach step {last_step}, but no checkpoint. Put checkpoints/ back, or use another "
-            "--workdir."
-        )
-
-
 def prepare(workdir: Path, config: Config) -> None:
-    """Makes the folder with its config.json, or checks that it has the same configuration."""
+    """Makes the folder with its config.json, or checks that it has the same configuration.
+
+    A finished run without checkpoints is not trained again.
+    """
     check(workdir, config)
     path = workdir / "config.json"
+    if (workdir / "summary.json").exists() and not list_steps(workdir / "checkpoints"):
+        raise WorkdirError(
+            f"--workdir {workdir} holds a finished run, but no checkpoint. Put checkpoints/ back, "
+            "or use another --workdir."
+        )
     with explain_errors(workdir):
         workdir.mkdir(parents=True, exist_ok=True)
         check_writable(workdir)
@@ -156,13 +153,9 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Writes arrays of any names to an .npz file; ``numpy.savez`` takes some for its arguments."""
-    import numpy as np  # imported late: studies report mistakes without it
-
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
+    """Writes arrays to an .npz file of any name."""
+    with path.open("wb") as file:
+        np.savez_compressed(file, **arrays)
 
 
 def save_snapshot(workdir: Path, step: int, arrays: Mapping[str, Any]) -> None:
@@ -181,3 +174,50 @@ def read_rows(workdir: Path) -> list[dict[str, Any]]:
     """Returns the rows of metrics.jsonl, none if there is no such file; see ``_records``."""
     path = workdir / "metrics.jsonl"
     return _records.read_rows(path) if path.is_file() else []
+
+
+def write_per_image(folder: Path, found: Mapping[str, PerImage]) -> dict[str, float]:
+    """Writes per_image.npz: its arrays are called "<name in evaluation.json>#<set of images>".
+
+    Returns the standard error of each number, because the test set is finite. Numbers of fewer than
+    two images, and those that are not finite, are left out.
+    """
+    arrays, errors = {}, {}
+    for name, parts in found.items():
+        if all(len(part) > 1 and np.isfinite(part).all() for part in parts.values()):
+            errors[name] = ebmjax.metrics.sampling_error(tuple(parts.values()))
+            arrays |= {f"{name}#{part}": array for part, array in parts.items()}
+    write_arrays(folder / PER_IMAGE, arrays)
+    return errors
+
+
+def read_per_image(folder: Path, name: str) -> PerImage | None:
+    """Returns the number ``name`` of each image; None if it is missing."""
+    if not (folder / PER_IMAGE).exists():
+        return None
+    with np.load(folder / PER_IMAGE) as arrays:
+        keys = [key for key in arrays if key.rpartition("#")[0] == name]
+        return {key.rpartition("#")[2]: arrays[key] for key in keys} or None
+
+
+def stack_parts(runs: Sequence[RunParts]) -> tuple[np.ndarray, ...] | None:
+    """Returns (seeds, images) of each set; None unless there are runs, all on the same images."""
+    images = {(digest, *((name, len(x)) for name, x in parts.items())) for digest, parts in runs}
+    if len(images) != 1:
+        return None
+    return tuple(np.stack([parts[name] for _, parts in runs]) for name in runs[0][1])
+
+
+def paired_difference(
+    ours: Mapping[int, RunParts], theirs: Mapping[int, RunParts], *, factor: float = 1.0
+) -> dict[str, Any] | None:
+    """Returns the paired difference over common seeds; None without any on the same images."""
+    seeds = [seed for seed in ours if seed in theirs]
+    stacked = stack_parts([one[seed] for one in (ours, theirs) for seed in seeds])
+    if stacked is None:
+        return None
+    halves = (tuple(x[: len(seeds)] for x in stacked), tuple(x[len(seeds) :] for x in stacked))
+    found = ebmjax.metrics.paired_difference(*halves)
+    low, high = sorted([factor * found.low, factor * found.high])
+    ends = {"low": low, "high": high, "seeds": len(seeds)}
+    return {"difference": factor * found.difference, **ends}

@@ -29,39 +29,11 @@ class Truth(NamedTuple):
       draw: ``draw(key, num) -> (num, d)``, different ones while there are enough.
       log_density_fn: log density of one position, or an estimate of it.
       means: (modes, d), means of the modes.
-      radii: of circles around the origin; None for modes.
     """
 
     draw: Callable[[Key, int], jax.Array]
     log_density_fn: LogDensityFn
     means: np.ndarray
-    radii: np.ndarray | None = None
-
-    @property
-    def num_parts(self) -> int:
-        """Number of parts of the space: modes or circles."""
-        return len(self.means if self.radii is None else self.radii)
-
-    def part_of(self, positions: np.ndarray) -> np.ndarray:
-        """Returns the nearest mode or circle, from 0, of each of the positions (..., d)."""
-        if self.radii is None:
-            distances = np.linalg.norm(positions[..., None, :] - self.means, axis=-1)
-        else:
-            distances = np.abs(np.linalg.norm(positions, axis=-1)[..., None] - self.radii)
-        return np.argmin(distances, axis=-1)
-
-    def shares(self, positions: np.ndarray, masses: np.ndarray | None = None) -> np.ndarray:
-        """Returns (parts,): shares of the mass of the finite ``positions``; NaN without any.
-
-        Args:
-          positions: (n, d).
-          masses: (n,), not negative; equal unless given.
-        """
-        finite = np.all(np.isfinite(positions), axis=1)
-        weights = None if masses is None else masses[finite]
-        totals = np.bincount(self.part_of(positions[finite]), weights, minlength=self.num_parts)
-        with np.errstate(invalid="ignore"):
-            return totals / np.sum(totals)
 
 
 def load(config: Config) -> tuple[Images, Truth, Config]:
@@ -129,10 +101,9 @@ def _estimate(values: np.ndarray, kernels: np.ndarray) -> Truth:
 def _know(section: Any) -> Truth:
     """Returns the law of a named source, a mixture of Gaussians or circles."""
     if section.name == "circles":
-        radii = jnp.arange(1.0, 5.0)
-        law: dict[str, Any] = {"radii": radii, "scale": 0.15}
+        law: dict[str, Any] = {"radii": jnp.arange(1.0, 5.0), "scale": 0.15}
         draw, density = partial(data.ring_points, **law), partial(data.ring_log_density, **law)
-        return Truth(draw, density, np.zeros((1, 2)), np.asarray(radii))
+        return Truth(draw, density, np.zeros((1, 2)))
     # Nijkamp et al. 2020; the robust-objective paper does not give its weights.
     means, scale, weights = data.circle_means(8), 0.15, jnp.arange(1.0, 9.0)
     if section.name == "gaussians":

@@ -1,10 +1,8 @@
 """Writes report.html of a run: how it ended, its numbers, pictures and curves, in one file.
 
 Every run leaves one at its end. ``ebmjax report`` writes it at any time, also while a run goes on.
-The file fetches and runs nothing, and every text is escaped. Parts of a section are texts and
-dicts: pictures, links, tables and commands, see ``page.html``.
-
-Whatever a run's folder holds is mere data here, of any kind.
+The file fetches and runs nothing, and every text is escaped, see ``page.html``. Whatever a run's
+folder holds is mere data here, of any kind.
 """
 
 import base64
@@ -12,7 +10,7 @@ import contextlib
 import json
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -42,9 +40,13 @@ LARGEST = 1e300
 MOST_BYTES = 400_000
 """Most bytes of the pictures from plots/ that a report holds."""
 
-SAMPLES = "Samples over training"
 PICTURES = {
-    SAMPLES: ("eval_samples", "samples_over_training", "reconstructions", "eval_density"),
+    "Samples over training": (
+        "eval_samples",
+        "samples_over_training",
+        "reconstructions",
+        "eval_density",
+    ),
     "Curves": ("training",),
     "Calibration": ("eval_reliability",),
     "Out of distribution": ("eval_ood",),
@@ -57,9 +59,6 @@ SHOWN_OTHERWISE = re.compile(r"(samples|density)_\d+")
 
 FILE = "report.html"
 
-Part = Any
-"""A text, or a dict."""
-
 
 def record_command(folder: Path, command: str, name: str) -> None:
     """Writes command.json; ``name`` is ``CONFIG[:VARIANT]``, as ``command`` names it."""
@@ -69,14 +68,8 @@ def record_command(folder: Path, command: str, name: str) -> None:
 class RunData(NamedTuple):
     """Content of a run's folder; empty where a file is missing.
 
-    Attributes:
-      folder: the run's.
-      files: its JSON objects as they are, by the names of their files.
-      config: fields by dotted names.
-      rows: of metrics.jsonl.
-      results: numbers of summary.json by dotted names; of an unfinished run the newest of its rows.
-      evaluation: numbers of evaluation.json by dotted names.
-      saved: the newest checkpoint; None without any.
+    JSON objects are by the names of their files, fields and numbers by dotted names. ``results``
+    are those of summary.json, or of an unfinished run the newest of its rows.
     """
 
     folder: Path
@@ -137,32 +130,38 @@ def as_json(value: Any) -> str:
 
 
 def write(folder: Path) -> Path:
-    """Writes the report and returns its path.
+    """Writes the report whole or not at all, and returns its path.
 
     Raises:
       WorkdirError: if the folder is no run's, or a file in it is damaged.
     """
-    run, shown, path = read(folder), _pictures(folder), folder / FILE
-    texts = tables(run)
-    write_page(
-        path,
-        f"{Path(str(run.files[COMMAND].get('config', 'run'))).name}: {folder.absolute().name}",
-        verdict(run),
-        {
-            **{name: table(found.items()) for name, found in texts.items()},
-            SAMPLES: shown.pop(SAMPLES),
-            **shown,
-            "Configuration": fitting(_configuration, run),
-            "Commands": _commands(run),
-            "Where it ran": table(_origin(run)),
-        },
-        notes=[
-            *(as_json(one) for one in run.entries("recoveries.json", "recoveries")),
-            *["± is one standard error."] * any("±" in str(one) for one in texts.values()),
-            *fitting(advice, run.results),
-            *run.entries("evaluation.json", "warnings"),
-        ],
+    run, path = read(folder), folder / FILE
+    texts, about = tables(run), run.files["summary.json"]
+    origin = ("versions.", "revision", "devices", "seed", "params_sha256", "data_sha256")
+    command = str(run.files[COMMAND].get("command", ""))
+    text = (
+        Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True)
+        .get_template("page.html")
+        .render(
+            title=f"{Path(str(run.files[COMMAND].get('config', 'run'))).name}: "
+            f"{folder.absolute().name}",
+            verdict=verdict(run),
+            notes=[
+                *(as_json(one) for one in run.entries("recoveries.json", "recoveries")),
+                *["± is one standard error."] * any("±" in str(one) for one in texts.values()),
+                *fitting(advice, run.results),
+                *run.entries("evaluation.json", "warnings"),
+            ],
+            tables=texts,
+            pictures=_pictures(folder),
+            data=run.entries("summary.json", "data"),
+            fields={name: as_json(value) for name, value in run.config.items()},
+            command=command,
+            anew=re.sub(r"\s--?workdir[= ]('[^']*'|\S+)", "", command) + " --workdir=ANOTHER",
+            origin={k: as_json(v) for k, v in flatten(dict(about)).items() if k.startswith(origin)},
+        )
     )
+    workdir.write_whole(path, text.encode(errors="replace").decode())  # JSON may hold half a letter
     return path
 
 
@@ -205,79 +204,24 @@ def fitting(function: Callable[..., Any], *arguments: Any) -> Any:
         return {}
 
 
-def _pictures(folder: Path) -> dict[str, list[Part]]:
-    """Returns the pictures of each section of ``PICTURES``."""
+def _pictures(folder: Path) -> dict[str, list[dict[str, str]]]:
+    """Returns the pictures of each section of ``PICTURES``: links, beyond ``MOST_BYTES`` in all."""
     newest = sorted((folder / "plots").glob("samples_[0-9]*.png"))[-1:]
-    places: dict[Path, str] = dict.fromkeys(newest, SAMPLES)
+    places: dict[Path, str] = dict.fromkeys(newest, next(iter(PICTURES)))
     for title, patterns in PICTURES.items():
         for path in (p for one in patterns for p in sorted((folder / "plots").glob(f"{one}.png"))):
             if path.is_file() and not SHOWN_OTHERWISE.fullmatch(path.stem):
                 places.setdefault(path, title)
-    shown = embed_pictures(places, folder, MOST_BYTES)
-    return {title: [shown[p] for p in places if places[p] == title] for title in PICTURES}
-
-
-def _configuration(run: RunData) -> list[Part]:
-    (every,) = table((name, as_json(value)) for name, value in run.config.items())
-    return [
-        *run.entries("summary.json", "data"),
-        {"summary": "all fields", "hidden": every},
-    ]
-
-
-def _commands(run: RunData) -> list[Part]:
-    command = str(run.files[COMMAND].get("command", ""))
-    anew = re.sub(r"\s--?workdir[= ]('[^']*'|\S+)", "", command) + " --workdir=ANOTHER"
-    wanted = {"To go on, or to draw a finished run's plots again:": command, "To repeat it:": anew}
-    return [{"why": why, "command": one} for why, one in wanted.items()] if command else []
-
-
-def _origin(run: RunData) -> Iterator[tuple[str, str]]:
-    names = ("versions.", "revision", "devices", "seed", "params_sha256", "data_sha256")
-    for name, value in flatten(dict(run.files["summary.json"])).items():
-        if name.startswith(names):
-            yield name, as_json(value)
-
-
-def table(rows: Iterable[Sequence[Part]], head: Sequence[str] = ()) -> list[Part]:
-    """Returns a table whose first column names its rows, as the only part; nothing without rows."""
-    rows = list(rows)
-    return [{"rows": rows, "head": head}] if rows else []
-
-
-def embed_pictures(paths: Iterable[Path], folder: Path, most: int) -> dict[Path, Part]:
-    """Returns pictures of ``folder``: those that fit into ``most`` bytes, and links to others."""
-    shown = {}
-    for path in paths:
-        size, text = path.stat().st_size, path.stem.replace("_", " ")
-        link = {"href": quote(path.relative_to(folder).as_posix()), "text": text}
-        held = {"png": base64.b64encode(path.read_bytes()).decode(), "text": text}
-        shown[path] = held if size <= most else link
-        most -= size if size <= most else 0
+    shown: dict[str, list[dict[str, str]]] = {title: [] for title in PICTURES}
+    left = MOST_BYTES
+    for path, title in places.items():
+        text, size = path.stem.replace("_", " "), path.stat().st_size
+        one = {"text": text, "href": quote(path.relative_to(folder).as_posix())}
+        if size <= left:
+            one = {"text": text, "png": base64.b64encode(path.read_bytes()).decode()}
+            left -= size
+        shown[title].append(one)
     return shown
-
-
-def write_page(
-    path: Path,
-    title: str,
-    verdict: str,
-    sections: Mapping[str, Sequence[Part]],
-    notes: Sequence[str] = (),
-) -> None:
-    """Writes a page whole or not at all.
-
-    Args:
-      path: of the page.
-      title: of the page.
-      verdict: first line.
-      sections: parts by headings; a section without parts is left out.
-      notes: further lines below it.
-    """
-    pages = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True)
-    text = pages.get_template("page.html").render(
-        title=title, verdict=verdict, sections=sections, notes=notes
-    )
-    workdir.write_whole(path, text.encode(errors="replace").decode())  # JSON may hold half a letter
 
 
 def main() -> None:

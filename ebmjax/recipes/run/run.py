@@ -22,7 +22,7 @@ from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, WriteError
 from ebmjax.recipes.config.families import extractor_name, is_points
 from ebmjax.recipes.evaluators.result_tables import advice, as_lines, evaluation_results, results
-from ebmjax.recipes.folder import per_image, run_folder, workdir
+from ebmjax.recipes.folder import run_folder, workdir
 from ebmjax.recipes.models import build
 from ebmjax.recipes.report import of_run
 from ebmjax.recipes.run import states
@@ -154,7 +154,7 @@ class Run:
     def _fit(self) -> training.FitResult:
         """Trains from the newest checkpoint."""
         config, made, num = self.config, self.experiment, len(self.recoveries)
-        key, about = build.root_keys(config.seed)[1], run_folder.identity(config)
+        key, about = build.root_keys(config.seed)[1], {"config": run_folder.as_json(config)}
         writers: list[training.Writer] = [
             training.JsonlWriter(self.path / "metrics.jsonl"),
             TensorBoardWriter(self.path),
@@ -278,7 +278,8 @@ class Run:
             report = experiment.evaluate(jax.device_get(state))
         report["warnings"] = [str(one.message) for one in caught]
         if "per_image" in report:
-            report["test_set_error"] = per_image.write(path, report.pop("per_image"))
+            found = report.pop("per_image")
+            report["test_set_error"] = workdir.write_per_image(path, found)
         report |= {
             "step": int(state.step),
             "is_finished": is_finished,
@@ -334,7 +335,6 @@ def launch(
     print(*about(made), sep="\n", flush=True)
     if mode == "all":
         run.check_evaluation()
-    training.on_first(lambda: workdir.check_checkpoints(run.path, made.plan.checkpoint_every))
     training.on_first(lambda: workdir.prepare(run.path, config))
     program, *arguments = sys.argv
     command = f"python {shlex.quote(program)}" if program.endswith(".py") else program

@@ -149,7 +149,7 @@ def saved_run(folder, **changes):
     written(folder, run_folder.as_json(config))
     meta = {"total_steps": 10, "is_diverged": False}
     for name, step in (("checkpoints", 4), ("checkpoints", 8), ("best", 4)):
-        about = run_folder.identity(config)
+        about = {"config": run_folder.as_json(config)}
         with training.Checkpoints(folder / name, about=about) as checkpoints:
             checkpoints.save(step, {"weight": np.ones(2)}, meta)
     return config

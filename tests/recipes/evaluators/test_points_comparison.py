@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from experiment_runs import build_experiment
 
-from ebmjax.recipes.evaluators.comparison import SETTINGS, draws_numbers, find_references
+from ebmjax.recipes.config.errors import ConfigError
+from ebmjax.recipes.evaluators.comparison import SETTINGS, check, choose, find_references
 from ebmjax.recipes.evaluators.density import truth_on_grid
 from ebmjax.recipes.evaluators.evaluations import make_evaluators
 from experiments.configs.toy_samplers import get_config
@@ -43,48 +44,50 @@ def test_references_are_of_the_data_and_of_the_density(compared):
     judge, references = find_references(jax.random.key(0), model, truth + 3.0, 1.5 * MEANS, 200)
     assert list(references) == ["data", "model", "locked"]
     for name in ("data", "model"):
-        assert references[name]["modes"] == 4
         assert references[name]["inside"] == pytest.approx(0.989, abs=0.02)  # within 3 deviations
-        assert references[name]["crossings"] > 100  # 3 of 4 draws of 200 are of another mode
         # 100 draws against 100, of a mean distance of 12: E D^2 = 2 / 100 * 12; four times that.
         assert references[name]["distance_to_data"] < math.sqrt(4 * 2 / 100 * 12)
         assert references[name]["distance_to_model"] < math.sqrt(4 * 2 / 100 * 12)
-    locked = references["locked"]
-    assert (locked["crossings"], locked["modes"]) == (0, 4)
-    assert locked["rhat_classic"] > 5
+    assert references["locked"]["rhat_classic"] > 5
     assert judge(np.full((4, 200, 2), 10.0))["inside"] == 0
 
 
 @pytest.mark.slow
 def test_every_sampler_runs_in_every_setting(compared):
     samplers = ("gradient_descent", "mala")
-    one, model = compared(samplers=samplers, num_steps=30, burn_in=10)
-    found = one(jax.random.key(0), model, None)
-    report, arrays = found.report, found.arrays
-    assert list(report) == ["references", *SETTINGS, "notes"]
-    starts = arrays["starts"]
+    one, model = compared(samplers=samplers, num_steps=30)
+    report = one(jax.random.key(0), model, None).report
+    assert list(report) == ["references", *SETTINGS]
     for setting in SETTINGS:
         assert tuple(report[setting]) == samplers
-        for name, numbers in report[setting].items():
-            positions = arrays[f"{setting}.{name}"]
-            assert positions.shape == (4, 30, 2)
-            draws = positions[:, 10:]
-            alone = draws_numbers(draws, data=draws[0], model=None, means=MEANS, num=40)
-            for shared in ("rhat_classic", "ess", "modes", "inside", "crossings"):
-                np.testing.assert_equal(numbers[shared], alone[shared])
+        for numbers in report[setting].values():
             assert numbers["ess_per_second"] == numbers["ess"] / numbers["seconds"]
-        step = SETTINGS[setting]["gradient_descent"]["step_size"]
-        way = arrays[f"{setting}.gradient_descent"]
-        np.testing.assert_allclose(way[:, 0], (1 - 0.04 * step) * starts, rtol=1e-5)
+            assert 0 <= numbers["inside"] <= 1
         assert 0 <= report[setting]["mala"]["acceptance_prob"] <= 1
-    assert np.ptp(starts, axis=0).min() > 1  # every chain from a start of its own
+    assert choose("gradient_descent", "thesis").options == {"step_size": 0.01}
+    assert choose("gradient_descent", "tuned").options == {"step_size": 0.5}
 
 
 @pytest.mark.slow
 def test_a_density_without_end_is_compared_with_nothing(compared):
-    one, model = compared(samplers=("sgld",), num_steps=30, burn_in=10)
+    one, model = compared(samplers=("sgld",), num_steps=30)
     slope = replace(model, logits_fn=lambda params, statistics, x: jnp.sum(x, axis=-1)[..., None])
     report = one(jax.random.key(0), slope, None).report
     assert list(report["references"]) == ["data"]
     assert math.isnan(report["tuned"]["sgld"]["distance_to_model"])
-    assert report["notes"][0].endswith("Nothing is compared with it.")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("def make(density, step_size, other): pass", "missing 1 required positional .* 'other'"),
+        ("def make(density, step_size=1.0): pass", "must return a sampler"),
+    ],
+)
+def test_a_function_that_makes_no_sampler_is_refused_before_training(
+    compared, text, expected, tmp_path, monkeypatch
+):
+    (tmp_path / "mine.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=expected):
+        check(compared()[1], None, samplers=("mine.py:make",))

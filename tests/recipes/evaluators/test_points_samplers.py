@@ -11,11 +11,10 @@ from scipy import stats
 
 from ebmjax import samplers
 from ebmjax.recipes.evaluators.comparison import (
+    choose,
     draws_numbers,
-    mode_visits,
     run_chains,
-    sampler_in,
-    spread_draws,
+    share_in_modes,
 )
 from ebmjax.recipes.evaluators.density import Grid, grid_draws
 from ebmjax.recipes.parts.samplers import Chosen, defaults
@@ -35,16 +34,15 @@ def quadratic(params, position):
     return 0.5 * params * jnp.sum(jnp.square(position), axis=-1)
 
 
-def density_of(params):
-    return lambda position: -quadratic(params, position)
+def log_density(params, position):
+    return -quadratic(params, position)
 
 
 def chains_of(name, options, num_chains=64, params=1.0, **sizes):
     starts = 3.0 * jax.random.normal(jax.random.key(1), (num_chains, 2))
     chosen = Chosen(name, "", defaults(name) | options)
-    return run_chains(
-        jax.random.key(2), starts, density_of, jnp.float32(params), chosen, **(SIZES | sizes)
-    )
+    key, given = jax.random.key(2), jnp.float32(params)
+    return run_chains(key, starts, log_density, given, chosen, **(SIZES | sizes))
 
 
 def autoregressive(rng, correlation, shape):
@@ -53,21 +51,6 @@ def autoregressive(rng, correlation, shape):
     for t in range(1, shape[1]):
         draws[:, t] = correlation * draws[:, t - 1] + math.sqrt(1 - correlation**2) * noise[:, t]
     return draws
-
-
-@pytest.mark.parametrize(
-    ("num", "kept"),
-    [(2000, 2000), (1999, 2000), (21_000, 21_000), (40, 40), (1, 10), (10**6, 40_000)],
-)
-def test_distances_are_of_all_chains_alike(num, kept):
-    """Draws that name their chain and their place in it."""
-    draws = np.stack(np.meshgrid(np.arange(10), np.arange(4000), indexing="ij"), -1)
-    spread = spread_draws(draws, num)
-    assert spread.shape == (kept, 2)
-    assert (np.bincount(spread[:, 0], minlength=10) == kept // 10).all()
-    places = spread[spread[:, 0] == 3, 1]
-    assert places[0] == 0
-    assert len(places) == 1 or np.ptp(np.diff(places)) <= 1  # evenly spaced
 
 
 def test_diagnostics_are_those_of_arviz():
@@ -91,19 +74,17 @@ def test_diagnostics_are_those_of_arviz():
     assert numbers["ess_within"] > 2 * numbers["ess"]
 
 
-def test_visits_of_modes_are_counted_once_and_ways_between_them_are_none():
+def test_draws_in_modes_are_counted_and_ways_between_them_are_not():
     nowhere = [0.0, 0.0]
     first = [MEANS[0], MEANS[0], nowhere, MEANS[0], MEANS[1], nowhere]
     second = [nowhere, MEANS[2], nowhere, MEANS[0], MEANS[2], [13.5, 0.0]]
-    visits = mode_visits(np.array([first, second], dtype=float), MEANS)
-    assert visits == {"modes": 3.0, "inside": 7 / 12, "crossings": 1.5}
-    assert mode_visits(np.full((2, 3, 2), np.nan), MEANS)["inside"] == 0.0
+    assert share_in_modes(np.array([first, second], float), MEANS) == 7 / 12
+    assert share_in_modes(np.full((2, 3, 2), np.nan), MEANS) == 0.0
     # Means nearer than two radii share what lies between them.
     pair = np.array([[[1.1, 0.0], [0.9, 0.0], [-1.5, 0.0], [0.0, 0.5]]])
-    near = mode_visits(pair, np.array([[0.0, 0.0], [2.0, 0.0]]))
-    assert near == {"modes": 2.0, "inside": 0.75, "crossings": 1.0}
-    alone = mode_visits(np.array([[[0.0, 0.0], [2.0, 2.5]]]), np.zeros((1, 2)))
-    assert alone == {"modes": 1.0, "inside": 0.5, "crossings": 0.0}  # one mode has no next one
+    assert share_in_modes(pair, np.array([[0.0, 0.0], [2.0, 0.0]])) == 0.75
+    alone = np.array([[[0.0, 0.0], [2.0, 2.5]]])
+    assert share_in_modes(alone, np.zeros((1, 2))) == 0.5  # no next mode
 
 
 def test_draws_that_are_not_finite_are_no_number():
@@ -111,7 +92,7 @@ def test_draws_that_are_not_finite_are_no_number():
     draws[1, 4, 0] = np.nan
     numbers = judged(draws)
     assert all(math.isnan(numbers[name]) for name in ("rhat_rank", "ess", "distance_to_data"))
-    assert numbers["modes"] == 0
+    assert numbers["inside"] == 0
 
 
 def test_draws_from_a_grid_follow_it():
@@ -163,13 +144,11 @@ def test_psgld_as_printed_preconditions_with_the_moment_before():
 
 @pytest.mark.parametrize("setting", ["thesis", "tuned"])
 def test_a_function_is_compared_at_temperature_1_with_the_settings_step(setting):
-    chosen = sampler_in(setting, "literal/psgld.py:literal_psgld")
+    chosen = choose("literal/psgld.py:literal_psgld", setting)
     step = {"thesis": 0.01, "tuned": 0.1}[setting]
     expected = {"step_size": step, "noise_scale": None, "temperature": 1.0}
     assert chosen.options == expected | {"decay": 0.99, "damping": 1e-5}
     start = jnp.zeros((2, 2))
-    positions, _ = run_chains(
-        jax.random.key(0), start, density_of, 1.0, chosen, num_steps=5, burn_in=0
-    )
-    assert positions.shape == (2, 5, 2)
+    positions, _ = run_chains(jax.random.key(0), start, log_density, 1.0, chosen, 5, 1)
+    assert positions.shape == (2, 4, 2)
     assert chosen.label == "literal_psgld"

@@ -10,7 +10,7 @@ from experiment_runs import contents, damage, digits
 
 from ebmjax import training
 from ebmjax.recipes.config.errors import WorkdirError
-from ebmjax.recipes.folder.run_folder import find_saved, identity
+from ebmjax.recipes.folder.run_folder import as_json, find_saved
 from ebmjax.recipes.run.run import Run
 
 TOTAL = 40
@@ -27,7 +27,9 @@ def state_of(step):
 def saved(folder, step, is_diverged=False):
     """Saves the checkpoint of a run that has come to ``step``."""
     meta = {"data": training.digest_data(DATA), "total_steps": TOTAL, "is_diverged": is_diverged}
-    with training.Checkpoints(folder / "checkpoints", about=identity(digits())) as checkpoints:
+    with training.Checkpoints(
+        folder / "checkpoints", about={"config": as_json(digits())}
+    ) as checkpoints:
         checkpoints.save(step, state_of(step), meta)
 
 

@@ -112,7 +112,10 @@ def test_of_a_run_that_diverged_the_best_state_is_evaluated(run, tmp_path):
     first, *later = sorted((folder / "checkpoints").iterdir(), key=lambda path: int(path.name))
     for path in later:
         shutil.rmtree(path)
-    state, about = build_experiment(linear(), folder).state, run_folder.identity(linear(**BEST))
+    state, about = (
+        build_experiment(linear(), folder).state,
+        {"config": run_folder.as_json(linear(**BEST))},
+    )
     with training.Checkpoints(folder / "checkpoints", about=about) as checkpoints:
         state, meta = checkpoints.restore_latest(state)
         step, many = int(first.name) + 1, jnp.int32(linear().train.max_consecutive_skips)

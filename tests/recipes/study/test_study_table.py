@@ -7,7 +7,7 @@ from study_problem import STUDY as SMALL
 from study_problem import fake_runs, run
 
 from ebmjax import metrics
-from ebmjax.recipes.folder import per_image
+from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.folder.workdir import write_json
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.cells import cells, with_extractors
@@ -50,7 +50,9 @@ def finish(cell):
     )
     if (cell.label, cell.seed) != ("better", 2):
         found = {"classification.accuracy": is_right, "classification.nll": nll}
-        per_image.write(cell.folder, {name: {"test": array} for name, array in found.items()})
+        workdir.write_per_image(
+            cell.folder, {name: {"test": array} for name, array in found.items()}
+        )
 
 
 @pytest.fixture(scope="module")
@@ -219,9 +221,13 @@ def test_a_heading_names_the_extractors_of_the_rows(of_all, tmp_path):
 def test_what_cannot_have_an_error_is_not_kept(tmp_path):
     """One image alone, and a number that is not finite."""
     found = {"one": np.ones(1), "lost": np.array([1.0, np.nan]), "kept": np.array([1.0, 3.0])}
-    errors = per_image.write(tmp_path, {name: {"test": array} for name, array in found.items()})
+    errors = workdir.write_per_image(
+        tmp_path, {name: {"test": array} for name, array in found.items()}
+    )
     assert errors == {"kept": 1.0}
-    assert per_image.read(tmp_path, "one") is per_image.read(tmp_path, "lost") is None
-    kept = per_image.read(tmp_path, "kept")
+    assert (
+        workdir.read_per_image(tmp_path, "one") is workdir.read_per_image(tmp_path, "lost") is None
+    )
+    kept = workdir.read_per_image(tmp_path, "kept")
     np.testing.assert_array_equal(kept["test"], [1.0, 3.0])
-    assert per_image.read(tmp_path / "no folder", "kept") is None
+    assert workdir.read_per_image(tmp_path / "no folder", "kept") is None

@@ -11,7 +11,6 @@ from ebmjax.recipes.config.families import (
     check_kept,
     scores_of_samples,
 )
-from ebmjax.recipes.evaluators import comparison
 from ebmjax.recipes.evaluators.table import NEVER
 from ebmjax.recipes.parts.objectives import check_objective
 from ebmjax.recipes.parts.samplers import (
@@ -178,7 +177,6 @@ def _check_points(config: Config) -> None:
                 "config.data.holdout must be above 0 for config.data.name=points, which have no "
                 f"test split, got {config.data.holdout}: None holds out a fifth."
             )
-    comparison.check_fields(config)
 
 
 def _check_chain_steps(config: Config) -> None:

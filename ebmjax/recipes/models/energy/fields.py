@@ -167,7 +167,6 @@ _JOINT: dict[str, Field] = {
     **evaluators.fields("landscape"),
     **evaluators.fields("nats"),
     **evaluators.fields("generation", ENERGY, without=("smallest_num",)),
-    **evaluators.fields("fit", ENERGY),
 }
 _ENERGY: dict[str, Field] = {
     **_shared(
@@ -264,7 +263,6 @@ _ENERGY: dict[str, Field] = {
         "generation", ON_IMAGES, without=("selected_by_confidence", "smallest_num")
     ),
     **evaluators.fields("mixing", ON_IMAGES),
-    **evaluators.fields("fit"),
     **evaluators.fields("density", OF_POINTS),
     **evaluators.fields("comparison", OF_POINTS),
     "evals.step_factor": field(

@@ -63,22 +63,14 @@ def test_the_truth_of_the_data_is_normalised_and_its_points_follow_it(name, mode
     assert stats.chisquare(cells, 10_000 * shares / shares.sum()).pvalue > 2 * stats.norm.sf(5)
 
 
-def test_the_parts_of_the_data_carry_what_its_law_says():
-    """Modes weigh 1 to 8; a circle's nearest points are its own but for a tail of 3.3 scales."""
-    for name, weights in (("gmm", np.arange(1, 9) / 36), ("circles", np.full(4, 1 / 4))):
-        truth = load(smoke(**{"data.name": name}))[1]
-        shares = truth.shares(np.asarray(truth.draw(jax.random.key(0), 20_000)))
-        # 5 standard errors of a share, and what leaks from a mode to its neighbours: 2 * 0.5 %.
-        np.testing.assert_allclose(shares, weights, atol=5 * math.sqrt(0.2 / 20_000) + 0.01)
-        assert np.isnan(truth.shares(np.full((3, 2), np.nan))).all()
+def test_gaussians_lie_where_their_fields_say():
     far = {"data.radius": 2.5, "data.scale": 0.5, "data.weights": (1.0, 4.0)}
-    images, truth, _ = load(smoke(**{"data.name": "gaussians", **far, "data.max_train": 20_000}))
+    images = load(smoke(**{"data.name": "gaussians", **far, "data.max_train": 20_000}))[0]
     points = images.train.images
     right = points[points[:, 0] > 0]  # five deviations from the other mode's mean
     assert len(right) / len(points) == pytest.approx(0.2, abs=5 * math.sqrt(0.16 / 20_000))
     np.testing.assert_allclose(right.mean(axis=0), (2.5, 0.0), atol=5 * 0.5 / math.sqrt(4000))
     np.testing.assert_allclose(right.std(axis=0), 0.5, rtol=5 / math.sqrt(2 * 4000))
-    assert truth.num_parts == 2
 
 
 def test_chains_start_at_the_data_under_noise():
@@ -130,12 +122,9 @@ def test_a_run_leaves_its_numbers_and_panels(finished):
     report = strict_json((finished / "evaluation.json").read_text())
     numbers, perfect = report["density"], report["density"]["perfect_sampler"]
     assert 0 < perfect["sample_tv"] < numbers["sample_tv"] <= 1
-    assert 0 < perfect["sample_kl"] < numbers["sample_kl"]
-    assert len(numbers["shares"]["chains"]) == len(numbers["shares"]["data"]) == 8
     has_none = numbers["density_tv"] is None
-    assert has_none == (numbers["border_mass"] > 0.01) == bool(numbers["notes"])
+    assert has_none == (numbers["border_mass"] > 0.01)
     assert has_none == (numbers["is_normalisable"] == 0)
-    assert has_none == (numbers["density_share_tv"] is None)
     assert 0 <= report["reweighted_tv"] <= 1
     rows = rows_of(finished)
     assert rows[-1]["step"] == summary_of(finished)["steps"] == 20
@@ -187,22 +176,14 @@ def test_numbers_of_a_known_model(model_of):
     model = model_of(smoke())
     grid, truth = grids.grid_of(model.config), grids.truth_on_grid(model)
     perfect = grids.density_numbers(model, truth + 5.0)
-    for name in ("density_tv", "density_kl", "density_share_tv"):
+    for name in ("density_tv", "density_kl"):
         assert perfect[name] == pytest.approx(0.0, abs=1e-9)
     slope = grid.centres.sum(axis=1).reshape(truth.shape)
     refused = grids.density_numbers(model, slope)
     assert refused["is_normalisable"] == 0.0
     assert math.isnan(refused["density_tv"])
     assert math.isnan(refused["density_kl"])
-    lost = grids.density_numbers(model, np.full_like(slope, np.nan))
-    told = grids.why_not_normalised(lost["border_mass"])
-    assert "all of its mass at the grid's border, or values that are not finite" in told
-    parts_of = model.truth.part_of(grid.centres).reshape(slope.shape)
-    without = np.where(parts_of == 0, truth - 50.0, truth)
-    first = grids.part_shares(model, truth)[0]
-    assert first == pytest.approx(1 / 36, abs=0.005)  # its neighbours of weight 2 and 8 leak in
-    lacking = grids.density_numbers(model, without)
-    assert lacking["density_share_tv"] == pytest.approx(first, abs=1e-9)
+    assert grids.density_numbers(model, np.full_like(slope, np.nan))["border_mass"] == 1.0
 
 
 def test_an_evaluation_is_of_density_and_chains(model_of):
@@ -222,7 +203,7 @@ def test_an_evaluation_is_of_density_and_chains(model_of):
     assert report["density_kl"] == pytest.approx(expected, rel=1e-5)
     assert report["density_tv"] == pytest.approx(np.abs(data - gaussian).sum() * cell / 2, rel=1e-5)
     assert ends.shape == (500, 2)
-    assert report["sample_tv"] == grids.sample_numbers(model, ends)["sample_tv"]
+    assert report["sample_tv"] == grids.sample_distance(model, ends)
     assert found.row["sample_tv"] == report["sample_tv"]
 
 
@@ -270,9 +251,7 @@ def _build_typed(config, changes, folder):
         ("beta", {"sampler.buffer.start_mean": (1.0, 2.0, 3.0)},
          r"start_mean must have one entry, or .* 2 coordinates"),
         ("beta", {"train.batch_size": 502}, r"train\.batch_size must be at most .* 500 examples"),
-        ("samplers", {"evals.comparison.samplers": ()}, r"must name at least one sampler"),
-        ("samplers", {"evals.comparison.burn_in": 57}, r"burn_in must leave at least 4 .* got 57"),
-        ("samplers", {"evals.density.every": "never"}, r"on the grid of the density"),
+        ("samplers", {"evals.comparison.num_steps": 3}, r"must be an integer of at least 4"),
         ("samplers", {"sampler.name": "svgd", "sampler.num_samples": 1}, r"at least 2"),
     ],
 )  # fmt: skip
