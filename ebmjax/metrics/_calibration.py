@@ -1,6 +1,5 @@
 """Accuracy, proper scores, calibration and temperature scaling of a classifier."""
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -51,40 +50,31 @@ def reliability_bins(
 
     Source: Guo, Pleiss, Sun & Weinberger 2017, arXiv:1706.04599, section 2.
     """
+    bins, _, _ = _bin_examples(probabilities, labels, num_bins)
+    return bins
+
+
+def _bin_examples(
+    probabilities: jax.Array, labels: jax.Array, num_bins: int
+) -> tuple[ReliabilityBins, jax.Array, jax.Array]:
+    """Returns the bins, and each example's bin and its correctness (0 or 1) minus confidence."""
     check_at_least("num_bins", num_bins, 1)
-    return _count_bins(*_confidences(probabilities, labels), num_bins)
-
-
-@partial(jax.jit, static_argnums=2, inline=True)
-def _count_bins(confidence: jax.Array, is_correct: jax.Array, num_bins: int) -> ReliabilityBins:
-    edges, index = _bins(confidence, num_bins)
-    count = _sum_bins(jnp.ones_like(index), index, num_bins).astype(jnp.int32)
-    size = jnp.maximum(count, 1).astype(confidence.dtype)
-    mean, accuracy = (_sum_bins(x, index, num_bins) / size for x in (confidence, is_correct))
-    return ReliabilityBins(edges, mean, accuracy, count)
-
-
-def _confidences(probabilities: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Returns the largest probability of each example, and 1.0 where it is the label's."""
     probabilities, labels = _check_probabilities(probabilities, labels)
     confidence = jnp.max(probabilities, axis=-1)
-    return confidence, (jnp.argmax(probabilities, axis=-1) == labels).astype(confidence.dtype)
-
-
-def _bins(confidence: jax.Array, num_bins: int) -> tuple[jax.Array, jax.Array]:
-    """Returns the bins' edges, and for each confidence the bin that holds it."""
+    is_correct = (jnp.argmax(probabilities, axis=-1) == labels).astype(confidence.dtype)
     # NumPy's division gives the float nearest to b / num_bins, so a confidence of 0.15 falls into
     # (0.1, 0.15]. XLA may multiply by an inexact 1 / num_bins.
     edges = jnp.asarray(np.arange(num_bins + 1) / num_bins, confidence.dtype)
-    return edges, jnp.clip(jnp.searchsorted(edges, confidence) - 1, 0, num_bins - 1)
-
-
-def _sum_bins(values: jax.Array, index: jax.Array, num_bins: int) -> jax.Array:
-    """Returns the sum of ``values`` (N,) in each bin, by the index of each one's bin."""
+    index = jnp.clip(jnp.searchsorted(edges, confidence) - 1, 0, num_bins - 1)
     # XLA adds a segment's values one by one, which loses digits: with a million examples, about
     # 1 % of a mean confidence. It adds a row pairwise.
     is_in_bin = index[None] == jnp.arange(num_bins)[:, None]
-    return jnp.sum(jnp.where(is_in_bin, values[None], 0), axis=1)
+    count = jnp.sum(is_in_bin, axis=1, dtype=jnp.int32)
+    mean, accuracy = (
+        jnp.sum(jnp.where(is_in_bin, x[None], 0), axis=1) / jnp.maximum(count, 1).astype(x.dtype)
+        for x in (confidence, is_correct)
+    )
+    return ReliabilityBins(edges, mean, accuracy, count), index, is_correct - confidence
 
 
 def expected_calibration_error(
@@ -119,10 +109,8 @@ def calibration_gaps(
       >>> calibration_gaps(probabilities, jnp.array([0, 1])).tolist()
       [-0.25, 0.75]
     """
-    bins = reliability_bins(probabilities, labels, num_bins=num_bins)
-    confidence, is_correct = _confidences(probabilities, labels)
-    index = _bins(confidence, num_bins)[1]
-    return jnp.sign(bins.accuracy - bins.confidence)[index] * (is_correct - confidence)
+    bins, index, gaps = _bin_examples(probabilities, labels, num_bins)
+    return jnp.sign(bins.accuracy - bins.confidence)[index] * gaps
 
 
 def accuracy(logits: jax.Array, labels: jax.Array) -> jax.Array:
