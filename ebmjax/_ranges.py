@@ -116,7 +116,6 @@ WHOLE = _integer("an integer of at least 0", lambda v: v >= 0, 0, 3)
 COUNT = _integer("an integer of at least 1", lambda v: v >= 1, 1, 3)
 TWO_OR_MORE = _integer("an integer of at least 2", lambda v: v >= 2, 2, 4)
 EIGHTS = _integer("a multiple of 8 of at least 16", lambda v: v >= 16 and v % 8 == 0, 16, 64)
-FOUR_OR_MORE = _integer("an integer of at least 4", lambda v: v >= 4, 4, 8)
 WIDTHS = replace(COUNT, may_be_empty=False)
 COUNTS = replace(WIDTHS, kind=tuple, examples=((1,), (3, 2)))
 HOLDOUT = _number(

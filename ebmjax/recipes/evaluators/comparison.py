@@ -13,7 +13,7 @@ import numpy as np
 from ebmjax import metrics
 from ebmjax import samplers as library
 from ebmjax._phases import say_part
-from ebmjax._ranges import FOUR_OR_MORE, TWO_OR_MORE, one_of_or_function
+from ebmjax._ranges import TWO_OR_MORE, one_of_or_function
 from ebmjax.data import ImageData
 from ebmjax.recipes.config.user_parts import UserPart, default_options, find_function, is_users
 from ebmjax.recipes.evaluators import Found, density
@@ -50,7 +50,7 @@ def comparison(
     *,
     samplers: Annotated[Sequence[str], one_of_or_function(*PLAIN)] = COMPARED_SAMPLERS,
     num_chains: Annotated[int, TWO_OR_MORE] = 10,
-    num_steps: Annotated[int, FOUR_OR_MORE] = 5000,
+    num_steps: Annotated[int, TWO_OR_MORE] = 5000,
 ) -> Found:
     """Returns R-hat, effective samples and distances of samplers in all ``SETTINGS``.
 
@@ -186,7 +186,7 @@ def draws_numbers(
     """Returns R-hat, effective sizes, energy distances and share in modes of draws (chains, n, 2).
 
     R-hat, by both definitions, is the larger of the coordinates, a size the smaller. All but
-    "inside", ``share_in_modes``, are NaN if a draw is not finite.
+    "inside", ``share_in_modes``, are NaN if a draw is not finite, or a chain has fewer than 4.
 
     Args:
       draws: after the burn-in.
@@ -197,7 +197,7 @@ def draws_numbers(
     """
     numbers = {"inside": share_in_modes(draws, means)}
     names = ("rhat_classic", "rhat_rank", "ess", "ess_within")
-    if not np.isfinite(draws).all():
+    if draws.shape[1] < 4 or not np.isfinite(draws).all():
         lost = (*names, "distance_to_data", "distance_to_model")
         return numbers | dict.fromkeys(lost, math.nan)
     numbers |= zip(names, map(float, _diagnostics(draws)), strict=True)

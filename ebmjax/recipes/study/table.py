@@ -9,12 +9,7 @@ from typing import Any
 import numpy as np
 
 import ebmjax
-from ebmjax.recipes.folder.workdir import (
-    paired_difference,
-    read_per_image,
-    stack_parts,
-    write_whole,
-)
+from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.study.cells import Cell, Study
 from ebmjax.recipes.study.reader import StudyRun
 
@@ -39,7 +34,9 @@ def table(study: Study, all_cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
     for label, columns in images.items():
         if first is not None and label != first:
             pairs = {
-                heading: paired_difference(columns[heading], images[first][heading], factor=factor)
+                heading: workdir.paired_difference(
+                    columns[heading], images[first][heading], factor=factor
+                )
                 for heading, (_, factor, _) in study.columns.items()
             }
             if pairs := {heading: pair for heading, pair in pairs.items() if pair}:
@@ -62,10 +59,10 @@ def _row(study: Study, runs: Sequence[Cell]) -> tuple[dict[str, Any], dict[str, 
         values = [descend(numbers.get(seed), name) for seed in statuses]
         known = [one for one in values if isinstance(one, int | float)]
         row[heading] = [factor * x if isinstance(x, int | float) else None for x in values]
-        parts = {seed: read_per_image(folder, name) for seed, folder in folders.items()}
+        parts = {seed: workdir.read_per_image(folder, name) for seed, folder in folders.items()}
         kept = {k: (numbers[k].get("images_sha256"), one) for k, one in parts.items() if one}
         images[heading] = kept
-        stacked = stack_parts([*kept.values()])
+        stacked = workdir.stack_parts([*kept.values()])
         if stacked:
             errors[heading] = abs(factor) * ebmjax.metrics.sampling_error(stacked)
         if ends := interval(known, stacked if len(kept) == len(known) else None):
@@ -123,8 +120,8 @@ def descend(tree: Any, name: str) -> Any:
 def write(study: Study, all_cells: Sequence[Cell], folder: Path) -> None:
     """Writes table.md and table.json, each whole or not at all."""
     found = table(study, all_cells)
-    write_whole(folder / "table.md", as_markdown(study, found))
-    write_whole(folder / "table.json", json.dumps(found, indent=2) + "\n")
+    workdir.write_whole(folder / "table.md", as_markdown(study, found))
+    workdir.write_whole(folder / "table.json", json.dumps(found, indent=2) + "\n")
 
 
 def as_markdown(study: Study, found: Mapping[str, Mapping[str, Any]]) -> str:

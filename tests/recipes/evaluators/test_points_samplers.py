@@ -93,6 +93,7 @@ def test_draws_that_are_not_finite_are_no_number():
     numbers = judged(draws)
     assert all(math.isnan(numbers[name]) for name in ("rhat_rank", "ess", "distance_to_data"))
     assert numbers["inside"] == 0
+    assert math.isnan(judged(draws[:, :3])["ess"])
 
 
 def test_draws_from_a_grid_follow_it():

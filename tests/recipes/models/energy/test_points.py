@@ -251,7 +251,6 @@ def _build_typed(config, changes, folder):
         ("beta", {"sampler.buffer.start_mean": (1.0, 2.0, 3.0)},
          r"start_mean must have one entry, or .* 2 coordinates"),
         ("beta", {"train.batch_size": 502}, r"train\.batch_size must be at most .* 500 examples"),
-        ("samplers", {"evals.comparison.num_steps": 3}, r"must be an integer of at least 4"),
         ("samplers", {"sampler.name": "svgd", "sampler.num_samples": 1}, r"at least 2"),
     ],
 )  # fmt: skip
