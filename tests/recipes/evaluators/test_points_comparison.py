@@ -80,7 +80,7 @@ def test_a_density_without_end_is_compared_with_nothing(compared):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("def make(density, step_size, other): pass", "missing 1 required positional .* 'other'"),
+        ("def make(density, step_size): pass", "missing 1 required positional .* 'step_size'"),
         ("def make(density, step_size=1.0): pass", "must return a sampler"),
     ],
 )
