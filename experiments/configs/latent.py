@@ -47,7 +47,7 @@ BASE: dict[str, Any] = {
     "train.on_divergence": "recover",
     "mesh.num_shards": 1,
     "evals.every_epochs": None,
-    "evals.num_test": 64,
+    "evals.reconstruction.num_images": 64,
     "evals.num_chain_steps": 50,
     "evals.generation.smallest_num": 100,
     "evals.gradient_variance.num_gradients": 2,

@@ -39,7 +39,7 @@ BASE: dict[str, Any] = {
     "train.log_every": 20,
     "train.checkpoint_every_epochs": 5,
     "evals.every_epochs": 20,
-    "evals.num_test": 300,
+    "evals.reconstruction.num_images": 300,
     "evals.evidence.num_images": 4,
     "evals.evidence.num_chains": 304,
     "evals.generation.num_images": 10_000,

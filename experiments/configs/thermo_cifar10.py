@@ -37,7 +37,7 @@ CPU: dict[str, Any] = {
     "train.num_epochs": 6,
     "train.batch_size": 40,
     "evals.every_epochs": 2,
-    "evals.num_test": 40,
+    "evals.reconstruction.num_images": 40,
     "evals.evidence.num_images": 2,
     "evals.evidence.num_chains": 96,
     "evals.gradient_variance.num_gradients": 2,

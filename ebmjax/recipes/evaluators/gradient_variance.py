@@ -1,7 +1,8 @@
 """Variance of a latent EBM's learning gradient, whole and by network.
 
-An estimator that does not train the prior has exact zeros for the prior's coordinates, which lower
-the variance of all. So compare estimators by the generator's part."""
+Compare estimators by the generator's part: one that does not train the prior has exact zeros for
+the prior's coordinates, which lower the variance of all.
+"""
 
 from collections.abc import Sequence
 from typing import Annotated, Any

@@ -48,22 +48,17 @@ def landscape(
         return metrics.energy_landscape(mean_energy, trained.params, x, y, coordinates, coordinates)
 
     program = model.program(("landscape", num_points), lambda: jax.jit(grid))
-    energies, axis = np.asarray(program(model.trained, (x_key, y_key), images)), coordinates
-    report = {
-        "landscape_range": float(np.max(energies) - np.min(energies)),
-        "num_points": num_points,
-        "num_images": num_images,
-    }
-    arrays = {"landscape_energies": energies, "landscape_coordinates": np.asarray(axis)}
-    return Found(
-        {"landscape": report}, arrays=arrays, pictures={"landscape": partial(draw, arrays)}
-    )
+    energies = np.asarray(program(model.trained, (x_key, y_key), images))
+    sizes = {"num_points": num_points, "num_images": num_images}
+    report = {"landscape_range": float(np.ptp(energies)), **sizes}
+    places = np.asarray(coordinates)
+    arrays = {"landscape_energies": energies, "landscape_coordinates": places}
 
+    def draw(path: Path) -> None:
+        with figure(path, size=(5, 4.2)) as ((axis,),):
+            contours(axis, places, energies)
 
-def draw(arrays: dict[str, np.ndarray], path: Path) -> None:
-    """Draws contours of the energy around the trained parameters."""
-    with figure(path, size=(5, 4.2)) as ((axis,),):
-        contours(axis, arrays["landscape_coordinates"], arrays["landscape_energies"])
+    return Found({"landscape": report}, arrays=arrays, pictures={"landscape": draw})
 
 
 def contours(

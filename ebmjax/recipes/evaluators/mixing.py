@@ -1,6 +1,7 @@
 """Mixing of long parallel chains of each sampler."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,7 +11,6 @@ import numpy as np
 from ebmjax import evaluate
 from ebmjax._phases import say_part
 from ebmjax.data import ImageData
-from ebmjax.samplers import StartFn
 from ebmjax.types import Key
 
 NUM_CHAINS = 16
@@ -24,16 +24,9 @@ def mixing(key: Key, model: Any, data: ImageData) -> dict[str, Any]:
     of classes uses chains of class 0, because classes need not agree.
     """
     del data
-    key, by_sampler = jax.random.split(key, 3)[2], {}
-    for name in model.plan.kinds:
-        say_part(f"mixing of {NUM_CHAINS} chains of {name}, {model.num_chain_steps:,} steps")
-        found = _program(model, name)(key, model.trained, model.plan.start_fn)
-        by_sampler[name] = {k: float(value) for k, value in found.items()}
-    return {"mixing": {"by_sampler": by_sampler, **find_worst(by_sampler)}}
+    key, by_sampler, num_steps = jax.random.split(key, 3)[2], {}, model.num_chain_steps
 
-
-def _program(model: Any, name: str) -> Any:
-    def diagnose(key: Key, trained: Any, start_fn: StartFn) -> dict[str, jax.Array]:
+    def diagnose(name: str, key: Key, trained: Any, start_fn: Any) -> dict[str, jax.Array]:
         label = jnp.int32(0)
         start_key, chain_key = jax.random.split(key)
         keys = jax.random.split(start_key, NUM_CHAINS)
@@ -42,10 +35,16 @@ def _program(model: Any, name: str) -> Any:
             model.plan.kinds_at(trained.adaptation)[name].sampler,
             model.densities_of(trained)(label),
             jax.vmap(start_fn, (0, None))(keys, label),
-            num_steps=model.num_chain_steps,
+            num_steps=num_steps,
         )
 
-    return model.program(("mixing", name, model.num_chain_steps), lambda: jax.jit(diagnose))
+    for name in model.plan.kinds:
+        say_part(f"mixing of {NUM_CHAINS} chains of {name}, {num_steps:,} steps")
+        make = partial(jax.jit, partial(diagnose, name))
+        program = model.program(("mixing", name, num_steps), make)
+        found = program(key, model.trained, model.plan.start_fn)
+        by_sampler[name] = {k: float(value) for k, value in found.items()}
+    return {"mixing": {"by_sampler": by_sampler, **find_worst(by_sampler)}}
 
 
 def find_worst(by_sampler: Mapping[str, Mapping[str, float]]) -> dict[str, float]:

@@ -18,7 +18,7 @@ from ebmjax.recipes.evaluators.samples import draw_buffer
 from ebmjax.recipes.folder.workdir import snapshots
 from ebmjax.types import Key, Metrics
 
-PREFIX = "profile"
+PREFIX = "profile."
 KEY_NUMBER = 2**31
 """Number folded into a monitor's key for these chains; its other uses split the key into fewer."""
 LABELS = {
@@ -47,13 +47,21 @@ def profile(
       num_chains: chains whose every step is kept and drawn
     """
     del data
-    key = jax.random.fold_in(key, KEY_NUMBER)
-    if model.plan is None:
+    key, plan = jax.random.fold_in(key, KEY_NUMBER), model.plan
+    if plan is None:
         return Found({}, {})
-    starts, labels = _starts(key, model, num_chains)
+    num = model.config.sampler.num_samples if plan.is_interacting else num_chains
+    if (chains := draw_buffer(key, model, num)) is not None:
+        starts, labels = chains.ends, chains.labels
+    else:
+        labels = jnp.arange(num, dtype=jnp.int32) % plan.num_classes
+        keys = jax.random.split(jax.random.fold_in(key, 0), num)
+        starts = jax.vmap(plan.start_fn)(keys, labels)
+    if not model.is_conditional:
+        labels = np.full(len(labels), ANY_CLASS, np.int32)
 
     def find(trained: Any, key: Key, starts: Any, labels: Any) -> dict[str, Metrics]:
-        kinds = model.plan.single(model.plan.num_samples).kinds_at(trained.adaptation)
+        kinds = plan.single(plan.num_samples).kinds_at(trained.adaptation)
         densities = model.densities_of(trained)
         return {
             name: profile_chains(key, densities, kind, starts, labels)
@@ -63,35 +71,11 @@ def profile(
     program = model.program("profile", lambda: jax.jit(find))
     found = program(model.trained, key, jnp.asarray(starts), jnp.asarray(labels))
     arrays = {
-        f"{PREFIX}.{sampler}.{number}": np.asarray(values)
+        f"{PREFIX}{sampler}.{number}": np.asarray(values)
         for sampler, numbers in found.items()
         for number, values in numbers.items()
     }
     return Found({}, {}, arrays)
-
-
-def _starts(key: Key, model: Any, num: int) -> tuple[Any, Any]:
-    """Returns slots of the buffer, or without one draws of the start distribution.
-
-    They have a class if training's chains have one. Particles come in training's number.
-    """
-    plan = model.plan
-    num = model.config.sampler.num_samples if plan.is_interacting else num
-    if (chains := draw_buffer(key, model, num)) is not None:
-        starts, labels = chains.ends, chains.labels
-    else:
-        labels = jnp.arange(num, dtype=jnp.int32) % plan.num_classes
-        keys = jax.random.split(jax.random.fold_in(key, 0), num)
-        starts = jax.vmap(plan.start_fn)(keys, labels)
-    return starts, labels if model.is_conditional else np.full(len(labels), ANY_CLASS, np.int32)
-
-
-def draw(workdir: Path) -> None:
-    """Draws ``plots/chains.png``: numbers against the step of a chain, one line a monitored step.
-
-    Each sampler has a row. A run that kept no profile gets no figure.
-    """
-    draw_panels(workdir / "plots" / "chains.png", read(workdir))
 
 
 Numbers = dict[str, dict[int, np.ndarray]]
@@ -104,16 +88,19 @@ def read(workdir: Path) -> dict[str, Numbers]:
     for path in snapshots(workdir):
         with np.load(path) as arrays:
             for name in arrays.files:
-                prefix, _, rest = name.partition(".")
-                if prefix == PREFIX:
-                    sampler, _, number = rest.rpartition(".")  # a function's name has dots, too
+                if name.startswith(PREFIX):
+                    # A function's name has dots, too.
+                    sampler, _, number = name.removeprefix(PREFIX).rpartition(".")
                     by_step = found.setdefault(sampler, {}).setdefault(number, {})
                     by_step[int(path.stem)] = arrays[name]
     return found
 
 
 def draw_panels(path: Path, rows: Mapping[str, Numbers]) -> None:
-    """Draws a row of panels for each name, a panel for each number; no file without rows."""
+    """Draws numbers against the step of a chain, one line a monitored step; no file without rows.
+
+    Each name has a row of panels.
+    """
     if not rows:
         return
     numbers = [number for number in LABELS if any(number in row for row in rows.values())]

@@ -1,12 +1,13 @@
 """Reconstructions of test images, and their log likelihoods at every power."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import latent
+from ebmjax._ranges import COUNT
 from ebmjax.data import ImageData, to_signed_unit
 from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.evidence import keys_of
@@ -14,12 +15,16 @@ from ebmjax.recipes.evaluators.samples import take_first
 from ebmjax.types import Key
 
 
-def reconstruction(key: Key, model: Any, data: ImageData) -> Found:
-    """Returns mean squared errors and E_t of test images.
+def reconstruction(
+    key: Key, model: Any, data: ImageData, *, num_images: Annotated[int, COUNT] = 352
+) -> Found:
+    """Returns mean squared errors and E_t of test images; the first reconstructions are arrays.
 
-    The first reconstructions and the errors of all are arrays.
+    Args:
+      num_images: test images that are reconstructed, at most
     """
 
+    @jax.jit
     def reconstruct(key: Key, params: Any, observations: jax.Array) -> Any:
         nodes = model.draw_ladder(key, params, observations)
         _, along = latent.telescoped_loss(
@@ -29,14 +34,14 @@ def reconstruction(key: Key, model: Any, data: ImageData) -> Found:
         axes = tuple(range(1, images.ndim))
         return along, images, jnp.mean(jnp.square(images - observations), axis=axes)
 
-    originals = data.images[: model.config.evals.num_test]
-    program = model.program("reconstruction", lambda: jax.jit(reconstruct))
+    originals = data.images[:num_images]
+    program = model.program("reconstruction", lambda: reconstruct)
     found = program(keys_of(key).powers, model.params, to_signed_unit(jnp.asarray(originals)))
     along, images, errors = jax.device_get(found)
     row = {
         "test_reconstruction_error": float(along["reconstruction_error"]),
         "test_mean_log_likelihoods": along["mean_log_likelihoods"].tolist(),
     }
-    arrays = {"reconstructions": take_first(images), "squared_errors": errors}
+    arrays = {"reconstructions": take_first(images)}
     arrays["originals"] = np.asarray(originals[: len(arrays["reconstructions"])])
     return Found(row, row, arrays, {"test_reconstruction_error": {"test": errors}})

@@ -245,7 +245,7 @@ def draw_plots(of_model: Any, workdir: Path, config: Config) -> None:
       config: of the run.
     """
     panels(workdir / "plots" / "training.png", read_rows(workdir), of_model, config)
-    profile.draw(workdir)
+    profile.draw_panels(workdir / "plots" / "chains.png", profile.read(workdir))
 
 
 def plan(config: Config, num_examples: int, further_streams: tuple[int, ...] = ()) -> Plan:

@@ -37,14 +37,6 @@ THROUGH_CHAIN = when_is("loss.name", "through_chain")
 _OPTIONS = read_fields(through_chain_loss)
 
 
-def _chains(name: str, step_size: float, num_steps: int) -> dict[str, Field]:
-    section = f"sampler.{name}"
-    return {
-        **declare_section(section, SINGLE, step_size, f"sampler of the {name}"),
-        f"{section}.num_steps": field(num_steps, COUNT, "steps of a chain"),
-    }
-
-
 def name_samplers(config: Any) -> tuple[str, str]:
     """Returns the names of the samplers of the prior and the posterior."""
     return config.get("sampler.prior.name"), config.get("sampler.posterior.name")
@@ -57,6 +49,18 @@ def _rates(name: str, first: float, last: float) -> dict[str, Field]:
     }
 
 
+_NETWORKS: dict[str, Field] = {
+    **pick_fields(model={"dtype": "float32"}),
+    "model.prior_hidden": field((100, 100), COUNT, "hidden layers of the prior; none: linear"),
+    "model.prior_activation": field("leaky_relu_0.1", one_of(*ACTIVATIONS), "of the prior"),
+    "model.generator": field("convolutions", one_of("convolutions", "dense"), "its layers"),
+    "model.generator_features": field(
+        None, optional(COUNTS), "widths of its layers; None: ..., 128, 64; dense: 512, 512"
+    ),
+    "model.generator_init": field(
+        "lecun_normal", one_of("lecun_normal", "xavier_normal"), "its initial kernels"
+    ),
+}
 _FIELDS: dict[str, Field] = {
     **family("latent"),
     **OF_IMAGES,
@@ -74,46 +78,22 @@ _FIELDS: dict[str, Field] = {
         evals={"every_epochs": 20.0},
     ),
     "model.latent_dim": field(16, COUNT, "dimensions of a latent"),
-    **under(
-        {
-            **pick_fields(model={"dtype": "float32"}),
-            "model.prior_hidden": field(
-                (100, 100), COUNT, "hidden layers of the prior's energy; none: it is linear"
-            ),
-            "model.prior_activation": field(
-                "leaky_relu_0.1", one_of(*ACTIVATIONS), "activation of the prior's energy"
-            ),
-            "model.generator": field(
-                "convolutions", one_of("convolutions", "dense"), "layers of the generator"
-            ),
-            "model.generator_features": field(
-                None,
-                optional(COUNTS),
-                "channels of its stages; None: ..., 128, 64; dense: widths; None: 512, 512",
-            ),
-            "model.generator_init": field(
-                "lecun_normal", one_of("lecun_normal", "xavier_normal"), "initial kernels"
-            ),
-        },
-        OURS,
-    ),
+    **under(_NETWORKS, OURS),
     "model.likelihood_scale": field(0.3, POSITIVE, "standard deviation of a pixel's likelihood"),
-    **_chains("prior", 0.16, 60),
-    **_chains("posterior", 0.04, 20),
+    **declare_section("sampler.prior", SINGLE, 0.16, "sampler of the prior"),
+    "sampler.prior.num_steps": field(60, COUNT, "steps of a chain"),
+    **declare_section("sampler.posterior", SINGLE, 0.04, "sampler of the posterior"),
+    "sampler.posterior.num_steps": field(20, COUNT, "steps of a chain"),
     "sampler.posterior.start": field(
         "base",
         one_of("base", "components"),
-        "chains start at draws of the base, or at the principal components of their image",
+        "draws of the base, or an image's principal components",
     ),
     "optimizer.name": field("adam", one_of_or_function("adam"), "optimiser of both networks"),
-    "sampler.warm_start": field(
-        False, FLAG, "anneal chains along the powers instead of starting afresh at each"
-    ),
+    "sampler.warm_start": field(False, FLAG, "chains start where those of the power below end"),
     "sampler.persistent": field(False, FLAG, "an example's chains go on where they stood"),
     "sampler.reinit_prob": field(
-        0.0,
-        PROBABILITY,
-        "share of the prior's persistent chains that start anew at an update",
+        0.0, PROBABILITY, "share of the prior's persistent chains that start anew at an update"
     ),
     "evals.num_chain_steps": field(
         None, optional(COUNT), "steps of the chains that samples are drawn by; None: training's"
@@ -125,11 +105,10 @@ _FIELDS: dict[str, Field] = {
     **{f"loss.{name}": one for name, one in under(_OPTIONS, THROUGH_CHAIN).items()},
     "optimizer.decay_per_epoch": field(0.99, UP_TO_ONE, "decay of the learning rates"),
     "optimizer.average_decay": field(
-        0.0, FRACTION, "decay of the averaged parameters that are evaluated; 0: the newest"
+        0.0, FRACTION, "decay of the averaged parameters; 0: no average"
     ),
     **_rates("prior", 2e-4, 1e-4),
     **_rates("generator", 1e-3, 5e-4),
-    "evals.num_test": field(352, COUNT, "test images that are reconstructed, at most"),
     **evaluators.fields("reconstruction"),
     **evaluators.fields("evidence"),
     **evaluators.fields("gradient_variance"),
@@ -189,7 +168,7 @@ THESIS: dict[str, Any] = {
     "train.log_every": 10,
     "train.checkpoint_every_epochs": 1,
     "evals.every_epochs": 5,
-    "evals.num_test": 300,
+    "evals.reconstruction.num_images": 300,
     "evals.evidence.num_images": 4,
     "evals.generation.num_images": 4_500,
     "evals.generation.smallest_num": 1_000,

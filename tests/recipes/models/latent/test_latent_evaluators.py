@@ -60,11 +60,11 @@ def linear(made: Any = LatentEBM, **changes: Any) -> LatentEBM:
 
 
 def evidences():
-    """Corrected and plain log evidence and discrepancy under 16 independent keys, each (16,)."""
+    """Corrected and plain log evidence under 16 independent keys, each (16,)."""
     model, options = linear(), {"num_images": 3, "num_chains": NUM_CHAINS}
     keys = jax.random.split(jax.random.key(1), 16)
     rows = [evidence(key, model, TEST, **options).row or {} for key in keys]
-    names = ("test_log_evidence", "test_trapezium_log_evidence", "quadrature_discrepancy")
+    names = ("test_log_evidence", "test_trapezium_log_evidence")
     return [np.array([row[name] for row in rows]) for name in names]
 
 
@@ -72,7 +72,7 @@ def evidences():
 def test_each_image_has_the_evidence_of_its_own_chains():
     observations = data.to_signed_unit(jnp.asarray(IMAGES))
     exact = jax.vmap(lambda x: MODEL.log_evidence(PARAMS, x))(observations)
-    corrected, trapezium, discrepancy = evidences()
+    corrected, trapezium = evidences()
     # 5 standard errors of the 16 repeats. A divergence fitted to n draws in d dimensions is too
     # large by about d (d + 3) / 2n; half the difference of two such in each of 2 intervals is at
     # most d (d + 3) / 2n.
@@ -80,9 +80,6 @@ def test_each_image_has_the_evidence_of_its_own_chains():
     assert abs(corrected.mean() - exact.mean()) < error
     # Two intervals are too few for the trapezium rule alone, so the test above means something.
     assert abs(trapezium.mean() - exact.mean()) > 4 * error
-    assert np.abs(discrepancy).min() > 0.1
-    # Rounding of sums of order 10.
-    np.testing.assert_allclose(discrepancy, corrected - trapezium, atol=1e-5)
 
 
 def test_no_two_numbers_of_the_evaluation_share_a_key():
@@ -120,16 +117,12 @@ def test_the_reported_evidence_is_right_at_published_size():
     rows = [evidence_of_each(key, model, images, num_chains=section.num_chains) for key in keys]
     x = data.to_signed_unit(jnp.asarray(images[0]))
     terms = jax.jit(networks.terms)(params, x, powers)
-    exact = {
-        "test_log_evidence": networks.log_evidence(params, x),
-        "quadrature_discrepancy": jnp.sum(terms["kl_forward"] - terms["kl_backward"]) / 2,
-    }
-    assert exact["quadrature_discrepancy"] > 5.0  # a correction of nats, so it has to be right
-    for name, value in exact.items():
-        found = np.concatenate([row[name] for row in rows])
-        error = found.std(ddof=1) / len(keys) ** 0.5
-        assert error < 0.4
-        assert abs(found.mean() - value) < 5 * error, name
+    # A correction of nats, so it has to be right.
+    assert jnp.sum(terms["kl_forward"] - terms["kl_backward"]) / 2 > 5.0
+    found = np.concatenate([row["test_log_evidence"] for row in rows])
+    error = found.std(ddof=1) / len(keys) ** 0.5
+    assert error < 0.4
+    assert abs(found.mean() - networks.log_evidence(params, x)) < 5 * error
 
 
 def test_of_too_few_chains_for_divergences_the_trapezium_rule_alone_is_reported():
@@ -145,12 +138,12 @@ class Standing(LatentEBM):
 
 
 def test_every_test_image_is_reconstructed_from_its_own_chain():
-    config = digits(**{"train.batch_size": 3, "evals.num_test": 2})
-    found = reconstruction(KEY, linear(Standing, config=config), TEST)
+    found = reconstruction(KEY, linear(Standing), TEST, num_images=2)
     made, originals = np.array([0.35, 0.2]), IMAGES[:2] / 127.5 - 1
     errors = np.square(made - originals).mean(axis=1)
     rounding = 10 * float(np.finfo(np.float32).eps)
-    np.testing.assert_allclose(found.arrays["squared_errors"], errors, rtol=rounding)
+    measured = found.per_image["test_reconstruction_error"]["test"]
+    np.testing.assert_allclose(measured, errors, rtol=rounding)
     report = found.report
     assert report["test_reconstruction_error"] == pytest.approx(errors.mean(), rel=rounding)
     # A Gaussian of two pixels around the image that is made, at every power.
