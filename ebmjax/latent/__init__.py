@@ -12,10 +12,10 @@ from ebmjax.latent._chains import LatentChains as LatentChains
 from ebmjax.latent._chains import sample_ladder as sample_ladder
 from ebmjax.latent._chains import sample_power_posteriors as sample_power_posteriors
 from ebmjax.latent._chains import sample_prior as sample_prior
-from ebmjax.latent._covariance import covariance_loss as covariance_loss
 from ebmjax.latent._divergences import fitted_divergences as fitted_divergences
 from ebmjax.latent._divergences import gaussian_kl as gaussian_kl
 from ebmjax.latent._linear_gaussian import LinearGaussian as LinearGaussian
+from ebmjax.latent._losses import covariance_loss as covariance_loss
 from ebmjax.latent._losses import frozen_prior_loss as frozen_prior_loss
 from ebmjax.latent._losses import telescoped_loss as telescoped_loss
 from ebmjax.latent._losses import tempered_loss as tempered_loss

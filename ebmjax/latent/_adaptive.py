@@ -44,13 +44,10 @@ def adaptive_schedule(
         )
     if not is_traced(mean_log_likelihoods):
         values = np.asarray(mean_log_likelihoods)
-        if not np.all(np.isfinite(values)):
-            raise ValueError(f"mean_log_likelihoods must be finite, got {trim(values.tolist())}.")
-        if not np.any(np.diff(values) > 0.0):
+        if not np.all(np.isfinite(values)) or not np.any(np.diff(values) > 0.0):
             raise ValueError(
-                "mean_log_likelihoods must increase somewhere along the powers, or there is no "
-                f"length to share; got {trim(values.tolist())}. Run the pilot with more chains or "
-                "more steps."
+                "mean_log_likelihoods must be finite and increase somewhere along the powers, got "
+                f"{trim(values.tolist())}. Run the pilot with more chains or more steps."
             )
     powers, energies = jnp.asarray(powers), jnp.asarray(mean_log_likelihoods)
     divergences = jnp.diff(powers) * jnp.maximum(jnp.diff(energies), 0.0)

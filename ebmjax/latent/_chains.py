@@ -5,10 +5,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from ebmjax._axes import varying_with
-from ebmjax._checks import check_at_least, check_powers, check_whole_ladder, is_traced
+from ebmjax._checks import check_at_least, check_powers, check_whole_ladder
 from ebmjax.densities import power_posterior
 from ebmjax.latent._model import LatentModel, LatentParams, log_likelihood, log_prior
 from ebmjax.samplers import (
@@ -205,12 +204,6 @@ def sample_power_posteriors(
     Source: thermodynamic-integration thesis, Eq. 16 and 17.
     """
     check_powers(powers, minimum=1)
-    if not is_traced(powers) and np.asarray(powers)[0] == 0.0:
-        raise ValueError(
-            "powers must be above 0 for chains on the power posteriors, got "
-            f"{np.asarray(powers).tolist()}: at power 0 stands the prior, whose chains are those "
-            "of sample_prior. For the whole ladder, as the losses take it, call sample_ladder."
-        )
     if warm_start and start is not None:
         raise ValueError(
             "start and warm_start exclude each other: annealed chains of every power start where "

@@ -4,12 +4,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.scipy.linalg import solve_triangular
-
-from ebmjax._checks import is_traced
-
-_COVARIANCES = ("full", "diagonal", "shrunk")
 
 
 def gaussian_kl(
@@ -108,35 +103,29 @@ def fitted_divergences(
       samples: n draws at every rung, shape (N_t + 1, ..., n, d), independent of the neighbours'
         draws. For chains annealed from rung to rung, the correction is too large by the share of
         its neighbour that a rung remembers.
-      covariance: ``"full"``, for n of at least d + 3; ``"diagonal"``, for uncorrelated coordinates
-        and n of at least 4; or ``"shrunk"``, oracle approximating shrinkage, which carries fewer
-        draws and is not corrected.
+      covariance: ``"full"``, for n of at least d + 3; or ``"diagonal"``, for uncorrelated
+        coordinates and n of at least 4.
 
     Returns:
       ``kl_forward`` and ``kl_backward``, each of shape (N_t, ...) in nats: entry i is KL(p_i ||
-      p_{i+1}) and KL(p_{i+1} || p_i). They can be negative, because they are unbiased. NaN for
-      draws that are not finite and, under ``jit``, for a singular covariance.
+      p_{i+1}) and KL(p_{i+1} || p_i). They can be negative, because they are unbiased. Not finite
+      for draws that are not finite or all coincide.
 
-    Source: the mean of an inverse Wishart matrix (Anderson 2003, Lemma 7.7.1); Chen, Wiesel, Eldar
-    & Hero 2010, Eq. 23, without its terms in 2 / d, for ``"shrunk"``.
+    Source: the mean of an inverse Wishart matrix (Anderson 2003, Lemma 7.7.1).
     """
-    if covariance not in _COVARIANCES:
-        raise ValueError(f"covariance must be one of {_COVARIANCES}, got {covariance!r}.")
     shape = jnp.shape(samples)
     n, d = shape[-2:] if len(shape) > 2 else (0, 0)
-    smallest = {"full": d + 3, "diagonal": 4, "shrunk": 2}[covariance]
-    if len(shape) < 3 or shape[0] < 2 or n < smallest:
+    fewest = {"full": d + 3, "diagonal": 4}
+    if covariance not in fewest:
+        raise ValueError(f"covariance must be one of {[*fewest]}, got {covariance!r}.")
+    if len(shape) < 3 or shape[0] < 2 or n < fewest[covariance]:
         raise ValueError(
             f"fitted_divergences with covariance={covariance!r} needs at least two rungs with at "
-            f"least {smallest} draws each in {d} dimensions, shape (rungs, ..., n, d), got "
-            f"{shape}. Draw more, or use covariance='diagonal' or 'shrunk'."
+            f"least {fewest[covariance]} draws each in {d} dimensions, shape (rungs, ..., n, d), "
+            f"got {shape}. Draw more, or use covariance='diagonal'."
         )
-    mean, fitted = gaussian_moments(samples, covariance=covariance)
-    _check_regular(mean, fitted, n, covariance)
-    if covariance == "shrunk":
-        return adjacent_divergences(mean, fitted)
-    c = (n - smallest + 1) / (n - 1)
-    mean_p, factor_p, mean_q, factor_q = _pairs(mean, fitted)
+    c = (n - fewest[covariance] + 1) / (n - 1)
+    mean_p, factor_p, mean_q, factor_q = _pairs(*gaussian_moments(samples, covariance == "full"))
     both = jnp.concatenate([factor_p, (mean_p - mean_q)[..., None]], axis=-1)
     squares = jnp.sum(jnp.square(solve_triangular(factor_q, both, lower=True)), axis=-2)
     trace, distance = jnp.sum(squares[..., :d], axis=-1), squares[..., d]
@@ -147,65 +136,23 @@ def fitted_divergences(
     return forward, backward
 
 
-def gaussian_moments(
-    samples: jax.Array, *, covariance: str = "full"
-) -> tuple[jax.Array, jax.Array]:
-    r"""Returns means (..., d) and covariances (..., d, d) of samples (..., n, d).
-
-    ``"full"`` is the unbiased sample covariance S, and ``"diagonal"`` its diagonal. ``"shrunk"`` is
-    :math:`(1 - \rho) S + \rho \mu I` with :math:`\mu = \operatorname{tr} S / d`,
-    :math:`a = \|S\|_F^2 / d^2` and :math:`\rho = \min(1, (a + \mu^2) / ((n + 1)(a - \mu^2 / d)))`,
-    positive definite unless all draws are the same.
-    """
+def gaussian_moments(samples: jax.Array, is_full: bool = True) -> tuple[jax.Array, jax.Array]:
+    """Returns means (..., d) and unbiased covariances (..., d, d) of samples (..., n, d)."""
     first = samples[..., :1, :]
     # In the samples' own dtype: nothing cancels afterwards.
-    mean, covariances = _moments(jnp.asarray(samples - first), covariance)
+    mean, covariances = _moments(jnp.asarray(samples - first), is_full)
     return mean + first[..., 0, :], covariances
 
 
 @partial(jax.jit, static_argnums=1, inline=True)
-def _moments(offsets: jax.Array, covariance: str) -> tuple[jax.Array, jax.Array]:
+def _moments(offsets: jax.Array, is_full: bool) -> tuple[jax.Array, jax.Array]:
     mean, (n, d) = jnp.mean(offsets, axis=-2), offsets.shape[-2:]
     centred = offsets - mean[..., None, :]
     # TF32, an accelerator's default for float32, would leave three digits.
     products = jnp.einsum("...ni,...nj->...ij", centred, centred, precision="highest")
     full = products / (n - 1)
     identity = jnp.broadcast_to(jnp.eye(d, dtype=full.dtype), full.shape)
-    if covariance != "shrunk":
-        return mean, full * identity if covariance == "diagonal" else full
-    scale = jnp.trace(full, axis1=-2, axis2=-1) / d
-    mean_square = jnp.mean(jnp.square(full), axis=(-2, -1))
-    spread = (n + 1) * (mean_square - jnp.square(scale) / d)
-    ratio = (mean_square + jnp.square(scale)) / jnp.where(spread > 0.0, spread, 1.0)
-    shrinkage = jnp.where(spread > 0.0, jnp.minimum(ratio, 1.0), 1.0)[..., None, None]
-    return mean, (1.0 - shrinkage) * full + shrinkage * (scale[..., None, None] * identity)
-
-
-def _check_regular(mean: jax.Array, fitted: jax.Array, n: int, covariance: str) -> None:
-    """Raises ValueError for the first rung whose covariance is singular up to rounding.
-
-    A covariance counts as singular if a deviation lies within n eps of the mean, the rounding of a
-    mean of n. It also does if an eigenvalue of the correlations lies within d eps of 0.
-    """
-    if is_traced(fitted):
-        return
-    means, matrices = np.asarray(mean, np.float64), np.asarray(fitted, np.float64)
-    # Draws that are not finite give NaN, without an error.
-    is_known = np.isfinite(matrices).all(axis=(-2, -1))
-    means, matrices = means[is_known], matrices[is_known]
-    eps, d = float(jnp.finfo(fitted.dtype).eps), means.shape[-1]
-    deviations = np.sqrt(np.diagonal(matrices, axis1=-2, axis2=-1))
-    is_spread = (deviations > n * eps * np.abs(means)).all(axis=-1)
-    scales = np.where(deviations > 0, deviations, 1.0)
-    correlations = matrices / (scales[:, :, None] * scales[:, None, :])
-    is_regular = is_spread & (np.linalg.eigvalsh(correlations)[:, 0] > d * eps)
-    found = np.argwhere(is_known)[~is_regular]
-    if len(found):
-        raise ValueError(
-            f"the draws of rung {found[0][0]} have a singular covariance={covariance!r}: they "
-            "coincide, or some coordinates of theirs determine others. Move the chains further, "
-            "draw more, or use covariance='diagonal' or 'shrunk', which correlations do not harm."
-        )
+    return mean, full if is_full else full * identity
 
 
 def _pairs(mean: jax.Array, covariance: jax.Array) -> tuple[jax.Array, ...]:

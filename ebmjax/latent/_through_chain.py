@@ -62,7 +62,7 @@ def through_chain_loss(
     *,
     num_chains: int = 1,
     kl_weight: Annotated[float, NOT_NEGATIVE] = 0.0,
-    kl_covariance: Annotated[str, one_of("full", "diagonal", "shrunk")] = "diagonal",
+    kl_covariance: Annotated[str, one_of("full", "diagonal")] = "diagonal",
     kl_sum: Annotated[str, one_of("corrected", "literal")] = "corrected",
     energy_l2: Any = 0.0,
 ) -> tuple[jax.Array, Metrics]:

@@ -148,8 +148,8 @@ PILOT = jnp.array([0.0, 0.5, 1.0])
     [
         (PILOT, jnp.zeros(2), 4, r"one entry per power, shape \(3,\), got \(2,\)"),
         (PILOT, jnp.zeros((3, 2)), 4, r"got \(3, 2\)"),
-        (PILOT, jnp.array([3.0, 2.0, 2.0]), 4, "must increase somewhere.*more chains"),
-        (PILOT, jnp.array([-jnp.inf, 2.0, 3.0]), 4, "must be finite"),
+        (PILOT, jnp.array([3.0, 2.0, 2.0]), 4, "finite and increase somewhere.*more chains"),
+        (PILOT, jnp.array([-jnp.inf, 2.0, 3.0]), 4, "must be finite and increase"),
         (PILOT, jnp.arange(3.0), 0, "num_intervals.*at least 1"),
         (jnp.array([0.1, 0.5, 1.0]), jnp.arange(3.0), 4, "run from 0"),
     ],

@@ -39,11 +39,6 @@ MALA = latent.LatentChains(
     [
         pytest.param(ULA, {}, marks=pytest.mark.slow),
         (ULA._replace(warm_start=True), {"num_chains": 4, "kl_weight": 0.7}),
-        pytest.param(
-            ULA,
-            {"num_chains": 4, "kl_weight": 1.0, "kl_covariance": "shrunk"},
-            marks=pytest.mark.slow,
-        ),
         (MALA, {"num_chains": 5, "kl_weight": 1.0, "kl_covariance": "full"}),
     ],
 )

@@ -18,7 +18,7 @@ def check(config: Config) -> None:
     if loss.name == "covariance":
         fewest, why = 2, "config.loss.name='covariance'"
     elif is_through and loss.kl_weight:
-        fewest = {"full": latent_dim + 3, "diagonal": 4, "shrunk": 2}[loss.kl_covariance]
+        fewest = {"full": latent_dim + 3, "diagonal": 4}[loss.kl_covariance]
         why = f"config.loss.kl_covariance={loss.kl_covariance!r}, latent_dim={latent_dim}"
     refusals = (
         (
