@@ -1,4 +1,4 @@
-"""MALA with the accept ratio that the sampling-approaches thesis prints, its two errors apart."""
+"""MALA with the accept ratio that the sampling-approaches thesis prints."""
 
 from functools import partial
 from typing import Annotated, Any
@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax import samplers
-from ebmjax._ranges import FLAG, NOT_NEGATIVE, POSITIVE, one_of, optional
+from ebmjax._ranges import FLAG, NOT_NEGATIVE, POSITIVE, optional
 from ebmjax.samplers import LangevinInfo, LangevinState
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
@@ -18,8 +18,6 @@ def literal_mala(
     step_size: Annotated[Any, POSITIVE] = 1.0,
     noise_scale: Annotated[Any, optional(NOT_NEGATIVE)] = 0.01,
     temperature: Annotated[Any, optional(POSITIVE)] = None,
-    ratio: Annotated[str, one_of("energies", "exponentials")] = "energies",
-    proposal: Annotated[str, one_of("twice_step", "noise")] = "twice_step",
     rejects: Annotated[bool, FLAG] = True,
 ) -> Sampler:
     r"""``ebmjax.samplers.mala`` with another number that decides.
@@ -35,9 +33,8 @@ def literal_mala(
     taken as zero, and so is that of a move out of a box, to where the density is 0. The thesis
     prints :math:`+\nabla \log E` as the mean of q; here it is the mean of the move.
 
-    ``temperature`` is T of the target where ``ratio`` is "exponentials", and of the noise where
-    ``noise_scale`` is None. ``proposal`` is "twice_step" as printed, or "noise", the density of the
-    move. Where ``rejects`` is False, the chain is SGLD's and only reports the number.
+    ``temperature`` is that of the noise where ``noise_scale`` is None. Where ``rejects`` is False,
+    the chain is SGLD's and only reports the number.
 
     Source: sampling-approaches thesis, section 3.3.4 and Alg. 10.
     """
@@ -46,22 +43,16 @@ def literal_mala(
         sigma = jnp.sqrt(2.0 * jnp.asarray(step_size) * temperature)
 
     def init(position: PyTree, key: Key | None = None) -> LangevinState:
-        del key
         return samplers.mala_init(position, log_density_fn)
 
     def step(key: Key, state: LangevinState) -> tuple[LangevinState, LangevinInfo]:
         noise_key, coin_key = jax.random.split(key)
         noise = sigma * jax.random.normal(noise_key, jnp.shape(state.position))
         proposed = init(state.position + step_size * state.score + noise)
-        variance = 2.0 * step_size if proposal == "twice_step" else jnp.square(sigma)
-        log_proposals = log_proposal_ratio(step_size, noise, state, proposed, variance)
-        if ratio == "energies":
-            # Times the exponential of what may be far above 88: in logarithms.
-            quotient = proposed.log_density / state.log_density
-            log_ratio = jnp.log(jnp.maximum(quotient, 0.0)) + log_proposals
-        else:
-            difference = proposed.log_density - state.log_density
-            log_ratio = difference / temperature + log_proposals
+        # Times the exponential of what may be far above 88: in logarithms.
+        quotient = jnp.maximum(proposed.log_density / state.log_density, 0.0)
+        log_proposals = log_proposal_ratio(step_size, noise, state, proposed, 2.0 * step_size)
+        log_ratio = jnp.log(quotient) + log_proposals
         # An infinite energy would have the largest ratio of energies.
         is_lost = jnp.isnan(log_ratio) | jnp.isneginf(proposed.log_density)
         probability = jnp.where(is_lost, 0.0, jnp.exp(jnp.minimum(log_ratio, 0.0)))

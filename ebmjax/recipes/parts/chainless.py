@@ -241,34 +241,27 @@ def energy_matching(
     return paths + weight * contrast, {**energies, **metrics}
 
 
-def fit(config: Config, train: data.ImageData) -> Any:
+def fit(config: Config, train: data.ImageData) -> NoiseLevels | samplers.FactorGaussian:
     """Returns what the objective of ``config.loss`` fits to the first training examples.
 
-    It is the ``NoiseLevels`` of a model of (x, noise), a blurred Gaussian, or None.
-
     Raises:
-      ConfigError: if the smallest noise is not below the largest.
+      ConfigError: if the smallest noise is not below the largest distance of two examples.
     """
-    name, section = config.loss.name, config.loss.get(config.loss.name)
-    if name not in (noise_contrastive.__name__, *LEVELS):
-        return None
-    most = 1000 if name in LEVELS else 4000
-    rows = np.asarray(take_rows(train.images, np.arange(min(len(train.images), most))))
+    name, section = config.loss.name, config.loss[config.loss.name]
+    is_gaussian = name == noise_contrastive.__name__
+    most = min(len(train.images), 4000 if is_gaussian else 1000)
+    rows = np.asarray(take_rows(train.images, np.arange(most)))
     x = np.asarray(data.to_signed_unit(jnp.asarray(rows)) if rows.dtype == np.uint8 else rows)
-    x = x.reshape(len(x), -1).astype(np.float64)
-    if name not in LEVELS:
+    x = x.reshape(most, -1).astype(np.float64)
+    if is_gaussian:
         return samplers.fit_factor_gaussian(x, jitter=section.noise_scale**2).one(0)
     squares = np.sum(np.square(x), axis=1)
     highest = float(np.sqrt((squares[:, None] + squares[None] - 2 * x @ x.T).max()))
-    if section.min_noise_scale >= highest:
+    lowest, num_levels = section.min_noise_scale, section.get("num_levels")
+    if lowest >= highest:
         raise ConfigError(
             f"config.loss.{name}.min_noise_scale must be below the largest distance of two "
-            f"examples, {highest:.3g}, got {section.min_noise_scale:g}."
+            f"examples, {highest:.3g}, got {lowest:g}."
         )
     scale = float(np.sqrt(np.mean(np.square(x))))
-    lowest, num_levels = section.min_noise_scale, section.get("num_levels")
     return NoiseLevels(lowest, highest, scale, section.relative_step, num_levels)
-
-
-LEVELS = (denoising_levels.__name__, diffusion_recovery.__name__)
-"""Objectives whose model is of (x, noise), and which need ``NoiseLevels``."""

@@ -56,7 +56,8 @@ def load(config: Config, has_chains: bool = True) -> tuple[Images, Config]:
             f"{list(found.empty_classes[:5])} of {section.num_classes} have none. Number the "
             "classes 0, 1, ... without gaps."
         )
-    train = _check_images(config, found, "train")
+    with _name_fields(config, "train"):
+        train = data.check_image_data(found.data, section.num_classes or None)
     needs_test, found_test = not section.holdout or config.evals.use_test_split, None
     try:
         if needs_test:
@@ -79,13 +80,11 @@ def load(config: Config, has_chains: bool = True) -> tuple[Images, Config]:
         )
     monitored = None
     if num_held:
-        held = _places_held_out(train.labels, num_held, section.num_classes > 0)
-        kept = np.setdiff1d(np.arange(len(train.labels)), held)
-        monitored = data.ImageData(*(array[held] for array in train))
-        train = data.ImageData(*(rows_of(array, kept) for array in train))
+        train, monitored = _hold_out(train, num_held, bool(section.num_classes))
     evaluated = monitored
     if found_test is not None:
-        evaluated = _check_images(config, found_test, section.test_split)
+        with _name_fields(config, section.test_split):
+            evaluated = data.check_image_data(found_test.data, section.num_classes or None)
         _check_alike(config, found, found_test)
         section.max_test = len(evaluated.labels)
         about.append(_about(section.test_split, evaluated, found_test, section.num_classes))
@@ -118,17 +117,24 @@ def number_held_out(holdout: float, total: int) -> int:
     return number
 
 
-def _places_held_out(labels: np.ndarray, number: int, has_classes: bool) -> np.ndarray:
-    """Returns the places of images to hold out, rising: the last of each class by its share.
+def _hold_out(
+    train: data.ImageData, number: int, has_classes: bool
+) -> tuple[data.ImageData, data.ImageData]:
+    """Returns images to train on, and images held out: the last of each class by its share.
 
     More images held out include fewer.
     """
-    labels = labels if has_classes else np.zeros_like(labels)
+    labels = train.labels if has_classes else np.zeros_like(train.labels)
     from_last = np.argsort(labels[::-1], kind="stable")
     counts = np.unique(labels, return_counts=True)[1]
     shares = np.concatenate([(np.arange(count) + 0.5) / count for count in counts])
     chosen = from_last[np.argsort(shares, kind="stable")[:number]]
-    return np.sort(len(labels) - 1 - chosen)
+    held = np.sort(len(labels) - 1 - chosen)
+    kept = np.setdiff1d(np.arange(len(labels)), held)
+    return (
+        data.ImageData(*(rows_of(array, kept) for array in train)),
+        data.ImageData(*(array[held] for array in train)),
+    )
 
 
 def _about(
@@ -193,17 +199,10 @@ def _name_fields(config: Config, split: str) -> Iterator[None]:
 
 
 def _where(config: Config, split: str) -> str:
-    path = f", config.data.path={config.data.path!r}" * bool(config.data.path)
-    disk = ", config.data.placement=disk" * (config.data.placement == "disk")
-    return f"config.data.name={config.data.name!r}{path}, split {split}{disk}"
-
-
-def _check_images(config: Config, found: data.LoadedImages, split: str) -> data.ImageData:
-    try:
-        return data.check_image_data(found.data, config.data.num_classes or None)
-    except (TypeError, ValueError) as error:
-        classes = f"config.data.num_classes={config.data.num_classes}"
-        raise ConfigError(f"{_where(config, split)}, {classes}: {error}") from error
+    section = config.data
+    names = ("name", "path", "num_classes", *["placement"] * (section.placement == "disk"))
+    named = [f"config.data.{name}={section[name]!r}" for name in names if section[name]]
+    return f"{', '.join(named)}, split {split}"
 
 
 def _check_alike(config: Config, train: data.LoadedImages, test: data.LoadedImages) -> None:

@@ -19,7 +19,7 @@ from ebmjax._ranges import (
     one_of_or_function,
     optional,
 )
-from ebmjax.learning import Density, NoiseLevels, Samples
+from ebmjax.learning import Density, Samples
 from ebmjax.recipes.config.declare import Field, field, read_fields, under, when_is
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.user_parts import find_function, find_part, is_users
@@ -258,18 +258,6 @@ def make_loss(
         }
 
     return loss, numbers
-
-
-def noise_levels(config: Config, train: data.ImageData) -> NoiseLevels | None:
-    """Returns the levels of an objective whose model is of (x, noise); None of others.
-
-    Raises:
-      ConfigError: if they are out of order.
-    """
-    has_loss = config.loss.get("generative_weight", 1.0) > 0
-    return (
-        chainless.fit(config, train) if has_loss and config.loss.name in chainless.LEVELS else None
-    )
 
 
 def _users(config: Config) -> Callable[..., tuple[jax.Array, Metrics]]:

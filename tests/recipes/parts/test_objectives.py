@@ -16,7 +16,6 @@ from ebmjax.recipes.parts.objectives import (
     OBJECTIVES,
     draws,
     make_loss,
-    noise_levels,
     warn_of_objective,
 )
 from experiments.configs import igebm_digits, jem_digits
@@ -193,14 +192,11 @@ def test_levels_follow_the_data_and_must_be_in_order():
     """Two images, black and white: 4 pixels that are 2 apart, all of square 1."""
     images = np.array([0, 255], np.uint8)[:, None, None, None] * np.ones((1, 2, 2, 1), np.uint8)
     train = ImageData(images, np.zeros(2, np.int32))
-    levels = noise_levels(configured("denoising_levels"), train)
-    assert levels is not None
+    levels = chainless.fit(configured("denoising_levels"), train)
     np.testing.assert_allclose(levels[:4], (0.05, 4.0, 1.0, 0.5), rtol=1e-6)
-    assert noise_levels(configured("denoising"), train) is None
     with pytest.raises(ConfigError, match=r"below the largest distance of two examples, 4, got 5"):
-        noise_levels(configured("denoising_levels", min_noise_scale=5.0), train)
-    levels = noise_levels(configured("diffusion_recovery"), train)
-    assert levels is not None
+        chainless.fit(configured("denoising_levels", min_noise_scale=5.0), train)
+    levels = chainless.fit(configured("diffusion_recovery"), train)
     assert levels.num_levels == 6
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from ebmjax.learning import init_carry, make_gradient_fn, numbers_of
+from ebmjax.learning import NoiseLevels, init_carry, make_gradient_fn, numbers_of
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.families import POINTS, warn_of_features
 from ebmjax.recipes.evaluators.evaluations import make_distances
@@ -16,12 +16,7 @@ from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.energy import checks, parts
 from ebmjax.recipes.models.energy.model import EnergyModel, densities_of
 from ebmjax.recipes.parts import image_data, points_data
-from ebmjax.recipes.parts.objectives import (
-    chains_beta,
-    draws,
-    noise_levels,
-    warn_of_objective,
-)
+from ebmjax.recipes.parts.objectives import chains_beta, draws, warn_of_objective
 
 PANELS = {
     "energy": (
@@ -74,7 +69,8 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     network_key, buffer_key = jax.random.split(params_key)
 
     objective = parts.make_objective(config, train, plan.total_steps)
-    levels, advice = noise_levels(config, train), warn_of_objective(config)
+    fitted, advice = objective.numbers.get("fitted"), warn_of_objective(config)
+    levels = fitted if isinstance(fitted, NoiseLevels) else None
     density = parts.make_density(config, train.images.shape[1:], levels)
     params, statistics = jax.jit(density.init)(network_key)
     view = parts.make_view(config, is_augmented=config.data.get("augment_positives", True))
