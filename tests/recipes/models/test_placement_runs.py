@@ -136,6 +136,6 @@ def test_a_file_that_changes_under_a_run_ends_it(folder, tmp_path, monkeypatch):
 
 def test_images_that_cannot_stay_on_the_disk_are_refused_by_their_field(tmp_path):
     config = digits(**{"data.placement": "disk"})
-    with pytest.raises(ConfigError, match=r"config\.data\.placement='disk', split train: .* into memory"):
+    with pytest.raises(ConfigError, match=r"placement='disk', split train: .* into memory"):
         launch(config, "configs/thermo_digits.py:smoke", str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
