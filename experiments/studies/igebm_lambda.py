@@ -24,11 +24,11 @@ def row(setting: str, damping: float) -> tuple[str, list[str]]:
 
 
 COLUMNS = {
-    "FID ({extractor}) after an epoch": ("over_training.first_sample_fid", 1.0, 1),
-    "lowest": ("over_training.best_sample_fid", 1.0, 1),
-    "at step": ("over_training.best_step", 1.0, 0),
+    "FID ({extractor}) after an epoch": ("over_training.first_sample_fid.sample_fid", 1.0, 1),
+    "lowest": ("over_training.best_sample_fid.sample_fid", 1.0, 1),
+    "at step": ("over_training.best_sample_fid.step", 1.0, 0),
     **fid_columns("buffer", "fresh"),
-    "FID along training, draws of the starts": ("over_training.start_fid", 1.0, 1),
+    "FID along training, draws of the starts": ("over_training.best_sample_fid.start_fid", 1.0, 1),
     **pick_columns("energy of samples - of data, nats", "distance travelled"),
     **pick_columns("skipped steps", "seconds of training"),
 }

@@ -125,10 +125,10 @@ SCENARIOS = {
 }
 ROBUST = {
     **pick_columns("accuracy, %"),
-    "IS, buffer, best over training": ("over_training.best_sample_is", 1.0, 2),
-    "FID, buffer, best over training": ("over_training.best_sample_fid", 1.0, 2),
-    "IS, draws of the starts": ("over_training.start_is", 1.0, 2),
-    "FID, draws of the starts": ("over_training.start_fid", 1.0, 2),
+    "IS, buffer, best over training": ("over_training.best_sample_is.sample_is", 1.0, 2),
+    "FID, buffer, best over training": ("over_training.best_sample_fid.sample_fid", 1.0, 2),
+    "IS, draws of the starts": ("over_training.best_sample_is.start_is", 1.0, 2),
+    "FID, draws of the starts": ("over_training.best_sample_fid.start_fid", 1.0, 2),
     **INCEPTION,
     **fid_columns("buffer", decimals=2),
     **pick_columns("RMS displacement of fresh chains", "seconds of training"),

@@ -34,14 +34,18 @@ STUDY = Study(
         },
     },
     columns={
-        "accuracy after an epoch, %": ("over_training.first_test_accuracy", 100.0, 1),
-        "highest": ("over_training.best_test_accuracy", 100.0, 1),
+        "accuracy after an epoch, %": ("over_training.first_test_accuracy.test_accuracy", 100.0, 1),
+        "highest": ("over_training.best_test_accuracy.test_accuracy", 100.0, 1),
         "at the end": ("classification.accuracy", 100.0, 1),
         **pick_columns("largest loss", "skipped steps"),
         "preconditioner G, end": ("chain_preconditioner", 1.0, 6),
         "distance travelled, end": ("chain_displacement", 1.0, 4),
-        "lowest FID of the buffer ({extractor})": ("over_training.best_sample_fid", 1.0, 1),
-        "FID of draws of its law": ("over_training.start_fid", 1.0, 1),
+        "lowest buffer FID ({extractor})": (
+            "over_training.best_sample_fid.sample_fid",
+            1.0,
+            1,
+        ),
+        "FID of draws of its law": ("over_training.best_sample_fid.start_fid", 1.0, 1),
         **pick_columns("seconds of training"),
     },
     common=(

@@ -23,7 +23,7 @@ CIFAR = "configs/svgdjem_cifar10.py"
 UNGUARDED = "--config.train.max_abs_loss=1e30"
 SAM = "--config.optimizer.rho="
 BEST = {
-    "best accuracy of training, %": ("over_training.best_test_accuracy", 100.0, 1),
+    "best accuracy of training, %": ("over_training.best_test_accuracy.test_accuracy", 100.0, 1),
     "the last loss": ("loss", 1.0, 1),
 }
 

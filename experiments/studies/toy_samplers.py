@@ -42,7 +42,7 @@ TRAINED_BY = {
 }
 TRAINING_COLUMNS = {
     **pick_columns("density, TV", "density, KL in nats"),
-    "TV after 30 epochs": ("over_training.first_density_tv", 1.0, 3),
+    "TV after 30 epochs": ("over_training.first_density_tv.density_tv", 1.0, 3),
     **pick_columns("energy of samples - of data, nats", "acceptance, end of training"),
     **pick_columns("distance travelled", "seconds of training"),
 }

@@ -12,48 +12,40 @@ from ebmjax._user_function import is_function_name
 from ebmjax.recipes.config.errors import flatten
 from ebmjax.recipes.config.families import EXTRACTOR
 
-IN_TABLE = {
+LABELS = {
     "loss": "loss",
     "test_accuracy": "test accuracy",
     "test_ece": "test calibration error",
+    "classification.accuracy": "test accuracy",
+    "classification.ece": "test calibration error",
+    "ood.sets.interp.log_density.auroc": "AUROC of log p(x), near images (means of two)",
+    "ood.sets.natural_patches.log_density.auroc": "AUROC of log p(x), far images (photographs)",
     "test_log_evidence": "test log evidence, nats",
     "test_trapezium_log_evidence": "test log evidence by the trapezium rule, nats",
+    "evidence.ais.mean": "log evidence by annealed importance sampling, nats",
     "test_reconstruction_error": "test squared error a pixel",
     "density_tv": "total variation from the data's density",
     "sample_tv": "total variation of chains' ends from the data",
+    "density.density_tv": "total variation from the data's density",
+    "density.density_kl": "KL(data || model), nats",
+    "density.sample_tv": "total variation of chains' ends from the data",
+    "density.perfect_sampler.sample_tv": "that of as many points of the data",
     "sample_fid": "FID of samples ({extractor})",
     "start_fid": "FID of the chains' starts",
     "fid_minus_starts": "samples minus starts, 95 % interval",
     "gaussian_fid": "FID of Gaussians fitted to training images",
     "test_images_fid": "FID of test images",
-    "chain_acceptance_prob": "acceptance of chains",
-}
-"""Numbers that the table at the end of a run shows. A family has at most eleven of them."""
-
-
-IN_EVALUATION = {
-    "classification.accuracy": "test accuracy",
-    "classification.ece": "test calibration error",
-    "ood.sets.interp.log_density.auroc": "AUROC of log p(x), near images (means of two)",
-    "ood.sets.natural_patches.log_density.auroc": "AUROC of log p(x), far images (photographs)",
-    "test_reconstruction_error": "test squared error a pixel",
-    "density.density_tv": "total variation from the data's density",
-    "density.density_kl": "KL(data || model), nats",
-    "density.sample_tv": "total variation of chains' ends from the data",
-    "density.perfect_sampler.sample_tv": "that of as many points of the data",
     "generation.buffer.fid": "FID of the buffer ({extractor})",
     "generation.fresh.fid": "FID of fresh chains ({extractor})",
     "generation.fresh.starts.fid": "FID of their starts",
     "generation.fresh.minus_starts.difference": "fresh chains minus starts, 95 % interval",
     "generation.gaussian.fid": "FID of Gaussians fitted to training images",
     "generation.test_images.fid": "FID of test images",
-    "evidence.ais.mean": "log evidence by annealed importance sampling, nats",
     "energies.gap": "energy of fresh chains less that of test images",
     "generation.fresh.rms_displacement": "RMS displacement of fresh chains",
+    "chain_acceptance_prob": "acceptance of chains",
 }
-"""Numbers that the table of an evaluation shows, by their place in evaluation.json. A family has
-at most eleven of them."""
-
+"""Numbers that a table shows: of a run's last row, or by their place in evaluation.json."""
 
 OURS = re.compile(
     r"accuracy|acceptance_|beta|border_mass|buffer_|chain_|compile_|consecutive_|coordinate_"
@@ -76,43 +68,29 @@ def own_numbers(row: Iterable[str], config: Mapping[str, Any]) -> list[str]:
     return [name for name in row if "." not in name and not OURS.match(name)]
 
 
-WHY_NONE = {"density_tv": "none (mass beyond the grid, or a density that is not finite)"}
-"""Reasons for which a number may be NaN."""
+def results(numbers: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the main numbers of a run's last row or of an evaluation as text by label."""
+    flat = flatten(dict(numbers))
+    extractor = str(flat.get("extractor", flat.get("generation.extractor.name", "")))
+    return {
+        text.replace(EXTRACTOR, extractor.replace("_", " ")): as_text(flat, name)
+        for name, text in LABELS.items()
+        if name in flat
+    }
 
 
-def why_none(name: str, value: Any) -> str:
-    """Returns why a number is NaN, if its reason is known; "" otherwise."""
-    return WHY_NONE.get(name, "") if math.isnan(mean_of(value)) else ""
-
-
-def results(row: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the results of a run as text by label, from its last numbers.
-
-    "extractor" among them names the features of FID.
-    """
-    found = {}
-    for name, text in IN_TABLE.items():
-        if name == "fid_minus_starts" and name in row:
-            found[text] = with_interval(*(row[name + end] for end in ("", "_low", "_high")))
-        elif name in row:
-            nums = row.get(f"{name}_num_images"), row.get("sample_fid_num_images")
-            number = with_error(row[name], row.get(f"{name}_error")) + of_images(*nums)
-            found[text] = why_none(name, row[name]) or number
-    return _name_extractor(found, row.get("extractor", ""))
-
-
-def evaluation_results(report: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the main numbers of an evaluation as text by label; ``report`` may be flat."""
-    found, flat = {}, flatten(dict(report))
-    for name, text in IN_EVALUATION.items():
-        value, place = flat.get(name), name.rpartition(".")[0]
-        if value is not None and name.endswith("difference"):
-            found[text] = with_interval(value, flat[f"{place}.low"], flat[f"{place}.high"])
-        elif value is not None:
-            error = flat.get(f"{name}_error", flat.get(f"test_set_error.{name}"))
-            nums = flat.get(f"{name}_num_images"), flat.get("generation.num_images")
-            found[text] = with_error(value, error) + of_images(*nums)
-    return _name_extractor(found, flat.get("generation.extractor.name", ""))
+def as_text(numbers: Mapping[str, Any], name: str) -> str:
+    """Returns a number with its interval or error, and with its images if samples have others."""
+    ends = [
+        numbers.get(f"{name}_{end}", numbers.get(f"{name.removesuffix('difference')}{end}"))
+        for end in ("low", "high")
+    ]
+    if None not in ends:
+        return with_interval(numbers[name], *ends)
+    error = numbers.get(f"{name}_error", numbers.get(f"test_set_error.{name}"))
+    num = numbers.get(f"{name}_num_images")
+    usual = numbers.get("sample_fid_num_images", numbers.get("generation.num_images"))
+    return with_error(numbers[name], error) + f" of {num} images" * (num != usual and bool(num))
 
 
 def as_lines(texts: Mapping[str, str]) -> str:
@@ -121,17 +99,10 @@ def as_lines(texts: Mapping[str, str]) -> str:
     return "\n".join(f"  {label:{width}}  {text}" for label, text in texts.items())
 
 
-def _name_extractor(texts: Mapping[str, str], extractor: str) -> dict[str, str]:
-    words = extractor.replace("_", " ")
-    return {label.replace(EXTRACTOR, words): text for label, text in texts.items()}
-
-
 BESIDE = {"start": "starts", "gaussian": "Gaussian", "test_images": "test images"}
 """Words for what stands beside the FID of samples, by the beginning of its number's name."""
 FIDS = ("sample_fid", *(f"{name}_fid" for name in BESIDE))
 """Numbers of a panel of FIDs."""
-FEW = 500
-"""Samples below which a FID that cannot tell them from their starts asks for more of them."""
 
 
 def mean_of(value: Any) -> float:
@@ -154,18 +125,6 @@ def with_error(value: Any, error: Any) -> str:
     return f"{mean:.{decimals}f} ± {spread:.{decimals}f}"
 
 
-def of_images(num_images: Any, num_samples: Any) -> str:
-    """Returns " of 40 images" where a score is stated for another number than that of samples.
-
-    Example:
-      >>> of_images(40, 1000), of_images(1000, 1000), of_images(None, 1000)
-      (' of 40 images', '', '')
-    """
-    if num_images is None or num_samples is None or mean_of(num_images) == mean_of(num_samples):
-        return ""
-    return f" of {mean_of(num_images):.0f} images"
-
-
 def with_interval(difference: Any, low: Any, high: Any) -> str:
     """Returns a difference with the ends of its interval, such as "-14.2 (-17.1 to -11.3)".
 
@@ -182,41 +141,24 @@ def with_interval(difference: Any, low: Any, high: Any) -> str:
 
 
 def fid_text(row: Mapping[str, Any]) -> str:
-    """Returns "FID of samples 39 ± 4 (starts 24 ± 3, ...)" of a row; "" if it has none."""
-    if "sample_fid" not in row:
-        return ""
-    num = row.get("sample_fid_num_images")
-    beside = [
-        f"{words} {with_error(row[f'{name}_fid'], row.get(f'{name}_fid_error'))}"
-        + of_images(row.get(f"{name}_fid_num_images"), num)
-        for name, words in BESIDE.items()
-        if f"{name}_fid" in row
-    ]
-    text = f"FID of samples {with_error(row['sample_fid'], row.get('sample_fid_error'))}"
-    return text + f" ({', '.join(beside)})" * bool(beside)
+    """Returns "FID of samples 39 ± 4 (starts 24 ± 3, ...)" of a row that has the first."""
+    known = [name for name in BESIDE if f"{name}_fid" in row]
+    beside = ", ".join(f"{BESIDE[name]} {as_text(row, f'{name}_fid')}" for name in known)
+    return f"FID of samples {as_text(row, 'sample_fid')}" + f" ({beside})" * bool(beside)
 
 
 def advice(row: Mapping[str, Any]) -> list[str]:
     """Returns a line for a run whose samples are not better than where their chains began.
 
-    The interval of the difference decides, not the difference. Of fewer than ``FEW`` samples it
-    may only say too little, and the line says where more are.
+    The interval of the difference decides, not the difference.
     """
-    found: list[Any] = [row.get(f"fid_minus_starts{end}") for end in ("", "_low", "_high")]
-    if any(one is None for one in found):
+    low, high = (mean_of(row.get(f"fid_minus_starts_{end}")) for end in ("low", "high"))
+    if not (math.isfinite(low) and high >= 0):
         return []
-    low, high = found[1:]
-    if not (math.isfinite(low) and math.isfinite(high)) or high < 0:
-        return []
-    than = "are worse than" if low > 0 else "cannot be told from"
-    if low <= 0 and (num := mean_of(row.get("sample_fid_num_images", FEW))) < FEW:
-        return [
-            f"By FID of {num:.0f} images, the samples {than} where their chains began: "
-            f"{with_interval(*found)}. --mode=eval generates more (config.evals.generation)."
-        ]
     return [
-        f"By FID, the samples {than} where their chains began: {with_interval(*found)}. What may "
-        "help, one at a time: half the learning rate, a smaller step of the sampler, twice the "
+        f"By FID, the samples {'are worse than' if low > 0 else 'cannot be told from'} where their "
+        f"chains began: {as_text(row, 'fid_minus_starts')}. What may help, one at a time: more "
+        "images (--mode=eval), half the learning rate, a smaller step of the sampler, twice the "
         "steps of a chain. See the page faq of the documentation, section 'Samples look like their "
         "starts'."
     ]
@@ -224,56 +166,26 @@ def advice(row: Mapping[str, Any]) -> list[str]:
 
 NUM_LAST = 20
 """Last rows of training, whose means are reported."""
-BEST_FID = (
-    "sample_fid_error",
-    "start_fid",
-    "start_fid_error",
-    "fid_minus_starts",
-    "fid_minus_starts_low",
-    "fid_minus_starts_high",
-    "gaussian_fid",
-    "test_images_fid",
-)
-"""Numbers that are reported beside the best FID, of the same step."""
-JUDGED = {
-    "sample_fid": (min, ""),
-    "test_accuracy": (max, "accuracy_"),
-    "density_tv": (min, "density_"),
-}
-"""Numbers that judge a run: which is best, and a prefix for the names of their steps."""
+JUDGED = {"sample_fid": min, "sample_is": max, "test_accuracy": max, "density_tv": min}
+"""Numbers that judge a run, and which is best."""
 
 
-def over_training(rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Returns numbers from the rows of metrics.jsonl after step 0; leaves out missing ones.
+def over_training(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns what the rows of metrics.jsonl after step 0 say; leaves out missing numbers.
 
-    They are the first and the best of ``JUDGED`` with their steps, ``BEST_FID``, the highest
-    "sample_is" and "start_is" beside it, the lowest acceptance of the chains, and the largest loss
-    of either sign. "last" has means over the last ``NUM_LAST`` rows of training.
+    "first_<number>" and "best_<number>" are rows, for each of ``JUDGED``. "largest_loss" is that of
+    either sign. "last" has means over the last ``NUM_LAST`` rows of training.
     """
     trained = [row for row in rows if row["step"] > 0]
-
-    def rows_with(name: str) -> list[dict[str, Any]]:
-        return [row for row in trained if isinstance(row.get(name), int | float)]
-
+    numbers = [{k: v for k, v in row.items() if isinstance(v, int | float)} for row in trained]
     found: dict[str, Any] = {}
-    for name, (best_of, prefix) in JUDGED.items():
-        if judged := rows_with(name):
-            first, best = judged[0], best_of(judged, key=itemgetter(name))
-            found |= {f"first_{name}": first[name], f"first_{prefix}step": first["step"]}
-            found |= {f"best_{name}": best[name], f"best_{prefix}step": best["step"]}
-            if name == "sample_fid":
-                found |= {beside: best[beside] for beside in BEST_FID if beside in best}
-    if scored := rows_with("sample_is"):
-        best = max(scored, key=itemgetter("sample_is"))
-        found |= {"best_sample_is": best["sample_is"]}
-        found |= {"start_is": best["start_is"]} if "start_is" in best else {}
-    if moved := rows_with("chain_acceptance_prob"):
-        found["lowest_acceptance"] = min(row["chain_acceptance_prob"] for row in moved)
-    if losses := rows_with("loss"):
+    for name, best_of in JUDGED.items():
+        if judged := [row for row in numbers if name in row]:
+            found[f"first_{name}"] = judged[0]
+            found[f"best_{name}"] = best_of(judged, key=itemgetter(name))
+    if losses := [row for row in numbers if "loss" in row]:
         found["largest_loss"] = max(abs(row["loss"]) for row in losses)
         last = losses[-NUM_LAST:]
-        names = [name for name, value in last[0].items() if isinstance(value, int | float)]
-        shared = [one for one in names if all(row.get(one) is not None for row in last)]
-        means = {name: sum(row[name] for row in last) / len(last) for name in shared}
-        found["last"] = {name: mean for name, mean in means.items() if name != "step"}
+        shared = [name for name in last[0] if name != "step" and all(name in row for row in last)]
+        found["last"] = {name: sum(row[name] for row in last) / len(last) for name in shared}
     return found

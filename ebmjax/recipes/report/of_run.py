@@ -23,7 +23,6 @@ from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.config.errors import WorkdirError, count_nouns, flatten, stop
 from ebmjax.recipes.evaluators.result_tables import (
     advice,
-    evaluation_results,
     own_numbers,
     results,
     with_error,
@@ -168,13 +167,13 @@ def write(folder: Path) -> Path:
 def tables(run: RunData) -> dict[str, dict[str, str]]:
     """Returns the main numbers of the run, and those of the user's parts, as text by label."""
     found = {}
-    for title, of, numbers in (
-        ("Newest numbers", results, run.results),
-        ("Full evaluation", evaluation_results, run.evaluation),
+    for title, numbers in (
+        ("Newest numbers", run.results),
+        ("Full evaluation", run.evaluation),
     ):
         own = own_numbers(numbers, run.files["config.json"])
         texts = {name: fitting(with_error, numbers[name], None) for name in own}
-        found[title] = fitting(of, numbers) | {k: text for k, text in texts.items() if text}
+        found[title] = fitting(results, numbers) | {k: text for k, text in texts.items() if text}
     return found
 
 

@@ -21,7 +21,7 @@ from ebmjax.data import DataChangedError, DataUnavailableError
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, WriteError
 from ebmjax.recipes.config.families import extractor_name, is_points
-from ebmjax.recipes.evaluators.result_tables import advice, as_lines, evaluation_results, results
+from ebmjax.recipes.evaluators.result_tables import advice, as_lines, results
 from ebmjax.recipes.folder import run_folder, workdir
 from ebmjax.recipes.models import build
 from ebmjax.recipes.report import of_run
@@ -295,7 +295,7 @@ class Run:
         print(
             f"Evaluated step {report['step']} in {report['evaluation_seconds']:.0f} s.",
             *(f"warning: {text}" for text in report["warnings"]),
-            *filter(None, [as_lines(evaluation_results(report))]),
+            *filter(None, [as_lines(results(report))]),
             f"Numbers in {path}/evaluation.json, plots in {path}/plots",
             sep="\n",
         )

@@ -14,7 +14,7 @@ from tensorboardX import SummaryWriter
 from ebmjax import training
 from ebmjax._phases import SECONDS, say
 from ebmjax._shown import duration
-from ebmjax.recipes.evaluators.result_tables import fid_text, mean_of, why_none
+from ebmjax.recipes.evaluators.result_tables import fid_text, mean_of
 
 MEASURED = {
     "test_accuracy": "test accuracy",
@@ -99,9 +99,7 @@ class Progress(training.Writer):
             return
         self._last = now
         texts = [
-            f"{text} {why_none(name, row[name]) or f'{mean_of(row[name]):.4g}'}"
-            if name != "sample_fid"
-            else fid_text(row)
+            fid_text(row) if name == "sample_fid" else f"{text} {mean_of(row[name]):.4g}"
             for name, text in IN_LINES.items()
             if name in row
         ]

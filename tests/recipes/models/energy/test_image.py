@@ -11,7 +11,7 @@ from experiment_runs import image as smoke
 from ebmjax import data
 from ebmjax.data._function import of_array
 from ebmjax.recipes.evaluators.mixing import find_worst
-from ebmjax.recipes.evaluators.result_tables import as_lines, evaluation_results, over_training
+from ebmjax.recipes.evaluators.result_tables import as_lines, over_training, results
 from experiments.configs import igebm_cifar10, shortrun_cifar10
 
 
@@ -30,7 +30,7 @@ def test_a_run_leaves_its_numbers_and_plots(finished):
     for name in ("sample_fid", "chain_mala_step_size", "sample_energy"):
         assert np.isfinite(summary[name]), name
     report = strict_json((finished / "evaluation.json").read_text())
-    shown = as_lines(evaluation_results(report)).splitlines()
+    shown = as_lines(results(report)).splitlines()
     assert len(shown) == 8
     assert sum(" ± " in line for line in shown) == 4  # buffer, chains, starts and Gaussians
     scores = report["generation"]
@@ -56,7 +56,7 @@ def test_a_run_leaves_its_numbers_and_plots(finished):
     assert shapes["test_energies"] == (32,)
     # Draws of one law for one and the same monitor, whatever the step.
     assert len({row["start_fid"] for row in rows_of(finished) if "start_fid" in row}) == 1
-    assert report["over_training"]["start_fid"] == summary["start_fid"] > 0
+    assert report["over_training"]["best_sample_fid"]["start_fid"] == summary["start_fid"] > 0
     assert scores["test_images"]["num_images"] <= 20  # as many of each class
     assert set(report["mixing"]["by_sampler"]) == {"sgld", "mala"}
     rhats = [one["rhat_energy"] for one in report["mixing"]["by_sampler"].values()]
@@ -66,7 +66,7 @@ def test_a_run_leaves_its_numbers_and_plots(finished):
     # The averaged step size, no longer the one it began with.
     assert report["samplers"]["mala"]["step_size"] != 1.0
     fids = [row["sample_fid"] for row in rows_of(finished) if "sample_fid" in row]
-    assert report["over_training"]["best_sample_fid"] == min(fids[1:])
+    assert report["over_training"]["best_sample_fid"]["sample_fid"] == min(fids[1:])
     for name in ("training", "chains", "eval_samples"):
         assert (finished / "plots" / f"{name}.png").stat().st_size > 5_000
 
@@ -84,25 +84,16 @@ def test_the_first_and_the_best_of_a_run():
     for row in rows:
         row |= {"start_fid": 10.0 + row["step"], "start_is": 20.0 + row["step"]}
         row |= {"sample_fid_error": 0.25, "fid_minus_starts": -7.0 - row["step"]}
+    lost = {name: value for name, value in rows[4].items() if name != "sample_fid"}
     assert over_training(rows) == {
-        "first_sample_fid": 7.0,
-        "first_step": 2,
-        "best_sample_fid": 3.0,
-        "best_step": 4,
-        "start_fid": 14.0,
-        "sample_fid_error": 0.25,
-        "fid_minus_starts": -11.0,
-        "best_sample_is": 2.0,
-        "start_is": 26.0,
-        "first_test_accuracy": 0.75,
-        "first_accuracy_step": 4,
-        "best_test_accuracy": 0.875,
-        "best_accuracy_step": 6,
-        "first_density_tv": 0.5,
-        "first_density_step": 3,
-        "best_density_tv": 0.25,
-        "best_density_step": 8,
-        "lowest_acceptance": 0.0,
+        "first_sample_fid": rows[1],
+        "best_sample_fid": rows[3],
+        "first_sample_is": rows[3],
+        "best_sample_is": lost,
+        "first_test_accuracy": rows[3],
+        "best_test_accuracy": lost,
+        "first_density_tv": rows[2],
+        "best_density_tv": rows[5],
         "largest_loss": 3.0,
         # Means over the rows with a loss, of what they share: steps 2 and 3.
         "last": {

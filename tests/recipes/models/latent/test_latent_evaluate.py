@@ -14,7 +14,7 @@ from ebmjax.evaluate import Distances, Extractor
 from ebmjax.evaluate._evidence import METHODS
 from ebmjax.metrics import feature_moments, frechet_distance, manifold_scores
 from ebmjax.recipes.evaluators.generation import generation
-from ebmjax.recipes.evaluators.result_tables import evaluation_results
+from ebmjax.recipes.evaluators.result_tables import results
 
 NUM = 40
 IMAGES = np.random.default_rng(0).integers(0, 256, (NUM, 2, 2, 1), dtype=np.uint8)
@@ -58,7 +58,7 @@ def test_no_sample_diverged():
     # Each in its own ball and five others'.
     scores = {"precision": 1.0, "recall": 1.0, "density": 6 / 5, "coverage": 1.0}
     assert {name: found[name] for name in scores} == pytest.approx(scores)
-    assert "FID of fresh chains (flat)" in evaluation_results({"generation": report})
+    assert "FID of fresh chains (flat)" in results({"generation": report})
 
 
 def test_diverged_samples_are_left_out_and_counted():
