@@ -103,7 +103,6 @@ def test_a_run_is_judged_by_it(own):
         ("square", {}, r"config\.evals\.extractor=.*own\.py:square.*finite features of shape"),
         ("broken", {}, r"config\.evals\.extractor=.* line 15: RuntimeError: no weights"),
         ("missing", {}, r"config\.evals\.extractor=.*must name a function"),
-        ("rows", {"evals.inception_weights": "w.npz"}, "leave one empty"),
     ],
 )
 def test_mistakes_are_told_before_training(function, fields, text, own):

@@ -8,8 +8,6 @@ import numpy as np
 
 from ebmjax.recipes.config.errors import flatten
 
-Draw = Callable[[Path], None]
-
 
 class Found(NamedTuple):
     """Results of an evaluator that has more than a dict of numbers.
@@ -19,20 +17,21 @@ class Found(NamedTuple):
       row: numbers for metrics.jsonl; None: the scalars of the report, by dotted names.
       arrays: for evaluation.npz, or ``monitor/<step>.npz`` during training.
       per_image: values behind numbers of the report, see ``workdir.write_per_image``.
-      pictures: name to a function of a path, for ``plots/eval_<name>.png`` after training.
-      step_pictures: the same for ``plots/<name>_<step>.png`` during training.
+      pictures: name to a function of a path, for ``plots/eval_<name>.png`` after training, and for
+        ``plots/<name>_<step>.png`` where the table says so.
     """
 
     report: Mapping[str, Any]
     row: Mapping[str, Any] | None = None
     arrays: Mapping[str, Any] = {}
     per_image: Mapping[str, Any] = {}
-    pictures: Mapping[str, Draw] = {}
-    step_pictures: Mapping[str, Draw] = {}
+    pictures: Mapping[str, Callable[[Path], None]] = {}
 
     def numbers(self) -> dict[str, Any]:
         """Returns the numbers for metrics.jsonl, as JSON holds them."""
-        row = flatten(dict(self.report)) if self.row is None else self.row
-        is_kept = lambda value: self.row is not None or np.ndim(value) == 0  # noqa: E731
-        found = {name: np.asarray(value).tolist() for name, value in row.items() if is_kept(value)}
-        return {name: value for name, value in found.items() if not isinstance(value, str)}
+        if self.row is not None:
+            return {name: np.asarray(value).tolist() for name, value in self.row.items()}
+        every = {name: np.asarray(value) for name, value in flatten(dict(self.report)).items()}
+        return {
+            name: x.item() for name, x in every.items() if x.ndim == 0 and x.dtype.kind in "fiub"
+        }

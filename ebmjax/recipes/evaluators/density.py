@@ -189,7 +189,7 @@ def density(
     report = numbers | {"perfect_sampler": {"sample_tv": sample_distance(model, fresh)}}
     arrays = {"log_density": learned, "truth": truth_on_grid(model), "ends": ends}
     picture = {"density": partial(draw, arrays, numbers["sample_tv"], model.config)}
-    return Found({"density": report}, numbers, arrays, pictures=picture, step_pictures=picture)
+    return Found({"density": report}, numbers, arrays, pictures=picture)
 
 
 def check(model: Any, data: ImageData, **_: Any) -> None:

@@ -1,7 +1,6 @@
 """Runs evaluators at their times: a row during training, the report afterwards."""
 
-import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,27 +29,11 @@ GIVEN = ("key", "model", "data")
 
 
 class Evaluator(NamedTuple):
-    """A function of a key, a model and data, and when it runs.
-
-    Attributes:
-      function: has its options.
-      every: "end", or a number of evaluations of training.
-      at_end: whether it runs after training, too.
-      check: function of a model that is not trained yet and of data; raises ConfigError for what
-        would stop the evaluator half-way.
-      is_own: whether it is the user's.
-    """
+    """Function of a key, a model and data, with its options; when it runs; whether it is ours."""
 
     function: Callable[..., Any]
     every: Any = 1
-    at_end: bool = True
-    check: Callable[..., None] | None = None
     is_own: bool = False
-
-    def find(self, key: Key, model: Any, data: Any) -> Found:
-        """Returns what it finds."""
-        found = self.function(key, model, data)
-        return found if isinstance(found, Found) else Found(found, found)
 
     def is_due(self, step: int, interval: int) -> bool:
         """Returns whether it runs at a monitored step."""
@@ -68,14 +51,10 @@ def make_evaluators(config: Config) -> dict[str, Evaluator]:
     """
     made: dict[str, Evaluator] = {}
     for name in table.EVALUATORS:
-        if config.get(f"evals.{name}.every", table.NEVER) == table.NEVER:
-            continue
-        options = config.evals[name].to_dict()
-        every, function = options.pop("every"), table.find_evaluator(name)
-        check = getattr(sys.modules[function.__module__], "check", None)
-        check = check and partial(check, **options)
-        at_end = name not in table.TRAINING_ALONE
-        made[name] = Evaluator(partial(function, **options), every, at_end, check)
+        if table.wants(config, name):
+            options = config.evals[name].to_dict()
+            every = options.pop("every")
+            made[name] = Evaluator(partial(table.find_evaluator(name), **options), every)
     for place, name in enumerate(config.evals.get("functions", ())):
         part = find_part(config, "evals.functions", name, GIVEN)
         every = getattr(part.function, "every", 1)
@@ -84,25 +63,10 @@ def make_evaluators(config: Config) -> dict[str, Evaluator]:
 
 
 def _call_own(part: UserPart, place: int, key: Key, model: Any, data: Any) -> Mapping[str, float]:
-    """Returns the numbers of a function of the user.
-
-    Raises:
-      ConfigError: unless it returns a dict of scalars.
-    """
+    """Returns the numbers of a function of the user; ConfigError for anything else."""
     found = part.call(jax.random.fold_in(key, place), model, data, **part.options)
-    where = f"config.evals.functions={part.name!r}"
-    if not isinstance(found, Mapping):
-        raise ConfigError(
-            f"{where} must return numbers by name, such as {{'mean_energy': 1.5}}; got a "
-            f"{type(found).__name__}."
-        )
-    for name, value in found.items():
-        is_number = np.shape(value) == () and np.asarray(value).dtype.kind in "fiub"
-        if not (isinstance(name, str) and is_number):
-            raise ConfigError(
-                f"{where} must return scalars by name; {name!r} is of shape {np.shape(value)}."
-            )
-    return {name: float(value) for name, value in found.items()}
+    with part.explain(" It must return numbers by name, such as {'mean_energy': 1.5}."):
+        return {name: float(value) for name, value in found.items()}
 
 
 def make_distances(config: Config, train: ImageData, test: ImageData) -> evaluate.Distances:
@@ -142,21 +106,11 @@ def extractor(config: Config, train: ImageData, test: ImageData) -> evaluate.Ext
 
 
 def check_features(config: Config, distances: evaluate.Distances) -> None:
-    """Reads Inception's weights, or tries the user's extractor, if the run has either.
-
-    Raises:
-      ConfigError: as ``extractor``, or if the run has both.
-    """
-    own, weights = config.evals.get("extractor"), config.evals.get("inception_weights")
-    if own and weights:
-        raise ConfigError(
-            "config.evals.extractor and config.evals.inception_weights both name the features "
-            "that judge samples: leave one empty."
-        )
-    if weights:
-        _ = distances.extractor
-    if own:
+    """Tries the user's extractor, or reads Inception's weights; raises as ``extractor``."""
+    if config.evals.get("extractor"):
         distances.outputs(take_rows(distances.train.images, slice(2)))
+    elif config.evals.get("inception_weights"):
+        _ = distances.extractor
 
 
 @dataclass(frozen=True)
@@ -186,26 +140,21 @@ class Evaluations:
         model = self.models[1](None)
         if model.distances is not None:
             check_features(self.config, model.distances)
-        for evaluator in self.evaluators.values():
-            if evaluator.check is not None:
-                evaluator.check(model, self.tests[1])
+        for name, one in self.evaluators.items():
+            if not one.is_own and (check := table.find_check(name)):
+                check(model, self.tests[1], **one.function.keywords)
 
     @over_devices()
     def monitor(self, state: TrainState, step: int) -> dict[str, Any]:
         """Returns the row of ``step``; saves its arrays and pictures."""
-        model, plots = self.models[0](state), self.folder / "plots"
         row: dict[str, Any] = {}
         arrays: dict[str, Any] = {}
-        for name, evaluator in self.evaluators.items():
-            if not evaluator.is_due(step, self.interval):
-                continue
-            found = evaluator.find(self.key, model, self.tests[0])
-            _check_new(name, evaluator, found, row)
+        due = [name for name, one in self.evaluators.items() if one.is_due(step, self.interval)]
+        for name, found in self._run(due, self.models[0](state), self.tests[0], row):
             row |= found.numbers()
             arrays |= found.arrays
-            for picture, draw in found.step_pictures.items():
-                plots.mkdir(exist_ok=True)
-                draw(plots / f"{picture}_{step:06d}.png")
+            if name in table.DRAWN_IN_TRAINING:
+                self._draw(found, f"{{}}_{step:06d}.png")
         save_snapshot(self.folder, step, arrays)
         return row
 
@@ -215,26 +164,32 @@ class Evaluations:
         model, data = self.models[1](state), self.tests[1]
         arrays: dict[str, Any] = {}
         report = {**model.about(), "images_sha256": tree_digest(data.images), "per_image": {}}
-        for name, evaluator in self.evaluators.items():
-            if not evaluator.at_end:
-                continue
-            found = evaluator.find(self.key, model, data)
-            _check_new(name, evaluator, found, report)
+        at_end = [name for name in self.evaluators if name not in table.TRAINING_ALONE]
+        for _, found in self._run(at_end, model, data, report):
             report |= found.report
             report["per_image"] |= found.per_image
             arrays |= found.arrays
-            for picture, draw in found.pictures.items():
-                draw(self.folder / "plots" / f"eval_{picture}.png")
+            self._draw(found, "eval_{}.png")
         split = "validation" if self.config.data.holdout else "test"
         report["over_training"] = {"split": split, **over_training(read_rows(self.folder))}
         np.savez_compressed(self.folder / "evaluation.npz", **arrays)
         return report
 
+    def _run(
+        self, names: list[str], model: Any, data: Any, known: Mapping[str, Any]
+    ) -> Iterator[tuple[str, Found]]:
+        """Yields what evaluators find; ConfigError if a user's number has a ``known`` name."""
+        for name in names:
+            found = self.evaluators[name].function(self.key, model, data)
+            found = found if isinstance(found, Found) else Found(found, found)
+            if self.evaluators[name].is_own and (taken := found.report.keys() & known.keys()):
+                raise ConfigError(
+                    f"config.evals.functions={name!r} returns {min(taken)!r}, which is taken: "
+                    "rename it."
+                )
+            yield name, found
 
-def _check_new(name: str, evaluator: Evaluator, found: Found, others: Iterable[str]) -> None:
-    """Raises ConfigError if a number of the user has a name that is taken."""
-    taken = [one for one in found.report if evaluator.is_own and one in others]
-    if taken:
-        raise ConfigError(
-            f"config.evals.functions={name!r} returns {taken[0]!r}, which is taken: rename it."
-        )
+    def _draw(self, found: Found, file: str) -> None:
+        for name, draw in found.pictures.items():
+            (self.folder / "plots").mkdir(exist_ok=True)
+            draw(self.folder / "plots" / file.format(name))

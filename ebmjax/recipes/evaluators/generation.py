@@ -14,7 +14,7 @@ from ebmjax._phases import say_part
 from ebmjax._ranges import FLAG, TWO_OR_MORE, optional
 from ebmjax.data import ImageData
 from ebmjax.evaluate import finite_images
-from ebmjax.recipes.evaluators import Draw, Found
+from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.evidence import keys_of
 from ebmjax.recipes.evaluators.plots import figure, tiles
 from ebmjax.recipes.evaluators.samples import draw_buffer, is_latent
@@ -219,7 +219,7 @@ def most_confident(logits: np.ndarray, share: float) -> np.ndarray:
     return np.sort(np.concatenate(kept))
 
 
-def _pictures(found: Mapping[str, SampleArrays]) -> dict[str, Draw]:
+def _pictures(found: Mapping[str, SampleArrays]) -> dict[str, Callable[[Path], None]]:
     """Returns what draws samples by falling log p(x), and ``BY_CLASS`` with a row a class."""
     by_class = {
         name: partial(draw_classes, found[name], title)

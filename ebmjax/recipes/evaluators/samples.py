@@ -63,7 +63,7 @@ def samples(
         arrays["classes"] = np.asarray(chains.labels[:NUM_SHOWN])
     elif not is_latent(model) and model.has_labels:
         arrays["classes"] = np.asarray(model.logits_at(chains.ends[:NUM_SHOWN]).argmax(axis=1))
-    return Found({}, row, arrays, step_pictures={"samples": partial(draw, row, arrays)})
+    return Found({}, row, arrays, pictures={"samples": partial(draw, row, arrays)})
 
 
 def is_latent(model: Any) -> bool:

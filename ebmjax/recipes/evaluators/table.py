@@ -14,18 +14,6 @@ from ebmjax.recipes.config.declare import Field, When, read_fields, under
 from ebmjax.recipes.config.errors import Config
 
 END, NEVER = "end", "never"
-EVERY = Range(
-    "'end', 'never', or an integer of at least 1",
-    lambda v: v in (END, NEVER) or COUNT.holds(v),
-    object,
-    (END, NEVER, 1, 3),
-)
-IN_TRAINING = Range(
-    "'never', or an integer of at least 1",
-    lambda v: v == NEVER or COUNT.holds(v),
-    object,
-    (NEVER, 1, 3),
-)
 
 EVALUATORS = {
     "classification": 1,
@@ -47,6 +35,8 @@ EVALUATORS = {
 """When each runs by default, in the order in which they run."""
 TRAINING_ALONE = ("samples", "profile")
 """Evaluators that have no part in the evaluation after training."""
+DRAWN_IN_TRAINING = ("samples", "density")
+"""Evaluators whose pictures are drawn during training."""
 READ = ("density", "evidence")
 """Evaluators whose fields others read, too: the plane's grid, what scores images."""
 
@@ -61,6 +51,11 @@ def find_evaluator(name: str) -> Callable[..., Any]:
     return getattr(importlib.import_module(f"ebmjax.recipes.evaluators.{name}"), name)
 
 
+def find_check(name: str) -> Callable[..., None] | None:
+    """Returns what raises ConfigError for anything that would stop an evaluator half-way."""
+    return getattr(importlib.import_module(f"ebmjax.recipes.evaluators.{name}"), "check", None)
+
+
 def fields(
     name: str, *when: When, without: Collection[str] = (), **changes: Any
 ) -> dict[str, Field]:
@@ -72,10 +67,17 @@ def fields(
       without: fields that the family does not have.
       changes: defaults in place of the signature's, by field.
     """
-    values, text = EVERY, "N: at every N-th evaluation of training and at its end; end: only then"
+    words, text = (NEVER, END), " and at its end; end: only then"
     if name in TRAINING_ALONE:
-        values, text = IN_TRAINING, "N: at every N-th evaluation of training"
-    every = Field(EVALUATORS[name], values, f"{text}; never: off", off=NEVER)
+        words, text = (NEVER,), ""
+    values = Range(
+        f"{', '.join(map(repr, words))}, or an integer of at least 1",
+        lambda v: v in words or COUNT.holds(v),
+        object,
+        (*words, 1, 3),
+    )
+    text = f"N: at every N-th evaluation of training{text}; never: off"
+    every = Field(EVALUATORS[name], values, text, off=NEVER)
     own = read_fields(find_evaluator(name))
     is_run = When(f"config.evals.{name}.every other than never", lambda c: wants(c, name))
     made = {"every": every, **(own if name in READ else under(own, is_run))}
