@@ -27,7 +27,6 @@ NUM_LONG = 200
 """Trajectories that move the pilot's end, where the reverse chains begin."""
 WIDENED = 1.2
 """Ends of the box of images whose chains have none."""
-ENDS = ("{}_low", "{}_high", "gaussian_{}")
 
 CHAINS, FITTED = "chains", "fitted"
 TEMPERATURE = replace(
@@ -46,7 +45,6 @@ class Normalised(NamedTuple):
       log_density_fn: one position in the box to the log density, not normalised.
       found: log Z, from both sides.
       base: Gaussians fitted to the training data.
-      has_levels: whether positions are images of 256 levels.
       temperature: by which the model's log density was divided.
       box: ends of the coordinates that the density is restricted to.
     """
@@ -54,7 +52,6 @@ class Normalised(NamedTuple):
     log_density_fn: LogDensityFn
     found: evidence.LogPartition
     base: evidence.Base
-    has_levels: bool
     temperature: float
     box: tuple[float, float]
 
@@ -70,62 +67,50 @@ class Normalised(NamedTuple):
             for fn in (self.log_density_fn, self.base.log_density_fn)
         )
         low, high = self.found.interval
-        value = self.found.value if self.found.is_closed else math.nan
-        nats = {
-            "nats": log_density - value,
+        found = {
+            "nats": log_density - (self.found.value if self.found.is_closed else math.nan),
             "nats_low": log_density - high,
             "nats_high": log_density - low,
             "gaussian_nats": gaussian,
         }
-        if not self.has_levels:
-            return nats
-        ends = {"bits": "nats", "bits_low": "nats_high", "bits_high": "nats_low"}
-        ends["gaussian_bits"] = "gaussian_nats"
-        size = math.prod(x.shape[1:])
-        of = lambda nats: -(nats / size + math.log(LEVEL)) / math.log(2)  # noqa: E731
-        return nats | {name: of(nats[one]) for name, one in ends.items()}
+        if images.dtype == np.uint8:
+            size, shift = math.prod(x.shape[1:]), math.log(LEVEL)
+            of = lambda nats: -(nats / size + shift) / math.log(2)  # noqa: E731
+            found |= {name.replace("nats", "bits"): of(nats) for name, nats in found.items()}
+            found |= {"bits_low": found["bits_high"], "bits_high": found["bits_low"]}
+        return found
 
     def summarise(self, scores: dict[str, np.ndarray]) -> dict[str, Any]:
         """Returns means over images, the error of that mean, and facts about log Z."""
-        found, num = self.found, len(scores["nats_low"])
-        error, paired = (
-            float(np.std(values) / math.sqrt(num))
-            for values in (scores["nats_low"], scores["nats_low"] - scores["gaussian_nats"])
-        )
+        num = len(scores["nats_low"])
         return {
             **{name: float(np.mean(values)) for name, values in scores.items()},
-            "error": error,
-            "error_of_difference": paired,
+            "error": float(np.std(scores["nats_low"]) / math.sqrt(num)),
             "num_images": num,
-            "is_closed": float(found.is_closed),
-            "log_z_lower": found.lower.value,
-            "log_z_upper": found.upper.value,
-            "sample_size_lower": float(found.sample_sizes[0]),
-            "sample_size_upper": float(found.sample_sizes[1]),
-            "acceptance": float(np.mean(found.acceptance_prob)),
+            "is_closed": float(self.found.is_closed),
+            "log_z_lower": self.found.lower.value,
+            "log_z_upper": self.found.upper.value,
             "temperature": self.temperature,
         }
 
     def describe(self, numbers: dict[str, Any]) -> list[str]:
         """Returns lines that say what ``summarise`` found."""
-        names = {"nats": "log p(x), nats", "bits": "bits per dimension"}
-        lines = []
-        for name, words in names.items():
+        lines, is_closed = [], self.found.is_closed
+        for name, words in {"nats": "log p(x), nats", "bits": "bits per dimension"}.items():
             if name in numbers:
-                low, high, base = (numbers[one.format(name)] for one in ENDS)
-                value = f"{numbers[name]:.3f}, " * self.found.is_closed
-                lines.append(f"{words}: {value}between {low:.3f} and {high:.3f}")
-                lines.append(f"  of Gaussians fitted to the training data: {base:.3f}")
+                value = f"{numbers[name]:.3f}, " * is_closed
+                low, high = numbers[f"{name}_low"], numbers[f"{name}_high"]
+                lines.append(f"{words}: {value}between {low:.3f} and {high:.3f}; Gaussians fitted ")
+                lines[-1] += f"to the training data: {numbers[f'gaussian_{name}']:.3f}"
         lines[0] += f"; mean of {numbers['num_images']:,}, ± {numbers['error']:.1f} for these"
-        if not self.found.is_closed:
+        if not is_closed:
             lower, upper = numbers["log_z_lower"], numbers["log_z_upper"]
             wrong = " They are not: the sides cross, so chains missed a mode." * (upper < lower)
             lines.append(
                 f"log Z did not close: at least {lower:.1f} from below, {upper:.1f} from above if "
                 f"the chains are right.{wrong} Take more powers (--nats=N) or believe neither."
             )
-        low, high = self.box
-        of = f"The density is in the box [{low:g}, {high:g}], at a temperature of"
+        of = "The density is in the box [{:g}, {:g}], at a temperature of".format(*self.box)
         return [*lines, f"{of} {self.temperature:.3g}."]
 
 
@@ -169,13 +154,12 @@ def normalise(
     train, config = model.train, model.config
     first = np.arange(min(len(train.images), MOST_FITTED))
     images = np.asarray(train.images[first])
-    has_levels = images.dtype == np.uint8
     x = np.asarray(to_positions(fit_key, images))
-    noise = float(config.data.noise_scale) if has_levels else 0.0
-    labels = None
-    if has_levels and config.data.num_classes > 1:
-        labels = np.unique(np.asarray(train.labels)[first], return_inverse=True)[1]
-    jitter = max(noise, SMALLEST_NOISE) ** 2 if has_levels else None
+    labels = jitter = None
+    if images.dtype == np.uint8:
+        jitter = max(float(config.data.noise_scale), SMALLEST_NOISE) ** 2
+        if config.data.num_classes > 1:
+            labels = np.unique(np.asarray(train.labels)[first], return_inverse=True)[1]
     base = evidence.gaussian_base(x, labels, jitter=jitter)
     low, high = box_of(config, x)
 
@@ -206,7 +190,7 @@ def normalise(
         num_long=NUM_LONG,
         refit=True,
     )
-    return Normalised(tempered, found, base, has_levels, temperature, (low, high))
+    return Normalised(tempered, found, base, temperature, (low, high))
 
 
 def to_positions(key: Key, images: Any) -> jax.Array:

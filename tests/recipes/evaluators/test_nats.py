@@ -96,7 +96,7 @@ def test_an_open_log_z_gives_no_number(upper, is_crossed):
         acceptance_prob=np.ones(3),
     )
     base = SimpleNamespace(log_density_fn=jnp.sum)
-    found = nats.Normalised(jnp.sum, log_z, base, False, 1.0, (-1.0, 1.0))
+    found = nats.Normalised(jnp.sum, log_z, base, 1.0, (-1.0, 1.0))
     scores = found.score(np.ones((4, 2), np.float32), jax.random.key(0))
     assert np.isnan(scores["nats"]).all()
     assert scores["nats_low"].tolist() == [2.0 - upper] * 4
