@@ -49,7 +49,6 @@ BASE: dict[str, Any] = {
     "evals.every_epochs": None,
     "evals.reconstruction.num_images": 64,
     "evals.num_chain_steps": 50,
-    "evals.generation.smallest_num": 100,
     "evals.gradient_variance.num_gradients": 2,
     "evals.evidence.num_images": 8,
     "evals.evidence.num_chains": 16,

@@ -43,7 +43,6 @@ BASE: dict[str, Any] = {
     "evals.evidence.num_images": 4,
     "evals.evidence.num_chains": 304,
     "evals.generation.num_images": 10_000,
-    "evals.generation.smallest_num": 1_000,
 }
 VARIANTS = {"smoke": {**SMALL_SMOKE, **widths(8, 8, 4, 2)}}
 get_config = partial(configure, base=BASE, variants=VARIANTS)

@@ -42,7 +42,6 @@ CPU: dict[str, Any] = {
     "evals.evidence.num_chains": 96,
     "evals.gradient_variance.num_gradients": 2,
     "evals.generation.num_images": 1000,
-    "evals.generation.smallest_num": 100,
 }
 VARIANTS = {
     "cpu": CPU,

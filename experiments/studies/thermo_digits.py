@@ -79,14 +79,13 @@ FRESH = "generation.fresh"
 PLACES = {"": FRESH, ", starts": f"{FRESH}.starts", ", test images": "generation.test_images"}
 COLUMNS = {
     **{
-        f"{score}{words}": (f"{place}.at_sizes.{name}.infinity", factor, decimals)
+        f"{score}{words}": (f"{place}.{name}", factor, decimals)
         for words, place in PLACES.items()
         for score, name, factor, decimals in (
-            ("KID_inf (RBF) x 1000", "kid_rbf", 1000.0, 2),
-            ("FID_inf", "fid", 1.0, 1),
+            ("KID", "kid", 1.0, 1),
+            ("FID_inf", "fid_infinity", 1.0, 1),
         )
     },
-    "KID_inf (cubic)": (f"{FRESH}.at_sizes.kid_polynomial.infinity", 1.0, 0),
     **fid_columns("fresh"),
     "recall": (f"{FRESH}.recall", 1.0, 3),
     "coverage": (f"{FRESH}.coverage", 1.0, 3),

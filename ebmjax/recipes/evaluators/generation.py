@@ -1,35 +1,31 @@
 """Quality of the images that a trained model generates."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import jax
 import numpy as np
+from scipy.special import softmax
 
-from ebmjax import evaluate, metrics
+from ebmjax import evaluate
 from ebmjax._phases import say_part
-from ebmjax._ranges import FLAG, TWO_OR_MORE, optional
+from ebmjax._ranges import FLAG, TWO_OR_MORE
 from ebmjax.data import ImageData
 from ebmjax.evaluate import finite_images
 from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.evidence import keys_of
-from ebmjax.recipes.evaluators.plots import figure, tiles
-from ebmjax.recipes.evaluators.samples import draw_buffer, is_latent
+from ebmjax.recipes.evaluators.samples import draw_buffer, draw_sheet, is_latent
 from ebmjax.types import Key
 
 SHARES = {"fid": 0.9, "is": 0.1}
 """Shares of every predicted class, for the Frechet distance and the inception score."""
-NUM_SIZES = 10
-ROWS, COLUMNS = 10, 10
-TITLES = {
-    "short": "chains as in training, by log p(x)",
-    "fresh": "fresh chains, by log p(x)",
-    "buffer": "replay buffer, by log p(x)",
-}
-BY_CLASS = {"conditional": "chains of a class", "buffer": "replay buffer by class"}
+SHOWN, COLUMNS = 100, 20
+"""Most images of a panel, and most of a class."""
+TITLES = {"short": "chains as in training", "fresh": "fresh chains", "buffer": "replay buffer"}
+BY_LIKELIHOOD = "log p(x) falls: the highest, then the lowest"
 
 SampleArrays = Mapping[str, np.ndarray]
 
@@ -41,7 +37,6 @@ def generation(
     *,
     num_images: Annotated[int, TWO_OR_MORE] = 1000,
     selected_by_confidence: Annotated[bool, FLAG] = False,
-    smallest_num: Annotated[int | None, optional(TWO_OR_MORE)] = None,
 ) -> Found:
     """Returns distances of generated images, of their starts and of the test images.
 
@@ -50,11 +45,13 @@ def generation(
     Args:
       num_images: images that are generated and scored
       selected_by_confidence: also judge the buffer's images that the model is sure of
-      smallest_num: smallest number of images that metrics are extrapolated from; None: they are not
     """
     sets = draw_sets(key, model, num_images)
     say_part("distances of the samples from the training images")
     report = evaluate.generation(sets, data, model.distances)
+    if is_latent(model):  # the way of latents, not of pixels
+        report["fresh"]["rms_displacement"] = sets["fresh"].about_finite()[1]
+        return Found({"generation": report})
     found: dict[str, SampleArrays] = {}
     for name, chains in sets.items():
         means, found[name] = score_samples(name, model, chains)
@@ -65,13 +62,12 @@ def generation(
             **select_and_score(model, data, buffer.ends),
             "starts": select_and_score(model, data, buffer.starts),
         }
-    if smallest_num is not None:
-        spaced = np.linspace(smallest_num, num_images, NUM_SIZES)  # as in the thesis
-        report["sizes"] = sizes = spaced.round().astype(int).tolist()
-        for place, images, at in _list_places(report, sets, data, sizes):
-            place["at_sizes"] = scores_at_sizes(keys_of(key).sizes, model.distances, images, at)
     arrays = {f"{name}_{k}": one for name, group in found.items() for k, one in group.items()}
-    return Found({"generation": report}, arrays=arrays, pictures=_pictures(found))
+    some = {name: one for name, one in found.items() if len(one["images"])}
+    by_class = [name for name in ("conditional", "buffer") if "labels" in some.get(name, ())]
+    pictures = {name: partial(draw_classes, some[name]) for name in by_class}
+    pictures |= {"samples": partial(draw, some)} if some else {}
+    return Found({"generation": report}, arrays=arrays, pictures=pictures)
 
 
 def draw_sets(key: Key, model: Any, num: int) -> dict[str, Any]:
@@ -105,11 +101,8 @@ def score_samples(
 ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
     """Returns mean scores of the samples of a set that did not diverge; and these and their starts.
 
-    With labels, samples whose chains had no class get their most probable one. Of a latent
-    EBM, only the way of the finite chains: of latents, not of pixels.
+    With labels, samples whose chains had no class get their most probable one.
     """
-    if is_latent(model):
-        return {"rms_displacement": chains.about_finite()[1]}, {}
     starts, ends, labels, _ = chains
     is_finite = np.isfinite(ends).all(axis=(1, 2, 3))
     logits = model.logits_at(ends)[is_finite]
@@ -126,52 +119,6 @@ def score_samples(
     samples |= {"labels": classes, "class_probability": probabilities}
     means = ("class_probability", "log_density")
     return {f"mean_{one}": float(np.mean(samples[one])) for one in means}, samples
-
-
-def _list_places(
-    report: Any, sets: Any, data: ImageData, sizes: list[int]
-) -> Iterator[tuple[dict[str, Any], np.ndarray, list[int]]]:
-    """Yields places of a report, their images and numbers of them.
-
-    Fewer test images have sizes in the same proportion.
-    """
-    for name, chains in sets.items():
-        is_finite = np.isfinite(chains.ends).all(axis=(1, 2, 3))
-        yield report[name], finite_images(chains.ends[is_finite]), sizes
-        yield report[name]["starts"], finite_images(chains.starts[is_finite]), sizes
-    images = data.images[: sizes[-1]]
-    fewer = [max(2, round(len(images) / sizes[-1] * size)) for size in sizes]
-    yield report["test_images"], images, fewer
-
-
-def scores_at_sizes(
-    key: Key, distances: evaluate.Distances, images: np.ndarray, sizes: Sequence[int]
-) -> dict[str, Any]:
-    """Returns "values" of FID and KID at these sizes, and at "infinity"; NaN for unknown ones.
-
-    A size takes as many images, drawn anew. KID has the cubic kernel, and the thesis's.
-    """
-    known = [size for size in sizes if size <= len(images)]
-    rows: list[np.ndarray] = []
-    if known:
-        features, _ = distances.outputs(images)
-        orders = [jax.random.permutation(k, len(images)) for k in jax.random.split(key, len(known))]
-        rows = [features[np.asarray(x)[:num]] for x, num in zip(orders, known, strict=True)]
-    reference, moments, _ = distances.train_reference
-    kid = partial(metrics.kernel_distance, features_b=reference)
-    scores: dict[str, Callable[[np.ndarray], float]] = {
-        "fid": lambda x: metrics.frechet_distance(*metrics.feature_moments(x), *moments),
-        "kid_rbf": partial(kid, kernel="rbf", bandwidth=(reference.shape[1] / 2) ** 0.5),
-        "kid_polynomial": kid,
-    }
-    found = {}
-    for name, score in scores.items():
-        values = [float(score(row)) for row in rows]
-        has_line = len(set(known)) > 1
-        infinity = metrics.extrapolate_to_infinity(known, values) if has_line else np.nan
-        unknown = [np.nan] * (len(sizes) - len(known))
-        found[name] = {"values": values + unknown, "infinity": float(infinity)}
-    return found
 
 
 def select_and_score(model: Any, data: ImageData, ends: np.ndarray) -> dict[str, Any]:
@@ -196,87 +143,47 @@ def select_and_score(model: Any, data: ImageData, ends: np.ndarray) -> dict[str,
 
 
 def most_confident(logits: np.ndarray, share: float) -> np.ndarray:
-    """Returns indices of the ``share`` with the largest p(y|x), for each predicted class.
+    """Returns increasing indices of the ``share`` with the largest p(y|x), for each predicted y.
 
-    The share is rounded up, so that every predicted class stays.
-
-    Args:
-      logits: (N, classes), from the model that generated the images.
-      share: in (0, 1].
-
-    Returns:
-      (n,), increasing.
+    The share, in (0, 1], is rounded up, so that every predicted class stays.
     """
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    confidence = 1 / np.exp(shifted).sum(axis=1)  # the softmax of the largest
-    predicted = logits.argmax(axis=1)
+    confidence, predicted = softmax(logits, axis=1).max(axis=1), logits.argmax(axis=1)
     kept = []
     for label in np.unique(predicted):
-        of_class = np.flatnonzero(predicted == label)
-        order = np.argsort(-confidence[of_class], kind="stable")
+        (of_class,) = np.nonzero(predicted == label)
+        order = np.argsort(-confidence[of_class], stable=True)
         # Avoids a product's rounding: 0.1 x 30 is a little more than 3.
         kept.append(of_class[order[: math.ceil(round(share * len(of_class), 9))]])
     return np.sort(np.concatenate(kept))
-
-
-def _pictures(found: Mapping[str, SampleArrays]) -> dict[str, Callable[[Path], None]]:
-    """Returns what draws samples by falling log p(x), and ``BY_CLASS`` with a row a class."""
-    by_class = {
-        name: partial(draw_classes, found[name], title)
-        for name, title in BY_CLASS.items()
-        if name in found and len(found[name].get("labels", ()))
-    }
-    has_any = any(len(found.get(name, {}).get("images", ())) for name in TITLES)
-    return {"samples": partial(draw, found), **by_class} if has_any else by_class
 
 
 def draw(found: Mapping[str, SampleArrays], path: Path) -> None:
     """Draws the samples of each set with the highest and the lowest log p(x)."""
     panels = {}
     for name, title in TITLES.items():
-        one = found.get(name, {})
-        if not len(images := one.get("images", ())):
-            continue
-        chosen = extremes(one["log_density"], ROWS * COLUMNS)
-        panels[title + _caption(len(chosen), len(images))] = images[chosen]
-        if name == "fresh":
-            panels["where these chains started\nin the same order"] = one["start_images"][chosen]
-    with figure(path, 1, len(panels), size=(5, 5.7)) as (axes,):
-        for axis, (title, images) in zip(axes, panels.items(), strict=True):
-            tiles(axis, images, COLUMNS, title)
+        if name in found:
+            chosen = extremes(found[name]["log_density"], SHOWN)
+            panels[f"{title}\n{BY_LIKELIHOOD}"] = found[name]["images"][chosen]
+        if name == "fresh" in found:
+            starts = found[name]["start_images"]
+            panels["where these chains started\nin the same order"] = starts[chosen]
+    draw_sheet(path, panels)
 
 
-def draw_classes(found: SampleArrays, of_class: str, path: Path) -> None:
-    """Draws a row a class, sorted by log p(x) on the left and by p(y|x) on the right."""
+def draw_classes(found: SampleArrays, path: Path) -> None:
+    """Draws a row a class, by falling log p(x); white where a class has fewer images."""
     classes, counts = np.unique(found["labels"], return_counts=True)
-    columns = min(2 * COLUMNS, int(counts.max()))
-    caption = _caption(columns, int(counts.max()), "of" if np.ptp(counts) == 0 else "of up to")
-    shape = found["images"].shape[1:]
-    size = (max(0.4 * columns + 1, 2.6), 1.0 + 0.42 * len(classes))
-    with figure(path, 1, 2, size=size) as (axes,):
-        for axis, field, by in zip(
-            axes, ("log_density", "class_probability"), ("log p(x)", "p(y|x)"), strict=True
-        ):
-            sheet = np.full((len(classes), columns, *shape), 255, np.uint8)  # white where none is
-            for row, label in zip(sheet, classes, strict=True):
-                (members,) = np.nonzero(found["labels"] == label)
-                chosen = members[extremes(found[field][members], columns)]
-                row[: len(chosen)] = found["images"][chosen]
-            title = f"{of_class}, by {by}{caption}"
-            tiles(axis, sheet.reshape(-1, *shape), columns, title, [*map(str, classes)])
-            axis.set_ylabel("class")
-
-
-def _caption(num: int, total: int, of: str = "of") -> str:
-    """Returns the caption of ``extremes``."""
-    if total <= num:
-        return "\nhighest first"
-    return f"\nthe {num // 2} highest, then the {num - num // 2} lowest {of} {total}"
+    columns = min(COLUMNS, int(counts.max()))
+    sheet = np.full((len(classes), columns, *found["images"].shape[1:]), 255, np.uint8)
+    for row, label in zip(sheet, classes, strict=True):
+        (members,) = np.nonzero(found["labels"] == label)
+        chosen = members[extremes(found["log_density"][members], columns)]
+        row[: len(chosen)] = found["images"][chosen]
+    panels = {BY_LIKELIHOOD: sheet.reshape(-1, *sheet.shape[2:])}
+    draw_sheet(path, panels, columns=columns, rows=[f"class {label}" for label in classes])
 
 
 def extremes(values: np.ndarray, num: int) -> np.ndarray:
     """Returns indices by falling value: all, or the ``num // 2`` highest and the lowest ones."""
     order = np.argsort(-values, stable=True)
-    if len(order) <= num:
-        return order
-    return np.concatenate([order[: num // 2], order[len(order) - (num - num // 2) :]])
+    return order if len(order) <= num else np.r_[order[: num // 2], order[num // 2 - num :]]

@@ -1,7 +1,7 @@
 """Samples as training draws them, scored and pictured while the model trains."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from ebmjax import evaluate
 from ebmjax._ranges import TWO_OR_MORE
@@ -59,10 +60,6 @@ def samples(
     shown = take_first(chains.ends)
     arrays = {"samples": shown, "starts": take_first(chains.starts)}
     arrays["nearest"] = nearest_images(shown, model.train.images)
-    if not is_latent(model) and model.is_conditional:
-        arrays["classes"] = np.asarray(chains.labels[:NUM_SHOWN])
-    elif not is_latent(model) and model.has_labels:
-        arrays["classes"] = np.asarray(model.logits_at(chains.ends[:NUM_SHOWN]).argmax(axis=1))
     return Found({}, row, arrays, pictures={"samples": partial(draw, row, arrays)})
 
 
@@ -96,14 +93,13 @@ def spread_slots(
         return None
     positions = positions_in(state.carry.buffer.positions)
     num_shards, size = positions.shape[:2]
-    block = size // num_classes
-    of_class = min(-(-num // num_classes), num_shards * block)
-    # Takes a slot of every shard in turn, then the next slot.
-    spaced = np.linspace(0, num_shards * block - 1, of_class).astype(int)
-    turns, labels = np.divmod(np.arange(min(num, of_class * num_classes)), num_classes)
-    slots, shards = np.divmod(spaced[turns], num_shards)
-    slots += labels * block
-    return positions[shards, slots], slots
+    slots = np.arange(size // num_classes * num_classes).reshape(num_classes, -1).T
+    # A row a turn: a slot of every class, of every shard before the next slot.
+    turns = np.repeat(slots, num_shards, axis=0)
+    spaced = np.linspace(0, len(turns) - 1, min(-(-num // num_classes), len(turns))).astype(int)
+    chosen = turns[spaced].ravel()[:num]
+    shards = np.repeat(spaced % num_shards, num_classes)[:num]
+    return positions[shards, chosen], chosen
 
 
 def draw_buffer(key: Key, model: Any, num: int) -> Chains | None:
@@ -118,12 +114,10 @@ def draw_buffer(key: Key, model: Any, num: int) -> Chains | None:
         return None
     if (shown := spread_slots(state, num, plan.num_classes)) is None:
         return None
-    positions, slots = shown
-    size = positions_in(state.carry.buffer.positions).shape[1]
-    labels = (slots * plan.num_classes // size).astype(np.int32)
+    labels = np.arange(len(shown[1]), dtype=np.int32) % plan.num_classes
     keys = jax.random.split(jax.random.fold_in(key, STARTS_KEY_NUMBER), len(labels))
     draws = np.asarray(_draw(plan.start_fn, keys, jnp.asarray(labels)))
-    return Chains(draws, np.asarray(positions), labels, are_the_same=False)
+    return Chains(draws, np.asarray(shown[0]), labels, are_the_same=False)
 
 
 @jax.jit
@@ -143,27 +137,27 @@ def draw(row: Mapping[str, Any], arrays: Mapping[str, np.ndarray], path: Path) -
         if f"{name}_fid" in row:
             title += f"\nFID {with_error(row[f'{name}_fid'], row.get(f'{name}_fid_error'))}"
         panels[title] = arrays["nearest" if name == "nearest" else f"{name}s"]
-    draw_sheet(path, panels, arrays.get("classes"))
+    draw_sheet(path, panels)
 
 
 def draw_sheet(
-    path: Path, panels: Mapping[str, np.ndarray], classes: np.ndarray | None = None
+    path: Path, panels: Mapping[str, np.ndarray], *, columns: int = 0, rows: Sequence[str] = ()
 ) -> None:
-    """Draws images side by side, a panel for each title, in the same order.
+    """Draws images side by side, a panel for each title.
 
     Args:
       path: of the picture.
-      panels: title to uint8 images (N, H, W, C).
-      classes: (N,), by which the images are sorted.
+      panels: title to uint8 images (N, H, W, C), each as many.
+      columns: images side by side; 0 for about as many as below each other.
+      rows: names of the rows.
     """
     num, height, width, _ = next(iter(panels.values())).shape
-    columns = min(max(COLUMNS, math.isqrt(num)), num)
-    order = np.arange(num) if classes is None else np.argsort(classes, stable=True)
+    columns = columns or min(max(COLUMNS, math.isqrt(num)), num)
     wide = max(4.0, columns * (width + 1) / STYLE["savefig.dpi"])
     size = (wide, wide * -(-num // columns) * (height + 1) / (columns * (width + 1)) + 0.5)
     with figure(path, 1, len(panels), size=size) as (axes,):
         for axis, (title, images) in zip(axes, panels.items(), strict=True):
-            tiles(axis, images[order], columns, title)
+            tiles(axis, images, columns, title, rows)
 
 
 def take_first(images: Any) -> np.ndarray:
@@ -179,17 +173,12 @@ def nearest_images(images: np.ndarray, train: Any) -> np.ndarray:
       train: (N, H, W, C), uint8, in memory or in files.
     """
 
-    def flatten(some: np.ndarray) -> np.ndarray:
-        return some.reshape(len(some), -1).astype(np.float32)
-
-    ours, least, found = flatten(images), np.full(len(images), np.inf), np.zeros_like(images)
+    found, least = np.zeros_like(images), np.full(len(images), np.inf)
     for first in range(0, len(train), AT_ONCE):
         some = take_rows(train, slice(first, first + AT_ONCE))
-        theirs = flatten(some)
-        squares = np.einsum("ij,ij->i", theirs, theirs)
-        distances = squares - 2.0 * (ours @ theirs.T)  # less |ours|^2
-        places, here = distances.argmin(axis=1), distances.min(axis=1)
-        is_less = here < least
-        least[is_less] = here[is_less]
-        found[is_less] = some[places[is_less]].reshape(-1, *images.shape[1:])
+        sides = (one.reshape(len(one), -1) for one in (images, some))
+        squares = cdist(*sides, "sqeuclidean")
+        is_less = squares.min(axis=1) < least
+        least[is_less] = squares.min(axis=1)[is_less]
+        found[is_less] = some[squares.argmin(axis=1)[is_less]]
     return found

@@ -6,7 +6,6 @@ keyword arguments are the fields of its section, with their ranges and lines of 
 
 import importlib
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from typing import Any
 
 from ebmjax._ranges import COUNT, Range
@@ -56,16 +55,13 @@ def find_check(name: str) -> Callable[..., None] | None:
     return getattr(importlib.import_module(f"ebmjax.recipes.evaluators.{name}"), "check", None)
 
 
-def fields(
-    name: str, *when: When, without: Collection[str] = (), **changes: Any
-) -> dict[str, Field]:
+def fields(name: str, *when: When, without: Collection[str] = ()) -> dict[str, Field]:
     """Returns an evaluator's fields, ``evals.<name>.<field>``, as a family declares them.
 
     Args:
       name: in the table.
       when: conditions under which the family can run it.
       without: fields that the family does not have.
-      changes: defaults in place of the signature's, by field.
     """
     words, text = (NEVER, END), " and at its end; end: only then"
     if name in TRAINING_ALONE:
@@ -81,7 +77,5 @@ def fields(
     own = read_fields(find_evaluator(name))
     is_run = When(f"config.evals.{name}.every other than never", lambda c: wants(c, name))
     made = {"every": every, **(own if name in READ else under(own, is_run))}
-    made = {key: one for key, one in made.items() if key not in without}
-    for key, value in changes.items():
-        made[key] = replace(made[key], default=value)
-    return {f"evals.{name}.{key}": one for key, one in under(made, *when).items()}
+    made = {key: one for key, one in under(made, *when).items() if key not in without}
+    return {f"evals.{name}.{key}": one for key, one in made.items()}

@@ -251,8 +251,9 @@ def write(out: Path, arrays: Mapping[str, np.ndarray]) -> None:
 def _png(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     from ebmjax.recipes.evaluators.samples import draw_sheet
 
-    panels = {"samples": arrays["images"], "where their chains started": arrays["start_images"]}
-    draw_sheet(path, panels, arrays.get("labels"))
+    order = np.argsort(arrays.get("labels", np.zeros(len(arrays["images"]))), stable=True)
+    panels = {"samples": "images", "where their chains started": "start_images"}
+    draw_sheet(path, {title: arrays[name][order] for title, name in panels.items()})
 
 
 def _csv(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

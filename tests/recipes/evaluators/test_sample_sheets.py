@@ -22,13 +22,13 @@ def test_the_nearest_training_image_is_found_in_every_part(are_stored):
 def test_all_panels_are_sorted_by_class(tmp_path, monkeypatch):
     drawn = {}
     monkeypatch.setattr(
-        samples, "tiles", lambda _, images, __, title: drawn.update({title: images})
+        samples, "tiles", lambda _, images, __, title, ___: drawn.update({title: images})
     )
-    panels = {"samples": IMAGES[:5], "starts": IMAGES[5:10]}
-    samples.draw_sheet(tmp_path / "sheet.png", panels, np.array([2, 0, 1, 0, 2]))
+    arrays = {"images": IMAGES[:5], "start_images": IMAGES[5:10]}
+    use.write(tmp_path / "sheet.png", arrays | {"labels": np.array([2, 0, 1, 0, 2])})
     order = [1, 3, 2, 0, 4]
     np.testing.assert_array_equal(drawn["samples"], IMAGES[order])
-    np.testing.assert_array_equal(drawn["starts"], IMAGES[5:10][order])
+    np.testing.assert_array_equal(drawn["where their chains started"], IMAGES[5:10][order])
 
 
 @pytest.mark.parametrize(("num", "has_classes"), [(1, False), (23, True), (3000, False)])

@@ -33,12 +33,10 @@ def test_every_row_is_a_run_whose_arguments_have_an_effect(name):
 
 def told(number):
     """Kind of a column about samples: which score of which set, or how far chains came."""
-    *place, last = re.sub(r"\.infinity$", "", number).split(".")
+    *place, last = number.split(".")
     if "displacement" in last:
         return "displacement"
-    kind = re.fullmatch(
-        r"(?:first_|best_)?(?:sample_|start_)?(fid|kid|is)(?:_rbf|_polynomial)?", last
-    )
+    kind = re.fullmatch(r"(?:sample_|start_)?(fid|kid|is)(?:_infinity)?", last)
     if kind is None:
         return None
     if "starts" in place or last.startswith("start_"):

@@ -166,7 +166,7 @@ _JOINT: dict[str, Field] = {
     **evaluators.fields("robustness"),
     **evaluators.fields("landscape"),
     **evaluators.fields("nats"),
-    **evaluators.fields("generation", ENERGY, without=("smallest_num",)),
+    **evaluators.fields("generation", ENERGY),
 }
 _ENERGY: dict[str, Field] = {
     **_shared(
@@ -259,9 +259,7 @@ _ENERGY: dict[str, Field] = {
     **evaluators.fields("energies"),
     **evaluators.fields("nats"),
     **evaluators.fields("profile"),
-    **evaluators.fields(
-        "generation", ON_IMAGES, without=("selected_by_confidence", "smallest_num")
-    ),
+    **evaluators.fields("generation", ON_IMAGES, without=("selected_by_confidence",)),
     **evaluators.fields("mixing", ON_IMAGES),
     **evaluators.fields("density", OF_POINTS),
     **evaluators.fields("comparison", OF_POINTS),

@@ -113,7 +113,7 @@ _FIELDS: dict[str, Field] = {
     **evaluators.fields("evidence"),
     **evaluators.fields("gradient_variance"),
     **evaluators.fields("samples"),
-    **evaluators.fields("generation", without=("selected_by_confidence",), smallest_num=240),
+    **evaluators.fields("generation", without=("selected_by_confidence",)),
 }
 FIELDS = leave_open(
     _FIELDS,
@@ -143,7 +143,6 @@ SMOKE: dict[str, Any] = {
     "evals.evidence.num_images": 2,
     "evals.evidence.num_chains": 48,
     "evals.generation.num_images": 40,
-    "evals.generation.smallest_num": 20,
     "evals.evidence.num_intervals": 3,
     "evals.evidence.num_steps": 2,
 }
@@ -171,7 +170,6 @@ THESIS: dict[str, Any] = {
     "evals.reconstruction.num_images": 300,
     "evals.evidence.num_images": 4,
     "evals.generation.num_images": 4_500,
-    "evals.generation.smallest_num": 1_000,
 }
 
 
