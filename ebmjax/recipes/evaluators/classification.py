@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from ebmjax import evaluate
 from ebmjax.data import ImageData
 from ebmjax.recipes.evaluators import Found
-from ebmjax.recipes.evaluators.plots import figure, legend
+from ebmjax.recipes.evaluators.plots import figure
 from ebmjax.types import Key
 
 IN_ROWS = ("accuracy", "ece", "nll", "brier")
@@ -46,7 +46,8 @@ def draw(numbers: dict[str, Any], path: Path) -> None:
     bins = {name: np.asarray(values) for name, values in numbers["reliability"].items()}
     edges, is_filled = bins["edges"], bins["count"] > 0
     centres, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
-    with figure(path, 2, size=(5, 3), sharex=True, height_ratios=(3, 1)) as ((top,), (bottom,)):
+    panels: Any = {"sharex": True, "height_ratios": (3, 1), "has_legend": True}
+    with figure(path, 2, size=(5, 3), **panels) as ((top,), (bottom,)):
         top.plot([0, 1], [0, 1], color="0.6", ls="--", label="perfectly calibrated")
         top.bar(centres, bins["accuracy"], width, color="C0", alpha=0.25, ec="C0", label="accuracy")
         means = bins["confidence"][is_filled], bins["accuracy"][is_filled]
@@ -56,4 +57,3 @@ def draw(numbers: dict[str, Any], path: Path) -> None:
         top.set(ylim=(0, 1.02), ylabel="accuracy", title=title)
         bottom.bar(centres, bins["count"], width, color="C0")
         bottom.set(xlabel="confidence", xlim=(0, 1), yscale="symlog", ylabel="images")
-        legend(top.figure)

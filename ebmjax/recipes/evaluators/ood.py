@@ -1,7 +1,7 @@
 """Detection of images that a model should find unlikely, by three scores."""
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,11 +15,9 @@ from ebmjax._ranges import NAME, TWO_OR_MORE
 from ebmjax.data import ImageData
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.evaluators import Found
-from ebmjax.recipes.evaluators.plots import figure, histograms, legend
+from ebmjax.recipes.evaluators.plots import figure
 from ebmjax.types import Key
 
-TEST = "test"
-"""Name of the tested set among those that are scored."""
 SCORES = ("log_density", "max_probability", "negative_score_norm")
 UNAVAILABLE = (sources.DataUnavailableError, FileNotFoundError)
 
@@ -34,108 +32,87 @@ def ood(
 ) -> Found:
     """Returns "ood" of ``evaluate.classifier``, groups and skipped sets; scores are arrays.
 
+    As in OpenOOD v1.5, a set is "near" the run's images or "far" from them, which is easier.
+
     Args:
       num_images: images of each out-of-distribution set
       tfds: tensorflow-datasets that are out of distribution
     """
     del key
     first = ImageData(*(array[:num_images] for array in data))
-    sets, skipped = make_sets(model.config, first.images, tfds)
+    sets, skipped = evaluate.ood_sets(first.images), {}
+    for name in tfds:
+        try:
+            sets[name] = load_tfds(model.config, name, first.images)
+        except UNAVAILABLE as error:
+            skipped[name] = str(error)
     say_part(f"scoring {len(sets)} sets of {len(first.images):,} images")
     size = model.config.evals.batch_size
     found = evaluate.classifier(model.logits, first, outside=sets, batch_size=size)
-    groups = group_sets(sets, model.config.data.name)
+    groups: dict[str, list[str]] = {"near": [], "far": []}
+    for name in sets:
+        is_near = name == "interp" or {name, model.config.data.name} == {"cifar10", "cifar100"}
+        groups["near" if is_near else "far"].append(name)
     report = {**found["ood"], "groups": groups, "skipped": skipped}
     arrays = {f"{a}_{b}": x for a, group in found["scores"].items() for b, x in group.items()}
     return Found(
         {"ood": report},
         arrays=arrays,
         per_image={k: v for k, v in found["per_image"].items() if k.startswith("ood.")},
-        pictures={"ood": partial(draw, report, arrays)},
+        pictures={"ood": partial(draw, groups["near"] + groups["far"], arrays)},
     )
 
 
-def check(model: Any, data: ImageData, *, num_images: int, tfds: Sequence[str], **_: Any) -> None:
-    """Raises as ``make_sets``, after reading one image of each set; and for too few images."""
+def check(model: Any, data: ImageData, *, num_images: int, tfds: Sequence[str]) -> None:
+    """Raises ConfigError for sets that no run could read, and for fewer than two images."""
     images = data.images[:num_images]
     if len(images) < 2:
         raise ConfigError(
-            "config.evals.ood compares test images with mixtures of two of them, and there is "
-            f"{len(images)}: give the run at least 2 (config.data.max_test, holdout), or set "
-            "--config.evals.ood.every=never."
+            f"config.evals.ood needs at least 2 test images, got {len(images)}: raise "
+            "config.data.max_test or holdout, or set --config.evals.ood.every=never."
         )
     for name in tfds:
         with contextlib.suppress(*UNAVAILABLE):
-            _load_tfds(model.config, name, images[:1])
+            load_tfds(model.config, name, images[:1])
 
 
-def make_sets(
-    config: Config, test: np.ndarray, tfds: Sequence[str]
-) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Returns uint8 images (num, H, W, C) by name, as many as are tested, and skipped sets.
+def load_tfds(config: Config, name: str, test: np.ndarray) -> np.ndarray:
+    """Returns at most as many images of a data set as are tested, in their shape.
 
     Raises:
-      ConfigError: if ``config.evals.ood.tfds`` names something unknown.
+      ConfigError: if there is no such data set, or its images are of another shape.
     """
-    sets, skipped = evaluate.ood_sets(test), {}
-    for name in tfds:
-        try:
-            found = _load_tfds(config, name, test)
-        except UNAVAILABLE as error:
-            skipped[name] = str(error)
-            continue
-        if len(found) == len(test):
-            sets[name] = found
-        else:
-            skipped[name] = (
-                f"{name} has {len(found)} test images where {len(test)} are tested. Take "
-                f"--config.evals.ood.num_images={len(found)} to compare with as many."
-            )
-    return sets, skipped
-
-
-def group_sets(sets: Iterable[str], data_name: str) -> dict[str, list[str]]:
-    """Returns the names of sets "near" the run's images and "far" from them, which are easier.
-
-    As in OpenOOD v1.5, CIFAR-10 and CIFAR-100 are near each other.
-    """
-    found: dict[str, list[str]] = {"near": [], "far": []}
-    for name in sets:
-        is_near = name == "interp" or {name, data_name} == {"cifar10", "cifar100"}
-        found["near" if is_near else "far"].append(name)
-    return found
-
-
-def _load_tfds(config: Config, name: str, test: np.ndarray) -> np.ndarray:
     section = config.data
     folder = section.path or None if sources.is_tfds(section.name) else None
     try:
         sources.check_source(name, "test", path=folder, needs_copy=True)
-        images = sources.load_images(
-            name,
-            "test",
-            path=folder,
-            image_size=test.shape[1],
-            fit=section.fit,
-            max_examples=len(test),
-        ).data.images
+        size = {"image_size": test.shape[1], "fit": section.fit, "max_examples": len(test)}
+        images = sources.load_images(name, "test", path=folder, **size).data.images
     except ValueError as error:
         raise ConfigError(f"config.evals.ood.tfds: {error}") from error
     if images.shape[1:] != test.shape[1:]:
         raise ConfigError(
-            f"config.evals.ood.tfds must name images like those of config.data.name="
-            f"{section.name!r}, {test.shape[1:]}; {name} has {images.shape[1:]}."
+            f"config.evals.ood.tfds must name images of shape {test.shape[1:]}; {name} has "
+            f"{images.shape[1:]}."
         )
     return images
 
 
-def draw(report: dict[str, Any], arrays: dict[str, np.ndarray], path: Path) -> None:
-    """Draws histograms of the scores of all sets."""
-    groups = report["groups"]
-    sets = [*groups["near"], *groups["far"]]
-    with figure(path, 1, len(SCORES)) as (axes,):
-        for axis, name in zip(axes, SCORES, strict=True):
-            shown = {"in distribution": arrays[f"{TEST}_{name}"]}
-            histograms(axis, shown | {one: arrays[f"{one}_{name}"] for one in sets})
-            axis.set(xlabel=name.replace("_", " "))
-        legend(axes[0].figure)
+def draw(sets: Sequence[str], arrays: dict[str, np.ndarray], path: Path) -> None:
+    """Draws histograms of each score of all sets, the test images filled.
+
+    Numbers that are not finite are left out. The tails beyond 1 % share the outer bins.
+    """
+    with figure(path, 1, len(SCORES), has_legend=True) as (panels,):
+        for axes, score in zip(panels, SCORES, strict=True):
+            shown = {one: arrays[f"{one}_{score}"] for one in ("test", *sets)}
+            shown = {name: values[np.isfinite(values)] for name, values in shown.items()}
+            axes.set(xlabel=score.replace("_", " "), ylabel="density", yticks=[])
+            together = np.concatenate([*shown.values()])
+            low, high = np.percentile(together, (1, 99)) if len(together) else (0.0, 1.0)
+            edges = np.linspace(low, high + 1e-6 * (1 + abs(high)), 41)
+            for name, values in shown.items():
+                style: Any = {"alpha": 0.35} if name == "test" else {"histtype": "step"}
+                inside = np.clip(values, edges[0], edges[-1])
+                label = name.replace("_", " ")
+                axes.hist(inside, edges, density=True, label=label, lw=1.2, **style)

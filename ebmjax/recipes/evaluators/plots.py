@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,17 +46,12 @@ STYLE: Any = {
 }
 """Style of every figure."""
 
-LETTER = 0.6
-"""Width of a letter in units of the font's size, seldom more in the mean over a line."""
+LETTER = 0.6 * 9 / 72
+"""Width of a letter of a title in inches, seldom more in the mean over a line."""
 
-SHORT = 21
-"""Letters of a name of which two fit side by side above a panel."""
-
-FEW = 25
-"""Most points of a curve that has a dot at each."""
-
-MOST_OWN = 9
-"""Most panels of numbers of the user's."""
+FEW, SHORT, MOST_OWN = 25, 21, 9
+"""Most points of a curve that has a dot at each; most letters of a name of which two fit side by
+side above a panel; most panels of numbers of the user's."""
 
 Panel = tuple[str, Sequence[str], str]
 """Label of an axis, names of the numbers along it, and its scale."""
@@ -71,18 +67,18 @@ def figure(
     columns: int = 1,
     *,
     size: tuple[float, float] = (4.0, 3.0),
-    title: str = "",
     has_legend: bool = False,
     **subplots: Any,
 ) -> Iterator[np.ndarray]:
     """Opens a figure in the project's style, and saves it to ``path`` if nothing raised.
+
+    Empty panels are hidden, and long lines of titles and labels are broken.
 
     Args:
       path: of the picture.
       lines: number of lines of panels.
       columns: number of panels in a line.
       size: width and height of a panel, in inches.
-      title: stands above all panels.
       has_legend: names below all panels what is drawn.
       **subplots: passed to ``Figure.subplots``.
 
@@ -92,32 +88,23 @@ def figure(
     with matplotlib.rc_context(STYLE):
         drawn = Figure(figsize=(size[0] * columns, size[1] * lines))
         yield drawn.subplots(lines, columns, squeeze=False, **subplots)
-        if has_legend:
-            legend(drawn)
-        if title:
-            drawn.suptitle(title)
-        arrange(drawn)
+        found: dict[str, Any] = {}
+        for axes in drawn.axes:
+            axes.set_visible(axes.get_visible() and bool(axes.has_data() or axes.texts))
+            axes.set_title(_wrap(axes.get_title(), size[0]))
+            axes.set_xlabel(_wrap(axes.get_xlabel(), size[0]))
+            axes.set_ylabel(_wrap(axes.get_ylabel(), size[1]))
+            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+                found.setdefault(label, handle)
+        if has_legend and found:
+            drawn.legend(found.values(), found, loc="outside lower center", ncols=4)
         drawn.savefig(path)
 
 
-def arrange(drawn: Figure) -> None:
-    """Hides empty panels, and breaks long lines of titles and labels."""
-    width, height = drawn.get_size_inches()
-    for axes in drawn.axes:
-        axes.set_visible(axes.get_visible() and bool(axes.has_data() or axes.texts))
-        place = axes.get_position(original=True)
-        axes.set_title(_wrap(axes.get_title(), width * place.width, "axes.titlesize"))
-        axes.set_xlabel(_wrap(axes.get_xlabel(), width * place.width, "axes.labelsize"))
-        axes.set_ylabel(_wrap(axes.get_ylabel(), height * place.height, "axes.labelsize"))
-    if drawn.get_suptitle():
-        drawn.suptitle(_wrap(drawn.get_suptitle(), width, "figure.titlesize"))
-
-
-def _wrap(text: str, inches: float, size: str) -> str:
-    """Breaks lines of ``text`` longer than ``inches``, in letters of the style's ``size``."""
-    letters = max(int(72 * inches / (LETTER * STYLE[size])), 8)
-    lines = (textwrap.fill(line, letters, break_long_words=False) for line in text.split("\n"))
-    return "\n".join(lines)
+def _wrap(text: str, inches: float) -> str:
+    """Breaks lines of ``text`` longer than ``inches``."""
+    fill = partial(textwrap.fill, width=max(int(0.8 * inches / LETTER), 8), break_long_words=False)
+    return "\n".join(map(fill, text.split("\n")))
 
 
 def shape(num: int, most: int = 3) -> tuple[int, int]:
@@ -126,47 +113,23 @@ def shape(num: int, most: int = 3) -> tuple[int, int]:
     return lines, max(-(-num // lines), 1)
 
 
-def montage(images: np.ndarray, columns: int) -> np.ndarray:
-    """Returns a uint8 array (rows (H + 1) + 1, columns (W + 1) + 1, 3) with lines between tiles."""
-    num, height, width, channels = images.shape
-    columns = min(columns, num)
-    rows = -(-num // columns)
-    sheet = np.full((rows * (height + 1) + 1, columns * (width + 1) + 1, 3), 96, np.uint8)
-    for i, image in enumerate(images):
-        top, left = (i // columns) * (height + 1) + 1, (i % columns) * (width + 1) + 1
-        sheet[top : top + height, left : left + width] = image.repeat(3 // channels, axis=2)
-    return sheet
-
-
 def tiles(
     axes: Axes, images: np.ndarray, columns: int, title: str = "", rows: Sequence[str] = ()
 ) -> None:
     """Draws uint8 images (N, H, W, C) side by side; ``rows`` names every row of them."""
     axes.set(xticks=[], yticks=[], title=title)
-    if len(images):
-        sheet = montage(images, columns)
-        axes.imshow(sheet)
-        places = (np.arange(len(rows)) + 0.5) * len(sheet) / max(len(rows), 1)
-        axes.set_yticks(places, rows)
-        axes.grid(False)
-
-
-def histograms(axes: Axes, sets: Mapping[str, np.ndarray]) -> None:
-    """Draws finite numbers by the names of their sets, on the same bins, the first set filled.
-
-    The tails beyond 1 % share the outer bins.
-    """
-    sets = {name: values[np.isfinite(values)] for name, values in sets.items()}
-    together = np.concatenate(list(sets.values()))
-    axes.set(ylabel="density", yticks=[])
-    if not together.size:
+    if not len(images):
         return
-    low, high = np.percentile(together, (1, 99))
-    edges = np.linspace(low, high + 1e-6 * (1 + abs(high)), 41)
-    for i, (name, values) in enumerate(sets.items()):
-        style: Any = {"histtype": "step"} if i else {"alpha": 0.35}
-        inside = np.clip(values, edges[0], edges[-1])
-        axes.hist(inside, edges, density=True, label=name.replace("_", " "), lw=1.2, **style)
+    num, height, width, _ = images.shape
+    columns = min(columns, num)
+    lines = -(-num // columns)
+    framed = np.full((lines * columns, height + 1, width + 1, 3), 96, np.uint8)
+    framed[:num, 1:, 1:] = images
+    sheet = framed.reshape(lines, columns, height + 1, width + 1, 3).swapaxes(1, 2)
+    sheet = sheet.reshape(lines * (height + 1), columns * (width + 1), 3)
+    axes.imshow(np.pad(sheet, ((0, 1), (0, 1), (0, 0)), constant_values=96))
+    axes.set_yticks((np.arange(len(rows)) + 0.5) * len(sheet) / max(len(rows), 1), rows)
+    axes.grid(False)
 
 
 def column(rows: Rows, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -178,22 +141,6 @@ def column(rows: Rows, name: str) -> tuple[np.ndarray, np.ndarray]:
     present = [row for row in present if row["step"] > 0] or present
     steps = np.array([row["step"] for row in present])
     return steps, np.array([row[name] for row in present], dtype=float)
-
-
-def curve(axes: Axes, rows: Rows, name: str, **style: Any) -> None:
-    """Draws a number against the step, labelled, if the rows have it.
-
-    Its standard error "<name>_error" stands to both sides if the rows have that, too.
-    """
-    steps, values = column(rows, name)
-    if not len(steps):
-        return
-    errors, marker = column(rows, f"{name}_error")[1], "." if len(steps) <= FEW else ""
-    named = {"label": name.replace("_", " "), "marker": marker, **style}
-    drawn, *_ = axes.plot(steps, values, **named)
-    if errors.shape == values.shape:
-        ends = values - errors, values + errors
-        axes.fill_between(steps, *ends, alpha=0.2, color=drawn.get_color())
 
 
 def by_step(axes: Axes, label: str, scale: str = "linear") -> None:
@@ -212,30 +159,12 @@ def step_colours(grid: np.ndarray, last: int) -> Callable[[int], Any]:
     return lambda step: colours.to_rgba(np.array(step))
 
 
-def legend(of: Axes | Figure) -> None:
-    """Names what is drawn: in a panel above it, in a figure once, below all panels.
-
-    Nothing is drawn if there is nothing to name. A legend covers no curve.
-    """
-    panels = of.axes if isinstance(of, Figure) else [of]
-    found: dict[str, Any] = {}
-    for axes in panels:
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    if not found:
-        return
-    if isinstance(of, Figure):
-        of.legend(found.values(), found, loc="outside lower center", ncols=4)
-    else:
-        columns = 2 if max(map(len, found)) <= SHORT else 1
-        of.legend(found.values(), found, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns)
-
-
 def panels(path: Path, rows: Rows, wanted: Sequence[Panel], config: Mapping[str, Any]) -> None:
     """Draws a panel for each of ``wanted`` of which the rows have a finite number.
 
-    The name of the run's extractor takes the place of EXTRACTOR in labels. At most ``MOST_OWN``
-    numbers of the user's parts have panels, too.
+    A number's standard error "<name>_error" stands to both sides of its curve. The name of the
+    run's extractor takes the place of EXTRACTOR in labels. At most ``MOST_OWN`` numbers of the
+    user's parts have panels, too.
     """
     shown = {name for _, names, _ in wanted for name in names}
     own = own_numbers({name: None for row in rows for name in row}, config)
@@ -245,8 +174,15 @@ def panels(path: Path, rows: Rows, wanted: Sequence[Panel], config: Mapping[str,
     found = [one for one in every if any(map(is_drawn, one[1]))]
     with figure(path, *shape(len(found))) as grid:
         for axes, (label, names, scale) in zip(grid.flat, found, strict=False):
-            for name in names:
-                curve(axes, rows, name)
+            for name in (one for one in names if len(column(rows, one)[0])):
+                steps, values = column(rows, name)
+                marker = "." if len(steps) <= FEW else ""
+                drawn, *_ = axes.plot(steps, values, marker=marker, label=name.replace("_", " "))
+                errors = column(rows, f"{name}_error")[1]
+                if errors.shape == values.shape:
+                    ends = values - errors, values + errors
+                    axes.fill_between(steps, *ends, alpha=0.2, color=drawn.get_color())
             by_step(axes, with_extractor(label, [config]), scale)
             if len(names) > 1:
-                legend(axes)
+                num = 2 if all(len(name) <= SHORT for name in names) else 1
+                axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=num)

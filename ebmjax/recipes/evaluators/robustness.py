@@ -1,6 +1,6 @@
 """Robustness of a classifier, of its images as they are and refined by the model's chains."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,13 +14,8 @@ from ebmjax._phases import say_part
 from ebmjax._ranges import COUNT, POSITIVE, RADIUS, WHOLE, one_of, optional
 from ebmjax.data import ImageData
 from ebmjax.recipes.evaluators import Found
-from ebmjax.recipes.evaluators.plots import figure, legend
+from ebmjax.recipes.evaluators.plots import figure
 from ebmjax.types import Key
-
-NORMS = ("linf", "l2")
-
-Refine = Callable[[Any, Key, jax.Array], jax.Array]
-"""``refine(trained, key, images) -> images``."""
 
 
 def robustness(
@@ -57,9 +52,9 @@ def robustness(
     key = jax.random.split(key, 3)[0]
     data = ImageData(*(array[:num_images] for array in data))
     say_part(f"attacking {len(data.images):,} images")
-    withstood: dict[str, Any] = {}
+    per_image: dict[str, Any] = {}
 
-    def attack_by(key: Key, prefix: str = "", **refinement: Any) -> dict[str, Any]:
+    def attack_by(key: Key, prefix: str = "robustness.", **refinement: Any) -> dict[str, Any]:
         found = evaluate.robustness(
             key,
             model.logits,
@@ -74,52 +69,38 @@ def robustness(
             **refinement,
         )
         found["protocol"]["refine_steps"] = refine_steps if refinement else 0
-        for name, one in found.pop("per_image").items():
-            withstood[f"robustness.{prefix}{name}"] = {"test": one}
+        per_image.update({prefix + k: {"test": v} for k, v in found.pop("per_image").items()})
         return found
 
     report = attack_by(key)
     if refine_steps:
         say_part("attacking them again, refined by chains")
         refine = Partial(model.refinement(refine_steps), model.trained)
+        gradients = ("bpda", "full")
+        try:
+            of_sum = jax.grad(lambda x: jnp.sum(refine(key, x)))
+            jax.eval_shape(of_sum, jax.ShapeDtypeStruct(data.images.shape, jnp.float32))
+        except ValueError:  # a loop of unknown length has no derivative
+            gradients = ("bpda",)
         report["refined"] = attack_by(
             jax.random.fold_in(key, 1),
-            "refined.",
+            "robustness.refined.",
             transform=refine,
-            gradients=("bpda", "full") if has_derivative(refine, data.images.shape) else ("bpda",),
+            gradients=gradients,
             num_eot=num_eot,
         )
-    has_any = any(norm in report for norm in NORMS)
-    pictures = {"robustness": partial(draw, report, attack)} if has_any else {}
-    return Found({"robustness": report}, per_image=withstood, pictures=pictures)
+    norms = [norm for norm in ("linf", "l2") if norm in report]
+    pictures = {"robustness": partial(draw, report, norms)} if norms else {}
+    return Found({"robustness": report}, per_image=per_image, pictures=pictures)
 
 
-def has_derivative(refine: Callable[[Key, jax.Array], jax.Array], shape: tuple[int, ...]) -> bool:
-    """Returns whether chains have one: a loop of unknown length has none. Runs nothing."""
-    images = jax.ShapeDtypeStruct(shape, jnp.float32)
-    try:
-        jax.eval_shape(jax.grad(lambda x: jnp.sum(refine(jax.random.key(0), x))), images)
-    except ValueError as error:
-        if "Reverse-mode" not in str(error):
-            raise
-        return False
-    return True
-
-
-def draw(report: dict[str, Any], attack: str, path: Path) -> None:
-    """Draws accuracy against the attack's radius in both norms."""
-    norms, protocol = [norm for norm in NORMS if norm in report], report["protocol"]
-    kinds = {"as it is": (report, "-"), "refined": (report.get("refined", {}), "--")}
+def draw(report: dict[str, Any], norms: Sequence[str], path: Path) -> None:
+    """Draws accuracy against the attack's radius in both norms, of refined images dashed."""
     with figure(path, 1, len(norms)) as (axes,):
         for axis, norm in zip(axes, norms, strict=True):
-            for label, (one, style) in kinds.items():
-                if norm in one:
-                    radii = [float(radius) for radius in one[norm]]
-                    axis.plot(radii, [*one[norm].values()], f"o{style}", label=label)
+            for one, style in (report, "o-"), (report.get("refined", {}), "o--"):
+                axis.plot([*map(float, one.get(norm, ()))], [*one.get(norm, {}).values()], style)
             axis.set(xlabel=f"{norm} radius / 255", ylabel="robust accuracy", ylim=(-0.02, 1.02))
-        if len(axes[0].lines) > 1:
-            legend(axes[0].figure)
-        axes[0].figure.suptitle(
-            f"{attack}, {protocol['num_steps']} steps, {protocol['num_restarts']} restart(s), "
-            f"{protocol['num_images']} images"
-        )
+            attack, *_ = report["protocol"]["attack"].split()
+            steps, num = (report["protocol"][name] for name in ("num_steps", "num_images"))
+            axis.set_title(f"{attack}, {steps} steps, {num} images")

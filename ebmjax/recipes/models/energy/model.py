@@ -29,7 +29,6 @@ from ebmjax.networks import NormPolicy
 from ebmjax.optim import averaged_parameters
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.density import grid_draws, grid_of, learned_on_grid
-from ebmjax.recipes.evaluators.robustness import Refine
 from ebmjax.recipes.models.build import DensitiesOf, ImageModel, images_of
 from ebmjax.recipes.models.energy.checks import find_samplers
 from ebmjax.recipes.parts.points_data import Truth
@@ -354,13 +353,13 @@ class EnergyModel(ImageModel):
         # Drops the last group's surplus: distances of different counts do not compare.
         return Chains(starts[:num], ends[:num], turns[:num])
 
-    def refinement(self, num_steps: int) -> Refine:
+    def refinement(self, num_steps: int) -> Callable[[Trained, Key, jax.Array], jax.Array]:
         """Returns the function that moves attacked images by chains.
 
         Each image is refined by itself, whatever normalises training's chains.
         """
 
-        def make() -> Refine:
+        def make() -> Any:
             plan = self.refining
             assert plan is not None
             alone = self.network._replace(policy=NormPolicy(chains="running"))
