@@ -54,7 +54,7 @@ def make_evaluators(config: Config) -> dict[str, Evaluator]:
         if table.wants(config, name):
             options = config.evals[name].to_dict()
             every = options.pop("every")
-            made[name] = Evaluator(partial(table.find_evaluator(name), **options), every)
+            made[name] = Evaluator(partial(table.find(name), **options), every)
     for place, name in enumerate(config.evals.get("functions", ())):
         part = find_part(config, "evals.functions", name, GIVEN)
         every = getattr(part.function, "every", 1)
@@ -70,43 +70,35 @@ def _call_own(part: UserPart, place: int, key: Key, model: Any, data: Any) -> Ma
 
 
 def make_distances(config: Config, train: ImageData, test: ImageData) -> evaluate.Distances:
-    """Returns the distances of samples from the training images; their features wait for a use.
+    """Returns the distances of samples from ``train``; their features wait for a use.
 
-    Args:
-      config: sections data and evals are read.
-      train: the reference images.
-      test: images that test a classifier whose features are used.
-    """
-    make = partial(extractor, config, train, test)
-    return evaluate.Distances(train, make, batch_size=config.evals.batch_size)
-
-
-def extractor(config: Config, train: ImageData, test: ImageData) -> evaluate.Extractor:
-    """Returns the extractor that ``families.extractor_name`` names.
-
-    Raises:
-      ConfigError: if Inception's weights or the user's function cannot be read.
+    They are those that ``families.extractor_name`` names. ``test`` judges a classifier of them. Use
+    raises ConfigError if Inception's weights or the user's function cannot be read.
     """
     name, section = families.extractor_name(config), config.evals
-    if section.get("extractor"):
-        where = "evals.extractor", section.extractor
-        function = find_function(*where)
-        found = evaluate.own_extractor(function)
-        return found._replace(outputs_fn=explain(*where, function)(found.outputs_fn))
-    if name == families.INCEPTION:
-        try:
-            return evaluate.inception(section.inception_weights)
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"config.evals.inception_weights: {error}") from error
-    if name == families.DIGITS:
-        return evaluate.digits_features(train.images.shape[1])
-    if name == families.RANDOM:
-        return evaluate.random_features()
-    return evaluate.own_classifier(train, test, config.data.num_classes)
+
+    def make() -> evaluate.Extractor:
+        if section.get("extractor"):
+            where = "evals.extractor", section.extractor
+            function = find_function(*where)
+            found = evaluate.own_extractor(function)
+            return found._replace(outputs_fn=explain(*where, function)(found.outputs_fn))
+        if name == families.INCEPTION:
+            try:
+                return evaluate.inception(section.inception_weights)
+            except (OSError, ValueError) as error:
+                raise ConfigError(f"config.evals.inception_weights: {error}") from error
+        if name == families.DIGITS:
+            return evaluate.digits_features(train.images.shape[1])
+        if name == families.RANDOM:
+            return evaluate.random_features()
+        return evaluate.own_classifier(train, test, config.data.num_classes)
+
+    return evaluate.Distances(train, make, batch_size=section.batch_size)
 
 
 def check_features(config: Config, distances: evaluate.Distances) -> None:
-    """Tries the user's extractor, or reads Inception's weights; raises as ``extractor``."""
+    """Tries the user's extractor, or reads Inception's weights; ConfigError if it fails."""
     if config.evals.get("extractor"):
         distances.outputs(take_rows(distances.train.images, slice(2)))
     elif config.evals.get("inception_weights"):
@@ -141,7 +133,7 @@ class Evaluations:
         if model.distances is not None:
             check_features(self.config, model.distances)
         for name, one in self.evaluators.items():
-            if not one.is_own and (check := table.find_check(name)):
+            if not one.is_own and (check := table.find(name, "check")):
                 check(model, self.tests[1], **one.function.keywords)
 
     @over_devices()

@@ -21,24 +21,15 @@ from ebmjax.recipes.evaluators.result_tables import own_numbers
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 """Okabe and Ito's, which colour-blind readers tell apart; without yellow, too pale on white."""
-
 LINES = cycler(linestyle=("-", "--", ":")) * cycler(color=COLOURS)
-
 STYLE: Any = {
-    "axes.axisbelow": True,
     "axes.grid": True,
-    "axes.labelsize": 9,
     "axes.prop_cycle": LINES,
-    "axes.titlesize": 9,
     "figure.constrained_layout.use": True,
-    "figure.titlesize": 10,
     "font.size": 8,
     "grid.color": "0.9",
     "image.interpolation": "nearest",
-    "legend.columnspacing": 1.0,
-    "legend.fontsize": 8,
     "legend.frameon": False,
-    "legend.handlelength": 1.2,
     "lines.linewidth": 1.2,
     "lines.markersize": 4,
     "savefig.bbox": "tight",
@@ -48,14 +39,12 @@ STYLE: Any = {
 
 LETTER = 0.6 * 9 / 72
 """Width of a letter of a title in inches, seldom more in the mean over a line."""
-
 FEW, SHORT, MOST_OWN = 25, 21, 9
 """Most points of a curve that has a dot at each; most letters of a name of which two fit side by
 side above a panel; most panels of numbers of the user's."""
 
 Panel = tuple[str, Sequence[str], str]
 """Label of an axis, names of the numbers along it, and its scale."""
-
 Rows = list[dict[str, Any]]
 """Rows of metrics.jsonl."""
 

@@ -5,7 +5,7 @@ keyword arguments are the fields of its section, with their ranges and lines of 
 """
 
 import importlib
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 from ebmjax._ranges import COUNT, Range
@@ -45,14 +45,10 @@ def wants(config: Config, name: str) -> bool:
     return config.get(f"evals.{name}.every", NEVER) != NEVER
 
 
-def find_evaluator(name: str) -> Callable[..., Any]:
-    """Returns an evaluator of ours."""
-    return getattr(importlib.import_module(f"ebmjax.recipes.evaluators.{name}"), name)
-
-
-def find_check(name: str) -> Callable[..., None] | None:
-    """Returns what raises ConfigError for anything that would stop an evaluator half-way."""
-    return getattr(importlib.import_module(f"ebmjax.recipes.evaluators.{name}"), "check", None)
+def find(name: str, part: str = "") -> Any:
+    """Returns an evaluator of ours, or a part of its file; None if the file has no such part."""
+    module = importlib.import_module(f"ebmjax.recipes.evaluators.{name}")
+    return getattr(module, part or name, None)
 
 
 def fields(name: str, *when: When, without: Collection[str] = ()) -> dict[str, Field]:
@@ -73,9 +69,8 @@ def fields(name: str, *when: When, without: Collection[str] = ()) -> dict[str, F
         (*words, 1, 3),
     )
     text = f"N: at every N-th evaluation of training{text}; never: off"
-    every = Field(EVALUATORS[name], values, text, off=NEVER)
-    own = read_fields(find_evaluator(name))
     is_run = When(f"config.evals.{name}.every other than never", lambda c: wants(c, name))
-    made = {"every": every, **(own if name in READ else under(own, is_run))}
-    made = {key: one for key, one in under(made, *when).items() if key not in without}
-    return {f"evals.{name}.{key}": one for key, one in made.items()}
+    own = read_fields(find(name))
+    own = own if name in READ else under(own, is_run)
+    made = under({"every": Field(EVALUATORS[name], values, text, off=NEVER), **own}, *when)
+    return {f"evals.{name}.{key}": one for key, one in made.items() if key not in without}
