@@ -62,7 +62,9 @@ class Distances:
         """
         self.train, self._extractor, self.batch_size = train, extractor, batch_size
         self._programs: dict[int, Any] = {}
-        self.known: dict[Any, Any] = {}  # scores of what no update of a model changes
+        # Scores of what no update of a model changes.
+        self.known_starts: tuple[Any, Any] = None, None
+        self.references: dict[int, Any] = {}
 
     @cached_property
     def extractor(self) -> Extractor:

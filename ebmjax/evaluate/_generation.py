@@ -10,7 +10,7 @@ import numpy as np
 
 from ebmjax import data
 from ebmjax._stored import AT_ONCE
-from ebmjax.evaluate._distances import Distances, Scores, difference
+from ebmjax.evaluate._distances import Distances, difference
 from ebmjax.training import tree_digest
 
 UNPAIRED_SEED = 1
@@ -52,35 +52,17 @@ class Chains(NamedTuple):
     are_the_same: bool = True
 
 
-class ScoredChains(NamedTuple):
-    """Scores of finite samples and of their starts, and by score their difference with interval.
-
-    ``num_diverged`` counts the samples that are not finite. ``rms_displacement`` is None if start
-    and end are of different chains.
-    """
-
-    ends: Scores
-    starts: Scores
-    num_diverged: int
-    rms_displacement: float | None
-    minus_starts: dict[str, dict[str, float]]
-
-
 def score_chains(
-    chains: Chains,
-    distances: Distances,
-    *,
-    at: int | None = None,
-    num_compared: int | None = None,
-    starts: Scores | None = None,
-) -> ScoredChains:
-    """Returns the scores of the finite ends and of their starts, and the differences in pairs.
+    chains: Chains, distances: Distances, *, at: int | None = None, num_compared: int | None = None
+) -> dict[str, Any]:
+    """Returns the numbers of a set of samples, see ``generation``; of the finite ones.
+
+    Scores of the same starts are kept until others come.
 
     Args:
       chains: of N samples.
       distances: from the training images.
       at, num_compared: as in ``Distances.scores``.
-      starts: scores of these very starts, if they are known. They count if no end diverged.
     """
     begun, ends = np.asarray(chains.starts), np.asarray(chains.ends)
     if ends.ndim != 4 or begun.shape != ends.shape:
@@ -93,17 +75,23 @@ def score_chains(
     labels = None if chains.labels is None else np.asarray(chains.labels)[is_finite]
     are_pairs = chains.are_the_same
     score = partial(distances.scores, labels=labels, at=at, num_compared=num_compared)
-    if starts is None or not is_finite.all():
-        starts = score(finite_images(begun), seed=0 if are_pairs else UNPAIRED_SEED)
-    scored = score(finite_images(ends)), starts
-    return ScoredChains(
-        *scored,
-        num_diverged=int(np.sum(~is_finite)),
-        rms_displacement=rms_displacement(begun, ends) if are_pairs else None,
-        minus_starts={
-            name: difference(*scored, name, is_paired=are_pairs) for name in ("fid", "kid")
-        },
+    name, (known, starts) = (
+        (tree_digest(begun), at, num_compared, are_pairs),
+        distances.known_starts,
     )
+    if name != known:
+        starts = score(finite_images(begun), seed=0 if are_pairs else UNPAIRED_SEED)
+        distances.known_starts = name, starts
+    scored = score(finite_images(ends)), starts
+    way = {"rms_displacement": rms_displacement(begun, ends)} if are_pairs else {}
+    return {
+        "num_diverged": int(np.sum(~is_finite)),
+        **scored[0].numbers,
+        **way,
+        "starts": starts.numbers,
+        "minus_starts": difference(*scored, "fid", is_paired=are_pairs),
+        "kid_minus_starts": difference(*scored, "kid", is_paired=are_pairs),
+    }
 
 
 def take_balanced(split: data.ImageData, num: int) -> data.ImageData:
@@ -146,20 +134,20 @@ def draw_gaussians(train: data.ImageData, num: int) -> data.ImageData:
 
 def score_references(
     test: data.ImageData, distances: Distances, num: int, num_compared: int | None = None
-) -> dict[str, Scores]:
-    """Returns the scores of "test_images" and "gaussian", balanced, at most ``num`` of each.
+) -> dict[str, dict[str, Any]]:
+    """Returns the numbers of "test_images" and "gaussian", balanced, at most ``num`` of each.
 
     Their FID is stated for ``num`` images, as many as a set of samples has.
     """
     score = partial(distances.scores, at=num, num_compared=num_compared)
     gaussians = draw_gaussians(distances.train, num)
-    return {"test_images": score(*take_balanced(test, num)), "gaussian": score(*gaussians)}
+    found = {"test_images": score(*take_balanced(test, num)), "gaussian": score(*gaussians)}
+    return {name: one.numbers for name, one in found.items()}
 
 
 ALONG = ("fid", "fid_num_images", "fid_error", "fid_infinity", "kid", "kid_error", "is")
-"""Scores of samples and of their starts along training."""
-BESIDE = ALONG[:3]
-"""Scores of test images and of Gaussians along training."""
+"""Scores of samples and of their starts along training; the first three also of what stands
+beside them."""
 
 
 def along_training(chains: Chains, test: data.ImageData, distances: Distances) -> dict[str, float]:
@@ -176,21 +164,20 @@ def along_training(chains: Chains, test: data.ImageData, distances: Distances) -
       "fid", "kid" and so on with "sample_" and "start_" before them; FID of "test_images_" and
       "gaussian_"; "fid_minus_starts" with "_low" and "_high". NaN for fewer than two images.
     """
-    num, known = len(chains.ends), distances.known
-    digest, starts = tree_digest(np.asarray(chains.starts)), known.get("starts", (None, None))
-    found = score_chains(
-        chains, distances, at=num, starts=starts[1] if starts[0] == digest else None
-    )
-    if not found.num_diverged:
-        known["starts"] = digest, found.starts
-    if num not in known:
-        known[num] = score_references(test, distances, num)
-    row, paired = {}, found.minus_starts["fid"]
-    for prefix, scores in {"sample": found.ends, "start": found.starts, **known[num]}.items():
-        names = ALONG if prefix in ("sample", "start") else BESIDE
-        numbers = scores.numbers  # without "is" where features know no classes
-        row |= {f"{prefix}_{name}": numbers[name] for name in names if name in numbers}
+    num = len(chains.ends)
+    found = score_chains(chains, distances, at=num)
+    if num not in distances.references:
+        distances.references[num] = score_references(test, distances, num)
+    sets = {"sample": (ALONG, found), "start": (ALONG, found["starts"])}
+    sets |= {name: (ALONG[:3], one) for name, one in distances.references[num].items()}
+    row = {
+        f"{prefix}_{name}": numbers[name]
+        for prefix, (names, numbers) in sets.items()
+        for name in names
+        if name in numbers  # "is" needs features that know classes
+    }
     ends = {"": "difference", "_low": "low", "_high": "high"}
+    paired = found["minus_starts"]
     return row | {f"fid_minus_starts{end}": paired[name] for end, name in ends.items()}
 
 
@@ -227,12 +214,5 @@ def generation(
         "num_compared": num_compared,
     }
     for name, chains in sets.items():
-        found = score_chains(chains, distances, at=num, num_compared=num_compared)
-        report[name] = {"num_diverged": found.num_diverged, **found.ends.numbers}
-        if found.rms_displacement is not None:
-            report[name]["rms_displacement"] = found.rms_displacement
-        report[name]["starts"] = found.starts.numbers
-        report[name]["minus_starts"] = found.minus_starts["fid"]
-        report[name]["kid_minus_starts"] = found.minus_starts["kid"]
-    references = score_references(test, distances, num, num_compared)
-    return report | {name: scores.numbers for name, scores in references.items()}
+        report[name] = score_chains(chains, distances, at=num, num_compared=num_compared)
+    return report | score_references(test, distances, num, num_compared)

@@ -177,15 +177,14 @@ def test_diverged_samples_are_counted_and_left_out():
     ends[1, 0] = np.nan
     labels = np.array([0, 1, 0, 1])
     found = score_chains(Chains(starts, ends, labels), DISTANCES)
-    assert (found.num_diverged, found.ends.numbers["num_images"]) == (1, 3)
-    assert found.starts.numbers["num_images"] == 3
-    assert found.rms_displacement == rms_displacement(starts[[0, 2, 3]], ends[[0, 2, 3]])
-    known = found.starts._replace(numbers={"fid": -1.0})  # of other starts, for one is left out
-    again = score_chains(Chains(starts, ends, labels), DISTANCES, starts=known)
-    assert again.starts.numbers["fid"] != -1.0
+    assert (found["num_diverged"], found["num_images"]) == (1, 3)
+    assert found["starts"]["num_images"] == 3
+    assert found["rms_displacement"] == rms_displacement(starts[[0, 2, 3]], ends[[0, 2, 3]])
+    whole = score_chains(Chains(starts, starts, labels), DISTANCES)
+    assert whole["starts"]["num_images"] == 4
     found = score_chains(Chains(starts, np.full_like(ends, np.inf)), DISTANCES)
-    assert (found.num_diverged, found.ends.numbers["num_images"]) == (4, 0)
-    assert np.isnan([*found.minus_starts["fid"].values()]).all()
+    assert (found["num_diverged"], found["num_images"]) == (4, 0)
+    assert np.isnan([*found["minus_starts"].values()]).all()
     found = evaluate.finite_images(ends).ravel().tolist()
     assert found == [0, 23, 46, 139, 162, 185, 209, 232, 255]
 
@@ -232,8 +231,8 @@ def test_scores_of_what_no_update_changes_are_kept():
     test, distances = unlabelled(TRAIN), evaluate.Distances(unlabelled(TRAIN), PIXELS)
     first = evaluate.along_training(Chains(starts, ends), test, distances)
     scored = score_chains(Chains(starts, ends), distances, at=9)
-    assert first["sample_fid"] == scored.ends.numbers["fid"]
-    assert first["fid_minus_starts"] == scored.minus_starts["fid"]["difference"]
+    assert first["sample_fid"] == scored["fid"]
+    assert first["fid_minus_starts"] == scored["minus_starts"]["difference"]
     assert abs(first["test_images_fid"]) < 1e-9
     assert first["gaussian_fid"] > 0
     assert "gaussian_kid" not in first

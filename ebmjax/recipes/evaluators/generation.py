@@ -56,14 +56,12 @@ def generation(
     for name, chains in sets.items():
         means, found[name] = score_samples(name, model, chains)
         report[name] |= means
-    if "buffer" in sets and selected_by_confidence:
-        buffer = sets["buffer"]
-        report["buffer_selected"] = {
-            **select_and_score(model, data, buffer.ends),
-            "starts": select_and_score(model, data, buffer.starts),
-        }
     arrays = {f"{name}_{k}": one for name, group in found.items() for k, one in group.items()}
     some = {name: one for name, one in found.items() if len(one["images"])}
+    if "buffer" in some and selected_by_confidence:
+        starts, ends, *_ = sets["buffer"]
+        selected = {"starts": select_and_score(model, data, starts)}
+        report["buffer_selected"] = select_and_score(model, data, ends) | selected
     by_class = [name for name in ("conditional", "buffer") if "labels" in some.get(name, ())]
     pictures = {name: partial(draw_classes, some[name]) for name in by_class}
     pictures |= {"samples": partial(draw, some)} if some else {}
@@ -128,12 +126,9 @@ def select_and_score(model: Any, data: ImageData, ends: np.ndarray) -> dict[str,
     images.
     """
     ends = ends[np.isfinite(ends).all(axis=(1, 2, 3))]
-    num_reference = len(model.distances.train.labels) + len(data.labels)
-    report: dict[str, Any] = {"shares": SHARES, "num_reference": num_reference}
-    if len(ends) < 2:
-        return report
     images, logits = finite_images(ends), model.scores(ends)["logits"]
     reference = model.distances.train_and(data.images)
+    report: dict[str, Any] = {"num_reference": len(reference.features)}
     for name, share in SHARES.items():
         selected = images[most_confident(logits, share)]
         scores = model.distances.scores(selected, reference=reference).numbers

@@ -1,6 +1,7 @@
 """Log probabilities of points or images in nats, normalised by log Z in an interval."""
 
 import math
+import warnings
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, NamedTuple
@@ -46,14 +47,12 @@ class Normalised(NamedTuple):
       found: log Z, from both sides.
       base: Gaussians fitted to the training data.
       temperature: by which the model's log density was divided.
-      box: ends of the coordinates that the density is restricted to.
     """
 
     log_density_fn: LogDensityFn
     found: evidence.LogPartition
     base: evidence.Base
     temperature: float
-    box: tuple[float, float]
 
     def score(self, images: Any, key: Key) -> dict[str, np.ndarray]:
         """Returns nats of points or uint8 images (N, ...), which are dequantised.
@@ -81,37 +80,28 @@ class Normalised(NamedTuple):
         return found
 
     def summarise(self, scores: dict[str, np.ndarray]) -> dict[str, Any]:
-        """Returns means over images, the error of that mean, and facts about log Z."""
-        num = len(scores["nats_low"])
+        """Returns means over images, the error of that mean, and facts about log Z.
+
+        Warns if log Z did not close.
+        """
+        num, found = len(scores["nats_low"]), self.found
+        lower, upper = found.lower.value, found.upper.value
+        if not found.is_closed:
+            wrong = " They are not: the sides cross, so chains missed a mode." * (upper < lower)
+            warnings.warn(
+                f"log Z did not close: at least {lower:.1f} from below, {upper:.1f} from above if "
+                f"the chains are right.{wrong} Take more powers (--nats=N) or believe neither.",
+                stacklevel=2,
+            )
         return {
             **{name: float(np.mean(values)) for name, values in scores.items()},
             "error": float(np.std(scores["nats_low"]) / math.sqrt(num)),
             "num_images": num,
-            "is_closed": float(self.found.is_closed),
-            "log_z_lower": self.found.lower.value,
-            "log_z_upper": self.found.upper.value,
+            "is_closed": float(found.is_closed),
+            "log_z_lower": lower,
+            "log_z_upper": upper,
             "temperature": self.temperature,
         }
-
-    def describe(self, numbers: dict[str, Any]) -> list[str]:
-        """Returns lines that say what ``summarise`` found."""
-        lines, is_closed = [], self.found.is_closed
-        for name, words in {"nats": "log p(x), nats", "bits": "bits per dimension"}.items():
-            if name in numbers:
-                value = f"{numbers[name]:.3f}, " * is_closed
-                low, high = numbers[f"{name}_low"], numbers[f"{name}_high"]
-                lines.append(f"{words}: {value}between {low:.3f} and {high:.3f}; Gaussians fitted ")
-                lines[-1] += f"to the training data: {numbers[f'gaussian_{name}']:.3f}"
-        lines[0] += f"; mean of {numbers['num_images']:,}, ± {numbers['error']:.1f} for these"
-        if not is_closed:
-            lower, upper = numbers["log_z_lower"], numbers["log_z_upper"]
-            wrong = " They are not: the sides cross, so chains missed a mode." * (upper < lower)
-            lines.append(
-                f"log Z did not close: at least {lower:.1f} from below, {upper:.1f} from above if "
-                f"the chains are right.{wrong} Take more powers (--nats=N) or believe neither."
-            )
-        of = "The density is in the box [{:g}, {:g}], at a temperature of".format(*self.box)
-        return [*lines, f"{of} {self.temperature:.3g}."]
 
 
 def nats(
@@ -139,8 +129,6 @@ def nats(
     normalised = normalise(key, model, **options)
     scores = normalised.score(data.images[:num_images], image_key)
     report = normalised.summarise(scores)
-    for line in normalised.describe(report):
-        say_part(line)
     arrays = {f"test_{name}": values for name, values in scores.items()}
     row = {f"test_{name}": report[name] for name in ("nats", "nats_low", "nats_high")}
     return Found({"nats": report}, row, arrays)
@@ -190,7 +178,7 @@ def normalise(
         num_long=NUM_LONG,
         refit=True,
     )
-    return Normalised(tempered, found, base, temperature, (low, high))
+    return Normalised(tempered, found, base, temperature)
 
 
 def to_positions(key: Key, images: Any) -> jax.Array:

@@ -1,8 +1,6 @@
 """Robustness of a classifier, of its images as they are and refined by the model's chains."""
 
 from collections.abc import Sequence
-from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 import jax
@@ -14,7 +12,6 @@ from ebmjax._phases import say_part
 from ebmjax._ranges import COUNT, POSITIVE, RADIUS, WHOLE, one_of, optional
 from ebmjax.data import ImageData
 from ebmjax.recipes.evaluators import Found
-from ebmjax.recipes.evaluators.plots import figure
 from ebmjax.types import Key
 
 
@@ -89,18 +86,4 @@ def robustness(
             gradients=gradients,
             num_eot=num_eot,
         )
-    norms = [norm for norm in ("linf", "l2") if norm in report]
-    pictures = {"robustness": partial(draw, report, norms)} if norms else {}
-    return Found({"robustness": report}, per_image=per_image, pictures=pictures)
-
-
-def draw(report: dict[str, Any], norms: Sequence[str], path: Path) -> None:
-    """Draws accuracy against the attack's radius in both norms, of refined images dashed."""
-    with figure(path, 1, len(norms)) as (axes,):
-        for axis, norm in zip(axes, norms, strict=True):
-            for one, style in (report, "o-"), (report.get("refined", {}), "o--"):
-                axis.plot([*map(float, one.get(norm, ()))], [*one.get(norm, {}).values()], style)
-            axis.set(xlabel=f"{norm} radius / 255", ylabel="robust accuracy", ylim=(-0.02, 1.02))
-            attack, *_ = report["protocol"]["attack"].split()
-            steps, num = (report["protocol"][name] for name in ("num_steps", "num_images"))
-            axis.set_title(f"{attack}, {steps} steps, {num} images")
+    return Found({"robustness": report}, per_image=per_image)

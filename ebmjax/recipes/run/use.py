@@ -17,6 +17,7 @@ from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError, stop
 from ebmjax.recipes.config.families import is_points
+from ebmjax.recipes.evaluators.result_tables import as_lines, results
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.folder.workdir import check_writable, write_arrays
 from ebmjax.recipes.run.machine import cpu_devices, use_compilation_cache, xla_flags
@@ -166,7 +167,7 @@ def _score(run: Any, arguments: argparse.Namespace) -> Arrays:
     except (TypeError, ValueError, ImportError) as error:
         raise ConfigError(f"{what}: {error}") from error
     if judge is not None:
-        print("\n".join(judge.describe(judge.summarise(nats))))
+        print(as_lines(results({"nats": judge.summarise(nats)})))
     probabilities = scores.get("class_probability")
     if probabilities is not None and labels is not None:
         share = np.mean(probabilities.argmax(axis=1) == labels)

@@ -24,7 +24,7 @@ SCORES = ("log_density", "max_probability", "negative_score_norm")
 pytestmark = pytest.mark.usefixtures("shallow")
 
 EPS = float(jnp.finfo(jnp.float32).eps)
-PLOTS = ("buffer", "conditional", "landscape", "ood", "reliability", "robustness", "samples")
+PLOTS = ("buffer", "conditional", "landscape", "ood", "reliability", "samples")
 
 
 def smoke(**overrides):
