@@ -25,7 +25,7 @@ SHARES = {"fid": 0.9, "is": 0.1}
 SHOWN, COLUMNS = 100, 20
 """Most images of a panel, and most of a class."""
 TITLES = {"short": "chains as in training", "fresh": "fresh chains", "buffer": "replay buffer"}
-BY_LIKELIHOOD = "log p(x) falls: the highest, then the lowest"
+BY_LIKELIHOOD = "by log p(x): highest, then lowest"
 
 SampleArrays = Mapping[str, np.ndarray]
 
