@@ -20,9 +20,8 @@ from ebmjax.learning import positions_in
 from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.evidence import keys_of
 from ebmjax.recipes.evaluators.plots import STYLE, figure, tiles
-from ebmjax.recipes.evaluators.result_tables import with_error
+from ebmjax.recipes.evaluators.result_tables import as_text
 from ebmjax.samplers import StartFn
-from ebmjax.training import TrainState
 from ebmjax.types import Key
 
 NUM_SHOWN, COLUMNS = 100, 10
@@ -81,43 +80,28 @@ def draw_samples(key: Key, model: Any, num: int) -> Any:
     return model.fresh_chains(key, num, model.config.sampler.num_steps)
 
 
-def spread_slots(
-    state: TrainState, num: int, num_classes: int = 1
-) -> tuple[jax.Array, np.ndarray] | None:
-    """Returns ``num`` positions of all shards' buffers, and their slots in a shard.
+def draw_buffer(key: Key, model: Any, num: int) -> Chains | None:
+    """Returns slots of all shards' buffers beside draws of what fills them; None without a buffer.
 
-    They are evenly spaced slots of each class's block, the classes in turn. If the buffers hold
-    fewer, all are returned; without a buffer, None.
+    They are evenly spaced slots of each class's block, the classes in turn, ``num`` in all or as
+    many as there are. A slot's draw is of its class: what it held before any chain moved.
     """
-    if not jax.tree.leaves(state.carry.buffer):
+    plan, state = model.plan, model.state
+    if plan is None or state is None or not jax.tree.leaves(state.carry.buffer):
         return None
     positions = positions_in(state.carry.buffer.positions)
     num_shards, size = positions.shape[:2]
-    slots = np.arange(size // num_classes * num_classes).reshape(num_classes, -1).T
+    slots = np.arange(size).reshape(plan.num_classes, -1).T
     # A row a turn: a slot of every class, of every shard before the next slot.
     turns = np.repeat(slots, num_shards, axis=0)
-    spaced = np.linspace(0, len(turns) - 1, min(-(-num // num_classes), len(turns))).astype(int)
-    chosen = turns[spaced].ravel()[:num]
-    shards = np.repeat(spaced % num_shards, num_classes)[:num]
-    return positions[shards, chosen], chosen
-
-
-def draw_buffer(key: Key, model: Any, num: int) -> Chains | None:
-    """Returns slots of the buffers beside draws of what fills them; None without a buffer.
-
-    A slot's draw is of its class: what it held before any chain moved.
-
-    There are ``num``, as many of each class, or fewer where the buffers hold fewer.
-    """
-    plan, state = model.plan, model.state
-    if plan is None or state is None:
-        return None
-    if (shown := spread_slots(state, num, plan.num_classes)) is None:
-        return None
-    labels = np.arange(len(shown[1]), dtype=np.int32) % plan.num_classes
+    num_turns = min(-(-num // plan.num_classes), len(turns))
+    spaced = np.linspace(0, len(turns) - 1, num_turns).astype(int)
+    shards = np.repeat(spaced % num_shards, plan.num_classes)[:num]
+    ends = positions[shards, turns[spaced].ravel()[:num]]
+    labels = np.arange(len(ends), dtype=np.int32) % plan.num_classes
     keys = jax.random.split(jax.random.fold_in(key, STARTS_KEY_NUMBER), len(labels))
     draws = np.asarray(_draw(plan.start_fn, keys, jnp.asarray(labels)))
-    return Chains(draws, np.asarray(shown[0]), labels, are_the_same=False)
+    return Chains(draws, np.asarray(ends), labels, are_the_same=False)
 
 
 @jax.jit
@@ -127,16 +111,12 @@ def _draw(start_fn: StartFn, keys: Key, labels: jax.Array) -> jax.Array:
 
 def draw(row: Mapping[str, Any], arrays: Mapping[str, np.ndarray], path: Path) -> None:
     """Draws samples, their starts and nearest training images."""
-    titles = {
-        "sample": f"samples at step {int(path.stem.rpartition('_')[2]):,}",
-        "start": "where their chains started",
-        "nearest": "nearest training images, by pixels",
+    step = int(path.stem.rpartition("_")[2])
+    panels = {
+        f"samples at step {step:,}\nFID {as_text(row, 'sample_fid')}": arrays["samples"],
+        f"where their chains started\nFID {as_text(row, 'start_fid')}": arrays["starts"],
+        "nearest training images, by pixels": arrays["nearest"],
     }
-    panels = {}
-    for name, title in titles.items():
-        if f"{name}_fid" in row:
-            title += f"\nFID {with_error(row[f'{name}_fid'], row.get(f'{name}_fid_error'))}"
-        panels[title] = arrays["nearest" if name == "nearest" else f"{name}s"]
     draw_sheet(path, panels)
 
 
@@ -172,13 +152,7 @@ def nearest_images(images: np.ndarray, train: Any) -> np.ndarray:
       images: (n, H, W, C), uint8.
       train: (N, H, W, C), uint8, in memory or in files.
     """
-
-    found, least = np.zeros_like(images), np.full(len(images), np.inf)
-    for first in range(0, len(train), AT_ONCE):
-        some = take_rows(train, slice(first, first + AT_ONCE))
-        sides = (one.reshape(len(one), -1) for one in (images, some))
-        squares = cdist(*sides, "sqeuclidean")
-        is_less = squares.min(axis=1) < least
-        least[is_less] = squares.min(axis=1)[is_less]
-        found[is_less] = some[squares.argmin(axis=1)[is_less]]
-    return found
+    parts = [slice(first, first + AT_ONCE) for first in range(0, len(train), AT_ONCE)]
+    flat = lambda some: some.reshape(len(some), -1)  # noqa: E731
+    squares = [cdist(flat(images), flat(take_rows(train, one)), "sqeuclidean") for one in parts]
+    return take_rows(train, np.concatenate(squares, axis=1).argmin(axis=1))

@@ -11,7 +11,7 @@ from ebmjax import evaluate
 from ebmjax.data import ImageData, from_signed_unit
 from ebmjax.learning import Chain
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
-from ebmjax.recipes.evaluators.samples import spread_slots
+from ebmjax.recipes.evaluators.samples import draw_buffer
 from ebmjax.recipes.models.energy.model import EnergyModel
 from ebmjax.samplers import ReplayBuffer
 from experiments.configs import jem_digits
@@ -24,41 +24,43 @@ def state_of(positions):
     return SimpleNamespace(skipped=0, carry=SimpleNamespace(buffer=buffer))
 
 
+def shown(state, num, num_classes=1):
+    """Returns the positions that are shown; a slot's draw is its class."""
+    start_fn = jax.tree_util.Partial(lambda key, label: label)
+    plan = SimpleNamespace(num_classes=num_classes, start_fn=start_fn)
+    found = draw_buffer(jax.random.key(0), SimpleNamespace(plan=plan, state=state), num)
+    assert found is None or found.starts.tolist() == found.labels.tolist()
+    return found and found.ends
+
+
 @pytest.mark.parametrize("memory", [None, {"velocity": jnp.zeros((1, 10))}])
 @pytest.mark.parametrize(("num", "expected"), [(3, [0, 4, 9]), (10, range(10)), (99, range(10))])
 def test_slots_are_spread_over_a_shard(num, expected, memory):
     """Takes positions alone, whatever the chains remember beside them."""
     rows = jnp.arange(10.0)[None]
     rows = rows if memory is None else Chain(rows, memory)
-    positions, slots = spread_slots(state_of(rows), num)
-    assert list(slots) == list(expected)
-    np.testing.assert_array_equal(positions, slots)
+    assert list(shown(state_of(rows), num)) == list(expected)
 
 
 def test_slots_are_spread_over_all_shards():
     """Returns two shards of five slots, the second's positions from 10 on."""
     state = state_of(jnp.arange(5.0)[None] + jnp.array([[0.0], [10.0]]))
-    positions, slots = spread_slots(state, 4)
-    assert list(slots) == [0, 1, 3, 4]
-    assert positions.tolist() == [0.0, 11.0, 3.0, 14.0]
-    positions, slots = spread_slots(state, 99)
-    assert sorted(positions.tolist()) == [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
-    np.testing.assert_array_equal(positions % 10, slots)
+    assert shown(state, 4).tolist() == [0.0, 11.0, 3.0, 14.0]
+    assert sorted(shown(state, 99).tolist()) == [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
 
 
 def test_as_many_slots_of_each_class_are_taken_in_turn():
     """Two shards of twelve slots, three of each of four classes."""
     positions = jnp.arange(12.0)[None] + jnp.array([[0.0], [100.0]])
-    found, slots = spread_slots(state_of(positions), 10, 4)
-    assert (slots // 3).tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1]
+    found = shown(state_of(positions), 10, 4)
+    assert (found % 100 // 3).tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1]
     assert len(set(found.tolist())) == 10
-    np.testing.assert_array_equal(found % 100, slots)
-    found, slots = spread_slots(state_of(positions), 99, 4)
+    found = shown(state_of(positions), 99, 4)
     assert sorted(found.tolist()) == [*range(12), *range(100, 112)]
 
 
 def test_no_buffer_shows_nothing():
-    assert spread_slots(state_of(None), 3) is None
+    assert shown(state_of(None), 3) is None
 
 
 @pytest.fixture
