@@ -15,7 +15,7 @@ from ebmjax._stored import take_rows
 from ebmjax.data import ImageData
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.config.user_parts import UserPart, explain, find_function, find_part
+from ebmjax.recipes.config.user_parts import UserPart, explain, find_function, find_part, is_users
 from ebmjax.recipes.evaluators import Found, table
 from ebmjax.recipes.evaluators.result_tables import over_training
 from ebmjax.recipes.folder.workdir import read_rows, save_snapshot
@@ -29,11 +29,10 @@ GIVEN = ("key", "model", "data")
 
 
 class Evaluator(NamedTuple):
-    """Function of a key, a model and data, with its options; when it runs; whether it is ours."""
+    """Function of a key, a model and data, with its options; and when it runs."""
 
     function: Callable[..., Any]
     every: Any = 1
-    is_own: bool = False
 
     def is_due(self, step: int, interval: int) -> bool:
         """Returns whether it runs at a monitored step."""
@@ -58,7 +57,7 @@ def make_evaluators(config: Config) -> dict[str, Evaluator]:
     for place, name in enumerate(config.evals.get("functions", ())):
         part = find_part(config, "evals.functions", name, GIVEN)
         every = getattr(part.function, "every", 1)
-        made[name] = Evaluator(partial(_call_own, part, place), every, is_own=True)
+        made[name] = Evaluator(partial(_call_own, part, place), every)
     return made
 
 
@@ -133,7 +132,7 @@ class Evaluations:
         if model.distances is not None:
             check_features(self.config, model.distances)
         for name, one in self.evaluators.items():
-            if not one.is_own and (check := table.find(name, "check")):
+            if not is_users(name) and (check := table.find(name, "check")):
                 check(model, self.tests[1], **one.function.keywords)
 
     @over_devices()
@@ -174,7 +173,7 @@ class Evaluations:
         for name in names:
             found = self.evaluators[name].function(self.key, model, data)
             found = found if isinstance(found, Found) else Found(found, found)
-            if self.evaluators[name].is_own and (taken := found.report.keys() & known.keys()):
+            if is_users(name) and (taken := found.report.keys() & known.keys()):
                 raise ConfigError(
                     f"config.evals.functions={name!r} returns {min(taken)!r}, which is taken: "
                     "rename it."

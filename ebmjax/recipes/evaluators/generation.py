@@ -24,10 +24,6 @@ SHARES = {"fid": 0.9, "is": 0.1}
 """Shares of every predicted class, for the Frechet distance and the inception score."""
 SHOWN, COLUMNS = 100, 20
 """Most images of a panel, and most of a class."""
-TITLES = {"short": "chains as in training", "fresh": "fresh chains", "buffer": "replay buffer"}
-BY_LIKELIHOOD = "by log p(x): highest, then lowest"
-
-SampleArrays = Mapping[str, np.ndarray]
 
 
 def generation(
@@ -52,7 +48,7 @@ def generation(
     if is_latent(model):  # the way of latents, not of pixels
         report["fresh"]["rms_displacement"] = sets["fresh"].about_finite()[1]
         return Found({"generation": report})
-    found: dict[str, SampleArrays] = {}
+    found: dict[str, dict[str, np.ndarray]] = {}
     for name, chains in sets.items():
         means, found[name] = score_samples(name, model, chains)
         report[name] |= means
@@ -64,7 +60,10 @@ def generation(
         report["buffer_selected"] = select_and_score(model, data, ends) | selected
     by_class = [name for name in ("conditional", "buffer") if "labels" in some.get(name, ())]
     pictures = {name: partial(draw_classes, some[name]) for name in by_class}
-    pictures |= {"samples": partial(draw, some)} if some else {}
+    panels = {f"samples, {name}": one["images"][:SHOWN] for name, one in some.items()}
+    if "fresh" in some:
+        panels["starts of the fresh ones"] = some["fresh"]["start_images"][:SHOWN]
+    pictures |= {"samples": partial(draw_sheet, panels=panels)} if some else {}
     return Found({"generation": report}, arrays=arrays, pictures=pictures)
 
 
@@ -152,33 +151,16 @@ def most_confident(logits: np.ndarray, share: float) -> np.ndarray:
     return np.sort(np.concatenate(kept))
 
 
-def draw(found: Mapping[str, SampleArrays], path: Path) -> None:
-    """Draws the samples of each set with the highest and the lowest log p(x)."""
-    panels = {}
-    for name, title in TITLES.items():
-        if name in found:
-            chosen = extremes(found[name]["log_density"], SHOWN)
-            panels[f"{title}\n{BY_LIKELIHOOD}"] = found[name]["images"][chosen]
-        if name == "fresh" in found:
-            starts = found[name]["start_images"]
-            panels["where these chains started\nin the same order"] = starts[chosen]
-    draw_sheet(path, panels)
-
-
-def draw_classes(found: SampleArrays, path: Path) -> None:
-    """Draws a row a class, by falling log p(x); white where a class has fewer images."""
+def draw_classes(found: Mapping[str, np.ndarray], path: Path) -> None:
+    """Draws a row a class: the images of highest log p(x), then those of lowest."""
     classes, counts = np.unique(found["labels"], return_counts=True)
     columns = min(COLUMNS, int(counts.max()))
     sheet = np.full((len(classes), columns, *found["images"].shape[1:]), 255, np.uint8)
     for row, label in zip(sheet, classes, strict=True):
         (members,) = np.nonzero(found["labels"] == label)
-        chosen = members[extremes(found["log_density"][members], columns)]
-        row[: len(chosen)] = found["images"][chosen]
-    panels = {BY_LIKELIHOOD: sheet.reshape(-1, *sheet.shape[2:])}
+        order = members[np.argsort(-found["log_density"][members], stable=True)]
+        if len(order) > columns:
+            order = np.r_[order[: columns // 2], order[columns // 2 - columns :]]
+        row[: len(order)] = found["images"][order]
+    panels = {"by log p(x): highest, then lowest": sheet.reshape(-1, *sheet.shape[2:])}
     draw_sheet(path, panels, columns=columns, rows=[f"class {label}" for label in classes])
-
-
-def extremes(values: np.ndarray, num: int) -> np.ndarray:
-    """Returns indices by falling value: all, or the ``num // 2`` highest and the lowest ones."""
-    order = np.argsort(-values, stable=True)
-    return order if len(order) <= num else np.r_[order[: num // 2], order[num // 2 - num :]]

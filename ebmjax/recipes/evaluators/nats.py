@@ -2,7 +2,6 @@
 
 import math
 import warnings
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, NamedTuple
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from ebmjax import evidence
 from ebmjax._phases import say_part
-from ebmjax._ranges import POSITIVE, TWO_OR_MORE
+from ebmjax._ranges import POSITIVE, TWO_OR_MORE, Range
 from ebmjax.data import ImageData, dequantise
 from ebmjax.recipes.config.families import is_points
 from ebmjax.recipes.evaluators import Found
@@ -29,13 +28,11 @@ NUM_LONG = 200
 WIDENED = 1.2
 """Ends of the box of images whose chains have none."""
 
-CHAINS, FITTED = "chains", "fitted"
-TEMPERATURE = replace(
-    POSITIVE,
-    words="'fitted', 'chains', or positive and finite",
-    holds=lambda v: v in (FITTED, CHAINS) or (not isinstance(v, str) and POSITIVE.holds(v)),
-    kind=object,
-    examples=(1.0, FITTED, CHAINS),
+TEMPERATURE = Range(
+    "'fitted', 'chains', or positive and finite",
+    lambda v: v in ("fitted", "chains") or (not isinstance(v, str) and POSITIVE.holds(v)),
+    object,
+    (1.0, "fitted", "chains"),
 )
 
 
@@ -154,12 +151,12 @@ def normalise(
     def log_density_fn(position: jax.Array) -> jax.Array:
         return jax.nn.logsumexp(model.class_log_densities(model.trained, position))
 
-    if temperature == CHAINS:  # what the moves of training's sampler imply
+    if temperature == "chains":  # what the moves of training's sampler imply
         temperature = model.about().get("implied_temperature") or 1.0
     scale = np.sqrt(np.var(x, axis=0) + SMALLEST_NOISE**2)
     # Beyond the box by the moments of the data.
     extend = partial(evidence.unfold, low=low, high=high, mean=np.mean(x, axis=0), scale=scale)
-    if temperature == FITTED:
+    if temperature == "fitted":
         say_part("fitting a temperature to the training data")
         assert base.coordinates is not None
         temperature = evidence.fit_temperature(

@@ -59,7 +59,13 @@ def samples(
     shown = take_first(chains.ends)
     arrays = {"samples": shown, "starts": take_first(chains.starts)}
     arrays["nearest"] = nearest_images(shown, model.train.images)
-    return Found({}, row, arrays, pictures={"samples": partial(draw, row, arrays)})
+    panels = {
+        f"samples\nFID {as_text(row, 'sample_fid')}": shown,
+        f"where their chains started\nFID {as_text(row, 'start_fid')}": arrays["starts"],
+        "nearest training images, by pixels": arrays["nearest"],
+    }
+    pictures = {"samples": partial(draw_sheet, panels=panels)}
+    return Found({}, row, arrays, pictures=pictures)
 
 
 def is_latent(model: Any) -> bool:
@@ -107,17 +113,6 @@ def draw_buffer(key: Key, model: Any, num: int) -> Chains | None:
 @jax.jit
 def _draw(start_fn: StartFn, keys: Key, labels: jax.Array) -> jax.Array:
     return jax.vmap(start_fn)(keys, labels)
-
-
-def draw(row: Mapping[str, Any], arrays: Mapping[str, np.ndarray], path: Path) -> None:
-    """Draws samples, their starts and nearest training images."""
-    step = int(path.stem.rpartition("_")[2])
-    panels = {
-        f"samples at step {step:,}\nFID {as_text(row, 'sample_fid')}": arrays["samples"],
-        f"where their chains started\nFID {as_text(row, 'start_fid')}": arrays["starts"],
-        "nearest training images, by pixels": arrays["nearest"],
-    }
-    draw_sheet(path, panels)
 
 
 def draw_sheet(

@@ -133,7 +133,7 @@ def test_the_picture_of_a_training_shows_every_class_of_a_buffer_beside_its_star
     np.testing.assert_array_equal(shown, np.tile(from_signed_unit(levels[::10]), 2))
     assert row["buffer_log_density"] == pytest.approx(float(levels.mean()) + np.log(2), rel=1e-5)
     titles = [axes.get_title() for axes in figures["samples_000000.png"].axes]
-    expected = ["samples at step 0\nFID 1.00 ± 0.25", "where their chains started\nFID 2"]
+    expected = ["samples\nFID 1.00 ± 0.25", "where their chains started\nFID 2"]
     assert titles == [*expected, "nearest training images, by pixels"]
 
 
