@@ -22,11 +22,6 @@ from ebmjax.recipes.folder.workdir import read_rows, save_snapshot
 from ebmjax.training import TrainState, tree_digest
 from ebmjax.types import Key
 
-ModelOf = Callable[[TrainState | None], Any]
-"""``model_of(state)``: a model as evaluators see it; without a state, before it is trained."""
-
-GIVEN = ("key", "model", "data")
-
 
 class Evaluator(NamedTuple):
     """Function of a key, a model and data, with its options; and when it runs."""
@@ -40,14 +35,7 @@ class Evaluator(NamedTuple):
 
 
 def make_evaluators(config: Config) -> dict[str, Evaluator]:
-    """Returns the evaluators that run, by name, in the table's order; the user's come last.
-
-    Args:
-      config: without the fields of parts that it does not name (``families.prune``).
-
-    Raises:
-      ConfigError: for whatever a function of the user does wrong.
-    """
+    """Returns the evaluators that run, by name, in the table's order; the user's come last."""
     made: dict[str, Evaluator] = {}
     for name in table.EVALUATORS:
         if table.wants(config, name):
@@ -55,7 +43,7 @@ def make_evaluators(config: Config) -> dict[str, Evaluator]:
             every = options.pop("every")
             made[name] = Evaluator(partial(table.find(name), **options), every)
     for place, name in enumerate(config.evals.get("functions", ())):
-        part = find_part(config, "evals.functions", name, GIVEN)
+        part = find_part(config, "evals.functions", name, ("key", "model", "data"))
         every = getattr(part.function, "every", 1)
         made[name] = Evaluator(partial(_call_own, part, place), every)
     return made
@@ -114,7 +102,7 @@ class Evaluations:
       evaluators: by name.
       config: of the run.
       interval: steps between two evaluations of training.
-      models: function of a state, during training and afterwards.
+      models: functions of a state, or of None before it, during training and afterwards.
       tests: images that judge during training and afterwards.
     """
 
@@ -123,7 +111,7 @@ class Evaluations:
     evaluators: Mapping[str, Evaluator]
     config: Config
     interval: int
-    models: tuple[ModelOf, ModelOf]
+    models: tuple[Callable[[TrainState | None], Any], ...]
     tests: tuple[Any, Any]
 
     def check(self) -> None:
