@@ -1,6 +1,5 @@
 """Chains of networks and of other densities, compiled for one device or spread over several."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import _harness as harness
@@ -8,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType, PartitionSpec
 
-from ebmjax import learning, networks, samplers
+from ebmjax import networks, samplers
 from ebmjax.types import LogDensityFn
 
 WIDE_RESNETS = {"conv": (10, 1, 1), "wrn_28_10": (28, 10, 3)}
@@ -80,33 +79,3 @@ def compile_chain(
         key = jax.device_put(jax.random.key(2), PartitionSpec())
         state = jax.jit(lambda start: init(samplers.start_key(key), sampler, start))(start)
         return Chain(*harness.compile_program(chain, key, state), key, state)
-
-
-def compile_training_chain(
-    sampler: Any, log_density_fn: LogDensityFn, start: jax.Array, steps: int
-) -> Chain:
-    """Compiles ``steps`` steps from ``start`` as joint models train with them."""
-    plan = learning.ChainPlan(
-        kinds={"sgld": learning.ChainKind(sampler=sampler, num_steps=steps)},
-        num_samples=len(start),
-        start_fn=samplers.uniform_start(start.shape[1:], -1.0, 1.0),
-        reinit_prob=0.05,
-    )
-    labels, keys = jnp.zeros(len(start), jnp.int32), jax.random.split(jax.random.key(2), 1)
-
-    def chain(keys: jax.Array, start: jax.Array) -> Any:
-        return learning.run_chains(keys, lambda label: log_density_fn, plan, start, labels)
-
-    return Chain(*harness.compile_program(chain, keys, start), keys, start)
-
-
-def beside_gradients(
-    chain: Callable[[], Any], gradient: Callable[[], Any], steps: int, repeats: int, calls: int = 1
-) -> tuple[list[float], list[float]]:
-    """Returns the seconds of ``calls`` chains of ``steps``, and of as many gradients, in turn."""
-    both = {
-        "chain": lambda: harness.time_call(chain, calls) * calls,
-        "bare": lambda: harness.time_call(gradient, calls * steps) * calls * steps,
-    }
-    times = harness.take_turns(both, repeats)
-    return times["chain"], times["bare"]

@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout, installed or not
@@ -54,14 +53,6 @@ def make_parser(doc: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def add_counts(parser: argparse.ArgumentParser, **counts: tuple[int | list[int], str]) -> None:
-    """Adds options that count something: default and help. A list takes several numbers."""
-    for name, (default, text) in counts.items():
-        several = "+" if isinstance(default, list) else None
-        help_text = f"{text} ({default})"
-        parser.add_argument(f"--{name}", nargs=several, type=int, default=default, help=help_text)
-
-
 def time_call(function: Callable[[], Any], calls: int = 1) -> float:
     """Returns seconds of one of ``calls`` calls, each until the device has finished."""
     started = time.perf_counter()
@@ -83,11 +74,6 @@ def take_turns(
             time.sleep(pause)
             found[name].append(function())
     return {name: values[1:] for name, values in found.items()}
-
-
-def median_ms(times: Sequence[float]) -> float:
-    """Returns the median of ``times``, which are seconds, in milliseconds."""
-    return 1e3 * median(times)
 
 
 def spread(values: Sequence[float], factor: float = 1.0) -> Spread:
@@ -149,7 +135,7 @@ def warn_if_busy() -> None:
 
 
 def report(name: str, rows: Iterable[Row], out: Path) -> None:
-    """Prints each row when it is there, and keeps it in ``out``/NAME.json; draws the ratios."""
+    """Prints each row when it is there, and keeps it in ``out``/NAME.json."""
     content: dict[str, Any] = {}
     out.mkdir(parents=True, exist_ok=True)
     for row in rows:
@@ -163,28 +149,11 @@ def report(name: str, rows: Iterable[Row], out: Path) -> None:
         print(f"| {' | '.join(map(_format, row.values()))} |", flush=True)
     if content:
         _write(content | {"is_complete": True}, out)
-        _draw_ratios([row for row in content["rows"] if row.get("ratio")], out / f"{name}.png")
 
 
 def _write(content: dict[str, Any], out: Path) -> None:
     text = json.dumps(content | {"load_after": os.getloadavg()[0]}, indent=1)
     (out / f"{content['benchmark']}.json").write_text(text + "\n")
-
-
-def _draw_ratios(rows: Sequence[Row], path: Path) -> None:
-    from ebmjax.recipes.evaluators.plots import figure
-
-    if not rows:
-        return
-    texts = [" ".join(str(x) for x in row.values() if isinstance(x, str | int)) for row in rows]
-    with figure(path, size=(7, 1.4 + 0.3 * len(rows))) as ((axes,),):
-        for text, (middle, low, high) in zip(
-            texts, (row["ratio"].values() for row in rows), strict=True
-        ):
-            axes.barh(text, middle, 0.6, xerr=[[middle - low], [high - middle]], color="C0")
-        axes.axvline(1.0, color="black", lw=0.8)
-        axes.invert_yaxis()
-        axes.set(xlabel="ratio of times", xlim=(0, None))
 
 
 def _as_json(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""PyTorch, ebmkit and torchebm, timed in their own Python.
+"""PyTorch, timed in a Python of its own.
 
 Writes one JSON line about itself. Then answers each line of stdin, a JSON object that names the
 work, with the seconds of a call; {"error": WHY} where it cannot.
@@ -6,8 +6,6 @@ work, with the seconds of a call; {"error": WHY} where it cannot.
 holds ``settings`` (a configuration in JSON), ``images`` (N, H, W, C) uint8 and ``labels``.
 """
 
-import importlib
-import importlib.metadata
 import itertools
 import json
 import sys
@@ -135,40 +133,12 @@ def load(file: str) -> dict[str, Any]:
     sizes = model["depth"], model["widen_factor"], arrays["images"].shape[3], num_classes
     images = torch.from_numpy(arrays["images"]).permute(0, 3, 1, 2).contiguous()
     labels = torch.from_numpy(arrays["labels"]).long()
-    MAKERS["train"] = lambda library, way: (
-        Trainer(WideResNet(*sizes), images, labels, settings, way).step
-    )
+    MAKERS["train"] = lambda way: Trainer(WideResNet(*sizes), images, labels, settings, way).step
     return {"num_params": sum(one.numel() for one in WideResNet(*sizes).parameters())}
 
 
-def plane(library: str, shape: list[int], steps: int) -> Callable[[], Any]:
-    """Makes Langevin chains of a library in the plane, on an MLP's energy."""
-    start, hidden = torch.randn(*shape), [nn.Linear(2, 128), nn.SiLU(), nn.Linear(128, 128)]
-    energy = nn.Sequential(*hidden, nn.SiLU(), nn.Linear(128, 1), nn.Flatten(0))
-    if library == "ebmkit":
-        langevin = importlib.import_module("ebm.samplers.langevin")
-        sampler = langevin.LangevinDynamics(STEP_SIZE, steps)
-        return lambda: sampler.sample(energy, start)
-    core, theirs = (importlib.import_module(f"torchebm.{name}") for name in ("core", "samplers"))
-
-    class Model(core.BaseModel):
-        forward = energy.forward
-
-    chains = theirs.LangevinDynamics(Model(), step_size=STEP_SIZE, noise_scale=1.0)
-    return lambda: chains.sample(x=start, n_steps=steps)
-
-
-def svgd(library: str, shape: list[int], steps: int) -> Callable[[], Any]:
-    """Makes steps of ebmkit's SVGD with the median rule in a Gaussian."""
-    assert library == "ebmkit"
-    start = torch.randn(*shape)
-    sampler = importlib.import_module("ebm.samplers.svgd").SVGD(STEP_SIZE, steps)
-    return lambda: sampler.sample(lambda x: 0.5 * (x**2).flatten(1).sum(1), start)
-
-
-def images(library: str, shape: list[int], steps: int, depth: int, way: str) -> Callable[[], Any]:
+def images(shape: list[int], steps: int, depth: int, way: str) -> Callable[[], Any]:
     """Makes SGLD of a wide ResNet's logsumexp."""
-    assert library == "PyTorch"
     network = WideResNet(depth, 1, shape[-1], 10)
     for parameter in network.parameters():
         parameter.requires_grad_(False)
@@ -186,7 +156,7 @@ def images(library: str, shape: list[int], steps: int, depth: int, way: str) -> 
     return chain
 
 
-MAKERS: dict[str, Callable[..., Any]] = {"plane": plane, "svgd": svgd, "images": images}
+MAKERS: dict[str, Callable[..., Any]] = {"images": images}
 MADE: dict[str, Callable[[], Any]] = {}
 
 
@@ -205,9 +175,8 @@ def answer(work: str, calls: int = 1, **asked: Any) -> Any:
 
 def main() -> None:
     """Answers what comes in on stdin."""
-    names = {"torch": "PyTorch", "ebmkit": "ebmkit", "torchebm": "torchebm"}
-    versions = {name: importlib.metadata.version(package) for package, name in names.items()}
-    print(json.dumps(versions | {"PyTorch's threads": torch.get_num_threads()}), flush=True)
+    about = {"PyTorch": torch.__version__, "PyTorch's threads": torch.get_num_threads()}
+    print(json.dumps(about), flush=True)
     for line in sys.stdin:
         try:
             found = answer(**json.loads(line))

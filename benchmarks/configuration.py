@@ -3,20 +3,18 @@
   python benchmarks/run.py configuration --config=configs/jem_cifar10.py --random_examples=1000
   python benchmarks/run.py configuration --config=configs/jem_digits.py --flops --blocks=0
 
-Trains a few blocks and saves nothing. --flops counts the operations of a step over the whole batch,
-loops included. --random_examples stands in for a data set of tensorflow-datasets that is not at
-hand. Further arguments are fields: --config.FIELD=VALUE.
+Runs a few blocks of training. --flops counts the operations of a step over the whole batch, loops
+included. --random_examples stands in for a data set of tensorflow-datasets that is not at hand.
+Further arguments are fields: --config.FIELD=VALUE.
 """
 
 import argparse
 import contextlib
 import resource
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from statistics import median
-from types import SimpleNamespace
 from typing import Any
 
 import _harness as harness
@@ -94,42 +92,15 @@ def make_steps(config: Config, experiment: build.Experiment) -> Callable[[], Any
     return steps
 
 
-def time_steps(
-    config: Config, experiment: build.Experiment, num_blocks: int
-) -> tuple[list[float], float]:
-    """Trains one compiled call and ``num_blocks`` more, and saves nothing.
-
-    Returns:
-      The seconds of a step in every block but the first; the seconds to compile.
-    """
-    times, size = [], experiment.plan.steps_per_dispatch
-
-    def note(step: int, row: dict[str, Any]) -> None:
-        times.append(time.perf_counter())
-
-    total = {"total_steps": (num_blocks + 1) * size, "log_every": size}
-    plan = replace(experiment.plan, **total, monitor_every=0, checkpoint_every=0)
-    writer: Any = SimpleNamespace(write=note, start=lambda step: None, close=lambda: None)
-    result = training.fit(
-        build.root_keys(config.seed)[1],
-        experiment.state,
-        experiment.train_step,
-        experiment.data,
-        plan,
-        numbers=experiment.numbers,
-        writers=[writer],
-        placement=build.placement(config),
-    )
-    return (np.diff(times) / size).tolist(), result.compile_seconds
-
-
 def measure(config: Config, num_blocks: int, has_flops: bool) -> dict[str, str]:
     """Builds it, times it if there are blocks to time, and counts its operations if asked."""
     experiment = build_experiment(config)
     training.digest_data(experiment.data)  # as a run begins: it reads all of them
     plan, found, seconds = experiment.plan, {}, float("nan")
     if num_blocks:
-        times, compile_seconds = time_steps(config, experiment, num_blocks)
+        steps, size = make_steps(config, experiment), plan.steps_per_dispatch
+        first = harness.time_call(steps)
+        times = [harness.time_call(steps) / size for _ in range(num_blocks)]
         seconds = median(times)
         per_epoch = len(jax.tree.leaves(experiment.data)[0]) // plan.streams[0]
         hours = seconds * plan.total_steps / 3600
@@ -139,7 +110,7 @@ def measure(config: Config, num_blocks: int, has_flops: bool) -> dict[str, str]:
             "a step": f"{harness.spread(times, 1e3)} ms",
             "an epoch": f"{seconds * per_epoch:.4g} s, {per_epoch} steps",
             "the run": f"{hours:.3g} h, {plan.total_steps} steps, without monitoring",
-            "to compile": f"{compile_seconds:.3g} s",
+            "to compile": f"{first - size * seconds:.3g} s",
             "process": f"{resident / 2**10:.4g} MiB at its peak",
             "memory": f"{peak / 2**30:.3g} GiB at its peak",
         }

@@ -9,9 +9,8 @@ We run on one device and on all, one a core: chains are spread over them by a me
 many shards. PyTorch runs in eager NCHW, in channels_last and by ``torch.compile``, with a thread a
 core. The row names the fastest; the ratio is its time over ours on all devices: above 1 ours is the
 faster. All sides take turns within each repeat, and rest before each turn, so that the threads of
-the side before sleep. BlackJAX walks under our driver, ``samplers.run_chain``; the others under
-their own, in the Python that EBMJAX_PEERS names, with
-pip install torch==2.13.0 numpy ebmkit==0.16.0 torchebm==0.8.9
+the side before sleep. BlackJAX walks under our driver, ``samplers.run_chain``; PyTorch runs in the
+Python that EBMJAX_PEERS names, with pip install torch==2.13.0 numpy
 """
 
 import argparse
@@ -96,7 +95,7 @@ class TorchProcess:
 
     def __init__(self, num_threads: int):
         if not (python := os.environ.get("EBMJAX_PEERS")):
-            raise PeersUnavailableError("EBMJAX_PEERS names no Python with the other libraries")
+            raise PeersUnavailableError("EBMJAX_PEERS names no Python with PyTorch")
         threads = {"OMP_NUM_THREADS": str(num_threads), "MKL_NUM_THREADS": str(num_threads)}
         self._process = subprocess.Popen(
             [python, Path(__file__).resolve().with_name("_torch.py")],
@@ -123,48 +122,48 @@ class TorchProcess:
 
 
 class Work(NamedTuple):
-    """Work of ours by number of devices, and the same by others in all their ways."""
+    """Work of ours by number of devices, and the same by another library in all its ways."""
 
     name: str
     ours: dict[int, Call]
-    peers: dict[str, dict[str, Timer]]
+    library: str
+    ways: dict[str, Timer]
     calls: int = 1  # in a turn
 
 
-def measure(work: Work, repeats: int) -> Iterator[harness.Row]:
-    """Times us and each peer in turn; a peer that fails has a row that says why."""
+def measure(work: Work, repeats: int) -> harness.Row:
+    """Times us and the other library in turn; ways that fail say why."""
     ours = {
         f"{n} device{'s' * (n > 1)}": partial(harness.time_call, call, work.calls)
         for n, call in work.ours.items()
     }
     *_, last = ours
-    for library, ways in work.peers.items():
-        works, failed = {}, []
-        for way, timer in ways.items():
-            try:
-                timer()  # which also compiles
-                works[way] = timer
-            except (PeersUnavailableError, ModuleNotFoundError) as error:
-                failed.append(f"{way} fails: {error}".strip())
-        clocks = harness.take_turns({**ours, **works}, repeats, PAUSE)
-        fastest = sorted(works, key=lambda way: median(clocks[way]))
-        row: harness.Row = {"work": work.name, "peer": " ".join([library, *fastest[:1]]).strip()}
-        row |= {f"{side} ms": harness.spread(clocks[side], 1e3) for side in ours}
-        row |= {"peer ms": math.nan, "ratio": math.nan}
-        for way in fastest[:1]:
-            row["peer ms"] = harness.spread(clocks[way], 1e3)
-            row["ratio"] = harness.spread_of_ratios(clocks[way], clocks[last])
-        others = [f"{way} {harness.median_ms(clocks[way]):.4g} ms" for way in fastest[1:]]
-        yield row | {"its other ways": "; ".join(others + list(dict.fromkeys(failed))) or "-"}
+    works, others = {}, []
+    for way, timer in work.ways.items():
+        try:
+            timer()  # which also compiles
+            works[way] = timer
+        except (PeersUnavailableError, ModuleNotFoundError) as error:
+            others.append(f"{way} fails: {error}")
+    clocks = harness.take_turns({**ours, **works}, repeats, PAUSE)
+    fastest = sorted(works, key=lambda way: median(clocks[way]))
+    row: harness.Row = {"work": work.name, "peer": " ".join([work.library, *fastest[:1]])}
+    row |= {f"{side} ms": harness.spread(clocks[side], 1e3) for side in ours}
+    row |= {"peer ms": math.nan, "ratio": math.nan}
+    for way in fastest[:1]:
+        row["peer ms"] = harness.spread(clocks[way], 1e3)
+        row["ratio"] = harness.spread_of_ratios(clocks[way], clocks[last])
+    others += [f"{way} {1e3 * median(clocks[way]):.4g} ms" for way in fastest[1:]]
+    return row | {"its other ways": "; ".join(others) or "-"}
 
 
 torch = cache(lambda: TorchProcess(num_processors()))
-"""The one process of the other libraries."""
+"""The one process of PyTorch."""
 
 
-def ask(work: str, library: str, calls: int = 1, **asked: Any) -> Timer:
-    """Returns a timer of a call in the process of the other libraries."""
-    return lambda: torch().ask(work, library=library, calls=calls, **asked)
+def ask(work: str, calls: int, **asked: Any) -> Timer:
+    """Returns a timer of a call in the process of PyTorch."""
+    return lambda: torch().ask(work, calls=calls, **asked)
 
 
 def on_devices(make: Callable[[int], Any], size: int) -> dict[int, Any]:
@@ -186,7 +185,7 @@ def beside_blackjax(
     ours = on_devices(ours_of, 1 if is_svgd else len(start))
     # The first call compiles, and fails without BlackJAX.
     theirs = {f"on {n}": lambda n=n: harness.time_call(theirs_of(n), calls) for n in ours}
-    return Work(f"{text}, {steps} steps", ours, {"BlackJAX": theirs}, calls)
+    return Work(f"{text}, {steps} steps", ours, "BlackJAX", theirs, calls)
 
 
 def chains() -> Iterator[Work]:
@@ -197,9 +196,9 @@ def chains() -> Iterator[Work]:
         sampler = SAMPLERS["sgld"](density)
         ours = on_devices(partial(compile_chain, sampler, start, NUM_STEPS, False), NUM_CHAINS)
         asked = {"shape": sizes, "steps": NUM_STEPS, "depth": depth}
-        ways = {way: ask("images", "PyTorch", calls, way=way, **asked) for way in WAYS}
+        ways = {way: ask("images", calls, way=way, **asked) for way in WAYS}
         text = f"WRN-{depth}-1 {'x'.join(map(str, shape))}, {NUM_CHAINS} x {NUM_STEPS} steps"
-        yield Work(text, ours, {"PyTorch": ways}, calls)
+        yield Work(text, ours, "PyTorch", ways, calls)
 
 
 def plane() -> Iterator[Work]:
@@ -211,19 +210,14 @@ def plane() -> Iterator[Work]:
     def density(x: jax.Array) -> Any:
         return -network.apply(params, x)
 
-    work = beside_blackjax(f"plane {PLANE}", "sgld", density, start, steps, calls)
-    for name in ("ebmkit", "torchebm"):
-        work.peers[name] = {"": ask("plane", name, calls, shape=PLANE, steps=steps)}
-    yield work
+    yield beside_blackjax(f"plane {PLANE}", "sgld", density, start, steps, calls)
 
 
 def svgd() -> Iterator[Work]:
     """Yields SVGD in a Gaussian."""
     for shape in SVGD_SHAPES:
         start, steps = jax.random.normal(jax.random.key(1), shape), 20
-        work = beside_blackjax(f"svgd {shape}", "svgd", log_gaussian, start, steps)
-        work.peers["ebmkit"] = {"": ask("svgd", "ebmkit", shape=shape, steps=steps)}
-        yield work
+        yield beside_blackjax(f"svgd {shape}", "svgd", log_gaussian, start, steps)
 
 
 def training() -> Iterator[Work]:
@@ -237,11 +231,11 @@ def training() -> Iterator[Work]:
 
     def time_steps(way: str) -> float:
         load(torch())
-        return block * ask("train", "PyTorch", block, way=way)()  # ours is a block
+        return block * ask("train", block, way=way)()  # ours is a block
 
     ways = {way: partial(time_steps, way) for way in WAYS}
     text = f"{block} JEM steps of {batch_size} images, chains of {num_steps} steps"
-    yield Work(text, ours, {"PyTorch": ways})
+    yield Work(text, ours, "PyTorch", ways)
 
 
 def load_jem(config: Any, params: PyTree, process: Any) -> None:
@@ -261,10 +255,10 @@ WORKS = {one.__name__: one for one in (chains, training, plane, svgd)}
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds what these benchmarks read."""
-    harness.add_counts(parser, repeats=(7, "timings of each side"))
+    parser.add_argument("--repeats", type=int, default=7, help="timings of each side (7)")
 
 
 def rows(name: str, options: argparse.Namespace) -> Iterator[harness.Row]:
     """Yields the rows of one of ``WORKS``."""
     for work in WORKS[name]():
-        yield from measure(work, options.repeats)
+        yield measure(work, options.repeats)

@@ -25,8 +25,8 @@ from ebmjax.recipes.__main__ import quietly
 BENCHMARKS = {
     "chains": ("peers", "chains on wide ResNets, beside PyTorch"),
     "training": ("peers", "training steps of JEM, beside PyTorch"),
-    "plane": ("peers", "Langevin chains in the plane, beside BlackJAX, ebmkit and torchebm"),
-    "svgd": ("peers", "SVGD, beside BlackJAX and ebmkit"),
+    "plane": ("peers", "Langevin chains in the plane, beside BlackJAX"),
+    "svgd": ("peers", "SVGD, beside BlackJAX"),
     "samplers": ("sampler_throughput", "every sampler, beside the bare gradients that it takes"),
     "configuration": ("configuration", "what a configuration costs on this machine"),
 }

@@ -1,7 +1,6 @@
 """Steps per second of every sampler, and what a step costs beside the gradient it needs.
 
   python benchmarks/run.py samplers --chains 64 1024 --resolutions 16 32 --steps 50
-  python benchmarks/run.py samplers --samplers sgld_in_training --steps 5 10 20
   python benchmarks/run.py samplers --energies wrn_28_10 --resolutions 32 --dtype bfloat16
 
 Each chain of --steps steps is timed against as many bare jitted gradients of the same energy, one
@@ -13,6 +12,7 @@ import argparse
 import itertools
 from collections.abc import Iterator
 from functools import partial
+from statistics import median
 from typing import Any
 
 import _chains
@@ -28,8 +28,6 @@ SAMPLERS = {
     name: entry for name, entry in recipes.PLAIN.items() if hasattr(samplers, f"{name}_step")
 }
 """Samplers of the library that one function is enough for, by the table of recipes."""
-IN_TRAINING = "sgld_in_training"
-"""SGLD as joint models train with it, by ``learning.run_chains``."""
 GRADIENTS = 20
 """Number of gradients in one timing, at least."""
 SETTINGS = {"step_size": 1e-3, "damping": 1.0}
@@ -51,23 +49,23 @@ def measure(energy: str, resolution: int, chains: int, options: Any) -> Iterator
     program, _ = harness.compile_program(function, start)
     gradient, flops = partial(program, start), metrics.compiled_flops(function, start)
     for name, steps in itertools.product(options.samplers, options.steps):
-        if name == IN_TRAINING:
-            sampler = partial(bind, "sgld")
-            chain = _chains.compile_training_chain(sampler, log_density_fn, start, steps)
-        else:
-            sampler, is_interacting = bind(name, log_density_fn), SAMPLERS[name].interacts
-            chain = _chains.compile_chain(sampler, start, steps, is_interacting)
+        sampler, is_interacting = bind(name, log_density_fn), SAMPLERS[name].interacts
+        chain = _chains.compile_chain(sampler, start, steps, is_interacting)
         calls = -(-GRADIENTS // steps)
-        ours, bare = _chains.beside_gradients(chain, gradient, steps, options.repeats, calls)
-        gradient_ms = harness.median_ms(bare) / (calls * steps)
+        both = {
+            "chain": partial(harness.time_call, chain, calls),
+            "bare": partial(harness.time_call, gradient, calls * steps),
+        }
+        times = harness.take_turns(both, options.repeats)
+        gradient_ms = 1e3 * median(times["bare"])
         yield {
             "energy": energy,
             "pixels": resolution,
             "chains": chains,
             "sampler": name,
             "steps": steps,
-            "steps/s": 1e3 * calls * steps / harness.median_ms(ours),
-            "ratio": harness.spread_of_ratios(ours, bare),
+            "steps/s": steps / median(times["chain"]),
+            "ratio": harness.spread_of_ratios(times["chain"], [steps * x for x in times["bare"]]),
             "gradient ms": gradient_ms,
             "gradient 10⁹ op./s": 1e-6 * flops / gradient_ms,
             "compile s": chain.compile_seconds,
@@ -77,16 +75,16 @@ def measure(energy: str, resolution: int, chains: int, options: Any) -> Iterator
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds what this benchmark reads."""
-    harness.add_counts(
-        parser,
-        resolutions=([8, 16], "pixels a side"),
-        chains=([64, 256], "side by side"),
-        steps=([20], "of each chain"),
-        repeats=(5, "timings"),
-    )
-    names = [*SAMPLERS, IN_TRAINING]
+    for name, numbers, text in (
+        ("resolutions", [8, 16], "pixels a side"),
+        ("chains", [64, 256], "side by side"),
+        ("steps", [20], "of each chain"),
+    ):
+        text = f"{text} {numbers}"
+        parser.add_argument(f"--{name}", nargs="+", type=int, default=numbers, help=text)
+    parser.add_argument("--repeats", type=int, default=5, help="timings (5)")
     parser.add_argument("--energies", nargs="+", default=["mlp", "conv"], choices=_chains.ENERGIES)
-    parser.add_argument("--samplers", nargs="+", default=list(SAMPLERS), choices=names)
+    parser.add_argument("--samplers", nargs="+", default=list(SAMPLERS), choices=SAMPLERS)
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], help="of wide ResNets")
 
 

@@ -1,13 +1,14 @@
 """Figures of a study of image energies: its rows over training, samples, and chains."""
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from ebmjax.recipes.evaluators.profile import draw_panels, read
-from ebmjax.recipes.study import figures, reader
+from ebmjax.recipes.folder.workdir import snapshots
+from ebmjax.recipes.study import figures
+from ebmjax.recipes.study.cells import first, row_names
 
 ACCEPT_RATIOS = "--config.evals.functions=('literal/accept_ratios.py:accept_ratios',)"
 """Numbers of ``ACCEPTANCE`` that an evaluation of the thesis gives."""
@@ -37,19 +38,20 @@ REWEIGHTED: tuple[figures.Panel, ...] = (
 )
 """Panels for the robust objective."""
 
-acceptance = partial(figures.over_training, ACCEPTANCE, "acceptance")
+acceptance = partial(figures.over_training, ACCEPTANCE, "training")
+runaway = partial(figures.over_training, RUNAWAY, "training")
 damping = partial(figures.over_training, DAMPING, "damping")
 
 
-def samples(rows: Sequence[str], folder: Path) -> None:
+def samples(folder: Path) -> None:
     """Draws ``samples.png``: samples of seed 0's runs at the end, a panel a row."""
-    paths = {row: reader.first(folder, row).snapshots() for row in rows}
+    paths = {row: snapshots(first(folder, row).folder) for row in row_names(folder)}
     ends = {row: np.load(found[-1])["samples"][:100] for row, found in paths.items() if found}
     figures.draw_tiles(folder / "samples.png", ends, 10, most=4, size=(2.7, 2.9))
 
 
-def profiles(rows: Sequence[str], folder: Path) -> None:
+def profiles(folder: Path) -> None:
     """Draws ``chains.png`` for the runs of seed 0; only the first of several samplers."""
-    runs = {row: read(reader.first(folder, row).folder) for row in rows}
+    runs = {row: read(first(folder, row).folder) for row in row_names(folder)}
     firsts = {row: next(iter(samplers.values())) for row, samplers in runs.items() if samplers}
     draw_panels(folder / "chains.png", firsts)

@@ -7,12 +7,12 @@ import numpy as np
 
 from ebmjax.recipes.evaluators.landscape import contours
 from ebmjax.recipes.evaluators.plots import figure, shape
-from ebmjax.recipes.study import reader
+from ebmjax.recipes.study.cells import first, folder_name, row_names
 from ebmjax.recipes.study.figures import ACCURACY, BUFFER_FID, Panel, over_training
 
 ROBUST: tuple[Panel, ...] = (
-    # Energy gaps of contrastive divergence and of the objectives of f, with the same sign.
-    (("energy_gap", "log_density_gap"), "f of data - f of samples, nats", "symlog"),
+    ("energy_gap", "f of data - of samples, nats, contrastive divergence", "symlog"),
+    ("log_density_gap", "f of data - of samples, nats, other objectives", "symlog"),
     ACCURACY,
     ("sample_is", "inception score of the buffer ({extractor})", "linear"),
     BUFFER_FID,
@@ -22,32 +22,32 @@ ROBUST: tuple[Panel, ...] = (
 NUM_LEVELS = 24
 
 
-def learning(rows: Sequence[str], folder: Path) -> None:
+def learning(folder: Path) -> None:
     """Draws ``training.png`` of a study's folder: test accuracy and FID, SADA-JEM's Fig. 3."""
-    over_training((ACCURACY, BUFFER_FID), "training", folder, rows)
+    over_training((ACCURACY, BUFFER_FID), "training", folder)
 
 
 def scenarios(rows: Mapping[str, Sequence[str]], folder: Path) -> None:
     """Draws ``training_<scenario>.png`` of a study's folder, by the labels of a scenario's rows."""
     for scenario, labels in rows.items():
-        over_training(ROBUST, f"training_{reader.folder_name(scenario)}", folder, labels)
+        over_training(ROBUST, f"training_{folder_name(scenario)}", folder, labels)
 
 
-def landscapes(rows: Mapping[str, str], folder: Path) -> None:
+def landscapes(folder: Path) -> None:
     """Draws ``landscapes.png``: energies around seed 0's parameters, on one colour scale.
 
-    ``rows`` has the title of each row's panel; rows without a landscape are left out.
+    Rows without a landscape are left out.
     """
     found = {}
-    for row, title in rows.items():
-        path = reader.first(folder, row).folder / "evaluation.npz"
+    for row in row_names(folder):
+        path = first(folder, row).folder / "evaluation.npz"
         arrays = dict(np.load(path)) if path.exists() else {}
         if "landscape_energies" in arrays:
             coordinates, energies = arrays["landscape_coordinates"], arrays["landscape_energies"]
             centre = np.argmin(np.abs(coordinates))
             rises = np.ma.masked_invalid(energies - energies[centre, centre])
             if rises.count():
-                found[title] = coordinates, rises
+                found[row.replace("_", " ")] = coordinates, rises
     if not found:
         return
     every = np.concatenate([rises.compressed() for _, rises in found.values()])

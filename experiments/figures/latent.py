@@ -14,7 +14,7 @@ import numpy as np
 from numpy.polynomial import Polynomial
 
 from ebmjax.recipes.evaluators.plots import figure
-from ebmjax.recipes.study.reader import StudyRun, find_done, row_names
+from ebmjax.recipes.study.cells import StudyRun, find_done, row_names
 from ebmjax.recipes.study.table import descend, markdown_table
 
 # The thesis's definition is first; the last leaves out the prior's coordinates, exactly 0 in some

@@ -8,7 +8,9 @@ import numpy as np
 
 from ebmjax.recipes.evaluators.density import Grid, describe_density, tile
 from ebmjax.recipes.evaluators.plots import figure
-from ebmjax.recipes.study.reader import StudyRun, first, row_names
+from ebmjax.recipes.folder.run_folder import read_json
+from ebmjax.recipes.folder.workdir import snapshots
+from ebmjax.recipes.study.cells import StudyRun, first, row_names
 
 Runs = Mapping[str, Mapping[Any, StudyRun]]
 """Runs by the line and the column of a figure; a column is a name or a beta."""
@@ -49,7 +51,7 @@ def side_by_side(folder: Path) -> None:
     runs: dict[str, dict[str, StudyRun]] = {}
     for row in row_names(folder):
         data, _, objective = row.replace("_", " ").partition(", ")
-        if (run := first(folder, row)).snapshots():
+        if snapshots((run := first(folder, row)).folder):
             runs.setdefault(data, {})[objective] = run
     densities(folder / "side_by_side.png", runs)
 
@@ -61,16 +63,16 @@ def densities(path: Path, runs: Runs) -> None:
     diverged or is missing.
     """
     columns = sorted({column for line in runs.values() for column in line})
-    shown = {name: [r for r in line.values() if r.snapshots()] for name, line in runs.items()}
+    shown = {name: [r for r in line.values() if snapshots(r.folder)] for name, line in runs.items()}
     if not any(shown.values()):
         return
     with figure(path, len(runs), len(columns) + 1, size=(1.6, 1.9)) as squares:
         for axes, (name, line) in zip(squares, runs.items(), strict=True):
             if not shown[name]:
                 continue
-            section = shown[name][0].config()["evals"]["density"]
+            section = read_json(shown[name][0].folder / "config.json")["evals"]["density"]
             grid = Grid(section["half_width"], section["grid_points"])
-            with np.load(shown[name][0].snapshots()[-1]) as arrays:
+            with np.load(snapshots(shown[name][0].folder)[-1]) as arrays:
                 truth = np.exp(arrays["truth"])
             tile(axes[0], truth, truth.max(), "data")
             axes[0].set_ylabel(name.replace("_", " "))
@@ -78,7 +80,7 @@ def densities(path: Path, runs: Runs) -> None:
                 run, learned = line.get(column), None
                 caption = "missing" if run is None else "diverged"
                 if run is not None and run.status != "diverged":
-                    with np.load(run.snapshots()[-1]) as arrays:
+                    with np.load(snapshots(run.folder)[-1]) as arrays:
                         found = arrays["log_density"]
                     caption, learned = describe_density(found, grid, truth)
                 head = [f"beta {column:g}"] if isinstance(column, float) else column.split(", ")

@@ -12,8 +12,8 @@ from functools import partial
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
-from ebmjax.recipes.study.columns import fid_columns, pick_columns
-from ebmjax.recipes.study.figures import ACCURACY, BUFFER_FID, Panel, draw_each, over_training
+from ebmjax.recipes.study.figures import ACCURACY, BUFFER_FID, Panel, over_training
+from ebmjax.recipes.study.table import fid_columns, pick_columns
 
 figures = project("figures.image")
 skip = project("settings.joint_rows").skip
@@ -43,7 +43,8 @@ PANELS: tuple[Panel, ...] = (
 )
 CHAINS = {
     **fid_columns("buffer", "fresh"),
-    **pick_columns("acceptance, end of training", "distance travelled", "preconditioner G"),
+    **pick_columns("acceptance, end of training", "distance travelled"),
+    "preconditioner G": ("chain_preconditioner", 1.0, 3),
 }
 COMMON = ("--config.evals.every_epochs=4", "--config.evals.profile.every=1")
 
@@ -54,18 +55,13 @@ STUDIES = {
         columns={**pick_columns("accuracy, %", "ECE, %"), **CHAINS},
         num_seeds=3,
         common=(*COMMON, *skip("ood", "robustness", "landscape")),
-        draw=draw_each(
-            partial(figures.profiles, tuple(ROWS)),
-            partial(over_training, (ACCURACY, *PANELS), "training"),
-        ),
+        draw=(figures.profiles, partial(over_training, (ACCURACY, *PANELS), "training")),
     ),
     "igebm": Study(
         rows=IGEBM_ROWS,
         num_seeds=3,
         columns=CHAINS,
         common=COMMON,
-        draw=draw_each(
-            partial(figures.profiles, tuple(IGEBM_ROWS)), partial(over_training, PANELS, "training")
-        ),
+        draw=(figures.profiles, partial(over_training, PANELS, "training")),
     ),
 }

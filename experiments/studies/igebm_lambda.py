@@ -7,7 +7,7 @@ the base of configs/igebm_digits.py. damping.png has all rows over training.
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
-from ebmjax.recipes.study.columns import fid_columns, pick_columns
+from ebmjax.recipes.study.table import fid_columns, pick_columns
 
 figures = project("figures.image")
 
@@ -39,5 +39,5 @@ STUDY = Study(
     SGLD | dict(row(s, d) for s in ("bare", "confined") for d in DAMPINGS),
     COLUMNS,
     common=("--config.evals.every_epochs=1", "--config.train.checkpoint_every_epochs=40"),
-    draw=figures.damping,
+    draw=(figures.damping,),
 )

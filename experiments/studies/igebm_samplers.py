@@ -9,14 +9,9 @@ full size with the thesis's constants, on CIFAR-10, SVHN and MNIST (for a GPU). 
 identify the table's fourth data set, "Cats".
 """
 
-from collections.abc import Sequence
-from functools import partial
-from pathlib import Path
-
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study, make_flags
-from ebmjax.recipes.study.columns import fid_columns, pick_columns
-from ebmjax.recipes.study.figures import Panel, over_training
+from ebmjax.recipes.study.table import fid_columns, pick_columns
 
 figures = project("figures.image")
 
@@ -63,17 +58,13 @@ DATA = {
 }
 COLUMNS = {
     **fid_columns("buffer", "fresh", "short"),
-    **pick_columns("KID, buffer"),
+    "KID, buffer": ("generation.buffer.kid", 1.0, 1),
     "KID, starts of fresh chains": ("generation.fresh.starts.kid", 1.0, 1),
-    **pick_columns("implied T, 1e-6", "acceptance, end of training", "distance travelled"),
-    **pick_columns("energy of fresh - of data, nats", "R-hat of energies", "seconds of training"),
+    "implied T, 1e-6": ("implied_temperature", 1e6, 3),
+    "energy of fresh - of data, nats": ("energies.gap", 1.0, 2),
+    "R-hat of energies": ("mixing.rhat_energy", 1.0, 2),
+    **pick_columns("acceptance, end of training", "distance travelled", "seconds of training"),
 }
-
-
-def draw(panels: Sequence[Panel], rows: Sequence[str], folder: Path) -> None:
-    """The figures of a study's folder."""
-    over_training(panels, "training", folder)
-    figures.samples(rows, folder)
 
 
 def small(config: str) -> dict[str, str | list[str]]:
@@ -93,13 +84,13 @@ STUDIES = {
             "--config.train.checkpoint_every_epochs=40",
             figures.ACCEPT_RATIOS,
         ),
-        draw=partial(draw, figures.ACCEPTANCE, list(ROWS)),
+        draw=(figures.acceptance, figures.samples),
     ),
     "cifar10": Study(
         small(CIFAR),
         COLUMNS,
         common=(figures.ACCEPT_RATIOS,),
-        draw=partial(draw, figures.RUNAWAY, list(CIFAR_ROWS)),
+        draw=(figures.runaway, figures.samples),
     ),
     "table": Study(
         rows={
@@ -110,6 +101,6 @@ STUDIES = {
         columns=COLUMNS,
         num_seeds=1,
         common=(figures.ACCEPT_RATIOS,),
-        draw=partial(over_training, figures.RUNAWAY, "training"),
+        draw=(figures.runaway,),
     ),
 }

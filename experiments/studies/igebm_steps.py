@@ -5,11 +5,13 @@ does not train; a step of 10 to 100 is suitable; and noise of sqrt(2 step) destr
 "Decoupled" has noise 0.01 at every step. "Coupled" has sqrt(2 step), which is temperature 1.
 """
 
-from ebmjax.recipes.study import Study, make_flags
-from ebmjax.recipes.study.columns import fid_columns, pick_columns
+from functools import partial
+
+from ebmjax.recipes.study import Study, sweep_rows
+from ebmjax.recipes.study.figures import draw_sweep
+from ebmjax.recipes.study.table import fid_columns, pick_columns
 
 CONFIG = "configs/igebm_digits.py"
-NOISES = {"decoupled": (0.01, None), "coupled": (None, 1.0)}
 COLUMNS = {
     **fid_columns("buffer", "fresh"),
     **pick_columns("energy of samples - of data, nats"),
@@ -18,15 +20,15 @@ COLUMNS = {
     **pick_columns("largest loss", "skipped steps"),
 }
 
+STEP = "sampler.sgld.step_size"
+SGLD = "--config.sampler.sgld"
+ROWS = {
+    "decoupled": [CONFIG, f"{SGLD}.noise_scale=0.01", f"{SGLD}.temperature=None"],
+    "coupled": [CONFIG, f"{SGLD}.noise_scale=None", f"{SGLD}.temperature=1.0"],
+}
 STUDY = Study(
-    rows={
-        noise: [
-            CONFIG,
-            *make_flags({"sampler.sgld.noise_scale": scale, "sampler.sgld.temperature": heat}),
-        ]
-        for noise, (scale, heat) in NOISES.items()
-    },
+    rows=sweep_rows(ROWS, STEP, (1e-5, 1e-3, 1e-1, 1.0, 10.0, 30.0, 100.0, 1000.0)),
     columns=COLUMNS,
     num_seeds=3,
-    sweep={"sampler.sgld.step_size": (1e-5, 1e-3, 1e-1, 1.0, 10.0, 30.0, 100.0, 1000.0)},
+    draw=(partial(draw_sweep, STEP),),
 )

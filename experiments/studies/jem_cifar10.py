@@ -17,7 +17,7 @@ from functools import partial
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study, make_flags
-from ebmjax.recipes.study.columns import auroc_columns, fid_columns, pick_columns
+from ebmjax.recipes.study.table import auroc_columns, fid_columns, pick_columns
 
 figures = project("figures.joint")
 joint = project("settings.joint")
@@ -26,7 +26,7 @@ joint_rows = project("settings.joint_rows")
 JEM, SADAJEM = "configs/jem_cifar10.py", "configs/sadajem_cifar10.py"
 COLUMNS = {
     **pick_columns("accuracy, %", "ECE, %", "NLL, nats"),
-    **fid_columns("buffer", "fresh", decimals=2),
+    **fid_columns("buffer", "fresh"),
     "robust accuracy, linf 4/255, %": ("robustness.linf.4", 100.0, 1),
     **pick_columns("seconds of training"),
 }
@@ -57,10 +57,13 @@ ABLATION = {
 }
 
 
-def models(data: str) -> dict[str, str]:
+SELECT = "--config.evals.generation.selected_by_confidence=True"
+
+
+def models(data: str) -> dict[str, list[str]]:
     """The rows of Tables 1 and 2, each by its own recipe, on "cifar10" or "cifar100"."""
     jem, jempp, sadajem = (f"configs/{name}_{data}.py" for name in ("jem", "jempp", "sadajem"))
-    return {
+    generative = {
         "SADA-JEM, K = 5": f"{sadajem}:k5",
         "SADA-JEM, K = 10": sadajem,
         "SADA-JEM, K = 20": f"{sadajem}:k20",
@@ -68,8 +71,11 @@ def models(data: str) -> dict[str, str]:
         "JEM++, M = 5": f"{jempp}:m5",
         "JEM++, M = 10": jempp,
         "JEM++, M = 20": f"{jempp}:m20",
-        "softmax": f"{sadajem}:softmax",
-        "softmax, SAM": f"{sadajem}:softmax_sam",
+    }
+    return {
+        **{label: [config, SELECT] for label, config in generative.items()},
+        "softmax": [f"{sadajem}:softmax"],
+        "softmax, SAM": [f"{sadajem}:softmax_sam"],
     }
 
 
@@ -98,19 +104,18 @@ SMALL = {
 study = partial(Study, num_seeds=1)
 paper = partial(
     study,
-    columns=COLUMNS | SELECTED | auroc_columns(SETS, "log p(x)", "max p(y|x)"),
-    common=("--config.evals.generation.selected_by_confidence=True",),
+    columns=COLUMNS | SELECTED | auroc_columns(SETS, "log_density", "max_probability"),
 )
 STUDIES = {
-    "models": paper({**models("cifar10"), "softmax, no normalisation": f"{JEM}:softmax"}),
+    "models": paper({**models("cifar10"), "softmax, no normalisation": [f"{JEM}:softmax"]}),
     "models_cifar100": paper(
         models("cifar100"),
-        columns=COLUMNS | SELECTED | auroc_columns(SETS_CIFAR100, "log p(x)", "max p(y|x)"),
+        columns=COLUMNS | SELECTED | auroc_columns(SETS_CIFAR100, "log_density", "max_probability"),
     ),
-    "steps": paper(STEPS, draw=partial(figures.learning, list(STEPS))),
-    "ablation": paper(ABLATION),
-    "radius": paper({name: f"{SADAJEM}:{name}" for name in joint.RADII}),
-    "cpu": study(SMALL, COLUMNS | auroc_columns(INTERP, "log p(x)")),
+    "steps": paper(STEPS, common=(SELECT,), draw=(figures.learning,)),
+    "ablation": paper(ABLATION, common=(SELECT,)),
+    "radius": paper({name: f"{SADAJEM}:{name}" for name in joint.RADII}, common=(SELECT,)),
+    "cpu": study(SMALL, COLUMNS | auroc_columns(INTERP, "log_density")),
     "samplers": study(SAMPLERS, COLUMNS, common=("--config.train.num_epochs=100",)),
 }
 
@@ -130,8 +135,8 @@ ROBUST = {
     "IS, draws of the starts": ("over_training.best_sample_is.start_is", 1.0, 2),
     "FID, draws of the starts": ("over_training.best_sample_fid.start_fid", 1.0, 2),
     **INCEPTION,
-    **fid_columns("buffer", decimals=2),
-    **pick_columns("RMS displacement of fresh chains", "seconds of training"),
+    **fid_columns("buffer"),
+    **pick_columns("distance travelled", "seconds of training"),
 }
 JUDGED = {
     "data.holdout": 5000,
@@ -147,7 +152,7 @@ def robust(by_scenario: Mapping[str, Mapping[str, str]]) -> Study:
         {label: config for rows in by_scenario.values() for label, config in rows.items()},
         ROBUST,
         common=make_flags(JUDGED),
-        draw=partial(figures.scenarios, {label: list(rows) for label, rows in by_scenario.items()}),
+        draw=(partial(figures.scenarios, {k: list(rows) for k, rows in by_scenario.items()}),),
     )
 
 

@@ -9,7 +9,7 @@ from functools import partial
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
-from ebmjax.recipes.study.columns import auroc_columns, fid_columns, pick_columns
+from ebmjax.recipes.study.table import auroc_columns, fid_columns, pick_columns
 
 figures = project("figures.joint")
 joint = project("settings.joint")
@@ -55,7 +55,7 @@ OTHERS = {name: name for name in ("interp", "natural_patches")}
 SAMPLES = fid_columns("buffer", "fresh")
 COLUMNS = {
     **CLASSIFIED,
-    **auroc_columns(OTHERS, "log p(x)", "max p(y|x)", "-|score|"),
+    **auroc_columns(OTHERS, "log_density", "max_probability", "negative_score_norm"),
     **SAMPLES,
     "KID, fresh chains": ("generation.fresh.kid", 1.0, 0),
     "KID, their starts": ("generation.fresh.starts.kid", 1.0, 0),
@@ -98,7 +98,7 @@ STUDIES = {
     "scenarios": Study(
         {label: config for rows in SCENARIOS.values() for label, config in rows.items()},
         {**pick_columns("accuracy, %", "ECE, %"), **SAMPLES},
-        common=(*COMMON, "--config.evals.every_epochs=4", *skip("ood", "robustness")),
-        draw=partial(figures.scenarios, {label: list(rows) for label, rows in SCENARIOS.items()}),
+        common=(*ONCE, "--config.evals.every_epochs=4", *skip("ood", "robustness", "landscape")),
+        draw=(partial(figures.scenarios, {k: list(rows) for k, rows in SCENARIOS.items()}),),
     ),
 }

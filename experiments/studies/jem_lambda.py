@@ -9,7 +9,7 @@ from functools import partial
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study, figures
-from ebmjax.recipes.study.columns import pick_columns
+from ebmjax.recipes.study.table import pick_columns
 
 skip = project("settings.joint_rows").skip
 
@@ -55,5 +55,5 @@ STUDY = Study(
         "--config.train.max_consecutive_skips=1000000",
         *skip(),
     ),
-    draw=partial(figures.over_training, PANELS, "lambda"),
+    draw=(partial(figures.over_training, PANELS, "lambda"),),
 )

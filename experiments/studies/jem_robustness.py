@@ -6,11 +6,9 @@ if the chain had the derivative 1 (BPDA), and through the chain's own derivative
 is broken.
 """
 
-from functools import partial
-
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study, make_flags
-from ebmjax.recipes.study.columns import pick_columns
+from ebmjax.recipes.study.table import pick_columns
 
 figures = project("figures.joint")
 joint_rows = project("settings.joint_rows")
@@ -58,5 +56,5 @@ STUDY = Study(
         "--config.evals.robustness.l2=(0, 128, 256)",
         "--config.evals.robustness.num_restarts=2",
     ),
-    draw=partial(figures.landscapes, {label: label for label in ROWS}),
+    draw=(figures.landscapes,),
 )

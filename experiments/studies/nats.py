@@ -7,7 +7,7 @@ images. The others have temperature 1, or that of their chains ("tilted"). nan: 
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study, make_flags
-from ebmjax.recipes.study.columns import pick_columns
+from ebmjax.recipes.study.table import pick_columns
 
 skip = project("settings.joint_rows").skip
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study, make_flags
-from ebmjax.recipes.study.columns import pick_columns
+from ebmjax.recipes.study.table import pick_columns
 
 figures = project("figures.points_objectives")
 
@@ -96,5 +96,5 @@ STUDY = Study(
     COLUMNS,
     5,
     COMMON,
-    figures.side_by_side,
+    (figures.side_by_side,),
 )

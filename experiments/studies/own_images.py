@@ -13,11 +13,11 @@ import numpy as np
 
 from ebmjax.data import ImageData, load_images
 from ebmjax.recipes.config.files import project
+from ebmjax.recipes.folder.run_folder import read_json
 from ebmjax.recipes.study import Study, make_flags
-from ebmjax.recipes.study.columns import fid_columns, pick_columns
+from ebmjax.recipes.study.cells import find_done, row_names
 from ebmjax.recipes.study.figures import draw_tiles
-from ebmjax.recipes.study.reader import find_done, row_names
-from ebmjax.recipes.study.table import markdown_table
+from ebmjax.recipes.study.table import fid_columns, markdown_table, pick_columns
 
 image_sets = project("image_sets")
 
@@ -72,7 +72,8 @@ def judge(folder: Path) -> None:
     for row in row_names(folder):
         runs = [run for run in find_done(folder, row) if run.folder.name == "seed0"]
         for run in runs:
-            path, report = Path(run.config()["data"]["path"]), run.evaluation()
+            config, report = read_json(run.folder / "config.json"), run.evaluation()
+            path = Path(config["data"]["path"])
             train, test = (load_images("npz", split, path=path).data for split in ("train", "test"))
             off, copies = "-", "-"
             if "classification" in report:
@@ -99,5 +100,5 @@ STUDY = Study(
         "seconds of evaluation": ("evaluation_seconds", 1.0, 0),
     },
     num_seeds=3,
-    draw=judge,
+    draw=(judge,),
 )

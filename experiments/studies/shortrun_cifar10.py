@@ -9,8 +9,8 @@ from functools import partial
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
-from ebmjax.recipes.study.columns import fid_columns, pick_columns
-from ebmjax.recipes.study.figures import draw_each, over_training
+from ebmjax.recipes.study.figures import over_training
+from ebmjax.recipes.study.table import fid_columns, pick_columns
 
 figures = project("figures.image")
 
@@ -38,7 +38,5 @@ STUDY = Study(
     rows={label: CONFIG + suffix for label, suffix in ROWS.items()},
     columns=COLUMNS,
     num_seeds=3,
-    draw=draw_each(
-        partial(over_training, figures.REWEIGHTED, "training"), partial(figures.samples, list(ROWS))
-    ),
+    draw=(partial(over_training, figures.REWEIGHTED, "training"), figures.samples),
 )

@@ -16,8 +16,8 @@ from typing import Any
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study, make_flags
-from ebmjax.recipes.study.columns import pick_columns
 from ebmjax.recipes.study.figures import DISTANCE, Panel, over_training
+from ebmjax.recipes.study.table import pick_columns
 
 skip = project("settings.joint_rows").skip
 
@@ -96,9 +96,7 @@ def draw(folder: Path) -> None:
     """Draws a figure for each sweep and objective."""
     for name in SWEEPS:
         for objective in STEPS:
-            head = f"{name} {objective} "
-            shown = {row: row.removeprefix(head) for row in rows(name, objective)}
-            over_training(PANELS, f"{name}_{objective}", folder, shown)
+            over_training(PANELS, f"{name}_{objective}", folder, list(rows(name, objective)))
 
 
 def study(base: Sequence[str]) -> Study:
@@ -122,7 +120,7 @@ def study(base: Sequence[str]) -> Study:
         },
         num_seeds=1,
         common=COMMON,
-        draw=draw,
+        draw=(draw,),
     )
 
 

@@ -75,8 +75,8 @@ FULL = rows(f"{CIFAR}:sgld", f"{CIFAR}:literal", f"{CIFAR}:corrected", CIFAR, rh
 on_digits = partial(Study, columns=jem_digits.COLUMNS | BEST, common=COMMON)
 on_cifar = partial(Study, columns=jem_cifar10.COLUMNS | BEST, num_seeds=1)
 STUDIES = {
-    "": on_digits(ON_DIGITS, draw=partial(figures.learning, list(ON_DIGITS))),
-    "smoothing": on_digits(SMOOTHING, draw=partial(figures.learning, list(SMOOTHING))),
-    "cpu": on_cifar(SMALL, draw=partial(figures.learning, list(SMALL))),
-    "cifar10": on_cifar(FULL, draw=partial(figures.learning, list(FULL))),
+    "": on_digits(ON_DIGITS, draw=(figures.learning,)),
+    "smoothing": on_digits(SMOOTHING, draw=(figures.learning,)),
+    "cpu": on_cifar(SMALL, draw=(figures.learning,)),
+    "cifar10": on_cifar(FULL, draw=(figures.learning,)),
 }

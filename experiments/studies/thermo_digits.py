@@ -14,7 +14,7 @@ from typing import Any
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study, make_flags
-from ebmjax.recipes.study.columns import fid_columns, pick_columns
+from ebmjax.recipes.study.table import fid_columns
 
 figures = project("figures.latent")
 
@@ -90,7 +90,7 @@ COLUMNS = {
     "recall": (f"{FRESH}.recall", 1.0, 3),
     "coverage": (f"{FRESH}.coverage", 1.0, 3),
     "log evidence by AIS, nats": ("evidence.ais.mean", 1.0, 1),
-    **pick_columns("squared error a pixel"),
+    "squared error a pixel": ("test_reconstruction_error", 1.0, 3),
     "variance over coordinates": ("coordinate_gradient_variance", 1.0, 4),
     "variance over batches": ("gradient_variance", 1.0, 5),
     "signal to noise": ("gradient_signal_to_noise", 1.0, 2),
@@ -132,7 +132,7 @@ COMMON = make_flags(
 )
 
 
-study = partial(Study, common=COMMON, draw=figures.draw)
+study = partial(Study, common=COMMON, draw=(figures.draw,))
 STUDIES = {
     "": study(
         dict(

@@ -65,7 +65,7 @@ def study(
         columns={**thermo_digits.COLUMNS, **thermo_digits.GRADIENT_VARIANCES},
         num_seeds=num_seeds,
         common=make_flags(fields),
-        draw=figures.draw,
+        draw=(figures.draw,),
     )
 
 

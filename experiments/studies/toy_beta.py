@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from ebmjax.recipes.config.files import project
-from ebmjax.recipes.study import Study
-from ebmjax.recipes.study.columns import pick_columns
-from ebmjax.recipes.study.figures import draw_each, draw_sweep
+from ebmjax.recipes.study import Study, sweep_rows
+from ebmjax.recipes.study.figures import draw_sweep
+from ebmjax.recipes.study.table import pick_columns
 
 figures = project("figures.points_objectives")
 
@@ -52,9 +52,11 @@ study = partial(
     Study,
     columns=COLUMNS,
     common=('--config.evals.functions=("literal/beta_bias.py:beta_bias",)',),
-    draw=draw_each(partial(draw_sweep, name="loss.beta"), figures.objectives),
+    draw=(partial(draw_sweep, "loss.beta"), figures.objectives),
 )
 STUDIES = {
-    "": study(rows(SETTINGS), sweep={"loss.beta": (0.0, 0.1, 0.3, 0.5, 0.7, 0.9)}),
-    "negative": study(rows({"": ("default",)}), sweep={"loss.beta": (-0.9, -0.5, -0.3, -0.1, 0.0)}),
+    "": study(sweep_rows(rows(SETTINGS), "loss.beta", (0.0, 0.1, 0.3, 0.5, 0.7, 0.9))),
+    "negative": study(
+        sweep_rows(rows({"": ("default",)}), "loss.beta", (-0.9, -0.5, -0.3, -0.1, 0.0))
+    ),
 }

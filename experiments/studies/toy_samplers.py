@@ -12,8 +12,8 @@ from functools import partial
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
-from ebmjax.recipes.study.columns import pick_columns
 from ebmjax.recipes.study.figures import Panel, over_training
+from ebmjax.recipes.study.table import pick_columns
 
 figures = project("figures.points_samplers")
 
@@ -57,11 +57,11 @@ TRAINING = Study(
     rows={label: [CONFIG, f"--config.sampler.name={name}"] for label, name in TRAINED_BY.items()},
     columns=TRAINING_COLUMNS,
     common=("--config.evals.every_epochs=30", "--config.evals.comparison.samplers=('sgld',)"),
-    draw=partial(over_training, PANELS, "training"),
+    draw=(partial(over_training, PANELS, "training"),),
 )
 
 
-study = partial(Study, columns=COLUMNS, draw=figures.study)
+study = partial(Study, columns=COLUMNS, draw=(figures.study,))
 STUDIES = {
     "": study({"four Gaussians": [CONFIG]}),
     "variants": study({name: [f"{CONFIG}:{name}"] for name in ("near", "weak_l2", "persistent")}),

@@ -42,8 +42,8 @@ def test_a_row_has_the_peer_at_its_best_and_its_ratio(module, monkeypatch, comma
 
     def works():
         ways = {"eager": lambda: 6.0, "channels_last": lambda: 3.0}
-        yield module.Work("work", {1: 2.0, 2: 1.0}, {"PyTorch": {**ways, "compile": fail}})
-        yield module.Work("other", {1: 2.0, 2: 1.0}, {"PyTorch": {"eager": fail}})
+        yield module.Work("work", {1: 2.0, 2: 1.0}, "PyTorch", {**ways, "compile": fail})
+        yield module.Work("other", {1: 2.0, 2: 1.0}, "PyTorch", {"eager": fail})
 
     monkeypatch.setattr(module, "PAUSE", 0.0)
     monkeypatch.setattr(module.harness, "time_call", lambda clock, *calls: clock if calls else 1.0)
@@ -54,7 +54,7 @@ def test_a_row_has_the_peer_at_its_best_and_its_ratio(module, monkeypatch, comma
     times = [row[f"{side} ms"]["median"] for side in ("1 device", "2 devices", "peer")]
     assert times == [2000.0, 1000.0, 3000.0]
     assert row["ratio"] == {"median": 3.0, "low": 3.0, "high": 3.0}
-    assert row["its other ways"] == "eager 6000 ms; compile fails: no C++ compiler"
+    assert row["its other ways"] == "compile fails: no C++ compiler; eager 6000 ms"
     assert (other["peer"], other["ratio"]) == ("PyTorch", None)
     assert len(lines) == 5  # the head, the columns, a rule and two rows
 

@@ -22,7 +22,6 @@ from ebmjax.recipes.models.build import root_keys
 from ebmjax.recipes.run import run as runs
 from ebmjax.recipes.run import use
 from ebmjax.recipes.run.run import Run
-from ebmjax.recipes.study.reader import StudyRun
 from ebmjax.training._block import make_block
 from ebmjax.training._feed import describe_batches
 from ebmjax.training._sharding import place_state
@@ -185,7 +184,6 @@ def readers(folder, config, new):
         lambda: launch(config, NAME, str(folder)),
         lambda: launch(config, NAME, str(folder), "eval"),
         lambda: launch(start, NAME, str(new)),
-        lambda: StudyRun(folder).config(),
     )
 
 

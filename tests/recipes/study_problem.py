@@ -78,7 +78,7 @@ def fail_runs(monkeypatch, errors="error: no such data"):
 def run(all_cells):
     """Returns the messages on every cell, one run at a time."""
     told = []
-    run_each(all_cells, 1, lambda cell, status: told.append((cell, status)))
+    run_each(all_cells, 1, lambda cell, status: told.append((cell, status)), print)
     assert [cell for cell, _ in told] == all_cells
     return [status for _, status in told]
 

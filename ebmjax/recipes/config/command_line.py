@@ -41,19 +41,6 @@ def read(
     return made
 
 
-def without_effect(config: str, arguments: Sequence[str], where: str = "") -> set[str]:
-    """Returns the names of the fields that ``arguments`` set and that then do not exist.
-
-    Raises:
-      SystemExit: as ``read``, but not for fields out of range.
-    """
-    found = read(config, arguments, is_checked=False, where=where)
-    names = {*read_names(arguments)}
-    every = families.all_fields(found.family, names)
-    unused = names - {*families.fields_of(found)}
-    return {name for name in unused if not every[name].is_off(name, found)}
-
-
 def split(argv: Sequence[str]) -> tuple[str | None, list[str], list[str]]:
     """Returns the value of --config, the arguments that set fields, and the others of ``argv``.
 

@@ -1,11 +1,9 @@
-"""Study files, and the runs of a study: one for each row and seed."""
+"""Study files, the runs of a study, one for each row and seed, and the reader of their folders."""
 
-import math
 import runpy
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +13,15 @@ from ebmjax._ranges import PATH
 from ebmjax._shown import near_path, trim
 from ebmjax._user_function import is_function_name, user_function
 from ebmjax.recipes.config import declare, families, files
-from ebmjax.recipes.config.command_line import read, read_names, without_effect
+from ebmjax.recipes.config.command_line import read
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.config.families import is_points, with_extractor
-from ebmjax.recipes.folder import workdir
-from ebmjax.recipes.study.reader import StudyRun, folder_name
+from ebmjax.recipes.folder import run_folder, workdir
 
-RUN = ("-m", "ebmjax.recipes", "run")
-TAKEN = {"", ".", "..", "slurm", "table.md", "table.json"}
-"""Names in a study's folder that no row can have."""
 COLUMN = "(name, factor, decimals), such as ('classification.accuracy', 100.0, 1)"
+TYPES = ((str, float, int), (str, int, int))
 ROW = "'CONFIG[:VARIANT]', or a list of it and further '--config.FIELD=VALUE'"
+DIVERGED = "diverged.txt"
+"""File in a diverged run's folder, with its last lines."""
 
 
 @dataclass
@@ -39,36 +35,30 @@ class Study:
         feature extractors.
       num_seeds: runs of every row, with seeds 0, 1, ...
       common: arguments of every run.
-      draw: draws figures; called with the study's folder after all runs.
-      sweep: one field to its values, ``{"sampler.sgld.step_size": (0.1, 0.3, 1.0)}``. Every row
-        becomes a row for each value. Without ``draw``, each column is drawn against the field.
+      draw: functions that draw figures; each takes the study's folder after all runs.
     """
 
     rows: Mapping[str, str | Sequence[str]]
     columns: Mapping[str, tuple[str, float, int]]
     num_seeds: int = 5
     common: tuple[str, ...] = ()
-    draw: Callable[[Path], None] | None = None
-    sweep: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    draw: Sequence[Callable[[Path], None]] = ()
 
     def __post_init__(self) -> None:
-        """Makes the rows of a sweep; raises ConfigError for what cannot be a study."""
-        _check(self)
-        for name, values in self.sweep.items():
-            short = name.rpartition(".")[2]
-            self.rows = {
-                f"{label}, {short}={value}": [*_parts(row), *make_flags({name: value})]
-                for label, row in self.rows.items()
-                for value in values
-            }
-            self.draw = self.draw or partial(_draw_sweep, name)
-        self.sweep = {}
-
-
-def _draw_sweep(name: str, folder: Path) -> None:
-    from ebmjax.recipes.study.figures import draw_sweep  # which loads Matplotlib
-
-    draw_sweep(folder, name)
+        """Raises ConfigError for what cannot be a study."""
+        is_count = type(self.num_seeds) is int and self.num_seeds >= 1
+        for is_right, what, expected, got in (
+            (self.rows, "rows", "a dict of a row or more", self.rows),
+            (is_count, "num_seeds", "an integer of at least 1", self.num_seeds),
+            (isinstance(self.draw, list | tuple), "draw", "a tuple of functions", self.draw),
+            *((_parts(row), f"row {label!r}", ROW, row) for label, row in self.rows.items()),
+            *(
+                (tuple(map(type, one)) in TYPES, f"column {k!r}", COLUMN, one)
+                for k, one in self.columns.items()
+            ),
+        ):
+            if not is_right:
+                raise ConfigError(f"{what} must be {expected}; got {trim(repr(got))}.")
 
 
 def make_flags(fields: Mapping[str, Any]) -> tuple[str, ...]:
@@ -76,72 +66,25 @@ def make_flags(fields: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(f"--config.{name}={value}" for name, value in fields.items())
 
 
-def check_argument(argument: str, where: str) -> None:
-    """Raises ConfigError unless an argument is ``--config.FIELD=VALUE`` of another field than seed.
-
-    The message begins with ``where``.
-    """
-    name, equals, _ = argument.partition("=")
-    if not name.startswith("--config.") or not equals:
-        raise ConfigError(f"{where} only --config.FIELD=VALUE changes a field of runs.")
-    if name == "--config.seed":
-        raise ConfigError(f"{where} runs have seeds 0, 1, ...: --seeds=N says how many.")
-
-
-def _check(study: Study) -> None:
-    rows, columns, sweep = study.rows, study.columns, study.sweep
-    _expect(isinstance(rows, Mapping) and len(rows) > 0, "rows", "a dict of a row or more", rows)
-    folders: dict[str, str] = {}
-    for label, row in rows.items():
-        is_line = isinstance(label, str) and label.isprintable() and len(label.encode()) < 200
-        _expect(is_line, "the label of a row", "a line of text", label)
-        parts = _parts(row)
-        is_row = len(parts) > 0 and all(isinstance(one, str) and one for one in parts)
-        _expect(is_row, f"row {label!r}", ROW, row)
-        for argument in parts[1:]:
-            check_argument(argument, f"row {label!r} has {argument!r}, but")
-        name = folder_name(label)
-        other = folders.setdefault(name.casefold(), label)
-        if name in TAKEN or other != label:
-            raise ConfigError(f"rows {other!r} and {label!r} need another folder than {name!r}.")
-    _expect(isinstance(columns, Mapping), "columns", "a dict", columns)
-    for heading, column in columns.items():
-        _expect(isinstance(heading, str), "the heading of a column", "text", heading)
-        _expect(_is_column(column), f"column {heading!r}", COLUMN, column)
-    is_count = type(study.num_seeds) is int and study.num_seeds >= 1
-    _expect(is_count, "num_seeds", "an integer of at least 1", study.num_seeds)
-    _expect(not isinstance(study.common, str), "common", "a tuple of arguments", study.common)
-    for argument in study.common:
-        check_argument(argument, f"common has {argument!r}, but")
-    is_sweep = isinstance(sweep, Mapping) and len(sweep) <= 1
-    _expect(is_sweep, "sweep", "a dict of one field to its values", sweep)
+def sweep_rows(
+    rows: Mapping[str, str | Sequence[str]], name: str, values: Sequence[Any]
+) -> dict[str, list[str]]:
+    """Returns a row for each of ``rows`` and value of a field; ``figures.draw_sweep`` draws it."""
+    return {
+        f"{label}, {name.rpartition('.')[2]}={value}": [*_parts(row), *make_flags({name: value})]
+        for label, row in rows.items()
+        for value in values
+    }
 
 
-def _expect(is_right: bool, what: str, expected: str, got: Any) -> None:
-    if not is_right:
-        raise ConfigError(f"{what} must be {expected}; got {trim(repr(got))}.")
-
-
-def _parts(row: Any) -> list[Any]:
-    if isinstance(row, str):
-        return [row]
-    return [*row] if isinstance(row, list | tuple) else []
-
-
-def _is_column(column: Any) -> bool:
-    match column:
-        case (str(), int() | float() as factor, int(decimals)):
-            return math.isfinite(factor) and factor != 0 and decimals >= 0
-    return False
+def _parts(row: Any) -> list[str]:
+    """Returns the configuration of a row and its arguments; none if it is not a row."""
+    parts = [row] if isinstance(row, str) else [*row] if isinstance(row, list | tuple) else []
+    return parts if all(isinstance(one, str) for one in parts) else []
 
 
 def load(name: str) -> Study:
-    """Returns the study of ``FILE[:VARIANT]``; "jem_digits" stands for studies/jem_digits.py.
-
-    Raises:
-      ConfigError: as ``read_file``, or if there is no such variant.
-      SystemExit: if there is no such file.
-    """
+    """Returns the study of ``FILE[:VARIANT]``; ends the process if there is no such file."""
     path, _, variant = name.partition(":")
     studies = read_file(files.find(path, "studies", "study"))
     if variant not in studies:
@@ -151,21 +94,13 @@ def load(name: str) -> Study:
 
 
 def read_file(path: Path) -> Mapping[str, Study]:
-    """Returns the studies of a file by variant, "" for a single one.
-
-    Raises:
-      ConfigError: if the file cannot be run, or defines no studies.
-    """
+    """Returns the studies of a file by variant, "" for a single one, or raises ConfigError."""
     try:
         namespace = runpy.run_path(str(path))
-    except ConfigError as error:  # of a ``Study``
-        raise ConfigError(f"{path}: {error}") from error
     except (Exception, SystemExit) as error:  # whatever the file does
-        mistake = files.mistake_in(path, error) or f"{path}: {type(error).__name__}: {error}"
-        raise ConfigError(mistake) from error
+        raise ConfigError(files.mistake_in(path, error) or f"{path}: {error}") from error
     studies = namespace.get("STUDIES") or {"": namespace.get("STUDY")}
-    is_dict = isinstance(studies, Mapping)
-    if not is_dict or not all(isinstance(one, Study) for one in studies.values()):
+    if not all(isinstance(one, Study) for one in studies.values()):
         raise ConfigError(f"{path} must define STUDY, a Study, or STUDIES, a dict of them.")
     return studies
 
@@ -177,19 +112,67 @@ def default_folder(name: str, kind: str = "studies") -> Path:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One run: row, seed, folder, command and configuration."""
+class StudyRun:
+    """One run of a study, in ``folder``: ``FOLDER/<row>/seed<k>``, which may not exist."""
 
-    label: str
-    seed: int
     folder: Path
-    command: list[str]
-    config: Config
 
     @property
     def status(self) -> str:
         """Returns "done", "diverged" or "missing"."""
-        return StudyRun(self.folder).status
+        if (self.folder / DIVERGED).exists():
+            return "diverged"  # its best state may have been evaluated
+        # An unfinished run may have been evaluated, too.
+        is_done = (self.folder / "evaluation.json").exists()
+        return "done" if is_done and self.evaluation().get("is_finished", True) else "missing"
+
+    def evaluation(self) -> dict[str, Any]:
+        """Returns evaluation.json; empty if there is none."""
+        return self._read("evaluation.json")
+
+    def numbers(self) -> dict[str, Any]:
+        """Returns summary.json and evaluation.json as one object."""
+        return self._read("summary.json") | self.evaluation()
+
+    def _read(self, name: str) -> dict[str, Any]:
+        path = self.folder / name
+        return run_folder.read_json(path) if path.exists() else {}
+
+
+def folder_name(label: str) -> str:
+    """Returns the name of a row's folder within the study's; itself for such a name."""
+    return label.replace("/", "-").replace(" ", "_")
+
+
+def row_names(folder: Path) -> list[str]:
+    """Returns the names of the rows' folders that hold a run, sorted."""
+    return sorted({path.parent.name for path in folder.glob("*/seed*")})
+
+
+def runs(folder: Path, row: str) -> list[StudyRun]:
+    """Returns the runs of a row, given by its label or its folder's name, by seed."""
+    paths = (folder / folder_name(row)).glob("seed*")
+    return [StudyRun(path) for path in sorted(paths, key=lambda path: (len(path.name), path.name))]
+
+
+def find_done(folder: Path, row: str) -> list[StudyRun]:
+    """Returns those of ``runs`` that were evaluated and did not diverge."""
+    return [run for run in runs(folder, row) if run.status == "done"]
+
+
+def first(folder: Path, row: str) -> StudyRun:
+    """Returns the run of seed 0, which may be missing."""
+    return StudyRun(folder / folder_name(row) / "seed0")
+
+
+@dataclass(frozen=True)
+class Cell(StudyRun):
+    """One run, with its row, seed, command and configuration."""
+
+    label: str
+    seed: int
+    command: list[str]
+    config: Config
 
     def check(self) -> None:
         """Raises WorkdirError if the folder's run has another configuration."""
@@ -202,55 +185,35 @@ class Cell:
 def cells(study: Study, folder: Path, num_seeds: int, overrides: Sequence[str] = ()) -> list[Cell]:
     """Returns all runs, the first seed of every row first, so that the table soon has every row.
 
-    Args:
-      study: rows and arguments.
-      folder: the study's folder.
-      num_seeds: runs of every row.
-      overrides: ``--config.FIELD=VALUE`` for every run; they win over the study's.
+    ``overrides`` are arguments of every run, and win over the study's.
 
     Raises:
-      ConfigError: if an override has no effect in any row.
+      ConfigError: for an argument that sets no field.
       SystemExit: if a row's configuration is wrong; the message names the row and the mistake.
     """
-    rows = {label: _command(study, label, overrides) for label in study.rows}
-    for argument in overrides:
-        if not any(argument in arguments for _, arguments in rows.values()):
-            raise ConfigError(f"{argument} has no effect in any row of the study: leave it out.")
-    configs = {label: read(*row, where=f"row {label!r}: ") for label, row in rows.items()}
     found = []
-    for seed in range(num_seeds):
-        for label, (name, arguments) in rows.items():
+    for label, row in study.rows.items():
+        name, *own = _parts(row)
+        arguments = [*study.common, *own, *overrides]
+        for one in arguments:
+            if not one.startswith("--config.") or one.startswith("--config.seed="):
+                text = "must be --config.FIELD=VALUE, of a field other than the seed"
+                raise ConfigError(f"row {label!r}: {one!r} {text}: see --seeds.")
+        command = [sys.executable, "-m", "ebmjax.recipes", "run", f"--config={name}", *arguments]
+        row_config = read(name, arguments, where=f"row {label!r}: ")
+        for seed in range(num_seeds):
             target = folder / folder_name(label) / f"seed{seed}"
-            own = [f"--config.seed={seed}", f"--workdir={target}", "--mode=all"]
-            command = [sys.executable, *RUN, f"--config={name}", *arguments, *own]
-            config = ConfigDict(configs[label])
+            last = [f"--config.seed={seed}", f"--workdir={target}", "--mode=all"]
+            config = ConfigDict(row_config)
             config.seed = seed
-            found.append(Cell(label, seed, target, command, config))
-    return found
-
-
-def _command(study: Study, label: str, overrides: Sequence[str]) -> tuple[str, list[str]]:
-    """Returns ``CONFIG[:VARIANT]`` of a row, and the arguments of its runs.
-
-    Arguments that all runs share are left out where they have no effect.
-    """
-    config, *arguments = _parts(study.rows[label])
-    together = [*study.common, *arguments, *overrides]
-    if len(together) == len(arguments):
-        return config, together
-    unused = without_effect(config, together, f"row {label!r}: ") - {*read_names(arguments)}
-    return config, [argument for argument in together if not unused & {*read_names([argument])}]
-
-
-def with_extractors(study: Study, all_cells: Sequence[Cell]) -> Study:
-    """Returns ``study`` with "{extractor}" in headings replaced by its runs' extractors."""
-    configs = [cell.config for cell in all_cells]
-    columns = {with_extractor(head, configs): column for head, column in study.columns.items()}
-    return replace(study, columns=columns)
+            found.append(Cell(target, label, seed, [*command, *last], config))
+    return sorted(found, key=lambda cell: cell.seed)
 
 
 def check_data(all_cells: Sequence[Cell]) -> None:
     """Raises ConfigError if a file or function that a row's fields name is not there."""
+    from ebmjax.recipes.parts import image_data  # which loads JAX
+
     for label, config in {cell.label: cell.config for cell in all_cells}.items():
         fields = families.fields_of(config)
         try:
@@ -262,13 +225,7 @@ def check_data(all_cells: Sequence[Cell]) -> None:
                 for one in value if isinstance(value, list | tuple) else [value]:
                     if is_function_name(one):
                         user_function(one)
-            if "data.test_split" in fields and not is_points(config):
-                _check_images(config)
+            if "data.test_split" in fields and not families.is_points(config):
+                image_data.check(config)
         except (ValueError, OSError, RuntimeError) as error:
             raise ConfigError(f"row {label!r}: {error}") from error
-
-
-def _check_images(config: Config) -> None:
-    from ebmjax.recipes.parts import image_data  # which loads JAX
-
-    image_data.check(config)

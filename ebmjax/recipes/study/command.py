@@ -4,20 +4,15 @@
   ebmjax study --study=studies/thermo_digits.py:regimes --jobs=2
   ebmjax study --study=studies/jem_digits.py --config.train.batch_size=32
 
-A study file names its rows and columns; "ebmjax list STUDY" prints them. A row is a configuration
-with a variant. A column is a number of summary.json or evaluation.json. Every cell is a run
-(ebmjax run --mode=all) in FOLDER/<row>/seed<k>, of seed k. Finished and diverged runs are not
-repeated; interrupted runs continue. Everything is checked before the first run. Ctrl-C and
-SIGTERM reach the runs, which also stop if this command is killed. table.md and table.json are
-written after every run, figures at the end. With --jobs=N every run has a share of
-the CPUs. --rows='SVGD*' 'JEM, K = ?' runs only rows whose labels match; the table keeps all rows.
+Every cell is a run in FOLDER/<row>/seed<k>; "ebmjax list STUDY" prints rows and columns. Everything
+is checked before the first run. table.md and table.json are written after every run, figures at the
+end. The same command continues, and repeats no finished or diverged run. --config.FIELD=VALUE sets
+a field in every run and wins over the row's. --rows='SVGD*' 'JEM, K = ?' runs only rows whose
+labels match. With --jobs=N every run has a share of the CPUs.
 
 With --executor=slurm every run is a job of Slurm. --slurm.NAME=VALUE passes any option of sbatch,
 such as --slurm.partition=gpu; --slurm.time=MINUTES is needed. Jobs that are preempted or reach
-their time limit save, are queued again and continue. The command waits for the jobs.
-
---config.FIELD=VALUE sets a field in every run. It may be given several times, and it wins over the
-row's own value. A folder whose runs have another value of the field is refused."""
+their time limit save, are queued again and continue. The command waits for the jobs."""
 
 import argparse
 import fnmatch
@@ -26,6 +21,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, NoReturn
@@ -40,42 +36,29 @@ from ebmjax.recipes.config.errors import (
     did_you_mean,
     stop,
 )
-from ebmjax.recipes.folder.run_folder import read_json
+from ebmjax.recipes.config.families import with_extractor
 from ebmjax.recipes.folder.workdir import check_writable
-from ebmjax.recipes.study import Study, jobs, table
-from ebmjax.recipes.study.cells import (
-    Cell,
-    cells,
-    check_argument,
-    check_data,
-    default_folder,
-    load,
-    with_extractors,
-)
+from ebmjax.recipes.study import Study, cells, jobs, table
+from ebmjax.recipes.study.cells import Cell
 
 
 def run_all(
     study: Study,
     all_cells: Sequence[Cell],
+    ours: Sequence[Cell],
     folder: Path,
-    num_jobs: int,
-    patterns: Sequence[str] = ("*",),
+    num_jobs: int = 1,
     executor: Any = None,
 ) -> int:
-    """Runs missing cells, updates the table and draws; returns the number of failed runs.
-
-    Rows whose labels match none of ``patterns`` are not run but stay in the table. With submitit's
-    ``executor`` every run is a job of its cluster; without one the runs are processes of this
-    machine, ``num_jobs`` at a time.
-    """
-    ours = matching(all_cells, patterns)
-    text = plan(ours, "jobs of Slurm" if executor else f"{num_jobs} at a time")
-    num_failed = run_cells(
-        ours, text, lambda cell: table.write(study, all_cells, folder), num_jobs, executor
-    )
+    """Runs ``ours``, writes the table of all and draws; as ``run_cells``."""
+    configs = [cell.config for cell in all_cells]
+    columns = {with_extractor(k, configs): column for k, column in study.columns.items()}
+    study = replace(study, columns=columns)
+    ended = lambda cell: table.write(study, all_cells, folder)  # noqa: E731
+    num_failed = run_cells(ours, count_nouns(len(ours), "run"), ended, num_jobs, executor)
     print((folder / "table.md").read_text())
-    if study.draw is not None:
-        study.draw(folder)
+    for draw in study.draw:
+        draw(folder)
     return num_failed
 
 
@@ -86,9 +69,11 @@ def run_cells(
     num_jobs: int,
     executor: Any = None,
 ) -> int:
-    """Runs missing cells and says how each ended, as ``run_all``; returns the number that failed.
+    """Runs missing cells and says how each ended; returns the number that failed.
 
-    ``text`` says what runs; ``ended`` takes each cell, also one that ended before.
+    With submitit's ``executor`` every run is a job of its cluster; without one the runs are
+    processes of this machine, ``num_jobs`` at a time. ``text`` says what runs; ``ended`` takes each
+    cell, also one that ended before.
     """
     statuses: list[str] = []
 
@@ -98,94 +83,59 @@ def run_cells(
         say(f"{now} {cell.label}, seed {cell.seed}: {status}; {len(statuses)} of {len(ours)}")
         ended(cell)
 
-    with tell_phases("stdout"), phase(text, again="study") as note:
+    def hear(cell: Cell, line: str) -> None:
+        note(f"{cell.label}, seed {cell.seed}: {shorten(line, 100)}")
+
+    missing = [cell for cell in ours if cell.status == "missing"]
+    how = "jobs of Slurm" if executor else f"{num_jobs} at a time"
+    with tell_phases("stdout"), phase(f"{text}, {how}", again="study") as note:
+        for cell in (one for one in ours if one not in missing):
+            tell(cell, cell.status)
         if executor is None:
-            hear = lambda cell, line: note(f"{cell.label}, seed {cell.seed}: {shorten(line, 100)}")  # noqa: E731
-            jobs.run_each(ours, num_jobs, tell, hear)
-        else:
-            jobs.run_on(executor, ours, tell)
-    return len([one for one in statuses if one not in ("done", "diverged")])
+            jobs.run_each(missing, num_jobs, tell, hear)
+        elif missing:
+            jobs.run_on(executor, missing, tell)
+    return sum(status not in ("done", "diverged") for status in statuses)
 
 
-def plan(ours: Sequence[Cell], how: str) -> str:
-    """Returns what will run, such as "3 rows x 2 seeds = 6 runs, 2 at a time; 1 ended before"."""
-    num_rows = len({cell.label for cell in ours})
-    seeds = count_nouns(len(ours) // num_rows, "seed")
-    num_ended = sum(cell.status != "missing" for cell in ours)
-    runs = f"{count_nouns(num_rows, 'row')} x {seeds} = {count_nouns(len(ours), 'run')}, {how}"
-    return runs + f"; {num_ended} ended before" * bool(num_ended)
-
-
-def matching(all_cells: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
-    """Returns the cells of rows whose labels match one of ``patterns``, shell wildcards in them."""
-    return [cell for cell in all_cells if any(fnmatch.fnmatchcase(cell.label, p) for p in patterns)]
-
-
-def _tell_plan(ours: Sequence[Cell], num_jobs: int) -> None:
-    """Prints what would run: a line for each row that lacks runs, with its arguments."""
-    print(plan(ours, f"{num_jobs} at a time"))
-    rows: dict[str, list[Cell]] = {}
-    for cell in (one for one in ours if one.status == "missing"):
-        rows.setdefault(cell.label, []).append(cell)
-    for label, some in rows.items():
-        words = some[0].command[some[0].command.index("run") + 1 :]
-        print(f"{label}, seeds {', '.join(str(one.seed) for one in some)}: {shlex.join(words)}")
-
-
-def _claim(folder: Path, study: Study) -> None:
-    """Makes the folder; raises WorkdirError where another study's table would be lost."""
-    folder.mkdir(parents=True, exist_ok=True)
-    check_writable(folder, "--folder")
-    path = folder / "table.json"
-    foreign = [one for one in (read_json(path) if path.exists() else {}) if one not in study.rows]
-    if foreign:
-        raise WorkdirError(f"its table.json is of another study, with the row {foreign[0]!r}.")
-
-
-def add_options(parser: argparse.ArgumentParser, jobs: str) -> None:
-    """Adds the options that say where runs run; ``jobs`` is the default number of runs at once."""
-    parser.add_argument("--jobs", type=int, help=f"runs at the same time ({jobs})")
+def make_study_parser(doc: str | None, name: str, kind: str) -> argparse.ArgumentParser:
+    """Returns a reader of arguments with the options that say where runs run."""
+    parser = make_parser(doc, name)
+    parser.add_argument("--folder", help=f"default runs/{kind}/<file>[_<variant>]")
+    parser.add_argument("--jobs", type=count, help="runs at the same time (default 1)")
     parser.add_argument("--executor", choices=("local", "slurm"), default="local")
-    parser.add_argument("--max_steps", type=int, help="steps of every run, in place of its epochs")
     parser.add_argument("--dry_run", action="store_true", help="print the plan and end")
+    return parser
 
 
-def overrides_of(options: argparse.Namespace, rest: Sequence[str], *counts: str) -> list[str]:
-    """Returns the fields that a command line sets in every run.
+def count(text: str) -> int:
+    """Returns a number of at least 1; raises ValueError for others."""
+    if int(text) < 1:
+        raise ValueError(text)
+    return int(text)
 
-    Raises:
-      ConfigError: if one of the options ``counts`` is below 1, or an argument sets no field.
-    """
-    for name in counts:
-        if getattr(options, name) is not None and getattr(options, name) < 1:
-            raise ConfigError(f"--{name} must be at least 1, got {getattr(options, name)}.")
-    overrides = [argument for argument in rest if not argument.startswith(jobs.SLURM)]
-    for argument in overrides:
-        check_argument(argument, f"unexpected argument {argument!r}:")
-    if options.max_steps is not None:
-        overrides.append(f"--config.train.max_steps={options.max_steps}")
-    return overrides
+
+def read_rest(options: argparse.Namespace, rest: Sequence[str], folder: Path) -> Any:
+    """Returns the arguments of every run, and submitit's executor or None."""
+    is_slurm = options.executor == "slurm"
+    slurm = [one for one in rest if is_slurm and one.startswith(jobs.SLURM)]
+    executor = jobs.make_executor(folder / "slurm", options.jobs, slurm) if is_slurm else None
+    return [one for one in rest if one not in slurm], executor
 
 
 def end_after(run: Callable[[], int]) -> NoReturn:
     """Runs what returns the number of failed runs, and ends the process.
 
     Raises:
-      SystemExit: with code 1 if a run failed, 2 after a mistake, 130 after Ctrl-C,
-        143 after SIGTERM.
+      SystemExit: with code 1 if a run failed, 2 after a mistake, 130 after Ctrl-C or SIGTERM.
     """
-
-    def interrupt(number: int, frame: Any) -> NoReturn:
-        raise KeyboardInterrupt(number)
-
-    signal.signal(signal.SIGTERM, interrupt)  # acts as Ctrl-C, also for its runs
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, also for its runs
     try:
         num_failed = run()
     except (ConfigError, WorkdirError) as error:
         stop(error)
-    except KeyboardInterrupt as error:
-        print("Interrupted, and so are its runs. The same command continues.", file=sys.stderr)
-        sys.exit(128 + (error.args[0] if error.args else signal.SIGINT))
+    except KeyboardInterrupt:
+        stop("interrupted, and so are its runs. The same command continues.", 128 + signal.SIGINT)
     if num_failed:
         stop(f"{count_nouns(num_failed, 'run')} failed. The same command tries again.", FAILED)
     sys.exit(0)
@@ -193,35 +143,35 @@ def end_after(run: Callable[[], int]) -> NoReturn:
 
 def main() -> None:
     """Reads the command line, checks everything and runs."""
-    parser = make_parser(__doc__, "ebmjax study")
+    parser = make_study_parser(__doc__, "ebmjax study", "studies")
     parser.add_argument("--study", required=True, help="study file, with :VARIANT if it has any")
-    parser.add_argument("--folder", help="default runs/studies/<study file>[_<variant>]")
-    add_options(parser, "default 1; with Slurm any number")
-    parser.add_argument("--seeds", type=int, help="runs of every row (default: the study's)")
+    parser.add_argument("--seeds", type=count, help="runs of every row (default: the study's)")
     parser.add_argument("--rows", nargs="+", metavar="PATTERN", default=["*"], help="rows to run")
     options, rest = parser.parse_known_args()
+    folder = Path(options.folder or cells.default_folder(options.study)).expanduser()
     try:
-        overrides = overrides_of(options, rest, "jobs", "seeds")
-        study = load(options.study)
-        folder = Path(options.folder or default_folder(options.study)).expanduser()
-        all_cells = cells(study, folder, options.seeds or study.num_seeds, overrides)
-        for pattern in options.rows:
-            if not fnmatch.filter(study.rows, pattern):
-                near = did_you_mean(pattern.strip("*?"), study.rows)
-                raise ConfigError(f"--rows={pattern!r} matches no row of the study.{near}")
-        ours = matching(all_cells, options.rows)
-        study = with_extractors(study, all_cells)
+        overrides, executor = read_rest(options, rest, folder)
+        study = cells.load(options.study)
+        all_cells = cells.cells(study, folder, options.seeds or study.num_seeds, overrides)
+        labels = {row for one in options.rows for row in fnmatch.filter(study.rows, one)}
+        if not labels:
+            near = did_you_mean(options.rows[0].strip("*?"), study.rows)
+            raise ConfigError(f"--rows={options.rows} matches no row of the study.{near}")
         for cell in all_cells:
             cell.check()
-        check_data([cell for cell in ours if cell.status == "missing"])
-        executor = jobs.executor_of(options.executor, folder / "slurm", options.jobs, rest)
-        if options.dry_run:
-            _tell_plan(ours, options.jobs or 1)
-            sys.exit(0)
+        ours = [cell for cell in all_cells if cell.label in labels]
+        missing = [cell for cell in ours if cell.status == "missing"]
+        cells.check_data(missing)
     except (ConfigError, WorkdirError) as error:
         stop(error)
+    if options.dry_run:
+        print(f"{len(missing)} of {count_nouns(len(ours), 'run')}")
+        for cell in missing:
+            print(f"{cell.label}, seed {cell.seed}: {shlex.join(cell.command[4:])}")
+        sys.exit(0)
     try:
-        _claim(folder, study)
+        folder.mkdir(parents=True, exist_ok=True)
+        check_writable(folder, "--folder")
     except (OSError, WorkdirError) as error:
         stop(f"--folder={folder} cannot be used: {error}")
-    end_after(lambda: run_all(study, all_cells, folder, options.jobs or 1, options.rows, executor))
+    end_after(lambda: run_all(study, all_cells, ours, folder, options.jobs or 1, executor))

@@ -6,40 +6,34 @@ With --config=jem_digits, NUMBER may be classification.nll and FIELD sampler.sgl
 of a field are LOW..HIGH, on a log scale where HIGH is ten times LOW, or A,B,C. Every trial is a run
 in FOLDER/trial_<number>/seed0, as of a study. The best three run again on three fresh seeds.
 
-The search writes table.md and table.json after every trial, and search.png at its end.
-FOLDER/journal.log is Optuna's storage. The same command continues, with the same trials. --jobs=N
-chooses and runs N trials together. Other options are those of "ebmjax study --help"."""
+The search writes table.md after every trial, and search.png at its end. FOLDER/journal.log is
+Optuna's storage. The same command continues. --jobs=N chooses and runs N trials together.
+Other options are those of "ebmjax study --help"."""
 
 import argparse
 import json
-import math
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import optuna
-from optuna import distributions
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.storages import journal
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.trial import FrozenTrial, TrialState
 
-from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.config import command_line, families
 from ebmjax.recipes.config.declare import Fields
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, did_you_mean, stop
-from ebmjax.recipes.config.families import is_drawn
-from ebmjax.recipes.folder.workdir import check_writable, write_json, write_whole
+from ebmjax.recipes.folder.workdir import check_writable, write_whole
 from ebmjax.recipes.study import Study, cells, command, make_flags
-from ebmjax.recipes.study.jobs import executor_of
-from ebmjax.recipes.study.reader import StudyRun
 from ebmjax.recipes.study.table import as_markdown, descend, markdown_table, table
 
 BEST = 3  # trials that run again, and fresh seeds of each
-
 HELD_OUT = ("classification.", "ood.", "robustness.", "evidence.")
 """Sections of evaluation.json about the images that judge a run."""
 
@@ -48,7 +42,7 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 def check_held_out(name: str, config: Config) -> None:
     """Raises ConfigError unless the number ``name`` of a run may choose its settings."""
-    is_exact = is_drawn(config)  # points, judged against the law that they are drawn from
+    is_exact = families.is_drawn(config)  # points, judged against the law that they are drawn from
     if not is_exact and (not config.data.get("holdout") or config.evals.use_test_split):
         text = "set --config.data.holdout=0.2, and leave config.evals.use_test_split False."
         raise ConfigError(f"a search compares trials by held-out images: {text}")
@@ -65,56 +59,54 @@ def read_space(texts: Sequence[str], fields: Fields) -> dict[str, Any]:
         if name not in fields or name in found or name in ("family", "seed"):
             near = did_you_mean(name, fields)
             raise ConfigError(f"--space={name} must be a field that can be searched, once.{near}")
-        kind: Any = fields[name].values.kind
         try:
-            found[name] = _read_range(given, int if kind is int else float)
+            found[name] = _read_range(given, is_whole=fields[name].values.kind is int)
         except ValueError as error:
-            text = "LOW..HIGH, whole numbers where the field is one, or A,B,C, different values"
+            text = "LOW..HIGH, whole numbers where the field is one, or A,B,C"
             raise ConfigError(f"--space={name} must be {text}; got {given!r}.") from error
     return found
 
 
-def _read_range(text: str, kind: Callable[[str], float]) -> Any:
+def _read_range(text: str, is_whole: bool) -> Any:
     low, dots, high = text.partition("..")
-    if not dots:
-        entries = text.split(",")
-        if "" in entries or not len({*entries}) == len(entries) > 1:
-            raise ValueError(text)
-        return distributions.CategoricalDistribution(entries)
-    start, end = kind(low), kind(high)
-    if not -math.inf < start < end < math.inf:
+    if dots:
+        start, end = (int(one) if is_whole else float(one) for one in (low, high))
+        make: Any = IntDistribution if is_whole else FloatDistribution
+        return make(start, end, log=0 < 10 * start <= end)
+    if "," not in text:
         raise ValueError(text)
-    make: Any = distributions.IntDistribution if kind is int else distributions.FloatDistribution
-    return make(start, end, log=start > 0 and end >= 10 * start)
+    return CategoricalDistribution(text.split(","))
 
 
 def open_study(folder: Path, direction: Any, about: str) -> optuna.Study:
     """Returns Optuna's study of a folder; WorkdirError if it holds something else."""
+    folder.mkdir(parents=True, exist_ok=True)
+    check_writable(folder, "--folder")
     path = folder.absolute() / "journal.log"
-    if (folder / "table.json").exists() and not path.exists():
-        raise WorkdirError("it holds a study. Name another folder.")
     backend = journal.JournalFileBackend(str(path), journal.JournalFileOpenLock(str(path)))
     with path.open("r+b") as file:  # without the half line that a killed process left
         file.truncate(file.read().rfind(b"\n") + 1)
     kept = {"study_name": "search", "storage": optuna.storages.JournalStorage(backend)}
     study = optuna.create_study(direction=direction, load_if_exists=True, **kept)
-    if not study.user_attrs:
-        study.set_user_attr("about", about)
-    if study.user_attrs["about"] != about:
+    if study.user_attrs.get("about", about) != about:
         raise WorkdirError(f"it holds another search, {study.user_attrs['about']}.")
+    study.set_user_attr("about", about)
     return study
 
 
 class Search:
     """The trials of one search, and their runs."""
 
-    def __init__(self, options: argparse.Namespace, overrides: Sequence[str], fields: Fields):
-        self.options, self.overrides = options, overrides
-        self.space = read_space(options.space, fields)
+    def __init__(self, options: argparse.Namespace, folder: Path, overrides: Sequence[str]):
+        config = command_line.read(options.config, overrides, is_checked=False)
+        self.options, self.folder, self.overrides = options, folder, overrides
+        self.space = read_space(options.space, families.all_fields(config.family))
         self.number = options.minimize or options.maximize
-        folder = options.folder or cells.default_folder(options.config, "searches")
-        self.folder = Path(folder).expanduser()
-        self.cells: dict[int, list[cells.Cell]] = {}  # seed 0, then fresh seeds; none if refused
+        self.cells: dict[int, list[cells.Cell]] = {}
+        check_held_out(self.number, config)
+        for name, one in self.space.items():
+            for end in getattr(one, "choices", ()) or (one.low, one.high):
+                cells.check_data(self.make(0, {name: end})[:1])
 
     def make(self, number: int, values: Mapping[str, object]) -> list[cells.Cell]:
         """Returns the runs of a trial; ends the process if its configuration is refused."""
@@ -122,44 +114,29 @@ class Search:
         study = Study(row, {}, common=(*self.overrides, *make_flags(values)))
         return cells.cells(study, self.folder, 1 + BEST)
 
-    def check(self) -> None:
-        """Tries the ends of every field; a mistake ends the process or raises ConfigError."""
-        for name, one in self.space.items():
-            for end in getattr(one, "choices", ()) or (one.low, one.high):
-                cells.check_data(self.make(0, {name: end})[:1])
+    def cells_of(self, trial: FrozenTrial) -> list[cells.Cell]:
+        """Returns the runs of a trial: of seed 0 and fresh seeds; none if it is refused."""
+        if trial.number not in self.cells:
+            try:
+                self.cells[trial.number] = self.make(trial.number, trial.params)
+            except SystemExit:
+                self.cells[trial.number] = []
+        return self.cells[trial.number]
 
     def next_group(self, study: optuna.Study) -> list[FrozenTrial]:
-        """Returns the trials that run next: those that were running, or new ones.
-
-        A new one is a single record, and depends on the trials before it alone.
-        """
-        running = TrialState.RUNNING
-        while (num := len(before := study.trials)) < self.options.trials:
-            if num % (self.options.jobs or 1) == 0 and study.get_trials(states=(running,)):
-                break
-            sampler = optuna.samplers.TPESampler(seed=num)
-            memory = optuna.create_study(direction=study.direction, sampler=sampler)
-            memory.add_trials(before)
-            params = memory.ask(self.space).params
-            study.add_trial(create_trial(state=running, params=params, distributions=self.space))
-        return study.get_trials(states=(running,))
-
-    def add(self, study: optuna.Study, trial: FrozenTrial) -> list[cells.Cell]:
-        """Returns the run of seed 0; none, and the trial ends, if its configuration is refused."""
-        try:
-            self.cells[trial.number] = self.make(trial.number, trial.params)
-        except SystemExit:
-            self.cells[trial.number] = []
-            if trial.state == TrialState.RUNNING:
-                study.tell(trial.number, state=TrialState.PRUNED)
-        for cell in self.cells[trial.number]:
-            cell.check()
-        return self.cells[trial.number][:1]
+        """Returns the trials that run next: those that a killed search left, or new ones."""
+        running = (TrialState.RUNNING,)
+        if not study.get_trials(states=running):
+            first, most = len(study.trials), self.options.trials
+            for number in range(first, min(first + (self.options.jobs or 1), most)):
+                study.sampler = optuna.samplers.TPESampler(seed=number)
+                study.ask(self.space)
+        return study.get_trials(states=running)
 
     def end(self, study: optuna.Study, cell: cells.Cell) -> None:
-        """Ends the trial of a run, and writes the tables. A run that recovered has no number."""
+        """Ends the trial of a run, and writes the table. A run that recovered has no number."""
         if cell.seed == 0 and cell.status != "missing":
-            numbers = StudyRun(cell.folder).numbers() if cell.status == "done" else {}
+            numbers = cell.numbers() if cell.status == "done" else {}
             if numbers and self.number.rpartition(".")[2] not in json.dumps(numbers):
                 raise ConfigError(f"{cell.folder} reports no number {self.number!r}.")
             number = None if numbers.get("recoveries") else descend(numbers, self.number)
@@ -171,12 +148,12 @@ class Search:
         """Runs all trials, and the best on fresh seeds; returns the number of failed runs."""
         how = {"num_jobs": self.options.jobs or 1, "executor": executor}
         start = partial(command.run_cells, ended=partial(self.end, study), **how)
-        for trial in study.trials:
-            self.add(study, trial)
         while group := self.next_group(study):
-            ready = [cell for trial in group for cell in self.add(study, trial)]
+            for trial in (one for one in group if not self.cells_of(one)):
+                study.tell(trial.number, state=TrialState.PRUNED)
+            ready = [cell for trial in group for cell in self.cells_of(trial)[:1]]
             text = f"trials to {group[-1].number} of {self.options.trials}"
-            if num_failed := start(ready, text) if ready else 0:
+            if num_failed := start(ready, text):
                 return num_failed
         if not (fresh := self.fresh(study)):
             raise ConfigError(f"no trial has a finite {self.number}: search smaller ranges.")
@@ -191,58 +168,49 @@ class Search:
         """Returns the runs of the best trials, the best first, on seeds that chose none."""
         known = [trial for trial in study.trials if trial.value is not None]
         known.sort(key=lambda trial: trial.values[0], reverse=bool(self.options.maximize))
-        return [cell for trial in known[:BEST] for cell in self.cells[trial.number][1:]]
+        return [cell for trial in known[:BEST] for cell in self.cells_of(trial)[1:]]
 
     def write(self, study: optuna.Study) -> None:
-        """Writes the tables: all trials, and the best on fresh seeds."""
+        """Writes the table: all trials, and the best on fresh seeds."""
         fresh, rows = self.fresh(study), []
         for one in study.trials:
-            end = next((cell.status for cell in self.cells.get(one.number, ())), "refused")
+            end = next((cell.status for cell in self.cells_of(one)), "refused")
             rows.append([str(x) for x in (one.number, *one.params.values(), one.value, end)])
         lines = markdown_table(["trial", *self.space, self.number, "how it ended"], rows)
-        labels = {cell.label: self.options.config for cell in fresh}
-        found: dict[str, Any] = {}
-        if labels:
-            best = Study(labels, {self.number: (self.number, 1.0, 4)})
-            found = table(best, fresh)
-            lines.append(f"\nThe best on {BEST} fresh seeds:\n\n{as_markdown(best, found)}")
+        if fresh:
+            columns = {self.number: (self.number, 1.0, 4)}
+            best = Study({cell.label: self.options.config for cell in fresh}, columns)
+            lines.append(f"\nThe best on {BEST} fresh seeds:\n")
+            lines.append(as_markdown(best, table(best, fresh)))
         for cell in fresh[::BEST]:
             words = cell.command[cell.command.index("run") : -3]
             lines.append(f"\n{cell.label}: `{shlex.join(['ebmjax', *words, '--mode=all'])}`")
-        write_json(self.folder / "table.json", found)
         write_whole(self.folder / "table.md", "\n".join(lines) + "\n")
 
 
 def main() -> None:
     """Reads the command line, checks everything and runs; ends as ``command.end_after``."""
-    parser = make_parser(__doc__, "ebmjax search")
+    parser = command.make_study_parser(__doc__, "ebmjax search", "searches")
     parser.add_argument("--config", required=True, help="configuration file, with :VARIANT")
     aim = parser.add_mutually_exclusive_group(required=True)
     for direction in ("minimize", "maximize"):
         aim.add_argument(f"--{direction}", metavar="NUMBER", help="number of held-out images")
     parser.add_argument("--space", action="append", required=True, metavar="FIELD=RANGE")
-    parser.add_argument("--trials", type=int, default=40, help="trials in all (default 40)")
-    parser.add_argument("--folder", help="default runs/searches/<configuration>[_<variant>]")
-    command.add_options(parser, "default 1")
+    parser.add_argument("--trials", type=command.count, default=40, help="in all (default 40)")
     options, rest = parser.parse_known_args()
     direction = "minimize" if options.minimize else "maximize"
+    folder = Path(options.folder or cells.default_folder(options.config, "searches")).expanduser()
     try:
-        overrides = command.overrides_of(options, rest, "jobs", "trials")
-        config = command_line.read(options.config, overrides, is_checked=False)
-        search = Search(options, overrides, families.all_fields(config.family))
-        check_held_out(search.number, config)
-        search.check()
-        executor = executor_of(options.executor, search.folder / "slurm", options.jobs, rest)
+        overrides, executor = command.read_rest(options, rest, folder)
+        search = Search(options, folder, overrides)
         ranges = [f"{name}: {one}" for name, one in search.space.items()]
         print(f"{options.trials} trials to {direction} {search.number}:", *ranges, sep="\n")
         if options.dry_run:
             sys.exit(0)
-        search.folder.mkdir(parents=True, exist_ok=True)
-        check_writable(search.folder, "--folder")
-        about = [options.config, *overrides, search.number, *ranges]
-        study = open_study(search.folder, direction, ", ".join(about))
+        about = ", ".join([options.config, *overrides, search.number, *ranges])
+        study = open_study(folder, direction, about)
     except ConfigError as error:
         stop(error)
     except (OSError, WorkdirError) as error:
-        stop(f"--folder={search.folder} cannot be used: {error}")
+        stop(f"--folder={folder} cannot be used: {error}")
     command.end_after(lambda: search.run(study, executor))

@@ -1,4 +1,4 @@
-"""Writes a study's table, table.md and table.json: means, errors and paired differences."""
+"""Columns that many studies have, and a study's table: means, intervals, paired differences."""
 
 import json
 import statistics
@@ -9,66 +9,121 @@ from typing import Any
 import numpy as np
 
 import ebmjax
+from ebmjax.recipes.evaluators.result_tables import with_interval
 from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.study.cells import Cell, Study
-from ebmjax.recipes.study.reader import StudyRun
+
+Columns = dict[str, tuple[str, float, int]]
+
+COLUMNS: Columns = {
+    "accuracy, %": ("classification.accuracy", 100.0, 1),
+    "ECE, %": ("classification.ece", 100.0, 1),
+    "NLL, nats": ("classification.nll", 1.0, 3),
+    "energy of samples - of data, nats": ("energy_gap", 1.0, 2),
+    "acceptance, end of training": ("chain_acceptance_prob", 1.0, 3),
+    "distance travelled": ("chain_displacement", 1.0, 5),
+    "density, TV": ("density.density_tv", 1.0, 3),
+    "density, KL in nats": ("density.density_kl", 1.0, 3),
+    "largest loss": ("over_training.largest_loss", 1.0, 1),
+    "steps": ("steps", 1.0, 0),
+    "skipped steps": ("skipped", 1.0, 0),
+    "seconds of training": ("run_seconds", 1.0, 0),
+}
+"""Columns by heading, each as in ``Study.columns``."""
+
+WORDS = {"buffer": "buffer", "fresh": "fresh chains", "short": "chains as in training"}
+"""Sets of samples by their names in evaluation.json."""
+
+
+def pick_columns(*headings: str) -> Columns:
+    """Returns those of ``COLUMNS`` with these headings."""
+    return {heading: COLUMNS[heading] for heading in headings}
+
+
+def auroc_columns(sets: Mapping[str, str], *scores: str) -> Columns:
+    """Returns a column for each score and set; ``sets`` is word in the heading to name.
+
+    Names of scores and sets are those of evaluation.json.
+    """
+    return {
+        f"AUROC {score.replace('_', ' ')} / {words}": (f"ood.sets.{name}.{score}.auroc", 1.0, 3)
+        for score in scores
+        for words, name in sets.items()
+    }
+
+
+def fid_columns(*sets: str) -> Columns:
+    """Returns columns of FID for sets of samples in ``WORDS``, of test images and of Gaussians.
+
+    Each set has its standard error over images, its starts, and the difference with the upper end
+    of its 95 % interval: below 0 the chains improved on their starts. Sets of chains also have the
+    RMS displacement of these.
+    """
+    found: Columns = {}
+    for name in sets:
+        words = WORDS[name]
+        for heading, number in (
+            (f"FID ({{extractor}}), {words}", "fid"),
+            (f"error of {words}", "fid_error"),
+            (f"starts of {words}", "starts.fid"),
+            (f"{words} minus starts", "minus_starts.difference"),
+            (f"{words} minus starts, at most", "minus_starts.high"),
+        ):
+            found[heading] = (f"generation.{name}.{number}", 1.0, 1)
+        if name != "buffer":
+            place = f"generation.{name}.rms_displacement"
+            found[f"RMS displacement of {words}"] = (place, 1.0, 3)
+    found["FID, class Gaussians"] = ("generation.gaussian.fid", 1.0, 1)
+    found["FID, test images"] = ("generation.test_images.fid", 1.0, 1)
+    return found
 
 
 def table(study: Study, all_cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
     """Returns, by label and column, the numbers over seeds that were run.
 
-    None stands for a seed without the number, such as a diverged one. Beside the columns a row has,
-    each where it is known:
-
-    - "diverged", "finished", "recovered": numbers of runs.
-    - "interval": ends of a 95 % interval of each column's mean, by ``interval``.
-    - "test_set_error": standard error of each column's mean, because the test set is finite.
-    - "difference_from": the first row whose runs keep numbers image by image, and by column the
-      difference from it on the same images and common seeds, with a 95 % interval.
+    None stands for a seed without the number, such as a diverged one. A row also has the numbers of
+    runs that are "finished", "diverged" and "recovered", and "interval", by column the ends of
+    ``interval`` if they are known. Rows on the same images as the first that keeps numbers image by
+    image have "difference", by column the paired difference from it.
     """
     found: dict[str, dict[str, Any]] = {}
     images: dict[str, dict[str, Any]] = {}
+    ended = [cell for cell in all_cells if cell.status != "missing"]
     for label in study.rows:
-        found[label], images[label] = _row(study, [c for c in all_cells if c.label == label])
+        found[label], images[label] = _row(study, [c for c in ended if c.label == label])
     first = next((label for label, columns in images.items() if any(columns.values())), None)
-    for label, columns in images.items():
-        if first is not None and label != first:
-            pairs = {
-                heading: workdir.paired_difference(
-                    columns[heading], images[first][heading], factor=factor
-                )
-                for heading, (_, factor, _) in study.columns.items()
-            }
-            if pairs := {heading: pair for heading, pair in pairs.items() if pair}:
-                found[label]["difference_from"] = {first: pairs}
+    for label in (one for one in found if first not in (None, one)):
+        for heading, (_, factor, _) in study.columns.items():
+            both = images[label][heading], images[first][heading]
+            if pair := workdir.paired_difference(*both, factor=factor):
+                found[label].setdefault("difference", {})[heading] = pair | {"from": first}
     return found
 
 
-def _row(study: Study, runs: Sequence[Cell]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _row(study: Study, ended: Sequence[Cell]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns a row of ``table``, and by heading and seed the numbers of each image."""
-    statuses = {cell.seed: cell.status for cell in runs if cell.status != "missing"}
-    folders = {cell.seed: cell.folder for cell in runs if cell.status == "done"}
-    numbers = {seed: StudyRun(folder).numbers() for seed, folder in folders.items()}
+    numbers = {cell.seed: cell.numbers() for cell in ended if cell.status == "done"}
     row: dict[str, Any] = {
-        "diverged": len(statuses) - len(numbers),
         "finished": len(numbers),
+        "diverged": len(ended) - len(numbers),
         "recovered": sum(bool(one.get("recoveries")) for one in numbers.values()),
+        "interval": {},
     }
-    images, errors, intervals = {}, {}, {}
+    images: dict[str, Any] = {}
     for heading, (name, factor, _) in study.columns.items():
-        values = [descend(numbers.get(seed), name) for seed in statuses]
-        known = [one for one in values if isinstance(one, int | float)]
+        values = [descend(numbers.get(cell.seed), name) for cell in ended]
         row[heading] = [factor * x if isinstance(x, int | float) else None for x in values]
-        parts = {seed: workdir.read_per_image(folder, name) for seed, folder in folders.items()}
-        kept = {k: (numbers[k].get("images_sha256"), one) for k, one in parts.items() if one}
-        images[heading] = kept
-        stacked = workdir.stack_parts([*kept.values()])
-        if stacked:
-            errors[heading] = abs(factor) * ebmjax.metrics.sampling_error(stacked)
-        if ends := interval(known, stacked if len(kept) == len(known) else None):
-            intervals[heading] = sorted(factor * end for end in ends)
-    more = {"interval": intervals, "test_set_error": errors}
-    return row | {name: one for name, one in more.items() if one}, images
+        images[heading] = {
+            cell.seed: (numbers[cell.seed].get("images_sha256"), parts)
+            for cell in ended
+            if cell.seed in numbers and (parts := workdir.read_per_image(cell.folder, name))
+        }
+        known = [one for one in values if isinstance(one, int | float)]
+        kept = [*images[heading].values()]
+        stacked = workdir.stack_parts(kept) if len(kept) == len(known) else None
+        if ends := interval(known, stacked):
+            row["interval"][heading] = sorted(factor * end for end in ends)
+    return row, images
 
 
 def interval(
@@ -76,16 +131,10 @@ def interval(
 ) -> tuple[float, float] | None:
     """Returns a 95 % interval of the mean that more seeds, and more test images, would have.
 
-    Without ``images`` it is Student's over the seeds. With them it covers both, by the variances of
-    ``metrics.paired_difference``; with one seed it is of that trained model. A share of right
-    answers has Wilson's interval, for as many images as would have the same variance.
-
-    Args:
-      values: the number of each seed.
-      images: numbers (seeds, images) by set of images; None if runs have none.
-
-    Returns:
-      Both ends; None for a single value, or for equal ones, without images.
+    Without ``images`` it is Student's over ``values``, one a seed; None for one value or equal
+    ones. With ``images``, numbers (seeds, images) by set of images, it covers both, by the
+    variances of ``metrics.paired_difference``; with one seed it is of that trained model. A share
+    of right answers has Wilson's interval, for as many images as would have the same variance.
 
     Source: Wilson 1927; effective number of images, Korn & Graubard 1998.
     """
@@ -111,9 +160,7 @@ def interval(
 def descend(tree: Any, name: str) -> Any:
     """Returns the value under ``name``: a number, or None."""
     for part in name.split("."):
-        if not isinstance(tree, dict) or part not in tree:
-            return None
-        tree = tree[part]
+        tree = tree.get(part) if isinstance(tree, dict) else None
     return tree
 
 
@@ -125,59 +172,36 @@ def write(study: Study, all_cells: Sequence[Cell], folder: Path) -> None:
 
 
 def as_markdown(study: Study, found: Mapping[str, Mapping[str, Any]]) -> str:
-    """Returns the table: mean and standard deviation over seeds, errors, and how runs ended.
+    """Returns the table: mean, standard deviation over seeds, 95 % interval; how runs ended.
 
-    A number that some runs lack says how many have it, diverged ones included. The last column, if
-    any run recovered, counts those that diverged on the way and finished with other settings than
-    the row's (``config.train.on_divergence``). Below stand the paired differences.
+    A number that some runs lack says how many have it. "recovered" counts runs that diverged and
+    finished with other settings than the row's (``config.train.on_divergence``). Below stand the
+    paired differences.
     """
-    ends = ["diverged", *["recovered"] * any(row.get("recovered") for row in found.values())]
-    rows = []
+    rows, pairs, ends, reference = [], [], ("finished", "diverged", "recovered"), ""
     for label, row in found.items():
-        entries = [label]
-        for heading, (_, _, decimals) in study.columns.items():
-            also = (row.get(name, {}).get(heading) for name in ("test_set_error", "interval"))
-            entries.append(entry(row[heading], decimals, *also))
-        entries += [str(row["finished"] + row["diverged"]), *(str(row[end]) for end in ends)]
-        rows.append(entries)
-    lines = markdown_table(["", *study.columns, "seeds", *ends], rows)
-    told = {name for row in found.values() for name in row}
-    if told & {"interval", "test_set_error"}:
-        of_test = ', "test" the standard error of a finite test set' * ("test_set_error" in told)
-        of_mean = ", [low, high] a 95 % interval of the mean" * ("interval" in told)
-        lines += ["", f"± is the spread over seeds{of_test}{of_mean}."]
-    return "\n".join([*lines, *_differences(study, found)]) + "\n"
-
-
-def _differences(study: Study, found: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    pairs = {k: row["difference_from"] for k, row in found.items() if "difference_from" in row}
-    if not pairs:
-        return []
-    (reference,) = {name for one in pairs.values() for name in one}
-    columns = {label: one[reference] for label, one in pairs.items()}
-    headings = [one for one in study.columns if any(one in row for row in columns.values())]
-    seeds = {k: sorted({pair["seeds"] for pair in row.values()}) for k, row in columns.items()}
-    rows = [
-        [
-            label,
-            *(_difference(row.get(one), study.columns[one][2]) for one in headings),
-            ", ".join(map(str, seeds[label])),
+        entries = [
+            entry(row[heading], decimals, row["interval"].get(heading))
+            for heading, (_, _, decimals) in study.columns.items()
         ]
-        for label, row in columns.items()
-    ]
-    lines = ["", f"Difference from {reference} on the same images, 95 % interval:", ""]
-    lines += markdown_table(["", *headings, "seeds"], rows)
-    if any(1 in one for one in seeds.values()):
-        lines += ["", "With one seed an interval is of these two runs, not of two ways to train."]
-    return lines
+        rows.append([label, *entries, *(str(row[end]) for end in ends)])
+        if "difference" in row:
+            pairs.append([label, *(_difference(row["difference"].get(k)) for k in study.columns)])
+            reference = next(iter(row["difference"].values()))["from"]
+    lines = markdown_table(["", *study.columns, *ends], rows)
+    lines += ["", "± is the spread over seeds, [low, high] a 95 % interval of the mean."]
+    if pairs:
+        lines += ["", f"Difference from {reference} on the same images, 95 % interval:", ""]
+        lines += markdown_table(["", *study.columns], pairs)
+    return "\n".join(lines) + "\n"
 
 
-def _difference(pair: Mapping[str, Any] | None, decimals: int) -> str:
+def _difference(pair: Mapping[str, Any] | None) -> str:
     if pair is None:
         return "-"
-    number, low, high = (f"{pair[k]:.{decimals}f}" for k in ("difference", "low", "high"))
-    text = f"{'+' * (pair['difference'] >= 0)}{number} ({low} to {high})"
-    return text if pair["low"] > 0 or pair["high"] < 0 else f"{text}, not told apart"
+    text = with_interval(pair["difference"], pair["low"], pair["high"])
+    text += ", not told apart" * (pair["low"] <= 0 <= pair["high"])
+    return text + ", one seed" * (pair["seeds"] == 1)
 
 
 def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -188,23 +212,15 @@ def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> li
 
 
 def entry(
-    values: Sequence[float | None],
-    decimals: int,
-    error: float | None = None,
-    interval: Sequence[float] | None = None,
+    values: Sequence[float | None], decimals: int, ends: Sequence[float] | None = None
 ) -> str:
-    """Returns mean and spread of the numbers in ``values``, and their count if not all.
-
-    ``error`` is the test set's, ``interval`` has the ends of the mean's; each if known.
-    """
+    """Returns mean and spread of the numbers in ``values``, the ends, and the count if not all."""
     numbers = [value for value in values if value is not None]
     if not numbers:
         return "-"
     text = f"{statistics.mean(numbers):.{decimals}f}"
     if len(numbers) > 1:
         text += f" ± {statistics.stdev(numbers):.{decimals}f}"
-    if error is not None:
-        text += f" (test ± {error:.{decimals}f})"
-    if interval:
-        text += f" [{interval[0]:.{decimals}f}, {interval[1]:.{decimals}f}]"
+    if ends:
+        text += f" [{ends[0]:.{decimals}f}, {ends[1]:.{decimals}f}]"
     return text if len(numbers) == len(values) else f"{text} ({len(numbers)} of {len(values)})"

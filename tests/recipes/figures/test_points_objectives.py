@@ -68,6 +68,7 @@ def test_the_objectives_of_a_setting_side_by_side(folder, figures):
 
 
 def test_the_study_draws_its_figures(folder):
-    load("studies/toy_beta.py").draw(folder)
+    for draw in load("studies/toy_beta.py").draw:
+        draw(folder)
     for name in ("panels_gmm", "panels_gmm_restricted"):
         assert (folder / f"{name}.png").stat().st_size > 5_000

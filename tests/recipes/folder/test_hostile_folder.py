@@ -15,7 +15,7 @@ from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError
 from ebmjax.recipes.folder import run_folder, workdir
 from ebmjax.recipes.run import run as runs
-from ebmjax.recipes.study.reader import StudyRun
+from ebmjax.recipes.study.cells import StudyRun
 
 OUTPUTS = {"sample": "s.png", "score": "s.csv", "export": "p.npz"}
 FACTORY = {"model.factory": "evil.py:make"}

@@ -9,7 +9,8 @@ from experiment_runs import command, damage, launch
 from linear_family import NAME, linear
 
 from ebmjax import data, recipes
-from ebmjax.recipes.study import reader
+from ebmjax.recipes.folder.workdir import read_rows, snapshots
+from ebmjax.recipes.study.cells import first
 
 
 def listing(folder):
@@ -60,10 +61,9 @@ def test_who_samples_scores_exports_or_loads_leaves_the_folder_as_it_is(
     ):
         command(monkeypatch, name, read_only, tmp_path / out, *further)
         assert (tmp_path / out).exists()
-    of_study = reader.first(read_only.parent.parent, "runs")
-    assert of_study.config()["family"] == "latent"
-    assert of_study.numbers()["steps"] == of_study.read_metrics()[-1]["step"] == 10
-    assert of_study.snapshots()
+    of_study = first(read_only.parent.parent, "runs")
+    assert of_study.numbers()["steps"] == read_rows(of_study.folder)[-1]["step"] == 10
+    assert snapshots(of_study.folder)
     assert listing(read_only) == before
 
 

@@ -17,14 +17,15 @@ from linear_family import LINEAR, hold
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.study import jobs
 from ebmjax.recipes.study.cells import Cell
-from ebmjax.recipes.study.jobs import CellJob, Running, executor_of, run_each, run_on, shares
+from ebmjax.recipes.study.jobs import CellJob, make_executor, run_each, run_on, share_cpus
 from experiments.configs import thermo_digits
 
 CONFIG = thermo_digits.get_config()
 WRITE = "import pathlib, sys; pathlib.Path(sys.argv[1], 'evaluation.json').write_text('{}')"
 # Says that it runs. On SIGTERM it takes its time to save; the next sitting finds what was saved.
 PATIENT = """
-import os, pathlib, signal, sys, time
+import os, pathlib, signal, sys, threading, time
+from ebmjax.recipes.__main__ import stop_with_stdin
 folder = pathlib.Path(sys.argv[1])
 if (folder / "saved").exists():
     (folder / "evaluation.json").write_text("{}")
@@ -34,6 +35,7 @@ def stop(*_):
     (folder / "saved").touch()
     sys.exit(143)
 signal.signal(signal.SIGTERM, stop)
+threading.Thread(target=stop_with_stdin, daemon=True).start()
 (folder / "parent").write_text(str(os.getppid()))
 (folder / "parent").rename(folder / "running")
 time.sleep(60)
@@ -43,7 +45,7 @@ time.sleep(60)
 def cell(folder, label, code):
     (folder / label).mkdir()
     command = [sys.executable, "-c", code, str(folder / label)]
-    return Cell(label, 0, folder / label, command, CONFIG)
+    return Cell(folder / label, label, 0, command, CONFIG)
 
 
 def statuses(executor, all_cells):
@@ -54,7 +56,7 @@ def statuses(executor, all_cells):
         told[one.label] = status
 
     if isinstance(executor, int):
-        run_each(all_cells, executor, tell)
+        run_each(all_cells, executor, tell, lambda one, line: None)
     else:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(jobs, "POLL_SECONDS", 0.05)
@@ -63,11 +65,20 @@ def statuses(executor, all_cells):
 
 
 def test_jobs_share_out_the_cpus(monkeypatch):
-    monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cpus: None, raising=False)
+    bound = []
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 3, 4, 7, 9}, raising=False)
-    assert shares(1) == [[]]
-    assert shares(2) == [[0, 4, 9], [3, 7]]
-    assert shares(7) == [[0], [3], [4], [7], [9], [0], [3]]
+    monkeypatch.setattr(
+        os, "sched_setaffinity", lambda pid, cpus: bound.append(cpus), raising=False
+    )
+    for number in (1, 2, 7):
+        bind = share_cpus(number)
+        for _ in range(number):
+            bind()
+    assert bound == [
+        *[[0, 3, 4, 7, 9]],
+        *[[3, 7], [0, 4, 9]],
+        *[[3], [0], [9], [7], [4], [3], [0]],
+    ]
 
 
 def test_a_run_that_diverges_counts_and_the_next_one_starts(tmp_path):
@@ -95,7 +106,7 @@ def test_lines_of_a_run_are_heard_and_its_command_knows_its_study(tmp_path):
 
 
 def test_a_command_that_cannot_begin_ends_the_study(tmp_path):
-    made = [Cell(name, 0, tmp_path / name, [str(tmp_path / "none")], CONFIG) for name in "abc"]
+    made = [Cell(tmp_path / name, name, 0, [str(tmp_path / "none")], CONFIG) for name in "abc"]
     with pytest.raises(FileNotFoundError):
         statuses(1, made)
 
@@ -123,22 +134,6 @@ def test_ctrl_c_waits_for_the_runs_and_starts_no_more(tmp_path):
     assert found == {"a": {"running", "saved"}, "b": {"running", "saved"}, "c": set()}
 
 
-def test_a_run_that_begins_while_the_others_are_stopped_is_stopped_too():
-    """Between two cells a worker has a moment in which it runs nothing."""
-    running = Running()
-    running.stop()
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
-        running.add(process)
-        assert process.wait(timeout=30) == -signal.SIGTERM
-
-
-# A run of ``PATIENT`` as a study starts it, so that it watches for the study's end.
-WATCHED = f"""
-import threading
-from ebmjax.recipes.__main__ import stop_with_stdin
-threading.Thread(target=stop_with_stdin, daemon=True).start()
-{PATIENT}
-"""
 # Two jobs at a time, as ``study.py --jobs=2`` runs them.
 JOBS = """
 import pathlib, sys
@@ -146,8 +141,8 @@ from ebmjax.recipes.study.cells import Cell
 from ebmjax.recipes.study.jobs import run_each
 from experiments.configs import thermo_digits
 config, code, *folders = thermo_digits.get_config(), *sys.argv[1:]
-cells = [Cell(f, 0, pathlib.Path(f), [sys.executable, "-c", code, f], config) for f in folders]
-run_each(cells, len(cells), print)
+cells = [Cell(pathlib.Path(f), f, 0, [sys.executable, "-c", code, f], config) for f in folders]
+run_each(cells, len(cells), print, print)
 """
 
 
@@ -157,7 +152,7 @@ def test_runs_stop_when_their_study_is_killed(num_jobs, tmp_path):
     folders = [tmp_path / name for name in "ab"[:num_jobs]]
     for folder in folders:
         folder.mkdir()
-    study = subprocess.Popen([sys.executable, "-c", JOBS, WATCHED, *map(str, folders)])
+    study = subprocess.Popen([sys.executable, "-c", JOBS, PATIENT, *map(str, folders)])
     wait_until(lambda: all((folder / "running").exists() for folder in folders))
     study.kill()
     study.wait()
@@ -184,8 +179,8 @@ def test_a_signal_stops_a_study_and_its_run(tmp_path, signum):
     (tmp_path / "hold").unlink()
     _, errors = study.communicate(timeout=200)
     if signum == signal.SIGTERM:
-        assert study.returncode == 143
-        assert errors == "Interrupted, and so are its runs. The same command continues.\n"
+        assert study.returncode == 130
+        assert errors == "error: interrupted, and so are its runs. The same command continues.\n"
     # The run has saved what it had and is gone: nothing is added to its rows.
     wait_until(lambda: (workdir / "checkpoints" / str(last_step(workdir))).is_dir())
     step = last_step(workdir)
@@ -203,13 +198,11 @@ def local(tmp_path, monkeypatch):
     return executor
 
 
-def test_every_missing_cell_is_a_job(local, tmp_path):
+def test_every_cell_is_a_job(local, tmp_path):
     failing = "import sys; sys.exit('no such file')"
-    codes = {"whole": WRITE, "fails": failing, "old": "never run"}
-    made = [cell(tmp_path, label, code) for label, code in codes.items()]
-    (tmp_path / "old" / "evaluation.json").write_text("{}")
+    made = [cell(tmp_path, label, code) for label, code in (("whole", WRITE), ("fails", failing))]
     failed = "failed with exit code 1: no such file"
-    assert statuses(local, made) == {"whole": "done", "fails": failed, "old": "done"}
+    assert statuses(local, made) == {"whole": "done", "fails": failed}
 
 
 @pytest.mark.slow
@@ -226,17 +219,6 @@ def test_a_preempted_job_saves_and_is_queued_again(local, tmp_path):
     assert statuses(local, made) == {"two": "done"}
     preempting.join()
     assert (tmp_path / "two" / "saved").exists()
-
-
-def test_a_job_of_several_tasks_runs_nothing(tmp_path, monkeypatch):
-    """Whatever gave it several: each task would run the cell, in the same folder."""
-    job = CellJob(cell(tmp_path, "one", WRITE))
-    monkeypatch.setenv("SLURM_NTASKS", "32")
-    with pytest.raises(ConfigError, match="one task"):
-        job()
-    assert job.cell.status == "missing"
-    monkeypatch.setenv("SLURM_NTASKS", "1")
-    assert job() == "done"
 
 
 def test_a_job_is_queued_again_only_after_its_run_has_saved(tmp_path):
@@ -282,8 +264,7 @@ def fake_slurm(tmp_path, monkeypatch):
 
 def test_options_of_sbatch_are_passed_on(fake_slurm, tmp_path):
     options = ["time=90", "partition=gpu", "mem=16G", "gres=gpu:1", "some-new=option"]
-    arguments = ["--config.seed=0", *(f"--slurm.{option}" for option in options)]
-    executor = executor_of("slurm", tmp_path / "slurm", 2, arguments)
+    executor = make_executor(tmp_path / "slurm", 2, [f"--slurm.{option}" for option in options])
     with executor.batch():
         made = [executor.submit(print, number) for number in range(3)]
     assert [job.job_id for job in made] == ["7_0", "7_1", "7_2"]
@@ -295,14 +276,10 @@ def test_options_of_sbatch_are_passed_on(fake_slurm, tmp_path):
 
 def test_mistakes_are_named(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    for name, arguments, message in (
-        ("slurm", ["--slurm.time=1:30:00"], "needs --slurm.time=MINUTES"),
-        ("slurm", ["--slurm.time=5"], "needs Slurm and .*srun"),
-        ("local", ["--slurm.time=5"], "has no effect without --executor=slurm"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            executor_of(name, tmp_path / "slurm", None, arguments)
+    with pytest.raises(ConfigError, match=r"needs --slurm.time=MINUTES"):
+        make_executor(tmp_path, 1, ["--slurm.time=1:30:00"])
+    with pytest.raises(ConfigError, match=r"needs Slurm and .*srun"):
+        make_executor(tmp_path, 1, ["--slurm.time=5"])
     monkeypatch.setitem(sys.modules, "submitit", None)
     with pytest.raises(ConfigError, match=r'pip install "ebmjax\[slurm\]": .*submitit'):
-        executor_of("slurm", tmp_path, None, ["--slurm.time=5"])
-    assert executor_of("local", tmp_path, 2, []) is None
+        make_executor(tmp_path, None, ["--slurm.time=5"])

@@ -10,9 +10,7 @@ from experiment_runs import EXPERIMENTS
 
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.command_line import read_names
-from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.folder.run_folder import as_json
-from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.cells import cells, read_file
 
 STUDIES = {
@@ -54,36 +52,15 @@ def test_every_table_that_scores_samples_scores_their_starts_beside_them(name):
     assert "displacement" in found or not kinds
 
 
-def test_what_all_rows_share_is_left_out_where_it_has_no_effect():
-    rows = {
-        "SGLD": "configs/jem_digits.py",
-        "pSGLD": ["configs/jem_digits.py", "--config.sampler.name=psgld"],
-    }
-    common = ("--config.sampler.psgld.damping=0.5",)
-    sgld, psgld = cells(Study(rows, {}, common=common), Path("nowhere"), 1)
-    assert not set(common) & set(sgld.command)
-    assert set(common) <= set(psgld.command)
-    assert psgld.config.sampler.psgld.damping == 0.5
-    study = Study(rows, {})
-    again = cells(study, Path("nowhere"), 1, common)
-    assert [set(cell.command) for cell in again] == [set(sgld.command), set(psgld.command)]
-    with pytest.raises(ConfigError, match=r"loss\.beta=0\.5 has no effect in any row of the study"):
-        cells(study, Path("nowhere"), 1, ["--config.loss.beta=0.5"])
-
-
-def test_what_a_row_sets_itself_must_have_an_effect():
-    row = ["configs/jem_digits.py", "--config.sampler.psgld.damping=0.5"]
-    with pytest.raises(SystemExit, match=r"sampler\.psgld\.damping is no field here"):
-        cells(Study({"row": row}, {}), Path("nowhere"), 1)
-
-
 @pytest.mark.parametrize("name", [name for name, study in STUDIES.items() if study.draw])
 def test_figures_of_no_run_are_none(name, tmp_path):
     """So a study whose runs all diverged ends with its tables; toy_beta shows how far they came."""
-    STUDIES[name].draw(tmp_path)
+    for draw in STUDIES[name].draw:
+        draw(tmp_path)
     for cell in [] if "toy_beta" in name else cells(STUDIES[name], tmp_path, 1):
         cell.folder.mkdir(parents=True)
         (cell.folder / "config.json").write_text(json.dumps(as_json(cell.config)))
         (cell.folder / "diverged.txt").write_text("at step 3")
-    STUDIES[name].draw(tmp_path)
+    for draw in STUDIES[name].draw:
+        draw(tmp_path)
     assert list(tmp_path.rglob("*.png")) == []

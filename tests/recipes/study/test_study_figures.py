@@ -1,22 +1,21 @@
 """Tests what a study's figure over training shows of its rows."""
 
 import json
-from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from PIL import Image
 from study_problem import fake_runs
 
-from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.folder.run_folder import as_json
-from ebmjax.recipes.study import Study
+from ebmjax.recipes.study import Study, sweep_rows
 from ebmjax.recipes.study.cells import cells, load
 from ebmjax.recipes.study.command import run_all
-from ebmjax.recipes.study.figures import over_training
+from ebmjax.recipes.study.figures import draw_sweep, over_training
 from experiments.configs import jem_digits
 
-GAP = (("energy_gap", "log_density_gap"), "gap", "linear")
+GAP = ("energy_gap", "gap", "linear")
 FID = ("sample_fid", "FID ({extractor})", "log")
 
 
@@ -31,11 +30,11 @@ def write_run(folder, row, seed, rows, weights=""):
 
 @pytest.fixture
 def study(tmp_path):
-    """Two rows that log the gap by either name, the first of two seeds; a third of FIDs alone."""
+    """Two rows that log the gap, the first of two seeds; a third of FIDs alone."""
     gaps = [{"step": 1, "energy_gap": 1.0}, {"step": 5, "energy_gap": 2.0, "sample_fid": 0.0}]
     write_run(tmp_path, "beta_0", 0, [*gaps, {"step": 10, "energy_gap": None, "sample_fid": 3.0}])
     write_run(tmp_path, "beta_0", 1, [{"step": 1, "energy_gap": 3.0}])
-    write_run(tmp_path, "beta_2", 0, [{"step": 4, "log_density_gap": 5.0}])
+    write_run(tmp_path, "beta_2", 0, [{"step": 4, "energy_gap": 5.0}])
     write_run(tmp_path, "other", 0, [{"step": 6, "sample_fid": 7.0}])
     (tmp_path / "table.md").write_text("no row")
     return tmp_path
@@ -50,12 +49,12 @@ def lines(axes):
     }
 
 
-def test_a_panel_reads_either_name(study, figures):
+def test_a_panel_has_means_and_seeds(study, figures):
     over_training((GAP, FID), "both", study)
     gap, fid = figures["both.png"].axes
     assert lines(gap) == {"beta 0": ([1], [2.0]), "beta 2": ([4], [5.0])}
     # The seeds themselves, as far as they came.
-    seeds = [curve.get_ydata() for curve in gap.lines if curve.get_label().startswith("_")]
+    seeds = [curve.get_ydata() for curve in gap.lines if curve.get_label().startswith("_child")]
     for found, expected in zip(seeds, ([1.0, 2.0, np.nan], [3.0], [5.0]), strict=True):
         np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(lines(fid)["beta 0"], [[5, 10], [np.nan, 3.0]])
@@ -72,7 +71,7 @@ def test_what_the_starts_score_is_dotted_beside_the_samples(tmp_path, figures):
     over_training((FID,), "fid", tmp_path)
     (axes,) = figures["fid.png"].axes
     assert axes.get_ylabel() == "FID (inception v3)"
-    (dotted,) = [curve for curve in axes.lines if curve.get_label() == "_starts"]
+    dotted = axes.lines[-1]
     assert (dotted.get_linestyle(), dotted.get_ydata().tolist()) == (":", [4.0, 4.0])
     assert len(axes.lines) == 3  # the starts of single seeds would hide the samples
 
@@ -94,7 +93,8 @@ def test_chains_are_drawn_by_their_rows_and_panels(name, tmp_path, figures):
             tmp_path / label.replace(" ", "_") / "seed0" / "monitor" / "000003.npz",
             **{"profile.sgld.acceptance_prob": np.array([0.25, 0.75])},
         )
-    study.draw(tmp_path)
+    for draw in study.draw:
+        draw(tmp_path)
     shown = {axes.get_ylabel(): lines(axes) for axes in figures["training.png"].axes}
     assert shown["acceptance in training"] == dict.fromkeys(study.rows, ([3], [0.5]))
     titles = " ".join(axes.get_title() for axes in figures["chains.png"].axes)
@@ -105,17 +105,15 @@ def test_a_sweep_is_a_row_a_value_and_a_figure_of_every_column(tmp_path, monkeyp
     rows = {"SGLD": "joint", "short": ["joint", "--config.sampler.num_steps=5"]}
     columns = {"accuracy, %": ("classification.accuracy", 100.0, 1), "gone": ("absent", 1.0, 1)}
     field = "optimizer.learning_rate"
-    study = Study(rows, columns, num_seeds=2, sweep={field: (1e-4, 1e-3)})
+    made, draw = sweep_rows(rows, field, (1e-4, 1e-3)), (partial(draw_sweep, field),)
+    study = Study(made, columns, num_seeds=2, draw=draw)
     assert {label: row[-1] for label, row in study.rows.items()} == {
         "SGLD, learning_rate=0.0001": f"--config.{field}=0.0001",
         "SGLD, learning_rate=0.001": f"--config.{field}=0.001",
         "short, learning_rate=0.0001": f"--config.{field}=0.0001",
         "short, learning_rate=0.001": f"--config.{field}=0.001",
     }
-    assert replace(study, num_seeds=1).rows == study.rows
     fake_runs(monkeypatch)
     all_cells = cells(study, tmp_path, 2)
-    run_all(study, all_cells, tmp_path, 1)
+    run_all(study, all_cells, all_cells, tmp_path)
     assert (tmp_path / "sweep.png").exists()
-    with pytest.raises(ConfigError, match="sweep must be a dict of one field to its values"):
-        Study(rows, columns, sweep={"a": (1,), "b": (2,)})
