@@ -22,8 +22,6 @@ from ebmjax.recipes.parts.samplers import check as check_samplers
 from ebmjax.recipes.parts.samplers.table import PLAIN
 from ebmjax.types import Key
 
-COMPARED_SAMPLERS = ("gradient_descent", "sgld", "psgld", "mala", "tempered_mala")
-COMPARED_SAMPLERS += ("svgd", "stochastic_svgd", "hmc")
 FIELD = "evals.comparison.samplers"
 MODE_RADIUS = 3.0
 """Radius of a mode in the Gaussians' standard deviations: 98.9 % of the mass."""
@@ -48,7 +46,7 @@ def comparison(
     model: Any,
     data: ImageData,
     *,
-    samplers: Annotated[Sequence[str], one_of_or_function(*PLAIN)] = COMPARED_SAMPLERS,
+    samplers: Annotated[Sequence[str], one_of_or_function(*PLAIN)] = (*SETTINGS["tuned"],),
     num_chains: Annotated[int, TWO_OR_MORE] = 10,
     num_steps: Annotated[int, TWO_OR_MORE] = 5000,
 ) -> Found:

@@ -96,7 +96,7 @@ def smooth_histogram(points: np.ndarray, grid: Grid, bandwidth: float) -> np.nda
     should be narrower than ``bandwidth``, the kernel's deviation in units of the position.
     """
     finite = points[np.all(np.isfinite(points), axis=1)].astype(np.float64)
-    counts, _, _ = np.histogram2d(*finite.T, bins=(grid.edges, grid.edges))
+    counts = np.histogram2d(*finite.T, bins=(grid.edges, grid.edges))[0]
     return smooth(counts / (len(points) * grid.width**2), grid, bandwidth)
 
 
@@ -193,24 +193,18 @@ def density(
 
 
 def check(model: Any, data: ImageData, **_: Any) -> None:
-    """Refuses points that are not in the plane, and a grid that is coarse or cuts off the data."""
+    """Refuses points that are not in the plane, and a grid that cuts off the data."""
     del data
-    section, dimension = model.config.evals.density, model.train.images.shape[1]
+    grid, dimension = grid_of(model.config), model.train.images.shape[1]
     if dimension != 2:
         raise ConfigError(
             "config.evals.density needs points in the plane, (N, 2), got points with "
             f"{dimension} coordinates: set --config.evals.density.every=never."
         )
-    grid = grid_of(model.config)
-    if section.bandwidth < grid.width:
-        raise ConfigError(
-            f"config.evals.density.bandwidth={section.bandwidth} must be at least the width of a "
-            f"cell, {grid.width:.3g}. Take more config.evals.density.grid_points."
-        )
     if (share := border_mass(truth_on_grid(model), grid)) > MAX_BORDER_MASS:
         raise ConfigError(
-            f"config.evals.density.half_width={section.half_width} leaves {share:.2g} of the "
-            f"data's own mass at the border of the grid, more than {MAX_BORDER_MASS}. Widen it."
+            f"config.evals.density.half_width={grid.half_width} leaves {share:.2g} of the data's "
+            f"own mass at the border of the grid, more than {MAX_BORDER_MASS}. Widen it."
         )
 
 

@@ -246,8 +246,6 @@ def _build_typed(config, changes, folder):
     [
         ("beta", {"data.name": "points"}, r"points needs config\.data\.path, an \.npy file"),
         ("beta", {"evals.density.half_width": 1.0}, r"half_width=1\.0 leaves .* Widen it"),
-        ("beta", {"evals.density.grid_points": 20},
-         r"density\.bandwidth=0\.05 must be at least .* 0\.2\."),
         ("beta", {"sampler.buffer.start_mean": (1.0, 2.0, 3.0)},
          r"start_mean must have one entry, or .* 2 coordinates"),
         ("beta", {"train.batch_size": 502}, r"train\.batch_size must be at most .* 500 examples"),
