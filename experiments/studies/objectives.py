@@ -84,7 +84,6 @@ def row(data: str, objective: str) -> list[str]:
 
 COLUMNS = {
     **pick_columns("density, KL in nats", "density, TV"),
-    "normalisable": ("density.is_normalisable", 1.0, 1),
     **pick_columns("seconds of training"),
 }
 COMMON = (

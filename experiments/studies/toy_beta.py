@@ -30,7 +30,6 @@ COLUMNS = {
     "reweighted negatives, TV": ("reweighted_tv", 1.0, 3),
     "slope of the compensation": ("bias_slope", 1.0, 2),
     "its correlation": ("bias_correlation", 1.0, 2),
-    "normalisable": ("density.is_normalisable", 1.0, 1),
     **pick_columns("seconds of training"),
 }
 

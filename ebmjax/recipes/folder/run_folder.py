@@ -7,7 +7,7 @@ imports JAX.
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -124,23 +124,22 @@ def _check_unchanged(path: Path, config: Config, directory: Path, step: int) -> 
     saved = about.get("config") if isinstance(about, dict) else None
     if not isinstance(saved, dict):
         raise WorkdirError(f"{directory / str(step)} does not name its configuration. {ANOTHER}")
-    changes = differing(config, saved, lambda name: not name.startswith("evals."))
-    if changes:
+    if changes := differing(config, saved, "evals."):
         raise WorkdirError(
             f"{path} has changed since step {step} was saved: {changes}. Put it back as it was."
         )
 
 
-def differing(config: Config, saved: dict[str, Any], counts: Callable[[str], bool]) -> str:
+def differing(config: Config, saved: dict[str, Any], skipped: str = "-") -> str:
     """Returns the first fields that differ from ``saved``, with both values; empty if none does.
 
-    Only names for which ``counts`` count. Those that only one of both has come last.
+    Names that begin with ``skipped`` do not count. Those that only one of both has come last.
     """
     ours, theirs = flatten(as_json(config)), flatten(saved)
     names = [
         name
         for name in [*sorted(ours.keys() & theirs.keys()), *sorted(ours.keys() ^ theirs.keys())]
-        if counts(name) and ours.get(name) != theirs.get(name) and name not in LOCATIONS
+        if ours.get(name) != theirs.get(name) and not name.startswith((skipped, *LOCATIONS))
     ]
     return "; ".join(
         f"{name} was {trim(repr(theirs.get(name, 'absent')))} and is now "
@@ -192,17 +191,17 @@ def find_saved(folder: Path, config: Config, step: int | None = None) -> Saved:
     steps, best = list_steps(folder / "checkpoints"), list_steps(folder / "best")
     shown = ", ".join(map(str, steps))
     is_best = step is None and config.evals.get("checkpoint") == "best"
-    if not steps:
-        raise WorkdirError(f"--workdir {folder} holds no checkpoint to use: train first.")
-    if step is not None and step not in steps:
-        raise WorkdirError(
-            f"--workdir {folder} has no checkpoint of step {step}. It has those of steps {shown}."
-        )
-    if is_best and not best:
-        raise WorkdirError(
-            f"--workdir {folder} holds no best state, as it monitored no finite number to choose "
-            "one by. Take --config.evals.checkpoint=newest."
-        )
+    refused = {
+        "holds no checkpoint to use: train first": not steps,
+        f"has no checkpoint of step {step}. It has those of steps {shown}": (
+            step is not None and step not in steps
+        ),
+        "holds no best state, as it monitored no finite number to choose one by. Take "
+        "--config.evals.checkpoint=newest": is_best and not best,
+    }
+    for why, is_refused in refused.items():
+        if is_refused:
+            raise WorkdirError(f"--workdir {folder} {why}.")
     newest = newest_of(folder / "checkpoints", steps)
     if newest.is_diverged and step is None and not is_best:
         raise WorkdirError(

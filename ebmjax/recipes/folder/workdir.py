@@ -42,7 +42,7 @@ def default_workdir(config_name: str) -> Path:
     return Path("runs") / config_name / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
 
 
-def check(workdir: Path, config: Config, may_differ: str | None = None) -> None:
+def check(workdir: Path, config: Config, may_differ: str = "-") -> None:
     """Raises WorkdirError for a folder of another configuration's run, or of other files.
 
     Fields whose names begin with ``may_differ`` may have changed since.
@@ -50,9 +50,7 @@ def check(workdir: Path, config: Config, may_differ: str | None = None) -> None:
     path = workdir / "config.json"
     with explain_errors(workdir):
         if path.exists():
-            theirs = as_json(config_of(workdir))
-            found = differing(config, theirs, lambda name: not name.startswith(may_differ or "-"))
-            if found:
+            if found := differing(config, as_json(config_of(workdir)), may_differ):
                 raise WorkdirError(
                     f"--workdir {workdir} belongs to a run with another configuration: {found}. "
                     "Continue it with its own, or use another --workdir."
@@ -117,9 +115,8 @@ def only_process(workdir: Path) -> Iterator[None]:
 
 def check_evaluated(workdir: Path, config: Config) -> None:
     """Raises WorkdirError if evaluation.json was made with another section ``evals``."""
-    theirs = {"evals": read_json(workdir / "evaluation.json").get("evals")}
-    found = differing(config, theirs, lambda name: name.startswith("evals"))
-    if found:
+    evals = read_json(workdir / "evaluation.json").get("evals")
+    if found := differing(config, as_json(config) | {"evals": evals}):
         raise WorkdirError(
             f"{workdir}/evaluation.json was made with another config.evals: {found}. Evaluate it "
             "again with --mode=eval, or use another --workdir."

@@ -39,22 +39,10 @@ LARGEST = 1e300
 MOST_BYTES = 400_000
 """Most bytes of the pictures from plots/ that a report holds."""
 
-PICTURES = {
-    "Samples over training": (
-        "eval_samples",
-        "samples_over_training",
-        "reconstructions",
-        "eval_density",
-    ),
-    "Curves": ("training",),
-    "Calibration": ("eval_reliability",),
-    "Out of distribution": ("eval_ood",),
-    "Chains": ("chains",),
-    "Further pictures": ("eval_*", "*"),
-}
-"""Patterns of files in plots/ by section, in the order in which the room is given away."""
-
-SHOWN_OTHERWISE = re.compile(r"(samples|density)_\d+")
+FIRST = ("eval_samples", "samples_over_training", "reconstructions", "eval_density", "training")
+FIRST += ("eval_reliability", "eval_ood", "chains")
+"""Pictures that come first. Of those of a step only the newest samples are shown."""
+OF_A_STEP = re.compile(r"(samples|density)_\d+")
 
 FILE = "report.html"
 
@@ -138,27 +126,24 @@ def write(folder: Path) -> Path:
     texts, about = tables(run), run.files["summary.json"]
     origin = ("versions.", "revision", "devices", "seed", "params_sha256", "data_sha256")
     command = str(run.files[COMMAND].get("command", ""))
-    text = (
-        Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True)
-        .get_template("page.html")
-        .render(
-            title=f"{Path(str(run.files[COMMAND].get('config', 'run'))).name}: "
-            f"{folder.absolute().name}",
-            verdict=verdict(run),
-            notes=[
-                *(as_json(one) for one in run.entries("recoveries.json", "recoveries")),
-                *["± is one standard error."] * any("±" in str(one) for one in texts.values()),
-                *fitting(advice, run.results),
-                *run.entries("evaluation.json", "warnings"),
-            ],
-            tables=texts,
-            pictures=_pictures(folder),
-            data=run.entries("summary.json", "data"),
-            fields={name: as_json(value) for name, value in run.config.items()},
-            command=command,
-            anew=re.sub(r"\s--?workdir[= ]('[^']*'|\S+)", "", command) + " --workdir=ANOTHER",
-            origin={k: as_json(v) for k, v in flatten(dict(about)).items() if k.startswith(origin)},
-        )
+    name = Path(str(run.files[COMMAND].get("config", "run"))).name
+    pages = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True)
+    text = pages.get_template("page.html").render(
+        title=f"{name}: {folder.absolute().name}",
+        verdict=verdict(run),
+        notes=[
+            *(as_json(one) for one in run.entries("recoveries.json", "recoveries")),
+            *["± is one standard error."] * any("±" in str(one) for one in texts.values()),
+            *fitting(advice, run.results),
+            *run.entries("evaluation.json", "warnings"),
+        ],
+        tables=texts,
+        pictures=_pictures(folder),
+        data=run.entries("summary.json", "data"),
+        fields={name: as_json(value) for name, value in run.config.items()},
+        command=command,
+        anew=re.sub(r"\s--?workdir[= ]('[^']*'|\S+)", "", command) + " --workdir=ANOTHER",
+        origin={k: as_json(v) for k, v in flatten(dict(about)).items() if k.startswith(origin)},
     )
     workdir.write_whole(path, text.encode(errors="replace").decode())  # JSON may hold half a letter
     return path
@@ -203,23 +188,21 @@ def fitting(function: Callable[..., Any], *arguments: Any) -> Any:
         return {}
 
 
-def _pictures(folder: Path) -> dict[str, list[dict[str, str]]]:
-    """Returns the pictures of each section of ``PICTURES``: links, beyond ``MOST_BYTES`` in all."""
-    newest = sorted((folder / "plots").glob("samples_[0-9]*.png"))[-1:]
-    places: dict[Path, str] = dict.fromkeys(newest, next(iter(PICTURES)))
-    for title, patterns in PICTURES.items():
-        for path in (p for one in patterns for p in sorted((folder / "plots").glob(f"{one}.png"))):
-            if path.is_file() and not SHOWN_OTHERWISE.fullmatch(path.stem):
-                places.setdefault(path, title)
-    shown: dict[str, list[dict[str, str]]] = {title: [] for title in PICTURES}
-    left = MOST_BYTES
-    for path, title in places.items():
-        text, size = path.stem.replace("_", " "), path.stat().st_size
-        one = {"text": text, "href": quote(path.relative_to(folder).as_posix())}
+def _pictures(folder: Path) -> list[dict[str, str]]:
+    """Returns the pictures in plots/: links, beyond ``MOST_BYTES`` in all."""
+    places = [path for path in sorted((folder / "plots").glob("*.png")) if path.is_file()]
+    newest = [path for path in places if re.fullmatch(r"samples_\d+", path.stem)][-1:]
+    places = [path for path in places if not OF_A_STEP.fullmatch(path.stem)]
+    ranks = {name: rank for rank, name in enumerate(FIRST)}
+    shown, left = [], MOST_BYTES
+    for path in newest + sorted(places, key=lambda path: ranks.get(path.stem, len(FIRST))):
+        one, size = {"text": path.stem.replace("_", " ")}, path.stat().st_size
         if size <= left:
-            one = {"text": text, "png": base64.b64encode(path.read_bytes()).decode()}
+            one["png"] = base64.b64encode(path.read_bytes()).decode()
             left -= size
-        shown[title].append(one)
+        else:
+            one["href"] = quote(path.relative_to(folder).as_posix())
+        shown.append(one)
     return shown
 
 
