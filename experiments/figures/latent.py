@@ -24,12 +24,12 @@ VARIANCES = {
     "gradient_variance": "gradient variance over\nbatches and chains",
     "generator_coordinate_gradient_variance": "gradient variance over\nthe generator's coordinates",
 }
-KID = "generation.fresh.kid"
+KID = "generation.fresh.at_sizes.kid_rbf"
 ESTIMATORS = ("frozen_prior", "tempered")
 NAME = re.compile(r"([a-z_]+?)_((?:N_t|warm_start|[a-zA-Z]+)=.*)")
 HEADS = ("estimator", "regime", "points", "parabola's a", "left out: parabola", "line", "constant")
 NOTE = (
-    'KID against the thesis\'s variance. "left out": each row in turn is foretold by the curve '
+    'KID_inf against the thesis\'s variance. "left out": each row in turn is foretold by the curve '
     "through the others; the mean squared error. Three points lie on a parabola, whatever they are."
 )
 
@@ -118,7 +118,7 @@ def draw(folder: Path) -> None:
             numbers = [f"{one:.4g}" for one in fit(x[np.isfinite(x)], y[np.isfinite(x)])]
             lines.append([estimator, regime, *numbers])
         if found:
-            _draw_scatter(target / f"fig10_kid_{estimator}.png", found)
+            _draw_scatter(target / f"fig10_kid_rbf_{estimator}.png", found)
     text = [NOTE, "", *markdown_table(HEADS, lines), ""]
     (target / "quadratic_fits.md").write_text("\n".join(text))
 
@@ -127,7 +127,7 @@ def _draw_scatter(path: Path, found: dict[str, list[Row]]) -> None:
     """Draws KID against the variances: a colour and a parabola for each regime."""
     with figure(path, 1, len(VARIANCES), size=(5.5, 4.6), has_legend=True) as (panels,):
         for axes, (name, label) in zip(panels, VARIANCES.items(), strict=True):
-            axes.set(xlabel=label, ylabel="KID")
+            axes.set(xlabel=label, ylabel="KID_inf, RBF kernel")
             for regime, mine in found.items():
                 points, (x_error, y_error) = means(mine, name)
                 drawn = axes.errorbar(

@@ -79,11 +79,11 @@ FRESH = "generation.fresh"
 PLACES = {"": FRESH, ", starts": f"{FRESH}.starts", ", test images": "generation.test_images"}
 COLUMNS = {
     **{
-        f"{score}{words}": (f"{place}.{name}", factor, decimals)
+        f"{score}{words}": (f"{place}.at_sizes.{name}", factor, decimals)
         for words, place in PLACES.items()
         for score, name, factor, decimals in (
-            ("KID", "kid", 1.0, 1),
-            ("FID_inf", "fid_infinity", 1.0, 1),
+            ("KID_inf (RBF) x 1000", "kid_rbf", 1000.0, 2),
+            ("FID_inf", "fid", 1.0, 1),
         )
     },
     **fid_columns("fresh"),

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from scipy.special import softmax
 
-from ebmjax import evaluate
+from ebmjax import evaluate, metrics
 from ebmjax._phases import say_part
 from ebmjax._ranges import FLAG, TWO_OR_MORE
 from ebmjax.data import ImageData
@@ -46,7 +46,11 @@ def generation(
     say_part("distances of the samples from the training images")
     report = evaluate.generation(sets, data, model.distances)
     if is_latent(model):  # the way of latents, not of pixels
-        report["fresh"]["rms_displacement"] = sets["fresh"].about_finite()[1]
+        fresh, scores = report["fresh"], partial(at_sizes, keys_of(key).generated, model.distances)
+        fresh["rms_displacement"] = sets["fresh"].about_finite()[1]
+        fresh["at_sizes"] = scores(finite_images(sets["fresh"].ends))
+        fresh["starts"]["at_sizes"] = scores(finite_images(sets["fresh"].starts))
+        report["test_images"]["at_sizes"] = scores(data.images[:num_images])
         return Found({"generation": report})
     found: dict[str, dict[str, np.ndarray]] = {}
     for name, chains in sets.items():
@@ -65,6 +69,27 @@ def generation(
         panels["starts of the fresh ones"] = some["fresh"]["start_images"][:SHOWN]
     pictures |= {"samples": partial(draw_sheet, panels=panels)} if some else {}
     return Found({"generation": report}, arrays=arrays, pictures=pictures)
+
+
+def at_sizes(key: Key, distances: evaluate.Distances, images: np.ndarray) -> dict[str, float]:
+    """Returns "fid" and "kid_rbf" of infinitely many images, as the thermodynamic thesis has them.
+
+    Lines in 1 / N go through ten sizes N, of which the smallest is 1 / 4.5 of all. NaN where that
+    is below 2.
+    """
+    sizes = np.linspace(len(images) / 4.5, len(images), 10).round().astype(int)
+    if sizes[0] < 2:
+        return {"fid": math.nan, "kid_rbf": math.nan}
+    features, _ = distances.outputs(images)
+    reference, moments, _ = distances.train_reference
+    bandwidth = (reference.shape[1] / 2) ** 0.5
+    fid, kid = [], []
+    for one, size in zip(jax.random.split(key, len(sizes)), sizes, strict=True):
+        some = features[np.asarray(jax.random.permutation(one, len(images)))[:size]]
+        fid.append(metrics.frechet_distance(*metrics.feature_moments(some), *moments))
+        kid.append(metrics.kernel_distance(some, reference, kernel="rbf", bandwidth=bandwidth))
+    found = {"fid": fid, "kid_rbf": kid}
+    return {k: float(metrics.extrapolate_to_infinity(sizes, v)) for k, v in found.items()}
 
 
 def draw_sets(key: Key, model: Any, num: int) -> dict[str, Any]:

@@ -29,12 +29,13 @@ def evaluation(rng, config):
     powers = np.linspace(0, 1, config["loss"]["num_intervals"] + 1) ** config["loss"]["exponent"]
     train = config["train"]
     steps = train["num_epochs"] * (config["data"]["max_train"] // train["batch_size"])
-    scores = {score: number(rng) for score in ("fid_infinity", "kid", *MANIFOLD)}
+    scores = {score: number(rng) for score in MANIFOLD}
+    sized = {score: number(rng) for score in ("fid", "kid_rbf")}
     return {
         **{name: number(rng) for name in (*VARIANCES, "test_log_evidence")},
         "generation": {
             "extractor": {"name": "digits_features"},
-            "fresh": {"rms_displacement": number(rng), **scores},
+            "fresh": {"at_sizes": sized, "rms_displacement": number(rng), **scores},
         },
         "evidence": {"ais": {"mean": number(rng)}},
         "powers": powers.tolist(),
@@ -51,7 +52,7 @@ def lose(report):
     """Takes the numbers of the samples and of the gradient away."""
     for name in VARIANCES:
         report[name] = None
-    report["generation"]["fresh"] |= {"fid_infinity": None, "kid": None}
+    report["generation"]["fresh"]["at_sizes"] = {"fid": None, "kid_rbf": None}
 
 
 def write_run(cell, rng):
@@ -139,5 +140,5 @@ def test_every_figure_is_drawn(study):
     folder, _ = study
     latent.draw(folder)
     drawn = {path.stem for path in (folder / "figures").glob("*.png")}
-    assert drawn == {f"fig10_kid_{one}" for one in latent.ESTIMATORS}
+    assert drawn == {f"fig10_kid_rbf_{one}" for one in latent.ESTIMATORS}
     assert len((folder / "figures" / "quadratic_fits.md").read_text().splitlines()) == 4 + 2 * 4

@@ -3,6 +3,7 @@
 import itertools
 import json
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ from test_latent_evaluators import KEY, linear
 from ebmjax.data import ImageData, load_digits
 from ebmjax.evaluate import Distances, Extractor
 from ebmjax.evaluate._evidence import METHODS
-from ebmjax.metrics import manifold_scores
-from ebmjax.recipes.evaluators.generation import generation
+from ebmjax.metrics import feature_moments, frechet_distance, manifold_scores
+from ebmjax.recipes.evaluators.generation import at_sizes, generation
 from ebmjax.recipes.evaluators.result_tables import results
 
 NUM = 40
@@ -54,6 +55,20 @@ def test_no_sample_diverged():
     scores = {"precision": 1.0, "recall": 1.0, "density": 6 / 5, "coverage": 1.0}
     assert {name: found[name] for name in scores} == pytest.approx(scores)
     assert "FID of fresh chains (flat)" in results({"generation": report})
+
+
+def test_distances_at_infinity_are_lines_through_ten_sizes():
+    images = IMAGES[: NUM // 2]
+    found = at_sizes(KEY, DISTANCES, images)
+    sizes = np.linspace(len(images) / 4.5, len(images), 10).round().astype(int)
+    fid = []
+    for key, size in zip(jax.random.split(KEY, 10), sizes, strict=True):
+        some = images[np.asarray(jax.random.permutation(key, len(images)))[:size]]
+        moments = [feature_moments(np.asarray(features(x)[0])) for x in (some, IMAGES)]
+        fid.append(frechet_distance(*moments[0], *moments[1]))
+    assert found["fid"] == pytest.approx(np.polyfit(1 / sizes, fid, 1)[1])
+    assert np.isfinite(found["kid_rbf"])
+    assert np.isnan(at_sizes(KEY, DISTANCES, images[:4])["fid"])
 
 
 def test_diverged_samples_are_left_out_and_counted():
