@@ -19,7 +19,6 @@ FITS = {
     "crop": ("cut to the central square", min),
     "pad": ("padded to a square with black", max),
     "stretch": ("stretched to a square", min),
-    "refuse": ("", min),
 }
 """Words for what is done to images that are no squares, and the square's side from theirs."""
 
@@ -28,11 +27,6 @@ def fit_shape(height: int, width: int, size: int | None, fit: str) -> tuple[int,
     """Returns the height and width that ``fit_image`` makes."""
     if fit not in FITS:
         raise ValueError(f"fit must be one of {list(FITS)}, got {fit!r}.")
-    if fit == "refuse" and height != width:
-        raise ValueError(
-            f"images must be squares, got {height}x{width} pixels and fit='refuse'. Set fit to "
-            "crop (the central square), pad (with black) or stretch."
-        )
     side = size or FITS[fit][1](height, width)
     return side, side
 

@@ -60,7 +60,7 @@ def load_images(
         None for its default.
       image_size: side that images are resized to, bilinearly; None: as they are.
       fit: what is done to images that are no squares: "crop" to the central square, "pad" with
-        black, "stretch", or "refuse".
+        black, or "stretch".
       max_examples: number of images to read; None for all.
       on_disk: whether the images stay on the disk, to be read when rows are taken. For
         tensorflow-datasets, "folder", "huggingface", and .npy files of uint8.

@@ -141,10 +141,7 @@ def common_shape(sizes: dict[tuple[int, int], str], size: int | None, fit: str) 
     """Returns the height and width that pictures of ``sizes`` become."""
     shapes: dict[tuple[int, int], str] = {}
     for one, name in sizes.items():
-        try:
-            shapes.setdefault(fit_shape(*one, size, fit), f"{one[0]}x{one[1]} for {name}")
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from error
+        shapes.setdefault(fit_shape(*one, size, fit), f"{one[0]}x{one[1]} for {name}")
     if len(shapes) > 1:
         (first, second), least = list(shapes.values())[:2], min(map(min, shapes))
         raise ValueError(

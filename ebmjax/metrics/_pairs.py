@@ -58,7 +58,10 @@ def kernel_distance(
     "Demystifying MMD GANs".
     """
     a, b = check_sides(features_a=features_a, features_b=features_b)
-    return _estimate_unbiased(a, b, make_kernel(a, b, kernel, bandwidth))
+    kernel_fn = make_kernel(a, b, kernel, bandwidth)
+    between = sum(kernel_fn(a[i : i + ROWS], b).sum() for i in range(0, len(a), ROWS))
+    within = _mean_over_pairs(a, kernel_fn) + _mean_over_pairs(b, kernel_fn)
+    return float(within - 2 * between / (len(a) * len(b)))
 
 
 def kernel_distances(
@@ -247,12 +250,6 @@ def _squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     x, y = x - origin, y - origin
     squared = np.sum(x**2, 1)[:, None] + np.sum(y**2, 1)[None] - 2 * x @ y.T
     return np.maximum(squared, 0)
-
-
-def _estimate_unbiased(a: np.ndarray, b: np.ndarray, kernel_fn: KernelFn) -> float:
-    between = sum(kernel_fn(a[i : i + ROWS], b).sum() for i in range(0, len(a), ROWS))
-    within = _mean_over_pairs(a, kernel_fn) + _mean_over_pairs(b, kernel_fn)
-    return float(within - 2 * between / (len(a) * len(b)))
 
 
 def _mean_over_pairs(rows: np.ndarray, kernel_fn: KernelFn) -> float:

@@ -52,8 +52,8 @@ OF_IMAGES: Fields = {
     ),
     "data.fit": field(
         "crop",
-        one_of("crop", "pad", "stretch", "refuse"),
-        "images that are no squares: the central square, black borders, another shape, an error",
+        one_of("crop", "pad", "stretch"),
+        "images that are no squares: the central square, black borders, another shape",
     ),
     "data.pixels": field(
         None,

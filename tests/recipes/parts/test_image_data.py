@@ -155,9 +155,6 @@ def test_rectangles_are_fitted_alike_in_all_splits(tmp_path):
     assert images.train.images.shape == images.evaluated.images.shape == (120, 8, 8, 3)
     assert not images.train.images[:, :, -1].any()
     assert "padded to a square with black (fit=pad) from 8x7" in images.about[0]
-    config.data.fit = "refuse"
-    with pytest.raises(ConfigError, match=r"got 8x7 pixels and fit='refuse'\. Set fit to crop"):
-        image_data.load(config)
 
 
 def test_the_split_of_the_test_images_has_any_name(tmp_path):
