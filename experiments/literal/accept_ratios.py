@@ -26,7 +26,7 @@ def accept_ratios(key: Key, model: Any, data: Any, *, num: int = 100) -> dict[st
     ``model`` is an ``models.energy.model.EnergyModel``; test ``data`` are not used.
     """
     (name, sampler), *_ = find_samplers(model.config).items()
-    max_score, chains = model.config.sampler.max_score, draw_samples(key, model, num)
+    max_score, chains = model.config.sampler.get("max_score"), draw_samples(key, model, num)
 
     def make() -> Any:
         @jax.jit

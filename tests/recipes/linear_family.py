@@ -152,7 +152,7 @@ def build(config, folder):
         weight = float(state.params["weight"])
         (folder / "plots").mkdir(exist_ok=True)
         (folder / "plots" / f"weight_{step:06d}.txt").write_text(repr(weight))
-        while config.data.path and is_held(Path(config.data.path), step):
+        while config.data.get("path") and is_held(Path(config.data.path), step):
             time.sleep(0.01)
         return {"test_accuracy": accuracy(weight)}
 

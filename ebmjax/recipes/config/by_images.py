@@ -50,8 +50,8 @@ def num_epochs(config: Config, images: ImageFacts) -> int:
     """
     most = STEPS.get(config.family, MIN_STEPS)
     steps_an_epoch = max(images.num_train // config.train.batch_size, 1)
-    if config.train.max_steps:
-        return math.ceil(config.train.max_steps / steps_an_epoch)
+    if max_steps := config.train.get("max_steps"):
+        return math.ceil(max_steps / steps_an_epoch)
     if config.family == "joint" and max(images.shape[:2]) <= DOUBLED:
         most *= 2
     elif config.family != "energy":

@@ -27,7 +27,7 @@ from ebmjax._ranges import (
     optional,
 )
 from ebmjax.recipes.config import declare, families
-from ebmjax.recipes.config.declare import Field, Fields, When, field, when_is
+from ebmjax.recipes.config.declare import Field, Fields, When, field, rare, when_is
 
 OURS = When("our own network, an empty config.model.factory", lambda c: not c.get("model.factory"))
 ACTIVATIONS = ("leaky_relu_0.05", "leaky_relu_0.1", "leaky_relu_0.2", "gelu", "swish")
@@ -41,27 +41,27 @@ OF_IMAGES: Fields = {
         SOURCE,
         "digits, npz, npy, folder, huggingface, FILE.py:FUNCTION or a tensorflow-datasets name",
     ),
-    "data.path": field(
+    "data.path": rare(
         "",
         PATH,
         "file or folder of the data; empty: tensorflow-datasets' own folder",
     ),
-    "data.test_split": field("test", NAME, "split of the test images"),
+    "data.test_split": rare("test", NAME, "split of the test images"),
     "data.image_size": field(
         None, optional(COUNT), "side that images are resized to, in pixels; None: as they are"
     ),
-    "data.fit": field(
+    "data.fit": rare(
         "crop",
         one_of("crop", "pad", "stretch"),
         "images that are no squares: the central square, black borders, another shape",
     ),
-    "data.pixels": field(
+    "data.pixels": rare(
         None,
         optional(one_of("0..255", "0..1", "-1..1")),
         "range of pixels that are not saved as bytes; None: told from the training images",
     ),
-    "data.image_column": field("", TEXT, "column of images; empty: the only one", HUGGING_FACE),
-    "data.label_column": field("", TEXT, "column of labels; empty: the only one", HUGGING_FACE),
+    "data.image_column": rare("", TEXT, "column of images; empty: the only one", HUGGING_FACE),
+    "data.label_column": rare("", TEXT, "column of labels; empty: the only one", HUGGING_FACE),
     "data.num_classes": field(
         None, optional(WHOLE), "number of classes; None: as the data have; 0: labels are not used"
     ),
@@ -72,22 +72,22 @@ OF_IMAGES: Fields = {
         optional(HOLDOUT),
         "training images held out, a part or a number; None: 0.2 without a test split, else 0",
     ),
-    "data.placement": field(
+    "data.placement": rare(
         "device",
         one_of("device", "host", "disk"),
         "where training images lie: on the device, in memory, or in their files",
     ),
     "model.factory": field("", FUNCTION, "your own network: function that makes it; empty: ours"),
-    "train.start_from": field("", PATH, "folder of another run to begin with; empty: none"),
-    "train.keep_best": field("", TEXT, "evaluation number whose best state is kept; empty: none"),
+    "train.start_from": rare("", PATH, "folder of another run to begin with; empty: none"),
+    "train.keep_best": rare("", TEXT, "evaluation number whose best state is kept; empty: none"),
     "train.max_consecutive_skips": field(20, COUNT, "skipped steps in a row that end the run"),
-    "train.on_divergence": field(
+    "train.on_divergence": rare(
         "stop",
         one_of("stop", "recover"),
         "recover: a run that diverges goes back to a checkpoint and takes smaller steps",
     ),
     "train.num_epochs": field(40, COUNT, "epochs of the run"),
-    "train.max_steps": field(
+    "train.max_steps": rare(
         None, optional(COUNT), "steps of the run in place of num_epochs (--max_steps); None: epochs"
     ),
     "train.batch_size": field(64, COUNT, "examples in an update"),
@@ -98,21 +98,21 @@ OF_IMAGES: Fields = {
     "mesh.num_shards": field(1, COUNT, "logical shards of a batch; devices divide them"),
     "evals.every_epochs": field(10.0, POSITIVE, "epochs between two evaluations"),
     "evals.batch_size": field(128, COUNT, "images in one call of an evaluation"),
-    "evals.checkpoint": field(
+    "evals.checkpoint": rare(
         "newest", one_of("newest", "best"), "state that --mode=eval evaluates"
     ),
-    "evals.functions": field((), FUNCTIONS, "your own evaluations, each FILE.py:FUNCTION"),
-    "evals.use_test_split": field(
+    "evals.functions": rare((), FUNCTIONS, "your own evaluations, each FILE.py:FUNCTION"),
+    "evals.use_test_split": rare(
         False, FLAG, "--mode=eval uses the test split instead of held-out images"
     ),
 }
 """Fields of every family of images. A family replaces the defaults that do not suit it."""
 
 FEATURES: Fields = {
-    "evals.extractor": field(
+    "evals.extractor": rare(
         "", FUNCTION, "features that judge samples: your FILE.py:FUNCTION; empty: by the data"
     ),
-    "evals.inception_weights": field(
+    "evals.inception_weights": rare(
         "", PATH, "file of Inception-v3 weights; empty: a classifier of the data judges"
     ),
 }
@@ -128,7 +128,7 @@ OF_CHAINS: Fields = {
     ),
     "sampler.low": field(-1.0, FINITE, "lower end of the box"),
     "sampler.high": field(1.0, FINITE, "upper end of the box"),
-    "sampler.max_score": field(None, optional(POSITIVE), "largest score of a pixel; None: any"),
+    "sampler.max_score": rare(None, optional(POSITIVE), "largest score of a pixel; None: any"),
     "sampler.buffer.size": field(
         10_000, optional(COUNT), "examples in the replay buffer; None: no buffer"
     ),
@@ -144,7 +144,7 @@ OF_CHAINS: Fields = {
         optional(POSITIVE),
         "gap of log density at which the loss of p(x) has faded to 0; None: it stays",
     ),
-    "evals.num_chain_steps": field(
+    "evals.num_chain_steps": rare(
         None,
         optional(COUNT),
         "steps of --mode=eval's own chains; None: 10 times training's, more beyond 32x32",
@@ -173,7 +173,7 @@ _KNOWN: Fields = {
     **OF_IMAGES,
     **FEATURES,
     **OF_CHAINS,
-    "data.flip": field(False, FLAG, "flip images at random"),
+    "data.flip": rare(False, FLAG, "flip images at random"),
     "data.noise_scale": field(0.0, NOT_NEGATIVE, "Gaussian noise added to images in [-1, 1]"),
     "model.activation": field("swish", one_of(*ACTIVATIONS), "activation; leaky_relu by its slope"),
     "model.dtype": field("float32", one_of("float32", "bfloat16"), "type of the computation"),

@@ -40,18 +40,18 @@ class Field:
       values: range.
       text: one line, for people.
       when: choices of which each must be made; without any, every configuration has the field.
-      off: value that takes the field out, such as "never" for ``evals.NAME.every``.
+      off: value at which configurations lack the field; ...: they always have it.
     """
 
     default: Any
     values: Range
     text: str
     when: tuple[When, ...] = ()
-    off: Any = None
+    off: Any = ...
 
     def is_off(self, name: str, config: Config) -> bool:
         """Returns whether a configuration lacks the field ``name`` because it is switched off."""
-        return self.off is not None and config.get(name, self.off) == self.off
+        return self.off is not ... and config.get(name, self.off) == self.off
 
     @property
     def is_many(self) -> bool:
@@ -88,6 +88,11 @@ class UnknownVariantError(ValueError):
 def field(default: Any, values: Range, text: str, *when: When) -> Field:
     """Declares a field; see ``Field``."""
     return Field(default, values, text, when)
+
+
+def rare(default: Any, values: Range, text: str, *when: When) -> Field:
+    """Declares a field that configurations have only where it is not at its default."""
+    return Field(default, values, text, when, off=default)
 
 
 def when_is(name: str, *values: Any) -> When:

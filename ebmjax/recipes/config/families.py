@@ -91,17 +91,19 @@ def _declared(family: Any, what: str) -> Any:
     return found.get(family, found)
 
 
-def fields_of(config: Config) -> Fields:
-    """Returns the fields of a configuration: those that its own choices bring into being."""
+def brought(config: Config) -> Fields:
+    """Returns the fields that the choices of a configuration bring into being."""
     flat = flatten(config.to_dict())
     every = all_fields(flat.get("family"), flat)
     conditions = {when for one in every.values() for when in one.when}
     held = {when for when in conditions if when.holds(flat)}
-    return {
-        name: one
-        for name, one in every.items()
-        if held.issuperset(one.when) and not one.is_off(name, flat)
-    }
+    return {name: one for name, one in every.items() if held.issuperset(one.when)}
+
+
+def fields_of(config: Config) -> Fields:
+    """Returns the fields of a configuration: those of ``brought`` that are not off."""
+    fields = brought(config).items()
+    return {name: one for name, one in fields if not one.is_off(name, config)}
 
 
 def prune(config: Config) -> None:
@@ -184,7 +186,7 @@ def check_kept(config: Config, numbers: Collection[str]) -> None:
       config: ``data.holdout``, ``train.keep_best`` and ``evals.checkpoint`` are read.
       numbers: those of ``IS_HIGHER_BETTER`` that the family may monitor.
     """
-    name = config.train.keep_best
+    name = config.train.get("keep_best", "")
     if name in IS_HIGHER_BETTER and name not in numbers:
         raise ConfigError(
             f"config.train.keep_best={name!r} is not monitored by this run, which monitors "
@@ -204,7 +206,7 @@ def check_kept(config: Config, numbers: Collection[str]) -> None:
             f"config.train.keep_best={name!r} chooses a state by the images that it is judged by: "
             "hold training images out for the choice with --config.data.holdout=0.2."
         )
-    if config.evals.checkpoint == "best" and not name:
+    if config.evals.get("checkpoint") == "best" and not name:
         raise ConfigError(
             "config.evals.checkpoint='best' needs config.train.keep_best, the number that says "
             f"which state is best: set --config.train.keep_best to one of {sorted(numbers)}."

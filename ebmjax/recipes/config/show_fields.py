@@ -57,22 +57,18 @@ def main() -> None:
         config = command_line.read(first, rest, is_checked=False)
     try:
         pick("family", config.family, families.FAMILIES)
-        fields = families.fields_of(config)
+        fields = families.brought(config)
         declare.check_ranges(fields, config)
         fields = in_order({**fields, **option_fields(config, fields)})
     except ConfigError as error:
         stop(error)
-    for name, one in fields.items():
-        print(f"{name} = {config.get(name, one.default)!r}  # {one.text} [{values(one)}]")
-    if off := list(names_off(config)):
-        print(f"# off: {', '.join(off)}; --config.evals.{off[0]}.every=... switches one on")
-
-
-def names_off(config: Config) -> Iterator[str]:
-    """Yields the names of the evaluators that are off, and that the family can run."""
-    for name, one in families.all_fields(config.family).items():
-        if one.is_off(name, config) and all(when.holds(config) for when in one.when):
-            yield name.split(".")[1]
+    lines = {
+        name: f"{name} = {config.get(name, one.default)!r}  # {one.text} [{values(one)}]"
+        for name, one in fields.items()
+    }
+    off = [line for name, line in lines.items() if fields[name].is_off(name, config)]
+    print(*(line for line in lines.values() if line not in off), sep="\n")
+    print("\n# Not in the configuration unless they are set otherwise:", *off, sep="\n")
 
 
 def values(one: Field) -> str:

@@ -39,8 +39,7 @@ def make_evaluators(config: Config) -> dict[str, Evaluator]:
     made: dict[str, Evaluator] = {}
     for name in table.EVALUATORS:
         if table.wants(config, name):
-            options = config.evals[name].to_dict()
-            every = options.pop("every")
+            options, every = table.options(config, name), config.evals[name].every
             made[name] = Evaluator(partial(table.find(name), **options), every)
     for place, name in enumerate(config.evals.get("functions", ())):
         part = find_part(config, "evals.functions", name, ("key", "model", "data"))

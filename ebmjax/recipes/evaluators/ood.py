@@ -83,10 +83,14 @@ def load_tfds(config: Config, name: str, test: np.ndarray) -> np.ndarray:
       ConfigError: if there is no such data set, or its images are of another shape.
     """
     section = config.data
-    folder = section.path or None if sources.is_tfds(section.name) else None
+    folder = section.get("path") if sources.is_tfds(section.name) else None
     try:
         sources.check_source(name, "test", path=folder, needs_copy=True)
-        size = {"image_size": test.shape[1], "fit": section.fit, "max_examples": len(test)}
+        size = {
+            "image_size": test.shape[1],
+            "fit": section.get("fit", "crop"),
+            "max_examples": len(test),
+        }
         images = sources.load_images(name, "test", path=folder, **size).data.images
         return np.concatenate([test[:0], images])  # refuses another shape
     except ValueError as error:

@@ -6,6 +6,7 @@ keyword arguments are the fields of its section, with their ranges and lines of 
 
 import importlib
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 from ebmjax._ranges import COUNT, Range
@@ -38,6 +39,8 @@ DRAWN_IN_TRAINING = ("samples", "density")
 """Evaluators whose pictures are drawn during training."""
 READ = ("density", "evidence")
 """Evaluators whose fields others read, too: the plane's grid, what scores images."""
+CHECKED = (*READ, "comparison")
+"""Evaluators whose fields are always in a configuration, because checks compare them."""
 
 
 def wants(config: Config, name: str) -> bool:
@@ -49,6 +52,13 @@ def find(name: str, part: str = "") -> Any:
     """Returns an evaluator of ours, or a part of its file; None if the file has no such part."""
     module = importlib.import_module(f"ebmjax.recipes.evaluators.{name}")
     return getattr(module, part or name, None)
+
+
+def options(config: Config, name: str) -> dict[str, Any]:
+    """Returns the options of an evaluator: a configuration's, else those of its signature."""
+    own = {key: one.default for key, one in read_fields(find(name)).items()}
+    section = config.get(f"evals.{name}", {})
+    return own | {key: value for key, value in section.items() if key != "every"}
 
 
 def fields(name: str, *when: When, without: Collection[str] = ()) -> dict[str, Field]:
@@ -71,6 +81,8 @@ def fields(name: str, *when: When, without: Collection[str] = ()) -> dict[str, F
     text = f"N: at every N-th evaluation of training{text}; never: off"
     is_run = When(f"config.evals.{name}.every other than never", lambda c: wants(c, name))
     own = read_fields(find(name))
+    if name not in CHECKED:
+        own = {key: replace(one, off=one.default) for key, one in own.items()}
     own = own if name in READ else under(own, is_run)
     made = under({"every": Field(EVALUATORS[name], values, text, off=NEVER), **own}, *when)
     return {f"evals.{name}.{key}": one for key, one in made.items() if key not in without}

@@ -103,7 +103,7 @@ def _as_config(saved: dict[str, Any]) -> Config:
     every = families.all_fields(family, flat)
     config = declare.defaults(every)
     for name, one in every.items():
-        if one.off is not None:
+        if one.off is not ...:
             declare.put(one, config, name, one.off)
     for name in sorted(flat.keys() & every.keys()):
         flat[name] = declare.from_json(every[name], name, flat[name])

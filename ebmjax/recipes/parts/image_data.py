@@ -46,7 +46,7 @@ def load(config: Config, has_chains: bool = True) -> tuple[Images, Config]:
     """
     config = config.copy_and_resolve_references()
     section = config.data
-    found = _load(config, "train", section.max_train, on_disk=section.placement == "disk")
+    found = _load(config, "train", section.max_train, on_disk=section.get("placement") == "disk")
     section.pixels = found.pixels
     if section.num_classes is None:
         section.num_classes = found.num_classes or 0
@@ -58,13 +58,14 @@ def load(config: Config, has_chains: bool = True) -> tuple[Images, Config]:
         )
     with _name_fields(config, "train"):
         train = data.check_image_data(found.data, section.num_classes or None)
-    needs_test, found_test = not section.holdout or config.evals.use_test_split, None
+    test_split = test_split_of(config)
+    needs_test, found_test = not section.holdout or config.evals.get("use_test_split"), None
     try:
         if needs_test:
-            found_test = _load(config, section.test_split, section.max_test)
+            found_test = _load(config, test_split, section.max_test)
     except ConfigError as error:
         # Images held out stand for a test split, unless another split may be meant.
-        is_open = section.holdout is None and section.test_split == "test"
+        is_open = section.holdout is None and test_split == "test"
         missing = error.__cause__
         if not is_open or not isinstance(missing, data.MissingSplitError) or missing.others:
             raise
@@ -83,11 +84,11 @@ def load(config: Config, has_chains: bool = True) -> tuple[Images, Config]:
         train, monitored = _hold_out(train, num_held, bool(section.num_classes))
     evaluated = monitored
     if found_test is not None:
-        with _name_fields(config, section.test_split):
+        with _name_fields(config, test_split):
             evaluated = data.check_image_data(found_test.data, section.num_classes or None)
         _check_alike(config, found, found_test)
         section.max_test = len(evaluated.labels)
-        about.append(_about(section.test_split, evaluated, found_test, section.num_classes))
+        about.append(_about(test_split, evaluated, found_test, section.num_classes))
     assert evaluated is not None
     splits = train, monitored or evaluated, evaluated
     if not section.num_classes:  # labels that are not used are all 0
@@ -99,6 +100,11 @@ def load(config: Config, has_chains: bool = True) -> tuple[Images, Config]:
     variance = float(np.var(np.asarray(some) / 127.5, axis=0).sum())
     facts = by_images.ImageFacts(num_train, shape, variance, has_chains)
     return Images(*splits, (*about, *by_images.fill_in(config, facts))), config
+
+
+def test_split_of(config: Config) -> str:
+    """Returns the name of the split of the test images."""
+    return config.data.get("test_split", "test")
 
 
 def number_held_out(holdout: float, total: int) -> int:
@@ -155,8 +161,8 @@ def check(config: Config) -> None:
 
     Reads no image.
     """
-    needs_test = config.data.holdout == 0 or config.evals.use_test_split
-    for split in ("train", *[config.data.test_split] * needs_test):
+    needs_test = config.data.holdout == 0 or config.evals.get("use_test_split")
+    for split in ("train", *[test_split_of(config)] * needs_test):
         with _name_fields(config, split):
             data.check_source(config.data.name, split, **_options_of(config))
 
@@ -173,7 +179,7 @@ def _load(
         return data.load_images(
             config.data.name,
             split,
-            fit=config.data.fit,
+            fit=config.data.get("fit", "crop"),
             max_examples=limit,
             on_disk=on_disk,
             **_options_of(config, "image_size", "pixels"),
@@ -199,9 +205,8 @@ def _name_fields(config: Config, split: str) -> Iterator[None]:
 
 
 def _where(config: Config, split: str) -> str:
-    section = config.data
-    names = ("name", "path", "num_classes", *["placement"] * (section.placement == "disk"))
-    named = [f"config.data.{name}={section[name]!r}" for name in names if section[name]]
+    values = {name: config.data.get(name) for name in ("name", "path", "num_classes", "placement")}
+    named = [f"config.data.{k}={v!r}" for k, v in values.items() if v and v != "device"]
     return f"{', '.join(named)}, split {split}"
 
 
@@ -216,7 +221,7 @@ def _check_alike(config: Config, train: data.LoadedImages, test: data.LoadedImag
     for what, expected, got in facts:
         if got != expected:
             raise ConfigError(
-                f"{_where(config, config.data.test_split)}: test images must have the {what} of "
+                f"{_where(config, test_split_of(config))}: test images must have the {what} of "
                 f"the training images, {str(expected)[:80]}, got {str(got)[:80]}. Save both in the "
                 "same form, or set --config.data.image_size=N, --config.data.num_classes=0."
             )

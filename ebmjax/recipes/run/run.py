@@ -289,7 +289,7 @@ class Run:
         }
         if "data" in config:  # toy families have fresh points in place of a split
             is_held_out = (experiment.config or config).data.get("holdout")
-            is_held_out = is_held_out and not config.evals.use_test_split
+            is_held_out = is_held_out and not config.evals.get("use_test_split")
             report["split"] = "validation" if is_held_out else "test"
         workdir.write_json(path / "evaluation.json", report)
         print(

@@ -154,7 +154,8 @@ def load(
     """
     path = Path(folder).expanduser()
     config = run_folder.config_of(path)
-    names = {name.replace(".", "_"): name for name in families.fields_of(config)}
+    every = families.all_fields(config.family, flatten(config.to_dict()))
+    names = {name.replace(".", "_"): name for name in every}
     given = {names.get(name, name): value for name, value in fields.items()}
     named = declare.find_code(families.fields_of(config), config)
     allowed = (*MAY_DIFFER, *named)
@@ -173,14 +174,14 @@ def load(
         )
     for name, value in given.items():
         parts = value.split(",") if isinstance(value, str) else value
-        given[name] = tuple(parts) if isinstance(config[name], tuple) else str(value)
-    config.update_from_flattened_dict(given)  # first: a check may run the code that is named
+        value = tuple(parts) if every[name].is_many else str(value)
+        declare.put(every[name], config, name, value)  # first: a check may run the named code
     families.check(config)
     run = Run(config, path)
     found = run.find(step)
     if not is_points(config) and data.is_tfds(config.data.name):
         with contextlib.suppress(ValueError):  # which building explains
-            where = config.data.path or None
+            where = config.data.get("path")
             data.check_source(config.data.name, "train", path=where, needs_copy=True)
     with phase(f"{path}: {found}; reading its data and making its model", default="stderr"):
         experiment = run.build()

@@ -179,12 +179,11 @@ def _normalise(run: Any, num_powers: int) -> Any:
     """Returns the run's normalised density, by its fields ``evals.nats``; 0 powers for those."""
     import jax
 
-    from ebmjax.recipes.evaluators.nats import nats, normalise
-    from ebmjax.recipes.evaluators.table import read_fields
+    from ebmjax.recipes.evaluators.nats import normalise
+    from ebmjax.recipes.evaluators.table import options as options_of
 
-    usual = {name: one.default for name, one in read_fields(nats).items()}
-    options = usual | dict(run.config.evals.get("nats", {}))
-    options = {name: options[name] for name in usual if name != "num_images"}
+    options = options_of(run.config, "nats")
+    del options["num_images"]
     options["num_powers"] = num_powers or options["num_powers"]
     with phase("normalising the density"):
         return normalise(jax.random.key(0), run.model, **options)
@@ -206,8 +205,8 @@ def _read(run: Any, place: str | None) -> tuple[np.ndarray, np.ndarray | None, A
     options = {
         "path": None if name == place else place,
         "image_size": run.input_shape[0],
-        "fit": section.fit,
-        "pixels": section.pixels,
+        "fit": section.get("fit", "crop"),
+        "pixels": section.get("pixels"),
         "image_column": section.get("image_column"),
         "label_column": "",
     }

@@ -225,7 +225,7 @@ def check_data(all_cells: Sequence[Cell]) -> None:
                 for one in value if isinstance(value, list | tuple) else [value]:
                     if is_function_name(one):
                         user_function(one)
-            if "data.test_split" in fields and not families.is_points(config):
+            if "data.max_test" in fields and not families.is_points(config):
                 image_data.check(config)
         except (ValueError, OSError, RuntimeError) as error:
             raise ConfigError(f"row {label!r}: {error}") from error

@@ -43,10 +43,12 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 def check_held_out(name: str, config: Config) -> None:
     """Raises ConfigError unless the number ``name`` of a run may choose its settings."""
     is_exact = families.is_drawn(config)  # points, judged against the law that they are drawn from
-    if not is_exact and (not config.data.get("holdout") or config.evals.use_test_split):
+    if not is_exact and (not config.data.get("holdout") or config.evals.get("use_test_split")):
         text = "set --config.data.holdout=0.2, and leave config.evals.use_test_split False."
         raise ConfigError(f"a search compares trials by held-out images: {text}")
-    if not name.startswith("density." if is_exact else HELD_OUT) and not config.evals.functions:
+    if not name.startswith("density." if is_exact else HELD_OUT) and not config.evals.get(
+        "functions"
+    ):
         text = "such as classification.nll, or one of your own config.evals.functions."
         raise ConfigError(f"--minimize={name} must name a number of held-out images, {text}")
 

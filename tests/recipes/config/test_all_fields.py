@@ -117,9 +117,10 @@ PARTS = [(family, name) for family, name in FIELDS if families.all_fields(family
 def test_a_field_of_a_part_that_is_not_named_is_refused_with_what_it_needs(family):
     """And a configuration that names the part has it."""
     fields = families.all_fields(family)
-    there = families.fields_of(command_line.read(FILES[family], []))
+    there = families.brought(command_line.read(FILES[family], []))
     for name in (name for one, name in PARTS if one == family):
-        value = next(v for v in fields[name].values.examples if v not in ("", None))
+        given = ("", None, fields[name].off)  # it is off: nothing is said
+        value = next(v for v in fields[name].values.examples if v not in given)
         given = f"--config.{name}={(value,) if isinstance(fields[name].default, tuple) else value}"
         if name not in there and not name.endswith(".every"):  # which wants an evaluator
             told = refused(FILES[family], [given])

@@ -80,7 +80,7 @@ def refines(config: Config) -> bool:
     """Returns whether attacked images are refined by chains."""
     if config.family != "joint" or config.get("evals.robustness.every", NEVER) == NEVER:
         return False
-    return config.evals.robustness.refine_steps > 0
+    return config.evals.robustness.get("refine_steps", 0) > 0
 
 
 def find_samplers(config: Config) -> dict[str, Chosen]:
@@ -167,7 +167,7 @@ def _check_points(config: Config) -> None:
     if has == "images":
         return
     if config.data.name == "points":
-        if not config.data.path:
+        if not config.data.get("path"):
             raise ConfigError(
                 "config.data.name=points needs config.data.path, an .npy file of points (N, d): "
                 "set --config.data.path=FILE."
@@ -180,7 +180,7 @@ def _check_points(config: Config) -> None:
 
 
 def _check_chain_steps(config: Config) -> None:
-    if (num_steps := config.evals.num_chain_steps or MIN_CHAIN_STEPS) < MIN_CHAIN_STEPS:
+    if (num_steps := config.get("evals.num_chain_steps") or MIN_CHAIN_STEPS) < MIN_CHAIN_STEPS:
         raise ConfigError(
             f"config.evals.num_chain_steps must be at least {MIN_CHAIN_STEPS}, whose second half "
             f"says how chains mix, got {num_steps}."
@@ -248,7 +248,7 @@ def _check_improved(config: Config, names: list[str]) -> None:
         "differentiates the last steps of Langevin chains: config.sampler.name must be sgld, got "
         f"{names}": names != ["sgld"],
         "differentiates whole scores: set --config.sampler.max_score=None": (
-            section.max_score is not None
+            section.get("max_score") is not None
         ),
         "ends its differentiated steps in the box by clamping, and config.sampler.box='reflect' "
         "moves the chains before them between mirrors: set --config.sampler.box=clamp, or none": (

@@ -37,7 +37,7 @@ from ebmjax.recipes.config.common_fields import (
     family,
     pick_fields,
 )
-from ebmjax.recipes.config.declare import Field, When, field, under, when_is, when_set
+from ebmjax.recipes.config.declare import Field, When, field, rare, under, when_is, when_set
 from ebmjax.recipes.config.families import OF_POINTS, ON_IMAGES
 from ebmjax.recipes.evaluators import table as evaluators
 from ebmjax.recipes.parts import objectives
@@ -100,7 +100,7 @@ def _shared(name: str, **defaults: Any) -> dict[str, Field]:
 
 _JOINT: dict[str, Field] = {
     **_shared("joint", optimizer={"learning_rate": 5e-3, "warmup_steps": 0}),
-    "data.num_per_class": field(
+    "data.num_per_class": rare(
         None, optional(COUNT), "train on the first images of each class alone, this many; None: all"
     ),
     "data.crop_padding": field(1, WHOLE, "pixels that images are padded by before a random crop"),
@@ -126,7 +126,7 @@ _JOINT: dict[str, Field] = {
         one_of("uniform", "gaussian", "informative"),
         "where chains start; informative: a Gaussian for each class of the data",
     ),
-    "sampler.buffer.num_kept": field(
+    "sampler.buffer.num_kept": rare(
         None, optional(COUNT), "chains that go back to the buffer; None: all"
     ),
     "sampler.buffer.replacement": field(
@@ -140,7 +140,7 @@ _JOINT: dict[str, Field] = {
         1.0, NOT_NEGATIVE, "weight of -log p(x); 0: a classifier alone"
     ),
     "loss.smoothing": field(1.0, POSITIVE, "alpha: p(x) is proportional to exp(f / alpha)"),
-    "loss.smoothing_ratio": field(
+    "loss.smoothing_ratio": rare(
         None,
         optional(POSITIVE),
         "ratio of gradient norms that the smoothing is steered to; None: it stays",
@@ -156,7 +156,7 @@ _JOINT: dict[str, Field] = {
         (24.0, 34.0), NOT_NEGATIVE, "epochs at which the learning rate steps down", STEPS_DOWN
     ),
     "optimizer.decay_factor": field(0.3, UP_TO_ONE, "factor of each step down", STEPS_DOWN),
-    "optimizer.rho": field(None, optional(POSITIVE), "radius of SAM; None: without SAM"),
+    "optimizer.rho": rare(None, optional(POSITIVE), "radius of SAM; None: without SAM"),
     "optimizer.adaptive": field(False, FLAG, "SAM is adaptive (ASAM)", when_set("optimizer.rho")),
     "train.positive_batch_size": field(64, COUNT, "images of p(x) in an update"),
     **evaluators.fields("classification"),

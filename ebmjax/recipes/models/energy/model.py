@@ -202,7 +202,7 @@ class EnergyModel(ImageModel):
         """Number of steps of an evaluation's own chain."""
         pixels = math.prod(self.train.images.shape[1:-1])
         default = round(LONG * self.config.sampler.num_steps * max(pixels / FAR_PIXELS, 1))
-        return self.config.evals.num_chain_steps or default
+        return self.config.evals.get("num_chain_steps") or default
 
     @property
     def has_labels(self) -> bool:

@@ -207,7 +207,7 @@ def make_view(config: Config, *, is_augmented: bool = True) -> learning.View:
         x = data.dequantise(keys["level"], images) if is_rough else data.to_signed_unit(images)
         if padding and is_augmented:
             x = data.reflect_pad_crop(keys["crop"], x, padding=padding)
-        if section.flip and is_augmented:
+        if section.get("flip") and is_augmented:
             x = data.random_flip(keys["flip"], x)
         if section.noise_scale:
             x = data.add_gaussian_noise(keys["noise"], x, scale=section.noise_scale)

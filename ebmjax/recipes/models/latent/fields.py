@@ -27,7 +27,7 @@ from ebmjax.recipes.config.common_fields import (
     family,
     pick_fields,
 )
-from ebmjax.recipes.config.declare import Field, field, read_fields, under, when_is
+from ebmjax.recipes.config.declare import Field, field, rare, read_fields, under, when_is
 from ebmjax.recipes.evaluators import table as evaluators
 from ebmjax.recipes.parts.samplers.table import SHARED, SINGLE, declare_section, sections
 
@@ -95,7 +95,7 @@ _FIELDS: dict[str, Field] = {
     "sampler.reinit_prob": field(
         0.0, PROBABILITY, "share of the prior's persistent chains that start anew at an update"
     ),
-    "evals.num_chain_steps": field(
+    "evals.num_chain_steps": rare(
         None, optional(COUNT), "steps of the chains that samples are drawn by; None: training's"
     ),
     "loss.name": field("tempered", one_of(*OBJECTIVES), "estimator of the learning gradient"),

@@ -143,7 +143,7 @@ class LatentEBM(ImageModel):
     def fresh_chains(self, key: Key, num: int, num_steps: int | None = None) -> PriorChains:
         """Returns the chains of ``latent.sample_prior`` with this key, and their starts."""
         chains, networks = self.chains, self.networks
-        steps = num_steps or self.config.evals.num_chain_steps or chains.prior_steps
+        steps = num_steps or self.config.evals.get("num_chain_steps") or chains.prior_steps
         size = min(self.config.evals.batch_size, 2 * num)
 
         @jax.jit
