@@ -16,12 +16,16 @@ from ebmjax.recipes.models.energy.fields import configure
 
 samplers = project("settings.samplers")
 
-SAMPLERS = ("sgld", "psgld", "mala", "tempered_mala")
-
 
 def langevin(step_size: float, noise_scale: float) -> dict[str, Any]:
     """Every sampler at a step and noise given for pixels in [0, 1], here in [-1, 1]."""
-    return samplers.set_fields(SAMPLERS, step_size=4 * step_size, noise_scale=2 * noise_scale)
+    step, noise = 4 * step_size, 2 * noise_scale
+    return {
+        **samplers.set_fields(("sgld", "psgld"), step_size=step, noise_scale=noise),
+        **samplers.set_fields(
+            samplers.REJECTING, step_size=step, temperature=noise**2 / (2 * step)
+        ),
+    }
 
 
 def set_printed_mala(step_size: float, noise_scale: float) -> dict[str, Any]:

@@ -25,11 +25,6 @@ BASE: dict[str, Any] = {**project("settings.samplers").IMAGES, "mesh.num_shards"
 TEMPERATURE = 5e-5
 
 
-def at_temperature(name: str) -> dict[str, Any]:
-    """A sampler whose noise follows step and temperature."""
-    return {f"sampler.{name}.noise_scale": None, f"sampler.{name}.temperature": TEMPERATURE}
-
-
 def robust(exponent: float) -> dict[str, Any]:
     """The robust objective whose weights are exp(-exponent E)."""
     return {
@@ -45,15 +40,18 @@ ADAPTED = {"sampler.target_acceptance": 0.57}
 MIXED = {
     "sampler.names": ("sgld", "mala", "hmc"),
     "sampler.num_samples": 66,
-    **at_temperature("mala"),
     **ADAPTED,
 }
 VARIANTS = {
     "psgld": {"sampler.name": "psgld"},
-    "psgld_exact": {"sampler.name": "psgld", **at_temperature("psgld")},
+    "psgld_exact": {
+        "sampler.name": "psgld",
+        "sampler.psgld.noise_scale": None,
+        "sampler.psgld.temperature": TEMPERATURE,
+    },
     "mala": {"sampler.name": "mala"},
     "mala_literal": {"sampler.name": "literal/mala.py:literal_mala"},
-    "mala_adapted": {"sampler.name": "mala", **at_temperature("mala"), **ADAPTED},
+    "mala_adapted": {"sampler.name": "mala", **ADAPTED},
     "mala_annealed": {"sampler.name": "mala", "sampler.final_step_fraction": 0.01},
     "tempered_mala": {"sampler.name": "tempered_mala"},
     "tempered_mala_every_move": {

@@ -24,8 +24,6 @@ BASE: dict[str, Any] = {
     "data.max_test": None,
     "model.factory": "ebmjax.networks:ConvEnergy",
     "sampler.name": "tilted_langevin",
-    "sampler.mala.noise_scale": None,  # which follows a step that adapts
-    "sampler.mala.temperature": 5e-5,
     "sampler.box": "none",
     "sampler.num_samples": 32,
     "sampler.target_acceptance": 0.8,

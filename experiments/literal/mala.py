@@ -64,7 +64,6 @@ def literal_mala(
 
 
 literal_mala.rejects = True
-literal_mala.decoupled = True  # at any temperature: errors are its point
 
 
 def log_proposal_ratio(

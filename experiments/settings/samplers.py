@@ -8,13 +8,14 @@ def set_fields(names: tuple[str, ...], **values: Any) -> dict[str, Any]:
     return {f"sampler.{name}.{key}": value for name in names for key, value in values.items()}
 
 
-LANGEVIN = ("sgld", "proximal_sgld", "psgld", "mala", "tempered_mala")
-COLD = ("underdamped_langevin", "parallel_tempering", "stochastic_svgd", "hmc")
+LANGEVIN = ("sgld", "proximal_sgld", "psgld")
+REJECTING = ("mala", "tempered_mala")
+COLD = (*REJECTING, "underdamped_langevin", "parallel_tempering", "stochastic_svgd", "hmc")
 
 IMAGES: dict[str, Any] = {
     "sampler.gradient_descent.step_size": 1.0,
     # The noise of these is chosen, and implies the temperature 5e-5, that of the others.
-    **set_fields(LANGEVIN, step_size=1.0, noise_scale=0.01, temperature=None),
+    **set_fields(LANGEVIN, step_size=1.0, noise_scale=0.01),
     **set_fields(COLD, step_size=1.0, temperature=5e-5),
     "sampler.psgld.decay": 0.9,
     "sampler.psgld.damping": 1.0,
@@ -26,7 +27,7 @@ IMAGES: dict[str, Any] = {
 JOINT: dict[str, Any] = {
     **IMAGES,
     # Samplers that reject follow the temperature 5e-4, at a step that they accept.
-    **set_fields(("mala", "tempered_mala"), step_size=0.1, noise_scale=None, temperature=5e-4),
+    **set_fields(REJECTING, step_size=0.1, temperature=5e-4),
     "sampler.hmc.temperature": 5e-4,
     "sampler.hmc.num_integration_steps": 5,
     "sampler.proximal_sgld.noise_scale": 0.0,

@@ -23,7 +23,7 @@ COLUMNS = {
 STEP = "sampler.sgld.step_size"
 SGLD = "--config.sampler.sgld"
 ROWS = {
-    "decoupled": [CONFIG, f"{SGLD}.noise_scale=0.01", f"{SGLD}.temperature=None"],
+    "decoupled": [CONFIG, f"{SGLD}.noise_scale=0.01"],
     "coupled": [CONFIG, f"{SGLD}.noise_scale=None", f"{SGLD}.temperature=1.0"],
 }
 STUDY = Study(

@@ -152,7 +152,7 @@ def normalise(
         return jax.nn.logsumexp(model.class_log_densities(model.trained, position))
 
     if temperature == "chains":  # what the moves of training's sampler imply
-        temperature = model.about().get("implied_temperature") or 1.0
+        temperature = model.about().get("temperature") or 1.0
     scale = np.sqrt(np.var(x, axis=0) + SMALLEST_NOISE**2)
     # Beyond the box by the moments of the data.
     extend = partial(evidence.unfold, low=low, high=high, mean=np.mean(x, axis=0), scale=scale)

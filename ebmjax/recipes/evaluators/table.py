@@ -39,8 +39,6 @@ DRAWN_IN_TRAINING = ("samples", "density")
 """Evaluators whose pictures are drawn during training."""
 READ = ("density", "evidence")
 """Evaluators whose fields others read, too: the plane's grid, what scores images."""
-CHECKED = (*READ, "comparison")
-"""Evaluators whose fields are always in a configuration, because checks compare them."""
 
 
 def wants(config: Config, name: str) -> bool:
@@ -81,8 +79,7 @@ def fields(name: str, *when: When, without: Collection[str] = ()) -> dict[str, F
     text = f"N: at every N-th evaluation of training{text}; never: off"
     is_run = When(f"config.evals.{name}.every other than never", lambda c: wants(c, name))
     own = read_fields(find(name))
-    if name not in CHECKED:
-        own = {key: replace(one, off=one.default) for key, one in own.items()}
-    own = own if name in READ else under(own, is_run)
+    if name not in READ:
+        own = {key: replace(one, off=one.default) for key, one in under(own, is_run).items()}
     made = under({"every": Field(EVALUATORS[name], values, text, off=NEVER), **own}, *when)
     return {f"evals.{name}.{key}": one for key, one in made.items() if key not in without}

@@ -200,7 +200,7 @@ def check_objective(config: Config) -> None:
         raise ConfigError(
             f"config.loss.name={name} trains the density exp(f) without chains, and {TILTED} "
             f"samples q exp(f / T), q a Gaussian of the images: set --config.sampler.{other} "
-            "--config.sampler.mala.noise_scale=None --config.sampler.mala.temperature=1 "
+            "--config.sampler.mala.temperature=1 "
             "--config.sampler.mala.step_size=1e-4."
         )
     size = "positive_batch_size" if "positive_batch_size" in config.train else "batch_size"

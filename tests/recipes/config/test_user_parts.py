@@ -18,8 +18,9 @@ from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.evaluations import Evaluations, Evaluator, make_evaluators
 from ebmjax.recipes.models.build import find_optimizer, user_optimizer
+from ebmjax.recipes.models.latent.checks import sampler
 from ebmjax.recipes.parts.objectives import draws, make_loss
-from ebmjax.recipes.parts.samplers import SAMPLERS, SINGLE, of_section, of_shared
+from ebmjax.recipes.parts.samplers import SAMPLERS, SINGLE, of_section
 from ebmjax.training import init_state
 
 OWN = """
@@ -128,7 +129,7 @@ def sampler_of(family, name, **fields):
     if family == "energy":
         return of_section(config, "sampler.names", name, SINGLE)
     config.sampler.prior.name = name
-    return of_shared(config, "sampler.prior", SINGLE)
+    return sampler(config, "prior")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,7 @@ REFUSED = [
     ("own.py:nowhere", {}, r"config\.sampler\.name='own\.py:nowhere' must name a function of"),
     ("gone.py:drift", {}, r"config\.sampler\.name='gone\.py:drift'.*No such file"),
     ("own.py:needs", {}, r"arguments \['width'\] without a value.*sampler\.options\.width=VALUE"),
-    ("own.py:blind_sampler", {}, r"must take the log density"),
+    ("own.py:blind_sampler", {}, r"must take \(log_density_fn\)"),
     ("own.py:drift", {"stepsize": 1}, r"options\.stepsize is no option.*mean 'step_size'"),
     ("own.py:drift", {"step_size": -1}, r"options\.step_size must be positive and finite, got"),
 ]
@@ -171,8 +172,12 @@ def test_what_names_no_sampler_is_refused_in_one_line(name, options, message, he
     ("init", "step", "message"),
     [
         ("3", "3", r"must return a sampler.*got a Sampler"),
-        ("lambda x: x", "lambda key, state: (state, ())", "init.* a field position; got a ndarray"),
-        ("State", "lambda key, state: state", r"-> \(state, info\); got a State"),
+        (
+            "lambda x: x",
+            "lambda key, state: (state, ())",
+            "init.* a field position.*got a state that is a ndarray",
+        ),
+        ("State", "lambda key, state: state", r"-> \(state, info\).*got a State of step"),
         (
             "State",
             "lambda key, state, x: (state, ())",
@@ -181,7 +186,7 @@ def test_what_names_no_sampler_is_refused_in_one_line(name, options, message, he
         (
             "State",
             "lambda key, state: (State(state.position[None]), ())",
-            r"keep their shape and dtype; got float\d+\[1, 2\] from float\d+\[2\]",
+            r"keeps shape and dtype .*got float\d+\[1, 2\] from float\d+\[2\]",
         ),
         (
             "lambda x: State(1 / 0)",

@@ -43,7 +43,7 @@ def model_of_images(temperature=1.0):
         config=config,
         trained=SCALE,
         class_log_densities=class_log_densities,
-        about=lambda: {"implied_temperature": 0.01},
+        about=lambda: {"temperature": 0.01},
     )
 
 

@@ -135,7 +135,6 @@ def changed(changes, place):
             image,
             {
                 "sampler.names": ("sgld", "mala"),
-                "sampler.mala.noise_scale": None,
                 "sampler.mala.temperature": 5e-5,
             },
             IMAGE

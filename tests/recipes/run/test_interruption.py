@@ -26,7 +26,6 @@ STEPS = 120
 ADAPTED = {
     "sampler.names": ("sgld", "mala"),
     "sampler.target_acceptance": 0.57,
-    "sampler.mala.noise_scale": None,
     "sampler.mala.temperature": 5e-5,
 }
 """Image energies whose MALA has steps of its own, in the state."""

@@ -18,7 +18,6 @@ from ebmjax.recipes.parts.samplers import (
     SAMPLERS,
     SINGLE,
     TILTING,
-    TOLERANCE,
     Chosen,
     of_section,
     temperature,
@@ -119,7 +118,7 @@ def warn_of_temperature(config: Config) -> tuple[str, ...]:
     scale, lines = output_scale(config), []
     for chosen in find_samplers(config).values():
         found = temperature(chosen)
-        if found is None or abs(scale * found - 1.0) <= TOLERANCE:
+        if found is None or abs(scale * found - 1.0) <= 0.01:
             continue
         step = chosen.options.get("step_size", 0.0) * found * scale
         lines.append(

@@ -32,7 +32,7 @@ from ebmjax.recipes.evaluators.density import grid_draws, grid_of, learned_on_gr
 from ebmjax.recipes.models.build import DensitiesOf, ImageModel, images_of
 from ebmjax.recipes.models.energy.checks import find_samplers
 from ebmjax.recipes.parts.points_data import Truth
-from ebmjax.recipes.parts.samplers import implied_temperature, larger, temperature
+from ebmjax.recipes.parts.samplers import larger, temperature
 from ebmjax.samplers import StartFn
 from ebmjax.training import TrainState
 from ebmjax.types import Key, PyTree
@@ -374,10 +374,7 @@ class EnergyModel(ImageModel):
         return self.program(("refinement", num_steps), make)
 
     def about(self) -> dict[str, Any]:
-        """Returns the length of long chains, and every sampler's step and temperature.
-
-        A temperature is given as configured, and as its moves imply.
-        """
+        """Returns the length of long chains, and every sampler's step and temperature."""
         if self.plan is None:
             return {}
         found = {}
@@ -386,7 +383,6 @@ class EnergyModel(ImageModel):
             adapted = self.trained.adaptation.get(name)
             found[name] = {
                 "temperature": temperature(sampler),
-                "implied_temperature": implied_temperature(sampler),
                 "step_size": sampler.options.get("step_size")
                 if adapted is None
                 else float(np.exp(adapted.log_step_size)),
@@ -398,7 +394,7 @@ class EnergyModel(ImageModel):
             "num_chain_steps": self.num_chain_steps,
             "step_factor": self.step_factor,
             "samplers": found,
-            **{name: first[name] for name in ("temperature", "implied_temperature")},
+            "temperature": first["temperature"],
         }
 
 

@@ -1,5 +1,6 @@
 """Every field of a latent EBM's configuration, with the digits' values."""
 
+from collections.abc import Collection
 from functools import partial
 from typing import Any
 
@@ -27,14 +28,35 @@ from ebmjax.recipes.config.common_fields import (
     family,
     pick_fields,
 )
-from ebmjax.recipes.config.declare import Field, field, rare, read_fields, under, when_is
+from ebmjax.recipes.config.declare import Field, When, field, rare, read_fields, under, when_is
 from ebmjax.recipes.evaluators import table as evaluators
-from ebmjax.recipes.parts.samplers.table import SHARED, SINGLE, declare_section, sections
+from ebmjax.recipes.parts.samplers.table import SINGLE, TEMPERATURE, sections
 
+SHARED = ("step_size", "temperature")
+"""Fields of a sampler that the prior's chains and the posterior's each have."""
 OBJECTIVES = ("vanilla", "tempered", "telescoped", "covariance", "through_chain", "frozen_prior")
 
 THROUGH_CHAIN = when_is("loss.name", "through_chain")
 _OPTIONS = read_fields(through_chain_loss)
+
+
+def _chains(name: str, step_size: float, num_steps: int) -> dict[str, Field]:
+    section = f"sampler.{name}"
+    has_temperature = When(
+        f"a sampler with a temperature, config.{section}.name=sgld",
+        lambda c: "temperature" in fields_of_sampler(c.get(f"{section}.name")),
+    )
+    return {
+        f"{section}.name": field("sgld", one_of_or_function(*SINGLE), f"sampler of the {name}"),
+        f"{section}.step_size": field(step_size, POSITIVE, "the score is multiplied by it"),
+        f"{section}.temperature": field(1.0, POSITIVE, TEMPERATURE, has_temperature),
+        f"{section}.num_steps": field(num_steps, COUNT, "steps of a chain"),
+    }
+
+
+def fields_of_sampler(name: Any) -> Collection[str]:
+    """Returns the fields of a sampler of ours; a function of the user may have any."""
+    return SINGLE[name].fields if name in SINGLE else SHARED
 
 
 def name_samplers(config: Any) -> tuple[str, str]:
@@ -80,10 +102,8 @@ _FIELDS: dict[str, Field] = {
     "model.latent_dim": field(16, COUNT, "dimensions of a latent"),
     **under(_NETWORKS, OURS),
     "model.likelihood_scale": field(0.3, POSITIVE, "standard deviation of a pixel's likelihood"),
-    **declare_section("sampler.prior", SINGLE, 0.16, "sampler of the prior"),
-    "sampler.prior.num_steps": field(60, COUNT, "steps of a chain"),
-    **declare_section("sampler.posterior", SINGLE, 0.04, "sampler of the posterior"),
-    "sampler.posterior.num_steps": field(20, COUNT, "steps of a chain"),
+    **_chains("prior", 0.16, 60),
+    **_chains("posterior", 0.04, 20),
     "sampler.posterior.start": field(
         "base",
         one_of("base", "components"),
@@ -122,7 +142,7 @@ FIELDS = leave_open(
     "optimizer.decay_per_epoch",
     "optimizer.prior.learning_rate",
 )
-SECTIONS = sections(SINGLE, "sampler.prior.name", name_samplers, left_out=SHARED)
+SECTIONS = sections(SINGLE, "sampler.prior.name", name_samplers, left_out=(*SHARED, "noise_scale"))
 
 
 VANILLA = {"loss.name": "vanilla"}

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from ml_collections import ConfigDict
 
 from ebmjax import densities, samplers
 from ebmjax._axes import AxisName
@@ -21,9 +20,6 @@ from ebmjax.recipes.config.errors import Config, ConfigError, pick
 from ebmjax.recipes.config.user_parts import UserPart, find_function, find_part, is_users
 from ebmjax.recipes.parts.samplers import table
 from ebmjax.types import Sampler
-
-# How far noise and temperature may be apart and still count as one chain's, relatively.
-TOLERANCE = 0.01
 
 HABITS = ("max_score", "low", "high", "final_step_fraction")
 """Fields of ``config.sampler`` that every chain has, where the family has them."""
@@ -73,24 +69,34 @@ class Chosen(NamedTuple):
 
 
 def of_section(
-    config: Config, field: str, name: str, allowed: Mapping[str, table.SamplerEntry]
+    config: Config,
+    field: str,
+    name: str,
+    allowed: Mapping[str, table.SamplerEntry],
+    **shared: Any,
 ) -> Chosen:
     """Returns the sampler whose fields are in a section ``config.sampler.<name>``.
 
     Args:
-      config: of a family with a section a sampler.
+      config: of the run.
       field: that names the sampler, such as "sampler.name".
       name: its value.
       allowed: the family's part of the table.
+      shared: values of fields that the family has in another section.
 
     Raises:
       ConfigError: if ``name`` is not in ``allowed``.
     """
     if is_users(name):
-        return _of_user(config, field, name, allowed)
-    pick(field, name, allowed)
-    section = config.sampler.get(name, ConfigDict())
-    return Chosen(name, f"config.sampler.{name}", section.to_dict())
+        chosen = _of_user(config, field, name, allowed)
+    else:
+        pick(field, name, allowed)
+        chosen = Chosen(name, f"config.sampler.{name}", dict(config.sampler.get(name, {})))
+    known = {*chosen.entry.fields, *chosen.options}
+    options = {**chosen.options, **{key: v for key, v in shared.items() if key in known}}
+    if chosen.part is None and options.get("noise_scale") is not None:
+        options.pop("temperature", None)  # the noise sets it
+    return chosen._replace(options=options)
 
 
 def _of_user(
@@ -98,12 +104,9 @@ def _of_user(
 ) -> Chosen:
     """Returns the sampler that a function of the user makes, with ``config.sampler.options``."""
     arguments = [*inspect.signature(find_function(field, name)).parameters]
-    if not arguments:
-        raise ConfigError(
-            f"config.{field}={name!r} must take the log density, and has no argument."
-        )
-    usual = {"step_size": table.LANGEVIN["step_size"]}
-    part = find_part(config, field, name, arguments[:1], ("axis_name",), usual)
+    usual = {"step_size": table.SAMPLERS["sgld"].fields["step_size"]}
+    first = arguments[:1] or ["log_density_fn"]
+    part = find_part(config, field, name, first, ("axis_name",), usual)
     chosen = Chosen(name, "config.sampler.options", part.options, part)
     if chosen.entry.interacts and not any(one.interacts for one in allowed.values()):
         raise ConfigError(
@@ -113,44 +116,15 @@ def _of_user(
     return chosen
 
 
-def of_shared(config: Config, section: str, allowed: Mapping[str, table.SamplerEntry]) -> Chosen:
-    """Returns the sampler that ``config.<section>.name`` names, with that section's step and noise.
-
-    Its other fields are in ``config.sampler.<name>``.
-
-    Raises:
-      ConfigError: if it is not in ``allowed``, or a noise or temperature is set that it lacks.
-    """
-    values = config[section]
-    chosen = of_section(config, f"{section}.name", values.name, allowed)
-    known = {*chosen.entry.fields, *chosen.options}
-    for key in table.SHARED:
-        unset = table.LANGEVIN[key].default
-        if key not in known and values[key] not in (None, unset):
-            raise ConfigError(
-                f"config.{section}.{key}={values[key]:g} has no effect here: {chosen.name} has no "
-                f"{key}. Set --config.{section}.{key}={unset}."
-            )
-    shared = {key: values[key] for key in table.SHARED if key in known}
-    return chosen._replace(where=f"config.{section}", options={**chosen.options, **shared})
-
-
-def implied_temperature(chosen: Chosen) -> Any:
-    """Returns ``noise_scale^2 / (2 step_size)``, which the noise of the moves is exact for.
-
-    The temperature itself where that makes the noise; None for a sampler that has none.
-    """
-    options = chosen.options
-    noise_scale = options.get("noise_scale")
-    if noise_scale is None or "temperature" not in options:
-        return options.get("temperature")
-    return noise_scale**2 / (2.0 * options["step_size"])
-
-
 def temperature(chosen: Chosen) -> Any:
-    """Returns the T that the chains aim at: the section's, else the implied one; or None."""
-    given = chosen.options.get("temperature")
-    return implied_temperature(chosen) if given is None else given
+    """Returns the T of the density that the chains follow; None for a sampler without one.
+
+    A noise that is given sets it: ``noise_scale^2 / (2 step_size)``.
+    """
+    noise = chosen.options.get("noise_scale")
+    if noise is None or "temperature" not in chosen.entry.fields:
+        return chosen.options.get("temperature")
+    return noise**2 / (2.0 * chosen.options["step_size"])
 
 
 def noise_scale(chosen: Chosen) -> Any:
@@ -158,32 +132,16 @@ def noise_scale(chosen: Chosen) -> Any:
     given = chosen.options.get("noise_scale")
     if given is not None:
         return given
-    return math.sqrt(2.0 * chosen.options["step_size"] * (temperature(chosen) or 0.0))
-
-
-def hyperparameters(chosen: Chosen) -> dict[str, Any]:
-    """Returns what ``entry.make`` takes besides the density.
-
-    A sampler that rejects needs its target's temperature beside the noise of its moves. For others
-    a given noise is all.
-    """
-    options = dict(chosen.options)
-    if "temperature" in options and options["temperature"] is None:
-        if chosen.entry.rejects:
-            options["temperature"] = implied_temperature(chosen)
-        else:
-            del options["temperature"]
-    return options
+    return math.sqrt(2.0 * chosen.options["step_size"] * chosen.options["temperature"])
 
 
 def larger(chosen: Chosen, factor: float) -> Chosen:
     """Returns the sampler with ``factor`` times the step, at the same temperature."""
-    options = dict(chosen.options)
-    if "step_size" not in options:
-        return chosen
-    options["step_size"] *= factor
-    if options.get("noise_scale") is not None:
-        options["noise_scale"] *= math.sqrt(factor)
+    powers = {"step_size": 1.0, "noise_scale": 0.5}
+    options = {
+        key: value if value is None or key not in powers else value * factor ** powers[key]
+        for key, value in chosen.options.items()
+    }
     return chosen._replace(options=options)
 
 
@@ -194,27 +152,36 @@ def check(section: Config, samplers: Sequence[Chosen]) -> None:
       section: ``config.sampler``.
       samplers: all that share its box.
     """
-    num_particles = section.get("num_samples", 2 * len(samplers)) // max(len(samplers), 1)
-    for chosen in samplers:
-        _check_noise(chosen)
-        if chosen.entry.interacts and num_particles < 2:
-            raise ConfigError(
-                "config.sampler.num_samples must be at least 2 for config.sampler.name="
-                f"{chosen.name!r}, whose particles move by each other, got {num_particles}."
-            )
-        is_fixed = section.get("target_acceptance") is None or not chosen.entry.adapts
-        if not is_fixed and chosen.options.get("noise_scale"):
-            raise ConfigError(
-                f"config.sampler.target_acceptance adapts the step of {chosen.name}, and the noise "
-                f"must follow it: set --{chosen.where}.noise_scale=None and --{chosen.where}."
-                f"temperature={implied_temperature(chosen):.3g}, what they imply now."
-            )
-        if is_annealed(section) and "step_size" not in chosen.options:
-            raise ConfigError(
-                "config.sampler.final_step_fraction lowers the step along a chain, and "
-                f"{chosen.name!r} has no argument step_size: set it to 1, or add the argument."
-            )
-    _check_box(section, samplers)
+    box, names = section.get("box", "none"), [one.name for one in samplers]
+    low, high, has_box = section.get("low", -1.0), section.get("high", 1.0), box != "none"
+    each = section.get("num_samples", 2 * len(samplers)) // max(len(samplers), 1)
+    is_moved = any(one.rejects for one in samplers)
+    # Outside the density is zero: no move of such a chain would ever be accepted.
+    buffer = section.get("buffer", {"start": "uniform", "start_scale": 1.0})
+    reach = buffer["start_scale"] if buffer["start"] == "uniform" else 1.0
+    is_inside = buffer["start"] not in ("gaussian", "data") and low <= -reach and reach <= high
+    refused = {
+        f"num_samples must be at least 2 for {names}, whose particles move by each other, got "
+        f"{each}": each < 2 and any(one.entry.interacts for one in samplers),
+        f"final_step_fraction must be 1 for {names}, of which one has no argument step_size": (
+            is_annealed(section) and any("step_size" not in one.options for one in samplers)
+        ),
+        f"box must be none for {names}, whose Gaussian has no walls, got {box!r}: set "
+        "--config.sampler.box=none": has_box and not table.TILTING.keys().isdisjoint(names),
+        f"low must be below config.sampler.high={high:g}, got {low:g}": has_box and low >= high,
+        f"box must be none or clamp for {names}, got {box!r}": (
+            box not in ("none", "clamp")
+            and any(one.entry.needs == table.FIRST_LAYER for one in samplers)
+        ),
+        f"box='reject' takes back moves over the ends, and {names} never take one back: take "
+        "clamp, reflect or a sampler that rejects, such as mala": box == "reject" and not is_moved,
+        f"box='reject' keeps chains in [{low:g}, {high:g}], and config.sampler.buffer.start="
+        f"{buffer['start']!r} may start them outside, where no move is accepted: take uniform "
+        "with a lower start_scale, or a wider box": box == "reject" and not is_inside,
+    }
+    for why, is_refused in refused.items():
+        if is_refused:
+            raise ConfigError(f"config.sampler.{why}.")
 
 
 def is_annealed(section: Config) -> bool:
@@ -222,118 +189,37 @@ def is_annealed(section: Config) -> bool:
     return section.get("final_step_fraction", 1.0) != 1.0
 
 
-def _check_noise(chosen: Chosen) -> None:
-    name, where, options = chosen.name, chosen.where, chosen.options
-    if not {"noise_scale", "temperature"} <= set(options):
-        return
-    noise, target, rejects = options["noise_scale"], options["temperature"], chosen.entry.rejects
-    if noise is None and target is None:
-        raise ConfigError(
-            f"{where} needs a noise_scale, which implies a temperature, or a temperature, which "
-            "implies the noise; set one of them."
-        )
-    if not rejects and noise is not None and target is not None:
-        raise ConfigError(
-            f"{where} has both a noise_scale and a temperature, and {name} never rejects: its "
-            f"noise sets its temperature. Set --{where}.temperature=None or "
-            f"--{where}.noise_scale=None."
-        )
-    implied = implied_temperature(chosen)
-    if rejects and implied == 0:
-        raise ConfigError(
-            f"{where}.noise_scale=0.0 implies the temperature 0: without noise {name} would reject "
-            "all moves. Set a noise_scale above 0, or take sgld, which never rejects."
-        )
-    is_decoupled = abs(implied - temperature(chosen)) > TOLERANCE * implied
-    is_meant = chosen.part is not None and getattr(chosen.part.function, "decoupled", False)
-    if rejects and is_decoupled and not is_meant:
-        raise ConfigError(
-            f"{where}.step_size={options['step_size']:g} and noise_scale={noise:g} imply the "
-            f"temperature {implied:.3g}, not temperature={target:g}: that is no Langevin chain. "
-            f"Set --{where}.temperature=None or --{where}.noise_scale=None."
-        )
-
-
-def _check_box(section: Config, samplers: Sequence[Chosen]) -> None:
-    box, names = section.get("box", "none"), [chosen.name for chosen in samplers]
-    if box == "none":
-        return
-    if tilting := [*set(names) & set(table.TILTING)]:
-        raise ConfigError(
-            f"config.sampler.box must be none for {tilting[0]}, whose Gaussian has no walls; got "
-            f"{box!r}: set --config.sampler.box=none."
-        )
-    if section.low >= section.high:
-        raise ConfigError(
-            f"config.sampler.low must be below config.sampler.high={section.high:g}, got "
-            f"{section.low:g}."
-        )
-    for chosen in samplers:
-        if chosen.entry.needs == table.FIRST_LAYER and box != "clamp":
-            raise ConfigError(
-                f"config.sampler.box={box!r} is none that {chosen.name!r} knows: take 'clamp' or "
-                "'none'."
-            )
-    if box != "reject":
-        return
-    rejecting = sorted(chosen.name for chosen in samplers if chosen.rejects)
-    if not rejecting:
-        able = sorted(name for name, entry in table.SAMPLERS.items() if entry.rejects)
-        raise ConfigError(
-            f"config.sampler.box='reject' takes back moves over the ends, and {names} never take "
-            "one back. Take 'clamp' or 'reflect', or a sampler that rejects, one of "
-            f"{able}."
-        )
-    # Outside the density is zero: no move of such a chain would ever be accepted.
-    buffer = section.buffer
-    reach = buffer.start_scale if buffer.start == "uniform" else 1.0  # images are in [-1, 1]
-    is_inside = section.low <= -reach and reach <= section.high
-    if buffer.start in ("gaussian", "data") or not is_inside:
-        raise ConfigError(
-            f"config.sampler.box='reject' holds chains of {rejecting} in [{section.low:g}, "
-            f"{section.high:g}], and config.sampler.buffer.start={buffer.start!r} may start them "
-            "outside, where no move is ever accepted. Start them inside, "
-            "config.sampler.buffer.start=uniform with a lower start_scale, or take a wider box."
-        )
-
-
 def _hold_to_contract(part: UserPart, made: Any) -> Sampler[Any, Any]:
-    """Returns the sampler ``made`` by a user's function; its mistakes name the contract.
+    """Returns the sampler ``made`` by a user's function; its mistakes name the contract."""
 
-    Raises:
-      ConfigError: if it is no sampler, at once or when a chain starts or moves.
-    """
-    must = f"config.{part.field}={part.name!r} must return a sampler with"
-    if not callable(getattr(made, "init", None)) or not callable(getattr(made, "step", None)):
-        raise ConfigError(
-            f"{must} init(position) and step(key, state), such as ebmjax.types.Sampler; got a "
-            f"{type(made).__name__}."
-        )
+    def hold(is_held: Any, got: Any) -> None:
+        if not is_held:
+            raise ConfigError(
+                f"config.{part.field}={part.name!r} must return a sampler with init(position) -> "
+                "state with a field position, and step(key, state) -> (state, info), which keeps "
+                f"shape and dtype of the position, such as ebmjax.types.Sampler; got {got}."
+            )
+
+    is_sampler = all(callable(getattr(made, name, None)) for name in ("init", "step"))
+    hold(is_sampler, f"a {type(made).__name__}")
 
     @functools.wraps(made.init)
     def init(*given: Any) -> Any:
         with part.explain(" It is called as init(position)."):
             state = made.init(*given)
-        if not hasattr(state, "position") and not hasattr(state, "particles"):
-            kind = type(state).__name__
-            raise ConfigError(
-                f"{must} init(position) -> state with a field position; got a {kind}."
-            )
+        has_position = hasattr(state, "position") or hasattr(state, "particles")
+        hold(has_position, f"a state that is a {type(state).__name__}")
         return state
 
     @functools.wraps(made.step)
     def step(key: Any, state: Any) -> Any:
         with part.explain(" It is called as step(key, state)."):
             found = made.step(key, state)
-            if not isinstance(found, tuple) or len(found) != 2 or type(found) is type(state):
-                kind = type(found).__name__
-                raise ConfigError(f"{must} step(key, state) -> (state, info); got a {kind}.")
+        is_pair = isinstance(found, tuple) and len(found) == 2 and type(found) is not type(state)
+        hold(is_pair, f"a {type(found).__name__} of step")
+        with part.explain():
             before, after = (_shapes(one) for one in (state, found[0]))
-        if before != after:
-            raise ConfigError(
-                f"{must} step(key, state), whose positions keep their shape and dtype; got {after} "
-                f"from {before}."
-            )
+        hold(before == after, f"{after} from {before}")
         return found
 
     return Sampler(init, step)
@@ -353,17 +239,15 @@ def bind_sampler(
     """Returns ``log_density_fn -> Sampler``, which also takes ``step_size=`` and ``axis_name=``.
 
     Scores are clipped first; then the box acts, and the step falls along the chain.
-
     ``learning.numbers_of`` finds its numbers.
 
     Args:
       chosen: already checked by ``chosen.check``.
-      section: ``config.sampler``. Of it max_score, box, low, high and final_step_fraction are read
-        where the family has them.
+      section: ``config.sampler``, of which the box and ``HABITS`` are read.
       base: Gaussians that a sampler tilts; None for N(0, I).
     """
     box, falls = section.get("box", "none"), is_annealed(section)
-    options = hyperparameters(chosen)
+    options = dict(chosen.options)
     if chosen.entry.needs == table.BASE:
         options["base"] = base
 

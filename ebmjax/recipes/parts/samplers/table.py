@@ -12,7 +12,6 @@ from ebmjax._ranges import (
     INSIDE_ONE,
     POSITIVE,
     TWO_OR_MORE,
-    one_of_or_function,
     optional,
 )
 from ebmjax.recipes.config import declare
@@ -21,10 +20,7 @@ from ebmjax.recipes.config.declare import Field, When, field, read_fields
 FIRST_LAYER, BASE = "first_layer", "base"
 """Needs of samplers: a density split after its first layer; a Gaussian of the training images."""
 
-SHARED = ("step_size", "noise_scale", "temperature")
-"""Fields with one meaning for every sampler. Latent models have them in a section of the chains."""
-
-IMPLIED = "T of the density exp(-E / T) that chains follow; None: noise_scale^2 / (2 step_size)"
+TEMPERATURE = "T of the density exp(-E / T) that the chains follow"
 NO_FIELDS = ("curvature_drift", "drive", "max_score", "num_steps")
 """Arguments of the library's samplers that are no fields: ours stand in other sections."""
 
@@ -34,8 +30,7 @@ class SamplerEntry(NamedTuple):
 
     Attributes:
       make: function of a log density and hyperparameters.
-      fields: hyperparameters by name. Where a sampler has both "noise_scale" and "temperature", one
-        is set and makes the noise (see ``temperature``).
+      fields: hyperparameters by name. A "noise_scale" that is set takes the place of "temperature".
       needs: "", ``FIRST_LAYER`` or ``BASE``. A sampler that needs the first layer also takes the
         box and the clipping as arguments, for its inner moves.
       rejects: whether it takes moves back.
@@ -59,7 +54,7 @@ def describe(
     needs: str = "",
     **defaults: Any,
 ) -> SamplerEntry:
-    """Returns the entry of a sampler.
+    """Returns the entry of a sampler. The noise of one that rejects follows its temperature.
 
     Args:
       make: the function, whose fields and facts are read.
@@ -71,14 +66,13 @@ def describe(
     defaults = {"step_size": 0.01, **defaults}
     fields = {} if of is None else read_fields(of, **defaults)
     fields |= read_fields(make, **defaults)
-    for name in NO_FIELDS:
-        fields.pop(name, None)
-    if {"noise_scale", "temperature"} <= fields.keys():
-        given = fields["temperature"]
-        default = 1.0 if given.default is None else given.default
-        values = optional(given.values)
-        fields["temperature"] = replace(given, default=default, values=values, text=IMPLIED)
     facts = {name: getattr(of or make, name, None) for name in SamplerEntry._fields[3:]}
+    for name in (*NO_FIELDS, *["noise_scale"] * bool(facts["rejects"])):
+        fields.pop(name, None)
+    if "temperature" in fields:
+        one = fields["temperature"]
+        default = 1.0 if one.default is None else one.default
+        fields["temperature"] = field(default, POSITIVE, TEMPERATURE)
     return SamplerEntry(make, fields, needs, **{k: v for k, v in facts.items() if v is not None})
 
 
@@ -164,7 +158,6 @@ SAMPLERS: dict[str, SamplerEntry] = {
     "hmc": describe(samplers.hmc, num_integration_steps=3),
     "pyld": describe(pyld, samplers.pyld, FIRST_LAYER, num_inner=5, noise_scale=0.0),
 }
-LANGEVIN = {name: SAMPLERS["sgld"].fields[name] for name in SHARED}
 
 PLAIN = {name: entry for name, entry in SAMPLERS.items() if not entry.needs}
 """Samplers on a density that is one function and their whole target."""
@@ -195,11 +188,21 @@ def sections(
     """
     made = {}
     for name in names:
+        section, fields = f"sampler.{name}", SAMPLERS[name].fields
         when = When(f"config.{words}={name}", lambda config, name=name: name in named(config))
-        for key, one in SAMPLERS[name].fields.items():
+        is_free = when_none(f"{section}.noise_scale")
+        for key, one in fields.items():
             if key not in left_out:
-                made[f"sampler.{name}.{key}"] = replace(one, when=(when,))
+                has_both = key == "temperature" and "noise_scale" in fields
+                is_rare = key == "noise_scale" and one.default is None
+                whens = (when, is_free) if has_both else (when,)
+                made[f"{section}.{key}"] = replace(one, when=whens, off=None if is_rare else ...)
     return made
+
+
+def when_none(name: str) -> When:
+    """The choice of None for the field ``name``."""
+    return When(f"no config.{name}", lambda config: config.get(name) is None)
 
 
 def declare_adaptation(
@@ -211,14 +214,3 @@ def declare_adaptation(
     text = "acceptance that the step adapts to; None: fixed"
     when = When(needs, lambda config: any(name in able for name in named(config)))
     return {"sampler.target_acceptance": field(None, optional(POSITIVE), text, when)}
-
-
-def declare_section(
-    section: str, names: Iterable[str], step_size: float, text: str
-) -> dict[str, Field]:
-    """Returns fields of one section for any sampler: its name, and what all have in common."""
-    return {
-        f"{section}.name": field("sgld", one_of_or_function(*names), text),
-        **{f"{section}.{key}": one for key, one in LANGEVIN.items()},
-        f"{section}.step_size": replace(LANGEVIN["step_size"], default=step_size),
-    }

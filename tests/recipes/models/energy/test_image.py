@@ -62,7 +62,7 @@ def test_a_run_leaves_its_numbers_and_plots(finished):
     rhats = [one["rhat_energy"] for one in report["mixing"]["by_sampler"].values()]
     # Chains that rejected every move have none.
     assert report["mixing"]["rhat_energy"] == (None if None in rhats else max(rhats))
-    assert report["implied_temperature"] == report["samplers"]["mala"]["temperature"] == 5e-5
+    assert report["temperature"] == report["samplers"]["mala"]["temperature"] == 5e-5
     # The averaged step size, no longer the one it began with.
     assert report["samplers"]["mala"]["step_size"] != 1.0
     fids = [row["sample_fid"] for row in rows_of(finished) if "sample_fid" in row]

@@ -7,7 +7,7 @@ from experiment_runs import image as smoke
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.models.energy import checks, parts
 from ebmjax.recipes.parts.objectives import chains_beta
-from ebmjax.recipes.parts.samplers import implied_temperature, temperature
+from ebmjax.recipes.parts.samplers import temperature
 
 TILTED = {"sampler.names": ("tilted_langevin",), "sampler.box": "none"}
 BOXED = {"sampler.names": ("sgld", "mala"), "sampler.box": "reject"}
@@ -43,14 +43,12 @@ SHARED = {"sampler.names": ("sgld", "tilted_langevin"), "sampler.box": "none"}
         ("", TILTED | {"loss.name": "denoising"},
          "denoising trains the density exp.f. without chains, and tilted_langevin samples q"),
         ("", BOXED | {"sampler.buffer.start_scale": 2},
-         r"chains of \['mala'\] in \[-1.2, 1.2\], and .*='uniform' may start them"),
+         r"box='reject' keeps chains in \[-1.2, 1.2\], and .*='uniform' may start them"),
         ("", {"model.num_scales": 4}, "must have at least 16 pixels a side"),
         ("", {"data.holdout": 60}, "holdout=60 leaves 4 of 64 .*batch_size=16"),
         ("", {"evals.num_chain_steps": 7}, "config.evals.num_chain_steps must be at least 8"),
         ("beta", {"train.batch_size": 15, "loss.beta_variant": "true_objective"},
          "batch_size must be even"),
-        ("", {"sampler.names": ("mala",), "sampler.target_acceptance": 0.5},
-         r"set --config.sampler.mala.noise_scale=None .*=5e-05"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_told(variant, overrides, message, tmp_path):
@@ -67,15 +65,13 @@ def test_augmentation_of_what_is_no_image(shape):
 
 
 def test_temperatures():
-    config = smoke(**{"sampler.mala.step_size": 2.0, "sampler.mala.noise_scale": 0.4})
-    config.sampler.names = ("mala", "hmc")
-    mala, hmc = checks.find_samplers(config).values()
-    assert implied_temperature(mala) == temperature(mala) == pytest.approx(0.04)
-    assert implied_temperature(hmc) == temperature(hmc) == 5e-5
-    config.sampler.mala.temperature = 1.0
-    mala = checks.find_samplers(config)["mala"]
-    assert temperature(mala) == 1.0
-    assert implied_temperature(mala) == pytest.approx(0.04)
+    config = smoke(**{"sampler.sgld.step_size": 2.0, "sampler.sgld.noise_scale": 0.4})
+    config.sampler.names = ("sgld", "hmc")
+    sgld, hmc = checks.find_samplers(config).values()
+    assert temperature(sgld) == pytest.approx(0.04)
+    assert temperature(hmc) == 5e-5
+    config.sampler.sgld.noise_scale = None
+    assert temperature(checks.find_samplers(config)["sgld"]) == config.sampler.sgld.temperature
 
 
 VARIANTS = ("psgld_exact", "mala_literal", "tempered_mala", "multiscale", "conditional")

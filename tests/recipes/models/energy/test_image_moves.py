@@ -33,8 +33,6 @@ def test_the_moves_of_a_sampler_aim_at_its_temperature(name):
     config = smoke(**{"sampler.box": "none"})
     section = config.sampler[name]
     section.temperature, section.step_size = 0.25, 0.5
-    if name != "hmc":
-        section.noise_scale = None
     sampler = bound(config, name, (2, 1, 1))(normal)
     starts = 0.5 * jax.random.normal(jax.random.key(0), (1000, 2, 1, 1))[..., 0, 0]
 
@@ -83,7 +81,7 @@ def test_annealed_steps_fall_evenly_and_noise_with_their_root():
 def test_an_adapted_step_anneals_too():
     config = smoke(**{"sampler.box": "none", "sampler.num_steps": 2})
     config.sampler.final_step_fraction = 0.5
-    config.sampler.mala.update(noise_scale=None, temperature=1e-6)
+    config.sampler.mala.update(temperature=1e-6)
     sampler = bound(config, "mala", (1, 1, 1))(lambda x: 2.0 * jnp.sum(x), step_size=0.1)
     state = sampler.init(jnp.zeros(1))
     # Drifts of 2 times 0.1, then 0.05; noise of variance 2e-6 times both steps, 5 deviations of it.

@@ -98,7 +98,7 @@ def test_chains_have_the_numbers_of_their_fields_shared_among_the_shards():
     config = smoke(**{"sampler.names": ("sgld", "mala"), "mesh.num_shards": 2})
     config.sampler.update(num_steps=7, num_samples=40, target_acceptance=0.5)
     config.sampler.buffer.reinit_prob = 0.25
-    config.sampler.mala.update(step_size=0.5, noise_scale=None, temperature=1.0)
+    config.sampler.mala.update(step_size=0.5, temperature=1.0)
     plan = parts.chain_plan(config, TRAIN)
     assert (plan.num_samples, plan.reinit_prob, plan.num_classes) == (20, 0.25, 1)
     sgld, mala = plan.kinds["sgld"], plan.kinds["mala"]

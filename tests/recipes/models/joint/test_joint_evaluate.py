@@ -168,7 +168,7 @@ def test_generated_sets_are_complete_and_named_after_the_extractor(run):
         for number in ("fid", "kid", "is"):
             assert np.isfinite([report[name][number], report[name]["starts"][number]]).all()
         assert ("rms_displacement" in report[name]) == (name != "buffer")
-    assert whole["implied_temperature"] == pytest.approx(0.01**2 / 2)
+    assert whole["temperature"] == pytest.approx(0.01**2 / 2)
     assert np.bincount(arrays["conditional_labels"]).tolist() == [2] * 10
     assert arrays["buffer_labels"].shape == arrays["buffer_class_probability"].shape == (20,)
     assert np.unique(arrays["fresh_images"], axis=0).shape[0] == 20

@@ -61,7 +61,7 @@ def make_model(positions=(), is_conditional=False, plan=None):
                 "name": "sgld",
                 "num_steps": 1,
                 "num_samples": 4,
-                "sgld": {"step_size": 0.5, "noise_scale": 0.1, "temperature": None},
+                "sgld": {"step_size": 0.5, "noise_scale": 0.1},
             },
         }
     )

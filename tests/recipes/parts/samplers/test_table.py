@@ -12,6 +12,7 @@ from ml_collections import ConfigDict
 from ebmjax import data
 from ebmjax import samplers as library
 from ebmjax.learning import init_carry, run_chains
+from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.comparison import SETTINGS
 from ebmjax.recipes.models.energy import checks as image_checks
@@ -30,6 +31,7 @@ from ebmjax.recipes.parts.samplers import (
     check,
     defaults,
     table,
+    temperature,
 )
 from experiments.configs import jem_digits, thermo_digits, toy_beta
 
@@ -181,46 +183,31 @@ def test_each_family_has_the_samplers_that_can_move_its_chains():
     assert not {"svgd", "stochastic_svgd", "pyld"} & set(SINGLE)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_one_of_noise_and_temperature_is_set(family):
-    config, check = set_up(family, "sgld", noise_scale=None, temperature=None)
-    with pytest.raises(ConfigError, match=r"needs a noise_scale.* or a temperature"):
-        check(config)
-    config, check = set_up(family, "sgld", noise_scale=0.1, temperature=1.0)
-    with pytest.raises(ConfigError, match="has both a noise_scale and a temperature, and sgld"):
-        check(config)
-    for fields in (
-        {"noise_scale": 0.1, "temperature": None},
-        {"noise_scale": None, "temperature": 1.0},
-    ):
-        config, check = set_up(family, "sgld", **fields)
-        check(config)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_noise_and_temperature_of_a_sampler_that_rejects_belong_together(family):
-    step = {"step_size": 0.5}
-    config, check = set_up(family, "mala", **step, noise_scale=0.5, temperature=1.0)
-    with pytest.raises(ConfigError, match=r"imply the temperature 0.25, not temperature=1: .* no"):
-        check(config)
-    config, check = set_up(family, "mala", **step, noise_scale=1.0, temperature=1.0)
+@pytest.mark.parametrize("family", OWN_SECTIONS)
+def test_a_noise_takes_the_place_of_the_temperature(family):
+    config, check = set_up(family, "sgld", noise_scale=0.1, step_size=0.5, temperature=3.0)
     check(config)
-    config, check = set_up(family, "mala", **step, noise_scale=0.0, temperature=None)
-    with pytest.raises(ConfigError, match=r"noise_scale=0.0 implies the temperature 0: without"):
-        check(config)
+    families.prune(config)
+    assert "temperature" not in config.sampler.sgld
+    assert temperature(image_checks.find_samplers(config)["sgld"]) == pytest.approx(0.01)
+    config, check = set_up(family, "sgld", noise_scale=None, temperature=3.0)
+    check(config)
+    families.prune(config)
+    assert "noise_scale" not in config.sampler.sgld
+    assert temperature(image_checks.find_samplers(config)["sgld"]) == 3.0
 
 
-def test_a_noise_that_the_sampler_does_not_have_is_refused():
-    family = "latent"
-    config, check = set_up(family, "gradient_descent", noise_scale=0.1)
-    with pytest.raises(ConfigError, match=r"noise_scale=0.1 has no effect here: gradient_desc"):
-        check(config)
-    config, check = set_up(family, "gradient_descent", temperature=0.5)
-    with pytest.raises(ConfigError, match=r"temperature=0.5 has no effect here"):
-        check(config)
+def test_a_sampler_without_temperature_has_no_field_for_it():
+    config, check = set_up("latent", "gradient_descent")
+    check(config)
+    families.prune(config)
+    assert "temperature" not in config.sampler.prior
+    assert config.sampler.posterior.temperature == 1.0
 
 
 def moves_of(family, name, density, **fields):
+    if name == "sgld" and family != "latent":
+        fields["noise_scale"] = None
     config, check = set_up(family, name, **fields)
     check(config)
     if family == "latent":
@@ -237,10 +224,9 @@ def moves_of(family, name, density, **fields):
 
 
 @pytest.mark.parametrize("name", ["sgld", "mala"])
-@pytest.mark.parametrize("fields", [{"noise_scale": 0.2}, {"temperature": 0.2**2 / (2 * 0.1)}])
-def test_step_noise_and_temperature_mean_the_same_in_every_family(name, fields):
-    """Noise 0.2 beside a step of 0.1 is the temperature 0.2; either way the moves are the same."""
-    fields = {"step_size": 0.1, "noise_scale": None, "temperature": None} | fields
+def test_step_and_temperature_mean_the_same_in_every_family(name):
+    """The temperature 0.2 beside a step of 0.1 is a noise of 0.2."""
+    fields = {"step_size": 0.1, "temperature": 0.2**2 / (2 * 0.1)}
     density = lambda x: -3.0 - 0.5 * jnp.sum(x**2)  # noqa: E731
     make = library.sgld if name == "sgld" else library.mala
     target = {} if name == "sgld" else {"temperature": 0.2}
