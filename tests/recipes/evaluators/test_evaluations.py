@@ -133,9 +133,10 @@ def test_only_the_evaluators_that_run_have_sections(tmp_path, capsys, monkeypatc
     assert list(make_evaluators(config)) == list(make_evaluators(run_folder.config_of(tmp_path)))
     monkeypatch.setattr("sys.argv", ["fields", "jem_digits", *times])
     show_fields.main()
-    *fields, off = capsys.readouterr().out.splitlines()
-    assert "# off: ood, nats;" in off
-    assert not any(line.startswith(("evals.ood", "evals.nats")) for line in fields)
+    fields, off = capsys.readouterr().out.split("# Not in the configuration")
+    for name in ("ood", "nats"):
+        assert f"evals.{name}" not in fields
+        assert f"evals.{name}.every = 'never'" in off
 
 
 def test_rows_have_the_scalars_of_a_report_by_dotted_names():
