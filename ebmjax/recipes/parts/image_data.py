@@ -212,7 +212,7 @@ def _where(config: Config, split: str) -> str:
 
 def _check_alike(config: Config, train: data.LoadedImages, test: data.LoadedImages) -> None:
     """Raises ConfigError if training and test images differ in their form or their classes."""
-    facts = [("shape", *(one.data.images.shape[1:] for one in (train, test)))]
+    facts: list[Any] = [("shape", *(one.data.images.shape[1:] for one in (train, test)))]
     if config.data.num_classes:
         names = [
             one.class_names or ("labels" if one.num_classes else "none") for one in (train, test)

@@ -269,7 +269,8 @@ def _users(config: Config) -> Callable[..., tuple[jax.Array, Metrics]]:
     part = find_part(config, "loss.name", name, ("key", "model", "batch"), ("negatives",))
 
     def loss(*given: Any) -> tuple[jax.Array, Metrics]:
-        found = part.call(*given, **part.options)
+        found: Any = part.call(*given, **part.options)
+        value: Any
         value, metrics = found if isinstance(found, tuple) and len(found) == 2 else (found, {})
         if not hasattr(value, "dtype") or not jnp.issubdtype(value.dtype, jnp.floating):
             wrong = f"a {type(value).__name__}"

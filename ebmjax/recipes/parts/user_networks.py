@@ -28,12 +28,8 @@ ADAPTERS: dict[str, Callable[..., Network]] = {
 """What makes the network of a module, by the package of one of its classes."""
 
 
-class NetworkSpec(NamedTuple):
-    """Words for a network's outputs, an example of each input, and the shape of one output."""
-
-    what: str
-    inputs: tuple[jax.ShapeDtypeStruct, ...]
-    output: tuple[int, ...]
+Spec = tuple[str, tuple[jax.ShapeDtypeStruct, ...], tuple[int, ...]]
+"""Words for a network's outputs, an example of each input, and the shape of one output."""
 
 
 class Stateless(NamedTuple):
@@ -43,20 +39,19 @@ class Stateless(NamedTuple):
     apply: Callable[..., jax.Array]
 
 
-def stateless(network: Network) -> Stateless:
-    """Returns a network of ``user_networks`` that has no state."""
-    return Stateless(
-        lambda *given: network.init(*given)[0],
-        lambda params, *inputs: network.apply(params, {}, *inputs)[0],
+def user_networks(config: Config, given: dict[str, Any], *specs: Spec) -> tuple[Stateless, ...]:
+    """Returns the networks of ``config.model.factory`` without state; see ``full_networks``."""
+    return tuple(
+        Stateless(
+            lambda *given, network=network: network.init(*given)[0],
+            lambda params, *inputs, network=network: network.apply(params, {}, *inputs)[0],
+        )
+        for network in full_networks(config, given, *specs)
     )
 
 
-def user_networks(
-    config: Config,
-    given: dict[str, Any],
-    specs: tuple[NetworkSpec, ...],
-    *,
-    has_state: bool = False,
+def full_networks(
+    config: Config, given: dict[str, Any], *specs: Spec, has_state: bool = False
 ) -> tuple[Network, ...]:
     """Returns the networks of ``config.model.factory``, one for each of ``specs``.
 
@@ -84,14 +79,14 @@ def user_networks(
         if len(specs) == 1:
             return made
         if not isinstance(made, tuple | list) or len(made) != len(specs):
-            whats = " and ".join(spec.what for spec in specs)
+            whats = " and ".join(what for what, *_ in specs)
             raise TypeError(
                 f"it must return {len(specs)} networks, {whats}, got a {type(made).__name__}"
             )
         return made[index]
 
-    def adapt(index: int, spec: NetworkSpec) -> Network:
-        options: Any = {"input_ndim": len(spec.inputs[0].shape), "dropout": has_state}
+    def adapt(index: int) -> Network:
+        options: Any = {"input_ndim": len(specs[index][1][0].shape), "dropout": has_state}
         if random:
             return RANDOM[random](partial(make, index), **options)
         made = make(index)
@@ -108,16 +103,16 @@ def user_networks(
         )
 
     with part.explain():
-        return tuple(_check(adapt(i, spec), spec, has_state) for i, spec in enumerate(specs))
+        return tuple(_check(adapt(i), *spec, has_state) for i, spec in enumerate(specs))
 
 
-def _check(network: Network, spec: NetworkSpec, has_state: bool) -> Network:
+def _check(network: Network, what: str, inputs: Any, output: Any, has_state: bool) -> Network:
     """Returns ``network``, without ``drop`` if it has no dropout.
 
-    Raises unless it takes one example and two, and gives what ``spec`` says.
+    Raises unless it takes one example and two, and gives outputs of the shape ``output``.
     """
     key = jax.random.key(0)
-    params, state = jax.eval_shape(network.init, key, *spec.inputs)
+    params, state = jax.eval_shape(network.init, key, *inputs)
     check_floating("its parameters", params)
     if jax.tree.leaves(state) and not has_state:
         raise ValueError(
@@ -125,16 +120,16 @@ def _check(network: Network, spec: NetworkSpec, has_state: bool) -> Network:
             "group or layer normalisation"
         )
     for leading in ((), (2,)):
-        inputs = [jax.ShapeDtypeStruct((*leading, *x.shape), x.dtype) for x in spec.inputs]
-        outputs, _ = jax.eval_shape(network.apply, params, state, *inputs)
-        got, expected = jax.tree.map(jnp.shape, outputs), (*leading, *spec.output)
+        some = [jax.ShapeDtypeStruct((*leading, *x.shape), x.dtype) for x in inputs]
+        outputs, _ = jax.eval_shape(network.apply, params, state, *some)
+        got, expected = jax.tree.map(jnp.shape, outputs), (*leading, *output)
         if got != expected:
             hint = ". End it with [..., 0]" if got == (*expected, 1) else ""
             raise ValueError(
-                f"it must give {spec.what} of shape {expected} for inputs of shape "
-                f"{inputs[0].shape}, got {got}{hint}"
+                f"it must give {what} of shape {expected} for inputs of shape {some[0].shape}, got "
+                f"{got}{hint}"
             )
     if network.drop is not None:
-        drawn = jax.make_jaxpr(partial(network.drop, use="batch"))(params, state, *inputs, key=key)
+        drawn = jax.make_jaxpr(partial(network.drop, use="batch"))(params, state, *some, key=key)
         network = network if "random_bits" in str(drawn) else network._replace(drop=None)
     return network

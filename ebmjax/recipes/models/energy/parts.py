@@ -31,11 +31,7 @@ from ebmjax.recipes.parts.start_distributions import (
     make_start,
     split_images,
 )
-from ebmjax.recipes.parts.user_networks import (
-    NetworkSpec,
-    stateless,
-    user_networks,
-)
+from ebmjax.recipes.parts.user_networks import full_networks, user_networks
 from ebmjax.types import Key, PyTree
 
 MOMENTUM = 0.9
@@ -113,12 +109,8 @@ def _classifier(config: Config, image_shape: tuple[int, ...]) -> networks.Networ
             )
         )
     image = jax.ShapeDtypeStruct(image_shape, jnp.float32)
-    (network,) = user_networks(
-        config,
-        {"num_classes": num_classes, "image_shape": tuple(image_shape)},
-        (NetworkSpec("logits", (image,), (num_classes,)),),
-        has_state=True,
-    )
+    given = {"num_classes": num_classes, "image_shape": tuple(image_shape)}
+    (network,) = full_networks(config, given, ("logits", (image,), (num_classes,)), has_state=True)
     _, state = jax.eval_shape(network.init, jax.random.key(0), image)
     if jax.tree.leaves(state) and learns_density(config):
         for chosen in find_samplers(config).values():
@@ -136,9 +128,7 @@ def _energy(
     if model.factory:
         shapes = tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in example)
         given = {"num_classes": num_classes, "image_shape": tuple(image_shape)}
-        network: Any = stateless(
-            *user_networks(config, given, (NetworkSpec("energies", shapes, ()),))
-        )
+        network: Any = user_networks(config, given, ("energies", shapes, ()))[0]
     else:
         ours = {"activation": ACTIVATIONS[model.activation], "dtype": DTYPES[model.dtype]}
         if config.data.name in POINTS:

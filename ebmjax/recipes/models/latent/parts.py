@@ -19,7 +19,7 @@ from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent.checks import sampler
 from ebmjax.recipes.parts.samplers import bind_sampler
 from ebmjax.recipes.parts.start_distributions import fit_gaussians
-from ebmjax.recipes.parts.user_networks import NetworkSpec, Stateless, stateless, user_networks
+from ebmjax.recipes.parts.user_networks import Stateless, user_networks
 
 PARTS = latent.LatentParams._fields
 """Names of the two networks, each with an optimiser."""
@@ -133,18 +133,15 @@ def widths(side: int) -> tuple[int, ...]:
     return tuple(64 * 2**stage for stage in reversed(range(num_stages)))
 
 
-def _users(config: Config, image_shape: tuple[int, ...]) -> list[Stateless]:
+def _users(config: Config, image_shape: tuple[int, ...]) -> tuple[Stateless, ...]:
     shape = jax.ShapeDtypeStruct((config.model.latent_dim,), jnp.float32)
-    found = user_networks(
-        config,
-        {
-            "latent_dim": config.model.latent_dim,
-            "image_shape": image_shape,
-            "num_classes": config.data.num_classes,
-        },
-        (NetworkSpec("energies", (shape,), ()), NetworkSpec("images", (shape,), image_shape)),
-    )
-    return [stateless(network) for network in found]
+    given = {
+        "latent_dim": config.model.latent_dim,
+        "image_shape": image_shape,
+        "num_classes": config.data.num_classes,
+    }
+    specs = ("energies", (shape,), ()), ("images", (shape,), image_shape)
+    return user_networks(config, given, *specs)
 
 
 def optimizer(
