@@ -90,16 +90,18 @@ def load(config: Config, has_chains: bool = True) -> tuple[Images, Config]:
         section.max_test = len(evaluated.labels)
         about.append(_about(test_split, evaluated, found_test, section.num_classes))
     assert evaluated is not None
-    splits = train, monitored or evaluated, evaluated
+    monitored = monitored or evaluated
     if not section.num_classes:  # labels that are not used are all 0
-        splits = tuple(one._replace(labels=np.zeros_like(one.labels)) for one in splits)
+        splits = train, monitored, evaluated
+        train, monitored, evaluated = (x._replace(labels=0 * x.labels) for x in splits)
     num_train, shape = len(train.labels), train.images.shape[1:]
     if section.get("num_per_class") is not None:
         num_train = min(num_train, section.num_per_class * section.num_classes)
     some = train.images[np.arange(min(len(train.images), MOST_MEASURED))]
     variance = float(np.var(np.asarray(some) / 127.5, axis=0).sum())
     facts = by_images.ImageFacts(num_train, shape, variance, has_chains)
-    return Images(*splits, (*about, *by_images.fill_in(config, facts))), config
+    about += by_images.fill_in(config, facts)
+    return Images(train, monitored, evaluated, tuple(about)), config
 
 
 def test_split_of(config: Config) -> str:
