@@ -18,9 +18,10 @@ from docutils import nodes
 from sphinx.errors import ExtensionError
 
 import ebmjax
-from ebmjax.recipes.config.show_fields import fill_tables
+from ebmjax.recipes.config import families, files, show_fields
 
 ROOMS = sorted(ebmjax._ROOMS)
+MARKED = re.compile(r"<!-- (fields of \w+|configurations) -->\n.*?<!-- end -->", re.DOTALL)
 
 project, author, release = "ebmjax", "the ebmjax developers", ebmjax.__version__
 extensions = [
@@ -118,9 +119,29 @@ def add_names(app: Any, docname: str, source: list[str]) -> None:
 
 
 def add_tables(app: Any, docname: str, source: list[str]) -> None:
-    """Fills in the tables of fields and configurations."""
+    """Fills in the tables of fields and configurations, each between two comments that name it."""
     if docname in ("configuration", "experiments"):
-        source[0] = fill_tables(source[0])
+        source[0] = MARKED.sub(_make_table, source[0])
+
+
+def _make_table(found: re.Match[str]) -> str:
+    name = found.group(1)
+    if name == "configurations":
+        lines = ["| config | what it trains | variants |", "|---|---|---|"]
+        for path, text, known in show_fields.configurations(files.PROJECT / "configs"):
+            names = ", ".join(f"`{name}`" for name in known)
+            lines.append(f"| `{path.name}` | {text} | {names} |")
+    else:
+        if name == "fields of samplers":
+            fields = families.module("joint", "fields").SECTIONS["joint"]
+        else:
+            fields = show_fields.in_order(families.own_fields(name.rpartition(" ")[2]))
+        lines = ["| field | default | values | what it is |", "|---|---|---|---|"]
+        for field, one in fields.items():
+            needs = f" Needs {'; '.join(when.needs for when in one.when)}." * bool(one.when)
+            words = f"{show_fields.values(one)} | {one.text}.{needs}"
+            lines.append(f"| `{field}` | `{one.default!r}` | {words} |")
+    return "\n".join([f"<!-- {name} -->", "", *lines, "", "<!-- end -->"])
 
 
 def own_names(room: str) -> list[str]:

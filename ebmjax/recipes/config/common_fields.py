@@ -201,26 +201,21 @@ def configure_images(
 ) -> ConfigDict:
     """Returns a family's defaults with ``base`` and then the changes of ``variant``.
 
-    "" is the base itself, "smoke" a few steps of it on few images, and "bfloat16" computes in half
-    precision, with parameters, energies and losses in float32.
-
     Args:
       family: its name.
-      common: variants that each of its configurations has.
-      variant: one of them, or of ``variants``.
+      common: variants of all its configurations: "smoke" takes a few steps on few images,
+        "bfloat16" computes in half precision, with parameters, energies and losses in float32.
+      variant: one of them, or of ``variants``; "" is the base itself.
       base: changes of all variants, by dotted field names.
       variants: those of a configuration file.
       max_test: test images of the packaged digits.
-
-    Raises:
-      UnknownVariantError: for a variant that does not exist.
     """
     sizes = {"image_size": 8, "num_classes": 10, "max_train": 1440, "max_test": max_test}
     if base.get("data.name", "digits") == "digits":
         base = {**{f"data.{name}": size for name, size in sizes.items()}, **base}
     variants = {**common, **variants}
-    names = {*base, *variants.get(variant, ())}
-    return declare.configure(families.all_fields(family, names), variant, base, variants)
+    every = families.all_fields(family, {*base, *variants.get(variant, ())})
+    return declare.configure(every, variant, base, variants)
 
 
 def family(name: str) -> dict[str, Field]:

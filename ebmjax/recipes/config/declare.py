@@ -20,12 +20,7 @@ from ebmjax.recipes.config.errors import Config, ConfigError, did_you_mean, shor
 
 
 class When(NamedTuple):
-    """Choice that brings a field into being.
-
-    Attributes:
-      needs: words for what must be set.
-      holds: tests a configuration, which may lack any field.
-    """
+    """Choice that brings a field into being: in words, and as a test of a configuration."""
 
     needs: str
     holds: Callable[[Config], Any]
@@ -98,11 +93,10 @@ def rare(default: Any, values: Range, text: str, *when: When) -> Field:
 def when_is(name: str, *values: Any) -> When:
     """The choice of one of ``values`` for the field ``name``, alone or among others."""
 
-    def holds(config: Config) -> bool:
-        found = config.get(name)
-        return any(one in values for one in (found if isinstance(found, list | tuple) else [found]))
-
-    return When(" or ".join(f"config.{name}={value}" for value in values), holds)
+    return When(
+        " or ".join(f"config.{name}={value}" for value in values),
+        lambda config: any(one in values for one in entries_of(config.get(name))),
+    )
 
 
 def when_set(name: str) -> When:
@@ -114,12 +108,16 @@ def option_field(section: str, naming: Sequence[str]) -> Field:
     """Returns the field of an option of the user's function that one of ``naming`` names."""
 
     def holds(config: Config) -> bool:
-        entries = [config.get(name) for name in naming]
-        flat = [one for e in entries for one in (e if isinstance(e, list | tuple) else [e])]
-        return any(isinstance(one, str) and is_function_name(one) for one in flat)
+        found = [one for name in naming for one in entries_of(config.get(name))]
+        return any(isinstance(one, str) and is_function_name(one) for one in found)
 
     needs = When(f"a function of your own, config.{naming[0]}=FILE.py:FUNCTION", holds)
     return Field(None, ANY, f"option of your own function of config.{section}", (needs,))
+
+
+def entries_of(value: Any) -> Sequence[Any]:
+    """Returns the entries of a list or tuple; another value is the only one."""
+    return value if isinstance(value, list | tuple) else [value]
 
 
 def under(fields: Fields, *when: When) -> dict[str, Field]:
@@ -246,7 +244,7 @@ def refusal_of(one: Field, name: str, value: Any) -> str:
     many = "a list, every entry " * one.is_many
     is_text = isinstance(value, str) and one.values.kind in (int, float)
     number = "a number, " * (is_text and "integer" not in one.values.words)
-    entries = value if isinstance(value, list | tuple) else [value]
+    entries = entries_of(value)
     near, words = "", one.values.words
     if one.values.choices and entries:
         value = next((entry for entry in entries if not one.values.holds(entry)), value)
@@ -259,12 +257,12 @@ def refusal_of(one: Field, name: str, value: Any) -> str:
 def find_code(fields: Fields, config: Config) -> dict[str, Any]:
     """Returns the fields that name code from outside the package, with their values."""
 
-    def names_code(one: Field, value: Any) -> bool:
-        entries = value if isinstance(value, list | tuple) else [value]
-        return any(isinstance(entry, str) and one.values.names_code(entry) for entry in entries)
-
-    values = {name: config.get(name) for name in fields}
-    return {name: value for name, value in values.items() if names_code(fields[name], value)}
+    found = {}
+    for name, one in fields.items():
+        names = [entry for entry in entries_of(config.get(name)) if isinstance(entry, str)]
+        if any(map(one.values.names_code, names)):
+            found[name] = config[name]
+    return found
 
 
 def check_ranges(fields: Fields, config: Config) -> None:

@@ -66,9 +66,9 @@ def add(name: str, file: str) -> None:
 
 
 def all_fields(family: Any, names: Collection[str] = ()) -> Fields:
-    """Returns the fields of a family, with those of all parts that it offers.
+    """Returns the fields of a family and of all parts that it offers.
 
-    Of options of the user's functions, ``<section>.options.<option>``, those in ``names``.
+    They include those in ``names`` that are options of the user's functions.
     """
     every = {**own_fields(family), **_declared(family, "SECTIONS")}
     for name in names:
@@ -124,11 +124,10 @@ def check(config: Config, typed: Collection[str] = ()) -> None:
 
     Args:
       config: of any family. It may have fields of parts that it does not name.
-      typed: names of the fields that a command line sets.
+      typed: names of the fields that a command line sets; each must be of a part that is named.
 
     Raises:
-      ConfigError: if a field is unknown, missing, out of range or of a part that is not named, or
-        fields exclude each other.
+      ConfigError: if a field is unknown, missing or out of range, or fields exclude each other.
     """
     flat = flatten(config.to_dict())
     names, every = set(flat), all_fields(flat.get("family"), flat)
@@ -145,7 +144,12 @@ def check(config: Config, typed: Collection[str] = ()) -> None:
             raise ConfigError(f"config.{name} is no field here: it needs {needs}.{near}")
     declare.check_ranges(fields, flat)
     module(config.family, "checks").check(config)
-    check_data(config)
+    if config.data.get("path") and config.data.name in ("digits", *POINTS[:-1]):
+        raise ConfigError(
+            f"config.data.path={shorten(config.data.path)} is read by no source: config.data.name="
+            f"{config.data.name} needs none. Set --config.data.name to npz, npy, points, folder, "
+            "huggingface or a tensorflow-datasets name."
+        )
     sizes = [name for name in fields if name.startswith("train.") and "batch_size" in name]
     check_shards(config, *sizes)
 
@@ -156,16 +160,6 @@ def module(family: Any, part: str) -> Any:
     if isinstance(place, Path):
         return definitions(place)
     return importlib.import_module(f"{place}.{part}")
-
-
-def check_data(config: Config) -> None:
-    """Raises ConfigError for a path that no source would read."""
-    if config.data.get("path") and config.data.name in ("digits", *POINTS[:-1]):
-        raise ConfigError(
-            f"config.data.path={shorten(config.data.path)} is read by no source: config.data.name="
-            f"{config.data.name} needs none. Set --config.data.name to npz, npy, points, folder, "
-            "huggingface or a tensorflow-datasets name."
-        )
 
 
 def check_shards(config: Config, *names: str) -> None:
@@ -180,36 +174,27 @@ def check_shards(config: Config, *names: str) -> None:
 
 
 def check_kept(config: Config, numbers: Collection[str]) -> None:
-    """Raises ConfigError for an impossible choice, and for one that test images would make.
-
-    Args:
-      config: ``data.holdout``, ``train.keep_best`` and ``evals.checkpoint`` are read.
-      numbers: those of ``IS_HIGHER_BETTER`` that the family may monitor.
-    """
+    """Raises ConfigError for a best state by none of ``numbers``, or by images that judge it."""
     name = config.train.get("keep_best", "")
-    if name in IS_HIGHER_BETTER and name not in numbers:
-        raise ConfigError(
-            f"config.train.keep_best={name!r} is not monitored by this run, which monitors "
-            f"{sorted(numbers)}: take one of these, or --config.train.keep_best=''."
-        )
-    if name:
-        pick("train.keep_best", name, {one: one for one in numbers})
-        maker = "classification" if name.startswith("test_") else "samples"
-        every = config.evals.get(maker, {"every": 1})["every"]
-        if every != 1:
+    if not name:
+        if config.evals.get("checkpoint") == "best":
             raise ConfigError(
-                f"config.train.keep_best={name!r} chooses at every evaluation of training, and "
-                f"config.evals.{maker}.every={every!r} has no such number at some: set it to 1."
+                "config.evals.checkpoint='best' needs config.train.keep_best, the number that says "
+                f"which state is best: set --config.train.keep_best to one of {sorted(numbers)}."
             )
-    if name.startswith("test_") and not config.data.holdout:
+        return
+    pick("train.keep_best", name, {one: one for one in numbers})
+    maker = "classification" if name.startswith("test_") else "samples"
+    every = config.evals.get(maker, {"every": 1})["every"]
+    if every != 1:
+        raise ConfigError(
+            f"config.train.keep_best={name!r} chooses at every evaluation of training, and "
+            f"config.evals.{maker}.every={every!r} has no such number at some: set it to 1."
+        )
+    if maker == "classification" and not config.data.holdout:
         raise ConfigError(
             f"config.train.keep_best={name!r} chooses a state by the images that it is judged by: "
             "hold training images out for the choice with --config.data.holdout=0.2."
-        )
-    if config.evals.get("checkpoint") == "best" and not name:
-        raise ConfigError(
-            "config.evals.checkpoint='best' needs config.train.keep_best, the number that says "
-            f"which state is best: set --config.train.keep_best to one of {sorted(numbers)}."
         )
 
 
@@ -224,11 +209,10 @@ def is_drawn(config: Config) -> bool:
 
 
 def extractor_name(config: Mapping[str, Any]) -> str:
-    """Returns the name of a run's extractor.
+    """Returns the name of the features that judge a run's samples.
 
-    A function of the user's has its own name. Else it is Inception-v3 if the run has its weights,
-    and the one that ships for the packaged digits. For other images of at least five classes it is
-    a classifier of them, else a random network.
+    They are the user's function, Inception-v3 if the run has its weights, those of the packaged
+    digits, a classifier of images of at least five classes, or a random network.
     """
     data = config["data"]
     if own := config["evals"].get("extractor"):
@@ -244,19 +228,15 @@ def extractor_name(config: Mapping[str, Any]) -> str:
 
 def warn_of_features(config: Config) -> tuple[str, ...]:
     """Returns a line where samples are judged by the features of a random network."""
-    if extractor_name(config) != RANDOM:
-        return ()
-    return (
+    line = (
         "FID compares features of a random network, because a classifier's need five classes; "
-        "--config.evals.inception_weights=FILE takes Inception's",
+        "--config.evals.inception_weights=FILE takes Inception's"
     )
+    return (line,) * (extractor_name(config) == RANDOM)
 
 
 def scores_of_samples(config: Mapping[str, Any]) -> set[str]:
-    """Returns the numbers of ``OF_SAMPLES`` that a run with samples monitors.
-
-    Inception scores need features that know classes, as the user's may not.
-    """
+    """Returns the numbers of a run's samples; Inception scores need features that know classes."""
     if config["evals"].get("samples", {"every": "never"})["every"] == "never":
         return set()
     is_without = config["evals"].get("extractor") or extractor_name(config) == RANDOM
@@ -265,7 +245,5 @@ def scores_of_samples(config: Mapping[str, Any]) -> set[str]:
 
 def with_extractor(label: str, configs: Iterable[Mapping[str, Any]]) -> str:
     """Returns ``label`` with the extractors of runs in place of EXTRACTOR, if it is there."""
-    if EXTRACTOR not in label:
-        return label
-    names = sorted({extractor_name(config) for config in configs})
+    names = sorted({extractor_name(config) for config in configs} if EXTRACTOR in label else [])
     return label.replace(EXTRACTOR, ", ".join(names).replace("_", " "))

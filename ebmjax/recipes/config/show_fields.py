@@ -1,10 +1,6 @@
-"""Prints the fields of a configuration, ``ebmjax fields``; makes tables of fields and files.
-
-docs/conf.py fills the tables in, each between two comments that name it.
-"""
+"""Prints the fields of a configuration, ``ebmjax fields``; finds configurations and variants."""
 
 import ast
-import re
 import runpy
 import sys
 from collections.abc import Iterator
@@ -21,7 +17,6 @@ Prints every field with its value, text and range. "joint" stands for configs/jo
 the defaults of that family. A configuration has the fields of the parts that it names:
 --config.sampler.name=mala prints those of mala."""
 
-HEAD: tuple[str, ...] = ("| field | default | values | what it is |", "|---|---|---|---|")
 SECTIONS = [
     "family",
     "seed",
@@ -34,7 +29,6 @@ SECTIONS = [
     "mesh",
     "evals",
 ]
-MARKED = re.compile(r"<!-- (fields of \w+|configurations) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def main() -> None:
@@ -82,42 +76,6 @@ def in_order(fields: Fields) -> Fields:
     """Returns the fields by section."""
     names = sorted(fields, key=lambda name: SECTIONS.index(name.partition(".")[0]))
     return {name: fields[name] for name in names}
-
-
-def table(fields: Fields) -> str:
-    """Returns fields as a table of Markdown."""
-    lines = list(HEAD)
-    for name, one in fields.items():
-        needs = f" Needs {'; '.join(when.needs for when in one.when)}." if one.when else ""
-        lines.append(f"| `{name}` | `{one.default!r}` | {values(one)} | {one.text}.{needs} |")
-    return "\n".join(lines)
-
-
-def fill_tables(page: str) -> str:
-    """A page of Markdown with its marked tables written anew."""
-
-    def made(found: re.Match[str]) -> str:
-        name = found.group(1)
-        if name == "configurations":
-            text = table_of_configurations(files.PROJECT / "configs")
-        elif name == "fields of samplers":
-            every = {**families.all_fields("energy"), **families.all_fields("joint")}
-            known = families.module("joint", "fields").SECTIONS["joint"]
-            text = table({name: every[name] for name in known})
-        else:
-            text = table(in_order(families.own_fields(name.rpartition(" ")[2])))
-        return f"<!-- {name} -->\n\n{text}\n\n<!-- end -->"
-
-    return MARKED.sub(made, page)
-
-
-def table_of_configurations(folder: Path) -> str:
-    """Returns the configurations of a folder as a table of Markdown."""
-    lines = ["| config | what it trains | variants |", "|---|---|---|"]
-    for path, text, known in configurations(folder):
-        names = ", ".join(f"`{name}`" for name in known)
-        lines.append(f"| `{path.name}` | {text} | {names} |")
-    return "\n".join(lines)
 
 
 def configurations(folder: Path) -> Iterator[tuple[Path, str, list[str]]]:

@@ -14,19 +14,19 @@ from ml_collections import ConfigDict
 
 from ebmjax._shown import trim
 from ebmjax._user_function import is_function_name, user_function
-from ebmjax.recipes.config.declare import WITH_OPTIONS, Field, Fields, read_fields, refusal_of
+from ebmjax.recipes.config.declare import (
+    WITH_OPTIONS,
+    Field,
+    Fields,
+    entries_of,
+    read_fields,
+    refusal_of,
+)
 from ebmjax.recipes.config.errors import Config, ConfigError, did_you_mean
 
 
 class UserPart(NamedTuple):
-    """A function that a configuration names, with the options that the configuration gives it.
-
-    Attributes:
-      field: name of the field that names it, "sampler.name".
-      name: value of that field.
-      function: what the name stands for.
-      options: keywords of a call: the configuration's values, else the function's defaults.
-    """
+    """A function that the value ``name`` of a field names, with the options of its call."""
 
     field: str
     name: str
@@ -125,7 +125,7 @@ def option_fields(config: Config, fields: Fields) -> dict[str, Field]:
     """
     found: dict[str, Field] = {}
     for name in (one for one in WITH_OPTIONS if one in fields):
-        for entry in config[name] if isinstance(config[name], list | tuple) else [config[name]]:
+        for entry in entries_of(config.get(name)):
             if is_users(entry):
                 own = read_fields(find_function(name, entry)).items()
                 found |= {f"{name.partition('.')[0]}.options.{key}": one for key, one in own}

@@ -2,8 +2,8 @@
 
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.families import check_kept, scores_of_samples
-from ebmjax.recipes.models.latent.fields import SHARED
-from ebmjax.recipes.parts.samplers import SINGLE, Chosen, of_section
+from ebmjax.recipes.models.latent.fields import SAMPLERS, SHARED
+from ebmjax.recipes.parts.samplers import Chosen, of_section
 from ebmjax.recipes.parts.samplers import check as check_samplers
 
 
@@ -55,5 +55,5 @@ def sampler(config: Config, name: str) -> Chosen:
     """
     section, values = f"sampler.{name}", config.sampler[name]
     shared = {key: values[key] for key in SHARED if key in values}
-    chosen = of_section(config, f"{section}.name", values.name, SINGLE, **shared)
+    chosen = of_section(config, f"{section}.name", values.name, SAMPLERS, **shared)
     return chosen._replace(where=f"config.{section}")

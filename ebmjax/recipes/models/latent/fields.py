@@ -34,6 +34,11 @@ from ebmjax.recipes.parts.samplers.table import SINGLE, TEMPERATURE, sections
 
 SHARED = ("step_size", "temperature")
 """Fields of a sampler that the prior's chains and the posterior's each have."""
+SAMPLERS = {
+    name: SINGLE[name]
+    for name in ("gradient_descent", "sgld", "psgld", "mala", "underdamped_langevin", "hmc")
+}
+"""Samplers of latents, which move one chain at a time: each chain has a separate density."""
 OBJECTIVES = ("vanilla", "tempered", "telescoped", "covariance", "through_chain", "frozen_prior")
 
 THROUGH_CHAIN = when_is("loss.name", "through_chain")
@@ -47,7 +52,7 @@ def _chains(name: str, step_size: float, num_steps: int) -> dict[str, Field]:
         lambda c: "temperature" in fields_of_sampler(c.get(f"{section}.name")),
     )
     return {
-        f"{section}.name": field("sgld", one_of_or_function(*SINGLE), f"sampler of the {name}"),
+        f"{section}.name": field("sgld", one_of_or_function(*SAMPLERS), f"sampler of the {name}"),
         f"{section}.step_size": field(step_size, POSITIVE, "the score is multiplied by it"),
         f"{section}.temperature": field(1.0, POSITIVE, TEMPERATURE, has_temperature),
         f"{section}.num_steps": field(num_steps, COUNT, "steps of a chain"),
@@ -56,7 +61,7 @@ def _chains(name: str, step_size: float, num_steps: int) -> dict[str, Field]:
 
 def fields_of_sampler(name: Any) -> Collection[str]:
     """Returns the fields of a sampler of ours; a function of the user may have any."""
-    return SINGLE[name].fields if name in SINGLE else SHARED
+    return SAMPLERS[name].fields if name in SAMPLERS else SHARED
 
 
 def name_samplers(config: Any) -> tuple[str, str]:
@@ -142,7 +147,9 @@ FIELDS = leave_open(
     "optimizer.decay_per_epoch",
     "optimizer.prior.learning_rate",
 )
-SECTIONS = sections(SINGLE, "sampler.prior.name", name_samplers, left_out=(*SHARED, "noise_scale"))
+SECTIONS = sections(
+    SAMPLERS, "sampler.prior.name", name_samplers, left_out=(*SHARED, "noise_scale")
+)
 
 
 VANILLA = {"loss.name": "vanilla"}

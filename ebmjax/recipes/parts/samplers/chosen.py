@@ -88,7 +88,16 @@ def of_section(
       ConfigError: if ``name`` is not in ``allowed``.
     """
     if is_users(name):
-        chosen = _of_user(config, field, name, allowed)
+        arguments = [*inspect.signature(find_function(field, name)).parameters]
+        usual = {"step_size": table.SAMPLERS["sgld"].fields["step_size"]}
+        first = arguments[:1] or ["log_density_fn"]
+        part = find_part(config, field, name, first, ("axis_name",), usual)
+        chosen = Chosen(name, "config.sampler.options", part.options, part)
+        if chosen.entry.interacts and not any(one.interacts for one in allowed.values()):
+            raise ConfigError(
+                f"config.{field}={name!r} moves all chains together (its attribute interacts), and "
+                f"here each chain moves alone: take one of {sorted(allowed)}, or another function."
+            )
     else:
         pick(field, name, allowed)
         chosen = Chosen(name, f"config.sampler.{name}", dict(config.sampler.get(name, {})))
@@ -97,23 +106,6 @@ def of_section(
     if chosen.part is None and options.get("noise_scale") is not None:
         options.pop("temperature", None)  # the noise sets it
     return chosen._replace(options=options)
-
-
-def _of_user(
-    config: Config, field: str, name: str, allowed: Mapping[str, table.SamplerEntry]
-) -> Chosen:
-    """Returns the sampler that a function of the user makes, with ``config.sampler.options``."""
-    arguments = [*inspect.signature(find_function(field, name)).parameters]
-    usual = {"step_size": table.SAMPLERS["sgld"].fields["step_size"]}
-    first = arguments[:1] or ["log_density_fn"]
-    part = find_part(config, field, name, first, ("axis_name",), usual)
-    chosen = Chosen(name, "config.sampler.options", part.options, part)
-    if chosen.entry.interacts and not any(one.interacts for one in allowed.values()):
-        raise ConfigError(
-            f"config.{field}={name!r} moves all chains together (its attribute interacts), and "
-            f"here each chain moves alone: take one of {sorted(allowed)}, or another function."
-        )
-    return chosen
 
 
 def temperature(chosen: Chosen) -> Any:
@@ -264,15 +256,23 @@ def bind_sampler(
         make = functools.partial(chosen.make, **options)
         if chosen.entry.needs == table.FIRST_LAYER:
             ends = {"low": low, "high": high} if box == "clamp" else {}
-            return _split(
-                functools.partial(make, max_score=max_score, **ends), chosen.name, log_density_fn
-            )
+            if getattr(log_density_fn, "first_layer", None) is None or log_density_fn.head is None:
+                raise ConfigError(
+                    f"the sampler {chosen.name!r} needs a network split after its first layer. Your"
+                    " own must be a Linen module with methods first_layer and head, or a Network "
+                    "that has both."
+                )
+            return make(log_density_fn, max_score=max_score, **ends)
         if falls:
             make = _anneal(make, options, final_step_fraction, section.num_steps)
-        if box != "none":
-            make = in_box(make, box, low, high, rejects=chosen.rejects)
         if max_score is not None:
             log_density_fn = samplers.clip_score(log_density_fn, max_score)
+        if box == "reflect":
+            make = samplers.reflect(make, low, high)
+        elif box == "reject" and chosen.rejects:
+            log_density_fn = densities.within_box(log_density_fn, low, high)
+        elif box != "none":  # beside one that rejects, others are projected
+            make = samplers.clamp(make, low, high)
         return make(log_density_fn, **given)
 
     habits = {name: section.get(name) for name in HABITS}
@@ -289,40 +289,16 @@ def chain_kind(
 
     ``axis_name`` is of the shards whose interacting samples are one system.
     """
-    entry, target = chosen.entry, section.get("target_acceptance")
+    entry = chosen.entry
     return ChainKind(
         sampler=bind_sampler(chosen, section, base),
         num_steps=section.num_steps,
-        target_acceptance=target if entry.adapts else None,
+        target_acceptance=section.get("target_acceptance") if entry.adapts else None,
         is_interacting=entry.interacts,
         axis_name=axis_name if entry.interacts else None,
         step_size=chosen.options.get("step_size", 1.0),
         memory=entry.memory,
     )
-
-
-def in_box(
-    make: Callable[..., Any], box: str, low: Any, high: Any, *, rejects: bool
-) -> Callable[..., Any]:
-    """Returns ``make`` with chains that stay in ``[low, high]``.
-
-    "clamp" projects, "reflect" has mirrors at the ends, "reject" takes back the moves that leave.
-    A sampler that never rejects is projected under "reject" too: it stands beside one that does.
-    """
-    if box == "reflect":
-        return samplers.reflect(make, low, high)
-    if box == "reject" and rejects:
-        return lambda density, **given: make(densities.within_box(density, low, high), **given)
-    return samplers.clamp(make, low, high)
-
-
-def _split(make: Callable[..., Any], name: str, density: Any) -> Any:
-    if getattr(density, "first_layer", None) is None or density.head is None:
-        raise ConfigError(
-            f"the sampler {name!r} needs a network split after its first layer. Your own must be a "
-            "Linen module with methods first_layer and head, or a Network that has both."
-        )
-    return make(density)
 
 
 def _anneal(

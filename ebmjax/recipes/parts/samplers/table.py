@@ -8,14 +8,13 @@ import jax.numpy as jnp
 
 from ebmjax import densities, samplers
 from ebmjax._ranges import (
-    COUNT,
     INSIDE_ONE,
     POSITIVE,
     TWO_OR_MORE,
     optional,
 )
 from ebmjax.recipes.config import declare
-from ebmjax.recipes.config.declare import Field, When, field, read_fields
+from ebmjax.recipes.config.declare import Field, When, field, rare, read_fields, under
 
 FIRST_LAYER, BASE = "first_layer", "base"
 """Needs of samplers: a density split after its first layer; a Gaussian of the training images."""
@@ -23,6 +22,8 @@ FIRST_LAYER, BASE = "first_layer", "base"
 TEMPERATURE = "T of the density exp(-E / T) that the chains follow"
 NO_FIELDS = ("curvature_drift", "drive", "max_score", "num_steps")
 """Arguments of the library's samplers that are no fields: ours stand in other sections."""
+AT_DEFAULT = ("acceptance_threshold", "temperature_growth", "langevin_weight")
+"""Arguments that a configuration leaves at their defaults."""
 
 
 class SamplerEntry(NamedTuple):
@@ -67,7 +68,7 @@ def describe(
     fields = {} if of is None else read_fields(of, **defaults)
     fields |= read_fields(make, **defaults)
     facts = {name: getattr(of or make, name, None) for name in SamplerEntry._fields[3:]}
-    for name in (*NO_FIELDS, *["noise_scale"] * bool(facts["rejects"])):
+    for name in (*NO_FIELDS, *AT_DEFAULT, *["noise_scale"] * bool(facts["rejects"])):
         fields.pop(name, None)
     if "temperature" in fields:
         one = fields["temperature"]
@@ -113,7 +114,6 @@ def parallel_tempering(
     temperature: Annotated[Any, POSITIVE] = 1.0,
     num_powers: Annotated[int, TWO_OR_MORE] = 4,
     lowest_power: Annotated[Any, INSIDE_ONE] = 0.1,
-    num_inner: Annotated[int, COUNT] = 1,
 ) -> samplers.Sampler:
     """Returns tempering of MALA on powers that fall by one factor from 1 to the lowest.
 
@@ -124,14 +124,12 @@ def parallel_tempering(
       temperature: T of the density exp(-E / T) that the chains follow.
       num_powers: replicas of a chain, at powers from the lowest to 1.
       lowest_power: smallest power; each is the same factor above the last.
-      num_inner: moves of every replica between swaps.
     """
     powers = lowest_power ** jnp.linspace(1.0, 0.0, num_powers)
     return samplers.parallel_tempering(
         densities.tempered(log_density_fn, temperature),
         powers=powers,
         step_size=step_size * temperature / powers,
-        num_steps=num_inner,
     )
 
 
@@ -188,21 +186,15 @@ def sections(
     """
     made = {}
     for name in names:
-        section, fields = f"sampler.{name}", SAMPLERS[name].fields
         when = When(f"config.{words}={name}", lambda config, name=name: name in named(config))
-        is_free = when_none(f"{section}.noise_scale")
-        for key, one in fields.items():
-            if key not in left_out:
-                has_both = key == "temperature" and "noise_scale" in fields
-                is_rare = key == "noise_scale" and one.default is None
-                whens = (when, is_free) if has_both else (when,)
-                made[f"{section}.{key}"] = replace(one, when=whens, off=None if is_rare else ...)
+        own = {f"sampler.{name}.{key}": one for key, one in SAMPLERS[name].fields.items()}
+        noise, temperature = f"sampler.{name}.noise_scale", f"sampler.{name}.temperature"
+        if {noise, temperature} <= own.keys():
+            none = When(f"no config.{noise}", lambda config, noise=noise: config.get(noise) is None)
+            own[noise] = replace(own[noise], off=None)
+            own[temperature] = replace(own[temperature], when=(none,))
+        made |= under({k: v for k, v in own.items() if k.split(".")[-1] not in left_out}, when)
     return made
-
-
-def when_none(name: str) -> When:
-    """The choice of None for the field ``name``."""
-    return When(f"no config.{name}", lambda config: config.get(name) is None)
 
 
 def declare_adaptation(
@@ -211,6 +203,6 @@ def declare_adaptation(
     """Returns the field that those samplers have besides their sections whose step can adapt."""
     able = [name for name in names if SAMPLERS[name].adapts]
     needs = f"a sampler whose step can adapt, config.sampler.name={' or '.join(able)}"
-    text = "acceptance that the step adapts to; None: fixed"
     when = When(needs, lambda config: any(name in able for name in named(config)))
-    return {"sampler.target_acceptance": field(None, optional(POSITIVE), text, when)}
+    text = "acceptance that the step adapts to; None: fixed"
+    return {"sampler.target_acceptance": rare(None, optional(POSITIVE), text, when)}

@@ -71,7 +71,7 @@ def shapes(tree):
         ({}, {"sampler.prior.name": "hmc"}),
         ({}, {"sampler.posterior.name": "hmc"}),
         ({}, {"sampler.posterior.name": "psgld"}),
-        ({}, {"sampler.posterior.name": "tempered_mala"}),
+        ({}, {"sampler.posterior.name": "mala"}),
     ],
     ids=lambda overrides: ",".join(map(str, overrides.values())) or "tempered",
 )
