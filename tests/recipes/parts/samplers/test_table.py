@@ -161,13 +161,12 @@ def test_replicas_have_the_step_and_the_temperature_of_the_section():
     with pytest.MonkeyPatch.context() as patch:
         spy = lambda density, **options: seen.append((density, options))  # noqa: E731
         patch.setattr(table.samplers, "parallel_tempering", spy)
-        table.parallel_tempering(lambda x: -(x**2), num_inner=2, **options)
+        table.parallel_tempering(lambda x: -(x**2), **options)
     density, found = seen[0]
     assert density(jnp.float32(3.0)) == -18.0
     np.testing.assert_allclose(found["powers"], [0.04, 0.2, 1.0], rtol=1e-6)
     np.testing.assert_allclose(found["step_size"], 0.2 * 0.5 / np.array([0.04, 0.2, 1.0]))
-    assert found["num_steps"] == 2
-    chosen = Chosen("parallel_tempering", "", options | {"num_inner": 1})
+    chosen = Chosen("parallel_tempering", "", options)
     box = ConfigDict({"box": "clamp", "low": -0.5, "high": 0.5})
     sampler = bind_sampler(chosen, box)(lambda x: 0.0 * jnp.sum(x))
     state, _ = sampler.step(jax.random.key(0), sampler.init(jnp.full((9,), 0.45)))
