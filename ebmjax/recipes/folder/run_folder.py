@@ -21,8 +21,6 @@ LOCATIONS = ("data.path", "data.placement")
 """Fields for the place of the data, which may differ between two sittings of a run."""
 
 ANOTHER = "It was edited, or the run was made by another version of ebmjax: put it back."
-ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-"""Errors of a checkpoint that lacks a file, which is damage; others are the system's."""
 
 
 @contextlib.contextmanager
@@ -221,8 +219,10 @@ def newest_of(directory: Path, steps: Sequence[int]) -> Saved:
             try:
                 meta = _records.read_record(directory, step)["user"]
                 total, is_diverged = int(meta["total_steps"]), bool(meta["is_diverged"])
-            except (ValueError, OverflowError, KeyError, TypeError, *ABSENT):
+            except (ValueError, OverflowError, KeyError, TypeError):
                 continue
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                continue  # it lacks a file: others are errors of the system
             return Saved(step, step, total, False, is_diverged, meta)
     raise WorkdirError(
         f"None of the checkpoints {list(reversed(steps))} in {directory} can be read back as it "

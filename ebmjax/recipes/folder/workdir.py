@@ -14,7 +14,6 @@ import numpy as np
 
 import ebmjax
 from ebmjax import _records
-from ebmjax._records import list_steps
 from ebmjax.recipes.config.errors import Config, WorkdirError
 from ebmjax.recipes.folder.run_folder import (
     as_json,
@@ -34,7 +33,6 @@ PerImage = dict[str, np.ndarray]
 """Set of images to (images,); a number is the sum of the sets' means."""
 RunParts = tuple[Any, PerImage]
 """Digest of the images, and a number of each image."""
-_QUIET: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 10}
 
 
 def default_workdir(config_name: str) -> Path:
@@ -69,7 +67,7 @@ def prepare(workdir: Path, config: Config) -> None:
     """
     check(workdir, config)
     path = workdir / "config.json"
-    if (workdir / "summary.json").exists() and not list_steps(workdir / "checkpoints"):
+    if (workdir / "summary.json").exists() and not _records.list_steps(workdir / "checkpoints"):
         raise WorkdirError(
             f"--workdir {workdir} holds a finished run, but no checkpoint. Put checkpoints/ back, "
             "or use another --workdir."
@@ -126,12 +124,13 @@ def check_evaluated(workdir: Path, config: Config) -> None:
 def revision() -> str | None:
     """Returns the commit of this code, with "-dirty" if files have changed; None without git."""
     here = Path(__file__).resolve()
+    options: dict[str, Any] = {"check": True, "capture_output": True, "text": True, "timeout": 10}
     git = ["git", "-C", str(here.parent)]
     describe = [*git, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
         # A copy inside another checkout does not have its commit.
-        subprocess.run([*git, "ls-files", "--error-unmatch", here.name], check=True, **_QUIET)
-        return subprocess.run(describe, check=True, **_QUIET).stdout.strip()
+        subprocess.run([*git, "ls-files", "--error-unmatch", here.name], **options)
+        return subprocess.run(describe, **options).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
 
