@@ -161,7 +161,7 @@ def build(config, folder):
         (folder / "plots" / "training.txt").write_text(repr(losses))
 
     def evaluate(state):
-        split = "test" if config.evals.use_test_split else "validation"
+        split = "test" if config.evals.get("use_test_split") else "validation"
         weight = state.params["weight"]
         rows = workdir.read_rows(folder)
         return {
