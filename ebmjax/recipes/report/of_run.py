@@ -41,7 +41,7 @@ MOST_BYTES = 400_000
 
 FIRST = ("eval_samples", "samples_over_training", "reconstructions", "eval_density", "training")
 FIRST += ("eval_reliability", "eval_ood", "chains")
-"""Pictures that come first. Of those of a step only the newest samples are shown."""
+"""Pictures that come first. Of those of a step only the newest is shown."""
 OF_A_STEP = re.compile(r"(samples|density)_\d+")
 
 FILE = "report.html"
@@ -191,7 +191,7 @@ def fitting(function: Callable[..., Any], *arguments: Any) -> Any:
 def _pictures(folder: Path) -> list[dict[str, str]]:
     """Returns the pictures in plots/: links, beyond ``MOST_BYTES`` in all."""
     places = [path for path in sorted((folder / "plots").glob("*.png")) if path.is_file()]
-    newest = [path for path in places if re.fullmatch(r"samples_\d+", path.stem)][-1:]
+    newest = [path for path in places if OF_A_STEP.fullmatch(path.stem)][-1:]
     places = [path for path in places if not OF_A_STEP.fullmatch(path.stem)]
     ranks = {name: rank for rank, name in enumerate(FIRST)}
     shown, left = [], MOST_BYTES
