@@ -1,10 +1,10 @@
 """Models of runs in Python: trained there, loaded from a folder, or one that comes with ebmjax."""
 
 import contextlib
-import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -27,23 +27,15 @@ END = 1.0 + 1.0 / 255.0
 """Float that rounds to the whitest pixel."""
 MAY_DIFFER = (*run_folder.LOCATIONS, "evals.checkpoint")
 """Fields that a caller may always give; others only where they name code."""
-KEPT = (".step", ".params", ".carry.statistics", ".carry.smoothing", ".carry.adaptation")
-"""Leaves of a state that a model needs, by the beginnings of their names."""
 
 
-class TrainedRun(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class TrainedRun:
     """The model of a run.
 
     Attributes:
       config: its configuration, with what recoveries changed (``config.train.on_divergence``) and
         what its data decided.
-      params: PyTree of its parameters.
-      apply: pure function of parameters and a batch: logits (joint), energies (energy), or
-        the generator's images (latent).
-      sample: ``sample(key, num, num_steps=None) -> arrays`` by name, each (num, ...): "images" and
-        "start_images" (uint8) or "points". None takes the steps of the run's evaluation.
-      score: ``score(inputs) -> arrays`` by name, each (N, ...), of images (N, H, W, C), bytes from
-        0 to 255 or floats from -1 to 1, or of points (N, 2). Others raise ValueError.
       model: what evaluators take (``ebmjax.recipes.evaluators``): they give a run's numbers again,
         or those of other images.
       input_shape: shape of one image or point.
@@ -53,15 +45,41 @@ class TrainedRun(NamedTuple):
     """
 
     config: Config
-    params: Any
-    apply: Any
-    sample: Any
-    score: Any
     model: Any
     input_shape: tuple[int, ...]
     step: int
     is_finished: bool
     card: str = ""
+
+    @property
+    def params(self) -> Any:
+        """PyTree of its parameters."""
+        return self.model.params
+
+    def apply(self, params: Any, batch: Any) -> jax.Array:
+        """Returns logits (joint), energies (energy), or the generator's images (latent)."""
+        return self.model.apply(params, batch)
+
+    @over_devices()
+    def sample(self, key: Key, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:
+        """Returns arrays (num, ...) by name: "images" and "start_images" (uint8), or "points".
+
+        None takes the steps of the run's evaluation.
+        """
+        check_key("key", key)
+        check_at_least("num", num, 1)
+        if num_steps is not None:
+            check_at_least("num_steps", num_steps, 1)
+        return self.model.sample(key, num, num_steps)
+
+    @over_devices()
+    def score(self, inputs: Any) -> dict[str, np.ndarray]:
+        """Returns arrays (N, ...) by name, such as "log_density".
+
+        Args:
+          inputs: images (N, H, W, C), bytes from 0 to 255 or floats from -1 to 1, or points (N, d).
+        """
+        return self.model.score(check_inputs(inputs, self.input_shape))
 
 
 def train(
@@ -129,21 +147,18 @@ def load(
 ) -> TrainedRun:
     """Returns the model of a run; the data that it was trained on must be there.
 
-    It says on stderr which state that is. The folder is data and stays as it is, and a data set of
-    tensorflow-datasets that is not there is not fetched. Code from outside
-    ebmjax that its configuration names is run only if you name it again, or allow it.
+    The folder is data and stays as it is: no data set is fetched, and code from outside ebmjax that
+    its configuration names is run only if you name it again, or allow it.
 
     Args:
       folder: the run's folder.
-      step: a saved step; None for the newest, or the best with ``evals_checkpoint="best"``. A state
-        of a diverged run is used only if you name its step.
-      allow_code: whether code is run that the folder names, such as your own network of
-        ``model.factory``. Allow it only for folders that you trust.
+      step: a saved step; None for the newest. A state of a diverged run is used only if you name
+        its step.
+      allow_code: whether code is run that the folder names. Only for folders that you trust.
       **fields: fields of the configuration that may differ, with dots or underscores:
-        ``data_path`` where the data have moved, ``evals_checkpoint="best"`` for the best state
-        instead of the last. ``data_placement="disk"`` leaves the images in their files.
-        ``model_factory="net.py:make"`` and ``data_name="own.py:images"`` name the code of such a
-        run again, wherever it lies now.
+        ``data_path`` where the data have moved, ``evals_checkpoint="best"`` for the best state,
+        ``data_placement="disk"`` to leave the images in their files, and
+        ``model_factory="net.py:make"`` or ``data_name="own.py:images"`` to name code again.
 
     Raises:
       WorkdirError: if the folder holds no such state, or names code that you have not.
@@ -168,9 +183,8 @@ def load(
         name = min(unnamed)
         raise WorkdirError(
             f"{path / 'config.json'} names code from outside ebmjax, config.{name}={named[name]!r}"
-            ", and nothing of it was run. Name it again, --config."
-            f"{name}=FILE.py:FUNCTION, or trust the folder with --allow_code. From Python, these "
-            "are arguments of load."
+            f", and nothing of it was run. Name it again, --config.{name}=FILE.py:FUNCTION, or "
+            "trust the folder with --allow_code. From Python, these are arguments of load."
         )
     for name, value in given.items():
         parts = value.split(",") if isinstance(value, str) else value
@@ -194,35 +208,11 @@ def load(
 
 def _as_trained(run: Run, state: TrainState, *, is_finished: bool, card: str = "") -> TrainedRun:
     """Returns the model of a run that is built, at ``state``."""
-    experiment = run.experiment
-    assert experiment.use is not None
-    used = experiment.use(jax.device_get(state))
-    shape = tuple(jax.tree.leaves(experiment.data)[0].shape[1:])
-
-    @over_devices()
-    def sample(key: Key, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:
-        check_key("key", key)
-        check_at_least("num", num, 1)
-        if num_steps is not None:
-            check_at_least("num_steps", num_steps, 1)
-        return used.sample(key, num, num_steps)
-
-    @over_devices()
-    def score(inputs: Any) -> dict[str, np.ndarray]:
-        return used.score(check_inputs(inputs, shape))
-
-    return TrainedRun(
-        experiment.config or run.now,
-        used.params,
-        used.apply,
-        sample,
-        score,
-        model=used,
-        input_shape=shape,
-        step=int(state.step),
-        is_finished=is_finished,
-        card=card,
-    )
+    made = run.experiment
+    assert made.use is not None
+    shape = tuple(jax.tree.leaves(made.data)[0].shape[1:])
+    used, config = made.use(jax.device_get(state)), made.config or run.now
+    return TrainedRun(config, used, shape, int(state.step), is_finished, card)
 
 
 def check_inputs(inputs: Any, shape: tuple[int, ...]) -> np.ndarray:
@@ -233,10 +223,8 @@ def check_inputs(inputs: Any, shape: tuple[int, ...]) -> np.ndarray:
     """
     inputs = np.asarray(inputs)
     if inputs.shape[1:] != shape or not inputs.size:
-        raise ValueError(
-            f"inputs must have shape (N, {', '.join(map(str, shape))}), at least one, as the "
-            f"examples that the model was trained on; got {inputs.shape}."
-        )
+        wanted = f"(N, {', '.join(map(str, shape))}), at least one"
+        raise ValueError(f"inputs must have shape {wanted}; got {inputs.shape}.")
     low, high = float(inputs.min()), float(inputs.max())
     if not np.isfinite([low, high]).all():
         raise ValueError(f"inputs must be finite, got numbers from {low} to {high}.")
@@ -250,11 +238,7 @@ def check_inputs(inputs: Any, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def load_packaged(name: str) -> TrainedRun:
-    """Returns a model of ``files.MODELS`` with its card, see ``ebmjax.load``.
-
-    Its folder holds fields.json (its configuration, without the fields at their defaults),
-    state.npz and card.md. They are data: nothing in them is unpickled or run.
-    """
+    """Returns a model of ``files.MODELS`` with its card, see ``ebmjax.load``."""
     known = files.models()
     if name not in known:
         raise ConfigError(
@@ -272,30 +256,14 @@ def load_packaged(name: str) -> TrainedRun:
     with np.load(place / "state.npz", allow_pickle=False) as arrays:
 
         def fill(path: Any, leaf: Any) -> Any:
-            key = _name(path)
+            key = name_leaf(path)
             return jnp.asarray(arrays[key], leaf.dtype) if key in arrays else leaf
 
         state = jax.tree_util.tree_map_with_path(fill, template)
     return _as_trained(run, state, is_finished=True, card=known[name])
 
 
-def keep(folder: Path, place: Path) -> None:
-    """Writes fields.json and state.npz of a finished run, for ``load_packaged``."""
-    run = Run(run_folder.config_of(folder), folder)
-    defaults = declare.defaults(families.all_fields(run.config.family))
-    run.build()
-    state, _ = run.restore(run.find(None))
-    leaves = jax.tree_util.tree_leaves_with_path(jax.device_get(state))
-    named = {_name(path): np.asarray(leaf) for path, leaf in leaves}
-    place.mkdir(parents=True, exist_ok=True)
-    arrays = {name: array for name, array in named.items() if name.startswith(KEPT)}
-    workdir.write_arrays(place / "state.npz", arrays)
-    fields, usual = (flatten(run_folder.as_json(one)) for one in (run.config, defaults))
-    fields = {k: v for k, v in fields.items() if k == "family" or v != usual.get(k, declare)}
-    (place / "fields.json").write_text(json.dumps(fields, indent=1) + "\n")
-
-
-def _name(path: Any) -> str:
+def name_leaf(path: Any) -> str:
     """Returns the name of a leaf of a state; the averaged parameters take the place of the last."""
     name = jax.tree_util.keystr(path)
     _, is_average, rest = name.partition(".parameter_average")

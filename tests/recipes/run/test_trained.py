@@ -10,11 +10,15 @@ from experiment_runs import launch
 
 import ebmjax
 from ebmjax import data, recipes
-from ebmjax.recipes.config import command_line, families, files
+from ebmjax.recipes.config import command_line, declare, families, files
 from ebmjax.recipes.config.errors import ConfigError, flatten
+from ebmjax.recipes.folder import run_folder, workdir
 from ebmjax.recipes.folder.run_folder import as_json
 from ebmjax.recipes.run import trained
+from ebmjax.recipes.run.run import Run
 
+KEPT = (".step", ".params", ".carry.statistics", ".carry.smoothing", ".carry.adaptation")
+"""Leaves of a state that a model needs, by the beginnings of their names."""
 NAMES = ["digits", "digits_energy", "digits_latent", "plane"]
 BYTES = np.arange(128, dtype=np.uint8).reshape(2, 8, 8, 1)
 FLOATS = BYTES / np.float32(127.5) - 1
@@ -123,12 +127,28 @@ def test_points_of_the_plane_lie_on_the_circles():
     assert np.mean(far) < 0.01
 
 
+def keep(folder, place):
+    """Writes fields.json and state.npz of a run, as they lie in ebmjax/recipes/at_hand."""
+    run = Run(run_folder.config_of(folder), folder)
+    run.build()
+    state, _ = run.restore(run.find(None))
+    leaves = jax.tree_util.tree_leaves_with_path(jax.device_get(state))
+    named = {trained.name_leaf(path): np.asarray(leaf) for path, leaf in leaves}
+    place.mkdir(parents=True)
+    arrays = {name: array for name, array in named.items() if name.startswith(KEPT)}
+    workdir.write_arrays(place / "state.npz", arrays)
+    defaults = declare.defaults(families.all_fields(run.config.family))
+    fields, usual = (flatten(as_json(one)) for one in (run.config, defaults))
+    fields = {k: v for k, v in fields.items() if k == "family" or v != usual.get(k, declare)}
+    (place / "fields.json").write_text(json.dumps(fields))
+
+
 @pytest.mark.slow
 def test_a_run_is_kept_and_comes_back(tmp_path, monkeypatch):
     config = command_line.read("configs/jem_digits.py:smoke", ["--max_steps=2"])
     run = tmp_path / "run"
     assert launch(config, "configs/jem_digits.py:smoke", str(run)) is None
-    trained.keep(run, tmp_path / "models" / "mine")
+    keep(run, tmp_path / "models" / "mine")
     (tmp_path / "models" / "mine" / "card.md").write_text("Mine.")
     monkeypatch.setattr(files, "MODELS", tmp_path / "models")
     mine, theirs = ebmjax.load("mine"), recipes.load(run)
