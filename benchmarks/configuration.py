@@ -80,7 +80,7 @@ def make_steps(config: Config, experiment: build.Experiment) -> Callable[[], Any
     """Returns a call of one block as ``training.fit`` runs it, batches included."""
     mesh = training.make_mesh(experiment.plan.num_shards)
     plan = replace(experiment.plan, total_steps=10**9)
-    blocks = Feed(experiment.data, plan, mesh, build.placement(config)).blocks(0)
+    blocks = Feed(experiment.data, plan, mesh).blocks(0)
     key, step = build.root_keys(config.seed)[1], make_block(experiment.train_step, mesh)
     state = place_state(experiment.state, mesh)
 

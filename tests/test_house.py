@@ -7,7 +7,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from ebmjax._shown import trim
-from ebmjax.recipes.models import build
+from ebmjax.recipes.config.families import is_points
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -47,8 +47,8 @@ def test_design_md_says_what_a_reader_has_to_follow(house):
 
 def test_frames_entered(house):
     def run():
-        build.placement(ConfigDict({"data": {"name": "digits"}}))
+        is_points(ConfigDict({"family": "energy", "data": {"name": "gmm"}}))
         return [trim("text") for _ in range(2)]
 
     found = [entry[1:] for entry in house.frames_entered(run)]
-    assert found == [("placement", True), ("trim", False), ("trim", False)]
+    assert found == [("is_points", True), ("trim", False), ("trim", False)]

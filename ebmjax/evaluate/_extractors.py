@@ -284,7 +284,6 @@ def _train(network: Any, train: data.ImageData) -> PyTree:
             train,
             plan,
             devices=jax.local_devices()[:1],  # the same numbers on every device
-            placement="host",  # which gives the same bits, wherever the images lie
             signals=False,
         )
     return jax.device_get(result.state.params)

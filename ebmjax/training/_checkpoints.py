@@ -51,18 +51,14 @@ class CheckpointAccessError(OSError):
 class Checkpoints:
     """Folder with the newest few checkpoints of one run.
 
-    Arrays are stored whole, as host arrays, so a checkpoint moves between device counts. Each has a
-    digest of its bytes, which shows silent damage by the storage.
-
-    Use it once, in a ``with`` statement or by handing it to ``fit``, which closes it.
+    Arrays are stored whole, so a checkpoint moves between device counts, with a digest, which shows
+    silent damage. Use it once, in a ``with`` statement or by handing it to ``fit``.
 
     Args:
       directory: made if missing.
-      max_to_keep: older checkpoints are removed; at least 1. With 1, no other is left if it is
-        damaged. Passing ones come on top.
+      max_to_keep: older checkpoints are removed; at least 1. Passing ones come on top.
       about: facts of the run (anything JSON can hold), saved with each checkpoint.
-      is_read_only: whether the folder stays as it is, whatever is read: it is not made, and damaged
-        checkpoints are not moved.
+      is_read_only: whether the folder stays as it is: damaged checkpoints are not moved.
 
     Raises:
       CheckpointAccessError: if the folder cannot be made.
@@ -109,7 +105,6 @@ class Checkpoints:
         one is there, and a run never goes back to it.
 
         Raises:
-          TypeError: if JSON cannot hold ``meta``.
           CheckpointAccessError: if there is no room, or the folder or the previous checkpoint could
             not be written. Existing checkpoints stay as they are.
         """
@@ -183,25 +178,18 @@ class Checkpoints:
         """Returns the checkpoint of ``step`` as (tree like ``template``, meta); moves nothing.
 
         Raises:
-          CheckpointMismatchError, CheckpointAccessError: as ``restore_latest``.
-          CheckpointDamagedError: if it is missing or cannot be read back as it was written.
+          CheckpointMismatchError, CheckpointAccessError, CheckpointDamagedError: as
+            ``restore_latest``.
         """
-        try:
-            found, _ = self._newest(lambda one: self._restore(one, template), [step])
-        except CheckpointDamagedError as error:
-            raise CheckpointDamagedError(
-                f"Checkpoint {step} in {self.directory} is missing, or cannot be read back as it "
-                "was written. Take another step."
-            ) from error
+        found, _ = self._newest(lambda one: self._restore(one, template), [step])
         assert found is not None
         return found
 
     def read_latest(self) -> tuple[dict[str, np.ndarray], int] | None:
         """Returns the newest intact checkpoint as (leaves, step), or None.
 
-        Leaves have their path in the saved tree as key, as written by ``jax.tree_util.keystr``. A
-        random key is given by its key data; leaves without elements are left out. Nothing is
-        removed.
+        Leaves have their path as key, as ``jax.tree_util.keystr`` writes it. A random key is given
+        by its key data; leaves without elements are left out.
 
         Raises:
           CheckpointDamagedError, CheckpointAccessError: as ``restore_latest``.

@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 from jax.sharding import Mesh
@@ -14,20 +14,10 @@ from ebmjax._records import json_digest
 from ebmjax.training._block import BlockRunner, make_block
 from ebmjax.training._checkpoints import Checkpoints
 from ebmjax.training._data import check_data
-from ebmjax.training._feed import (
-    Feed,
-    check_placement,
-    describe_batches,
-    plan_indices,
-)
+from ebmjax.training._feed import Feed, describe_batches, plan_indices
 from ebmjax.training._plan import Plan
 from ebmjax.training._processes import is_first, is_shared, meet, whole
-from ebmjax.training._sharding import (
-    describe_shapes,
-    make_mesh,
-    place_state,
-    state_specs,
-)
+from ebmjax.training._sharding import describe_shapes, make_mesh, place_state, state_specs
 from ebmjax.training._start import begin
 from ebmjax.training._state import TrainState
 from ebmjax.training._step import TrainStep
@@ -76,7 +66,6 @@ def fit(
     writers: Sequence[Writer] = (),
     monitor: Monitor | None = None,
     devices: Sequence[Any] | None = None,
-    placement: Literal["device", "host"] = "device",
     signals: bool = True,
 ) -> FitResult:
     """Trains to the end of ``plan``, from the newest intact checkpoint if there is one.
@@ -94,9 +83,10 @@ def fit(
       key: root of all randomness; step i uses ``fold_in(key, i)``.
       state: from ``init_state``; checkpoints must fit it.
       train_step: from ``make_train_step`` with ``axis_name="data"``, or any function like it.
-      data: arrays that share a leading axis of examples. Step i sees the examples
-        ``batch_indices(plan.data_seed, i, ...)``; further streams (see ``Plan.batch_size``) have
-        other orders.
+      data: arrays that share a leading axis of examples, in memory or in files (``load_images``
+        with ``on_disk=True``). Step i sees the examples ``batch_indices(plan.data_seed, i, ...)``;
+        further streams (see ``Plan.batch_size``) have other orders. A thread gathers the rows of a
+        block of steps while the device works on the block before.
       plan: lengths and intervals.
       numbers: for every step, see ``make_train_step``; None for a step that takes none.
       checkpoints: where to save and to resume from; None for neither. Closed on return.
@@ -105,9 +95,6 @@ def fit(
       monitor: called every ``plan.monitor_every`` steps, at the end and, by default, before the
         first step.
       devices: devices for the shards; default all.
-      placement: where the data lie. "device": whole on every device. "host": in memory, or in files
-        (``load_images`` with ``on_disk=True``); a thread gathers the rows of a block of steps while
-        the device works on the block before. Both run the same program, so they give the same bits.
       signals: whether SIGINT and SIGTERM are handled while it trains. A fit inside another function
         takes False, so that signals do what the user's program wants.
 
@@ -120,7 +107,6 @@ def fit(
         labels for which the model has no class; before anything compiles.
     """
     started = time.perf_counter()
-    check_placement(placement, data)
     _check_state(key, state, plan)
     check_data(train_step, state, data)
     mesh = make_mesh(plan.num_shards, devices)
@@ -131,7 +117,7 @@ def fit(
 
     _check_trace(key, state, train_step, data, plan, mesh, numbers)
     state = place_state(state, mesh)
-    feed = Feed(data, plan, mesh, placement)
+    feed = Feed(data, plan, mesh)
     run_block = BlockRunner(train_step, mesh, key, numbers)
     counts = int(state.skipped), int(state.consecutive_skipped)
     watch = SkipWatch(plan.max_consecutive_skips, first_step, *counts, meta["reason"])

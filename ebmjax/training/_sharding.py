@@ -38,15 +38,11 @@ def make_mesh(num_shards: int, devices: Sequence[Any] | None = None) -> Mesh:
     return Mesh(np.array(chosen), (AXIS,))
 
 
-def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
-    """Places every leaf whole on every device."""
-    return put(tree, mesh, PartitionSpec())
-
-
 def replicate_arrays(numbers: PyTree, mesh: Mesh) -> PyTree:
     """Places the arrays of ``numbers`` whole on every device; Python's numbers stay as they are."""
+    everywhere = PartitionSpec()
     return jax.tree.map(
-        lambda leaf: replicate(leaf, mesh) if isinstance(leaf, jax.Array) else leaf, numbers
+        lambda x: put(x, mesh, everywhere) if isinstance(x, jax.Array) else x, numbers
     )
 
 

@@ -19,19 +19,12 @@ from ebmjax.training._state import TrainState, as_numpy, host_leaves, like, revi
 from ebmjax.types import PyTree
 
 
-class Beginning(NamedTuple):
-    """State and description that a sitting begins with, digest of the data, whether it saves."""
-
-    state: TrainState
-    meta: dict[str, Any]
-    digest: dict[str, tuple[str, ...]] | None
-    is_saving: bool
-
-
 def begin(
     state: TrainState, data: PyTree, checkpoints: Checkpoints | None, mesh: Mesh
-) -> Beginning:
-    """Returns the newest checkpoint's state, or ``state`` itself; of process 0 on every process.
+) -> tuple[TrainState, dict[str, Any], dict[str, tuple[str, ...]] | None, bool]:
+    """Returns state and description that a sitting begins with, digest of data, whether it saves.
+
+    The state is the newest checkpoint's, or ``state`` itself; of process 0 on every process.
 
     Raises:
       ValueError: if the processes have different data.
@@ -49,7 +42,7 @@ def begin(
         return restored
 
     if not is_shared(mesh):
-        return Beginning(*read(), digest, checkpoints is not None)
+        return *read(), digest, checkpoints is not None
 
     def send() -> tuple[Any, ...]:
         found, meta = read()
@@ -58,11 +51,10 @@ def begin(
     leaves, meta, theirs, is_saving = from_first(send)
     if theirs != digest:
         raise ValueError(
-            f"process {jax.process_index()} has other data than process 0: every process must be "
-            "given the same examples in the same order. Compare data.path on their machines, or "
-            "seed what draws the data."
+            f"process {jax.process_index()} has other data than process 0: give every process the "
+            "same examples in the same order."
         )
-    return Beginning(like(state, leaves), meta, digest, is_saving)
+    return like(state, leaves), meta, digest, is_saving
 
 
 class WarmStart(NamedTuple):

@@ -3,7 +3,6 @@
 import itertools
 import json
 import logging
-import math
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -117,7 +116,9 @@ class JsonlWriter:
 
     def write(self, step: int, row: dict[str, Any]) -> None:
         assert self._file is not None, "start() comes first"
-        line = json.dumps({"step": step, **_jsonable(row)}).encode() + b"\n"
+        text = json.dumps({"step": step, **row}, default=_plain)
+        strict = json.loads(text, parse_constant=lambda _: None)
+        line = json.dumps(strict).encode() + b"\n"
         try:
             while line:  # the system may take it in pieces
                 line = line[self._file.write(line) :]
@@ -133,15 +134,3 @@ class JsonlWriter:
         copy = next(name for name in names if not name.exists())
         shutil.copyfile(self.path, copy)
         logger.warning("%s: %s. The file as it was is kept as %s.", self.path, reason, copy.name)
-
-
-def _jsonable(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _jsonable(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_jsonable(entry) for entry in value]
-    if isinstance(value, np.ndarray | np.generic):
-        return _jsonable(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

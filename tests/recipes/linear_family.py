@@ -40,7 +40,7 @@ FIELDS = {
         data={
             "name": "points",
             "path": "",
-            "placement": "device",
+            "placement": "memory",
             "max_train": NUM_POINTS,
             "holdout": 4.0,
         },

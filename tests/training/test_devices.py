@@ -18,7 +18,8 @@ from training_problems import (
 
 from ebmjax import training
 from ebmjax.training._block import make_block
-from ebmjax.training._feed import make_gather
+from ebmjax.training._feed import OVER_SHARDS, host_rows
+from ebmjax.training._processes import put
 from ebmjax.training._sharding import place_state
 
 KEY = jax.random.key(5)
@@ -69,6 +70,10 @@ def test_the_mesh_takes_the_most_devices_that_divide_the_shards(num_shards, num_
     assert list(mesh.devices) == jax.devices()[:used]
 
 
+def batches_of(data, indices, mesh):
+    return put(host_rows(data, indices), mesh, OVER_SHARDS)
+
+
 def test_the_sharded_gradient_is_that_of_the_whole_batch():
     # Under shard_map with its replication check on, this very step is 8 times too large.
     optimizer = optax.sgd(1.0)
@@ -76,8 +81,8 @@ def test_the_sharded_gradient_is_that_of_the_whole_batch():
     train_step = training.make_train_step(regression_gradient, optimizer)
     mesh = training.make_mesh(8)
     block = make_block(train_step, mesh)
-    indices = jnp.arange(96).reshape(1, 8, 12)
-    new_state, metrics = block(KEY, place_state(state, mesh), make_gather(mesh)(data, indices))
+    indices = np.arange(96).reshape(1, 8, 12)
+    new_state, metrics = block(KEY, place_state(state, mesh), batches_of(data, indices, mesh))
     expected = jax.grad(regression_loss)(state.params, data)
     rtol = 2 * 96 * EPS  # two orders of summing 96 terms
     for name in expected:
@@ -88,9 +93,9 @@ def test_the_sharded_gradient_is_that_of_the_whole_batch():
 def collectives(train_step, state, data, *, steps=5):
     """Names of the collectives in the compiled text of one block on eight devices."""
     mesh = training.make_mesh(8)
-    indices = jnp.zeros((steps, 8, 2), jnp.int32)
+    indices = np.zeros((steps, 8, 2), np.int32)
     block = make_block(train_step, mesh)
-    arguments = (KEY, place_state(state, mesh), make_gather(mesh)(data, indices))
+    arguments = (KEY, place_state(state, mesh), batches_of(data, indices, mesh))
     text = block.lower(*arguments).compile().as_text()
     assert " while(" in text  # the steps are a loop, so what is counted is that of one step
     return re.findall(r" (all-\w+|reduce-scatter|collective-\w+)(?:-start)?\(", text)

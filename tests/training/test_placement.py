@@ -1,4 +1,4 @@
-"""Data on the host or in files give the bits that data on the device give."""
+"""Data in files give the bits that data in memory give, and their digests are compared."""
 
 import threading
 
@@ -37,29 +37,24 @@ def run(data=None, **options):
 
 
 @pytest.fixture(scope="module")
-def on_device():
+def in_memory():
     return run()
 
 
-def test_the_host_gives_the_bits_of_the_device(on_device):
-    assert run(placement="host") == on_device
-
-
-def test_files_give_the_bits_of_the_device(on_device, tmp_path):
-    assert run(stored(chains()[2], tmp_path), placement="host") == on_device
+def test_files_and_the_device_give_the_bits_of_memory(in_memory, tmp_path):
+    assert run(stored(chains()[2], tmp_path)) == in_memory
+    assert run(jax.device_put(chains()[2])) == in_memory
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_from_another_placement_with_the_same_bits(on_device, tmp_path):
+def test_a_run_goes_on_from_another_placement_with_the_same_bits(in_memory, tmp_path):
     """Every sitting sees the data elsewhere; their digest in the checkpoint is the same."""
-    host = {"placement": "host"}
-    file = {**host, "data": stored(chains()[2], tmp_path)}
-    for options, until in ({}, 5), (host, 10), (file, 23):
+    for data, until in (None, 10), (stored(chains()[2], tmp_path), 23):
         checkpoints = training.Checkpoints(tmp_path / "checkpoints")
-        found = run(plan=plan(total_steps=until), checkpoints=checkpoints, **options)
-    assert found[0] == on_device[0]
+        found = run(data, plan=plan(total_steps=until), checkpoints=checkpoints)
+    assert found[0] == in_memory[0]
     assert [step for step, _ in found[1]] == list(range(11, 24))
-    assert found[1] == on_device[1][10:]
+    assert found[1] == in_memory[1][10:]
 
 
 def test_a_block_is_read_while_the_one_before_is_at_work(tmp_path):
@@ -80,20 +75,14 @@ def test_a_block_is_read_while_the_one_before_is_at_work(tmp_path):
         data,
         plan=plan(total_steps=10, monitor_every=5, monitor_at_start=False),
         monitor=monitor,
-        placement="host",
     )
     assert rows[4][1]["was_read"]
     assert threading.main_thread() not in threads
 
 
 def test_mistakes_are_named(tmp_path):
-    with pytest.raises(ValueError, match=r"one of 'device', 'host', got .*'disk'"):
-        run(placement="disk")
-    data = stored(chains()[2], tmp_path)
     with pytest.raises(TypeError, match="stays on the disk"):
-        np.asarray(data)
-    with pytest.raises(ValueError, match='placement="host"'):
-        run(data)
+        np.asarray(stored(chains()[2], tmp_path))
 
 
 def of_files(array, reads, size_of=lambda place: place):

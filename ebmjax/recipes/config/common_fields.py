@@ -73,9 +73,9 @@ OF_IMAGES: Fields = {
         "training images held out, a part or a number; None: 0.2 without a test split, else 0",
     ),
     "data.placement": rare(
-        "device",
-        one_of("device", "host", "disk"),
-        "where training images lie: on the device, in memory, or in their files",
+        "memory",
+        one_of("memory", "disk"),
+        "where training images lie: in memory, or in their files",
     ),
     "model.factory": field("", FUNCTION, "your own network: function that makes it; empty: ours"),
     "train.start_from": rare("", PATH, "folder of another run to begin with; empty: none"),

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import flax.linen as nn
 import jax
@@ -280,15 +280,6 @@ def plan(config: Config, num_examples: int, further_streams: tuple[int, ...] = (
         max_consecutive_skips=train.max_consecutive_skips,
         data_seed=config.seed,
     )
-
-
-def placement(config: Config) -> Literal["device", "host"]:
-    """Returns where ``fit`` finds the training data; on the host, they may lie in files.
-
-    A CPU's devices would have a copy each of what is in its memory already.
-    """
-    is_on_device = config.data.get("placement", "device") == "device"
-    return "device" if is_on_device and jax.default_backend() != "cpu" else "host"
 
 
 def _check_batch(config: Config, name: str, size: int, num_examples: int) -> None:

@@ -17,21 +17,17 @@ USAGE = """Trains one configuration and fills a folder with its results.
   ebmjax run --config=configs/joint.py --config.data.name=npz --config.data.path=mine.npz
 
 A configuration file is looked for from the current directory, then among the project's ("ebmjax
-list" prints them). It may be your own, in any folder. joint.py, image.py and latent.py are for your
-own images: --config.data.name is npz, folder, huggingface or FILE.py:FUNCTION. Without it they
-train on the packaged digits. Append :VARIANT for a variant, and change any field ("ebmjax fields
-CONFIG" prints them; =None unsets one). :smoke takes a few steps on few images, and compiles quickly
-rather than well:
+list" prints them). joint.py, image.py and latent.py are for your own images: --config.data.name is
+npz, folder, huggingface or FILE.py:FUNCTION. Append :VARIANT for a variant, and change any field
+("ebmjax fields CONFIG" prints them; =None unsets one). :smoke takes a few steps on few images:
 
-  ebmjax run --config=configs/thermo_digits.py:smoke
-  ebmjax run --config=configs/thermo_digits.py --config.loss.exponent=1.0
+  ebmjax run --config=configs/thermo_digits.py:smoke --config.loss.exponent=1.0
 
 --max_steps=N trains N steps, in place of config.train.num_epochs.
 
-The folder (--workdir, default runs/<config>/<time>-<process>) gets config.json, metrics.jsonl,
-summary.json, checkpoints/, plots/ and TensorBoard event files. Interrupt with Ctrl-C; the same
-command with the same --workdir continues, bit for bit. --mode=eval evaluates the run in full, at
-its newest state or at --step. The fields of --config.evals may differ from those of training.
+The folder (--workdir, default runs/<config>/<time>-<process>) gets all that the run leaves.
+Interrupt with Ctrl-C; the same command with the same --workdir continues, bit for bit. --mode=eval
+evaluates the run in full. The fields of --config.evals may differ from those of training.
 
 Several processes share a run, each with its devices: start the same command on each machine."""
 

@@ -177,7 +177,6 @@ class Run:
                 checkpoints=training.Checkpoints(self.path / "checkpoints", about=about),
                 writers=writers,
                 monitor=monitor,
-                placement=build.placement(config),
             )
 
     def restore(

@@ -36,12 +36,6 @@ def keep_best(monitor: Monitor, folder: Path, name: str, about: Mapping[str, Any
 
     The first of equals is kept; a state before training, or without a finite number, never is.
     After an interruption the kept state still counts, unless its step is taken again.
-
-    Args:
-      monitor: the run's monitor.
-      folder: gets one checkpoint.
-      name: name of the number, in ``IS_HIGHER_BETTER``.
-      about: see ``Checkpoints``.
     """
     sign, best, kept_step = 1.0 if families.IS_HIGHER_BETTER[name] else -1.0, -math.inf, -1
     if folder.exists():
@@ -133,11 +127,7 @@ def smaller_steps(config: Config) -> dict[str, list[Any]]:
 
 
 def read_recoveries(path: Path, config: Config) -> list[Recovery]:
-    """Returns the recoveries of the run in ``path``, the first one first.
-
-    Raises:
-      WorkdirError: if the file does not hold any, or changes what no recovery changes.
-    """
+    """Returns the recoveries of a run; raises WorkdirError for a file that holds anything else."""
     file, fields = path / RECOVERIES, families.fields_of(config)
     if not file.exists():
         return []
@@ -168,12 +158,8 @@ def go_back(
 
     That is the newest from before the first skipped step; without any, step 0. The folder goes back
     first, and recoveries.json is written then: a process that is killed between diverges once more
-    at the same step, and goes back to the same checkpoint.
-
-    ``config`` has all that the recoveries so far changed, and what the images decided.
-
-    Raises:
-      DivergenceError: ``error``, if the configuration says so or it has recovered often enough.
+    at the same step, and goes back to the same checkpoint. ``config`` has all that the recoveries
+    so far changed, and what the images decided. It may also say that the run ends with ``error``.
     """
     changes, hint = smaller_steps(config), ""
     if config.train.get("on_divergence", "stop") == "stop":

@@ -96,12 +96,11 @@ def train(
     """Trains as ``ebmjax run`` does, in the same folder, and returns the model.
 
     The same call goes on with a run that was interrupted, and returns a finished one at once.
-    Images of yours are kept beside the folder, in FOLDER.npz, where the run reads them.
 
     Args:
       config: configuration file with :VARIANT, yours or the project's: "configs/joint.py".
-      images: (N, H, W) or (N, H, W, channels), bytes or floating point; None for the
-        configuration's own data.
+      images: (N, H, W) or (N, H, W, channels), bytes or floating point, which are kept beside the
+        folder, in FOLDER.npz; None for the configuration's own data.
       labels: (N,) classes from 0 on, for models that have classes.
       folder: the run's folder.
       test_images, test_labels: images held out. Without them some of ``images`` are.
@@ -157,7 +156,7 @@ def load(
       allow_code: whether code is run that the folder names. Only for folders that you trust.
       **fields: fields of the configuration that may differ, with dots or underscores:
         ``data_path`` where the data have moved, ``evals_checkpoint="best"`` for the best state,
-        ``data_placement="disk"`` to leave the images in their files, and
+        ``data_placement="disk"`` to leave images in their files, and
         ``model_factory="net.py:make"`` or ``data_name="own.py:images"`` to name code again.
 
     Raises:

@@ -22,8 +22,7 @@ from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.folder.workdir import check_writable, write_arrays
 from ebmjax.recipes.run.machine import cpu_devices, use_compilation_cache, xla_flags
 
-USAGE = """Uses the model of a run. The data that it was trained on must still be there. The folder
-stays as it is.
+USAGE = """Uses the model of a run, whose data must still be there. The folder stays as it is.
 
   ebmjax sample --workdir=RUN --num=64 --out=samples.png     draws new images (or points)
   ebmjax score --workdir=RUN --data=FILE --out=scores.csv    scores your images, one row each
@@ -35,9 +34,8 @@ evidence, and the probabilities of classes where there are any. Rows are in the 
 those of a folder name their files. Without --data it scores what the run's evaluation is of.
 
 An unfinished run is used at its newest checkpoint. --config.evals.checkpoint=best takes the best
-state, --config.data.path=PLACE says where the data lie now. Code from outside ebmjax that the
-folder names (your own network or sampler, a function that reads the data) is run only if you name
-it again, as --config.model.factory=FILE.py:FUNCTION, or trust it with --allow_code.
+state, --config.data.path=PLACE says where the data lie now. Your own code that the folder names is
+run only if you name it again, as --config.model.factory=FILE.py:FUNCTION, or with --allow_code.
 """
 Arrays = dict[str, np.ndarray]
 
@@ -109,11 +107,12 @@ def _integer(low: int) -> Callable[[str], int]:
 def _check_arguments(command: str, arguments: argparse.Namespace) -> None:
     """Refuses what one look tells: no run, no data, or a file that cannot be written."""
     workdir, out, endings = arguments.workdir, arguments.out, OUTPUTS[command]
-    family = run_folder.config_of(workdir).family
-    if command == "score" and arguments.nats is not None and family == "latent":
-        raise ConfigError("--nats: the scores of a latent model are log evidences already.")
-    if command == "score" and arguments.data:
-        source_of(arguments.data)
+    config = run_folder.config_of(workdir)
+    if command == "score":
+        if arguments.nats is not None and config.family == "latent":
+            raise ConfigError("--nats: the scores of a latent model are log evidences already.")
+        if arguments.data:
+            source_of(arguments.data)
     for is_wrong, what in (
         (out.suffix not in endings, f"must end in {' or '.join(endings)}"),
         (not out.absolute().parent.is_dir(), "must lie in a folder that exists"),

@@ -181,7 +181,7 @@ def test_what_may_differ_is_no_edit(tmp_path):
     changed = run_folder.as_json(config)
     for name, value in (
         ("data.path", "/moved"),
-        ("data.placement", "host"),
+        ("data.placement", "disk"),
         ("evals.every_epochs", 1.0),
         ("evals.use_test_split", True),
     ):

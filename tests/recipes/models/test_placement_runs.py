@@ -1,4 +1,4 @@
-"""Runs whose training images lie on the device, in memory or in files are the same run."""
+"""Runs whose training images lie in memory or in files are the same run."""
 
 import os
 import shutil
@@ -13,7 +13,6 @@ from ebmjax import training
 from ebmjax._stored import is_stored
 from ebmjax.data import DataChangedError
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.folder import workdir
 from ebmjax.recipes.models import build
 from ebmjax.recipes.run.run import BROKE_OFF, Run
 
@@ -65,16 +64,8 @@ def trained(config, folder):
         experiment.data,
         plan,
         numbers=experiment.numbers,
-        placement="device" if config.data.placement == "device" else "host",
     )
     return experiment, training.tree_digest(result.state)
-
-
-def test_on_a_cpu_images_lie_in_memory_once(folder, monkeypatch):
-    places = [build.placement(config_of("energy", folder, p)) for p in ("device", "host", "disk")]
-    assert places == ["host"] * 3
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert build.placement(config_of("energy", folder, "device")) == "device"
 
 
 @pytest.mark.slow
@@ -84,7 +75,7 @@ def test_on_a_cpu_images_lie_in_memory_once(folder, monkeypatch):
 def test_a_run_has_the_same_bits_wherever_its_images_lie(family, folder, tmp_path):
     """Also its start distribution, the images that it is measured by, and those of a monitor."""
     found = {}
-    for placement in ("device", "host", "disk"):
+    for placement in ("memory", "disk"):
         experiment, digest = trained(config_of(family, folder, placement), tmp_path / "run")
         images = jax.tree.leaves(experiment.data)[0]
         assert is_stored(images) == (placement == "disk")
@@ -94,17 +85,8 @@ def test_a_run_has_the_same_bits_wherever_its_images_lie(family, folder, tmp_pat
         if family == "latent":
             batch = jax.tree.map(np.asarray, model.batch(np.array([3, 700, 4])))
             found[placement].append(training.tree_digest(batch))
-    assert found["host"] == found["disk"] == found["device"]
+    assert found["disk"] == found["memory"]
     assert found["disk"][2] == (60 if family == "joint" else 1224)
-
-
-@pytest.mark.slow
-def test_a_finished_run_is_the_same_from_the_host(smoke, tmp_path):
-    """Rows of training and monitoring, by the whole command."""
-    config = digits(**{"data.placement": "host"})
-    assert launch(config, "configs/thermo_digits.py:smoke", str(tmp_path)) is None
-    assert rows_of(tmp_path) == rows_of(smoke)
-    workdir.check(tmp_path, digits())  # another sitting may find the images elsewhere
 
 
 @pytest.mark.slow

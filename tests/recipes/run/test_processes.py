@@ -245,13 +245,6 @@ def test_two_processes_take_the_steps_of_one_and_write_one_folder(runs):
 
 
 @pytest.mark.slow
-def test_each_process_gathers_the_rows_of_its_own_shards(runs, tmp_path):
-    codes, texts = ended(start_pair(f"--workdir={tmp_path}", "--config.data.placement=host"))
-    assert codes == [0, 0], texts
-    assert rows_of(tmp_path) == rows_of(runs[1])
-
-
-@pytest.mark.slow
 def test_whichever_process_ends_the_run_goes_on_to_the_same_bits(runs, tmp_path):
     one, two = runs
     broken, held = tmp_path / "broken", tmp_path / "held"
