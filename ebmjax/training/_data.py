@@ -25,26 +25,21 @@ def check_data(train_step: Any, state: TrainState, data: PyTree) -> int:
     """
     num_examples = leading_size("data", data)
     for path, leaf in jax.tree_util.tree_leaves_with_path(data):
-        if not is_stored(leaf):
-            _check_finite("data" + jax.tree_util.keystr(path), as_numpy(leaf))
+        if is_stored(leaf) or not jax.numpy.issubdtype(leaf.dtype, np.inexact):
+            continue
+        array, name = np.asarray(leaf), "data" + jax.tree_util.keystr(path)
+        if not (is_broken := ~np.isfinite(array)).any():
+            continue
+        first = tuple(int(i) for i in np.argwhere(is_broken)[0])
+        raise ValueError(
+            f"{name} must be finite: {np.count_nonzero(is_broken)} of its {array.size} numbers are "
+            f"NaN or infinite, the first {name}[{', '.join(map(str, first))}]={array[first]}. "
+            "Repair these examples or leave them out."
+        )
     if check_model := getattr(train_step, "check_data", None):
         one_shard = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), state.carry)
         check_model(jax.eval_shape(lambda: state.params), one_shard, data)
     return num_examples
-
-
-def _check_finite(name: str, array: np.ndarray) -> None:
-    if not jax.numpy.issubdtype(array.dtype, np.inexact):
-        return
-    is_broken = ~np.isfinite(array)
-    if not is_broken.any():
-        return
-    first = tuple(int(i) for i in np.argwhere(is_broken)[0])
-    raise ValueError(
-        f"{name} must be finite: {np.count_nonzero(is_broken)} of its {array.size} numbers are NaN "
-        f"or infinite, the first {name}[{', '.join(map(str, first))}]={array[first]}. Repair these "
-        "examples or leave them out; missing values belong into an array of their own, a mask."
-    )
 
 
 def digest_data(data: PyTree) -> dict[str, tuple[str, ...]]:

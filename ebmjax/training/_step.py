@@ -156,13 +156,9 @@ def _check_returned(returned: Any, params: PyTree, carry: PyTree) -> tuple[PyTre
             "chains return the carry that came in."
         )
     gradients, changed, metrics = returned
-    ours = {path: f"{_kind(leaf)}{leaf.shape[1:]}" for path, leaf in _paths(gradients).items()}
-    theirs = {path: f"{_kind(leaf)}{jnp.shape(leaf)}" for path, leaf in _paths(params).items()}
-    _check_same("gradients", ours, "params", theirs)
-    new, old = _paths(changed), _paths(carry)
-    ours = {path: _of_one_shard(leaf, leaf) for path, leaf in new.items()}
-    theirs = {path: _of_one_shard(leaf, new.get(path)) for path, leaf in old.items()}
-    _check_same("carry", ours, "TrainState.carry of one shard", theirs)
+    alike = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *jnp.shape(x)), x.dtype), params)
+    _check_same("gradients", gradients, "params", alike)
+    _check_same("carry", changed, "TrainState.carry of one shard", carry)
     loss = metrics.get("loss") if isinstance(metrics, Mapping) else None
     if loss is None or loss.shape[1:] or jnp.iscomplexobj(loss):
         got = jax.tree.map(lambda leaf: f"{leaf.dtype}{leaf.shape[1:]}", metrics)
@@ -173,27 +169,29 @@ def _check_returned(returned: Any, params: PyTree, carry: PyTree) -> tuple[PyTre
     return gradients, changed, metrics
 
 
-def _paths(tree: PyTree) -> dict[str, Any]:
-    is_leaf = lambda node: isinstance(node, SlotWrite)  # noqa: E731
-    leaves = jax.tree_util.tree_leaves_with_path(tree, is_leaf=is_leaf)
-    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+def _check_same(name: str, ours: PyTree, like: str, theirs: PyTree) -> None:
+    """Raises ValueError unless both have the same leaves, apart from their axis of shards.
 
-
-def _kind(leaf: Any) -> str:
-    dtype = jnp.result_type(leaf)
-    return "float" if jnp.issubdtype(dtype, jnp.floating) else str(dtype)
-
-
-def _of_one_shard(leaf: Any, new: Any) -> str:
-    """Describes a leaf of the carry, or its rows if ``new`` is a ``SlotWrite`` into it."""
-    if isinstance(new, SlotWrite):
-        return f"rows{(leaf.values if leaf is new else leaf).shape[2:]}"
-    return f"{leaf.dtype}{leaf.shape[1:]}"
-
-
-def _check_same(name: str, ours: dict[str, str], like: str, theirs: dict[str, str]) -> None:
-    for path in sorted(ours.keys() | theirs.keys()):
-        mine, other = ours.get(path, "missing"), theirs.get(path, "missing")
+    The dtypes of gradients may be other floating-point ones.
+    """
+    leaves_of = partial(
+        jax.tree_util.tree_leaves_with_path, is_leaf=lambda node: isinstance(node, SlotWrite)
+    )
+    found, wanted = (
+        {jax.tree_util.keystr(path): leaf for path, leaf in leaves_of(tree)}
+        for tree in (ours, theirs)
+    )
+    for path in sorted(found.keys() | wanted.keys()):
+        new, texts = found.get(path), []
+        for leaf in (new, wanted.get(path)):
+            if leaf is None:
+                texts.append("missing")
+            elif isinstance(new, SlotWrite):
+                texts.append(f"rows{(new.values if leaf is new else leaf).shape[2:]}")
+            else:
+                is_any = name == "gradients" and jnp.issubdtype(leaf.dtype, jnp.floating)
+                texts.append(f"{'float' if is_any else leaf.dtype}{leaf.shape[1:]}")
+        mine, other = texts
         if mine != other:
             raise ValueError(
                 f"{name}{path} of gradient_fn must be like {like}{path}, {other}; got {mine}."

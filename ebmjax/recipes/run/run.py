@@ -115,8 +115,8 @@ class Run:
             raise
         except (ValueError, TypeError) as error:
             raise ConfigError(f"the configuration does not fit together: {error}") from error
-        if is_training:
-            start = training.on_first(lambda: states.warm_start(self.config, self.path, made))
+        if is_training and config.train.get("start_from"):
+            start = training.on_first(lambda: states.warm_start(config, self.path, made))
             made = made if start is None else made._replace(state=start.state)
         self.experiment = made
         return made

@@ -61,16 +61,16 @@ def keep_best(monitor: Monitor, folder: Path, name: str, about: Mapping[str, Any
 
 
 def warm_start(config: Config, path: Path, experiment: Experiment) -> training.WarmStart | None:
-    """Returns the start from ``train.start_from``; None without one, or once the run has begun.
+    """Returns the start from ``train.start_from``; None once the run has begun.
 
     Raises:
       ConfigError: if that is not the folder of a run with a checkpoint of the same network, or one
         that was trained on images that this run holds out.
     """
-    folder = config.train.get("start_from", "")
-    if not folder or list_steps(path / "checkpoints"):
-        return None
+    folder = config.train.start_from
     other = Path(folder).expanduser()
+    if list_steps(path / "checkpoints"):
+        return None
     assert experiment.warm_start is not None  # in every family that has the field
     try:
         if other.resolve() == path.resolve():
