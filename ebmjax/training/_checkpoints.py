@@ -181,7 +181,11 @@ class Checkpoints:
           CheckpointMismatchError, CheckpointAccessError, CheckpointDamagedError: as
             ``restore_latest``.
         """
-        found, _ = self._newest(lambda one: self._restore(one, template), [step])
+        try:
+            found, _ = self._newest(lambda one: self._restore(one, template), [step])
+        except CheckpointDamagedError as error:
+            message = f"Checkpoint {step} in {self.directory} cannot be read back. Take another."
+            raise CheckpointDamagedError(message) from error
         assert found is not None
         return found
 

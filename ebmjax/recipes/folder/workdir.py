@@ -6,6 +6,7 @@ import os
 import subprocess
 import tempfile
 import time
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -149,9 +150,11 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Writes arrays to an .npz file of any name."""
-    with path.open("wb") as file:
-        np.savez_compressed(file, **arrays)
+    """Writes arrays of any names to an .npz file; ``numpy.savez`` takes some for its arguments."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
 
 
 def save_snapshot(workdir: Path, step: int, arrays: Mapping[str, Any]) -> None:

@@ -79,7 +79,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over_unless_it_is_named(tmp_path,
     before = contents(tmp_path)
     assert restored(tmp_path) == (20, "finished: step 40 of 40", False)
     assert "checkpoint 40 is damaged; step 20 is used" in capsys.readouterr().out
-    with pytest.raises(training.CheckpointDamagedError, match=r"Checkpoint 40 .* read back"):
+    with pytest.raises(training.CheckpointDamagedError, match=r"Checkpoint 40 .*read back"):
         restored(tmp_path, TOTAL)
     assert contents(tmp_path) == before
     (newest / "meta" / "metadata").unlink()
