@@ -25,9 +25,9 @@ ROWS = {
 }
 COLUMNS = {
     **fid_columns("short"),
-    "f of test images": ("energies.test.mean", -1.0, 2),
-    "f of chains as in training": ("energies.short.mean", -1.0, 2),
-    "f of chains ten times as long": ("energies.fresh.mean", -1.0, 2),
+    "f of test images": ("energies.mean", -1.0, 2),
+    "f of chains as in training": ("generation.short.mean_energy", -1.0, 2),
+    "f of chains ten times as long": ("generation.fresh.mean_energy", -1.0, 2),
     "gap, last step": ("log_density_gap", 1.0, 2),
     "mean weight of the data, last step": ("positive_weight", 1.0, 3),
     "effective fraction of negatives, last step": ("effective_sample_fraction", 1.0, 3),

@@ -36,7 +36,8 @@ def generation(
 ) -> Found:
     """Returns distances of generated images, of their starts and of the test images.
 
-    The samples are arrays, with what sorts them.
+    Models without labels also have mean energies of samples, and their gap to the test images. The
+    samples are arrays, with what sorts them.
 
     Args:
       num_images: images that are generated and scored
@@ -56,6 +57,11 @@ def generation(
     for name, chains in sets.items():
         means, found[name] = score_samples(name, model, chains)
         report[name] |= means
+        if not model.has_labels:
+            pairs = (chains.ends, chains.labels), (data.images, data.labels)
+            # Infinite where a chain left: it has no place in a gap that looks small.
+            ours, theirs = (np.mean(model.energies(*pair), dtype=np.float64) for pair in pairs)
+            report[name] |= {"mean_energy": float(ours), "energy_gap": float(ours - theirs)}
     arrays = {f"{name}_{k}": one for name, group in found.items() for k, one in group.items()}
     some = {name: one for name, one in found.items() if len(one["images"])}
     if "buffer" in some and selected_by_confidence:
@@ -114,7 +120,6 @@ def draw_sets(key: Key, model: Any, num: int) -> dict[str, Any]:
         )
     if (buffer := draw_buffer(key, model, num)) is not None:
         sets["buffer"] = buffer
-    model.known_sets.update(sets)
     return sets
 
 

@@ -46,7 +46,7 @@ LABELS = {
     "nats.bits": "bits per dimension, between their ends",
     "nats.gaussian_bits": "those of these Gaussians",
     "nats.temperature": "temperature of this density",
-    "energies.gap": "energy of fresh chains less that of test images",
+    "generation.fresh.energy_gap": "energy of fresh chains less that of test images",
     "generation.fresh.rms_displacement": "RMS displacement of fresh chains",
     "chain_acceptance_prob": "acceptance of chains",
 }

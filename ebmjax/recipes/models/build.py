@@ -16,7 +16,7 @@ from ebmjax import training
 from ebmjax._groups import on_devices
 from ebmjax._ranges import MAX_INTEGER
 from ebmjax.data import ImageData
-from ebmjax.evaluate import Chains, Distances, finite_images
+from ebmjax.evaluate import Distances, finite_images
 from ebmjax.learning import ChainPlan, Densities
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.user_parts import UserPart, find_part, is_users
@@ -61,7 +61,6 @@ class ImageModel:
       state: of training; None before ``at``.
       trained: the parts of the state that are used; None before ``at``.
       programs: compiled programs of evaluators, shared by the models of all states.
-      known_sets: chains that an evaluator of this state has drawn, by name.
     """
 
     plan: ChainPlan | None
@@ -73,7 +72,6 @@ class ImageModel:
     state: TrainState | None = None
     trained: Any = None
     programs: dict[Any, Any] = field(default_factory=dict)
-    known_sets: dict[str, Chains] = field(default_factory=dict)
 
     def extract_trained(self, state: TrainState) -> Any:
         """Returns the parts of a state that are used."""
@@ -84,7 +82,7 @@ class ImageModel:
         if state is None:
             return self
         trained = on_devices(self.extract_trained(state))
-        return replace(self, state=state, trained=trained, known_sets={})
+        return replace(self, state=state, trained=trained)
 
     def program(self, name: Any, make: Callable[[], Any]) -> Any:
         """Returns ``make()``, made once for all states."""

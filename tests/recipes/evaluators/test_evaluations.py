@@ -1,7 +1,6 @@
 """Evaluators run at their times, and from Python as in a run."""
 
 import json
-import math
 
 import jax
 import numpy as np
@@ -12,7 +11,6 @@ from ebmjax import data, recipes
 from ebmjax.recipes.config import command_line, families, show_fields
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators import Found, table
-from ebmjax.recipes.evaluators.energies import moments
 from ebmjax.recipes.evaluators.evaluations import Evaluator, make_evaluators
 from ebmjax.recipes.evaluators.landscape import landscape
 from ebmjax.recipes.evaluators.robustness import robustness
@@ -142,12 +140,3 @@ def test_only_the_evaluators_that_run_have_sections(tmp_path, capsys, monkeypatc
 def test_rows_have_the_scalars_of_a_report_by_dotted_names():
     report = {"a": {"b": np.float32(0.5), "text": "no number", "list": [1, 2]}, "c": 3}
     assert Found(report).numbers() == {"a.b": 0.5, "c": 3}
-
-
-def test_energies_that_are_not_finite_are_counted_apart():
-    found = moments(np.array([1.0, np.nan, 3.0, np.inf], np.float32))
-    assert found == {"mean": 2.0, "deviation": 1.0, "num_not_finite": 2}
-    none = moments(np.array([np.nan], np.float32))
-    assert math.isnan(none["mean"])
-    assert math.isnan(none["deviation"])
-    assert none["num_not_finite"] == 1
