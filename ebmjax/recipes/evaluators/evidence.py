@@ -33,7 +33,7 @@ class Keys(NamedTuple):
 def keys_of(key: Key) -> Keys:
     """Returns the keys that are made of an evaluation's key."""
     distances, *others = jax.random.split(jax.random.fold_in(key, 4), 3)
-    return Keys(*jax.random.split(key, 4), jax.random.split(distances)[0], *others)
+    return Keys(*jax.random.split(key, 4), *jax.random.split(distances)[:1], *others)
 
 
 def evidence(
