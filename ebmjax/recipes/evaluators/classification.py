@@ -42,18 +42,15 @@ def classification(key: Key, model: Any, data: ImageData) -> Found:
 
 
 def draw(numbers: dict[str, Any], path: Path) -> None:
-    """Draws accuracy and mean confidence of every bin, and its number of images below."""
+    """Draws accuracy and mean confidence of every bin that has images."""
     bins = {name: np.asarray(values) for name, values in numbers["reliability"].items()}
     edges, is_filled = bins["edges"], bins["count"] > 0
-    centres, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
-    panels: Any = {"sharex": True, "height_ratios": (3, 1), "has_legend": True}
-    with figure(path, 2, size=(5, 3), **panels) as ((top,), (bottom,)):
-        top.plot([0, 1], [0, 1], color="0.6", ls="--", label="perfectly calibrated")
-        top.bar(centres, bins["accuracy"], width, color="C0", alpha=0.25, ec="C0", label="accuracy")
+    with figure(path, size=(5, 4), has_legend=True) as ((axes,),):
+        axes.plot([0, 1], [0, 1], color="0.6", ls="--", label="perfectly calibrated")
+        style: Any = {"color": "C0", "alpha": 0.25, "ec": "C0", "label": "accuracy"}
+        axes.bar(edges[:-1], bins["accuracy"], np.diff(edges), align="edge", **style)
         means = bins["confidence"][is_filled], bins["accuracy"][is_filled]
-        top.plot(*means, "o", color="C1", label="mean of the bin")
+        axes.plot(*means, "o", color="C1", label="mean of the bin")
+        axes.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="confidence", ylabel="accuracy")
         accuracy, ece = f"accuracy {numbers['accuracy']:.1%}", f"ECE {numbers['ece']:.2%}"
-        title = f"{accuracy}, {ece} ({len(centres)} bins)"
-        top.set(ylim=(0, 1.02), ylabel="accuracy", title=title)
-        bottom.bar(centres, bins["count"], width, color="C0")
-        bottom.set(xlabel="confidence", xlim=(0, 1), yscale="symlog", ylabel="images")
+        axes.set_title(f"{accuracy}, {ece} ({len(edges) - 1} bins)")

@@ -93,16 +93,11 @@ def check_features(config: Config, distances: evaluate.Distances) -> None:
 
 @dataclass(frozen=True)
 class Evaluations:
-    """The evaluators of a run.
+    """The evaluators of a run, by name.
 
-    Attributes:
-      folder: of the run; gets pictures, plots and arrays.
-      key: of all random numbers.
-      evaluators: by name.
-      config: of the run.
-      interval: steps between two evaluations of training.
-      models: functions of a state, or of None before it, during training and afterwards.
-      tests: images that judge during training and afterwards.
+    ``interval`` is the number of steps between two evaluations of training. ``models`` are two
+    functions of a state, or of None before there is one, and ``tests`` are the images that judge:
+    during training, and afterwards.
     """
 
     folder: Path

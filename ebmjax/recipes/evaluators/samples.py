@@ -118,14 +118,7 @@ def _draw(start_fn: StartFn, keys: Key, labels: jax.Array) -> jax.Array:
 def draw_sheet(
     path: Path, panels: Mapping[str, np.ndarray], *, columns: int = 0, rows: Sequence[str] = ()
 ) -> None:
-    """Draws images side by side, a panel for each title.
-
-    Args:
-      path: of the picture.
-      panels: title to uint8 images (N, H, W, C), each as many.
-      columns: images side by side; 0 for about as many as below each other.
-      rows: names of the rows.
-    """
+    """Draws panels of uint8 images (N, H, W, C) by title; 0 columns for about as many as rows."""
     num, height, width, _ = next(iter(panels.values())).shape
     columns = columns or min(max(COLUMNS, math.isqrt(num)), num)
     wide = max(4.0, columns * (width + 1) / STYLE["savefig.dpi"])
@@ -141,12 +134,7 @@ def take_first(images: Any) -> np.ndarray:
 
 
 def nearest_images(images: np.ndarray, train: Any) -> np.ndarray:
-    """Returns the training image nearest to each image, by the sum of squares over its pixels.
-
-    Args:
-      images: (n, H, W, C), uint8.
-      train: (N, H, W, C), uint8, in memory or in files.
-    """
+    """Returns the row of ``train`` nearest to each uint8 image, by squares over its pixels."""
     parts = [slice(first, first + AT_ONCE) for first in range(0, len(train), AT_ONCE)]
     flat = lambda some: some.reshape(len(some), -1)  # noqa: E731
     squares = [cdist(flat(images), flat(take_rows(train, one)), "sqeuclidean") for one in parts]

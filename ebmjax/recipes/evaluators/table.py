@@ -60,12 +60,9 @@ def options(config: Config, name: str) -> dict[str, Any]:
 
 
 def fields(name: str, *when: When, without: Collection[str] = ()) -> dict[str, Field]:
-    """Returns an evaluator's fields, ``evals.<name>.<field>``, as a family declares them.
+    """Returns the fields ``evals.<name>.<field>`` of an evaluator, as a family declares them.
 
-    Args:
-      name: in the table.
-      when: conditions under which the family can run it.
-      without: fields that the family does not have.
+    ``when`` are conditions under which the family can run it, ``without`` fields that it lacks.
     """
     words, text = (NEVER, END), " and at its end; end: only then"
     if name in TRAINING_ALONE:
