@@ -54,14 +54,15 @@ def generation(
         report["test_images"]["at_sizes"] = scores(data.images[:num_images])
         return Found({"generation": report})
     found: dict[str, dict[str, np.ndarray]] = {}
+    of_test = math.nan
+    if not model.has_labels:
+        of_test = float(np.mean(model.energies(data.images, data.labels), dtype=np.float64))
     for name, chains in sets.items():
         means, found[name] = score_samples(name, model, chains)
         report[name] |= means
-        if not model.has_labels:
-            pairs = (chains.ends, chains.labels), (data.images, data.labels)
-            # Infinite where a chain left: it has no place in a gap that looks small.
-            ours, theirs = (np.mean(model.energies(*pair), dtype=np.float64) for pair in pairs)
-            report[name] |= {"mean_energy": float(ours), "energy_gap": float(ours - theirs)}
+        if not model.has_labels:  # infinite where a chain left: no gap then looks small
+            ours = float(np.mean(model.energies(chains.ends, chains.labels), dtype=np.float64))
+            report[name] |= {"mean_energy": ours, "energy_gap": ours - of_test}
     arrays = {f"{name}_{k}": one for name, group in found.items() for k, one in group.items()}
     some = {name: one for name, one in found.items() if len(one["images"])}
     if "buffer" in some and selected_by_confidence:
