@@ -13,5 +13,5 @@ def energies(key: Key, model: Any, data: ImageData) -> Found:
     """Returns the mean in nats, and all as an array. Those of samples: see ``generation``."""
     del key
     found = model.energies(data.images, data.labels)
-    mean = float(np.mean(found))
-    return Found({"energies": {"mean": mean}}, {"test_energy": mean}, {"test_energies": found})
+    report = {"energies": {"mean": float(np.mean(found, dtype=np.float64))}}
+    return Found(report, {"test_energy": float(np.mean(found))}, {"test_energies": found})
