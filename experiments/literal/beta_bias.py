@@ -30,12 +30,12 @@ def beta_bias(key: Key, model: Any, data: Any) -> dict[str, float]:
     keys = jax.random.split(key)
     learned, truth = grids.learned_on_grid(model), grids.truth_on_grid(model)
 
-    def estimate(key: Key, **options: Any) -> np.ndarray:
-        ends = model.follow(key, settings.num_samples, num_steps, **options)
+    def estimate(key: Key, beta: float) -> np.ndarray:
+        ends = model.fresh_chains(key, settings.num_samples, num_steps, beta=beta).ends
         return grids.smooth_histogram(ends, grid, settings.bandwidth)
 
-    chains, beta = estimate(keys[0]), section.loss.beta
-    negatives = estimate(keys[1], beta=beta)
+    beta = section.loss.beta
+    chains, negatives = estimate(keys[0], 0.0), estimate(keys[1], beta)
     numbers = {
         "bias_slope": math.nan,
         "bias_correlation": math.nan,

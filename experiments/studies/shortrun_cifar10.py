@@ -1,8 +1,7 @@
 """Short-run energies of CIFAR-10 by beta, at a CPU's size: can the robust objective train them?
 
 The claims are those of the configuration (robust-objective paper, section 4.2, appendices J and L,
-Figures 12, 13 and 15): the mean weight of the data goes to 1, and nothing is learned. Figure 14,
-chains of four times the step, is --mode=eval with --config.evals.step_factor=4 of a run.
+Figures 12, 13 and 15): the mean weight of the data goes to 1, and nothing is learned.
 """
 
 from functools import partial

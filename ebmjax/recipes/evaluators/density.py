@@ -182,7 +182,8 @@ def density(
     del data, half_width, grid_points, bandwidth  # others read them, too: from the configuration
     chain_key, data_key = jax.random.split(key)
     learned = learned_on_grid(model)
-    ends = model.follow(chain_key, num_samples, model.config.sampler.num_steps)
+    steps = model.config.sampler.num_steps
+    ends = model.fresh_chains(chain_key, num_samples, steps, beta=0.0).ends
     fresh = np.asarray(model.truth.draw(data_key, num_samples))
     numbers = density_numbers(model, learned) | {"sample_tv": sample_distance(model, ends)}
     report = numbers | {"perfect_sampler": {"sample_tv": sample_distance(model, fresh)}}

@@ -141,7 +141,7 @@ def score_samples(
     }
     if not model.has_labels or len(logits) < 2:
         return {}, samples
-    has_class = name == "conditional" or (name == "buffer" and model.is_conditional)
+    has_class = name == "conditional" or (name == "buffer" and model.config.model.is_conditional)
     classes = labels[is_finite] if has_class else logits.argmax(axis=1)
     probabilities = np.asarray(jax.nn.softmax(logits, axis=1))[np.arange(len(classes)), classes]
     samples |= {"labels": classes, "class_probability": probabilities}
@@ -156,7 +156,7 @@ def select_and_score(model: Any, data: ImageData, ends: np.ndarray) -> dict[str,
     images.
     """
     ends = ends[np.isfinite(ends).all(axis=(1, 2, 3))]
-    images, logits = finite_images(ends), model.scores(ends)["logits"]
+    images, logits = finite_images(ends), model.logits_at(ends)
     reference = model.distances.train_and(data.images)
     report: dict[str, Any] = {"num_reference": len(reference.features)}
     for name, share in SHARES.items():

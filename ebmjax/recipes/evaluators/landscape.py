@@ -41,7 +41,7 @@ def landscape(
 
     def grid(trained: Any, keys: tuple[Key, Key], images: jax.Array) -> jax.Array:
         def mean_energy(params: Any) -> jax.Array:
-            one = partial(model.logits_of, trained._replace(params=params))
+            one = partial(model.class_log_densities, trained._replace(params=params))
             return jnp.mean(losses.joint_energy(map_groups(one, images, size)))
 
         x, y = (metrics.filter_normalised_direction(key, trained.params) for key in keys)

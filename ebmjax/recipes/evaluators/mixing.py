@@ -13,7 +13,8 @@ from ebmjax._phases import say_part
 from ebmjax.data import ImageData
 from ebmjax.types import Key
 
-NUM_CHAINS = 16
+NUM_CHAINS, LEAST_STEPS = 16, 8
+"""Chains of a sampler, and their least steps: split R-hat takes four draws of the second half."""
 
 
 def mixing(key: Key, model: Any, data: ImageData) -> dict[str, Any]:
@@ -24,7 +25,8 @@ def mixing(key: Key, model: Any, data: ImageData) -> dict[str, Any]:
     of classes uses chains of class 0, because classes need not agree.
     """
     del data
-    key, by_sampler, num_steps = jax.random.split(key, 3)[2], {}, model.num_chain_steps
+    key, by_sampler = jax.random.split(key, 3)[2], {}
+    num_steps = max(model.num_chain_steps, LEAST_STEPS)
 
     def diagnose(name: str, key: Key, trained: Any, start_fn: Any) -> dict[str, jax.Array]:
         label = jnp.int32(0)

@@ -57,7 +57,7 @@ def profile(
         labels = jnp.arange(num, dtype=jnp.int32) % plan.num_classes
         keys = jax.random.split(jax.random.fold_in(key, 0), num)
         starts = jax.vmap(plan.start_fn)(keys, labels)
-    if not model.is_conditional:
+    if not model.config.model.is_conditional:
         labels = np.full(len(labels), ANY_CLASS, np.int32)
 
     def find(trained: Any, key: Key, starts: Any, labels: Any) -> dict[str, Metrics]:

@@ -17,13 +17,9 @@ from ebmjax._groups import on_devices
 from ebmjax._ranges import MAX_INTEGER
 from ebmjax.data import ImageData
 from ebmjax.evaluate import Distances, finite_images
-from ebmjax.learning import ChainPlan, Densities
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.config.user_parts import UserPart, find_part, is_users
-from ebmjax.recipes.evaluators import profile
+from ebmjax.recipes.config.user_parts import find_part, is_users
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
-from ebmjax.recipes.evaluators.plots import panels
-from ebmjax.recipes.folder.workdir import read_rows
 from ebmjax.recipes.parts.image_data import Images
 from ebmjax.training import Plan, TrainState
 from ebmjax.types import PyTree
@@ -42,33 +38,26 @@ SHARD_AXES = ("data", "shard")
 """Axes of a training step over which its shards lie; monitoring and evaluation have neither."""
 
 
-DensitiesOf = Callable[[Any], Densities]
-"""``densities_of(model)``: what the chains of a trained model follow. The model is a PyTree with a
-field ``adaptation``, the step sizes that adapted in training."""
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ImageModel:
     """A trained model of images, as evaluators see it.
 
     Attributes:
-      plan: how training draws its negatives; None without chains.
-      densities_of: what chains of ``trained`` follow; None where they move latents.
+      config: of the run.
       train: the training images.
       held_out: images held out of training; None without any.
       distances: distances of samples from the training images; None for points.
-      config: of the run.
+      is_finished: whether training is over.
       state: of training; None before ``at``.
       trained: the parts of the state that are used; None before ``at``.
       programs: compiled programs of evaluators, shared by the models of all states.
     """
 
-    plan: ChainPlan | None
-    densities_of: DensitiesOf
+    config: Config
     train: ImageData
     distances: Distances | None
-    config: Config
     held_out: ImageData | None = None
+    is_finished: bool = False
     state: TrainState | None = None
     trained: Any = None
     programs: dict[Any, Any] = field(default_factory=dict)
@@ -108,20 +97,17 @@ class Experiment(NamedTuple):
 
     Attributes:
       state: state before the first step.
-      train_step: for ``ebmjax.training.fit``.
-      numbers: for ``train_step``: the floats of its parts, and their arrays.
-      data: arrays with a shared leading axis of examples.
-      plan: lengths and intervals of the run.
+      train_step, data, plan: for ``ebmjax.training.fit``.
       monitor: ``(state, step) -> row``, may write into the run's folder.
       draw: draws the plots of the run's folder.
-      evaluate: ``state -> report``, the full evaluation of the finished run for evaluation.json;
-        may write into the run's folder. None if the family has none.
+      numbers: for ``train_step``: the floats of its parts, and their arrays.
+      evaluate: ``state -> report`` for evaluation.json; may write into the run's folder.
       check_evaluate: raises ConfigError for anything that would stop ``evaluate`` half-way.
-      warm_start: function from the folder of another run's checkpoints to this run's start; None if
-        the family has no ``config.train.start_from``.
+      warm_start: function from the folder of another run's checkpoints to this run's start, for
+        ``config.train.start_from``.
       use: ``state -> model``, the trained model: see ``ImageModel``.
       about_data: lines that say which data were read and what was done to them.
-      config: the configuration with what the images have chosen; None if they choose nothing.
+      config: the configuration with what the images have chosen.
     """
 
     state: TrainState
@@ -140,45 +126,31 @@ class Experiment(NamedTuple):
 
 
 def assemble(
-    config: Config,
+    model: ImageModel,
     workdir: Path,
     images: Images,
     *,
-    plan: Plan,
-    data: PyTree,
     params: PyTree,
     carry: PyTree,
     optimizer: Callable[[PyTree], optax.GradientTransformation],
     numbers: PyTree,
     gradient_fn: training.GradientFn,
-    models: tuple[ImageModel, ImageModel],
-    key: jax.Array,
-    draw: Callable[[], None],
     kept: tuple[str, ...],
     gradient_metrics_fn: Callable[[PyTree], Any] = lambda gradients: {},
+    **others: Any,
 ) -> Experiment:
-    """Returns the experiment of parts, with the evaluators of ``config.evals``.
+    """Returns the experiment of a model before training, with the evaluators of ``config.evals``.
 
-    Args:
-      config: with what the images have chosen.
-      workdir: the run's folder.
-      images: the data, and those that judge.
-      plan, data: what ``fit`` takes.
-      params, carry: of the state before the first step.
-      optimizer, numbers, gradient_fn: of ``make_train_step``.
-      models: for evaluators, during training and of the finished run.
-      key: of evaluations.
-      draw: see ``Experiment``.
-      kept: fields of the carry that a warm start takes over.
-      gradient_metrics_fn: see ``make_train_step``.
+    A warm start takes the fields ``kept`` of the carry over; ``others`` are of ``Experiment``.
     """
+    config, finished = model.config, replace(model, is_finished=True)
     evaluations = Evaluations(
         folder=workdir,
-        key=key,
+        key=root_keys(config.seed)[2],
         evaluators=make_evaluators(config),
         config=config,
-        interval=plan.monitor_every,
-        models=(models[0].at, models[1].at),
+        interval=others["plan"].monitor_every,
+        models=(model.at, finished.at),
         tests=(images.monitored, images.evaluated),
     )
     limit = config.loss.get("max_positive_weight")
@@ -195,36 +167,31 @@ def assemble(
             gradient_metrics_fn=gradient_metrics_fn,
         ),
         numbers=numbers,
-        data=data,
-        plan=plan,
         monitor=evaluations.monitor,
-        draw=draw,
         evaluate=evaluations.evaluate,
         check_evaluate=evaluations.check,
         warm_start=lambda folder: training.warm_start(state, first_optimizer, folder, kept),
-        use=models[1].at,
+        use=finished.at,
         about_data=images.about,
         config=config,
+        **others,
     )
 
 
-def find_optimizer(config: Config) -> UserPart | None:
-    """Returns the user's function that ``config.optimizer.name`` names; None for one of ours."""
-    name = config.get("optimizer.name")
-    is_own = is_users(name)
-    return find_part(config, "optimizer.name", name, ("learning_rate",)) if is_own else None
-
-
-def user_optimizer(part: UserPart, learning_rate: Any) -> optax.GradientTransformation:
-    """Returns the optimiser that a user's function makes.
+def user_optimizer(config: Config, learning_rate: Any) -> optax.GradientTransformation | None:
+    """Returns the optimiser of the user's function ``config.optimizer.name``; None for ours.
 
     Args:
-      part: see ``find_optimizer``.
+      config: of the run.
       learning_rate: schedule, step to rate, that the function takes as ``learning_rate``.
 
     Raises:
       ConfigError: for whatever the function does wrong.
     """
+    name = config.get("optimizer.name")
+    if not is_users(name):
+        return None
+    part = find_part(config, "optimizer.name", name, ("learning_rate",))
     made = part.call(learning_rate=learning_rate, **part.options)
     if not all(callable(getattr(made, name, None)) for name in ("init", "update")):
         raise ConfigError(
@@ -234,33 +201,26 @@ def user_optimizer(part: UserPart, learning_rate: Any) -> optax.GradientTransfor
     return made
 
 
-def draw_plots(of_model: Any, workdir: Path, config: Config) -> None:
-    """Draws ``plots/training.png`` and, if chains are profiled, ``chains.png``.
-
-    Args:
-      of_model: panels of the model.
-      workdir: the run's folder.
-      config: of the run.
-    """
-    panels(workdir / "plots" / "training.png", read_rows(workdir), of_model, config)
-    profile.draw_panels(workdir / "plots" / "chains.png", profile.read(workdir))
-
-
 def plan(config: Config, num_examples: int, further_streams: tuple[int, ...] = ()) -> Plan:
     """Returns the plan, from epochs to steps. Intervals are rounded to whole dispatches.
 
     An epoch is that of the first stream, ``config.train.batch_size``.
     """
-    train = config.train
-    _check_batch(config, "batch_size", train.batch_size, num_examples)
-    for size in further_streams:
-        _check_batch(config, "positive_batch_size", size, num_examples)
+    train, sizes = config.train, (config.train.batch_size, *further_streams)
+    for name, size in zip(("batch_size", "positive_batch_size"), sizes, strict=False):
+        if size > num_examples:
+            raise ConfigError(
+                f"config.train.{name} must be at most the number of training examples, "
+                f"{num_examples} after config.data.max_train={config.data.max_train} and "
+                f"config.data.holdout={config.data.get('holdout')}; got {size}. "
+                "Take a smaller batch."
+            )
     steps_per_epoch = num_examples // train.batch_size
     total = train.get("max_steps") or train.num_epochs * steps_per_epoch
     if total > MAX_INTEGER:
         raise ConfigError(
-            f"config.train.num_epochs={train.num_epochs} makes more steps than {MAX_INTEGER}, "
-            f"which a run can count: an epoch has {steps_per_epoch}. Take fewer epochs."
+            f"config.train.num_epochs={train.num_epochs} makes more than {MAX_INTEGER} steps, with "
+            f"{steps_per_epoch} an epoch: take fewer."
         )
 
     def whole_dispatches(epochs: float) -> int:
@@ -269,7 +229,7 @@ def plan(config: Config, num_examples: int, further_streams: tuple[int, ...] = (
 
     return Plan(
         total_steps=total,
-        batch_size=(train.batch_size, *further_streams) if further_streams else train.batch_size,
+        batch_size=sizes if further_streams else train.batch_size,
         num_shards=config.mesh.num_shards,
         steps_per_dispatch=train.steps_per_dispatch,
         log_every=train.log_every,
@@ -280,27 +240,7 @@ def plan(config: Config, num_examples: int, further_streams: tuple[int, ...] = (
     )
 
 
-def _check_batch(config: Config, name: str, size: int, num_examples: int) -> None:
-    if size <= num_examples:
-        return
-    section = config.data
-    num_held_out = int(section.get("holdout") or 0)  # by now a number, no fraction
-    if size <= num_examples + num_held_out:
-        raise ConfigError(
-            f"config.data.holdout={num_held_out} leaves {num_examples} of "
-            f"{num_examples + num_held_out} training images (config.data.max_train="
-            f"{section.max_train}), which must be at least config.train.{name}={size}. Hold out "
-            "fewer, or take a smaller batch."
-        )
-    raise ConfigError(
-        f"config.train.{name} must be at most the number of training examples, got {size} with "
-        f"{num_examples} examples and {num_held_out} held out (config.data.max_train, "
-        "config.data.holdout). Take a smaller batch, or more examples."
-    )
-
-
 def root_keys(seed: int) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Returns three keys: for parameters, training, and evaluation or monitoring."""
-    key = jax.random.key(seed, impl="threefry2x32")
-    params_key, train_key, eval_key = jax.random.split(key, 3)
+    params_key, train_key, eval_key = jax.random.split(jax.random.key(seed, impl="threefry2x32"), 3)
     return params_key, train_key, eval_key

@@ -51,8 +51,8 @@ def load(config: Config) -> tuple[Images, Truth, Config]:
         values = _read(section.path)
         order = data.epoch_indices(0, 0, len(values))
         points = values[order[: section.max_train]]
-        share = DEFAULT_HOLDOUT if section.holdout is None else section.holdout
-        section.max_train, section.holdout = len(points), number_held_out(share, len(points))
+        number = number_held_out(section.holdout or DEFAULT_HOLDOUT, len(points))
+        section.max_train, section.holdout = len(points), number
         train, test = np.split(points, [len(points) - section.holdout])
         truth = _estimate(values, values[order[:NUM_KERNELS]])
         about = (

@@ -17,7 +17,7 @@ from ebmjax.recipes.config import command_line, declare, families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.evaluations import Evaluations, Evaluator, make_evaluators
-from ebmjax.recipes.models.build import find_optimizer, user_optimizer
+from ebmjax.recipes.models.build import user_optimizer
 from ebmjax.recipes.models.latent.checks import sampler
 from ebmjax.recipes.parts.objectives import draws, make_loss
 from ebmjax.recipes.parts.samplers import SAMPLERS, SINGLE, of_section
@@ -266,7 +266,7 @@ def test_a_loss_without_negatives_has_no_chains(here):
 
 def test_an_optimiser_gets_the_rate_of_the_run(here):
     config = configured("joint", optimizer__name="own.py:sgd", optimizer__options__scale=2.0)
-    optimizer = user_optimizer(find_optimizer(config), lambda step: 0.25)
+    optimizer = user_optimizer(config, lambda step: 0.25)
     updates, _ = optimizer.update(np.float32(1.0), optimizer.init(np.float32(0.0)))
     assert float(updates) == -0.5
 
@@ -281,7 +281,7 @@ def test_an_optimiser_gets_the_rate_of_the_run(here):
 def test_what_is_no_optimiser_is_refused(name, message, here):
     config = configured("joint", optimizer__name=name)
     with pytest.raises(ConfigError, match=message):
-        user_optimizer(find_optimizer(config), optax.constant_schedule(0.1))
+        user_optimizer(config, optax.constant_schedule(0.1))
 
 
 def evaluations(config, folder):

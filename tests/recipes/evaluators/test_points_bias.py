@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from experiment_runs import build_experiment
 
+from ebmjax.evaluate import Chains
 from ebmjax.recipes.evaluators.density import Grid, grid_of, normalise, truth_on_grid
 from experiments.configs.toy_beta import get_config
 from experiments.literal import beta_bias
@@ -92,8 +93,8 @@ def test_chains_by_temperature(tmp_path):
     model = model_of(tmp_path, lambda x: -jnp.sum(x**2, axis=-1), **steps)
     first, second = jax.random.split(jax.random.key(0))
     draws = (
-        (model.follow(first, 4000, 40, beta=0.5), 1.0),
-        (model.follow(second, 4000, 40), 0.5),
+        (model.fresh_chains(first, 4000, 40, beta=0.5).ends, 1.0),
+        (model.fresh_chains(second, 4000, 40, beta=0.0).ends, 0.5),
     )
     for positions, variance in draws:
         assert positions.shape == (4000, 2)
@@ -110,7 +111,8 @@ def test_a_run_has_its_bias(tmp_path, monkeypatch):
     truth = truth_on_grid(model)
     squares = np.sum(grid_of(model.config).centres ** 2, axis=1).reshape(truth.shape)
     learned = (truth + 0.5 * squares) / beta
-    monkeypatch.setattr(type(model), "follow", lambda *given, **others: noise)
+    chains = Chains(noise, noise)
+    monkeypatch.setattr(type(model), "fresh_chains", lambda *given, **others: chains)
     monkeypatch.setattr(type(model), "log_densities", lambda *given: learned)
     numbers = beta_bias.beta_bias(jax.random.key(0), model, None)
     assert numbers["reweighted_tv"] < 0.15 < 0.5 < numbers["negative_tv"]

@@ -50,9 +50,7 @@ def test_a_joint_models_rate_decays_as_often_as_its_epochs_say():
         decay_epochs=(1.0, 2.0, 2.0, 2.1),
         decay_factor=0.5,
     )
-    optimizer = joint_parts.make_optimizer(
-        config.optimizer, total_steps=40, steps_per_epoch=3, **config.optimizer
-    )
+    optimizer = joint_parts.make_optimizer(config, 40, 3, config.optimizer)
     state, updates = optimizer.init(jnp.zeros(())), []
     for _ in range(8):
         update, state = optimizer.update(jnp.ones(()), state, jnp.zeros(()))
@@ -66,9 +64,7 @@ def test_a_joint_models_rate_may_decay_by_a_cosine():
     """Half the cosine of the way, down to 0 at the end, after the warm-up's share."""
     config = jem_digits.get_config()
     config.optimizer.update(name="sgd", learning_rate=0.8, schedule="cosine", warmup_steps=2)
-    optimizer = joint_parts.make_optimizer(
-        config.optimizer, total_steps=8, steps_per_epoch=2, **config.optimizer
-    )
+    optimizer = joint_parts.make_optimizer(config, 8, 2, config.optimizer)
     state, updates = optimizer.init(jnp.zeros(())), []
     for _ in range(9):
         update, state = optimizer.update(jnp.ones(()), state, jnp.zeros(()))
@@ -82,9 +78,7 @@ def test_a_joint_models_decay_of_weights_is_coupled_and_its_momentum_adds_up():
     """The decay is part of the gradient, 1 + 0.25 * 2, of which momentum keeps 0.9."""
     config = jem_digits.get_config()
     config.optimizer.update(name="sgd", learning_rate=0.1, weight_decay=0.25)
-    optimizer = joint_parts.make_optimizer(
-        config.optimizer, total_steps=400, steps_per_epoch=100, **config.optimizer
-    )
+    optimizer = joint_parts.make_optimizer(config, 400, 100, config.optimizer)
     params, updates = jnp.float32(2.0), []
     state = optimizer.init(params)
     for _ in range(2):

@@ -97,7 +97,7 @@ def test_a_field_of_our_networks_is_refused_beside_a_factory(family, name, value
 
 
 def test_what_needs_batch_statistics_is_told_where_there_are_none_and_where_there_are():
-    with pytest.raises(ConfigError, match=r"'mala' takes moves back .* your own network"):
+    with pytest.raises(ConfigError, match=r"'mala' takes moves back.* take group normalisation"):
         made("joint", "logits", sampler__name="mala")
     made("joint", "logits", sampler__name="mala", model__norm_policy="running")
 

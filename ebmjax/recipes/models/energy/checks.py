@@ -11,7 +11,6 @@ from ebmjax.recipes.config.families import (
     check_kept,
     scores_of_samples,
 )
-from ebmjax.recipes.evaluators.table import NEVER
 from ebmjax.recipes.parts.objectives import check_objective
 from ebmjax.recipes.parts.samplers import (
     PLAIN,
@@ -24,31 +23,78 @@ from ebmjax.recipes.parts.samplers import (
 )
 from ebmjax.recipes.parts.samplers import check as check_samplers
 
-MIN_CHAIN_STEPS = 8
-"""Split R-hat takes four draws, and the first half of a chain is burn-in."""
 RUNNING_CHAINS = ("running", "running_chains")
 """Policies whose chains are normalised by running statistics, each on its own."""
 
 
+def refuse(sentences: Mapping[str, Any]) -> None:
+    """Raises ConfigError with the first sentence whose condition holds."""
+    for sentence, is_wrong in sentences.items():
+        if is_wrong:
+            raise ConfigError(sentence)
+
+
 def check(config: Config) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
-    if config.family == "joint":
-        _check_depth(config)
-    else:
-        _check_points(config)
-        _check_chain_steps(config)
-    has_energy, is_refined = learns_density(config), refines(config)
-    samplers = find_samplers(config)
-    if has_energy or is_refined:
-        check_samplers(config.sampler, [*samplers.values()])
-    if has_energy:
+    samplers, section = find_samplers(config), config.sampler
+    check_samplers(section, [*samplers.values()])
+    moving = [name for name, chosen in samplers.items() if chosen.entry.interacts]
+    has_points = config.family == "energy" and config.data.name in POINTS
+    start, of_others = section.buffer.start, "informative" if has_points else "data"
+    refined = config.get("evals.robustness.refine_steps")
+    pairs = {
+        f"config.sampler.buffer.start={start} does not go with config.data.name={config.data.name}:"
+        " informative is for images, data for points.": start == of_others,
+        "config.data.name=points needs config.data.path, an .npy file of points (N, d).": (
+            config.data.name == "points" and has_points and not config.data.path
+        ),
+        "config.evals.robustness.refine_steps needs chains that move each on its own, and "
+        f"config.sampler.name={moving} moves particles: set it to 0.": refined and moving,
+    }
+    refuse(pairs)
+    if learns_density(config):
         check_objective(config)
-        _check_shares(config, [*samplers])
-        _check_improved(config, [*samplers])
-        _check_interaction(config, samplers)
-    if is_refined:
-        _check_refinement(config, samplers)
+        _check_chains(config, [*samplers], moving)
+        if not config.model.factory and config.model.get("norm") == "batch":
+            for chosen in samplers.values():
+                check_independence(config, chosen)
     check_images(config)
+
+
+def _check_chains(config: Config, names: list[str], moving: list[str]) -> None:
+    section, num_shards, loss = config.sampler, config.mesh.num_shards, config.loss
+    pairs = {
+        "config.model.is_conditional=True needs chains that belong to a class, and the particles "
+        f"of config.sampler.name={moving} move together: take another.": (
+            config.model.is_conditional and moving
+        ),
+        f"config.sampler.names={tuple(names)} shares the negatives between chains of two densities:"
+        f" name {', '.join(TILTING)} alone, or leave it out.": (
+            len(names) > 1 and set(names) & set(TILTING)
+        ),
+    }
+    for name in ("num_samples", "buffer.num_kept"):
+        number, parts = config.get(f"sampler.{name}"), len(names) * num_shards
+        sentence = (
+            f"config.sampler.{name} must be a multiple of {parts}, for equal parts of samplers "
+            f"{names} on config.mesh.num_shards={num_shards} shards; got {number}."
+        )
+        pairs[sentence] = (number or 0) % parts
+    if loss.name == "improved":
+        is_plain = (
+            names == ["sgld"] and section.get("max_score") is None and section.box != "reflect"
+        )
+        pairs |= {
+            "config.loss.name=improved differentiates the last steps of SGLD and compares them with"
+            " the buffer: it needs --config.sampler.name=sgld, max_score=None, a box other than "
+            "reflect, and a number for buffer.size.": not is_plain or section.buffer.size is None,
+            f"config.loss.num_references={loss.num_references} must be a multiple of "
+            f"config.mesh.num_shards={num_shards}, and config.loss.live_steps={loss.live_steps} "
+            f"below config.sampler.num_steps={section.num_steps}.": (
+                loss.num_references % num_shards or loss.live_steps >= section.num_steps
+            ),
+        }
+    refuse(pairs)
 
 
 def check_images(config: Config, about_images: str = "") -> None:
@@ -58,14 +104,29 @@ def check_images(config: Config, about_images: str = "") -> None:
       config: of the family. Without a number of classes the data decide, and this comes again.
       about_images: what was read, and what was not.
     """
-    is_joint, section = config.family == "joint", config.sampler
-    if config.data.num_classes == 0:
-        _refuse_unlabelled(config, about_images)
-    has_samples = section.buffer.size if is_joint else config.data.name not in POINTS
-    if learns_density(config):
-        _check_buffer(config)
-    else:
-        has_samples = False
+    is_joint, size = config.family == "joint", config.sampler.buffer.size
+    has_none, has_density = config.data.num_classes == 0, learns_density(config)
+    pairs = {
+        "config.family=joint trains a classifier, and the images have no labels"
+        f"{about_images and f' ({about_images})'}: add them, or take a configuration that needs "
+        "none, such as configs/image.py or configs/latent.py.": has_none and is_joint,
+        "config.model.is_conditional=True is an energy E(x, y) of images with labels, and there "
+        "are none: set it to False.": has_none and config.model.is_conditional,
+    }
+    if has_density and size is not None:
+        num_shards, blocks = config.mesh.num_shards, count_blocks(config)
+        least, parts = config.sampler.num_samples, num_shards * blocks
+        if config.loss.name == "improved":
+            least += config.loss.num_references
+        least *= blocks if config.model.is_conditional else 1
+        pairs |= {
+            f"config.sampler.buffer.size must be a multiple of {parts}, for equal parts of "
+            f"config.mesh.num_shards={num_shards} and {blocks} classes; got {size}.": size % parts,
+            f"config.sampler.buffer.size must be at least {least}, because no slot is drawn twice "
+            f"in a step and all chains may be of one class; got {size}.": size < least,
+        }
+    refuse(pairs)
+    has_samples = has_density and (size if is_joint else config.data.name not in POINTS)
     numbers = set(IS_HIGHER_BETTER) - OF_SAMPLES if is_joint else set()
     check_kept(config, numbers | (scores_of_samples(config) if has_samples else set()))
 
@@ -73,13 +134,6 @@ def check_images(config: Config, about_images: str = "") -> None:
 def learns_density(config: Config) -> bool:
     """Returns whether the run learns p(x), and not a classifier alone."""
     return config.loss.get("generative_weight", 1.0) > 0
-
-
-def refines(config: Config) -> bool:
-    """Returns whether attacked images are refined by chains."""
-    if config.family != "joint" or config.get("evals.robustness.every", NEVER) == NEVER:
-        return False
-    return config.evals.robustness.get("refine_steps", 0) > 0
 
 
 def find_samplers(config: Config) -> dict[str, Chosen]:
@@ -108,201 +162,27 @@ def count_blocks(config: Config) -> int:
     return (config.data.num_classes or 1) if has_blocks else 1
 
 
-def output_scale(config: Config) -> float:
-    """Returns the factor of the robust objective on the log density; 1 for others."""
-    return config.loss.output_scale if config.loss.name == "beta" else 1.0
-
-
 def warn_of_temperature(config: Config) -> tuple[str, ...]:
     """Returns a line for each sampler of points that aims at another density than the measured."""
-    scale, lines = output_scale(config), []
-    for chosen in find_samplers(config).values():
-        found = temperature(chosen)
-        if found is None or abs(scale * found - 1.0) <= 0.01:
-            continue
-        step = chosen.options.get("step_size", 0.0) * found * scale
-        lines.append(
-            f"warning: chains aim at temperature {scale * found:g} of the density, exp(-{scale:g} "
-            f"E) under config.loss.name={config.loss.name}: {chosen.where}.temperature={found:g} "
-            f"is for another objective. Set --{chosen.where}.temperature={1 / scale:g}"
-            + f" --{chosen.where}.step_size={step:g}, the same steps"
-            * (step > 1e-12)
-        )
-    return tuple(lines)
-
-
-def _check_depth(config: Config) -> None:
-    if not config.model.factory and ((config.model.depth - 4) % 6 or config.model.depth < 10):
-        raise ConfigError(
-            "config.model.depth must be 6n + 4 with n at least 1 (10, 16, 22, 28, ...), got "
-            f"{config.model.depth}."
-        )
-
-
-def _refuse_unlabelled(config: Config, about_images: str) -> None:
-    if config.family == "joint":
-        raise ConfigError(
-            "config.family=joint trains a classifier, and the images have no labels"
-            f"{about_images and f' ({about_images})'}: add them, or take a configuration that "
-            "needs none, such as configs/image.py or configs/latent.py."
-        )
-    if config.model.is_conditional:
-        raise ConfigError(
-            "config.model.is_conditional=True is an energy E(x, y) of images with labels, and "
-            "config.data.num_classes is 0: read images with labels, or set "
-            "--config.model.is_conditional=False for an energy of images alone."
-        )
-
-
-def _check_points(config: Config) -> None:
-    has, others = ("points", "data") if config.data.name in POINTS else ("images", "informative")
-    of_others = {"data": "points", "informative": "Gaussians of images"}
-    start = config.sampler.buffer.start
-    if start in of_others and start != others:
-        raise ConfigError(
-            f"config.sampler.buffer.start={start!r} starts chains at {of_others[start]}, and "
-            f"config.data.name={config.data.name!r} has {has}: take {others}, uniform or gaussian."
-        )
-    if has == "images":
-        return
-    if config.data.name == "points":
-        if not config.data.get("path"):
-            raise ConfigError(
-                "config.data.name=points needs config.data.path, an .npy file of points (N, d): "
-                "set --config.data.path=FILE."
-            )
-        if config.data.holdout == 0:
-            raise ConfigError(
-                "config.data.holdout must be above 0 for config.data.name=points, which have no "
-                f"test split, got {config.data.holdout}: None holds out a fifth."
-            )
-
-
-def _check_chain_steps(config: Config) -> None:
-    if (num_steps := config.get("evals.num_chain_steps") or MIN_CHAIN_STEPS) < MIN_CHAIN_STEPS:
-        raise ConfigError(
-            f"config.evals.num_chain_steps must be at least {MIN_CHAIN_STEPS}, whose second half "
-            f"says how chains mix, got {num_steps}."
-        )
-
-
-def _check_shares(config: Config, names: list[str]) -> None:
-    if len(names) > 1 and set(names) & set(TILTING):
-        raise ConfigError(
-            f"config.sampler.names={tuple(names)} shares the negatives between chains of two "
-            f"densities: {', '.join(TILTING)} multiplies the network's by Gaussians of the images, "
-            "and the others do not. Name it alone, or leave it out."
-        )
-    num_parts = len(names) * config.mesh.num_shards
-    for name in ("num_samples", "buffer.num_kept"):
-        number = config.get(f"sampler.{name}")
-        if number is not None and number % num_parts:
-            raise ConfigError(
-                f"config.sampler.{name} must be a multiple of {num_parts}, so that samplers "
-                f"{names} on config.mesh.num_shards={config.mesh.num_shards} shards have equal "
-                f"parts; got {number}."
-            )
-
-
-def _check_buffer(config: Config) -> None:
-    """Refuses a replay buffer without equal blocks, or with too few slots for a step's draws."""
-    section, num_shards = config.sampler, config.mesh.num_shards
-    if section.buffer.size is None:
-        if config.get("sampler.augmentation.name", "none") != "none":
-            raise ConfigError(
-                f"config.sampler.augmentation.name={section.augmentation.name!r} moves starts that "
-                "come from the buffer, and config.sampler.buffer.size=None: set it to none."
-            )
-        return
-    drawn = section.num_samples // num_shards
-    if config.loss.name == "improved":
-        drawn += references_a_shard(config)
-    blocks = count_blocks(config)
-    num_drawn = drawn * num_shards * (blocks if config.model.is_conditional else 1)
-    size, parts = section.buffer.size, num_shards * blocks
-    if size % parts:
-        classes = f", with equal blocks for {blocks} classes" * (blocks > 1)
-        raise ConfigError(
-            f"config.sampler.buffer.size must be a multiple of {parts}: "
-            f"config.mesh.num_shards={num_shards} shards have equal parts{classes}; got {size}."
-        )
-    if size < num_drawn:
-        one_class = ", and all chains may be of one class" * (blocks > 1)
-        raise ConfigError(
-            f"config.sampler.buffer.size must be at least {num_drawn}: no slot is drawn twice in a "
-            f"step{one_class}; got {size}."
-        )
-
-
-def references_a_shard(config: Config) -> int:
-    """Buffered images of a shard that the entropy's neighbours are sought among."""
-    return config.loss.num_references // config.mesh.num_shards
-
-
-def _check_improved(config: Config, names: list[str]) -> None:
-    if config.loss.name != "improved":
-        return
-    section, mesh, live = config.sampler, config.mesh, config.loss.live_steps
-    refused = {
-        "differentiates the last steps of Langevin chains: config.sampler.name must be sgld, got "
-        f"{names}": names != ["sgld"],
-        "differentiates whole scores: set --config.sampler.max_score=None": (
-            section.get("max_score") is not None
-        ),
-        "ends its differentiated steps in the box by clamping, and config.sampler.box='reflect' "
-        "moves the chains before them between mirrors: set --config.sampler.box=clamp, or none": (
-            section.box == "reflect"
-        ),
-        "estimates an entropy over the buffer: config.sampler.buffer.size must be a number, got "
-        "None": section.buffer.size is None,
-        f"shares its references: config.loss.num_references={config.loss.num_references} must be "
-        f"a multiple of config.mesh.num_shards={mesh.num_shards}": (
-            config.loss.num_references % mesh.num_shards
-        ),
-        f"differentiates the last config.loss.live_steps={live} steps, which must be below "
-        f"config.sampler.num_steps={section.num_steps}": live >= section.num_steps,
-    }
-    for why, is_refused in refused.items():
-        if is_refused:
-            raise ConfigError(f"config.loss.name='improved' {why}.")
-
-
-def _check_interaction(config: Config, samplers: Mapping[str, Chosen]) -> None:
-    """Refuses samplers that a network whose chains depend on each other does not go with."""
-    for name, chosen in samplers.items():
-        if config.model.is_conditional and chosen.entry.interacts:
-            able = sorted(name for name, entry in SAMPLERS.items() if not entry.interacts)
-            raise ConfigError(
-                "config.model.is_conditional=True needs chains that belong to a class; the "
-                f"particles of config.sampler.name={name!r} move together. Take one of {able}."
-            )
-        if not config.model.factory and config.model.get("norm") == "batch":
-            check_independence(config, chosen)
+    scale = config.loss.output_scale if config.loss.name == "beta" else 1.0
+    found = {chosen.where: temperature(chosen) for chosen in find_samplers(config).values()}
+    return tuple(
+        f"warning: chains aim at temperature {scale * one:g} of the density, exp(-{scale:g} E), by "
+        f"{where}.temperature={one:g}: set --{where}.temperature={1 / scale:g}"
+        for where, one in found.items()
+        if one is not None and abs(scale * one - 1.0) > 0.01
+    )
 
 
 def check_independence(config: Config, chosen: Chosen) -> None:
     """Refuses samplers that a network with batch statistics does not go with."""
-    if config.model.get("norm_policy") in RUNNING_CHAINS:
-        return
-    if chosen.rejects or chosen.entry.interacts:
-        does = "takes moves back chain by chain"
-        if chosen.entry.interacts:
-            does = "moves particles that interact"
-        batch_norm, instead = "config.model.norm='batch'", "set --config.model.norm=group"
-        if config.model.factory:
-            batch_norm, instead = "your own network", "take group normalisation"
+    does = "moves particles that interact" if chosen.entry.interacts else "takes moves back"
+    if (chosen.rejects or chosen.entry.interacts) and (
+        config.model.get("norm_policy") not in RUNNING_CHAINS
+    ):
         raise ConfigError(
-            f"config.sampler.name={chosen.name!r} {does}, and chains normalised by their batch, "
-            f"as by {batch_norm} and norm_policy={config.model.norm_policy!r}, depend on "
-            f"each other in a way it does not know: {instead}, or "
-            "--config.model.norm_policy=running."
-        )
-
-
-def _check_refinement(config: Config, samplers: Mapping[str, Chosen]) -> None:
-    section = config.evals.robustness
-    if any(chosen.entry.interacts for chosen in samplers.values()):
-        raise ConfigError(
-            f"config.evals.robustness.refine_steps={section.refine_steps} needs a run whose chains "
-            "move each on its own, because every image must be classified on its own. Set it to 0."
+            f"config.sampler.name={chosen.name!r} {does}, and chains that batch normalisation "
+            f"(config.model.norm_policy={config.model.norm_policy!r}) makes depend on each other "
+            "have no density of their own: take group normalisation, such as "
+            "--config.model.norm=group, or --config.model.norm_policy=running."
         )

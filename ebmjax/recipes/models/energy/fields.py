@@ -57,15 +57,16 @@ ENERGY = When(
     "an energy model, config.loss.generative_weight above 0",
     lambda c: c.get("loss.generative_weight"),
 )
-SAMPLES = When(
-    "chains and a replay buffer, config.loss.generative_weight above 0 and "
-    "config.sampler.buffer.size",
-    lambda c: c.get("loss.generative_weight") and c.get("sampler.buffer.size"),
-)
+BUFFER = when_set("sampler.buffer.size")
 KEPT = when_set("sampler.buffer.num_kept")
 STEPS_DOWN = when_is("optimizer.schedule", "steps")
-AUGMENTED = when_is("sampler.augmentation.name", "image")
 OF_GAUSSIANS = when_is("data.name", "gaussians")
+DEPTH = replace(
+    COUNT,
+    words="10, 16, 22, 28 or another 6 n + 4",
+    holds=lambda v: COUNT.holds(v) and v >= 10 and v % 6 == 4,
+    examples=(10, 16),
+)
 WITHOUT_LABELS = {**PLAIN, **TILTING}
 
 
@@ -74,40 +75,39 @@ def name_samplers(config: Any) -> tuple[str, ...]:
     return tuple(config.get("sampler.names") or (config.get("sampler.name"),))
 
 
-def _shared(name: str, **defaults: Any) -> dict[str, Field]:
+def _shared(name: str, average_decay: float, **defaults: Any) -> dict[str, Field]:
     """Returns the fields of both families, with the defaults of one."""
     return {
         **family(name),
         **OF_IMAGES,
         **FEATURES,
         **OF_CHAINS,
-        **under(
-            pick_fields(data={"flip": False, "noise_scale": 0.03}),
-            *([ON_IMAGES] if name == "energy" else []),
-        ),
         **pick_fields(**defaults),
         **under(pick_fields(model={"dtype": "float32"}), OURS),
         "model.is_conditional": field(
             False, FLAG, "E(x, y) of images with labels: chains follow p(x | y) of a class"
         ),
         "optimizer.average_decay": field(
-            0.99 if name == "energy" else 0.0,
-            FRACTION,
-            "decay of the averaged parameters that are evaluated; 0: the newest",
+            average_decay, FRACTION, "decay of the averaged parameters that are evaluated; 0: none"
         ),
     }
 
 
+def _evaluators(*names: str) -> dict[str, Field]:
+    return {key: one for name in names for key, one in evaluators.fields(name).items()}
+
+
+AUGMENTED = {"flip": False, "noise_scale": 0.03}
 _JOINT: dict[str, Field] = {
-    **_shared("joint", optimizer={"learning_rate": 5e-3, "warmup_steps": 0}),
+    **_shared("joint", 0.0, optimizer={"learning_rate": 5e-3, "warmup_steps": 0}, data=AUGMENTED),
     "data.num_per_class": rare(
-        None, optional(COUNT), "train on the first images of each class alone, this many; None: all"
+        None, optional(COUNT), "first images of each class that are learnt from; None: all"
     ),
     "data.crop_padding": field(1, WHOLE, "pixels that images are padded by before a random crop"),
     "data.augment_positives": field(True, FLAG, "augment the images of p(x), too"),
     **under(
         {
-            "model.depth": field(10, COUNT, "layers of the wide ResNet, 6 n + 4"),
+            "model.depth": field(10, DEPTH, "layers of the wide ResNet"),
             "model.widen_factor": field(1, COUNT, "width of the wide ResNet"),
             "model.norm": field("none", one_of("none", "batch", "group"), "normalisation"),
         },
@@ -136,41 +136,36 @@ _JOINT: dict[str, Field] = {
         KEPT,
     ),
     **objectives.fields("joint", "objective of p(x)"),
-    "loss.generative_weight": field(
-        1.0, NOT_NEGATIVE, "weight of -log p(x); 0: a classifier alone"
-    ),
+    "loss.generative_weight": field(1.0, NOT_NEGATIVE, "weight of -log p(x); 0: a classifier"),
     "loss.smoothing": field(1.0, POSITIVE, "alpha: p(x) is proportional to exp(f / alpha)"),
     "loss.smoothing_ratio": rare(
         None,
         optional(POSITIVE),
-        "ratio of gradient norms that the smoothing is steered to; None: it stays",
+        "ratio of gradient norms that steers the smoothing; None: it stays",
     ),
-    "optimizer.name": field(
-        "adam", one_of_or_function("adam", "sgd"), "optimiser; sgd has the momentum 0.9"
-    ),
+    "optimizer.name": field("adam", one_of_or_function("adam", "sgd"), "optimiser"),
     "optimizer.weight_decay": field(0.0, NOT_NEGATIVE, "coupled weight decay"),
     "optimizer.schedule": field(
         "steps", one_of("steps", "cosine"), "learning rate: down at decay_epochs, or cosine to 0"
     ),
-    "optimizer.decay_epochs": field(
-        (24.0, 34.0), NOT_NEGATIVE, "epochs at which the learning rate steps down", STEPS_DOWN
+    **under(
+        {
+            "optimizer.decay_epochs": field((24.0, 34.0), NOT_NEGATIVE, "epochs of a step down"),
+            "optimizer.decay_factor": field(0.3, UP_TO_ONE, "factor of each step down"),
+        },
+        STEPS_DOWN,
     ),
-    "optimizer.decay_factor": field(0.3, UP_TO_ONE, "factor of each step down", STEPS_DOWN),
     "optimizer.rho": rare(None, optional(POSITIVE), "radius of SAM; None: without SAM"),
     "optimizer.adaptive": field(False, FLAG, "SAM is adaptive (ASAM)", when_set("optimizer.rho")),
     "train.positive_batch_size": field(64, COUNT, "images of p(x) in an update"),
-    **evaluators.fields("classification"),
-    **evaluators.fields("profile", SAMPLES),
-    **evaluators.fields("samples", SAMPLES),
-    **evaluators.fields("ood"),
-    **evaluators.fields("robustness"),
-    **evaluators.fields("landscape"),
-    **evaluators.fields("nats"),
+    **_evaluators("classification", "ood", "robustness", "landscape", "nats"),
+    **under(_evaluators("profile", "samples"), ENERGY, BUFFER),
     **evaluators.fields("generation", ENERGY),
 }
 _ENERGY: dict[str, Field] = {
     **_shared(
         "energy",
+        0.99,
         sampler={"box": "clamp", "buffer.size": 1000, "low": -1.2, "high": 1.2},
         loss={"energy_l2": 0.01},
         optimizer={"learning_rate": 1e-3},
@@ -185,9 +180,7 @@ _ENERGY: dict[str, Field] = {
     ),
     **under(
         {
-            "data.radius": field(
-                10.0, POSITIVE, "distance of the Gaussians' means from the origin"
-            ),
+            "data.radius": field(10.0, POSITIVE, "distance of the Gaussians from the origin"),
             "data.scale": field(1.0, POSITIVE, "standard deviation of each Gaussian"),
             "data.weights": field(
                 (1.0, 1.0, 1.0, 1.0),
@@ -197,13 +190,19 @@ _ENERGY: dict[str, Field] = {
         },
         OF_GAUSSIANS,
     ),
-    "data.dequantise": field(False, FLAG, "add uniform noise of one grey level", ON_IMAGES),
+    **under(
+        {
+            **pick_fields(data=AUGMENTED),
+            "data.dequantise": field(False, FLAG, "add uniform noise of one grey level"),
+            **_evaluators("samples", "mixing"),
+            **evaluators.fields("generation", without=("selected_by_confidence",)),
+        },
+        ON_IMAGES,
+    ),
     **under(
         {
             **pick_fields(model={"activation": "leaky_relu_0.2"}),
-            "model.hidden": field(
-                (32, 64, 64, 64), WIDTHS, "hidden layers of an energy of points", OF_POINTS
-            ),
+            "model.hidden": field((32, 64, 64, 64), WIDTHS, "hidden layers, of points", OF_POINTS),
             "model.features": field((16, 32), WIDTHS, "channels of each stage", ON_IMAGES),
             "model.depth": field(1, COUNT, "residual blocks of a stage", ON_IMAGES),
             "model.num_scales": field(1, COUNT, "scales at which images are seen", ON_IMAGES),
@@ -220,9 +219,7 @@ _ENERGY: dict[str, Field] = {
         When("no config.sampler.names", lambda c: not c.get("sampler.names")),
     ),
     "sampler.names": field(
-        (),
-        one_of_or_function(*WITHOUT_LABELS),
-        "samplers that share the negatives, in place of one",
+        (), one_of_or_function(*WITHOUT_LABELS), "samplers that share the negatives"
     ),
     "optimizer.name": field("adam", one_of_or_function("adam"), "optimiser"),
     **declare_adaptation(WITHOUT_LABELS, name_samplers),
@@ -241,31 +238,24 @@ _ENERGY: dict[str, Field] = {
         when_is("sampler.buffer.start", "gaussian"),
     ),
     "sampler.augmentation.name": field(
-        "none", one_of("none", "image"), "augmentation of starts from the buffer"
+        "none", one_of("none", "image"), "augmentation of starts from the buffer", BUFFER
     ),
-    "sampler.augmentation.min_area": field(0.08, UP_TO_ONE, "least share of a crop", AUGMENTED),
-    "sampler.augmentation.is_flipped": field(True, FLAG, "flip starts at random", AUGMENTED),
-    "sampler.augmentation.jitter_prob": field(
-        0.8, PROBABILITY, "probability of changed colours", AUGMENTED
+    **under(
+        {
+            "sampler.augmentation.min_area": field(0.08, UP_TO_ONE, "least share of a crop"),
+            "sampler.augmentation.is_flipped": field(True, FLAG, "flip starts at random"),
+            "sampler.augmentation.jitter_prob": field(0.8, PROBABILITY, "share of new colours"),
+        },
+        BUFFER,
+        when_is("sampler.augmentation.name", "image"),
     ),
     **objectives.fields("energy"),
-    "optimizer.max_norm": field(
-        None, optional(POSITIVE), "largest norm of a gradient; None: not clipped"
-    ),
+    "optimizer.max_norm": field(None, optional(POSITIVE), "largest norm of a gradient; None: any"),
     "optimizer.final_fraction": field(
         1.0, UP_TO_ONE, "last learning rate, in parts of the first; it decays geometrically"
     ),
-    **evaluators.fields("samples", ON_IMAGES),
-    **evaluators.fields("energies"),
-    **evaluators.fields("nats"),
-    **evaluators.fields("profile"),
-    **evaluators.fields("generation", ON_IMAGES, without=("selected_by_confidence",)),
-    **evaluators.fields("mixing", ON_IMAGES),
-    **evaluators.fields("density", OF_POINTS),
-    **evaluators.fields("comparison", OF_POINTS),
-    "evals.step_factor": field(
-        1.0, POSITIVE, "steps of --mode=eval's chains, in steps of training's"
-    ),
+    **_evaluators("energies", "nats", "profile"),
+    **under(_evaluators("density", "comparison"), OF_POINTS),
 }
 _OPEN_WITH_LABELS = ("train.max_abs_loss", "data.crop_padding", "data.augment_positives")
 FIELDS = {
@@ -331,9 +321,7 @@ def steps_of(step_size: float, temperature: float = 1.0) -> dict[str, Any]:
     }
 
 
-def _configure(name: str) -> Any:
-    common = {"smoke": SMOKE[name], "bfloat16": {"model.dtype": "bfloat16"}}
-    return partial(configure_images, name, common)
-
-
-configure, configure_joint = _configure("energy"), _configure("joint")
+configure, configure_joint = (
+    partial(configure_images, name, {"smoke": SMOKE[name], "bfloat16": {"model.dtype": "bfloat16"}})
+    for name in ("energy", "joint")
+)

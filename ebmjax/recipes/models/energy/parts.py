@@ -1,6 +1,6 @@
 """The parts of a density that its configuration names: the tables and what they make."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,17 +13,15 @@ from ebmjax import data, learning, networks, optim
 from ebmjax._stored import rows_of
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.families import POINTS
-from ebmjax.recipes.config.user_parts import UserPart
 from ebmjax.recipes.models.build import ACTIVATIONS, DTYPES, SHARD_AXES, user_optimizer
 from ebmjax.recipes.models.energy.checks import (
     check_independence,
     count_blocks,
     find_samplers,
     learns_density,
-    references_a_shard,
 )
 from ebmjax.recipes.parts.objectives import chains_beta, make_loss
-from ebmjax.recipes.parts.samplers import chain_kind, larger, noise_scale
+from ebmjax.recipes.parts.samplers import chain_kind, noise_scale
 from ebmjax.recipes.parts.samplers.table import BASE
 from ebmjax.recipes.parts.start_distributions import (
     fit_gaussians,
@@ -36,7 +34,6 @@ from ebmjax.types import Key, PyTree
 
 MOMENTUM = 0.9
 """Momentum of SGD."""
-NORMS = {"none": None, "batch": "batch", "group": "group"}
 NORM_POLICIES = {
     "default": networks.NormPolicy(),
     "running": networks.NormPolicy(
@@ -82,18 +79,26 @@ def make_density(
         # Statistics are begun by a batch, whatever its images.
         init = lambda key: classifier.init(key, jnp.zeros((2, *image_shape)))  # noqa: E731
         return Density(network, init, lambda *given: classifier.apply(*given)[0])
-    energy_of, init = _energy(config, shape)
+    label = (jnp.int32(0),) if config.model.is_conditional else ()
+    example = (jnp.zeros(shape), *label)
+    own = _energy(config, example)
+
+    def energy_of(params: PyTree) -> Callable[..., jax.Array]:
+        # Norms of kernels are computed once for all chains.
+        folded, kept = own.fold(params) if hasattr(own, "fold") else (own, params)
+        return lambda *inputs: folded.apply(kept, *inputs[: len(example)])
+
+    num_classes, of_noise = count_blocks(config), energy_of
     if levels is not None:
-        energy_of = learning.condition_on_noise(energy_of, levels, len(image_shape))
-    num_classes = count_blocks(config)
+        of_noise = learning.condition_on_noise(energy_of, levels, len(image_shape))
 
     def logits(params: PyTree, statistics: PyTree, x: jax.Array) -> jax.Array:
-        energy = energy_of(params)
+        energy = of_noise(params)
         of_label = lambda label: -energy(x, jnp.full(len(x), label))  # noqa: E731
         return jnp.stack([of_label(label) for label in range(num_classes)], axis=-1)
 
-    network = learning.EnergyNetwork(energy_of, num_classes)
-    return Density(network, lambda key: (init(key), ()), logits)
+    network = learning.EnergyNetwork(of_noise, num_classes)
+    return Density(network, lambda key: (own.init(key, *example), ()), logits)
 
 
 def _classifier(config: Config, image_shape: tuple[int, ...]) -> networks.Network:
@@ -104,7 +109,7 @@ def _classifier(config: Config, image_shape: tuple[int, ...]) -> networks.Networ
                 depth=model.depth,
                 widen_factor=model.widen_factor,
                 num_classes=num_classes,
-                norm=NORMS[model.norm],
+                norm=None if model.norm == "none" else model.norm,
                 dtype=DTYPES[model.dtype],
             )
         )
@@ -118,37 +123,25 @@ def _classifier(config: Config, image_shape: tuple[int, ...]) -> networks.Networ
     return network
 
 
-def _energy(
-    config: Config, image_shape: tuple[int, ...]
-) -> tuple[learning.EnergyOf, Callable[[Key], PyTree]]:
-    """Returns parameters to the energy, and key to parameters."""
-    model = config.model
+def _energy(config: Config, example: tuple[jax.Array, ...]) -> Any:
+    """Returns the network of E(x), or of E(x, y), with functions ``init`` and ``apply``."""
+    model, image_shape = config.model, example[0].shape
     num_classes = config.data.num_classes if model.is_conditional else None
-    example = (jnp.zeros(image_shape), *(() if num_classes is None else (jnp.int32(0),)))
     if model.factory:
         shapes = tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in example)
-        given = {"num_classes": num_classes, "image_shape": tuple(image_shape)}
-        network: Any = user_networks(config, given, ("energies", shapes, ()))[0]
-    else:
-        ours = {"activation": ACTIVATIONS[model.activation], "dtype": DTYPES[model.dtype]}
-        if config.data.name in POINTS:
-            network = networks.MLPEnergy(hidden=model.hidden, **ours)
-        else:
-            network = networks.ResidualEnergy(
-                features=model.features,
-                depth=model.depth,
-                num_classes=num_classes,
-                num_scales=model.num_scales,
-                spectral_norm=model.spectral_norm,
-                **ours,
-            )
-
-    def energy_of(params: PyTree) -> Callable[..., jax.Array]:
-        # Norms of kernels are computed once for all chains.
-        folded, kept = network.fold(params) if hasattr(network, "fold") else (network, params)
-        return lambda *inputs: folded.apply(kept, *inputs[: len(example)])
-
-    return energy_of, lambda key: network.init(key, *example)
+        given = {"num_classes": num_classes, "image_shape": image_shape}
+        return user_networks(config, given, ("energies", shapes, ()))[0]
+    ours = {"activation": ACTIVATIONS[model.activation], "dtype": DTYPES[model.dtype]}
+    if config.data.name in POINTS:
+        return networks.MLPEnergy(hidden=model.hidden, **ours)
+    return networks.ResidualEnergy(
+        features=model.features,
+        depth=model.depth,
+        num_classes=num_classes,
+        num_scales=model.num_scales,
+        spectral_norm=model.spectral_norm,
+        **ours,
+    )
 
 
 def take_images(config: Config, train: data.ImageData, about: str = "") -> data.ImageData:
@@ -160,43 +153,38 @@ def take_images(config: Config, train: data.ImageData, about: str = "") -> data.
       ConfigError: if a class has fewer, or none where chains start in every class.
     """
     labels, number = np.asarray(train.labels), config.data.get("num_per_class")
-    gone = set(range(config.data.num_classes)).difference(labels.tolist())
-    is_informative = config.sampler.buffer.start == "informative"
-    if gone and is_informative and config.family == "joint" and learns_density(config):
+    counts = [int(np.sum(labels == label)) for label in range(config.data.num_classes)]
+    is_informative = config.sampler.buffer.start == "informative" and learns_density(config)
+    if config.family == "joint" and is_informative and 0 in counts:
         raise ConfigError(
             "config.sampler.buffer.start=informative needs training images of every class, and of "
-            f"{sorted(gone)[:5]} none are left ({about}). Hold fewer out (config.data.holdout), "
-            "read more (config.data.max_train), or start from uniform noise, "
-            "--config.sampler.buffer.start=uniform."
+            f"class {counts.index(0)} none are left ({about}): set it to uniform, or change "
+            "config.data.holdout or config.data.max_train."
         )
     if number is None:
         return train
-    first = [np.flatnonzero(labels == label)[:number] for label in range(config.data.num_classes)]
-    smallest = min(len(places) for places in first)
-    if smallest < number:
+    if number > min(counts):
         raise ConfigError(
-            f"config.data.num_per_class must be at most the number of training images of every "
-            f"class, got {number} where one class has {smallest} of the {len(labels)} images "
-            "(config.data.max_train). Take fewer, or read more images."
+            f"config.data.num_per_class must be at most {min(counts)}, the training images of the "
+            f"smallest class, got {number}. Take fewer, or read more images."
         )
-    places = np.concatenate(first)
-    return data.ImageData(*(rows_of(array, places) for array in train))
+    first = [np.flatnonzero(labels == label)[:number] for label in range(len(counts))]
+    return data.ImageData(*(rows_of(array, np.concatenate(first)) for array in train))
 
 
-def make_view(config: Config, *, is_augmented: bool = True) -> learning.View:
+def make_view(config: Config, is_augmented: bool = True) -> learning.View:
     """Returns images of the data to what the network sees; points are seen as they are."""
-    is_joint = config.family == "joint"
-    if not is_joint and config.data.name in POINTS:
+    is_joint, section = config.family == "joint", config.data
+    if not is_joint and section.name in POINTS:
         return lambda key, points: points
-    section, padding = config.data, config.data.get("crop_padding", 0)
     names = ("crop", "flip", "", "noise") if is_joint else ("flip", "level", "noise")
 
     def view(key: jax.Array, images: jax.Array) -> jax.Array:
         keys = dict(zip(names, jax.random.split(key, len(names)), strict=True))
         is_rough = section.get("dequantise")
         x = data.dequantise(keys["level"], images) if is_rough else data.to_signed_unit(images)
-        if padding and is_augmented:
-            x = data.reflect_pad_crop(keys["crop"], x, padding=padding)
+        if section.get("crop_padding") and is_augmented:
+            x = data.reflect_pad_crop(keys["crop"], x, padding=section.crop_padding)
         if section.get("flip") and is_augmented:
             x = data.random_flip(keys["flip"], x)
         if section.noise_scale:
@@ -206,11 +194,7 @@ def make_view(config: Config, *, is_augmented: bool = True) -> learning.View:
     return view
 
 
-def make_objective(
-    config: Config,
-    train: data.ImageData,
-    total_steps: int,
-) -> learning.Objective:
+def make_objective(config: Config, train: data.ImageData, total_steps: int) -> learning.Objective:
     """Returns the objective of ``config.loss``, with SAM as ``config.optimizer`` says.
 
     Args:
@@ -221,7 +205,17 @@ def make_objective(
     Raises:
       ConfigError: for whatever a function of the user does wrong, or data that do not fit.
     """
-    section, optimizer, live = config.loss, config.optimizer, _live_steps(config)
+    section, chains, live = config.loss, config.sampler, None
+    if section.name == "improved":  # its last steps go on where the chain has annealed to
+        fraction = chains.final_step_fraction
+        box = {"low": chains.low, "high": chains.high} if chains.box != "none" else {}
+        live = learning.LiveSteps(
+            step_size=chains.sgld.step_size * fraction,
+            noise_scale=noise_scale(find_samplers(config)["sgld"]) * fraction**0.5,
+            num_steps=section.live_steps,
+            num_references=section.num_references // config.mesh.num_shards,
+            **box,
+        )
     weight = section.get("generative_weight", 1.0)
     loss, numbers = make_loss(config, train, total_steps) if weight else (None, {})
     return learning.Objective(
@@ -230,43 +224,25 @@ def make_objective(
         generative_weight=weight,
         density_scale=lambda numbers: 1.0 - chains_beta(numbers, total_steps),
         live=live,
-        rho=optimizer.get("rho"),
-        is_adaptive=optimizer.get("adaptive", False),
+        rho=config.optimizer.get("rho"),
+        is_adaptive=config.optimizer.get("adaptive", False),
         smoothing_ratio=section.get("smoothing_ratio"),
         batch_axis=SHARD_AXES,
     )
 
 
-def _live_steps(config: Config) -> learning.LiveSteps | None:
-    """The differentiated last steps of the loss "improved"."""
-    if config.loss.name != "improved":
-        return None
-    section = config.sampler
-    fraction = section.final_step_fraction  # they go on where the chain has annealed to
-    box = {"low": section.low, "high": section.high} if section.box != "none" else {}
-    return learning.LiveSteps(
-        step_size=section.sgld.step_size * fraction,
-        noise_scale=noise_scale(find_samplers(config)["sgld"]) * fraction**0.5,
-        num_steps=config.loss.live_steps,
-        num_references=references_a_shard(config),
-        **box,
-    )
+def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan:
+    """Returns the plan of negatives.
 
-
-def chain_plan(
-    config: Config, train: data.ImageData, step_factor: float = 1.0
-) -> learning.ChainPlan:
-    """Returns the plan of negatives, with ``step_factor`` times the steps of ``config.sampler``.
-
-    Args:
-      config: of the run.
-      train: the training data. Images without classes are split in clusters, for a start or a
-        sampler that has a Gaussian for each class.
-      step_factor: see ``larger``.
+    Images without classes are split in clusters, for a start or a sampler that has a Gaussian for
+    each class.
     """
-    image_shape, section, buffer = train.images.shape[1:], config.sampler, config.sampler.buffer
+    section, buffer = config.sampler, config.sampler.buffer
     num_shards, num_kept = config.mesh.num_shards, buffer.get("num_kept")
-    chosen = {name: larger(one, step_factor) for name, one in find_samplers(config).items()}
+    chosen, augment = find_samplers(config), None
+    options = dict(section.get("augmentation", {"name": "none"}))
+    if options.pop("name") == "image":
+        augment = partial(data.augment_starts, low=section.low, high=section.high, **options)
     needs_base = any(one.entry.needs == BASE for one in chosen.values())
     has_classes = config.family == "joint" or config.model.is_conditional
     grouped, base, log_q = train, None, None
@@ -282,86 +258,48 @@ def chain_plan(
         start_fn=make_start(buffer, train, grouped, by_label=has_classes),
         reinit_prob=buffer.reinit_prob,
         num_classes=count_blocks(config),
-        augment=augmentation(config, image_shape),
+        augment=augment,
         replacement=buffer.get("replacement", "in_place"),
         num_kept=num_kept and num_kept // num_shards,
         log_base=log_q,
     )
 
 
-def augmentation(
-    config: Config, image_shape: tuple[int, ...]
-) -> Callable[[jax.Array, jax.Array], jax.Array] | None:
-    """The augmentation of starts that come from the buffer; None for nothing.
-
-    Raises:
-      ConfigError: where the data are no images.
-    """
-    section = config.sampler.get("augmentation", {"name": "none"})
-    options = {key: value for key, value in section.items() if key != "name"}
-    if section["name"] == "none":
-        return None
-    if len(image_shape) != 3 or image_shape[-1] not in (1, 3):
-        raise ConfigError(
-            "config.sampler.augmentation.name='image' crops and recolours images of shape "
-            f"(height, width, 1 or 3 channels); those of config.data.name={config.data.name!r} "
-            f"have shape {tuple(image_shape)}. Set --config.sampler.augmentation.name=none."
-        )
-    return partial(data.augment_starts, low=config.sampler.low, high=config.sampler.high, **options)
-
-
 def make_optimizer(
-    numbers: Mapping[str, Any],
-    *,
-    total_steps: int,
-    steps_per_epoch: int,
-    own: UserPart | None = None,
-    name: str = "adam",
-    schedule: str = "geometric",
-    final_fraction: float = 1.0,
-    warmup_steps: int = 0,
-    decay_epochs: Sequence[float] = (),
-    decay_factor: float = 1.0,
-    max_norm: float | None = None,
-    weight_decay: float = 0.0,
-    b1: float = 0.9,
-    b2: float = 0.999,
-    average_decay: float = 0.0,
-    **others: Any,
+    config: Config, total_steps: int, steps_per_epoch: int, numbers: Mapping[str, Any]
 ) -> optax.GradientTransformation:
     """Returns the optimiser: clipping, coupled weight decay, Adam or SGD, averaged parameters.
 
     With labels the rate warms up, and falls in steps or by a cosine; without, geometrically.
-    The further arguments are the fields of ``config.optimizer``; others than these are unused.
     """
-    del others
-    scales: dict[int, float] = {}
-    for step in (int(epoch * steps_per_epoch) for epoch in decay_epochs):
-        scales[step] = scales.get(step, 1.0) * decay_factor
+    section = config.optimizer
+    name, first = section.get("schedule", "geometric"), numbers["learning_rate"]
 
     def rate(count: Any) -> Any:
-        first = numbers["learning_rate"]
-        if schedule == "geometric":
-            if final_fraction == 1.0:
+        if name == "geometric":
+            if section.final_fraction == 1.0:
                 return first
-            return optax.exponential_decay(first, total_steps, final_fraction)(count)
-        if schedule == "steps":
+            return optax.exponential_decay(first, total_steps, section.final_fraction)(count)
+        if name == "steps":
+            scales: dict[int, float] = {}
+            for step in (int(epoch * steps_per_epoch) for epoch in section.decay_epochs):
+                scales[step] = scales.get(step, 1.0) * section.decay_factor
             decaying = optax.piecewise_constant_schedule(first, scales)(count)
         else:
             decaying = optax.cosine_decay_schedule(first, total_steps)(count)
-        return decaying * jnp.minimum(1.0, (count + 1) / max(warmup_steps, 1))
+        return decaying * jnp.minimum(1.0, (count + 1) / max(section.warmup_steps, 1))
 
     made = []
-    if max_norm is not None:
-        made.append(optax.clip_by_global_norm(max_norm))
-    if weight_decay:
-        made.append(optax.add_decayed_weights(weight_decay))
-    if own is not None:
-        made.append(user_optimizer(own, rate))
-    elif name == "sgd":
+    if section.get("max_norm") is not None:
+        made.append(optax.clip_by_global_norm(section.max_norm))
+    if section.get("weight_decay"):
+        made.append(optax.add_decayed_weights(section.weight_decay))
+    if (own := user_optimizer(config, rate)) is not None:
+        made.append(own)
+    elif section.name == "sgd":
         made.append(optax.sgd(rate, MOMENTUM))
     else:
-        made.append(optax.adam(rate, b1=b1, b2=b2))
-    if average_decay:
-        made.append(optim.average_parameters(average_decay))
+        made.append(optax.adam(rate, b1=section.get("b1", 0.9), b2=section.get("b2", 0.999)))
+    if section.average_decay:
+        made.append(optim.average_parameters(section.average_decay))
     return optax.chain(*made)

@@ -55,7 +55,6 @@ class LatentEBM(ImageModel):
       powers: the schedule, (num_powers,), from 0 to 1.
       gradient_fn: training's gradient function.
       examples: the training data, with their indices.
-      is_finished: whether training is over; the methods of evidence are compared only then.
     """
 
     networks: latent.LatentModel
@@ -63,9 +62,6 @@ class LatentEBM(ImageModel):
     powers: jax.Array
     gradient_fn: Callable[..., Any]
     examples: Examples
-    is_finished: bool = False
-    plan: None = None
-    densities_of: Any = None
 
     def extract_trained(self, state: TrainState) -> latent.LatentParams:
         """Returns the parameters on the host, averaged where ``optimizer.average_decay`` says so.

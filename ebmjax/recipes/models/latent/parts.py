@@ -177,7 +177,4 @@ def make_adam(
             staircase=True,
         )(count)
 
-    own = common.find_optimizer(config)
-    if own is not None:
-        return common.user_optimizer(own, schedule)
-    return optax.adam(schedule, b1=0.5, b2=0.999)
+    return common.user_optimizer(config, schedule) or optax.adam(schedule, b1=0.5, b2=0.999)

@@ -1,6 +1,5 @@
 """Builds a latent EBM run from its configuration, and draws its plots."""
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -61,7 +60,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     if config.loss.name != "vanilla":
         numbers["powers"] = powers
 
-    params_key, _, eval_key = common.root_keys(config.seed)
+    params_key = common.root_keys(config.seed)[0]
     model = LatentEBM(
         train=train,
         distances=make_distances(config, train, images.monitored),
@@ -73,7 +72,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         examples=examples,
     )
     return common.assemble(
-        config,
+        model,
         workdir,
         images,
         plan=common.plan(config, len(train.images)),
@@ -83,8 +82,6 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         optimizer=partial(parts.optimizer, config, len(train.images) // config.train.batch_size),
         numbers=numbers,
         gradient_fn=gradient_fn,
-        models=(model, replace(model, is_finished=True)),
-        key=eval_key,
         draw=partial(draw, workdir, config, np.asarray(powers)),
         kept=("prior", "posterior") if config.sampler.persistent else (),
         gradient_metrics_fn=over_coordinates,

@@ -4,7 +4,6 @@ from ebmjax.recipes.parts.samplers.chosen import Chosen as Chosen
 from ebmjax.recipes.parts.samplers.chosen import bind_sampler as bind_sampler
 from ebmjax.recipes.parts.samplers.chosen import chain_kind as chain_kind
 from ebmjax.recipes.parts.samplers.chosen import check as check
-from ebmjax.recipes.parts.samplers.chosen import larger as larger
 from ebmjax.recipes.parts.samplers.chosen import noise_scale as noise_scale
 from ebmjax.recipes.parts.samplers.chosen import of_section as of_section
 from ebmjax.recipes.parts.samplers.chosen import temperature as temperature

@@ -127,16 +127,6 @@ def noise_scale(chosen: Chosen) -> Any:
     return math.sqrt(2.0 * chosen.options["step_size"] * chosen.options["temperature"])
 
 
-def larger(chosen: Chosen, factor: float) -> Chosen:
-    """Returns the sampler with ``factor`` times the step, at the same temperature."""
-    powers = {"step_size": 1.0, "noise_scale": 0.5}
-    options = {
-        key: value if value is None or key not in powers else value * factor ** powers[key]
-        for key, value in chosen.options.items()
-    }
-    return chosen._replace(options=options)
-
-
 def check(section: Config, samplers: Sequence[Chosen]) -> None:
     """Raises ConfigError for what makes no chain, before anything compiles.
 

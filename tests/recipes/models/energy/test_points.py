@@ -85,8 +85,7 @@ def test_chains_start_at_the_data_under_noise():
 
 def test_the_rate_decays_geometrically():
     config = smoke(**{"optimizer.learning_rate": 0.5, "optimizer.final_fraction": 0.04})
-    lengths = {"total_steps": 10, "steps_per_epoch": 5}
-    optimizer = parts.make_optimizer(config.optimizer, **lengths, **config.optimizer)
+    optimizer = parts.make_optimizer(config, 10, 5, config.optimizer)
     gradient = {"w": jnp.ones(())}
     state, sizes = optimizer.init(gradient), []
     for _ in range(11):
@@ -147,7 +146,7 @@ def test_chains_for_another_objective_are_said(name):
     assert not checks.warn_of_temperature(smoke("samplers"))
     (line,) = checks.warn_of_temperature(smoke(**{"loss.name": name}))
     assert "chains aim at temperature 0.00025 of the density, exp(-1 E)" in line
-    assert "--config.sampler.sgld.temperature=1 --config.sampler.sgld.step_size=0.00025" in line
+    assert line.endswith("set --config.sampler.sgld.temperature=1")
 
 
 def test_points_of_a_law_may_differ_in_their_last_bits(finished, monkeypatch):
@@ -247,7 +246,7 @@ def _build_typed(config, changes, folder):
         ("beta", {"evals.density.half_width": 1.0}, r"half_width=1\.0 leaves .* Widen it"),
         ("beta", {"sampler.buffer.start_mean": (1.0, 2.0, 3.0)},
          r"start_mean must have one entry, or .* 2 coordinates"),
-        ("beta", {"train.batch_size": 502}, r"train\.batch_size must be at most .* 500 examples"),
+        ("beta", {"train.batch_size": 502}, r"train\.batch_size must be at most .* 500 after"),
         ("samplers", {"sampler.name": "svgd", "sampler.num_samples": 1}, r"at least 2"),
     ],
 )  # fmt: skip

@@ -80,7 +80,7 @@ def test_the_density_of_chains(label):
 def test_fresh_chains_start_from_their_class_and_climb_its_logit():
     labels = np.array([[0, 1], [1, ANY_CLASS]], np.int32)
     run = make_fresh_chains(chain_plan(), DENSITIES_OF, 7)
-    starts, ends = run(jax.random.key(0), MODEL, labels)
+    starts, ends = run(jax.random.key(0), MODEL, chain_plan().start_fn, labels)
     assert starts.shape == ends.shape == (4, 3, 1, 1)
     for i, label in enumerate([0, 1, 1]):
         np.testing.assert_array_equal(starts[i], np.full((3, 1, 1), label))
@@ -91,7 +91,8 @@ def test_fresh_chains_start_from_their_class_and_climb_its_logit():
     assert min(np.abs(free - start).max() for start in (0, 1)) <= 7 * 0.05 * 3.0
     # After one such step each is nearest to its own start, and some of either class are drawn.
     many = np.full((2, 8), ANY_CLASS, np.int32)
-    starts, ends = make_fresh_chains(chain_plan(), DENSITIES_OF, 1)(jax.random.key(1), MODEL, many)
+    run = make_fresh_chains(chain_plan(), DENSITIES_OF, 1)
+    starts, ends = run(jax.random.key(1), MODEL, chain_plan().start_fn, many)
     assert np.unique(np.round(ends)).tolist() == [0.0, 1.0]
     np.testing.assert_array_equal(np.round(ends), starts)
 
@@ -129,7 +130,7 @@ def test_generated_chains_are_normalised_as_those_of_training(policy):
 def test_images_are_refined_by_chains_that_move_alone(weight):
     changes = {"evals.robustness.refine_steps": 2, "loss.generative_weight": weight}
     with pytest.raises(
-        ConfigError, match=r"config\.evals\.robustness\.refine_steps=2 needs a run whose chains"
+        ConfigError, match=r"config\.evals\.robustness\.refine_steps needs chains that move"
     ):
         checks.check(smoke(**changes, **{"sampler.name": "svgd"}))
 

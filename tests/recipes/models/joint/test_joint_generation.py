@@ -42,13 +42,6 @@ def unlabelled(images):
     return data.ImageData(images, np.zeros(len(images), np.int32))
 
 
-class PixelModel(EnergyModel):
-    """A joint model whose logits are linear in the pixels."""
-
-    def scores(self, images):
-        return Stub.score(images)
-
-
 def make_model(positions=(), is_conditional=False, plan=None):
     """A linear model of three pixels, with ``positions`` in its buffer."""
     config = ConfigDict(
@@ -66,7 +59,7 @@ def make_model(positions=(), is_conditional=False, plan=None):
         }
     )
     images = unlabelled(TRAIN)
-    return PixelModel(
+    return EnergyModel(
         plan=plan or chain_plan(),
         densities_of=DENSITIES_OF,
         train=images,
@@ -139,7 +132,7 @@ def test_interacting_particles_move_in_their_own_number_without_a_class():
     found = model.fresh_chains(jax.random.key(0), 10, 3)  # without training's axes
     assert found.ends.shape == (10, 3, 1, 1)
     run, given = model.programs["fresh", 3], []
-    model.programs["fresh", 3] = lambda *arguments: given.append(arguments[2]) or run(*arguments)
+    model.programs["fresh", 3] = lambda *arguments: given.append(arguments[3]) or run(*arguments)
     model.fresh_chains(jax.random.key(0), 10, 3)
     assert given[0].shape == (3, 4)
     assert np.all(given[0] == ANY_CLASS)

@@ -140,5 +140,5 @@ def test_images_are_the_first_of_each_class():
         theirs = images.images[images.labels == label]
         np.testing.assert_array_equal(found.images[2 * label : 2 * label + 2], theirs[:2])
     assert joint_parts.take_images(few(None), images) is images
-    with pytest.raises(ConfigError, match=r"data\.num_per_class must .*got 9 where .* has \d of"):
+    with pytest.raises(ConfigError, match=r"data\.num_per_class must be at most \d, .* got 9"):
         joint_parts.take_images(few(9), image_data.load(few(9, max_train=60))[0].train)
