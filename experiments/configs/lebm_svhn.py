@@ -13,7 +13,7 @@ Expected numbers: not yet run.
 from functools import partial
 from typing import Any
 
-from ebmjax.recipes.models.latent.fields import SMALL_SMOKE, VANILLA, configure, widths
+from ebmjax.recipes.models.latent.fields import SMALL_SMOKE, VANILLA, configure
 
 BASE: dict[str, Any] = {
     **VANILLA,
@@ -23,7 +23,7 @@ BASE: dict[str, Any] = {
     "data.max_train": 73_257,
     "data.max_test": 26_032,
     "model.latent_dim": 100,
-    **widths(64, 8, 4, 2),
+    "model.generator_features": (512, 256, 128),
     "model.prior_hidden": (200, 200),
     "model.prior_activation": "gelu",
     "model.generator_init": "xavier_normal",
@@ -44,5 +44,5 @@ BASE: dict[str, Any] = {
     "evals.evidence.num_chains": 304,
     "evals.generation.num_images": 10_000,
 }
-VARIANTS = {"smoke": {**SMALL_SMOKE, **widths(8, 8, 4, 2)}}
+VARIANTS = {"smoke": {**SMALL_SMOKE, "model.generator_features": (64, 32, 16)}}
 get_config = partial(configure, base=BASE, variants=VARIANTS)

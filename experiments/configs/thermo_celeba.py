@@ -10,16 +10,18 @@ Expected numbers: not yet run at the thesis's size.
 from functools import partial
 from typing import Any
 
-from ebmjax.recipes.models.latent.fields import SMALL_SMOKE, THESIS, configure, widths
+from ebmjax.recipes.config.files import beside
+from ebmjax.recipes.models.latent.fields import SMALL_SMOKE, configure
+
+thermo_cifar10 = beside(__file__, "thermo_cifar10.py")
 
 BASE: dict[str, Any] = {
-    **THESIS,
+    **thermo_cifar10.THESIS,
     "data.name": "celeb_a",
     "data.image_size": 64,
     "model.latent_dim": 80,
     "evals.evidence.num_chains": 240,
-    **widths(64, 16, 8, 4, 2),
+    "model.generator_features": (1024, 512, 256, 128),
 }
-get_config = partial(
-    configure, base=BASE, variants={"smoke": {**SMALL_SMOKE, **widths(8, 16, 8, 4, 2)}}
-)
+VARIANTS = {"smoke": {**SMALL_SMOKE, "model.generator_features": (128, 64, 32, 16)}}
+get_config = partial(configure, base=BASE, variants=VARIANTS)

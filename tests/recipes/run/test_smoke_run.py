@@ -90,8 +90,8 @@ def test_mock_data_of_the_right_schema_trains(name, side, tmp_path):
     assert [row["step"] for row in rows] == [0, 1, 2, 3, 4]
     assert all(row["skipped"] == 0 and np.isfinite(row["loss"]) for row in rows[1:])
     # Vanilla training has no power but 1.
-    assert len(rows[-1]["mean_log_likelihoods"]) == (1 if name == "lebm_svhn" else 3)
-    assert np.load(tmp_path / "monitor" / "000004.npz")["samples"].shape == (10, side, side, 3)
+    assert len(rows[-1]["mean_log_likelihoods"]) == (1 if name == "lebm_svhn" else 4)
+    assert np.load(tmp_path / "monitor" / "000004.npz")["samples"].shape == (20, side, side, 3)
 
 
 def test_the_command_says_where_things_are_and_a_second_call_has_nothing_left_to_do(tmp_path):
