@@ -56,8 +56,8 @@ OURS = re.compile(
     r"accuracy|acceptance_|beta|border_mass|buffer_|chain_|compile_|consecutive_|coordinate_"
     r"|cross_entropy|density_|diverge|effective_|energy_|evaluation_|extractor|fid_|gaussian_"
     r"|generator_|gradient_|implied_|is_normal|kl_terms|kid_|live_|log_|loss|mean_coordinate"
-    r"|mean_log_likelihoods|negative_|noise_accuracy|num_|objective|outside|perturbed_|pilot_"
-    r"|positive_|posterior_|powers|prior_|quadrature_|reconstruction_|recovery|run_|sample_"
+    r"|mean_log_likelihoods|negative_|noise_accuracy|num_|objective|outside|perturbed_"
+    r"|positive_|posterior_|powers|prior_|reconstruction_|recovery|run_|sample_"
     r"|score_|seed|skip|smoothing|squared_drift|start_|step|temperature|test_|transport_"
     r"|wall_"
 )
