@@ -35,7 +35,7 @@ def describe(chains, *_):
     """Returns the shapes of what is given to distances, and how many ends are not finite."""
     num_lost = np.isnan(chains.ends).any(axis=(1, 2, 3)).sum()
     shapes = {"sample_shape": chains.ends.shape, "start_shape": chains.starts.shape}
-    return {**shapes, "sample_num_lost": num_lost}
+    return {**shapes, "sample_num_lost": num_lost, "sample_fid": 1.0, "start_fid": 2.0}
 
 
 @pytest.fixture(autouse=True)
