@@ -120,13 +120,11 @@ RULES: Mapping[str, tuple[str, Callable[[Config, ImageFacts], object]]] = {
 
 def leave_open(fields: Fields, *names: str) -> dict[str, Field]:
     """``fields``, of which those in ``names`` may be None, for their rules in ``RULES``."""
-
-    def opened(name: str) -> Field:
-        one = fields[name]
-        text = f"{one.text}; None: {RULES[name][0]}"
-        return replace(one, values=optional(one.values), text=text)
-
-    return {**fields, **{name: opened(name) for name in names}}
+    made = dict(fields)
+    for name in names:
+        one, text = fields[name], f"{fields[name].text}; None: {RULES[name][0]}"
+        made[name] = replace(one, values=optional(one.values), text=text)
+    return made
 
 
 def fill_in(config: Config, images: ImageFacts) -> list[str]:

@@ -80,34 +80,29 @@ def _change(config: Any, shown: str, arguments: Sequence[str]) -> list[str]:
     names = read_names(arguments)
     fields = families.all_fields(getattr(config, "family", ""), names) if names else {}
     for name, argument in zip(names, arguments, strict=True):
+        if name.endswith(".options") or any(one.startswith(f"{name}.") for one in fields):
+            raise ConfigError(
+                f"config.{name} is a section and keeps its fields: set them one by one, as in "
+                f"--config.{name}.FIELD=VALUE."
+            )
         if name not in fields:
-            raise ConfigError(_no_field(name, config, fields, shown))
+            near = did_you_mean(name, families.fields_of(config)) or did_you_mean(name, fields)
+            raise ConfigError(
+                f"config.{shorten(name, quoted=False)} is no field.{near} `ebmjax fields {shown}` "
+                "prints all."
+            )
         text = argument.partition("=")[2]
         declare.put(fields[name], config, name, declare.from_text(fields[name], name, text))
     return names
 
 
-def _no_field(name: str, config: Config, fields: declare.Fields, shown: str) -> str:
-    if name.endswith(".options") or any(one.startswith(f"{name}.") for one in fields):
-        return (
-            f"config.{name} is a section and keeps its fields: set them one by one, as in "
-            f"--config.{name}.FIELD=VALUE."
-        )
-    hint = did_you_mean(name, families.fields_of(config)) or did_you_mean(name, fields)
-    name = shorten(name, quoted=False)
-    return f"config.{name} is no field.{hint} `ebmjax fields {shown}` prints all."
-
-
 def _explain(error: BaseException, path: Path) -> str:
     """Returns what is wrong, on one line: the configuration file, a field's name or its value."""
-    chain: list[BaseException] = []
     one: BaseException | None = error
     while one is not None:
-        chain.append(one)
-        one = one.__cause__ or one.__context__
-    for one in chain:
         if isinstance(one, ConfigError | declare.UnknownVariantError):
             return str(one)
         if mistake := files.mistake_in(path, one):
             return mistake
+        one = one.__cause__ or one.__context__
     return str(error).strip().splitlines()[-1]

@@ -129,17 +129,23 @@ def defaults(fields: Fields) -> ConfigDict:
     """A new configuration with every field at its default."""
     config = ConfigDict()
     for name, one in fields.items():
-        *path, last = name.split(".")
-        place: Any = config
-        for part in path:
-            if part not in place:
-                place[part] = ConfigDict()
-            place = place[part]
+        place, last = _open(config, name)
         if one.values.may_be_none or one.values.kind is object:
             place[last] = config_dict.placeholder(one.values.kind)
         if one.default is not None:
             place[last] = one.default
     return config
+
+
+def _open(config: Config, name: str, *, makes: bool = True) -> tuple[Any, str]:
+    """Returns the section of a field, made where it is missing, and the field's name in it."""
+    *path, last = name.split(".")
+    for part in path:
+        if makes and part not in config:
+            with config.unlocked():
+                config[part] = ConfigDict()
+        config = config[part]
+    return config, last
 
 
 def configure(
@@ -176,15 +182,9 @@ def put(one: Field, config: Config, name: str, value: Any) -> None:
     Raises:
       ConfigError: for a value of another type.
     """
-    *path, last = name.split(".")
-    place = config
-    for part in path:
-        if one.values is ANY and part not in place:  # a section whose fields are not declared
-            with config.unlocked():
-                place[part] = ConfigDict()
-        place = place[part]
+    place, last = _open(config, name, makes=one.values is ANY)  # whose sections are not declared
     if one.values is ANY:
-        with config.unlocked():
+        with place.unlocked():
             place[last] = config_dict.placeholder(object)
     try:
         if value is None and not one.values.may_be_none:

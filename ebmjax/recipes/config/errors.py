@@ -72,9 +72,9 @@ def pick(name: str, value: str, table: Mapping[str, Any]) -> Any:
     return table[value]
 
 
-def count_nouns(number: int, noun: str, plural: str = "") -> str:
+def count_nouns(number: int, noun: str) -> str:
     """Returns "1 run", "2 runs"."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

@@ -66,14 +66,14 @@ def find_part(
     others: Collection[str] = (),
     usual: Fields | None = None,
 ) -> UserPart:
-    """Returns the user's part that ``config.<field>`` names.
+    """Returns the user's part that the value ``name`` of ``config.<field>`` names.
 
     Args:
-      config: the section ``config.<section>.options`` is read, of the field's section.
+      config: has the options, in the section ``options`` beside the field.
       field: such as "sampler.name".
       name: its value.
       first: names of the arguments that the function must begin with.
-      others: names of the arguments that the run gives, too. No option has one of these names.
+      others: names of further arguments that the run gives, and that are no options.
       usual: fields whose ranges hold for options that are set and have none in the signature.
 
     Raises:
@@ -142,20 +142,11 @@ def explain(field: str, name: str, function: Callable[..., Any], note: str = "")
     except (Exception, SystemExit) as error:
         kind = "" if isinstance(error, TypeError | ValueError) else f"{type(error).__name__}: "
         text = " ".join(str(error).split()).rstrip(".") + "." + note
-        raise ConfigError(
-            f"config.{field}={name!r}{_place(function, error)}: {kind}{text}"
-        ) from error
-
-
-def _place(function: Callable[..., Any], error: BaseException) -> str:
-    """Returns the line of the user's module in which ``error`` arose, in words."""
-    file = getattr(getattr(function, "__code__", None), "co_filename", None)
-    lines = [
-        frame.lineno
-        for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename == file
-    ]
-    return f", line {lines[-1]}" if lines else ""
+        file = getattr(getattr(function, "__code__", None), "co_filename", None)
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [f", line {frame.lineno}" for frame in frames if frame.filename == file]
+        place = "".join(lines[-1:])
+        raise ConfigError(f"config.{field}={name!r}{place}: {kind}{text}") from error
 
 
 def is_users(name: Any) -> bool:

@@ -29,15 +29,13 @@ AT_DEFAULT = ("acceptance_threshold", "temperature_growth", "langevin_weight")
 class SamplerEntry(NamedTuple):
     """A sampler that a configuration names, ours or the user's.
 
+    The last four are facts of bound forms, see ``ebmjax.samplers``.
+
     Attributes:
       make: function of a log density and hyperparameters.
       fields: hyperparameters by name. A "noise_scale" that is set takes the place of "temperature".
       needs: "", ``FIRST_LAYER`` or ``BASE``. A sampler that needs the first layer also takes the
         box and the clipping as arguments, for its inner moves.
-      rejects: whether it takes moves back.
-      adapts: whether its step size can adapt to an acceptance.
-      interacts: whether it moves all chains as one system of particles.
-      memory: fields of its state that chains keep in the buffer (``learning.ChainKind.memory``).
     """
 
     make: Callable[..., Any]
