@@ -17,18 +17,7 @@ Prints every field with its value, text and range. "joint" stands for configs/jo
 the defaults of that family. A configuration has the fields of the parts that it names:
 --config.sampler.name=mala prints those of mala."""
 
-SECTIONS = [
-    "family",
-    "seed",
-    "data",
-    "model",
-    "sampler",
-    "loss",
-    "optimizer",
-    "train",
-    "mesh",
-    "evals",
-]
+ORDER = "family, seed, data, model, sampler, loss, optimizer, train, mesh, evals"
 
 
 def main() -> None:
@@ -74,7 +63,7 @@ def values(one: Field) -> str:
 
 def in_order(fields: Fields) -> Fields:
     """Returns the fields by section."""
-    names = sorted(fields, key=lambda name: SECTIONS.index(name.partition(".")[0]))
+    names = sorted(fields, key=lambda name: ORDER.index(name.partition(".")[0]))
     return {name: fields[name] for name in names}
 
 
