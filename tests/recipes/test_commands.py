@@ -259,7 +259,7 @@ def sphinx_build(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> Non
     assert (REPOSITORY / arguments[-2] / "conf.py").exists()
 
 
-OF_CONFIGURATIONS = {"configuration": "measure", "compile_for": "chips"}
+OF_CONFIGURATIONS = {"configuration": "measure", "compile_for": "find_devices"}
 CHECKS = {"run": run, "study": study}
 PROGRAMS = {"python": python, "ebmjax": ebmjax, "pip": pip, "pytest": pytest_paths}
 PROGRAMS["sphinx-build"] = sphinx_build
