@@ -49,7 +49,7 @@ class Row(NamedTuple):
 
     def values(self, name: str) -> np.ndarray:
         """Returns the number ``name`` of every seed; NaN for one without it."""
-        return np.array([descend(run.evaluation(), name) for run in self.runs], float)
+        return np.array([descend(run.numbers(), name) for run in self.runs], float)
 
 
 def gather(folder: Path) -> list[Row]:

@@ -42,7 +42,7 @@ def study(folder: Path) -> None:
     """Writes samplers.md of a study's folder, and samplers_<row>.png for each row."""
     sections = []
     for row in cells.row_names(folder):
-        runs = [run.evaluation() for run in cells.find_done(folder, row)]
+        runs = [run.numbers() for run in cells.find_done(folder, row)]
         settings = [name for name in SETTINGS if runs and name in runs[0]]
         sections += [f"## {row}, {setting}\n\n{table(runs, setting)}" for setting in settings]
         if settings:

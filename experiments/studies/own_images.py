@@ -72,7 +72,7 @@ def judge(folder: Path) -> None:
     for row in row_names(folder):
         runs = [run for run in find_done(folder, row) if run.folder.name == "seed0"]
         for run in runs:
-            config, report = read_json(run.folder / "config.json"), run.evaluation()
+            config, report = read_json(run.folder / "config.json"), run.numbers()
             path = Path(config["data"]["path"])
             train, test = (load_images("npz", split, path=path).data for split in ("train", "test"))
             off, copies = "-", "-"

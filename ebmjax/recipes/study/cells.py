@@ -124,19 +124,14 @@ class StudyRun:
             return "diverged"  # its best state may have been evaluated
         # An unfinished run may have been evaluated, too.
         is_done = (self.folder / "evaluation.json").exists()
-        return "done" if is_done and self.evaluation().get("is_finished", True) else "missing"
-
-    def evaluation(self) -> dict[str, Any]:
-        """Returns evaluation.json; empty if there is none."""
-        return self._read("evaluation.json")
+        return "done" if is_done and self.numbers().get("is_finished", True) else "missing"
 
     def numbers(self) -> dict[str, Any]:
         """Returns summary.json and evaluation.json as one object."""
-        return self._read("summary.json") | self.evaluation()
-
-    def _read(self, name: str) -> dict[str, Any]:
-        path = self.folder / name
-        return run_folder.read_json(path) if path.exists() else {}
+        found: dict[str, Any] = {}
+        for path in (self.folder / "summary.json", self.folder / "evaluation.json"):
+            found |= run_folder.read_json(path) if path.exists() else {}
+        return found
 
 
 def folder_name(label: str) -> str:

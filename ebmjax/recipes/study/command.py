@@ -63,11 +63,7 @@ def run_all(
 
 
 def run_cells(
-    ours: Sequence[Cell],
-    text: str,
-    ended: Callable[[Cell], None],
-    num_jobs: int,
-    executor: Any = None,
+    ours: Sequence[Cell], text: str, ended: Callable[[Cell], None], num_jobs: int, executor: Any
 ) -> int:
     """Runs missing cells and says how each ended; returns the number that failed.
 
@@ -86,10 +82,10 @@ def run_cells(
     def hear(cell: Cell, line: str) -> None:
         note(f"{cell.label}, seed {cell.seed}: {shorten(line, 100)}")
 
-    missing = [cell for cell in ours if cell.status == "missing"]
     how = "jobs of Slurm" if executor else f"{num_jobs} at a time"
     with tell_phases("stdout"), phase(f"{text}, {how}", again="study") as note:
-        for cell in (one for one in ours if one not in missing):
+        missing = [cell for cell in ours if cell.status == "missing"]
+        for cell in (one for one in ours if one.status != "missing"):
             tell(cell, cell.status)
         if executor is None:
             jobs.run_each(missing, num_jobs, tell, hear)

@@ -6,21 +6,19 @@ With --config=jem_digits, NUMBER may be classification.nll and FIELD sampler.sgl
 of a field are LOW..HIGH, on a log scale where HIGH is ten times LOW, or A,B,C. Every trial is a run
 in FOLDER/trial_<number>/seed0, as of a study. The best three run again on three fresh seeds.
 
-The search writes table.md after every trial, and search.png at its end. FOLDER/journal.log is
-Optuna's storage. The same command continues. --jobs=N chooses and runs N trials together.
-Other options are those of "ebmjax study --help"."""
+The search writes table.md after every trial. FOLDER/journal.log is Optuna's storage. The same
+command continues. --jobs=N chooses and runs N trials together. Other options are those of
+"ebmjax study --help"."""
 
 import argparse
 import json
 import shlex
 import sys
-import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import optuna
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.storages import journal
@@ -148,21 +146,18 @@ class Search:
 
     def run(self, study: optuna.Study, executor: object) -> int:
         """Runs all trials, and the best on fresh seeds; returns the number of failed runs."""
-        how = {"num_jobs": self.options.jobs or 1, "executor": executor}
-        start = partial(command.run_cells, ended=partial(self.end, study), **how)
+        ended, num_jobs = partial(self.end, study), self.options.jobs or 1
         while group := self.next_group(study):
             for trial in (one for one in group if not self.cells_of(one)):
                 study.tell(trial.number, state=TrialState.PRUNED)
             ready = [cell for trial in group for cell in self.cells_of(trial)[:1]]
             text = f"trials to {group[-1].number} of {self.options.trials}"
-            if num_failed := start(ready, text):
+            if num_failed := command.run_cells(ready, text, ended, num_jobs, executor):
                 return num_failed
         if not (fresh := self.fresh(study)):
             raise ConfigError(f"no trial has a finite {self.number}: search smaller ranges.")
-        num_failed = start(fresh, f"the best trials on {BEST} fresh seeds")
-        with warnings.catch_warnings(action="ignore"):
-            axes = optuna.visualization.matplotlib.plot_slice(study, target_name=self.number)
-        np.asarray(axes, object).flat[0].figure.savefig(self.folder / "search.png")
+        text = f"the best trials on {BEST} fresh seeds"
+        num_failed = command.run_cells(fresh, text, ended, num_jobs, executor)
         print((self.folder / "table.md").read_text(), end="")
         return num_failed
 

@@ -140,14 +140,14 @@ def interval(
     """
     from scipy import stats
 
-    if not images:
-        if len({*values}) < 2:
-            return None
-        reach = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5
-    else:
+    if images:
         numbers = tuple(part.astype(float) for part in images)
         found = ebmjax.metrics.paired_difference(numbers, tuple(map(np.zeros_like, numbers)))
         reach = (found.high - found.low) / 2
+    elif len({*values}) > 1:
+        reach = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5
+    else:
+        return None
     mean = float(np.mean(values))
     if images and all(part.dtype == bool for part in images) and len(images) == 1:
         variance, num_images = mean * (1 - mean), images[0].shape[1]
