@@ -164,7 +164,7 @@ def check(config: Config) -> None:
     Reads no image.
     """
     needs_test = config.data.holdout == 0 or config.evals.get("use_test_split")
-    for split in ("train", *[test_split_of(config)] * needs_test):
+    for split in ("train", test_split_of(config)) if needs_test else ("train",):
         with _name_fields(config, split):
             data.check_source(config.data.name, split, **_options_of(config))
 
