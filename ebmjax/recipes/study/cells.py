@@ -99,7 +99,7 @@ def read_file(path: Path) -> Mapping[str, Study]:
         namespace = runpy.run_path(str(path))
     except (Exception, SystemExit) as error:  # whatever the file does
         raise ConfigError(files.mistake_in(path, error) or f"{path}: {error}") from error
-    studies = namespace.get("STUDIES") or {"": namespace.get("STUDY")}
+    studies: Any = namespace.get("STUDIES") or {"": namespace.get("STUDY")}
     if not all(isinstance(one, Study) for one in studies.values()):
         raise ConfigError(f"{path} must define STUDY, a Study, or STUDIES, a dict of them.")
     return studies

@@ -62,8 +62,9 @@ def _draw(axes: Axes, seeds: Sequence[Any], name: str, scale: str, **style: Any)
     curves = [(steps, values) for steps, values in curves if len(steps)]
     if not curves:
         return
+    faint: Any = style | {"label": None, "lw": 0.5, "alpha": 0.4}
     for steps, values in curves if "label" in style else ():
-        axes.plot(steps, values, lw=0.5, alpha=0.4, **style | {"label": None})
+        axes.plot(steps, values, **faint)
     shortest = min(len(steps) for steps, _ in curves)
     means = np.mean([values[:shortest] for _, values in curves], axis=0)
     axes.plot(curves[0][0][:shortest], means, **style)

@@ -91,8 +91,8 @@ def table(study: Study, all_cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
     ended = [cell for cell in all_cells if cell.status != "missing"]
     for label in study.rows:
         found[label], images[label] = _row(study, [c for c in ended if c.label == label])
-    first = next((label for label, columns in images.items() if any(columns.values())), None)
-    for label in (one for one in found if first not in (None, one)):
+    first = next((label for label, columns in images.items() if any(columns.values())), "")
+    for label in (one for one in found if first and one != first):
         for heading, (_, factor, _) in study.columns.items():
             both = images[label][heading], images[first][heading]
             if pair := workdir.paired_difference(*both, factor=factor):
