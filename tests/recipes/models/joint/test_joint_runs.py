@@ -95,7 +95,7 @@ def test_a_variant_makes_a_step_that_keeps_the_state(name, variant, shallow, tmp
         ({"model.norm": "batch", "sampler.name": "mala"}, "'mala' takes moves back"),
         ({"model.norm": "batch", "sampler.name": "svgd"}, "'svgd' moves particles that interact"),
         ({"train.keep_best": "sample_fid", "loss.generative_weight": 0.0},
-         "not monitored by this run"),
+         "config.train.keep_best must be one of"),
         ({"optimizer.rho": -0.1}, "config.optimizer.rho must be positive"),
         ({"train.positive_batch_size": 65}, "config.train.positive_batch_size must be at most"),
         ({"data.holdout": 47, "train.positive_batch_size": 20},
