@@ -53,9 +53,9 @@ def test_what_a_factory_does_wrong_is_said_before_anything_compiles(
 
 
 def test_only_a_classifier_that_drops_has_dropout():
-    assert made("joint", "dropping").network.classifier.drop
-    assert made("joint", "dense", model__options__shape=[10]).network.classifier.drop is None
-    assert made("joint", "dropping", model__options__rate=0.0).network.classifier.drop is None
+    assert made("joint", "dropping")[0].classifier.drop
+    assert made("joint", "dense", model__options__shape=[10])[0].classifier.drop is None
+    assert made("joint", "dropping", model__options__rate=0.0)[0].classifier.drop is None
 
 
 @pytest.mark.slow
@@ -65,11 +65,11 @@ def test_networks_of_noise_levels_see_one_channel_more():
     x = np.ones((2, *SHAPE), np.float32)
     fields = {"loss.name": "denoising_levels", "model.is_conditional": False}
     config = configuration("energy", fields | {"model.factory": "own_networks:late_start"})
-    density = make_density(config, SHAPE, levels)
-    params, _ = density.init(jax.random.key(0))
-    energy = density.network.energy_of(params)(x, np.zeros(2, np.int32), 2.0)
+    network, init, _ = make_density(config, SHAPE, levels)
+    params, _ = init(jax.random.key(0))
+    energy = network.energy_of(params)(x, np.zeros(2, np.int32), 2.0)
     np.testing.assert_allclose(energy, 64 / (2 * (1.0 + 2.0**2)), rtol=1e-6)
-    network = make_density(configuration("joint"), SHAPE, levels).network.classifier
+    network = make_density(configuration("joint"), SHAPE, levels)[0].classifier
     params, state = network.init(jax.random.key(0), x)
     assert network.apply(params, state, x, np.float32([0.1, 2.0]))[0].shape == (2, 10)
 
@@ -114,9 +114,9 @@ def test_a_module_may_lie_in_the_current_folder_and_take_a_seed_or_not(tmp_path,
     monkeypatch.chdir(tmp_path)
     config = configuration("energy", {"model.factory": "in_this_folder:mine"})
     config.model.is_conditional = True
-    first, second = (make_density(config, SHAPE).init(jax.random.key(seed))[0] for seed in (0, 1))
+    first, second = (make_density(config, SHAPE)[1](jax.random.key(seed))[0] for seed in (0, 1))
     assert np.abs(first["table"] - second["table"]).max() > 0.01
-    assert made("energy", "from_own_functions").init(jax.random.key(0))[0].shape == SHAPE
+    assert made("energy", "from_own_functions")[1](jax.random.key(0))[0].shape == SHAPE
 
 
 @pytest.mark.slow

@@ -1,9 +1,7 @@
 """Every field of a density's configuration, with labels (joint) or without, with JEM's values.
 
-``sampler.name`` brings the section of its sampler, so ``--config.sampler.name=mala`` alone is a
-complete change. ``sampler.names`` lists samplers, among which every batch of negatives is split
-evenly. In a section, noise that is None is the one for ``temperature``, and a temperature that is
-None the one that ``noise_scale`` implies.
+``sampler.name`` brings the section of its sampler. ``sampler.names`` lists samplers, among which
+every batch of negatives is split evenly.
 """
 
 from dataclasses import replace

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +30,7 @@ from ebmjax.recipes.parts.start_distributions import (
     split_images,
 )
 from ebmjax.recipes.parts.user_networks import full_networks, user_networks
-from ebmjax.types import Key, PyTree
+from ebmjax.types import PyTree
 
 MOMENTUM = 0.9
 """Momentum of SGD."""
@@ -44,27 +44,14 @@ NORM_POLICIES = {
 }
 
 
-class Density(NamedTuple):
-    """A density that is learned, and how its parameters begin.
-
-    Attributes:
-      network: as training takes it.
-      init: key to parameters and statistics.
-      logits: parameters, statistics and x (N, *shape) to log densities (N, classes); one class
-        without labels.
-    """
-
-    network: learning.EnergyNetwork | learning.JointNetwork
-    init: Callable[[Key], tuple[PyTree, PyTree]]
-    logits: Callable[[PyTree, PyTree, jax.Array], jax.Array]
-
-
 def make_density(
     config: Config, image_shape: tuple[int, ...], levels: learning.NoiseLevels | None = None
-) -> Density:
-    """Returns the density of ``config.model``, by our network or the user's.
+) -> tuple[Any, Callable[..., Any], Callable[..., jax.Array]]:
+    """Returns the density of ``config.model``, by our network or the user's, in three parts.
 
-    With noise levels the network sees one channel, or coordinate, more.
+    They are the network as training takes it; the function from a key to parameters and
+    statistics; and that from these and x (N, *shape) to log densities (N, classes). With noise
+    levels the network sees one channel, or coordinate, more.
 
     Raises:
       ConfigError: for whatever a network of the user does wrong.
@@ -78,7 +65,7 @@ def make_density(
         network = learning.JointNetwork(classifier, None, policy, config.model.is_conditional)
         # Statistics are begun by a batch, whatever its images.
         init = lambda key: classifier.init(key, jnp.zeros((2, *image_shape)))  # noqa: E731
-        return Density(network, init, lambda *given: classifier.apply(*given)[0])
+        return network, init, lambda *given: classifier.apply(*given)[0]
     label = (jnp.int32(0),) if config.model.is_conditional else ()
     example = (jnp.zeros(shape), *label)
     own = _energy(config, example)
@@ -98,7 +85,7 @@ def make_density(
         return jnp.stack([of_label(label) for label in range(num_classes)], axis=-1)
 
     network = learning.EnergyNetwork(of_noise, num_classes)
-    return Density(network, lambda key: (own.init(key, *example), ()), logits)
+    return network, lambda key: (own.init(key, *example), ()), logits
 
 
 def _classifier(config: Config, image_shape: tuple[int, ...]) -> networks.Network:

@@ -57,8 +57,8 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     objective = parts.make_objective(config, train, plan.total_steps)
     fitted = objective.numbers.get("fitted")
     levels = fitted if isinstance(fitted, NoiseLevels) else None
-    density = parts.make_density(config, train.images.shape[1:], levels)
-    params, statistics = jax.jit(density.init)(network_key)
+    network, init, logits_fn = parts.make_density(config, train.images.shape[1:], levels)
+    params, statistics = jax.jit(init)(network_key)
     chain_plan = parts.chain_plan(config, train) if has_density else None
     trained_by = chain_plan if has_chains else None
 
@@ -68,13 +68,13 @@ def build(config: Config, workdir: Path) -> common.Experiment:
 
     model = EnergyModel(
         plan=chain_plan,
-        densities_of=densities_of(density.network),
+        densities_of=densities_of(network),
         train=train,
         held_out=images.monitored if config.data.holdout else None,
         distances=make_distances(config, train, images.monitored) if truth is None else None,
         config=config,
-        network=density.network,
-        logits_fn=density.logits,
+        network=network,
+        logits_fn=logits_fn,
         beta_of=lambda state: chains_beta(
             {**config.loss, "step": state.carry.step[0]}, plan.total_steps
         ),
@@ -108,7 +108,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
             "optimizer": {"learning_rate": config.optimizer.learning_rate},
         },
         gradient_fn=make_gradient_fn(
-            density.network,
+            network,
             objective,
             view=parts.make_view(config, config.data.get("augment_positives", True)),
             classified_view=parts.make_view(config) if is_joint else None,
