@@ -66,9 +66,10 @@ class Feed:
             blocks = self._plan.blocks(first_step)
             read = ((block, pool.submit(self._read_rows, block)) for block in blocks)
             # The next block is asked for before this one is waited for.
-            for (block, rows), _ in itertools.pairwise(itertools.chain(read, [((0, 0), None)])):
-                assert rows is not None
-                yield *block, jax.tree.map(self._place_rows, rows.result())
+            for ours, _ in itertools.pairwise(itertools.chain(read, [None])):
+                assert ours is not None
+                (first, size), rows = ours
+                yield first, size, jax.tree.map(self._place_rows, rows.result())
 
     def _read_rows(self, block: tuple[int, int]) -> PyTree:
         indices = plan_indices(self._plan, *block, self._num_examples)
