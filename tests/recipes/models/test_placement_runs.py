@@ -103,8 +103,9 @@ def test_a_file_that_changes_under_a_run_ends_it(folder, tmp_path, monkeypatch):
             os.utime(images, times.pop())
         return {}
 
-    def built(run):
-        run.experiment = build(run)._replace(monitor=monitor)
+    def built(run, **given):
+        run.experiment = build(run, **given)._replace(monitor=monitor)
+        return run.experiment
 
     monkeypatch.setattr(Run, "build", built)
     with pytest.raises(DataChangedError, match=r"images\.npy .*another size or time") as caught:
