@@ -89,7 +89,7 @@ def test_a_run_is_judged_by_it(own):
     config = config_with(own, "rows")
     assert extractor_name(config) == "rows"
     assert "sample_is" not in scores_of_samples(config)
-    distances = make_distances(config, TRAIN, TRAIN)
+    distances = make_distances(config, "rows", TRAIN, TRAIN)
     check_features(config, distances)
     found = distances.scores(IMAGES + np.uint8(0)).numbers
     assert found["fid"] == pytest.approx(0.0, abs=1e-6)
@@ -108,4 +108,4 @@ def test_a_run_is_judged_by_it(own):
 def test_mistakes_are_told_before_training(function, fields, text, own):
     config = config_with(own, function, **fields)
     with pytest.raises(ConfigError, match=text):
-        check_features(config, make_distances(config, TRAIN, TRAIN))
+        check_features(config, make_distances(config, "rows", TRAIN, TRAIN))

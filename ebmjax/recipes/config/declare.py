@@ -44,9 +44,9 @@ class Field:
     when: tuple[When, ...] = ()
     off: Any = ...
 
-    def is_off(self, name: str, config: Config) -> bool:
-        """Returns whether a configuration lacks the field ``name`` because it is switched off."""
-        return self.off is not ... and config.get(name, self.off) == self.off
+    def is_off(self, value: Any = ...) -> bool:
+        """Returns whether a configuration with ``value``, or none, lacks the switched-off field."""
+        return self.off is not ... and value in (self.off, ...)
 
     @property
     def is_many(self) -> bool:

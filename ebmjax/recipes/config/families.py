@@ -102,8 +102,8 @@ def brought(config: Config) -> Fields:
 
 def fields_of(config: Config) -> Fields:
     """Returns the fields of a configuration: those of ``brought`` that are not off."""
-    fields = brought(config).items()
-    return {name: one for name, one in fields if not one.is_off(name, config)}
+    flat, fields = flatten(config.to_dict()), brought(config).items()
+    return {name: one for name, one in fields if not one.is_off(flat.get(name, ...))}
 
 
 def prune(config: Config) -> None:
@@ -138,7 +138,7 @@ def check(config: Config, typed: Collection[str] = ()) -> None:
         shown = shorten(name, quoted=False)
         raise ConfigError(f"config.{shown} {problem} `ebmjax fields {config.family}` prints all.")
     for name in typed:
-        if name not in fields and not every[name].is_off(name, config):
+        if name not in fields and not every[name].is_off(flat.get(name, ...)):
             needs = " and ".join(w.needs for w in every[name].when if not w.holds(config))
             near = did_you_mean(name, fields)
             raise ConfigError(f"config.{name} is no field here: it needs {needs}.{near}")
@@ -226,13 +226,13 @@ def extractor_name(config: Mapping[str, Any]) -> str:
     return OWN_CLASSIFIER if data["num_classes"] >= MIN_CLASSES else RANDOM
 
 
-def warn_of_features(config: Config) -> tuple[str, ...]:
+def warn_of_features(extractor: str) -> tuple[str, ...]:
     """Returns a line where samples are judged by the features of a random network."""
     line = (
         "FID compares features of a random network, because a classifier's need five classes; "
         "--config.evals.inception_weights=FILE takes Inception's"
     )
-    return (line,) * (extractor_name(config) == RANDOM)
+    return (line,) * (extractor == RANDOM)
 
 
 def scores_of_samples(config: Mapping[str, Any]) -> set[str]:

@@ -49,7 +49,7 @@ def main() -> None:
         name: f"{name} = {config.get(name, one.default)!r}  # {one.text} [{values(one)}]"
         for name, one in fields.items()
     }
-    off = [line for name, line in lines.items() if fields[name].is_off(name, config)]
+    off = [line for name, line in lines.items() if fields[name].is_off(config.get(name, ...))]
     print(*(line for line in lines.values() if line not in off), sep="\n")
     print("\n# Not in the configuration unless they are set otherwise:", *off, sep="\n")
 

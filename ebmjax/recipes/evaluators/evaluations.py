@@ -55,13 +55,15 @@ def _call_own(part: UserPart, place: int, key: Key, model: Any, data: Any) -> Ma
         return {name: float(value) for name, value in found.items()}
 
 
-def make_distances(config: Config, train: ImageData, test: ImageData) -> evaluate.Distances:
+def make_distances(
+    config: Config, name: str, train: ImageData, test: ImageData
+) -> evaluate.Distances:
     """Returns the distances of samples from ``train``; their features wait for a use.
 
-    They are those that ``families.extractor_name`` names. ``test`` judges a classifier of them. Use
+    ``name`` is that of ``families.extractor_name``. ``test`` judges a classifier of them. Use
     raises ConfigError if Inception's weights or the user's function cannot be read.
     """
-    name, section = families.extractor_name(config), config.evals
+    section = config.evals
 
     def make() -> evaluate.Extractor:
         if section.get("extractor"):

@@ -18,7 +18,7 @@ from ebmjax._ranges import MAX_INTEGER
 from ebmjax.data import ImageData
 from ebmjax.evaluate import Distances, finite_images
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.config.user_parts import find_part, is_users
+from ebmjax.recipes.config.user_parts import find_part
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
 from ebmjax.recipes.parts.image_data import Images
 from ebmjax.training import Plan, TrainState
@@ -178,8 +178,8 @@ def assemble(
     )
 
 
-def user_optimizer(config: Config, learning_rate: Any) -> optax.GradientTransformation | None:
-    """Returns the optimiser of the user's function ``config.optimizer.name``; None for ours.
+def user_optimizer(config: Config, learning_rate: Any) -> optax.GradientTransformation:
+    """Returns the optimiser of the user's function ``config.optimizer.name``.
 
     Args:
       config: of the run.
@@ -188,10 +188,7 @@ def user_optimizer(config: Config, learning_rate: Any) -> optax.GradientTransfor
     Raises:
       ConfigError: for whatever the function does wrong.
     """
-    name = config.get("optimizer.name")
-    if not is_users(name):
-        return None
-    part = find_part(config, "optimizer.name", name, ("learning_rate",))
+    part = find_part(config, "optimizer.name", config.optimizer.name, ("learning_rate",))
     made = part.call(learning_rate=learning_rate, **part.options)
     if not all(callable(getattr(made, name, None)) for name in ("init", "update")):
         raise ConfigError(

@@ -38,7 +38,7 @@ def test_the_data_decide_the_features(fields, name, monkeypatch):
         evaluate, "inception", lambda *_: evaluate.Extractor("inception_v3", lambda _: _, {})
     )
     images = ImageData(np.zeros((2, 8, 8, 1), np.uint8), np.zeros(2, np.int32))
-    assert make_distances(config, images, images).extractor.name == name
+    assert make_distances(config, name, images, images).extractor.name == name
 
 
 def test_labels_that_are_not_used_are_no_classes_of_scores():

@@ -36,7 +36,8 @@ def refuse(sentences: Mapping[str, Any]) -> None:
 
 def check(config: Config) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
-    samplers, section = find_samplers(config), config.sampler
+    has_density, section = learns_density(config), config.sampler
+    samplers = find_samplers(config)
     check_samplers(section, [*samplers.values()])
     moving = [name for name, chosen in samplers.items() if chosen.entry.interacts]
     has_points = config.family == "energy" and config.data.name in POINTS
@@ -52,7 +53,7 @@ def check(config: Config) -> None:
         f"config.sampler.name={moving} moves particles: set it to 0.": refined and moving,
     }
     refuse(pairs)
-    if learns_density(config):
+    if has_density:
         check_objective(config)
         _check_chains(config, [*samplers], moving)
         if not config.model.factory and config.model.get("norm") == "batch":

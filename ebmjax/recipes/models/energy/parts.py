@@ -13,6 +13,7 @@ from ebmjax import data, learning, networks, optim
 from ebmjax._stored import rows_of
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.families import POINTS
+from ebmjax.recipes.config.user_parts import is_users
 from ebmjax.recipes.models.build import ACTIVATIONS, DTYPES, SHARD_AXES, user_optimizer
 from ebmjax.recipes.models.energy.checks import (
     check_independence,
@@ -226,7 +227,8 @@ def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan:
     """
     section, buffer = config.sampler, config.sampler.buffer
     num_shards, num_kept = config.mesh.num_shards, buffer.get("num_kept")
-    chosen, augment = find_samplers(config), None
+    num_classes, augment = count_blocks(config), None
+    chosen = find_samplers(config)
     options = dict(section.get("augmentation", {"name": "none"}))
     if options.pop("name") == "image":
         augment = partial(data.augment_starts, low=section.low, high=section.high, **options)
@@ -244,7 +246,7 @@ def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan:
         num_samples=section.num_samples // num_shards,
         start_fn=make_start(buffer, train, grouped, by_label=has_classes),
         reinit_prob=buffer.reinit_prob,
-        num_classes=count_blocks(config),
+        num_classes=num_classes,
         augment=augment,
         replacement=buffer.get("replacement", "in_place"),
         num_kept=num_kept and num_kept // num_shards,
@@ -281,8 +283,8 @@ def make_optimizer(
         made.append(optax.clip_by_global_norm(section.max_norm))
     if section.get("weight_decay"):
         made.append(optax.add_decayed_weights(section.weight_decay))
-    if (own := user_optimizer(config, rate)) is not None:
-        made.append(own)
+    if is_users(section.name):
+        made.append(user_optimizer(config, rate))
     elif section.name == "sgd":
         made.append(optax.sgd(rate, MOMENTUM))
     else:

@@ -7,7 +7,7 @@ import jax
 
 from ebmjax.learning import NoiseLevels, init_carry, make_gradient_fn, numbers_of
 from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.config.families import POINTS, warn_of_features
+from ebmjax.recipes.config.families import POINTS, extractor_name, warn_of_features
 from ebmjax.recipes.evaluators import profile
 from ebmjax.recipes.evaluators.evaluations import make_distances
 from ebmjax.recipes.evaluators.plots import panels
@@ -40,14 +40,15 @@ PANELS = (
 def build(config: Config, workdir: Path) -> common.Experiment:
     """The experiment of ``config`` (see ``energy/fields.py`` for the fields)."""
     truth, is_joint = None, config.family == "joint"
-    has_density = checks.learns_density(config)
+    has_density = config.loss.get("generative_weight", 1.0) > 0
     has_chains = has_density and draws(config.loss.name)
     if config.data.name in POINTS and not is_joint:
         images, truth, config = points_data.load(config)
     else:
         images, config = image_data.load(config, has_chains)
     checks.check_images(config, images.about[0])
-    warnings = warn_of_features(config) if truth is None else checks.warn_of_temperature(config)
+    extractor = extractor_name(config) if truth is None else ""
+    warnings = checks.warn_of_temperature(config) if truth else warn_of_features(extractor)
     train = images.train
     learnt = parts.take_images(config, train, images.about[0])
     streams = (config.train.positive_batch_size,) if is_joint else ()
@@ -55,10 +56,13 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     network_key, buffer_key = jax.random.split(common.root_keys(config.seed)[0])
 
     objective = parts.make_objective(config, train, plan.total_steps)
+    warnings += warn_of_objective(config)
     fitted = objective.numbers.get("fitted")
     levels = fitted if isinstance(fitted, NoiseLevels) else None
     network, init, logits_fn = parts.make_density(config, train.images.shape[1:], levels)
     params, statistics = jax.jit(init)(network_key)
+    view = parts.make_view(config, config.data.get("augment_positives", True))
+    classified_view = parts.make_view(config) if is_joint else None
     chain_plan = parts.chain_plan(config, train) if has_density else None
     trained_by = chain_plan if has_chains else None
 
@@ -71,7 +75,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         densities_of=densities_of(network),
         train=train,
         held_out=images.monitored if config.data.holdout else None,
-        distances=make_distances(config, train, images.monitored) if truth is None else None,
+        distances=None if truth else make_distances(config, extractor, train, images.monitored),
         config=config,
         network=network,
         logits_fn=logits_fn,
@@ -85,7 +89,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     made = common.assemble(
         model,
         workdir,
-        images._replace(about=(*images.about, *warnings, *warn_of_objective(config))),
+        images._replace(about=(*images.about, *warnings)),
         plan=plan,
         data=learnt,
         params=params,
@@ -110,8 +114,8 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         gradient_fn=make_gradient_fn(
             network,
             objective,
-            view=parts.make_view(config, config.data.get("augment_positives", True)),
-            classified_view=parts.make_view(config) if is_joint else None,
+            view=view,
+            classified_view=classified_view,
             plan=trained_by,
         ),
         draw=draw,

@@ -15,6 +15,7 @@ from ebmjax.learning import make_latent_gradient_fn, make_through_chain_gradient
 from ebmjax.optim import average_parameters
 from ebmjax.recipes.config.declare import read_fields
 from ebmjax.recipes.config.errors import Config
+from ebmjax.recipes.config.user_parts import is_users
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent.checks import sampler
 from ebmjax.recipes.parts.samplers import bind_sampler
@@ -177,4 +178,6 @@ def make_adam(
             staircase=True,
         )(count)
 
-    return common.user_optimizer(config, schedule) or optax.adam(schedule, b1=0.5, b2=0.999)
+    if is_users(config.get("optimizer.name")):
+        return common.user_optimizer(config, schedule)
+    return optax.adam(schedule, b1=0.5, b2=0.999)

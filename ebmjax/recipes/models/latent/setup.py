@@ -11,7 +11,7 @@ import numpy as np
 from ebmjax import data, latent
 from ebmjax.learning import init_latent_carry, numbers_of
 from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.config.families import warn_of_features
+from ebmjax.recipes.config.families import extractor_name, warn_of_features
 from ebmjax.recipes.evaluators.evaluations import make_distances
 from ebmjax.recipes.evaluators.gradient_variance import over_coordinates
 from ebmjax.recipes.evaluators.plots import column, figure, panels, step_colours, tiles
@@ -47,7 +47,8 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     """The experiment of ``config`` (see ``latent/fields.py`` for the fields)."""
     images, config = image_data.load(config)
     checks.check(config)
-    images = images._replace(about=(*images.about, *warn_of_features(config)))
+    extractor = extractor_name(config)
+    images = images._replace(about=(*images.about, *warn_of_features(extractor)))
     train = images.train
     networks, init = parts.model_of(config, train.images.shape[1:])
     chains = parts.chains(config, train)
@@ -63,7 +64,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     params_key = common.root_keys(config.seed)[0]
     model = LatentEBM(
         train=train,
-        distances=make_distances(config, train, images.monitored),
+        distances=make_distances(config, extractor, train, images.monitored),
         config=config,
         networks=networks,
         chains=chains,
