@@ -210,7 +210,7 @@ def plan(config: Config, num_examples: int, further_streams: tuple[int, ...] = (
                 f"config.train.{name} must be at most the number of training examples, "
                 f"{num_examples} after config.data.max_train={config.data.max_train} and "
                 f"config.data.holdout={config.data.get('holdout')}; got {size}. "
-                "Take a smaller batch."
+                "Take a smaller batch, or hold out fewer."
             )
     steps_per_epoch = num_examples // train.batch_size
     total = train.get("max_steps") or train.num_epochs * steps_per_epoch

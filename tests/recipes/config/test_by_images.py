@@ -108,7 +108,7 @@ def test_a_class_without_training_images_is_named_with_what_left_it_none(limit, 
     config.data[name] = int(value)
     config.data.image_size = 8
     with pytest.raises(
-        ConfigError, match=r"of \[1\] none are left \(train .*config\.data\.holdout"
+        ConfigError, match=r"of class 1 none are left \(train .*config\.data\.holdout"
     ):
         build_experiment(config, tmp_path / "run")
 
@@ -116,8 +116,8 @@ def test_a_class_without_training_images_is_named_with_what_left_it_none(limit, 
 @pytest.mark.parametrize("family", FILES)
 def test_too_few_images_are_refused_before_anything_compiles(family, tmp_path):
     for num, held_out, message in (
-        (20, 8, r"batch_size must be at most .*, got 32 with 12 .* Take a smaller batch"),
-        (40, 10, r"holdout=10 leaves 30 of 40 .* smaller batch"),
+        (20, 8, r"batch_size must be at most .*, 12 after .*; got 32. Take a smaller batch"),
+        (40, 10, r"30 after .*holdout=10.0; got 32. Take a smaller batch, or hold out fewer"),
         (1, 0, r"split test: .*--config\.data\.holdout=0\.2"),
         (1, 1, r"holdout must leave training images: it is 1 of 1"),
     ):
