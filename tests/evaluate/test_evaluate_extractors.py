@@ -80,7 +80,7 @@ def test_the_digits_have_an_extractor_that_ships_with_its_accuracy(side):
     train = data.load_images("digits", "train", image_size=side).data
     distances = evaluate.Distances(train, judge)
     gaussian = score_references(test, distances, 1000)
-    assert gaussian["test_images"].numbers["fid"] < gaussian["gaussian"].numbers["fid"]
+    assert gaussian["test_images"]["fid"] < gaussian["gaussian"]["fid"]
 
 
 # ---- features of a random network ----
