@@ -58,7 +58,7 @@ def join_axes(*axis_names: AxisName) -> AxisName:
 
 
 def num_members(axis_name: AxisName, argument: str = "axis_name") -> int:
-    """How many members ``axis_name`` has, 1 outside of any; ValueError if it is not mapped here."""
+    """Returns the number of members of ``axis_name``, 1 outside of any; refuses unmapped names."""
     try:
         return 1 if axis_name is None else jax.lax.axis_size(axis_name)
     except NameError as error:

@@ -1,4 +1,4 @@
-"""Where a sitting of a run begins: at its newest checkpoint, at the start, or at another's end."""
+"""Finds where a run begins: at its newest checkpoint, at the start, or at another run's end."""
 
 from collections.abc import Sequence
 from pathlib import Path
