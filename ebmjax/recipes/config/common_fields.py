@@ -86,17 +86,23 @@ OF_IMAGES: Fields = {
         one_of("stop", "recover"),
         "recover: a run that diverges goes back to a checkpoint and takes smaller steps",
     ),
-    "train.num_epochs": field(40, COUNT, "epochs of the run"),
+    "train.num_epochs": field(
+        40, optional(COUNT), "epochs of the run; None: 10, or for 1,000 to 6,000 steps"
+    ),
     "train.max_steps": rare(
         None, optional(COUNT), "steps of the run in place of num_epochs (--max_steps); None: epochs"
     ),
     "train.batch_size": field(64, COUNT, "examples in an update"),
     "train.steps_per_dispatch": field(22, COUNT, "steps in one call of the compiled program"),
     "train.log_every": field(11, COUNT, "steps between two rows of metrics.jsonl"),
-    "train.checkpoint_every_epochs": field(10, COUNT, "epochs between two checkpoints"),
+    "train.checkpoint_every_epochs": field(
+        10, optional(COUNT), "epochs between two checkpoints; None: 10 times in a run"
+    ),
     "train.max_abs_loss": field(1e5, POSITIVE, "a step with a larger loss is skipped"),
     "mesh.num_shards": field(1, COUNT, "logical shards of a batch; devices divide them"),
-    "evals.every_epochs": field(10.0, POSITIVE, "epochs between two evaluations"),
+    "evals.every_epochs": field(
+        10.0, optional(POSITIVE), "epochs between two evaluations; None: 4 times in a run"
+    ),
     "evals.batch_size": field(128, COUNT, "images in one call of an evaluation"),
     "evals.checkpoint": rare(
         "newest", one_of("newest", "best"), "state that --mode=eval evaluates"

@@ -99,8 +99,7 @@ def load(config: Config, has_chains: bool = True) -> tuple[Images, Config]:
         num_train = min(num_train, section.num_per_class * section.num_classes)
     some = train.images[np.arange(min(len(train.images), MOST_MEASURED))]
     variance = float(np.var(np.asarray(some) / 127.5, axis=0).sum())
-    facts = by_images.ImageFacts(num_train, shape, variance, has_chains)
-    about += by_images.fill_in(config, facts)
+    about += by_images.fill_in(config, num_train, shape, variance, has_chains)
     return Images(train, monitored, evaluated, tuple(about)), config
 
 

@@ -71,8 +71,7 @@ def load(config: Config) -> tuple[Images, Truth, Config]:
         )
         about = f"train {len(train):,} and test {len(test):,} points of {section.name}"
     section.num_classes = 0
-    found = by_images.ImageFacts(len(train), train.shape[1:])
-    lines = (about, *by_images.fill_in(config, found))
+    lines = (about, *by_images.fill_in(config, len(train), train.shape[1:]))
     train, test = (data.ImageData(one, np.zeros(len(one), np.int32)) for one in (train, test))
     return Images(train, test, test, lines), truth, config
 

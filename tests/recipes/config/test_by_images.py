@@ -17,7 +17,7 @@ LENGTHS = ("train.num_epochs", "train.checkpoint_every_epochs", "evals.every_epo
 
 def chosen(config, num_train, shape, **facts):
     config = config.copy_and_resolve_references()
-    lines = by_images.fill_in(config, by_images.ImageFacts(num_train, shape, **facts))
+    lines = by_images.fill_in(config, num_train, shape, **facts)
     return config, "\n".join(lines)
 
 
@@ -70,7 +70,7 @@ def test_the_buffer_of_a_classifier_has_equal_blocks_for_any_classes(num_classes
 
 def test_a_latent_models_rate_ends_at_its_final_value_and_its_noise_follows_the_images():
     config = latent.get_config().copy_and_resolve_references()
-    by_images.fill_in(config, by_images.ImageFacts(4_000, (8, 8, 1), variance=90.0))
+    by_images.fill_in(config, 4_000, (8, 8, 1), variance=90.0)
     rates = config.optimizer.generator
     decayed = rates.learning_rate * config.optimizer.decay_per_epoch**config.train.num_epochs
     assert decayed == pytest.approx(rates.final_learning_rate)

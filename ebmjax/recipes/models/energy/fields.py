@@ -24,7 +24,6 @@ from ebmjax._ranges import (
     one_of_or_function,
     optional,
 )
-from ebmjax.recipes.config.by_images import LENGTHS, leave_open
 from ebmjax.recipes.config.common_fields import (
     FEATURES,
     OF_CHAINS,
@@ -101,8 +100,16 @@ _JOINT: dict[str, Field] = {
     "data.num_per_class": rare(
         None, optional(COUNT), "first images of each class that are learnt from; None: all"
     ),
-    "data.crop_padding": field(1, WHOLE, "pixels that images are padded by before a random crop"),
-    "data.augment_positives": field(True, FLAG, "augment the images of p(x), too"),
+    "data.crop_padding": field(
+        1,
+        optional(WHOLE),
+        "pixels that images are padded by before a random crop; None: 1 from 16 pixels on, else 0",
+    ),
+    "data.augment_positives": field(
+        True,
+        optional(FLAG),
+        "augment the images of p(x), too; None: beyond 16 pixels and 100 epochs",
+    ),
     **under(
         {
             "model.depth": field(10, DEPTH, "layers of the wide ResNet"),
@@ -156,6 +163,11 @@ _JOINT: dict[str, Field] = {
     "optimizer.rho": rare(None, optional(POSITIVE), "radius of SAM; None: without SAM"),
     "optimizer.adaptive": field(False, FLAG, "SAM is adaptive (ASAM)", when_set("optimizer.rho")),
     "train.positive_batch_size": field(64, COUNT, "images of p(x) in an update"),
+    "train.max_abs_loss": field(
+        1e5,
+        optional(POSITIVE),
+        "a step with a larger loss is skipped; None: 5 + log(classes), 100000 without chains",
+    ),
     **_evaluators("classification", "ood", "robustness", "landscape", "nats"),
     **under(_evaluators("profile", "samples"), ENERGY, BUFFER),
     **evaluators.fields("generation", ENERGY),
@@ -255,11 +267,7 @@ _ENERGY: dict[str, Field] = {
     **_evaluators("energies", "nats", "profile"),
     **under(_evaluators("density", "comparison"), OF_POINTS),
 }
-_OPEN_WITH_LABELS = ("train.max_abs_loss", "data.crop_padding", "data.augment_positives")
-FIELDS = {
-    "energy": leave_open(_ENERGY, *LENGTHS),
-    "joint": leave_open(_JOINT, *LENGTHS, *_OPEN_WITH_LABELS),
-}
+FIELDS = {"energy": _ENERGY, "joint": _JOINT}
 SECTIONS = {
     "energy": sections(WITHOUT_LABELS, "sampler.name", name_samplers),
     "joint": sections(SAMPLERS, "sampler.name", name_samplers),

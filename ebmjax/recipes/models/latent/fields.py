@@ -18,7 +18,6 @@ from ebmjax._ranges import (
     optional,
 )
 from ebmjax.latent import through_chain_loss
-from ebmjax.recipes.config.by_images import LENGTHS, leave_open
 from ebmjax.recipes.config.common_fields import (
     ACTIVATIONS,
     FEATURES,
@@ -69,13 +68,6 @@ def name_samplers(config: Any) -> tuple[str, str]:
     return config.get("sampler.prior.name"), config.get("sampler.posterior.name")
 
 
-def _rates(name: str, first: float, last: float) -> dict[str, Field]:
-    return {
-        f"optimizer.{name}.learning_rate": field(first, POSITIVE, f"learning rate of the {name}"),
-        f"optimizer.{name}.final_learning_rate": field(last, POSITIVE, "where its decay ends"),
-    }
-
-
 _NETWORKS: dict[str, Field] = {
     **pick_fields(model={"dtype": "float32"}),
     "model.prior_hidden": field((100, 100), COUNT, "hidden layers of the prior; none: linear"),
@@ -88,7 +80,7 @@ _NETWORKS: dict[str, Field] = {
         "lecun_normal", one_of("lecun_normal", "xavier_normal"), "its initial kernels"
     ),
 }
-_FIELDS: dict[str, Field] = {
+FIELDS: dict[str, Field] = {
     **family("latent"),
     **OF_IMAGES,
     **FEATURES,
@@ -106,7 +98,11 @@ _FIELDS: dict[str, Field] = {
     ),
     "model.latent_dim": field(16, COUNT, "dimensions of a latent"),
     **under(_NETWORKS, OURS),
-    "model.likelihood_scale": field(0.3, POSITIVE, "standard deviation of a pixel's likelihood"),
+    "model.likelihood_scale": field(
+        0.3,
+        optional(POSITIVE),
+        "standard deviation of a pixel's likelihood; None: sqrt(variance of images / 1,000)",
+    ),
     **_chains("prior", 0.16, 60),
     **_chains("posterior", 0.04, 20),
     "sampler.posterior.start": field(
@@ -128,25 +124,28 @@ _FIELDS: dict[str, Field] = {
     "loss.exponent": field(6.0, EXPONENT, "exponent p of the powers (i / N)^p"),
     "loss.chains_per_observation": field(1, COUNT, "chains of an image"),
     **{f"loss.{name}": one for name, one in under(_OPTIONS, THROUGH_CHAIN).items()},
-    "optimizer.decay_per_epoch": field(0.99, UP_TO_ONE, "decay of the learning rates"),
+    "optimizer.decay_per_epoch": field(
+        0.99,
+        optional(UP_TO_ONE),
+        "decay of the learning rates; None: down to the generator's final rate at the end",
+    ),
     "optimizer.average_decay": field(
         0.0, FRACTION, "decay of the averaged parameters; 0: no average"
     ),
-    **_rates("prior", 2e-4, 1e-4),
-    **_rates("generator", 1e-3, 5e-4),
+    "optimizer.prior.learning_rate": field(
+        2e-4,
+        optional(POSITIVE),
+        "learning rate of the prior; None: 0.002, half of it for more than 200 epochs",
+    ),
+    "optimizer.prior.final_learning_rate": field(1e-4, POSITIVE, "where its decay ends"),
+    "optimizer.generator.learning_rate": field(1e-3, POSITIVE, "learning rate of the generator"),
+    "optimizer.generator.final_learning_rate": field(5e-4, POSITIVE, "where its decay ends"),
     **evaluators.fields("reconstruction"),
     **evaluators.fields("evidence"),
     **evaluators.fields("gradient_variance"),
     **evaluators.fields("samples"),
     **evaluators.fields("generation", without=("selected_by_confidence",)),
 }
-FIELDS = leave_open(
-    _FIELDS,
-    *LENGTHS,
-    "model.likelihood_scale",
-    "optimizer.decay_per_epoch",
-    "optimizer.prior.learning_rate",
-)
 SECTIONS = sections(
     SAMPLERS, "sampler.prior.name", name_samplers, left_out=(*SHARED, "noise_scale")
 )
