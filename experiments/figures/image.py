@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from ebmjax.recipes.evaluators.profile import draw_panels, read
-from ebmjax.recipes.folder.workdir import snapshots
+from ebmjax.recipes.folder.run_folder import snapshots
 from ebmjax.recipes.study import figures
 from ebmjax.recipes.study.cells import first, row_names
 

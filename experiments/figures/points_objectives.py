@@ -8,8 +8,7 @@ import numpy as np
 
 from ebmjax.recipes.evaluators.density import Grid, describe_density, tile
 from ebmjax.recipes.evaluators.plots import figure
-from ebmjax.recipes.folder.run_folder import read_json
-from ebmjax.recipes.folder.workdir import snapshots
+from ebmjax.recipes.folder.run_folder import read_json, snapshots
 from ebmjax.recipes.study.cells import StudyRun, first, row_names
 
 Runs = Mapping[str, Mapping[Any, StudyRun]]

@@ -24,7 +24,7 @@ from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.common_fields import family, pick_fields
 from ebmjax.recipes.config.declare import field
 from ebmjax.recipes.evaluators.result_tables import over_training
-from ebmjax.recipes.folder import workdir
+from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.models import build as common
 
 NAME = "linear_family.py"
@@ -157,13 +157,13 @@ def build(config, folder):
         return {"test_accuracy": accuracy(weight)}
 
     def draw():
-        losses = [row["loss"] for row in workdir.read_rows(folder) if "loss" in row]
+        losses = [row["loss"] for row in run_folder.read_rows(folder) if "loss" in row]
         (folder / "plots" / "training.txt").write_text(repr(losses))
 
     def evaluate(state):
         split = "test" if config.evals.get("use_test_split") else "validation"
         weight = state.params["weight"]
-        rows = workdir.read_rows(folder)
+        rows = run_folder.read_rows(folder)
         return {
             "accuracy": accuracy(weight, split),
             "over_training": over_training(rows),

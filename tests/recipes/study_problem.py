@@ -3,8 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from ebmjax.recipes.folder.run_folder import as_json
-from ebmjax.recipes.folder.workdir import prepare, write_json
+from ebmjax.recipes.folder.run_folder import as_json, prepare, write_json
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.cells import cells
 from ebmjax.recipes.study.jobs import run_each

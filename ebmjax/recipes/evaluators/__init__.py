@@ -16,7 +16,7 @@ class Found(NamedTuple):
       report: numbers by name, nested, for evaluation.json.
       row: numbers for metrics.jsonl; None: the scalars of the report, by dotted names.
       arrays: for evaluation.npz, or ``monitor/<step>.npz`` during training.
-      per_image: values behind numbers of the report, see ``workdir.write_per_image``.
+      per_image: values behind numbers of the report, see ``run_folder.write_per_image``.
       pictures: name to a function of a path, for ``plots/eval_<name>.png`` after training, and for
         ``plots/<name>_<step>.png`` where the table says so.
     """

@@ -18,7 +18,7 @@ from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.user_parts import UserPart, explain, find_function, find_part, is_users
 from ebmjax.recipes.evaluators import Found, table
 from ebmjax.recipes.evaluators.result_tables import over_training
-from ebmjax.recipes.folder.workdir import read_rows, save_snapshot
+from ebmjax.recipes.folder.run_folder import read_rows, save_snapshot
 from ebmjax.training import TrainState, tree_digest
 from ebmjax.types import Key
 

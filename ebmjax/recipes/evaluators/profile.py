@@ -15,7 +15,7 @@ from ebmjax.learning import ANY_CLASS, profile_chains
 from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.plots import figure, step_colours
 from ebmjax.recipes.evaluators.samples import draw_buffer
-from ebmjax.recipes.folder.workdir import snapshots
+from ebmjax.recipes.folder.run_folder import snapshots
 from ebmjax.types import Key, Metrics
 
 PREFIX = "profile."

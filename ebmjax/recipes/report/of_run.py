@@ -27,7 +27,7 @@ from ebmjax.recipes.evaluators.result_tables import (
     results,
     with_error,
 )
-from ebmjax.recipes.folder import run_folder, workdir
+from ebmjax.recipes.folder import run_folder
 
 COMMAND = "command.json"
 """File with the command that started the run last."""
@@ -49,7 +49,7 @@ FILE = "report.html"
 
 def record_command(folder: Path, command: str, name: str) -> None:
     """Writes command.json; ``name`` is ``CONFIG[:VARIANT]``, as ``command`` names it."""
-    workdir.write_json(folder / COMMAND, {"command": command, "config": name})
+    run_folder.write_json(folder / COMMAND, {"command": command, "config": name})
 
 
 class RunData(NamedTuple):
@@ -77,12 +77,12 @@ def read(folder: Path) -> RunData:
     """Returns what the folder holds.
 
     Raises:
-      WorkdirError: if it is no run's folder, or one of its files is damaged.
+      WorkdirError: if it is no run's folder, or it is damaged, or a link leads out of it.
     """
     run_folder.config_file(folder)
     places = {name: folder / name for name in FILES}
     files = {n: run_folder.read_json(p) if p.exists() else {} for n, p in places.items()}
-    rows = workdir.read_rows(folder)
+    rows = run_folder.read_rows(folder)
     saved, checkpoints = None, folder / "checkpoints"
     with contextlib.suppress(WorkdirError):  # there is none, or all are damaged
         saved = run_folder.newest_of(checkpoints, list_steps(checkpoints))
@@ -145,7 +145,9 @@ def write(folder: Path) -> Path:
         anew=re.sub(r"\s--?workdir[= ]('[^']*'|\S+)", "", command) + " --workdir=ANOTHER",
         origin={k: as_json(v) for k, v in flatten(dict(about)).items() if k.startswith(origin)},
     )
-    workdir.write_whole(path, text.encode(errors="replace").decode())  # JSON may hold half a letter
+    run_folder.write_whole(
+        path, text.encode(errors="replace").decode()
+    )  # JSON may hold half a letter
     return path
 
 
@@ -212,7 +214,6 @@ def main() -> None:
     parser.add_argument("folder", metavar="RUN", type=Path, help="folder of a run")
     folder = parser.parse_args().folder.expanduser()
     try:
-        run_folder.check_links(folder)
         print(write(folder))
     except (WorkdirError, OSError) as error:
         stop(error)

@@ -7,8 +7,7 @@ from ebmjax._shown import printable
 from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError, stop
 from ebmjax.recipes.evaluators.result_tables import with_interval
-from ebmjax.recipes.folder import workdir
-from ebmjax.recipes.folder.run_folder import check_links
+from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.report import of_run
 from ebmjax.recipes.report.of_run import RunData, as_json
 
@@ -28,8 +27,6 @@ def main() -> None:
     try:
         if len({folder.resolve() for folder in folders}) < 2:
             raise ConfigError("ebmjax compare takes the folders of two runs or more.")
-        for folder in folders:
-            check_links(folder)
         for title, texts in compare({str(f): of_run.read(f) for f in folders}).items():
             labels = dict.fromkeys(label for found in texts.values() for label in found)
             rows = [[one, *(found.get(one, "-") for found in texts.values())] for one in labels]
@@ -66,7 +63,7 @@ def _differences(ours: RunData, theirs: RunData) -> dict[str, str]:
     digests = [report.get("images_sha256") for report in reports]
     texts = {}
     for name in reports[0]["test_set_error"] if digests[0] and digests[0] == digests[1] else ():
-        found = (workdir.read_per_image(run.folder, name) for run in (ours, theirs))
-        if found := workdir.paired_difference(*({0: (0, one)} if one else {} for one in found)):
+        found = (run_folder.read_per_image(run.folder, name) for run in (ours, theirs))
+        if found := run_folder.paired_difference(*({0: (0, one)} if one else {} for one in found)):
             texts[name] = with_interval(found["difference"], found["low"], found["high"])
     return texts

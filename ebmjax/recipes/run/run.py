@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import os
 import shlex
 import sys
 import time
@@ -22,7 +23,7 @@ from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, WriteError
 from ebmjax.recipes.config.families import extractor_name, is_points
 from ebmjax.recipes.evaluators.result_tables import advice, as_lines, results
-from ebmjax.recipes.folder import run_folder, workdir
+from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.models import build
 from ebmjax.recipes.report import of_run
 from ebmjax.recipes.run import states
@@ -230,7 +231,7 @@ class Run:
             summary["extractor"] = extractor_name(made.config)
         if self.config.train.get("on_divergence") == "recover":
             summary["recoveries"] = [one._asdict() for one in lost]
-        workdir.write_json(self.path / "summary.json", summary)
+        run_folder.write_json(self.path / "summary.json", summary)
         print(
             f"Done in {sitting_seconds:.0f} s, of which compiling took {compiling:.0f} s.",
             as_lines(results(summary)),
@@ -244,7 +245,7 @@ class Run:
         return {
             "seed": self.config.seed,
             "versions": versions(),
-            "revision": workdir.revision(),
+            "revision": run_folder.revision(),
             "devices": [str(device.device_kind) for device in jax.devices()],
             "params_sha256": training.tree_digest(state.params),
         }
@@ -278,7 +279,7 @@ class Run:
         report["warnings"] = [str(one.message) for one in caught]
         if "per_image" in report:
             found = report.pop("per_image")
-            report["test_set_error"] = workdir.write_per_image(path, found)
+            report["test_set_error"] = run_folder.write_per_image(path, found)
         report |= {
             "step": int(state.step),
             "is_finished": is_finished,
@@ -290,7 +291,7 @@ class Run:
             is_held_out = (experiment.config or config).data.get("holdout")
             is_held_out = is_held_out and not config.evals.get("use_test_split")
             report["split"] = "validation" if is_held_out else "test"
-        workdir.write_json(path / "evaluation.json", report)
+        run_folder.write_json(path / "evaluation.json", report)
         print(
             f"Evaluated step {report['step']} in {report['evaluation_seconds']:.0f} s.",
             *(f"warning: {text}" for text in report["warnings"]),
@@ -325,23 +326,24 @@ def launch(
     if step is not None:
         raise WorkdirError("--step needs --mode=eval: leave it out.")
     name = Path(config_argument.partition(":")[0]).stem
-    run = Run(config, folder or training.from_first(lambda: workdir.default_workdir(name)))
-    training.on_first(lambda: workdir.check_writable(run.path))
-    training.on_first(lambda: workdir.check(run.path, config))
+    new = f"runs/{name}/{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"  # for every process
+    run = Run(config, folder or training.from_first(lambda: new))
+    training.on_first(lambda: run_folder.check_writable(run.path))
+    training.on_first(lambda: run_folder.check(run.path, config))
     run.recoveries = training.from_first(lambda: states.read_recoveries(run.path, config))
     print(f"{config_argument} -> {run.path}", about_devices(), sep="\n", flush=True)
     made = run.build(is_training=True)
     print(*about(made), sep="\n", flush=True)
     if mode == "all":
         run.check_evaluation()
-    training.on_first(lambda: workdir.prepare(run.path, config))
+    training.on_first(lambda: run_folder.prepare(run.path, config))
     program, *arguments = sys.argv
     command = f"python {shlex.quote(program)}" if program.endswith(".py") else program
     if not folder:
         arguments.append(f"--workdir={run.path}")
     command = " ".join([command, *map(shlex.quote, arguments)])
     with contextlib.ExitStack() as held, explain_writes(run.path):
-        training.on_first(lambda: held.enter_context(workdir.only_process(run.path)))
+        training.on_first(lambda: held.enter_context(run_folder.only_process(run.path)))
         if training.is_first():
             of_run.record_command(run.path, command, config_argument)
             held.callback(of_run.write, run.path)
@@ -373,14 +375,14 @@ def evaluate_saved(
     if folder is None:
         raise WorkdirError("--mode=eval needs --workdir=FOLDER, the folder of a run.")
     run = Run(config, folder)
-    workdir.check(run.path, config, may_differ="evals.")
+    run_folder.check(run.path, config, may_differ="evals.")
     found = run.find(step)
-    workdir.check_writable(run.path)
+    run_folder.check_writable(run.path)
     print(found, f"{config_argument} -> {run.path}", about_devices(), sep="\n", flush=True)
     made = run.build()
     run.check_evaluation()
     print(*made.about_data, sep="\n", flush=True)
-    with workdir.only_process(run.path), explain_writes(run.path):
+    with run_folder.only_process(run.path), explain_writes(run.path):
         state, found = run.restore(found, is_named=step is not None)
         run.evaluate(state, found.is_end)
         of_run.write(run.path)

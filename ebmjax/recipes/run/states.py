@@ -14,7 +14,7 @@ from ebmjax._records import list_steps
 from ebmjax._shown import SEE_FAQ, trim
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, flatten
-from ebmjax.recipes.folder import run_folder, workdir
+from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.models.build import Experiment
 
 BEST = "best"
@@ -171,9 +171,9 @@ def go_back(
     with training.Checkpoints(path / "checkpoints") as kept:
         good = kept.newest_before(error.first_skipped)
         step, meta = good or (0, {"seconds": {"wall": 0.0, "compile": 0.0}})
-        rows = workdir.read_rows(path)  # the checkpoints last: without any, no rows may be left
+        rows = run_folder.read_rows(path)  # the checkpoints last: without any, no rows may be left
         lines = (json.dumps(row) + "\n" for row in rows if row["step"] <= step)
-        workdir.write_whole(path / "metrics.jsonl", "".join(lines))
+        run_folder.write_whole(path / "metrics.jsonl", "".join(lines))
         kept.remove_after(step)
     found = Recovery(
         error.step,
@@ -192,5 +192,5 @@ def go_back(
         flush=True,
     )
     every = [*recoveries, found]
-    workdir.write_json(path / RECOVERIES, {"recoveries": [one._asdict() for one in every]})
+    run_folder.write_json(path / RECOVERIES, {"recoveries": [one._asdict() for one in every]})
     return every

@@ -18,7 +18,7 @@ from ebmjax._records import read_json
 from ebmjax.recipes.config import command_line, declare, families, files
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, did_you_mean, flatten
 from ebmjax.recipes.config.families import is_points
-from ebmjax.recipes.folder import run_folder, workdir
+from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.run.run import Run, launch
 from ebmjax.training import TrainState
 from ebmjax.types import Key
@@ -116,7 +116,7 @@ def train(
       ``run = train("configs/joint.py", images, labels, folder="runs/mine")``
     """
     place, given = Path(folder).expanduser(), dict(fields or {})
-    workdir.check_writable(place, "folder")
+    run_folder.check_writable(place, "folder")
     if images is not None:
         named = {"images": images, "labels": labels}
         named |= {"test_images": test_images, "test_labels": test_labels}
@@ -124,7 +124,7 @@ def train(
         path = place.with_name(f"{place.name}.npz")
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            workdir.write_arrays(path, arrays)
+            run_folder.write_arrays(path, arrays)
         with np.load(path, allow_pickle=False) as kept:
             same = {*kept.files} == {*arrays} and all(
                 np.array_equal(kept[name], array) for name, array in arrays.items()

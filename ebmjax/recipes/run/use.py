@@ -19,7 +19,7 @@ from ebmjax.recipes.config.errors import ConfigError, WorkdirError, stop
 from ebmjax.recipes.config.families import is_points
 from ebmjax.recipes.evaluators.result_tables import as_lines, results
 from ebmjax.recipes.folder import run_folder
-from ebmjax.recipes.folder.workdir import check_writable, write_arrays
+from ebmjax.recipes.folder.run_folder import check_writable, write_arrays
 from ebmjax.recipes.run.machine import cpu_devices, use_compilation_cache, xla_flags
 
 USAGE = """Uses the model of a run, whose data must still be there. The folder stays as it is.

@@ -15,7 +15,7 @@ from ebmjax._user_function import is_function_name, user_function
 from ebmjax.recipes.config import declare, families, files
 from ebmjax.recipes.config.command_line import read
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.folder import run_folder, workdir
+from ebmjax.recipes.folder import run_folder
 
 COLUMN = "(name, factor, decimals), such as ('classification.accuracy', 100.0, 1)"
 TYPES = ((str, float, int), (str, int, int))
@@ -172,9 +172,9 @@ class Cell(StudyRun):
     def check(self) -> None:
         """Raises WorkdirError if the folder's run has another configuration."""
         if self.folder.exists():
-            workdir.check(self.folder, self.config)
+            run_folder.check(self.folder, self.config)
         if self.status == "done":
-            workdir.check_evaluated(self.folder, self.config)
+            run_folder.check_evaluated(self.folder, self.config)
 
 
 def cells(study: Study, folder: Path, num_seeds: int, overrides: Sequence[str] = ()) -> list[Cell]:

@@ -37,7 +37,7 @@ from ebmjax.recipes.config.errors import (
     stop,
 )
 from ebmjax.recipes.config.families import with_extractor
-from ebmjax.recipes.folder.workdir import check_writable
+from ebmjax.recipes.folder.run_folder import check_writable
 from ebmjax.recipes.study import Study, cells, jobs, table
 from ebmjax.recipes.study.cells import Cell
 

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 
 from ebmjax.recipes.config.families import with_extractor
 from ebmjax.recipes.evaluators.plots import LINES, by_step, column, figure, shape, tiles
-from ebmjax.recipes.folder import run_folder, workdir
+from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.study.cells import row_names, runs
 
 Panel = tuple[str, str, str]
@@ -38,9 +38,9 @@ def over_training(
     """
     logs, configs = {}, []
     for row in row_names(folder) if rows is None else rows:
-        folders = [run.folder for run in runs(folder, row) if workdir.read_rows(run.folder)]
+        folders = [run.folder for run in runs(folder, row) if run_folder.read_rows(run.folder)]
         if folders:
-            logs[row.replace("_", " ")] = [workdir.read_rows(one) for one in folders]
+            logs[row.replace("_", " ")] = [run_folder.read_rows(one) for one in folders]
             configs += [run_folder.as_json(run_folder.config_of(one)) for one in folders]
     if not logs:
         return

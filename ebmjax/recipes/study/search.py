@@ -27,7 +27,7 @@ from optuna.trial import FrozenTrial, TrialState
 from ebmjax.recipes.config import command_line, families
 from ebmjax.recipes.config.declare import Fields
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, did_you_mean, stop
-from ebmjax.recipes.folder.workdir import check_writable, write_whole
+from ebmjax.recipes.folder.run_folder import check_writable, write_whole
 from ebmjax.recipes.study import Study, cells, command, make_flags
 from ebmjax.recipes.study.table import as_markdown, descend, markdown_table, table
 

@@ -10,7 +10,7 @@ import numpy as np
 
 import ebmjax
 from ebmjax.recipes.evaluators.result_tables import with_interval
-from ebmjax.recipes.folder import workdir
+from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.study.cells import Cell, Study
 
 Columns = dict[str, tuple[str, float, int]]
@@ -95,7 +95,7 @@ def table(study: Study, all_cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
     for label in (one for one in found if first and one != first):
         for heading, (_, factor, _) in study.columns.items():
             both = images[label][heading], images[first][heading]
-            if pair := workdir.paired_difference(*both, factor=factor):
+            if pair := run_folder.paired_difference(*both, factor=factor):
                 found[label].setdefault("difference", {})[heading] = pair | {"from": first}
     return found
 
@@ -116,11 +116,11 @@ def _row(study: Study, ended: Sequence[Cell]) -> tuple[dict[str, Any], dict[str,
         images[heading] = {
             cell.seed: (numbers[cell.seed].get("images_sha256"), parts)
             for cell in ended
-            if cell.seed in numbers and (parts := workdir.read_per_image(cell.folder, name))
+            if cell.seed in numbers and (parts := run_folder.read_per_image(cell.folder, name))
         }
         known = [one for one in values if isinstance(one, int | float)]
         kept = [*images[heading].values()]
-        stacked = workdir.stack_parts(kept) if len(kept) == len(known) else None
+        stacked = run_folder.stack_parts(kept) if len(kept) == len(known) else None
         if ends := interval(known, stacked):
             row["interval"][heading] = sorted(factor * end for end in ends)
     return row, images
@@ -167,8 +167,8 @@ def descend(tree: Any, name: str) -> Any:
 def write(study: Study, all_cells: Sequence[Cell], folder: Path) -> None:
     """Writes table.md and table.json, each whole or not at all."""
     found = table(study, all_cells)
-    workdir.write_whole(folder / "table.md", as_markdown(study, found))
-    workdir.write_whole(folder / "table.json", json.dumps(found, indent=2) + "\n")
+    run_folder.write_whole(folder / "table.md", as_markdown(study, found))
+    run_folder.write_whole(folder / "table.json", json.dumps(found, indent=2) + "\n")
 
 
 def as_markdown(study: Study, found: Mapping[str, Mapping[str, Any]]) -> str:

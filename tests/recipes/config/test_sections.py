@@ -7,7 +7,7 @@ import pytest
 
 from ebmjax.recipes.config import command_line, declare, families, show_fields
 from ebmjax.recipes.config.errors import WorkdirError
-from ebmjax.recipes.folder import run_folder, workdir
+from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.parts.samplers import SAMPLERS
 from experiments.configs import jem_digits
 
@@ -77,15 +77,15 @@ def test_values_of_a_file_wait_until_their_sampler_is_named(tmp_path):
 
 def test_a_run_has_the_named_section_alone_and_is_the_same_whatever_waits(tmp_path):
     config = jem_digits.get_config("smoke")
-    workdir.prepare(tmp_path, config)
+    run_folder.prepare(tmp_path, config)
     saved = json.loads((tmp_path / "config.json").read_text())
     assert sections_in(saved) == sections_in(run_folder.config_of(tmp_path)) == {"sampler.sgld"}
     config.sampler.mala.step_size = 3.0
-    workdir.check(tmp_path, config)
+    run_folder.check(tmp_path, config)
     config.sampler.name = "mala"
     expected = "sampler.name was 'sgld' and is now 'mala'; .*sampler.mala.step_size was 'absent'"
     with pytest.raises(WorkdirError, match=expected):
-        workdir.check(tmp_path, config)
+        run_folder.check(tmp_path, config)
 
 
 @pytest.fixture

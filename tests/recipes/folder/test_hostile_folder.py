@@ -13,7 +13,7 @@ from ebmjax import data, recipes
 from ebmjax._user_function import user_function
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError
-from ebmjax.recipes.folder import run_folder, workdir
+from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.run import run as runs
 from ebmjax.recipes.study.cells import StudyRun
 
@@ -29,7 +29,7 @@ ATTACKS = {
         "model.options.path": "evil.py",
     },
     "package-writes": {
-        "model.factory": "ebmjax.recipes.folder.workdir:write_whole",
+        "model.factory": "ebmjax.recipes.folder.run_folder:write_whole",
         "model.options.path": "canary",
         "model.options.text": "written",
     },
@@ -317,7 +317,7 @@ def test_an_evaluation_and_a_summary_from_a_stranger_are_data(tmp_path):
         assert "nested more than 32 levels deep" in refusal(lambda: StudyRun(folder).numbers())
         (folder / name).unlink()
     (folder / "evaluation.json").write_text('{"evals": {"../../evil": 1}}')
-    said = refusal(lambda: workdir.check_evaluated(folder, linear()))
+    said = refusal(lambda: run_folder.check_evaluated(folder, linear()))
     assert "was made with another config.evals" in said
 
 

@@ -9,7 +9,7 @@ from experiment_runs import command, damage, launch
 from linear_family import NAME, linear
 
 from ebmjax import data, recipes
-from ebmjax.recipes.folder.workdir import read_rows, snapshots
+from ebmjax.recipes.folder.run_folder import read_rows, snapshots
 from ebmjax.recipes.study.cells import first
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from ebmjax import metrics
 from ebmjax.recipes.evaluators.result_tables import with_interval
-from ebmjax.recipes.folder import workdir
+from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.run import compare
 
 RIGHT = np.random.default_rng(0).uniform(size=(2, 200)) < np.array([[0.95], [0.85]])
@@ -22,7 +22,7 @@ def runs(tmp_path):
         (folder / "checkpoints").mkdir(parents=True)
         config = {"family": "joint", "loss": {"beta": number}, "seed": 0}
         rows = "".join(json.dumps({"step": s, "loss": s + number}) + "\n" for s in range(5))
-        errors = workdir.write_per_image(
+        errors = run_folder.write_per_image(
             folder, {"classification.accuracy": {"test": RIGHT[number]}}
         )
         accuracy = {"accuracy": float(RIGHT[number].mean())}

@@ -10,7 +10,7 @@ from linear_family import NAME, accuracy, linear
 from ebmjax import training
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import WorkdirError
-from ebmjax.recipes.folder import run_folder, workdir
+from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.run import states
 from ebmjax.recipes.run.run import Run, evaluate_saved
 from ebmjax.recipes.run.trained import load
@@ -106,13 +106,13 @@ MADE = []
     "moment",
     {
         "before its rows are cut": (
-            workdir,
+            run_folder,
             "write_whole",
             lambda path, text: path.suffix == ".jsonl",
         ),
         "with its rows cut": (training.Checkpoints, "remove_after"),
         "before it is written": (
-            workdir,
+            run_folder,
             "write_json",
             lambda path, _: path.name == states.RECOVERIES,
         ),
@@ -176,7 +176,7 @@ def test_a_run_that_begins_again_starts_from_the_other_run_again(finished, tmp_p
 def test_a_recovery_goes_back_to_a_healthy_checkpoint(tmp_path):
     """The one of 8 is of an interruption, the one of 10 of skipped steps."""
     config = linear(**BREAKING)
-    workdir.prepare(tmp_path, config)
+    run_folder.prepare(tmp_path, config)
     run = Run(config, tmp_path)
     state, meta = run.build().state, {"seconds": {"wall": 0.0, "compile": 0.0}}
     with training.Checkpoints(tmp_path / "checkpoints", max_to_keep=9) as kept:

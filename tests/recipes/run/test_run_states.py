@@ -20,7 +20,7 @@ from test_configs import MODULES
 
 from ebmjax import training
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError
-from ebmjax.recipes.folder import run_folder, workdir
+from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.run.states import keep_best
 
 CHOSEN = {"train.keep_best": "test_accuracy"}
@@ -185,7 +185,7 @@ def test_what_is_no_run_is_refused_before_anything_is_written(finished, tmp_path
     unsaved.mkdir()
     shutil.copy(finished / "config.json", unsaved)
     begun = tmp_path / "begun"  # and killed before its first checkpoint
-    workdir.prepare(begun, linear(**{"train.start_from": str(begun)}))
+    run_folder.prepare(begun, linear(**{"train.start_from": str(begun)}))
     for other in (empty, tmp_path / "nowhere", unsaved):
         with pytest.raises(ConfigError, match="start_from"):
             start(folder, other)

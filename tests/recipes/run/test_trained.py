@@ -12,7 +12,7 @@ import ebmjax
 from ebmjax import data, recipes
 from ebmjax.recipes.config import command_line, declare, families, files
 from ebmjax.recipes.config.errors import ConfigError, flatten
-from ebmjax.recipes.folder import run_folder, workdir
+from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.folder.run_folder import as_json
 from ebmjax.recipes.run import trained
 from ebmjax.recipes.run.run import Run
@@ -136,7 +136,7 @@ def keep(folder, place):
     named = {trained.name_leaf(path): np.asarray(leaf) for path, leaf in leaves}
     place.mkdir(parents=True)
     arrays = {name: array for name, array in named.items() if name.startswith(KEPT)}
-    workdir.write_arrays(place / "state.npz", arrays)
+    run_folder.write_arrays(place / "state.npz", arrays)
     defaults = declare.defaults(families.all_fields(run.config.family))
     fields, usual = (flatten(as_json(one)) for one in (run.config, defaults))
     fields = {k: v for k, v in fields.items() if k == "family" or v != usual.get(k, declare)}

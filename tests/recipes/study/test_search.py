@@ -13,8 +13,7 @@ from study_problem import Finished, fail_runs
 
 from ebmjax.recipes.config import command_line, families
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.folder.run_folder import as_json
-from ebmjax.recipes.folder.workdir import prepare, write_json
+from ebmjax.recipes.folder.run_folder import as_json, prepare, write_json
 from ebmjax.recipes.study import search
 
 STEP, STEPS, NLL = "sampler.sgld.step_size", "sampler.num_steps", "--minimize=classification.nll"

@@ -9,8 +9,7 @@ import pytest
 from study_problem import STUDY, made_before
 
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError
-from ebmjax.recipes.folder.run_folder import as_json
-from ebmjax.recipes.folder.workdir import write_json
+from ebmjax.recipes.folder.run_folder import as_json, write_json
 from ebmjax.recipes.study import cells as reader
 from ebmjax.recipes.study import command
 from ebmjax.recipes.study.cells import cells, default_folder, load

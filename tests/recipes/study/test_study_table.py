@@ -7,8 +7,8 @@ from study_problem import STUDY as SMALL
 from study_problem import fake_runs, run
 
 from ebmjax import metrics
-from ebmjax.recipes.folder import workdir
-from ebmjax.recipes.folder.workdir import write_json
+from ebmjax.recipes.folder import run_folder
+from ebmjax.recipes.folder.run_folder import write_json
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.cells import cells
 from ebmjax.recipes.study.table import as_markdown, interval, table, write
@@ -50,7 +50,7 @@ def finish(cell):
     )
     if (cell.label, cell.seed) != ("better", 2):
         found = {"classification.accuracy": is_right, "classification.nll": nll}
-        workdir.write_per_image(
+        run_folder.write_per_image(
             cell.folder, {name: {"test": array} for name, array in found.items()}
         )
 
@@ -200,13 +200,15 @@ def test_a_run_that_recovered_is_counted(tmp_path):
 def test_what_cannot_have_an_error_is_not_kept(tmp_path):
     """One image alone, and a number that is not finite."""
     found = {"one": np.ones(1), "lost": np.array([1.0, np.nan]), "kept": np.array([1.0, 3.0])}
-    errors = workdir.write_per_image(
+    errors = run_folder.write_per_image(
         tmp_path, {name: {"test": array} for name, array in found.items()}
     )
     assert errors == {"kept": 1.0}
     assert (
-        workdir.read_per_image(tmp_path, "one") is workdir.read_per_image(tmp_path, "lost") is None
+        run_folder.read_per_image(tmp_path, "one")
+        is run_folder.read_per_image(tmp_path, "lost")
+        is None
     )
-    kept = workdir.read_per_image(tmp_path, "kept")
+    kept = run_folder.read_per_image(tmp_path, "kept")
     np.testing.assert_array_equal(kept["test"], [1.0, 3.0])
-    assert workdir.read_per_image(tmp_path / "no folder", "kept") is None
+    assert run_folder.read_per_image(tmp_path / "no folder", "kept") is None

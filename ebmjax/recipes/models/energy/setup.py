@@ -12,7 +12,7 @@ from ebmjax.recipes.evaluators import profile
 from ebmjax.recipes.evaluators.evaluations import make_distances
 from ebmjax.recipes.evaluators.plots import panels
 from ebmjax.recipes.evaluators.result_tables import FIDS
-from ebmjax.recipes.folder.workdir import read_rows
+from ebmjax.recipes.folder.run_folder import read_rows
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.energy import checks, parts
 from ebmjax.recipes.models.energy.model import EnergyModel, densities_of

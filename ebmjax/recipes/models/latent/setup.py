@@ -16,7 +16,7 @@ from ebmjax.recipes.evaluators.evaluations import make_distances
 from ebmjax.recipes.evaluators.gradient_variance import over_coordinates
 from ebmjax.recipes.evaluators.plots import column, figure, panels, step_colours, tiles
 from ebmjax.recipes.evaluators.result_tables import FIDS
-from ebmjax.recipes.folder.workdir import read_rows, snapshots
+from ebmjax.recipes.folder.run_folder import read_rows, snapshots
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent import checks, parts
 from ebmjax.recipes.models.latent.model import LatentEBM

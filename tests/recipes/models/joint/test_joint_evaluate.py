@@ -16,7 +16,7 @@ from test_joint_runs import assert_trained
 from ebmjax import data, metrics, training
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.landscape import landscape
-from ebmjax.recipes.folder import workdir
+from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.study.table import descend
 from experiments.configs import jem_digits
 
@@ -143,12 +143,12 @@ def test_numbers_image_by_image_add_up_to_the_report(run):
     ]
     assert set(report["test_set_error"]) == set(names)
     for name in names:
-        parts = workdir.read_per_image(run, name)
+        parts = run_folder.read_per_image(run, name)
         number = sum(float(np.mean(part, dtype=np.float64)) for part in parts.values())
         np.testing.assert_allclose(number, descend(report, name), rtol=0, atol=300 * EPS)
         error = metrics.sampling_error(tuple(parts.values()))
         assert report["test_set_error"][name] == error
-    right = workdir.read_per_image(run, "classification.accuracy")
+    right = run_folder.read_per_image(run, "classification.accuracy")
     assert right["test"].dtype == bool  # which paired differences take for right and wrong
     images = data.load_digits("test").images[:32]
     assert report["images_sha256"] == training.tree_digest(images)
