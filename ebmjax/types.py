@@ -49,8 +49,3 @@ class Sampler(NamedTuple, Generic[State, Info]):
 
     init: Callable[..., State]
     step: Callable[[Key, State], tuple[State, Info]]
-
-
-def acceptance_of(info: Any) -> Any:
-    """Returns ``info.acceptance_prob``, or BlackJAX's ``acceptance_rate``; None without either."""
-    return getattr(info, "acceptance_prob", getattr(info, "acceptance_rate", None))

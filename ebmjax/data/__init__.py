@@ -16,10 +16,7 @@ from ebmjax.data._load import check_source as check_source
 from ebmjax.data._load import is_tfds as is_tfds
 from ebmjax.data._load import load_images as load_images
 from ebmjax.data._npy import load_points as load_points
-from ebmjax.data._out_of_distribution import constant_images as constant_images
-from ebmjax.data._out_of_distribution import interpolated_images as interpolated_images
 from ebmjax.data._out_of_distribution import natural_patches as natural_patches
-from ebmjax.data._out_of_distribution import uniform_noise_images as uniform_noise_images
 from ebmjax.data._read import LoadedImages as LoadedImages
 from ebmjax.data._source import DataChangedError as DataChangedError
 from ebmjax.data._source import DataUnavailableError as DataUnavailableError

@@ -1,4 +1,4 @@
-"""Image sets that a model of other data should find unlikely, made on the host offline."""
+"""Patches of photographs, which a model of other data should find unlikely."""
 
 import numpy as np
 
@@ -30,8 +30,8 @@ def natural_patches(
     Returns:
       uint8 (num, size, size, channels).
     """
-    _check_set(num, size, channels)
-    check_at_least("downscale", downscale, 1)
+    for name, value in {"num": num, "size": size, "downscale": downscale}.items():
+        check_at_least(name, value, 1)
     if channels not in (1, 3):
         raise ValueError(f"channels must be 1 (grey) or 3 (colour), got {channels=}.")
     with needs_experiments("natural_patches", "scikit-learn and pillow"):
@@ -60,67 +60,3 @@ def _shrunk(photo: np.ndarray, channels: int, factor: int) -> np.ndarray:
         height, factor, width, factor, channels
     )
     return np.rint(blocks.sum(axis=(1, 3)) / (weight * factor**2)).astype(np.uint8)
-
-
-def interpolated_images(images: np.ndarray, *, seed: int) -> np.ndarray:
-    """Returns means of random pairs of different images: the set called "interp".
-
-    The images are shuffled into a ring, and each is averaged with its neighbour, so each enters two
-    means. Halves round to even levels.
-
-    Args:
-      images: uint8 (N, height, width, channels), at least two.
-      seed: at least 0; chooses the pairs.
-
-    Returns:
-      uint8, the shape of ``images``.
-
-    Source: Du & Mordatch 2019; Grathwohl et al. 2020 (JEM).
-    """
-    if images.dtype != np.uint8:
-        raise TypeError(f"images must be uint8 levels 0 to 255, got dtype {images.dtype}.")
-    if images.ndim != 4 or len(images) < 2:
-        raise ValueError(
-            "images must be at least two, of shape (N, height, width, channels), got shape "
-            f"{images.shape}."
-        )
-    order = epoch_indices(seed, 0, len(images))
-    sums = images[order].astype(np.uint16) + images[np.roll(order, 1)]
-    return np.rint(sums / 2).astype(np.uint8)
-
-
-def uniform_noise_images(num: int, *, size: int, channels: int, seed: int) -> np.ndarray:
-    """Returns independent uniform pixels, uint8 (num, size, size, channels).
-
-    It is an easy set: a score that fails here detects nothing.
-    """
-    _check_set(num, size, channels)
-    return _random_levels(seed, (num, size, size, channels))
-
-
-def constant_images(num: int, *, size: int, channels: int, seed: int) -> np.ndarray:
-    """Returns images of one random colour each, uint8 (num, size, size, channels).
-
-    They are easy for a classifier's confidence. Log densities may fail: smooth images can score
-    above the data.
-
-    Source: Nalisnick et al. 2019, "Do deep generative models know what they don't know?".
-    """
-    _check_set(num, size, channels)
-    colours = _random_levels(seed, (num, 1, 1, channels))
-    return np.tile(colours, (1, size, size, 1))
-
-
-def _random_levels(seed: int, shape: tuple[int, ...]) -> np.ndarray:
-    """Returns the bytes of the raw Philox stream, low byte first; NumPy guarantees that stream."""
-    check_at_least("seed", seed, 0)
-    stream = np.random.Philox(key=np.array([seed, 0], np.uint64))
-    count = int(np.prod(shape))
-    words = stream.random_raw(-(-count // 8)).astype("<u8")
-    return words.view(np.uint8)[:count].reshape(shape).copy()
-
-
-def _check_set(num: int, size: int, channels: int) -> None:
-    check_at_least("num", num, 1)
-    check_at_least("size", size, 1)
-    check_at_least("channels", channels, 1)

@@ -14,7 +14,9 @@ from ebmjax._groups import map_groups
 from ebmjax.evaluate._classifier import as_floats
 from ebmjax.evidence import (
     Estimate,
+    annealed_importance_sampling,
     estimate_difference,
+    log_mean_exp,
     smc_log_normalizer,
     stepping_stone_log_evidence,
     thermodynamic_log_evidence,
@@ -199,26 +201,30 @@ def _stepping_stone(_: Key, problem: Problem) -> OfImage:
 
 
 def _ais(key: Key, problem: Problem) -> OfImage:
-    model, size = (problem.params, problem.model), (problem.powers, problem.latent_dim)
-    options: dict[str, Any] = {
-        "num_chains": problem.num_chains,
-        "sampler": problem.sampler,
-        "num_steps": problem.num_steps,
-    }
-    options["log_normalizer"] = latent.ais_log_normalizer(key, *model, *size, **options)
-    return lambda key, x: latent.ais_log_evidence(key, *model, x, *size, **options)
+    def weigh(key: Key, start: Any, *path: Any, **options: Any) -> Estimate:
+        samples = annealed_importance_sampling(key, start, *path, **options)
+        return log_mean_exp(samples.log_weights)
+
+    return _anneal(key, problem, weigh, (problem.num_chains,))
 
 
 def _smc(key: Key, problem: Problem) -> OfImage:
     """Splits the chains of the other methods into ``NUM_GROUPS`` independent populations."""
-    params, model, powers = problem.params, problem.model, problem.powers
-    shape = (NUM_GROUPS, problem.num_chains // NUM_GROUPS, problem.latent_dim)
+    shape = NUM_GROUPS, problem.num_chains // NUM_GROUPS
+    return _anneal(key, problem, smc_log_normalizer, shape)
+
+
+def _anneal(
+    key: Key, problem: Problem, weigh: Callable[..., Estimate], shape: tuple[int, ...]
+) -> OfImage:
+    """Subtracts the prior's log Z, the same for all images, from log Z p(x) of each."""
+    params, model = problem.params, problem.model
 
     def log_normalizer(key: Key, path: tuple[LogDensityFn, LogDensityFn]) -> Estimate:
         start_key, run_key = jax.random.split(key)
-        start = model.base_scale * jax.random.normal(start_key, shape)
+        draws = jax.random.normal(start_key, (*shape, problem.latent_dim))
         options = {"sampler": problem.sampler, "num_steps": problem.num_steps}
-        return smc_log_normalizer(run_key, start, powers, *path, **options)
+        return weigh(run_key, model.base_scale * draws, problem.powers, *path, **options)
 
     prior = log_normalizer(key, latent.path_to_prior(params, model))
     return lambda key, x: estimate_difference(

@@ -19,9 +19,12 @@ PATCH_SIDE = 32
 def ood_sets(images: np.ndarray, *, seed: int = 0) -> dict[str, np.ndarray]:
     """Returns four sets of images that a model of ``images`` should find unlikely.
 
-    "interp", means of pairs of the images, is near the images. "natural_patches" (of photographs),
-    "noise" and "constant" are far, and the last two easy. See ``ebmjax.data``. The sets are the
-    same for every model.
+    - "interp", means of random pairs of different images, each image in two pairs, is near.
+    - "natural_patches" are cut from photographs: see ``ebmjax.data.natural_patches``.
+    - "noise" has independent uniform pixels. A score that fails here detects nothing.
+    - "constant" has one random colour an image. Smooth images can score above the data.
+
+    The sets are the same for every model.
 
     Args:
       images: uint8 (N, H, H, C), at least two, grey or colour.
@@ -29,16 +32,34 @@ def ood_sets(images: np.ndarray, *, seed: int = 0) -> dict[str, np.ndarray]:
 
     Returns:
       As many of each as ``images``, in their shape.
+
+    Source: Du & Mordatch 2019 for the means; Nalisnick et al. 2019 for constants.
     """
-    interpolated = data.interpolated_images(images, seed=seed)
+    if images.ndim != 4 or images.dtype != np.uint8 or len(images) < 2:
+        raise ValueError(
+            "images must be at least two, uint8 of shape (N, height, width, channels), got "
+            f"{images.dtype} of shape {images.shape}."
+        )
     num, size, _, channels = images.shape
-    shape: dict[str, int] = {"size": size, "channels": channels, "seed": seed}
+    downscale = max(1, PATCH_SIDE // size)
+    order = data.epoch_indices(seed, 0, num)
+    sums = images[order].astype(np.uint16) + images[np.roll(order, 1)]
     return {
-        "natural_patches": data.natural_patches(num, downscale=max(1, PATCH_SIDE // size), **shape),
-        "interp": interpolated,
-        "noise": data.uniform_noise_images(num, **shape),
-        "constant": data.constant_images(num, **shape),
+        "natural_patches": data.natural_patches(
+            num, size=size, channels=channels, seed=seed, downscale=downscale
+        ),
+        "interp": np.rint(sums / 2).astype(np.uint8),
+        "noise": _random_levels(seed, images.shape),
+        "constant": np.tile(_random_levels(seed, (num, 1, 1, channels)), (1, size, size, 1)),
     }
+
+
+def _random_levels(seed: int, shape: tuple[int, ...]) -> np.ndarray:
+    """Returns the bytes of the raw Philox stream, low byte first; NumPy guarantees that stream."""
+    stream = np.random.Philox(key=np.array([seed, 0], np.uint64))
+    count = int(np.prod(shape))
+    words = stream.random_raw(-(-count // 8)).astype("<u8")
+    return words.view(np.uint8)[:count].reshape(shape).copy()
 
 
 def out_of_distribution(

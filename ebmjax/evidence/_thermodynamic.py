@@ -6,22 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import logsumexp
 
-from ebmjax._checks import check_at_least, check_positive, check_powers, check_whole_ladder
+from ebmjax._checks import check_powers, check_whole_ladder
 from ebmjax.evidence._weights import Estimate, mean_error
-
-
-def power_schedule(num_intervals: int, exponent: Any) -> jax.Array:
-    r"""Returns the powers :math:`t_i = (i / N_t)^p`, both ends included.
-
-    Args:
-      num_intervals: :math:`N_t`, at least 1.
-      exponent: p, positive. Above 1, powers crowd near the prior; below 1, near the posterior.
-
-    Source: thermodynamic-integration thesis, Eq. 21, with the node t = 0 its sums need.
-    """
-    check_at_least("num_intervals", num_intervals, 1)
-    check_positive("exponent", exponent, is_scalar=True)
-    return (jnp.arange(num_intervals + 1) / num_intervals) ** exponent
 
 
 def trapezium_weights(powers: jax.Array) -> jax.Array:

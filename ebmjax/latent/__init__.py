@@ -1,13 +1,6 @@
 """The latent EBM: model, chains on its power posteriors, log evidence and learning gradients."""
 
 from ebmjax.evidence import log_evidence as log_evidence
-from ebmjax.evidence import power_schedule as power_schedule
-from ebmjax.latent._adaptive import adaptive_schedule as adaptive_schedule
-from ebmjax.latent._annealing import ais_log_evidence as ais_log_evidence
-from ebmjax.latent._annealing import ais_log_normalizer as ais_log_normalizer
-from ebmjax.latent._annealing import path_to_posterior as path_to_posterior
-from ebmjax.latent._annealing import path_to_prior as path_to_prior
-from ebmjax.latent._chains import LadderSamples as LadderSamples
 from ebmjax.latent._chains import LatentChains as LatentChains
 from ebmjax.latent._chains import sample_ladder as sample_ladder
 from ebmjax.latent._chains import sample_power_posteriors as sample_power_posteriors
@@ -24,6 +17,10 @@ from ebmjax.latent._model import LatentModel as LatentModel
 from ebmjax.latent._model import LatentParams as LatentParams
 from ebmjax.latent._model import log_likelihood as log_likelihood
 from ebmjax.latent._model import log_prior as log_prior
+from ebmjax.latent._model import path_to_posterior as path_to_posterior
+from ebmjax.latent._model import path_to_prior as path_to_prior
 from ebmjax.latent._model import principal_latents as principal_latents
+from ebmjax.latent._schedules import adaptive_schedule as adaptive_schedule
+from ebmjax.latent._schedules import power_schedule as power_schedule
 from ebmjax.latent._through_chain import literal_log_evidence as literal_log_evidence
 from ebmjax.latent._through_chain import through_chain_loss as through_chain_loss

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from ebmjax._checks import check_positive
 from ebmjax._precision import at_least_float32
 from ebmjax.samplers import FactorGaussian
-from ebmjax.types import PyTree
+from ebmjax.types import LogDensityFn, PyTree
 
 
 class LatentParams(NamedTuple):
@@ -70,6 +70,24 @@ def log_likelihood(
     """
     check_positive("likelihood_scale", model.likelihood_scale)
     return gaussian_log_density(squared_error(params, model, z, x), x.size, model.likelihood_scale)
+
+
+def path_to_prior(params: LatentParams, model: LatentModel) -> tuple[LogDensityFn, LogDensityFn]:
+    """Returns ``(log_base_fn, log_tilt_fn)`` from the base to the prior; the ratio is its Z."""
+    return _log_base_fn(model), lambda z: -energy(params, model, z)
+
+
+def path_to_posterior(
+    params: LatentParams, model: LatentModel, observation: jax.Array
+) -> tuple[LogDensityFn, LogDensityFn]:
+    """Returns ``(log_base_fn, log_tilt_fn)`` from the base to a posterior; the ratio is Z p(x)."""
+    return _log_base_fn(
+        model
+    ), lambda z: log_likelihood(params, model, z, observation) - energy(params, model, z)
+
+
+def _log_base_fn(model: LatentModel) -> LogDensityFn:
+    return lambda z: gaussian_log_density(jnp.sum(jnp.square(z)), z.size, model.base_scale)
 
 
 def principal_latents(base: FactorGaussian, observations: jax.Array, latent_dim: int) -> jax.Array:

@@ -15,7 +15,6 @@ from ebmjax.learning._gradient import LiveSteps as LiveSteps
 from ebmjax.learning._gradient import Objective as Objective
 from ebmjax.learning._gradient import Samples as Samples
 from ebmjax.learning._gradient import make_gradient_fn as make_gradient_fn
-from ebmjax.learning._latent import LatentCarry as LatentCarry
 from ebmjax.learning._latent import init_latent_carry as init_latent_carry
 from ebmjax.learning._latent import make_latent_gradient_fn as make_latent_gradient_fn
 from ebmjax.learning._latent import make_through_chain_gradient_fn as make_through_chain_gradient_fn
@@ -27,7 +26,6 @@ from ebmjax.learning._noise_levels import (
     condition_classifier_on_noise as condition_classifier_on_noise,
 )
 from ebmjax.learning._noise_levels import condition_on_noise as condition_on_noise
-from ebmjax.learning._noise_levels import widen as widen
 from ebmjax.learning._plan import Chain as Chain
 from ebmjax.learning._plan import ChainKind as ChainKind
 from ebmjax.learning._plan import ChainPlan as ChainPlan

@@ -87,11 +87,6 @@ class NoiseLevels(NamedTuple):
         return jax.lax.scan(lower, position, (keys, levels[::-1]))[0]
 
 
-def widen(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns the shape of an example that ``condition_on_noise`` shows its network."""
-    return (*shape[:-1], shape[-1] + 1)
-
-
 def condition_on_noise(energy_of: EnergyOf, levels: NoiseLevels, num_axes: int) -> EnergyOf:
     r"""Returns E(x, noise) from an energy of examples with one more channel, the noise's logarithm.
 
@@ -102,7 +97,7 @@ def condition_on_noise(energy_of: EnergyOf, levels: NoiseLevels, num_axes: int) 
     With F = 0 it is the energy of data N(0, :math:`\sigma_d^2`) under the noise.
 
     Args:
-      energy_of: parameters to F: of ``(..., *widen(shape))`` and labels.
+      energy_of: parameters to F: of examples (..., C + 1) and labels.
       levels: whose ``data_scale`` is :math:`\sigma_d`.
       num_axes: axes of an example: 1 for points, 3 for images.
 

@@ -4,7 +4,6 @@ from ebmjax.metrics._attacks import apgd_attack as apgd_attack
 from ebmjax.metrics._attacks import epsilon_from_levels as epsilon_from_levels
 from ebmjax.metrics._attacks import pgd_attack as pgd_attack
 from ebmjax.metrics._attacks import straight_through as straight_through
-from ebmjax.metrics._calibration import ReliabilityBins as ReliabilityBins
 from ebmjax.metrics._calibration import accuracy as accuracy
 from ebmjax.metrics._calibration import brier_score as brier_score
 from ebmjax.metrics._calibration import calibration_gaps as calibration_gaps

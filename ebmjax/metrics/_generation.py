@@ -179,7 +179,7 @@ def inception_score(probabilities: ArrayLike) -> float:
     each with a separate p(y).
 
     Args:
-      probabilities: (n, classes), rows that sum to one: softmax of ``InceptionOutputs.logits``.
+      probabilities: (n, classes), rows that sum to one: softmax of logits.
 
     Source: Salimans et al. 2016, "Improved Techniques for Training GANs".
     """

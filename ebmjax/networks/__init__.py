@@ -15,7 +15,6 @@ from ebmjax.networks._energies import LatentEnergy as LatentEnergy
 from ebmjax.networks._energies import MLPEnergy as MLPEnergy
 from ebmjax.networks._generator import ConvGenerator as ConvGenerator
 from ebmjax.networks._generator import DenseGenerator as DenseGenerator
-from ebmjax.networks._inception import InceptionOutputs as InceptionOutputs
 from ebmjax.networks._inception_weights import load_inception as load_inception
 from ebmjax.networks._inception_weights import read_tensors as read_tensors
 from ebmjax.networks._network import Network as Network
@@ -23,7 +22,6 @@ from ebmjax.networks._network import from_functions as from_functions
 from ebmjax.networks._network import from_linen as from_linen
 from ebmjax.networks._norm_policy import SADA_JEM_POLICY as SADA_JEM_POLICY
 from ebmjax.networks._norm_policy import NormPolicy as NormPolicy
-from ebmjax.networks._norm_policy import Statistics as Statistics
 from ebmjax.networks._residual_energy import ResidualEnergy as ResidualEnergy
 from ebmjax.networks._spectral_norm import cap_kernels as cap_kernels
 from ebmjax.networks._spectral_norm import spectral_norm as spectral_norm

@@ -54,6 +54,7 @@ from ebmjax.samplers._starts import check_start_fn as check_start_fn
 from ebmjax.samplers._starts import gaussian_start as gaussian_start
 from ebmjax.samplers._starts import informative_start as informative_start
 from ebmjax.samplers._starts import uniform_start as uniform_start
+from ebmjax.samplers._states import acceptance_of as acceptance_of
 from ebmjax.samplers._states import memory_of as memory_of
 from ebmjax.samplers._states import position_of as position_of
 from ebmjax.samplers._states import with_memory as with_memory
@@ -88,4 +89,3 @@ from ebmjax.samplers._wrappers import fold_into_box as fold_into_box
 from ebmjax.samplers._wrappers import reflect as reflect
 from ebmjax.samplers._wrappers import schedule as schedule
 from ebmjax.types import Sampler as Sampler
-from ebmjax.types import acceptance_of as acceptance_of

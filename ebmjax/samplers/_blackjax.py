@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from ebmjax.samplers._states import memory_of, position_of
-from ebmjax.types import Key, LogDensityFn, PyTree, Sampler, acceptance_of
+from ebmjax.samplers._states import acceptance_of, memory_of, position_of
+from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
 
 class BlackJAXState(NamedTuple):

@@ -21,8 +21,8 @@ from ebmjax.samplers._bound import bound
 from ebmjax.samplers._chains import start_chain, trace_chain
 from ebmjax.samplers._langevin import acceptance_probability
 from ebmjax.samplers._mala import mala
-from ebmjax.samplers._states import check_state, position_of
-from ebmjax.types import Key, LogDensityFn, PyTree, acceptance_of
+from ebmjax.samplers._states import acceptance_of, check_state, position_of
+from ebmjax.types import Key, LogDensityFn, PyTree
 
 POWERS = (0.1, 0.3, 1.0)
 """A ladder without a base density, for a first try."""

@@ -33,6 +33,11 @@ def position_of(state: Any) -> PyTree:
     return found[0]
 
 
+def acceptance_of(info: Any) -> Any:
+    """Returns ``info.acceptance_prob``, or BlackJAX's ``acceptance_rate``; None without either."""
+    return getattr(info, "acceptance_prob", getattr(info, "acceptance_rate", None))
+
+
 def map_state(
     state: Any,
     *,

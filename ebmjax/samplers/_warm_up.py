@@ -13,8 +13,8 @@ from ebmjax._checks import check_at_least, check_floating, check_key, check_posi
 from ebmjax._dual_averaging import dual_averaging_init, dual_averaging_update
 from ebmjax._precision import at_least_float32
 from ebmjax.samplers._chains import batch_step, start_chain, start_chains, start_key, trace_chain
-from ebmjax.samplers._states import position_of
-from ebmjax.types import Key, PyTree, acceptance_of
+from ebmjax.samplers._states import acceptance_of, position_of
+from ebmjax.types import Key, PyTree
 
 # Stan's schedule: steps before the first window, in it, and after the last one.
 FIRST, WINDOW, LAST = 75, 25, 50

@@ -20,7 +20,6 @@ from ebmjax.training._processes import on_first as on_first
 from ebmjax.training._sharding import make_mesh as make_mesh
 from ebmjax.training._start import WarmStart as WarmStart
 from ebmjax.training._start import warm_start as warm_start
-from ebmjax.training._state import SlotWrite as SlotWrite
 from ebmjax.training._state import TrainState as TrainState
 from ebmjax.training._state import init_state as init_state
 from ebmjax.training._state import tree_digest as tree_digest

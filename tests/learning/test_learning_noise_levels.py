@@ -9,7 +9,6 @@ from ebmjax.learning import (
     NoiseLevels,
     condition_classifier_on_noise,
     condition_on_noise,
-    widen,
 )
 from ebmjax.losses import joint_log_density
 from ebmjax.networks import Network, NormPolicy
@@ -42,7 +41,6 @@ def test_the_energy_by_hand_of_one_image_and_of_many():
         np.testing.assert_allclose(energy(x[i], labels[i], noise[i]), expected[i], rtol=1e-5)
     # Without a noise it is that of the lowest level, which the first image has.
     np.testing.assert_allclose(energy(x, labels)[0], expected[0], rtol=1e-5)
-    assert widen((2, 2, 1)) == (2, 2, 2)
 
 
 def logits_of(params, state, images, **options):

@@ -5,6 +5,7 @@ import importlib
 import re
 import runpy
 import sys
+from collections import namedtuple
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -178,7 +179,7 @@ def encoded_images() -> dict:
 
 def without_weights() -> dict:
     """Stands in for Inception's weights: features are sums of pixels."""
-    outputs = ebmjax.networks.InceptionOutputs
+    outputs = namedtuple("outputs", ("features", "logits"))
     inception_fn = lambda images: outputs(*[images.reshape(len(images), -1).sum(1)[:, None]] * 2)  # noqa: E731
     stub = SimpleNamespace(load_inception=lambda path, sha256: inception_fn)
     images = np.zeros((3, 8, 8, 1), np.uint8)

@@ -9,7 +9,7 @@ import optax
 import pytest
 from training_problems import regression_data, regression_gradient, regression_loss
 
-from ebmjax.training import Plan, SlotWrite, fit, init_state, make_train_step
+from ebmjax.training import Plan, fit, init_state, make_train_step, write_slots
 
 KEY = jax.random.key(0)
 PARAMS = {"weight": jnp.zeros(3), "bias": jnp.zeros(())}
@@ -49,7 +49,7 @@ WRONG = {
     "no_carry": returning(same, lambda p, c: (), lambda *_: LOSS),
     "slots": returning(
         same,
-        lambda p, c: {"chain": SlotWrite(jnp.arange(2), jnp.zeros((2, 4)))},
+        lambda p, c: {"chain": write_slots(jnp.arange(2), jnp.zeros((2, 4)))},
         lambda *_: LOSS,
     ),
 }

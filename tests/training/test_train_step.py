@@ -192,7 +192,7 @@ SHARD = {"buffer": jnp.arange(10.0).reshape(5, 2), "count": jnp.int32(3)}
 
 
 def test_the_slots_are_overwritten_and_nothing_else():
-    write = training.SlotWrite(jnp.array([4, 1]), jnp.array([[40.0, 41.0], [10.0, 11.0]]))
+    write = training.write_slots(jnp.array([4, 1]), jnp.array([[40.0, 41.0], [10.0, 11.0]]))
     after = apply_writes(SHARD, {"buffer": write, "count": jnp.int32(4)})
     expected = [[0, 1], [10, 11], [4, 5], [6, 7], [40, 41]]
     np.testing.assert_array_equal(after["buffer"], expected)

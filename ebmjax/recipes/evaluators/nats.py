@@ -41,13 +41,13 @@ class Normalised(NamedTuple):
 
     Attributes:
       log_density_fn: one position in the box to the log density, not normalised.
-      found: log Z, from both sides.
+      found: log Z from both sides, of ``evidence.log_partition``.
       base: Gaussians fitted to the training data.
       temperature: by which the model's log density was divided.
     """
 
     log_density_fn: LogDensityFn
-    found: evidence.LogPartition
+    found: Any
     base: evidence.Base
     temperature: float
 

@@ -57,7 +57,7 @@ def make_density(
     Raises:
       ConfigError: for whatever a network of the user does wrong.
     """
-    shape = image_shape if levels is None else learning.widen(image_shape)
+    shape = image_shape if levels is None else (*image_shape[:-1], image_shape[-1] + 1)
     if config.family == "joint":
         classifier = _classifier(config, shape)
         if levels is not None:
