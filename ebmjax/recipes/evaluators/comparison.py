@@ -17,9 +17,8 @@ from ebmjax._ranges import TWO_OR_MORE, one_of_or_function
 from ebmjax.data import ImageData
 from ebmjax.recipes.config.user_parts import UserPart, default_options, find_function, is_users
 from ebmjax.recipes.evaluators import Found, density
-from ebmjax.recipes.parts.samplers import Chosen, bind_sampler, defaults
+from ebmjax.recipes.parts.samplers import PLAIN, Chosen, bind_sampler, defaults, describe_users
 from ebmjax.recipes.parts.samplers import check as check_samplers
-from ebmjax.recipes.parts.samplers.table import PLAIN
 from ebmjax.types import Key
 
 FIELD = "evals.comparison.samplers"
@@ -76,8 +75,8 @@ def comparison(
     for setting in SETTINGS:
         report[setting] = {}
         for i, name in enumerate(samplers):
-            chosen = choose(name, setting)
-            say_part(f"{num_chains} chains of {chosen.label}, {setting}")
+            chosen, label = choose(name, setting), name.rpartition(":")[2]
+            say_part(f"{num_chains} chains of {label}, {setting}")
             one = jax.random.fold_in(chain_key, i)
             draws, numbers = run_chains(
                 one, starts, log_density, model.params, chosen, num_steps, burn_in
@@ -85,7 +84,7 @@ def comparison(
             numbers = judge(draws) | numbers
             for size in ("ess", "ess_within"):
                 numbers[f"{size}_per_second"] = numbers[size] / numbers["seconds"]
-            report[setting][chosen.label] = numbers
+            report[setting][label] = numbers
     return Found(report)
 
 
@@ -102,12 +101,14 @@ def check(model: Any, data: ImageData, *, samplers: Sequence[str], **_: Any) -> 
 def choose(name: str, setting: str) -> Chosen:
     """Returns a sampler at temperature 1; a user's has the thesis's step, or its own default."""
     if not is_users(name):
-        return Chosen(name, f"config.{FIELD}", defaults(name) | SETTINGS[setting].get(name, {}))
+        options = defaults(name) | SETTINGS[setting].get(name, {})
+        return Chosen(name, f"config.{FIELD}", options, PLAIN[name])
     function = find_function(FIELD, name)
     usual: dict[str, Any] = {"noise_scale": None, "temperature": 1.0}
     usual |= {"step_size": 0.01} if setting == "thesis" else {}
     options = {k: usual.get(k, v) for k, v in default_options(function, ("axis_name",)).items()}
-    return Chosen(name, f"config.{FIELD}", options, UserPart(FIELD, name, function, {}))
+    entry = describe_users(UserPart(FIELD, name, function, {}))
+    return Chosen(name, f"config.{FIELD}", options, entry)
 
 
 def find_references(

@@ -207,7 +207,7 @@ def test_a_sampler_of_the_user_is_held_to_its_contract(init, step, message, here
     chosen = sampler_of("joint", f"{here}/wrong.py:wrong")
 
     def move():
-        made = chosen.make(lambda x: x)
+        made = chosen.entry.make(lambda x: x)
         made.step(None, made.init(np.zeros(2)))
 
     with pytest.raises(ConfigError, match=message):

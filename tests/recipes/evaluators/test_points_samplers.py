@@ -17,7 +17,7 @@ from ebmjax.recipes.evaluators.comparison import (
     share_in_modes,
 )
 from ebmjax.recipes.evaluators.density import Grid, grid_draws
-from ebmjax.recipes.parts.samplers import Chosen, defaults
+from ebmjax.recipes.parts.samplers import SAMPLERS, Chosen, defaults
 from experiments.literal.psgld import literal_psgld
 
 MEANS = np.array([[10.0, 0.0], [0.0, 10.0], [-10.0, 0.0], [0.0, -10.0]])
@@ -40,7 +40,7 @@ def log_density(params, position):
 
 def chains_of(name, options, num_chains=64, params=1.0, **sizes):
     starts = 3.0 * jax.random.normal(jax.random.key(1), (num_chains, 2))
-    chosen = Chosen(name, "", defaults(name) | options)
+    chosen = Chosen(name, "", defaults(name) | options, SAMPLERS[name])
     key, given = jax.random.key(2), jnp.float32(params)
     return run_chains(key, starts, log_density, given, chosen, **(SIZES | sizes))
 
@@ -152,4 +152,3 @@ def test_a_function_is_compared_at_temperature_1_with_the_settings_step(setting)
     start = jnp.zeros((2, 2))
     positions, _ = run_chains(jax.random.key(0), start, log_density, 1.0, chosen, 5, 1)
     assert positions.shape == (2, 4, 2)
-    assert chosen.label == "literal_psgld"

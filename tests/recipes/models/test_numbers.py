@@ -188,7 +188,7 @@ class Bowl:
 def test_no_number_of_a_sampler_is_part_of_its_move(name):
     section = {"box": "clamp", "low": -1.0, "high": 1.0, "max_score": 2.0}
     start = jnp.zeros((3, 2) if SAMPLERS[name].interacts else 2)
-    bind = bind_sampler(Chosen(name, "", defaults(name)), section)
+    bind = bind_sampler(Chosen(name, "", defaults(name), SAMPLERS[name]), section)
 
     def move(key, numbers):
         sampler = with_numbers(bind, numbers)(Bowl())

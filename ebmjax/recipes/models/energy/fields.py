@@ -38,7 +38,7 @@ from ebmjax.recipes.config.declare import Field, When, field, rare, under, when_
 from ebmjax.recipes.config.families import OF_POINTS, ON_IMAGES
 from ebmjax.recipes.evaluators import table as evaluators
 from ebmjax.recipes.parts import objectives
-from ebmjax.recipes.parts.samplers.table import (
+from ebmjax.recipes.parts.samplers import (
     PLAIN,
     SAMPLERS,
     TILTING,

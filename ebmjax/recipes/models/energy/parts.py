@@ -22,8 +22,7 @@ from ebmjax.recipes.models.energy.checks import (
     learns_density,
 )
 from ebmjax.recipes.parts.objectives import chains_beta, make_loss
-from ebmjax.recipes.parts.samplers import chain_kind, noise_scale
-from ebmjax.recipes.parts.samplers.table import BASE
+from ebmjax.recipes.parts.samplers import BASE, chain_kind, noise_scale
 from ebmjax.recipes.parts.start_distributions import (
     fit_gaussians,
     log_base,

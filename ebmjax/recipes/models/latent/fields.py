@@ -29,7 +29,7 @@ from ebmjax.recipes.config.common_fields import (
 )
 from ebmjax.recipes.config.declare import Field, When, field, rare, read_fields, under, when_is
 from ebmjax.recipes.evaluators import table as evaluators
-from ebmjax.recipes.parts.samplers.table import SINGLE, TEMPERATURE, sections
+from ebmjax.recipes.parts.samplers import SINGLE, TEMPERATURE, sections
 
 SHARED = ("step_size", "temperature")
 """Fields of a sampler that the prior's chains and the posterior's each have."""

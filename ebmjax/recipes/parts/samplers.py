@@ -1,13 +1,15 @@
-"""A sampler that a configuration names: its hyperparameters, its temperature, what is refused.
+"""Samplers that configurations name: signatures are their fields, facts stand on the functions.
 
-``bind_sampler`` makes ``log_density_fn -> Sampler`` of it, with clipping, box and annealing.
+``of_section`` reads one from a configuration, and ``bind_sampler`` makes ``log_density_fn ->
+Sampler`` of it, with clipping, box and annealing.
 """
 
 import functools
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,14 +17,203 @@ import optax
 
 from ebmjax import densities, samplers
 from ebmjax._axes import AxisName
+from ebmjax._ranges import INSIDE_ONE, POSITIVE, TWO_OR_MORE, optional
 from ebmjax.learning import ChainKind
+from ebmjax.recipes.config import declare
+from ebmjax.recipes.config.declare import Field, When, field, rare, read_fields, under
 from ebmjax.recipes.config.errors import Config, ConfigError, pick
 from ebmjax.recipes.config.user_parts import UserPart, find_function, find_part, is_users
-from ebmjax.recipes.parts.samplers import table
 from ebmjax.types import Sampler
 
+FIRST_LAYER, BASE = "first_layer", "base"
+"""Needs of samplers: a density split after its first layer; a Gaussian of the training images."""
+
+TEMPERATURE = "T of the density exp(-E / T) that the chains follow"
+IN_OTHER_SECTIONS = ("curvature_drift", "drive", "max_score", "num_steps")
+AT_DEFAULT = ("acceptance_threshold", "temperature_growth", "langevin_weight")
+"""Arguments of the library's samplers that are no fields of theirs."""
 HABITS = ("max_score", "low", "high", "final_step_fraction")
 """Fields of ``config.sampler`` that every chain has, where the family has them."""
+
+
+class SamplerEntry(NamedTuple):
+    """A sampler that a configuration names, ours or the user's.
+
+    The last four are facts of bound forms, see ``ebmjax.samplers``.
+
+    Attributes:
+      make: function of a log density and hyperparameters.
+      fields: hyperparameters by name. A "noise_scale" that is set takes the place of "temperature".
+      needs: "", ``FIRST_LAYER`` or ``BASE``. A sampler that needs the first layer also takes the
+        box and the clipping as arguments, for its inner moves.
+    """
+
+    make: Callable[..., Any]
+    fields: Mapping[str, Field]
+    needs: str = ""
+    rejects: bool = False
+    adapts: bool = False
+    interacts: bool = False
+    memory: tuple[str, ...] = ()
+
+
+def describe(
+    make: Callable[..., Any],
+    of: Callable[..., Any] | None = None,
+    needs: str = "",
+    **defaults: Any,
+) -> SamplerEntry:
+    """Returns the entry of a sampler. The noise of one that rejects follows its temperature.
+
+    Args:
+      make: the function, whose fields and facts are read.
+      of: sampler of the library that ``make`` gives further options to: it has the facts and those
+        fields.
+      needs: see ``SamplerEntry``.
+      defaults: in place of the signature's.
+    """
+    defaults = {"step_size": 0.01, **defaults}
+    fields = {} if of is None else read_fields(of, **defaults)
+    fields |= read_fields(make, **defaults)
+    facts = {name: getattr(of or make, name, None) for name in SamplerEntry._fields[3:]}
+    for name in (*IN_OTHER_SECTIONS, *AT_DEFAULT, *["noise_scale"] * bool(facts["rejects"])):
+        fields.pop(name, None)
+    if "temperature" in fields:
+        one = fields["temperature"]
+        default = 1.0 if one.default is None else one.default
+        fields["temperature"] = field(default, POSITIVE, TEMPERATURE)
+    return SamplerEntry(make, fields, needs, **{k: v for k, v in facts.items() if v is not None})
+
+
+def proximal_sgld(
+    log_density_fn: Any, *, max_drift: Annotated[Any, POSITIVE] = 1.0, **options: Any
+) -> samplers.Sampler:
+    """Returns SGLD whose drift is clipped, as in JEM++ and SADA-JEM.
+
+    Args:
+      max_drift: largest drift of a coordinate at a step.
+    """
+    return samplers.clip_drift(samplers.sgld, max_drift)(log_density_fn, **options)
+
+
+def tempered_mala(
+    log_density_fn: Any,
+    *,
+    step_size: Any,
+    temperature: Annotated[Any, POSITIVE] = 1.0,
+    **options: Any,
+) -> samplers.Sampler:
+    """Returns tempered MALA whose first moves are MALA's of the same step.
+
+    The library divides the step by the temperature; here it is multiplied by it first.
+
+    Args:
+      temperature: T at the start.
+    """
+    return samplers.tempered_mala(
+        log_density_fn, step_size=step_size * temperature, temperature=temperature, **options
+    )
+
+
+def parallel_tempering(
+    log_density_fn: Any,
+    *,
+    step_size: Annotated[Any, POSITIVE],
+    temperature: Annotated[Any, POSITIVE] = 1.0,
+    num_powers: Annotated[int, TWO_OR_MORE] = 4,
+    lowest_power: Annotated[Any, INSIDE_ONE] = 0.1,
+) -> samplers.Sampler:
+    """Returns tempering of MALA on powers that fall by one factor from 1 to the lowest.
+
+    The replica at power t makes MALA's moves of the same step at the temperature T / t.
+
+    Args:
+      step_size: the score is multiplied by it.
+      temperature: T of the density exp(-E / T) that the chains follow.
+      num_powers: replicas of a chain, at powers from the lowest to 1.
+      lowest_power: smallest power; each is the same factor above the last.
+    """
+    powers = lowest_power ** jnp.linspace(1.0, 0.0, num_powers)
+    return samplers.parallel_tempering(
+        densities.tempered(log_density_fn, temperature),
+        powers=powers,
+        step_size=step_size * temperature / powers,
+    )
+
+
+def pyld(density: Any, **options: Any) -> samplers.Sampler:
+    """Returns PYLD on a density with the attributes ``first_layer`` and ``head``."""
+    return samplers.pyld(density.first_layer, density.head, **options)
+
+
+SAMPLERS: dict[str, SamplerEntry] = {
+    "gradient_descent": describe(samplers.gradient_descent),
+    "sgld": describe(samplers.sgld),
+    "proximal_sgld": describe(proximal_sgld, samplers.sgld),
+    "psgld": describe(samplers.psgld),
+    "mala": describe(samplers.mala),
+    "tempered_mala": describe(tempered_mala, samplers.tempered_mala),
+    "underdamped_langevin": describe(samplers.underdamped_langevin),
+    "parallel_tempering": describe(parallel_tempering, samplers.parallel_tempering),
+    "tilted_langevin": describe(
+        samplers.tilted_langevin, needs=BASE, step_size=0.2, temperature=0.01
+    ),
+    "svgd": describe(samplers.svgd),
+    "adaptive_svgd": describe(samplers.adaptive_svgd),
+    "stochastic_svgd": describe(samplers.stochastic_svgd),
+    "hmc": describe(samplers.hmc, num_integration_steps=3),
+    "pyld": describe(pyld, samplers.pyld, FIRST_LAYER, num_inner=5, noise_scale=0.0),
+}
+
+PLAIN = {name: entry for name, entry in SAMPLERS.items() if not entry.needs}
+"""Samplers on a density that is one function and their whole target."""
+SINGLE = {name: entry for name, entry in PLAIN.items() if not entry.interacts}
+"""Those of them that move one chain at a time."""
+TILTING = {name: entry for name, entry in SAMPLERS.items() if entry.needs == BASE}
+"""Samplers whose target is the density that they are given times a base density of images."""
+
+
+def defaults(name: str) -> dict[str, Any]:
+    """Returns the table's values of the hyperparameters of a sampler."""
+    return declare.defaults(SAMPLERS[name].fields).to_dict()
+
+
+def sections(
+    names: Iterable[str],
+    words: str,
+    named: Callable[[Any], Iterable[str]],
+    left_out: Iterable[str] = (),
+) -> dict[str, Field]:
+    """Returns the fields of samplers, ``sampler.<name>.<field>``, for a family.
+
+    Args:
+      names: samplers of the table that the family offers.
+      words: field that names them, for messages.
+      named: function from a configuration to the samplers that it names.
+      left_out: fields that the family has in another section.
+    """
+    made = {}
+    for name in names:
+        when = When(f"config.{words}={name}", lambda config, name=name: name in named(config))
+        own = {f"sampler.{name}.{key}": one for key, one in SAMPLERS[name].fields.items()}
+        noise, temperature = f"sampler.{name}.noise_scale", f"sampler.{name}.temperature"
+        if {noise, temperature} <= own.keys():
+            none = When(f"no config.{noise}", lambda config, noise=noise: config.get(noise) is None)
+            own[noise] = replace(own[noise], off=None)
+            own[temperature] = replace(own[temperature], when=(none,))
+        made |= under({k: v for k, v in own.items() if k.split(".")[-1] not in left_out}, when)
+    return made
+
+
+def declare_adaptation(
+    names: Iterable[str], named: Callable[[Any], Iterable[str]]
+) -> dict[str, Field]:
+    """Returns the field that those samplers have besides their sections whose step can adapt."""
+    able = [name for name in names if SAMPLERS[name].adapts]
+    needs = f"a sampler whose step can adapt, config.sampler.name={' or '.join(able)}"
+    when = When(needs, lambda config: any(name in able for name in named(config)))
+    text = "acceptance that the step adapts to; None: fixed"
+    return {"sampler.target_acceptance": rare(None, optional(POSITIVE), text, when)}
 
 
 class Chosen(NamedTuple):
@@ -32,35 +223,13 @@ class Chosen(NamedTuple):
       name: in the table.
       where: its section, "config.sampler.sgld", for messages.
       options: every field of its entry, by name.
-      part: the user's function, if ``name`` names one.
+      entry: its row of the table, or that of the user's function.
     """
 
     name: str
     where: str
     options: Mapping[str, Any]
-    part: UserPart | None = None
-
-    @property
-    def entry(self) -> table.SamplerEntry:
-        """Its row of the table. A function of the user has a row by its signature and facts."""
-        return (
-            table.SAMPLERS[self.name] if self.part is None else table.describe(self.part.function)
-        )
-
-    def make(self, log_density_fn: Any, **hyperparameters: Any) -> Any:
-        """Returns the sampler bound to a density.
-
-        Raises:
-          ConfigError: for whatever a function of the user does wrong.
-        """
-        if self.part is None:
-            return self.entry.make(log_density_fn, **hyperparameters)
-        return _hold_to_contract(self.part, self.part.call(log_density_fn, **hyperparameters))
-
-    @property
-    def label(self) -> str:
-        """Its name in reports: of a user's, that of the function."""
-        return self.name.rpartition(":")[2]
+    entry: SamplerEntry
 
     @property
     def rejects(self) -> bool:
@@ -72,7 +241,7 @@ def of_section(
     config: Config,
     field: str,
     name: str,
-    allowed: Mapping[str, table.SamplerEntry],
+    allowed: Mapping[str, SamplerEntry],
     **shared: Any,
 ) -> Chosen:
     """Returns the sampler whose fields are in a section ``config.sampler.<name>``.
@@ -89,23 +258,23 @@ def of_section(
     """
     if is_users(name):
         arguments = [*inspect.signature(find_function(field, name)).parameters]
-        usual = {"step_size": table.SAMPLERS["sgld"].fields["step_size"]}
+        usual = {"step_size": SAMPLERS["sgld"].fields["step_size"]}
         first = arguments[:1] or ["log_density_fn"]
         part = find_part(config, field, name, first, ("axis_name",), usual)
-        chosen = Chosen(name, "config.sampler.options", part.options, part)
-        if chosen.entry.interacts and not any(one.interacts for one in allowed.values()):
+        entry, where, options = describe_users(part), "config.sampler.options", part.options
+        if entry.interacts and not any(one.interacts for one in allowed.values()):
             raise ConfigError(
                 f"config.{field}={name!r} moves all chains together (its attribute interacts), and "
                 f"here each chain moves alone: take one of {sorted(allowed)}, or another function."
             )
     else:
-        pick(field, name, allowed)
-        chosen = Chosen(name, f"config.sampler.{name}", dict(config.sampler.get(name, {})))
-    known = {*chosen.entry.fields, *chosen.options}
-    options = {**chosen.options, **{key: v for key, v in shared.items() if key in known}}
-    if chosen.part is None and options.get("noise_scale") is not None:
+        entry, where = pick(field, name, allowed), f"config.sampler.{name}"
+        options = dict(config.sampler.get(name, {}))
+    known = {*entry.fields, *options}
+    options = {**options, **{key: value for key, value in shared.items() if key in known}}
+    if not is_users(name) and options.get("noise_scale") is not None:
         options.pop("temperature", None)  # the noise sets it
-    return chosen._replace(options=options)
+    return Chosen(name, where, options, entry)
 
 
 def temperature(chosen: Chosen) -> Any:
@@ -146,14 +315,14 @@ def check(section: Config, samplers: Sequence[Chosen]) -> None:
         f"num_samples must be at least 2 for {names}, whose particles move by each other, got "
         f"{each}": each < 2 and any(one.entry.interacts for one in samplers),
         f"final_step_fraction must be 1 for {names}, of which one has no argument step_size": (
-            is_annealed(section) and any("step_size" not in one.options for one in samplers)
+            section.get("final_step_fraction", 1.0) != 1.0
+            and any("step_size" not in one.options for one in samplers)
         ),
         f"box must be none for {names}, whose Gaussian has no walls, got {box!r}: set "
-        "--config.sampler.box=none": has_box and not table.TILTING.keys().isdisjoint(names),
+        "--config.sampler.box=none": has_box and not TILTING.keys().isdisjoint(names),
         f"low must be below config.sampler.high={high:g}, got {low:g}": has_box and low >= high,
         f"box must be none or clamp for {names}, got {box!r}": (
-            box not in ("none", "clamp")
-            and any(one.entry.needs == table.FIRST_LAYER for one in samplers)
+            box not in ("none", "clamp") and any(one.entry.needs == FIRST_LAYER for one in samplers)
         ),
         f"box='reject' takes back moves over the ends, and {names} never take one back: take "
         "clamp, reflect or a sampler that rejects, such as mala": box == "reject" and not is_moved,
@@ -166,14 +335,16 @@ def check(section: Config, samplers: Sequence[Chosen]) -> None:
             raise ConfigError(f"config.sampler.{why}.")
 
 
-def is_annealed(section: Config) -> bool:
-    """Returns whether steps fall along a chain."""
-    return section.get("final_step_fraction", 1.0) != 1.0
+def describe_users(part: UserPart) -> SamplerEntry:
+    """Returns the row of a user's function. Mistakes of its sampler name the contract."""
+
+    def make(log_density_fn: Any, **hyperparameters: Any) -> Sampler[Any, Any]:
+        return _hold_to_contract(part, part.call(log_density_fn, **hyperparameters))
+
+    return describe(part.function)._replace(make=make)
 
 
 def _hold_to_contract(part: UserPart, made: Any) -> Sampler[Any, Any]:
-    """Returns the sampler ``made`` by a user's function; its mistakes name the contract."""
-
     def hold(is_held: Any, got: Any) -> None:
         if not is_held:
             raise ConfigError(
@@ -228,9 +399,10 @@ def bind_sampler(
       section: ``config.sampler``, of which the box and ``HABITS`` are read.
       base: Gaussians that a sampler tilts; None for N(0, I).
     """
-    box, falls = section.get("box", "none"), is_annealed(section)
+    box = section.get("box", "none")
+    habits = {name: section.get(name) for name in HABITS}
     options = dict(chosen.options)
-    if chosen.entry.needs == table.BASE:
+    if chosen.entry.needs == BASE:
         options["base"] = base
 
     def make_bound(
@@ -243,8 +415,8 @@ def bind_sampler(
         final_step_fraction: Any,
         **given: Any,
     ) -> Any:
-        make = functools.partial(chosen.make, **options)
-        if chosen.entry.needs == table.FIRST_LAYER:
+        make = functools.partial(chosen.entry.make, **options)
+        if chosen.entry.needs == FIRST_LAYER:
             ends = {"low": low, "high": high} if box == "clamp" else {}
             if getattr(log_density_fn, "first_layer", None) is None or log_density_fn.head is None:
                 raise ConfigError(
@@ -253,7 +425,7 @@ def bind_sampler(
                     "that has both."
                 )
             return make(log_density_fn, max_score=max_score, **ends)
-        if falls:
+        if section.get("final_step_fraction", 1.0) != 1.0:
             make = _anneal(make, options, final_step_fraction, section.num_steps)
         if max_score is not None:
             log_density_fn = samplers.clip_score(log_density_fn, max_score)
@@ -265,7 +437,6 @@ def bind_sampler(
             make = samplers.clamp(make, low, high)
         return make(log_density_fn, **given)
 
-    habits = {name: section.get(name) for name in HABITS}
     return functools.partial(make_bound, options=options, **habits)
 
 

@@ -21,6 +21,7 @@ from ebmjax.recipes.models.energy import parts as image_parts
 from ebmjax.recipes.models.energy import parts as joint_parts
 from ebmjax.recipes.models.latent import checks as latent_checks
 from ebmjax.recipes.models.latent import parts as latent_parts
+from ebmjax.recipes.parts import samplers as recipes
 from ebmjax.recipes.parts.samplers import (
     PLAIN,
     SAMPLERS,
@@ -30,7 +31,6 @@ from ebmjax.recipes.parts.samplers import (
     bind_sampler,
     check,
     defaults,
-    table,
     temperature,
 )
 from experiments.configs import jem_digits, thermo_digits, toy_beta
@@ -60,7 +60,7 @@ def set_up(family, name, **fields):
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_a_row_makes_its_sampler_from_its_fields(name):
     """Bound at the defaults and traced: a field that the sampler does not take would be refused."""
-    chosen = Chosen(name, "", defaults(name))
+    chosen = Chosen(name, "", defaults(name), SAMPLERS[name])
     make = bind_sampler(chosen, ConfigDict({"box": "none"}))
 
     def density(x):
@@ -92,7 +92,9 @@ def draws(name, **options):
     """Twenty moves of a chain, or of three particles, on a Gaussian."""
     density = lambda x: -0.5 * jnp.sum(x**2)  # noqa: E731
     density.first_layer, density.head = lambda x: 2.0 * x, lambda z: density(z / 2.0)
-    make = bind_sampler(Chosen(name, "", defaults(name) | options), ConfigDict({"box": "none"}))
+    make = bind_sampler(
+        Chosen(name, "", defaults(name) | options, SAMPLERS[name]), ConfigDict({"box": "none"})
+    )
     start = jnp.array([[1.0, 2.0], [0.5, -1.0], [3.0, 0.1]])
     start = start if SAMPLERS[name].interacts else start[0]
     sampler = make(density)
@@ -160,13 +162,13 @@ def test_replicas_have_the_step_and_the_temperature_of_the_section():
     options = {"step_size": 0.2, "temperature": 0.5, "num_powers": 3, "lowest_power": 0.04}
     with pytest.MonkeyPatch.context() as patch:
         spy = lambda density, **options: seen.append((density, options))  # noqa: E731
-        patch.setattr(table.samplers, "parallel_tempering", spy)
-        table.parallel_tempering(lambda x: -(x**2), **options)
+        patch.setattr(recipes.samplers, "parallel_tempering", spy)
+        recipes.parallel_tempering(lambda x: -(x**2), **options)
     density, found = seen[0]
     assert density(jnp.float32(3.0)) == -18.0
     np.testing.assert_allclose(found["powers"], [0.04, 0.2, 1.0], rtol=1e-6)
     np.testing.assert_allclose(found["step_size"], 0.2 * 0.5 / np.array([0.04, 0.2, 1.0]))
-    chosen = Chosen("parallel_tempering", "", options)
+    chosen = Chosen("parallel_tempering", "", options, SAMPLERS["parallel_tempering"])
     box = ConfigDict({"box": "clamp", "low": -0.5, "high": 0.5})
     sampler = bind_sampler(chosen, box)(lambda x: 0.0 * jnp.sum(x))
     state, _ = sampler.step(jax.random.key(0), sampler.init(jnp.full((9,), 0.45)))
@@ -243,7 +245,7 @@ def test_a_box_that_rejects_needs_a_sampler_that_rejects():
     """Beside one that does, the others are projected."""
     buffer = {"start": "uniform", "start_scale": 0.5}
     section = ConfigDict({"box": "reject", "low": -0.5, "high": 0.5, "buffer": buffer})
-    sgld, mala = (Chosen(name, name, defaults(name)) for name in ("sgld", "mala"))
+    sgld, mala = (Chosen(name, name, defaults(name), SAMPLERS[name]) for name in ("sgld", "mala"))
     with pytest.raises(ConfigError, match=r"box='reject' .* \['sgld'\] never take one back"):
         check(section, [sgld])
     check(section, [sgld, mala])
