@@ -100,8 +100,8 @@ class Experiment(NamedTuple):
       train_step, data, plan: for ``ebmjax.training.fit``.
       monitor: ``(state, step) -> row``, may write into the run's folder.
       draw: draws the plots of the run's folder.
-      numbers: for ``train_step``: the floats of its parts, and their arrays.
       evaluate: ``state -> report`` for evaluation.json; may write into the run's folder.
+      numbers: for ``train_step``: the floats of its parts, and their arrays.
       check_evaluate: raises ConfigError for anything that would stop ``evaluate`` half-way.
       warm_start: function from the folder of another run's checkpoints to this run's start, for
         ``config.train.start_from``.
@@ -116,8 +116,8 @@ class Experiment(NamedTuple):
     plan: Plan
     monitor: Callable[[TrainState, int], dict[str, Any]]
     draw: Callable[[], None]
+    evaluate: Callable[[TrainState], dict[str, Any]]
     numbers: PyTree = None
-    evaluate: Callable[[TrainState], dict[str, Any]] | None = None
     check_evaluate: Callable[[], None] = lambda: None
     warm_start: Callable[[Path], training.WarmStart] | None = None
     use: Callable[[TrainState], Any] | None = None

@@ -40,7 +40,6 @@ def read_arguments(argv: list[str]) -> Any:
     add("--workdir", help="folder of the run; the same one continues it")
     add("--mode", choices=["train", "eval", "all"], default="train", help="train, evaluate or both")
     add("--step", type=int, help="saved step that --mode=eval evaluates (default: the newest)")
-    add("--profile", action="store_true", help="write a trace of the training into profile/")
     address, number = environ("JAX_COORDINATOR_ADDRESS"), environ("JAX_NUM_PROCESSES")
     add("--coordinator_address", default=address, help="HOST:PORT of process 0")
     add("--num_processes", type=int, default=number, help="number of processes")
@@ -72,9 +71,7 @@ def main() -> None:
             from ebmjax.recipes.run.run import BROKE_OFF, USER_ERRORS, launch
 
         try:
-            signum = launch(
-                config, asked.config, asked.workdir, asked.mode, asked.profile, asked.step
-            )
+            signum = launch(config, asked.config, asked.workdir, asked.mode, asked.step)
         except USER_ERRORS as error:
             stop(error, FAILED if isinstance(error, BROKE_OFF) else REFUSED)
         except KeyboardInterrupt:

@@ -8,7 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +52,12 @@ def explain_writes(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in TAKES_NO_MORE:
             raise
-        if isinstance(error, training.CheckpointAccessError):
-            raise WriteError(str(error)) from error
-        raise WriteError(
+        text = (
             f"--workdir {path} could not be written any more: {error.strerror}. What was saved "
             "before is safe. Make room, or mend the permissions, and give the same command again."
-        ) from error
+        )
+        is_said = isinstance(error, training.CheckpointAccessError)
+        raise WriteError(str(error) if is_said else text) from error
 
 
 class Run:
@@ -70,27 +70,25 @@ class Run:
     Attributes:
       path: the folder.
       recoveries: what the run did where it diverged, the first one first.
-      experiment: of the configuration with all that the recoveries changed; ``build`` makes it.
     """
-
-    experiment: build.Experiment
 
     def __init__(self, config: Config, folder: str | Path):
         self.config, self.path = config, Path(folder).expanduser()
-        self.recoveries: list[states.Recovery] = []
+        self.recoveries: list[dict[str, Any]] = []
+
+    @cached_property
+    def experiment(self) -> build.Experiment:
+        """Experiment of the configuration as it is ``now``; built unless it is set."""
+        return self.build()
 
     @property
     def now(self) -> Config:
         """A copy of the configuration, with all that the recoveries changed."""
         config = self.config.copy_and_resolve_references()
         for one in self.recoveries:
-            config.update_from_flattened_dict({name: new for name, (_, new) in one.changes.items()})
+            changes = {name: new for name, (_, new) in one["changes"].items()}
+            config.update_from_flattened_dict(changes)
         return config
-
-    def find(self, step: int | None) -> run_folder.Saved:
-        """Returns the state to use (``find_saved``); reads the recoveries, and writes nothing."""
-        self.recoveries = states.read_recoveries(self.path, self.config)
-        return run_folder.find_saved(self.path, self.config, step)
 
     def build(self, is_training: bool = False) -> build.Experiment:
         """Builds the experiment of the configuration as it is ``now``.
@@ -119,7 +117,6 @@ class Run:
         if is_training and config.train.get("start_from"):
             start = training.on_first(lambda: states.warm_start(config, self.path, made))
             made = made if start is None else made._replace(state=start.state)
-        self.experiment = made
         return made
 
     def train(self, command: str) -> training.FitResult | int:
@@ -138,12 +135,12 @@ class Run:
                 break
             except training.DivergenceError as error:
                 now = self.experiment.config or self.now
-                goes_back = partial(states.go_back, self.path, now, self.recoveries, error)
-                self.recoveries = training.from_first(goes_back)
+                go_back = partial(states.go_back, self.path, now, self.recoveries, error)
+                self.recoveries = training.from_first(go_back)
                 if error.signum is not None:
                     print(f"Interrupted. Continue with:\n  {command}")
                     return error.signum
-            self.build(is_training=True)
+            self.experiment = self.build(is_training=True)
         step, total = int(result.state.step), self.experiment.plan.total_steps
         if result.signum is not None:
             print(f"Interrupted at step {step} of {total}; saved. Continue with:\n  {command}")
@@ -180,43 +177,47 @@ class Run:
                 monitor=monitor,
             )
 
-    def restore(
-        self, found: run_folder.Saved, is_named: bool = False
-    ) -> tuple[training.TrainState, run_folder.Saved]:
-        """Returns a state and where it was found; nothing in the folder is changed.
+    def open(self, step: int | None) -> tuple[training.TrainState, run_folder.Saved]:
+        """Returns a saved state and where it was found (``find_saved``); the folder stays as it is.
 
         If the newest checkpoint is damaged, it is the newest intact one, unless a step is named.
 
         Raises:
+          WorkdirError: if there is no such state.
           CheckpointMismatchError, CheckpointDamagedError: see ``Checkpoints.restore_latest``; the
             first also if the run was trained on other data.
         """
-        template = self.experiment.state
+        self.recoveries = states.read_recoveries(self.path, self.config)
+        found = run_folder.find_saved(self.path, self.config, step)
+        text = f"{self.path}: {found}; reading its data and making its model"
+        with phase(text, default="stderr"):
+            made = self.experiment
         # Points of a law are what the configuration says; their last bits depend on the machine.
         if not is_points(self.config) or self.config.data.name == "points":
-            digest = training.digest_data(self.experiment.data)
-            training.check_same_data(found.meta, found.newest, digest)
+            training.check_same_data(found.meta, found.newest, training.digest_data(made.data))
         folder = self.path / (states.BEST if found.is_best else "checkpoints")
-        with training.Checkpoints(folder, is_read_only=True) as checkpoints:
-            if is_named:
-                return checkpoints.restore(template, found.step)[0], found
-            restored = checkpoints.restore_latest(template)
+        with (
+            phase(f"reading the state of step {found.step:,}"),
+            training.Checkpoints(folder, is_read_only=True) as checkpoints,
+        ):
+            if step is not None:
+                return checkpoints.restore(made.state, step)[0], found
+            restored = checkpoints.restore_latest(made.state)
         assert restored is not None  # ``find_saved`` has seen one
-        step = int(restored[0].step)
-        if step < found.step:
-            print(f"checkpoint {found.step} is damaged; step {step} is used", flush=True)
-        return restored[0], found._replace(step=step)
+        found_step = int(restored[0].step)
+        if found_step < found.step:
+            print(f"checkpoint {found.step} is damaged; step {found_step} is used", flush=True)
+        return restored[0], found._replace(step=found_step)
 
-    def summarise(self, result: training.FitResult, sitting_seconds: float) -> None:
-        """Draws a run that trained to its end, writes summary.json and prints where things are.
+    def finish(self, result: training.FitResult, started: float, is_evaluated: bool) -> None:
+        """Ends a run that began at ``started``: plots, summary.json, and the evaluation if asked.
 
-        The seconds include the steps that recoveries undid.
+        The seconds of training are without the steps that recoveries undid.
         """
-        made, lost = self.experiment, self.recoveries
+        made, seconds = self.experiment, time.perf_counter() - started
         with phase("drawing plots"):
             made.draw()
-        wall = result.wall_seconds + sum(one.lost_seconds for one in lost)
-        compiling = result.compile_seconds + sum(one.lost_compile_seconds for one in lost)
+        wall, compiling = result.wall_seconds, result.compile_seconds
         summary: dict[str, Any] = {
             **result.row,
             "steps": int(result.state.step),
@@ -230,15 +231,18 @@ class Run:
         if made.config is not None:
             summary["extractor"] = extractor_name(made.config)
         if self.config.train.get("on_divergence") == "recover":
-            summary["recoveries"] = [one._asdict() for one in lost]
+            summary["recoveries"] = self.recoveries
         run_folder.write_json(self.path / "summary.json", summary)
         print(
-            f"Done in {sitting_seconds:.0f} s, of which compiling took {compiling:.0f} s.",
+            f"Done in {seconds:.0f} s, of which compiling took {compiling:.0f} s.",
             as_lines(results(summary)),
             *advice(summary),
             f"Numbers in {self.path}/summary.json, plots in {self.path}/plots",
             sep="\n",
         )
+        if is_evaluated:
+            is_best = self.config.evals.get("checkpoint") == "best"
+            self.evaluate(self.open(None)[0] if is_best else result.state)
 
     def _origin(self, state: training.TrainState) -> dict[str, Any]:
         """Returns what says by which code, on what and from which seed parameters came."""
@@ -250,15 +254,6 @@ class Run:
             "params_sha256": training.tree_digest(state.params),
         }
 
-    def check_evaluation(self) -> None:
-        """Raises ConfigError if the family has no full evaluation, or it could not finish."""
-        if self.experiment.evaluate is None:
-            raise ConfigError(
-                f"config.family={self.config.family!r} has no evaluation beyond that of its "
-                "training, whose numbers are in summary.json: use --mode=train."
-            )
-        self.experiment.check_evaluate()
-
     def evaluate(self, state: training.TrainState, is_finished: bool = True) -> None:
         """Evaluates ``state``, writes evaluation.json and prints its numbers.
 
@@ -267,9 +262,7 @@ class Run:
         not be measured.
         """
         path, config, experiment = self.path, self.config, self.experiment
-        assert experiment.evaluate is not None  # ``check_evaluation`` refuses None
         started = time.perf_counter()
-        (path / "plots").mkdir(exist_ok=True)
         with (
             phase(f"evaluating step {int(state.step):,}"),
             warnings.catch_warnings(record=True) as caught,
@@ -278,8 +271,7 @@ class Run:
             report = experiment.evaluate(jax.device_get(state))
         report["warnings"] = [str(one.message) for one in caught]
         if "per_image" in report:
-            found = report.pop("per_image")
-            report["test_set_error"] = run_folder.write_per_image(path, found)
+            report["test_set_error"] = run_folder.write_per_image(path, report.pop("per_image"))
         report |= {
             "step": int(state.step),
             "is_finished": is_finished,
@@ -307,13 +299,12 @@ def launch(
     config_argument: str,
     folder: str | None,
     mode: str = "train",
-    is_profiled: bool = False,
     step: int | None = None,
 ) -> int | None:
     """Runs ``config`` to its end in ``folder``; returns the signal that ended it early, or None.
 
     ``mode`` "eval" only evaluates the run of ``folder``, at ``step`` or at its newest or best
-    state; "all" trains and evaluates. ``is_profiled`` traces training into the folder's profile/.
+    state; "all" trains and evaluates.
 
     Raises:
       USER_ERRORS: the message says what to do.
@@ -332,10 +323,10 @@ def launch(
     training.on_first(lambda: run_folder.check(run.path, config))
     run.recoveries = training.from_first(lambda: states.read_recoveries(run.path, config))
     print(f"{config_argument} -> {run.path}", about_devices(), sep="\n", flush=True)
-    made = run.build(is_training=True)
-    print(*about(made), sep="\n", flush=True)
+    run.experiment = run.build(is_training=True)
+    print(*about(run.experiment), sep="\n", flush=True)
     if mode == "all":
-        run.check_evaluation()
+        run.experiment.check_evaluate()
     training.on_first(lambda: run_folder.prepare(run.path, config))
     program, *arguments = sys.argv
     command = f"python {shlex.quote(program)}" if program.endswith(".py") else program
@@ -347,22 +338,11 @@ def launch(
         if training.is_first():
             of_run.record_command(run.path, command, config_argument)
             held.callback(of_run.write, run.path)
-            if is_profiled:
-                profile = jax.profiler.trace(run.path / "profile", create_perfetto_trace=True)
-                held.enter_context(profile)
         result = run.train(command)
         if not isinstance(result, int):
-            training.on_first(lambda: finish(run, result, started, mode))
+            training.on_first(lambda: run.finish(result, started, mode == "all"))
         training.on_first(held.close)
     return result if isinstance(result, int) else None
-
-
-def finish(run: Run, result: training.FitResult, started: float, mode: str) -> None:
-    """Summarises a run that began at ``started``; in the mode "all" evaluates it, too."""
-    run.summarise(result, time.perf_counter() - started)
-    if mode == "all":
-        is_best = run.config.evals.get("checkpoint") == "best"
-        run.evaluate(run.restore(run.find(None))[0] if is_best else result.state)
 
 
 def evaluate_saved(
@@ -376,14 +356,12 @@ def evaluate_saved(
         raise WorkdirError("--mode=eval needs --workdir=FOLDER, the folder of a run.")
     run = Run(config, folder)
     run_folder.check(run.path, config, may_differ="evals.")
-    found = run.find(step)
     run_folder.check_writable(run.path)
-    print(found, f"{config_argument} -> {run.path}", about_devices(), sep="\n", flush=True)
-    made = run.build()
-    run.check_evaluation()
-    print(*made.about_data, sep="\n", flush=True)
+    print(f"{config_argument} -> {run.path}", about_devices(), sep="\n", flush=True)
+    state, found = run.open(step)
+    run.experiment.check_evaluate()
+    print(*run.experiment.about_data, sep="\n", flush=True)
     with run_folder.only_process(run.path), explain_writes(run.path):
-        state, found = run.restore(found, is_named=step is not None)
         run.evaluate(state, found.is_end)
         of_run.write(run.path)
 

@@ -6,7 +6,7 @@ import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ebmjax import training
 from ebmjax._ranges import MAX_INTEGER
@@ -97,21 +97,6 @@ def warm_start(config: Config, path: Path, experiment: Experiment) -> training.W
     return start
 
 
-class Recovery(NamedTuple):
-    """A retry of a run that diverged: from the state of ``from_step``, with ``changes`` of fields.
-
-    A change is the value before and after. ``lost_seconds`` of training are undone.
-    """
-
-    diverged_at: int
-    first_skipped: int
-    reason: str
-    from_step: int
-    changes: dict[str, list[Any]]
-    lost_seconds: float
-    lost_compile_seconds: float
-
-
 def smaller_steps(config: Config) -> dict[str, list[Any]]:
     """Returns [value, new value] of every field that a recovery changes.
 
@@ -126,17 +111,15 @@ def smaller_steps(config: Config) -> dict[str, list[Any]]:
     }
 
 
-def read_recoveries(path: Path, config: Config) -> list[Recovery]:
+def read_recoveries(path: Path, config: Config) -> list[dict[str, Any]]:
     """Returns the recoveries of a run; raises WorkdirError for a file that holds anything else."""
     file, fields = path / RECOVERIES, families.fields_of(config)
     if not file.exists():
         return []
     try:
-        found = [Recovery(**one) for one in run_folder.read_json(file)["recoveries"]]
+        found = list(run_folder.read_json(file)["recoveries"])
         for one in found:
-            if not all(number >= 0 for number in (one.diverged_at, one.from_step, *one[-2:])):
-                raise ValueError("a step or a time is below 0")
-            for name, (_, new) in one.changes.items():
+            for name, (_, new) in one["changes"].items():
                 if not any(re.fullmatch(pattern, name) for pattern in SMALLER):
                     raise ValueError(f"a recovery does not change {trim(name)}")
                 declare.from_json(fields[name], name, new)
@@ -151,9 +134,9 @@ def read_recoveries(path: Path, config: Config) -> list[Recovery]:
 def go_back(
     path: Path,
     config: Config,
-    recoveries: Sequence[Recovery],
+    recoveries: Sequence[Mapping[str, Any]],
     error: training.DivergenceError,
-) -> list[Recovery]:
+) -> list[Mapping[str, Any]]:
     """Takes a run that diverged back to a checkpoint, and returns its recoveries with the new one.
 
     That is the newest from before the first skipped step; without any, step 0. The folder goes back
@@ -169,21 +152,21 @@ def go_back(
     if hint:
         raise training.DivergenceError(f"{error.args[0]} {hint}") from error
     with training.Checkpoints(path / "checkpoints") as kept:
-        good = kept.newest_before(error.first_skipped)
-        step, meta = good or (0, {"seconds": {"wall": 0.0, "compile": 0.0}})
+        step, _ = kept.newest_before(error.first_skipped) or (0, {})
         rows = run_folder.read_rows(path)  # the checkpoints last: without any, no rows may be left
         lines = (json.dumps(row) + "\n" for row in rows if row["step"] <= step)
         run_folder.write_whole(path / "metrics.jsonl", "".join(lines))
         kept.remove_after(step)
-    found = Recovery(
-        error.step,
-        error.first_skipped,
-        error.reason,
-        step,
-        changes,
-        lost_seconds=round(error.wall_seconds - meta["seconds"]["wall"], 3),
-        lost_compile_seconds=round(error.compile_seconds - meta["seconds"]["compile"], 3),
-    )
+    every = [
+        *recoveries,
+        {
+            "diverged_at": error.step,
+            "first_skipped": error.first_skipped,
+            "reason": error.reason,
+            "from_step": step,
+            "changes": changes,
+        },
+    ]
     changed = ", ".join(f"config.{name} {old:g} -> {new:g}" for name, (old, new) in changes.items())
     print(
         f"Diverged at step {error.step}: {error.reason or 'no finite update'}, from step "
@@ -191,6 +174,5 @@ def go_back(
         f"{changed}. {SEE_FAQ}",
         flush=True,
     )
-    every = [*recoveries, found]
-    run_folder.write_json(path / RECOVERIES, {"recoveries": [one._asdict() for one in every]})
+    run_folder.write_json(path / RECOVERIES, {"recoveries": every})
     return every

@@ -13,7 +13,6 @@ import numpy as np
 from ebmjax import data
 from ebmjax._checks import check_at_least, check_key
 from ebmjax._groups import over_devices
-from ebmjax._phases import phase
 from ebmjax._records import read_json
 from ebmjax.recipes.config import command_line, declare, families, files
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, did_you_mean, flatten
@@ -190,25 +189,20 @@ def load(
         value = tuple(parts) if every[name].is_many else str(value)
         declare.put(every[name], config, name, value)  # first: a check may run the named code
     families.check(config)
-    run = Run(config, path)
-    found = run.find(step)
     if not is_points(config) and data.is_tfds(config.data.name):
         with contextlib.suppress(ValueError):  # which building explains
             where = config.data.get("path")
             data.check_source(config.data.name, "train", path=where, needs_copy=True)
-    with phase(f"{path}: {found}; reading its data and making its model", default="stderr"):
-        experiment = run.build()
-    if experiment.use is None:
-        raise WorkdirError(f"config.family={config.family!r} has no model to use.")
-    with phase(f"reading the state of step {found.step:,}"):
-        state, found = run.restore(found, step is not None)
+    run = Run(config, path)
+    state, found = run.open(step)
     return _as_trained(run, state, is_finished=found.is_end)
 
 
 def _as_trained(run: Run, state: TrainState, *, is_finished: bool, card: str = "") -> TrainedRun:
     """Returns the model of a run that is built, at ``state``."""
     made = run.experiment
-    assert made.use is not None
+    if made.use is None:
+        raise WorkdirError(f"config.family={run.config.family!r} has no model to use.")
     shape = tuple(jax.tree.leaves(made.data)[0].shape[1:])
     used, config = made.use(jax.device_get(state)), made.config or run.now
     return TrainedRun(config, used, shape, int(state.step), is_finished, card)
@@ -251,14 +245,13 @@ def load_packaged(name: str) -> TrainedRun:
     config = declare.configure(every, base=base)
     families.prune(config)
     run = Run(config, place)
-    template = run.build().state
     with np.load(place / "state.npz", allow_pickle=False) as arrays:
 
         def fill(path: Any, leaf: Any) -> Any:
             key = name_leaf(path)
             return jnp.asarray(arrays[key], leaf.dtype) if key in arrays else leaf
 
-        state = jax.tree_util.tree_map_with_path(fill, template)
+        state = jax.tree_util.tree_map_with_path(fill, run.experiment.state)
     return _as_trained(run, state, is_finished=True, card=known[name])
 
 

@@ -36,11 +36,10 @@ def saved(folder, step, is_diverged=False):
 def restored(folder, asked=None, data=DATA):
     """The weight of the state that is used, what is said of it, and whether it is the outcome."""
     run = Run(digits(), folder)
-    found = run.find(asked)
     run.experiment = SimpleNamespace(state=state_of(0), data=data)
-    state, used = run.restore(found, is_named=asked is not None)
+    state, used = run.open(asked)
     assert int(state.step) == used.step == float(state.params["weight"][0])
-    return used.step, str(found), used.is_end
+    return used.step, str(find_saved(folder, digits(), asked)), used.is_end
 
 
 @pytest.mark.parametrize(("newest", "kind"), [(TOTAL, "finished"), (20, "unfinished")])

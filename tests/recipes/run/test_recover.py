@@ -59,11 +59,7 @@ def test_a_run_recovers_with_ever_smaller_steps(recovered, config):
         assert one["diverged_at"] == one["first_skipped"] + 3
         assert one["from_step"] == 4 * ((one["first_skipped"] - 1) // 4)  # checkpoints every 4
     assert run_folder.as_json(config) == strict_json((recovered / "config.json").read_text())
-    summary = summary_of(recovered)
-    assert summary["recoveries"] == events
-    lost = sum(one["lost_seconds"] for one in events)
-    assert 0 < lost < summary["wall_seconds"]
-    assert min(one["lost_seconds"] - one["lost_compile_seconds"] for one in events) >= 0
+    assert summary_of(recovered)["recoveries"] == events
     rows = rows_of(recovered)
     assert [row["step"] for row in rows] == list(range(121))
     assert all(row["skip_cause"] == 0 for row in rows if "loss" in row)
@@ -178,13 +174,13 @@ def test_a_recovery_goes_back_to_a_healthy_checkpoint(tmp_path):
     config = linear(**BREAKING)
     run_folder.prepare(tmp_path, config)
     run = Run(config, tmp_path)
-    state, meta = run.build().state, {"seconds": {"wall": 0.0, "compile": 0.0}}
+    state = run.build().state
     with training.Checkpoints(tmp_path / "checkpoints", max_to_keep=9) as kept:
         for step in (4, 6, 8, 10):
-            kept.save(step, state, meta, is_passing=step == 8)
+            kept.save(step, state, {}, is_passing=step == 8)
     error = training.DivergenceError("Training diverged.", 13, 10, "because")
     (found,) = states.go_back(tmp_path, run.now, [], error)
-    assert (found.diverged_at, found.from_step) == (13, 6)
+    assert (found["diverged_at"], found["from_step"]) == (13, 6)
     assert states.read_recoveries(tmp_path, config) == [found]
     assert sorted(map(int, os.listdir(tmp_path / "checkpoints"))) == [4, 6]
 
@@ -216,11 +212,7 @@ def test_signals_change_nothing_of_a_run_that_recovers(
         num_sittings += 1
     assert num_sittings >= 2
     assert_same_run(path, recovered)
-    ours, theirs = (
-        [{k: v for k, v in one.items() if "seconds" not in k} for one in events_of(p)]
-        for p in (path, recovered)
-    )
-    assert ours == theirs
+    assert events_of(path) == events_of(recovered)
 
 
 @pytest.mark.parametrize(

@@ -130,8 +130,7 @@ def test_points_of_the_plane_lie_on_the_circles():
 def keep(folder, place):
     """Writes fields.json and state.npz of a run, as they lie in ebmjax/recipes/at_hand."""
     run = Run(run_folder.config_of(folder), folder)
-    run.build()
-    state, _ = run.restore(run.find(None))
+    state, _ = run.open(None)
     leaves = jax.tree_util.tree_leaves_with_path(jax.device_get(state))
     named = {trained.name_leaf(path): np.asarray(leaf) for path, leaf in leaves}
     place.mkdir(parents=True)
