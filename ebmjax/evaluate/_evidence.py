@@ -15,8 +15,6 @@ from ebmjax.evaluate._classifier import as_floats
 from ebmjax.evidence import (
     Estimate,
     annealed_importance_sampling,
-    estimate_difference,
-    log_mean_exp,
     smc_log_normalizer,
     stepping_stone_log_evidence,
     thermodynamic_log_evidence,
@@ -201,9 +199,8 @@ def _stepping_stone(_: Key, problem: Problem) -> OfImage:
 
 
 def _ais(key: Key, problem: Problem) -> OfImage:
-    def weigh(key: Key, start: Any, *path: Any, **options: Any) -> Estimate:
-        samples = annealed_importance_sampling(key, start, *path, **options)
-        return log_mean_exp(samples.log_weights)
+    def weigh(*arguments: Any, **options: Any) -> Estimate:
+        return annealed_importance_sampling(*arguments, **options).estimate
 
     return _anneal(key, problem, weigh, (problem.num_chains,))
 
@@ -227,9 +224,7 @@ def _anneal(
         return weigh(run_key, model.base_scale * draws, problem.powers, *path, **options)
 
     prior = log_normalizer(key, latent.path_to_prior(params, model))
-    return lambda key, x: estimate_difference(
-        log_normalizer(key, latent.path_to_posterior(params, model, x)), prior
-    )
+    return lambda key, x: log_normalizer(key, latent.path_to_posterior(params, model, x)) - prior
 
 
 METHODS = {

@@ -15,5 +15,3 @@ from ebmjax.evidence._thermodynamic import tempering_log_partition as tempering_
 from ebmjax.evidence._thermodynamic import thermodynamic_log_evidence as thermodynamic_log_evidence
 from ebmjax.evidence._thermodynamic import trapezium_weights as trapezium_weights
 from ebmjax.evidence._weights import Estimate as Estimate
-from ebmjax.evidence._weights import estimate_difference as estimate_difference
-from ebmjax.evidence._weights import log_mean_exp as log_mean_exp

@@ -31,6 +31,11 @@ class AnnealedSamples(NamedTuple):
     positions: PyTree
     infos: Any
 
+    @property
+    def estimate(self) -> Estimate:
+        """Log of the mean weight, too low by about half the squared standard error."""
+        return log_mean_exp(self.log_weights)
+
 
 def annealed_importance_sampling(
     key: Key,
@@ -50,8 +55,7 @@ def annealed_importance_sampling(
 
     where :math:`z_0` is the start and :math:`z_i` follows from :math:`z_{i-1}` by ``num_steps``
     steps at power :math:`t_i`. The weights are unbiased, however badly the chains mix, if every
-    step leaves its density invariant: MALA does, ``sgld`` does not. ``log_mean_exp`` of the weights
-    is the estimate.
+    step leaves its density invariant: MALA does, ``sgld`` does not.
 
     Args:
       key: consumed.
@@ -62,7 +66,8 @@ def annealed_importance_sampling(
       num_steps: steps at every power above 0 (static). Those at power 1 only serve the positions.
 
     Returns:
-      ``AnnealedSamples``. The cost is ``(num_powers - 1) * num_steps`` gradients a chain.
+      Log weights, positions and infos, and ``estimate``, the log of the ratio. The cost is
+      ``(num_powers - 1) * num_steps`` gradients a chain.
 
     Example:
       >>> from ebmjax.samplers import mala
@@ -70,7 +75,7 @@ def annealed_importance_sampling(
       >>> samples = annealed_importance_sampling(
       ...     jax.random.key(1), start, jnp.linspace(0.0, 1.0, 5), lambda z: -0.5 * z**2,
       ...     lambda z: -1.5 * z**2, sampler=partial(mala, step_size=0.3), num_steps=2)
-      >>> estimate = log_mean_exp(samples.log_weights)  # log Z_1 / Z_0 = log sqrt(1 / 4)
+      >>> estimate = samples.estimate  # log Z_1 / Z_0 = log sqrt(1 / 4)
       >>> bool(abs(estimate.value + jnp.log(2.0)) < 5 * estimate.standard_error)
       True
 

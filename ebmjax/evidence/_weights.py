@@ -19,12 +19,10 @@ class Estimate(NamedTuple):
     value: Any
     standard_error: Any
 
-
-def estimate_difference(first: Estimate, second: Estimate) -> Estimate:
-    """Returns ``first - second`` of two independent estimates; their squared errors add."""
-    return Estimate(
-        first.value - second.value, jnp.hypot(first.standard_error, second.standard_error)
-    )
+    def __sub__(self, other: "Estimate") -> "Estimate":
+        """Returns the difference of two independent estimates; their squared errors add."""
+        error = jnp.hypot(self.standard_error, other.standard_error)
+        return Estimate(self.value - other.value, error)
 
 
 def log_mean_exp(log_weights: jax.Array) -> Estimate:

@@ -19,7 +19,6 @@ from ebmjax.learning._latent import init_latent_carry as init_latent_carry
 from ebmjax.learning._latent import make_latent_gradient_fn as make_latent_gradient_fn
 from ebmjax.learning._latent import make_through_chain_gradient_fn as make_through_chain_gradient_fn
 from ebmjax.learning._models import EnergyNetwork as EnergyNetwork
-from ebmjax.learning._models import EnergyOf as EnergyOf
 from ebmjax.learning._models import JointNetwork as JointNetwork
 from ebmjax.learning._noise_levels import NoiseLevels as NoiseLevels
 from ebmjax.learning._noise_levels import (

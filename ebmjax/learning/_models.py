@@ -22,10 +22,6 @@ Energy = Callable[..., jax.Array]
 """``energy(x, labels)``: ``(..., *shape)`` and ``(...,)`` to ``(...,)``; labels may be
 ignored. An energy of many noise levels also takes noise scales (...,)."""
 
-EnergyOf = Callable[[PyTree], Energy]
-"""``energy_of(params) -> energy``: what all chains of a step share, such as a spectral norm, is
-computed here, once."""
-
 
 class Seen(NamedTuple):
     """Outputs of a model in one step.
@@ -45,11 +41,12 @@ class EnergyNetwork(NamedTuple):
     """A model without labels, or E(x, y) of images with labels: its log density f is -E.
 
     Attributes:
-      energy_of: see ``EnergyOf``.
+      energy_of: ``energy_of(params) -> energy``. It computes once what all chains of a step share,
+        such as a spectral norm.
       num_classes: of E(x, y); 1 for E(x).
     """
 
-    energy_of: EnergyOf
+    energy_of: Callable[[PyTree], Energy]
     num_classes: int = 1
 
     @property

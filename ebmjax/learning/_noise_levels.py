@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ebmjax.learning._models import EnergyOf
 from ebmjax.networks import Network
 from ebmjax.samplers import run_annealed_langevin, run_recovery_chains
 from ebmjax.types import Key, PyTree
@@ -87,7 +86,9 @@ class NoiseLevels(NamedTuple):
         return jax.lax.scan(lower, position, (keys, levels[::-1]))[0]
 
 
-def condition_on_noise(energy_of: EnergyOf, levels: NoiseLevels, num_axes: int) -> EnergyOf:
+def condition_on_noise(
+    energy_of: Callable[[PyTree], Callable[..., jax.Array]], levels: NoiseLevels, num_axes: int
+) -> Callable[[PyTree], Callable[..., jax.Array]]:
     r"""Returns E(x, noise) from an energy of examples with one more channel, the noise's logarithm.
 
     .. math::

@@ -7,8 +7,8 @@ import pytest
 from latent_problems import MODEL, OBSERVATIONS, make_params
 from scipy import special
 
-from ebmjax.evidence import log_mean_exp, stepping_stone_log_evidence, thermodynamic_log_evidence
-from ebmjax.evidence._weights import weight_sample_size
+from ebmjax.evidence import stepping_stone_log_evidence, thermodynamic_log_evidence
+from ebmjax.evidence._weights import log_mean_exp, weight_sample_size
 from ebmjax.latent import log_evidence, log_likelihood, power_schedule
 
 PARAMS, X = make_params(), jnp.asarray(OBSERVATIONS[0], jnp.float32)

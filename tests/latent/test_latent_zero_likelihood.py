@@ -72,7 +72,7 @@ def test_annealed_importance_sampling_weighs_them_with_zero():
     # Those that start outside have weight zero for good, though they move inside.
     np.testing.assert_array_equal(np.isneginf(samples.log_weights), start <= 0)
     assert np.isfinite(samples.positions).all()
-    assert_right(evidence.log_mean_exp(samples.log_weights))
+    assert_right(samples.estimate)
 
 
 def test_sequential_monte_carlo_resamples_them_away():
