@@ -38,9 +38,8 @@ from ebmjax.recipes.__main__ import quietly
 from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import Config, stop
 from ebmjax.recipes.models import build
-from ebmjax.training._block import make_block
-from ebmjax.training._feed import describe_batches, plan_indices
-from ebmjax.training._sharding import describe_shapes, make_mesh, state_specs
+from ebmjax.training._sharding import STATE_SPECS, describe_batches, describe_shapes, make_mesh
+from ebmjax.training._step import make_block
 
 
 def find_devices(topology: str) -> list[Any]:
@@ -59,13 +58,13 @@ def compile_step(config: Config, devices: list[Any]) -> harness.Row:
     plan = experiment.plan
     mesh = make_mesh(plan.num_shards, devices)
     num_examples = len(jax.tree.leaves(experiment.data)[0])
-    indices = plan_indices(plan, 0, plan.steps_per_dispatch, num_examples)
+    indices = plan.indices(0, plan.steps_per_dispatch, num_examples)
     started = time.process_time()
     # Networks choose their convolutions by the backend.
     with mock.patch.object(jax, "default_backend", return_value=devices[0].platform):
         lowered = make_block(experiment.train_step, mesh).lower(
             describe_shapes(build.root_keys(config.seed)[1], mesh, PartitionSpec()),
-            describe_shapes(experiment.state, mesh, state_specs()),
+            describe_shapes(experiment.state, mesh, STATE_SPECS),
             describe_batches(experiment.data, indices, mesh),
             experiment.numbers,
         )

@@ -27,9 +27,9 @@ from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import Config, stop
 from ebmjax.recipes.models import build
 from ebmjax.recipes.run.run import USER_ERRORS, Run
-from ebmjax.training._block import make_block
 from ebmjax.training._feed import Feed
 from ebmjax.training._sharding import place_state
+from ebmjax.training._step import make_block
 
 TAKES_FIELDS = True
 

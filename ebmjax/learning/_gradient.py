@@ -27,7 +27,7 @@ from ebmjax.learning._models import EnergyNetwork, JointNetwork
 from ebmjax.learning._plan import ChainPlan, positions_in, with_positions
 from ebmjax.losses import adapt_smoothing, cross_entropy_loss, nearest_neighbour_entropy
 from ebmjax.optim import sam_gradients
-from ebmjax.training import GradientFn, with_data_check
+from ebmjax.training import GradientFn
 from ebmjax.types import Key, Metrics, PyTree
 
 TAKEN = ("objective", "plan")
@@ -205,7 +205,8 @@ def make_gradient_fn(
         given = {name: value for name, value in (numbers or {}).items() if name in TAKEN}
         return with_numbers(step, given).learn(key, params, carry, batch)
 
-    return with_data_check(gradient_fn, step.check_data)
+    gradient_fn.check_data = step.check_data  # pyright: ignore[reportFunctionMemberAccess]
+    return gradient_fn
 
 
 class _Drawn(NamedTuple):

@@ -19,7 +19,7 @@ from ebmjax.latent import (
     through_chain_loss,
     vanilla_loss,
 )
-from ebmjax.training import GradientFn, with_data_check, write_slots
+from ebmjax.training import GradientFn, write_slots
 from ebmjax.types import Key, Metrics, PyTree
 
 
@@ -222,7 +222,8 @@ def make_latent_gradient_fn(
         if identify is not None:
             check_indices(carry, identify(data))
 
-    return with_data_check(gradient_fn, check_data)
+    gradient_fn.check_data = check_data  # pyright: ignore[reportFunctionMemberAccess]
+    return gradient_fn
 
 
 def make_through_chain_gradient_fn(

@@ -7,16 +7,13 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding
 
 from ebmjax._checks import leading_size
 from ebmjax._stored import is_stored
-from ebmjax.data import batch_indices
 from ebmjax.training._plan import Plan
-from ebmjax.training._sharding import AXIS, describe_shapes
+from ebmjax.training._sharding import OVER_SHARDS
 from ebmjax.types import PyTree
-
-OVER_SHARDS = PartitionSpec(None, AXIS)
 
 
 def host_rows(data: PyTree, indices: PyTree) -> PyTree:
@@ -27,19 +24,6 @@ def host_rows(data: PyTree, indices: PyTree) -> PyTree:
         return found.reshape(*index.shape, *found.shape[1:])
 
     return jax.tree.map(lambda index: jax.tree.map(lambda leaf: rows(leaf, index), data), indices)
-
-
-def describe_batches(data: PyTree, indices: PyTree, mesh: Mesh) -> PyTree:
-    """Returns the shapes of the batches on the mesh, without reading a row."""
-
-    def describe(leaf: Any, index: np.ndarray) -> jax.ShapeDtypeStruct:
-        aval = leaf if is_stored(leaf) else jax.typeof(leaf)
-        return jax.ShapeDtypeStruct((*index.shape, *aval.shape[1:]), aval.dtype)
-
-    shapes = jax.tree.map(
-        lambda index: jax.tree.map(lambda leaf: describe(leaf, index), data), indices
-    )
-    return describe_shapes(shapes, mesh, OVER_SHARDS)
 
 
 class Feed:
@@ -72,25 +56,10 @@ class Feed:
                 yield first, size, jax.tree.map(self._place_rows, rows.result())
 
     def _read_rows(self, block: tuple[int, int]) -> PyTree:
-        indices = plan_indices(self._plan, *block, self._num_examples)
+        indices = self._plan.indices(*block, self._num_examples)
         return host_rows(self._data, jax.tree.map(lambda index: index[:, self._own], indices))
 
     def _place_rows(self, rows: np.ndarray) -> jax.Array:
         shape = (rows.shape[0], self._plan.num_shards, *rows.shape[2:])
         sharding = NamedSharding(self._mesh, OVER_SHARDS)
         return jax.make_array_from_process_local_data(sharding, rows, shape)
-
-
-def plan_indices(plan: Plan, first_step: int, size: int, num_examples: int) -> PyTree:
-    """Returns a block's examples, (size, num_shards, examples of a shard), for every stream."""
-
-    def stream(number: int, batch_size: int) -> np.ndarray:
-        # Far apart, because the second stream of a seed must not be the first of the next seed.
-        seed = plan.data_seed + number * 2**32
-        steps = range(first_step, first_step + size)
-        sizes = {"num_examples": num_examples, "batch_size": batch_size}
-        indices = np.stack([batch_indices(seed, step, **sizes) for step in steps])
-        return indices.reshape(size, plan.num_shards, -1)
-
-    streams = tuple(stream(*pair) for pair in enumerate(plan.streams))
-    return streams if isinstance(plan.batch_size, tuple) else streams[0]

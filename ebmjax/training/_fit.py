@@ -6,21 +6,27 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 from jax.sharding import Mesh
 
 from ebmjax._checks import check_key, leading_size
 from ebmjax._phases import phase
 from ebmjax._records import json_digest
-from ebmjax.training._block import BlockRunner, make_block
+from ebmjax._stored import is_stored
 from ebmjax.training._checkpoints import Checkpoints
-from ebmjax.training._data import check_data
-from ebmjax.training._feed import Feed, describe_batches, plan_indices
+from ebmjax.training._feed import Feed
 from ebmjax.training._plan import Plan
 from ebmjax.training._processes import is_first, is_shared, meet, whole
-from ebmjax.training._sharding import describe_shapes, make_mesh, place_state, state_specs
+from ebmjax.training._sharding import (
+    STATE_SPECS,
+    describe_batches,
+    describe_shapes,
+    make_mesh,
+    place_state,
+)
 from ebmjax.training._start import begin
 from ebmjax.training._state import TrainState
-from ebmjax.training._step import TrainStep
+from ebmjax.training._step import BlockRunner, TrainStep, make_block
 from ebmjax.training._stops import SkipWatch, StopRequest
 from ebmjax.training._writers import RowLogger, Writer
 from ebmjax.types import Key, PyTree
@@ -107,8 +113,7 @@ def fit(
         labels for which the model has no class; before anything compiles.
     """
     started = time.perf_counter()
-    _check_state(key, state, plan)
-    check_data(train_step, state, data)
+    _check_arguments(key, state, train_step, data, plan)
     mesh = make_mesh(plan.num_shards, devices)
     if is_shared(mesh) and not is_first():
         checkpoints, writers = None, ()
@@ -135,7 +140,7 @@ def fit(
 
     if monitor and first_step == 0 and plan.is_monitored(0):
         if (block := next(plan.blocks(0), None)) is not None:
-            indices = plan_indices(plan, *block, leading_size("data", data))
+            indices = plan.indices(*block, leading_size("data", data))
             run_block.compile_ahead(state, describe_batches(data, indices, mesh))
         log.write(0, monitored(0))
 
@@ -209,9 +214,8 @@ def check_fits(
     Some errors show only while tracing. Call this before you make a folder, so that a mistake
     leaves no folder behind.
     """
-    _check_state(key, state, plan)
     with phase(f"checking {leading_size('data', data):,} examples and tracing the step"):
-        check_data(train_step, state, data)
+        _check_arguments(key, state, train_step, data, plan)
         mesh = make_mesh(plan.num_shards, devices)
         _check_trace(key, state, train_step, data, plan, mesh, numbers)
 
@@ -229,24 +233,44 @@ def _check_trace(
     block = next(plan.blocks(int(state.step)), None)
     if block is None:
         return
-    indices = plan_indices(plan, *block, leading_size("data", data))
+    indices = plan.indices(*block, leading_size("data", data))
     make_block(train_step, mesh).eval_shape(
         key,
-        describe_shapes(state, mesh, state_specs()),
+        describe_shapes(state, mesh, STATE_SPECS),
         describe_batches(data, indices, mesh),
         numbers,
     )
 
 
-def _check_state(key: Key, state: TrainState, plan: Plan) -> None:
+def _check_arguments(
+    key: Key, state: TrainState, train_step: TrainStep, data: PyTree, plan: Plan
+) -> None:
+    """Raises unless the arguments fit together and all data, looked at on the host, are finite.
+
+    Inside ``jit`` values are not checked, and a NaN would spoil every step that uses it.
+    """
     check_key("key", key)
     if key.shape:
         raise ValueError(f"key must be one typed key, got an array of shape {key.shape}.")
-    if not jax.tree.leaves(state.carry):
-        return
-    num_shards = leading_size("state.carry", state.carry)
-    if num_shards != plan.num_shards:
+    num_shards = leading_size("state.carry", state.carry) if jax.tree.leaves(state.carry) else None
+    if num_shards not in (None, plan.num_shards):
         raise ValueError(
             f"state.carry must have a leading axis of plan.num_shards={plan.num_shards} logical "
             f"shards, got {num_shards}. Make the state with that many, or change the plan."
         )
+    leading_size("data", data)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(data):
+        if is_stored(leaf) or not jax.numpy.issubdtype(leaf.dtype, np.inexact):
+            continue
+        array, name = np.asarray(leaf), "data" + jax.tree_util.keystr(path)
+        if not (is_broken := ~np.isfinite(array)).any():
+            continue
+        first = tuple(int(i) for i in np.argwhere(is_broken)[0])
+        raise ValueError(
+            f"{name} must be finite: {np.count_nonzero(is_broken)} of its {array.size} numbers are "
+            f"NaN or infinite, the first {name}[{', '.join(map(str, first))}]={array[first]}. "
+            "Repair these examples or leave them out."
+        )
+    if check_model := getattr(train_step, "check_data", None):
+        one_shard = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), state.carry)
+        check_model(jax.eval_shape(lambda: state.params), one_shard, data)

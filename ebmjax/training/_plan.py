@@ -2,8 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from ebmjax._checks import check_at_least
+from ebmjax.data import batch_indices
 
 MAX_STEPS = 2**31 - 1
 
@@ -89,6 +93,17 @@ class Plan:
             size = min(until_border, self.total_steps - first_step)
             yield first_step, size
             first_step += size
+
+    def indices(self, first_step: int, size: int, num_examples: int) -> Any:
+        """Returns the examples of a block, (size, num_shards, examples of a shard), by stream."""
+        steps, streams = range(first_step, first_step + size), []
+        for number, batch_size in enumerate(self.streams):
+            # Far apart, because the second stream of a seed must not be the first of the next seed.
+            seed = self.data_seed + number * 2**32
+            sizes = {"num_examples": num_examples, "batch_size": batch_size}
+            stream = np.stack([batch_indices(seed, step, **sizes) for step in steps])
+            streams.append(stream.reshape(size, self.num_shards, -1))
+        return tuple(streams) if isinstance(self.batch_size, tuple) else streams[0]
 
     def is_logged(self, step: int) -> bool:
         """Returns whether a row is due after ``step`` steps."""

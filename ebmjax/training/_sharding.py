@@ -9,11 +9,15 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ebmjax._checks import check_at_least
+from ebmjax._stored import is_stored
 from ebmjax.training._processes import put
 from ebmjax.training._state import TrainState
 from ebmjax.types import PyTree
 
 AXIS = "data"
+EVERYWHERE, OVER_SHARDS = PartitionSpec(), PartitionSpec(None, AXIS)
+STATE_SPECS: Any = TrainState._make([*[EVERYWHERE] * 3, PartitionSpec(AXIS), *[EVERYWHERE] * 2])
+"""Placement of a ``TrainState``: shards are split, the rest is replicated."""
 
 
 def make_mesh(num_shards: int, devices: Sequence[Any] | None = None) -> Mesh:
@@ -40,16 +44,9 @@ def make_mesh(num_shards: int, devices: Sequence[Any] | None = None) -> Mesh:
 
 def replicate_arrays(numbers: PyTree, mesh: Mesh) -> PyTree:
     """Places the arrays of ``numbers`` whole on every device; Python's numbers stay as they are."""
-    everywhere = PartitionSpec()
     return jax.tree.map(
-        lambda x: put(x, mesh, everywhere) if isinstance(x, jax.Array) else x, numbers
+        lambda x: put(x, mesh, EVERYWHERE) if isinstance(x, jax.Array) else x, numbers
     )
-
-
-def state_specs() -> Any:
-    """Returns partition specs of a ``TrainState``: shards are split, the rest is replicated."""
-    everywhere, split = PartitionSpec(), PartitionSpec(AXIS)
-    return TrainState._make([*[everywhere] * 3, split, *[everywhere] * 2])
 
 
 def describe_shapes(tree: PyTree, mesh: Mesh, specs: PyTree) -> PyTree:
@@ -66,11 +63,24 @@ def describe_shapes(tree: PyTree, mesh: Mesh, specs: PyTree) -> PyTree:
     return jax.tree.map(describe, tree, jax.tree.broadcast(specs, tree, is_leaf=is_spec))
 
 
+def describe_batches(data: PyTree, indices: PyTree, mesh: Mesh) -> PyTree:
+    """Returns the shapes of a block's batches on the mesh, without reading a row."""
+    where = NamedSharding(mesh, OVER_SHARDS)
+
+    def describe(leaf: Any, index: np.ndarray) -> jax.ShapeDtypeStruct:
+        aval = leaf if is_stored(leaf) else jax.typeof(leaf)
+        return jax.ShapeDtypeStruct((*index.shape, *aval.shape[1:]), aval.dtype, sharding=where)
+
+    return jax.tree.map(
+        lambda index: jax.tree.map(lambda leaf: describe(leaf, index), data), indices
+    )
+
+
 def place_state(state: TrainState, mesh: Mesh) -> TrainState:
     """Copies ``state`` to the mesh; the caller keeps the given arrays.
 
     ``device_put`` lets a device keep a buffer that it already holds, even with ``may_alias=False``
     on several devices. Training donates its state, which would then delete the caller's array.
     """
-    parts = zip(jax.tree.map(jnp.copy, state), state_specs(), strict=True)
+    parts = zip(jax.tree.map(jnp.copy, state), STATE_SPECS, strict=True)
     return TrainState(*(put(part, mesh, spec) for part, spec in parts))

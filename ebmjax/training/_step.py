@@ -1,7 +1,11 @@
-"""One training step of one device, from the gradient of one logical shard."""
+"""A training step of a device, from the gradient of a shard, and compiled blocks of steps."""
 
+import functools
 import math
+import os
+import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any
 
@@ -9,12 +13,15 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
+from jax.sharding import Mesh, PartitionSpec
 
 from ebmjax._axes import num_members
 from ebmjax._checks import check_floating, leading_size, trim
+from ebmjax._phases import phase
 from ebmjax._precision import at_least_float32
+from ebmjax.training._sharding import OVER_SHARDS, STATE_SPECS, replicate_arrays
 from ebmjax.training._state import SlotWrite, TrainState, apply_writes
-from ebmjax.training._stops import skip_cause
+from ebmjax.training._stops import CAUSES
 from ebmjax.types import Key, Metrics, PyTree
 
 GradientFn = Callable[..., tuple[PyTree, PyTree, Metrics]]
@@ -24,21 +31,15 @@ GradientFn = Callable[..., tuple[PyTree, PyTree, Metrics]]
 ``SlotWrite`` in place of a large array. ``metrics`` holds at least "loss". Of a step with numbers,
 these are its fifth argument. If the function has an attribute ``check_data``, ``fit`` calls
 ``check_data(params, carry, data)`` before it compiles anything, with all data and the shapes of the
-others.
+others. It raises if the data do not fit the model.
 """
 
 TrainStep = Callable[..., tuple[TrainState, Metrics]]
 """``train_step(key, state, batch) -> (state, metrics)``, pure; see ``make_train_step``."""
 
 
-def with_data_check(function: Any, check_data: Callable[..., None] | None) -> Any:
-    """Returns ``function`` with the attribute ``check_data``, which ``fit`` calls.
-
-    ``check_data(params, carry, data)`` raises if ``data`` do not fit the model. ``params`` and
-    ``carry`` are those that one ``gradient_fn`` sees, as ``jax.ShapeDtypeStruct``.
-    """
-    function.check_data = check_data
-    return function
+DETERMINISTIC = "xla_gpu_deterministic_ops"
+"""Without it, a GPU adds some gradients in an order that changes from call to call."""
 
 
 def make_train_step(
@@ -101,8 +102,11 @@ def make_train_step(
         )
         returned = of_shards(keys, state.params, state.carry, batch, *given)
         gradients, carry, metrics = _check_returned(returned, state.params, state.carry)
-        local_mean = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), (gradients, metrics))
-        gradients, metrics = _all_reduce_mean(local_mean, axis_name)
+        means = jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), (gradients, metrics))
+        if axis_name is not None:  # all leaves at once, as one vector in one message
+            vector, unravel = ravel_pytree(means)
+            means = unravel(jax.lax.pmean(vector, axis_name))
+        gradients, metrics = means
         gradient_norm = optax.tree.norm(at_least_float32(gradients))
 
         of_step = (numbers or {}).get("optimizer")
@@ -112,8 +116,13 @@ def make_train_step(
         )
         params = optax.apply_updates(state.params, updates)
         are_finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(params)]
-        is_finite = jnp.all(jnp.stack(are_finite))
-        cause = skip_cause(metrics["loss"], gradient_norm, max_abs_loss, is_finite)
+        reasons = [  # in the order of ``CAUSES``
+            ~jnp.isfinite(metrics["loss"]),
+            ~jnp.isfinite(gradient_norm),
+            jnp.abs(metrics["loss"]) > max_abs_loss,
+            ~jnp.all(jnp.stack(are_finite)),
+        ]
+        cause = jnp.select(reasons, [jnp.int32(number) for number in CAUSES], jnp.int32(0))
         is_sound = cause == 0
         is_held = jnp.asarray(False if hold_fn is None else hold_fn(metrics))
         is_taken = is_sound & ~is_held
@@ -136,15 +145,9 @@ def make_train_step(
         state = TrainState(state.step + 1, params, opt_state, carry, skipped, consecutive_skipped)
         return state, metrics
 
-    return with_data_check(train_step, getattr(gradient_fn, "check_data", None))
-
-
-def _all_reduce_mean(tree: PyTree, axis_name: str | None) -> PyTree:
-    """Returns the mean over the mesh of all leaves at once, as one vector in one message."""
-    if axis_name is None:
-        return tree
-    vector, unravel = ravel_pytree(tree)
-    return unravel(jax.lax.pmean(vector, axis_name))
+    check_data = getattr(gradient_fn, "check_data", None)
+    train_step.check_data = check_data  # pyright: ignore[reportFunctionMemberAccess]
+    return train_step
 
 
 def _check_returned(returned: Any, params: PyTree, carry: PyTree) -> tuple[PyTree, PyTree, Metrics]:
@@ -196,3 +199,84 @@ def _check_same(name: str, ours: PyTree, like: str, theirs: PyTree) -> None:
             raise ValueError(
                 f"{name}{path} of gradient_fn must be like {like}{path}, {other}; got {mine}."
             )
+
+
+@functools.lru_cache(maxsize=1)  # check_fits and then fit ask for the same: one trace for both
+def make_block(train_step: TrainStep, mesh: Mesh) -> Callable[..., tuple[TrainState, Metrics]]:
+    """Returns ``block(key, state, batches, numbers=None)``, jitted over ``mesh``: a step a batch.
+
+    Leaves of ``batches`` have shape (steps, shards, examples of a shard, ...). They are gathered
+    beforehand, so the program is the same wherever the data lie. Step i uses ``fold_in(key, i)``.
+    The state is donated. Metrics gain a leading axis of steps. Every step is given ``numbers``, if
+    there are any.
+    """
+
+    def device_block(
+        key: Key, state: TrainState, batches: PyTree, numbers: PyTree
+    ) -> tuple[TrainState, Metrics]:
+        given = () if numbers is None else (numbers,)
+
+        def step(state: TrainState, batch: PyTree) -> tuple[TrainState, Metrics]:
+            return train_step(jax.random.fold_in(key, state.step), state, batch, *given)
+
+        return jax.lax.scan(step, state, batches)
+
+    everywhere = PartitionSpec()
+    sharded = jax.shard_map(
+        device_block,
+        mesh=mesh,
+        in_specs=(everywhere, STATE_SPECS, OVER_SHARDS, everywhere),
+        out_specs=(STATE_SPECS, everywhere),
+        # The step averages its gradients; with the check, JAX would sum them again.
+        check_vma=False,
+    )
+
+    def block(
+        key: Key, state: TrainState, batches: PyTree, numbers: PyTree = None
+    ) -> tuple[TrainState, Metrics]:
+        return sharded(key, state, batches, numbers)
+
+    is_set = f"--{DETERMINISTIC}" in os.environ.get("XLA_FLAGS", "")
+    is_gpu = mesh.devices.flat[0].platform == "gpu"
+    options = {DETERMINISTIC: True} if is_gpu and not is_set else None
+    return jax.jit(block, donate_argnums=1, compiler_options=options)
+
+
+class BlockRunner:
+    """Compiles a block once for each length, and counts the time.
+
+    Attributes:
+      compile_seconds: spent compiling so far.
+    """
+
+    def __init__(self, train_step: TrainStep, mesh: Mesh, key: Key, numbers: PyTree = None):
+        self._block = make_block(train_step, mesh)
+        make_block.cache_clear()  # the next run reads anew what the step reads
+        self._key, self._numbers = key, replicate_arrays(numbers, mesh)
+        self._compiled: dict[int, Future[Callable]] = {}
+        self.compile_seconds = 0.0
+
+    def compile_ahead(self, state: TrainState, batches: PyTree) -> None:
+        """Compiles the block of such batches in another thread, while other work goes on."""
+        started, size = time.perf_counter(), leading_size("batches", batches)
+        with phase(f"compiling {size:,} steps"):
+            lowered = self._block.lower(self._key, state, batches, self._numbers)
+
+        def compile_block() -> Callable:
+            compiled = lowered.compile()
+            self.compile_seconds += time.perf_counter() - started
+            return compiled
+
+        pool = ThreadPoolExecutor(1, "ebmjax-compiler")
+        self._compiled[size] = pool.submit(compile_block)
+        pool.shutdown(wait=False)
+
+    def __call__(self, state: TrainState, batches: PyTree) -> tuple[TrainState, Metrics]:
+        """Runs as many steps as ``batches`` has; returns before the device has finished them."""
+        size = leading_size("batches", batches)
+        if size not in self._compiled:
+            self.compile_ahead(state, batches)
+        if not self._compiled[size].done():
+            with phase("waiting for the compiler"):
+                wait([self._compiled[size]])
+        return self._compiled[size].result()(self._key, state, batches, self._numbers)

@@ -7,7 +7,6 @@ from types import FrameType
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from ebmjax._shown import SEE_FAQ
@@ -45,17 +44,6 @@ class DivergenceError(RuntimeError):
 
     def __str__(self) -> str:
         return f"{super().__str__()} {SEE_FAQ}"
-
-
-def skip_cause(loss: Any, gradient_norm: Any, max_abs_loss: float, has_finite_params: Any) -> Any:
-    """Returns the number in ``CAUSES`` of the first reason to skip a step, int32; 0 for none."""
-    reasons = (
-        ~jnp.isfinite(loss),
-        ~jnp.isfinite(gradient_norm),
-        jnp.abs(loss) > max_abs_loss,
-        ~has_finite_params,
-    )
-    return jnp.select(list(reasons), [jnp.int32(number) for number in CAUSES], jnp.int32(0))
 
 
 class SkipWatch:

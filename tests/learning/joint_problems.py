@@ -13,7 +13,7 @@ from ebmjax.learning import ChainKind, ChainPlan, JointNetwork, Objective, init_
 from ebmjax.losses import contrastive_divergence_loss
 from ebmjax.networks import Network, NormPolicy
 from ebmjax.samplers import sgld
-from ebmjax.training import init_state, with_data_check
+from ebmjax.training import init_state
 
 EPS = np.finfo(np.float32).eps
 SHAPE = (2, 2, 1)
@@ -173,7 +173,9 @@ def make_gradient_fn(
         classified_view=classified_view,
         plan=negatives,
     )
-    return with_data_check(settled(gradient_fn), gradient_fn.check_data)
+    followed = settled(gradient_fn)
+    followed.check_data = gradient_fn.check_data
+    return followed
 
 
 def joint_objective(*, generative_loss=cd_loss, is_conditional=False, density_scale=1.0, **options):

@@ -22,9 +22,8 @@ from ebmjax.recipes.models.build import root_keys
 from ebmjax.recipes.run import run as runs
 from ebmjax.recipes.run import use
 from ebmjax.recipes.run.run import Run
-from ebmjax.training._block import make_block
-from ebmjax.training._feed import describe_batches
-from ebmjax.training._sharding import place_state
+from ebmjax.training._sharding import describe_batches, place_state
+from ebmjax.training._step import make_block
 from experiments.configs import igebm_digits, thermo_digits
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -17,10 +17,10 @@ from training_problems import (
 )
 
 from ebmjax import training
-from ebmjax.training._block import make_block
-from ebmjax.training._feed import OVER_SHARDS, host_rows
+from ebmjax.training._feed import host_rows
 from ebmjax.training._processes import put
-from ebmjax.training._sharding import place_state
+from ebmjax.training._sharding import OVER_SHARDS, place_state
+from ebmjax.training._step import make_block
 
 KEY = jax.random.key(5)
 EPS = np.finfo(np.float32).eps

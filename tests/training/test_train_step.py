@@ -18,9 +18,9 @@ from training_problems import (
 from ebmjax import training
 from ebmjax.samplers import ReplayBuffer
 from ebmjax.training import init_state, make_train_step, tree_digest
-from ebmjax.training._block import make_block
 from ebmjax.training._sharding import place_state
 from ebmjax.training._state import apply_writes
+from ebmjax.training._step import make_block
 
 KEY = jax.random.key(3)
 # Two sums of 96 float32 terms of mixed sign, in different orders: each is off by at most

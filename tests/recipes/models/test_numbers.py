@@ -13,8 +13,8 @@ from ebmjax.learning import ChainKind, ChainPlan, LiveSteps
 from ebmjax.recipes.models import build
 from ebmjax.recipes.parts.samplers import SAMPLERS, Chosen, bind_sampler, defaults
 from ebmjax.samplers import start_chain
-from ebmjax.training._block import make_block
-from ebmjax.training._feed import describe_batches
+from ebmjax.training._sharding import describe_batches
+from ebmjax.training._step import make_block
 from experiments.configs import jem_digits, toy_beta
 
 JOINT = {

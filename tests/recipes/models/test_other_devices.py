@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec
 
 from ebmjax import training
 from ebmjax.recipes.models import build
-from ebmjax.training._sharding import state_specs
+from ebmjax.training._sharding import STATE_SPECS
 
 # The telescoped gradient has no smoke run of its own and the stochastic kernel's noise no other.
 STEPS = [
@@ -33,7 +33,7 @@ def traced_step(config, folder):
 
     batches = tuple(map(picked, plan.streams))
     shards = PartitionSpec("data")
-    specs = state_specs()
+    specs = STATE_SPECS
     step = jax.shard_map(
         experiment.train_step,
         mesh=training.make_mesh(plan.num_shards),

@@ -15,8 +15,8 @@ from experiment_runs import build_experiment, digits
 
 from ebmjax.recipes.models.latent import parts
 from ebmjax.training import make_mesh
-from ebmjax.training._block import make_block
-from ebmjax.training._feed import describe_batches
+from ebmjax.training._sharding import describe_batches
+from ebmjax.training._step import make_block
 
 PERSISTENT = {"sampler.persistent": True}
 THROUGH = {"loss.name": "through_chain"}
