@@ -20,14 +20,7 @@ from ebmjax._checks import (
 )
 from ebmjax._dual_averaging import DualAveraging, dual_averaging_update
 from ebmjax._precision import at_least_float32
-from ebmjax.learning._plan import (
-    Chain,
-    ChainKind,
-    ChainPlan,
-    positions_in,
-    step_size,
-    with_positions,
-)
+from ebmjax.learning._plan import Chain, ChainKind, ChainPlan, positions_in
 from ebmjax.samplers import (
     acceptance_of,
     memory_of,
@@ -76,8 +69,8 @@ def run_chains(
       starts: leading axis of chains, the first part for the first kind. Positions, or ``Chain``
         rows, whose memory each kind goes on from where it has some.
       labels: (chains,) int32.
-      adaptation: from ``ChainPlan.init_adaptation`` or an earlier call; without it each kind has
-        the step size of its sampler.
+      adaptation: from ``init_carry`` or an earlier call; without it each kind has the step size of
+        its sampler.
       num_fewer: steps that every chain takes less than its kind says (static).
       batch_axis: mapped axis, or axes, over which a step size adapts to the mean acceptance.
 
@@ -96,12 +89,19 @@ def run_chains(
         own = jax.tree.map(lambda leaf: jnp.split(leaf, num_kinds)[i], (starts, labels))  # noqa: B023
         moved, report = _run(keys[i], densities, kind, *own)
         if name in adapted:
-            report["step_size"] = step_size(adapted[name])
+            report["step_size"] = jnp.exp(adapted[name].log_step_size)
             adapted[name] = _adapt_step_size(adapted[name], name, kind, report, batch_axis)
         ends.append(moved)
         reports[name] = report
     together = jax.tree.map(lambda *parts: jnp.concatenate(parts), *ends)
-    return together, adapted, _merge_reports(reports)
+    if num_kinds == 1:
+        return together, adapted, report
+    metrics: dict[str, Any] = {}
+    for metric in dict.fromkeys(metric for report in reports.values() for metric in report):
+        reported = [report[metric] for report in reports.values() if metric in report]
+        metrics[metric] = jnp.mean(jnp.stack(reported))
+    own = {f"{name}_{metric}": v for name, r in reports.items() for metric, v in r.items()}
+    return together, adapted, metrics | own
 
 
 def profile_chains(
@@ -159,9 +159,9 @@ def _run(
     metrics = {name: jnp.mean(steps) for name, steps in reports.items()}
     if kind.num_steps == 1:
         metrics = _means(info, REPORTED)
-    ends = with_positions(starts, positions)
-    if isinstance(ends, Chain):
-        ends = ends._replace(memory=ends.memory | memory_of(states, kind.memory))
+    ends = positions
+    if isinstance(starts, Chain):
+        ends = Chain(positions, starts.memory | memory_of(states, kind.memory))
     return ends, {"displacement": travelled, **metrics}
 
 
@@ -217,17 +217,6 @@ def _adapt_step_size(
         target=1.0 if kind.target_acceptance is None else kind.target_acceptance,
         min_step_size=kind.min_step_size,
     )
-
-
-def _merge_reports(reports: Mapping[str, Metrics]) -> dict[str, jax.Array]:
-    if len(reports) == 1:
-        return dict(*reports.values())
-    names = {metric: None for report in reports.values() for metric in report}
-    merged: dict[str, Any] = {
-        metric: jnp.mean(jnp.stack([r[metric] for r in reports.values() if metric in r]))
-        for metric in names
-    }
-    return merged | {f"{n}_{metric}": v for n, r in reports.items() for metric, v in r.items()}
 
 
 def run_live_chains(

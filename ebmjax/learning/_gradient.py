@@ -22,16 +22,19 @@ from ebmjax._numbers import with_numbers
 from ebmjax._precision import at_least_float32
 from ebmjax.data import ImageData
 from ebmjax.learning._chains import Densities, run_chains, run_live_chains
-from ebmjax.learning._contrastive import Carry, Starts, View, draw_starts, write_ends
 from ebmjax.learning._models import EnergyNetwork, JointNetwork
-from ebmjax.learning._plan import ChainPlan, positions_in, with_positions
+from ebmjax.learning._plan import Carry, Chain, ChainPlan, Starts, draw_starts, positions_in
 from ebmjax.losses import adapt_smoothing, cross_entropy_loss, nearest_neighbour_entropy
 from ebmjax.optim import sam_gradients
-from ebmjax.training import GradientFn
+from ebmjax.samplers import ReplayBuffer, select_particles
+from ebmjax.training import GradientFn, write_slots
 from ebmjax.types import Key, Metrics, PyTree
 
 TAKEN = ("objective", "plan")
 """Names of ``numbers`` that a gradient takes."""
+
+View = Callable[[Key, jax.Array], jax.Array]
+"""``view(key, images) -> images``: uint8 (N, H, W, C) to what the network sees, float32."""
 
 Loss = Callable[..., tuple[jax.Array, Metrics]]
 """``loss(key, model, batch, negatives, numbers) -> (scalar, metrics)``, in log densities.
@@ -230,8 +233,13 @@ class _Step(NamedTuple):
     def check_data(self, params: PyTree, carry: Carry, data: ImageData) -> None:
         """Raises unless all labels are classes of the model, and the plan has as many."""
         view = self.classified_view or self.view
-        shown = jax.eval_shape(view, jax.random.key(0), data.images[:1])
-        num_classes = self.model.count_classes(params, carry.statistics, shown)
+        if isinstance(self.model, JointNetwork):
+            shown = jax.eval_shape(view, jax.random.key(0), data.images[:1])
+            apply = self.model.classifier.apply
+            logits, _ = jax.eval_shape(apply, params, carry.statistics, shown)
+            num_classes = logits.shape[-1]
+        else:
+            num_classes = self.model.num_classes
         if num_classes > 1:
             check_labels("data.labels", data.labels, (len(data.images),), num_classes)
         if self.plan and self.model.is_conditional and self.plan.num_classes != num_classes:
@@ -279,12 +287,14 @@ class _Step(NamedTuple):
             of = lambda x: jnp.resize(jnp.asarray(data.labels), (len(x),))  # noqa: E731
             return lambda x, *noise_scale: f(x, of(x), *noise_scale) / carry.smoothing
 
-        def terms(params_now: PyTree, second_pass: bool = False) -> tuple[jax.Array, Any]:
-            batch, negatives, shown = Samples(x), None, dict(images)
+        def loss_fn(params_now: PyTree, *, second_pass: bool = False) -> tuple[jax.Array, Any]:
+            batch, negatives, shown, live = Samples(x), None, dict(images), ()
             if drawn is not None:
-                shown["negatives"], live = self._live_ends(
-                    loss_key, params_now, densities, carry.statistics, drawn
-                )
+                shown["negatives"] = positions_in(drawn.chains)
+                if objective.live is not None:
+                    shown["negatives"], live = self._move_live(
+                        loss_key, params_now, densities, carry.statistics, drawn
+                    )
             seen = self.model.evaluate(
                 key,
                 params_now,
@@ -308,15 +318,20 @@ class _Step(NamedTuple):
                 loss, more = objective.loss(loss_key, density, batch, negatives, numbers)
                 values.append(objective.generative_weight * loss)
                 metrics = {**metrics, **more}
-            kept = seen.log_density.get("negatives"), shown.get("negatives")
-            return jnp.stack(values), (metrics, seen.statistics, *kept)
+            terms, ends = jnp.stack(values), shown.get("negatives")
+            aux = terms, metrics, seen.statistics, seen.log_density.get("negatives"), ends
+            return jnp.sum(terms), aux
 
-        (loss, aux), gradients = self._differentiate(terms, params)
-        metrics, statistics, f, ends = aux
+        differentiate = jax.value_and_grad(loss_fn, has_aux=True)
+        if objective.rho is not None:
+            differentiate = partial(self._differentiate_nearby, loss_fn)
+        (loss, (_, metrics, statistics, f, ends)), gradients = differentiate(params)
         metrics = {**metrics, "loss": loss}
         if labelled is not None:
             metrics["smoothing"] = carry.smoothing
-        smoothing = self._adapt(carry.smoothing, lambda p: terms(p)[0], params)
+        smoothing = carry.smoothing
+        if objective.smoothing_ratio is not None:
+            smoothing = self._adapt(smoothing, lambda p: loss_fn(p)[1][0], params)
         carry = carry._replace(statistics=statistics, smoothing=smoothing, step=carry.step + 1)
         if drawn is None or self.plan is None:
             return gradients, carry, metrics
@@ -325,8 +340,11 @@ class _Step(NamedTuple):
         if axes:
             metrics["negative_entropy"] = nearest_neighbour_entropy(gather_rows(ends, axes[0]))
         if drawn.starts.slots is not None:
-            ends = with_positions(drawn.chains, ends)
-            carry = carry._replace(buffer=write_ends(keep_key, self.plan, drawn.starts, ends, f))
+            num = self.plan.num_kept or self.plan.num_samples
+            rows = drawn.chains._replace(position=ends) if isinstance(drawn.chains, Chain) else ends
+            kept = select_particles(keep_key, rows, f, num, policy=self.plan.replacement)
+            buffer = ReplayBuffer(write_slots(drawn.starts.slots[:num], kept))
+            carry = carry._replace(buffer=buffer)
         return gradients, carry._replace(adaptation=drawn.adaptation), metrics
 
     def _draw(self, key: Key, densities: Densities, carry: Carry, shapes: PyTree) -> _Drawn:
@@ -353,7 +371,7 @@ class _Step(NamedTuple):
         )
         return _Drawn(starts, jax.lax.stop_gradient(ends), adaptation, metrics)
 
-    def _live_ends(
+    def _move_live(
         self,
         key: Key,
         params: PyTree,
@@ -361,15 +379,14 @@ class _Step(NamedTuple):
         statistics: PyTree,
         drawn: _Drawn,
     ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-        """Returns ends as constants; log densities and entropy of the live ones, if there are."""
-        ends, live = positions_in(drawn.chains), self.objective.live
-        if live is None:
-            return ends, ()
+        """Returns ends of live chains as constants, and their log densities and entropy."""
+        live, labels = self.objective.live, drawn.starts.labels
+        assert live is not None
         ends = run_live_chains(
             key,
             densities(params),
-            ends,
-            drawn.starts.labels,
+            positions_in(drawn.chains),
+            labels,
             step_size=live.step_size,
             noise_scale=live.noise_scale,
             num_steps=live.num_steps,
@@ -378,20 +395,14 @@ class _Step(NamedTuple):
         )
         f = self.model.log_density_of(jax.lax.stop_gradient(params), statistics)
         references = gather_rows(drawn.starts.others, self.objective.batch_axis)
-        found = f(ends, drawn.starts.labels), nearest_neighbour_entropy(ends, references)
+        found = f(ends, labels), nearest_neighbour_entropy(ends, references)
         return jax.lax.stop_gradient(ends), found
 
-    def _differentiate(self, terms: Callable[..., Any], params: PyTree) -> Any:
-        """Value, what ``terms`` returns besides, and gradient of the sum of the loss's terms."""
-
-        def loss_fn(params: PyTree, *, second_pass: bool = False) -> tuple[jax.Array, Any]:
-            values, aux = terms(params, second_pass=second_pass)
-            return jnp.sum(values), aux
-
-        if self.objective.rho is None:
-            return jax.value_and_grad(loss_fn, has_aux=True)(params)
+    def _differentiate_nearby(self, loss_fn: Callable[..., Any], params: PyTree) -> Any:
+        """Returns what ``loss_fn`` returns, and the gradient of SAM."""
         policy = getattr(self.model, "policy", None)
         is_like_first = policy is None or not policy.updates("chains")
+        assert self.objective.rho is not None
         return sam_gradients(
             loss_fn,
             params,
@@ -406,8 +417,7 @@ class _Step(NamedTuple):
     ) -> jax.Array:
         """Returns the next smoothing, from the norms of the gradients of the loss's two terms."""
         objective = self.objective
-        if objective.smoothing_ratio is None:
-            return smoothing
+        assert objective.smoothing_ratio is not None
         _, pull_back = jax.vjp(terms, params)
         gradients = [pull_back(chosen)[0] for chosen in jnp.eye(2)]
         gradients = mean_over_members(gradients, objective.batch_axis)

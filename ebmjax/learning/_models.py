@@ -1,7 +1,6 @@
 """Models as training sees them: an energy, and a classifier that is one."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -54,11 +53,6 @@ class EnergyNetwork(NamedTuple):
         """Returns whether chains belong to a class."""
         return self.num_classes > 1
 
-    def count_classes(self, params: PyTree, statistics: PyTree, x: jax.Array) -> int:
-        """Returns the number of labels that the data may have; 1 for any."""
-        del params, statistics, x
-        return self.num_classes
-
     def log_density_of(self, params: PyTree, statistics: PyTree) -> Callable[..., jax.Array]:
         """Returns ``(x, labels, *noise_scale) -> f``."""
         del statistics
@@ -91,25 +85,6 @@ class EnergyNetwork(NamedTuple):
         return Seen(_split(found, images), None, statistics)
 
 
-@dataclass(frozen=True, eq=False)  # known by identity, as the functions that JAX caches are
-class ChainDensity:
-    """The log density of one chain; also in two parts, for samplers that use them (PYLD).
-
-    Attributes:
-      log_density: position to scalar; it also takes a noise level where the classifier does.
-      first_layer: position to hidden layer; None where the network has no such split.
-      head: hidden layer to scalar; ``log_density`` is ``head`` after ``first_layer``.
-    """
-
-    log_density: Callable[..., jax.Array]
-    first_layer: Callable[[jax.Array], jax.Array] | None = None
-    head: Callable[[jax.Array], jax.Array] | None = None
-
-    def __call__(self, position: jax.Array, *noise_scale: jax.Array) -> jax.Array:
-        """Returns the log density, a scalar."""
-        return self.log_density(position, *noise_scale)
-
-
 class JointNetwork(NamedTuple):
     """A classifier read as a density, and whose statistics its passes normalise with.
 
@@ -127,11 +102,6 @@ class JointNetwork(NamedTuple):
     chain_classifier: Network | None = None
     policy: NormPolicy = NormPolicy()
     is_conditional: bool = False
-
-    def count_classes(self, params: PyTree, statistics: PyTree, x: jax.Array) -> int:
-        """Returns the number of the network's classes."""
-        apply = self.classifier.apply
-        return jax.eval_shape(lambda *given: apply(*given)[0], params, statistics, x).shape[-1]
 
     def log_density(self, logits: jax.Array, labels: jax.Array) -> jax.Array:
         """Returns f(x), or f(x, y) of the labels, from logits."""
@@ -152,12 +122,16 @@ class JointNetwork(NamedTuple):
     def densities(
         self, params: PyTree, statistics: PyTree, scale: Any, batch_axis: AxisName = None
     ) -> Densities:
-        """Returns label to the log density, times ``scale``, that chains of this class follow."""
+        """Returns label to the log density, times ``scale``, that chains of this class follow.
+
+        Its attributes are ``first_layer``, from a position to a hidden layer, and ``head``, from
+        there to the log density, where the network has both: for samplers that use them (PYLD).
+        """
         network, use = self.chain_classifier or self.classifier, self.policy.use("chains")
         axes = join_axes(CHAIN_AXIS, spread_axis(batch_axis))
         options: Any = {"use": use, "batch_axis": axes if use == "batch" else None}
 
-        def of_label(label: jax.Array) -> ChainDensity:
+        def of_label(label: jax.Array) -> Callable[..., jax.Array]:
             def finish(logits: jax.Array) -> jax.Array:
                 return scale * self.log_density(logits, label)
 
@@ -165,13 +139,13 @@ class JointNetwork(NamedTuple):
                 return finish(network.apply(params, statistics, x, *noise_scale, **options)[0])
 
             first_layer, head = network.first_layer, network.head
-            if first_layer is None or head is None:
-                return ChainDensity(log_density)
-            return ChainDensity(
-                log_density,
-                partial(first_layer, params),
-                lambda hidden: finish(head(params, statistics, hidden, **options)[0]),
-            )
+            if first_layer is not None and head is not None:
+                parts = vars(log_density)
+                parts["first_layer"] = partial(first_layer, params)
+                parts["head"] = lambda hidden: finish(
+                    head(params, statistics, hidden, **options)[0]
+                )
+            return log_density
 
         return of_label
 

@@ -1,9 +1,9 @@
-"""Plan of the negatives of a training step: kinds of chains, and what is kept of them."""
+"""Plan of the negatives of a training step, their starts, and what is kept between steps."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,14 @@ import jax.numpy as jnp
 from ebmjax._axes import AxisName
 from ebmjax._checks import check_at_least, check_fraction, check_not_negative, check_positive
 from ebmjax._dual_averaging import DualAveraging, dual_averaging_init
-from ebmjax.samplers import StartFn, memory_of, start_chain
+from ebmjax.samplers import (
+    StartFn,
+    check_start_fn,
+    memory_of,
+    replay_buffer_draw,
+    replay_buffer_init,
+    start_chain,
+)
 from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
 OF_A_DENSITY = frozenset(
@@ -122,19 +129,11 @@ class ChainPlan:
         """True if some kind moves particles together; they belong to no class."""
         return any(kind.is_interacting for kind in self.kinds.values())
 
-    def init_adaptation(self) -> dict[str, DualAveraging]:
-        """The step sizes that adapt, by the name of their kind."""
-        return {
-            name: dual_averaging_init(kind.step_size)
-            for name, kind in self.kinds.items()
-            if kind.target_acceptance is not None
-        }
-
     def kinds_at(self, adaptation: Mapping[str, DualAveraging]) -> dict[str, ChainKind]:
         """The kinds, at the step sizes that ``adaptation`` has reached."""
         kinds = dict(self.kinds)
         for name, state in adaptation.items():
-            made = partial(kinds[name].sampler, step_size=step_size(state))
+            made = partial(kinds[name].sampler, step_size=jnp.exp(state.log_step_size))
             kinds[name] = replace(kinds[name], sampler=made)
         return kinds
 
@@ -148,11 +147,6 @@ class ChainPlan:
         length = {} if num_steps is None else {"num_steps": num_steps}
         kinds = {n: replace(kind, axis_name=None, **length) for n, kind in self.kinds.items()}
         return replace(self, kinds=kinds, num_samples=num_samples, num_kept=None)
-
-
-def step_size(state: DualAveraging) -> jax.Array:
-    """The step size of the next chains, a scalar."""
-    return jnp.exp(state.log_step_size)
 
 
 class Chain(NamedTuple):
@@ -172,24 +166,18 @@ def positions_in(chains: PyTree) -> PyTree:
     return chains.position if isinstance(chains, Chain) else chains
 
 
-def with_positions(chains: PyTree, positions: PyTree) -> PyTree:
-    """Returns ``chains`` at other positions, with the memory that they have."""
-    return chains._replace(position=positions) if isinstance(chains, Chain) else positions
-
-
 def chain_start(plan: ChainPlan) -> StartFn:
     """Returns what draws new rows of the buffer: ``plan.start_fn``, with the memory of ``init``.
 
     Kinds that remember a field of the same name share it. A kind leaves the fields of others.
     """
     kinds = [kind for kind in plan.kinds.values() if kind.memory]
-    return _with_memory(plan.start_fn, kinds) if kinds else plan.start_fn
+    if not kinds:
+        return plan.start_fn
 
-
-def _with_memory(start_fn: StartFn, kinds: Sequence[ChainKind]) -> StartFn:
     def draw(key: Key, label: jax.Array) -> Chain:
         key, *keys = jax.random.split(key, 1 + len(kinds))
-        position, memory = start_fn(key, label), {}
+        position, memory = plan.start_fn(key, label), {}
         for key, kind in zip(keys, kinds, strict=True):
             # No density decides what a state remembers, so that any serves.
             state = start_chain(key, kind.sampler(lambda position: jnp.zeros(())), position)
@@ -197,3 +185,151 @@ def _with_memory(start_fn: StartFn, kinds: Sequence[ChainKind]) -> StartFn:
         return Chain(position, memory)
 
     return draw
+
+
+class Carry(NamedTuple):
+    """State that a logical shard keeps between steps.
+
+    Attributes:
+      buffer: its replay buffer, of positions, or of ``Chain`` rows where a kind of chain has a
+        memory; () where every chain starts anew.
+      statistics: running averages of batch normalisation.
+      smoothing: scalar alpha, which divides the log density in sampler and loss.
+      step: scalar int32, steps that were not skipped.
+      adaptation: step sizes that adapt, by the name of their kind of chain.
+    """
+
+    buffer: Any = ()
+    statistics: PyTree = ()
+    smoothing: Any = 1.0
+    step: Any = 0
+    adaptation: Any = ()
+
+
+def init_carry(
+    key: Key,
+    plan: ChainPlan | None,
+    *,
+    num_shards: int,
+    buffer_size: int = 0,
+    statistics: PyTree = (),
+    smoothing: float = 1.0,
+) -> Carry:
+    """Returns the carry of every logical shard before the first step, for ``init_state``.
+
+    Args:
+      key: split among the shards.
+      plan: how negatives are drawn; None for a model without any.
+      num_shards: logical shards.
+      buffer_size: slots of all shards; 0 for chains that start anew at every step.
+      statistics: from ``Network.init``, the same for all shards.
+      smoothing: positive.
+
+    Returns:
+      Each leaf with a leading axis of ``num_shards``.
+    """
+    check_at_least("num_shards", num_shards, 1)
+    check_at_least("buffer_size", buffer_size, 0)
+    check_positive("smoothing", smoothing)
+    carry = Carry(
+        statistics=statistics,
+        smoothing=jnp.float32(smoothing),
+        step=jnp.int32(0),
+        adaptation={
+            name: dual_averaging_init(kind.step_size)
+            for name, kind in (plan.kinds.items() if plan else ())
+            if kind.target_acceptance is not None
+        },
+    )
+    carry = jax.tree.map(lambda leaf: jnp.stack([leaf] * num_shards), carry)
+    if plan is None or not buffer_size:
+        return carry
+    size = buffer_size // num_shards
+    if buffer_size % num_shards:
+        raise ValueError(
+            f"buffer_size must be a multiple of num_shards={num_shards}, got {buffer_size}."
+        )
+    if size < plan.num_samples:
+        raise ValueError(
+            f"buffer_size must hold the {plan.num_samples} negatives of each of {num_shards} "
+            f"shards, at least {plan.num_samples * num_shards} slots; got {buffer_size}."
+        )
+    buffers = [
+        replay_buffer_init(key, size, chain_start(plan), num_classes=plan.num_classes)
+        for key in jax.random.split(key, num_shards)
+    ]
+    return carry._replace(buffer=jax.tree.map(lambda *leaves: jnp.stack(leaves), *buffers))
+
+
+class Starts(NamedTuple):
+    """Starts of the chains of a step.
+
+    Attributes:
+      positions: leading axis of ``ChainPlan.num_samples``; ``Chain`` rows from a buffer of them.
+      labels: (num_samples,) int32, of the classes that chains belong to or were drawn from.
+      slots: (num_samples,) int32, of the buffer; None where there is none.
+      others: positions in other slots of the buffer, none of them a start; None if not asked for.
+    """
+
+    positions: PyTree
+    labels: jax.Array
+    slots: jax.Array | None = None
+    others: PyTree = None
+
+
+def draw_starts(
+    keys: tuple[Key, Key, Key],
+    plan: ChainPlan,
+    buffer: Any,
+    *,
+    is_conditional: bool,
+    num_others: int,
+    shapes: PyTree,
+) -> Starts:
+    """Draws starts from the buffer, or from the plan's start distribution where there is no buffer.
+
+    Args:
+      keys: three, consumed by classes, by slots and new positions, and by ``plan.augment``.
+      plan: how many, and from which start distribution.
+      buffer: of this shard; () for none.
+      is_conditional: whether each chain belongs to a class, drawn uniformly here. The buffer is
+        then partitioned by class.
+      num_others: slots beside those of the starts.
+      shapes: those that a start must have.
+    """
+    label_key, draw_key, augment_key = keys
+    if is_conditional and plan.replacement != "in_place":
+        raise ValueError(
+            f"replacement={plan.replacement!r} reorders samples, which would carry them into the "
+            "slots of other classes; a conditional model takes 'in_place'."
+        )
+    check_start_fn(plan.start_fn, shapes)
+    num, has_buffer = plan.num_samples, bool(jax.tree.leaves(buffer))
+    if num_others and not has_buffer:
+        raise ValueError("live chains need a replay buffer, whose images they keep from.")
+    labels = None
+    if is_conditional or not has_buffer:
+        labels = jax.random.randint(label_key, (num + num_others,), 0, plan.num_classes)
+    if not has_buffer:
+        assert labels is not None
+        return Starts(jax.vmap(plan.start_fn)(jax.random.split(draw_key, num), labels), labels)
+    draw = replay_buffer_draw(
+        draw_key,
+        buffer,
+        num + num_others,
+        chain_start(plan),
+        num_classes=plan.num_classes,
+        reinit_prob=plan.reinit_prob,
+        labels=labels,
+    )
+    chains, others = draw.positions, None
+    if num_others:
+        chains = jax.tree.map(lambda leaf: leaf[:num], chains)
+        waiting = positions_in(buffer.positions)
+        others = jax.tree.map(lambda leaf: leaf[draw.slots[num:]], waiting)
+    if plan.augment is not None:
+        kept = positions_in(chains)
+        is_new = draw.is_new[:num].reshape((num,) + (1,) * (kept.ndim - 1))
+        changed = jnp.where(is_new, kept, plan.augment(augment_key, kept))
+        chains = chains._replace(position=changed) if isinstance(chains, Chain) else changed
+    return Starts(chains, draw.labels[:num], draw.slots[:num], others)

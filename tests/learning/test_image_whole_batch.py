@@ -14,8 +14,8 @@ from training_problems import settled, split_batch
 
 from ebmjax._dual_averaging import dual_averaging_init, dual_averaging_update
 from ebmjax.learning import (
-    Carry,
     ChainKind,
+    init_carry,
 )
 from ebmjax.losses import beta_objective_loss, nearest_neighbour_entropy
 from ebmjax.samplers import ReplayBuffer, Sampler
@@ -50,8 +50,7 @@ def run(num_shards, batch_axis, draw, loss_fn, num_slots, **options):
     """(mean gradients, mean metrics, shards before, shards after)."""
     gradient_fn = image_gradient_fn(draw, loss_fn, batch_axis=batch_axis, **options)
     positions = np.random.default_rng(5).uniform(-1.0, 1.0, (num_slots, *SHAPE))
-    carry = Carry(step=jnp.int32(0), adaptation=draw.init_adaptation())
-    before = jax.tree.map(lambda leaf: jnp.stack([leaf] * num_shards), carry)._replace(
+    before = init_carry(KEY, draw, num_shards=num_shards)._replace(
         buffer=ReplayBuffer(jnp.asarray(positions, jnp.float32).reshape(num_shards, -1, *SHAPE))
     )
     mapped = jax.jit(jax.vmap(settled(gradient_fn), (0, None, 0, 0), axis_name="shard"))
