@@ -1,23 +1,23 @@
 """Image data decoded once to uint8, the batch of each step, and on-device transforms."""
 
-from ebmjax.data._augment import add_gaussian_noise as add_gaussian_noise
 from ebmjax.data._augment import augment_starts as augment_starts
 from ebmjax.data._augment import random_flip as random_flip
 from ebmjax.data._augment import reflect_pad_crop as reflect_pad_crop
 from ebmjax.data._digits import load_digits as load_digits
 from ebmjax.data._images import ImageData as ImageData
+from ebmjax.data._images import add_gaussian_noise as add_gaussian_noise
 from ebmjax.data._images import check_image_data as check_image_data
 from ebmjax.data._images import dequantise as dequantise
 from ebmjax.data._images import from_signed_unit as from_signed_unit
 from ebmjax.data._images import to_signed_unit as to_signed_unit
 from ebmjax.data._indices import batch_indices as batch_indices
 from ebmjax.data._indices import epoch_indices as epoch_indices
+from ebmjax.data._load import LoadedImages as LoadedImages
 from ebmjax.data._load import check_source as check_source
 from ebmjax.data._load import is_tfds as is_tfds
 from ebmjax.data._load import load_images as load_images
 from ebmjax.data._npy import load_points as load_points
 from ebmjax.data._out_of_distribution import natural_patches as natural_patches
-from ebmjax.data._read import LoadedImages as LoadedImages
 from ebmjax.data._source import DataChangedError as DataChangedError
 from ebmjax.data._source import DataUnavailableError as DataUnavailableError
 from ebmjax.data._source import MissingSplitError as MissingSplitError

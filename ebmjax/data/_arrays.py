@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ebmjax.data._fit import check_memory
 from ebmjax.data._npy import StoredArray, find_array, is_zip, members
+from ebmjax.data._pixels import check_memory
 from ebmjax.data._source import (
     TRAIN,
     MissingSplitError,

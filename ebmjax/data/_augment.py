@@ -6,7 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_at_least, check_fraction, check_not_negative, check_positive
+from ebmjax._checks import check_at_least, check_fraction, check_positive
+from ebmjax.data._images import check_batch
 from ebmjax.types import Key
 
 MAX_ASPECT = 4 / 3
@@ -30,7 +31,7 @@ def reflect_pad_crop(key: Key, images: jax.Array, *, padding: int) -> jax.Array:
 
     Source: JEM's and SADA-JEM's published training code.
     """
-    _check_batch(images)
+    check_batch(images)
     check_at_least("padding", padding, 0)
     num, height, width, channels = images.shape
     if padding >= min(height, width):
@@ -54,26 +55,9 @@ def random_flip(key: Key, images: jax.Array) -> jax.Array:
     Do not use it for digits or house numbers: their mirror images are not digits. Key and images
     are those of ``reflect_pad_crop``.
     """
-    _check_batch(images)
+    check_batch(images)
     is_flipped = jax.random.bernoulli(key, shape=(images.shape[0], 1, 1, 1))
     return jnp.where(is_flipped, images[:, :, ::-1, :], images)
-
-
-def add_gaussian_noise(key: Key, images: jax.Array, *, scale: Any) -> jax.Array:
-    """Returns ``images + scale * noise`` with standard normal noise; clips nothing.
-
-    The noise smooths the data's law, which otherwise lies on 256 levels. Images may leave [-1, 1],
-    because clipping would pile up the tails at the ends.
-
-    Args:
-      key, images: as for ``reflect_pad_crop``.
-      scale: standard deviation in units of the images, at least 0, may be traced. For images in
-        [-1, 1], JEM uses 0.03 and SADA-JEM 0 (no change).
-    """
-    _check_batch(images)
-    check_not_negative("scale", scale)
-    noise = jax.random.normal(key, images.shape, images.dtype)
-    return images + jnp.asarray(scale, images.dtype) * noise
 
 
 def augment_starts(
@@ -113,7 +97,7 @@ def augment_starts(
       >>> augment_starts(jax.random.key(1), starts).shape
       (5, 8, 8, 3)
     """
-    _check_batch(images)
+    check_batch(images)
     if images.shape[-1] not in (1, 3):
         raise ValueError(
             f"images must have 1 (grey) or 3 (red, green, blue) channels, got shape {images.shape}."
@@ -207,16 +191,3 @@ def _luminance(images: jax.Array) -> jax.Array:
         return images
     weights = jnp.array(LUMINANCE, images.dtype).reshape(1, 1, 1, 3)
     return jnp.sum(images * weights, axis=-1, keepdims=True)
-
-
-def _check_batch(images: jax.Array) -> None:
-    if not jnp.issubdtype(jnp.result_type(images), jnp.floating):
-        raise TypeError(
-            f"images must be floating point, got dtype {jnp.result_type(images)}. Normalise levels "
-            "with ebmjax.data.to_signed_unit first."
-        )
-    if jnp.ndim(images) != 4:
-        raise ValueError(
-            f"images must have shape (N, height, width, channels), got {jnp.shape(images)}. A "
-            "single image needs a leading axis: images[None]."
-        )

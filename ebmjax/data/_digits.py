@@ -24,22 +24,17 @@ def load_digits(split: Literal["train", "test"]) -> ImageData:
     """
     if split not in ("train", "test"):
         raise ValueError(f'split must be "train" or "test", got {split=}.')
-    table = _read_packaged()
-    levels, labels = table[:, :-1], table[:, -1]
+    package = importlib.util.find_spec("sklearn")
+    path = Path((package and package.origin) or "").parent / "datasets" / "data" / "digits.csv.gz"
+    if path.exists():  # to import scikit-learn would take a second
+        table = np.loadtxt(path, delimiter=",", dtype=np.int32)
+        levels, labels = table[:, :-1], table[:, -1]
+    else:
+        with needs_experiments("load_digits", "scikit-learn"):
+            from sklearn.datasets import load_digits as load_packaged_digits
+
+        levels, labels = map(np.asarray, load_packaged_digits(return_X_y=True))
     order = epoch_indices(0, 0, len(labels))
     chosen = order[:NUM_TRAIN] if split == "train" else order[NUM_TRAIN:]
     images = np.round(levels[chosen] * 255 / 16).astype(np.uint8).reshape(-1, 8, 8, 1)
     return ImageData(images, np.asarray(labels[chosen], np.int32))
-
-
-def _read_packaged() -> np.ndarray:
-    """Returns (1797, 65): 64 levels and the digit. To import scikit-learn would take a second."""
-    if (package := importlib.util.find_spec("sklearn")) and package.origin:
-        path = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
-        if path.exists():
-            return np.loadtxt(path, delimiter=",", dtype=np.int32)
-    with needs_experiments("load_digits", "scikit-learn"):
-        from sklearn.datasets import load_digits as load_packaged_digits
-
-    levels, labels = load_packaged_digits(return_X_y=True)
-    return np.column_stack([np.asarray(levels), np.asarray(labels)])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ebmjax._user_function import user_function
-from ebmjax.data._source import MissingSplitError, Source, check_shape
+from ebmjax.data._source import MissingSplitError, Source, of_array
 
 
 def function_source(name: str, split: str, path: str | os.PathLike[str] | None = None) -> Source:
@@ -54,20 +54,6 @@ def function_source(name: str, split: str, path: str | os.PathLike[str] | None =
     if labels.shape != shape:
         raise ValueError(f"labels of {what} must have shape {shape}, got {labels.shape}.")
     return source._replace(labels=labels)
-
-
-def of_array(images: np.ndarray, labels: np.ndarray | None, what: str) -> Source:
-    """Returns the source of an array (N, height, width, channels) in memory."""
-    shape = check_shape(images.shape, images.dtype, f"images of {what}")
-    images = images.reshape(shape)
-    return Source(
-        num_images=len(images),
-        name_of=lambda index: f"image {index} of {what}",
-        labels=labels,
-        rows=lambda places: images[places],
-        shape=shape[1:],
-        dtype=images.dtype,
-    )
 
 
 def _as_array(values: Any, what: str) -> np.ndarray:

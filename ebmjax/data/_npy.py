@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ebmjax._shown import near_path
-from ebmjax.data._fit import check_memory
+from ebmjax.data._pixels import check_memory
 
 HEADER = 2**14
 """Bytes read to find a header; NumPy refuses headers above 10,000."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from ebmjax._extras import needs_experiments
-from ebmjax.data._fit import MAX_PIXELS, fit_image, fit_shape
+from ebmjax.data._pixels import MAX_PIXELS, fit_images, fit_shape
 
 FORMATS = {
     "PNG": (".png",),
@@ -161,7 +161,7 @@ def decode_pictures(
     """Returns pictures as uint8 (n, *shape), 1 or 3 channels, turned as their EXIF tags say."""
 
     def decode(image: Any, name: str) -> np.ndarray:
-        return fit_image(_pixels(image, name, shape[-1] == 1), size, fit)
+        return fit_images(_pixels(image, name, shape[-1] == 1)[None], size, fit)[0]
 
     images = np.empty((len(names), *shape), np.uint8)
     for index, pixels in enumerate(_of_each(decode, pictures, names)):

@@ -123,21 +123,18 @@ def check_shape(shape: tuple[int, ...], dtype: Any, what: str) -> tuple[int, ...
     return shape
 
 
-def check_labels(labels: np.ndarray, name_of: Callable[[int], str]) -> np.ndarray:
-    """Returns labels as int32."""
-    if not np.issubdtype(labels.dtype, np.integer):
-        raise TypeError(
-            f"labels must be integers, got dtype {labels.dtype}; "
-            "numpy.unique(labels, return_inverse=True)[1] numbers the classes from 0."
-        )
-    wrong = np.flatnonzero((labels < 0) | (labels > np.iinfo(np.int32).max))
-    if wrong.size:
-        first = int(wrong[0])
-        raise ValueError(
-            f"labels must be at least 0 and below 2**31, got {labels[first]} for {name_of(first)} "
-            f"({wrong.size} such). Leave out images without a class."
-        )
-    return labels.astype(np.int32)
+def of_array(images: np.ndarray, labels: np.ndarray | None, what: str) -> Source:
+    """Returns the source of an array (N, height, width, channels) in memory."""
+    shape = check_shape(images.shape, images.dtype, f"images of {what}")
+    images = images.reshape(shape)
+    return Source(
+        num_images=len(images),
+        name_of=lambda index: f"image {index} of {what}",
+        labels=labels,
+        rows=lambda places: images[places],
+        shape=shape[1:],
+        dtype=images.dtype,
+    )
 
 
 def is_split(name: str) -> bool:

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.sharding import Mesh
 
 from ebmjax._checks import check_key, leading_size
 from ebmjax._phases import phase
@@ -113,14 +112,13 @@ def fit(
         labels for which the model has no class; before anything compiles.
     """
     started = time.perf_counter()
-    _check_arguments(key, state, train_step, data, plan)
     mesh = make_mesh(plan.num_shards, devices)
     if is_shared(mesh) and not is_first():
         checkpoints, writers = None, ()
     state, meta, digest, is_saving = begin(state, data, checkpoints, mesh)
     seconds, first_step = meta["seconds"], int(state.step)
 
-    _check_trace(key, state, train_step, data, plan, mesh, numbers)
+    check_fits(key, state, train_step, data, plan, numbers=numbers, devices=devices)
     state = place_state(state, mesh)
     feed = Feed(data, plan, mesh)
     run_block = BlockRunner(train_step, mesh, key, numbers)
@@ -214,41 +212,6 @@ def check_fits(
     Some errors show only while tracing. Call this before you make a folder, so that a mistake
     leaves no folder behind.
     """
-    with phase(f"checking {leading_size('data', data):,} examples and tracing the step"):
-        _check_arguments(key, state, train_step, data, plan)
-        mesh = make_mesh(plan.num_shards, devices)
-        _check_trace(key, state, train_step, data, plan, mesh, numbers)
-
-
-def _check_trace(
-    key: Key,
-    state: TrainState,
-    train_step: TrainStep,
-    data: PyTree,
-    plan: Plan,
-    mesh: Mesh,
-    numbers: PyTree,
-) -> None:
-    """Traces the next block, if there is one; its later run reuses the trace."""
-    block = next(plan.blocks(int(state.step)), None)
-    if block is None:
-        return
-    indices = plan.indices(*block, leading_size("data", data))
-    make_block(train_step, mesh).eval_shape(
-        key,
-        describe_shapes(state, mesh, STATE_SPECS),
-        describe_batches(data, indices, mesh),
-        numbers,
-    )
-
-
-def _check_arguments(
-    key: Key, state: TrainState, train_step: TrainStep, data: PyTree, plan: Plan
-) -> None:
-    """Raises unless the arguments fit together and all data, looked at on the host, are finite.
-
-    Inside ``jit`` values are not checked, and a NaN would spoil every step that uses it.
-    """
     check_key("key", key)
     if key.shape:
         raise ValueError(f"key must be one typed key, got an array of shape {key.shape}.")
@@ -258,6 +221,22 @@ def _check_arguments(
             f"state.carry must have a leading axis of plan.num_shards={plan.num_shards} logical "
             f"shards, got {num_shards}. Make the state with that many, or change the plan."
         )
+    _check_data(train_step, state, data)
+    if (block := next(plan.blocks(int(state.step)), None)) is None:
+        return
+    mesh = make_mesh(plan.num_shards, devices)
+    indices = plan.indices(*block, leading_size("data", data))
+    batches = describe_batches(data, indices, mesh)
+    # Its later run reuses the trace.
+    state = describe_shapes(state, mesh, STATE_SPECS)
+    make_block(train_step, mesh).eval_shape(key, state, batches, numbers)
+
+
+def _check_data(train_step: TrainStep, state: TrainState, data: PyTree) -> None:
+    """Raises unless all data, looked at on the host, are finite and fit the model.
+
+    Inside ``jit`` values are not checked, and a NaN would spoil every step that uses it.
+    """
     leading_size("data", data)
     for path, leaf in jax.tree_util.tree_leaves_with_path(data):
         if is_stored(leaf) or not jax.numpy.issubdtype(leaf.dtype, np.inexact):

@@ -9,7 +9,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from ebmjax.data import _fit as _limits
+from ebmjax.data import _pixels as _limits
 from ebmjax.data import load_images, load_points
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (24, 10, 10, 3), np.uint8)

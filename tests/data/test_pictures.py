@@ -267,7 +267,7 @@ def test_pictures_are_decoded_beside_each_other_and_stay_in_order(monkeypatch):
         meeting.wait()
         return pixels
 
-    monkeypatch.setattr("ebmjax.data._pictures.fit_image", meet)
+    monkeypatch.setattr("ebmjax.data._pictures.fit_images", meet)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     levels = [np.full((2, 2), level, np.uint8) for level in range(6)]
     pictures = [encoded(one) for one in levels]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from ebmjax.data import load_images
-from ebmjax.data._levels import RANGES, to_levels
+from ebmjax.data._pixels import RANGES, to_levels
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (24, 10, 10, 3), np.uint8)
 IMAGES.flat[:2] = 0, 255
@@ -131,7 +131,7 @@ def test_splits_of_two_ranges_are_refused(pixels, images, expected, tmp_path):
 
 
 def test_large_arrays_are_converted_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr("ebmjax.data._levels.AT_ONCE", 7)
+    monkeypatch.setattr("ebmjax.data._pixels.AT_ONCE", 7)
     images = IMAGES / 255
     images[20, 0, 0, 0] = 1.001
     found = load(tmp_path, images)

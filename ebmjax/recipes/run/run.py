@@ -109,7 +109,8 @@ class Run:
             if is_training:
                 key = build.root_keys(config.seed)[1]
                 shapes = key, made.state, made.train_step, made.data, made.plan
-                training.check_fits(*shapes, numbers=made.numbers)
+                with phase("checking the data and tracing the step"):
+                    training.check_fits(*shapes, numbers=made.numbers)
         except USER_ERRORS:
             raise
         except (ValueError, TypeError) as error:

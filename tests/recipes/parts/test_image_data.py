@@ -8,7 +8,7 @@ import pytest
 from experiment_runs import build_experiment
 
 from ebmjax.data import load_digits
-from ebmjax.data._function import of_array
+from ebmjax.data._source import of_array
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.parts import image_data
 from experiments.configs import igebm_digits, jem_digits, thermo_digits

@@ -9,7 +9,7 @@ from experiment_runs import check_use, launch, rows_of, strict_json, summary_of
 from experiment_runs import image as smoke
 
 from ebmjax import data
-from ebmjax.data._function import of_array
+from ebmjax.data._source import of_array
 from ebmjax.recipes.evaluators.mixing import find_worst
 from ebmjax.recipes.evaluators.result_tables import as_lines, over_training, results
 from experiments.configs import igebm_cifar10, shortrun_cifar10
