@@ -128,9 +128,10 @@ def _make_table(found: re.Match[str]) -> str:
     name = found.group(1)
     if name == "configurations":
         lines = ["| config | what it trains | variants |", "|---|---|---|"]
-        for path, text, known in show_fields.configurations(files.PROJECT / "configs"):
-            names = ", ".join(f"`{name}`" for name in known)
-            lines.append(f"| `{path.name}` | {text} | {names} |")
+        for path in sorted((files.PROJECT / "configs").glob("*.py")):
+            text, names = show_fields.read_definitions(path)[0], show_fields.variants(path)
+            known = ", ".join(f"`{name}`" for name in names)
+            lines.append(f"| `{path.name}` | {text} | {known} |")
     else:
         if name == "fields of samplers":
             fields = families.module("joint", "fields").SECTIONS["joint"]
@@ -139,7 +140,7 @@ def _make_table(found: re.Match[str]) -> str:
         lines = ["| field | default | values | what it is |", "|---|---|---|---|"]
         for field, one in fields.items():
             needs = f" Needs {'; '.join(when.needs for when in one.when)}." * bool(one.when)
-            words = f"{show_fields.values(one)} | {one.text}.{needs}"
+            words = f"{one.values} | {one.text}.{needs}"
             lines.append(f"| `{field}` | `{one.default!r}` | {words} |")
     return "\n".join([f"<!-- {name} -->", "", *lines, "", "<!-- end -->"])
 

@@ -47,7 +47,7 @@ class Range:
     ends: tuple[float, float] | None = None
 
     def __repr__(self) -> str:
-        return self.words + " or None" * self.may_be_none
+        return self.words + ", or None" * self.may_be_none
 
     def refusal(self, value: Any) -> str | None:
         """Words for what ``value`` must be; None if it is fine."""
@@ -56,6 +56,8 @@ class Range:
         entries = list(value) if isinstance(value, list | tuple) else [value]
         if not all(map(self.holds, entries)):
             return self.words
+        if not entries and not self.may_be_empty:
+            return f"{self.words}, at least one"
         if self is not SEED and not all(map(_fits, entries)):
             return f"a number that 32 bits hold, an integer of at most {MAX_INTEGER}"
         return None

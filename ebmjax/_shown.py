@@ -5,19 +5,19 @@ import os
 from pathlib import Path
 from typing import Any
 
-MAX_SHOWN = 160
+MAX_SHOWN = 80
 
 SEE_FAQ = "See the page faq of the documentation, section 'It diverges'."
 """Ends every message of a divergence."""
 
 
 def trim(value: Any) -> str:
-    """Returns ``value`` for a message: in full if short, else its beginning, type and shape."""
+    """Returns ``value`` for a message, on one line: in full if short, else its beginning."""
     text = " ".join(str(value).split())
     if len(text) <= MAX_SHOWN:
         return text
-    shape = f" of shape {value.shape}" if hasattr(value, "shape") else ""
-    return f"{text[:MAX_SHOWN]}... (a {type(value).__name__}{shape})"
+    shape = f" (of shape {value.shape})" if hasattr(value, "shape") else ""
+    return f"{text[:MAX_SHOWN]}...{shape}"
 
 
 def near_path(path: Path) -> str:

@@ -5,6 +5,6 @@ Paper: SADA-JEM, Table 2, which ran JEM's code with its default settings: those 
 Expected numbers: not yet run.
 """
 
-from ebmjax.recipes.config.files import beside, project
+from ebmjax.recipes.config.files import project
 
-get_config = project("settings.joint").on_cifar100(beside(__file__, "jem_cifar10.py").BASE)
+get_config = project("settings.joint").on_cifar100(project("configs.jem_cifar10").BASE)

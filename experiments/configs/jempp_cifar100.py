@@ -7,8 +7,8 @@ jempp_cifar10.py. The buffer holds 10,400 images, not 10,000, as many of each cl
 Expected numbers: not yet run.
 """
 
-from ebmjax.recipes.config.files import beside, project
+from ebmjax.recipes.config.files import project
 
-jempp_cifar10 = beside(__file__, "jempp_cifar10.py")
+jempp_cifar10 = project("configs.jempp_cifar10")
 VARIANTS = {name: jempp_cifar10.VARIANTS[name] for name in ("m5", "m20")}
 get_config = project("settings.joint").on_cifar100(jempp_cifar10.BASE, VARIANTS)

@@ -7,8 +7,8 @@ of each class in each shard.
 Expected numbers: not yet run.
 """
 
-from ebmjax.recipes.config.files import beside, project
+from ebmjax.recipes.config.files import project
 
-sadajem_cifar10 = beside(__file__, "sadajem_cifar10.py")
+sadajem_cifar10 = project("configs.sadajem_cifar10")
 BASE = sadajem_cifar10.BASE | {"optimizer.learning_rate": 0.01}
 get_config = project("settings.joint").on_cifar100(BASE, sadajem_cifar10.VARIANTS)

@@ -12,10 +12,10 @@ Expected numbers: not yet run, except "cpu" (2026-11-22): docs/results/shortrun_
 from functools import partial
 from typing import Any
 
-from ebmjax.recipes.config.files import beside
+from ebmjax.recipes.config.files import project
 from ebmjax.recipes.models.energy.fields import SMOKE, configure
 
-igebm_cifar10 = beside(__file__, "igebm_cifar10.py")
+igebm_cifar10 = project("configs.igebm_cifar10")
 
 BASE: dict[str, Any] = {
     **igebm_cifar10.BASE,

@@ -10,10 +10,10 @@ Expected numbers: not yet run at the thesis's size.
 from functools import partial
 from typing import Any
 
-from ebmjax.recipes.config.files import beside
+from ebmjax.recipes.config.files import project
 from ebmjax.recipes.models.latent.fields import SMALL_SMOKE, configure
 
-thermo_cifar10 = beside(__file__, "thermo_cifar10.py")
+thermo_cifar10 = project("configs.thermo_cifar10")
 
 BASE: dict[str, Any] = {
     **thermo_cifar10.THESIS,

@@ -4,10 +4,10 @@ Rows are variants of configs/lebm_digits.py, each with five seeds. The log evide
 is that of 8 test images, by annealed importance sampling with chains long enough for deep priors.
 """
 
-from ebmjax.recipes.config.files import beside
+from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
 
-thermo = beside(__file__, "thermo_digits.py")
+thermo = project("studies.thermo_digits")
 CONFIG = "configs/lebm_digits.py"
 
 STUDY = Study(

@@ -10,14 +10,14 @@ thesis's size, for a GPU.
 
 from functools import partial
 
-from ebmjax.recipes.config.files import beside, project
+from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study
 
 figures = project("figures.joint")
 UNIFORM = project("settings.joint_rows").UNIFORM
 
-jem_cifar10 = beside(__file__, "jem_cifar10.py")
-jem_digits = beside(__file__, "jem_digits.py")
+jem_cifar10 = project("studies.jem_cifar10")
+jem_digits = project("studies.jem_digits")
 DIGITS = "configs/svgdjem_digits.py"
 CIFAR = "configs/svgdjem_cifar10.py"
 UNGUARDED = "--config.train.max_abs_loss=1e30"

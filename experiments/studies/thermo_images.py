@@ -15,12 +15,12 @@ are not yet run; cpu has a small model on 2,000 images of CIFAR-10.
 from collections.abc import Sequence
 from typing import Any
 
-from ebmjax.recipes.config.files import beside, project
+from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study, make_flags
 
 figures = project("figures.latent")
 
-thermo_digits = beside(__file__, "thermo_digits.py")
+thermo_digits = project("studies.thermo_digits")
 
 EXPONENTS = thermo_digits.EXPONENTS
 BATCHES = (24, 48, 72, 152)

@@ -6,8 +6,9 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from ebmjax._shown import trim
 from ebmjax.recipes.config import declare, families, files
-from ebmjax.recipes.config.errors import Config, ConfigError, did_you_mean, shorten, stop
+from ebmjax.recipes.config.errors import Config, ConfigError, did_you_mean, stop
 
 SHORT = {"max_steps": "config.train.max_steps"}
 """Short form of an option to its field."""
@@ -64,22 +65,17 @@ def split(argv: Sequence[str]) -> tuple[str | None, list[str], list[str]]:
     return config, fields, rest
 
 
-def read_names(arguments: Sequence[str]) -> list[str]:
-    """Returns the names of the fields that arguments set."""
-    fields = split(["", *arguments])[1]
-    return [one.partition("=")[0].removeprefix("--config.") for one in fields]
-
-
 def _change(config: Any, shown: str, arguments: Sequence[str]) -> list[str]:
     """Sets the fields of ``config`` that arguments name, and returns their names."""
     if not isinstance(config, ConfigDict):
-        got = shorten(config)
         raise ConfigError(
-            f"config: get_config() of the file must return a configuration, got {got}."
+            "config: get_config() of the file must return a configuration, got "
+            f"{trim(repr(config))}."
         )
-    names = read_names(arguments)
+    given = [one.removeprefix("--config.").partition("=") for one in arguments]
+    names = [name for name, _, _ in given]
     fields = families.all_fields(getattr(config, "family", ""), names) if names else {}
-    for name, argument in zip(names, arguments, strict=True):
+    for name, _, text in given:
         if name.endswith(".options") or any(one.startswith(f"{name}.") for one in fields):
             raise ConfigError(
                 f"config.{name} is a section and keeps its fields: set them one by one, as in "
@@ -88,10 +84,8 @@ def _change(config: Any, shown: str, arguments: Sequence[str]) -> list[str]:
         if name not in fields:
             near = did_you_mean(name, families.fields_of(config)) or did_you_mean(name, fields)
             raise ConfigError(
-                f"config.{shorten(name, quoted=False)} is no field.{near} `ebmjax fields {shown}` "
-                "prints all."
+                f"config.{trim(name)} is no field.{near} `ebmjax fields {shown}` prints all."
             )
-        text = argument.partition("=")[2]
         declare.put(fields[name], config, name, declare.from_text(fields[name], name, text))
     return names
 

@@ -111,10 +111,6 @@ OF_IMAGES: Fields = {
     "evals.use_test_split": rare(
         False, FLAG, "--mode=eval uses the test split instead of held-out images"
     ),
-}
-"""Fields of every family of images. A family replaces the defaults that do not suit it."""
-
-FEATURES: Fields = {
     "evals.extractor": rare(
         "", FUNCTION, "features that judge samples: your FILE.py:FUNCTION; empty: by the data"
     ),
@@ -122,7 +118,7 @@ FEATURES: Fields = {
         "", PATH, "file of Inception-v3 weights; empty: a classifier of the data judges"
     ),
 }
-"""Fields of the features that judge samples of images."""
+"""Fields of every family of images. A family replaces the defaults that do not suit it."""
 
 OF_CHAINS: Fields = {
     "sampler.num_steps": field(10, COUNT, "steps of a chain between two updates"),
@@ -177,7 +173,6 @@ SMOKE_SIZES: Mapping[str, Any] = {
 # Further fields that families have by name: each gives its own default.
 _KNOWN: Fields = {
     **OF_IMAGES,
-    **FEATURES,
     **OF_CHAINS,
     "data.flip": rare(False, FLAG, "flip images at random"),
     "data.noise_scale": field(0.0, NOT_NEGATIVE, "Gaussian noise added to images in [-1, 1]"),

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict, config_dict
 
 from ebmjax._ranges import ANY, Range
+from ebmjax._shown import trim
 from ebmjax._user_function import is_function_name
-from ebmjax.recipes.config.errors import Config, ConfigError, did_you_mean, shorten
+from ebmjax.recipes.config.errors import Config, ConfigError, did_you_mean
 
 
 class When(NamedTuple):
@@ -108,11 +109,15 @@ def option_field(section: str, naming: Sequence[str]) -> Field:
     """Returns the field of an option of the user's function that one of ``naming`` names."""
 
     def holds(config: Config) -> bool:
-        found = [one for name in naming for one in entries_of(config.get(name))]
-        return any(isinstance(one, str) and is_function_name(one) for one in found)
+        return any(is_users(one) for name in naming for one in entries_of(config.get(name)))
 
     needs = When(f"a function of your own, config.{naming[0]}=FILE.py:FUNCTION", holds)
     return Field(None, ANY, f"option of your own function of config.{section}", (needs,))
+
+
+def is_users(name: Any) -> bool:
+    """Returns whether the value of a field names a user's function instead of a part of ours."""
+    return isinstance(name, str) and is_function_name(name)
 
 
 def entries_of(value: Any) -> Sequence[Any]:
@@ -137,11 +142,11 @@ def defaults(fields: Fields) -> ConfigDict:
     return config
 
 
-def _open(config: Config, name: str, *, makes: bool = True) -> tuple[Any, str]:
+def _open(config: Config, name: str) -> tuple[Any, str]:
     """Returns the section of a field, made where it is missing, and the field's name in it."""
     *path, last = name.split(".")
     for part in path:
-        if makes and part not in config:
+        if part not in config:
             with config.unlocked():
                 config[part] = ConfigDict()
         config = config[part]
@@ -182,7 +187,7 @@ def put(one: Field, config: Config, name: str, value: Any) -> None:
     Raises:
       ConfigError: for a value of another type.
     """
-    place, last = _open(config, name, makes=one.values is ANY)  # whose sections are not declared
+    place, last = _open(config, name)
     if one.values is ANY:
         with place.unlocked():
             place[last] = config_dict.placeholder(object)
@@ -214,29 +219,24 @@ def from_text(one: Field, name: str, text: str) -> Any:
     """Returns the value of a field that a command line gives as ``text``.
 
     Raises:
-      ConfigError: for a text that is no value of its kind.
+      ConfigError: unless it has the field's kind and lies in its range.
     """
-    kind = object if one.is_many else one.values.kind if one.default is None else type(one.default)
-    kind = one.values.kind if one.values.kind is object else kind
+    kind = one.values.kind
     if text == "None" and one.values.may_be_none:
         return None
-    if kind is str:
-        return text
-    try:
-        if kind in (int, float):
-            return kind(text)
-        value = ast.literal_eval(text.capitalize() if kind is bool else text)
-    except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
-        if kind is not object or one.values.kind not in (str, object):
-            raise ConfigError(refusal_of(one, name, text)) from error
-        value = tuple(text.split(",")) if one.is_many else text
-    if isinstance(value, list):
-        value = tuple(value)
-    if one.is_many and not isinstance(value, tuple):
-        value = (value,)
-    if one.values.refusal(value) is not None:
-        raise ConfigError(refusal_of(one, name, value))
-    return value
+    value: Any = text
+    if kind is not str or one.is_many:
+        try:
+            value = ast.literal_eval(text.capitalize() if kind is bool else text)
+        except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
+            if kind not in (str, object):
+                raise ConfigError(refusal_of(one, name, text)) from error
+            value = text.split(",") if one.is_many else text
+        if isinstance(value, tuple):
+            value = list(value)
+        elif one.is_many and not isinstance(value, list):
+            value = [value]
+    return from_json(one, name, value)
 
 
 def refusal_of(one: Field, name: str, value: Any) -> str:
@@ -244,23 +244,19 @@ def refusal_of(one: Field, name: str, value: Any) -> str:
     many = "a list, every entry " * one.is_many
     is_text = isinstance(value, str) and one.values.kind in (int, float)
     number = "a number, " * (is_text and "integer" not in one.values.words)
-    entries = entries_of(value)
-    near, words = "", one.values.words
-    if one.values.choices and entries:
-        value = next((entry for entry in entries if not one.values.holds(entry)), value)
+    words, near = one.values.refusal(value) or one.values.words, ""
+    if one.values.choices and entries_of(value):
+        value = next((entry for entry in entries_of(value) if not one.values.holds(entry)), value)
         near = did_you_mean(str(value), one.values.choices)
-    elif value is not None and one.values.holds(value):
-        words = one.values.refusal(value) or words
-    return f"config.{name} must be {many}{number}{words}, got {shorten(value)}.{near}"
+    return f"config.{name} must be {many}{number}{words}, got {trim(repr(value))}.{near}"
 
 
 def find_code(fields: Fields, config: Config) -> dict[str, Any]:
     """Returns the fields that name code from outside the package, with their values."""
-
     found = {}
     for name, one in fields.items():
-        names = [entry for entry in entries_of(config.get(name)) if isinstance(entry, str)]
-        if any(map(one.values.names_code, names)):
+        entries = entries_of(config.get(name))
+        if any(isinstance(entry, str) and one.values.names_code(entry) for entry in entries):
             found[name] = config[name]
     return found
 
@@ -268,13 +264,8 @@ def find_code(fields: Fields, config: Config) -> dict[str, Any]:
 def check_ranges(fields: Fields, config: Config) -> None:
     """Raises ConfigError for the first field whose value is out of range."""
     for name, one in fields.items():
-        value = config[name]
-        if isinstance(value, list | tuple) and not value and not one.values.may_be_empty:
-            raise ConfigError(
-                f"config.{name} must have at least one entry, {one.values.words}, got {value!r}."
-            )
-        if one.values.refusal(value) is not None:
-            raise ConfigError(refusal_of(one, name, value))
+        if one.values.refusal(config[name]) is not None:
+            raise ConfigError(refusal_of(one, name, config[name]))
 
 
 def read_fields(function: Callable[..., Any], **defaults: Any) -> dict[str, Field]:

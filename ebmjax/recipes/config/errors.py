@@ -10,17 +10,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from ebmjax._phases import say
-from ebmjax._shown import printable
+from ebmjax._shown import printable, trim
 
 Config = Any
 """An ``ml_collections.ConfigDict``; its fields are beyond the sight of type checkers."""
 
 REFUSED, FAILED = 2, 1
 """Exit codes: what was asked for cannot be done, and nothing was written; a run broke off."""
-
-
-MAX_REPEATED = 80
-"""Characters of a value that a message repeats."""
 NEAR = 0.6
 """Similarity of two names, from 0 to 1, from which one may be meant by the other."""
 
@@ -56,18 +52,12 @@ class PlainWarnings(logging.Handler):
         say(f"{record.levelname.lower()}: {record.getMessage()}", "stderr")
 
 
-def shorten(value: Any, quoted: bool = True) -> str:
-    """Returns a value for a message, on one line of at most ``MAX_REPEATED`` characters."""
-    text = " ".join((repr(value) if quoted else str(value)).split())
-    return text if len(text) <= MAX_REPEATED else f"{text[:MAX_REPEATED]}..."
-
-
 def pick(name: str, value: str, table: Mapping[str, Any]) -> Any:
     """``table[value]``, or a ConfigError that lists the choices of ``config.<name>``."""
     if value not in table:
         near = did_you_mean(str(value), table)
         raise ConfigError(
-            f"config.{name} must be one of {sorted(table)}, got {shorten(value)}.{near}"
+            f"config.{name} must be one of {sorted(table)}, got {trim(repr(value))}.{near}"
         )
     return table[value]
 

@@ -12,10 +12,11 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ebmjax._shown import trim
 from ebmjax._user_function import definitions
 from ebmjax.recipes.config import declare
 from ebmjax.recipes.config.declare import Fields, When, when_is
-from ebmjax.recipes.config.errors import Config, ConfigError, did_you_mean, flatten, pick, shorten
+from ebmjax.recipes.config.errors import Config, ConfigError, did_you_mean, flatten, pick
 
 FAMILIES: dict[str, str | Path] = {
     "energy": "ebmjax.recipes.models.energy",
@@ -70,7 +71,7 @@ def all_fields(family: Any, names: Collection[str] = ()) -> Fields:
 
     They include those in ``names`` that are options of the user's functions.
     """
-    every = {**own_fields(family), **_declared(family, "SECTIONS")}
+    every = {**own_fields(family), **own_fields(family, "SECTIONS")}
     for name in names:
         section, is_option, _ = name.partition(".options.")
         naming = [
@@ -81,42 +82,36 @@ def all_fields(family: Any, names: Collection[str] = ()) -> Fields:
     return every
 
 
-def own_fields(family: Any) -> Fields:
-    """Returns the fields of a family without those of the parts that it offers."""
-    return _declared(family, "FIELDS")
-
-
-def _declared(family: Any, what: str) -> Any:
+def own_fields(family: Any, what: str = "FIELDS") -> Fields:
+    """Returns the fields of a family alone, or the "SECTIONS" of the parts that it offers."""
     found = getattr(module(family, "fields"), what, {})
     return found.get(family, found)
 
 
-def brought(config: Config) -> Fields:
-    """Returns the fields that the choices of a configuration bring into being."""
+def fields_of(config: Config, with_off: bool = False) -> Fields:
+    """Returns the fields that the choices of a configuration bring into being.
+
+    Those that are off are left out, or are among them ``with_off``.
+    """
     flat = flatten(config.to_dict())
     every = all_fields(flat.get("family"), flat)
     conditions = {when for one in every.values() for when in one.when}
     held = {when for when in conditions if when.holds(flat)}
-    return {name: one for name, one in every.items() if held.issuperset(one.when)}
-
-
-def fields_of(config: Config) -> Fields:
-    """Returns the fields of a configuration: those of ``brought`` that are not off."""
-    flat, fields = flatten(config.to_dict()), brought(config).items()
-    return {name: one for name, one in fields if not one.is_off(flat.get(name, ...))}
+    return {
+        name: one
+        for name, one in every.items()
+        if held.issuperset(one.when) and (with_off or not one.is_off(flat.get(name, ...)))
+    }
 
 
 def prune(config: Config) -> None:
-    """Removes the fields of parts that a configuration does not name."""
-    every = all_fields(config.family, flatten(config.to_dict()))
-    gone = every.keys() - fields_of(config).keys()
+    """Removes the fields of parts that a configuration does not name, and those that are off."""
     with config.unlocked():
-        for name in gone:
+        for name in flatten(config.to_dict()).keys() - fields_of(config).keys():
             section = name.rpartition(".")[0]
-            if config.get(section) is not None and name[len(section) + 1 :] in config[section]:
-                del config[name]
-                if not len(config[section]):
-                    del config[section]
+            del config[name]
+            if not len(config[section]):
+                del config[section]
 
 
 def check(config: Config, typed: Collection[str] = ()) -> None:
@@ -135,8 +130,9 @@ def check(config: Config, typed: Collection[str] = ()) -> None:
     for name in sorted(names - every.keys() | fields.keys() - names):
         problem = f"is no field of the family {config.family}.{did_you_mean(name, fields)}"
         problem = "is missing." if name in fields else problem
-        shown = shorten(name, quoted=False)
-        raise ConfigError(f"config.{shown} {problem} `ebmjax fields {config.family}` prints all.")
+        raise ConfigError(
+            f"config.{trim(name)} {problem} `ebmjax fields {config.family}` prints all."
+        )
     for name in typed:
         if name not in fields and not every[name].is_off(flat.get(name, ...)):
             needs = " and ".join(w.needs for w in every[name].when if not w.holds(config))
@@ -146,12 +142,17 @@ def check(config: Config, typed: Collection[str] = ()) -> None:
     module(config.family, "checks").check(config)
     if config.data.get("path") and config.data.name in ("digits", *POINTS[:-1]):
         raise ConfigError(
-            f"config.data.path={shorten(config.data.path)} is read by no source: config.data.name="
-            f"{config.data.name} needs none. Set --config.data.name to npz, npy, points, folder, "
-            "huggingface or a tensorflow-datasets name."
+            f"config.data.path={trim(repr(config.data.path))} is read by no source: "
+            f"config.data.name={config.data.name} needs none. Set --config.data.name to npz, npy, "
+            "points, folder, huggingface or a tensorflow-datasets name."
         )
-    sizes = [name for name in fields if name.startswith("train.") and "batch_size" in name]
-    check_shards(config, *sizes)
+    num_shards = config.mesh.num_shards
+    for name in fields:
+        if name.startswith("train.") and "batch_size" in name and config[name] % num_shards:
+            raise ConfigError(
+                f"config.{name} must be a multiple of config.mesh.num_shards={num_shards}, got "
+                f"{config[name]}. Change it, or set --config.mesh.num_shards=1."
+            )
 
 
 def module(family: Any, part: str) -> Any:
@@ -160,17 +161,6 @@ def module(family: Any, part: str) -> Any:
     if isinstance(place, Path):
         return definitions(place)
     return importlib.import_module(f"{place}.{part}")
-
-
-def check_shards(config: Config, *names: str) -> None:
-    """Raises ConfigError unless the shards have equal parts of the numbers ``names``."""
-    num_shards = config.mesh.num_shards
-    for name in names:
-        if config[name] is not None and config[name] % num_shards:
-            raise ConfigError(
-                f"config.{name} must be a multiple of config.mesh.num_shards={num_shards}, got "
-                f"{config[name]}. Change it, or set --config.mesh.num_shards=1."
-            )
 
 
 def check_kept(config: Config, numbers: Collection[str]) -> None:

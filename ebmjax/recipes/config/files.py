@@ -5,7 +5,7 @@ import runpy
 import sys
 import traceback
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 from ebmjax._user_function import PROJECT
@@ -67,18 +67,6 @@ def make_config(path: Path, *variant: str) -> Any:
     if not callable(made):
         raise ConfigError(f"{path} must define get_config(variant), which returns a configuration.")
     return made(*variant)
-
-
-def beside(file: str, name: str) -> SimpleNamespace:
-    """Runs another configuration or study file and returns its definitions as attributes.
-
-    The folder need not be importable, so a user's folder works, too.
-
-    Args:
-      file: ``__file__`` of the calling file.
-      name: path of the other file, relative to the folder of ``file``.
-    """
-    return SimpleNamespace(**runpy.run_path(str(Path(file).parent / name)))
 
 
 def project(name: str) -> ModuleType:

@@ -3,11 +3,10 @@
 import ast
 import runpy
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from ebmjax.recipes.config import command_line, declare, families, files
-from ebmjax.recipes.config.declare import Field, Fields
+from ebmjax.recipes.config.declare import Fields
 from ebmjax.recipes.config.errors import Config, ConfigError, pick, stop
 from ebmjax.recipes.config.user_parts import option_fields
 
@@ -40,13 +39,13 @@ def main() -> None:
         config = command_line.read(first, rest, is_checked=False)
     try:
         pick("family", config.family, families.FAMILIES)
-        fields = families.brought(config)
+        fields = families.fields_of(config, with_off=True)
         declare.check_ranges(fields, config)
         fields = in_order({**fields, **option_fields(config, fields)})
     except ConfigError as error:
         stop(error)
     lines = {
-        name: f"{name} = {config.get(name, one.default)!r}  # {one.text} [{values(one)}]"
+        name: f"{name} = {config.get(name, one.default)!r}  # {one.text} [{one.values}]"
         for name, one in fields.items()
     }
     off = [line for name, line in lines.items() if fields[name].is_off(config.get(name, ...))]
@@ -54,25 +53,10 @@ def main() -> None:
     print("\n# Not in the configuration unless they are set otherwise:", *off, sep="\n")
 
 
-def values(one: Field) -> str:
-    """The range of a field, in words."""
-    own = ["FILE.py:FUNCTION"] * one.values.names_code("own.py:part")
-    words = ", ".join([*one.values.choices, *own]) if one.values.choices else one.values.words
-    return words + (", or None" if one.values.may_be_none else "")
-
-
 def in_order(fields: Fields) -> Fields:
     """Returns the fields by section."""
     names = sorted(fields, key=lambda name: ORDER.index(name.partition(".")[0]))
     return {name: fields[name] for name in names}
-
-
-def configurations(folder: Path) -> Iterator[tuple[Path, str, list[str]]]:
-    """Yields path, first line and variants of every configuration file in a folder."""
-    for path in sorted(folder.glob("*.py")):
-        text, names = read_definitions(path)
-        if "get_config" in names:
-            yield path, text, variants(path)
 
 
 def read_definitions(path: Path) -> tuple[str, set[str]]:

@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from ebmjax._shown import trim
-from ebmjax._user_function import is_function_name, user_function
+from ebmjax._user_function import user_function
 from ebmjax.recipes.config.declare import (
     WITH_OPTIONS,
     Field,
     Fields,
     entries_of,
+    is_users,
     read_fields,
     refusal_of,
 )
@@ -147,8 +148,3 @@ def explain(field: str, name: str, function: Callable[..., Any], note: str = "")
         lines = [f", line {frame.lineno}" for frame in frames if frame.filename == file]
         place = "".join(lines[-1:])
         raise ConfigError(f"config.{field}={name!r}{place}: {kind}{text}") from error
-
-
-def is_users(name: Any) -> bool:
-    """Returns whether the value of a field names a user's function instead of a part of ours."""
-    return isinstance(name, str) and is_function_name(name)

@@ -117,7 +117,7 @@ PARTS = [(family, name) for family, name in FIELDS if families.all_fields(family
 def test_a_field_of_a_part_that_is_not_named_is_refused_with_what_it_needs(family):
     """And a configuration that names the part has it."""
     fields = families.all_fields(family)
-    there = families.brought(command_line.read(FILES[family], []))
+    there = families.fields_of(command_line.read(FILES[family], []), with_off=True)
     for name in (name for one, name in PARTS if one == family):
         given = ("", None, fields[name].off)  # it is off: nothing is said
         value = next(v for v in fields[name].values.examples if v not in given)

@@ -15,11 +15,14 @@ from ebmjax.recipes import __main__ as command
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
 MINE = """
-from ebmjax.recipes.config.files import beside
+import runpy
+from pathlib import Path
+
 from ebmjax.recipes.models.latent.fields import SMOKE, configure
 
 def get_config(variant=""):
-    return configure(variant, base=SMOKE | beside(__file__, "shared.py").CHANGES, variants={})
+    shared = runpy.run_path(str(Path(__file__).with_name("shared.py")))
+    return configure(variant, base=SMOKE | shared["CHANGES"], variants={})
 """
 SHARED = "CHANGES = {'train.num_epochs': 1}\n"
 TABLE = """

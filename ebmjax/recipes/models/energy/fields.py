@@ -25,7 +25,6 @@ from ebmjax._ranges import (
     optional,
 )
 from ebmjax.recipes.config.common_fields import (
-    FEATURES,
     OF_CHAINS,
     OF_IMAGES,
     OURS,
@@ -77,7 +76,6 @@ def _shared(name: str, average_decay: float, **defaults: Any) -> dict[str, Field
     return {
         **family(name),
         **OF_IMAGES,
-        **FEATURES,
         **OF_CHAINS,
         **pick_fields(**defaults),
         **under(pick_fields(model={"dtype": "float32"}), OURS),

@@ -20,7 +20,6 @@ from ebmjax._ranges import (
 from ebmjax.latent import through_chain_loss
 from ebmjax.recipes.config.common_fields import (
     ACTIVATIONS,
-    FEATURES,
     OF_IMAGES,
     OURS,
     configure_images,
@@ -83,7 +82,6 @@ _NETWORKS: dict[str, Field] = {
 FIELDS: dict[str, Field] = {
     **family("latent"),
     **OF_IMAGES,
-    **FEATURES,
     **pick_fields(
         loss={"energy_l2": 0.0},
         train={
