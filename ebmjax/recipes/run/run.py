@@ -154,17 +154,13 @@ class Run:
         """Trains from the newest checkpoint."""
         config, made, num = self.config, self.experiment, len(self.recoveries)
         key, about = build.root_keys(config.seed)[1], {"config": run_folder.as_json(config)}
-        writers: list[training.Writer] = [
-            training.JsonlWriter(self.path / "metrics.jsonl"),
-            TensorBoardWriter(self.path),
-            Progress(made.plan.total_steps),
-        ]
         monitor, kept = made.monitor, config.train.get("keep_best")
         if kept and training.is_first():
             monitor = states.keep_best(monitor, self.path / states.BEST, kept, about)
-        with contextlib.ExitStack() as closing:
-            for writer in writers:
-                closing.callback(writer.close)
+        with (
+            contextlib.closing(training.JsonlWriter(self.path / "metrics.jsonl")) as rows,
+            contextlib.closing(TensorBoardWriter(self.path)) as events,
+        ):
             return training.fit(
                 # Beyond all steps, so no key is used twice.
                 jax.random.fold_in(key, MAX_INTEGER + 1 + num) if num else key,
@@ -174,7 +170,7 @@ class Run:
                 made.plan,
                 numbers=made.numbers,
                 checkpoints=training.Checkpoints(self.path / "checkpoints", about=about),
-                writers=writers,
+                writers=[rows, events, Progress(made.plan.total_steps)],
                 monitor=monitor,
             )
 
@@ -273,17 +269,16 @@ class Run:
         report["warnings"] = [str(one.message) for one in caught]
         if "per_image" in report:
             report["test_set_error"] = run_folder.write_per_image(path, report.pop("per_image"))
+        is_held_out = (experiment.config or config).get("data", {}).get("holdout")
+        is_held_out = is_held_out and not config.evals.get("use_test_split")
         report |= {
             "step": int(state.step),
             "is_finished": is_finished,
             "evals": run_folder.as_json(config)["evals"],
+            "split": "validation" if is_held_out else "test",
             **self._origin(state),
             "evaluation_seconds": round(time.perf_counter() - started, 3),
         }
-        if "data" in config:  # toy families have fresh points in place of a split
-            is_held_out = (experiment.config or config).data.get("holdout")
-            is_held_out = is_held_out and not config.evals.get("use_test_split")
-            report["split"] = "validation" if is_held_out else "test"
         run_folder.write_json(path / "evaluation.json", report)
         print(
             f"Evaluated step {report['step']} in {report['evaluation_seconds']:.0f} s.",
@@ -330,10 +325,9 @@ def launch(
         run.experiment.check_evaluate()
     training.on_first(lambda: run_folder.prepare(run.path, config))
     program, *arguments = sys.argv
-    command = f"python {shlex.quote(program)}" if program.endswith(".py") else program
-    if not folder:
-        arguments.append(f"--workdir={run.path}")
-    command = " ".join([command, *map(shlex.quote, arguments)])
+    program = f"python {shlex.quote(program)}" if program.endswith(".py") else program
+    place = [] if folder else [f"--workdir={run.path}"]
+    command = f"{program} {shlex.join([*arguments, *place])}"
     with contextlib.ExitStack() as held, explain_writes(run.path):
         training.on_first(lambda: held.enter_context(run_folder.only_process(run.path)))
         if training.is_first():

@@ -28,6 +28,8 @@ SMALLER = {
 }
 """Factor of a recovery, by patterns of the names of fields."""
 
+DOES_NOT_FIT = (training.CheckpointMismatchError, training.CheckpointDamagedError)
+
 Monitor = Callable[[training.TrainState, int], dict[str, Any]]
 
 
@@ -67,14 +69,12 @@ def warm_start(config: Config, path: Path, experiment: Experiment) -> training.W
       ConfigError: if that is not the folder of a run with a checkpoint of the same network, or one
         that was trained on images that this run holds out.
     """
-    folder = config.train.start_from
-    other = Path(folder).expanduser()
     if list_steps(path / "checkpoints"):
         return None
+    folder = config.train.start_from
+    other = Path(folder).expanduser()
     assert experiment.warm_start is not None  # in every family that has the field
     try:
-        if other.resolve() == path.resolve():
-            raise WorkdirError("it must be the folder of another run.")
         theirs, ours = run_folder.config_of(other).data, config.data
         differing = [n for n in ("max_train", "holdout") if theirs[n] != ours[n]]
         is_holding_out = (experiment.config or config).data.holdout
@@ -85,12 +85,7 @@ def warm_start(config: Config, path: Path, experiment: Experiment) -> training.W
                 "held out the same, or set --config.data.holdout=0."
             )
         start = experiment.warm_start(other / "checkpoints")
-    except (
-        FileNotFoundError,
-        WorkdirError,
-        training.CheckpointMismatchError,
-        training.CheckpointDamagedError,
-    ) as error:
+    except (FileNotFoundError, WorkdirError, *DOES_NOT_FIT) as error:
         raise ConfigError(f"config.train.start_from={folder!r}: {error}") from error
     taken, anew = ", ".join(("params", *start.taken)), ", ".join(("optimizer", *start.anew))
     print(f"Starts from step {start.step} of {folder}: {taken}; anew: {anew}")
@@ -157,16 +152,9 @@ def go_back(
         lines = (json.dumps(row) + "\n" for row in rows if row["step"] <= step)
         run_folder.write_whole(path / "metrics.jsonl", "".join(lines))
         kept.remove_after(step)
-    every = [
-        *recoveries,
-        {
-            "diverged_at": error.step,
-            "first_skipped": error.first_skipped,
-            "reason": error.reason,
-            "from_step": step,
-            "changes": changes,
-        },
-    ]
+    found = {"diverged_at": error.step, "first_skipped": error.first_skipped}
+    found |= {"reason": error.reason, "from_step": step, "changes": changes}
+    every = [*recoveries, found]
     changed = ", ".join(f"config.{name} {old:g} -> {new:g}" for name, (old, new) in changes.items())
     print(
         f"Diverged at step {error.step}: {error.reason or 'no finite update'}, from step "

@@ -125,9 +125,7 @@ def train(
             path.parent.mkdir(parents=True, exist_ok=True)
             run_folder.write_arrays(path, arrays)
         with np.load(path, allow_pickle=False) as kept:
-            same = {*kept.files} == {*arrays} and all(
-                np.array_equal(kept[name], array) for name, array in arrays.items()
-            )
+            same = {*kept} == {*arrays} and all(np.array_equal(kept[k], arrays[k]) for k in kept)
         if not same:
             raise ConfigError(f"{path} holds other images: name another folder, or move that file.")
         given |= {"data.name": "npz", "data.path": path}
@@ -168,14 +166,13 @@ def load(
     path = Path(folder).expanduser()
     config = run_folder.config_of(path)
     every = families.all_fields(config.family, flatten(config.to_dict()))
-    names = {name.replace(".", "_"): name for name in every}
-    given = {names.get(name, name): value for name, value in fields.items()}
     named = declare.find_code(families.fields_of(config), config)
-    allowed = (*MAY_DIFFER, *named)
-    if others := given.keys() - {*allowed}:
+    allowed = {name.replace(".", "_"): name for name in (*MAY_DIFFER, *named)}
+    given = {allowed.get(name, name): value for name, value in fields.items()}
+    if others := given.keys() - {*allowed.values()}:
         raise ConfigError(
             f"config.{min(others)} may not differ from the run's own configuration. Fields that "
-            f"may: {', '.join(allowed)}."
+            f"may: {', '.join(allowed.values())}."
         )
     if not allow_code and (unnamed := named.keys() - given.keys()):
         name = min(unnamed)
@@ -184,10 +181,9 @@ def load(
             f", and nothing of it was run. Name it again, --config.{name}=FILE.py:FUNCTION, or "
             "trust the folder with --allow_code. From Python, these are arguments of load."
         )
-    for name, value in given.items():
-        parts = value.split(",") if isinstance(value, str) else value
-        value = tuple(parts) if every[name].is_many else str(value)
-        declare.put(every[name], config, name, value)  # first: a check may run the named code
+    for name, value in given.items():  # first: a check may run the named code
+        read = declare.from_text(every[name], name, str(value))
+        declare.put(every[name], config, name, read)
     families.check(config)
     if not is_points(config) and data.is_tfds(config.data.name):
         with contextlib.suppress(ValueError):  # which building explains
@@ -219,13 +215,12 @@ def check_inputs(inputs: Any, shape: tuple[int, ...]) -> np.ndarray:
         wanted = f"(N, {', '.join(map(str, shape))}), at least one"
         raise ValueError(f"inputs must have shape {wanted}; got {inputs.shape}.")
     low, high = float(inputs.min()), float(inputs.max())
-    if not np.isfinite([low, high]).all():
-        raise ValueError(f"inputs must be finite, got numbers from {low} to {high}.")
     is_signed = inputs.dtype.kind == "f" and -END <= low < 0 and high <= END
-    if len(shape) > 1 and inputs.dtype != np.uint8 and not is_signed:
+    is_image = inputs.dtype == np.uint8 or is_signed
+    if not (is_image if len(shape) > 1 else np.isfinite([low, high]).all()):
         raise ValueError(
             "inputs must be bytes (uint8) from 0 to 255, or floats from -1 to 1 of which some are "
-            f"below 0; got {inputs.dtype} from {low:g} to {high:g}."
+            f"below 0, or finite points; got {inputs.dtype} from {low:g} to {high:g}."
         )
     return inputs
 

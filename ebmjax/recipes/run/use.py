@@ -73,7 +73,7 @@ def read_arguments(command: str, argv: list[str]) -> argparse.Namespace:
     add("--workdir", required=True, type=_path, help="folder of the run")
     endings = " or ".join(OUTPUTS[command])
     add("--out", required=True, type=_path, help=f"new file to write, {endings}")
-    add("--step", type=_integer(0), help="saved step to use (default: the newest)")
+    add("--step", type=int, help="saved step to use (default: the newest)")
     add("--allow_code", action="store_true", help="run code that the folder names (default: no)")
     if command == "sample":
         add("--num", type=_integer(1), default=64, help="number of samples (default: %(default)s)")
@@ -155,37 +155,29 @@ def _score(run: Any, arguments: argparse.Namespace) -> Arrays:
     """Returns the scores of images or points in the order of their source, and prints a summary."""
     import jax
 
-    judge = None if arguments.nats is None else _normalise(run, arguments.nats)
-    place = arguments.data
+    from ebmjax.recipes.evaluators import nats, table
+
+    place, judge = arguments.data, None
+    if arguments.nats is not None:
+        options = table.options(run.config, "nats")
+        del options["num_images"]
+        options["num_powers"] = arguments.nats or options["num_powers"]
+        with phase("normalising the density"):
+            judge = nats.normalise(jax.random.key(0), run.model, **options)
     what = f"--data={place}" if place else "the run's own data"
     try:
         inputs, labels, arrays = _read(run, place)
         with phase(f"scoring {len(inputs):,} of {what}"):
-            scores = run.score(inputs)
-            nats = {} if judge is None else judge.score(inputs, jax.random.key(1))
+            arrays |= run.score(inputs)
+            found = {} if judge is None else judge.score(inputs, jax.random.key(1))
     except (TypeError, ValueError, ImportError) as error:
         raise ConfigError(f"{what}: {error}") from error
     if judge is not None:
-        print(as_lines(results({"nats": judge.summarise(nats)})))
-    probabilities = scores.get("class_probability")
-    if probabilities is not None and labels is not None:
-        share = np.mean(probabilities.argmax(axis=1) == labels)
+        print(as_lines(results({"nats": judge.summarise(found)})))
+    if labels is not None and "class_probability" in arrays:
+        share = np.mean(arrays["class_probability"].argmax(axis=1) == labels)
         print(f"{what}: accuracy {share:.4f} by the classes of these images")
-    return arrays | scores | nats
-
-
-def _normalise(run: Any, num_powers: int) -> Any:
-    """Returns the run's normalised density, by its fields ``evals.nats``; 0 powers for those."""
-    import jax
-
-    from ebmjax.recipes.evaluators.nats import normalise
-    from ebmjax.recipes.evaluators.table import options as options_of
-
-    options = options_of(run.config, "nats")
-    del options["num_images"]
-    options["num_powers"] = num_powers or options["num_powers"]
-    with phase("normalising the density"):
-        return normalise(jax.random.key(0), run.model, **options)
+    return arrays | found
 
 
 def _read(run: Any, place: str | None) -> tuple[np.ndarray, np.ndarray | None, Arrays]:
@@ -201,12 +193,10 @@ def _read(run: Any, place: str | None) -> tuple[np.ndarray, np.ndarray | None, A
     if is_points(run.config):
         return data.load_points(place), None, {}
     section, name = run.config.data, source_of(place)
-    options = {
+    options = {one: section.get(one) for one in ("pixels", "image_column")} | {
         "path": None if name == place else place,
         "image_size": run.input_shape[0],
         "fit": section.get("fit", "crop"),
-        "pixels": section.get("pixels"),
-        "image_column": section.get("image_column"),
         "label_column": "",
     }
     which = " of split 'test'"
@@ -256,18 +246,13 @@ def _png(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def _csv(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    columns: dict[str, np.ndarray] = {}
+    columns: dict[str, Any] = {"image": range(len(next(iter(arrays.values()))))}
     for name, array in arrays.items():
-        if array.ndim == 1:
-            columns[name] = array
-        else:
-            columns |= {f"{name}_{i}": column for i, column in enumerate(array.T)}
+        several = {f"{name}_{i}": column for i, column in enumerate(array.T)}
+        columns |= several if array.ndim > 1 else {name: array}
     # Names of files may be any bytes; they are written as they are.
     with path.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
-        writer = csv.writer(file)
-        writer.writerow(["image", *columns])
-        rows = zip(*columns.values(), strict=True)
-        writer.writerows([index, *row] for index, row in enumerate(rows))
+        csv.writer(file).writerows([columns, *zip(*columns.values(), strict=True)])
 
 
 def _safetensors(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -189,7 +189,7 @@ def test_what_is_no_run_is_refused_before_anything_is_written(finished, tmp_path
     for other in (empty, tmp_path / "nowhere", unsaved):
         with pytest.raises(ConfigError, match="start_from"):
             start(folder, other)
-    with pytest.raises(ConfigError, match="must be the folder of another run"):
+    with pytest.raises(ConfigError, match="holds no checkpoint to start from"):
         start(begun, begun)
     with pytest.raises(ConfigError, match=r"of another network: \.params"):
         start(folder, finished, **{"model.hidden": (2,)})

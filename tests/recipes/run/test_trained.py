@@ -35,9 +35,9 @@ def test_bytes_signed_floats_and_points_stay_as_they_are(inputs, shape):
     ("inputs", "message"),
     [
         (BYTES[..., 0], r"shape \(N, 8, 8, 1\), at least one; got \(2, 8, 8\)"),
-        (BYTES / 127, "some are below 0; got float64 from 0 to 1."),
+        (BYTES / 127, "some are below 0, or finite points; got float64 from 0 to 1."),
         (BYTES.astype(int), "got int64 from 0 to 127"),
-        (np.full((1, 8, 8, 1), np.nan), "inputs must be finite"),
+        (np.full((1, 8, 8, 1), np.nan), "finite points; got float64 from nan"),
     ],
 )
 def test_other_images_are_refused(inputs, message):
