@@ -14,9 +14,9 @@ import os
 import sys
 from itertools import takewhile
 
-from ebmjax.recipes.run.machine import cpu_devices, xla_flags
+from ebmjax.recipes.run.machine import variables
 
-os.environ.update(cpu_devices() | xla_flags())
+os.environ.update(variables())
 
 import _harness as harness
 

@@ -59,7 +59,7 @@ OURS = re.compile(
     r"|mean_log_likelihoods|negative_|noise_accuracy|num_|objective|outside|perturbed_"
     r"|positive_|posterior_|powers|prior_|reconstruction_|recovery|run_|sample_"
     r"|score_|seed|skip|smoothing|squared_drift|start_|step|temperature|test_|transport_"
-    r"|wall_"
+    r"|is_finished|revision|wall_|warnings"
 )
 """Beginnings of the names that our own parts give the numbers of a row."""
 

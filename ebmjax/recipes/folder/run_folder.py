@@ -419,8 +419,8 @@ def paired_difference(
     stacked = stack_parts([one[seed] for one in (ours, theirs) for seed in seeds])
     if stacked is None:
         return None
-    halves = (tuple(x[: len(seeds)] for x in stacked), tuple(x[len(seeds) :] for x in stacked))
+    halves = zip(*(np.split(x, 2) for x in stacked), strict=True)
     found = ebmjax.metrics.paired_difference(*halves)
     low, high = sorted([factor * found.low, factor * found.high])
-    ends = {"low": low, "high": high, "seeds": len(seeds)}
-    return {"difference": factor * found.difference, **ends}
+    difference = factor * found.difference
+    return {"difference": difference, "low": low, "high": high, "seeds": len(seeds)}

@@ -33,9 +33,6 @@ COMMAND = "command.json"
 """File with the command that started the run last."""
 FILES = ("config.json", "summary.json", "evaluation.json", "recoveries.json", COMMAND)
 
-LARGEST = 1e300
-"""Numbers beyond it are left out."""
-
 MOST_BYTES = 400_000
 """Most bytes of the pictures from plots/ that a report holds."""
 
@@ -47,16 +44,11 @@ OF_A_STEP = re.compile(r"(samples|density)_\d+")
 FILE = "report.html"
 
 
-def record_command(folder: Path, command: str, name: str) -> None:
-    """Writes command.json; ``name`` is ``CONFIG[:VARIANT]``, as ``command`` names it."""
-    run_folder.write_json(folder / COMMAND, {"command": command, "config": name})
-
-
 class RunData(NamedTuple):
     """Content of a run's folder; empty where a file is missing.
 
-    JSON objects are by the names of their files, fields and numbers by dotted names. ``results``
-    are those of summary.json, or of an unfinished run the newest of its rows.
+    JSON objects are by the names of their files, fields by dotted names. ``results`` are those of
+    summary.json, or of an unfinished run the newest of its rows.
     """
 
     folder: Path
@@ -64,7 +56,6 @@ class RunData(NamedTuple):
     config: Mapping[str, Any]
     rows: Sequence[dict[str, Any]]
     results: Mapping[str, Any]
-    evaluation: Mapping[str, Any]
     saved: run_folder.Saved | None
 
     def entries(self, file: str, name: str) -> list[Any]:
@@ -86,29 +77,9 @@ def read(folder: Path) -> RunData:
     saved, checkpoints = None, folder / "checkpoints"
     with contextlib.suppress(WorkdirError):  # there is none, or all are damaged
         saved = run_folder.newest_of(checkpoints, list_steps(checkpoints))
-    newest = _numbers({name: value for row in rows for name, value in row.items()})
-    results, evaluation = (_numbers(files[name]) for name in FILES[1:3])
-    config = flatten(files["config.json"])
-    return RunData(folder, files, config, rows, results or newest, evaluation, saved)
-
-
-def _is_number(value: Any) -> bool:
-    """Returns whether a value is a number, None for NaN, or a list of some numbers."""
-    if isinstance(value, list):
-        return bool(value) and all(map(_is_number, value))
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value is None or (is_number and abs(value) < LARGEST)
-
-
-def _numbers(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the numbers of a report by dotted names, and the names of extractors."""
-    named = ("extractor", "generation.extractor.name")
-    return {
-        name: value
-        for name, value in flatten(dict(tree)).items()
-        if name != "revision"  # null, as a number may be, outside of a checkout
-        and (isinstance(value, str) if name in named else _is_number(value))
-    }
+    newest = {name: value for row in rows for name, value in row.items()}
+    config, found = flatten(files["config.json"]), files["summary.json"] or newest
+    return RunData(folder, files, config, rows, found, saved)
 
 
 def as_json(value: Any) -> str:
@@ -145,9 +116,8 @@ def write(folder: Path) -> Path:
         anew=re.sub(r"\s--?workdir[= ]('[^']*'|\S+)", "", command) + " --workdir=ANOTHER",
         origin={k: as_json(v) for k, v in flatten(dict(about)).items() if k.startswith(origin)},
     )
-    run_folder.write_whole(
-        path, text.encode(errors="replace").decode()
-    )  # JSON may hold half a letter
+    text = text.encode(errors="replace").decode()  # JSON may hold half a letter
+    run_folder.write_whole(path, text)
     return path
 
 
@@ -156,7 +126,7 @@ def tables(run: RunData) -> dict[str, dict[str, str]]:
     found = {}
     for title, numbers in (
         ("Newest numbers", run.results),
-        ("Full evaluation", run.evaluation),
+        ("Full evaluation", run.files["evaluation.json"]),
     ):
         own = own_numbers(numbers, run.files["config.json"])
         texts = {name: fitting(with_error, numbers[name], None) for name in own}
@@ -171,8 +141,8 @@ def verdict(run: RunData) -> str:
     if (run.folder / "diverged.txt").exists() or (run.saved and run.saved.is_diverged):
         text = f"Diverged at step {last:,}{of}"
     elif run.files["summary.json"]:
-        seconds = run.results.get("wall_seconds")
-        text = f"Done: {last:,} steps" + (f" in {seconds:,.0f} s" if seconds else "")
+        seconds = fitting(" in {:,.0f} s".format, run.results.get("wall_seconds"))
+        text = f"Done: {last:,} steps{seconds or ''}"
     else:
         text = f"Unfinished: step {last:,}{of}"
     recovered = len(run.entries("recoveries.json", "recoveries"))
@@ -192,12 +162,13 @@ def fitting(function: Callable[..., Any], *arguments: Any) -> Any:
 
 def _pictures(folder: Path) -> list[dict[str, str]]:
     """Returns the pictures in plots/: links, beyond ``MOST_BYTES`` in all."""
-    places = [path for path in sorted((folder / "plots").glob("*.png")) if path.is_file()]
-    newest = [path for path in places if OF_A_STEP.fullmatch(path.stem)][-1:]
-    places = [path for path in places if not OF_A_STEP.fullmatch(path.stem)]
     ranks = {name: rank for rank, name in enumerate(FIRST)}
+    places = filter(Path.is_file, sorted((folder / "plots").glob("*.png")))
+    places = sorted(places, key=lambda path: ranks.get(path.stem, len(FIRST)))
+    of_steps = [path for path in places if OF_A_STEP.fullmatch(path.stem)]
+    places = of_steps[-1:] + [path for path in places if path not in of_steps]
     shown, left = [], MOST_BYTES
-    for path in newest + sorted(places, key=lambda path: ranks.get(path.stem, len(FIRST))):
+    for path in places:
         one, size = {"text": path.stem.replace("_", " ")}, path.stat().st_size
         if size <= left:
             one["png"] = base64.b64encode(path.read_bytes()).decode()

@@ -10,7 +10,7 @@ from ebmjax._phases import phase, tell_phases
 from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import FAILED, REFUSED, PlainWarnings, stop
-from ebmjax.recipes.run.machine import cpu_devices, join_processes, read_request, xla_flags
+from ebmjax.recipes.run.machine import join_processes, read_request, variables
 
 USAGE = """Trains one configuration and fills a folder with its results.
 
@@ -63,8 +63,8 @@ def main() -> None:
     logging.getLogger("absl").setLevel(logging.WARNING)  # orbax reports every rename as an info
     logging.getLogger().handlers[:] = [PlainWarnings()]
     processes = read_request(asked)
-    os.environ.update(xla_flags(is_quick=asked.config.endswith(":smoke")))
-    os.environ.update(cpu_devices(is_shared=processes is not None))
+    is_quick, is_shared = asked.config.endswith(":smoke"), processes is not None
+    os.environ.update(variables(is_quick, is_shared))
     with join_processes(processes):
         # Only now: --help and mistakes in the command line answer without JAX's second.
         with tell_phases("stdout"), phase("loading JAX"):

@@ -37,31 +37,26 @@ SECONDS_TO_LEAVE = 5
 """Time in which all processes of a run that fails on each of them say so and end."""
 
 
-def xla_flags(is_quick: bool = False) -> dict[str, str]:
-    """Returns the variable XLA_FLAGS, which JAX reads when it starts.
+def variables(is_quick: bool = False, is_shared: bool = False) -> dict[str, str]:
+    """Returns the variables of the environment that JAX is to read when it starts.
 
-    It gets ``QUICK`` for a short run, and ``LEVEL`` where JAX finds nothing but CPUs, unless it
-    sets the level of optimisation already.
+    XLA_FLAGS gets ``QUICK`` for a short run, and ``LEVEL`` where JAX finds nothing but CPUs, unless
+    it sets the level of optimisation already. A CPU is a device for each processor, because one
+    device keeps one to two processors busy, unless its number of devices is set already. Of the
+    processes that share a run, each has one device.
     """
-    given = os.environ.get("XLA_FLAGS", "")
+    given, found = os.environ.get("XLA_FLAGS", ""), {}
     plugins = metadata.entry_points(group="jax_plugins")
     has_only_cpus = not plugins and not any(map(util.find_spec, ("jax_plugins", "libtpu")))
     if platforms := os.environ.get("JAX_PLATFORMS"):
         has_only_cpus = platforms == "cpu"
-    flags = QUICK if is_quick else (LEVEL,) if has_only_cpus else ()
-    is_set = "xla_backend_optimization_level" in given
-    return {"XLA_FLAGS": given if is_set else " ".join([given, *flags]).strip()}
-
-
-def cpu_devices(is_shared: bool = False) -> dict[str, str]:
-    """Returns the variable that makes JAX see a device for each processor of a CPU.
-
-    One device keeps one to two processors busy, however many there are. The variable itself or
-    XLA_FLAGS may say another number. Of the processes that share a run, each has one device.
-    """
-    flags = os.environ.get("XLA_FLAGS", "")
-    is_set = "JAX_NUM_CPU_DEVICES" in os.environ or "host_platform_device_count" in flags
-    return {} if is_shared or is_set else {"JAX_NUM_CPU_DEVICES": str(num_processors())}
+    if "xla_backend_optimization_level" not in given:
+        flags = QUICK if is_quick else (LEVEL,) if has_only_cpus else ()
+        found["XLA_FLAGS"] = " ".join([given, *flags]).strip()
+    is_set = "JAX_NUM_CPU_DEVICES" in os.environ or "host_platform_device_count" in given
+    if not (is_shared or is_set):
+        found["JAX_NUM_CPU_DEVICES"] = str(num_processors())
+    return found
 
 
 def num_processors() -> int:
@@ -73,7 +68,7 @@ def num_processors() -> int:
 
 def use_compilation_cache() -> None:
     """Keeps compiled programs on disk, so that a second run starts at once."""
-    import jax  # imported late: ``xla_flags`` comes before it
+    import jax  # imported late: ``variables`` come before it
 
     if not jax.config.jax_compilation_cache_dir:  # pyright: ignore[reportAttributeAccessIssue]
         cache = Path.home() / ".cache" / "ebmjax" / "xla"

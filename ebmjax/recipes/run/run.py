@@ -331,7 +331,8 @@ def launch(
     with contextlib.ExitStack() as held, explain_writes(run.path):
         training.on_first(lambda: held.enter_context(run_folder.only_process(run.path)))
         if training.is_first():
-            of_run.record_command(run.path, command, config_argument)
+            about_command = {"command": command, "config": config_argument}
+            run_folder.write_json(run.path / of_run.COMMAND, about_command)
             held.callback(of_run.write, run.path)
         result = run.train(command)
         if not isinstance(result, int):

@@ -20,7 +20,7 @@ from ebmjax.recipes.config.families import is_points
 from ebmjax.recipes.evaluators.result_tables import as_lines, results
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.folder.run_folder import check_writable, write_arrays
-from ebmjax.recipes.run.machine import cpu_devices, use_compilation_cache, xla_flags
+from ebmjax.recipes.run.machine import use_compilation_cache, variables
 
 USAGE = """Uses the model of a run, whose data must still be there. The folder stays as it is.
 
@@ -48,7 +48,7 @@ def main() -> None:
         _check_arguments(command, arguments)
     except (ConfigError, WorkdirError) as error:
         stop(error)
-    os.environ.update(cpu_devices() | xla_flags())
+    os.environ.update(variables())
     # Only now: mistakes that one look tells are answered without JAX's second.
     from ebmjax.recipes.run import trained
     from ebmjax.recipes.run.run import USER_ERRORS

@@ -18,7 +18,7 @@ from linear_family import LINEAR, NAME, hold, linear
 from ebmjax.recipes.config.errors import FAILED
 from ebmjax.recipes.run import machine
 from ebmjax.recipes.run.command import read_arguments
-from ebmjax.recipes.run.machine import LEVEL, QUICK, xla_flags
+from ebmjax.recipes.run.machine import LEVEL, QUICK
 from ebmjax.training._processes import _pickle_result
 
 FIELDS = {"mesh.num_shards": 8, "train.batch_size": 16, "train.keep_best": "test_accuracy"}
@@ -51,14 +51,14 @@ def test_flags_name_the_processes(monkeypatch):
 def test_a_cpu_is_a_device_for_each_processor_unless_something_else_is_said(monkeypatch):
     for name in ("JAX_NUM_CPU_DEVICES", "XLA_FLAGS"):
         monkeypatch.delenv(name, raising=False)
-    found = {"JAX_NUM_CPU_DEVICES": str(len(os.sched_getaffinity(0)))}
-    assert machine.cpu_devices() == found
-    assert machine.cpu_devices(is_shared=True) == {}
+    name, found = "JAX_NUM_CPU_DEVICES", str(len(os.sched_getaffinity(0)))
+    assert machine.variables()[name] == found
+    assert name not in machine.variables(is_shared=True)
     monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
-    assert machine.cpu_devices() == {}
+    assert name not in machine.variables()
     monkeypatch.delenv("XLA_FLAGS")
     monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "4")
-    assert machine.cpu_devices() == {}
+    assert name not in machine.variables()
 
 
 def test_a_level_of_optimisation_that_is_given_counts(monkeypatch):
@@ -66,13 +66,13 @@ def test_a_level_of_optimisation_that_is_given_counts(monkeypatch):
     for given, is_quick, expected in (
         ("--xla_a=1", True, " ".join(["--xla_a=1", *QUICK])),
         ("--xla_a=1", False, f"--xla_a=1 {LEVEL}"),
-        ("--xla_backend_optimization_level=3", True, "--xla_backend_optimization_level=3"),
+        ("--xla_backend_optimization_level=3", True, None),
     ):
         monkeypatch.setenv("XLA_FLAGS", given)
-        assert xla_flags(is_quick) == {"XLA_FLAGS": expected}
+        assert machine.variables(is_quick).get("XLA_FLAGS") == expected
     monkeypatch.setenv("XLA_FLAGS", "--xla_a=1")
     monkeypatch.setenv("JAX_PLATFORMS", "cuda")
-    assert xla_flags() == {"XLA_FLAGS": "--xla_a=1"}
+    assert machine.variables()["XLA_FLAGS"] == "--xla_a=1"
 
 
 def test_a_process_that_fails_leaves_at_once(monkeypatch, capsys):
