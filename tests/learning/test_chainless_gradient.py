@@ -6,7 +6,7 @@ import numpy as np
 
 from ebmjax.data import ImageData
 from ebmjax.learning import Carry, EnergyNetwork, Objective, make_gradient_fn
-from ebmjax.recipes.parts.chainless import denoising
+from ebmjax.recipes.parts.objectives import denoising
 
 IMAGES = np.arange(24, dtype=np.uint8).reshape(6, 2, 2, 1)
 BATCH = ImageData(IMAGES, np.array([0, 1, 2, 0, 1, 2], np.int32))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ebmjax import data
-from ebmjax._shown import printable
+from ebmjax._shown import printable, trim
 from ebmjax._stored import rows_of
 from ebmjax.recipes.config import by_images
 from ebmjax.recipes.config.errors import Config, ConfigError
@@ -45,23 +45,18 @@ def load(config: Config, has_chains: bool = True) -> tuple[Images, Config]:
       FileNotFoundError, NotADirectoryError, DataUnavailableError: if they are not there.
     """
     config = config.copy_and_resolve_references()
-    section = config.data
-    found = _load(config, "train", section.max_train, on_disk=section.get("placement") == "disk")
-    section.pixels = found.pixels
-    if section.num_classes is None:
-        section.num_classes = found.num_classes or 0
+    section, test_split = config.data, config.data.get("test_split", "test")
+    found = _load(config, "train", section.max_train, section.get("placement") == "disk")
+    train, section.pixels = found.data, found.pixels
     if section.num_classes and found.empty_classes:
         raise ConfigError(
             f"{_where(config, 'train')}: every class must have images, but classes "
             f"{list(found.empty_classes[:5])} of {section.num_classes} have none. Number the "
             "classes 0, 1, ... without gaps."
         )
-    with _name_fields(config, "train"):
-        train = data.check_image_data(found.data, section.num_classes or None)
-    test_split = test_split_of(config)
-    needs_test, found_test = not section.holdout or config.evals.get("use_test_split"), None
+    found_test = None
     try:
-        if needs_test:
+        if not section.holdout or config.evals.get("use_test_split"):
             found_test = _load(config, test_split, section.max_test)
     except ConfigError as error:
         # Images held out stand for a test split, unless another split may be meant.
@@ -74,26 +69,22 @@ def load(config: Config, has_chains: bool = True) -> tuple[Images, Config]:
         section.holdout = DEFAULT_HOLDOUT if has_no_test else 0
     section.max_train, section.image_size = len(train.labels), train.images.shape[1]
     num_held = section.holdout = number_held_out(section.holdout, section.max_train)
-    about = [_about("train", train, found, section.num_classes, num_held)]
+    about = [_about("train", found, section.num_classes, num_held)]
     if has_no_test:
         about.append(
             f"no test split: images held out, config.data.holdout={num_held}, stand for it"
         )
-    monitored = None
+    splits = [train]
     if num_held:
-        train, monitored = _hold_out(train, num_held, bool(section.num_classes))
-    evaluated = monitored
+        splits = [*_hold_out(train, num_held, bool(section.num_classes))]
     if found_test is not None:
-        with _name_fields(config, test_split):
-            evaluated = data.check_image_data(found_test.data, section.num_classes or None)
         _check_alike(config, found, found_test)
-        section.max_test = len(evaluated.labels)
-        about.append(_about(test_split, evaluated, found_test, section.num_classes))
-    assert evaluated is not None
-    monitored = monitored or evaluated
+        section.max_test = len(found_test.data.labels)
+        about.append(_about(test_split, found_test, section.num_classes))
+        splits.append(found_test.data)
     if not section.num_classes:  # labels that are not used are all 0
-        splits = train, monitored, evaluated
-        train, monitored, evaluated = (x._replace(labels=0 * x.labels) for x in splits)
+        splits = [one._replace(labels=0 * one.labels) for one in splits]
+    train, monitored, evaluated = splits[0], splits[1], splits[-1]
     num_train, shape = len(train.labels), train.images.shape[1:]
     if section.get("num_per_class") is not None:
         num_train = min(num_train, section.num_per_class * section.num_classes)
@@ -101,11 +92,6 @@ def load(config: Config, has_chains: bool = True) -> tuple[Images, Config]:
     variance = float(np.var(np.asarray(some) / 127.5, axis=0).sum())
     about += by_images.fill_in(config, num_train, shape, variance, has_chains)
     return Images(train, monitored, evaluated, tuple(about)), config
-
-
-def test_split_of(config: Config) -> str:
-    """Returns the name of the split of the test images."""
-    return config.data.get("test_split", "test")
 
 
 def number_held_out(holdout: float, total: int) -> int:
@@ -144,17 +130,17 @@ def _hold_out(
     )
 
 
-def _about(
-    split: str, images: data.ImageData, found: data.LoadedImages, num_classes: int, held: int = 0
-) -> str:
+def _about(split: str, found: data.LoadedImages, num_classes: int, held: int = 0) -> str:
     """Returns a line such as "train 4,000 of 5,000, 28x28x1, 10 classes"."""
+    images, labels = found.data
     classes = f"{num_classes} classes" if num_classes else "no classes"
     if num_classes and found.class_names:
         named = [f"{i} {printable(name)}" for i, name in enumerate(found.class_names[:MOST_NAMED])]
         classes += f" ({', '.join([*named, *['...'] * (len(found.class_names) > MOST_NAMED)])})"
-    counts = f"{split} {len(images.labels):,} of {found.num_found:,}"
-    counts += f" ({held:,} held out)" * bool(held)
-    return ", ".join([counts, "x".join(map(str, images.images.shape[1:])), classes, *found.notes])
+    counts = f"{split} {len(labels):,} of {found.num_found:,}" + f" ({held:,} held out)" * bool(
+        held
+    )
+    return ", ".join([counts, "x".join(map(str, images.shape[1:])), classes, *found.notes])
 
 
 def check(config: Config) -> None:
@@ -162,29 +148,32 @@ def check(config: Config) -> None:
 
     Reads no image.
     """
-    needs_test = config.data.holdout == 0 or config.evals.get("use_test_split")
-    for split in ("train", test_split_of(config)) if needs_test else ("train",):
+    splits = ["train"]
+    if config.data.holdout == 0 or config.evals.get("use_test_split"):
+        splits.append(config.data.get("test_split", "test"))
+    for split in splits:
         with _name_fields(config, split):
             data.check_source(config.data.name, split, **_options_of(config))
 
 
 def _options_of(config: Config, *others: str) -> dict[str, Any]:
     names = ("path", "test_split", "image_column", "label_column", *others)
-    return {name: config.data.get(name) or None for name in names}
+    return {name: config.data[name] for name in names if config.data.get(name)}
 
 
 def _load(
     config: Config, split: str, limit: int | None, on_disk: bool = False
 ) -> data.LoadedImages:
+    """Returns the checked images of a split, the first of which decide on the classes."""
+    section, options = config.data, _options_of(config, "fit", "image_size", "pixels")
     with _name_fields(config, split):
-        return data.load_images(
-            config.data.name,
-            split,
-            fit=config.data.get("fit", "crop"),
-            max_examples=limit,
-            on_disk=on_disk,
-            **_options_of(config, "image_size", "pixels"),
+        found = data.load_images(
+            section.name, split, max_examples=limit, on_disk=on_disk, **options
         )
+        if section.num_classes is None:
+            section.num_classes = found.num_classes or 0
+        checked = data.check_image_data(found.data, section.num_classes or None)
+        return found._replace(data=checked)
 
 
 @contextlib.contextmanager
@@ -207,22 +196,19 @@ def _name_fields(config: Config, split: str) -> Iterator[None]:
 
 def _where(config: Config, split: str) -> str:
     values = {name: config.data.get(name) for name in ("name", "path", "num_classes", "placement")}
-    named = [f"config.data.{k}={v!r}" for k, v in values.items() if v and v != "device"]
-    return f"{', '.join(named)}, split {split}"
+    return f"{', '.join(f'config.data.{k}={v!r}' for k, v in values.items() if v)}, split {split}"
 
 
-def _check_alike(config: Config, train: data.LoadedImages, test: data.LoadedImages) -> None:
+def _check_alike(config: Config, *splits: data.LoadedImages) -> None:
     """Raises ConfigError if training and test images differ in their form or their classes."""
-    facts: list[Any] = [("shape", *(one.data.images.shape[1:] for one in (train, test)))]
+    facts: dict[str, list[Any]] = {"shape": [one.data.images.shape[1:] for one in splits]}
     if config.data.num_classes:
-        names = [
-            one.class_names or ("labels" if one.num_classes else "none") for one in (train, test)
-        ]
-        facts.append(("classes", *names))
-    for what, expected, got in facts:
+        other = {True: "labels", False: "none"}
+        facts["classes"] = [one.class_names or other[bool(one.num_classes)] for one in splits]
+    for what, (expected, got) in facts.items():
         if got != expected:
             raise ConfigError(
-                f"{_where(config, test_split_of(config))}: test images must have the {what} of "
-                f"the training images, {str(expected)[:80]}, got {str(got)[:80]}. Save both in the "
-                "same form, or set --config.data.image_size=N, --config.data.num_classes=0."
+                f"{_where(config, config.data.get('test_split', 'test'))}: test images must have "
+                f"the {what} of the training images, {trim(expected)}, got {trim(got)}. Save both "
+                "in the same form, or set --config.data.image_size=N, --config.data.num_classes=0."
             )

@@ -39,24 +39,14 @@ class Stateless(NamedTuple):
     apply: Callable[..., jax.Array]
 
 
-def user_networks(config: Config, given: dict[str, Any], *specs: Spec) -> tuple[Stateless, ...]:
-    """Returns the networks of ``config.model.factory`` without state; see ``full_networks``."""
-    return tuple(
-        Stateless(
-            lambda *given, network=network: network.init(*given)[0],
-            lambda params, *inputs, network=network: network.apply(params, {}, *inputs)[0],
-        )
-        for network in full_networks(config, given, *specs)
-    )
-
-
-def full_networks(
+def user_networks(
     config: Config, given: dict[str, Any], *specs: Spec, has_state: bool = False
-) -> tuple[Network, ...]:
+) -> tuple[Any, ...]:
     """Returns the networks of ``config.model.factory``, one for each of ``specs``.
 
     The function gets those of ``given`` that it has arguments for, and ``config.model.options``. It
-    returns one network, or as many as there are ``specs``.
+    returns one network, or as many as there are ``specs``. They are ``Stateless`` unless the family
+    carries a state.
 
     Args:
       config: ``model.factory`` and ``model.options`` are read.
@@ -103,7 +93,15 @@ def full_networks(
         )
 
     with part.explain():
-        return tuple(_check(adapt(i), *spec, has_state) for i, spec in enumerate(specs))
+        found = [_check(adapt(i), *spec, has_state) for i, spec in enumerate(specs)]
+    return tuple(found if has_state else map(_without_state, found))
+
+
+def _without_state(network: Network) -> Stateless:
+    return Stateless(
+        lambda *given: network.init(*given)[0],
+        lambda params, *inputs: network.apply(params, {}, *inputs)[0],
+    )
 
 
 def _check(network: Network, what: str, inputs: Any, output: Any, has_state: bool) -> Network:

@@ -11,7 +11,7 @@ from ebmjax.data import ImageData
 from ebmjax.learning import Density, Samples
 from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.parts import chainless
+from ebmjax.recipes.parts import objectives
 from ebmjax.recipes.parts.objectives import (
     OBJECTIVES,
     draws,
@@ -120,7 +120,7 @@ def test_energy_matching_finds_the_linear_map_before_its_chains():
                 return lambda x: -0.5 * share / 0.1 * jnp.sum(best[None] * x**2, axis=1)
 
             model = density(energy_of(share), energy_of(jax.lax.stop_gradient(share)))
-            return chainless.energy_matching(key, model, batch, step=0, total_steps=4)[0]
+            return objectives.energy_matching(key, model, batch, step=0, total_steps=4)[0]
 
         return jax.grad(loss)(share)
 
@@ -144,10 +144,10 @@ def test_chains_of_energy_matching_warm_up_on_their_way_from_noise(monkeypatch):
     def weigh(score, displacement, *, weights):
         return seen.update(weights=weights) or 0.0, {}
 
-    monkeypatch.setattr(chainless.losses, "energy_matching_loss", weigh)
+    monkeypatch.setattr(objectives.losses, "energy_matching_loss", weigh)
 
     def drawn(step):
-        chainless.energy_matching(
+        objectives.energy_matching(
             jax.random.key(0), model, Samples(x), step=step, total_steps=4, num_steps=60
         )
         return seen["negative"], seen["weights"]
@@ -192,11 +192,11 @@ def test_levels_follow_the_data_and_must_be_in_order():
     """Two images, black and white: 4 pixels that are 2 apart, all of square 1."""
     images = np.array([0, 255], np.uint8)[:, None, None, None] * np.ones((1, 2, 2, 1), np.uint8)
     train = ImageData(images, np.zeros(2, np.int32))
-    levels = chainless.fit(configured("denoising_levels"), train)
+    levels = objectives.fit(configured("denoising_levels"), train)
     np.testing.assert_allclose(levels[:4], (0.05, 4.0, 1.0, 0.5), rtol=1e-6)
     with pytest.raises(ConfigError, match=r"below the largest distance of two examples, 4, got 5"):
-        chainless.fit(configured("denoising_levels", min_noise_scale=5.0), train)
-    levels = chainless.fit(configured("diffusion_recovery"), train)
+        objectives.fit(configured("denoising_levels", min_noise_scale=5.0), train)
+    levels = objectives.fit(configured("diffusion_recovery"), train)
     assert levels.num_levels == 6
 
 

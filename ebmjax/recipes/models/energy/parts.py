@@ -29,7 +29,7 @@ from ebmjax.recipes.parts.start_distributions import (
     make_start,
     split_images,
 )
-from ebmjax.recipes.parts.user_networks import full_networks, user_networks
+from ebmjax.recipes.parts.user_networks import user_networks
 from ebmjax.types import PyTree
 
 MOMENTUM = 0.9
@@ -102,7 +102,7 @@ def _classifier(config: Config, image_shape: tuple[int, ...]) -> networks.Networ
         )
     image = jax.ShapeDtypeStruct(image_shape, jnp.float32)
     given = {"num_classes": num_classes, "image_shape": tuple(image_shape)}
-    (network,) = full_networks(config, given, ("logits", (image,), (num_classes,)), has_state=True)
+    (network,) = user_networks(config, given, ("logits", (image,), (num_classes,)), has_state=True)
     _, state = jax.eval_shape(network.init, jax.random.key(0), image)
     if jax.tree.leaves(state) and learns_density(config):
         for chosen in find_samplers(config).values():
