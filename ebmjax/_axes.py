@@ -88,7 +88,7 @@ def _place_leaf_like(leaf: jax.Array, reference: Any) -> jax.Array:
     goal = jax.typeof(reference)
     if is_spread(reference):
         leaf = _reshard(leaf, goal.sharding.mesh, goal.sharding.spec)
-    return _varying_over(goal.manual_axis_type.varying, leaf)
+    return varying_with(leaf, reference)
 
 
 def varying_with(tree: Any, *others: Any) -> Any:
@@ -96,13 +96,17 @@ def varying_with(tree: Any, *others: Any) -> Any:
 
     A loop carries a start that is the same on all devices only if its steps are, too.
     """
-    axes = [jax.typeof(leaf).manual_axis_type.varying for leaf in jax.tree.leaves(others)]
-    return jax.tree.map(partial(_varying_over, frozenset().union(*axes)), tree)
 
+    def axes_of(leaf: Any) -> frozenset[Any]:
+        return jax.typeof(leaf).manual_axis_type.varying
 
-def _varying_over(axes: frozenset[Any], leaf: jax.Array) -> jax.Array:
-    missing = axes - jax.typeof(leaf).manual_axis_type.varying
-    return jax.lax.pcast(leaf, tuple(missing), to="varying") if missing else leaf
+    axes = frozenset().union(*map(axes_of, jax.tree.leaves(others)))
+
+    def vary(leaf: jax.Array) -> jax.Array:
+        missing = axes - axes_of(leaf)
+        return jax.lax.pcast(leaf, tuple(missing), to="varying") if missing else leaf
+
+    return jax.tree.map(vary, tree)
 
 
 def place_carry(

@@ -4,7 +4,7 @@ A traced value cannot be inspected, so inside ``jit`` these pass and the arithme
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,22 +22,20 @@ def is_traced(value: Any) -> bool:
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
 
 
-def _numbers(name: str, value: Any) -> np.ndarray:
-    numbers = np.asarray(value)
-    if not jnp.issubdtype(numbers.dtype, jnp.number):
+def _as_real(name: str, value: Any) -> Any:
+    """Returns a number or an array of real numbers, on the host unless it is traced; or raises."""
+    is_known = not isinstance(value, jax.core.Tracer)
+    array = np.asarray(value) if is_known else value
+    if jnp.issubdtype(array.dtype, jnp.complexfloating):
+        raise TypeError(
+            f"{name} must hold real numbers, got dtype {array.dtype}. Give the real part, or real "
+            "and imaginary part as two arrays."
+        )
+    if is_known and not jnp.issubdtype(array.dtype, jnp.number):
         raise TypeError(
             f"{name} must be a number or an array of numbers, got {name}={trim(repr(value))}."
         )
-    _check_real(name, numbers.dtype)
-    return numbers
-
-
-def _check_real(name: str, dtype: Any) -> None:
-    if jnp.issubdtype(dtype, jnp.complexfloating):
-        raise TypeError(
-            f"{name} must hold real numbers, got dtype {dtype}. Give the real part, or real and "
-            "imaginary part as two arrays."
-        )
+    return array
 
 
 def check_key(name: str, key: Any) -> None:
@@ -48,22 +46,6 @@ def check_key(name: str, key: Any) -> None:
         raise TypeError(
             f"{name} must be a typed key: use jax.random.key(seed), not an integer and not "
             f"jax.random.PRNGKey (jax.random.wrap_key_data makes such a one typed); got {got}."
-        )
-
-
-def check_keys(name: str, keys: PyTree, num: int | str) -> None:
-    """Raises ValueError unless every leaf of ``keys`` has an axis of length ``num``, first.
-
-    ``num`` is a number or, where any will do, the argument that gives it.
-    """
-    is_legacy_key = getattr(keys, "dtype", None) == jnp.uint32 and jnp.ndim(keys) == 1
-    shapes: list[tuple[int, ...]] = [
-        () if is_legacy_key else jnp.shape(leaf) for leaf in jax.tree.leaves(keys)
-    ]
-    if any(shape[:1] == () or (shape[0] != num and not isinstance(num, str)) for shape in shapes):
-        raise ValueError(
-            f"{name} must be keys, one a row, got shape {jax.tree.map(jnp.shape, keys)}. From one "
-            f"key take jax.random.split(key, {num})."
         )
 
 
@@ -83,17 +65,16 @@ def check_entries(
       name: of the argument.
       value: a number, an array, a list of numbers, or a PyTree; the message then names the leaf.
         TypeError for what is no real number.
-      is_scalar: whether it must be as ``check_scalar`` asks, too.
+      is_scalar: whether it must be one number.
     """
-    if is_scalar:
-        check_scalar(name, value)
     parts = jax.tree_util.tree_leaves_with_path(value)
     is_list = isinstance(value, list | tuple) and all(np.isscalar(part) for _, part in parts)
-    for path, part in [((), value)] if is_list or not parts else parts:
+    for path, part in [((), value)] if is_scalar or is_list or not parts else parts:
         where = name + jax.tree_util.keystr(path)
-        if is_traced(part):
-            _check_real(where, jnp.result_type(part))
-        elif not np.all(holds(_numbers(where, part))):
+        numbers = _as_real(where, part)
+        if is_scalar and numbers.shape != ():
+            raise ValueError(f"{name} must be a scalar, got shape {numbers.shape}.")
+        if not is_traced(part) and not np.all(holds(numbers)):
             raise ValueError(f"{where} must {words}, got {where}={trim(part)}.")
 
 
@@ -104,26 +85,8 @@ check_not_negative = partial(
     check_entries, "be zero or more and finite", lambda x: np.isfinite(x) & (x >= 0)
 )
 check_finite = partial(check_entries, "be finite", np.isfinite)
+check_scalar = partial(check_entries, "be a number", lambda x: True, is_scalar=True)
 check_fraction = partial(check_entries, "lie between 0 and 1", lambda x: (x >= 0) & (x <= 1))
-
-
-def check_interval(low: Any, high: Any) -> None:
-    """Raises ValueError unless concrete ``low`` and ``high`` are ordered; infinite ends may be."""
-    if is_traced((low, high)):
-        return
-    if not np.all(_numbers("low", low) < _numbers("high", high)):
-        raise ValueError(f"low must be below high, got low={trim(low)} and high={trim(high)}.")
-
-
-def check_scalar(name: str, value: Any) -> None:
-    """Raises ValueError unless ``value`` has no axes, TypeError unless it is a real number."""
-    structure = jax.tree.structure(value)
-    if structure.num_leaves and not jax.tree_util.treedef_is_leaf(structure):
-        raise ValueError(f"{name} must be a scalar, got a PyTree of {structure.num_leaves} values.")
-    if not is_traced(value):
-        value = _numbers(name, value)
-    if jnp.shape(value) != ():
-        raise ValueError(f"{name} must be a scalar, got shape {jnp.shape(value)}.")
 
 
 def per_leaf(value: Any, position: PyTree) -> PyTree:
@@ -160,10 +123,17 @@ def check_broadcasts(name: str, value: Any, position: PyTree) -> None:
             )
 
 
-def check_box(low: Any, high: Any, position: PyTree) -> None:
-    """Raises ValueError unless both ends of a box broadcast to every leaf of ``position``."""
-    check_broadcasts("low", low, position)
-    check_broadcasts("high", high, position)
+def check_box(low: Any, high: Any, position: PyTree = None) -> None:
+    """Raises ValueError unless concrete ``low`` and ``high`` are ordered; infinite ends may be.
+
+    Both must broadcast to every leaf of ``position``, if it is given.
+    """
+    is_known = not is_traced((low, high))
+    if is_known and not np.all(_as_real("low", low) < _as_real("high", high)):
+        raise ValueError(f"low must be below high, got low={trim(low)} and high={trim(high)}.")
+    if position is not None:
+        check_broadcasts("low", low, position)
+        check_broadcasts("high", high, position)
 
 
 def check_at_least(name: str, value: int, minimum: int) -> None:
@@ -203,37 +173,34 @@ def check_labels(name: str, labels: Any, shape: tuple[int, ...], num_classes: in
     )
 
 
-def check_floating(name: str, tree: PyTree) -> None:
-    """Raises TypeError where a leaf of ``tree`` is not a floating-point array, ValueError for none.
+def check_arrays(name: str, tree: PyTree, *, is_floating: bool = False) -> None:
+    """Raises TypeError where a leaf of ``tree`` is neither an array nor a number.
 
-    The leaves of an Equinox module include its functions, which are no arrays.
+    With ``is_floating`` it also does where a leaf is no floating-point array, and raises ValueError
+    for a tree without leaves.
     """
-    check_arrays(name, tree)
-    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-        dtype = jnp.result_type(leaf)
-        if not jnp.issubdtype(dtype, jnp.floating):
-            where = name + jax.tree_util.keystr(path)
-            _check_real(where, dtype)
-            raise TypeError(
-                f"{where} must hold floating-point numbers, because gradients are taken in it; "
-                f"got dtype {dtype}. Convert it with .astype(jnp.float32)."
-            )
-    if not jax.tree.leaves(tree):
-        raise ValueError(f"{name} holds no arrays; expected a PyTree with at least one.")
-
-
-def check_arrays(name: str, tree: PyTree) -> None:
-    """Raises TypeError where a leaf of ``tree`` is neither an array nor a number."""
-    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    for path, leaf in leaves:
+        where = name + jax.tree_util.keystr(path)
         try:
-            jnp.result_type(leaf)
+            dtype = jnp.result_type(leaf)
         except TypeError as error:
-            where = name + jax.tree_util.keystr(path)
             raise TypeError(
                 f"{where} must be an array, got {leaf!r} of type {type(leaf).__name__}. Take the "
                 "arrays apart from the rest: of an Equinox module the first part of "
                 "equinox.partition(module, equinox.is_inexact_array)."
             ) from error
+        if is_floating and not jnp.issubdtype(dtype, jnp.floating):
+            raise TypeError(
+                f"{where} must hold real numbers in floating point, because gradients are taken in "
+                f"it; got dtype {dtype}. Convert integers with .astype(jnp.float32); of complex "
+                "numbers give the real part."
+            )
+    if is_floating and not leaves:
+        raise ValueError(f"{name} holds no arrays; expected a PyTree with at least one.")
+
+
+check_floating = partial(check_arrays, is_floating=True)
 
 
 def check_scalar_density(log_density_fn: LogDensityFn, position: PyTree) -> None:
@@ -271,9 +238,14 @@ def leading_size(name: str, tree: PyTree) -> int:
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
     }
     if not sizes or None in sizes.values() or len(set(sizes.values())) != 1:
-        parts = jax.tree.leaves(tree, is_leaf=lambda part: isinstance(part, list))
-        has_list = any(isinstance(part, list) for part in parts)
-        hint = " A list counts as many arrays: make it one by numpy.asarray." if has_list else ""
+        parts, hint = jax.tree.leaves(tree, is_leaf=lambda part: isinstance(part, list)), ""
+        if any(isinstance(part, list) for part in parts):
+            hint = " A list counts as many arrays: make it one by numpy.asarray."
+        elif any(
+            isinstance(part, jax.Array) and jnp.issubdtype(part.dtype, jax.dtypes.prng_key)
+            for part in parts
+        ):
+            hint = " From one key take jax.random.split(key, num)."
         raise ValueError(
             f"{name} must be arrays that share their leading axis, got leading sizes "
             f"{trim(sizes or {})}.{hint}"
@@ -309,3 +281,9 @@ def check_whole_ladder(powers: jax.Array) -> None:
             "powers must run from 0 (the prior) to 1 (the posterior), or their sum is not the log "
             f"evidence; got ends {first} and {last}."
         )
+
+
+def check_variant(variant: str, variants: Sequence[str]) -> None:
+    """Raises ValueError unless ``variant`` is one of ``variants``."""
+    if variant not in variants:
+        raise ValueError(f"variant must be one of {', '.join(variants)}, got {variant!r}.")

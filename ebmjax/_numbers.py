@@ -28,7 +28,7 @@ def numbers_of(part: Any) -> Any:
     if isinstance(part, float | jax.Array | jax.tree_util.Partial):
         return part
     found = {name: numbers_of(value) for name, value in _named(part).items()}
-    return {name: value for name, value in found.items() if not _is_empty(value)}
+    return {name: value for name, value in found.items() if not isinstance(value, dict) or value}
 
 
 def with_numbers(part: T, numbers: Any) -> T:
@@ -62,7 +62,3 @@ def _named(part: Any) -> Mapping[str, Any]:
     if is_dataclass(part) and not callable(part):
         return {field.name: getattr(part, field.name) for field in fields(part)}
     return {}
-
-
-def _is_empty(value: Any) -> bool:
-    return isinstance(value, dict) and not value

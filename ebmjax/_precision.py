@@ -1,4 +1,4 @@
-"""Arithmetic that rounding or a slope would spoil: half-precision sums, roots at zero."""
+"""Numbers that rounding or a slope would spoil: half-precision sums, roots at zero."""
 
 from typing import Any
 
@@ -13,6 +13,19 @@ def at_least_float32(tree: PyTree) -> PyTree:
     return jax.tree.map(
         lambda leaf: jnp.asarray(leaf, jnp.promote_types(jnp.result_type(leaf), jnp.float32)), tree
     )
+
+
+def as_batch(name: str, values: Any) -> jax.Array:
+    """Returns ``values`` of shape (count,), count at least 1, in float32 or wider; or raises."""
+    values = jnp.asarray(values)
+    if not jnp.issubdtype(values.dtype, jnp.floating):
+        raise TypeError(f"{name} must hold floating-point numbers, got dtype {values.dtype}.")
+    if values.ndim != 1 or values.size == 0:
+        raise ValueError(
+            f"{name} must be one number per example, shape (count,) with count at least 1, got "
+            f"shape {values.shape}. Drop a trailing axis with [:, 0], merge axes with .ravel()."
+        )
+    return at_least_float32(values)
 
 
 def root(value: jax.Array) -> jax.Array:

@@ -1,7 +1,7 @@
 """An array whose rows stay in files until they are asked for."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 
@@ -86,11 +86,6 @@ def map_rows(function: Callable[[np.ndarray], np.ndarray], array: Any, dtype: An
     """
     places = np.arange(len(array))
     return StoredRows(lambda some: function(array[some]), places, array.shape[1:], dtype)
-
-
-def is_stored(array: Any) -> TypeGuard[StoredRows]:
-    """Returns whether the rows of ``array`` stay in files."""
-    return isinstance(array, StoredRows)
 
 
 def rows_of(array: Any, places: Any) -> Any:

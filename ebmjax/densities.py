@@ -12,7 +12,6 @@ from jax.scipy.special import digamma, polygamma
 
 from ebmjax._checks import (
     check_box,
-    check_interval,
     check_labels,
     check_positive,
     check_scalar,
@@ -150,7 +149,7 @@ def within_box(log_density_fn: LogDensityFn, low: Any, high: Any) -> LogDensityF
     outside is lost. For samplers that never reject take ``ebmjax.samplers.reflect``, or project the
     chain with ``clamp``.
     """
-    check_interval(low, high)
+    check_box(low, high)
 
     def restricted(position: PyTree) -> jax.Array:
         check_box(low, high, position)

@@ -11,7 +11,7 @@ from ebmjax import evaluate
 from ebmjax._groups import in_batches, map_groups, on_devices, over_devices
 from ebmjax.data import ImageData
 from ebmjax.evaluate import Extractor
-from ebmjax.networks._convolve import convolve
+from ebmjax.networks._convolution import convolve
 
 ROWS = np.random.default_rng(0).standard_normal((37, 4, 4, 1), np.float32)
 KEYS = jax.random.split(jax.random.key(0), 37)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax._checks import check_at_least, check_labels, check_not_negative
-from ebmjax._stored import is_stored
+from ebmjax._stored import StoredRows
 from ebmjax.types import Key
 
 
@@ -47,7 +47,7 @@ def check_image_data(data: ImageData, num_classes: int | None = None) -> ImageDa
     arrays: list[Any] = []
     for name, values in zip(ImageData._fields, data, strict=True):
         try:
-            arrays.append(values if is_stored(values) else np.asarray(values))
+            arrays.append(values if isinstance(values, StoredRows) else np.asarray(values))
         except ValueError:
             message = f"{name} must all have one shape, got a list whose entries differ."
             raise ValueError(message) from None

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.stats import norm
 
-from ebmjax._checks import check_interval, check_positive
+from ebmjax._checks import check_box, check_positive
 from ebmjax.samplers import (
     FactorGaussian,
     factor_gaussian_start,
@@ -86,7 +86,7 @@ def unfold(
       low, high: ends of the box; they broadcast to a position.
       mean, scale: m and s, which broadcast to a position; s is at most a third of the width.
     """
-    check_interval(low, high)
+    check_box(low, high)
     check_positive("scale", scale)
     width = jnp.asarray(high) - jnp.asarray(low)
     scale = jnp.minimum(jnp.asarray(scale), width / 3)

@@ -11,9 +11,8 @@ import optax
 from ebmjax._axes import AxisName, mean_over_members, varying_with
 from ebmjax._checks import (
     check_at_least,
+    check_box,
     check_floating,
-    check_interval,
-    check_keys,
     check_not_negative,
     check_positive,
     leading_size,
@@ -82,7 +81,8 @@ def run_chains(
       each has the mean over the kinds that report it, and each kind's, prefixed by its name.
     """
     num_kinds, adapted = len(plan.kinds), dict(adaptation or {})
-    check_keys("keys", keys, num_kinds)
+    if leading_size("keys", keys) != num_kinds:
+        raise ValueError(f"keys must be one for each kind: jax.random.split(key, {num_kinds}).")
     ends, reports = [], {}
     for i, (name, kind) in enumerate(plan.kinds_at(adapted).items()):
         kind = replace(kind, num_steps=kind.num_steps - num_fewer)
@@ -272,7 +272,7 @@ def run_live_chains(
     check_positive("step_size", step_size, is_scalar=True)
     check_not_negative("noise_scale", noise_scale, is_scalar=True)
     check_at_least("num_steps", num_steps, 1)
-    check_interval(low, high)
+    check_box(low, high)
     num_chains = leading_size("starts", starts)
 
     def step_one(key: Key, position: PyTree, label: jax.Array) -> PyTree:

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_fraction, check_interval, check_positive, check_scalar
+from ebmjax._checks import check_box, check_fraction, check_positive, check_scalar
 from ebmjax._precision import at_least_float32
 
 
@@ -62,7 +62,7 @@ def adapt_smoothing(
     for name in ("smoothing", "target_ratio", "rate", "low", "high"):
         check_positive(name, values[name])
     check_fraction("rate", rate)
-    check_interval(low, high)
+    check_box(low, high)
 
     norms = jnp.stack([at_least_float32(n) for n in (generative_norm, classification_norm)])
     is_usable = jnp.all(jnp.isfinite(norms) & (norms > 0))

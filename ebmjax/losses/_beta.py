@@ -8,8 +8,8 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax._checks import check_positive, check_scalar
-from ebmjax.losses._inputs import as_batch, check_variant
+from ebmjax._checks import check_positive, check_scalar, check_variant
+from ebmjax._precision import as_batch
 from ebmjax.types import Metrics
 
 VARIANTS = ("default", "no_positive", "batch_corrected", "true_objective")

@@ -6,8 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_not_negative
-from ebmjax._precision import weighted_mean_square
-from ebmjax.losses._inputs import as_batch
+from ebmjax._precision import as_batch, weighted_mean_square
 from ebmjax.types import Metrics
 
 

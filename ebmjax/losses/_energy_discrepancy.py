@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_not_negative
-from ebmjax._precision import at_least_float32
-from ebmjax.losses._inputs import as_batch
+from ebmjax._precision import as_batch, at_least_float32
 from ebmjax.types import Metrics
 
 

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_not_negative, check_scalar
+from ebmjax._precision import as_batch
 from ebmjax.losses._contrastive_divergence import contrastive_divergence_loss
-from ebmjax.losses._inputs import as_batch
 from ebmjax.types import Metrics
 
 

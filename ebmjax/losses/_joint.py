@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ebmjax.losses._inputs import as_labels, as_logits
+from ebmjax._checks import check_labels
+from ebmjax._precision import at_least_float32
 from ebmjax.types import Metrics
 
 
@@ -21,7 +22,7 @@ def joint_log_density(logits: Any) -> jax.Array:
 
     Source: Grathwohl et al. 2019; robust-objective paper, Eq. 39.
     """
-    return jax.nn.logsumexp(as_logits(logits), axis=-1)
+    return jax.nn.logsumexp(_as_logits(logits), axis=-1)
 
 
 def joint_energy(logits: Any) -> jax.Array:
@@ -45,10 +46,9 @@ def class_log_density(logits: Any, labels: Any) -> jax.Array:
       >>> class_log_density(jnp.array([[1.0, 2.0], [3.0, 4.0]]), jnp.array([1, 0])).tolist()
       [2.0, 3.0]
     """
-    logits = as_logits(logits)
-    labels = as_labels(logits, labels)
+    logits, labels, is_valid = _with_labels(logits, labels)
     picked = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
-    return _nan_out_of_range(picked, logits, labels)
+    return jnp.where(is_valid, picked, jnp.nan)
 
 
 def cross_entropy_loss(logits: Any, labels: Any) -> tuple[jax.Array, Metrics]:
@@ -63,15 +63,33 @@ def cross_entropy_loss(logits: Any, labels: Any) -> tuple[jax.Array, Metrics]:
       loss) and ``accuracy`` (the fraction whose largest logit is the label's). A traced label out
       of range makes the loss NaN.
     """
-    logits = as_logits(logits)
-    labels = as_labels(logits, labels)
+    logits, labels, is_valid = _with_labels(logits, labels)
     each = optax.losses.softmax_cross_entropy_with_integer_labels(logits, labels)
-    loss = jnp.mean(_nan_out_of_range(each, logits, labels))
+    loss = jnp.mean(jnp.where(is_valid, each, jnp.nan))
     accuracy = jnp.mean(jnp.argmax(logits, axis=-1) == labels, dtype=logits.dtype)
     return loss, {"cross_entropy": loss, "accuracy": accuracy}
 
 
-def _nan_out_of_range(values: jax.Array, logits: jax.Array, labels: jax.Array) -> jax.Array:
+def _as_logits(logits: Any) -> jax.Array:
+    """Returns ``logits`` of shape (..., num_classes) in float32 or wider."""
+    logits = jnp.asarray(logits)
+    if not jnp.issubdtype(logits.dtype, jnp.floating):
+        raise TypeError(f"logits must hold floating-point numbers, got dtype {logits.dtype}.")
+    if jnp.ndim(logits) == 0 or 0 in jnp.shape(logits):
+        raise ValueError(
+            "logits must end in an axis of classes and hold at least one example, shape "
+            f"(..., num_classes), got shape {jnp.shape(logits)}."
+        )
+    return at_least_float32(logits)
+
+
+def _with_labels(logits: Any, labels: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Returns logits, one label for each example, and whether this is one of the classes.
+
+    With eight bits, labels would be compared with a number of classes that wraps round.
+    """
+    logits = _as_logits(logits)
+    check_labels("labels", labels, logits.shape[:-1], logits.shape[-1])
+    labels = jnp.asarray(labels, jnp.int32)
     # Indexing with a negative label would wrap round to the last class.
-    is_valid = (labels >= 0) & (labels < logits.shape[-1])
-    return jnp.where(is_valid, values, jnp.nan)
+    return logits, labels, (labels >= 0) & (labels < logits.shape[-1])

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax.losses._inputs import as_batch
+from ebmjax._precision import as_batch
 from ebmjax.types import Metrics
 
 

@@ -5,8 +5,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_positive
-from ebmjax.losses._inputs import as_batch, check_variant
+from ebmjax._checks import check_positive, check_variant
+from ebmjax._precision import as_batch
 from ebmjax.types import Metrics
 
 VARIANTS = ("corrected", "literal")

@@ -12,8 +12,8 @@ from jax.core import Tracer
 
 from ebmjax._checks import (
     check_at_least,
+    check_box,
     check_floating,
-    check_interval,
     check_labels,
     check_not_negative,
     check_positive,
@@ -465,7 +465,7 @@ def _losses(loss: str, labels: jax.Array, targets: jax.Array, logits: jax.Array)
 def _check_images(images: jax.Array, low: Any, high: Any) -> None:
     """Raises unless ``images`` are floating point (N, ...), in [low, high] where concrete."""
     check_floating("images", images)
-    check_interval(low, high)
+    check_box(low, high)
     if jnp.ndim(images) < 2 or 0 in jnp.shape(images):
         raise ValueError(f"images must have shape (N, ...), none empty, got {jnp.shape(images)}.")
     if any(isinstance(value, Tracer) for value in (images, low, high)):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ebmjax._checks import check_at_least
-from ebmjax._stored import is_stored
+from ebmjax._stored import StoredRows
 from ebmjax.types import PyTree
 
 
@@ -38,7 +38,7 @@ def extract_in_batches(
       batch_size: images a call.
     """
     check_at_least("batch_size", batch_size, 1)
-    rows: Any = images if is_stored(images) else np.asarray(images)
+    rows: Any = images if isinstance(images, StoredRows) else np.asarray(images)
     if rows.ndim < 2 or len(rows) == 0:
         raise ValueError(f"images must have shape (N, H, W, C), N >= 1, got shape {rows.shape}.")
     batches = []

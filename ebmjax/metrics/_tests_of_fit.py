@@ -11,8 +11,8 @@ from jax.typing import ArrayLike
 
 from ebmjax._checks import (
     check_at_least,
+    check_box,
     check_finite,
-    check_interval,
     check_key,
     is_traced,
 )
@@ -105,7 +105,7 @@ def kernel_stein_discrepancy(
     check_at_least("num_bootstrap", num_bootstrap, 1)
     if box is not None:
         check_finite("box", box)
-        check_interval(*box)
+        check_box(*box)
         if not is_traced((positions, box)):
             num_outside = int(jnp.sum((positions < box[0]) | (positions > box[1])))
             if num_outside:

@@ -9,8 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax.networks._network import Call, Network, as_network
-from ebmjax.networks._norm_policy import Statistics
+from ebmjax.networks._network import Call, Network, Statistics, as_network
 from ebmjax.types import AxisName, Key, PyTree
 
 Named = dict[str, jax.Array]

@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_at_least
-from ebmjax.networks._convolution import Convolution
-from ebmjax.networks._convolve import check_images
+from ebmjax.networks._convolution import Convolution, check_images
 
 LARGEST_SIDE = 8
 """Convolutions halve an image until its longer side is no larger."""

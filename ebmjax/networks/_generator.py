@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jax.nn.initializers import Initializer
 
 from ebmjax._checks import check_at_least
-from ebmjax.networks._convolution import TransposedConvolution
-from ebmjax.networks._convolve import Lowering
+from ebmjax.networks._convolution import Lowering
+from ebmjax.networks._transposed_convolution import TransposedConvolution
 
 LEAK = 0.2
 

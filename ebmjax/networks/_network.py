@@ -1,18 +1,29 @@
 """A network as two pure functions, with normalisation statistics as arguments and results."""
 
 import contextlib
+import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from flax.errors import InvalidRngError
 
-from ebmjax.networks._norm_policy import Statistics, check_statistics
 from ebmjax.types import AxisName, Key, PyTree
+
+Statistics = Literal["running", "batch"]
+"""Statistics that a normalisation uses."""
+Role = Literal["classified", "positives", "negatives", "chains"]
+"""Part of a batch in a step of training."""
+
+
+def check_statistics(name: str, value: Any) -> None:
+    """Raises ValueError unless ``value`` is ``"running"`` or ``"batch"``."""
+    if value not in get_args(Statistics):
+        raise ValueError(f"{name} must be 'running' or 'batch', got {name}={value!r}.")
 
 
 class Network(NamedTuple):
@@ -68,7 +79,7 @@ def from_functions(
     """
 
     def stateless_init(key: Any, *inputs: Any) -> tuple[PyTree, PyTree]:
-        return init(key, *_flat(inputs, input_ndim)[0]), {}
+        return init(key, *inputs), {}
 
     def run(params: PyTree, state: PyTree, call: Call) -> tuple[Any, PyTree]:
         return apply(params, *call.inputs), state
@@ -106,9 +117,8 @@ def from_linen(
     choices = _choices(network, "__call__")
 
     def init(key: Any, *inputs: Any) -> tuple[PyTree, PyTree]:
-        inputs, _ = _flat(inputs, input_ndim)
         filled = {name: value("running") for name, value in choices.items()}
-        with _refuse_random_numbers(), _leave_out_dropout(dropout):
+        with _call_layers(None, without_dropout=dropout):
             variables = network.init(key, *inputs, **filled)
         others = sorted(set(variables) - {"params", "batch_stats"})
         if others:
@@ -164,11 +174,8 @@ def _bind(network: nn.Module, method: str, dropout: bool) -> Callable[..., tuple
         filled["rngs"] = None if key is None else {"dropout": key}
         filled["mutable"] = ["batch_stats"] if is_updated else False
         variables = {"params": params, "batch_stats": state}
-        with (
-            _refuse_random_numbers(),
-            _leave_out_dropout(dropout and key is None),
-            _average_over(batch_axis if is_updated else None),
-        ):
+        axes = batch_axis if is_updated else None
+        with _call_layers(axes, without_dropout=dropout and key is None):
             found = mapped.apply(variables, *inputs, method=method, **filled)
         outputs, updated = found if is_updated else (found, {"batch_stats": state})
         return outputs, updated.get("batch_stats", {})
@@ -176,32 +183,23 @@ def _bind(network: nn.Module, method: str, dropout: bool) -> Callable[..., tuple
     return run
 
 
-def _average_over(axes: AxisName) -> contextlib.AbstractContextManager[Any]:
-    """Averages statistics of batch normalisation also over mapped ``axes``."""
+@contextlib.contextmanager
+def _call_layers(axes: AxisName, *, without_dropout: bool) -> Iterator[None]:
+    """Averages statistics of batch normalisation also over mapped ``axes``; refuses random numbers.
 
-    def average(call: Any, args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
-        if isinstance(context.module, nn.BatchNorm):
+    Layers of dropout may be left out.
+    """
+
+    def call_layer(call: Any, args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
+        if axes is not None and isinstance(context.module, nn.BatchNorm):
             # The module was made for this call alone, as all bound modules are.
             object.__setattr__(context.module, "axis_name", axes)
-        return call(*args, **kwargs)
-
-    return contextlib.nullcontext() if axes is None else nn.intercept_methods(average)
-
-
-def _leave_out_dropout(is_left_out: bool) -> contextlib.AbstractContextManager[Any]:
-    """Makes layers of dropout the identity."""
-
-    def skip(call: Any, args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
         is_dropout = isinstance(context.module, nn.Dropout) and context.method_name == "__call__"
-        return args[0] if is_dropout else call(*args, **kwargs)
+        return args[0] if is_dropout and without_dropout else call(*args, **kwargs)
 
-    return nn.intercept_methods(skip) if is_left_out else contextlib.nullcontext()
-
-
-@contextlib.contextmanager
-def _refuse_random_numbers() -> Iterator[None]:
     try:
-        yield
+        with nn.intercept_methods(call_layer):
+            yield
     except InvalidRngError as error:
         raise ValueError(
             "network draws random numbers in its call, as dropout does. An energy must be a "
@@ -221,11 +219,29 @@ def as_network(
     dtype, because images in float64 would change that of averages.
 
     Args:
-      init: as ``Network.init``.
+      init: as ``Network.init``, for one batch axis.
       run: ``run(params, state, call) -> (outputs, new_state)``.
       input_ndim: number of axes of one example of the first input; None if ``run`` takes any.
       dropout: whether ``run`` with a key is ``Network.drop``.
     """
+
+    def flatten(inputs: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+        """Returns inputs with one batch axis, and the leading axes that it stands for."""
+        if input_ndim is None:
+            return inputs, ()
+        shape = jnp.shape(inputs[0])
+        num_leading = len(shape) - input_ndim
+        if num_leading < 0:
+            raise ValueError(
+                f"the input must have shape (..., {input_ndim} axes of an example), got {shape}; "
+                f"input_ndim={input_ndim} says how many one example has."
+            )
+        leading = shape[:num_leading]
+        sizes = ((math.prod(leading), *jnp.shape(x)[num_leading:]) for x in inputs)
+        return tuple(map(jnp.reshape, inputs, sizes)), leading
+
+    def start(key: Key, *inputs: Any) -> tuple[PyTree, PyTree]:
+        return init(key, *flatten(inputs)[0])
 
     def apply(
         params: PyTree,
@@ -236,7 +252,7 @@ def as_network(
         key: Key | None = None,
     ) -> tuple[Any, PyTree]:
         check_statistics("use", use)
-        flat, leading = _flat(inputs, input_ndim)
+        flat, leading = flatten(inputs)
         size = math.prod(leading)
 
         def unflat(output: Any) -> jax.Array:
@@ -255,23 +271,57 @@ def as_network(
             state = jax.tree.map(lambda old, new: jnp.asarray(new).astype(old.dtype), state, new)
         return jax.tree.map(unflat, outputs), state
 
-    return Network(init, apply, drop=apply if dropout else None)
+    return Network(start, apply, drop=apply if dropout else None)
 
 
-def _flat(
-    inputs: tuple[Any, ...], input_ndim: int | None
-) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-    """Returns inputs with one batch axis, and the leading axes of the first that it stands for."""
-    if input_ndim is None:
-        return inputs, ()
-    shape = jnp.shape(inputs[0])
-    num_leading = len(shape) - input_ndim
-    if num_leading < 0:
-        raise ValueError(
-            f"the input must have shape (..., {input_ndim} axes of an example), got {shape}; "
-            f"input_ndim={input_ndim} says how many one example has."
-        )
-    leading = shape[:num_leading]
-    size = math.prod(leading)
-    flat = (jnp.reshape(x, (size, *jnp.shape(x)[num_leading:])) for x in inputs)
-    return tuple(flat), leading
+@dataclasses.dataclass(frozen=True)
+class NormPolicy:
+    """Statistics that batch normalisation uses in each pass of a training step.
+
+    A step passes images in four roles through the network. ``"classified"`` are the labelled images
+    of the cross-entropy, which always use their batch. ``"positives"`` and ``"negatives"`` are the
+    two phases of the energy term; ``"chains"`` are the sampler's. If normalised by its ``"batch"``,
+    an image's energy depends on the images beside it; by the ``"running"`` averages it does not.
+
+    By default every pass normalises by its batch, so that chains follow the trained energy, and
+    only real images update the averages. Chains then interact: a Metropolis test of a single chain
+    is not valid. Other choices: docs/networks.md.
+
+    A batch is that of one shard, or of all shards if ``Objective.batch_axis`` names their axes.
+
+    Attributes:
+      positives, negatives, chains: ``"batch"`` or ``"running"``.
+      updated_by: roles whose first pass updates the running averages; they must not use them. If
+        several do, the later pass outweighs the earlier one, nine to one with ``WideResNet``'s
+        momentum. The second pass of SAM never updates them.
+    """
+
+    positives: Statistics = "batch"
+    negatives: Statistics = "batch"
+    chains: Statistics = "batch"
+    updated_by: tuple[Role, ...] = ("classified", "positives")
+
+    def __post_init__(self) -> None:
+        for name in ("positives", "negatives", "chains"):
+            check_statistics(name, getattr(self, name))
+        for role in self.updated_by:
+            if self.use(role) == "running":
+                raise ValueError(
+                    f"updated_by names {role!r}, which uses the running averages and has no batch "
+                    f"statistics to update them with; set {role}='batch' or leave it out."
+                )
+
+    def use(self, role: Role) -> Statistics:
+        """Returns the statistics that a pass of ``role`` uses, for ``Network.apply``."""
+        if role not in get_args(Role):
+            raise ValueError(f"role must be one of {get_args(Role)}, got role={role!r}.")
+        return "batch" if role == "classified" else getattr(self, role)
+
+    def updates(self, role: Role, *, second_pass: bool = False) -> bool:
+        """Returns whether to keep the statistics that a pass of ``role`` returns."""
+        return not second_pass and self.use(role) == "batch" and role in self.updated_by
+
+
+SADA_JEM_POLICY = NormPolicy(updated_by=("positives", "chains", "negatives", "classified"))
+"""SADA-JEM's published code: every first pass, chains included, updates the averages, in this order
+of the passes. So the labelled images weigh most."""

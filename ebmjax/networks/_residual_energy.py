@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_at_least, check_labels, check_positive
-from ebmjax.networks._convolution import Convolution
-from ebmjax.networks._convolve import Lowering, check_images
+from ebmjax.networks._convolution import Convolution, Lowering, check_images
 from ebmjax.networks._spectral_norm import cap_kernels
 from ebmjax.types import PyTree
 

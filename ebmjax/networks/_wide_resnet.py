@@ -10,9 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_at_least
-from ebmjax.networks._convolution import Convolution
-from ebmjax.networks._convolve import Lowering, check_images
-from ebmjax.networks._norm_policy import Statistics, check_statistics
+from ebmjax.networks._convolution import Convolution, Lowering
+from ebmjax.networks._network import Statistics, check_statistics
 from ebmjax.types import AxisName
 
 LEAK = 0.2
@@ -86,9 +85,6 @@ class WideResNet(nn.Module):
             for stage in range(3)
             for block in range((self.depth - 4) // 6)
         ]
-        norm = _norm_layer(self.norm, self.dtype, self.batch_axis)
-        self.GroupNorm_0 = norm if self.norm == "group" else None
-        self.BatchNorm_0 = norm if self.norm == "batch" else None
         self.Dense_0 = nn.Dense(self.num_classes, dtype=jnp.float32)
 
     def __call__(self, images: jax.Array, *, statistics: Statistics = "running") -> jax.Array:
@@ -96,7 +92,6 @@ class WideResNet(nn.Module):
 
     def first_layer(self, images: jax.Array) -> jax.Array:
         """Applies the first convolution: images (..., H, W, C) to (..., H, W, 16)."""
-        check_images(images)
         return self.Convolution_0(images)
 
     def head(self, hidden: jax.Array, *, statistics: Statistics = "running") -> jax.Array:
@@ -107,6 +102,7 @@ class WideResNet(nn.Module):
         """Returns the linear layer's inputs (..., 64 widen_factor) in float32."""
         return self._pool_hidden(self.first_layer(images), statistics)
 
+    @nn.compact
     def _pool_hidden(self, hidden: jax.Array, statistics: Statistics) -> jax.Array:
         check_statistics("statistics", statistics)
         num_blocks = len(self.ResidualBlock) // 3
@@ -114,7 +110,7 @@ class WideResNet(nn.Module):
             blocks = self.ResidualBlock[stage * num_blocks :][:num_blocks]
             for equal in (blocks[:1], blocks[1:]):
                 hidden = _in_turn(equal, hidden, statistics)
-        hidden = _activate(hidden, self.GroupNorm_0 or self.BatchNorm_0, statistics)
+        hidden = _activate(self, hidden, statistics)
         return jnp.mean(hidden, axis=(-3, -2), dtype=jnp.float32)
 
 
@@ -131,9 +127,8 @@ class ResidualBlock(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array, statistics: Statistics) -> jax.Array:
         convolution = partial(Convolution, self.features, lowering=self.lowering, dtype=self.dtype)
-        norm = partial(_norm_layer, self.norm, self.dtype, self.batch_axis)
-        y = convolution()(_activate(x, norm(), statistics))
-        y = convolution(stride=self.stride)(_activate(y, norm(), statistics))
+        y = convolution()(_activate(self, x, statistics))
+        y = convolution(stride=self.stride)(_activate(self, y, statistics))
         if x.shape != y.shape:
             x = convolution(kernel_size=1, stride=self.stride, name="shortcut")(x)
         return x + y
@@ -164,25 +159,18 @@ def _in_turn(blocks: Sequence[ResidualBlock], x: jax.Array, statistics: Statisti
     return x
 
 
-def _norm_layer(
-    norm: Literal["batch", "group"] | None, dtype: Any, batch_axis: AxisName
-) -> nn.GroupNorm | nn.BatchNorm | None:
-    if norm == "group":
-        return nn.GroupNorm(
-            NUM_GROUPS, epsilon=EPSILON, reduction_axes=PIXELS_AND_CHANNELS, dtype=dtype
-        )
-    if norm == "batch":
-        return nn.BatchNorm(
-            momentum=MOMENTUM, epsilon=EPSILON, dtype=dtype, axis_name=cast(Any, batch_axis)
-        )
-    return None
-
-
-def _activate(
-    x: jax.Array, norm: nn.GroupNorm | nn.BatchNorm | None, statistics: Statistics
-) -> jax.Array:
-    if isinstance(norm, nn.BatchNorm):
-        x = norm(x, use_running_average=statistics == "running")
-    elif norm is not None:
-        x = norm(x)
+def _activate(network: WideResNet | ResidualBlock, x: jax.Array, statistics: Statistics) -> Any:
+    """Normalises by a layer of ``network``, if it has one, and applies leaky ReLU."""
+    if network.norm == "group":
+        x = nn.GroupNorm(
+            NUM_GROUPS, epsilon=EPSILON, reduction_axes=PIXELS_AND_CHANNELS, dtype=network.dtype
+        )(x)
+    elif network.norm == "batch":
+        x = nn.BatchNorm(
+            statistics == "running",
+            momentum=MOMENTUM,
+            epsilon=EPSILON,
+            dtype=network.dtype,
+            axis_name=cast(Any, network.batch_axis),
+        )(x)
     return nn.leaky_relu(x, LEAK)

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax._axes import place_carry, rows_like
-from ebmjax._checks import check_at_least, check_key, check_keys, leading_size
-from ebmjax.samplers._states import check_step, position_of
+from ebmjax._checks import check_at_least, check_key, leading_size
+from ebmjax.samplers._states import position_of
 from ebmjax.types import Info, Key, PyTree, State, Step
 
 
@@ -74,8 +74,21 @@ def batch_step(step: Step) -> BatchStep:
     split into one for each chain; infos gain the same axis. Where that axis is spread over the
     devices of an explicit mesh, the keys are too.
     """
-    check_step(step)
+    _check_step(step)
     return BatchStep(step)
+
+
+def _check_step(step: Any) -> None:
+    """Raises TypeError for a whole sampler in place of its step, and for swapped arguments."""
+    if not callable(step):
+        hint = " Pass its step: sampler.step." if hasattr(step, "step") else ""
+        raise TypeError(
+            "step must be a function (key, state) -> (state, info), got "
+            f"{type(step).__name__}.{hint}"
+        )
+    names = list(inspect.signature(step).parameters)
+    if names[:1] == ["state"]:
+        raise TypeError(f"step must be a function (key, state) -> (state, info), got {names}.")
 
 
 def trace_chain(
@@ -98,8 +111,7 @@ def trace_chain(
         leading axis of steps.
       unroll: see ``run_chain``.
     """
-    check_step(step)
-    check_keys("keys", keys, "num_steps")
+    leading_size("keys", keys)
 
     def advance(state: Any, key: Key) -> tuple[Any, PyTree]:
         state, info = step(key, state)
@@ -140,7 +152,7 @@ def run_chain(
       ``ebmjax.metrics`` and ArviZ read draws.
     """
     check_key("key", key)
-    check_step(step)
+    _check_step(step)
     position_of(state)  # raises TypeError for a state without one
     check_at_least("num_steps", num_steps, 1)
     check_at_least("thinning", thinning, 1)

@@ -8,7 +8,7 @@ from ebmjax._checks import check_broadcasts, check_positive, per_leaf
 from ebmjax._ranges import POSITIVE
 from ebmjax.samplers._bound import bound
 from ebmjax.samplers._langevin import LangevinState, LogDensityInfo, langevin_init
-from ebmjax.samplers._states import check_one_chain
+from ebmjax.samplers._states import check_state
 from ebmjax.types import Key, LogDensityFn
 
 gradient_descent_init = langevin_init
@@ -31,7 +31,7 @@ def gradient_descent_step(
     Source: sampling-approaches thesis, Alg. 3.
     """
     del key
-    check_one_chain(state, "score")
+    check_state(state, *LangevinState._fields)
     check_positive("step_size", step_size)
     check_broadcasts("step_size", step_size, state.position)
     position = jax.tree.map(

@@ -17,9 +17,8 @@ from ebmjax.samplers._langevin import (
     check_langevin,
     langevin_init,
     langevin_noise_scale,
-    standard_normal_like,
 )
-from ebmjax.samplers._states import check_one_chain
+from ebmjax.samplers._states import check_state
 from ebmjax.types import Key, LogDensityFn, PyTree
 
 hmc_init = langevin_init
@@ -56,7 +55,7 @@ def hmc_step(
 
     Source: Duane et al. 1987; Neal 2011.
     """
-    check_one_chain(state, "score")
+    check_state(state, *LangevinState._fields)
     check_langevin(step_size, None, temperature, state.position)
     check_at_least("num_integration_steps", num_integration_steps, 1)
     velocity_key, coin_key = jax.random.split(key)
@@ -81,7 +80,7 @@ def hmc_step(
         scored = langevin_init(position, log_density_fn)
         return (scored, kick(velocity, scored.score)), None
 
-    first = standard_normal_like(velocity_key, state.position)
+    first = optax.tree.random_like(velocity_key, state.position)
     carry = LangevinState(*state), first
     carry, _ = place_carry(lambda _, carry: leapfrog(carry, None), [None], carry)
     (end, last), _ = jax.lax.scan(leapfrog, carry, length=num_integration_steps)

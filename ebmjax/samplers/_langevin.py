@@ -83,10 +83,14 @@ def implied_temperature(step_size: Any, noise_scale: Any) -> jax.Array:
     return jnp.square(noise_scale) / (2.0 * jnp.asarray(step_size))
 
 
-def one_temperature(noise_scale: Any, temperature: Any) -> Any:
-    """Returns ``temperature``, 1 for None, of a sampler that never rejects.
+def find_temperature(
+    step_size: Any, noise_scale: Any, temperature: Any, position: PyTree
+) -> jax.Array:
+    """Returns the temperature that a sampler without rejection has, and checks all three numbers.
 
-    Raises ValueError if there is a noise as well, which alone decides what such a sampler samples.
+    It is ``temperature``, 1 for None, or the one that a free noise implies, averaged over
+    coordinates; 1 without noise, where no move has a way back at any temperature. Raises ValueError
+    for both: the noise alone decides what such a sampler samples.
     """
     if noise_scale is not None and temperature is not None:
         raise ValueError(
@@ -94,16 +98,8 @@ def one_temperature(noise_scale: Any, temperature: Any) -> Any:
             f" and temperature={temperature}: the noise sets the temperature, "
             "noise_scale^2 / (2 step_size). Leave out one of them."
         )
-    return 1.0 if temperature is None else temperature
-
-
-def target_temperature(
-    step_size: Any, noise_scale: Any, temperature: Any, position: PyTree
-) -> jax.Array:
-    """Returns ``temperature``, or the one that a free noise implies, averaged over coordinates.
-
-    It is 1 without noise, where no move has a way back at any temperature.
-    """
+    temperature = 1.0 if temperature is None else temperature
+    check_langevin(step_size, noise_scale, temperature, position)
     if noise_scale is None:
         return temperature
     implied = jax.tree.map(
@@ -127,16 +123,6 @@ def check_langevin(step_size: Any, noise_scale: Any, temperature: Any, position:
     if noise_scale is not None:
         check_not_negative("noise_scale", noise_scale)
         check_broadcasts("noise_scale", noise_scale, position)
-
-
-def standard_normal_like(key: Key, position: PyTree) -> PyTree:
-    """Independent N(0, 1) entries in the shapes and dtypes of ``position``."""
-    return optax.tree.random_like(key, position, jax.random.normal)
-
-
-def move(position: PyTree, drift: PyTree, noise: PyTree) -> PyTree:
-    """``position + drift + noise``, leaf by leaf, in the dtype of ``position``."""
-    return jax.tree.map(lambda x, d, n: (x + d + n).astype(x.dtype), position, drift, noise)
 
 
 def log_proposal_ratio(noise: PyTree, shift: PyTree) -> jax.Array:
@@ -179,54 +165,40 @@ def propose(
     state: Any,
     log_density_fn: LogDensityFn,
     *,
-    drift_fn: Callable[[PyTree], PyTree],
-    noise_scales: PyTree,
-    temperature: Any,
-    may_be_still: bool,
-) -> tuple[LangevinState, jax.Array]:
-    """Returns the move ``x + drift_fn(score) + noise_scales * xi`` and its acceptance probability.
-
-    The target is ``log_density / temperature``. Without noise the way back is impossible, so the
-    probability is 0; ``may_be_still`` says whether a noise scale can be 0.
-    """
-    noise = standard_normal_like(key, state.position)
-    drift = drift_fn(state.score)
-    scaled_noise = jax.tree.map(jnp.multiply, noise_scales, noise)
-    proposed = langevin_init(move(state.position, drift, scaled_noise), log_density_fn)
-
-    if may_be_still:  # divided by 1 instead: 0 / 0 would spoil derivatives, used or not
-        is_still = [jnp.any(jnp.equal(scale, 0)) for scale in jax.tree.leaves(noise_scales)]
-        noise_scales = jax.tree.map(lambda s: jnp.where(jnp.equal(s, 0), 1.0, s), noise_scales)
-    back = drift_fn(proposed.score)
-    shift = jax.tree.map(lambda a, b, scale: (a + b) / scale, drift, back, noise_scales)
-    log_ratio = (proposed.log_density - state.log_density) / temperature
-    log_ratio = log_ratio + log_proposal_ratio(noise, shift)
-    if may_be_still:
-        log_ratio = jnp.where(reduce(jnp.logical_or, is_still), -jnp.inf, log_ratio)
-    return proposed, acceptance_probability(log_ratio, proposed.log_density)
-
-
-def propose_isotropic(
-    key: Key,
-    state: Any,
-    log_density_fn: LogDensityFn,
-    *,
     step_size: Any,
     noise_scale: Any,
     temperature: Any,
+    metric: PyTree = 1.0,
+    drift_fn: Callable[[PyTree], PyTree] = lambda score: score,
 ) -> tuple[LangevinState, jax.Array]:
-    """Calls ``propose`` with drift ``step_size * score`` and noise ``noise_scale``; None: exact."""
-    steps = per_leaf(step_size, state.position)
+    """Proposes ``x + step_size * drift_fn(score) + noise_scale * xi``; returns its acceptance, too.
+
+    The target is ``log_density / temperature``. A ``noise_scale`` of None is the exact one in the
+    ``metric``, ``sqrt(2 step_size temperature metric)``. Without noise the way back is impossible,
+    so the probability is 0.
+    """
+    position = state.position
+    steps, scales = per_leaf(step_size, position), per_leaf(noise_scale, position)
     if noise_scale is None:
-        noise_scales = jax.tree.map(lambda step: langevin_noise_scale(step, temperature), steps)
-    else:
-        noise_scales = per_leaf(noise_scale, state.position)
-    return propose(
-        key,
-        state,
-        log_density_fn,
-        drift_fn=lambda score: jax.tree.map(lambda step, s: step * s, steps, score),
-        noise_scales=noise_scales,
-        temperature=temperature,
-        may_be_still=noise_scale is not None,
+        scales = jax.tree.map(
+            lambda step, g: langevin_noise_scale(step, temperature * g),
+            steps,
+            per_leaf(metric, position),
+        )
+    noise = optax.tree.random_like(key, position)
+    drift = jax.tree.map(jnp.multiply, steps, drift_fn(state.score))
+    moved = jax.tree.map(
+        lambda x, d, scale, n: (x + d + scale * n).astype(x.dtype), position, drift, scales, noise
     )
+    proposed = langevin_init(moved, log_density_fn)
+
+    if noise_scale is not None:  # divided by 1 instead: 0 / 0 would spoil derivatives, used or not
+        is_still = [jnp.any(jnp.equal(scale, 0)) for scale in jax.tree.leaves(scales)]
+        scales = jax.tree.map(lambda s: jnp.where(jnp.equal(s, 0), 1.0, s), scales)
+    back = jax.tree.map(jnp.multiply, steps, drift_fn(proposed.score))
+    shift = jax.tree.map(lambda a, b, scale: (a + b) / scale, drift, back, scales)
+    log_ratio = (proposed.log_density - state.log_density) / temperature
+    log_ratio = log_ratio + log_proposal_ratio(noise, shift)
+    if noise_scale is not None:
+        log_ratio = jnp.where(reduce(jnp.logical_or, is_still), -jnp.inf, log_ratio)
+    return proposed, acceptance_probability(log_ratio, proposed.log_density)

@@ -12,9 +12,9 @@ from ebmjax.samplers._langevin import (
     accept,
     check_langevin,
     langevin_init,
-    propose_isotropic,
+    propose,
 )
-from ebmjax.samplers._states import check_one_chain
+from ebmjax.samplers._states import check_state
 from ebmjax.types import Key, LogDensityFn
 
 mala_init = langevin_init
@@ -61,10 +61,10 @@ def mala_step(
       >>> bool(0 <= info.acceptance_prob <= 1)
       True
     """
-    check_one_chain(state, "score")
+    check_state(state, *LangevinState._fields)
     check_langevin(step_size, noise_scale, temperature, state.position)
     noise_key, coin_key = jax.random.split(key)
-    proposed, acceptance_prob = propose_isotropic(
+    proposed, acceptance_prob = propose(
         noise_key,
         state,
         log_density_fn,

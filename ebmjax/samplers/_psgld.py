@@ -7,19 +7,16 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax._axes import place_like
-from ebmjax._checks import check_fraction, check_positive, per_leaf
+from ebmjax._checks import check_fraction, check_positive
 from ebmjax._precision import at_least_float32, root
 from ebmjax._ranges import FLAG, NOT_NEGATIVE, POSITIVE, PROBABILITY, optional
 from ebmjax.samplers._bound import bound
 from ebmjax.samplers._langevin import (
-    check_langevin,
+    find_temperature,
     langevin_init,
-    langevin_noise_scale,
-    one_temperature,
     propose,
-    target_temperature,
 )
-from ebmjax.samplers._states import check_one_chain
+from ebmjax.samplers._states import check_state
 from ebmjax.types import Key, LogDensityFn, PyTree
 
 
@@ -102,15 +99,12 @@ def psgld_step(
     previous step, which is zero at first and makes the first step ``1 / damping`` times too long.
     This follows Alg. 9 and Li et al.
     """
-    check_one_chain(state, "score", "second_moment")
-    temperature = one_temperature(noise_scale, temperature)
-    check_langevin(step_size, noise_scale, temperature, state.position)
+    check_state(state, *PSGLDState._fields)
+    temperature = find_temperature(step_size, noise_scale, temperature, state.position)
     check_positive("damping", damping)
     check_fraction("decay", decay)
     if not isinstance(curvature_drift, bool):
         raise TypeError(f"curvature_drift must be True or False, got {curvature_drift!r}.")
-    steps = per_leaf(step_size, state.position)
-    temperature = target_temperature(step_size, noise_scale, temperature, state.position)
     second_moment = jax.tree.map(
         lambda v, s: (decay * v + (1.0 - decay) * jnp.square(s.astype(v.dtype))).astype(v.dtype),
         state.second_moment,
@@ -134,25 +128,15 @@ def psgld_step(
         slopes = jax.tree.map(slope, metric, second_moment, state.score, signs, curvature)
         correction = jax.tree.map(lambda c: temperature * c, slopes)
 
-    def drift_fn(score: PyTree) -> PyTree:
-        return jax.tree.map(
-            lambda step, g, s, c: step * (g * s + c), steps, metric, score, correction
-        )
-
-    if noise_scale is None:
-        noise_scales = jax.tree.map(
-            lambda step, g: langevin_noise_scale(step, temperature * g), steps, metric
-        )
-    else:
-        noise_scales = per_leaf(noise_scale, state.position)
     proposed, acceptance_prob = propose(
         key,
         state,
         log_density_fn,
-        drift_fn=drift_fn,
-        noise_scales=noise_scales,
+        step_size=step_size,
+        noise_scale=noise_scale,
         temperature=temperature,
-        may_be_still=noise_scale is not None,
+        metric=metric,
+        drift_fn=lambda score: jax.tree.map(lambda g, s, c: g * s + c, metric, score, correction),
     )
     mean_metric = jnp.asarray(optax.tree.sum(metric)) / optax.tree.size(metric)
     info = PSGLDInfo(acceptance_prob, jnp.array(True), proposed.log_density, mean_metric)

@@ -5,6 +5,7 @@ from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from ebmjax._axes import place_carry, place_like
 from ebmjax._checks import (
@@ -12,7 +13,6 @@ from ebmjax._checks import (
     check_box,
     check_broadcasts,
     check_floating,
-    check_interval,
     check_not_negative,
     check_positive,
     per_leaf,
@@ -23,10 +23,8 @@ from ebmjax.samplers._chains import trace_chain
 from ebmjax.samplers._langevin import (
     LogDensityInfo,
     langevin_noise_scale,
-    move,
-    standard_normal_like,
 )
-from ebmjax.samplers._states import check_one_chain
+from ebmjax.samplers._states import check_state
 from ebmjax.types import Key, LogDensityFn, PyTree
 
 
@@ -108,7 +106,7 @@ def pyld_step(
     Source: JEM++ (Yang & Ji 2021), after YOPO (Zhang et al. 2019). Its PYLD-M-N is M of these steps
     with noise 0, step size 0.2, N = 5, scores clipped at 1 and the box [-1, 1].
     """
-    check_one_chain(state, "cotangent")
+    check_state(state, *PYLDState._fields)
     check_at_least("num_inner", num_inner, 1)
     for check, name, value in (
         (check_positive, "step_size", step_size),
@@ -120,7 +118,6 @@ def pyld_step(
             check(name, value)
             check_broadcasts(name, value, state.position)
     check_box(low, high, state.position)
-    check_interval(low, high)
     like = state.position
     steps, outer_steps = per_leaf(step_size, like), per_leaf(outer_step_size, like)
     bounds = per_leaf(jnp.inf if max_score is None else max_score, like)
@@ -134,16 +131,16 @@ def pyld_step(
         return pull_back(place_like(state.cotangent, hidden))[0]
 
     def inner_move(key: Key, position: PyTree) -> tuple[PyTree, None]:
-        noise = standard_normal_like(key, position)
-        drift = jax.tree.map(
+        noise = optax.tree.random_like(key, position)
+        score = frozen_score(position)
+
+        def move(x: Any, step: Any, s: Any, bound: Any, scale: Any, n: Any) -> jax.Array:
             # -1.0 * bound: a bound of unsigned integers has no negative.
-            lambda step, s, bound: step * jnp.clip(s, -1.0 * bound, bound),
-            steps,
-            frozen_score(position),
-            bounds,
-        )
-        moved = move(position, drift, jax.tree.map(jnp.multiply, noise_scales, noise))
-        return jax.tree.map(lambda x: jnp.clip(x, low, high).astype(x.dtype), moved), None
+            drift = step * jnp.clip(s, -1.0 * bound, bound)
+            moved = (x + drift + scale * n).astype(x.dtype)
+            return jnp.clip(moved, low, high).astype(x.dtype)
+
+        return jax.tree.map(move, position, steps, score, bounds, noise_scales, noise), None
 
     def outer_move(x: jax.Array, step: Any, score: jax.Array) -> jax.Array:
         # 0 times an infinite score, which max_score bounds afterwards, would be NaN.

@@ -9,13 +9,11 @@ from ebmjax.samplers._bound import bound
 from ebmjax.samplers._langevin import (
     LangevinInfo,
     LangevinState,
-    check_langevin,
+    find_temperature,
     langevin_init,
-    one_temperature,
-    propose_isotropic,
-    target_temperature,
+    propose,
 )
-from ebmjax.samplers._states import check_one_chain
+from ebmjax.samplers._states import check_state
 from ebmjax.types import Key, LogDensityFn
 
 sgld_init = langevin_init
@@ -60,16 +58,14 @@ def sgld_step(
     Source: Welling & Teh 2011; sampling-approaches thesis, Alg. 4; SADA-JEM, Alg. 1, for a separate
     ``noise_scale`` (its Eq. 3 prints a drift of alpha / 2 and a noise of alpha).
     """
-    check_one_chain(state, "score")
-    temperature = one_temperature(noise_scale, temperature)
-    check_langevin(step_size, noise_scale, temperature, state.position)
-    proposed, acceptance_prob = propose_isotropic(
+    check_state(state, *LangevinState._fields)
+    proposed, acceptance_prob = propose(
         key,
         state,
         log_density_fn,
         step_size=step_size,
         noise_scale=noise_scale,
-        temperature=target_temperature(step_size, noise_scale, temperature, state.position),
+        temperature=find_temperature(step_size, noise_scale, temperature, state.position),
     )
     return proposed, LangevinInfo(acceptance_prob, jnp.array(True), proposed.log_density)
 

@@ -13,14 +13,14 @@ import numpy as np
 from ebmjax._axes import row_of
 from ebmjax._checks import (
     check_at_least,
+    check_box,
     check_broadcasts,
     check_finite,
-    check_interval,
     check_labels,
     check_positive,
     trim,
 )
-from ebmjax._stored import AT_ONCE, is_stored, map_rows
+from ebmjax._stored import AT_ONCE, StoredRows, map_rows
 from ebmjax.types import Key, PyTree
 
 AT_ONCE_BYTES = 2**27
@@ -63,10 +63,9 @@ def uniform_start(shape: tuple[int, ...], low: Any, high: Any) -> StartFn:
       shape: of one position.
       low, high: ends, in the position's units: numbers, or arrays of shape ``shape``.
     """
-    check_interval(low, high)
+    check_box(low, high, jax.ShapeDtypeStruct(shape, float))
     for name, end in {"low": low, "high": high}.items():
         check_finite(name, end)
-        check_broadcasts(name, end, jax.ShapeDtypeStruct(shape, float))
     ends = [jnp.broadcast_to(jnp.asarray(end, float), shape) for end in (low, high)]
     check_finite("high - low", ends[1] - ends[0])  # which the draw is scaled by
     return jax.tree_util.Partial(functools.partial(_draw_uniform, tuple(shape)), low, high)
@@ -117,8 +116,8 @@ def informative_start(
     Source: JEM++ (Yang & Ji 2021), informative initialisation, as SADA-JEM uses it.
     """
     check_positive("jitter", jitter)
-    check_interval(low, high)
-    if is_stored(images):
+    check_box(low, high)
+    if isinstance(images, StoredRows):
         images = map_rows(lambda some: _check_images(some, low, high), images, images.dtype)
     else:
         images = _check_images(images, low, high)

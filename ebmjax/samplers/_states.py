@@ -1,7 +1,6 @@
 """States of samplers, ours and others': where a chain stands, the vectors it carries, checks."""
 
-import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -27,7 +26,7 @@ def position_of(state: Any) -> PyTree:
     for name in POSITIONS:
         if hasattr(state, name):
             return getattr(state, name)
-    found = list(_positions(state))
+    found = _positions(state)
     if len(found) != 1:
         check_state(state, "position")
     return found[0]
@@ -51,7 +50,7 @@ def map_state(
     position, or an array of numbers that has none of the names above and is not in ``even`` of its
     state: no array is left as it is because its name is new.
     """
-    if not _is_leaf(state) and next(_positions(state), None) is None:
+    if not _positions(state):
         raise TypeError(
             f"a wrapper finds no field named {' or '.join(POSITIONS)} in {type(state).__name__}. "
             "Let the state be a NamedTuple, a dictionary, or a dataclass of register_dataclass."
@@ -62,7 +61,7 @@ def map_state(
         names, parts, structure = _fields(node)
         even = (*EVEN, *getattr(node, "even", ()))
         own = next((name for name in POSITIONS if name in names), "")
-        found = list(_positions(node))
+        found = _positions(node)
         here = found[0] if len(found) == 1 else outer
 
         def replaced(name: Any, part: Any) -> Any:
@@ -70,12 +69,13 @@ def map_state(
                 return position(part)
             if name in even or part is None:
                 return part
-            if name in turns and here is not None and _is_like(here, part):
+            is_like = jax.tree.map(jnp.shape, part) == jax.tree.map(jnp.shape, here)
+            if name in turns and is_like:
                 return turns[name](here, part)
-            if not _is_leaf(part):
+            if not jax.tree_util.all_leaves([part]):
                 return visit(part, here)
             # A scalar is a coordinate only where the position is one.
-            is_scalar = jnp.ndim(part) == 0 and not _is_like(here, part)
+            is_scalar = jnp.ndim(part) == 0 and not is_like
             if is_scalar or not jnp.issubdtype(jnp.result_type(part), jnp.inexact):
                 return part
             raise TypeError(
@@ -113,75 +113,44 @@ def _map_fields(state: Any, change: Mapping[str, Callable[[PyTree], PyTree]]) ->
     def changed(name: Any, part: Any) -> Any:
         if name in change:
             return change[name](part)
-        is_data = _is_leaf(part) or name in (*POSITIONS, *GRADIENTS)
-        return part if is_data else _map_fields(part, change)
+        return part if name in (*POSITIONS, *GRADIENTS) else _map_fields(part, change)
 
-    return structure.unflatten(map(changed, names, parts))
-
-
-def _is_leaf(node: Any) -> bool:
-    return node is None or jax.tree_util.all_leaves([node])
+    return structure.unflatten(map(changed, names, parts)) if names else state
 
 
 def _fields(node: Any) -> tuple[list[Any], list[Any], Any]:
-    """Returns the names and values of a state's fields, and what makes a state of values."""
-    if _is_leaf(node):
-        raise TypeError(f"state must be a PyTree with a position, got {type(node).__name__}.")
+    """Returns the names and values of a state's fields, and what makes a state of values.
+
+    A leaf has no fields.
+    """
+    if node is None or jax.tree_util.all_leaves([node]):
+        return [], [], None
     pairs, structure = jax.tree_util.tree_flatten_with_path(node, lambda part: part is not node)
     keys = [path[0] for path, _ in pairs]
     names = [getattr(key, "name", getattr(key, "key", None)) for key in keys]
     return names, [part for _, part in pairs], structure
 
 
-def _positions(node: Any) -> Iterator[PyTree]:
-    """Yields the positions in the states that ``node`` is or holds."""
-    if _is_leaf(node):
-        return
+def _positions(node: Any) -> list[PyTree]:
+    """Returns the positions in the states that ``node`` is or holds."""
     names, parts, _ = _fields(node)
     own = [parts[names.index(name)] for name in POSITIONS if name in names]
-    if own:
-        yield own[0]
-    else:
-        for part in parts:
-            yield from _positions(part)
-
-
-def _is_like(position: PyTree, part: Any) -> bool:
-    """Returns whether ``part`` has the structure and shapes of ``position``."""
-    return jax.tree.map(jnp.shape, part) == jax.tree.map(jnp.shape, position)
+    return own[:1] or [position for part in parts for position in _positions(part)]
 
 
 def check_state(state: Any, *fields: str) -> None:
-    """Raises TypeError unless ``state`` has the fields of a sampler's state."""
+    """Raises TypeError for a state without ``fields``, ValueError for the states of many chains."""
     if not all(hasattr(state, field) for field in fields):
         raise TypeError(
             f"state must be what the sampler's init(position) returns, with {', '.join(fields)}; "
             f"got {type(state).__name__}. Call init on the position first."
         )
-
-
-def check_one_chain(state: Any, *fields: str) -> None:
-    """Checks as ``check_state`` does; also raises ValueError for the states of many chains."""
-    check_state(state, "position", "log_density", *fields)
-    shape = jnp.shape(state.log_density)
-    if shape != ():
+    if "log_density" in fields and jnp.shape(state.log_density) != ():
         raise ValueError(
-            f"state must be that of one chain, but its log_density has shape {shape}: these are "
-            "the states of many. Step them with ebmjax.samplers.batch_step(step)."
+            f"state must be that of one chain, but its log_density has shape "
+            f"{jnp.shape(state.log_density)}: these are the states of many. Step them with "
+            "ebmjax.samplers.batch_step(step)."
         )
-
-
-def check_step(step: Any) -> None:
-    """Raises TypeError for a whole sampler in place of its step, and for swapped arguments."""
-    if not callable(step):
-        hint = " Pass its step: sampler.step." if hasattr(step, "step") else ""
-        raise TypeError(
-            "step must be a function (key, state) -> (state, info), got "
-            f"{type(step).__name__}.{hint}"
-        )
-    names = list(inspect.signature(step).parameters)
-    if names[:1] == ["state"]:
-        raise TypeError(f"step must be a function (key, state) -> (state, info), got {names}.")
 
 
 def check_particles(particles: PyTree) -> None:

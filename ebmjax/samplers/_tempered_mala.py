@@ -16,7 +16,7 @@ from ebmjax.samplers._langevin import (
     langevin_noise_scale,
 )
 from ebmjax.samplers._mala import mala_step
-from ebmjax.samplers._states import check_one_chain
+from ebmjax.samplers._states import check_state
 from ebmjax.types import Key, LogDensityFn, PyTree
 
 
@@ -93,7 +93,7 @@ def tempered_mala_step(
     Source: sampling-approaches thesis, Alg. 10. Its listing divides the energy again at every step,
     so that one rise compounds; here the target is always ``E / T``.
     """
-    check_one_chain(state, "score", "temperature")
+    check_state(state, *TemperedMALAState._fields)
     temperature = state.temperature
     check_langevin(step_size, noise_scale, temperature, state.position)
     check_positive("temperature_growth", temperature_growth)

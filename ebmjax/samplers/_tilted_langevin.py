@@ -19,11 +19,9 @@ from ebmjax.samplers._langevin import (
     acceptance_probability,
     langevin_init,
     log_proposal_ratio,
-    move,
-    standard_normal_like,
 )
 from ebmjax.samplers._starts import StartFn
-from ebmjax.samplers._states import check_one_chain
+from ebmjax.samplers._states import check_state
 from ebmjax.samplers._svgd import multiply
 from ebmjax.types import Key, LogDensityFn, PyTree
 
@@ -229,19 +227,19 @@ def tilted_langevin_step(
     Source: the preconditioned Langevin proposal of Cotter, Roberts, Stuart & White 2013, explicit;
     tilted base densities as in Xie et al. 2016 and Nijkamp et al. 2022.
     """
-    check_one_chain(state, "score")
+    check_state(state, *TiltedLangevinState._fields)
     for name, value in {"step_size": step_size, "temperature": temperature}.items():
         check_positive(name, value, is_scalar=True)
     one = None if base is None else base.one(state.component)
     noise_key, coin_key = jax.random.split(key)
     if one is None:
-        noise = standard_normal_like(noise_key, state.position)
+        noise = optax.tree.random_like(noise_key, state.position)
     else:
         noise = one.draw_noise(noise_key)
     noise_scale = jnp.sqrt(2.0 * step_size * temperature)
     old, score = _whiten(one, state)
     drift = optax.tree.add_scale(optax.tree.scale(step_size, score), -step_size * temperature, old)
-    new = move(old, drift, optax.tree.scale(noise_scale, noise))
+    new = jax.tree.map(lambda x, d, n: (x + d + noise_scale * n).astype(x.dtype), old, drift, noise)
     position = new if one is None else one.mean + one.colour(*new)
     scored = langevin_init(position, log_density_fn)
     proposed = TiltedLangevinState(*scored, state.component)

@@ -4,6 +4,7 @@ from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from ebmjax._checks import check_positive, per_leaf
 from ebmjax._ranges import POSITIVE
@@ -12,9 +13,8 @@ from ebmjax.samplers._langevin import (
     LogDensityInfo,
     check_langevin,
     langevin_init,
-    standard_normal_like,
 )
-from ebmjax.samplers._states import check_one_chain
+from ebmjax.samplers._states import check_state
 from ebmjax.types import Key, LogDensityFn, PyTree
 
 
@@ -37,7 +37,7 @@ def underdamped_langevin_init(
     """Scores ``position`` and draws its velocity from N(0, ``temperature``)."""
     check_positive("temperature", temperature, is_scalar=True)
     scored = langevin_init(position, log_density_fn)
-    noise = standard_normal_like(key, scored.position)
+    noise = optax.tree.random_like(key, scored.position)
     # Added to the score's zeros, so that under jax.shard_map it varies over the same axes.
     velocity = jax.tree.map(
         lambda n, s: (jnp.sqrt(temperature) * n + jnp.zeros_like(s)).astype(s.dtype),
@@ -78,11 +78,11 @@ def underdamped_langevin_step(
 
     Source: Leimkuhler & Matthews 2013, BAOAB, with unit mass and the time step :math:`h`.
     """
-    check_one_chain(state, "velocity", "score")
+    check_state(state, *UnderdampedLangevinState._fields)
     check_langevin(step_size, None, temperature, state.position)
     check_positive("friction", friction, is_scalar=True)
     halves = jax.tree.map(lambda step: jnp.sqrt(0.5 * step), per_leaf(step_size, state.position))
-    noise = standard_normal_like(key, state.position)
+    noise = optax.tree.random_like(key, state.position)
 
     def kick(velocity: PyTree, score: PyTree) -> PyTree:
         return jax.tree.map(lambda v, h, s: (v + h * s).astype(v.dtype), velocity, halves, score)

@@ -16,7 +16,6 @@ from ebmjax._checks import (
     check_box,
     check_broadcasts,
     check_finite,
-    check_interval,
     check_positive,
     per_leaf,
 )
@@ -113,20 +112,23 @@ def clamp(make: Callable[..., Sampler], low: Any, high: Any) -> Callable[..., Sa
     the energy at the wall: where drifts point outwards, hardly any is accepted
     (docs/results/igebm_digits.md). A velocity that points out of the box at a wall is turned back.
     """
-    check_interval(low, high)
+    check_box(low, high)
+
+    def ends(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jnp.asarray(low, x.dtype), jnp.asarray(high, x.dtype)
 
     def project(position: PyTree) -> PyTree:
         check_box(low, high, position)
-        return jax.tree.map(lambda x: jnp.clip(x, *_ends(low, high, x)), position)
+        return jax.tree.map(lambda x: jnp.clip(x, *ends(x)), position)
 
     def projected(position: PyTree) -> PyTree:
         check_box(low, high, position)
-        return jax.tree.map(lambda x: _project(x, *_ends(low, high, x)), position)
+        return jax.tree.map(lambda x: _project(x, *ends(x)), position)
 
     def turned_back(position: PyTree, velocity: PyTree) -> PyTree:
         def inwards(x: jax.Array, v: jax.Array) -> jax.Array:
-            low_end, high_end = _ends(low, high, x)
-            return jnp.where((x <= low_end) & (v < 0) | (x >= high_end) & (v > 0), -v, v)
+            first, last = ends(x)
+            return jnp.where((x <= first) & (v < 0) | (x >= last) & (v > 0), -v, v)
 
         return jax.tree.map(inwards, position, velocity)
 
@@ -175,7 +177,7 @@ def reflect(make: Callable[..., Sampler], low: Any, high: Any) -> Callable[..., 
     folded too, but their kernel ignores that. Scores and velocities that a state carries change
     sign with their coordinate.
     """
-    check_interval(low, high)
+    check_box(low, high)
     check_finite("low", low)
     check_finite("high", high)
 
@@ -214,11 +216,6 @@ def fold_into_box(x: jax.Array, low: Any, high: Any) -> tuple[jax.Array, jax.Arr
 
 
 _fold = with_slope(lambda *box: fold_into_box(*box)[0], lambda *box: fold_into_box(*box)[1])
-
-
-def _ends(low: Any, high: Any, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Returns the ends of a box in the dtype of ``x``; either may be traced."""
-    return jnp.asarray(low, x.dtype), jnp.asarray(high, x.dtype)
 
 
 class ScheduledState(NamedTuple):

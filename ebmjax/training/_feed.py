@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 
 from ebmjax._checks import leading_size
-from ebmjax._stored import is_stored
+from ebmjax._stored import StoredRows
 from ebmjax.training._plan import Plan
 from ebmjax.training._sharding import OVER_SHARDS
 from ebmjax.types import PyTree
@@ -37,7 +37,7 @@ class Feed:
         self._plan, self._mesh = plan, mesh
         self._num_examples = leading_size("data", data)
         # An array of the device comes to the host once, so that gathering never waits for it.
-        self._data = jax.tree.map(lambda x: x if is_stored(x) else np.asarray(x), data)
+        self._data = jax.tree.map(lambda x: x if isinstance(x, StoredRows) else np.asarray(x), data)
         # The shards of this process's devices lie side by side in the mesh.
         devices = list(mesh.devices.flat)
         own = [i for i, one in enumerate(devices) if one.process_index == jax.process_index()]

@@ -11,7 +11,7 @@ import numpy as np
 from ebmjax._checks import check_key, leading_size
 from ebmjax._phases import phase
 from ebmjax._records import json_digest
-from ebmjax._stored import is_stored
+from ebmjax._stored import StoredRows
 from ebmjax.training._checkpoints import Checkpoints
 from ebmjax.training._feed import Feed
 from ebmjax.training._plan import Plan
@@ -239,7 +239,7 @@ def _check_data(train_step: TrainStep, state: TrainState, data: PyTree) -> None:
     """
     leading_size("data", data)
     for path, leaf in jax.tree_util.tree_leaves_with_path(data):
-        if is_stored(leaf) or not jax.numpy.issubdtype(leaf.dtype, np.inexact):
+        if isinstance(leaf, StoredRows) or not jax.numpy.issubdtype(leaf.dtype, np.inexact):
             continue
         array, name = np.asarray(leaf), "data" + jax.tree_util.keystr(path)
         if not (is_broken := ~np.isfinite(array)).any():

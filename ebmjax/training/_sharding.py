@@ -9,7 +9,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ebmjax._checks import check_at_least
-from ebmjax._stored import is_stored
+from ebmjax._stored import StoredRows
 from ebmjax.training._processes import put
 from ebmjax.training._state import TrainState
 from ebmjax.types import PyTree
@@ -68,7 +68,7 @@ def describe_batches(data: PyTree, indices: PyTree, mesh: Mesh) -> PyTree:
     where = NamedSharding(mesh, OVER_SHARDS)
 
     def describe(leaf: Any, index: np.ndarray) -> jax.ShapeDtypeStruct:
-        aval = leaf if is_stored(leaf) else jax.typeof(leaf)
+        aval = leaf if isinstance(leaf, StoredRows) else jax.typeof(leaf)
         return jax.ShapeDtypeStruct((*index.shape, *aval.shape[1:]), aval.dtype, sharding=where)
 
     return jax.tree.map(

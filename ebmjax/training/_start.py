@@ -13,7 +13,7 @@ from jax.sharding import Mesh
 
 from ebmjax._checks import leading_size
 from ebmjax._phases import phase
-from ebmjax._stored import AT_ONCE, in_parts, is_stored
+from ebmjax._stored import AT_ONCE, StoredRows, in_parts
 from ebmjax.training._checkpoints import CheckpointMismatchError, Checkpoints
 from ebmjax.training._processes import from_first, is_shared
 from ebmjax.training._state import TrainState, as_numpy, host_leaves, like, revive
@@ -68,8 +68,8 @@ def digest_data(data: PyTree) -> dict[str, tuple[str, ...]]:
     """
     found = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(data):
-        array = leaf if is_stored(leaf) else as_numpy(leaf)
-        files = array.files() if is_stored(array) else None
+        array = leaf if isinstance(leaf, StoredRows) else as_numpy(leaf)
+        files = array.files() if isinstance(array, StoredRows) else None
         some = np.linspace(0, len(array) - 1, min(AT_ONCE, len(array))).astype(int)
         found[jax.tree_util.keystr(path)] = (
             f"{array.dtype}{array.shape}",

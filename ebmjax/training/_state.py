@@ -9,7 +9,7 @@ import numpy as np
 import optax
 
 from ebmjax._checks import check_arrays, check_floating
-from ebmjax._stored import in_parts, is_stored
+from ebmjax._stored import StoredRows, in_parts
 from ebmjax.types import PyTree
 
 
@@ -114,7 +114,7 @@ def tree_digest(tree: PyTree) -> str:
     """Returns SHA-256 over paths, dtypes, shapes and bytes of all leaves, 64 hexadecimal digits."""
     digest = hashlib.sha256()
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-        array = leaf if is_stored(leaf) else as_numpy(leaf)
+        array = leaf if isinstance(leaf, StoredRows) else as_numpy(leaf)
         header = f"{jax.tree_util.keystr(path)}:{array.dtype}:{array.shape};"
         digest.update(header.encode())
         for part in in_parts(array):

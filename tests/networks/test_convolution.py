@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from ebmjax.networks import Convolution, TransposedConvolution, convolve
-from ebmjax.networks._convolve import convolve_transposed
+from ebmjax.networks._transposed_convolution import convolve_transposed
 
 EPS = float(jnp.finfo(jnp.float32).eps)
 BATCH, CHANNELS, FEATURES = 3, 2, 5

@@ -5,11 +5,11 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from ebmjax import samplers
 from ebmjax.samplers import batch_step, run_chain, start_chains
-from ebmjax.samplers._langevin import standard_normal_like
 
 
 def skewed(x):
@@ -58,7 +58,7 @@ def test_a_trajectory_follows_the_exact_motion():
     keys = jax.random.split(jax.random.key(0), 10)
     states, infos = jax.vmap(sampler.step, in_axes=(0, None))(keys, starts)
     velocities = jax.vmap(
-        lambda key: standard_normal_like(jax.random.split(key)[0], jnp.float32(0))
+        lambda key: optax.tree.random_like(jax.random.split(key)[0], jnp.float32(0))
     )(keys)
     assert infos.is_accepted.all()
     errors = np.abs(states.position - velocities)

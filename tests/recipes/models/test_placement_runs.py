@@ -10,7 +10,7 @@ from experiment_runs import build_experiment, digits, launch, rows_of
 from own_networks import configuration
 
 from ebmjax import training
-from ebmjax._stored import is_stored
+from ebmjax._stored import StoredRows
 from ebmjax.data import DataChangedError
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.models import build
@@ -78,7 +78,7 @@ def test_a_run_has_the_same_bits_wherever_its_images_lie(family, folder, tmp_pat
     for placement in ("memory", "disk"):
         experiment, digest = trained(config_of(family, folder, placement), tmp_path / "run")
         images = jax.tree.leaves(experiment.data)[0]
-        assert is_stored(images) == (placement == "disk")
+        assert isinstance(images, StoredRows) == (placement == "disk")
         found[placement] = [digest, training.tree_digest(experiment.data), len(images)]
         model = experiment.monitor.__self__.models[0](None)
         found[placement].append(model.distances.train_reference.features.tolist())
