@@ -16,10 +16,7 @@ def gather_rows(rows: jax.Array, axis_name: AxisName) -> jax.Array:
 
     Under ``vmap`` the result is one for all members, so that what is made of it is computed once.
     """
-    if num_members(axis_name) == 1:  # the program stays that without axes, bit for bit
-        return rows
-    names = (axis_name,) if isinstance(axis_name, str) else axis_name or ()
-    for name in reversed(names):  # one at a time: vmap gathers over no more
+    for name in reversed(spread_axes(axis_name)):  # one at a time: vmap gathers over no more
         rows = jax.lax.all_gather(rows, name, tiled=True)
     return rows
 
@@ -45,16 +42,11 @@ def mean_over_members(tree: Any, axis_name: AxisName) -> Any:
     return tree if num_members(axis_name) == 1 else jax.lax.pmean(tree, axis_name)
 
 
-def spread_axis(axis_name: AxisName) -> AxisName:
-    """``axis_name``, or None where a single member has it all: that program needs no axis."""
-    return None if num_members(axis_name) == 1 else axis_name
-
-
-def join_axes(*axis_names: AxisName) -> AxisName:
-    """Several axes as one, for a collective over all of them; None where there are none."""
-    names = [(name,) if isinstance(name, str) else name or () for name in axis_names]
-    joined = sum(names, ())
-    return joined if len(joined) > 1 else next(iter(joined), None)
+def spread_axes(axis_name: AxisName) -> tuple[str, ...]:
+    """The names in ``axis_name``; () where a single member has it all: that program needs none."""
+    if num_members(axis_name) == 1:
+        return ()
+    return (axis_name,) if isinstance(axis_name, str) else tuple(axis_name or ())
 
 
 def num_members(axis_name: AxisName, argument: str = "axis_name") -> int:

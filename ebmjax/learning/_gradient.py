@@ -401,7 +401,7 @@ class _Step(NamedTuple):
     def _differentiate_nearby(self, loss_fn: Callable[..., Any], params: PyTree) -> Any:
         """Returns what ``loss_fn`` returns, and the gradient of SAM."""
         policy = getattr(self.model, "policy", None)
-        is_like_first = policy is None or not policy.updates("chains")
+        is_like_first = policy is None or "chains" not in policy.updated_by
         assert self.objective.rho is not None
         return sam_gradients(
             loss_fn,

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax._axes import AxisName, join_axes, spread_axis
+from ebmjax._axes import AxisName, spread_axes
 from ebmjax.learning._chains import CHAIN_AXIS, Densities
 from ebmjax.losses import class_log_density, joint_log_density
 from ebmjax.networks import Network, NormPolicy
@@ -128,7 +128,7 @@ class JointNetwork(NamedTuple):
         there to the log density, where the network has both: for samplers that use them (PYLD).
         """
         network, use = self.chain_classifier or self.classifier, self.policy.use("chains")
-        axes = join_axes(CHAIN_AXIS, spread_axis(batch_axis))
+        axes = (CHAIN_AXIS, *spread_axes(batch_axis))
         options: Any = {"use": use, "batch_axis": axes if use == "batch" else None}
 
         def of_label(label: jax.Array) -> Callable[..., jax.Array]:
@@ -186,15 +186,15 @@ class JointNetwork(NamedTuple):
         # The chains' own batch is that of their ends; see NormPolicy for the order.
         for role in ("positives", "chains", "negatives", "classified"):
             shown = images.get("negatives" if role == "chains" else role)
-            updates = self.policy.updates(role, second_pass=second_pass)
+            updates = role in self.policy.updated_by and not second_pass
             if shown is None or (role == "chains" and not updates):
                 continue
             use = self.policy.use(role)
             # Running averages are those the chains ran under, in both passes of SAM alike.
             base = updated if use == "batch" else statistics
-            axes = spread_axis(batch_axis) if use == "batch" else None
+            axes = spread_axes(batch_axis) if use == "batch" else ()
             apply = drop if drop and role == "classified" else self.classifier.apply
-            logits[role], new = apply(params, base, shown, use=use, batch_axis=axes)
+            logits[role], new = apply(params, base, shown, use=use, batch_axis=axes or None)
             if updates:
                 updated = jax.lax.stop_gradient(new)
         found = {role: self.log_density(logits[role], labels[role]) for role in labels}

@@ -317,10 +317,6 @@ class NormPolicy:
             raise ValueError(f"role must be one of {get_args(Role)}, got role={role!r}.")
         return "batch" if role == "classified" else getattr(self, role)
 
-    def updates(self, role: Role, *, second_pass: bool = False) -> bool:
-        """Returns whether to keep the statistics that a pass of ``role`` returns."""
-        return not second_pass and self.use(role) == "batch" and role in self.updated_by
-
 
 SADA_JEM_POLICY = NormPolicy(updated_by=("positives", "chains", "negatives", "classified"))
 """SADA-JEM's published code: every first pass, chains included, updates the averages, in this order

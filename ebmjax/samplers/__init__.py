@@ -23,7 +23,6 @@ from ebmjax.samplers._hmc import hmc_init as hmc_init
 from ebmjax.samplers._hmc import hmc_step as hmc_step
 from ebmjax.samplers._langevin import LangevinInfo as LangevinInfo
 from ebmjax.samplers._langevin import LangevinState as LangevinState
-from ebmjax.samplers._langevin import implied_temperature as implied_temperature
 from ebmjax.samplers._mala import mala as mala
 from ebmjax.samplers._mala import mala_init as mala_init
 from ebmjax.samplers._mala import mala_step as mala_step

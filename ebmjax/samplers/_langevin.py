@@ -75,22 +75,15 @@ def langevin_noise_scale(step_size: Any, temperature: Any) -> jax.Array:
     return jnp.sqrt(2.0 * step_size * temperature)
 
 
-def implied_temperature(step_size: Any, noise_scale: Any) -> jax.Array:
-    """Returns ``noise_scale^2 / (2 step_size)``, the temperature at which a free noise is exact.
-
-    Image models decouple the two on purpose: JEM's step 1 with noise 0.01 has temperature 5e-5.
-    """
-    return jnp.square(noise_scale) / (2.0 * jnp.asarray(step_size))
-
-
 def find_temperature(
     step_size: Any, noise_scale: Any, temperature: Any, position: PyTree
 ) -> jax.Array:
     """Returns the temperature that a sampler without rejection has, and checks all three numbers.
 
-    It is ``temperature``, 1 for None, or the one that a free noise implies, averaged over
-    coordinates; 1 without noise, where no move has a way back at any temperature. Raises ValueError
-    for both: the noise alone decides what such a sampler samples.
+    It is ``temperature``, 1 for None, or the one at which a free noise is exact, ``noise_scale^2 /
+    (2 step_size)``, averaged over coordinates: 5e-5 for JEM's step 1 with noise 0.01. It is 1
+    without noise, where no move has a way back at any temperature. Raises ValueError for both: the
+    noise alone decides what such a sampler samples.
     """
     if noise_scale is not None and temperature is not None:
         raise ValueError(
@@ -102,13 +95,13 @@ def find_temperature(
     check_langevin(step_size, noise_scale, temperature, position)
     if noise_scale is None:
         return temperature
-    implied = jax.tree.map(
-        lambda x, step, scale: jnp.mean(implied_temperature(step, scale)) * jnp.size(x),
-        position,
-        per_leaf(step_size, position),
-        per_leaf(noise_scale, position),
-    )
-    mean = optax.tree.sum(implied) / optax.tree.size(position)
+
+    def implied(x: jax.Array, step: Any, scale: Any) -> jax.Array:
+        return jnp.mean(jnp.square(scale) / (2.0 * jnp.asarray(step))) * jnp.size(x)
+
+    steps, scales = per_leaf(step_size, position), per_leaf(noise_scale, position)
+    total = optax.tree.sum(jax.tree.map(implied, position, steps, scales))
+    mean = total / optax.tree.size(position)
     return jnp.where(mean == 0, 1.0, mean)
 
 

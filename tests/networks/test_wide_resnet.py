@@ -237,13 +237,12 @@ def test_a_policy_says_who_uses_and_who_updates_what():
     roles = ("classified", "positives", "negatives", "chains")
 
     def table(policy):
-        return [policy.use(role) for role in roles], [policy.updates(role) for role in roles]
+        return [policy.use(role) for role in roles], [role in policy.updated_by for role in roles]
 
     assert table(NormPolicy()) == (["batch"] * 4, [True, True, False, False])
     apart = NormPolicy(chains="running")
     assert table(apart) == (["batch"] * 3 + ["running"], [True, True, False, False])
     assert table(SADA_JEM_POLICY) == (["batch"] * 4, [True] * 4)
-    assert not any(SADA_JEM_POLICY.updates(role, second_pass=True) for role in roles)
     every = dict.fromkeys(("positives", "negatives", "chains"), "running")
     labels = NormPolicy(**every, updated_by=("classified",))
     assert table(labels) == (["batch"] + ["running"] * 3, [True, False, False, False])

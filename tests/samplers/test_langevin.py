@@ -7,7 +7,7 @@ import pytest
 from monte_carlo import assert_moments, run_replicas, stationary_moments
 
 from ebmjax import densities
-from ebmjax.samplers import gradient_descent, implied_temperature, sgld
+from ebmjax.samplers import gradient_descent, sgld
 
 REPLICAS = 20_000
 GRID = np.linspace(-12.0, 4.0, 1201)
@@ -76,9 +76,3 @@ def test_skewed_target(temperature, noise_scale):
     # 0.3 leave e^-9 of the start.
     draws, _ = run_replicas(jax.random.key(2), sampler, jnp.zeros(REPLICAS), 60)
     assert_moments(draws, *expected)
-
-
-def test_implied_temperature():
-    np.testing.assert_allclose(implied_temperature(1.0, 0.01), 5e-5, rtol=1e-6)  # JEM
-    np.testing.assert_allclose(implied_temperature(100.0, 1e-4), 5e-11, rtol=1e-6)  # IGEBM
-    np.testing.assert_allclose(implied_temperature(0.16, np.sqrt(0.32)), 1.0, rtol=1e-6)
