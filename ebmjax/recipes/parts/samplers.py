@@ -6,7 +6,6 @@ Sampler`` of it, with clipping, box and annealing.
 
 import functools
 import inspect
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, NamedTuple
@@ -186,13 +185,19 @@ def sections(
 ) -> dict[str, Field]:
     """Returns the fields of samplers, ``sampler.<name>.<field>``, for a family.
 
+    Those whose step can adapt have ``sampler.target_acceptance`` besides.
+
     Args:
       names: samplers of the table that the family offers.
       words: field that names them, for messages.
       named: function from a configuration to the samplers that it names.
-      left_out: fields that the family has in another section.
+      left_out: fields that the family lacks, or has in another section.
     """
-    made = {}
+    able = [name for name in names if SAMPLERS[name].adapts]
+    needs = f"a sampler whose step can adapt, config.{words}={' or '.join(able)}"
+    adapts = When(needs, lambda config: not set(able).isdisjoint(named(config)))
+    text = "acceptance that the step adapts to; None: fixed"
+    made = {"sampler.target_acceptance": rare(None, optional(POSITIVE), text, adapts)}
     for name in names:
         when = When(f"config.{words}={name}", lambda config, name=name: name in named(config))
         own = {f"sampler.{name}.{key}": one for key, one in SAMPLERS[name].fields.items()}
@@ -201,19 +206,8 @@ def sections(
             none = When(f"no config.{noise}", lambda config, noise=noise: config.get(noise) is None)
             own[noise] = replace(own[noise], off=None)
             own[temperature] = replace(own[temperature], when=(none,))
-        made |= under({k: v for k, v in own.items() if k.split(".")[-1] not in left_out}, when)
-    return made
-
-
-def declare_adaptation(
-    names: Iterable[str], named: Callable[[Any], Iterable[str]]
-) -> dict[str, Field]:
-    """Returns the field that those samplers have besides their sections whose step can adapt."""
-    able = [name for name in names if SAMPLERS[name].adapts]
-    needs = f"a sampler whose step can adapt, config.sampler.name={' or '.join(able)}"
-    when = When(needs, lambda config: any(name in able for name in named(config)))
-    text = "acceptance that the step adapts to; None: fixed"
-    return {"sampler.target_acceptance": rare(None, optional(POSITIVE), text, when)}
+        made |= under(own, when)
+    return {name: one for name, one in made.items() if name.split(".")[-1] not in left_out}
 
 
 class Chosen(NamedTuple):
@@ -288,29 +282,20 @@ def temperature(chosen: Chosen) -> Any:
     return noise**2 / (2.0 * chosen.options["step_size"])
 
 
-def noise_scale(chosen: Chosen) -> Any:
-    """Returns the noise of a Langevin move: the section's, else that of step and temperature."""
-    given = chosen.options.get("noise_scale")
-    if given is not None:
-        return given
-    return math.sqrt(2.0 * chosen.options["step_size"] * chosen.options["temperature"])
-
-
 def check(section: Config, samplers: Sequence[Chosen]) -> None:
-    """Raises ConfigError for what makes no chain, before anything compiles.
+    """Raises ConfigError for what makes no chain of a model of data, before anything compiles.
 
     Args:
       section: ``config.sampler``.
       samplers: all that share its box.
     """
-    box, names = section.get("box", "none"), [one.name for one in samplers]
-    low, high, has_box = section.get("low", -1.0), section.get("high", 1.0), box != "none"
-    each = section.get("num_samples", 2 * len(samplers)) // max(len(samplers), 1)
+    box, low, high, buffer = section.box, section.low, section.high, section.buffer
+    names, has_box, each = [one.name for one in samplers], box != "none", section.num_samples
+    each //= len(samplers)
     is_moved = any(one.rejects for one in samplers)
     # Outside the density is zero: no move of such a chain would ever be accepted.
-    buffer = section.get("buffer", {"start": "uniform", "start_scale": 1.0})
-    reach = buffer["start_scale"] if buffer["start"] == "uniform" else 1.0
-    is_inside = buffer["start"] not in ("gaussian", "data") and low <= -reach and reach <= high
+    reach = buffer.start_scale if buffer.start == "uniform" else 1.0
+    is_inside = buffer.start not in ("gaussian", "data") and low <= -reach and reach <= high
     refused = {
         f"num_samples must be at least 2 for {names}, whose particles move by each other, got "
         f"{each}": each < 2 and any(one.entry.interacts for one in samplers),
@@ -327,7 +312,7 @@ def check(section: Config, samplers: Sequence[Chosen]) -> None:
         f"box='reject' takes back moves over the ends, and {names} never take one back: take "
         "clamp, reflect or a sampler that rejects, such as mala": box == "reject" and not is_moved,
         f"box='reject' keeps chains in [{low:g}, {high:g}], and config.sampler.buffer.start="
-        f"{buffer['start']!r} may start them outside, where no move is accepted: take uniform "
+        f"{buffer.start!r} may start them outside, where no move is accepted: take uniform "
         "with a lower start_scale, or a wider box": box == "reject" and not is_inside,
     }
     for why, is_refused in refused.items():

@@ -244,7 +244,8 @@ def test_step_and_temperature_mean_the_same_in_every_family(name):
 def test_a_box_that_rejects_needs_a_sampler_that_rejects():
     """Beside one that does, the others are projected."""
     buffer = {"start": "uniform", "start_scale": 0.5}
-    section = ConfigDict({"box": "reject", "low": -0.5, "high": 0.5, "buffer": buffer})
+    box = {"box": "reject", "low": -0.5, "high": 0.5}
+    section = ConfigDict({**box, "num_samples": 2, "buffer": buffer})
     sgld, mala = (Chosen(name, name, defaults(name), SAMPLERS[name]) for name in ("sgld", "mala"))
     with pytest.raises(ConfigError, match=r"box='reject' .* \['sgld'\] never take one back"):
         check(section, [sgld])

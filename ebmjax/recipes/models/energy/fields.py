@@ -41,7 +41,6 @@ from ebmjax.recipes.parts.samplers import (
     PLAIN,
     SAMPLERS,
     TILTING,
-    declare_adaptation,
     sections,
 )
 
@@ -123,7 +122,6 @@ _JOINT: dict[str, Field] = {
         BATCH_NORM,
     ),
     "sampler.name": field("sgld", one_of_or_function(*SAMPLERS), "sampler of the negatives"),
-    **declare_adaptation(SAMPLERS, name_samplers),
     "sampler.buffer.start": field(
         "uniform",
         one_of("uniform", "gaussian", "informative"),
@@ -230,7 +228,6 @@ _ENERGY: dict[str, Field] = {
         (), one_of_or_function(*WITHOUT_LABELS), "samplers that share the negatives"
     ),
     "optimizer.name": field("adam", one_of_or_function("adam"), "optimiser"),
-    **declare_adaptation(WITHOUT_LABELS, name_samplers),
     "sampler.final_step_fraction": field(
         1.0, UP_TO_ONE, "a training chain's last step, in parts of its first"
     ),

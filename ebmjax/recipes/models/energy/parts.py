@@ -22,7 +22,7 @@ from ebmjax.recipes.models.energy.checks import (
     learns_density,
 )
 from ebmjax.recipes.parts.objectives import chains_beta, make_loss
-from ebmjax.recipes.parts.samplers import BASE, chain_kind, noise_scale
+from ebmjax.recipes.parts.samplers import BASE, chain_kind, temperature
 from ebmjax.recipes.parts.start_distributions import (
     fit_gaussians,
     log_base,
@@ -194,11 +194,11 @@ def make_objective(config: Config, train: data.ImageData, total_steps: int) -> l
     """
     section, chains, live = config.loss, config.sampler, None
     if section.name == "improved":  # its last steps go on where the chain has annealed to
-        fraction = chains.final_step_fraction
+        step_size = chains.sgld.step_size * chains.final_step_fraction
         box = {"low": chains.low, "high": chains.high} if chains.box != "none" else {}
         live = learning.LiveSteps(
-            step_size=chains.sgld.step_size * fraction,
-            noise_scale=noise_scale(find_samplers(config)["sgld"]) * fraction**0.5,
+            step_size=step_size,
+            noise_scale=(2.0 * step_size * temperature(find_samplers(config)["sgld"])) ** 0.5,
             num_steps=section.live_steps,
             num_references=section.num_references // config.mesh.num_shards,
             **box,

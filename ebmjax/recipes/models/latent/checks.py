@@ -4,7 +4,6 @@ from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.families import check_kept, scores_of_samples
 from ebmjax.recipes.models.latent.fields import SAMPLERS, SHARED
 from ebmjax.recipes.parts.samplers import Chosen, of_section
-from ebmjax.recipes.parts.samplers import check as check_samplers
 
 
 def check(config: Config) -> None:
@@ -12,7 +11,6 @@ def check(config: Config) -> None:
     check_kept(config, scores_of_samples(config))
     section, loss, latent_dim = config.sampler, config.loss, config.model.latent_dim
     samplers = [sampler(config, name) for name in ("prior", "posterior")]
-    check_samplers(section, samplers)
     is_through = loss.name == "through_chain"
     rejecting = [f"{one.where}.name={one.name!r}" for one in samplers if one.entry.rejects]
     fewest, why = 1, ""

@@ -145,7 +145,10 @@ FIELDS: dict[str, Field] = {
     **evaluators.fields("generation", without=("selected_by_confidence",)),
 }
 SECTIONS = sections(
-    SAMPLERS, "sampler.prior.name", name_samplers, left_out=(*SHARED, "noise_scale")
+    SAMPLERS,
+    "sampler.prior.name",
+    name_samplers,
+    left_out=(*SHARED, "noise_scale", "target_acceptance"),
 )
 
 
