@@ -8,7 +8,7 @@ import numpy as np
 from ebmjax.recipes.evaluators.profile import draw_panels, read
 from ebmjax.recipes.folder.run_folder import snapshots
 from ebmjax.recipes.study import figures
-from ebmjax.recipes.study.cells import first, row_names
+from ebmjax.recipes.study.cells import find_runs
 
 ACCEPT_RATIOS = "--config.evals.functions=('literal/accept_ratios.py:accept_ratios',)"
 """Numbers of ``ACCEPTANCE`` that an evaluation of the thesis gives."""
@@ -45,13 +45,13 @@ damping = partial(figures.over_training, DAMPING, "damping")
 
 def samples(folder: Path) -> None:
     """Draws ``samples.png``: samples of seed 0's runs at the end, a panel a row."""
-    paths = {row: snapshots(first(folder, row).folder) for row in row_names(folder)}
+    paths = {row: snapshots(folder / row / "seed0") for row in find_runs(folder)}
     ends = {row: np.load(found[-1])["samples"][:100] for row, found in paths.items() if found}
     figures.draw_tiles(folder / "samples.png", ends, 10, most=4, size=(2.7, 2.9))
 
 
 def profiles(folder: Path) -> None:
     """Draws ``chains.png`` for the runs of seed 0; only the first of several samplers."""
-    runs = {row: read(first(folder, row).folder) for row in row_names(folder)}
+    runs = {row: read(folder / row / "seed0") for row in find_runs(folder)}
     firsts = {row: next(iter(samplers.values())) for row, samplers in runs.items() if samplers}
     draw_panels(folder / "chains.png", firsts)

@@ -7,7 +7,7 @@ import numpy as np
 
 from ebmjax.recipes.evaluators.landscape import contours
 from ebmjax.recipes.evaluators.plots import figure, shape
-from ebmjax.recipes.study.cells import first, folder_name, row_names
+from ebmjax.recipes.study.cells import find_runs, folder_name
 from ebmjax.recipes.study.figures import ACCURACY, BUFFER_FID, Panel, over_training
 
 ROBUST: tuple[Panel, ...] = (
@@ -39,8 +39,8 @@ def landscapes(folder: Path) -> None:
     Rows without a landscape are left out.
     """
     found = {}
-    for row in row_names(folder):
-        path = first(folder, row).folder / "evaluation.npz"
+    for row in find_runs(folder):
+        path = folder / row / "seed0" / "evaluation.npz"
         arrays = dict(np.load(path)) if path.exists() else {}
         if "landscape_energies" in arrays:
             coordinates, energies = arrays["landscape_coordinates"], arrays["landscape_energies"]

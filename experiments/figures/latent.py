@@ -14,7 +14,7 @@ import numpy as np
 from numpy.polynomial import Polynomial
 
 from ebmjax.recipes.evaluators.plots import figure
-from ebmjax.recipes.study.cells import StudyRun, find_done, row_names
+from ebmjax.recipes.study.cells import Cell, find_runs
 from ebmjax.recipes.study.table import descend, markdown_table
 
 # The thesis's definition is first; the last leaves out the prior's coordinates, exactly 0 in some
@@ -39,7 +39,7 @@ class Row(NamedTuple):
 
     estimator: str
     changes: str
-    runs: list[StudyRun]
+    runs: list[Cell]
 
     @property
     def swept(self) -> float:
@@ -54,7 +54,8 @@ class Row(NamedTuple):
 
 def gather(folder: Path) -> list[Row]:
     """Returns the rows of a study's folder that have a finished run."""
-    found = {name: find_done(folder, name) for name in row_names(folder)}
+    runs = find_runs(folder).items()
+    found = {name: [one for one in every if one.status == "done"] for name, every in runs}
     named = {name: NAME.fullmatch(name) or (None, name, "") for name, runs in found.items() if runs}
     return [Row(one[1], one[2], found[name]) for name, one in named.items()]
 

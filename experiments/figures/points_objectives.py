@@ -9,9 +9,9 @@ import numpy as np
 from ebmjax.recipes.evaluators.density import Grid, describe_density, tile
 from ebmjax.recipes.evaluators.plots import figure
 from ebmjax.recipes.folder.run_folder import read_json, snapshots
-from ebmjax.recipes.study.cells import StudyRun, first, row_names
+from ebmjax.recipes.study.cells import Cell, find_runs
 
-Runs = Mapping[str, Mapping[Any, StudyRun]]
+Runs = Mapping[str, Mapping[Any, Cell]]
 """Runs by the line and the column of a figure; a column is a name or a beta."""
 
 OBJECTIVES = ("default", "no_positive", "batch_corrected", "true_objective")
@@ -26,15 +26,15 @@ def objectives(folder: Path) -> None:
         densities(folder / f"panels_{name}.png", runs)
 
 
-def by_setting(folder: Path) -> dict[str, dict[str, dict[float, StudyRun]]]:
+def by_setting(folder: Path) -> dict[str, dict[str, dict[float, Cell]]]:
     """Returns, by setting, objective and beta, the runs of seed 0.
 
     A row's folder is ``<data>[,_<setting>][,_<objective>],_beta=<beta>``.
     """
-    found: dict[str, dict[str, dict[float, StudyRun]]] = {}
-    for name in row_names(folder):
+    found: dict[str, dict[str, dict[float, Cell]]] = {}
+    for name in find_runs(folder):
         *words, last = name.split(",_")
-        run = first(folder, name)
+        run = Cell(folder / name / "seed0")
         if last.startswith("beta=") and run.status != "missing":
             objective = next((word for word in words if word in OBJECTIVES), "default")
             setting = found.setdefault("_".join(word for word in words if word != objective), {})
@@ -47,10 +47,10 @@ def side_by_side(folder: Path) -> None:
 
     There is a line a data set and a column an objective.
     """
-    runs: dict[str, dict[str, StudyRun]] = {}
-    for row in row_names(folder):
+    runs: dict[str, dict[str, Cell]] = {}
+    for row in find_runs(folder):
         data, _, objective = row.replace("_", " ").partition(", ")
-        if snapshots((run := first(folder, row)).folder):
+        if snapshots((run := Cell(folder / row / "seed0")).folder):
             runs.setdefault(data, {})[objective] = run
     densities(folder / "side_by_side.png", runs)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ebmjax.recipes.evaluators import plots
 from ebmjax.recipes.evaluators.comparison import SETTINGS
-from ebmjax.recipes.study import cells
+from ebmjax.recipes.study.cells import find_runs
 from ebmjax.recipes.study.table import entry, markdown_table
 
 # Sampling-approaches thesis, section 4.1.
@@ -41,8 +41,8 @@ REFERENCES = {
 def study(folder: Path) -> None:
     """Writes samplers.md of a study's folder, and samplers_<row>.png for each row."""
     sections = []
-    for row in cells.row_names(folder):
-        runs = [run.numbers() for run in cells.find_done(folder, row)]
+    for row, found in find_runs(folder).items():
+        runs = [run.numbers() for run in found if run.status == "done"]
         settings = [name for name in SETTINGS if runs and name in runs[0]]
         sections += [f"## {row}, {setting}\n\n{table(runs, setting)}" for setting in settings]
         if settings:

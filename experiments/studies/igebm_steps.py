@@ -5,10 +5,7 @@ does not train; a step of 10 to 100 is suitable; and noise of sqrt(2 step) destr
 "Decoupled" has noise 0.01 at every step. "Coupled" has sqrt(2 step), which is temperature 1.
 """
 
-from functools import partial
-
-from ebmjax.recipes.study import Study, sweep_rows
-from ebmjax.recipes.study.figures import draw_sweep
+from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.table import fid_columns, pick_columns
 
 CONFIG = "configs/igebm_digits.py"
@@ -20,15 +17,17 @@ COLUMNS = {
     **pick_columns("largest loss", "skipped steps"),
 }
 
-STEP = "sampler.sgld.step_size"
 SGLD = "--config.sampler.sgld"
 ROWS = {
     "decoupled": [CONFIG, f"{SGLD}.noise_scale=0.01"],
     "coupled": [CONFIG, f"{SGLD}.noise_scale=None", f"{SGLD}.temperature=1.0"],
 }
 STUDY = Study(
-    rows=sweep_rows(ROWS, STEP, (1e-5, 1e-3, 1e-1, 1.0, 10.0, 30.0, 100.0, 1000.0)),
+    rows={
+        f"{label}, step_size={step}": [*row, f"{SGLD}.step_size={step}"]
+        for label, row in ROWS.items()
+        for step in (1e-5, 1e-3, 1e-1, 1.0, 10.0, 30.0, 100.0, 1000.0)
+    },
     columns=COLUMNS,
     num_seeds=3,
-    draw=(partial(draw_sweep, STEP),),
 )

@@ -40,11 +40,7 @@ STUDY = Study(
         **pick_columns("largest loss", "skipped steps"),
         "preconditioner G, end": ("chain_preconditioner", 1.0, 6),
         "distance travelled, end": ("chain_displacement", 1.0, 4),
-        "lowest buffer FID ({extractor})": (
-            "over_training.best_sample_fid.sample_fid",
-            1.0,
-            1,
-        ),
+        "lowest buffer FID ({extractor})": ("over_training.best_sample_fid.sample_fid", 1.0, 1),
         "FID of draws of its law": ("over_training.best_sample_fid.start_fid", 1.0, 1),
         **pick_columns("seconds of training"),
     },

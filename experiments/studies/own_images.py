@@ -15,7 +15,7 @@ from ebmjax.data import ImageData, load_images
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.folder.run_folder import read_json
 from ebmjax.recipes.study import Study, make_flags
-from ebmjax.recipes.study.cells import find_done, row_names
+from ebmjax.recipes.study.cells import Cell, find_runs
 from ebmjax.recipes.study.figures import draw_tiles
 from ebmjax.recipes.study.table import fid_columns, markdown_table, pick_columns
 
@@ -69,9 +69,9 @@ def share_of_copies(samples: np.ndarray, train: np.ndarray, test: np.ndarray) ->
 def judge(folder: Path) -> None:
     """Writes exam.md of the study's folder, and samples beside their nearest training images."""
     lines = []
-    for row in row_names(folder):
-        runs = [run for run in find_done(folder, row) if run.folder.name == "seed0"]
-        for run in runs:
+    for row in find_runs(folder):
+        run = Cell(folder / row / "seed0")
+        if run.status == "done":
             config, report = read_json(run.folder / "config.json"), run.numbers()
             path = Path(config["data"]["path"])
             train, test = (load_images("npz", split, path=path).data for split in ("train", "test"))

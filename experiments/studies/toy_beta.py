@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from ebmjax.recipes.config.files import project
-from ebmjax.recipes.study import Study, sweep_rows
-from ebmjax.recipes.study.figures import draw_sweep
+from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.table import pick_columns
 
 figures = project("figures.points_objectives")
@@ -34,16 +33,20 @@ COLUMNS = {
 }
 
 
-def rows(settings: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Returns every setting of both data sets, with its objectives."""
+def rows(settings: Mapping[str, Sequence[str]], *betas: float) -> dict[str, list[str]]:
+    """Returns every setting of both data sets, with its objectives, at each beta."""
     return {
-        ", ".join(filter(None, (data, setting, objective.removeprefix("default")))): [
+        ", ".join(
+            filter(None, (data, setting, objective.removeprefix("default"), f"beta={beta}"))
+        ): [
             f"{CONFIG}:{'_'.join(filter(None, (data.removeprefix('gmm'), setting)))}".rstrip(":"),
             f"--config.loss.beta_variant={objective}",
+            f"--config.loss.beta={beta}",
         ]
         for data in ("gmm", "circles")
         for setting, objectives in settings.items()
         for objective in objectives
+        for beta in betas
     }
 
 
@@ -51,11 +54,9 @@ study = partial(
     Study,
     columns=COLUMNS,
     common=('--config.evals.functions=("literal/beta_bias.py:beta_bias",)',),
-    draw=(partial(draw_sweep, "loss.beta"), figures.objectives),
+    draw=(figures.objectives,),
 )
 STUDIES = {
-    "": study(sweep_rows(rows(SETTINGS), "loss.beta", (0.0, 0.1, 0.3, 0.5, 0.7, 0.9))),
-    "negative": study(
-        sweep_rows(rows({"": ("default",)}), "loss.beta", (-0.9, -0.5, -0.3, -0.1, 0.0))
-    ),
+    "": study(rows(SETTINGS, 0.0, 0.1, 0.3, 0.5, 0.7, 0.9)),
+    "negative": study(rows({"": ("default",)}, -0.9, -0.5, -0.3, -0.1, 0.0)),
 }

@@ -2,4 +2,3 @@
 
 from ebmjax.recipes.study.cells import Study as Study
 from ebmjax.recipes.study.cells import make_flags as make_flags
-from ebmjax.recipes.study.cells import sweep_rows as sweep_rows

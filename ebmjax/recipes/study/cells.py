@@ -17,9 +17,9 @@ from ebmjax.recipes.config.command_line import read
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.folder import run_folder
 
+ROW = "'CONFIG[:VARIANT]', or a list of it and further '--config.FIELD=VALUE'"
 COLUMN = "(name, factor, decimals), such as ('classification.accuracy', 100.0, 1)"
 TYPES = ((str, float, int), (str, int, int))
-ROW = "'CONFIG[:VARIANT]', or a list of it and further '--config.FIELD=VALUE'"
 DIVERGED = "diverged.txt"
 """File in a diverged run's folder, with its last lines."""
 
@@ -47,40 +47,25 @@ class Study:
     def __post_init__(self) -> None:
         """Raises ConfigError for what cannot be a study."""
         is_count = type(self.num_seeds) is int and self.num_seeds >= 1
-        for is_right, what, expected, got in (
-            (self.rows, "rows", "a dict of a row or more", self.rows),
-            (is_count, "num_seeds", "an integer of at least 1", self.num_seeds),
-            (isinstance(self.draw, list | tuple), "draw", "a tuple of functions", self.draw),
-            *((_parts(row), f"row {label!r}", ROW, row) for label, row in self.rows.items()),
-            *(
-                (tuple(map(type, one)) in TYPES, f"column {k!r}", COLUMN, one)
-                for k, one in self.columns.items()
-            ),
-        ):
+
+        def require(is_right: object, what: str, expected: str, got: object) -> None:
             if not is_right:
                 raise ConfigError(f"{what} must be {expected}; got {trim(repr(got))}.")
+
+        require(self.rows, "rows", "a dict of a row or more", self.rows)
+        require(is_count, "num_seeds", "an integer of at least 1", self.num_seeds)
+        require(isinstance(self.draw, list | tuple), "draw", "a tuple of functions", self.draw)
+        for label, row in self.rows.items():
+            words = [row] if isinstance(row, str) else row
+            is_row = isinstance(words, list | tuple) and all(isinstance(one, str) for one in words)
+            require(row and is_row, f"row {label!r}", ROW, row)
+        for heading, one in self.columns.items():
+            require(tuple(map(type, one)) in TYPES, f"column {heading!r}", COLUMN, one)
 
 
 def make_flags(fields: Mapping[str, Any]) -> tuple[str, ...]:
     """Returns ``--config.FIELD=VALUE`` for each field, as a row and ``common`` take them."""
     return tuple(f"--config.{name}={value}" for name, value in fields.items())
-
-
-def sweep_rows(
-    rows: Mapping[str, str | Sequence[str]], name: str, values: Sequence[Any]
-) -> dict[str, list[str]]:
-    """Returns a row for each of ``rows`` and value of a field; ``figures.draw_sweep`` draws it."""
-    return {
-        f"{label}, {name.rpartition('.')[2]}={value}": [*_parts(row), *make_flags({name: value})]
-        for label, row in rows.items()
-        for value in values
-    }
-
-
-def _parts(row: Any) -> list[str]:
-    """Returns the configuration of a row and its arguments; none if it is not a row."""
-    parts = [row] if isinstance(row, str) else [*row] if isinstance(row, list | tuple) else []
-    return parts if all(isinstance(one, str) for one in parts) else []
 
 
 def load(name: str) -> Study:
@@ -105,17 +90,18 @@ def read_file(path: Path) -> Mapping[str, Study]:
     return studies
 
 
-def default_folder(name: str, kind: str = "studies") -> Path:
-    """Returns ``runs/<kind>/<file>[_<variant>]`` in the current folder."""
-    path, _, variant = name.partition(":")
-    return Path("runs") / kind / "_".join(filter(None, (Path(path).stem, variant)))
-
-
 @dataclass(frozen=True)
-class StudyRun:
-    """One run of a study, in ``folder``: ``FOLDER/<row>/seed<k>``, which may not exist."""
+class Cell:
+    """One run of a study, in ``folder``: ``FOLDER/<row>/seed<k>``, which may not exist.
+
+    A run that was found in a folder has only that.
+    """
 
     folder: Path
+    label: str = ""
+    seed: int = 0
+    command: Sequence[str] = ()
+    config: Config = None
 
     @property
     def status(self) -> str:
@@ -133,48 +119,26 @@ class StudyRun:
             found |= run_folder.read_json(path) if path.exists() else {}
         return found
 
-
-def folder_name(label: str) -> str:
-    """Returns the name of a row's folder within the study's; itself for such a name."""
-    return label.replace("/", "-").replace(" ", "_")
-
-
-def row_names(folder: Path) -> list[str]:
-    """Returns the names of the rows' folders that hold a run, sorted."""
-    return sorted({path.parent.name for path in folder.glob("*/seed*")})
-
-
-def runs(folder: Path, row: str) -> list[StudyRun]:
-    """Returns the runs of a row, given by its label or its folder's name, by seed."""
-    paths = (folder / folder_name(row)).glob("seed*")
-    return [StudyRun(path) for path in sorted(paths, key=lambda path: (len(path.name), path.name))]
-
-
-def find_done(folder: Path, row: str) -> list[StudyRun]:
-    """Returns those of ``runs`` that were evaluated and did not diverge."""
-    return [run for run in runs(folder, row) if run.status == "done"]
-
-
-def first(folder: Path, row: str) -> StudyRun:
-    """Returns the run of seed 0, which may be missing."""
-    return StudyRun(folder / folder_name(row) / "seed0")
-
-
-@dataclass(frozen=True)
-class Cell(StudyRun):
-    """One run, with its row, seed, command and configuration."""
-
-    label: str
-    seed: int
-    command: list[str]
-    config: Config
-
     def check(self) -> None:
         """Raises WorkdirError if the folder's run has another configuration."""
         if self.folder.exists():
             run_folder.check(self.folder, self.config)
         if self.status == "done":
             run_folder.check_evaluated(self.folder, self.config)
+
+
+def folder_name(label: str) -> str:
+    """Returns the name of a row's folder within the study's; itself for such a name."""
+    return label.replace("/", "-").replace(" ", "_")
+
+
+def find_runs(folder: Path) -> dict[str, list[Cell]]:
+    """Returns the runs in a study's folder by the name of their row's folder, sorted by seed."""
+    found: dict[str, list[Cell]] = {}
+    paths = folder.glob("*/seed*")
+    for path in sorted(paths, key=lambda one: (one.parent.name, len(one.name), one.name)):
+        found.setdefault(path.parent.name, []).append(Cell(path))
+    return found
 
 
 def cells(study: Study, folder: Path, num_seeds: int, overrides: Sequence[str] = ()) -> list[Cell]:
@@ -188,7 +152,7 @@ def cells(study: Study, folder: Path, num_seeds: int, overrides: Sequence[str] =
     """
     found = []
     for label, row in study.rows.items():
-        name, *own = _parts(row)
+        name, *own = [row] if isinstance(row, str) else row
         arguments = [*study.common, *own, *overrides]
         for one in arguments:
             if not one.startswith("--config.") or one.startswith("--config.seed="):

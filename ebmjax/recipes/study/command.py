@@ -94,40 +94,44 @@ def run_cells(
     return sum(status not in ("done", "diverged") for status in statuses)
 
 
-def make_study_parser(doc: str | None, name: str, kind: str) -> argparse.ArgumentParser:
-    """Returns a reader of arguments with the options that say where runs run."""
-    parser = make_parser(doc, name)
-    parser.add_argument("--folder", help=f"default runs/{kind}/<file>[_<variant>]")
-    parser.add_argument("--jobs", type=count, help="runs at the same time (default 1)")
-    parser.add_argument("--executor", choices=("local", "slurm"), default="local")
-    parser.add_argument("--dry_run", action="store_true", help="print the plan and end")
-    return parser
+def start(
+    parser: argparse.ArgumentParser,
+    kind: str,
+    plan: Callable[[argparse.Namespace, Path, list[str]], Callable[[Any], int]],
+) -> NoReturn:
+    """Reads the command line of a study or a search, runs what is planned, and ends the process.
 
-
-def count(text: str) -> int:
-    """Returns a number of at least 1; raises ValueError for others."""
-    if int(text) < 1:
-        raise ValueError(text)
-    return int(text)
-
-
-def read_rest(options: argparse.Namespace, rest: Sequence[str], folder: Path) -> Any:
-    """Returns the arguments of every run, and submitit's executor or None."""
-    is_slurm = options.executor == "slurm"
-    slurm = [one for one in rest if is_slurm and one.startswith(jobs.SLURM)]
-    executor = jobs.make_executor(folder / "slurm", options.jobs, slurm) if is_slurm else None
-    return [one for one in rest if one not in slurm], executor
-
-
-def end_after(run: Callable[[], int]) -> NoReturn:
-    """Runs what returns the number of failed runs, and ends the process.
+    Args:
+      parser: its ``file`` is a study or a configuration; the options of both commands are added.
+      kind: "studies" or "searches", the default folder.
+      plan: takes the options, the folder and the arguments of every run, and checks everything.
+        What it returns takes submitit's executor, or None, and returns the number of failed runs.
 
     Raises:
       SystemExit: with code 1 if a run failed, 2 after a mistake, 130 after Ctrl-C or SIGTERM.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, also for its runs
+    parser.add_argument("--folder", help=f"default runs/{kind}/<file>[_<variant>]")
+    parser.add_argument("--jobs", type=count, help="runs at the same time (default 1)")
+    parser.add_argument("--executor", choices=("local", "slurm"), default="local")
+    parser.add_argument("--dry_run", action="store_true", help="print the plan and end")
+    options, rest = parser.parse_known_args()
+    path, _, variant = options.file.partition(":")
+    name = "_".join(filter(None, (Path(path).stem, variant)))
+    folder = Path(options.folder or Path("runs", kind, name)).expanduser()
+    is_slurm = options.executor == "slurm"
+    slurm = [one for one in rest if is_slurm and one.startswith(jobs.SLURM)]
     try:
-        num_failed = run()
+        executor = jobs.make_executor(folder / "slurm", options.jobs, slurm) if is_slurm else None
+        run = plan(options, folder, [one for one in rest if one not in slurm])
+        if options.dry_run:
+            sys.exit(0)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            check_writable(folder, "--folder")
+        except (OSError, WorkdirError) as error:
+            raise WorkdirError(f"--folder={folder} cannot be used: {error}") from error
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, also for its runs
+        num_failed = run(executor)
     except (ConfigError, WorkdirError) as error:
         stop(error)
     except KeyboardInterrupt:
@@ -137,37 +141,39 @@ def end_after(run: Callable[[], int]) -> NoReturn:
     sys.exit(0)
 
 
-def main() -> None:
-    """Reads the command line, checks everything and runs."""
-    parser = make_study_parser(__doc__, "ebmjax study", "studies")
-    parser.add_argument("--study", required=True, help="study file, with :VARIANT if it has any")
-    parser.add_argument("--seeds", type=count, help="runs of every row (default: the study's)")
-    parser.add_argument("--rows", nargs="+", metavar="PATTERN", default=["*"], help="rows to run")
-    options, rest = parser.parse_known_args()
-    folder = Path(options.folder or cells.default_folder(options.study)).expanduser()
-    try:
-        overrides, executor = read_rest(options, rest, folder)
-        study = cells.load(options.study)
-        all_cells = cells.cells(study, folder, options.seeds or study.num_seeds, overrides)
-        labels = {row for one in options.rows for row in fnmatch.filter(study.rows, one)}
-        if not labels:
-            near = did_you_mean(options.rows[0].strip("*?"), study.rows)
-            raise ConfigError(f"--rows={options.rows} matches no row of the study.{near}")
-        for cell in all_cells:
-            cell.check()
-        ours = [cell for cell in all_cells if cell.label in labels]
-        missing = [cell for cell in ours if cell.status == "missing"]
-        cells.check_data(missing)
-    except (ConfigError, WorkdirError) as error:
-        stop(error)
+def count(text: str) -> int:
+    """Returns a number of at least 1; raises ValueError for others."""
+    if int(text) < 1:
+        raise ValueError(text)
+    return int(text)
+
+
+def plan_study(
+    options: argparse.Namespace, folder: Path, overrides: Sequence[str]
+) -> Callable[[Any], int]:
+    """Checks everything, prints the plan of a dry run, and returns what runs the study."""
+    study = cells.load(options.file)
+    all_cells = cells.cells(study, folder, options.seeds or study.num_seeds, overrides)
+    labels = {row for one in options.rows for row in fnmatch.filter(study.rows, one)}
+    if not labels:
+        near = did_you_mean(options.rows[0].strip("*?"), study.rows)
+        raise ConfigError(f"--rows={options.rows} matches no row of the study.{near}")
+    for cell in all_cells:
+        cell.check()
+    ours = [cell for cell in all_cells if cell.label in labels]
+    missing = [cell for cell in ours if cell.status == "missing"]
+    cells.check_data(missing)
     if options.dry_run:
         print(f"{len(missing)} of {count_nouns(len(ours), 'run')}")
         for cell in missing:
             print(f"{cell.label}, seed {cell.seed}: {shlex.join(cell.command[4:])}")
-        sys.exit(0)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        check_writable(folder, "--folder")
-    except (OSError, WorkdirError) as error:
-        stop(f"--folder={folder} cannot be used: {error}")
-    end_after(lambda: run_all(study, all_cells, ours, folder, options.jobs or 1, executor))
+    return lambda executor: run_all(study, all_cells, ours, folder, options.jobs or 1, executor)
+
+
+def main() -> None:
+    """Reads the command line, checks everything and runs; ends as ``start``."""
+    parser = make_parser(__doc__, "ebmjax study")
+    parser.add_argument("--study", dest="file", required=True, help="study file, with :VARIANT")
+    parser.add_argument("--seeds", type=count, help="runs of every row (default: the study's)")
+    parser.add_argument("--rows", nargs="+", metavar="PATTERN", default=["*"], help="rows to run")
+    start(parser, "studies", plan_study)

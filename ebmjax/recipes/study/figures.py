@@ -1,10 +1,8 @@
-"""Figures of a study: numbers over training, columns against a field, and samples."""
+"""Figures of a study: numbers over training, and samples."""
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,7 @@ from matplotlib.axes import Axes
 from ebmjax.recipes.config.families import with_extractor
 from ebmjax.recipes.evaluators.plots import LINES, by_step, column, figure, shape, tiles
 from ebmjax.recipes.folder import run_folder
-from ebmjax.recipes.study.cells import row_names, runs
+from ebmjax.recipes.study.cells import find_runs, folder_name
 
 Panel = tuple[str, str, str]
 """Number's name in metrics.jsonl, its label, and the scale of its axis."""
@@ -36,9 +34,10 @@ def over_training(
     has leaves its panel empty; without runs there is no figure. Dotted lines are the scores of the
     samples' starts. Labels of panels may hold "{extractor}".
     """
-    logs, configs = {}, []
-    for row in row_names(folder) if rows is None else rows:
-        folders = [run.folder for run in runs(folder, row) if run_folder.read_rows(run.folder)]
+    found, logs, configs = find_runs(folder), {}, []
+    for row in found if rows is None else rows:
+        runs = found.get(folder_name(row), ())
+        folders = [run.folder for run in runs if run_folder.read_rows(run.folder)]
         if folders:
             logs[row.replace("_", " ")] = [run_folder.read_rows(one) for one in folders]
             configs += [run_folder.as_json(run_folder.config_of(one)) for one in folders]
@@ -68,37 +67,6 @@ def _draw(axes: Axes, seeds: Sequence[Any], name: str, scale: str, **style: Any)
     shortest = min(len(steps) for steps, _ in curves)
     means = np.mean([values[:shortest] for _, values in curves], axis=0)
     axes.plot(curves[0][0][:shortest], means, **style)
-
-
-def draw_sweep(name: str, folder: Path) -> None:
-    """Draws ``sweep.png``: every column against the field ``name`` of ``sweep_rows``.
-
-    There is a line of means for each row, and a dot for each seed.
-    """
-    path = folder / "table.json"
-    lines: dict[str, dict[str, Any]] = {}
-    for label, row in (run_folder.read_json(path) if path.exists() else {}).items():
-        base, _, value = label.rpartition(f", {name.rpartition('.')[2]}=")
-        lines.setdefault(base, {})[value] = row
-    rows = [row for line in lines.values() for row in line.values()]
-    columns = [one for one in rows[0] if type(rows[0][one]) is list] if rows else []
-    columns = [one for one in columns if any(x is not None for row in rows for x in row[one])]
-    if not columns:
-        return
-    places: dict[str, Any] = {value: value for line in lines.values() for value in line}
-    with contextlib.suppress(ValueError):  # of names, which stay as they are
-        places = {value: float(value) for value in places}
-    low, high = min(places.values()), max(places.values())
-    scale = "log" if isinstance(low, float) and 0 < 10 * low <= high else "linear"
-    with figure(folder / "sweep.png", *shape(len(columns)), has_legend=len(lines) > 1) as grid:
-        for axes, heading in zip(grid.flat, columns, strict=False):
-            axes.set(xlabel=name, ylabel=heading, xscale=scale)
-            for (base, line), style in zip(lines.items(), cycle(LINES), strict=False):
-                values = {k: [x for x in row[heading] if x is not None] for k, row in line.items()}
-                means = {places[k]: mean(numbers) for k, numbers in values.items() if numbers}
-                axes.plot([*means], [*means.values()], label=base, marker="o", **style)
-                for value, numbers in values.items():
-                    axes.plot([places[value]] * len(numbers), numbers, ".", color=style["color"])
 
 
 def draw_tiles(path: Path, sets: Mapping[str, np.ndarray], columns: int, **options: Any) -> None:

@@ -13,8 +13,7 @@ command continues. --jobs=N chooses and runs N trials together. Other options ar
 import argparse
 import json
 import shlex
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,10 +23,11 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from optuna.storages import journal
 from optuna.trial import FrozenTrial, TrialState
 
+from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.config import command_line, families
 from ebmjax.recipes.config.declare import Fields
-from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, did_you_mean, stop
-from ebmjax.recipes.folder.run_folder import check_writable, write_whole
+from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, did_you_mean
+from ebmjax.recipes.folder.run_folder import write_whole
 from ebmjax.recipes.study import Study, cells, command, make_flags
 from ebmjax.recipes.study.table import as_markdown, descend, markdown_table, table
 
@@ -59,29 +59,22 @@ def read_space(texts: Sequence[str], fields: Fields) -> dict[str, Any]:
         if name not in fields or name in found or name in ("family", "seed"):
             near = did_you_mean(name, fields)
             raise ConfigError(f"--space={name} must be a field that can be searched, once.{near}")
+        is_whole = fields[name].values.kind is int
+        make: Any = IntDistribution if is_whole else FloatDistribution
         try:
-            found[name] = _read_range(given, is_whole=fields[name].values.kind is int)
+            if "," in given:
+                found[name] = CategoricalDistribution(given.split(","))
+                continue
+            low, high = (int(one) if is_whole else float(one) for one in given.split(".."))
+            found[name] = make(low, high, log=0 < 10 * low <= high)
         except ValueError as error:
             text = "LOW..HIGH, whole numbers where the field is one, or A,B,C"
             raise ConfigError(f"--space={name} must be {text}; got {given!r}.") from error
     return found
 
 
-def _read_range(text: str, is_whole: bool) -> Any:
-    low, dots, high = text.partition("..")
-    if dots:
-        start, end = (int(one) if is_whole else float(one) for one in (low, high))
-        make: Any = IntDistribution if is_whole else FloatDistribution
-        return make(start, end, log=0 < 10 * start <= end)
-    if "," not in text:
-        raise ValueError(text)
-    return CategoricalDistribution(text.split(","))
-
-
 def open_study(folder: Path, direction: Any, about: str) -> optuna.Study:
-    """Returns Optuna's study of a folder; WorkdirError if it holds something else."""
-    folder.mkdir(parents=True, exist_ok=True)
-    check_writable(folder, "--folder")
+    """Returns Optuna's study of a folder; WorkdirError if it holds another search."""
     path = folder.absolute() / "journal.log"
     backend = journal.JournalFileBackend(str(path), journal.JournalFileOpenLock(str(path)))
     with path.open("r+b") as file:  # without the half line that a killed process left
@@ -89,7 +82,7 @@ def open_study(folder: Path, direction: Any, about: str) -> optuna.Study:
     kept = {"study_name": "search", "storage": optuna.storages.JournalStorage(backend)}
     study = optuna.create_study(direction=direction, load_if_exists=True, **kept)
     if study.user_attrs.get("about", about) != about:
-        raise WorkdirError(f"it holds another search, {study.user_attrs['about']}.")
+        raise WorkdirError(f"--folder={folder} holds another search, {study.user_attrs['about']}.")
     study.set_user_attr("about", about)
     return study
 
@@ -98,7 +91,7 @@ class Search:
     """The trials of one search, and their runs."""
 
     def __init__(self, options: argparse.Namespace, folder: Path, overrides: Sequence[str]):
-        config = command_line.read(options.config, overrides, is_checked=False)
+        config = command_line.read(options.file, overrides, is_checked=False)
         self.options, self.folder, self.overrides = options, folder, overrides
         self.space = read_space(options.space, families.all_fields(config.family))
         self.number = options.minimize or options.maximize
@@ -110,7 +103,7 @@ class Search:
 
     def make(self, number: int, values: Mapping[str, object]) -> list[cells.Cell]:
         """Returns the runs of a trial; ends the process if its configuration is refused."""
-        row = {f"trial {number:03d}": self.options.config}
+        row = {f"trial {number:03d}": self.options.file}
         study = Study(row, {}, common=(*self.overrides, *make_flags(values)))
         return cells.cells(study, self.folder, 1 + BEST)
 
@@ -176,7 +169,7 @@ class Search:
         lines = markdown_table(["trial", *self.space, self.number, "how it ended"], rows)
         if fresh:
             columns = {self.number: (self.number, 1.0, 4)}
-            best = Study({cell.label: self.options.config for cell in fresh}, columns)
+            best = Study({cell.label: self.options.file for cell in fresh}, columns)
             lines.append(f"\nThe best on {BEST} fresh seeds:\n")
             lines.append(as_markdown(best, table(best, fresh)))
         for cell in fresh[::BEST]:
@@ -185,29 +178,25 @@ class Search:
         write_whole(self.folder / "table.md", "\n".join(lines) + "\n")
 
 
+def plan(
+    options: argparse.Namespace, folder: Path, overrides: Sequence[str]
+) -> Callable[[Any], int]:
+    """Checks everything, prints the plan, and returns what runs the search."""
+    search = Search(options, folder, overrides)
+    ranges = [f"{name}: {one}" for name, one in search.space.items()]
+    direction = "minimize" if options.minimize else "maximize"
+    print(f"{options.trials} trials to {direction} {search.number}:", *ranges, sep="\n")
+    about = ", ".join([options.file, *overrides, search.number, *ranges])
+    return lambda executor: search.run(open_study(folder, direction, about), executor)
+
+
 def main() -> None:
-    """Reads the command line, checks everything and runs; ends as ``command.end_after``."""
-    parser = command.make_study_parser(__doc__, "ebmjax search", "searches")
-    parser.add_argument("--config", required=True, help="configuration file, with :VARIANT")
+    """Reads the command line, checks everything and runs; ends as ``command.start``."""
+    parser = make_parser(__doc__, "ebmjax search")
+    parser.add_argument("--config", dest="file", required=True, help="configuration, with :VARIANT")
     aim = parser.add_mutually_exclusive_group(required=True)
     for direction in ("minimize", "maximize"):
         aim.add_argument(f"--{direction}", metavar="NUMBER", help="number of held-out images")
     parser.add_argument("--space", action="append", required=True, metavar="FIELD=RANGE")
     parser.add_argument("--trials", type=command.count, default=40, help="in all (default 40)")
-    options, rest = parser.parse_known_args()
-    direction = "minimize" if options.minimize else "maximize"
-    folder = Path(options.folder or cells.default_folder(options.config, "searches")).expanduser()
-    try:
-        overrides, executor = command.read_rest(options, rest, folder)
-        search = Search(options, folder, overrides)
-        ranges = [f"{name}: {one}" for name, one in search.space.items()]
-        print(f"{options.trials} trials to {direction} {search.number}:", *ranges, sep="\n")
-        if options.dry_run:
-            sys.exit(0)
-        about = ", ".join([options.config, *overrides, search.number, *ranges])
-        study = open_study(folder, direction, about)
-    except ConfigError as error:
-        stop(error)
-    except (OSError, WorkdirError) as error:
-        stop(f"--folder={folder} cannot be used: {error}")
-    command.end_after(lambda: search.run(study, executor))
+    command.start(parser, "searches", plan)

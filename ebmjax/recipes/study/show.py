@@ -22,24 +22,21 @@ def main() -> None:
     name = options.name.partition(":")[0]
     if options.models:
         print(*files.models().values(), sep="\n")
-    elif name and not Path(name).is_dir():
-        found = [one for kind in ("configs", "studies") for one in files.places(name, kind)[:1]]
-        found = found or [files.find(name, "*", "configuration or study")]  # which ends the command
-        for path in dict.fromkeys(found):
-            show(path, has_rows=True)
+        return
+    kinds, is_file = ("configs", "studies"), bool(name) and not Path(name).is_dir()
+    if is_file:
+        every = [one for kind in kinds for one in files.places(name, kind)[:1]]
+        every = every or [files.find(name, "*", "configuration or study")]  # which ends the command
     else:
-        folders = [Path(name)] if name else [_folder("configs"), _folder("studies")]
+        roots = (Path(), Path("experiments"), files.PROJECT)
+        places = (next(root / kind for root in roots if (root / kind).is_dir()) for kind in kinds)
+        folders = [Path(name)] if name else places
         every = [path for folder in folders for path in sorted(folder.glob("*.py"))]
-        if not any([show(path) for path in every]):
-            stop(f"no configuration or study in {name or 'configs/'}: name a folder.")
+    if not any([show(path, is_file) for path in dict.fromkeys(every)]):
+        stop(f"no configuration or study in {name or 'configs/'}: name a folder.")
 
 
-def _folder(kind: str) -> Path:
-    places = [Path(kind), Path("experiments") / kind]
-    return next((place for place in places if place.is_dir()), files.PROJECT / kind)
-
-
-def show(path: Path, has_rows: bool = False) -> bool:
+def show(path: Path, has_rows: bool) -> bool:
     """Prints a file, with a study's rows and columns if asked; returns False for other files."""
     text, names = show_fields.read_definitions(path)
     if not names & {"STUDY", "STUDIES", "get_config"}:
@@ -58,8 +55,8 @@ def show(path: Path, has_rows: bool = False) -> bool:
     for variant, study in studies.items():
         rows, seeds = count_nouns(len(study.rows), "row"), count_nouns(study.num_seeds, "seed")
         print(f"  {f':{variant} ' * bool(variant)}{rows} x {seeds}")
-        for label, row in study.rows.items() if has_rows else ():
-            print(f"    {label!r}: {row if isinstance(row, str) else ' '.join(row)}")
         if has_rows:
+            for label, row in study.rows.items():
+                print(f"    {label!r}: {row if isinstance(row, str) else ' '.join(row)}")
             print(f"    columns: {', '.join(map(repr, study.columns))}")
     return True

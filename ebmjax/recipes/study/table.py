@@ -25,7 +25,6 @@ COLUMNS: Columns = {
     "density, TV": ("density.density_tv", 1.0, 3),
     "density, KL in nats": ("density.density_kl", 1.0, 3),
     "largest loss": ("over_training.largest_loss", 1.0, 1),
-    "steps": ("steps", 1.0, 0),
     "skipped steps": ("skipped", 1.0, 0),
     "seconds of training": ("run_seconds", 1.0, 0),
 }
@@ -41,10 +40,7 @@ def pick_columns(*headings: str) -> Columns:
 
 
 def auroc_columns(sets: Mapping[str, str], *scores: str) -> Columns:
-    """Returns a column for each score and set; ``sets`` is word in the heading to name.
-
-    Names of scores and sets are those of evaluation.json.
-    """
+    """Returns a column for each score and set of evaluation.json; ``sets`` is heading to name."""
     return {
         f"AUROC {score.replace('_', ' ')} / {words}": (f"ood.sets.{name}.{score}.auroc", 1.0, 3)
         for score in scores
@@ -61,18 +57,16 @@ def fid_columns(*sets: str) -> Columns:
     """
     found: Columns = {}
     for name in sets:
-        words = WORDS[name]
-        for heading, number in (
-            (f"FID ({{extractor}}), {words}", "fid"),
-            (f"error of {words}", "fid_error"),
-            (f"starts of {words}", "starts.fid"),
-            (f"{words} minus starts", "minus_starts.difference"),
-            (f"{words} minus starts, at most", "minus_starts.high"),
-        ):
-            found[heading] = (f"generation.{name}.{number}", 1.0, 1)
+        words, place = WORDS[name], f"generation.{name}"
+        found |= {
+            f"FID ({{extractor}}), {words}": (f"{place}.fid", 1.0, 1),
+            f"error of {words}": (f"{place}.fid_error", 1.0, 1),
+            f"starts of {words}": (f"{place}.starts.fid", 1.0, 1),
+            f"{words} minus starts": (f"{place}.minus_starts.difference", 1.0, 1),
+            f"{words} minus starts, at most": (f"{place}.minus_starts.high", 1.0, 1),
+        }
         if name != "buffer":
-            place = f"generation.{name}.rms_displacement"
-            found[f"RMS displacement of {words}"] = (place, 1.0, 3)
+            found[f"RMS displacement of {words}"] = (f"{place}.rms_displacement", 1.0, 3)
     found["FID, class Gaussians"] = ("generation.gaussian.fid", 1.0, 1)
     found["FID, test images"] = ("generation.test_images.fid", 1.0, 1)
     return found
@@ -87,43 +81,36 @@ def table(study: Study, all_cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
     image have "difference", by column the paired difference from it.
     """
     found: dict[str, dict[str, Any]] = {}
-    images: dict[str, dict[str, Any]] = {}
-    ended = [cell for cell in all_cells if cell.status != "missing"]
+    first, theirs = "", {}
     for label in study.rows:
-        found[label], images[label] = _row(study, [c for c in ended if c.label == label])
-    first = next((label for label, columns in images.items() if any(columns.values())), "")
-    for label in (one for one in found if first and one != first):
-        for heading, (_, factor, _) in study.columns.items():
-            both = images[label][heading], images[first][heading]
-            if pair := run_folder.paired_difference(*both, factor=factor):
-                found[label].setdefault("difference", {})[heading] = pair | {"from": first}
-    return found
-
-
-def _row(study: Study, ended: Sequence[Cell]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns a row of ``table``, and by heading and seed the numbers of each image."""
-    numbers = {cell.seed: cell.numbers() for cell in ended if cell.status == "done"}
-    row: dict[str, Any] = {
-        "finished": len(numbers),
-        "diverged": len(ended) - len(numbers),
-        "recovered": sum(bool(one.get("recoveries")) for one in numbers.values()),
-        "interval": {},
-    }
-    images: dict[str, Any] = {}
-    for heading, (name, factor, _) in study.columns.items():
-        values = [descend(numbers.get(cell.seed), name) for cell in ended]
-        row[heading] = [factor * x if isinstance(x, int | float) else None for x in values]
-        images[heading] = {
-            cell.seed: (numbers[cell.seed].get("images_sha256"), parts)
-            for cell in ended
-            if cell.seed in numbers and (parts := run_folder.read_per_image(cell.folder, name))
+        ended = [cell for cell in all_cells if cell.label == label and cell.status != "missing"]
+        numbers = {cell.seed: cell.numbers() for cell in ended if cell.status == "done"}
+        found[label] = row = {
+            "finished": len(numbers),
+            "diverged": len(ended) - len(numbers),
+            "recovered": sum(bool(one.get("recoveries")) for one in numbers.values()),
+            "interval": {},
         }
-        known = [one for one in values if isinstance(one, int | float)]
-        kept = [*images[heading].values()]
-        stacked = run_folder.stack_parts(kept) if len(kept) == len(known) else None
-        if ends := interval(known, stacked):
-            row["interval"][heading] = sorted(factor * end for end in ends)
-    return row, images
+        images: dict[str, Any] = {}
+        for heading, (name, factor, _) in study.columns.items():
+            values = [descend(numbers.get(cell.seed), name) for cell in ended]
+            known = [one for one in values if isinstance(one, int | float)]
+            row[heading] = [factor * one if one in known else None for one in values]
+            images[heading] = {
+                cell.seed: (numbers[cell.seed].get("images_sha256"), parts)
+                for cell in ended
+                if cell.seed in numbers and (parts := run_folder.read_per_image(cell.folder, name))
+            }
+            kept = [*images[heading].values()]
+            stacked = run_folder.stack_parts(kept) if len(kept) == len(known) else None
+            if ends := interval(known, stacked):
+                row["interval"][heading] = sorted(factor * end for end in ends)
+            both = images[heading], theirs.get(heading, {})
+            if pair := run_folder.paired_difference(*both, factor=factor):
+                row.setdefault("difference", {})[heading] = pair | {"from": first}
+        if not first and any(images.values()):
+            first, theirs = label, images
+    return found
 
 
 def interval(
@@ -140,20 +127,20 @@ def interval(
     """
     from scipy import stats
 
+    mean = float(np.mean(values)) if values else 0.0
     if images:
         numbers = tuple(part.astype(float) for part in images)
         found = ebmjax.metrics.paired_difference(numbers, tuple(map(np.zeros_like, numbers)))
         reach = (found.high - found.low) / 2
+        if len(images) == 1 and images[0].dtype == bool:
+            variance, num_images = mean * (1 - mean), images[0].shape[1]
+            ratio = reach**2 / variance if variance else stats.norm.ppf(0.975) ** 2 / num_images
+            reach = (reach**2 + ratio**2 / 4) ** 0.5 / (1 + ratio)
+            mean = (mean + ratio / 2) / (1 + ratio)
     elif len({*values}) > 1:
         reach = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5
     else:
         return None
-    mean = float(np.mean(values))
-    if images and all(part.dtype == bool for part in images) and len(images) == 1:
-        variance, num_images = mean * (1 - mean), images[0].shape[1]
-        ratio = reach**2 / variance if variance > 0 else stats.norm.ppf(0.975) ** 2 / num_images
-        centre, reach = mean + ratio / 2, (reach**2 + ratio**2 / 4) ** 0.5
-        return float((centre - reach) / (1 + ratio)), float((centre + reach) / (1 + ratio))
     return float(mean - reach), float(mean + reach)
 
 

@@ -15,7 +15,7 @@ from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.run import run as runs
-from ebmjax.recipes.study.cells import StudyRun
+from ebmjax.recipes.study.cells import Cell
 
 OUTPUTS = {"sample": "s.png", "score": "s.csv", "export": "p.npz"}
 FACTORY = {"model.factory": "evil.py:make"}
@@ -308,7 +308,7 @@ def test_an_evaluation_and_a_summary_from_a_stranger_are_data(tmp_path):
     folder = write(tmp_path / "run", run_folder.as_json(linear()))
     for name in ("evaluation.json", "summary.json"):
         (folder / name).write_text('{"a": ' + "[" * 5000 + "]" * 5000 + "}")
-        assert "nested more than 32 levels deep" in refusal(lambda: StudyRun(folder).numbers())
+        assert "nested more than 32 levels deep" in refusal(lambda: Cell(folder).numbers())
         (folder / name).unlink()
     (folder / "evaluation.json").write_text('{"evals": {"../../evil": 1}}')
     said = refusal(lambda: run_folder.check_evaluated(folder, linear()))

@@ -10,7 +10,7 @@ from linear_family import NAME, linear
 
 from ebmjax import data, recipes
 from ebmjax.recipes.folder.run_folder import read_rows, snapshots
-from ebmjax.recipes.study.cells import first
+from ebmjax.recipes.study.cells import Cell
 
 
 def listing(folder):
@@ -61,7 +61,7 @@ def test_who_samples_scores_exports_or_loads_leaves_the_folder_as_it_is(
     ):
         command(monkeypatch, name, read_only, tmp_path / out, *further)
         assert (tmp_path / out).exists()
-    of_study = first(read_only.parent.parent, "runs")
+    of_study = Cell(read_only)
     assert of_study.numbers()["steps"] == read_rows(of_study.folder)[-1]["step"] == 10
     assert snapshots(of_study.folder)
     assert listing(read_only) == before

@@ -1,18 +1,14 @@
 """Tests what a study's figure over training shows of its rows."""
 
 import json
-from functools import partial
 
 import numpy as np
 import pytest
 from PIL import Image
-from study_problem import fake_runs
 
 from ebmjax.recipes.folder.run_folder import as_json
-from ebmjax.recipes.study import Study, sweep_rows
-from ebmjax.recipes.study.cells import cells, load
-from ebmjax.recipes.study.command import run_all
-from ebmjax.recipes.study.figures import draw_sweep, over_training
+from ebmjax.recipes.study.cells import load
+from ebmjax.recipes.study.figures import over_training
 from experiments.configs import jem_digits
 
 GAP = ("energy_gap", "gap", "linear")
@@ -99,21 +95,3 @@ def test_chains_are_drawn_by_their_rows_and_panels(name, tmp_path, figures):
     assert shown["acceptance in training"] == dict.fromkeys(study.rows, ([3], [0.5]))
     titles = " ".join(axes.get_title() for axes in figures["chains.png"].axes)
     assert all(label in titles.replace("\n", " ") for label in study.rows)
-
-
-def test_a_sweep_is_a_row_a_value_and_a_figure_of_every_column(tmp_path, monkeypatch):
-    rows = {"SGLD": "joint", "short": ["joint", "--config.sampler.num_steps=5"]}
-    columns = {"accuracy, %": ("classification.accuracy", 100.0, 1), "gone": ("absent", 1.0, 1)}
-    field = "optimizer.learning_rate"
-    made, draw = sweep_rows(rows, field, (1e-4, 1e-3)), (partial(draw_sweep, field),)
-    study = Study(made, columns, num_seeds=2, draw=draw)
-    assert {label: row[-1] for label, row in study.rows.items()} == {
-        "SGLD, learning_rate=0.0001": f"--config.{field}=0.0001",
-        "SGLD, learning_rate=0.001": f"--config.{field}=0.001",
-        "short, learning_rate=0.0001": f"--config.{field}=0.0001",
-        "short, learning_rate=0.001": f"--config.{field}=0.001",
-    }
-    fake_runs(monkeypatch)
-    all_cells = cells(study, tmp_path, 2)
-    run_all(study, all_cells, all_cells, tmp_path)
-    assert (tmp_path / "sweep.png").exists()

@@ -10,9 +10,14 @@ from study_problem import STUDY, made_before
 
 from ebmjax.recipes.config.errors import ConfigError, WorkdirError
 from ebmjax.recipes.folder.run_folder import as_json, write_json
-from ebmjax.recipes.study import cells as reader
 from ebmjax.recipes.study import command
-from ebmjax.recipes.study.cells import cells, default_folder, load
+from ebmjax.recipes.study.cells import (
+    Cell,
+    cells,
+    find_runs,
+    folder_name,
+    load,
+)
 from experiments.configs import jem_digits
 
 
@@ -47,8 +52,6 @@ def test_a_study_file_has_variants(tmp_path):
     assert (load(str(path)).num_seeds, load(f"{path}:quick").num_seeds) == (1, 2)
     with pytest.raises(ConfigError, match=r"no variant 'slow'. There .*several.py, .*py:quick\."):
         load(f"{path}:slow")
-    assert default_folder("studies/several.py") == Path("runs/studies/several")
-    assert default_folder("several:quick") == Path("runs/studies/several_quick")
     with pytest.raises(SystemExit, match=r"no study file 'nothing.py' .*studies/jem_digits\.py"):
         load("nothing.py")
     with pytest.raises(SystemExit, match=r"Did you mean 'jem_digits'.* `ebmjax list` prints all"):
@@ -214,25 +217,20 @@ def folder(tmp_path):
 
 
 def test_rows_and_their_runs_by_seed(folder):
-    assert reader.row_names(folder) == ["JEM,_K_=_5", "begun"]
-    for row in ("JEM, K = 5", "JEM,_K_=_5"):
-        found = reader.runs(folder, row)
-        assert [run.folder.name for run in found] == ["seed0", "seed2", "seed10"]
-        assert [run.status for run in found] == ["done", "diverged", "done"]
-        assert [run.folder.name for run in reader.find_done(folder, row)] == ["seed0", "seed10"]
-    assert reader.runs(folder, "nothing") == []
-    assert (
-        reader.first(folder, "nothing").status == reader.first(folder, "begun").status == "missing"
-    )
+    found = find_runs(folder)
+    assert [*found] == ["JEM,_K_=_5", "begun"]
+    runs = found[folder_name("JEM, K = 5")]
+    assert [run.folder.name for run in runs] == ["seed0", "seed2", "seed10"]
+    assert [run.status for run in runs] == ["done", "diverged", "done"]
+    assert Cell(folder / "nothing").status == found["begun"][0].status == "missing"
 
 
 def test_what_a_run_left(folder):
-    run = reader.find_done(folder, "JEM, K = 5")[-1]
-    assert run.numbers() == {"steps": 7, "accuracy": 0.5, "seed": 10}
-    begun = reader.first(folder, "begun")
-    assert begun.numbers() == {}
+    found = find_runs(folder)
+    assert found["JEM,_K_=_5"][-1].numbers() == {"steps": 7, "accuracy": 0.5, "seed": 10}
+    assert found["begun"][0].numbers() == {}
 
 
 def test_a_run_that_was_evaluated_before_its_end_is_not_done(tmp_path):
     make(tmp_path / "row" / "seed0", evaluation=("json", '{"is_finished": false}'))
-    assert reader.first(tmp_path, "row").status == "missing"
+    assert find_runs(tmp_path)["row"][0].status == "missing"
