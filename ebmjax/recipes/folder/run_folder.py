@@ -330,11 +330,9 @@ def revision() -> str | None:
     top = PACKAGE.parent
     if not (top / ".git").exists():  # a copy inside another checkout does not have its commit
         return None
-    describe = ["git", "-C", str(top), "describe", "--always", "--dirty", "--abbrev=40"]
+    git = ["git", "-C", str(top), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
-        done = subprocess.run(
-            [*describe, "--exclude=*"], capture_output=True, text=True, timeout=10
-        )
+        done = subprocess.run(git, capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or None

@@ -21,12 +21,7 @@ from jinja2 import Environment, FileSystemLoader
 from ebmjax._records import list_steps
 from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.config.errors import WorkdirError, count_nouns, flatten, stop
-from ebmjax.recipes.evaluators.result_tables import (
-    advice,
-    own_numbers,
-    results,
-    with_error,
-)
+from ebmjax.recipes.evaluators.result_tables import advice, own_numbers, results, with_error
 from ebmjax.recipes.folder import run_folder
 
 COMMAND = "command.json"

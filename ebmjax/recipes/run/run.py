@@ -103,8 +103,6 @@ class Run:
         config = self.now
         try:
             with phase("building the model and its data"):
-                if self.recoveries:
-                    families.check(config)  # a smaller step may have left its range
                 made = families.module(config.family, "setup").build(config, self.path)
             if is_training:
                 key = build.root_keys(config.seed)[1]
@@ -291,16 +289,12 @@ class Run:
 
 @tell_phases("stdout")
 def launch(
-    config: Config,
-    config_argument: str,
-    folder: str | None,
-    mode: str = "train",
-    step: int | None = None,
+    config: Config, name: str, folder: str | None, mode: str = "train", step: int | None = None
 ) -> int | None:
     """Runs ``config`` to its end in ``folder``; returns the signal that ended it early, or None.
 
-    ``mode`` "eval" only evaluates the run of ``folder``, at ``step`` or at its newest or best
-    state; "all" trains and evaluates.
+    ``name`` is CONFIG[:VARIANT]. ``mode`` "eval" only evaluates the run of ``folder``, at ``step``
+    or at its newest or best state; "all" trains and evaluates.
 
     Raises:
       USER_ERRORS: the message says what to do.
@@ -308,17 +302,17 @@ def launch(
     started = time.perf_counter()
     use_compilation_cache()
     if mode == "eval":
-        training.on_first(lambda: evaluate_saved(config, folder, config_argument, step))
+        training.on_first(lambda: evaluate_saved(config, folder, name, step))
         return None
     if step is not None:
         raise WorkdirError("--step needs --mode=eval: leave it out.")
-    name = Path(config_argument.partition(":")[0]).stem
-    new = f"runs/{name}/{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"  # for every process
+    now = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"  # another one for every process
+    new = f"runs/{Path(name.partition(':')[0]).stem}/{now}"
     run = Run(config, folder or training.from_first(lambda: new))
     training.on_first(lambda: run_folder.check_writable(run.path))
     training.on_first(lambda: run_folder.check(run.path, config))
     run.recoveries = training.from_first(lambda: states.read_recoveries(run.path, config))
-    print(f"{config_argument} -> {run.path}", about_devices(), sep="\n", flush=True)
+    print(f"{name} -> {run.path}", about_devices(), sep="\n", flush=True)
     run.experiment = run.build(is_training=True)
     print(*about(run.experiment), sep="\n", flush=True)
     if mode == "all":
@@ -331,7 +325,7 @@ def launch(
     with contextlib.ExitStack() as held, explain_writes(run.path):
         training.on_first(lambda: held.enter_context(run_folder.only_process(run.path)))
         if training.is_first():
-            about_command = {"command": command, "config": config_argument}
+            about_command = {"command": command, "config": name}
             run_folder.write_json(run.path / of_run.COMMAND, about_command)
             held.callback(of_run.write, run.path)
         result = run.train(command)
@@ -341,19 +335,14 @@ def launch(
     return result if isinstance(result, int) else None
 
 
-def evaluate_saved(
-    config: Config,
-    folder: str | None,
-    config_argument: str = "a run",
-    step: int | None = None,
-) -> None:
+def evaluate_saved(config: Config, folder: str | None, name: str, step: int | None = None) -> None:
     """Evaluates the state of ``step`` of the run in ``folder``, else its newest or best."""
     if folder is None:
         raise WorkdirError("--mode=eval needs --workdir=FOLDER, the folder of a run.")
     run = Run(config, folder)
     run_folder.check(run.path, config, may_differ="evals.")
     run_folder.check_writable(run.path)
-    print(f"{config_argument} -> {run.path}", about_devices(), sep="\n", flush=True)
+    print(f"{name} -> {run.path}", about_devices(), sep="\n", flush=True)
     state, found = run.open(step)
     run.experiment.check_evaluate()
     print(*run.experiment.about_data, sep="\n", flush=True)

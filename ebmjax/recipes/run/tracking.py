@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from PIL import Image
 from tensorboardX import SummaryWriter
 
 from ebmjax import training
@@ -16,27 +14,14 @@ from ebmjax._phases import SECONDS, say
 from ebmjax._shown import duration
 from ebmjax.recipes.evaluators.result_tables import fid_text, mean_of
 
-MEASURED = {
-    "test_accuracy": "test accuracy",
-    "test_log_evidence": "test log evidence",
-    "density_tv": "total variation",
-    "sample_fid": "FID",  # in the words of ``fid_text``
-}
-"""Numbers of the monitor that a line of progress shows, with their names there."""
-IN_LINES = {
-    "loss": "loss",
-    "accuracy": "accuracy",
-    "reconstruction_error": "squared error",
-    "energy_gap": "gap",
-    "log_density_gap": "gap",
-    "chain_acceptance_prob": "acceptance",
-    "prior_acceptance": "acceptance of the prior",
-    **MEASURED,
-}
+MEASURED = ("test_accuracy", "test_log_evidence", "density_tv", "sample_fid")
+"""Numbers of the monitor that a line of progress shows."""
+IN_LINES = ("loss", "accuracy", "reconstruction_error", "energy_gap", "log_density_gap")
+IN_LINES += ("chain_acceptance_prob", "prior_acceptance", *MEASURED)
 
 
 class TensorBoardWriter:
-    """Writes the numbers of rows and the pictures of their steps; each sitting has its file."""
+    """Writes the numbers of rows; each sitting has its file."""
 
     def __init__(self, folder: str | Path):
         self._folder = Path(folder).expanduser()
@@ -57,11 +42,6 @@ class TensorBoardWriter:
         for column, value in row.items():
             for name, number in _flatten(column, value):
                 self._writer.add_scalar(name, number, step)
-        for path in (self._folder / "plots").glob(f"*_{step:06d}.png"):
-            with Image.open(path) as picture:
-                pixels = np.asarray(picture.convert("RGB"))
-            name = path.stem.rpartition("_")[0]
-            self._writer.add_image(name, pixels, step, dataformats="HWC")
 
     def close(self) -> None:
         if self._writer is not None:
@@ -93,14 +73,14 @@ class Progress(training.Writer):
             return
         now = time.perf_counter()
         first_step, started = self._first = self._first or (step, now)
-        is_shown = step == self._total_steps or not MEASURED.keys().isdisjoint(row)
+        is_shown = step == self._total_steps or not row.keys().isdisjoint(MEASURED)
         # Just sooner than a phase's reminder, which a line takes the place of.
         if now - self._last < SECONDS - 0.5 and not is_shown:
             return
         self._last = now
         texts = [
-            fid_text(row) if name == "sample_fid" else f"{text} {mean_of(row[name]):.4g}"
-            for name, text in IN_LINES.items()
+            fid_text(row) if name == "sample_fid" else f"{name} {mean_of(row[name]):.4g}"
+            for name in IN_LINES
             if name in row
         ]
         if step > first_step and now > started:

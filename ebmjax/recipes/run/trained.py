@@ -36,7 +36,7 @@ class TrainedRun:
       config: its configuration, with what recoveries changed (``config.train.on_divergence``) and
         what its data decided.
       model: what evaluators take (``ebmjax.recipes.evaluators``): they give a run's numbers again,
-        or those of other images.
+        or those of other images. ``model.apply(params, batch)`` are logits, energies or images.
       input_shape: shape of one image or point.
       step: step of training that the parameters are of.
       is_finished: whether that is the outcome of a finished run.
@@ -54,10 +54,6 @@ class TrainedRun:
     def params(self) -> Any:
         """PyTree of its parameters."""
         return self.model.params
-
-    def apply(self, params: Any, batch: Any) -> jax.Array:
-        """Returns logits (joint), energies (energy), or the generator's images (latent)."""
-        return self.model.apply(params, batch)
 
     @over_devices()
     def sample(self, key: Key, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:

@@ -138,7 +138,7 @@ def test_an_interrupted_run_goes_on_in_the_same_way(
 def test_an_evaluation_is_of_the_model_as_it_was_trained(recovered, config, monkeypatch, capsys):
     build, seen = Run.build, []
     monkeypatch.setattr(Run, "build", lambda run, **given: seen.append(run.now) or build(run))
-    evaluate_saved(config, str(recovered))
+    evaluate_saved(config, str(recovered), NAME)
     assert "train points on a line" in capsys.readouterr().out.splitlines()
     assert (recovered / "evaluation.json").exists()
     with pytest.raises(WorkdirError, match="no model to use"):  # the linear family has none

@@ -141,6 +141,6 @@ def test_cifar_runs_on_mock_data(module, tmp_path, monkeypatch):
 def test_a_trained_energy_is_used(finished, monkeypatch, tmp_path):
     images = data.load_digits("test").images[:8]
     used = check_use(finished, monkeypatch, tmp_path, images, ["log_density"])
-    energies = used.apply(used.params, data.to_signed_unit(jnp.asarray(images)))
+    energies = used.model.apply(used.params, data.to_signed_unit(jnp.asarray(images)))
     # Sums of some hundred float32 terms of order one.
     np.testing.assert_allclose(used.score(images)["log_density"], -energies, atol=1e-4)

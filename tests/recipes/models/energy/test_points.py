@@ -135,7 +135,7 @@ def test_the_trained_model_is_used(finished):
     used = recipes.load(finished, allow_code=True)
     points = used.sample(jax.random.key(0), 5)["points"]
     assert points.shape == used.sample(jax.random.key(0), 5, 3)["points"].shape == (5, 2)
-    energies = used.apply(used.params, points)
+    energies = used.model.apply(used.params, points)
     scale = used.config.loss.output_scale
     np.testing.assert_allclose(used.score(points)["log_density"], -scale * energies, rtol=1e-5)
 

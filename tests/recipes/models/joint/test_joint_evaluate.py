@@ -209,5 +209,5 @@ def test_a_trained_classifier_is_used(run, monkeypatch, tmp_path):
     with np.load(run / "evaluation.npz") as arrays:
         # The same program on the same images.
         np.testing.assert_array_equal(found["log_density"], arrays["test_log_density"])
-        logits = used.apply(used.params, data.to_signed_unit(jnp.asarray(images)))
+        logits = used.model.apply(used.params, data.to_signed_unit(jnp.asarray(images)))
         np.testing.assert_allclose(logits, arrays["logits"], atol=300 * EPS)
