@@ -8,7 +8,6 @@ import numpy as np
 from ebmjax import networks
 from ebmjax.evaluate import Extractor
 from ebmjax.networks._convolution import Convolution
-from ebmjax.networks._wide_resnet import _norm_layer
 from ebmjax.recipes.config.families import DIGITS, OWN_CLASSIFIER
 
 
@@ -18,9 +17,6 @@ class ShallowResNet(networks.WideResNet):
     def setup(self):
         self.Convolution_0 = Convolution(16, lowering=self.lowering, dtype=self.dtype)
         self.ResidualBlock = []
-        norm = _norm_layer(self.norm, self.dtype, self.batch_axis)
-        self.GroupNorm_0 = norm if self.norm == "group" else None
-        self.BatchNorm_0 = norm if self.norm == "batch" else None
         self.Dense_0 = nn.Dense(self.num_classes)
 
 
