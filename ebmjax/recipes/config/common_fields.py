@@ -33,7 +33,10 @@ OURS = When("our own network, an empty config.model.factory", lambda c: not c.ge
 ACTIVATIONS = ("leaky_relu_0.05", "leaky_relu_0.1", "leaky_relu_0.2", "gelu", "swish")
 
 HUGGING_FACE = when_is("data.name", "huggingface")
-
+OF_FILES = When(
+    "files, config.data.name=npz, npy, points, folder, huggingface or one of tensorflow-datasets",
+    lambda c: c.get("data.name") not in ("digits", *families.POINTS[:-1]),
+)
 
 OF_IMAGES: Fields = {
     "data.name": field(
@@ -45,6 +48,7 @@ OF_IMAGES: Fields = {
         "",
         PATH,
         "file or folder of the data; empty: tensorflow-datasets' own folder",
+        OF_FILES,
     ),
     "data.test_split": rare("test", NAME, "split of the test images"),
     "data.image_size": field(

@@ -140,12 +140,6 @@ def check(config: Config, typed: Collection[str] = ()) -> None:
             raise ConfigError(f"config.{name} is no field here: it needs {needs}.{near}")
     declare.check_ranges(fields, flat)
     module(config.family, "checks").check(config)
-    if config.data.get("path") and config.data.name in ("digits", *POINTS[:-1]):
-        raise ConfigError(
-            f"config.data.path={trim(repr(config.data.path))} is read by no source: "
-            f"config.data.name={config.data.name} needs none. Set --config.data.name to npz, npy, "
-            "points, folder, huggingface or a tensorflow-datasets name."
-        )
     num_shards = config.mesh.num_shards
     for name in fields:
         if name.startswith("train.") and "batch_size" in name and config[name] % num_shards:
@@ -214,15 +208,6 @@ def extractor_name(config: Mapping[str, Any]) -> str:
     if data["num_classes"] is None:
         return OPEN
     return OWN_CLASSIFIER if data["num_classes"] >= MIN_CLASSES else RANDOM
-
-
-def warn_of_features(extractor: str) -> tuple[str, ...]:
-    """Returns a line where samples are judged by the features of a random network."""
-    line = (
-        "FID compares features of a random network, because a classifier's need five classes; "
-        "--config.evals.inception_weights=FILE takes Inception's"
-    )
-    return (line,) * (extractor == RANDOM)
 
 
 def scores_of_samples(config: Mapping[str, Any]) -> set[str]:

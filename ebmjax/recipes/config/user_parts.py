@@ -39,6 +39,11 @@ class UserPart(NamedTuple):
         with self.explain():
             return self.function(*given, **keywords)
 
+    def hold(self, is_held: Any, must: str, got: str) -> None:
+        """Raises ConfigError unless what the part does ``is_held`` by its contract."""
+        if not is_held:
+            raise ConfigError(f"config.{self.field}={self.name!r} must {must}; got {got}.")
+
     def explain(self, note: str = "") -> contextlib.AbstractContextManager[None]:
         """Turns what the part's code raises into a ConfigError, with its options and a ``note``."""
         options = trim(repr(dict(self.options)))

@@ -495,8 +495,8 @@ def _users(config: Config) -> Callable[..., tuple[jax.Array, Metrics]]:
 
     The function may return the loss alone, or ``(loss, metrics)``.
     """
-    name = config.loss.name
-    part = find_part(config, "loss.name", name, ("key", "model", "batch"), ("negatives",))
+    first = ("key", "model", "batch")
+    part = find_part(config, "loss.name", config.loss.name, first, ("negatives",))
 
     def loss(*given: Any) -> tuple[jax.Array, Metrics]:
         found: Any = part.call(*given, **part.options)
@@ -509,11 +509,8 @@ def _users(config: Config) -> Callable[..., tuple[jax.Array, Metrics]]:
         else:
             shapes = {key: jnp.shape(one) for key, one in metrics.items()}
             wrong = ", ".join(f"{key!r} of shape {shape}" for key, shape in shapes.items() if shape)
-        if wrong:
-            raise ConfigError(
-                f"config.loss.name={name!r} must return a loss, a floating-point scalar, or (loss, "
-                f"metrics), a dict of scalars beside it; got {wrong}."
-            )
+        must = "return a loss, a floating-point scalar, or (loss, metrics), a dict of scalars"
+        part.hold(not wrong, f"{must} beside it", wrong)
         return value, dict(metrics)
 
     return loss

@@ -65,10 +65,8 @@ def load(config: Config) -> tuple[Images, Truth, Config]:
         section.max_test, section.holdout = section.max_test or NUM_TEST, 0
         key = jax.random.key(config.seed, impl="threefry2x32")
         keys = jax.random.split(jax.random.fold_in(key, KEY_NUMBER))
-        train, test = (
-            np.asarray(truth.draw(*one))
-            for one in zip(keys, (section.max_train, section.max_test), strict=True)
-        )
+        train = np.asarray(truth.draw(keys[0], section.max_train))
+        test = np.asarray(truth.draw(keys[1], section.max_test))
         about = f"train {len(train):,} and test {len(test):,} points of {section.name}"
     section.num_classes = 0
     lines = (about, *by_images.fill_in(config, len(train), train.shape[1:]))

@@ -57,10 +57,7 @@ class SamplerEntry(NamedTuple):
 
 
 def describe(
-    make: Callable[..., Any],
-    of: Callable[..., Any] | None = None,
-    needs: str = "",
-    **defaults: Any,
+    make: Callable[..., Any], of: Callable[..., Any] | None = None, needs: str = "", **defaults: Any
 ) -> SamplerEntry:
     """Returns the entry of a sampler. The noise of one that rejects follows its temperature.
 
@@ -232,11 +229,7 @@ class Chosen(NamedTuple):
 
 
 def of_section(
-    config: Config,
-    field: str,
-    name: str,
-    allowed: Mapping[str, SamplerEntry],
-    **shared: Any,
+    config: Config, field: str, name: str, allowed: Mapping[str, SamplerEntry], **shared: Any
 ) -> Chosen:
     """Returns the sampler whose fields are in a section ``config.sampler.<name>``.
 
@@ -330,23 +323,20 @@ def describe_users(part: UserPart) -> SamplerEntry:
 
 
 def _hold_to_contract(part: UserPart, made: Any) -> Sampler[Any, Any]:
-    def hold(is_held: Any, got: Any) -> None:
-        if not is_held:
-            raise ConfigError(
-                f"config.{part.field}={part.name!r} must return a sampler with init(position) -> "
-                "state with a field position, and step(key, state) -> (state, info), which keeps "
-                f"shape and dtype of the position, such as ebmjax.types.Sampler; got {got}."
-            )
-
+    must = (
+        "return a sampler with init(position) -> state with a field position, and step(key, state) "
+        "-> (state, info), which keeps shape and dtype of the position, such as "
+        "ebmjax.types.Sampler"
+    )
     is_sampler = all(callable(getattr(made, name, None)) for name in ("init", "step"))
-    hold(is_sampler, f"a {type(made).__name__}")
+    part.hold(is_sampler, must, f"a {type(made).__name__}")
 
     @functools.wraps(made.init)
     def init(*given: Any) -> Any:
         with part.explain(" It is called as init(position)."):
             state = made.init(*given)
         has_position = hasattr(state, "position") or hasattr(state, "particles")
-        hold(has_position, f"a state that is a {type(state).__name__}")
+        part.hold(has_position, must, f"a state that is a {type(state).__name__}")
         return state
 
     @functools.wraps(made.step)
@@ -354,10 +344,10 @@ def _hold_to_contract(part: UserPart, made: Any) -> Sampler[Any, Any]:
         with part.explain(" It is called as step(key, state)."):
             found = made.step(key, state)
         is_pair = isinstance(found, tuple) and len(found) == 2 and type(found) is not type(state)
-        hold(is_pair, f"a {type(found).__name__} of step")
+        part.hold(is_pair, must, f"a {type(found).__name__} of step")
         with part.explain():
             before, after = (_shapes(one) for one in (state, found[0]))
-        hold(before == after, f"{after} from {before}")
+        part.hold(before == after, must, f"{after} from {before}")
         return found
 
     return Sampler(init, step)
@@ -370,9 +360,7 @@ def _shapes(state: Any) -> Any:
 
 
 def bind_sampler(
-    chosen: Chosen,
-    section: Config,
-    base: samplers.FactorGaussian | None = None,
+    chosen: Chosen, section: Config, base: samplers.FactorGaussian | None = None
 ) -> Callable[..., Any]:
     """Returns ``log_density_fn -> Sampler``, which also takes ``step_size=`` and ``axis_name=``.
 
@@ -426,10 +414,7 @@ def bind_sampler(
 
 
 def chain_kind(
-    chosen: Chosen,
-    section: Config,
-    base: samplers.FactorGaussian | None,
-    axis_name: AxisName,
+    chosen: Chosen, section: Config, base: samplers.FactorGaussian | None, axis_name: AxisName
 ) -> ChainKind:
     """Returns the chains of a sampler in training, see ``bind_sampler``.
 

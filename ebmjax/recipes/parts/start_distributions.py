@@ -104,17 +104,14 @@ def make_start(
     Raises:
       ConfigError: for a mean that does not fit the positions.
     """
-    shape, scale, mean = (
-        train.images.shape[1:],
-        buffer.start_scale,
-        buffer.get("start_mean", (0.0,)),
-    )
+    shape, scale = train.images.shape[1:], buffer.start_scale
     if buffer.start == "informative":
         return _informative_start(grouped, by_label)
     if buffer.start == "data":
         return jax.tree_util.Partial(_draw_near, jnp.asarray(train.images), scale)
     if buffer.start == "uniform":
         return samplers.uniform_start(shape, -scale, scale)
+    mean = buffer.get("start_mean", (0.0,))
     if len(mean) not in (1, shape[-1]) or (len(mean) > 1 and len(shape) > 1):
         raise ConfigError(
             "config.sampler.buffer.start_mean must have one entry, or for points one for each of "

@@ -7,7 +7,7 @@ import jax
 
 from ebmjax.learning import NoiseLevels, init_carry, make_gradient_fn, numbers_of
 from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.config.families import POINTS, extractor_name, warn_of_features
+from ebmjax.recipes.config.families import POINTS, extractor_name
 from ebmjax.recipes.evaluators import profile
 from ebmjax.recipes.evaluators.evaluations import make_distances
 from ebmjax.recipes.evaluators.plots import panels
@@ -48,7 +48,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         images, config = image_data.load(config, has_chains)
     checks.check_images(config, images.about[0])
     extractor = extractor_name(config) if truth is None else ""
-    warnings = checks.warn_of_temperature(config) if truth else warn_of_features(extractor)
+    warnings = checks.warn_of_temperature(config) if truth else ()
     train = images.train
     learnt = parts.take_images(config, train, images.about[0])
     streams = (config.train.positive_batch_size,) if is_joint else ()

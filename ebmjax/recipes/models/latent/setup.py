@@ -11,7 +11,7 @@ import numpy as np
 from ebmjax import data, latent
 from ebmjax.learning import init_latent_carry, numbers_of
 from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.config.families import extractor_name, warn_of_features
+from ebmjax.recipes.config.families import extractor_name
 from ebmjax.recipes.evaluators.evaluations import make_distances
 from ebmjax.recipes.evaluators.gradient_variance import over_coordinates
 from ebmjax.recipes.evaluators.plots import column, figure, panels, step_colours, tiles
@@ -48,7 +48,6 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     images, config = image_data.load(config)
     checks.check(config)
     extractor = extractor_name(config)
-    images = images._replace(about=(*images.about, *warn_of_features(extractor)))
     train = images.train
     networks, init = parts.model_of(config, train.images.shape[1:])
     chains = parts.chains(config, train)
