@@ -68,10 +68,10 @@ class Problem(NamedTuple):
             (self.params, self.model),
             jnp.repeat(observation[None], self.num_chains, 0),
         )
-        samples, _ = latent.sample_ladder(key, *network, repeated, self.powers, chains)
+        latents, _ = latent.sample_ladder(key, *network, repeated, self.powers, chains)
         of_pair = jax.vmap(partial(latent.log_likelihood, *network))
-        values = jax.lax.map(lambda z: of_pair(z, repeated), samples.power_latents)
-        return samples.power_latents, values
+        values = jax.lax.map(lambda z: of_pair(z, repeated), latents)
+        return latents, values
 
 
 def evidence(

@@ -45,22 +45,6 @@ class LatentChains(NamedTuple):
     posterior_start: Callable[[jax.Array], jax.Array] | None = None
 
 
-class LadderSamples(NamedTuple):
-    """Samples of a whole ladder, in the order of the losses' arguments.
-
-    Call a loss as ``loss_fn(params, model, observations, *samples, powers)``; ``vanilla_loss``
-    takes ``power_latents[-1]`` instead of ``power_latents``.
-
-    Attributes:
-      power_latents: one latent for each power and observation, shape (num_powers, batch, d): the
-        prior's chains at the first power, the posterior's at the last.
-      prior_latents: the prior's chains again, shape (batch, d).
-    """
-
-    power_latents: jax.Array
-    prior_latents: jax.Array
-
-
 def sample_ladder(
     key: Key,
     params: LatentParams,
@@ -71,7 +55,7 @@ def sample_ladder(
     *,
     prior_start: jax.Array | None = None,
     posterior_start: jax.Array | None = None,
-) -> tuple[LadderSamples, Metrics]:
+) -> tuple[jax.Array, Metrics]:
     """Returns the end of one chain at every power for each observation, as the losses need them.
 
     It is differentiable in ``params``, as ``sample_prior`` is.
@@ -87,8 +71,10 @@ def sample_ladder(
         1, batch, d).
 
     Returns:
-      ``LadderSamples`` and, if the samplers report them, "prior_acceptance" (scalar) and
-      "posterior_acceptance" (one for each power above 0).
+      One latent for each power and observation, shape (num_powers, batch, d): the prior's chains at
+      the first power, the posterior's at the last. If the samplers report them, also
+      "prior_acceptance" (scalar) and "posterior_acceptance" (one for each power above 0). A loss
+      takes the latents and, as ``prior_latents``, the first of them.
     """
     check_whole_ladder(powers)
     prior_key, posterior_key = jax.random.split(key)
@@ -121,7 +107,7 @@ def sample_ladder(
     acceptance = {
         name: info["acceptance_prob"] for name, info in named.items() if "acceptance_prob" in info
     }
-    return LadderSamples(jnp.concatenate([prior_latents[None], above]), prior_latents), acceptance
+    return jnp.concatenate([prior_latents[None], above]), acceptance
 
 
 def sample_prior(

@@ -109,7 +109,7 @@ def through_chain_loss(
         raise ValueError(f"kl_sum must be one of {sorted(SUMS)}, got {kl_sum!r}.")
     check_at_least("num_chains", num_chains, 2 if kl_weight > 0 else 1)
     observations = jnp.repeat(observations, num_chains, axis=0)
-    (latents, _), acceptance = sample_ladder(key, params, model, observations, powers, chains)
+    latents, acceptance = sample_ladder(key, params, model, observations, powers, chains)
     errors = squared_errors(params, model, observations, latents)
     log_likelihood = log_likelihoods(model, observations, errors)
     own = latents.reshape(len(latents), -1, num_chains, latents.shape[-1])

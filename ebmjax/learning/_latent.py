@@ -87,40 +87,6 @@ def init_latent_carry(
     return LatentCarry(prior, posterior)
 
 
-def check_indices(carry: PyTree, indices: Any) -> None:
-    """Raises ValueError unless persistent chains have a place for every index of the data.
-
-    Inside ``jit`` another example's chains would stand in for the missing ones.
-    """
-    if not isinstance(carry, LatentCarry):
-        return
-    num_examples, values = carry.posterior.shape[0], np.asarray(indices)
-    is_integer = np.issubdtype(values.dtype, np.integer)
-    if not is_integer or np.any((values < 0) | (values >= num_examples)):
-        raise ValueError(
-            f"identify must give integers in 0..{num_examples - 1}, the examples that the shards "
-            f"keep chains of; got {values.dtype} from {values.min()} to {values.max()}. Correct "
-            "identify, or make the shards by init_latent_carry with the data's num_examples."
-        )
-
-
-def take_chains(carry: PyTree, indices: Any) -> LatentCarry:
-    """Starts of a batch's chains: (chains, d) and (powers, chains, d); Nones if fresh."""
-    if not isinstance(carry, LatentCarry):
-        return LatentCarry(None, None)
-    by_power = jnp.moveaxis(carry.posterior[indices], 1, 0)
-    return LatentCarry(carry.prior, by_power.reshape(len(by_power), -1, by_power.shape[-1]))
-
-
-def put_chains(carry: PyTree, indices: Any, prior: jax.Array, posterior: jax.Array) -> PyTree:
-    """Changes of the carry: the ends of the batch's chains, in their places."""
-    if not isinstance(carry, LatentCarry):
-        return carry
-    num_powers, num_chains, latent_dim = carry.posterior.shape[1:]
-    by_power = posterior.reshape(num_powers, -1, num_chains, latent_dim)
-    return LatentCarry(prior, write_slots(indices, jnp.moveaxis(by_power, 0, 1)))
-
-
 def make_latent_gradient_fn(
     model: LatentModel,
     chains: LatentChains,
@@ -175,9 +141,9 @@ def make_latent_gradient_fn(
     ) -> tuple[LatentParams, PyTree, Metrics]:
         model, chains, ladder, loss_fn = _bind(parts, numbers)
         observations = jnp.repeat(observe(batch), num_chains, axis=0)
-        indices = identify(batch) if identify else None
+        prior_start = posterior_start = indices = None
         if isinstance(carry, LatentCarry):
-            if indices is None:
+            if identify is None:
                 raise ValueError(
                     "persistent chains need identify, from a batch to the indices of its examples: "
                     "give it to make_latent_gradient_fn, or train with state.carry=()."
@@ -189,38 +155,51 @@ def make_latent_gradient_fn(
                     f"{len(observations)} of the prior: make them by init_latent_carry with the "
                     "run's numbers."
                 )
-        start = take_chains(carry, indices)
-        if reinit_prob and start.prior is not None:
+            indices, prior_start = identify(batch), carry.prior
+            by_power = jnp.moveaxis(carry.posterior[indices], 1, 0)
+            posterior_start = by_power.reshape(len(by_power), -1, by_power.shape[-1])
+        if reinit_prob and prior_start is not None:
             key, new_key = jax.random.split(key)
             choice_key, draw_key = jax.random.split(new_key)
-            is_new = jax.random.bernoulli(choice_key, reinit_prob, (len(start.prior), 1))
-            fresh = model.base_scale * jax.random.normal(draw_key, start.prior.shape)
-            start = start._replace(prior=jnp.where(is_new, fresh, start.prior))
-        samples, acceptance = sample_ladder(
+            is_new = jax.random.bernoulli(choice_key, reinit_prob, (len(prior_start), 1))
+            fresh = model.base_scale * jax.random.normal(draw_key, prior_start.shape)
+            prior_start = jnp.where(is_new, fresh, prior_start)
+        latents, acceptance = sample_ladder(
             key,
             params,
             model,
             observations,
             ladder,
             chains,
-            prior_start=start.prior,
-            posterior_start=start.posterior,
+            prior_start=prior_start,
+            posterior_start=posterior_start,
         )
 
         def loss(params: LatentParams) -> tuple[jax.Array, Any]:
             if powers is None:
-                posterior, prior = samples.power_latents[-1], samples.prior_latents
-                return loss_fn(params, model, observations, posterior, prior)
-            return loss_fn(params, model, observations, *samples, ladder)
+                return loss_fn(params, model, observations, latents[-1], latents[0])
+            return loss_fn(params, model, observations, latents, latents[0], ladder)
 
         (value, metrics), gradients = jax.value_and_grad(loss, has_aux=True)(params)
-        carry = put_chains(carry, indices, samples.prior_latents, samples.power_latents[1:])
+        if isinstance(carry, LatentCarry):
+            ends = latents[1:].reshape(len(ladder) - 1, -1, num_chains, chains.latent_dim)
+            carry = LatentCarry(latents[0], write_slots(indices, jnp.moveaxis(ends, 0, 1)))
         return gradients, carry, {"loss": value, **metrics, **acceptance}
 
     def check_data(params: LatentParams, carry: PyTree, data: PyTree) -> None:
+        """Inside ``jit`` another example's chains would stand in for missing ones."""
         del params
-        if identify is not None:
-            check_indices(carry, identify(data))
+        if identify is None or not isinstance(carry, LatentCarry):
+            return
+        num_examples, values = carry.posterior.shape[0], np.asarray(identify(data))
+        is_integer = np.issubdtype(values.dtype, np.integer)
+        if not is_integer or np.any((values < 0) | (values >= num_examples)):
+            raise ValueError(
+                f"identify must give integers in 0..{num_examples - 1}, the examples that the "
+                f"shards keep chains of; got {values.dtype} from {values.min()} to {values.max()}. "
+                "Correct identify, or make the shards by init_latent_carry with the data's "
+                "num_examples."
+            )
 
     gradient_fn.check_data = check_data  # pyright: ignore[reportFunctionMemberAccess]
     return gradient_fn

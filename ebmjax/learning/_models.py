@@ -82,7 +82,8 @@ class EnergyNetwork(NamedTuple):
             return Seen({}, None, statistics)
         f, arrays = self.log_density_of(params, statistics), (images, labels)
         found = f(*(jnp.concatenate(list(of_role.values())) for of_role in arrays))
-        return Seen(_split(found, images), None, statistics)
+        borders = np.cumsum([len(part) for part in images.values()])[:-1]
+        return Seen(dict(zip(images, jnp.split(found, borders), strict=True)), None, statistics)
 
 
 class JointNetwork(NamedTuple):
@@ -181,7 +182,9 @@ class JointNetwork(NamedTuple):
                 logits["classified"], _ = drop(params, statistics, shown, use="batch")
             if images:
                 together = jnp.concatenate(list(images.values()))
-                logits |= _split(self.classifier.apply(params, statistics, together)[0], images)
+                found, _ = self.classifier.apply(params, statistics, together)
+                borders = np.cumsum([len(part) for part in images.values()])[:-1]
+                logits |= zip(images, jnp.split(found, borders), strict=True)
             images = {}
         # The chains' own batch is that of their ends; see NormPolicy for the order.
         for role in ("positives", "chains", "negatives", "classified"):
@@ -199,9 +202,3 @@ class JointNetwork(NamedTuple):
                 updated = jax.lax.stop_gradient(new)
         found = {role: self.log_density(logits[role], labels[role]) for role in labels}
         return Seen(found, logits.get("classified"), updated)
-
-
-def _split(rows: jax.Array, like: dict[str, jax.Array]) -> dict[str, jax.Array]:
-    """Returns ``rows`` by role, as many as each array of ``like`` has."""
-    borders = np.cumsum([len(part) for part in like.values()])[:-1]
-    return dict(zip(like, jnp.split(rows, borders), strict=True))

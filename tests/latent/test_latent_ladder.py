@@ -47,17 +47,16 @@ def test_the_losses_take_what_the_ladder_returns():
     samples, _ = latent.sample_ladder(
         jax.random.key(0), PARAMS, MODEL, observations, POWERS, CHAINS
     )
-    assert samples.power_latents.shape == (4, 4, 2)
+    assert samples.shape == (4, 4, 2)
     # The base's draws are within 6 of its own scale, 1.3, of 0.
-    np.testing.assert_array_equal(samples.power_latents[0], samples.prior_latents)
-    np.testing.assert_allclose(samples.prior_latents, 300.0, atol=8.0)
-    np.testing.assert_allclose(samples.power_latents[1:], -100.0, atol=8.0)
+    np.testing.assert_allclose(samples[0], 300.0, atol=8.0)
+    np.testing.assert_allclose(samples[1:], -100.0, atol=8.0)
     for loss_fn in LOSSES.values():
-        run = functools.partial(loss_fn, PARAMS, MODEL, observations, *samples, POWERS)
+        run = functools.partial(loss_fn, PARAMS, MODEL, observations, samples, samples[0], POWERS)
         value, metrics = jax.eval_shape(run)
         assert value.shape == ()
         assert metrics["mean_log_likelihoods"].shape == POWERS.shape
-    posterior, prior = samples.power_latents[-1], samples.prior_latents
+    posterior, prior = samples[-1], samples[0]
     run = functools.partial(latent.vanilla_loss, PARAMS, MODEL, observations, posterior, prior)
     _, metrics = jax.eval_shape(run)
     assert metrics["mean_log_likelihoods"].shape == (1,)
@@ -74,9 +73,9 @@ def test_posterior_chains_start_where_the_observation_says_and_go_on_where_they_
     run = functools.partial(
         latent.sample_ladder, jax.random.key(0), PARAMS, MODEL, X, POWERS, chains
     )
-    above = run()[0].power_latents[1:]
+    above = run()[0][1:]
     np.testing.assert_allclose(above, np.broadcast_to(10.0 * X - 100.0, (3, 2, 2)), rtol=1e-6)
-    stood = run(posterior_start=jnp.ones((3, 2, 2)))[0].power_latents[1:]
+    stood = run(posterior_start=jnp.ones((3, 2, 2)))[0][1:]
     np.testing.assert_allclose(stood, -99.0, rtol=1e-6)
 
 

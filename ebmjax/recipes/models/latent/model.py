@@ -131,10 +131,9 @@ class LatentEBM(ImageModel):
         self, key: Key, params: latent.LatentParams, observations: jax.Array
     ) -> jax.Array:
         """Returns a chain for every power and observation, (num_powers, N, d); prior first."""
-        samples, _ = latent.sample_ladder(
+        return latent.sample_ladder(
             key, params, self.networks, observations, self.powers, self.chains
-        )
-        return samples.power_latents
+        )[0]
 
     def fresh_chains(self, key: Key, num: int, num_steps: int | None = None) -> PriorChains:
         """Returns the chains of ``latent.sample_prior`` with this key, and their starts."""
