@@ -212,15 +212,6 @@ def make_gradient_fn(
     return gradient_fn
 
 
-class _Drawn(NamedTuple):
-    """Negatives of a step: starts, ends of chains as constants, step sizes, and their report."""
-
-    starts: Starts
-    chains: PyTree
-    adaptation: dict[str, DualAveraging]
-    metrics: Metrics
-
-
 class _Step(NamedTuple):
     """The parts of one step, bound to what stays the same."""
 
@@ -254,7 +245,8 @@ class _Step(NamedTuple):
         """Returns the gradient of the loss, and the carry with its chains moved on."""
         objective, axis = self.objective, self.objective.batch_axis
         num_members(axis, "objective.batch_axis")
-        labelled, data = None, batch
+        classified_key, view_key, draw_key, keep_key, loss_key = jax.random.split(key, 5)
+        labelled, data, images, labels = None, batch, {}, {}
         if self.classified_view is not None:
             if isinstance(batch, ImageData) or len(batch) != 2:  # ``ImageData`` is a pair as well
                 raise ValueError(
@@ -263,6 +255,8 @@ class _Step(NamedTuple):
                     "the two numbers of images, (64, 64) for example."
                 )
             labelled, data = batch
+            shown = jnp.asarray(labelled.images)
+            images["classified"] = self.classified_view(classified_key, shown)
         numbers = {"smoothing": carry.smoothing, "step": carry.step, **objective.numbers}
         densities = partial(
             self.model.densities,
@@ -270,17 +264,16 @@ class _Step(NamedTuple):
             scale=objective.density_scale(numbers) / carry.smoothing,
             batch_axis=axis,
         )
-        classified_key, view_key, draw_key, keep_key, loss_key = jax.random.split(key, 5)
-        x, drawn, images, labels = cast(jax.Array, None), None, {}, {}  # x if there is a loss
-        if labelled is not None and self.classified_view is not None:
-            shown = jnp.asarray(labelled.images)
-            images["classified"] = self.classified_view(classified_key, shown)
+        x, starts, chains, report = cast(jax.Array, None), None, None, {}  # x if there is a loss
         if objective.loss is not None:
             x = self.view(view_key, jnp.asarray(data.images))
         if self.plan is not None:
-            drawn = self._draw(draw_key, densities(params), carry, x.shape[1:])
+            starts, chains, adaptation, report = self._draw(
+                draw_key, self.plan, densities(params), carry, x.shape[1:]
+            )
+            carry = carry._replace(adaptation=adaptation)
             images["positives"], labels["positives"] = x, data.labels
-            labels["negatives"] = drawn.starts.labels
+            labels["negatives"] = starts.labels
 
         def bind(params: PyTree) -> Callable[..., jax.Array]:
             f = self.model.log_density_of(params, carry.statistics)
@@ -289,11 +282,11 @@ class _Step(NamedTuple):
 
         def loss_fn(params_now: PyTree, *, second_pass: bool = False) -> tuple[jax.Array, Any]:
             batch, negatives, shown, live = Samples(x), None, dict(images), ()
-            if drawn is not None:
-                shown["negatives"] = positions_in(drawn.chains)
+            if starts is not None:
+                shown["negatives"] = positions_in(chains)
                 if objective.live is not None:
                     shown["negatives"], live = self._move_live(
-                        loss_key, params_now, densities, carry.statistics, drawn
+                        loss_key, params_now, densities, carry.statistics, starts, chains
                     )
             seen = self.model.evaluate(
                 key,
@@ -304,7 +297,7 @@ class _Step(NamedTuple):
                 second_pass=second_pass,
                 batch_axis=axis,
             )
-            if drawn is not None:
+            if starts is not None:
                 f = {role: gather_rows(one, axis) for role, one in seen.log_density.items()}
                 at = {role: values / carry.smoothing for role, values in f.items()}
                 batch = Samples(x, at["positives"], f["positives"])
@@ -326,34 +319,35 @@ class _Step(NamedTuple):
         if objective.rho is not None:
             differentiate = partial(self._differentiate_nearby, loss_fn)
         (loss, (_, metrics, statistics, f, ends)), gradients = differentiate(params)
-        metrics = {**metrics, "loss": loss}
+        metrics |= {"loss": loss, **{f"chain_{name}": value for name, value in report.items()}}
         if labelled is not None:
             metrics["smoothing"] = carry.smoothing
         smoothing = carry.smoothing
         if objective.smoothing_ratio is not None:
             smoothing = self._adapt(smoothing, lambda p: loss_fn(p)[1][0], params)
         carry = carry._replace(statistics=statistics, smoothing=smoothing, step=carry.step + 1)
-        if drawn is None or self.plan is None:
+        if starts is None or self.plan is None:
             return gradients, carry, metrics
-        metrics |= {f"chain_{name}": value for name, value in drawn.metrics.items()}
         axes = [kind.axis_name for kind in self.plan.kinds.values() if kind.is_interacting]
         if axes:
             metrics["negative_entropy"] = nearest_neighbour_entropy(gather_rows(ends, axes[0]))
-        if drawn.starts.slots is not None:
+        if starts.slots is not None:
             num = self.plan.num_kept or self.plan.num_samples
-            rows = drawn.chains._replace(position=ends) if isinstance(drawn.chains, Chain) else ends
+            rows = chains._replace(position=ends) if isinstance(chains, Chain) else ends
             kept = select_particles(keep_key, rows, f, num, policy=self.plan.replacement)
-            buffer = ReplayBuffer(write_slots(drawn.starts.slots[:num], kept))
+            buffer = ReplayBuffer(write_slots(starts.slots[:num], kept))
             carry = carry._replace(buffer=buffer)
-        return gradients, carry._replace(adaptation=drawn.adaptation), metrics
+        return gradients, carry, metrics
 
-    def _draw(self, key: Key, densities: Densities, carry: Carry, shapes: PyTree) -> _Drawn:
-        assert self.plan is not None
-        live, num_kinds = self.objective.live, len(self.plan.kinds)
+    def _draw(
+        self, key: Key, plan: ChainPlan, densities: Densities, carry: Carry, shapes: PyTree
+    ) -> tuple[Starts, PyTree, dict[str, DualAveraging], Metrics]:
+        """Returns starts, ends of chains as constants, and what else ``run_chains`` returns."""
+        live, num_kinds = self.objective.live, len(plan.kinds)
         label_key, draw_key, chain_key, augment_key = jax.random.split(key, 4)
         starts = draw_starts(
             (label_key, draw_key, augment_key),
-            self.plan,
+            plan,
             carry.buffer,
             is_conditional=self.model.is_conditional,
             num_others=live.num_references if live else 0,
@@ -362,14 +356,14 @@ class _Step(NamedTuple):
         ends, adaptation, metrics = run_chains(
             chain_key[None] if num_kinds == 1 else jax.random.split(chain_key, num_kinds),
             densities,
-            self.plan,
+            plan,
             starts.positions,
             starts.labels,
             carry.adaptation,
             num_fewer=live.num_steps if live else 0,
             batch_axis=self.objective.batch_axis,
         )
-        return _Drawn(starts, jax.lax.stop_gradient(ends), adaptation, metrics)
+        return starts, jax.lax.stop_gradient(ends), adaptation, metrics
 
     def _move_live(
         self,
@@ -377,15 +371,16 @@ class _Step(NamedTuple):
         params: PyTree,
         densities: Callable[[PyTree], Densities],
         statistics: PyTree,
-        drawn: _Drawn,
+        starts: Starts,
+        chains: PyTree,
     ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
         """Returns ends of live chains as constants, and their log densities and entropy."""
-        live, labels = self.objective.live, drawn.starts.labels
+        live, labels = self.objective.live, starts.labels
         assert live is not None
         ends = run_live_chains(
             key,
             densities(params),
-            positions_in(drawn.chains),
+            positions_in(chains),
             labels,
             step_size=live.step_size,
             noise_scale=live.noise_scale,
@@ -394,7 +389,7 @@ class _Step(NamedTuple):
             high=live.high,
         )
         f = self.model.log_density_of(jax.lax.stop_gradient(params), statistics)
-        references = gather_rows(drawn.starts.others, self.objective.batch_axis)
+        references = gather_rows(starts.others, self.objective.batch_axis)
         found = f(ends, labels), nearest_neighbour_entropy(ends, references)
         return jax.lax.stop_gradient(ends), found
 

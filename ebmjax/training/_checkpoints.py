@@ -264,7 +264,15 @@ class Checkpoints:
         ocp, record = self._ocp, read_record(self.directory, step)
         abstract = None
         if template is not None:
-            _check_layout(step, record["layout"], _layout(template))
+            saved, wanted = record["layout"], _layout(template)
+            names = sorted(saved.keys() | wanted.keys())
+            if other := [name for name in names if saved.get(name) != wanted.get(name)]:
+                raise CheckpointMismatchError(
+                    f"Checkpoint {step} belongs to another configuration: {other[0]} is "
+                    f"{saved.get(other[0], 'absent')} in the checkpoint and "
+                    f"{wanted.get(other[0], 'absent')} in this run. Continue with the "
+                    "configuration it was made with, or use another workdir."
+                )
             abstract = host_leaves(template)
         restored = self._manager.restore(
             step, args=ocp.args.Composite(state=ocp.args.StandardRestore(abstract))
@@ -295,18 +303,6 @@ def _layout(tree: PyTree) -> dict[str, str]:
         jax.tree_util.keystr(path): f"{leaf.dtype}{tuple(leaf.shape)}"
         for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
     }
-
-
-def _check_layout(step: int, saved: dict[str, str], wanted: dict[str, str]) -> None:
-    if saved == wanted:
-        return
-    names = sorted(saved.keys() | wanted.keys())
-    differing = next(name for name in names if saved.get(name) != wanted.get(name))
-    raise CheckpointMismatchError(
-        f"Checkpoint {step} belongs to another configuration: {differing} is "
-        f"{saved.get(differing, 'absent')} in the checkpoint and {wanted.get(differing, 'absent')} "
-        "in this run. Continue with the configuration it was made with, or use another workdir."
-    )
 
 
 @contextlib.contextmanager

@@ -13,13 +13,13 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh
 
 from ebmjax._axes import num_members
-from ebmjax._checks import check_floating, leading_size, trim
+from ebmjax._checks import leading_size, trim
 from ebmjax._phases import phase
 from ebmjax._precision import at_least_float32
-from ebmjax.training._sharding import OVER_SHARDS, STATE_SPECS, replicate_arrays
+from ebmjax.training._sharding import EVERYWHERE, OVER_SHARDS, STATE_SPECS, replicate_arrays
 from ebmjax.training._state import SlotWrite, TrainState, apply_writes
 from ebmjax.training._stops import CAUSES
 from ebmjax.types import Key, Metrics, PyTree
@@ -91,7 +91,6 @@ def make_train_step(
     def train_step(
         key: Key, state: TrainState, batch: PyTree, numbers: PyTree = None
     ) -> tuple[TrainState, Metrics]:
-        check_floating("params", state.params)
         num_local = leading_size("batch", batch)
         is_one = num_members(axis_name) == 1
         first = 0 if is_one else jax.lax.axis_index(axis_name) * num_local
@@ -203,15 +202,15 @@ def _check_same(name: str, ours: PyTree, like: str, theirs: PyTree) -> None:
 
 @functools.lru_cache(maxsize=1)  # check_fits and then fit ask for the same: one trace for both
 def make_block(train_step: TrainStep, mesh: Mesh) -> Callable[..., tuple[TrainState, Metrics]]:
-    """Returns ``block(key, state, batches, numbers=None)``, jitted over ``mesh``: a step a batch.
+    """Returns ``block(key, state, batches, numbers)``, jitted over ``mesh``: a step a batch.
 
     Leaves of ``batches`` have shape (steps, shards, examples of a shard, ...). They are gathered
     beforehand, so the program is the same wherever the data lie. Step i uses ``fold_in(key, i)``.
     The state is donated. Metrics gain a leading axis of steps. Every step is given ``numbers``, if
-    there are any.
+    they are not None.
     """
 
-    def device_block(
+    def block(
         key: Key, state: TrainState, batches: PyTree, numbers: PyTree
     ) -> tuple[TrainState, Metrics]:
         given = () if numbers is None else (numbers,)
@@ -221,25 +220,19 @@ def make_block(train_step: TrainStep, mesh: Mesh) -> Callable[..., tuple[TrainSt
 
         return jax.lax.scan(step, state, batches)
 
-    everywhere = PartitionSpec()
     sharded = jax.shard_map(
-        device_block,
+        block,
         mesh=mesh,
-        in_specs=(everywhere, STATE_SPECS, OVER_SHARDS, everywhere),
-        out_specs=(STATE_SPECS, everywhere),
+        in_specs=(EVERYWHERE, STATE_SPECS, OVER_SHARDS, EVERYWHERE),
+        out_specs=(STATE_SPECS, EVERYWHERE),
         # The step averages its gradients; with the check, JAX would sum them again.
         check_vma=False,
     )
 
-    def block(
-        key: Key, state: TrainState, batches: PyTree, numbers: PyTree = None
-    ) -> tuple[TrainState, Metrics]:
-        return sharded(key, state, batches, numbers)
-
     is_set = f"--{DETERMINISTIC}" in os.environ.get("XLA_FLAGS", "")
     is_gpu = mesh.devices.flat[0].platform == "gpu"
     options = {DETERMINISTIC: True} if is_gpu and not is_set else None
-    return jax.jit(block, donate_argnums=1, compiler_options=options)
+    return jax.jit(sharded, donate_argnums=1, compiler_options=options)
 
 
 class BlockRunner:

@@ -82,7 +82,7 @@ def test_the_sharded_gradient_is_that_of_the_whole_batch():
     mesh = training.make_mesh(8)
     block = make_block(train_step, mesh)
     indices = np.arange(96).reshape(1, 8, 12)
-    new_state, metrics = block(KEY, place_state(state, mesh), batches_of(data, indices, mesh))
+    new_state, metrics = block(KEY, place_state(state, mesh), batches_of(data, indices, mesh), None)
     expected = jax.grad(regression_loss)(state.params, data)
     rtol = 2 * 96 * EPS  # two orders of summing 96 terms
     for name in expected:
@@ -95,7 +95,7 @@ def collectives(train_step, state, data, *, steps=5):
     mesh = training.make_mesh(8)
     indices = np.zeros((steps, 8, 2), np.int32)
     block = make_block(train_step, mesh)
-    arguments = (KEY, place_state(state, mesh), batches_of(data, indices, mesh))
+    arguments = (KEY, place_state(state, mesh), batches_of(data, indices, mesh), None)
     text = block.lower(*arguments).compile().as_text()
     assert " while(" in text  # the steps are a loop, so what is counted is that of one step
     return re.findall(r" (all-\w+|reduce-scatter|collective-\w+)(?:-start)?\(", text)

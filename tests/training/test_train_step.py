@@ -237,7 +237,9 @@ def test_the_memory_of_a_step_does_not_grow_with_the_buffer():
         state, train_step = training_step(num_slots)
         mesh = training.make_mesh(2, jax.devices()[:1])
         block = make_block(train_step, mesh)
-        compiled = block.lower(KEY, place_state(state, mesh), jnp.ones((3, 2, 1, 1))).compile()
+        compiled = block.lower(
+            KEY, place_state(state, mesh), jnp.ones((3, 2, 1, 1)), None
+        ).compile()
         return compiled.memory_analysis().temp_size_in_bytes
 
     few, many = temporary_bytes(1_000), temporary_bytes(10_000)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ebmjax import data
+from ebmjax._checks import check_labels
 from ebmjax._shown import printable, trim
 from ebmjax._stored import rows_of
 from ebmjax.recipes.config import by_images
@@ -178,8 +179,10 @@ def _load(
         )
         if section.num_classes is None:
             section.num_classes = found.num_classes or 0
-        checked = data.check_image_data(found.data, section.num_classes or None)
-        return found._replace(data=checked)
+        if section.num_classes:
+            labels = found.data.labels
+            check_labels("labels", labels, labels.shape, section.num_classes)
+        return found
 
 
 @contextlib.contextmanager
