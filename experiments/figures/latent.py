@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.polynomial import Polynomial
 
+from ebmjax.recipes.config.errors import flatten
 from ebmjax.recipes.evaluators.plots import figure
 from ebmjax.recipes.study.cells import Cell, find_runs
-from ebmjax.recipes.study.table import descend, markdown_table
+from ebmjax.recipes.study.table import markdown_table
 
 # The thesis's definition is first; the last leaves out the prior's coordinates, exactly 0 in some
 # estimators.
@@ -49,7 +50,7 @@ class Row(NamedTuple):
 
     def values(self, name: str) -> np.ndarray:
         """Returns the number ``name`` of every seed; NaN for one without it."""
-        return np.array([descend(run.numbers(), name) for run in self.runs], float)
+        return np.array([flatten(run.numbers()).get(name) for run in self.runs], float)
 
 
 def gather(folder: Path) -> list[Row]:

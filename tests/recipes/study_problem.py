@@ -6,7 +6,7 @@ from pathlib import Path
 from ebmjax.recipes.folder.run_folder import as_json, prepare, write_json
 from ebmjax.recipes.study import Study
 from ebmjax.recipes.study.cells import cells
-from ebmjax.recipes.study.jobs import run_each
+from ebmjax.recipes.study.jobs import run_here
 
 STUDY = Study(
     rows={
@@ -77,7 +77,7 @@ def fail_runs(monkeypatch, errors="error: no such data"):
 def run(all_cells):
     """Returns the messages on every cell, one run at a time."""
     told = []
-    run_each(all_cells, 1, lambda cell, status: told.append((cell, status)), print)
+    run_here(1, all_cells, lambda cell, status: told.append((cell, status)), print)
     assert [cell for cell, _ in told] == all_cells
     return [status for _, status in told]
 

@@ -176,14 +176,14 @@ def check_data(all_cells: Sequence[Cell]) -> None:
     for label, config in {cell.label: cell.config for cell in all_cells}.items():
         fields = families.fields_of(config)
         try:
-            for name in (one for one in fields if fields[one].values is PATH and config[one]):
-                place = Path(config[name]).expanduser()
-                if not place.exists():
-                    raise ConfigError(f"config.{name}={place} does not exist.{near_path(place)}")
-            for value in declare.find_code(fields, config).values():
-                for one in value if isinstance(value, list | tuple) else [value]:
-                    if is_function_name(one):
-                        user_function(one)
+            for name, one in fields.items():
+                for entry in map(str, filter(None, declare.entries_of(config[name]))):
+                    place = Path(entry).expanduser()
+                    if one.values is PATH and not place.exists():
+                        near = near_path(place)
+                        raise ConfigError(f"config.{name}={place} does not exist.{near}")
+                    if one.values.names_code(entry) and is_function_name(entry):
+                        user_function(entry)
             if "data.max_test" in fields and not families.is_points(config):
                 image_data.check(config)
         except (ValueError, OSError, RuntimeError) as error:

@@ -1,14 +1,12 @@
 """Runs a table of configurations over several seeds and writes the table of their results.
 
-  ebmjax study --study=studies/jem_digits.py
-  ebmjax study --study=studies/thermo_digits.py:regimes --jobs=2
   ebmjax study --study=studies/jem_digits.py --config.train.batch_size=32
+  ebmjax study --study=studies/thermo_digits.py:regimes --jobs=2
 
 Every cell is a run in FOLDER/<row>/seed<k>; "ebmjax list STUDY" prints rows and columns. Everything
 is checked before the first run. table.md and table.json are written after every run, figures at the
 end. The same command continues, and repeats no finished or diverged run. --config.FIELD=VALUE sets
-a field in every run and wins over the row's. --rows='SVGD*' 'JEM, K = ?' runs only rows whose
-labels match. With --jobs=N every run has a share of the CPUs.
+a field in every run and wins over the row's. With --jobs=N every run has a share of the CPUs.
 
 With --executor=slurm every run is a job of Slurm. --slurm.NAME=VALUE passes any option of sbatch,
 such as --slurm.partition=gpu; --slurm.time=MINUTES is needed. Jobs that are preempted or reach
@@ -22,40 +20,30 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from textwrap import shorten
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ebmjax._phases import phase, say, tell_phases
 from ebmjax.recipes.__main__ import make_parser
-from ebmjax.recipes.config.errors import (
-    FAILED,
-    ConfigError,
-    WorkdirError,
-    count_nouns,
-    did_you_mean,
-    stop,
-)
+from ebmjax.recipes.config.errors import FAILED, ConfigError, WorkdirError, count_nouns, stop
 from ebmjax.recipes.config.families import with_extractor
 from ebmjax.recipes.folder.run_folder import check_writable
 from ebmjax.recipes.study import Study, cells, jobs, table
 from ebmjax.recipes.study.cells import Cell
+from ebmjax.recipes.study.jobs import RunEach
 
 
 def run_all(
-    study: Study,
-    all_cells: Sequence[Cell],
-    ours: Sequence[Cell],
-    folder: Path,
-    num_jobs: int = 1,
-    executor: Any = None,
+    study: Study, all_cells: Sequence[Cell], ours: Sequence[Cell], folder: Path, run_each: RunEach
 ) -> int:
     """Runs ``ours``, writes the table of all and draws; as ``run_cells``."""
     configs = [cell.config for cell in all_cells]
     columns = {with_extractor(k, configs): column for k, column in study.columns.items()}
     study = replace(study, columns=columns)
     ended = lambda cell: table.write(study, all_cells, folder)  # noqa: E731
-    num_failed = run_cells(ours, count_nouns(len(ours), "run"), ended, num_jobs, executor)
+    num_failed = run_cells(ours, count_nouns(len(ours), "run"), ended, run_each)
     print((folder / "table.md").read_text())
     for draw in study.draw:
         draw(folder)
@@ -63,13 +51,11 @@ def run_all(
 
 
 def run_cells(
-    ours: Sequence[Cell], text: str, ended: Callable[[Cell], None], num_jobs: int, executor: Any
+    ours: Sequence[Cell], text: str, ended: Callable[[Cell], None], run_each: RunEach
 ) -> int:
     """Runs missing cells and says how each ended; returns the number that failed.
 
-    With submitit's ``executor`` every run is a job of its cluster; without one the runs are
-    processes of this machine, ``num_jobs`` at a time. ``text`` says what runs; ``ended`` takes each
-    cell, also one that ended before.
+    ``text`` says what runs; ``ended`` takes each cell, also one that ended before.
     """
     statuses: list[str] = []
 
@@ -82,30 +68,24 @@ def run_cells(
     def hear(cell: Cell, line: str) -> None:
         note(f"{cell.label}, seed {cell.seed}: {shorten(line, 100)}")
 
-    how = "jobs of Slurm" if executor else f"{num_jobs} at a time"
-    with tell_phases("stdout"), phase(f"{text}, {how}", again="study") as note:
+    with tell_phases("stdout"), phase(text, again="study") as note:
         missing = [cell for cell in ours if cell.status == "missing"]
         for cell in (one for one in ours if one.status != "missing"):
             tell(cell, cell.status)
-        if executor is None:
-            jobs.run_each(missing, num_jobs, tell, hear)
-        elif missing:
-            jobs.run_on(executor, missing, tell)
+        if missing:
+            run_each(missing, tell, hear)
     return sum(status not in ("done", "diverged") for status in statuses)
 
 
 def start(
     parser: argparse.ArgumentParser,
     kind: str,
-    plan: Callable[[argparse.Namespace, Path, list[str]], Callable[[Any], int]],
+    plan: Callable[[argparse.Namespace, Path, list[str]], Callable[[RunEach], int]],
 ) -> NoReturn:
     """Reads the command line of a study or a search, runs what is planned, and ends the process.
 
-    Args:
-      parser: its ``file`` is a study or a configuration; the options of both commands are added.
-      kind: "studies" or "searches", the default folder.
-      plan: takes the options, the folder and the arguments of every run, and checks everything.
-        What it returns takes submitit's executor, or None, and returns the number of failed runs.
+    ``plan`` takes the options, the folder and the arguments of every run. It checks everything, and
+    returns what runs all and returns the number of failed runs.
 
     Raises:
       SystemExit: with code 1 if a run failed, 2 after a mistake, 130 after Ctrl-C or SIGTERM.
@@ -118,22 +98,24 @@ def start(
     path, _, variant = options.file.partition(":")
     name = "_".join(filter(None, (Path(path).stem, variant)))
     folder = Path(options.folder or Path("runs", kind, name)).expanduser()
-    is_slurm = options.executor == "slurm"
-    slurm = [one for one in rest if is_slurm and one.startswith(jobs.SLURM)]
+    run_each: RunEach = partial(jobs.run_here, options.jobs or 1)
     try:
-        executor = jobs.make_executor(folder / "slurm", options.jobs, slurm) if is_slurm else None
-        run = plan(options, folder, [one for one in rest if one not in slurm])
+        if options.executor == "slurm":
+            slurm = [one for one in rest if one.startswith(jobs.SLURM)]
+            rest = [one for one in rest if one not in slurm]
+            executor = jobs.make_executor(folder / "slurm", options.jobs, slurm)
+            run_each = partial(jobs.run_on, executor)
+        run = plan(options, folder, rest)
         if options.dry_run:
             sys.exit(0)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            check_writable(folder, "--folder")
-        except (OSError, WorkdirError) as error:
-            raise WorkdirError(f"--folder={folder} cannot be used: {error}") from error
+        folder.mkdir(parents=True, exist_ok=True)
+        check_writable(folder, "--folder")
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, also for its runs
-        num_failed = run(executor)
-    except (ConfigError, WorkdirError) as error:
+        num_failed = run(run_each)
+    except ConfigError as error:
         stop(error)
+    except (OSError, WorkdirError) as error:
+        stop(f"--folder={folder} cannot be used: {error}")
     except KeyboardInterrupt:
         stop("interrupted, and so are its runs. The same command continues.", 128 + signal.SIGINT)
     if num_failed:
@@ -150,14 +132,14 @@ def count(text: str) -> int:
 
 def plan_study(
     options: argparse.Namespace, folder: Path, overrides: Sequence[str]
-) -> Callable[[Any], int]:
+) -> Callable[[RunEach], int]:
     """Checks everything, prints the plan of a dry run, and returns what runs the study."""
     study = cells.load(options.file)
     all_cells = cells.cells(study, folder, options.seeds or study.num_seeds, overrides)
     labels = {row for one in options.rows for row in fnmatch.filter(study.rows, one)}
     if not labels:
-        near = did_you_mean(options.rows[0].strip("*?"), study.rows)
-        raise ConfigError(f"--rows={options.rows} matches no row of the study.{near}")
+        hint = f"`ebmjax list {options.file}` prints all"
+        raise ConfigError(f"--rows={options.rows} matches no row of the study: {hint}.")
     for cell in all_cells:
         cell.check()
     ours = [cell for cell in all_cells if cell.label in labels]
@@ -167,7 +149,7 @@ def plan_study(
         print(f"{len(missing)} of {count_nouns(len(ours), 'run')}")
         for cell in missing:
             print(f"{cell.label}, seed {cell.seed}: {shlex.join(cell.command[4:])}")
-    return lambda executor: run_all(study, all_cells, ours, folder, options.jobs or 1, executor)
+    return partial(run_all, study, all_cells, ours, folder)
 
 
 def main() -> None:
@@ -175,5 +157,6 @@ def main() -> None:
     parser = make_parser(__doc__, "ebmjax study")
     parser.add_argument("--study", dest="file", required=True, help="study file, with :VARIANT")
     parser.add_argument("--seeds", type=count, help="runs of every row (default: the study's)")
-    parser.add_argument("--rows", nargs="+", metavar="PATTERN", default=["*"], help="rows to run")
+    rows = "rows to run, by their labels: 'SVGD*' 'JEM, K = ?'"
+    parser.add_argument("--rows", nargs="+", metavar="PATTERN", default=["*"], help=rows)
     start(parser, "studies", plan_study)

@@ -21,9 +21,6 @@ BUFFER_FID: Panel = ("sample_fid", "FID of the buffer ({extractor})", "log")
 DISTANCE: Panel = ("chain_displacement", "squared distance travelled, a pixel", "log")
 SKIPPED: Panel = ("skipped", "skipped steps", "symlog")
 
-STARTS = {"sample_fid": "start_fid", "sample_kid": "start_kid", "sample_is": "start_is"}
-"""Scores of the chains' starts, by the score of the samples."""
-
 
 def over_training(
     panels: Sequence[Panel], name: str, folder: Path, rows: Sequence[str] | None = None
@@ -36,11 +33,10 @@ def over_training(
     """
     found, logs, configs = find_runs(folder), {}, []
     for row in found if rows is None else rows:
-        runs = found.get(folder_name(row), ())
-        folders = [run.folder for run in runs if run_folder.read_rows(run.folder)]
-        if folders:
-            logs[row.replace("_", " ")] = [run_folder.read_rows(one) for one in folders]
-            configs += [run_folder.as_json(run_folder.config_of(one)) for one in folders]
+        for run in found.get(folder_name(row), ()):
+            if log := run_folder.read_rows(run.folder):
+                logs.setdefault(row.replace("_", " "), []).append(log)
+                configs.append(run_folder.as_json(run_folder.config_of(run.folder)))
     if not logs:
         return
     options: Any = {"size": (4.6, 3.6), "has_legend": True}
@@ -48,8 +44,9 @@ def over_training(
         for axes, (number, label, scale) in zip(grid.flat, panels, strict=False):
             for (row, seeds), style in zip(logs.items(), cycle(LINES), strict=False):
                 _draw(axes, seeds, number, scale, label=row, **style)
-                if number in STARTS:
-                    _draw(axes, seeds, STARTS[number], scale, **style | {"linestyle": ":"})
+                if number.startswith("sample_"):
+                    start, dotted = number.replace("sample", "start"), style | {"linestyle": ":"}
+                    _draw(axes, seeds, start, scale, **dotted)
             by_step(axes, with_extractor(label, configs), scale)
 
 

@@ -4,7 +4,7 @@ import contextlib
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
@@ -19,14 +19,15 @@ MAX_TIMEOUTS = 100  # sittings of a run that reach the time limit before its job
 POLL_SECONDS = 10.0
 
 Told = Callable[[Cell, str], None]
-"""Takes a cell and a line about it."""
+RunEach = Callable[[Sequence[Cell], Told, Told], None]
+"""``run_each(cells, tell, hear)`` runs missing cells. ``tell`` takes a cell and its status,
+``hear`` a cell and a line that its run prints."""
 
 
-def run_each(all_cells: Iterable[Cell], num_jobs: int, tell: Told, hear: Told) -> None:
+def run_here(num_jobs: int, all_cells: Sequence[Cell], tell: Told, hear: Told) -> None:
     """Runs cells, ``num_jobs`` at the same time, each on its share of the CPUs.
 
-    ``tell`` takes a cell and its status, ``hear`` a cell and a line that its run prints. An
-    exception that ends this early, such as Ctrl-C, is raised again after the runs have stopped.
+    An exception that ends this early, such as Ctrl-C, is raised again after the runs have stopped.
     """
     stdin, held = os.pipe()
     with ThreadPoolExecutor(num_jobs, initializer=share_cpus(num_jobs)) as pool:
@@ -118,7 +119,7 @@ def make_executor(folder: Path, num_jobs: int | None, arguments: Sequence[str]) 
     return executor
 
 
-def run_on(executor: Any, all_cells: Sequence[Cell], tell: Told) -> None:
+def run_on(executor: Any, all_cells: Sequence[Cell], tell: Told, _: Told) -> None:
     """Submits all cells, and tells the status of each; Ctrl-C cancels the jobs."""
     from submitit import helpers
 

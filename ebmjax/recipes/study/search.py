@@ -11,10 +11,8 @@ command continues. --jobs=N chooses and runs N trials together. Other options ar
 "ebmjax study --help"."""
 
 import argparse
-import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +24,11 @@ from optuna.trial import FrozenTrial, TrialState
 from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.config import command_line, families
 from ebmjax.recipes.config.declare import Fields
-from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, did_you_mean
+from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, did_you_mean, flatten
 from ebmjax.recipes.folder.run_folder import write_whole
 from ebmjax.recipes.study import Study, cells, command, make_flags
-from ebmjax.recipes.study.table import as_markdown, descend, markdown_table, table
+from ebmjax.recipes.study.jobs import RunEach
+from ebmjax.recipes.study.table import as_markdown, markdown_table, table
 
 BEST = 3  # trials that run again, and fresh seeds of each
 HELD_OUT = ("classification.", "ood.", "robustness.", "evidence.")
@@ -44,9 +43,8 @@ def check_held_out(name: str, config: Config) -> None:
     if not is_exact and (not config.data.get("holdout") or config.evals.get("use_test_split")):
         text = "set --config.data.holdout=0.2, and leave config.evals.use_test_split False."
         raise ConfigError(f"a search compares trials by held-out images: {text}")
-    if not name.startswith("density." if is_exact else HELD_OUT) and not config.evals.get(
-        "functions"
-    ):
+    is_own = bool(config.evals.get("functions"))
+    if not is_own and not name.startswith("density." if is_exact else HELD_OUT):
         text = "such as classification.nll, or one of your own config.evals.functions."
         raise ConfigError(f"--minimize={name} must name a number of held-out images, {text}")
 
@@ -73,24 +71,11 @@ def read_space(texts: Sequence[str], fields: Fields) -> dict[str, Any]:
     return found
 
 
-def open_study(folder: Path, direction: Any, about: str) -> optuna.Study:
-    """Returns Optuna's study of a folder; WorkdirError if it holds another search."""
-    path = folder.absolute() / "journal.log"
-    backend = journal.JournalFileBackend(str(path), journal.JournalFileOpenLock(str(path)))
-    with path.open("r+b") as file:  # without the half line that a killed process left
-        file.truncate(file.read().rfind(b"\n") + 1)
-    kept = {"study_name": "search", "storage": optuna.storages.JournalStorage(backend)}
-    study = optuna.create_study(direction=direction, load_if_exists=True, **kept)
-    if study.user_attrs.get("about", about) != about:
-        raise WorkdirError(f"--folder={folder} holds another search, {study.user_attrs['about']}.")
-    study.set_user_attr("about", about)
-    return study
-
-
 class Search:
     """The trials of one search, and their runs."""
 
     def __init__(self, options: argparse.Namespace, folder: Path, overrides: Sequence[str]):
+        """Checks everything and prints the plan; changes nothing."""
         config = command_line.read(options.file, overrides, is_checked=False)
         self.options, self.folder, self.overrides = options, folder, overrides
         self.space = read_space(options.space, families.all_fields(config.family))
@@ -100,6 +85,10 @@ class Search:
         for name, one in self.space.items():
             for end in getattr(one, "choices", ()) or (one.low, one.high):
                 cells.check_data(self.make(0, {name: end})[:1])
+        self.direction = "minimize" if options.minimize else "maximize"
+        ranges = [f"{name}: {one}" for name, one in self.space.items()]
+        print(f"{options.trials} trials to {self.direction} {self.number}:", *ranges, sep="\n")
+        self.about = ", ".join([options.file, *overrides, self.number, *ranges])
 
     def make(self, number: int, values: Mapping[str, object]) -> list[cells.Cell]:
         """Returns the runs of a trial; ends the process if its configuration is refused."""
@@ -116,54 +105,67 @@ class Search:
                 self.cells[trial.number] = []
         return self.cells[trial.number]
 
-    def next_group(self, study: optuna.Study) -> list[FrozenTrial]:
-        """Returns the trials that run next: those that a killed search left, or new ones."""
-        running = (TrialState.RUNNING,)
-        if not study.get_trials(states=running):
-            first, most = len(study.trials), self.options.trials
-            for number in range(first, min(first + (self.options.jobs or 1), most)):
-                study.sampler = optuna.samplers.TPESampler(seed=number)
-                study.ask(self.space)
-        return study.get_trials(states=running)
-
-    def end(self, study: optuna.Study, cell: cells.Cell) -> None:
-        """Ends the trial of a run, and writes the table. A run that recovered has no number."""
-        if cell.seed == 0 and cell.status != "missing":
-            numbers = cell.numbers() if cell.status == "done" else {}
-            if numbers and self.number.rpartition(".")[2] not in json.dumps(numbers):
-                raise ConfigError(f"{cell.folder} reports no number {self.number!r}.")
-            number = None if numbers.get("recoveries") else descend(numbers, self.number)
-            state = TrialState.PRUNED if number is None else TrialState.COMPLETE
-            study.tell(int(cell.label.split()[1]), number, state=state)
-        self.write(study)
-
-    def run(self, study: optuna.Study, executor: object) -> int:
+    def run(self, run_each: RunEach) -> int:
         """Runs all trials, and the best on fresh seeds; returns the number of failed runs."""
-        ended, num_jobs = partial(self.end, study), self.options.jobs or 1
-        while group := self.next_group(study):
+        self.open()
+        while group := self.next_group():
             for trial in (one for one in group if not self.cells_of(one)):
-                study.tell(trial.number, state=TrialState.PRUNED)
+                self.study.tell(trial.number, state=TrialState.PRUNED)
             ready = [cell for trial in group for cell in self.cells_of(trial)[:1]]
             text = f"trials to {group[-1].number} of {self.options.trials}"
-            if num_failed := command.run_cells(ready, text, ended, num_jobs, executor):
+            if num_failed := command.run_cells(ready, text, self.end, run_each):
                 return num_failed
-        if not (fresh := self.fresh(study)):
+        if not (fresh := self.fresh()):
             raise ConfigError(f"no trial has a finite {self.number}: search smaller ranges.")
         text = f"the best trials on {BEST} fresh seeds"
-        num_failed = command.run_cells(fresh, text, ended, num_jobs, executor)
+        num_failed = command.run_cells(fresh, text, self.end, run_each)
         print((self.folder / "table.md").read_text(), end="")
         return num_failed
 
-    def fresh(self, study: optuna.Study) -> list[cells.Cell]:
+    def open(self) -> None:
+        """Opens Optuna's study in the folder; WorkdirError if that holds another search."""
+        path = self.folder.absolute() / "journal.log"
+        backend = journal.JournalFileBackend(str(path), journal.JournalFileOpenLock(str(path)))
+        with path.open("r+b") as file:  # without the half line that a killed process left
+            file.truncate(file.read().rfind(b"\n") + 1)
+        kept = {"study_name": "search", "storage": optuna.storages.JournalStorage(backend)}
+        direction: Any = self.direction
+        self.study = optuna.create_study(direction=direction, load_if_exists=True, **kept)
+        if (about := self.study.user_attrs.get("about", self.about)) != self.about:
+            raise WorkdirError(f"it holds another search, {about}.")
+        self.study.set_user_attr("about", self.about)
+
+    def next_group(self) -> list[FrozenTrial]:
+        """Returns the trials that run next: those that a killed search left, or new ones."""
+        running = (TrialState.RUNNING,)
+        if not self.study.get_trials(states=running):
+            first, most = len(self.study.trials), self.options.trials
+            for number in range(first, min(first + (self.options.jobs or 1), most)):
+                self.study.sampler = optuna.samplers.TPESampler(seed=number)
+                self.study.ask(self.space)
+        return self.study.get_trials(states=running)
+
+    def end(self, cell: cells.Cell) -> None:
+        """Ends the trial of a run, and writes the table. A run that recovered has no number."""
+        if cell.seed == 0 and cell.status != "missing":
+            numbers = flatten(cell.numbers()) if cell.status == "done" else {}
+            if numbers and self.number.rpartition(".")[2] not in str(numbers):
+                raise ConfigError(f"{cell.folder} reports no number {self.number!r}.")
+            number = None if numbers.get("recoveries") else numbers.get(self.number)
+            state = TrialState.PRUNED if number is None else TrialState.COMPLETE
+            self.study.tell(int(cell.label.split()[1]), number, state=state)
+        self.write()
+
+    def fresh(self) -> list[cells.Cell]:
         """Returns the runs of the best trials, the best first, on seeds that chose none."""
-        known = [trial for trial in study.trials if trial.value is not None]
-        known.sort(key=lambda trial: trial.values[0], reverse=bool(self.options.maximize))
+        known = [trial for trial in self.study.trials if trial.value is not None]
+        known.sort(key=lambda trial: trial.values[0], reverse=self.direction == "maximize")
         return [cell for trial in known[:BEST] for cell in self.cells_of(trial)[1:]]
 
-    def write(self, study: optuna.Study) -> None:
+    def write(self) -> None:
         """Writes the table: all trials, and the best on fresh seeds."""
-        fresh, rows = self.fresh(study), []
-        for one in study.trials:
+        fresh, rows = self.fresh(), []
+        for one in self.study.trials:
             end = next((cell.status for cell in self.cells_of(one)), "refused")
             rows.append([str(x) for x in (one.number, *one.params.values(), one.value, end)])
         lines = markdown_table(["trial", *self.space, self.number, "how it ended"], rows)
@@ -178,18 +180,6 @@ class Search:
         write_whole(self.folder / "table.md", "\n".join(lines) + "\n")
 
 
-def plan(
-    options: argparse.Namespace, folder: Path, overrides: Sequence[str]
-) -> Callable[[Any], int]:
-    """Checks everything, prints the plan, and returns what runs the search."""
-    search = Search(options, folder, overrides)
-    ranges = [f"{name}: {one}" for name, one in search.space.items()]
-    direction = "minimize" if options.minimize else "maximize"
-    print(f"{options.trials} trials to {direction} {search.number}:", *ranges, sep="\n")
-    about = ", ".join([options.file, *overrides, search.number, *ranges])
-    return lambda executor: search.run(open_study(folder, direction, about), executor)
-
-
 def main() -> None:
     """Reads the command line, checks everything and runs; ends as ``command.start``."""
     parser = make_parser(__doc__, "ebmjax search")
@@ -199,4 +189,4 @@ def main() -> None:
         aim.add_argument(f"--{direction}", metavar="NUMBER", help="number of held-out images")
     parser.add_argument("--space", action="append", required=True, metavar="FIELD=RANGE")
     parser.add_argument("--trials", type=command.count, default=40, help="in all (default 40)")
-    command.start(parser, "searches", plan)
+    command.start(parser, "searches", lambda *given: Search(*given).run)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import ebmjax
+from ebmjax.recipes.config.errors import flatten
 from ebmjax.recipes.evaluators.result_tables import with_interval
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.study.cells import Cell, Study
@@ -84,22 +85,23 @@ def table(study: Study, all_cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
     first, theirs = "", {}
     for label in study.rows:
         ended = [cell for cell in all_cells if cell.label == label and cell.status != "missing"]
-        numbers = {cell.seed: cell.numbers() for cell in ended if cell.status == "done"}
+        done = [cell for cell in ended if cell.status == "done"]
+        numbers = {cell.seed: flatten(cell.numbers()) for cell in done}
         found[label] = row = {
-            "finished": len(numbers),
-            "diverged": len(ended) - len(numbers),
+            "finished": len(done),
+            "diverged": len(ended) - len(done),
             "recovered": sum(bool(one.get("recoveries")) for one in numbers.values()),
             "interval": {},
         }
         images: dict[str, Any] = {}
         for heading, (name, factor, _) in study.columns.items():
-            values = [descend(numbers.get(cell.seed), name) for cell in ended]
+            values = [numbers.get(cell.seed, {}).get(name) for cell in ended]
             known = [one for one in values if isinstance(one, int | float)]
             row[heading] = [factor * one if one in known else None for one in values]
             images[heading] = {
                 cell.seed: (numbers[cell.seed].get("images_sha256"), parts)
-                for cell in ended
-                if cell.seed in numbers and (parts := run_folder.read_per_image(cell.folder, name))
+                for cell in done
+                if (parts := run_folder.read_per_image(cell.folder, name))
             }
             kept = [*images[heading].values()]
             stacked = run_folder.stack_parts(kept) if len(kept) == len(known) else None
@@ -142,13 +144,6 @@ def interval(
     else:
         return None
     return float(mean - reach), float(mean + reach)
-
-
-def descend(tree: Any, name: str) -> Any:
-    """Returns the value under ``name``: a number, or None."""
-    for part in name.split("."):
-        tree = tree.get(part) if isinstance(tree, dict) else None
-    return tree
 
 
 def write(study: Study, all_cells: Sequence[Cell], folder: Path) -> None:

@@ -17,7 +17,7 @@ from linear_family import LINEAR, hold
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.study import jobs
 from ebmjax.recipes.study.cells import Cell
-from ebmjax.recipes.study.jobs import CellJob, make_executor, run_each, run_on, share_cpus
+from ebmjax.recipes.study.jobs import CellJob, make_executor, run_here, run_on, share_cpus
 from experiments.configs import thermo_digits
 
 CONFIG = thermo_digits.get_config()
@@ -56,11 +56,11 @@ def statuses(executor, all_cells):
         told[one.label] = status
 
     if isinstance(executor, int):
-        run_each(all_cells, executor, tell, lambda one, line: None)
+        run_here(executor, all_cells, tell, lambda one, line: None)
     else:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(jobs, "POLL_SECONDS", 0.05)
-            run_on(executor, all_cells, tell)
+            run_on(executor, all_cells, tell, tell)
     return told
 
 
@@ -95,9 +95,9 @@ def test_lines_of_a_run_are_heard_and_its_command_knows_its_study(tmp_path):
         "print('x' * 10**6, file=sys.stderr); print('step 6', flush=True); sys.exit(3)"
     )
     told, heard = [], []
-    run_each(
-        [cell(tmp_path, "a", code)],
+    run_here(
         1,
+        [cell(tmp_path, "a", code)],
         lambda cell, status: told.append(status),
         lambda cell, line: heard.append(line),
     )
@@ -138,11 +138,11 @@ def test_ctrl_c_waits_for_the_runs_and_starts_no_more(tmp_path):
 JOBS = """
 import pathlib, sys
 from ebmjax.recipes.study.cells import Cell
-from ebmjax.recipes.study.jobs import run_each
+from ebmjax.recipes.study.jobs import run_here
 from experiments.configs import thermo_digits
 config, code, *folders = thermo_digits.get_config(), *sys.argv[1:]
 cells = [Cell(pathlib.Path(f), f, 0, [sys.executable, "-c", code, f], config) for f in folders]
-run_each(cells, len(cells), print, print)
+run_here(len(cells), cells, print, print)
 """
 
 

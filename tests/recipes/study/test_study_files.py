@@ -127,7 +127,7 @@ def test_a_dry_run_prints_the_plan_and_makes_nothing(study):
         ("--seeds=0", "argument --seeds: invalid count value: '0'"),
         ("--folder=taken", "--folder=taken cannot be used: "),
         ("new", "'new' must be --config.FIELD=VALUE"),
-        ("--rows=ros*", "--rows=['ros*'] matches no row of the study. Did you mean 'row'?"),
+        ("--rows=ros*", "--rows=['ros*'] matches no row of the study: `ebmjax list own.py`"),
         ("--config.seed=3", "of a field other than the seed: see --seeds"),
         ("--slurm.time=5", "'--slurm.time=5' must be --config.FIELD=VALUE"),
     ],
