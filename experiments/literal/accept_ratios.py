@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax.learning import step_size as adapted_step_size
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.evaluators.samples import draw_samples
 from ebmjax.recipes.models.energy.checks import find_samplers
@@ -33,7 +32,7 @@ def accept_ratios(key: Key, model: Any, data: Any, *, num: int = 100) -> dict[st
         def weigh(trained: Any, key: Key, starts: jax.Array, labels: jax.Array) -> Any:
             size = jnp.float32(sampler.options["step_size"])
             if name in trained.adaptation:
-                size = adapted_step_size(trained.adaptation[name])
+                size = jnp.exp(trained.adaptation[name].log_step_size)
             noise_scale = sampler.options.get("noise_scale")
             if noise_scale is None:
                 noise_scale = jnp.sqrt(2.0 * size * (temperature(sampler) or 0.0))
