@@ -10,7 +10,7 @@ from ebmjax._groups import over_devices
 from ebmjax.evaluate import Distances, _extractors
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.config.families import extractor_name, scores_of_samples
+from ebmjax.recipes.config.families import extractor_name
 from ebmjax.recipes.evaluators.evaluations import check_features, make_distances
 from experiments.configs import jem_digits
 
@@ -88,7 +88,8 @@ def config_with(own, function, **fields):
 def test_a_run_is_judged_by_it(own):
     config = config_with(own, "rows")
     assert extractor_name(config) == "rows"
-    assert "sample_is" not in scores_of_samples(config)
+    with pytest.raises(ConfigError, match=r"keep_best must be one of \[.*'sample_kid', 'test_"):
+        config_with(own, "rows", **{"train.keep_best": "sample_is"})
     distances = make_distances(config, "rows", TRAIN, TRAIN)
     check_features(config, distances)
     found = distances.scores(IMAGES + np.uint8(0)).numbers

@@ -134,23 +134,8 @@ def defaults(fields: Fields) -> ConfigDict:
     """A new configuration with every field at its default."""
     config = ConfigDict()
     for name, one in fields.items():
-        place, last = _open(config, name)
-        if one.values.may_be_none or one.values.kind is object:
-            place[last] = config_dict.placeholder(one.values.kind)
-        if one.default is not None:
-            place[last] = one.default
+        put(one, config, name, one.default)
     return config
-
-
-def _open(config: Config, name: str) -> tuple[Any, str]:
-    """Returns the section of a field, made where it is missing, and the field's name in it."""
-    *path, last = name.split(".")
-    for part in path:
-        if part not in config:
-            with config.unlocked():
-                config[part] = ConfigDict()
-        config = config[part]
-    return config, last
 
 
 def configure(
@@ -182,21 +167,27 @@ def configure(
 
 
 def put(one: Field, config: Config, name: str, value: Any) -> None:
-    """Sets a field.
+    """Sets a field, which is made where it is missing.
 
     Raises:
       ConfigError: for a value of another type.
     """
-    place, last = _open(config, name)
-    if one.values is ANY:
-        with place.unlocked():
-            place[last] = config_dict.placeholder(object)
-    try:
-        if value is None and not one.values.may_be_none:
-            raise TypeError
-        place[last] = value
-    except TypeError as error:
-        raise ConfigError(refusal_of(one, name, value)) from error
+    *path, last = name.split(".")
+    with config.unlocked():
+        for part in path:
+            if part not in config:
+                config[part] = ConfigDict()
+            config = config[part]
+        if one.values is ANY or (
+            last not in config and (one.values.may_be_none or one.values.kind is object)
+        ):
+            config[last] = config_dict.placeholder(one.values.kind)
+        try:
+            if value is None and not one.values.may_be_none:
+                raise TypeError
+            config[last] = value
+        except TypeError as error:
+            raise ConfigError(refusal_of(one, name, value)) from error
 
 
 def from_json(one: Field, name: str, value: Any) -> Any:
@@ -207,11 +198,10 @@ def from_json(one: Field, name: str, value: Any) -> Any:
     """
     if value is None and one.values.may_be_none:
         return None
-    if one.values is ANY or (isinstance(value, list) == one.is_many and value is not None):
-        is_any = type(one.default) is not int or one.values.kind is object
-        is_whole = is_any or type(value) is int
-        if is_whole and one.values.refusal(value) is None:
-            return tuple(value) if isinstance(value, list) else value
+    is_kind = one.values is ANY or (isinstance(value, list) == one.is_many and value is not None)
+    is_whole = type(one.default) is not int or one.values.kind is object or type(value) is int
+    if is_kind and is_whole and one.values.refusal(value) is None:
+        return tuple(value) if isinstance(value, list) else value
     raise ConfigError(refusal_of(one, name, value))
 
 

@@ -46,9 +46,6 @@ OPEN = f"{OWN_CLASSIFIER}_or_{RANDOM}"
 DIGITS_SIDES = (None, 8, 16)
 MIN_CLASSES = 5
 
-OF_SAMPLES = {"sample_fid", "sample_kid", "sample_is"}
-"""Numbers of a run's samples that the features give."""
-
 EXTRACTOR = "{extractor}"
 """Place of the extractors' names in a label."""
 
@@ -140,6 +137,7 @@ def check(config: Config, typed: Collection[str] = ()) -> None:
             raise ConfigError(f"config.{name} is no field here: it needs {needs}.{near}")
     declare.check_ranges(fields, flat)
     module(config.family, "checks").check(config)
+    check_kept(config)
     num_shards = config.mesh.num_shards
     for name in fields:
         if name.startswith("train.") and "batch_size" in name and config[name] % num_shards:
@@ -157,9 +155,15 @@ def module(family: Any, part: str) -> Any:
     return importlib.import_module(f"{place}.{part}")
 
 
-def check_kept(config: Config, numbers: Collection[str]) -> None:
-    """Raises ConfigError for a best state by none of ``numbers``, or by images that judge it."""
-    name = config.train.get("keep_best", "")
+def check_kept(config: Config) -> None:
+    """Raises ConfigError for a best state by no number of the run, or by images that judge it."""
+    name, fields = config.train.get("keep_best", ""), fields_of(config)
+    makers = {one: "samples" if "sample" in one else "classification" for one in IS_HIGHER_BETTER}
+    numbers = {one: made for one, made in makers.items() if f"evals.{made}.every" in fields}
+    if "sample_is" in numbers and (
+        config.evals.get("extractor") or extractor_name(config) == RANDOM
+    ):
+        numbers.pop("sample_is")  # which needs features that know classes
     if not name:
         if config.evals.get("checkpoint") == "best":
             raise ConfigError(
@@ -167,9 +171,8 @@ def check_kept(config: Config, numbers: Collection[str]) -> None:
                 f"which state is best: set --config.train.keep_best to one of {sorted(numbers)}."
             )
         return
-    pick("train.keep_best", name, {one: one for one in numbers})
-    maker = "classification" if name.startswith("test_") else "samples"
-    every = config.evals.get(maker, {"every": 1})["every"]
+    maker = pick("train.keep_best", name, numbers)
+    every = config.evals[maker].every
     if every != 1:
         raise ConfigError(
             f"config.train.keep_best={name!r} chooses at every evaluation of training, and "
@@ -208,14 +211,6 @@ def extractor_name(config: Mapping[str, Any]) -> str:
     if data["num_classes"] is None:
         return OPEN
     return OWN_CLASSIFIER if data["num_classes"] >= MIN_CLASSES else RANDOM
-
-
-def scores_of_samples(config: Mapping[str, Any]) -> set[str]:
-    """Returns the numbers of a run's samples; Inception scores need features that know classes."""
-    if config["evals"].get("samples", {"every": "never"})["every"] == "never":
-        return set()
-    is_without = config["evals"].get("extractor") or extractor_name(config) == RANDOM
-    return OF_SAMPLES - ({"sample_is"} if is_without else set())
 
 
 def with_extractor(label: str, configs: Iterable[Mapping[str, Any]]) -> str:

@@ -5,11 +5,8 @@ from typing import Any
 
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.families import (
-    IS_HIGHER_BETTER,
-    OF_SAMPLES,
     POINTS,
     check_kept,
-    scores_of_samples,
 )
 from ebmjax.recipes.parts.objectives import check_objective
 from ebmjax.recipes.parts.samplers import (
@@ -127,9 +124,7 @@ def check_images(config: Config, about_images: str = "") -> None:
             f"in a step and all chains may be of one class; got {size}.": size < least,
         }
     refuse(pairs)
-    has_samples = has_density and (size if is_joint else config.data.name not in POINTS)
-    numbers = set(IS_HIGHER_BETTER) - OF_SAMPLES if is_joint else set()
-    check_kept(config, numbers | (scores_of_samples(config) if has_samples else set()))
+    check_kept(config)
 
 
 def learns_density(config: Config) -> bool:

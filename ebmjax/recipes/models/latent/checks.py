@@ -1,14 +1,12 @@
 """Refuses fields of a latent EBM's configuration that exclude each other."""
 
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.config.families import check_kept, scores_of_samples
 from ebmjax.recipes.models.latent.fields import SAMPLERS, SHARED
 from ebmjax.recipes.parts.samplers import Chosen, of_section
 
 
 def check(config: Config) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
-    check_kept(config, scores_of_samples(config))
     section, loss, latent_dim = config.sampler, config.loss, config.model.latent_dim
     samplers = [sampler(config, name) for name in ("prior", "posterior")]
     is_through = loss.name == "through_chain"
