@@ -145,16 +145,16 @@ def _check_unchanged(path: Path, config: Config, directory: Path, step: int) -> 
         )
 
 
-def differing(config: Config, saved: dict[str, Any], skipped: str = "-") -> str:
+def differing(config: Config, saved: dict[str, Any], *skipped: str) -> str:
     """Returns the first fields that differ from ``saved``, with both values; empty if none does.
 
-    Names that begin with ``skipped`` do not count. Those that only one of both has come last.
+    Names that begin with one of ``skipped`` do not count. Names that only one has come last.
     """
     ours, theirs = flatten(as_json(config)), flatten(saved)
     names = [
         name
         for name in [*sorted(ours.keys() & theirs.keys()), *sorted(ours.keys() ^ theirs.keys())]
-        if ours.get(name) != theirs.get(name) and not name.startswith((skipped, *LOCATIONS))
+        if ours.get(name) != theirs.get(name) and not name.startswith((*skipped, *LOCATIONS))
     ]
     return "; ".join(
         f"{name} was {trim(repr(theirs.get(name, 'absent')))} and is now "
@@ -245,21 +245,21 @@ def newest_of(directory: Path, steps: Sequence[int]) -> Saved:
     )
 
 
-def check(workdir: Path, config: Config, may_differ: str = "-") -> None:
+def check(workdir: Path, config: Config, *may_differ: str) -> None:
     """Raises WorkdirError for a folder of another configuration's run, or of other files.
 
-    Fields whose names begin with ``may_differ`` may have changed since.
+    Fields whose names begin with one of ``may_differ`` may have changed since.
     """
     path = workdir / "config.json"
     with explain_errors(workdir):
         if path.exists():
-            if found := differing(config, as_json(config_of(workdir)), may_differ):
+            if found := differing(config, as_json(config_of(workdir)), *may_differ):
                 raise WorkdirError(
                     f"--workdir {workdir} belongs to a run with another configuration: {found}. "
                     "Continue it with its own, or use another --workdir."
                 )
         # A run killed while it wrote config.json has left a temporary file and nothing else.
-        elif workdir.exists() and any(not p.match("config.*.tmp") for p in workdir.iterdir()):
+        elif workdir.exists() and any(not p.match("config.*.json") for p in workdir.iterdir()):
             raise WorkdirError(
                 f"--workdir {workdir} holds files but no config.json: name an empty or new folder."
             )
@@ -344,11 +344,21 @@ def write_json(path: Path, report: dict[str, Any]) -> None:
     write_whole(path, json.dumps(strict, indent=2, sort_keys=True) + "\n")
 
 
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yields another path to write to, which takes the place of ``path`` once it is written."""
+    temporary = path.with_name(f"{path.stem}.{os.getpid()}{path.suffix}")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
 def write_whole(path: Path, text: str) -> None:
     """Writes a file whole or not at all."""
-    temporary = path.with_name(f"{path.stem}.{os.getpid()}.tmp")
-    temporary.write_text(text)
-    temporary.replace(path)
+    with replacing(path) as temporary:
+        temporary.write_text(text)
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:

@@ -142,8 +142,7 @@ def verdict(run: RunData) -> str:
         text = f"Unfinished: step {last:,}{of}"
     recovered = len(run.entries("recoveries.json", "recoveries"))
     text += f"; recovered {count_nouns(recovered, 'time')}" * bool(recovered)
-    counts = [row["skipped"] for row in run.rows if row.get("skipped") is not None]
-    skipped = fitting(lambda: int(np.sum(np.array(counts[-1:], float)))) or 0
+    skipped = fitting(lambda: int(np.sum(np.array(run.results["skipped"], float)))) or 0
     return text + f"; {count_nouns(skipped, 'step')} without a finite update" * bool(skipped) + "."
 
 

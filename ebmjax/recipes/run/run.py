@@ -34,10 +34,8 @@ BROKE_OFF = (WriteError, DataChangedError, training.DivergenceError)
 """Errors of a run that had begun; the others leave everything as it was."""
 
 USER_ERRORS = (
-    *BROKE_OFF,
     *(ConfigError, WorkdirError, DataUnavailableError, FileNotFoundError, NotADirectoryError),
-    *(training.CheckpointAccessError, training.CheckpointDamagedError),
-    training.CheckpointMismatchError,
+    *(*BROKE_OFF, *states.DOES_NOT_FIT, training.CheckpointAccessError),
 )
 """Errors that the user can mend: commands print the message alone."""
 
@@ -340,7 +338,7 @@ def evaluate_saved(config: Config, folder: str | None, name: str, step: int | No
     if folder is None:
         raise WorkdirError("--mode=eval needs --workdir=FOLDER, the folder of a run.")
     run = Run(config, folder)
-    run_folder.check(run.path, config, may_differ="evals.")
+    run_folder.check(run.path, config, "evals.")
     run_folder.check_writable(run.path)
     print(f"{name} -> {run.path}", about_devices(), sep="\n", flush=True)
     state, found = run.open(step)

@@ -1,6 +1,5 @@
 """States that a run keeps or begins from: the best, another run's, one from before a divergence."""
 
-import json
 import math
 import re
 import shutil
@@ -134,7 +133,7 @@ def go_back(
 ) -> list[Mapping[str, Any]]:
     """Takes a run that diverged back to a checkpoint, and returns its recoveries with the new one.
 
-    That is the newest from before the first skipped step; without any, step 0. The folder goes back
+    That is the newest from before the first skipped step; without any, step 0. Later checkpoints go
     first, and recoveries.json is written then: a process that is killed between diverges once more
     at the same step, and goes back to the same checkpoint. ``config`` has all that the recoveries
     so far changed, and what the images decided. It may also say that the run ends with ``error``.
@@ -148,9 +147,6 @@ def go_back(
         raise training.DivergenceError(f"{error.args[0]} {hint}") from error
     with training.Checkpoints(path / "checkpoints") as kept:
         step, _ = kept.newest_before(error.first_skipped) or (0, {})
-        rows = run_folder.read_rows(path)  # the checkpoints last: without any, no rows may be left
-        lines = (json.dumps(row) + "\n" for row in rows if row["step"] <= step)
-        run_folder.write_whole(path / "metrics.jsonl", "".join(lines))
         kept.remove_after(step)
     found = {"diverged_at": error.step, "first_skipped": error.first_skipped}
     found |= {"reason": error.reason, "from_step": step, "changes": changes}

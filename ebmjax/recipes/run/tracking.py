@@ -3,10 +3,10 @@
 import math
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 from tensorboardX import SummaryWriter
 
 from ebmjax import training
@@ -21,7 +21,7 @@ IN_LINES += ("chain_acceptance_prob", "prior_acceptance", *MEASURED)
 
 
 class TensorBoardWriter:
-    """Writes the numbers of rows; each sitting has its file."""
+    """Writes the finite numbers of rows, also those in lists; each sitting has its file."""
 
     def __init__(self, folder: str | Path):
         self._folder = Path(folder).expanduser()
@@ -39,22 +39,14 @@ class TensorBoardWriter:
 
     def write(self, step: int, row: dict[str, Any]) -> None:
         assert self._writer is not None, "start() comes first"
-        for column, value in row.items():
-            for name, number in _flatten(column, value):
-                self._writer.add_scalar(name, number, step)
+        for path, value in jax.tree_util.tree_leaves_with_path(row):
+            if isinstance(value, int | float) and math.isfinite(value):
+                name = jax.tree_util.keystr(path, simple=True, separator="/")
+                self._writer.add_scalar(name, value, step)
 
     def close(self) -> None:
         if self._writer is not None:
             self._writer.close()
-
-
-def _flatten(name: str, value: Any) -> Iterator[tuple[str, float]]:
-    """Yields the finite numbers of a row's value; those of lists as ``name/0``, ``name/1``, ..."""
-    if isinstance(value, list):
-        for i, entry in enumerate(value):
-            yield from _flatten(f"{name}/{i}", entry)
-    elif isinstance(value, int | float) and math.isfinite(value):
-        yield name, value
 
 
 class Progress(training.Writer):

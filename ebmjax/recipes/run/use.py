@@ -19,7 +19,7 @@ from ebmjax.recipes.config.errors import ConfigError, WorkdirError, stop
 from ebmjax.recipes.config.families import is_points
 from ebmjax.recipes.evaluators.result_tables import as_lines, results
 from ebmjax.recipes.folder import run_folder
-from ebmjax.recipes.folder.run_folder import check_writable, write_arrays
+from ebmjax.recipes.folder.run_folder import check_writable, replacing, write_arrays
 from ebmjax.recipes.run.machine import use_compilation_cache, variables
 
 USAGE = """Uses the model of a run, whose data must still be there. The folder stays as it is.
@@ -59,7 +59,8 @@ def main() -> None:
     try:
         with tell_phases("stdout"):
             arrays = use(trained.load(arguments.workdir, **options), arguments)
-        write(arguments.out, arrays)
+        with replacing(arguments.out) as temporary:
+            WRITERS[arguments.out.suffix](temporary, arrays)
     except (*USER_ERRORS, OSError) as error:
         stop(error)
     shapes = ", ".join(f"{name} {array.shape}" for name, array in list(arrays.items())[:6])
@@ -225,16 +226,6 @@ def source_of(path: str) -> str:
     if ":" in path:
         return path
     raise ConfigError(f"--data does not exist: {path}.{near_path(place)}")
-
-
-def write(out: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes a file whole or not at all, in the format that its ending names."""
-    temporary = out.with_name(f"{out.stem}.{os.getpid()}{out.suffix}")
-    try:
-        WRITERS[out.suffix](temporary, arrays)
-        temporary.replace(out)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _png(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

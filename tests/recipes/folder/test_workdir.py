@@ -21,7 +21,7 @@ def test_a_new_folder_is_made_with_its_parents(tmp_path):
     assert {path.name for path in (tmp_path / "a" / "b").iterdir()} == {"config.json", "plots"}
 
 
-@pytest.mark.parametrize("left", [None, "config.123.tmp"])
+@pytest.mark.parametrize("left", [None, "config.123.json"])
 def test_an_empty_folder_and_one_left_by_a_kill_at_the_first_write_are_taken(left, tmp_path):
     if left:
         (tmp_path / left).write_text('{"data": {"na')

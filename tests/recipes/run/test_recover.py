@@ -101,12 +101,7 @@ MADE = []
 @pytest.mark.parametrize(
     "moment",
     {
-        "before its rows are cut": (
-            run_folder,
-            "write_whole",
-            lambda path, text: path.suffix == ".jsonl",
-        ),
-        "with its rows cut": (training.Checkpoints, "remove_after"),
+        "before its checkpoints go": (training.Checkpoints, "remove_after"),
         "before it is written": (
             run_folder,
             "write_json",

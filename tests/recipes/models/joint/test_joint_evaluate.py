@@ -73,7 +73,7 @@ def test_a_later_evaluation_repeats_the_one_after_training(run, copied):
     for name in PLOTS:
         with Image.open(copied / "plots" / f"eval_{name}.png") as image:
             assert min(image.size) > 100
-    assert not list(copied.glob("*.tmp"))
+    assert not list(copied.glob("evaluation.*.json"))
 
 
 def test_the_classification_is_that_of_numpy_and_scikit_learn(run):
