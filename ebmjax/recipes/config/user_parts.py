@@ -44,12 +44,24 @@ class UserPart(NamedTuple):
         if not is_held:
             raise ConfigError(f"config.{self.field}={self.name!r} must {must}; got {got}.")
 
-    def explain(self, note: str = "") -> contextlib.AbstractContextManager[None]:
-        """Turns what the part's code raises into a ConfigError, with its options and a ``note``."""
-        options = trim(repr(dict(self.options)))
-        section = self.field.partition(".")[0]
-        note = f" Its arguments, config.{section}.options: {options}." * bool(self.options) + note
-        return explain(self.field, self.name, self.function, note)
+    @contextlib.contextmanager
+    def explain(self, note: str = "") -> Iterator[None]:
+        """Turns whatever the part's code raises into a ConfigError with its line, and a note."""
+        try:
+            yield
+        except ConfigError:
+            raise
+        except (Exception, SystemExit) as error:
+            kind = "" if isinstance(error, TypeError | ValueError) else f"{type(error).__name__}: "
+            text = " ".join(str(error).split()).rstrip(".") + "."
+            if self.options:
+                section, options = self.field.partition(".")[0], trim(repr(dict(self.options)))
+                text += f" Its arguments, config.{section}.options: {options}."
+            file = getattr(getattr(self.function, "__code__", None), "co_filename", None)
+            frames = traceback.extract_tb(error.__traceback__)
+            lines = [f", line {frame.lineno}" for frame in frames if frame.filename == file]
+            place = f"config.{self.field}={self.name!r}{''.join(lines[-1:])}"
+            raise ConfigError(f"{place}: {kind}{text}{note}") from error
 
 
 def find_function(field: str, name: str) -> Callable[..., Any]:
@@ -136,20 +148,3 @@ def option_fields(config: Config, fields: Fields) -> dict[str, Field]:
                 own = read_fields(find_function(name, entry)).items()
                 found |= {f"{name.partition('.')[0]}.options.{key}": one for key, one in own}
     return found
-
-
-@contextlib.contextmanager
-def explain(field: str, name: str, function: Callable[..., Any], note: str = "") -> Iterator[None]:
-    """Turns whatever a user's own code raises into a ConfigError with its line, and a note."""
-    try:
-        yield
-    except ConfigError:
-        raise
-    except (Exception, SystemExit) as error:
-        kind = "" if isinstance(error, TypeError | ValueError) else f"{type(error).__name__}: "
-        text = " ".join(str(error).split()).rstrip(".") + "." + note
-        file = getattr(getattr(function, "__code__", None), "co_filename", None)
-        frames = traceback.extract_tb(error.__traceback__)
-        lines = [f", line {frame.lineno}" for frame in frames if frame.filename == file]
-        place = "".join(lines[-1:])
-        raise ConfigError(f"config.{field}={name!r}{place}: {kind}{text}") from error

@@ -15,7 +15,7 @@ from ebmjax._stored import take_rows
 from ebmjax.data import ImageData
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.config.user_parts import UserPart, explain, find_function, find_part, is_users
+from ebmjax.recipes.config.user_parts import UserPart, find_function, find_part, is_users
 from ebmjax.recipes.evaluators import Found, table
 from ebmjax.recipes.evaluators.result_tables import over_training
 from ebmjax.recipes.folder.run_folder import read_rows, save_snapshot
@@ -67,10 +67,10 @@ def make_distances(
 
     def make() -> evaluate.Extractor:
         if section.get("extractor"):
-            where = "evals.extractor", section.extractor
-            function = find_function(*where)
+            function = find_function("evals.extractor", section.extractor)
+            part = UserPart("evals.extractor", section.extractor, function, {})
             found = evaluate.own_extractor(function)
-            return found._replace(outputs_fn=explain(*where, function)(found.outputs_fn))
+            return found._replace(outputs_fn=part.explain()(found.outputs_fn))
         if name == families.INCEPTION:
             try:
                 return evaluate.inception(section.inception_weights)

@@ -399,7 +399,15 @@ def bind_sampler(
                 )
             return make(log_density_fn, max_score=max_score, **ends)
         if section.get("final_step_fraction", 1.0) != 1.0:
-            make = _anneal(make, options, final_step_fraction, section.num_steps)
+            # Steps fall evenly along a training chain and then stay, at the same temperature: a noise
+            # that is given falls with the root of the step.
+            last = max(section.num_steps - 1, 1)
+            fraction = optax.linear_schedule(1.0, final_step_fraction, last)
+            first, noise = given.get("step_size", options["step_size"]), options.get("noise_scale")
+            given["step_size"] = lambda step: first * fraction(step)
+            if noise is not None:
+                given["noise_scale"] = lambda step: noise * jnp.sqrt(fraction(step))
+            make = samplers.schedule(make)
         if max_score is not None:
             log_density_fn = samplers.clip_score(log_density_fn, max_score)
         if box == "reflect":
@@ -430,23 +438,3 @@ def chain_kind(
         step_size=chosen.options.get("step_size", 1.0),
         memory=entry.memory,
     )
-
-
-def _anneal(
-    make: Callable[..., Any], options: dict[str, Any], final_fraction: float, num_steps: int
-) -> Callable[..., Any]:
-    """Steps that fall evenly to ``final_fraction`` of the first, at the same temperature.
-
-    From the length of a training chain on they stay there. A noise that is given falls with the
-    root of the step.
-    """
-    fraction = optax.linear_schedule(1.0, final_fraction, max(num_steps - 1, 1))
-    noise_scale: Any = options.get("noise_scale")
-
-    def make_annealed(density: Any, step_size: Any = options["step_size"]) -> Any:
-        falling = {"step_size": lambda step: step_size * fraction(step)}
-        if noise_scale is not None:
-            falling["noise_scale"] = lambda step: noise_scale * jnp.sqrt(fraction(step))
-        return samplers.schedule(make)(density, **falling)
-
-    return make_annealed
