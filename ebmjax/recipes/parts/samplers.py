@@ -399,7 +399,7 @@ def bind_sampler(
                 )
             return make(log_density_fn, max_score=max_score, **ends)
         if section.get("final_step_fraction", 1.0) != 1.0:
-            # Steps fall evenly along a training chain and then stay, at the same temperature: a noise
+            # Steps fall evenly along a training chain and then stay, at one temperature: a noise
             # that is given falls with the root of the step.
             last = max(section.num_steps - 1, 1)
             fraction = optax.linear_schedule(1.0, final_step_fraction, last)
