@@ -31,7 +31,7 @@ def run_here(num_jobs: int, all_cells: Sequence[Cell], tell: Told, hear: Told) -
     """
     stdin, held = os.pipe()
     with ThreadPoolExecutor(num_jobs, initializer=share_cpus(num_jobs)) as pool:
-        jobs = {pool.submit(run, cell, stdin, partial(hear, cell), []): cell for cell in all_cells}
+        jobs = {pool.submit(CellJob(cell, stdin, partial(hear, cell))): cell for cell in all_cells}
         try:
             for job in as_completed(jobs):
                 tell(jobs[job], job.result())
@@ -53,50 +53,47 @@ def share_cpus(num_jobs: int) -> Callable[[], None]:
     return lambda: os.sched_setaffinity(0, shares.pop())
 
 
-def run(cell: Cell, stdin: int, hear: Callable[[str], object], processes: list[Any]) -> str:
-    """Runs a missing cell; returns its status, or the last lines of an error.
-
-    The run saves and stops when ``stdin`` ends. Its process is added to ``processes``.
-    """
-    if cell.status != "missing":
-        return cell.status
-    with tempfile.TemporaryFile("w+", errors="replace") as file:
-        pipes: Any = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": file}
-        pipes |= {"text": True, "errors": "replace"}
-        variables = os.environ | {STOPS_WITH_STDIN: "1"}
-        with subprocess.Popen(cell.command, env=variables, **pipes) as process:
-            processes.append(process)
-            for line in process.stdout or ():
-                hear(line.strip())
-            process.wait()
-        file.seek(0)
-        errors = file.read()
-    if "Training diverged" in errors:
-        (cell.folder / DIVERGED).write_text(errors)
-    if cell.status == "missing":
-        return f"failed with exit code {process.returncode}: {errors.strip()[-400:]}"
-    return cell.status
-
-
 class CellJob:
-    """A cell as a job: called on the cluster's machine, it runs the cell's command there."""
+    """Runs the command of a missing cell when it is called, here or on a cluster's machine.
 
-    def __init__(self, cell: Cell):
-        self.cell = cell
-        self._processes: list[Any] = []
+    The run saves and stops when ``stdin`` ends; without one that is at ``checkpoint``. ``hear``
+    takes the lines that it prints.
+    """
+
+    def __init__(self, cell: Cell, stdin: int | None = None, hear: Callable[[str], Any] = print):
+        self.cell, self.stdin, self.hear = cell, stdin, hear
+        self.process: Any = None
 
     def __call__(self) -> str:
-        """Returns the status, as ``run``."""
-        stdin, self._held = os.pipe()
-        return run(self.cell, stdin, print, self._processes)
+        """Returns the cell's status, or the last lines of an error."""
+        cell, stdin = self.cell, self.stdin
+        if cell.status != "missing":
+            return cell.status
+        if stdin is None:
+            stdin, self.held = os.pipe()
+        with tempfile.TemporaryFile("w+", errors="replace") as file:
+            pipes: Any = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": file}
+            pipes |= {"text": True, "errors": "replace"}
+            variables = os.environ | {STOPS_WITH_STDIN: "1"}
+            with subprocess.Popen(cell.command, env=variables, **pipes) as self.process:
+                for line in self.process.stdout or ():
+                    self.hear(line.strip())
+                self.process.wait()
+            file.seek(0)
+            errors = file.read()
+        if "Training diverged" in errors:
+            (cell.folder / DIVERGED).write_text(errors)
+        if cell.status == "missing":
+            return f"failed with exit code {self.process.returncode}: {errors.strip()[-400:]}"
+        return cell.status
 
     def checkpoint(self) -> Any:
         """Stops the run, which saves, at a preemption; returns the job that continues it."""
         from submitit.helpers import DelayedSubmission
 
-        os.close(self._held)
-        for process in self._processes:
-            process.wait()
+        os.close(self.held)
+        if self.process:
+            self.process.wait()
         return DelayedSubmission(CellJob(self.cell))
 
 
