@@ -33,6 +33,7 @@ from ebmjax.recipes.config.user_parts import find_function, find_part, is_users
 from ebmjax.types import Key, Metrics
 
 TILTED = "tilted_langevin"
+LOSS = "return a loss, a floating-point scalar, or (loss, metrics), a dict of scalars beside it"
 
 
 def contrastive_divergence(
@@ -502,15 +503,12 @@ def _users(config: Config) -> Callable[..., tuple[jax.Array, Metrics]]:
         found: Any = part.call(*given, **part.options)
         value: Any
         value, metrics = found if isinstance(found, tuple) and len(found) == 2 else (found, {})
-        if not hasattr(value, "dtype") or not jnp.issubdtype(value.dtype, jnp.floating):
-            wrong = f"a {type(value).__name__}"
-        elif jnp.shape(value) or not isinstance(metrics, Mapping):
-            wrong = f"shape {jnp.shape(value)} and a {type(metrics).__name__}"
-        else:
-            shapes = {key: jnp.shape(one) for key, one in metrics.items()}
-            wrong = ", ".join(f"{key!r} of shape {shape}" for key, shape in shapes.items() if shape)
-        must = "return a loss, a floating-point scalar, or (loss, metrics), a dict of scalars"
-        part.hold(not wrong, f"{must} beside it", wrong)
+        is_real = hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jnp.floating)
+        types = f"a {type(value).__name__} and a {type(metrics).__name__}"
+        part.hold(is_real and isinstance(metrics, Mapping), LOSS, types)
+        shapes = {key: jnp.shape(one) for key, one in {"loss": value, **metrics}.items()}
+        wrong = ", ".join(f"{key!r} of shape {shape}" for key, shape in shapes.items() if shape)
+        part.hold(not wrong, LOSS, wrong)
         return value, dict(metrics)
 
     return loss

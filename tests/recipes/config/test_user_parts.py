@@ -236,7 +236,7 @@ def test_a_loss_alone_gets_the_energies_means(here):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("own.py:two", r"must return a loss, a floating-point scalar.*got shape \(2,\)"),
+        ("own.py:two", r"must return a loss, a floating-point scalar.*got 'loss' of shape \(2,\)"),
         ("own.py:each", r"a dict of scalars beside it; got 'all' of shape \(2,\)"),
         ("own.py:fails", r"config\.loss\.name='own\.py:fails', line \d+: RuntimeError: no luck"),
     ],
