@@ -136,7 +136,9 @@ def _make_table(found: re.Match[str]) -> str:
         if name == "fields of samplers":
             fields = families.module("joint", "fields").SECTIONS["joint"]
         else:
-            fields = show_fields.in_order(families.own_fields(name.rpartition(" ")[2]))
+            family = name.rpartition(" ")[2]
+            own = families.module(family, "fields").FIELDS
+            fields = show_fields.in_order(own.get(family, own))
         lines = ["| field | default | values | what it is |", "|---|---|---|---|"]
         for field, one in fields.items():
             needs = f" Needs {'; '.join(when.needs for when in one.when)}." * bool(one.when)

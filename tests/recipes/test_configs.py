@@ -2,19 +2,19 @@
 
 import json
 import re
-from functools import partial
+import runpy
 from types import SimpleNamespace
 
 import pytest
 from experiment_runs import EXPERIMENTS
 
-from ebmjax.recipes.config import families, files, show_fields
+from ebmjax.recipes.config import families, show_fields
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.folder.run_folder import as_json
 
 
 def load(path):
-    return SimpleNamespace(get_config=partial(files.make_config, path))
+    return SimpleNamespace(**runpy.run_path(str(path)))
 
 
 FILES = {path.name: path for path in sorted((EXPERIMENTS / "configs").glob("*.py"))}
@@ -32,12 +32,12 @@ def test_the_head_of_a_config_says_what_to_expect(name):
     assert re.search(r"not yet run|\b20\d\d-\d\d-\d\d\b", expected), "neither a date nor a no"
     assert "smoke" in VARIANTS[name]
     with pytest.raises(ValueError, match="unknown variant 'nonsense'; there are "):
-        files.make_config(FILES[name], "nonsense")
+        MODULES[name].get_config("nonsense")
 
 
 @pytest.mark.parametrize(("name", "variant"), ALL)
 def test_a_variant_is_a_valid_configuration_and_survives_json(name, variant, tmp_path):
-    config = files.make_config(FILES[name], variant)
+    config = MODULES[name].get_config(variant)
     families.check(config)
     families.prune(config)
     families.check(config)

@@ -1,5 +1,6 @@
 """Reads the configuration from a command line."""
 
+import runpy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,12 @@ def read(
     path, colon, variant = config.partition(":")
     found = files.find(path, "configs", "configuration", where)
     try:
-        made = files.make_config(found, *[variant] * bool(colon))
+        get_config = runpy.run_path(str(found)).get("get_config")
+        if not callable(get_config):
+            raise ConfigError(
+                f"{found} must define get_config(variant), which returns a configuration."
+            )
+        made = get_config(*[variant] * bool(colon))
         names = _change(made, config, split(["", *arguments])[1])
         if is_checked:
             families.check(made, names)

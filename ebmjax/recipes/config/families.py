@@ -68,7 +68,9 @@ def all_fields(family: Any, names: Collection[str] = ()) -> Fields:
 
     They include those in ``names`` that are options of the user's functions.
     """
-    every = {**own_fields(family), **own_fields(family, "SECTIONS")}
+    place, every = module(family, "fields"), {}
+    for found in (place.FIELDS, getattr(place, "SECTIONS", {})):
+        every |= found.get(family, found)  # two families in one place have both by their names
     for name in names:
         section, is_option, _ = name.partition(".options.")
         naming = [
@@ -77,12 +79,6 @@ def all_fields(family: Any, names: Collection[str] = ()) -> Fields:
         if is_option and naming:
             every[name] = declare.option_field(section, naming)
     return every
-
-
-def own_fields(family: Any, what: str = "FIELDS") -> Fields:
-    """Returns the fields of a family alone, or the "SECTIONS" of the parts that it offers."""
-    found = getattr(module(family, "fields"), what, {})
-    return found.get(family, found)
 
 
 def fields_of(config: Config, with_off: bool = False) -> Fields:

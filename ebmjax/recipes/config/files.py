@@ -1,15 +1,13 @@
 """Finds configuration and study files, and lets them share definitions."""
 
 import importlib
-import runpy
 import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from ebmjax._user_function import PROJECT
-from ebmjax.recipes.config.errors import ConfigError, did_you_mean, stop
+from ebmjax.recipes.config.errors import did_you_mean, stop
 
 MODELS = Path(__file__).parents[1] / "at_hand"
 """Folder of the trained models that come with ebmjax."""
@@ -59,14 +57,6 @@ def mistake_in(path: Path, error: BaseException) -> str:
     if isinstance(error, SyntaxError) and Path(error.filename or "").resolve() == here:
         line, text = error.lineno, error.msg
     return f"{path}, line {line}: {type(error).__name__}: {text}" if line else ""
-
-
-def make_config(path: Path, *variant: str) -> Any:
-    """Runs a configuration file, and returns what its ``get_config`` makes of a variant."""
-    made = runpy.run_path(str(path)).get("get_config")
-    if not callable(made):
-        raise ConfigError(f"{path} must define get_config(variant), which returns a configuration.")
-    return made(*variant)
 
 
 def project(name: str) -> ModuleType:
