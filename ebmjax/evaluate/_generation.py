@@ -24,16 +24,6 @@ def finite_images(ends: Any) -> np.ndarray:
     return np.asarray(data.from_signed_unit(jnp.asarray(ends[is_finite])))
 
 
-def rms_displacement(starts: Any, ends: Any) -> float:
-    """Returns the root mean square, over chains and coordinates, of the way from start to end.
-
-    Args:
-      starts, ends: (N, ...), images or latents, whose units the answer has; NaN without chains.
-    """
-    way = np.asarray(ends, np.float64) - np.asarray(starts, np.float64)
-    return float(np.sqrt(np.mean(np.square(way)))) if way.size else math.nan
-
-
 class Chains(NamedTuple):
     """N samples beside their chains' starts.
 
@@ -44,12 +34,26 @@ class Chains(NamedTuple):
       labels: (N,) int32, the classes of the starts, in turn, so that there are as many of each;
         None where starts have no class. Errors are those of images of these fixed classes.
       are_the_same: whether each end and its start belong to the same chain.
+      ways: (N, ...), ends minus starts of what the chains moved; None for the images themselves.
     """
 
     starts: Any
     ends: Any
     labels: Any = None
     are_the_same: bool = True
+    ways: Any = None
+
+    def drop_diverged(self) -> "Chains":
+        """Returns the chains whose ends are finite, in NumPy."""
+        is_finite = np.isfinite(self.ends).all(axis=(1, 2, 3))
+        arrays = self.starts, self.ends, self.labels, self.ways
+        *kept, ways = (x if x is None else np.asarray(x)[is_finite] for x in arrays)
+        return Chains(*kept, self.are_the_same, ways)
+
+    def rms_displacement(self) -> float:
+        """Returns the root mean square of their ways, over chains and coordinates; NaN of none."""
+        ways = self.ways if self.ways is not None else np.subtract(self.ends, self.starts)
+        return float(np.sqrt(np.mean(np.square(ways, dtype=np.float64)))) if ways.size else math.nan
 
 
 def score_chains(
@@ -64,28 +68,23 @@ def score_chains(
       distances: from the training images.
       at, num_compared: as in ``Distances.scores``.
     """
-    begun, ends = np.asarray(chains.starts), np.asarray(chains.ends)
-    if ends.ndim != 4 or begun.shape != ends.shape:
+    shapes = np.shape(chains.starts), np.shape(chains.ends)
+    if len(shapes[1]) != 4 or shapes[0] != shapes[1]:
         raise ValueError(
             "chains must have starts and ends of one shape (N, H, W, C), got "
-            f"{begun.shape} and {ends.shape}."
+            f"{shapes[0]} and {shapes[1]}."
         )
-    is_finite = np.isfinite(ends).all(axis=(1, 2, 3))
-    begun, ends = begun[is_finite], ends[is_finite]
-    labels = None if chains.labels is None else np.asarray(chains.labels)[is_finite]
-    are_pairs = chains.are_the_same
-    score = partial(distances.scores, labels=labels, at=at, num_compared=num_compared)
-    name, (known, starts) = (
-        (tree_digest(begun), at, num_compared, are_pairs),
-        distances.known_starts,
-    )
+    found, are_pairs = chains.drop_diverged(), chains.are_the_same
+    score = partial(distances.scores, labels=found.labels, at=at, num_compared=num_compared)
+    name = (tree_digest(found.starts), at, num_compared, are_pairs)
+    known, starts = distances.known_starts
     if name != known:
-        starts = score(finite_images(begun), seed=0 if are_pairs else UNPAIRED_SEED)
+        starts = score(finite_images(found.starts), seed=0 if are_pairs else UNPAIRED_SEED)
         distances.known_starts = name, starts
-    scored = score(finite_images(ends)), starts
-    way = {"rms_displacement": rms_displacement(begun, ends)} if are_pairs else {}
+    scored = score(finite_images(found.ends)), starts
+    way = {"rms_displacement": found.rms_displacement()} if are_pairs else {}
     return {
-        "num_diverged": int(np.sum(~is_finite)),
+        "num_diverged": len(chains.ends) - len(found.ends),
         **scored[0].numbers,
         **way,
         "starts": starts.numbers,
@@ -161,20 +160,21 @@ def along_training(chains: Chains, test: data.ImageData, distances: Distances) -
       distances: from the training images.
 
     Returns:
-      "fid", "kid" and so on with "sample_" and "start_" before them; FID of "test_images_" and
-      "gaussian_"; "fid_minus_starts" with "_low" and "_high". NaN for fewer than two images.
+      "fid", "kid" and so on with "sample_" and "start_" before them; "sample_rms_displacement" if
+      start and end belong to the same chain; FID of "test_images_" and "gaussian_";
+      "fid_minus_starts" with "_low" and "_high". NaN for fewer than two images.
     """
     num = len(chains.ends)
     found = score_chains(chains, distances, at=num)
     if num not in distances.references:
         distances.references[num] = score_references(test, distances, num)
-    sets = {"sample": (ALONG, found), "start": (ALONG, found["starts"])}
+    sets = {"sample": ((*ALONG, "rms_displacement"), found), "start": (ALONG, found["starts"])}
     sets |= {name: (ALONG[:3], one) for name, one in distances.references[num].items()}
     row = {
         f"{prefix}_{name}": numbers[name]
         for prefix, (names, numbers) in sets.items()
         for name in names
-        if name in numbers  # "is" needs features that know classes
+        if name in numbers  # "is" needs features that know classes, a displacement pairs
     }
     ends = {"": "difference", "_low": "low", "_high": "high"}
     paired = found["minus_starts"]

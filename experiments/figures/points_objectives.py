@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ebmjax.recipes.evaluators.density import Grid, describe_density, tile
+from ebmjax.recipes.evaluators.density import Grid, judge_density, tile
 from ebmjax.recipes.evaluators.plots import figure
 from ebmjax.recipes.folder.run_folder import read_json, snapshots
 from ebmjax.recipes.study.cells import Cell, find_runs
@@ -72,16 +72,16 @@ def densities(path: Path, runs: Runs) -> None:
             section = read_json(shown[name][0].folder / "config.json")["evals"]["density"]
             grid = Grid(section["half_width"], section["grid_points"])
             with np.load(snapshots(shown[name][0].folder)[-1]) as arrays:
-                truth = np.exp(arrays["truth"])
-            tile(axes[0], truth, truth.max(), "data")
+                truth, peak = arrays["truth"], np.exp(arrays["truth"].max())
+            tile(axes[0], np.exp(truth), peak, "data")
             axes[0].set_ylabel(name.replace("_", " "))
             for place, column in zip(axes[1:], columns, strict=True):
                 run, learned = line.get(column), None
+                head = [f"beta {column:g}"] if isinstance(column, float) else column.split(", ")
                 caption = "missing" if run is None else "diverged"
                 if run is not None and run.status != "diverged":
                     with np.load(snapshots(run.folder)[-1]) as arrays:
-                        found = arrays["log_density"]
-                    caption, learned = describe_density(found, grid, truth)
-                head = [f"beta {column:g}"] if isinstance(column, float) else column.split(", ")
-                title = "\n".join([*head, *[caption] * (learned is not None)])
-                tile(place, learned, truth.max(), title, missing=caption)
+                        numbers, learned = judge_density(arrays["log_density"], truth, grid)
+                    head += [f"TV {numbers['density_tv']:.2f}"] * (learned is not None)
+                    caption = "not normalisable"
+                tile(place, learned, peak, "\n".join(head), missing=caption)

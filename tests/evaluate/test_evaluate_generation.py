@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ebmjax import data, evaluate, metrics
-from ebmjax.evaluate import Chains, Extractor, rms_displacement
+from ebmjax.evaluate import Chains, Extractor
 from ebmjax.evaluate._distances import fid_line
 from ebmjax.evaluate._generation import draw_gaussians, score_chains, take_balanced
 
@@ -166,8 +166,9 @@ def test_the_displacement_is_of_the_chains_pixels():
     """Two chains of two pixels: squares 0, 1, 4 and 4, in units of pixels in [-1, 1]."""
     starts = np.zeros((2, 2, 1, 1), np.float32)
     ends = np.array([[0.0, 1.0], [-2.0, 2.0]], np.float32).reshape(2, 2, 1, 1)
-    assert rms_displacement(starts, ends) == 1.5
-    assert np.isnan(rms_displacement(starts[:0], ends[:0]))
+    assert Chains(starts, ends).rms_displacement() == 1.5
+    assert np.isnan(Chains(starts[:0], ends[:0]).rms_displacement())
+    assert Chains(starts, ends, ways=np.array([[3.0], [4.0]])).rms_displacement() == 12.5**0.5
 
 
 def test_diverged_samples_are_counted_and_left_out():
@@ -179,7 +180,8 @@ def test_diverged_samples_are_counted_and_left_out():
     found = score_chains(Chains(starts, ends, labels), DISTANCES)
     assert (found["num_diverged"], found["num_images"]) == (1, 3)
     assert found["starts"]["num_images"] == 3
-    assert found["rms_displacement"] == rms_displacement(starts[[0, 2, 3]], ends[[0, 2, 3]])
+    left = Chains(starts[[0, 2, 3]], ends[[0, 2, 3]])
+    assert found["rms_displacement"] == left.rms_displacement()
     whole = score_chains(Chains(starts, starts, labels), DISTANCES)
     assert whole["starts"]["num_images"] == 4
     found = score_chains(Chains(starts, np.full_like(ends, np.inf)), DISTANCES)

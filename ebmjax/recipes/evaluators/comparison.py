@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 
 from ebmjax import metrics
 from ebmjax import samplers as library
@@ -66,10 +67,7 @@ def comparison(
     judge, references = find_references(
         draw_key, model, density.learned_on_grid(model), np.asarray(starts), num_steps - burn_in
     )
-
-    def log_density(params: Any, point: jax.Array) -> jax.Array:
-        return model.class_log_densities(model.trained._replace(params=params), point)[0]
-
+    log_density = Partial(lambda *given: model.class_log_densities(*given)[0], model.trained)
     report: dict[str, Any] = {"references": references}
     for setting in SETTINGS:
         report[setting] = {}
@@ -77,10 +75,8 @@ def comparison(
             chosen, label = choose(name, setting), name.rpartition(":")[2]
             say_part(f"{num_chains} chains of {label}, {setting}")
             one = jax.random.fold_in(chain_key, i)
-            draws, numbers = run_chains(
-                one, starts, log_density, model.params, chosen, num_steps, burn_in
-            )
-            numbers = judge(draws) | numbers
+            draws, numbers = run_chains(one, starts, log_density, chosen, num_steps, burn_in)
+            numbers |= judge(draws)
             for size in ("ess", "ess_within"):
                 numbers[f"{size}_per_second"] = numbers[size] / numbers["seconds"]
             report[setting][label] = numbers
@@ -110,7 +106,7 @@ def choose(name: str, setting: str) -> Chosen:
 
 def find_references(
     key: Key, model: Any, log_density: np.ndarray, starts: np.ndarray, length: int
-) -> tuple[Callable[..., dict[str, float]], dict[str, dict[str, float]]]:
+) -> tuple[Callable[[np.ndarray], dict[str, float]], dict[str, dict[str, float]]]:
     """Returns a judge of draws (chains, n, 2), and the numbers of independent draws.
 
     "data" are fresh points. "model" follow the learned density, if the grid can normalise it. So
@@ -120,33 +116,26 @@ def find_references(
     num = model.config.evals.density.num_samples
     data_key, fresh_key, model_key, grid_key = jax.random.split(key, 4)
     shape = (len(starts), length, 2)
-    fresh = np.asarray(truth.draw(fresh_key, shape[0] * length)).reshape(shape)
-    data = np.asarray(truth.draw(data_key, num))
-    judge = partial(draws_numbers, data=data, model=None, means=truth.means, num=num)
-    if density.border_mass(log_density, grid) > density.MAX_BORDER_MASS:
-        return judge, {"data": judge(fresh)}
-    draw = partial(density.grid_draws, grid=grid)
-    judge = partial(judge, model=draw(model_key, log_density, num=num))
-    first, *keys = jax.random.split(grid_key, len(starts) + 1)
-    nearest = lambda x: np.argmin(_distances(x, truth.means), axis=-1)  # noqa: E731
-    modes = nearest(grid.centres).reshape(log_density.shape)
-    locked = [
-        draw(one, np.where(modes == mode, log_density, -np.inf), num=length)
-        for one, mode in zip(keys, nearest(starts), strict=True)
-    ]
-    perfect = draw(first, log_density, num=shape[0] * length).reshape(shape)
-    draws = {"data": fresh, "model": perfect, "locked": np.stack(locked)}
+    draws = {"data": np.asarray(truth.draw(fresh_key, len(starts) * length)).reshape(shape)}
+    given: dict[str, Any] = {"data": np.asarray(truth.draw(data_key, num)), "model": None}
+    if density.border_mass(log_density, grid) <= density.MAX_BORDER_MASS:
+        draw = partial(density.grid_draws, grid=grid)
+        given["model"] = draw(model_key, log_density, num=num)
+        first, *keys = jax.random.split(grid_key, len(starts) + 1)
+        draws["model"] = draw(first, log_density, num=len(starts) * length).reshape(shape)
+        mode_of = lambda x: np.argmin(_distances(x, truth.means), axis=-1)  # noqa: E731
+        modes = mode_of(grid.centres).reshape(log_density.shape)
+        locked = [
+            draw(one, np.where(modes == mode, log_density, -np.inf), num=length)
+            for one, mode in zip(keys, mode_of(starts), strict=True)
+        ]
+        draws["locked"] = np.stack(locked)
+    judge = partial(draws_numbers, means=truth.means, num=num, **given)
     return judge, {name: judge(one) for name, one in draws.items()}
 
 
 def run_chains(
-    key: Key,
-    starts: jax.Array,
-    log_density: Callable[[Any, jax.Array], jax.Array],
-    params: Any,
-    chosen: Chosen,
-    num_steps: int,
-    burn_in: int,
+    key: Key, starts: jax.Array, log_density: Partial, chosen: Chosen, num_steps: int, burn_in: int
 ) -> tuple[np.ndarray, dict[str, float]]:
     """Runs ``num_steps`` of a sampler from ``starts`` (chains, 2), twice, and times it once.
 
@@ -157,8 +146,8 @@ def run_chains(
     bound, is_interacting = bind_sampler(chosen, {}), chosen.entry.interacts
 
     @jax.jit
-    def move(key: Key, starts: jax.Array, params: Any) -> tuple[jax.Array, Any]:
-        sampler = bound(partial(log_density, params))
+    def move(key: Key, starts: jax.Array, log_density: Partial) -> tuple[jax.Array, Any]:
+        sampler = bound(log_density)
         if is_interacting:
             state, step = sampler.init(starts), sampler.step
         else:
@@ -169,9 +158,9 @@ def run_chains(
         accepted = library.acceptance_of(infos)
         return positions, jnp.nan if accepted is None else jnp.mean(accepted[:, burn_in:])
 
-    jax.block_until_ready(move(key, starts, params))
+    jax.block_until_ready(move(key, starts, log_density))
     began = time.perf_counter()
-    positions, accepted = jax.block_until_ready(move(key, starts, params))
+    positions, accepted = jax.block_until_ready(move(key, starts, log_density))
     numbers = {"acceptance_prob": float(accepted), "seconds": time.perf_counter() - began}
     return np.asarray(positions)[:, burn_in:], numbers
 
@@ -181,26 +170,24 @@ def draws_numbers(
 ) -> dict[str, float]:
     """Returns R-hat, effective sizes, energy distances and share in modes of draws (chains, n, 2).
 
-    R-hat, by both definitions, is the larger of the coordinates, a size the smaller. All but
-    "inside", ``share_in_modes``, are NaN if a draw is not finite, or a chain has fewer than 4.
-
-    Args:
-      draws: after the burn-in.
-      data: (m, 2), fresh points of the data.
-      model: (m, 2), independent draws from the learned density, or None.
-      means: (modes, 2).
-      num: least number of draws for the distances, evenly spaced in every chain.
+    R-hat, by both definitions, is the larger of the coordinates, a size the smaller. Distances are
+    of about ``num`` draws to ``data`` and to ``model``, (m, 2). All but "inside", the share of
+    draws within ``MODE_RADIUS`` of one of the ``means``, are NaN if a draw is not finite, or a
+    chain has fewer than 4.
     """
-    numbers = {"inside": share_in_modes(draws, means)}
+    between = _distances(means, means)
+    radius = min(MODE_RADIUS, np.min(between[between > 0], initial=np.inf) / 2)
+    is_inside = np.min(_distances(draws, means), axis=-1) < radius
     names = ("rhat_classic", "rhat_rank", "ess", "ess_within")
+    numbers = dict.fromkeys((*names, "distance_to_data", "distance_to_model"), math.nan)
+    numbers["inside"] = float(np.mean(is_inside))
     if draws.shape[1] < 4 or not np.isfinite(draws).all():
-        lost = (*names, "distance_to_data", "distance_to_model")
-        return numbers | dict.fromkeys(lost, math.nan)
+        return numbers
     numbers |= zip(names, map(float, _diagnostics(draws)), strict=True)
-    stride = max(1, draws.shape[0] * draws.shape[1] // num)
-    distance = partial(metrics.energy_distance, draws[:, ::stride].reshape(-1, 2))
-    numbers["distance_to_data"] = distance(data)
-    numbers["distance_to_model"] = math.nan if model is None else distance(model)
+    some = draws[:, :: max(1, is_inside.size // num)].reshape(-1, 2)
+    for name, others in (("data", data), ("model", model)):
+        if others is not None:
+            numbers[f"distance_to_{name}"] = metrics.energy_distance(some, others)
     return numbers
 
 
@@ -215,13 +202,6 @@ def _diagnostics(draws: jax.Array) -> tuple[jax.Array, ...]:
         jnp.min(sample_size(draws)),
         jnp.min(jnp.sum(jax.vmap(sample_size)(draws[:, None]), axis=0)),
     )
-
-
-def share_in_modes(draws: np.ndarray, means: np.ndarray) -> float:
-    """Returns the share of draws that are nearer to a mode than ``MODE_RADIUS`` and any other."""
-    between = _distances(means, means)
-    radius = min(MODE_RADIUS, np.min(between[between > 0], initial=np.inf) / 2)
-    return float(np.mean(np.min(_distances(draws, means), axis=-1) < radius))
 
 
 def _distances(positions: np.ndarray, means: np.ndarray) -> np.ndarray:

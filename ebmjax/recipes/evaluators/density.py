@@ -1,8 +1,6 @@
 """The learned density of points in the plane, and the ends of short chains, beside the data's."""
 
 import math
-from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -38,14 +36,10 @@ class Grid(NamedTuple):
         return 2 * self.half_width / self.num
 
     @property
-    def edges(self) -> np.ndarray:
-        """Edges of the cells along an axis, (num + 1,)."""
-        return np.linspace(-self.half_width, self.half_width, self.num + 1)
-
-    @property
     def centres(self) -> np.ndarray:
         """Centres of all cells, (num * num, 2), x the slower."""
-        middle = (self.edges[1:] + self.edges[:-1]) / 2
+        edges = np.linspace(-self.half_width, self.half_width, self.num + 1)
+        middle = (edges[1:] + edges[:-1]) / 2
         return np.stack(np.meshgrid(middle, middle, indexing="ij"), axis=-1).reshape(-1, 2)
 
 
@@ -96,7 +90,8 @@ def smooth_histogram(points: np.ndarray, grid: Grid, bandwidth: float) -> np.nda
     should be narrower than ``bandwidth``, the kernel's deviation in units of the position.
     """
     finite = points[np.all(np.isfinite(points), axis=1)].astype(np.float64)
-    counts = np.histogram2d(*finite.T, bins=(grid.edges, grid.edges))[0]
+    ends = (-grid.half_width, grid.half_width)
+    counts = np.histogram2d(*finite.T, bins=grid.num, range=(ends, ends))[0]
     return smooth(counts / (len(points) * grid.width**2), grid, bandwidth)
 
 
@@ -130,32 +125,28 @@ def learned_on_grid(model: Any) -> np.ndarray:
 
 def truth_on_grid(model: Any) -> np.ndarray:
     """Returns the data's log density (num, num), normalised on the grid."""
-
-    def make() -> np.ndarray:
-        grid = grid_of(model.config)
-        values = jax.vmap(model.truth.log_density_fn)(jnp.asarray(grid.centres, jnp.float32))
-        return normalise(np.asarray(values), grid)
-
-    return model.program("truth on the grid", make)
-
-
-def density_numbers(model: Any, log_density: np.ndarray) -> dict[str, float]:
-    """Returns divergences from the data's density; NaN if the learned one has mass beyond."""
-    grid, truth = grid_of(model.config), truth_on_grid(model)
-    report = {"density_tv": math.nan, "density_kl": math.nan}
-    report["border_mass"] = border_mass(log_density, grid)
-    if report["border_mass"] <= MAX_BORDER_MASS:
-        learned = normalise(log_density, grid)
-        report["density_tv"] = total_variation(np.exp(truth), np.exp(learned), grid)
-        report["density_kl"] = kl_divergence(truth, learned, grid)
-    return report
-
-
-def sample_distance(model: Any, samples: np.ndarray) -> float:
-    """Returns the total variation of samples (n, 2), by their kernel estimate, from the data."""
     grid = grid_of(model.config)
-    estimate = smooth_histogram(samples, grid, model.config.evals.density.bandwidth)
-    return total_variation(np.exp(truth_on_grid(model)), estimate, grid)
+    values = jax.vmap(model.truth.log_density_fn)(jnp.asarray(grid.centres, jnp.float32))
+    return normalise(np.asarray(values), grid)
+
+
+def judge_density(
+    log_density: np.ndarray, truth: np.ndarray, grid: Grid
+) -> tuple[dict[str, float], np.ndarray | None]:
+    """Returns divergences from the data's log density, and the normalised learned density.
+
+    They are NaN and None if the learned one has mass beyond the grid.
+    """
+    share = border_mass(log_density, grid)
+    if share > MAX_BORDER_MASS:
+        return {"density_tv": math.nan, "density_kl": math.nan, "border_mass": share}, None
+    learned = normalise(log_density, grid)
+    numbers = {
+        "density_tv": total_variation(np.exp(truth), np.exp(learned), grid),
+        "density_kl": kl_divergence(truth, learned, grid),
+        "border_mass": share,
+    }
+    return numbers, np.exp(learned)
 
 
 def density(
@@ -179,17 +170,31 @@ def density(
       num_samples: samples whose distances are measured
       bandwidth: kernel bandwidth of density estimates
     """
-    del data, half_width, grid_points, bandwidth  # others read them, too: from the configuration
+    del data, half_width, grid_points  # others read them, too: from the configuration
     chain_key, data_key = jax.random.split(key)
-    learned = learned_on_grid(model)
-    steps = model.config.sampler.num_steps
+    grid, steps = grid_of(model.config), model.config.sampler.num_steps
+    learned, truth = learned_on_grid(model), truth_on_grid(model)
     ends = model.fresh_chains(chain_key, num_samples, steps, beta=0.0).ends
     fresh = np.asarray(model.truth.draw(data_key, num_samples))
-    numbers = density_numbers(model, learned) | {"sample_tv": sample_distance(model, ends)}
-    report = numbers | {"perfect_sampler": {"sample_tv": sample_distance(model, fresh)}}
-    arrays = {"log_density": learned, "truth": truth_on_grid(model), "ends": ends}
-    picture = {"density": partial(draw, arrays, numbers["sample_tv"], model.config)}
-    return Found({"density": report}, numbers, arrays, pictures=picture)
+    chains, perfect = (smooth_histogram(points, grid, bandwidth) for points in (ends, fresh))
+    numbers, normalised = judge_density(learned, truth, grid)
+    numbers["sample_tv"] = total_variation(np.exp(truth), chains, grid)
+    of_data = {"sample_tv": total_variation(np.exp(truth), perfect, grid)}
+
+    def draw(path: Path) -> None:
+        peak = np.exp(truth).max()
+        with figure(path, 1, 3, size=(1.9, 2.0)) as (squares,):
+            tile(squares[0], np.exp(truth), peak, "data")
+            title = f"TV {numbers['density_tv']:.2f}" if normalised is not None else "no density"
+            tile(squares[1], normalised, peak, f"model: {title}", missing="not normalisable")
+            tile(squares[2], chains, peak, f"chains: TV {numbers['sample_tv']:.2f}")
+
+    return Found(
+        {"density": {**numbers, "perfect_sampler": of_data}},
+        numbers,
+        {"log_density": learned, "truth": truth, "ends": ends},
+        pictures={"density": draw},
+    )
 
 
 def check(model: Any, data: ImageData, **_: Any) -> None:
@@ -208,30 +213,7 @@ def check(model: Any, data: ImageData, **_: Any) -> None:
         )
 
 
-def draw(arrays: Mapping[str, Any], sample_tv: float, config: Config, path: Path) -> None:
-    """Draws the densities of data, model and chains side by side."""
-    grid, truth = grid_of(config), np.exp(arrays["truth"])
-    title, learned = describe_density(arrays["log_density"], grid, truth)
-    chains = smooth_histogram(arrays["ends"], grid, config.evals.density.bandwidth)
-    with figure(path, 1, 3, size=(1.9, 2.0)) as (squares,):
-        tile(squares[0], truth, truth.max(), "data")
-        tile(squares[1], learned, truth.max(), f"model: {title}")
-        tile(squares[2], chains, truth.max(), f"chains: TV {sample_tv:.2f}")
-
-
-def describe_density(
-    log_density: np.ndarray, grid: Grid, truth: np.ndarray
-) -> tuple[str, np.ndarray | None]:
-    """Returns a learned density's caption, and the normalised density or None."""
-    if border_mass(log_density, grid) > MAX_BORDER_MASS:
-        return "not normalisable", None
-    learned = np.exp(normalise(log_density, grid))
-    return f"TV {total_variation(truth, learned, grid):.2f}", learned
-
-
-def tile(
-    axes: Any, density: np.ndarray | None, peak: float, title: str, missing: str = "no density"
-) -> None:
+def tile(axes: Any, density: np.ndarray | None, peak: float, title: str, missing: str = "") -> None:
     """Draws a density in colours from 0 to ``peak``; without one ``missing`` says why."""
     axes.set(xticks=[], yticks=[], title=title)
     if density is not None:

@@ -46,9 +46,8 @@ def generation(
     sets = draw_sets(key, model, num_images)
     say_part("distances of the samples from the training images")
     report = evaluate.generation(sets, data, model.distances)
-    if is_latent(model):  # the way of latents, not of pixels
+    if is_latent(model):
         fresh, scores = report["fresh"], partial(at_sizes, keys_of(key).generated, model.distances)
-        fresh["rms_displacement"] = sets["fresh"].about_finite()[1]
         fresh["at_sizes"] = scores(finite_images(sets["fresh"].ends))
         fresh["starts"]["at_sizes"] = scores(finite_images(sets["fresh"].starts))
         report["test_images"]["at_sizes"] = scores(data.images[:num_images])
@@ -131,18 +130,17 @@ def score_samples(
 
     With labels, samples whose chains had no class get their most probable one.
     """
-    starts, ends, labels, _ = chains
-    is_finite = np.isfinite(ends).all(axis=(1, 2, 3))
-    logits = model.logits_at(ends)[is_finite]
+    logits = model.logits_at(chains.ends)[np.isfinite(chains.ends).all(axis=(1, 2, 3))]
+    chains = chains.drop_diverged()
     samples = {
-        "images": finite_images(ends),
-        "start_images": finite_images(starts[is_finite]),
+        "images": finite_images(chains.ends),
+        "start_images": finite_images(chains.starts),
         "log_density": np.asarray(jax.nn.logsumexp(logits, axis=1)),
     }
     if not model.has_labels or len(logits) < 2:
         return {}, samples
     has_class = name == "conditional" or (name == "buffer" and model.config.model.is_conditional)
-    classes = labels[is_finite] if has_class else logits.argmax(axis=1)
+    classes = chains.labels if has_class else logits.argmax(axis=1)
     probabilities = np.asarray(jax.nn.softmax(logits, axis=1))[np.arange(len(classes)), classes]
     samples |= {"labels": classes, "class_probability": probabilities}
     means = ("class_probability", "log_density")

@@ -45,11 +45,8 @@ def samples(
     if chains is None:
         return Found({}, {})
     row = {}
-    if chains.are_the_same:
-        row["sample_rms_displacement"] = evaluate.rms_displacement(chains.starts, chains.ends)
     if is_latent(model):
-        names = "num_diverged_samples", "sample_rms_displacement"
-        row |= dict(zip(names, chains.about_finite(), strict=True))
+        row["num_diverged_samples"] = len(chains.ends) - len(chains.drop_diverged().ends)
     elif model.has_labels:
         name = "sample" if chains.are_the_same else "buffer"
         row[f"{name}_log_density"] = float(np.mean(model.log_densities(chains.ends)))

@@ -16,7 +16,7 @@ from ebmjax import training
 from ebmjax._groups import on_devices
 from ebmjax._ranges import MAX_INTEGER
 from ebmjax.data import ImageData
-from ebmjax.evaluate import Distances, finite_images
+from ebmjax.evaluate import Chains, Distances, finite_images
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.user_parts import find_part
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
@@ -85,10 +85,9 @@ class ImageModel:
         return self.trained.params
 
 
-def images_of(chains: Any) -> dict[str, np.ndarray]:
+def images_of(chains: Chains) -> dict[str, np.ndarray]:
     """Returns "images" and "start_images", uint8, of the chains whose ends are finite."""
-    is_finite = np.isfinite(chains.ends).all(axis=(1, 2, 3))
-    starts = np.asarray(chains.starts)[is_finite]
+    starts = chains.drop_diverged().starts
     return {"images": finite_images(chains.ends), "start_images": finite_images(starts)}
 
 

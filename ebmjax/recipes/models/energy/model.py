@@ -232,10 +232,9 @@ class EnergyModel(ImageModel):
         """
         steps = num_steps or self.num_chain_steps
         if self.truth is None:
-            found = self.fresh_chains(key, num, steps)
-            is_finite = np.isfinite(found.ends).all(axis=(1, 2, 3))
+            found = self.fresh_chains(key, num, steps).drop_diverged()
             has_class = self.config.model.is_conditional and not self.has_labels
-            labels = {"labels": np.asarray(found.labels)[is_finite]} if has_class else {}
+            labels = {"labels": found.labels} if has_class else {}
             return {**images_of(found), **labels}
         if num_steps is None and self.train.images.shape[1] == 2:
             grid = grid_of(self.config)

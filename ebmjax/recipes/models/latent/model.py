@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from ebmjax import latent, metrics
 from ebmjax._groups import map_groups
 from ebmjax._phases import say_part
 from ebmjax._stored import take_rows
-from ebmjax.evaluate import rms_displacement
+from ebmjax.evaluate import Chains
 from ebmjax.optim import averaged_parameters
 from ebmjax.recipes.evaluators.evidence import evidence_of_each, keys_of
 from ebmjax.recipes.models.build import ImageModel, images_of, root_keys
@@ -24,23 +24,6 @@ from ebmjax.training import TrainState
 from ebmjax.types import Key
 
 TIMED_STEPS = 5
-
-
-class PriorChains(NamedTuple):
-    """N fresh chains of the prior, as ``evaluate.Chains``, with their latents (N, d)."""
-
-    starts: Any
-    ends: Any
-    start_latents: Any
-    latents: Any
-    labels: None = None
-    are_the_same: bool = True
-
-    def about_finite(self) -> tuple[int, float]:
-        """Returns how many are not finite, and how far the others came, a root mean square."""
-        is_finite = np.isfinite(self.ends).all(axis=(1, 2, 3))
-        way = rms_displacement(self.start_latents[is_finite], self.latents[is_finite])
-        return int(np.sum(~is_finite)), way
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -135,8 +118,8 @@ class LatentEBM(ImageModel):
             key, params, self.networks, observations, self.powers, self.chains
         )[0]
 
-    def fresh_chains(self, key: Key, num: int, num_steps: int | None = None) -> PriorChains:
-        """Returns the chains of ``latent.sample_prior`` with this key, and their starts."""
+    def fresh_chains(self, key: Key, num: int, num_steps: int | None = None) -> Chains:
+        """Returns the chains of ``latent.sample_prior`` with this key, whose ways are latents'."""
         chains, networks = self.chains, self.networks
         steps = num_steps or self.config.evals.get("num_chain_steps") or chains.prior_steps
         size = min(self.config.evals.batch_size, 2 * num)
@@ -151,8 +134,8 @@ class LatentEBM(ImageModel):
             )
             generate = partial(networks.generator_fn, params.generator)
             images = map_groups(generate, jnp.concatenate([ends, starts]), size)
-            return images[num:], images[:num], starts, ends
+            return images[num:], images[:num], ends - starts
 
-        return PriorChains(
-            *jax.device_get(self.program(("prior", num, steps), lambda: draw)(key, self.params))
-        )
+        program = self.program(("prior", num, steps), lambda: draw)
+        starts, ends, ways = jax.device_get(program(key, self.params))
+        return Chains(starts, ends, ways=ways)

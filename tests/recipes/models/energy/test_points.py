@@ -173,15 +173,18 @@ def test_numbers_of_a_known_model(model_of):
     """A density that is the truth's own scores nothing, and a slope is refused."""
     model = model_of(smoke())
     grid, truth = grids.grid_of(model.config), grids.truth_on_grid(model)
-    perfect = grids.density_numbers(model, truth + 5.0)
+    perfect, density = grids.judge_density(truth + 5.0, truth, grid)
+    np.testing.assert_allclose(density, np.exp(truth), rtol=1e-9)
     for name in ("density_tv", "density_kl"):
         assert perfect[name] == pytest.approx(0.0, abs=1e-9)
     slope = grid.centres.sum(axis=1).reshape(truth.shape)
-    refused = grids.density_numbers(model, slope)
+    refused, nothing = grids.judge_density(slope, truth, grid)
+    assert nothing is None
     assert refused["border_mass"] > 0.01
     assert math.isnan(refused["density_tv"])
     assert math.isnan(refused["density_kl"])
-    assert grids.density_numbers(model, np.full_like(slope, np.nan))["border_mass"] == 1.0
+    lost, _ = grids.judge_density(np.full_like(slope, np.nan), truth, grid)
+    assert lost["border_mass"] == 1.0
 
 
 def test_an_evaluation_is_of_density_and_chains(model_of):
@@ -201,7 +204,8 @@ def test_an_evaluation_is_of_density_and_chains(model_of):
     assert report["density_kl"] == pytest.approx(expected, rel=1e-5)
     assert report["density_tv"] == pytest.approx(np.abs(data - gaussian).sum() * cell / 2, rel=1e-5)
     assert ends.shape == (500, 2)
-    assert report["sample_tv"] == grids.sample_distance(model, ends)
+    estimate = grids.smooth_histogram(ends, grid, model.config.evals.density.bandwidth)
+    assert report["sample_tv"] == grids.total_variation(data, estimate, grid)
     assert found.row["sample_tv"] == report["sample_tv"]
 
 

@@ -19,7 +19,6 @@ from ebmjax.recipes.evaluators.result_tables import results
 
 NUM = 40
 IMAGES = np.random.default_rng(0).integers(0, 256, (NUM, 2, 2, 1), dtype=np.uint8)
-LATENTS = np.random.default_rng(1).normal(size=(NUM, 3))
 
 
 def features(images):
@@ -34,11 +33,11 @@ DISTANCES = Distances(DATA, Extractor("flat", features, {}))
 def generated(num_diverged):
     """Judges samples that are the training images, but for the first ``num_diverged``.
 
-    Their chains began at black images, half a unit from each latent.
+    Their chains began at black images, and moved half a unit in every latent.
     """
     samples = IMAGES / 127.5 - 1.0
     samples[:num_diverged, 0] = np.nan
-    drawn = np.full_like(samples, -1.0), samples, LATENTS + 0.5, LATENTS
+    drawn = np.full_like(samples, -1.0), samples, np.full((NUM, 3), -0.5)
     model = linear(distances=DISTANCES, programs={("prior", NUM, 40): lambda *_: drawn})
     found = generation(KEY, model, DATA, num_images=NUM)
     return found.report["generation"]
