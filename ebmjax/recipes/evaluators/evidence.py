@@ -1,7 +1,7 @@
 """Log evidence of test images under a latent EBM."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -18,22 +18,14 @@ from ebmjax.types import Key
 METHODS = ("thermodynamic", "stepping_stone", "ais")
 
 
-class Keys(NamedTuple):
-    """Keys of a latent EBM's evaluators, each named after its use."""
-
-    samples: Key
-    powers: Key
-    evidence: Key
-    gradients: Key
-    generated: Key
-    methods: Key
-    cost: Key
+USES = ("samples", "powers", "evidence", "gradients", "generated", "methods", "cost")
 
 
-def keys_of(key: Key) -> Keys:
-    """Returns the keys that are made of an evaluation's key."""
+def keys_of(key: Key) -> dict[str, Key]:
+    """Returns the keys that a latent EBM's evaluators make of an evaluation's key, by ``USES``."""
     distances, *others = jax.random.split(jax.random.fold_in(key, 4), 3)
-    return Keys(*jax.random.split(key, 4), *jax.random.split(distances)[:1], *others)
+    keys = (*jax.random.split(key, 4), jax.random.split(distances)[0], *others)
+    return dict(zip(USES, keys, strict=True))
 
 
 def evidence(
@@ -61,13 +53,13 @@ def evidence(
       step_size: step size of their chains
     """
     keys, images = keys_of(key), data.images[:num_images]
-    of_each = evidence_of_each(keys.evidence, model, images, num_chains=num_chains)
+    of_each = evidence_of_each(keys["evidence"], model, images, num_chains=num_chains)
     row = {name: float(values.mean()) for name, values in of_each.items()}
     if not (model.is_finished and methods):
-        return Found(row, row)
+        return Found(row)
     say_part(f"evidence of {len(images):,} images by {', '.join(methods)}")
     found = evaluate.evidence(
-        keys.methods,
+        keys["methods"],
         model.params,
         model.networks,
         images,

@@ -47,27 +47,26 @@ def generation(
     say_part("distances of the samples from the training images")
     report = evaluate.generation(sets, data, model.distances)
     if is_latent(model):
-        fresh, scores = report["fresh"], partial(at_sizes, keys_of(key).generated, model.distances)
+        fresh, key = report["fresh"], keys_of(key)["generated"]
+        scores = partial(at_sizes, key, model.distances)
         fresh["at_sizes"] = scores(finite_images(sets["fresh"].ends))
         fresh["starts"]["at_sizes"] = scores(finite_images(sets["fresh"].starts))
         report["test_images"]["at_sizes"] = scores(data.images[:num_images])
         return Found({"generation": report})
     found: dict[str, dict[str, np.ndarray]] = {}
-    of_test = math.nan
-    if not model.has_labels:
-        of_test = float(np.mean(model.energies(data.images, data.labels), dtype=np.float64))
+    mean_energy = lambda *of: float(np.mean(model.energies(*of), dtype=np.float64))  # noqa: E731
+    of_test = math.nan if model.has_labels else mean_energy(data.images, data.labels)
     for name, chains in sets.items():
         means, found[name] = score_samples(name, model, chains)
         report[name] |= means
         if not model.has_labels:  # infinite where a chain left: no gap then looks small
-            ours = float(np.mean(model.energies(chains.ends, chains.labels), dtype=np.float64))
+            ours = mean_energy(chains.ends, chains.labels)
             report[name] |= {"mean_energy": ours, "energy_gap": ours - of_test}
     arrays = {f"{name}_{k}": one for name, group in found.items() for k, one in group.items()}
     some = {name: one for name, one in found.items() if len(one["images"])}
     if "buffer" in some and selected_by_confidence:
-        starts, ends, *_ = sets["buffer"]
-        selected = {"starts": select_and_score(model, data, starts)}
-        report["buffer_selected"] = select_and_score(model, data, ends) | selected
+        starts, ends = (select_and_score(model, data, one) for one in sets["buffer"][:2])
+        report["buffer_selected"] = ends | {"starts": starts}
     by_class = [name for name in ("conditional", "buffer") if "labels" in some.get(name, ())]
     pictures = {name: partial(draw_classes, some[name]) for name in by_class}
     panels = {f"samples, {name}": one["images"][:SHOWN] for name, one in some.items()}
@@ -105,19 +104,17 @@ def draw_sets(key: Key, model: Any, num: int) -> dict[str, Any]:
     """
     if is_latent(model):
         say_part(f"chains of {num:,} samples")
-        return {"fresh": model.fresh_chains(keys_of(key).generated, num)}
+        return {"fresh": model.fresh_chains(keys_of(key)["generated"], num)}
     short_key, long_key, _ = jax.random.split(key, 3)
-    sets = {}
-    if not model.has_labels:
-        sets["short"] = model.fresh_chains(short_key, num, model.config.sampler.num_steps)
-    else:
+    sets, steps = {}, model.num_chain_steps
+    if model.has_labels:
         long_key, key = jax.random.split(long_key)
-    sets["fresh"] = model.fresh_chains(long_key, num, model.num_chain_steps)
-    if model.has_labels and model.plan and not model.plan.is_interacting:
+    else:
+        sets["short"] = model.fresh_chains(short_key, num, model.config.sampler.num_steps)
+    sets["fresh"] = model.fresh_chains(long_key, num, steps)
+    if model.has_labels and not model.plan.is_interacting:
         class_key = jax.random.fold_in(long_key, 1)
-        sets["conditional"] = model.fresh_chains(
-            class_key, num, model.num_chain_steps, of_class=True
-        )
+        sets["conditional"] = model.fresh_chains(class_key, num, steps, of_class=True)
     if (buffer := draw_buffer(key, model, num)) is not None:
         sets["buffer"] = buffer
     return sets

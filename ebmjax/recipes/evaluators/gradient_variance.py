@@ -38,9 +38,9 @@ def gradient_variance(
         index = jax.random.choice(index_key, num_examples, (size,), replace=False)
         return model.gradient(chain_key, params, (), model.batch(np.asarray(index)))[0]
 
-    gradients = [gradient(one) for one in jax.random.split(keys_of(key).gradients, num_gradients)]
+    keys = jax.random.split(keys_of(key)["gradients"], num_gradients)
     measure = model.program("gradient_variance", lambda: jax.jit(over_batches))
-    row = {name: float(value) for name, value in measure(gradients).items()}
+    row = {name: float(value) for name, value in measure([*map(gradient, keys)]).items()}
     return Found({name.removeprefix("mean_"): row[name] for name in row}, row)
 
 

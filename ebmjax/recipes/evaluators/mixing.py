@@ -1,6 +1,5 @@
 """Mixing of long parallel chains of each sampler."""
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -15,6 +14,7 @@ from ebmjax.types import Key
 
 NUM_CHAINS, LEAST_STEPS = 16, 8
 """Chains of a sampler, and their least steps: split R-hat takes four draws of the second half."""
+WORST = {"rhat_energy": np.max, "rhat_pixel": np.max, "acceptance": np.min}
 
 
 def mixing(key: Key, model: Any, data: ImageData) -> dict[str, Any]:
@@ -46,13 +46,8 @@ def mixing(key: Key, model: Any, data: ImageData) -> dict[str, Any]:
         program = model.program(("mixing", name, num_steps), make)
         found = program(key, model.trained, model.plan.start_fn)
         by_sampler[name] = {k: float(value) for k, value in found.items()}
-    return {"mixing": {"by_sampler": by_sampler, **find_worst(by_sampler)}}
-
-
-def find_worst(by_sampler: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Returns the worst mixing over samplers; NaN if one of them has no number."""
-    worst = {"rhat_energy": np.max, "rhat_pixel": np.max, "acceptance": np.min}
-    return {
-        name: float(worst_of([found[name] for found in by_sampler.values()]))
-        for name, worst_of in worst.items()
+    worst = {
+        name: float(worst_of([one[name] for one in by_sampler.values()]))  # NaN if one is
+        for name, worst_of in WORST.items()
     }
+    return {"mixing": {"by_sampler": by_sampler, **worst}}

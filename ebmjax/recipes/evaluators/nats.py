@@ -12,6 +12,7 @@ import numpy as np
 from ebmjax import evidence
 from ebmjax._phases import say_part
 from ebmjax._ranges import POSITIVE, TWO_OR_MORE, Range
+from ebmjax._stored import take_rows
 from ebmjax.data import ImageData, dequantise
 from ebmjax.recipes.config.families import is_points
 from ebmjax.recipes.evaluators import Found
@@ -122,8 +123,9 @@ def nats(
       temperature: divisor of the log density; fitted: by the data; chains: theirs
     """
     key, image_key = jax.random.split(key)
-    options = {"num_chains": num_chains, "num_powers": num_powers, "temperature": temperature}
-    normalised = normalise(key, model, **options)
+    normalised = normalise(
+        key, model, num_chains=num_chains, num_powers=num_powers, temperature=temperature
+    )
     scores = normalised.score(data.images[:num_images], image_key)
     report = normalised.summarise(scores)
     arrays = {f"test_{name}": values for name, values in scores.items()}
@@ -136,15 +138,13 @@ def normalise(
 ) -> Normalised:
     """Returns the normalised density of a trained model."""
     fit_key, heat_key, key = jax.random.split(key, 3)
-    train, config = model.train, model.config
-    first = np.arange(min(len(train.images), MOST_FITTED))
-    images = np.asarray(train.images[first])
+    config, images = model.config, take_rows(model.train.images, slice(MOST_FITTED))
     x = np.asarray(to_positions(fit_key, images))
     labels = jitter = None
     if images.dtype == np.uint8:
         jitter = max(float(config.data.noise_scale), SMALLEST_NOISE) ** 2
         if config.data.num_classes > 1:
-            labels = np.unique(np.asarray(train.labels)[first], return_inverse=True)[1]
+            labels = np.unique(model.train.labels[:MOST_FITTED], return_inverse=True)[1]
     base = evidence.gaussian_base(x, labels, jitter=jitter)
     low, high = box_of(config, x)
 

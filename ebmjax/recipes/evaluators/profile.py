@@ -1,6 +1,7 @@
 """Profiles of training chains, step by step, and their figure."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,25 +49,20 @@ def profile(
     """
     del data
     key, plan = jax.random.fold_in(key, KEY_NUMBER), model.plan
-    if plan is None:
-        return Found({}, {})
     num = model.config.sampler.num_samples if plan.is_interacting else num_chains
     if (chains := draw_buffer(key, model, num)) is not None:
         starts, labels = chains.ends, chains.labels
     else:
-        labels = jnp.arange(num, dtype=jnp.int32) % plan.num_classes
+        labels = np.arange(num, dtype=np.int32) % plan.num_classes
         keys = jax.random.split(jax.random.fold_in(key, 0), num)
         starts = jax.vmap(plan.start_fn)(keys, labels)
     if not model.config.model.is_conditional:
-        labels = np.full(len(labels), ANY_CLASS, np.int32)
+        labels = np.full_like(labels, ANY_CLASS)
 
     def find(trained: Any, key: Key, starts: Any, labels: Any) -> dict[str, Metrics]:
         kinds = plan.single(plan.num_samples).kinds_at(trained.adaptation)
-        densities = model.densities_of(trained)
-        return {
-            name: profile_chains(key, densities, kind, starts, labels)
-            for name, kind in kinds.items()
-        }
+        of_kind = partial(profile_chains, key, model.densities_of(trained))
+        return {name: of_kind(kind, starts, labels) for name, kind in kinds.items()}
 
     program = model.program("profile", lambda: jax.jit(find))
     found = program(model.trained, key, jnp.asarray(starts), jnp.asarray(labels))

@@ -36,7 +36,7 @@ def reconstruction(
 
     originals = data.images[:num_images]
     program = model.program("reconstruction", lambda: reconstruct)
-    found = program(keys_of(key).powers, model.params, to_signed_unit(jnp.asarray(originals)))
+    found = program(keys_of(key)["powers"], model.params, to_signed_unit(jnp.asarray(originals)))
     along, images, errors = jax.device_get(found)
     row = {
         "test_reconstruction_error": float(along["reconstruction_error"]),

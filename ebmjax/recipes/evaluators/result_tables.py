@@ -14,33 +14,27 @@ from ebmjax.recipes.config.families import EXTRACTOR
 
 LABELS = {
     "loss": "loss",
-    "test_accuracy": "test accuracy",
-    "test_ece": "test calibration error",
-    "classification.accuracy": "test accuracy",
-    "classification.ece": "test calibration error",
+    "test_accuracy classification.accuracy": "test accuracy",
+    "test_ece classification.ece": "test calibration error",
     "ood.sets.interp.log_density.auroc": "AUROC of log p(x), near images (means of two)",
     "ood.sets.natural_patches.log_density.auroc": "AUROC of log p(x), far images (photographs)",
     "test_log_evidence": "test log evidence, nats",
     "test_trapezium_log_evidence": "test log evidence by the trapezium rule, nats",
     "evidence.ais.mean": "log evidence by annealed importance sampling, nats",
     "test_reconstruction_error": "test squared error a pixel",
-    "density_tv": "total variation from the data's density",
-    "sample_tv": "total variation of chains' ends from the data",
-    "density.density_tv": "total variation from the data's density",
+    "density_tv density.density_tv": "total variation from the data's density",
     "density.density_kl": "KL(data || model), nats",
-    "density.sample_tv": "total variation of chains' ends from the data",
+    "sample_tv density.sample_tv": "total variation of chains' ends from the data",
     "density.perfect_sampler.sample_tv": "that of as many points of the data",
     "sample_fid": "FID of samples ({extractor})",
     "start_fid": "FID of the chains' starts",
     "fid_minus_starts": "samples minus starts, 95 % interval",
-    "gaussian_fid": "FID of Gaussians fitted to training images",
-    "test_images_fid": "FID of test images",
     "generation.buffer.fid": "FID of the buffer ({extractor})",
     "generation.fresh.fid": "FID of fresh chains ({extractor})",
     "generation.fresh.starts.fid": "FID of their starts",
     "generation.fresh.minus_starts.difference": "fresh chains minus starts, 95 % interval",
-    "generation.gaussian.fid": "FID of Gaussians fitted to training images",
-    "generation.test_images.fid": "FID of test images",
+    "gaussian_fid generation.gaussian.fid": "FID of Gaussians fitted to training images",
+    "test_images_fid generation.test_images.fid": "FID of test images",
     "nats.nats": "log p(x) of test images or points in nats, between its ends",
     "nats.gaussian_nats": "that of Gaussians fitted to training data",
     "nats.bits": "bits per dimension, between their ends",
@@ -79,17 +73,16 @@ def results(numbers: Mapping[str, Any]) -> dict[str, str]:
     extractor = str(flat.get("extractor", flat.get("generation.extractor.name", "")))
     return {
         text.replace(EXTRACTOR, extractor.replace("_", " ")): as_text(flat, name)
-        for name, text in LABELS.items()
+        for names, text in LABELS.items()
+        for name in names.split()
         if name in flat
     }
 
 
 def as_text(numbers: Mapping[str, Any], name: str) -> str:
     """Returns a number with its interval or error, and with its images if samples have others."""
-    ends = [
-        numbers.get(f"{name}_{end}", numbers.get(f"{name.removesuffix('difference')}{end}"))
-        for end in ("low", "high")
-    ]
+    place = name.removesuffix("difference") if name.endswith("difference") else f"{name}_"
+    ends = [numbers.get(f"{place}{end}") for end in ("low", "high")]
     if None not in ends:
         return with_interval(numbers[name], *ends)
     error = numbers.get(f"{name}_error", numbers.get(f"test_set_error.{name}"))
@@ -111,7 +104,7 @@ FIDS = ("sample_fid", *(f"{name}_fid" for name in BESIDE))
 
 
 def mean_of(value: Any) -> float:
-    """Returns a number, or the mean over models; NaN if one has none."""
+    """Returns a number, or the mean of a list; NaN for None."""
     return float(np.mean(np.asarray(value, dtype=float)))
 
 
@@ -122,8 +115,7 @@ def with_error(value: Any, error: Any) -> str:
       >>> with_error(39.214, 4.03), with_error(0.6, None)
       ('39.2 ± 4.0', '0.6')
     """
-    mean = mean_of(value)
-    spread = math.nan if error is None else mean_of(error)
+    mean, spread = mean_of(value), mean_of(error)
     if not (math.isfinite(mean) and math.isfinite(spread) and spread > 0):
         return f"{mean:.4g}"
     decimals = max(0, 1 - math.floor(math.log10(spread)))

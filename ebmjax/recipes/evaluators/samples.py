@@ -42,17 +42,13 @@ def samples(
       num_images: samples that are scored during training
     """
     chains = draw_samples(key, model, num_images)
-    if chains is None:
-        return Found({}, {})
-    row = {}
+    row = evaluate.along_training(chains, data, model.distances)
     if is_latent(model):
         row["num_diverged_samples"] = len(chains.ends) - len(chains.drop_diverged().ends)
     elif model.has_labels:
-        name = "sample" if chains.are_the_same else "buffer"
-        row[f"{name}_log_density"] = float(np.mean(model.log_densities(chains.ends)))
+        row["buffer_log_density"] = float(np.mean(model.log_densities(chains.ends)))
     else:
         row["sample_energy"] = float(np.mean(model.energies(chains.ends, chains.labels)))
-    row |= evaluate.along_training(chains, data, model.distances)
     shown = take_first(chains.ends)
     arrays = {"samples": shown, "starts": take_first(chains.starts)}
     arrays["nearest"] = nearest_images(shown, model.train.images)
@@ -70,17 +66,15 @@ def is_latent(model: Any) -> bool:
     return model.config.family == "latent"
 
 
-def draw_samples(key: Key, model: Any, num: int) -> Any:
+def draw_samples(key: Key, model: Any, num: int) -> Chains:
     """Returns samples as training draws them: the buffer's, or without one fresh chains'.
 
-    A latent EBM's have the same starts at every step of training. None without chains.
+    A latent EBM's have the same starts at every step of training.
     """
     if is_latent(model):
-        return model.fresh_chains(keys_of(key).samples, num)
+        return model.fresh_chains(keys_of(key)["samples"], num)
     chains = draw_buffer(key, model, num)
-    if chains is not None or model.plan is None:
-        return chains
-    return model.fresh_chains(key, num, model.config.sampler.num_steps)
+    return chains or model.fresh_chains(key, num, model.config.sampler.num_steps)
 
 
 def draw_buffer(key: Key, model: Any, num: int) -> Chains | None:
@@ -90,7 +84,7 @@ def draw_buffer(key: Key, model: Any, num: int) -> Chains | None:
     many as there are. A slot's draw is of its class: what it held before any chain moved.
     """
     plan, state = model.plan, model.state
-    if plan is None or state is None or not jax.tree.leaves(state.carry.buffer):
+    if state is None or not jax.tree.leaves(state.carry.buffer):
         return None
     positions = positions_in(state.carry.buffer.positions)
     num_shards, size = positions.shape[:2]

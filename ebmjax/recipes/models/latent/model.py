@@ -80,7 +80,7 @@ class LatentEBM(ImageModel):
         The time is the median of five calls after compilation.
         """
         say_part("timing a step")
-        key = keys_of(root_keys(self.config.seed)[2]).cost
+        key = keys_of(root_keys(self.config.seed)[2])["cost"]
         batch = self.batch(np.arange(self.config.train.batch_size))
         # Not on each device, which would all do the same.
         arguments = key, jax.device_get(self.params), (), batch

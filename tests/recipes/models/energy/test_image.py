@@ -1,7 +1,9 @@
 """A run of image energies: its numbers, plots and the figures of a study."""
 
 import math
+from types import SimpleNamespace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from experiment_runs import image as smoke
 
 from ebmjax import data
 from ebmjax.data._source import of_array
-from ebmjax.recipes.evaluators.mixing import find_worst
+from ebmjax.recipes.evaluators.mixing import mixing
 from ebmjax.recipes.evaluators.result_tables import as_lines, over_training, results
 from experiments.configs import igebm_cifar10, shortrun_cifar10
 
@@ -113,9 +115,18 @@ def test_the_worst_mixing_hides_no_sampler_without_a_number(place):
     names = ("rhat_energy", "rhat_pixel", "acceptance")
     found = [dict.fromkeys(names, float(i)) for i in range(3)]
     by_sampler = dict(zip("abc", found, strict=True))
-    assert find_worst(by_sampler) == {"rhat_energy": 2.0, "rhat_pixel": 2.0, "acceptance": 0.0}
+    model = SimpleNamespace(
+        num_chain_steps=8,
+        plan=SimpleNamespace(kinds=by_sampler, start_fn=None),
+        trained=None,
+        program=lambda name, make: lambda *_: by_sampler[name[1]],
+    )
+    worst = {"rhat_energy": 2.0, "rhat_pixel": 2.0, "acceptance": 0.0}
+    report = mixing(jax.random.key(0), model, None)["mixing"]  # pyright: ignore
+    assert report == {"by_sampler": by_sampler, **worst}
     by_sampler["abc"[place]] = dict.fromkeys(names, math.nan)
-    assert all(math.isnan(value) for value in find_worst(by_sampler).values())
+    report = mixing(jax.random.key(0), model, None)["mixing"]  # pyright: ignore
+    assert all(math.isnan(report[name]) for name in worst)
 
 
 @pytest.mark.slow

@@ -83,7 +83,7 @@ def test_each_image_has_the_evidence_of_its_own_chains():
 
 
 def test_no_two_numbers_of_the_evaluation_share_a_key():
-    keys = {tuple(jax.random.key_data(key).tolist()) for key in keys_of(KEY)}
+    keys = {tuple(jax.random.key_data(key).tolist()) for key in keys_of(KEY).values()}
     assert len(keys) == len(keys_of(KEY))
 
 
@@ -175,7 +175,7 @@ def test_samples_stand_beside_the_images_of_their_chains_starts():
     model = linear()
     found = draw_samples(KEY, model, 5)
     # The chains are those that start afresh by this key: where they start, nothing else changes.
-    draw = partial(latent.sample_prior, keys_of(KEY).samples, PARAMS, MODEL, 5, 2)
+    draw = partial(latent.sample_prior, keys_of(KEY)["samples"], PARAMS, MODEL, 5, 2)
     ends, _ = draw(sampler=model.chains.prior_sampler, num_steps=40)
     unmoved, _ = draw(sampler=partial(mala, step_size=1e-30), num_steps=1)
     np.testing.assert_allclose(found.ways, ends - unmoved, rtol=1e-5, atol=1e-6)
@@ -187,7 +187,7 @@ def test_samples_stand_beside_the_images_of_their_chains_starts():
 @pytest.mark.parametrize(("given", "steps"), [({}, 40), ({"evals.num_chain_steps": 7}, 7)])
 def test_samples_are_drawn_by_as_many_steps_as_the_evaluation_says(given, steps):
     model = linear(config=digits(**{"train.batch_size": 3, **given}))
-    draw = partial(latent.sample_prior, keys_of(KEY).samples, PARAMS, MODEL, 5, 2)
+    draw = partial(latent.sample_prior, keys_of(KEY)["samples"], PARAMS, MODEL, 5, 2)
     ends, _ = draw(sampler=model.chains.prior_sampler, num_steps=steps)
     found, images = draw_samples(KEY, model, 5), model.apply(PARAMS, ends)
     np.testing.assert_allclose(found.ends, images, rtol=1e-5, atol=1e-6)
