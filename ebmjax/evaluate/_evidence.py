@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ import numpy as np
 from ebmjax import latent
 from ebmjax._checks import check_at_least
 from ebmjax._groups import map_groups
+from ebmjax._ranges import COUNT, POSITIVE
 from ebmjax.evaluate._classifier import as_floats
 from ebmjax.evidence import (
     Estimate,
@@ -83,9 +84,9 @@ def evidence(
     latent_dim: int,
     methods: Sequence[str] = ("thermodynamic", "stepping_stone", "ais"),
     num_chains: int = 64,
-    num_intervals: int = 40,
-    num_steps: int = 10,
-    step_size: float = 0.02,
+    num_intervals: Annotated[int, COUNT] = 40,
+    num_steps: Annotated[int, COUNT] = 10,
+    step_size: Annotated[float, POSITIVE] = 0.02,
     exponent: float = 6.0,
     with_divergences: bool = True,
 ) -> dict[str, Any]:
@@ -102,9 +103,9 @@ def evidence(
       latent_dim: d.
       methods: of "thermodynamic", "stepping_stone", "ais" and "smc".
       num_chains: of an image; for "smc" a multiple of 8.
-      num_intervals: of the powers.
-      num_steps: of each chain at each power.
-      step_size: of MALA.
+      num_intervals: intervals of these methods, between powers from 0 to 1.
+      num_steps: steps at each of their powers.
+      step_size: step size of their chains, by MALA.
       exponent: of the powers.
       with_divergences: whether "thermodynamic" fits Gaussians with full covariances to its chains,
         which takes 3 d of them and 16. Without, it is called "trapezium".

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import jax
 import numpy as np
@@ -11,6 +11,7 @@ from jax.tree_util import Partial
 from ebmjax import metrics
 from ebmjax._checks import check_at_least
 from ebmjax._groups import map_groups, num_devices
+from ebmjax._ranges import COUNT, POSITIVE, RADIUS, one_of, optional
 from ebmjax.data import ImageData
 from ebmjax.evaluate._classifier import LogitsFn, as_floats, as_partial, check_test
 from ebmjax.types import Key
@@ -26,15 +27,15 @@ def robustness(
     logits_fn: LogitsFn,
     test: ImageData,
     *,
-    linf: Sequence[float] = (0, 4, 16, 32),
-    l2: Sequence[float] = (0, 64, 128, 256),
-    attack: Literal["pgd", "apgd_ce", "apgd_dlr", "apgd_t"] = "pgd",
-    num_steps: int = 20,
-    step_size: float | None = None,
-    num_restarts: int = 1,
+    linf: Annotated[Sequence[float], RADIUS] = (0, 4, 16, 32),
+    l2: Annotated[Sequence[float], RADIUS] = (0, 64, 128, 256),
+    attack: Annotated[Any, one_of("pgd", "apgd_ce", "apgd_dlr", "apgd_t")] = "pgd",
+    num_steps: Annotated[int, COUNT] = 20,
+    step_size: Annotated[float | None, optional(POSITIVE)] = None,
+    num_restarts: Annotated[int, COUNT] = 1,
     transform: Any = None,
     gradients: Sequence[Literal["bpda", "full"]] = ("bpda", "full"),
-    num_eot: int = 1,
+    num_eot: Annotated[int, COUNT] = 1,
     batch_size: int = 256,
 ) -> dict[str, Any]:
     """Returns accuracy under attack at every radius of both norms, and the protocol.
@@ -46,18 +47,18 @@ def robustness(
       key: split over norms, attacks and batches.
       logits_fn: images to logits; an image's logits depend on that image alone.
       test: labelled images; take the first hundred or so of many.
-      linf: radii in L-infinity, in levels of 255; () for none.
-      l2: radii in L2 of the whole image, in levels of 255; () for none.
-      attack: "pgd" is ``metrics.pgd_attack``; "apgd_ce", "apgd_dlr" and "apgd_t" (targeted DLR) are
-        ``metrics.apgd_attack``.
+      linf: radii in L-infinity, of 255; () for none.
+      l2: radii in L2 of the whole image, of 255; () for none.
+      attack: attack: PGD, or AutoPGD by cross-entropy, DLR or targeted DLR. See
+        ``metrics.pgd_attack`` and ``metrics.apgd_attack``.
       num_steps: steps of an attack.
-      step_size: of "pgd", in levels of 255; None for 2.5 radii / num_steps.
+      step_size: step of PGD, of 255; None: 2.5 radii / steps.
       num_restarts: random starts of an attack.
       transform: ``transform(key, images) -> images`` before classification, such as some steps of a
         sampler. None for none.
       gradients: attacks on a transform, one for each derivative of it: "bpda" is the identity
         (``metrics.straight_through``), "full" the transform's own, which costs more memory.
-      num_eot: gradients averaged in a step, where ``transform`` is random.
+      num_eot: gradients averaged in a step of an attack. It is 1 without a transform.
       batch_size: images at a time, at most.
 
     Returns:
@@ -82,7 +83,8 @@ def robustness(
     size = len(test.images) // num_batches
     images, labels = (array[: num_batches * size] for array in test)
     images = np.asarray(as_floats(images))
-    options = {"num_steps": num_steps, "num_restarts": num_restarts, "num_eot": num_eot}
+    options = {"num_steps": num_steps, "num_restarts": num_restarts}
+    options["num_eot"] = num_eot if transform else 1
     attack_fn: Any = partial(metrics.apgd_attack, loss=ATTACKS[attack], **options)
     if attack == "pgd":
         length = None if step_size is None else metrics.epsilon_from_levels(step_size)

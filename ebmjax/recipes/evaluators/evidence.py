@@ -10,7 +10,7 @@ import numpy as np
 from ebmjax import evaluate, latent
 from ebmjax._groups import map_groups
 from ebmjax._phases import say_part
-from ebmjax._ranges import COUNT, EIGHTS, POSITIVE, one_of
+from ebmjax._ranges import COUNT, EIGHTS, one_of
 from ebmjax.data import ImageData, to_signed_unit
 from ebmjax.recipes.evaluators import Found
 from ebmjax.types import Key
@@ -36,21 +36,17 @@ def evidence(
     num_images: Annotated[int, COUNT] = 32,
     num_chains: Annotated[int, EIGHTS] = 64,
     methods: Annotated[Sequence[str], one_of(*METHODS, "smc")] = METHODS,
-    num_intervals: Annotated[int, COUNT] = 40,
-    num_steps: Annotated[int, COUNT] = 10,
-    step_size: Annotated[float, POSITIVE] = 0.02,
+    **options: Any,
 ) -> Found:
     """Returns mean log evidence by the run's powers; after training by other methods, too.
 
-    "evidence" has each method's, and those of each image.
+    "evidence" has each method's, and those of each image. ``options`` are those of
+    ``evaluate.evidence``.
 
     Args:
       num_images: images whose log evidence is estimated
       num_chains: chains of an image; from 3 for each latent dimension on they give divergences
       methods: methods that are compared after training; empty: none
-      num_intervals: intervals of these methods
-      num_steps: steps at each of their powers
-      step_size: step size of their chains
     """
     keys, images = keys_of(key), data.images[:num_images]
     of_each = evidence_of_each(keys["evidence"], model, images, num_chains=num_chains)
@@ -66,10 +62,8 @@ def evidence(
         latent_dim=model.chains.latent_dim,
         methods=methods,
         num_chains=num_chains,
-        num_intervals=num_intervals,
-        num_steps=num_steps,
-        step_size=step_size,
         with_divergences="test_log_evidence" in row,
+        **options,
     )
     per_image = {f"evidence.{k}.mean": {"test": v["log_evidence"]} for k, v in found.items()}
     report = jax.tree.map(lambda values: np.asarray(values).tolist(), found)

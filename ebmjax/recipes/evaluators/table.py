@@ -9,6 +9,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
+from ebmjax import evaluate
 from ebmjax._ranges import COUNT, Range
 from ebmjax.recipes.config.declare import Field, When, read_fields, under
 from ebmjax.recipes.config.errors import Config
@@ -52,11 +53,15 @@ def find(name: str, part: str = "") -> Any:
     return getattr(module, part or name, None)
 
 
+def own_fields(name: str) -> dict[str, Field]:
+    """Returns the fields of an evaluator's function, and of the library's of this name."""
+    return read_fields(getattr(evaluate, name, find(name))) | read_fields(find(name))
+
+
 def options(config: Config, name: str) -> dict[str, Any]:
     """Returns the options of an evaluator: a configuration's, else those of its signature."""
-    own = {key: one.default for key, one in read_fields(find(name)).items()}
     section = config.get(f"evals.{name}", {})
-    return own | {key: value for key, value in section.items() if key != "every"}
+    return {key: section.get(key, one.default) for key, one in own_fields(name).items()}
 
 
 def fields(name: str, *when: When, without: Collection[str] = ()) -> dict[str, Field]:
@@ -75,7 +80,7 @@ def fields(name: str, *when: When, without: Collection[str] = ()) -> dict[str, F
     )
     text = f"N: at every N-th evaluation of training{text}; never: off"
     is_run = When(f"config.evals.{name}.every other than never", lambda c: wants(c, name))
-    own = read_fields(find(name))
+    own = own_fields(name)
     if name not in READ:
         own = {key: replace(one, off=one.default) for key, one in under(own, is_run).items()}
     made = under({"every": Field(EVALUATORS[name], values, text, off=NEVER), **own}, *when)
