@@ -10,7 +10,7 @@ import numpy as np
 
 from ebmjax import data, metrics
 from ebmjax._groups import in_batches
-from ebmjax.evaluate._extractors import Extractor, keep_features
+from ebmjax.evaluate._extractors import Extractor
 
 NUM_NEIGHBOURS = 5
 """Neighbours for precision, recall, density and coverage, as in the paper of the last two."""
@@ -138,8 +138,7 @@ class Distances:
     @cached_property
     def train_reference(self) -> Reference:
         """Reference of the training images."""
-        images = self.train.images
-        return _reference(keep_features(self.extractor, images, lambda: self.outputs(images)[0]))
+        return _reference(self.outputs(self.train.images)[0])
 
     def outputs(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Returns features (N, F) and class probabilities of uint8 images."""

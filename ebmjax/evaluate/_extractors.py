@@ -48,14 +48,12 @@ class Extractor(NamedTuple):
         where the features know no classes.
       details: settings behind the numbers, for JSON.
       is_host: whether ``outputs_fn`` is called batch by batch and not traced.
-      digest: of its source; features of reference images are kept under it. "" keeps none.
     """
 
     name: str
     outputs_fn: Callable[[Any], tuple[jax.Array, jax.Array | None]]
     details: dict[str, Any]
     is_host: bool = False
-    digest: str = ""
 
 
 def inception(path: str | Path, sha256: str = "") -> Extractor:
@@ -200,9 +198,7 @@ def own_extractor(function: Callable[[np.ndarray], Any]) -> Extractor:
         class probabilities (N, classes). It is called with batches, and not traced.
 
     Returns:
-      An ``Extractor`` with the function's name. Features of the reference images are kept for as
-      long as the file of the function stays the same. Weights that the function reads from
-      elsewhere are not part of it: name another function for others.
+      An ``Extractor`` with the function's name, and the digest of its file among the details.
 
     Example:
       >>> def pixels(images):
@@ -224,10 +220,10 @@ def own_extractor(function: Callable[[np.ndarray], Any]) -> Extractor:
         return features, None if probabilities is None else np.asarray(probabilities)
 
     name, digest = getattr(function, "__name__", type(function).__name__), ""
-    with contextlib.suppress(TypeError, OSError):  # without a file, nothing is kept
+    with contextlib.suppress(TypeError, OSError):  # it may have no file
         source = Path(inspect.getsourcefile(inspect.unwrap(function)) or "").read_bytes()
         digest = hashlib.sha256(source + name.encode()).hexdigest()
-    return Extractor(name, outputs, {"digest": digest}, is_host=True, digest=digest)
+    return Extractor(name, outputs, {"digest": digest}, is_host=True)
 
 
 def _network(num_classes: int) -> Any:
@@ -296,18 +292,3 @@ def _keep(path: Path, tensors: dict[str, Any]) -> None:
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             np.savez(file := Path(folder) / path.name, **tensors)
             file.replace(path)
-
-
-def keep_features(
-    extractor: Extractor, images: Any, extract: Callable[[], np.ndarray]
-) -> np.ndarray:
-    """Returns ``extract()``, features (N, d) of images; kept for an extractor with a digest."""
-    if not extractor.digest:
-        return extract()
-    digest = hashlib.sha256(f"{training.tree_digest(images)} {extractor.digest}".encode())
-    path = CACHE / f"features_{digest.hexdigest()}.npz"
-    with contextlib.suppress(OSError, ValueError, KeyError):
-        return networks.read_tensors(path)["features"]
-    features = extract()
-    _keep(path, {"features": features})
-    return features

@@ -1,13 +1,9 @@
-"""An extractor of the user: checked, named in a run, and its features of the data kept."""
-
-import importlib.util
+"""An extractor of the user: checked, and named in a run."""
 
 import numpy as np
 import pytest
 
-from ebmjax import data, evaluate
-from ebmjax._groups import over_devices
-from ebmjax.evaluate import Distances, _extractors
+from ebmjax import data
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.config.families import extractor_name
@@ -17,11 +13,8 @@ from experiments.configs import jem_digits
 SOURCE = """
 import numpy as np
 
-calls = []
-
 def rows(images):
     assert type(images) is np.ndarray  # host code is not traced
-    calls.append(len(images))
     return images.mean(axis=(2, 3)) + 1.0
 
 def square(images):
@@ -34,48 +27,11 @@ IMAGES = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 1), np.uint8)
 TRAIN = data.ImageData(IMAGES, np.zeros(40, np.int32))
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(_extractors, "CACHE", tmp_path / "cache")
-    return tmp_path / "cache"
-
-
 @pytest.fixture
 def own(tmp_path):
     """The user's file."""
     (tmp_path / "own.py").write_text(SOURCE)
     return tmp_path / "own.py"
-
-
-def load(file):
-    spec = importlib.util.spec_from_file_location("own", file)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def reference(module, images=IMAGES):
-    made = Distances(TRAIN._replace(images=images), evaluate.own_extractor(module.rows))
-    with over_devices():
-        return made.train_reference.features, sum(module.calls)
-
-
-def test_features_of_the_data_are_kept_until_the_data_or_the_file_change(own, cache):
-    first, calls = reference(load(own))
-    np.testing.assert_allclose(first, IMAGES.mean(axis=(2, 3)) + 1.0)
-    assert calls >= len(IMAGES)
-    again, calls = reference(load(own))
-    np.testing.assert_array_equal(again, first)
-    assert calls == 0
-    assert reference(load(own), IMAGES[::-1].copy())[1] > 0
-    own.write_text(SOURCE.replace("+ 1.0", "+ 2.0"))
-    changed, calls = reference(load(own))
-    np.testing.assert_allclose(changed, first + 1.0)
-    assert calls > 0
-    assert len(list(cache.glob("features_*.npz"))) == 3
-    for file in cache.iterdir():
-        file.write_bytes(b"damaged")
-    np.testing.assert_array_equal(reference(load(own))[0], changed)
 
 
 def config_with(own, function, **fields):
@@ -102,7 +58,7 @@ def test_a_run_is_judged_by_it(own):
     ("function", "fields", "text"),
     [
         ("square", {}, r"config\.evals\.extractor=.*own\.py:square.*finite features of shape"),
-        ("broken", {}, r"config\.evals\.extractor=.* line 15: RuntimeError: no weights"),
+        ("broken", {}, r"config\.evals\.extractor=.* line 12: RuntimeError: no weights"),
         ("missing", {}, r"config\.evals\.extractor=.*must name a function"),
     ],
 )

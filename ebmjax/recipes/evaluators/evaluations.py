@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -22,30 +22,26 @@ from ebmjax.recipes.folder.run_folder import read_rows, save_snapshot
 from ebmjax.training import TrainState, tree_digest
 from ebmjax.types import Key
 
-
-class Evaluator(NamedTuple):
-    """Function of a key, a model and data, with its options; and when it runs."""
-
-    function: Callable[..., Any]
-    every: Any = 1
-
-    def is_due(self, step: int, interval: int) -> bool:
-        """Returns whether it runs at a monitored step."""
-        return isinstance(self.every, int) and (step // interval) % self.every == 0
+Evaluators = dict[str, tuple[Callable[..., Any], Any]]
+"""Functions of a key, a model and data, with their options, and when they run, by name."""
 
 
-def make_evaluators(config: Config) -> dict[str, Evaluator]:
-    """Returns the evaluators that run, by name, in the table's order; the user's come last."""
-    made: dict[str, Evaluator] = {}
+def make_evaluators(config: Config) -> Evaluators:
+    """Returns the evaluators that run, in the table's order; the user's come last."""
+    made: Evaluators = {}
     for name in table.EVALUATORS:
         if table.wants(config, name):
-            options, every = table.options(config, name), config.evals[name].every
-            made[name] = Evaluator(partial(table.find(name), **options), every)
+            function = partial(table.find(name), **table.options(config, name))
+            made[name] = function, config.evals[name].every
     for place, name in enumerate(config.evals.get("functions", ())):
         part = find_part(config, "evals.functions", name, ("key", "model", "data"))
-        every = getattr(part.function, "every", 1)
-        made[name] = Evaluator(partial(_call_own, part, place), every)
+        made[name] = partial(_call_own, part, place), getattr(part.function, "every", 1)
     return made
+
+
+def is_due(every: Any, step: int, interval: int) -> bool:
+    """Returns whether an evaluator runs at a monitored step."""
+    return isinstance(every, int) and step // interval % every == 0
 
 
 def _call_own(part: UserPart, place: int, key: Key, model: Any, data: Any) -> Mapping[str, float]:
@@ -104,7 +100,7 @@ class Evaluations:
 
     folder: Path
     key: Key
-    evaluators: Mapping[str, Evaluator]
+    evaluators: Evaluators
     config: Config
     interval: int
     models: tuple[Callable[[TrainState | None], Any], ...]
@@ -115,16 +111,17 @@ class Evaluations:
         model = self.models[1](None)
         if model.distances is not None:
             check_features(self.config, model.distances)
-        for name, one in self.evaluators.items():
+        for name, (function, _) in self.evaluators.items():
             if not is_users(name) and (check := table.find(name, "check")):
-                check(model, self.tests[1], **one.function.keywords)
+                check(model, self.tests[1], **function.keywords)
 
     @over_devices()
     def monitor(self, state: TrainState, step: int) -> dict[str, Any]:
         """Returns the row of ``step``; saves its arrays and pictures."""
         row: dict[str, Any] = {}
         arrays: dict[str, Any] = {}
-        due = [name for name, one in self.evaluators.items() if one.is_due(step, self.interval)]
+        every = {name: every for name, (_, every) in self.evaluators.items()}
+        due = [name for name in every if is_due(every[name], step, self.interval)]
         for name, found in self._run(due, self.models[0](state), self.tests[0], row):
             row |= found.numbers()
             arrays |= found.arrays
@@ -155,8 +152,8 @@ class Evaluations:
     ) -> Iterator[tuple[str, Found]]:
         """Yields what evaluators find; ConfigError if a user's number has a ``known`` name."""
         for name in names:
-            found = self.evaluators[name].function(self.key, model, data)
-            found = found if isinstance(found, Found) else Found(found, found)
+            found = self.evaluators[name][0](self.key, model, data)
+            found = found if isinstance(found, Found) else Found(found)
             if is_users(name) and (taken := found.report.keys() & known.keys()):
                 raise ConfigError(
                     f"config.evals.functions={name!r} returns {min(taken)!r}, which is taken: "

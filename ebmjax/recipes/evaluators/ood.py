@@ -1,7 +1,7 @@
 """Detection of images that a model should find unlikely, by three scores."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -49,17 +49,15 @@ def ood(
     say_part(f"scoring {len(sets)} sets of {len(first.images):,} images")
     size = model.config.evals.batch_size
     found = evaluate.classifier(model.logits, first, outside=sets, batch_size=size)
-    groups: dict[str, list[str]] = {"near": [], "far": []}
-    for name in sets:
-        is_near = name == "interp" or {name, model.config.data.name} == {"cifar10", "cifar100"}
-        groups["near" if is_near else "far"].append(name)
-    report = {**found["ood"], "groups": groups, "skipped": skipped}
-    arrays = {f"{a}_{b}": x for a, group in found["scores"].items() for b, x in group.items()}
+    relative = {"cifar10": "cifar100", "cifar100": "cifar10"}.get(model.config.data.name)
+    near = [name for name in sets if name in ("interp", relative)]
+    groups = {"near": near, "far": [name for name in sets if name not in near]}
+    scores = {name: found["scores"][name] for name in ("test", *near, *groups["far"])}
     return Found(
-        {"ood": report},
-        arrays=arrays,
+        {"ood": {**found["ood"], "groups": groups, "skipped": skipped}},
+        arrays={f"{a}_{b}": x for a, group in scores.items() for b, x in group.items()},
         per_image={k: v for k, v in found["per_image"].items() if k.startswith("ood.")},
-        pictures={"ood": partial(draw, groups["near"] + groups["far"], arrays)},
+        pictures={"ood": partial(draw, scores)},
     )
 
 
@@ -82,36 +80,30 @@ def load_tfds(config: Config, name: str, test: np.ndarray) -> np.ndarray:
     Raises:
       ConfigError: if there is no such data set, or its images are of another shape.
     """
-    section = config.data
+    section, size = config.data, {"image_size": test.shape[1], "max_examples": len(test)}
     folder = section.get("path") if sources.is_tfds(section.name) else None
     try:
         sources.check_source(name, "test", path=folder, needs_copy=True)
-        size = {
-            "image_size": test.shape[1],
-            "fit": section.get("fit", "crop"),
-            "max_examples": len(test),
-        }
-        images = sources.load_images(name, "test", path=folder, **size).data.images
-        return np.concatenate([test[:0], images])  # refuses another shape
+        fit = section.get("fit", "crop")
+        found = sources.load_images(name, "test", path=folder, fit=fit, **size)
+        return np.concatenate([test[:0], found.data.images])  # refuses another shape
     except ValueError as error:
         raise ConfigError(f"config.evals.ood.tfds, {name}: {error}") from error
 
 
-def draw(sets: Sequence[str], arrays: dict[str, np.ndarray], path: Path) -> None:
+def draw(scores: Mapping[str, Mapping[str, np.ndarray]], path: Path) -> None:
     """Draws histograms of each score of all sets, the test images filled.
 
     Numbers that are not finite are left out. The tails beyond 1 % share the outer bins.
     """
     with figure(path, 1, len(SCORES), has_legend=True) as (panels,):
         for axes, score in zip(panels, SCORES, strict=True):
-            shown = {one: arrays[f"{one}_{score}"] for one in ("test", *sets)}
-            shown = {name: values[np.isfinite(values)] for name, values in shown.items()}
+            shown = {name: one[score][np.isfinite(one[score])] for name, one in scores.items()}
             axes.set(xlabel=score.replace("_", " "), ylabel="density", yticks=[])
             together = np.concatenate([*shown.values()])
             low, high = np.percentile(together, (1, 99)) if len(together) else (0.0, 1.0)
             edges = np.linspace(low, high + 1e-6 * (1 + abs(high)), 41)
             for name, values in shown.items():
                 style: Any = {"alpha": 0.35} if name == "test" else {"histtype": "step"}
-                inside = np.clip(values, edges[0], edges[-1])
-                label = name.replace("_", " ")
-                axes.hist(inside, edges, density=True, label=label, lw=1.2, **style)
+                style |= {"density": True, "label": name.replace("_", " "), "lw": 1.2}
+                axes.hist(np.clip(values, edges[0], edges[-1]), edges, **style)

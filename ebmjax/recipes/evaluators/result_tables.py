@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ebmjax._user_function import is_function_name
 from ebmjax.recipes.config.errors import flatten
 from ebmjax.recipes.config.families import EXTRACTOR
+from ebmjax.recipes.config.user_parts import is_users
 
 LABELS = {
     "loss": "loss",
@@ -60,9 +60,8 @@ OURS = re.compile(
 
 def own_numbers(row: Iterable[str], config: Mapping[str, Any]) -> list[str]:
     """Returns the names in a row that the user's loss or evaluations gave, if there are any."""
-    entries = [config.get("loss", {}).get("name"), config.get("evals", {}).get("functions")]
-    flat = [one for e in entries for one in (e if isinstance(e, list | tuple) else [e])]
-    if not any(isinstance(one, str) and is_function_name(one) for one in flat):
+    loss, functions = config.get("loss", {}).get("name"), config.get("evals", {}).get("functions")
+    if not (functions or is_users(loss)):
         return []
     return [name for name in row if "." not in name and not OURS.match(name)]
 

@@ -87,14 +87,12 @@ def draw_buffer(key: Key, model: Any, num: int) -> Chains | None:
     if state is None or not jax.tree.leaves(state.carry.buffer):
         return None
     positions = positions_in(state.carry.buffer.positions)
-    num_shards, size = positions.shape[:2]
-    slots = np.arange(size).reshape(plan.num_classes, -1).T
+    places = np.arange(math.prod(positions.shape[:2])).reshape(len(positions), plan.num_classes, -1)
     # A row a turn: a slot of every class, of every shard before the next slot.
-    turns = np.repeat(slots, num_shards, axis=0)
+    turns = places.transpose(2, 0, 1).reshape(-1, plan.num_classes)
     num_turns = min(-(-num // plan.num_classes), len(turns))
     spaced = np.linspace(0, len(turns) - 1, num_turns).astype(int)
-    shards = np.repeat(spaced % num_shards, plan.num_classes)[:num]
-    ends = positions[shards, turns[spaced].ravel()[:num]]
+    ends = positions[np.divmod(turns[spaced].ravel()[:num], positions.shape[1])]
     labels = np.arange(len(ends), dtype=np.int32) % plan.num_classes
     keys = jax.random.split(jax.random.fold_in(key, STARTS_KEY_NUMBER), len(labels))
     draws = np.asarray(_draw(plan.start_fn, keys, jnp.asarray(labels)))

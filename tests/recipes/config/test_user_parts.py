@@ -16,7 +16,7 @@ from ebmjax.learning import Samples
 from ebmjax.recipes.config import command_line, declare, families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators import Found
-from ebmjax.recipes.evaluators.evaluations import Evaluations, Evaluator, make_evaluators
+from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
 from ebmjax.recipes.models.build import user_optimizer
 from ebmjax.recipes.models.latent.checks import sampler
 from ebmjax.recipes.parts.objectives import draws, make_loss
@@ -289,8 +289,8 @@ def evaluations(config, folder):
     tests = [data.ImageData(np.full((1, 2), grey), np.zeros(1, np.int32)) for grey in (3.0, 5.0)]
     users = {k: v for k, v in make_evaluators(config).items() if ":" in k}
     models = (lambda state: SimpleNamespace(about=dict),) * 2
-    ours = Evaluator(lambda key, model, data: Found({"accuracy": 1}, {"test_energy": 0.5}))
-    evaluators = {"classification": ours, **users}
+    ours = lambda key, model, data: Found({"accuracy": 1}, {"test_energy": 0.5})  # noqa: E731
+    evaluators = {"classification": (ours, 1), **users}
     key = jax.random.key(0)
     return Evaluations(folder, key, evaluators, config, 1, models, (tests[0], tests[1]))
 

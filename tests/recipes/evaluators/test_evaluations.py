@@ -11,7 +11,7 @@ from ebmjax import data, recipes
 from ebmjax.recipes.config import command_line, families, show_fields
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators import Found, table
-from ebmjax.recipes.evaluators.evaluations import Evaluator, make_evaluators
+from ebmjax.recipes.evaluators.evaluations import is_due, make_evaluators
 from ebmjax.recipes.evaluators.landscape import landscape
 from ebmjax.recipes.evaluators.robustness import robustness
 from ebmjax.recipes.folder import run_folder
@@ -70,7 +70,7 @@ def test_evaluators_serve_from_python_as_in_a_run(run):
     ("every", "steps"), [(1, [0, 4, 8, 12]), (2, [0, 8]), (3, [0, 12]), ("end", []), ("never", [])]
 )
 def test_times_count_evaluations(every, steps):
-    assert [step for step in (0, 4, 8, 12) if Evaluator(print, every).is_due(step, 4)] == steps
+    assert [step for step in (0, 4, 8, 12) if is_due(every, step, 4)] == steps
 
 
 @pytest.mark.parametrize(
@@ -95,10 +95,10 @@ def test_every_field_of_an_evaluator_is_an_argument_of_its_function(module):
             config.evals[name].every = 1
     made = make_evaluators(config)
     assert made
-    for name, evaluator in made.items():
+    for name, (evaluator, _) in made.items():
         for field, value in config.evals[name].items():
             if field != "every":
-                assert evaluator.function.keywords[field] == value, (name, field)
+                assert evaluator.keywords[field] == value, (name, field)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def compared(tmp_path):
         config.evals.density.num_samples = num_samples
         built = build_experiment(config, tmp_path)
         model = replace(built.use(built.state), logits_fn=logits, programs={})
-        return make_evaluators(config)["comparison"].function, model
+        return make_evaluators(config)["comparison"][0], model
 
     return make
 

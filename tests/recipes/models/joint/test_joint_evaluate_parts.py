@@ -167,11 +167,11 @@ def test_refined_images_are_attacked_beside_plain_ones(tmp_path, monkeypatch):
     """The plain ones as where nothing is refined; both by the same model, the same images."""
     asked = []
 
-    def attack(key, logits_fn, test, *, transform=None, num_eot=1, **settings):
+    def attack(key, logits_fn, test, *, transform=None, **settings):
         images = data.to_signed_unit(jnp.asarray(test.images))
         if transform is not None:
             images = jax.jit(transform)(key, images)
-        asked.append((key, jax.jit(logits_fn)(images), len(test.labels), num_eot, settings))
+        asked.append((key, jax.jit(logits_fn)(images), len(test.labels), settings))
         return {"protocol": {"number": len(asked)}, "per_image": {"l2.64": np.ones(2, bool)}}
 
     monkeypatch.setattr(evaluate, "robustness", attack)
@@ -198,10 +198,10 @@ def test_refined_images_are_attacked_beside_plain_ones(tmp_path, monkeypatch):
     np.testing.assert_array_equal(plain[1], alone[1])
     # Two moves of the network's own score and noise of 0.01: nothing that rounding would do.
     assert np.abs(np.asarray(refined[1] - plain[1])).max() > 1e-3
-    assert [one[2:4] for one in asked] == [(16, 1), (16, 1), (16, 3)]
-    assert refined[4].pop("gradients") == ("bpda", "full")
-    assert refined[4] == plain[4]
-    assert plain[4]["num_steps"] == smoke().evals.robustness.num_steps
+    assert [one[2] for one in asked] == [16, 16, 16]
+    assert refined[3].pop("gradients") == ("bpda", "full")
+    assert refined[3] == plain[3]
+    assert plain[3]["num_steps"] == smoke().evals.robustness.num_steps
 
 
 def refinement(plan, num_steps):
