@@ -31,11 +31,6 @@ COLUMNS = {
     "in a mode": ("inside", 3),
     "acceptance": ("acceptance_prob", 3),
 }
-REFERENCES = {
-    "data": "*independent draws, data*",
-    "model": "*independent draws, model*",
-    "locked": "*independent draws, no crossing*",
-}
 
 
 def study(folder: Path) -> None:
@@ -61,9 +56,8 @@ def table(runs: list[dict[str, Any]], setting: str) -> str:
     for name in runs[0][setting]:
         published = PUBLISHED.get(name, "-") if setting == "thesis" else "-"
         rows.append(line(name.replace("_", " "), published, [run[setting][name] for run in runs]))
-    for name, label in REFERENCES.items():
-        found = [run["references"][name] for run in runs if name in run["references"]]
-        rows.append(line(label, "-", found))
+    found = [run["references"]["locked"] for run in runs if run["references"]]
+    rows.append(line("*independent draws, no crossing*", "-", found))
     return "\n".join([*markdown_table(["", "R-hat, published", *COLUMNS], rows), ""])
 
 
@@ -90,11 +84,9 @@ def figure(path: Path, runs: list[dict[str, Any]], settings: list[str]) -> None:
                 if dots:
                     axes.plot(*zip(*dots, strict=True), "o", alpha=0.6, label=setting)
                     axes.set_xscale("log")
-            for style, reference in ((":", "model"), ("--", "locked")):
-                found = [run["references"].get(reference, {}).get(number) for run in runs]
-                known = [value for value in found if value is not None]
-                if known:
-                    axes.axvline(statistics.mean(known), color="0.3", ls=style, label=reference)
+            found = [run["references"].get("locked", {}).get(number) for run in runs]
+            if known := [value for value in found if value is not None]:
+                axes.axvline(statistics.mean(known), color="0.3", ls="--", label="locked")
             axes.set_xlabel(label)
             axes.set_yticks(range(len(names)), [name.replace("_", " ") for name in names])
         grid[0].plot(*zip(*published, strict=True), "x", color="0.3", ms=7, label="published")

@@ -1,7 +1,7 @@
 """Eight samplers on one learned energy of four Gaussians, 10 chains each, over 5 seeds.
 
 samplers.md has a row for every sampler and a table for every setting of steps; samplers_*.png shows
-the same as dots. "independent draws" are the best that chains can reach.
+the same as dots. "independent draws" are the best that chains can reach without crossing.
 
 Variants: variants has nearer modes, weak regularisation and persistent chains in training; printed
 has MALA and pSGLD as the thesis prints them, beside the correct ones and SGLD; training compares

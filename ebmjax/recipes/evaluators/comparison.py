@@ -51,8 +51,8 @@ def comparison(
 ) -> Found:
     """Returns R-hat, effective samples and distances of samplers in all ``SETTINGS``.
 
-    They stand by setting and sampler, beside those of independent draws. The first fifth of a chain
-    is burn-in.
+    They stand by setting and sampler, beside those of chains that never leave their mode. The first
+    fifth of a chain is burn-in.
 
     Args:
       samplers: samplers that are compared
@@ -107,31 +107,28 @@ def choose(name: str, setting: str) -> Chosen:
 def find_references(
     key: Key, model: Any, log_density: np.ndarray, starts: np.ndarray, length: int
 ) -> tuple[Callable[[np.ndarray], dict[str, float]], dict[str, dict[str, float]]]:
-    """Returns a judge of draws (chains, n, 2), and the numbers of independent draws.
+    """Returns a judge of draws (chains, n, 2), and the numbers of "locked" chains.
 
-    "data" are fresh points. "model" follow the learned density, if the grid can normalise it. So
-    do "locked" chains, which never leave the mode that they start in.
+    These draw independently from the learned density, in the mode that they start in. There are
+    none if the grid cannot normalise it.
     """
     grid, truth = density.grid_of(model.config), model.truth
     num = model.config.evals.density.num_samples
-    data_key, fresh_key, model_key, grid_key = jax.random.split(key, 4)
-    shape = (len(starts), length, 2)
-    draws = {"data": np.asarray(truth.draw(fresh_key, len(starts) * length)).reshape(shape)}
-    given: dict[str, Any] = {"data": np.asarray(truth.draw(data_key, num)), "model": None}
-    if density.border_mass(log_density, grid) <= density.MAX_BORDER_MASS:
-        draw = partial(density.grid_draws, grid=grid)
-        given["model"] = draw(model_key, log_density, num=num)
-        first, *keys = jax.random.split(grid_key, len(starts) + 1)
-        draws["model"] = draw(first, log_density, num=len(starts) * length).reshape(shape)
-        mode_of = lambda x: np.argmin(_distances(x, truth.means), axis=-1)  # noqa: E731
-        modes = mode_of(grid.centres).reshape(log_density.shape)
-        locked = [
-            draw(one, np.where(modes == mode, log_density, -np.inf), num=length)
-            for one, mode in zip(keys, mode_of(starts), strict=True)
-        ]
-        draws["locked"] = np.stack(locked)
-    judge = partial(draws_numbers, means=truth.means, num=num, **given)
-    return judge, {name: judge(one) for name, one in draws.items()}
+    data_key, _, model_key, grid_key = jax.random.split(key, 4)
+    data = np.asarray(truth.draw(data_key, num))
+    judge = partial(draws_numbers, data=data, model=None, means=truth.means, num=num)
+    if density.border_mass(log_density, grid) > density.MAX_BORDER_MASS:
+        return judge, {}
+    draw = partial(density.grid_draws, grid=grid)
+    judge = partial(judge, model=draw(model_key, log_density, num=num))
+    mode_of = lambda x: np.argmin(_distances(x, truth.means), axis=-1)  # noqa: E731
+    modes = mode_of(grid.centres).reshape(log_density.shape)
+    keys = jax.random.split(grid_key, len(starts) + 1)[1:]
+    locked = [
+        draw(one, np.where(modes == mode, log_density, -np.inf), num=length)
+        for one, mode in zip(keys, mode_of(starts), strict=True)
+    ]
+    return judge, {"locked": judge(np.stack(locked))}
 
 
 def run_chains(

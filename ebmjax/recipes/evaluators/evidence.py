@@ -93,12 +93,11 @@ def evidence_of_each(key: Key, model: Any, images: Any, *, num_chains: int) -> d
         of_chain = jax.vmap(lambda z: latent.log_likelihood(params, model.networks, z, x))
         energies = jax.vmap(of_chain)(nodes).mean(axis=1)
         row = {"test_trapezium_log_evidence": latent.log_evidence(energies, model.powers)}
-        if num_chains < 3 * model.chains.latent_dim:
-            return row
-        forward, backward = latent.fitted_divergences(nodes)
-        divergences = {"kl_forward": forward, "kl_backward": backward}
-        corrected = latent.log_evidence(energies, model.powers, **divergences)
-        return row | {"test_log_evidence": corrected}
+        if num_chains >= 3 * model.chains.latent_dim:
+            forward, backward = latent.fitted_divergences(nodes)
+            kl = {"kl_forward": forward, "kl_backward": backward}
+            row["test_log_evidence"] = latent.log_evidence(energies, model.powers, **kl)
+        return row
 
     @jax.jit
     def of_all(params: Any, keys: Key, images: jax.Array) -> dict[str, jax.Array]:

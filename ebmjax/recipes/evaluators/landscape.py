@@ -49,14 +49,13 @@ def landscape(
 
     program = model.program(("landscape", num_points), lambda: jax.jit(grid))
     energies = np.asarray(program(model.trained, (x_key, y_key), images))
-    sizes = {"num_points": num_points, "num_images": num_images}
-    report = {"landscape_range": float(np.ptp(energies)), **sizes}
-    places = np.asarray(coordinates)
-    arrays = {"landscape_energies": energies, "landscape_coordinates": places}
+    report = {"num_points": num_points, "num_images": num_images}
+    report["landscape_range"] = float(np.ptp(energies))
+    arrays = {"landscape_energies": energies, "landscape_coordinates": np.asarray(coordinates)}
 
     def draw(path: Path) -> None:
         with figure(path, size=(5, 4.2)) as ((axis,),):
-            contours(axis, places, energies)
+            contours(axis, arrays["landscape_coordinates"], energies)
 
     return Found({"landscape": report}, arrays=arrays, pictures={"landscape": draw})
 

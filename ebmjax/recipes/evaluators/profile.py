@@ -83,12 +83,11 @@ def read(workdir: Path) -> dict[str, Numbers]:
     found: dict[str, Numbers] = {}
     for path in snapshots(workdir):
         with np.load(path) as arrays:
-            for name in arrays.files:
-                if name.startswith(PREFIX):
-                    # A function's name has dots, too.
-                    sampler, _, number = name.removeprefix(PREFIX).rpartition(".")
-                    by_step = found.setdefault(sampler, {}).setdefault(number, {})
-                    by_step[int(path.stem)] = arrays[name]
+            for name in (one for one in arrays if one.startswith(PREFIX)):
+                # A function's name has dots, too.
+                sampler, _, number = name.removeprefix(PREFIX).rpartition(".")
+                by_step = found.setdefault(sampler, {}).setdefault(number, {})
+                by_step[int(path.stem)] = arrays[name]
     return found
 
 
@@ -105,14 +104,9 @@ def draw_panels(path: Path, rows: Mapping[str, Numbers]) -> None:
         colour = step_colours(grid, last)
         for line, (title, row) in zip(grid, rows.items(), strict=True):
             for axes, number in zip(line, numbers, strict=True):
-                if number not in row:  # not of this sampler
-                    continue
-                for step, values in row[number].items():
-                    steps = np.arange(1, len(values) + 1)
-                    axes.plot(steps, values, color=colour(step))
+                for step, values in row.get(number, {}).items():  # {}: not of this sampler
+                    axes.plot(np.arange(1, len(values) + 1), values, color=colour(step))
                 label, scale = LABELS[number]
                 axes.set(title=title.replace("_", " "), xlabel="step of the chain")
                 axes.set(ylabel=label, yscale=scale)
                 axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-                if number == "acceptance_prob":
-                    axes.set_ylim(-0.03, 1.03)

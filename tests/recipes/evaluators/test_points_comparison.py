@@ -38,17 +38,16 @@ def compared(tmp_path):
 
 
 @pytest.mark.slow
-def test_references_are_of_the_data_and_of_the_density(compared):
+def test_locked_chains_follow_the_density_in_their_modes(compared):
     _, model = compared(num_steps=220, num_samples=100)
     truth = truth_on_grid(model)
     judge, references = find_references(jax.random.key(0), model, truth + 3.0, 1.5 * MEANS, 200)
-    assert list(references) == ["data", "model", "locked"]
-    for name in ("data", "model"):
-        assert references[name]["inside"] == pytest.approx(0.989, abs=0.02)  # within 3 deviations
-        # 100 draws against 100, of a mean distance of 12: E D^2 = 2 / 100 * 12; four times that.
-        assert references[name]["distance_to_data"] < math.sqrt(4 * 2 / 100 * 12)
-        assert references[name]["distance_to_model"] < math.sqrt(4 * 2 / 100 * 12)
-    assert references["locked"]["rhat_classic"] > 5
+    locked = references["locked"]
+    assert locked["inside"] == pytest.approx(0.989, abs=0.02)  # within 3 deviations
+    # 100 draws against 100, of a mean distance of 12: E D^2 = 2 / 100 * 12; four times that.
+    assert locked["distance_to_data"] < math.sqrt(4 * 2 / 100 * 12)
+    assert locked["distance_to_model"] < math.sqrt(4 * 2 / 100 * 12)
+    assert locked["rhat_classic"] > 5
     assert judge(np.full((4, 200, 2), 10.0))["inside"] == 0
 
 
@@ -73,7 +72,7 @@ def test_a_density_without_end_is_compared_with_nothing(compared):
     one, model = compared(samplers=("sgld",), num_steps=30)
     slope = replace(model, logits_fn=lambda params, statistics, x: jnp.sum(x, axis=-1)[..., None])
     report = one(jax.random.key(0), slope, None).report
-    assert list(report["references"]) == ["data"]
+    assert report["references"] == {}
     assert math.isnan(report["tuned"]["sgld"]["distance_to_model"])
 
 
