@@ -63,16 +63,14 @@ def generation(
             ours = mean_energy(chains.ends, chains.labels)
             report[name] |= {"mean_energy": ours, "energy_gap": ours - of_test}
     arrays = {f"{name}_{k}": one for name, group in found.items() for k, one in group.items()}
-    some = {name: one for name, one in found.items() if len(one["images"])}
-    if "buffer" in some and selected_by_confidence:
+    if selected_by_confidence and len(found.get("buffer", {}).get("images", ())):
         starts, ends = (select_and_score(model, data, one) for one in sets["buffer"][:2])
         report["buffer_selected"] = ends | {"starts": starts}
-    by_class = [name for name in ("conditional", "buffer") if "labels" in some.get(name, ())]
-    pictures = {name: partial(draw_classes, some[name]) for name in by_class}
-    panels = {f"samples, {name}": one["images"][:SHOWN] for name, one in some.items()}
-    if "fresh" in some:
-        panels["starts of the fresh ones"] = some["fresh"]["start_images"][:SHOWN]
-    pictures |= {"samples": partial(draw_sheet, panels=panels)} if some else {}
+    by_class = [name for name in ("conditional", "buffer") if "labels" in found.get(name, ())]
+    pictures = {name: partial(draw_classes, found[name]) for name in by_class}
+    panels = {f"samples, {name}": one["images"][:SHOWN] for name, one in found.items()}
+    panels["starts of the fresh ones"] = found["fresh"]["start_images"][:SHOWN]
+    pictures["samples"] = partial(draw_sheet, panels=panels)
     return Found({"generation": report}, arrays=arrays, pictures=pictures)
 
 

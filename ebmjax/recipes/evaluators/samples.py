@@ -108,7 +108,8 @@ def draw_sheet(
     path: Path, panels: Mapping[str, np.ndarray], *, columns: int = 0, rows: Sequence[str] = ()
 ) -> None:
     """Draws panels of uint8 images (N, H, W, C) by title; 0 columns for about as many as rows."""
-    num, height, width, _ = next(iter(panels.values())).shape
+    _, height, width, _ = next(iter(panels.values())).shape
+    num = max(1, *map(len, panels.values()))
     columns = columns or min(max(COLUMNS, math.isqrt(num)), num)
     wide = max(4.0, columns * (width + 1) / STYLE["savefig.dpi"])
     size = (wide, wide * -(-num // columns) * (height + 1) / (columns * (width + 1)) + 0.5)
