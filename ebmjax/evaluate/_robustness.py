@@ -10,7 +10,7 @@ from jax.tree_util import Partial
 
 from ebmjax import metrics
 from ebmjax._checks import check_at_least
-from ebmjax._groups import map_groups, num_devices
+from ebmjax._groups import map_groups
 from ebmjax._ranges import COUNT, POSITIVE, RADIUS, one_of, optional
 from ebmjax.data import ImageData
 from ebmjax.evaluate._classifier import LogitsFn, as_floats, as_partial, check_test
@@ -81,7 +81,9 @@ def robustness(
     kinds = gradients if transform else ("none",)
     num_batches = -(-len(test.images) // batch_size)
     size = len(test.images) // num_batches
-    images, labels = (array[: num_batches * size] for array in test)
+    images, labels = (
+        array[: num_batches * size].reshape(num_batches, size, *array.shape[1:]) for array in test
+    )
     images = np.asarray(as_floats(images))
     options = {"num_steps": num_steps, "num_restarts": num_restarts}
     options["num_eot"] = num_eot if transform else 1
@@ -100,12 +102,14 @@ def robustness(
             if not len(levels):
                 continue
             classify = Partial(partial(_classify, kind), *functions)
-            run = _make_run(partial(attack_fn, norm=norm), classify, images, labels, size)
+            run = jax.jit(partial(_attack_batches, partial(attack_fn, norm=norm)))
             split = partial(jax.random.split, num=len(levels))
             by_level = jax.vmap(split, out_axes=1)(own_keys)
             for level, level_keys in zip(levels, by_level, strict=True):
                 name = f"{norm}.{level:g}"
-                unbroken[kind][name], usable[kind][name] = run(level_keys, level)
+                epsilon = metrics.epsilon_from_levels(level)
+                flags = run(classify, epsilon, (level_keys, images, labels))
+                unbroken[kind][name], usable[kind][name] = (np.ravel(one) for one in flags)
     had_gradient = _combine(np.logical_or, *usable.values())
     withstood = _combine(np.logical_and, *unbroken.values(), had_gradient)
     report: dict[str, Any] = {
@@ -113,7 +117,7 @@ def robustness(
         "usable_gradient": _fractions(had_gradient),
         "protocol": {
             "attack": f"{attack} from a random start; an image broken at any step is broken",
-            "num_images": len(images),
+            "num_images": num_batches * size,
             **options,
             "step_size": step_size or "2.5 epsilon / num_steps",
             "units": "levels of 255, for pixels in [0, 1]; l2 of the whole image",
@@ -140,37 +144,19 @@ def _classify(
     return logits_fn(transform(key, images) if transform else images)
 
 
-def _make_run(attack: Any, classify: Any, images: np.ndarray, labels: np.ndarray, size: int) -> Any:
-    """Returns ``run(keys, level)``: which images withstood, and which had a gradient.
+def _attack_batches(
+    attack: Any, classify: Any, epsilon: jax.Array, batches: Any
+) -> tuple[jax.Array, jax.Array]:
+    """Returns which images withstood, and which had a gradient, (batches, size) each.
 
-    ``attack(key, classify, images, labels, epsilon=...)`` attacks ``size`` images at a time, which
-    have one of the keys. Whole batches of images are given.
+    ``batches`` are a key, images and labels of each; see ``metrics.pgd_attack`` for ``attack``.
     """
-    groups, batches = num_devices(), np.arange(len(images)).reshape(-1, size)
 
-    def attack_groups(classify: Any, epsilon: jax.Array, rows: Any) -> tuple[jax.Array, jax.Array]:
-        def one_group(group: tuple[Key, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            found = attack(group[0], classify, *group[1:], epsilon=epsilon)
-            return found.margin > 0, found.had_gradient
+    def one(batch: tuple[Key, jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        found = attack(batch[0], classify, *batch[1:], epsilon=epsilon)
+        return found.margin > 0, found.had_gradient
 
-        return map_groups(one_group, rows)
-
-    def take(keys: Key, first: int) -> tuple[np.ndarray, Any]:
-        """Returns rows (groups, size), at the end the last batch again, and their values."""
-        chosen = np.minimum(np.arange(first, first + groups), len(batches) - 1)
-        rows = batches[chosen]
-        return rows, (keys[chosen], images[rows], labels[rows])
-
-    program = jax.jit(attack_groups)
-
-    def run(keys: Key, level: float) -> tuple[np.ndarray, np.ndarray]:
-        flags = np.zeros((2, len(images)), bool)
-        for first in range(0, len(batches), groups):
-            rows, values = take(keys, first)
-            flags[:, rows] = program(classify, metrics.epsilon_from_levels(level), values)
-        return flags[0], flags[1]
-
-    return run
+    return map_groups(one, batches)
 
 
 def _combine(operation: np.ufunc, *found: Flags) -> Flags:
