@@ -129,7 +129,11 @@ def evidence(
     observations = as_floats(images)
 
     def run(name: str, key: Key, params: Any, observations: Any) -> Estimate:
-        return estimate(name, key, problem._replace(params=params), observations)
+        first = int(name in ("ais", "smc"))  # after a key for the prior's log Z
+        keys = jax.random.split(key, first + len(observations))
+        one = METHODS[name](keys[0], problem._replace(params=params))
+        # Image by image, so that only one's chains are in memory.
+        return map_groups(lambda pair: one(*pair), (keys[first:], observations))
 
     report = {}
     for i, name in enumerate(methods):
@@ -142,14 +146,6 @@ def evidence(
             "mean": np.mean(found.value, axis=-1),
         }
     return report
-
-
-def estimate(name: str, key: Key, problem: Problem, observations: jax.Array) -> Estimate:
-    """Returns a method's estimates, image by image, so that only one's chains are in memory."""
-    first = int(name in ("ais", "smc"))  # after a key for the prior's log Z
-    keys = jax.random.split(key, first + len(observations))
-    one = METHODS[name](keys[0], problem)
-    return map_groups(lambda pair: one(*pair), (keys[first:], observations))
 
 
 def _thermodynamic(_: Key, problem: Problem) -> OfImage:
