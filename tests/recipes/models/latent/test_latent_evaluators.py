@@ -63,7 +63,7 @@ def evidences():
     """Corrected and plain log evidence under 16 independent keys, each (16,)."""
     model, options = linear(), {"num_images": 3, "num_chains": NUM_CHAINS}
     keys = jax.random.split(jax.random.key(1), 16)
-    rows = [evidence(key, model, TEST, **options).row or {} for key in keys]
+    rows = [evidence(key, model, TEST, **options).report for key in keys]
     names = ("test_log_evidence", "test_trapezium_log_evidence")
     return [np.array([row[name] for row in rows]) for name in names]
 
@@ -181,7 +181,8 @@ def test_samples_stand_beside_the_images_of_their_chains_starts():
     np.testing.assert_allclose(found.ways, ends - unmoved, rtol=1e-5, atol=1e-6)
     weight, bias = map(np.asarray, PARAMS.generator)
     for latents, images in ((ends, found.ends), (unmoved, found.starts)):
-        np.testing.assert_allclose(images, latents @ weight.T + bias, rtol=1e-5, atol=1e-6)
+        made = np.asarray(latents) @ weight.T + bias
+        np.testing.assert_allclose(images, made, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(("given", "steps"), [({}, 40), ({"evals.num_chain_steps": 7}, 7)])
