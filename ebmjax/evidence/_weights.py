@@ -31,9 +31,8 @@ def log_mean_exp(log_weights: jax.Array) -> Estimate:
     .. math::
         \log \bar w, \qquad \operatorname{se} = \frac{\operatorname{sd}(w)}{\bar w \sqrt n}
 
-    The mean is unbiased if the weights are. Its log is too low, by about half the squared standard
-    error while that is small. The error stays below 1 even if one weight dominates, however wrong
-    the estimate is: above 0.3 trust neither.
+    The mean is unbiased if the weights are; its log is too low, by about half the squared standard
+    error. The error stays below 1 even if one weight dominates: above 0.3 trust neither.
 
     Args:
       log_weights: of n >= 2 independent draws, shape (n, ...); -inf is a weight of 0.

@@ -80,12 +80,11 @@ def tempered_loss(
     With trapezium weights w and power posteriors :math:`p_i` it estimates
 
     .. math::
-        d_\beta = \textstyle\sum_i w_i\, E_{p_i} \nabla \log p_\beta(x | z), \qquad
-        d_\alpha = E_{p(z|x)} \nabla f_\alpha - E_{p(z)} \nabla f_\alpha
+        d_\beta = \textstyle\sum_i w_i\, E_{p_i} \nabla \log p_\beta(x | z)
 
-    The prior's part is that of ``vanilla_loss``. The generator's part is biased even for exact
-    samples: it holds the power posteriors fixed, so it lacks :math:`t\, Cov_t(\log p, \nabla \log
-    p)` at every power. It is stable and cheap.
+    and the prior's part of ``vanilla_loss``. The generator's part is stable and cheap, and biased
+    even for exact samples: it holds the power posteriors fixed, and lacks what ``covariance_loss``
+    adds.
 
     Args:
       params, model, observations, prior_latents, energy_l2: as in ``vanilla_loss``.
@@ -118,11 +117,10 @@ def telescoped_loss(
 ) -> tuple[jax.Array, Metrics]:
     r"""Returns a loss with the gradient of the exact thermodynamic identity.
 
-    Each interval contributes :math:`\nabla \log Z_i - \nabla \log Z_{i-1}`, where
-    :math:`\nabla_\alpha \log Z_t = E_t \nabla f_\alpha` and :math:`\nabla_\beta \log Z_t = t\, E_t
-    \nabla \log p_\beta(x | z)`. The sum telescopes to power 1 minus power 0, which ``vanilla_loss``
-    estimates. The powers between only help the chains arrive (``warm_start``) and fill the metrics.
-    It is unbiased for exact samples. Arguments and returns are those of ``tempered_loss``.
+    Each interval contributes :math:`\nabla \log Z_i - \nabla \log Z_{i-1}`. The sum telescopes to
+    power 1 minus power 0, which ``vanilla_loss`` estimates. The powers between only help the chains
+    arrive (``warm_start``) and fill the metrics. It is unbiased for exact samples. Arguments and
+    returns are those of ``tempered_loss``.
 
     Source: Calderhead & Girolami 2009, differentiated.
     """
@@ -147,17 +145,11 @@ def frozen_prior_loss(
     *,
     energy_l2: Any = 0.0,
 ) -> tuple[jax.Array, Metrics]:
-    r"""Trains the generator alone, as the thesis's public code does; only for its published curves.
+    """Trains the generator alone, as the thesis's public code does; only for its published curves.
 
-    With samples held fixed, the trapezium sum of the :math:`E_t` does not depend on the prior:
-
-    .. math::
-        d_\beta = \textstyle\sum_i w_i\, E_{p_i} \nabla \log p_\beta(x | z), \qquad
-        d_\alpha = 0
-
-    The prior is never trained: its gradient is zero or, with ``energy_l2``, the penalty's, which
-    pulls energies to zero. Use ``tempered_loss`` to train: it only adds the prior's contrast.
-    Arguments and returns are those of ``tempered_loss``.
+    With samples held fixed, the trapezium sum does not depend on the prior, whose gradient is zero
+    or, with ``energy_l2``, the penalty's. Use ``tempered_loss`` to train, which only adds the
+    prior's contrast. Arguments and returns are those of ``tempered_loss``.
 
     Source: thermodynamic-integration thesis, Eq. 19, as its public code differentiates it.
     """
@@ -190,11 +182,9 @@ def covariance_loss(
             + t_i\, Cov_{t_i}(\ell, \nabla \ell) \right)
 
     for each observation, and averages over observations. With exact samples it is unbiased for that
-    sum, which tends to the gradient of the log evidence as the intervals narrow. Covariances (over
-    n - 1) belong to one observation, so each observation needs several chains. The prior does not
-    depend on the observation: at power 0 every chain serves all observations, through their mean
-    log likelihood. That keeps the expectation and lowers the variance. The variance is that of
-    :math:`\ell`, hundreds of nats for images under short chains. Expect instability there.
+    sum, which tends to the gradient of the log evidence as the intervals narrow. Each observation
+    needs several chains; at power 0 every chain serves all observations, through their mean log
+    likelihood. The variance is that of :math:`\ell`, hundreds of nats for images under short chains.
 
     Args:
       params, model, powers, energy_l2: as in ``tempered_loss``.
@@ -218,7 +208,12 @@ def covariance_loss(
             "Repeat each with jnp.repeat(x, num_chains, axis=0)."
         )
     latents, prior_latents = jax.lax.stop_gradient((power_latents, prior_latents))
-    values, errors = _values_and_errors(params, model, observations, latents)
+    errors = squared_errors(params, model, observations, latents[1:])
+    # At power 0 over all observations: the error to the mean one plus the spread around it.
+    centre = jnp.broadcast_to(jnp.mean(observations, axis=0), observations.shape)
+    to_centre = squared_errors(params, model, centre, latents[:1])
+    at_prior = to_centre + jnp.sum(jnp.var(observations, axis=0))
+    values = log_likelihoods(model, observations, jnp.concatenate([at_prior, errors]))
     grid = energies(params, model, latents)
     ends = grid[-1], energies(params, model, prior_latents)
     powers = jnp.asarray(powers)
@@ -241,21 +236,6 @@ def _covariances(values: jax.Array, log_law: jax.Array, group: int) -> jax.Array
     # Centring one factor suffices; dividing by group - 1 corrects for the estimated mean.
     centred = jax.lax.stop_gradient(values - jnp.mean(values, axis=2, keepdims=True))
     return jnp.mean(jnp.sum(centred * log_law, axis=2), axis=1) / (group - 1)
-
-
-def _values_and_errors(
-    params: LatentParams, model: LatentModel, observations: jax.Array, latents: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Returns log likelihoods, (num_powers, chains), and squared errors of the powers above 0.
-
-    At power 0 they are means over all observations.
-    """
-    errors = squared_errors(params, model, observations, latents[1:])
-    # The mean is the error to the mean observation plus the spread around it: no pair is formed.
-    centre = jnp.broadcast_to(jnp.mean(observations, axis=0), observations.shape)
-    to_centre = squared_errors(params, model, centre, latents[:1])
-    at_prior = to_centre + jnp.sum(jnp.var(observations, axis=0))
-    return log_likelihoods(model, observations, jnp.concatenate([at_prior, errors])), errors
 
 
 def _summarise(

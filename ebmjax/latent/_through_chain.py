@@ -35,10 +35,9 @@ def literal_log_evidence(
         \sum_{i=1}^{N_t} \left\{ \frac{(t_i - t_{i-1})(E_{i-1} + E_i)}{2}
             + \eta\, \frac{KL(p_{i-1} \| p_i) + KL(p_i \| p_{i-1})}{2} \right\}
 
-    The two divergences of neighbours sum to :math:`(t_i - t_{i-1})(E_i - E_{i-1})`. So with exact
-    divergences and :math:`\eta = 1` this is the right-hand Riemann sum :math:`\sum_i (t_i -
-    t_{i-1}) E_i`. It is above the log evidence by :math:`\sum_i KL(p_i \| p_{i-1})`, and its error
-    falls no faster than 1 / N_t. Arguments are those of ``log_evidence``, which is the identity.
+    With exact divergences and :math:`\eta = 1` this is the right-hand Riemann sum, above the log
+    evidence by :math:`\sum_i KL(p_i \| p_{i-1})`. Arguments are those of ``log_evidence``, which is
+    the identity.
     """
     return log_evidence(
         mean_log_likelihoods,
@@ -72,12 +71,10 @@ def through_chain_loss(
         L = -\overline{\textstyle\sum_i \left\{ w_i\, \hat E_i + \tfrac{\eta}{2} \left[
             \widehat{KL}(p_{i-1} \| p_i) - \widehat{KL}(p_i \| p_{i-1}) \right] \right\}}
 
-    where the bar is the mean over observations. The gradient follows how every step of every chain
-    moves when the parameters change. This is the training that the thesis describes. It is a
-    pathwise derivative, with the noise held fixed. For a sampler that never rejects (ULA), it is
-    unbiased for the loss's expectation under the short chains' law, which is not that of exact
-    samples. A sampler that rejects jumps as the parameters change. Jumps are not differentiated, so
-    the gradient is biased even for the chains' law.
+    where the bar is the mean over observations. This is the training that the thesis describes: a
+    pathwise derivative of every step of every chain, with the noise held fixed. For a sampler that
+    never rejects (ULA), it is unbiased for the loss's expectation under the short chains' law. A
+    sampler that rejects jumps as the parameters change, which no derivative sees.
 
     The backward pass keeps the states of the chains, about 2 * num_steps * num_powers * batch *
     num_chains * d numbers, and computes each step again.
