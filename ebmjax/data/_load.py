@@ -191,8 +191,9 @@ def read_source(
     if rows is None:
         read, shape, about = _of_pictures(source, places, size, fit)
     else:
-        sides, channels = source.shape[:2], source.shape[-1]
-        shape, about = (*fit_shape(*sides, size, fit), channels), about_fitting([sides], size, fit)
+        height, width, channels = source.shape
+        shape = (*fit_shape(height, width, size, fit), channels)
+        about = about_fitting([(height, width)], size, fit)
         read = lambda some: fit_images(rows(some), size, fit)  # noqa: E731
     num_bytes = len(places) * math.prod(shape)
     if on_disk:

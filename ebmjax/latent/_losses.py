@@ -184,7 +184,7 @@ def covariance_loss(
     for each observation, and averages over observations. With exact samples it is unbiased for that
     sum, which tends to the gradient of the log evidence as the intervals narrow. Each observation
     needs several chains; at power 0 every chain serves all observations, through their mean log
-    likelihood. The variance is that of :math:`\ell`, hundreds of nats for images under short chains.
+    likelihood. The variance is that of :math:`\ell`: hundreds of nats under short chains of images.
 
     Args:
       params, model, powers, energy_l2: as in ``tempered_loss``.

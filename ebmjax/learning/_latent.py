@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -141,7 +141,7 @@ def make_latent_gradient_fn(
     ) -> tuple[LatentParams, PyTree, Metrics]:
         model, chains, ladder, loss_fn = _bind(parts, numbers)
         observations = jnp.repeat(observe(batch), num_chains, axis=0)
-        prior_start = posterior_start = indices = None
+        prior_start, posterior_start, indices = None, None, cast(jax.Array, None)
         if isinstance(carry, LatentCarry):
             if identify is None:
                 raise ValueError(
