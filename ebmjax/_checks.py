@@ -192,8 +192,8 @@ def check_arrays(name: str, tree: PyTree, *, is_floating: bool = False) -> None:
             ) from error
         if is_floating and not jnp.issubdtype(dtype, jnp.floating):
             raise TypeError(
-                f"{where} must hold real numbers in floating point, because gradients are taken in "
-                f"it; got dtype {dtype}. Convert integers with .astype(jnp.float32); of complex "
+                f"{where} must hold floating-point numbers, because gradients are taken in it; "
+                f"got dtype {dtype}. Convert integers with .astype(jnp.float32); of complex "
                 "numbers give the real part."
             )
     if is_floating and not leaves:

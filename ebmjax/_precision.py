@@ -15,15 +15,25 @@ def at_least_float32(tree: PyTree) -> PyTree:
     )
 
 
-def as_batch(name: str, values: Any) -> jax.Array:
-    """Returns ``values`` of shape (count,), count at least 1, in float32 or wider; or raises."""
+def as_floats(
+    name: str, values: Any, shape: str = "(count,)", *, ndim: int | None = 1
+) -> jax.Array:
+    """Returns ``values`` in float32 or wider; raises for other numbers, and for another shape.
+
+    Args:
+      name: of the argument, for messages.
+      values: array or list, with at least one entry along each axis.
+      shape: what they must have, for messages.
+      ndim: number of axes; None for one or more.
+    """
     values = jnp.asarray(values)
     if not jnp.issubdtype(values.dtype, jnp.floating):
         raise TypeError(f"{name} must hold floating-point numbers, got dtype {values.dtype}.")
-    if values.ndim != 1 or values.size == 0:
+    if not values.size or values.ndim != (ndim or max(values.ndim, 1)):
+        hint = " Drop a trailing axis with [:, 0], merge axes with .ravel()." if ndim == 1 else ""
         raise ValueError(
-            f"{name} must be one number per example, shape (count,) with count at least 1, got "
-            f"shape {values.shape}. Drop a trailing axis with [:, 0], merge axes with .ravel()."
+            f"{name} must have shape {shape} with at least one entry along each axis, got shape "
+            f"{values.shape}.{hint}"
         )
     return at_least_float32(values)
 

@@ -58,8 +58,11 @@ class Range:
             return self.words
         if not entries and not self.may_be_empty:
             return f"{self.words}, at least one"
-        if self is not SEED and not all(map(_fits, entries)):
-            return f"a number that 32 bits hold, an integer of at most {MAX_INTEGER}"
+        numbers = [] if self is SEED else [v for v in entries if isinstance(v, int | float) and v]
+        for v in numbers:
+            least, most = (1, MAX_INTEGER) if isinstance(v, int) else (MIN_FLOAT, MAX_FLOAT)
+            if not least <= abs(v) <= most:
+                return f"a number that 32 bits hold, an integer of at most {MAX_INTEGER}"
         return None
 
 
@@ -83,12 +86,6 @@ def one_of_or_function(*choices: str) -> Range:
         choices=choices,
         names_code=is_function_name,
     )
-
-
-def _fits(value: Any) -> bool:
-    if isinstance(value, int):
-        return abs(value) <= MAX_INTEGER
-    return not isinstance(value, float) or not value or MIN_FLOAT <= abs(value) <= MAX_FLOAT
 
 
 def _number(words: str, holds: Callable[[Any], bool], *examples: float) -> Range:

@@ -128,7 +128,7 @@ class JointNetwork(NamedTuple):
         Its attributes are ``first_layer``, from a position to a hidden layer, and ``head``, from
         there to the log density, where the network has both: for samplers that use them (PYLD).
         """
-        network, use = self.chain_classifier or self.classifier, self.policy.use("chains")
+        network, use = self.chain_classifier or self.classifier, self.policy.chains
         axes = (CHAIN_AXIS, *spread_axes(batch_axis))
         options: Any = {"use": use, "batch_axis": axes if use == "batch" else None}
 
@@ -192,7 +192,7 @@ class JointNetwork(NamedTuple):
             updates = role in self.policy.updated_by and not second_pass
             if shown is None or (role == "chains" and not updates):
                 continue
-            use = self.policy.use(role)
+            use = getattr(self.policy, role)
             # Running averages are those the chains ran under, in both passes of SAM alike.
             base = updated if use == "batch" else statistics
             axes = spread_axes(batch_axis) if use == "batch" else ()

@@ -48,23 +48,16 @@ def adapt_smoothing(
       >>> float(adapt_smoothing(2.0, 8.0, 1.0, target_ratio=2.0, rate=1.0))  # 4 times too strong
       8.0
     """
-    values = {
-        "smoothing": smoothing,
-        "generative_norm": generative_norm,
-        "classification_norm": classification_norm,
-        "target_ratio": target_ratio,
-        "rate": rate,
-        "low": low,
-        "high": high,
-    }
-    for name, value in values.items():
+    given = {"generative_norm": generative_norm, "classification_norm": classification_norm}
+    for name, value in given.items():
         check_scalar(name, value)
-    for name in ("smoothing", "target_ratio", "rate", "low", "high"):
-        check_positive(name, values[name])
+    numbers = {"smoothing": smoothing, "target_ratio": target_ratio, "low": low, "high": high}
+    for name, value in {**numbers, "rate": rate}.items():
+        check_positive(name, value, is_scalar=True)
     check_fraction("rate", rate)
     check_box(low, high)
 
-    norms = jnp.stack([at_least_float32(n) for n in (generative_norm, classification_norm)])
+    norms = jnp.stack([at_least_float32(norm) for norm in given.values()])
     is_usable = jnp.all(jnp.isfinite(norms) & (norms > 0))
     # Logs of the norms, not of their ratio, which can overflow.
     logs = jnp.log(jnp.where(is_usable, norms, 1.0))

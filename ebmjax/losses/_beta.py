@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax._checks import check_positive, check_scalar, check_variant
-from ebmjax._precision import as_batch
+from ebmjax._precision import as_floats
 from ebmjax.types import Metrics
 
 VARIANTS = ("default", "no_positive", "batch_corrected", "true_objective")
@@ -84,8 +84,8 @@ def beta_objective_loss(
     check_variant(variant, VARIANTS)
     _check_beta(beta, allow_negative)
     check_positive("output_scale", output_scale, is_scalar=True)
-    positive = as_batch("positive_log_density", positive_log_density)
-    negative = as_batch("negative_log_density", negative_log_density)
+    positive = as_floats("positive_log_density", positive_log_density)
+    negative = as_floats("negative_log_density", negative_log_density)
     if variant == "true_objective" and positive.size % 2:
         raise ValueError(
             "positive_log_density must have an even count for variant='true_objective', which "

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_not_negative
-from ebmjax._precision import as_batch, weighted_mean_square
+from ebmjax._precision import as_floats, weighted_mean_square
 from ebmjax.types import Metrics
 
 
@@ -28,7 +28,8 @@ def energy_penalty(energy_l2: Any, positive_energy: Any, negative_energy: Any) -
     check_not_negative("energy_l2", energy_l2, is_scalar=True)
     energies = {"positive_energy": positive_energy, "negative_energy": negative_energy}
     positive, negative = (
-        weighted_mean_square(energy_l2, as_batch(name, values)) for name, values in energies.items()
+        weighted_mean_square(energy_l2, as_floats(name, values))
+        for name, values in energies.items()
     )
     return positive + negative
 
@@ -59,8 +60,8 @@ def contrastive_divergence_loss(
 
     Source: sampling-approaches thesis, Alg. 1 and 7; Du & Mordatch 2019.
     """
-    positive_energy = as_batch("positive_energy", positive_energy)
-    negative_energy = as_batch("negative_energy", negative_energy)
+    positive_energy = as_floats("positive_energy", positive_energy)
+    negative_energy = as_floats("negative_energy", negative_energy)
     positive, negative = jnp.mean(positive_energy), jnp.mean(negative_energy)
     penalty = energy_penalty(energy_l2, positive_energy, negative_energy)
     return positive - negative + penalty, {

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_not_negative
-from ebmjax._precision import as_batch, at_least_float32
+from ebmjax._precision import as_floats, at_least_float32
 from ebmjax.types import Metrics
 
 
@@ -42,7 +42,7 @@ def energy_discrepancy_loss(
       0.0
     """
     check_not_negative("stabiliser", stabiliser, is_scalar=True)
-    energy = as_batch("energy", energy)
+    energy = as_floats("energy", energy)
     perturbed = at_least_float32(jnp.asarray(perturbed_energy))
     if perturbed.ndim != 2 or len(perturbed) != len(energy) or perturbed.size == 0:
         raise ValueError(

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax._precision import at_least_float32
+from ebmjax._precision import as_floats
 
 
 def nearest_neighbour_entropy(particles: Any, references: Any = None) -> jax.Array:
@@ -49,9 +49,12 @@ def nearest_neighbour_entropy(particles: Any, references: Any = None) -> jax.Arr
       >>> bool(jnp.isclose(nearest_neighbour_entropy(square), 1 + 1 / 2 + 1 / 3 + jnp.log(jnp.pi)))
       True
     """
-    clouds = [_as_cloud("particles", particles, 2 if references is None else 1)]
+    clouds = [as_floats("particles", particles, "(n, ...)", ndim=None)]
+    if references is None and len(clouds[0]) < 2:
+        raise ValueError("particles must be at least two without references, got one.")
     if references is not None:
-        others = jax.lax.stop_gradient(_as_cloud("references", references, 1))
+        others = as_floats("references", references, "(m, ...)", ndim=None)
+        others = jax.lax.stop_gradient(others)
         clouds.append(others.astype(clouds[0].dtype))
         if clouds[1].shape[1:] != clouds[0].shape[1:]:
             raise ValueError(
@@ -72,19 +75,6 @@ def nearest_neighbour_entropy(particles: Any, references: Any = None) -> jax.Arr
     log_ball = 0.5 * d * math.log(math.pi) - math.lgamma(0.5 * d + 1)
     harmonic = float(np.sum(1.0 / np.arange(1, num_others + 1)))  # digamma(n) - digamma(1)
     return harmonic + log_ball + d * jnp.mean(log_distance)
-
-
-def _as_cloud(name: str, cloud: Any, at_least: int) -> jax.Array:
-    """Returns ``cloud`` of shape (n, ...) in float32 or wider."""
-    cloud = jnp.asarray(cloud)
-    if not jnp.issubdtype(cloud.dtype, jnp.floating):
-        raise TypeError(f"{name} must hold floating-point numbers, got dtype {cloud.dtype}.")
-    if cloud.ndim == 0 or len(cloud) < at_least or cloud.size == 0:
-        raise ValueError(
-            f"{name} must be at least {('one', 'two')[at_least - 1]} along the first axis, shape "
-            f"(n, ...), got {cloud.shape}."
-        )
-    return at_least_float32(cloud)
 
 
 def _to_each_other(points: jax.Array) -> jax.Array:

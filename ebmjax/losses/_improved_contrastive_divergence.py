@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_not_negative, check_scalar
-from ebmjax._precision import as_batch
+from ebmjax._precision import as_floats
 from ebmjax.losses._contrastive_divergence import contrastive_divergence_loss
 from ebmjax.types import Metrics
 
@@ -78,7 +78,7 @@ def improved_contrastive_divergence_loss(
     loss, metrics = contrastive_divergence_loss(
         positive_energy, negative_energy, energy_l2=energy_l2
     )
-    energy = jnp.mean(as_batch("live_energy", live_energy))
+    energy = jnp.mean(as_floats("live_energy", live_energy))
     entropy = jnp.asarray(live_entropy, jnp.result_type(energy, live_entropy))
     kl_terms = (kl_weight * energy - entropy_weight * entropy).astype(entropy.dtype)
     return loss + kl_terms, {

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax._checks import check_labels
-from ebmjax._precision import at_least_float32
+from ebmjax._precision import as_floats
 from ebmjax.types import Metrics
 
 
@@ -22,7 +22,7 @@ def joint_log_density(logits: Any) -> jax.Array:
 
     Source: Grathwohl et al. 2019; robust-objective paper, Eq. 39.
     """
-    return jax.nn.logsumexp(_as_logits(logits), axis=-1)
+    return jax.nn.logsumexp(as_floats("logits", logits, "(..., num_classes)", ndim=None), axis=-1)
 
 
 def joint_energy(logits: Any) -> jax.Array:
@@ -70,25 +70,12 @@ def cross_entropy_loss(logits: Any, labels: Any) -> tuple[jax.Array, Metrics]:
     return loss, {"cross_entropy": loss, "accuracy": accuracy}
 
 
-def _as_logits(logits: Any) -> jax.Array:
-    """Returns ``logits`` of shape (..., num_classes) in float32 or wider."""
-    logits = jnp.asarray(logits)
-    if not jnp.issubdtype(logits.dtype, jnp.floating):
-        raise TypeError(f"logits must hold floating-point numbers, got dtype {logits.dtype}.")
-    if jnp.ndim(logits) == 0 or 0 in jnp.shape(logits):
-        raise ValueError(
-            "logits must end in an axis of classes and hold at least one example, shape "
-            f"(..., num_classes), got shape {jnp.shape(logits)}."
-        )
-    return at_least_float32(logits)
-
-
 def _with_labels(logits: Any, labels: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Returns logits, one label for each example, and whether this is one of the classes.
 
     With eight bits, labels would be compared with a number of classes that wraps round.
     """
-    logits = _as_logits(logits)
+    logits = as_floats("logits", logits, "(..., num_classes)", ndim=None)
     check_labels("labels", labels, logits.shape[:-1], logits.shape[-1])
     labels = jnp.asarray(labels, jnp.int32)
     # Indexing with a negative label would wrap round to the last class.

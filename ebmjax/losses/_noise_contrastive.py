@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax._precision import as_batch
+from ebmjax._precision import as_floats
 from ebmjax.types import Metrics
 
 
@@ -35,8 +35,8 @@ def noise_contrastive_loss(data_log_ratio: Any, noise_log_ratio: Any) -> tuple[j
       >>> round(float(loss), 4)  # 2 log 2: a coin for each of both
       1.3863
     """
-    data = as_batch("data_log_ratio", data_log_ratio)
-    noise = as_batch("noise_log_ratio", noise_log_ratio)
+    data = as_floats("data_log_ratio", data_log_ratio)
+    noise = as_floats("noise_log_ratio", noise_log_ratio)
     ratio = len(noise) / len(data)
     data, noise = data - math.log(ratio), noise - math.log(ratio)
     loss = jnp.mean(jax.nn.softplus(-data)) + ratio * jnp.mean(jax.nn.softplus(noise))

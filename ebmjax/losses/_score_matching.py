@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax._precision import as_batch
+from ebmjax._precision import as_floats
 from ebmjax.types import Metrics
 
 
@@ -34,7 +34,7 @@ def score_matching_loss(score: Any, divergence: Any) -> tuple[jax.Array, Metrics
       >>> float(score_matching_loss(-x, jnp.array([-1.0, -1.0]))[0])
       -0.5
     """
-    score, divergence = jnp.asarray(score), as_batch("divergence", divergence)
+    score, divergence = jnp.asarray(score), as_floats("divergence", divergence)
     if score.ndim < 2 or len(score) != len(divergence):
         raise ValueError(
             f"score must have shape (N, ...) with N={len(divergence)}, the number of divergences; "

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_positive, check_variant
-from ebmjax._precision import as_batch
+from ebmjax._precision import as_floats
 from ebmjax.types import Metrics
 
 VARIANTS = ("corrected", "literal")
@@ -54,8 +54,8 @@ def svgd_generative_loss(
     """
     check_variant(variant, VARIANTS)
     check_positive("smoothing", smoothing, is_scalar=True)
-    positive = jnp.mean(as_batch("positive_log_density", positive_log_density))
-    negative = jnp.mean(as_batch("negative_log_density", negative_log_density))
+    positive = jnp.mean(as_floats("positive_log_density", positive_log_density))
+    negative = jnp.mean(as_floats("negative_log_density", negative_log_density))
     dtype = jnp.result_type(positive, negative)
     smoothing = jnp.asarray(smoothing, dtype)
     metrics = {

@@ -290,7 +290,7 @@ class NormPolicy:
     A batch is that of one shard, or of all shards if ``Objective.batch_axis`` names their axes.
 
     Attributes:
-      positives, negatives, chains: ``"batch"`` or ``"running"``.
+      positives, negatives, chains: ``"batch"`` or ``"running"``; ``classified`` is ``"batch"``.
       updated_by: roles whose first pass updates the running averages; they must not use them. If
         several do, the later pass outweighs the earlier one, nine to one with ``WideResNet``'s
         momentum. The second pass of SAM never updates them.
@@ -300,22 +300,19 @@ class NormPolicy:
     negatives: Statistics = "batch"
     chains: Statistics = "batch"
     updated_by: tuple[Role, ...] = ("classified", "positives")
+    classified = "batch"
 
     def __post_init__(self) -> None:
         for name in ("positives", "negatives", "chains"):
             check_statistics(name, getattr(self, name))
         for role in self.updated_by:
-            if self.use(role) == "running":
+            if role not in get_args(Role):
+                raise ValueError(f"role must be one of {get_args(Role)}, got role={role!r}.")
+            if getattr(self, role) == "running":
                 raise ValueError(
                     f"updated_by names {role!r}, which uses the running averages and has no batch "
                     f"statistics to update them with; set {role}='batch' or leave it out."
                 )
-
-    def use(self, role: Role) -> Statistics:
-        """Returns the statistics that a pass of ``role`` uses, for ``Network.apply``."""
-        if role not in get_args(Role):
-            raise ValueError(f"role must be one of {get_args(Role)}, got role={role!r}.")
-        return "batch" if role == "classified" else getattr(self, role)
 
 
 SADA_JEM_POLICY = NormPolicy(updated_by=("positives", "chains", "negatives", "classified"))

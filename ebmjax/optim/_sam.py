@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax._axes import AxisName, mean_over_members
-from ebmjax._checks import check_floating, check_positive, check_scalar
+from ebmjax._checks import check_floating, check_positive
 from ebmjax._precision import at_least_float32, root
 from ebmjax.types import PyTree
 
@@ -56,8 +56,7 @@ def sam_gradients(
 
     Source: Foret et al. 2021 (SAM); Kwon et al. 2021 (ASAM); SADA-JEM, Eqs. 7 and 8.
     """
-    check_positive("rho", rho)
-    check_scalar("rho", rho)
+    check_positive("rho", rho, is_scalar=True)
     check_floating("params", params)
 
     def displace(gradients: PyTree) -> PyTree:

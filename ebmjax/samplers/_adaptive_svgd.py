@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from ebmjax._axes import AxisName
-from ebmjax._checks import check_fraction, check_positive, check_scalar
+from ebmjax._checks import check_fraction, check_positive
 from ebmjax._precision import at_least_float32, root
 from ebmjax._ranges import BANDWIDTH, POSITIVE, PROBABILITY, optional
 from ebmjax.samplers._bound import bound
@@ -84,8 +84,7 @@ def adaptive_svgd_step(
     check_state(state, "particles", "second_moment")
     check_positive("step_size", step_size, is_scalar=True)
     check_positive("damping", damping, is_scalar=True)
-    check_scalar("decay", decay)
-    check_fraction("decay", decay)
+    check_fraction("decay", decay, is_scalar=True)
     terms = stein_terms(state.particles, log_density_fn, bandwidth, axis_name)
     direction = terms.direction()
     before = flatten_particles(state.second_moment)

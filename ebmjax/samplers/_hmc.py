@@ -3,6 +3,7 @@
 from typing import Annotated, Any
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from ebmjax._axes import place_carry
@@ -16,7 +17,6 @@ from ebmjax.samplers._langevin import (
     acceptance_probability,
     check_langevin,
     langevin_init,
-    langevin_noise_scale,
 )
 from ebmjax.samplers._states import check_state
 from ebmjax.types import Key, LogDensityFn, PyTree
@@ -60,7 +60,7 @@ def hmc_step(
     check_at_least("num_integration_steps", num_integration_steps, 1)
     velocity_key, coin_key = jax.random.split(key)
     lengths = jax.tree.map(
-        lambda step: langevin_noise_scale(step, temperature), per_leaf(step_size, state.position)
+        lambda step: jnp.sqrt(2.0 * step * temperature), per_leaf(step_size, state.position)
     )
 
     def kick(velocity: PyTree, score: PyTree) -> PyTree:

@@ -70,11 +70,6 @@ def langevin_init(position: PyTree, log_density_fn: LogDensityFn) -> LangevinSta
     return LangevinState(position, log_density, score)
 
 
-def langevin_noise_scale(step_size: Any, temperature: Any) -> jax.Array:
-    """``sqrt(2 step_size temperature)``: the noise for which Langevin dynamics samples f / T."""
-    return jnp.sqrt(2.0 * step_size * temperature)
-
-
 def find_temperature(
     step_size: Any, noise_scale: Any, temperature: Any, position: PyTree
 ) -> jax.Array:
@@ -174,7 +169,7 @@ def propose(
     steps, scales = per_leaf(step_size, position), per_leaf(noise_scale, position)
     if noise_scale is None:
         scales = jax.tree.map(
-            lambda step, g: langevin_noise_scale(step, temperature * g),
+            lambda step, g: jnp.sqrt(2.0 * step * (temperature * g)),
             steps,
             per_leaf(metric, position),
         )
@@ -183,7 +178,8 @@ def propose(
     moved = jax.tree.map(
         lambda x, d, scale, n: (x + d + scale * n).astype(x.dtype), position, drift, scales, noise
     )
-    proposed = langevin_init(moved, log_density_fn)
+    # Not by langevin_init, whose checks trace the density once more.
+    proposed = LangevinState(moved, *jax.value_and_grad(log_density_fn)(moved))
 
     if noise_scale is not None:  # divided by 1 instead: 0 / 0 would spoil derivatives, used or not
         is_still = [jnp.any(jnp.equal(scale, 0)) for scale in jax.tree.leaves(scales)]

@@ -22,7 +22,6 @@ from ebmjax.samplers._bound import bound
 from ebmjax.samplers._chains import trace_chain
 from ebmjax.samplers._langevin import (
     LogDensityInfo,
-    langevin_noise_scale,
 )
 from ebmjax.samplers._states import check_state
 from ebmjax.types import Key, LogDensityFn, PyTree
@@ -122,7 +121,7 @@ def pyld_step(
     steps, outer_steps = per_leaf(step_size, like), per_leaf(outer_step_size, like)
     bounds = per_leaf(jnp.inf if max_score is None else max_score, like)
     if noise_scale is None:
-        noise_scales = jax.tree.map(lambda step: langevin_noise_scale(step, 1.0), steps)
+        noise_scales = jax.tree.map(lambda step: jnp.sqrt(2.0 * step), steps)
     else:
         noise_scales = per_leaf(noise_scale, like)
 

@@ -13,7 +13,6 @@ from ebmjax.samplers._langevin import (
     LangevinState,
     check_langevin,
     langevin_init,
-    langevin_noise_scale,
 )
 from ebmjax.samplers._mala import mala_step
 from ebmjax.samplers._states import check_state
@@ -100,7 +99,7 @@ def tempered_mala_step(
     check_fraction("acceptance_threshold", acceptance_threshold)
     check_fraction("acceptance_decay", acceptance_decay)
     if noise_scale is None:
-        noise_scale = jax.tree.map(lambda step: langevin_noise_scale(step, 1.0), step_size)
+        noise_scale = jax.tree.map(lambda step: jnp.sqrt(2.0 * step), step_size)
     scored, info = mala_step(
         key,
         LangevinState(state.position, state.log_density, state.score),

@@ -377,7 +377,7 @@ def test_each_role_is_normalised_as_the_policy_says(policy):
     labelled, unlabelled = batch()
 
     def shown(x, role):
-        use = policy.use(role)
+        use = getattr(policy, role)
         return x - (x.mean(axis=0) if use == "batch" else START)
 
     def total(params):

@@ -237,7 +237,8 @@ def test_a_policy_says_who_uses_and_who_updates_what():
     roles = ("classified", "positives", "negatives", "chains")
 
     def table(policy):
-        return [policy.use(role) for role in roles], [role in policy.updated_by for role in roles]
+        uses = [getattr(policy, role) for role in roles]
+        return uses, [role in policy.updated_by for role in roles]
 
     assert table(NormPolicy()) == (["batch"] * 4, [True, True, False, False])
     apart = NormPolicy(chains="running")
