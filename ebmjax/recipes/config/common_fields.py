@@ -42,14 +42,9 @@ OF_IMAGES: Fields = {
     "data.name": field(
         "digits",
         SOURCE,
-        "digits, npz, npy, folder, huggingface, FILE.py:FUNCTION or a tensorflow-datasets name",
+        "digits, npz, npy, folder, huggingface, a data set of tfds, FILE.py:FUNCTION",
     ),
-    "data.path": rare(
-        "",
-        PATH,
-        "file or folder of the data; empty: tensorflow-datasets' own folder",
-        OF_FILES,
-    ),
+    "data.path": rare("", PATH, "file or folder of the data; empty: tfds' own folder", OF_FILES),
     "data.test_split": rare("test", NAME, "split of the test images"),
     "data.image_size": field(
         None, optional(COUNT), "side that images are resized to, in pixels; None: as they are"
@@ -57,7 +52,7 @@ OF_IMAGES: Fields = {
     "data.fit": rare(
         "crop",
         one_of("crop", "pad", "stretch"),
-        "images that are no squares: the central square, black borders, another shape",
+        "images that are no squares: cut, on black, stretched",
     ),
     "data.pixels": rare(
         None,
@@ -77,18 +72,14 @@ OF_IMAGES: Fields = {
         "training images held out, a part or a number; None: 0.2 without a test split, else 0",
     ),
     "data.placement": rare(
-        "memory",
-        one_of("memory", "disk"),
-        "where training images lie: in memory, or in their files",
+        "memory", one_of("memory", "disk"), "training images lie in memory, or in their files"
     ),
     "model.factory": field("", FUNCTION, "your own network: function that makes it; empty: ours"),
     "train.start_from": rare("", PATH, "folder of another run to begin with; empty: none"),
     "train.keep_best": rare("", TEXT, "evaluation number whose best state is kept; empty: none"),
     "train.max_consecutive_skips": field(20, COUNT, "skipped steps in a row that end the run"),
     "train.on_divergence": rare(
-        "stop",
-        one_of("stop", "recover"),
-        "recover: a run that diverges goes back to a checkpoint and takes smaller steps",
+        "stop", one_of("stop", "recover"), "recover: go back to a checkpoint, with smaller steps"
     ),
     "train.num_epochs": field(
         40, optional(COUNT), "epochs of the run; None: 10, or for 1,000 to 6,000 steps"
@@ -128,9 +119,7 @@ OF_CHAINS: Fields = {
     "sampler.num_steps": field(10, COUNT, "steps of a chain between two updates"),
     "sampler.num_samples": field(64, COUNT, "chains that move at each update"),
     "sampler.box": field(
-        "none",
-        one_of("none", "clamp", "reflect", "reject"),
-        "what happens at the ends of [low, high]",
+        "none", one_of("none", "clamp", "reflect", "reject"), "what the ends of [low, high] do"
     ),
     "sampler.low": field(-1.0, FINITE, "lower end of the box"),
     "sampler.high": field(1.0, FINITE, "upper end of the box"),

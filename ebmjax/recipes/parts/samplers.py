@@ -18,7 +18,6 @@ from ebmjax import densities, samplers
 from ebmjax._axes import AxisName
 from ebmjax._ranges import INSIDE_ONE, POSITIVE, TWO_OR_MORE, optional
 from ebmjax.learning import ChainKind
-from ebmjax.recipes.config import declare
 from ebmjax.recipes.config.declare import Field, When, field, rare, read_fields, under
 from ebmjax.recipes.config.errors import Config, ConfigError, pick
 from ebmjax.recipes.config.user_parts import UserPart, find_function, find_part, is_users
@@ -171,7 +170,7 @@ TILTING = {name: entry for name, entry in SAMPLERS.items() if entry.needs == BAS
 
 def defaults(name: str) -> dict[str, Any]:
     """Returns the table's values of the hyperparameters of a sampler."""
-    return declare.defaults(SAMPLERS[name].fields).to_dict()
+    return {key: one.default for key, one in SAMPLERS[name].fields.items()}
 
 
 def sections(
@@ -283,8 +282,8 @@ def check(section: Config, samplers: Sequence[Chosen]) -> None:
       samplers: all that share its box.
     """
     box, low, high, buffer = section.box, section.low, section.high, section.buffer
-    names, has_box, each = [one.name for one in samplers], box != "none", section.num_samples
-    each //= len(samplers)
+    names, has_box = [one.name for one in samplers], box != "none"
+    each = section.num_samples // len(samplers)
     is_moved = any(one.rejects for one in samplers)
     # Outside the density is zero: no move of such a chain would ever be accepted.
     reach = buffer.start_scale if buffer.start == "uniform" else 1.0
