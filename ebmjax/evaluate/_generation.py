@@ -46,9 +46,8 @@ class Chains(NamedTuple):
     def drop_diverged(self) -> "Chains":
         """Returns the chains whose ends are finite, in NumPy."""
         is_finite = np.isfinite(self.ends).all(axis=(1, 2, 3))
-        arrays = self.starts, self.ends, self.labels, self.ways
-        *kept, ways = (x if x is None else np.asarray(x)[is_finite] for x in arrays)
-        return Chains(*kept, self.are_the_same, ways)
+        given = {k: x for k, x in self._asdict().items() if x is not None and k != "are_the_same"}
+        return self._replace(**{k: np.asarray(x)[is_finite] for k, x in given.items()})
 
     def rms_displacement(self) -> float:
         """Returns the root mean square of their ways, over chains and coordinates; NaN of none."""

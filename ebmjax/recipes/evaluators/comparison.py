@@ -176,8 +176,8 @@ def draws_numbers(
     radius = min(MODE_RADIUS, np.min(between[between > 0], initial=np.inf) / 2)
     is_inside = np.min(_distances(draws, means), axis=-1) < radius
     names = ("rhat_classic", "rhat_rank", "ess", "ess_within")
-    numbers = dict.fromkeys((*names, "distance_to_data", "distance_to_model"), math.nan)
-    numbers["inside"] = float(np.mean(is_inside))
+    numbers = {"inside": float(np.mean(is_inside))}
+    numbers |= dict.fromkeys((*names, "distance_to_data", "distance_to_model"), math.nan)
     if draws.shape[1] < 4 or not np.isfinite(draws).all():
         return numbers
     numbers |= zip(names, map(float, _diagnostics(draws)), strict=True)

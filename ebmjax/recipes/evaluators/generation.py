@@ -17,13 +17,13 @@ from ebmjax.data import ImageData
 from ebmjax.evaluate import finite_images
 from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.evidence import keys_of
-from ebmjax.recipes.evaluators.samples import draw_buffer, draw_sheet, is_latent
+from ebmjax.recipes.evaluators.samples import NUM_SHOWN, draw_buffer, draw_sheet, is_latent
 from ebmjax.types import Key
 
 SHARES = {"fid": 0.9, "is": 0.1}
 """Shares of every predicted class, for the Frechet distance and the inception score."""
-SHOWN, COLUMNS = 100, 20
-"""Most images of a panel, and most of a class."""
+COLUMNS = 20
+"""Most images of a class."""
 
 
 def generation(
@@ -68,8 +68,8 @@ def generation(
         report["buffer_selected"] = ends | {"starts": starts}
     by_class = [name for name in ("conditional", "buffer") if "labels" in found.get(name, ())]
     pictures = {name: partial(draw_classes, found[name]) for name in by_class}
-    panels = {f"samples, {name}": one["images"][:SHOWN] for name, one in found.items()}
-    panels["starts of the fresh ones"] = found["fresh"]["start_images"][:SHOWN]
+    panels = {f"samples, {name}": one["images"][:NUM_SHOWN] for name, one in found.items()}
+    panels["starts of the fresh ones"] = found["fresh"]["start_images"][:NUM_SHOWN]
     pictures["samples"] = partial(draw_sheet, panels=panels)
     return Found({"generation": report}, arrays=arrays, pictures=pictures)
 

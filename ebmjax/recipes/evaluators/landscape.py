@@ -49,8 +49,8 @@ def landscape(
 
     program = model.program(("landscape", num_points), lambda: jax.jit(grid))
     energies = np.asarray(program(model.trained, (x_key, y_key), images))
-    report = {"num_points": num_points, "num_images": num_images}
-    report["landscape_range"] = float(np.ptp(energies))
+    report = {"landscape_range": float(np.ptp(energies))}
+    report |= {"num_points": num_points, "num_images": num_images}
     arrays = {"landscape_energies": energies, "landscape_coordinates": np.asarray(coordinates)}
 
     def draw(path: Path) -> None:
