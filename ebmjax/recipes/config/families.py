@@ -88,12 +88,11 @@ def fields_of(config: Config, with_off: bool = False) -> Fields:
     """
     flat = flatten(config.to_dict())
     every = all_fields(flat.get("family"), flat)
-    conditions = {when for one in every.values() for when in one.when}
-    held = {when for when in conditions if when.holds(flat)}
     return {
         name: one
         for name, one in every.items()
-        if held.issuperset(one.when) and (with_off or not one.is_off(flat.get(name, ...)))
+        if all(when.holds(flat) for when in one.when)
+        and (with_off or not one.is_off(flat.get(name, ...)))
     }
 
 
@@ -118,9 +117,8 @@ def check(config: Config, typed: Collection[str] = ()) -> None:
       ConfigError: if a field is unknown, missing or out of range, or fields exclude each other.
     """
     flat = flatten(config.to_dict())
-    names, every = set(flat), all_fields(flat.get("family"), flat)
-    fields = fields_of(config)
-    for name in sorted(names - every.keys() | fields.keys() - names):
+    every, fields = all_fields(flat.get("family"), flat), fields_of(config)
+    for name in sorted(flat.keys() - every.keys() | fields.keys() - flat.keys()):
         problem = f"is no field of the family {config.family}.{did_you_mean(name, fields)}"
         problem = "is missing." if name in fields else problem
         raise ConfigError(
