@@ -1,10 +1,11 @@
-"""Numbers that rounding or a slope would spoil: half-precision sums, roots at zero."""
+"""Arithmetic that rounding or a slope would spoil: half-precision sums, roots, large squares."""
 
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from ebmjax._checks import check_not_negative
 from ebmjax.types import PyTree
 
 
@@ -47,10 +48,28 @@ def root(value: jax.Array) -> jax.Array:
     return jnp.where(is_zero, 0.0, jnp.sqrt(jnp.where(is_zero, 1.0, value)))
 
 
-def weighted_mean_square(weight: Any, values: jax.Array) -> jax.Array:
-    """``weight`` times the mean square, in the dtype of ``values``.
+def energy_penalty(energy_l2: Any, positive_energy: Any, negative_energy: Any) -> jax.Array:
+    """Returns ``energy_l2`` times the sum of both energies' mean squares.
 
-    The weight goes into the square, so that a weight of 0 gives 0 where the square overflows: in
-    float32 beyond 1.8e19.
+    The weight goes into the squares, so that a weight of 0 gives 0 where they overflow: in float32
+    beyond 1.8e19.
+
+    Args:
+      energy_l2: scalar weight, at least 0; may be traced.
+      positive_energy: energies or log densities of the data, shape (N,), nats.
+      negative_energy: of the samples, shape (M,).
+
+    Returns:
+      Scalar, float32 or float64 as the energies are.
+
+    Example:
+      >>> float(energy_penalty(0.5, jnp.array([1.0, 3.0]), jnp.array([2.0])))
+      4.5
     """
-    return jnp.mean(jnp.asarray(weight, values.dtype) * values * values)
+    check_not_negative("energy_l2", energy_l2, is_scalar=True)
+
+    def mean_square(values: jax.Array) -> jax.Array:
+        return jnp.mean(jnp.asarray(energy_l2, values.dtype) * values * values)
+
+    positive, negative = at_least_float32((positive_energy, negative_energy))
+    return mean_square(positive) + mean_square(negative)

@@ -42,7 +42,7 @@ MAY_IMPORT = {
     "_groups": {"types", "_checks"},
     "_extras": set(),
     "_user_function": {"_shown"},
-    "_precision": {"types"},
+    "_precision": {"types", "_checks"},
     "_ranges": {"_user_function"},
     "_numbers": set(),
     "_phases": set(),

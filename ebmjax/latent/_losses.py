@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_at_least, check_not_negative, check_whole_ladder
-from ebmjax._precision import weighted_mean_square
+from ebmjax._checks import check_at_least, check_whole_ladder
+from ebmjax._precision import energy_penalty
 from ebmjax.evidence import trapezium_weights
 from ebmjax.latent._model import (
     LatentModel,
@@ -287,15 +287,6 @@ def sample_metrics(
         "posterior_energy": jnp.mean(posterior_energies),
         "prior_energy": jnp.mean(prior_energies),
     }
-
-
-def energy_penalty(
-    energy_l2: Any, posterior_energies: jax.Array, prior_energies: jax.Array
-) -> jax.Array:
-    """Returns ``energy_l2`` times the sum of both kinds of energies' mean squares."""
-    check_not_negative("energy_l2", energy_l2)
-    posterior = weighted_mean_square(energy_l2, posterior_energies)
-    return posterior + weighted_mean_square(energy_l2, prior_energies)
 
 
 def check_latents(

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._checks import check_at_least, check_not_negative, check_whole_ladder
+from ebmjax._precision import energy_penalty
 from ebmjax._ranges import NOT_NEGATIVE, one_of
 from ebmjax.evidence import log_evidence
 from ebmjax.latent._chains import LatentChains, sample_ladder
 from ebmjax.latent._divergences import fitted_divergences
 from ebmjax.latent._losses import (
     energies,
-    energy_penalty,
     log_likelihoods,
     sample_metrics,
     squared_errors,

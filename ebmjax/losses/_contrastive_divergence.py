@@ -5,33 +5,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_not_negative
-from ebmjax._precision import as_floats, weighted_mean_square
+from ebmjax._precision import as_floats, energy_penalty
 from ebmjax.types import Metrics
-
-
-def energy_penalty(energy_l2: Any, positive_energy: Any, negative_energy: Any) -> jax.Array:
-    """Returns ``energy_l2`` times the sum of both energies' mean squares; 0 for a weight of 0.
-
-    Args:
-      energy_l2: scalar weight, at least 0; may be traced.
-      positive_energy: energies or log densities of the data, shape (N,), nats.
-      negative_energy: of the samples, shape (M,).
-
-    Returns:
-      Scalar, float32 or float64 as the energies are.
-
-    Example:
-      >>> float(energy_penalty(0.5, jnp.array([1.0, 3.0]), jnp.array([2.0])))
-      4.5
-    """
-    check_not_negative("energy_l2", energy_l2, is_scalar=True)
-    energies = {"positive_energy": positive_energy, "negative_energy": negative_energy}
-    positive, negative = (
-        weighted_mean_square(energy_l2, as_floats(name, values))
-        for name, values in energies.items()
-    )
-    return positive + negative
 
 
 def contrastive_divergence_loss(

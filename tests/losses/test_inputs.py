@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from ebmjax import losses
-from ebmjax.latent._losses import energy_penalty as energy_penalty_of_latents
 
 FEW, PAIRS, LABELS = [0.1, -0.3, 0.4], [[0.1, 0.2], [0.3, -1.0]], [0, 1]
 CALLS = {
@@ -61,7 +60,7 @@ PENALISED = {
     )(0.0),
     "robust": lambda e: losses.beta_objective_loss(e, e[:2], beta=0.0),
     "svgd": lambda e: losses.svgd_generative_loss(e, e[:2], smoothing=1.0),
-    "latent": lambda e: (energy_penalty_of_latents(0.0, e, e[:2]), {}),
+    "latent": lambda e: (losses.energy_penalty(0.0, e, e[:2]), {}),
 }
 
 
