@@ -15,14 +15,12 @@ from ebmjax.recipes.run.machine import join_processes, read_request, variables
 USAGE = """Trains one configuration and fills a folder with its results.
 
   ebmjax run --config=configs/joint.py --config.data.name=npz --config.data.path=mine.npz
+  ebmjax run --config=configs/thermo_digits.py:smoke --config.loss.exponent=1.0
 
 A configuration file is looked for from the current directory, then among the project's ("ebmjax
 list" prints them). joint.py, image.py and latent.py are for your own images: --config.data.name is
-npz, folder, huggingface or FILE.py:FUNCTION. Append :VARIANT for a variant, and change any field
-("ebmjax fields CONFIG" prints them; =None unsets one). :smoke takes a few steps on few images:
-
-  ebmjax run --config=configs/thermo_digits.py:smoke --config.loss.exponent=1.0
-
+npz, folder, huggingface or FILE.py:FUNCTION. Append :VARIANT for a variant; :smoke takes a few
+steps on few images. Change any field ("ebmjax fields CONFIG" prints them; =None unsets one).
 --max_steps=N trains N steps, in place of config.train.num_epochs.
 
 The folder (--workdir, default runs/<config>/<time>-<process>) gets all that the run leaves.
