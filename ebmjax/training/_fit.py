@@ -180,10 +180,8 @@ def fit(
                     checkpoints.save(step, saved, meta, is_passing=not is_good)
         signum = stop.poll_all()
     if watch.divergence is not None:
-        error, until = watch.divergence, elapsed()
-        error.wall_seconds, error.compile_seconds = until["wall"], until["compile"]
-        error.signum = signum
-        raise error
+        watch.divergence.signum = signum
+        raise watch.divergence
     # A finished run took no training time in this sitting.
     spent = elapsed() if first_step < plan.total_steps else seconds
     return FitResult(

@@ -30,16 +30,12 @@ class DivergenceError(RuntimeError):
       step: the step at which the limit of skips was reached.
       first_skipped: the step at which the skipping began.
       reason: why steps were skipped, in words; "" if unknown.
-      wall_seconds: as in ``FitResult``, like the next two.
-      compile_seconds: time spent compiling the training step.
       signum: the signal that came meanwhile, or None.
     """
 
     def __init__(self, message: str, step: int = 0, first_skipped: int = 1, reason: str = ""):
         super().__init__(message)
         self.step, self.first_skipped, self.reason = step, first_skipped, reason
-        self.wall_seconds: float = 0.0
-        self.compile_seconds: float = 0.0
         self.signum: int | None = None
 
     def __str__(self) -> str:

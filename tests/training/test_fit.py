@@ -188,7 +188,7 @@ def test_a_diverged_run_says_so_and_keeps_what_was_finite(tmp_path, checkpoint_e
         sitting()  # and stays diverged
     for one in (error.value, again.value):
         assert (one.first_skipped, one.reason) == (8, "the loss was not finite")
-        assert (one.signum, one.wall_seconds > one.compile_seconds > 0) == (None, True)
+        assert one.signum is None
     assert [step for step, _ in writer.rows] == steps
     assert writer.starts == [0, len(steps)]
 

@@ -3,7 +3,7 @@
 import math
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -126,11 +126,8 @@ def read_recoveries(path: Path, config: Config) -> list[dict[str, Any]]:
 
 
 def go_back(
-    path: Path,
-    config: Config,
-    recoveries: Sequence[Mapping[str, Any]],
-    error: training.DivergenceError,
-) -> list[Mapping[str, Any]]:
+    path: Path, config: Config, recoveries: list[dict[str, Any]], error: training.DivergenceError
+) -> list[dict[str, Any]]:
     """Takes a run that diverged back to a checkpoint, and returns its recoveries with the new one.
 
     That is the newest from before the first skipped step; without any, step 0. Later checkpoints go
