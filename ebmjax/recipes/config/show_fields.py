@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ebmjax.recipes.config import command_line, declare, families, files
 from ebmjax.recipes.config.declare import Fields
-from ebmjax.recipes.config.errors import Config, ConfigError, pick, stop
+from ebmjax.recipes.config.errors import Config, ConfigError, stop
 from ebmjax.recipes.config.user_parts import option_fields
 
 USAGE = """usage: ebmjax fields CONFIG[:VARIANT] [--config.FIELD=VALUE ...]
@@ -38,7 +38,6 @@ def main() -> None:
     else:
         config = command_line.read(first, rest, is_checked=False)
     try:
-        pick("family", config.family, families.FAMILIES)
         fields = families.fields_of(config, with_off=True)
         declare.check_ranges(fields, config)
         fields = in_order({**fields, **option_fields(config, fields)})

@@ -159,7 +159,7 @@ def check(config: Config) -> None:
     if config.data.holdout == 0 or config.evals.get("use_test_split"):
         splits.append(config.data.get("test_split", "test"))
     for split in splits:
-        with _name_fields(config, split):
+        with name_fields(config, split):
             data.check_source(config.data.name, split, **_options_of(config))
 
 
@@ -173,7 +173,7 @@ def _load(
 ) -> data.LoadedImages:
     """Returns the checked images of a split, the first of which decide on the classes."""
     section, options = config.data, _options_of(config, "fit", "image_size", "pixels")
-    with _name_fields(config, split):
+    with name_fields(config, split):
         found = data.load_images(
             section.name, split, max_examples=limit, on_disk=on_disk, **options
         )
@@ -186,7 +186,7 @@ def _load(
 
 
 @contextlib.contextmanager
-def _name_fields(config: Config, split: str) -> Iterator[None]:
+def name_fields(config: Config, split: str) -> Iterator[None]:
     """Names the fields in errors of a source."""
     try:
         yield

@@ -10,8 +10,8 @@ import numpy as np
 
 from ebmjax import data
 from ebmjax.recipes.config import by_images
-from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.parts.image_data import DEFAULT_HOLDOUT, Images, number_held_out
+from ebmjax.recipes.config.errors import Config
+from ebmjax.recipes.parts.image_data import DEFAULT_HOLDOUT, Images, name_fields, number_held_out
 from ebmjax.types import Key, LogDensityFn
 
 NUM_KERNELS = 1000
@@ -48,7 +48,10 @@ def load(config: Config) -> tuple[Images, Truth, Config]:
     config = config.copy_and_resolve_references()
     section = config.data
     if section.name == "points":
-        values = _read(section.path)
+        with name_fields(config, "train"):
+            values = data.load_points(section.path)
+            if not values.std(axis=0).all():  # one point, too
+                raise ValueError("points must differ in every coordinate.")
         order = data.epoch_indices(0, 0, len(values))
         points = values[order[: section.max_train]]
         number = number_held_out(section.holdout or DEFAULT_HOLDOUT, len(points))
@@ -72,16 +75,6 @@ def load(config: Config) -> tuple[Images, Truth, Config]:
     lines = (about, *by_images.fill_in(config, len(train), train.shape[1:]))
     train, test = (data.ImageData(one, np.zeros(len(one), np.int32)) for one in (train, test))
     return Images(train, test, test, lines), truth, config
-
-
-def _read(path: str) -> np.ndarray:
-    try:
-        values = data.load_points(path)
-        if not values.std(axis=0).all():  # one point, too
-            raise ValueError("must hold points that differ in every coordinate.")
-    except ValueError as error:
-        raise ConfigError(f"config.data.path={path!r}: {error}") from error
-    return values
 
 
 def _estimate(values: np.ndarray, kernels: np.ndarray) -> Truth:
