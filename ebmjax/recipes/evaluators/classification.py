@@ -13,8 +13,6 @@ from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.plots import figure
 from ebmjax.types import Key
 
-IN_ROWS = ("accuracy", "ece", "nll", "brier")
-
 
 def classification(key: Key, model: Any, data: ImageData) -> Found:
     """Returns "classification" of ``evaluate.classifier``, and the logits as an array.
@@ -30,7 +28,7 @@ def classification(key: Key, model: Any, data: ImageData) -> Found:
         if data.images is not held_out.images:
             of_held = classify(held_out)["logits"], held_out.labels
         numbers["scaled"] = evaluate.temperature_scaling(logits, data.labels, of_held)
-    row = {f"test_{name}": numbers[name] for name in IN_ROWS}
+    row = {f"test_{name}": numbers[name] for name in ("accuracy", "ece", "nll", "brier")}
     row["test_log_density"] = float(np.mean(logsumexp(logits, axis=-1)))
     return Found(
         {"classification": numbers},

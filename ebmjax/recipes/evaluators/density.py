@@ -16,7 +16,6 @@ from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.plots import figure
 from ebmjax.types import Key
 
-BORDER = 0.05
 MAX_BORDER_MASS = 0.01
 """Largest share of a density's mass at the border of the grid, or there is more beyond it."""
 
@@ -62,7 +61,7 @@ def border_mass(log_density: np.ndarray, grid: Grid) -> float:
     """
     if not np.all(np.isfinite(log_density)):
         return 1.0
-    frame = max(1, round(BORDER * grid.num))
+    frame = max(1, round(0.05 * grid.num))
     inner = np.exp(normalise(log_density, grid))[frame:-frame, frame:-frame]
     return max(0.0, 1.0 - mass(inner, grid))
 

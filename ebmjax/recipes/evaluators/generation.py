@@ -22,8 +22,6 @@ from ebmjax.types import Key
 
 SHARES = {"fid": 0.9, "is": 0.1}
 """Shares of every predicted class, for the Frechet distance and the inception score."""
-COLUMNS = 20
-"""Most images of a class."""
 
 
 def generation(
@@ -176,9 +174,9 @@ def most_confident(logits: np.ndarray, share: float) -> np.ndarray:
 
 
 def draw_classes(found: Mapping[str, np.ndarray], path: Path) -> None:
-    """Draws a row a class: the images of highest log p(x), then those of lowest."""
+    """Draws a row a class: its ten images of highest log p(x), then the ten of lowest."""
     classes, counts = np.unique(found["labels"], return_counts=True)
-    columns = min(COLUMNS, int(counts.max()))
+    columns = min(20, int(counts.max()))
     sheet = np.full((len(classes), columns, *found["images"].shape[1:]), 255, np.uint8)
     for row, label in zip(sheet, classes, strict=True):
         (members,) = np.nonzero(found["labels"] == label)

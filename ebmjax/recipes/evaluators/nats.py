@@ -24,10 +24,6 @@ BATCH, LEVEL = 128, 2.0 / 256.0
 """Images a call, and the width of a level, in units of pixels in [-1, 1]."""
 SMALLEST_NOISE = 0.01
 """Least deviation of the Gaussians of images along any direction, in the same units."""
-NUM_LONG = 200
-"""Trajectories that move the pilot's end, where the reverse chains begin."""
-WIDENED = 1.2
-"""Ends of the box of images whose chains have none."""
 
 TEMPERATURE = Range(
     "'fitted', 'chains', or positive and finite",
@@ -172,7 +168,7 @@ def normalise(
         num_powers=num_powers,
         sampler=hmc,  # at as many gradients the sides of MALA lie twice as far apart
         num_steps=1,
-        num_long=NUM_LONG,
+        num_long=200,  # trajectories that move the pilot's end, where the reverse chains begin
         refit=True,
     )
     return Normalised(tempered, found, base, temperature)
@@ -193,6 +189,6 @@ def box_of(config: Any, x: np.ndarray) -> tuple[float, float]:
     if section.get("box", "none") != "none":
         return section.low, section.high
     if not is_points(config):
-        return -WIDENED, WIDENED
+        return -1.2, 1.2
     half = max(float(config.evals.density.half_width), float(np.max(np.abs(x))))
     return -half, half

@@ -18,7 +18,6 @@ from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.plots import figure
 from ebmjax.types import Key
 
-SCORES = ("log_density", "max_probability", "negative_score_norm")
 UNAVAILABLE = (sources.DataUnavailableError, FileNotFoundError)
 
 
@@ -96,8 +95,9 @@ def draw(scores: Mapping[str, Mapping[str, np.ndarray]], path: Path) -> None:
 
     Numbers that are not finite are left out. The tails beyond 1 % share the outer bins.
     """
-    with figure(path, 1, len(SCORES), has_legend=True) as (panels,):
-        for axes, score in zip(panels, SCORES, strict=True):
+    names = list(scores["test"])
+    with figure(path, 1, len(names), has_legend=True) as (panels,):
+        for axes, score in zip(panels, names, strict=True):
             shown = {name: one[score][np.isfinite(one[score])] for name, one in scores.items()}
             axes.set(xlabel=score.replace("_", " "), ylabel="density", yticks=[])
             together = np.concatenate([*shown.values()])

@@ -39,9 +39,8 @@ STYLE: Any = {
 
 LETTER = 0.6 * 9 / 72
 """Width of a letter of a title in inches, seldom more in the mean over a line."""
-FEW, SHORT, MOST_OWN = 25, 21, 9
-"""Most points of a curve that has a dot at each; most letters of a name of which two fit side by
-side above a panel; most panels of numbers of the user's."""
+MOST_OWN = 9
+"""Most panels of numbers of the user's."""
 
 Panel = tuple[str, Sequence[str], str]
 """Label of an axis, names of the numbers along it, and its scale."""
@@ -165,7 +164,7 @@ def panels(path: Path, rows: Rows, wanted: Sequence[Panel], config: Mapping[str,
         for axes, (label, names, scale) in zip(grid.flat, found, strict=False):
             for name in (one for one in names if len(column(rows, one)[0])):
                 steps, values = column(rows, name)
-                marker = "." if len(steps) <= FEW else ""
+                marker = "." if len(steps) <= 25 else ""
                 drawn, *_ = axes.plot(steps, values, marker=marker, label=name.replace("_", " "))
                 errors = column(rows, f"{name}_error")[1]
                 if errors.shape == values.shape:
@@ -173,5 +172,5 @@ def panels(path: Path, rows: Rows, wanted: Sequence[Panel], config: Mapping[str,
                     axes.fill_between(steps, *ends, alpha=0.2, color=drawn.get_color())
             by_step(axes, with_extractor(label, [config]), scale)
             if len(names) > 1:
-                num = 2 if all(len(name) <= SHORT for name in names) else 1
+                num = 2 if all(len(name) <= 21 for name in names) else 1  # as many as fit
                 axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=num)

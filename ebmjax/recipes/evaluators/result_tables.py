@@ -160,8 +160,6 @@ def advice(row: Mapping[str, Any]) -> list[str]:
     ]
 
 
-NUM_LAST = 20
-"""Last rows of training, whose means are reported."""
 JUDGED = {"sample_fid": min, "sample_is": max, "test_accuracy": max, "density_tv": min}
 """Numbers that judge a run, and which is best."""
 
@@ -170,7 +168,7 @@ def over_training(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Returns what the rows of metrics.jsonl after step 0 say; leaves out missing numbers.
 
     "first_<number>" and "best_<number>" are rows, for each of ``JUDGED``. "largest_loss" is that of
-    either sign. "last" has means over the last ``NUM_LAST`` rows of training.
+    either sign. "last" has means over the last 20 rows of training.
     """
     trained = [row for row in rows if row["step"] > 0]
     numbers = [{k: v for k, v in row.items() if isinstance(v, int | float)} for row in trained]
@@ -181,7 +179,7 @@ def over_training(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
             found[f"best_{name}"] = best_of(judged, key=itemgetter(name))
     if losses := [row for row in numbers if "loss" in row]:
         found["largest_loss"] = max(abs(row["loss"]) for row in losses)
-        last = losses[-NUM_LAST:]
+        last = losses[-20:]
         shared = [name for name in last[0] if name != "step" and all(name in row for row in last)]
         found["last"] = {name: sum(row[name] for row in last) / len(last) for name in shared}
     return found
