@@ -45,7 +45,7 @@ REPORTED = ("direction_norm", "bandwidth", "temperature", "preconditioner", "swa
 
 
 def run_chains(
-    keys: Key,
+    key: Key,
     densities: Densities,
     plan: ChainPlan,
     starts: PyTree,
@@ -62,7 +62,7 @@ def run_chains(
     position is scored, with one more gradient. MALA must score its last position: K + 1 gradients.
 
     Args:
-      keys: (kinds,), one for each kind.
+      key: consumed; split among the kinds if there are several.
       densities: see ``Densities``.
       plan: the kinds.
       starts: leading axis of chains, the first part for the first kind. Positions, or ``Chain``
@@ -81,8 +81,7 @@ def run_chains(
       each has the mean over the kinds that report it, and each kind's, prefixed by its name.
     """
     num_kinds, adapted = len(plan.kinds), dict(adaptation or {})
-    if leading_size("keys", keys) != num_kinds:
-        raise ValueError(f"keys must be one for each kind: jax.random.split(key, {num_kinds}).")
+    keys = key[None] if num_kinds == 1 else jax.random.split(key, num_kinds)
     ends, reports = [], {}
     for i, (name, kind) in enumerate(plan.kinds_at(adapted).items()):
         kind = replace(kind, num_steps=kind.num_steps - num_fewer)
@@ -110,7 +109,7 @@ def profile_chains(
     """Step by step, the numbers that ``run_chains`` averages over steps, for the same chains.
 
     Args:
-      key: consumed; the chains are those of ``run_chains`` with this key for their kind.
+      key: consumed; the chains are those of ``run_chains`` with this key and no other kind.
       densities: see ``Densities``.
       kind: sampler and length, from ``ChainPlan.kinds_at``.
       starts: leading axis of chains.

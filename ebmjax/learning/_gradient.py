@@ -343,7 +343,7 @@ class _Step(NamedTuple):
         self, key: Key, plan: ChainPlan, densities: Densities, carry: Carry, shapes: PyTree
     ) -> tuple[Starts, PyTree, dict[str, DualAveraging], Metrics]:
         """Returns starts, ends of chains as constants, and what else ``run_chains`` returns."""
-        live, num_kinds = self.objective.live, len(plan.kinds)
+        live = self.objective.live
         label_key, draw_key, chain_key, augment_key = jax.random.split(key, 4)
         starts = draw_starts(
             (label_key, draw_key, augment_key),
@@ -354,7 +354,7 @@ class _Step(NamedTuple):
             shapes=shapes,
         )
         ends, adaptation, metrics = run_chains(
-            chain_key[None] if num_kinds == 1 else jax.random.split(chain_key, num_kinds),
+            chain_key,
             densities,
             plan,
             starts.positions,

@@ -56,7 +56,7 @@ def start_and_labels(x):
 
 
 def negatives(key, x):
-    moved = run_chains(key[None], density, PLAN, *start_and_labels(x))
+    moved = run_chains(key, density, PLAN, *start_and_labels(x))
     profile = profile_chains(key, density, KIND, *start_and_labels(x))
     live = run_live_chains(key, density, *start_and_labels(x), step_size=0.1, noise_scale=0.1)
     return moved, profile, live

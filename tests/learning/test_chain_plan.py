@@ -38,8 +38,8 @@ def chains(sampler, *, num_steps=3, density=normal_density, x=None, labels=None,
     x = starts() if x is None else x
     labels = jnp.zeros(len(x), jnp.int32) if labels is None else labels
     given = negatives(sampler=sampler, num_steps=num_steps, num_samples=len(x), **options)
-    run = jax.jit(lambda keys: run_chains(keys, density, given, x, labels))
-    ends, adaptation, metrics = run(KEY[None])
+    run = jax.jit(lambda key: run_chains(key, density, given, x, labels))
+    ends, adaptation, metrics = run(KEY)
     assert adaptation == {}
     return ends, metrics
 
@@ -129,7 +129,7 @@ def test_k_steps_cost_k_gradients(sampler, is_interacting, num_steps, num_gradie
 
         return log_density
 
-    run = jax.jit(lambda key, x: run_chains(key[None], density, given, x, jnp.zeros(3, jnp.int32)))
+    run = jax.jit(lambda key, x: run_chains(key, density, given, x, jnp.zeros(3, jnp.int32)))
     jax.block_until_ready(run(KEY, starts(3, 7)))
     assert len(evaluations) == num_gradients
 

@@ -149,8 +149,8 @@ def test_the_buffer_keeps_the_replicas_of_tempering():
     first = first._replace(memory=first.memory | {"parity": jnp.arange(16, dtype=jnp.int32) % 2})
     kinds = {"parallel_tempering": replace(kind, num_steps=3)}
     plan = replace(plan, kinds=kinds, num_samples=16)
-    keys, labels = jax.random.split(jax.random.key(1), 1), jnp.zeros(16, jnp.int32)
-    ends, _, report = run_chains(keys, density, plan, first, labels)
+    key, labels = jax.random.key(1), jnp.zeros(16, jnp.int32)
+    ends, _, report = run_chains(key, density, plan, first, labels)
     assert np.all(np.any(ends.memory["hot"].position != first.memory["hot"].position, (2, 3, 4)))
     np.testing.assert_array_equal(ends.memory["parity"], (np.arange(16) + 1) % 2)
     assert 0.0 < report["swap_prob"] <= 1.0

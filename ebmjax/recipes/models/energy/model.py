@@ -107,10 +107,8 @@ def move(
     num_steps: int,
 ) -> jax.Array:
     """Moves ``starts`` (N, H, W, C) of classes (N,) by ``num_steps`` of the plan's samplers."""
-    num_kinds = len(plan.kinds)
-    keys = key[None] if num_kinds == 1 else jax.random.split(key, num_kinds)
     single = plan.single(len(labels), num_steps)
-    return run_chains(keys, densities_of(trained), single, starts, labels, trained.adaptation)[0]
+    return run_chains(key, densities_of(trained), single, starts, labels, trained.adaptation)[0]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
