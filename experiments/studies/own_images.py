@@ -13,10 +13,10 @@ import numpy as np
 
 from ebmjax.data import ImageData, load_images
 from ebmjax.recipes.config.files import project
+from ebmjax.recipes.evaluators.samples import draw_sheet
 from ebmjax.recipes.folder.run_folder import read_json
 from ebmjax.recipes.study import Study, make_flags
 from ebmjax.recipes.study.cells import Cell, find_runs
-from ebmjax.recipes.study.figures import draw_tiles
 from ebmjax.recipes.study.table import fid_columns, markdown_table, pick_columns
 
 image_sets = project("image_sets")
@@ -85,7 +85,7 @@ def judge(folder: Path) -> None:
                 copies = f"{100 * share_of_copies(ends, train.images, test.images):.1f}"
                 nearest = train.images[find_nearest(ends[:36], train.images)[0]]
                 sets = {"samples": ends[:36], "nearest training images": nearest}
-                draw_tiles(folder / f"{row}.png", sets, 6, most=2, size=(3, 3.2))
+                draw_sheet(folder / f"{row}.png", sets, columns=6)
             lines.append([row, off, copies])
     lines = markdown_table(["run", "SVC - accuracy, %", "copies, %"], lines)
     (folder / "exam.md").write_text("\n".join(lines) + "\n")

@@ -19,7 +19,7 @@ from ebmjax.evaluate import Chains
 from ebmjax.learning import positions_in
 from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.evidence import keys_of
-from ebmjax.recipes.evaluators.plots import STYLE, figure, tiles
+from ebmjax.recipes.evaluators.plots import STYLE, figure, shape, tiles
 from ebmjax.recipes.evaluators.result_tables import as_text
 from ebmjax.samplers import StartFn
 from ebmjax.types import Key
@@ -107,14 +107,14 @@ def _draw(start_fn: StartFn, keys: Key, labels: jax.Array) -> jax.Array:
 def draw_sheet(
     path: Path, panels: Mapping[str, np.ndarray], *, columns: int = 0, rows: Sequence[str] = ()
 ) -> None:
-    """Draws panels of uint8 images (N, H, W, C) by title; 0 columns for about as many as rows."""
+    """Draws uint8 images (N, H, W, C) by title, four panels a line; 0 columns: as many as rows."""
     _, height, width, _ = next(iter(panels.values())).shape
     num = max(1, *map(len, panels.values()))
     columns = columns or min(max(COLUMNS, math.isqrt(num)), num)
     wide = max(4.0, columns * (width + 1) / STYLE["savefig.dpi"])
     size = (wide, wide * -(-num // columns) * (height + 1) / (columns * (width + 1)) + 0.5)
-    with figure(path, 1, len(panels), size=size) as (axes,):
-        for axis, (title, images) in zip(axes, panels.items(), strict=True):
+    with figure(path, *shape(len(panels), 4), size=size) as grid:
+        for axis, (title, images) in zip(grid.flat, panels.items(), strict=False):
             tiles(axis, images, columns, title, rows)
 
 

@@ -1,6 +1,6 @@
-"""Figures of a study: numbers over training, and samples."""
+"""Figures of a study: numbers over training."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ebmjax.recipes.config.families import with_extractor
-from ebmjax.recipes.evaluators.plots import LINES, by_step, column, figure, shape, tiles
+from ebmjax.recipes.evaluators.plots import LINES, by_step, column, figure, shape
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.study.cells import find_runs, folder_name
 
@@ -64,11 +64,3 @@ def _draw(axes: Axes, seeds: Sequence[Any], name: str, scale: str, **style: Any)
     shortest = min(len(steps) for steps, _ in curves)
     means = np.mean([values[:shortest] for _, values in curves], axis=0)
     axes.plot(curves[0][0][:shortest], means, **style)
-
-
-def draw_tiles(path: Path, sets: Mapping[str, np.ndarray], columns: int, **options: Any) -> None:
-    """Draws sets of uint8 images (n, H, W, C) by their captions, ``most`` panels in a line."""
-    if sets:
-        with figure(path, *shape(len(sets), options.pop("most")), **options) as grid:
-            for axes, (caption, images) in zip(grid.flat, sets.items(), strict=False):
-                tiles(axes, images, columns, caption)
