@@ -25,7 +25,7 @@ def test_all_panels_are_sorted_by_class(tmp_path, monkeypatch):
         samples, "tiles", lambda _, images, __, title, ___: drawn.update({title: images})
     )
     arrays = {"images": IMAGES[:5], "start_images": IMAGES[5:10]}
-    use.write(tmp_path / "sheet.png", arrays | {"labels": np.array([2, 0, 1, 0, 2])})
+    use._png(tmp_path / "sheet.png", arrays | {"labels": np.array([2, 0, 1, 0, 2])})
     order = [1, 3, 2, 0, 4]
     np.testing.assert_array_equal(drawn["samples"], IMAGES[order])
     np.testing.assert_array_equal(drawn["where their chains started"], IMAGES[5:10][order])
@@ -36,7 +36,7 @@ def test_a_sheet_of_any_size_shows_every_pixel(tmp_path, num, has_classes):
     images = np.resize(IMAGES, (num, 4, 4, 3))
     arrays = {"images": images, "start_images": images, "unused": np.zeros(num)}
     arrays |= {"labels": np.arange(num) % 10} if has_classes else {}
-    use.write(tmp_path / "sheet.png", arrays)
+    use._png(tmp_path / "sheet.png", arrays)
     with Image.open(tmp_path / "sheet.png") as picture:
         width, height = picture.size
     columns = min(max(10, int(num**0.5)), num)
