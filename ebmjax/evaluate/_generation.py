@@ -49,6 +49,11 @@ class Chains(NamedTuple):
         given = {k: x for k, x in self._asdict().items() if x is not None and k != "are_the_same"}
         return self._replace(**{k: np.asarray(x)[is_finite] for k, x in given.items()})
 
+    def images(self) -> dict[str, np.ndarray]:
+        """Returns "images" and "start_images", uint8, of the chains whose ends are finite."""
+        found = self.drop_diverged()
+        return {"images": finite_images(found.ends), "start_images": finite_images(found.starts)}
+
     def rms_displacement(self) -> float:
         """Returns the root mean square of their ways, over chains and coordinates; NaN of none."""
         ways = self.ways if self.ways is not None else np.subtract(self.ends, self.starts)

@@ -124,16 +124,12 @@ def score_samples(
     With labels, samples whose chains had no class get their most probable one.
     """
     logits = model.logits_at(chains.ends)[np.isfinite(chains.ends).all(axis=(1, 2, 3))]
-    chains = chains.drop_diverged()
-    samples = {
-        "images": finite_images(chains.ends),
-        "start_images": finite_images(chains.starts),
-        "log_density": np.asarray(jax.nn.logsumexp(logits, axis=1)),
-    }
+    log_density = np.asarray(jax.nn.logsumexp(logits, axis=1))
+    samples = {**chains.images(), "log_density": log_density}
     if not model.has_labels or len(logits) < 2:
         return {}, samples
     has_class = name == "conditional" or (name == "buffer" and model.config.model.is_conditional)
-    classes = chains.labels if has_class else logits.argmax(axis=1)
+    classes = chains.drop_diverged().labels if has_class else logits.argmax(axis=1)
     probabilities = np.asarray(jax.nn.softmax(logits, axis=1))[np.arange(len(classes)), classes]
     samples |= {"labels": classes, "class_probability": probabilities}
     means = ("class_probability", "log_density")

@@ -9,14 +9,13 @@ from typing import Any, NamedTuple, Self
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from ebmjax import training
 from ebmjax._groups import on_devices
 from ebmjax._ranges import MAX_INTEGER
 from ebmjax.data import ImageData
-from ebmjax.evaluate import Chains, Distances, finite_images
+from ebmjax.evaluate import Distances
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.user_parts import find_part
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
@@ -83,12 +82,6 @@ class ImageModel:
     def params(self) -> Any:
         """PyTree of its parameters."""
         return self.trained.params
-
-
-def images_of(chains: Chains) -> dict[str, np.ndarray]:
-    """Returns "images" and "start_images", uint8, of the chains whose ends are finite."""
-    starts = chains.drop_diverged().starts
-    return {"images": finite_images(chains.ends), "start_images": finite_images(starts)}
 
 
 class Experiment(NamedTuple):

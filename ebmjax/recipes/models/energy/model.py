@@ -30,7 +30,7 @@ from ebmjax.networks import NormPolicy
 from ebmjax.optim import averaged_parameters
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.density import grid_draws, grid_of, learned_on_grid
-from ebmjax.recipes.models.build import ImageModel, images_of
+from ebmjax.recipes.models.build import ImageModel
 from ebmjax.recipes.models.energy.checks import find_samplers
 from ebmjax.recipes.models.energy.parts import chain_plan
 from ebmjax.recipes.parts.points_data import Truth
@@ -223,7 +223,7 @@ class EnergyModel(ImageModel):
         return {"class_probability": np.asarray(jax.nn.softmax(logits, axis=1)), **scores}
 
     def sample(self, key: Key, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:
-        """Returns ``images_of`` of fresh chains; "labels" of a conditional energy; or "points".
+        """Returns ``Chains.images`` of fresh chains; "labels" of a conditional energy; or "points".
 
         In the plane, points are independent draws of the learned density on the grid of
         ``evals.density``. With ``num_steps``, or in another space, they are the ends of chains.
@@ -233,7 +233,7 @@ class EnergyModel(ImageModel):
             found = self.fresh_chains(key, num, steps).drop_diverged()
             has_class = self.config.model.is_conditional and not self.has_labels
             labels = {"labels": found.labels} if has_class else {}
-            return {**images_of(found), **labels}
+            return {**found.images(), **labels}
         if num_steps is None and self.train.images.shape[1] == 2:
             grid = grid_of(self.config)
             return {"points": grid_draws(key, learned_on_grid(self), grid, num)}

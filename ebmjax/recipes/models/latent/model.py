@@ -18,7 +18,7 @@ from ebmjax._stored import take_rows
 from ebmjax.evaluate import Chains
 from ebmjax.optim import averaged_parameters
 from ebmjax.recipes.evaluators.evidence import evidence_of_each, keys_of
-from ebmjax.recipes.models.build import ImageModel, images_of, root_keys
+from ebmjax.recipes.models.build import ImageModel, root_keys
 from ebmjax.recipes.models.latent.parts import Examples
 from ebmjax.training import TrainState
 from ebmjax.types import Key
@@ -64,8 +64,8 @@ class LatentEBM(ImageModel):
         return jax.vmap(partial(self.networks.generator_fn, params.generator))(latents)
 
     def sample(self, key: Key, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:
-        """Returns ``images_of`` of fresh chains of the prior."""
-        return images_of(self.fresh_chains(key, num, num_steps))
+        """Returns ``Chains.images`` of fresh chains of the prior."""
+        return self.fresh_chains(key, num, num_steps).images()
 
     def score(self, images: np.ndarray) -> dict[str, np.ndarray]:
         """Returns "log_evidence" (N,) of uint8 images in nats, estimated as the run monitors it."""
