@@ -4,7 +4,7 @@ A traced value cannot be inspected, so inside ``jit`` these pass and the arithme
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -253,8 +253,11 @@ def leading_size(name: str, tree: PyTree) -> int:
     return next(iter(sizes.values()))  # type: ignore[return-value]
 
 
-def check_powers(powers: jax.Array, *, minimum: int) -> None:
-    """Raises ValueError unless ``minimum`` or more ``powers`` increase within [0, 1]."""
+def check_powers(powers: jax.Array, *, minimum: int = 2, is_whole: bool = False) -> None:
+    """Raises ValueError unless ``minimum`` or more ``powers`` increase within [0, 1].
+
+    With ``is_whole`` they must run from exactly 0 to exactly 1.
+    """
     if jnp.ndim(powers) != 1 or jnp.shape(powers)[0] < minimum:
         raise ValueError(
             f"powers must have shape (num_powers,) with at least {minimum} of them, got shape "
@@ -268,22 +271,8 @@ def check_powers(powers: jax.Array, *, minimum: int) -> None:
             "powers must increase strictly within [0, 1], from the prior's end to the "
             f"posterior's, got {trim(values.tolist())}. power_schedule makes such a ladder."
         )
-
-
-def check_whole_ladder(powers: jax.Array) -> None:
-    """Raises ValueError unless ``powers`` increase from exactly 0 to exactly 1."""
-    check_powers(powers, minimum=2)
-    if is_traced(powers):
-        return
-    first, last = np.asarray(powers)[[0, -1]]
-    if first != 0.0 or last != 1.0:
+    if is_whole and (values[0] != 0.0 or values[-1] != 1.0):
         raise ValueError(
             "powers must run from 0 (the prior) to 1 (the posterior), or their sum is not the log "
-            f"evidence; got ends {first} and {last}."
+            f"evidence; got ends {values[0]} and {values[-1]}."
         )
-
-
-def check_variant(variant: str, variants: Sequence[str]) -> None:
-    """Raises ValueError unless ``variant`` is one of ``variants``."""
-    if variant not in variants:
-        raise ValueError(f"variant must be one of {', '.join(variants)}, got {variant!r}.")

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._axes import place_carry
-from ebmjax._checks import check_at_least, check_scalar_density, check_whole_ladder, leading_size
+from ebmjax._checks import check_at_least, check_powers, check_scalar_density, leading_size
 from ebmjax.densities import power_posterior
 from ebmjax.evidence._weights import Estimate, log_mean_exp
 from ebmjax.samplers import batch_step, position_of, run_chain, start_chains
@@ -172,7 +172,7 @@ def systematic(key: Key, log_weights: jax.Array) -> jax.Array:
 
 
 def _check(start: PyTree, powers: Any, log_tilt_fn: LogDensityFn, num_steps: int) -> None:
-    check_whole_ladder(powers)
+    check_powers(powers, is_whole=True)
     check_at_least("num_steps", num_steps, 1)
     leading_size("start", start)
     check_scalar_density(log_tilt_fn, jax.tree.map(lambda leaf: leaf[0], start))

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import logsumexp
 
-from ebmjax._checks import check_powers, check_whole_ladder
+from ebmjax._checks import check_powers
 from ebmjax.evidence._weights import Estimate, mean_error
 
 
@@ -15,7 +15,7 @@ def trapezium_weights(powers: jax.Array) -> jax.Array:
 
     ``powers`` are strictly increasing, of shape (num_powers,) with at least two.
     """
-    check_powers(powers, minimum=2)
+    check_powers(powers)
     half_widths = jnp.diff(jnp.asarray(powers)) / 2.0
     return jnp.pad(half_widths, (0, 1)) + jnp.pad(half_widths, (1, 0))
 
@@ -52,7 +52,7 @@ def log_evidence(
 
     Source: Calderhead & Girolami 2009; thermodynamic-integration thesis, Eq. 19 and 22.
     """
-    check_whole_ladder(powers)
+    check_powers(powers, is_whole=True)
     shape, num_powers = jnp.shape(mean_log_likelihoods), jnp.shape(powers)[0]
     if shape[:1] != (num_powers,):
         raise ValueError(
@@ -149,7 +149,7 @@ def tempering_log_partition(log_ratios: Any, powers: Any) -> Estimate:
 
     Source: Syed et al. 2022.
     """
-    check_whole_ladder(powers)
+    check_powers(powers, is_whole=True)
     powers, log_ratios = jnp.asarray(powers), jnp.asarray(log_ratios)
     if log_ratios.ndim != 3 or log_ratios.shape[0] < 2 or log_ratios.shape[2] != len(powers):
         raise ValueError(
@@ -162,7 +162,7 @@ def tempering_log_partition(log_ratios: Any, powers: Any) -> Estimate:
 
 def _check_chains(log_likelihoods: jax.Array, powers: jax.Array) -> None:
     """Raises ValueError unless ``log_likelihoods`` holds two or more chains for every power."""
-    check_whole_ladder(powers)
+    check_powers(powers, is_whole=True)
     shape, num_powers = jnp.shape(log_likelihoods), jnp.shape(powers)[0]
     if len(shape) < 2 or shape[0] != num_powers or shape[1] < 2:
         raise ValueError(

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from ebmjax._axes import varying_with
-from ebmjax._checks import check_at_least, check_powers, check_whole_ladder
+from ebmjax._checks import check_at_least, check_powers
 from ebmjax.densities import power_posterior
 from ebmjax.latent._model import LatentModel, LatentParams, log_likelihood, log_prior
 from ebmjax.samplers import (
@@ -76,7 +76,7 @@ def sample_ladder(
       "prior_acceptance" (scalar) and "posterior_acceptance" (one for each power above 0). A loss
       takes the latents and, as ``prior_latents``, the first of them.
     """
-    check_whole_ladder(powers)
+    check_powers(powers, is_whole=True)
     prior_key, posterior_key = jax.random.split(key)
     if posterior_start is None and chains.posterior_start is not None:
         first = chains.posterior_start(observations)

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_at_least, check_whole_ladder
+from ebmjax._checks import check_at_least, check_powers
 from ebmjax._precision import energy_penalty
 from ebmjax.evidence import trapezium_weights
 from ebmjax.latent._model import (
@@ -297,7 +297,7 @@ def check_latents(
 ) -> None:
     """Raises ValueError unless the latents belong to observations and a whole ladder of powers."""
     if powers is not None:
-        check_whole_ladder(powers)
+        check_powers(powers, is_whole=True)
     check_at_least("the number of observations", observations.shape[0], 1)
     num_powers = 1 if powers is None else len(powers)
     expected = (num_powers, observations.shape[0])

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax._checks import check_at_least, check_positive, check_whole_ladder, is_traced, trim
+from ebmjax._checks import check_at_least, check_positive, check_powers, is_traced, trim
 
 
 def power_schedule(num_intervals: int, exponent: Any) -> jax.Array:
@@ -51,7 +51,7 @@ def adaptive_schedule(
     Source: Calderhead & Girolami 2009 for J and where the powers belong; Gelman & Meng 1998 for
     the length.
     """
-    check_whole_ladder(powers)
+    check_powers(powers, is_whole=True)
     check_at_least("num_intervals", num_intervals, 1)
     if jnp.shape(mean_log_likelihoods) != jnp.shape(powers):
         raise ValueError(

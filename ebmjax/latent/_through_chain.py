@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import jax
 import jax.numpy as jnp
 
-from ebmjax._checks import check_at_least, check_not_negative, check_whole_ladder
+from ebmjax._checks import check_at_least, check_not_negative, check_powers
 from ebmjax._precision import energy_penalty
 from ebmjax._ranges import NOT_NEGATIVE, one_of
 from ebmjax.evidence import log_evidence
@@ -100,7 +100,7 @@ def through_chain_loss(
 
     Source: thermodynamic-integration thesis, Eq. 22, with the sign of Calderhead & Girolami 2009.
     """
-    check_whole_ladder(powers)
+    check_powers(powers, is_whole=True)
     check_not_negative("kl_weight", kl_weight)
     if kl_sum not in SUMS:
         raise ValueError(f"kl_sum must be one of {sorted(SUMS)}, got {kl_sum!r}.")

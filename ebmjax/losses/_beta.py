@@ -8,7 +8,7 @@ import jax.core
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax._checks import check_positive, check_scalar, check_variant
+from ebmjax._checks import check_positive, check_scalar
 from ebmjax._precision import as_floats
 from ebmjax.types import Metrics
 
@@ -81,7 +81,8 @@ def beta_objective_loss(
       >>> round(float(metrics["effective_sample_fraction"]), 3)  # the second sample is ignored
       0.5
     """
-    check_variant(variant, VARIANTS)
+    if variant not in VARIANTS:
+        raise ValueError(f"variant must be one of {', '.join(VARIANTS)}, got {variant!r}.")
     _check_beta(beta, allow_negative)
     check_positive("output_scale", output_scale, is_scalar=True)
     positive = as_floats("positive_log_density", positive_log_density)

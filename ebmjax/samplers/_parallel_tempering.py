@@ -169,7 +169,7 @@ def _along(
 def _read(powers: Any) -> Any:
     """Returns ``powers`` as an array, on the host where they are known, once they are a ladder."""
     powers = powers if is_traced(powers) else np.asarray(powers, jnp.result_type(float))
-    check_powers(powers, minimum=2)
+    check_powers(powers)
     return powers
 
 
