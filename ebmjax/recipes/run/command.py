@@ -1,18 +1,4 @@
-"""Trains one configuration, from the start or after an interruption, and evaluates it."""
-
-import logging
-import os
-import signal
-import sys
-from typing import Any
-
-from ebmjax._phases import phase, tell_phases
-from ebmjax.recipes.__main__ import make_parser
-from ebmjax.recipes.config import command_line
-from ebmjax.recipes.config.errors import FAILED, REFUSED, PlainWarnings, stop
-from ebmjax.recipes.run.machine import join_processes, read_request, variables
-
-USAGE = """Trains one configuration and fills a folder with its results.
+"""Trains one configuration and fills a folder with its results.
 
   ebmjax run --config=configs/joint.py --config.data.name=npz --config.data.path=mine.npz
   ebmjax run --config=configs/thermo_digits.py:smoke --config.loss.exponent=1.0
@@ -27,12 +13,25 @@ The folder (--workdir, default runs/<config>/<time>-<process>) gets all that the
 Interrupt with Ctrl-C; the same command with the same --workdir continues, bit for bit. --mode=eval
 evaluates the run in full. The fields of --config.evals may differ from those of training.
 
-Several processes share a run, each with its devices: start the same command on each machine."""
+Several processes share a run, each with its devices: start the same command on each machine.
+"""
+
+import logging
+import os
+import signal
+import sys
+from typing import Any
+
+from ebmjax._phases import phase, tell_phases
+from ebmjax.recipes.__main__ import make_parser
+from ebmjax.recipes.config import command_line
+from ebmjax.recipes.config.errors import FAILED, REFUSED, PlainWarnings, stop
+from ebmjax.recipes.run.machine import join_processes, read_request, variables
 
 
 def read_arguments(argv: list[str]) -> Any:
     """Returns the options of a command line; ``config`` is the argument, ``fields`` those set."""
-    environ, parser = os.environ.get, make_parser(USAGE, "ebmjax run")
+    environ, parser = os.environ.get, make_parser(__doc__, "ebmjax run")
     add = parser.add_argument
     add("--config", metavar="FILE[:VARIANT]", help="configuration file (required)")
     add("--workdir", help="folder of the run; the same one continues it")

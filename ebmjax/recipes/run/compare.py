@@ -1,4 +1,9 @@
-"""Compares runs: ``ebmjax compare``."""
+"""Compares runs: the fields in which they differ, their last numbers side by side, and the
+differences from the first run on the same test images, with 95 % intervals. An interval is of the
+trained models, not of ways to train: for that, take a study. The folders stay as they are.
+
+  ebmjax compare RUN RUN
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,17 +16,10 @@ from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.report import of_run
 from ebmjax.recipes.report.of_run import RunData, as_json
 
-USAGE = """Compares runs: the fields in which they differ, their last numbers side by side, and the
-differences from the first run on the same test images, with 95 % intervals. An interval is of the
-trained models, not of ways to train: for that, take a study. The folders stay as they are.
-
-  ebmjax compare RUN RUN
-"""
-
 
 def main() -> None:
     """Reads the command line of the process and prints; ends with 2 after a mistake."""
-    parser = make_parser(USAGE, "ebmjax compare")
+    parser = make_parser(__doc__, "ebmjax compare")
     parser.add_argument("folders", metavar="RUN", nargs="+", type=Path, help="folder of a run")
     folders = [folder.expanduser() for folder in parser.parse_args().folders]
     try:

@@ -1,4 +1,18 @@
-"""Uses the model of a run: ``ebmjax sample``, ``ebmjax score``, ``ebmjax export``."""
+"""Uses the model of a run, whose data must still be there. The folder stays as it is.
+
+  ebmjax sample --workdir=RUN --num=64 --out=samples.png     draws new images (or points)
+  ebmjax score --workdir=RUN --data=FILE --out=scores.csv    scores your images, one row each
+  ebmjax export --workdir=RUN --out=params.safetensors       writes the parameters
+
+score reads an .npz or .npy file, a folder of images or of .npy files, what datasets.save_to_disk
+wrote, or FILE.py:FUNCTION: its test images if it names some, else all. It writes log density or log
+evidence, and the probabilities of classes where there are any. Rows are in the order of the source;
+those of a folder name their files. Without --data it scores what the run's evaluation is of.
+
+An unfinished run is used at its newest checkpoint. --config.evals.checkpoint=best takes the best
+state, --config.data.path=PLACE says where the data lie now. Your own code that the folder names is
+run only if you name it again, as --config.model.factory=FILE.py:FUNCTION, or with --allow_code.
+"""
 
 import argparse
 import csv
@@ -22,21 +36,6 @@ from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.folder.run_folder import check_writable, replacing, write_arrays
 from ebmjax.recipes.run.machine import use_compilation_cache, variables
 
-USAGE = """Uses the model of a run, whose data must still be there. The folder stays as it is.
-
-  ebmjax sample --workdir=RUN --num=64 --out=samples.png     draws new images (or points)
-  ebmjax score --workdir=RUN --data=FILE --out=scores.csv    scores your images, one row each
-  ebmjax export --workdir=RUN --out=params.safetensors       writes the parameters
-
-score reads an .npz or .npy file, a folder of images or of .npy files, what datasets.save_to_disk
-wrote, or FILE.py:FUNCTION: its test images if it names some, else all. It writes log density or log
-evidence, and the probabilities of classes where there are any. Rows are in the order of the source;
-those of a folder name their files. Without --data it scores what the run's evaluation is of.
-
-An unfinished run is used at its newest checkpoint. --config.evals.checkpoint=best takes the best
-state, --config.data.path=PLACE says where the data lie now. Your own code that the folder names is
-run only if you name it again, as --config.model.factory=FILE.py:FUNCTION, or with --allow_code.
-"""
 Arrays = dict[str, np.ndarray]
 
 
@@ -69,7 +68,7 @@ def main() -> None:
 
 def read_arguments(command: str, argv: list[str]) -> argparse.Namespace:
     """Returns the arguments of "sample", "score" or "export"; ``fields`` are those of --config."""
-    made = make_parser(USAGE, f"ebmjax {command}")
+    made = make_parser(__doc__, f"ebmjax {command}")
     add = made.add_argument
     add("--workdir", required=True, type=_path, help="folder of the run")
     endings = " or ".join(OUTPUTS[command])
