@@ -49,7 +49,7 @@ def robustness(
       test: labelled images; take the first hundred or so of many.
       linf: radii in L-infinity, of 255; () for none.
       l2: radii in L2 of the whole image, of 255; () for none.
-      attack: attack: PGD, or AutoPGD by cross-entropy, DLR or targeted DLR. See
+      attack: kind of attack: PGD, or AutoPGD by cross-entropy, DLR or targeted DLR. See
         ``metrics.pgd_attack`` and ``metrics.apgd_attack``.
       num_steps: steps of an attack.
       step_size: step of PGD, of 255; None: 2.5 radii / steps.
