@@ -13,10 +13,10 @@ data.name it trains on the packaged digits.
 from functools import partial
 from typing import Any
 
-from ebmjax.recipes.models.latent.fields import VANILLA, configure
+from ebmjax.recipes.models.latent.fields import configure
 
 BASE: dict[str, Any] = {
-    **VANILLA,
+    "loss.name": "vanilla",
     "data.image_size": None,
     "data.num_classes": None,
     "data.max_train": None,

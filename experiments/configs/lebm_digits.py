@@ -13,10 +13,10 @@ log evidence by importance sampling -7.4 +- 0.4 nats. More: docs/results/lebm_di
 from functools import partial
 from typing import Any
 
-from ebmjax.recipes.models.latent.fields import VANILLA, configure
+from ebmjax.recipes.models.latent.fields import configure
 
 BASE: dict[str, Any] = {
-    **VANILLA,
+    "loss.name": "vanilla",
     "model.prior_hidden": (200, 200),
     "model.prior_activation": "gelu",
     "model.generator_init": "xavier_normal",

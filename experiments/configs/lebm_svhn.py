@@ -13,10 +13,10 @@ Expected numbers: not yet run.
 from functools import partial
 from typing import Any
 
-from ebmjax.recipes.models.latent.fields import SMALL_SMOKE, VANILLA, configure
+from ebmjax.recipes.models.latent.fields import SMALL_SMOKE, configure
 
 BASE: dict[str, Any] = {
-    **VANILLA,
+    "loss.name": "vanilla",
     "data.name": "svhn_cropped",
     "data.image_size": 32,
     "data.num_classes": 10,

@@ -15,7 +15,7 @@ docs/results/thermo_digits.md.
 from functools import partial
 from typing import Any
 
-from ebmjax.recipes.models.latent.fields import SMOKE, VANILLA, configure
+from ebmjax.recipes.models.latent.fields import SMOKE, configure
 
 BASE: dict[str, Any] = {}
 VARIANTS = {
@@ -23,6 +23,6 @@ VARIANTS = {
     "covariance": {"loss.name": "covariance", "loss.chains_per_observation": 4},
     "through_chain": {"loss.name": "through_chain"},
     "frozen_prior": {"loss.name": "frozen_prior"},
-    "vanilla_smoke": {**SMOKE, **VANILLA},
+    "vanilla_smoke": {**SMOKE, "loss.name": "vanilla"},
 }
 get_config = partial(configure, base=BASE, variants=VARIANTS)

@@ -11,7 +11,7 @@ Expected numbers (2026-11-22, five seeds): docs/results/toy_beta.md.
 from functools import partial
 from typing import Any
 
-from ebmjax.recipes.models.energy.fields import POINTS, configure, steps_of
+from ebmjax.recipes.models.energy.fields import POINTS, configure
 
 ALPHA = 5e-4
 """Variance of the noise of the paper's chains."""
@@ -19,7 +19,8 @@ ALPHA = 5e-4
 
 def langevin(alpha: float) -> dict[str, Any]:
     """The paper's Eq. 4 with noise of variance alpha, for a drift of the network's own gradient."""
-    return {**steps_of(1.0, temperature=alpha / 2), "loss.output_scale": 2 / alpha}
+    step = {"sampler.sgld.step_size": 1.0, "sampler.sgld.temperature": alpha / 2}
+    return {**step, "loss.output_scale": 2 / alpha}
 
 
 def shift_starts(scale: float) -> dict[str, Any]:
@@ -64,7 +65,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "degenerate": {
         "sampler.num_samples": 1,
         "sampler.num_steps": 1,
-        **steps_of(1e-30, temperature=1e-30),
+        "sampler.sgld.step_size": 1e-30,
+        "sampler.sgld.temperature": 1e-30,
     },
     "schedule": {"loss.beta_start": 0.0},
 }

@@ -11,14 +11,15 @@ Expected numbers (2026-11-21, 5 seeds): docs/results/toy_samplers.md. 2 CPU core
 from functools import partial
 from typing import Any
 
-from ebmjax.recipes.models.energy.fields import POINTS, configure, steps_of
+from ebmjax.recipes.models.energy.fields import POINTS, configure
+from ebmjax.recipes.parts.samplers import PLAIN
 
 BASE: dict[str, Any] = {
     **POINTS,
     "data.name": "gaussians",
     "data.max_train": 1000,
     "model.activation": "swish",
-    **steps_of(0.1),
+    **{f"sampler.{name}.step_size": 0.1 for name in PLAIN},
     "sampler.num_samples": 100,
     "sampler.num_steps": 100,
     "sampler.buffer.start": "data",

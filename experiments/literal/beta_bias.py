@@ -31,7 +31,7 @@ def beta_bias(key: Key, model: Any, data: Any) -> dict[str, float]:
     learned, truth = grids.learned_on_grid(model), grids.truth_on_grid(model)
 
     def estimate(key: Key, beta: float) -> np.ndarray:
-        ends = model.fresh_chains(key, settings.num_samples, num_steps, beta=beta).ends
+        ends = model.fresh_chains(key, settings.num_samples, num_steps, scale=1 - beta).ends
         return grids.smooth_histogram(ends, grid, settings.bandwidth)
 
     beta = section.loss.beta

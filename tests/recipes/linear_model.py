@@ -1,6 +1,7 @@
 """A classifier of three pixels into two classes, whose answers are known, and its chains."""
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ import numpy as np
 
 from ebmjax import learning, samplers
 from ebmjax.networks import Network, NormPolicy
-from ebmjax.recipes.models.energy.model import Trained, densities_of
+from ebmjax.recipes.models.energy.model import EnergyModel, Trained
 
 EPS = float(jnp.finfo(jnp.float32).eps)
 WEIGHTS = np.array([[1.0, -2.0], [0.5, 3.0], [-1.0, 0.25]], np.float32)  # (pixels, classes)
@@ -24,9 +25,17 @@ LINEAR = Network(
     first_layer=lambda params, images: 2.0 * images,
     head=lambda params, statistics, hidden, **_: (linear(hidden / 2.0), statistics),
 )
-MODEL = Trained({}, {}, jnp.float32(0.5), {}, beta=0.75)
+MODEL = Trained({}, {}, jnp.float32(0.5), {})
 NETWORK = learning.JointNetwork(LINEAR, LINEAR, NormPolicy(), is_conditional=False)
-DENSITIES_OF = densities_of(NETWORK)
+NOTHING: Any = None
+ENERGY = EnergyModel(
+    plan=None,
+    train=NOTHING,
+    distances=None,
+    config=NOTHING,
+    network=NETWORK,
+    logits_fn=lambda params, statistics, x: linear(x),
+)
 
 
 def chain_plan(num_samples=4, num_classes=2, **kind):

@@ -67,7 +67,7 @@ def comparison(
     judge, references = find_references(
         draw_key, model, density.learned_on_grid(model), np.asarray(starts), num_steps - burn_in
     )
-    log_density = Partial(lambda *given: model.class_log_densities(*given)[0], model.trained)
+    log_density = Partial(model.log_density, model.trained)
     report: dict[str, Any] = {"references": references}
     for setting in SETTINGS:
         report[setting] = {}

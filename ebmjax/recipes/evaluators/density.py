@@ -173,7 +173,7 @@ def density(
     chain_key, data_key = jax.random.split(key)
     grid, steps = grid_of(model.config), model.config.sampler.num_steps
     learned, truth = learned_on_grid(model), truth_on_grid(model)
-    ends = model.fresh_chains(chain_key, num_samples, steps, beta=0.0).ends
+    ends = model.fresh_chains(chain_key, num_samples, steps, scale=1.0).ends
     fresh = np.asarray(model.truth.draw(data_key, num_samples))
     chains, perfect = (smooth_histogram(points, grid, bandwidth) for points in (ends, fresh))
     numbers, normalised = judge_density(learned, truth, grid)

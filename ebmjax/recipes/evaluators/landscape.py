@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.axes import Axes
 
-from ebmjax import losses, metrics
+from ebmjax import metrics
 from ebmjax._groups import map_groups
 from ebmjax._phases import say_part
 from ebmjax._ranges import TWO_OR_MORE
@@ -41,8 +41,8 @@ def landscape(
 
     def grid(trained: Any, keys: tuple[Key, Key], images: jax.Array) -> jax.Array:
         def mean_energy(params: Any) -> jax.Array:
-            one = partial(model.class_log_densities, trained._replace(params=params))
-            return jnp.mean(losses.joint_energy(map_groups(one, images, size)))
+            one = partial(model.log_density, trained._replace(params=params))
+            return -jnp.mean(map_groups(one, images, size))
 
         x, y = (metrics.filter_normalised_direction(key, trained.params) for key in keys)
         return metrics.energy_landscape(mean_energy, trained.params, x, y, coordinates, coordinates)

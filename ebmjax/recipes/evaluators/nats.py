@@ -143,10 +143,7 @@ def normalise(
             labels = np.unique(model.train.labels[:MOST_FITTED], return_inverse=True)[1]
     base = evidence.gaussian_base(x, labels, jitter=jitter)
     low, high = box_of(config, x)
-
-    def log_density_fn(position: jax.Array) -> jax.Array:
-        return jax.nn.logsumexp(model.class_log_densities(model.trained, position))
-
+    log_density_fn = partial(model.log_density, model.trained)
     if temperature == "chains":  # what the moves of training's sampler imply
         temperature = model.about().get("temperature") or 1.0
     scale = np.sqrt(np.var(x, axis=0) + SMALLEST_NOISE**2)

@@ -1,5 +1,6 @@
 """Reconstructions of test images, and their log likelihoods at every power."""
 
+from functools import partial
 from typing import Annotated, Any
 
 import jax
@@ -11,7 +12,7 @@ from ebmjax._ranges import COUNT
 from ebmjax.data import ImageData, to_signed_unit
 from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.evidence import keys_of
-from ebmjax.recipes.evaluators.samples import take_first
+from ebmjax.recipes.evaluators.samples import draw_sheet, take_first
 from ebmjax.types import Key
 
 
@@ -44,4 +45,6 @@ def reconstruction(
     }
     arrays = {"reconstructions": take_first(images)}
     arrays["originals"] = np.asarray(originals[: len(arrays["reconstructions"])])
-    return Found(row, row, arrays, {"test_reconstruction_error": {"test": errors}})
+    panels = {"test images": arrays["originals"], "reconstructions": arrays["reconstructions"]}
+    pictures = {"reconstructions": partial(draw_sheet, panels=panels)}
+    return Found(row, row, arrays, {"test_reconstruction_error": {"test": errors}}, pictures)

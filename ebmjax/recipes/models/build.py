@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, Self
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 import optax
 
 from ebmjax import training
@@ -16,25 +15,48 @@ from ebmjax._groups import on_devices
 from ebmjax._ranges import MAX_INTEGER
 from ebmjax.data import ImageData
 from ebmjax.evaluate import Distances
+from ebmjax.optim import averaged_parameters
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.user_parts import find_part
+from ebmjax.recipes.evaluators import profile
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
+from ebmjax.recipes.evaluators.plots import panels
+from ebmjax.recipes.evaluators.result_tables import FIDS
+from ebmjax.recipes.folder.run_folder import read_rows
 from ebmjax.recipes.parts.image_data import Images
 from ebmjax.training import Plan, TrainState
 from ebmjax.types import PyTree
 
-ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    **{
-        f"leaky_relu_{slope}": partial(nn.leaky_relu, negative_slope=slope)
-        for slope in (0.05, 0.1, 0.2)
-    },
-    "gelu": nn.gelu,
-    "swish": nn.swish,
-}
-DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
+ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {"gelu": nn.gelu, "swish": nn.swish}
+for slope in (0.05, 0.1, 0.2):
+    ACTIVATIONS[f"leaky_relu_{slope}"] = partial(nn.leaky_relu, negative_slope=slope)
 
 SHARD_AXES = ("data", "shard")
 """Axes of a training step over which its shards lie; monitoring and evaluation have neither."""
+
+
+PANELS = (
+    ("loss", ("loss", "cross_entropy", "kl_terms"), "linear"),
+    ("accuracy", ("accuracy", "test_accuracy"), "linear"),
+    ("calibration", ("test_ece", "test_brier"), "linear"),
+    ("network's energy in training, nats", ("positive_energy", "negative_energy"), "linear"),
+    ("energy, nats", ("test_energy", "sample_energy"), "linear"),
+    ("energy of latents, nats", ("prior_energy", "posterior_energy"), "linear"),
+    ("log density, nats", ("test_log_density", "buffer_log_density"), "linear"),
+    ("f of data - f of samples, nats", ("energy_gap", "log_density_gap"), "linear"),
+    ("log evidence, nats", ("test_log_evidence", "test_trapezium_log_evidence"), "linear"),
+    ("squared error, a pixel", ("reconstruction_error", "test_reconstruction_error"), "log"),
+    ("variance of gradients", ("coordinate_gradient_variance", "gradient_variance"), "log"),
+    ("FID of samples ({extractor})", FIDS, "linear"),
+    ("KID of samples ({extractor})", ("sample_kid", "start_kid"), "linear"),
+    ("total variation from the data", ("density_tv", "sample_tv"), "linear"),
+    ("KL(data || model), nats", ("density_kl",), "log"),
+    ("chains", ("chain_acceptance_prob", "positive_weight", "smoothing"), "linear"),
+    ("acceptance probability", ("prior_acceptance", "posterior, t = 1"), "linear"),
+    ("displacement and step of chains", ("chain_displacement", "chain_step_size"), "log"),
+    ("weights", ("effective_sample_fraction", "effective_positive_fraction"), "linear"),
+)
+"""Panels of ``plots/training.png``: label, numbers of metrics.jsonl, scale."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -61,16 +83,22 @@ class ImageModel:
     trained: Any = None
     programs: dict[Any, Any] = field(default_factory=dict)
 
-    def extract_trained(self, state: TrainState) -> Any:
-        """Returns the parts of a state that are used."""
-        raise NotImplementedError
-
     def at(self, state: TrainState | None) -> Self:
-        """Returns the model of a state; without one, the model as it is."""
+        """Returns the model of a state; without one, the model as it is.
+
+        Its parameters are averaged over training where ``optimizer.average_decay`` says so.
+        """
         if state is None:
             return self
-        trained = on_devices(self.extract_trained(state))
-        return replace(self, state=state, trained=trained)
+        is_averaged = self.config.optimizer.average_decay > 0
+        params = averaged_parameters(state.opt_state) if is_averaged else state.params
+        # From the host: a mesh and a checkpoint then use the same program.
+        trained = self.extract_trained(jax.device_get(params), state)
+        return replace(self, state=state, trained=on_devices(trained))
+
+    def extract_trained(self, params: PyTree, state: TrainState) -> Any:
+        """Returns the parts of a state that are used, of which ``params`` are the parameters."""
+        return params
 
     def program(self, name: Any, make: Callable[[], Any]) -> Any:
         """Returns ``make()``, made once for all states."""
@@ -81,7 +109,7 @@ class ImageModel:
     @property
     def params(self) -> Any:
         """PyTree of its parameters."""
-        return self.trained.params
+        return self.trained
 
 
 class Experiment(NamedTuple):
@@ -128,12 +156,14 @@ def assemble(
     numbers: PyTree,
     gradient_fn: training.GradientFn,
     kept: tuple[str, ...],
+    draw: Callable[[list[dict[str, Any]]], None] = lambda rows: None,
     gradient_metrics_fn: Callable[[PyTree], Any] = lambda gradients: {},
     **others: Any,
 ) -> Experiment:
     """Returns the experiment of a model before training, with the evaluators of ``config.evals``.
 
-    A warm start takes the fields ``kept`` of the carry over; ``others`` are of ``Experiment``.
+    A warm start takes the fields ``kept`` of the carry over. ``draw`` takes the rows of
+    metrics.jsonl, and draws what is the family's own; ``others`` are of ``Experiment``.
     """
     config, finished = model.config, replace(model, is_finished=True)
     evaluations = Evaluations(
@@ -148,6 +178,13 @@ def assemble(
     limit = config.loss.get("max_positive_weight")
     first_optimizer = optimizer(numbers["optimizer"])
     state = training.init_state(params, first_optimizer, carry)
+
+    def draw_all() -> None:
+        rows, plots = read_rows(workdir), workdir / "plots"
+        draw(rows)
+        panels(plots / "training.png", rows, PANELS, config)
+        profile.draw_panels(plots / "chains.png", profile.read(workdir))
+
     return Experiment(
         state=state,
         train_step=training.make_train_step(
@@ -158,6 +195,7 @@ def assemble(
             hold_fn=None if limit is None else lambda found: found["positive_weight"] > limit,
             gradient_metrics_fn=gradient_metrics_fn,
         ),
+        draw=draw_all,
         numbers=numbers,
         monitor=evaluations.monitor,
         evaluate=evaluations.evaluate,
@@ -190,13 +228,14 @@ def user_optimizer(config: Config, learning_rate: Any) -> optax.GradientTransfor
     return made
 
 
-def plan(config: Config, num_examples: int, further_streams: tuple[int, ...] = ()) -> Plan:
+def plan(config: Config, num_examples: int) -> Plan:
     """Returns the plan, from epochs to steps. Intervals are rounded to whole dispatches.
 
     An epoch is that of the first stream, ``config.train.batch_size``.
     """
-    train, sizes = config.train, (config.train.batch_size, *further_streams)
-    for name, size in zip(("batch_size", "positive_batch_size"), sizes, strict=False):
+    train, names = config.train, ("batch_size", "positive_batch_size")
+    sizes = {name: train[name] for name in names if name in train}
+    for name, size in sizes.items():
         if size > num_examples:
             raise ConfigError(
                 f"config.train.{name} must be at most the number of training examples, "
@@ -218,7 +257,7 @@ def plan(config: Config, num_examples: int, further_streams: tuple[int, ...] = (
 
     return Plan(
         total_steps=total,
-        batch_size=sizes if further_streams else train.batch_size,
+        batch_size=tuple(sizes.values()) if len(sizes) > 1 else train.batch_size,
         num_shards=config.mesh.num_shards,
         steps_per_dispatch=train.steps_per_dispatch,
         log_every=train.log_every,

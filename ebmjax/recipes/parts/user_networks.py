@@ -28,7 +28,7 @@ ADAPTERS: dict[str, Callable[..., Network]] = {
 """What makes the network of a module, by the package of one of its classes."""
 
 
-Spec = tuple[str, tuple[jax.ShapeDtypeStruct, ...], tuple[int, ...]]
+Spec = tuple[str, tuple[Any, ...], tuple[int, ...]]
 """Words for a network's outputs, an example of each input, and the shape of one output."""
 
 

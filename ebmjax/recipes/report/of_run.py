@@ -31,8 +31,8 @@ FILES = ("config.json", "summary.json", "evaluation.json", "recoveries.json", CO
 MOST_BYTES = 400_000
 """Most bytes of the pictures from plots/ that a report holds."""
 
-FIRST = ("eval_samples", "samples_over_training", "reconstructions", "eval_density", "training")
-FIRST += ("eval_reliability", "eval_ood", "chains")
+FIRST = ("eval_samples", "samples_over_training", "eval_reconstructions", "eval_density")
+FIRST += ("training", "eval_reliability", "eval_ood", "chains")
 """Pictures that come first. Of those of a step only the newest is shown."""
 OF_A_STEP = re.compile(r"(samples|density)_\d+")
 

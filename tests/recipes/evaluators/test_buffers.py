@@ -87,6 +87,7 @@ def monitored(tmp_path):
         state = state_of(jnp.broadcast_to(levels[:, None, None, None], (2, 100, 8, 8, 1)))
         state.params, state.carry.statistics = {}, {}
         state.carry.smoothing, state.carry.adaptation = jnp.ones(2), {}
+        state.carry.step = jnp.zeros(2)
         network = SimpleNamespace(
             apply=lambda params, statistics, x: (x[..., 0, :2, 0], statistics)
         )
@@ -97,7 +98,6 @@ def monitored(tmp_path):
 
         model = EnergyModel(
             plan=SimpleNamespace(start_fn=start_fn, num_classes=NUM_CLASSES, log_base=None),  # pyright: ignore
-            densities_of=lambda model: None,  # pyright: ignore
             train=images,
             distances=None,
             config=config,

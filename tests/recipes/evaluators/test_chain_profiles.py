@@ -11,7 +11,7 @@ from ebmjax.learning import ChainKind, ChainPlan, JointNetwork
 from ebmjax.networks import NormPolicy
 from ebmjax.recipes.evaluators import profile as chain_profiles
 from ebmjax.recipes.models.energy.checks import find_samplers
-from ebmjax.recipes.models.energy.model import EnergyModel, densities_of
+from ebmjax.recipes.models.energy.model import EnergyModel
 from ebmjax.recipes.parts.samplers import bind_sampler
 from ebmjax.samplers import ReplayBuffer, uniform_start
 from experiments.configs import jem_digits
@@ -32,6 +32,7 @@ CLASSIFIER: Any = SimpleNamespace(apply=of_level, first_layer=None, head=None)
 def state_of(positions: Any) -> Any:
     buffer = () if positions is None else ReplayBuffer(positions)
     shards = SimpleNamespace(buffer=buffer, statistics={}, smoothing=jnp.ones(1), adaptation={})
+    shards.step = jnp.zeros(1)
     return SimpleNamespace(params={}, carry=shards)
 
 
@@ -58,7 +59,6 @@ def profile_fn(**overrides: Any) -> Any:
     network = JointNetwork(CLASSIFIER, CLASSIFIER, NormPolicy(), config.model.is_conditional)
     model = EnergyModel(
         plan=plan,
-        densities_of=densities_of(network),
         train=nothing,
         distances=nothing,
         config=config,

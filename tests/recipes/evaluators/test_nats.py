@@ -34,15 +34,15 @@ def model_of_images(temperature=1.0):
     config.data.num_classes, config.data.noise_scale = 3, 0.03
     config.sampler.box, config.sampler.low, config.sampler.high = "reflect", -1.1, 0.9
 
-    def class_log_densities(scale, x):
+    def log_density(scale, x):
         quadratic = -0.5 * jnp.sum((x - MEAN) ** 2) / scale**2
-        return temperature * (quadratic + jnp.log(3 * jnp.array([0.2, 0.8])) / temperature)
+        return jax.nn.logsumexp(temperature * quadratic + jnp.log(3 * jnp.array([0.2, 0.8])))
 
     return SimpleNamespace(
         train=IMAGES,
         config=config,
         trained=SCALE,
-        class_log_densities=class_log_densities,
+        log_density=log_density,
         about=lambda: {"temperature": 0.01},
     )
 
@@ -71,7 +71,7 @@ def test_a_fitted_temperature_undoes_a_wrong_one():
     """The data's Gaussian times 4 has T = 4, whatever its constants."""
     model = model_of_images()
     x = LEVELS.astype(np.float32) / 128 - 1
-    model.class_log_densities = lambda scale, x: -2 * jnp.sum((x - x_mean) ** 2 / x_var)[None]
+    model.log_density = lambda scale, x: -2 * jnp.sum((x - x_mean) ** 2 / x_var)
     x_mean, x_var = jnp.asarray(x.mean(0)), jnp.asarray(x.var(0))
     config = model.config
     config.sampler.low, config.sampler.high = -2.0, 2.0

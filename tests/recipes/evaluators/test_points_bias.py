@@ -10,6 +10,7 @@ import pytest
 from experiment_runs import build_experiment
 
 from ebmjax.evaluate import Chains
+from ebmjax.learning import EnergyNetwork
 from ebmjax.recipes.evaluators.density import Grid, grid_of, normalise, truth_on_grid
 from experiments.configs.toy_beta import get_config
 from experiments.literal import beta_bias
@@ -76,7 +77,7 @@ def model_of(workdir, log_density, **changes):
     built = build_experiment(config, workdir)
     return replace(
         built.use(built.state),
-        densities_of=lambda model: lambda label: lambda x: (1 - model.beta) * log_density(x) / 10,
+        network=EnergyNetwork(lambda params: lambda x, labels: -log_density(x) / 10),
         logits_fn=lambda params, statistics, x: log_density(x)[..., None] / 10,
         programs={},
     )
@@ -93,8 +94,8 @@ def test_chains_by_temperature(tmp_path):
     model = model_of(tmp_path, lambda x: -jnp.sum(x**2, axis=-1), **steps)
     first, second = jax.random.split(jax.random.key(0))
     draws = (
-        (model.fresh_chains(first, 4000, 40, beta=0.5).ends, 1.0),
-        (model.fresh_chains(second, 4000, 40, beta=0.0).ends, 0.5),
+        (model.fresh_chains(first, 4000, 40, scale=0.5).ends, 1.0),
+        (model.fresh_chains(second, 4000, 40, scale=1.0).ends, 0.5),
     )
     for positions, variance in draws:
         assert positions.shape == (4000, 2)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from experiment_runs import digits
 
+from ebmjax.latent import LatentParams
 from ebmjax.recipes.models import build
 from ebmjax.recipes.models.energy import parts as joint_parts
 from ebmjax.recipes.models.latent import parts as latent_parts
@@ -93,21 +94,21 @@ def test_adams_rate_decays_by_the_epoch_down_to_a_floor():
     config.optimizer.prior.update(learning_rate=0.8, final_learning_rate=0.15)
     config.optimizer.generator.update(learning_rate=0.3, final_learning_rate=0.3)
 
-    def rates(name):
-        optimizer = latent_parts.make_adam(config, config.optimizer[name], steps_per_epoch=3)
+    optimizer = latent_parts.make_optimizer(config, 3, config.optimizer)
+    ones = LatentParams(jnp.ones(()), jnp.ones(()))
 
-        def step(state, _):
-            # With a constant gradient both of Adam's moments stay at it, so an update is the rate.
-            updates, state = optimizer.update(jnp.ones(()), state)
-            return state, -updates
+    def step(state, _):
+        # With a constant gradient both of Adam's moments stay at it, so an update is the rate.
+        updates, state = optimizer.update(ones, state)
+        return state, jax.tree.map(lambda update: -update, updates)
 
-        return jax.lax.scan(step, optimizer.init(jnp.zeros(())), length=18)[1].reshape(6, 3)
+    _, rates = jax.lax.scan(step, optimizer.init(ones), length=18)
 
     by_epoch = np.array([0.8, 0.8, 0.4, 0.2, 0.15, 0.15])
     # Powers of 0.5 are exact; what remains is the rounding of Adam's bias correction,
     # (1 - b2) m / (1 - b2^t): about eps / (1 - b2) = 1.2e-7 / 1e-3.
-    np.testing.assert_allclose(rates("prior"), by_epoch[:, None].repeat(3, 1), rtol=3e-4)
-    np.testing.assert_allclose(rates("generator"), 0.3, rtol=3e-4)
+    np.testing.assert_allclose(rates.prior.reshape(6, 3), by_epoch[:, None].repeat(3, 1), rtol=3e-4)
+    np.testing.assert_allclose(rates.generator, 0.3, rtol=3e-4)
 
 
 def test_the_keys_of_a_run_differ_from_each_other_and_between_seeds():

@@ -12,11 +12,11 @@ from own_networks import FACTORY_RUNS, configuration
 from ebmjax.learning import NoiseLevels
 from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.models.energy.parts import make_density
+from ebmjax.recipes.models.energy.parts import make_classifier, make_energy
 from ebmjax.recipes.models.latent.parts import model_of as latent_model
 
 SHAPE = (8, 8, 1)
-MAKE = {"joint": make_density, "energy": make_density, "latent": latent_model}
+MAKE = {"joint": make_classifier, "energy": make_energy, "latent": latent_model}
 
 
 def made(family, factory, **fields):
@@ -65,11 +65,11 @@ def test_networks_of_noise_levels_see_one_channel_more():
     x = np.ones((2, *SHAPE), np.float32)
     fields = {"loss.name": "denoising_levels", "model.is_conditional": False}
     config = configuration("energy", fields | {"model.factory": "own_networks:late_start"})
-    network, init, _ = make_density(config, SHAPE, levels)
+    network, init, _ = make_energy(config, SHAPE, levels)
     params, _ = init(jax.random.key(0))
     energy = network.energy_of(params)(x, np.zeros(2, np.int32), 2.0)
     np.testing.assert_allclose(energy, 64 / (2 * (1.0 + 2.0**2)), rtol=1e-6)
-    network = make_density(configuration("joint"), SHAPE, levels)[0].classifier
+    network = make_classifier(configuration("joint"), SHAPE, levels)[0].classifier
     params, state = network.init(jax.random.key(0), x)
     assert network.apply(params, state, x, np.float32([0.1, 2.0]))[0].shape == (2, 10)
 
@@ -114,7 +114,7 @@ def test_a_module_may_lie_in_the_current_folder_and_take_a_seed_or_not(tmp_path,
     monkeypatch.chdir(tmp_path)
     config = configuration("energy", {"model.factory": "in_this_folder:mine"})
     config.model.is_conditional = True
-    first, second = (make_density(config, SHAPE)[1](jax.random.key(seed))[0] for seed in (0, 1))
+    first, second = (make_energy(config, SHAPE)[1](jax.random.key(seed))[0] for seed in (0, 1))
     assert np.abs(first["table"] - second["table"]).max() > 0.01
     assert made("energy", "from_own_functions")[1](jax.random.key(0))[0].shape == SHAPE
 

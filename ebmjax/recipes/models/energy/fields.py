@@ -36,13 +36,7 @@ from ebmjax.recipes.config.common_fields import (
 from ebmjax.recipes.config.declare import Field, When, field, rare, under, when_is, when_set
 from ebmjax.recipes.config.families import OF_POINTS, ON_IMAGES
 from ebmjax.recipes.evaluators import table as evaluators
-from ebmjax.recipes.parts import objectives
-from ebmjax.recipes.parts.samplers import (
-    PLAIN,
-    SAMPLERS,
-    TILTING,
-    sections,
-)
+from ebmjax.recipes.parts import objectives, samplers
 
 BATCH_NORM = When(
     "batch normalisation, config.model.norm=batch or your own network's",
@@ -52,17 +46,16 @@ ENERGY = When(
     "an energy model, config.loss.generative_weight above 0",
     lambda c: c.get("loss.generative_weight"),
 )
-BUFFER = when_set("sampler.buffer.size")
-KEPT = when_set("sampler.buffer.num_kept")
-STEPS_DOWN = when_is("optimizer.schedule", "steps")
-OF_GAUSSIANS = when_is("data.name", "gaussians")
+BUFFER, KEPT = when_set("sampler.buffer.size"), when_set("sampler.buffer.num_kept")
+GAUSSIAN = when_is("sampler.buffer.start", "gaussian")
+ALONE = When("no config.sampler.names", lambda c: not c.get("sampler.names"))
 DEPTH = replace(
     COUNT,
     words="10, 16, 22, 28 or another 6 n + 4",
     holds=lambda v: COUNT.holds(v) and v >= 10 and v % 6 == 4,
     examples=(10, 16),
 )
-WITHOUT_LABELS = {**PLAIN, **TILTING}
+WITHOUT_LABELS = {**samplers.PLAIN, **samplers.TILTING}
 
 
 def name_samplers(config: Any) -> tuple[str, ...]:
@@ -70,7 +63,7 @@ def name_samplers(config: Any) -> tuple[str, ...]:
     return tuple(config.get("sampler.names") or (config.get("sampler.name"),))
 
 
-def _shared(name: str, average_decay: float, **defaults: Any) -> dict[str, Field]:
+def _shared(name: str, decay: float, **defaults: Any) -> dict[str, Field]:
     """Returns the fields of both families, with the defaults of one."""
     return {
         **family(name),
@@ -78,12 +71,8 @@ def _shared(name: str, average_decay: float, **defaults: Any) -> dict[str, Field
         **OF_CHAINS,
         **pick_fields(**defaults),
         **under(pick_fields(model={"dtype": "float32"}), OURS),
-        "model.is_conditional": field(
-            False, FLAG, "E(x, y) of images with labels: chains follow p(x | y) of a class"
-        ),
-        "optimizer.average_decay": field(
-            average_decay, FRACTION, "decay of the averaged parameters that are evaluated; 0: none"
-        ),
+        "model.is_conditional": field(False, FLAG, "E(x, y): chains follow p(x | y) of a class"),
+        "optimizer.average_decay": field(decay, FRACTION, "decay of averaged parameters; 0: none"),
     }
 
 
@@ -94,18 +83,12 @@ def _evaluators(*names: str) -> dict[str, Field]:
 AUGMENTED = {"flip": False, "noise_scale": 0.03}
 _JOINT: dict[str, Field] = {
     **_shared("joint", 0.0, optimizer={"learning_rate": 5e-3, "warmup_steps": 0}, data=AUGMENTED),
-    "data.num_per_class": rare(
-        None, optional(COUNT), "first images of each class that are learnt from; None: all"
-    ),
+    "data.num_per_class": rare(None, optional(COUNT), "first images used of a class; None: all"),
     "data.crop_padding": field(
-        1,
-        optional(WHOLE),
-        "pixels that images are padded by before a random crop; None: 1 from 16 pixels on, else 0",
+        1, optional(WHOLE), "pixels added before a random crop; None: 1 from 16 pixels on, else 0"
     ),
     "data.augment_positives": field(
-        True,
-        optional(FLAG),
-        "augment the images of p(x), too; None: beyond 16 pixels and 100 epochs",
+        True, optional(FLAG), "augment images of p(x), too; None: beyond 16 pixels and 100 epochs"
     ),
     **under(
         {
@@ -121,48 +104,35 @@ _JOINT: dict[str, Field] = {
         "which batches are normalised by which statistics",
         BATCH_NORM,
     ),
-    "sampler.name": field("sgld", one_of_or_function(*SAMPLERS), "sampler of the negatives"),
+    "sampler.name": field("sgld", one_of_or_function(*samplers.SAMPLERS), "moves the negatives"),
     "sampler.buffer.start": field(
-        "uniform",
-        one_of("uniform", "gaussian", "informative"),
-        "where chains start; informative: a Gaussian for each class of the data",
+        "uniform", one_of("uniform", "gaussian", "informative"), "informative: a Gaussian a class"
     ),
-    "sampler.buffer.num_kept": rare(
-        None, optional(COUNT), "chains that go back to the buffer; None: all"
-    ),
+    "sampler.buffer.num_kept": rare(None, optional(COUNT), "chains kept in the buffer; None: all"),
     "sampler.buffer.replacement": field(
-        "in_place",
-        one_of("in_place", "softmax", "argmax"),
-        "how the chains that go back to the buffer are chosen",
-        KEPT,
+        "in_place", one_of("in_place", "softmax", "argmax"), "how chains are put back", KEPT
     ),
     **objectives.fields("joint", "objective of p(x)"),
     "loss.generative_weight": field(1.0, NOT_NEGATIVE, "weight of -log p(x); 0: a classifier"),
     "loss.smoothing": field(1.0, POSITIVE, "alpha: p(x) is proportional to exp(f / alpha)"),
     "loss.smoothing_ratio": rare(
-        None,
-        optional(POSITIVE),
-        "ratio of gradient norms that steers the smoothing; None: it stays",
+        None, optional(POSITIVE), "ratio of gradient norms that steers smoothing; None: it stays"
     ),
     "optimizer.name": field("adam", one_of_or_function("adam", "sgd"), "optimiser"),
     "optimizer.weight_decay": field(0.0, NOT_NEGATIVE, "coupled weight decay"),
-    "optimizer.schedule": field(
-        "steps", one_of("steps", "cosine"), "learning rate: down at decay_epochs, or cosine to 0"
-    ),
+    "optimizer.schedule": field("steps", one_of("steps", "cosine"), "how the learning rate falls"),
     **under(
         {
             "optimizer.decay_epochs": field((24.0, 34.0), NOT_NEGATIVE, "epochs of a step down"),
             "optimizer.decay_factor": field(0.3, UP_TO_ONE, "factor of each step down"),
         },
-        STEPS_DOWN,
+        when_is("optimizer.schedule", "steps"),
     ),
     "optimizer.rho": rare(None, optional(POSITIVE), "radius of SAM; None: without SAM"),
     "optimizer.adaptive": field(False, FLAG, "SAM is adaptive (ASAM)", when_set("optimizer.rho")),
     "train.positive_batch_size": field(64, COUNT, "images of p(x) in an update"),
     "train.max_abs_loss": field(
-        1e5,
-        optional(POSITIVE),
-        "a step with a larger loss is skipped; None: 5 + log(classes), 100000 without chains",
+        1e5, optional(POSITIVE), "largest loss; None: 5 + log(classes), 100000 without chains"
     ),
     **_evaluators("classification", "ood", "robustness", "landscape", "nats"),
     **under(_evaluators("profile", "samples"), ENERGY, BUFFER),
@@ -189,12 +159,10 @@ _ENERGY: dict[str, Field] = {
             "data.radius": field(10.0, POSITIVE, "distance of the Gaussians from the origin"),
             "data.scale": field(1.0, POSITIVE, "standard deviation of each Gaussian"),
             "data.weights": field(
-                (1.0, 1.0, 1.0, 1.0),
-                replace(POSITIVE, may_be_empty=False),
-                "share of each Gaussian, of any sum; as many as there are",
+                (1.0,) * 4, replace(POSITIVE, may_be_empty=False), "shares of the Gaussians"
             ),
         },
-        OF_GAUSSIANS,
+        when_is("data.name", "gaussians"),
     ),
     **under(
         {
@@ -219,28 +187,18 @@ _ENERGY: dict[str, Field] = {
         OURS,
     ),
     "sampler.name": field(
-        "sgld",
-        one_of_or_function(*WITHOUT_LABELS),
-        "sampler of the negatives",
-        When("no config.sampler.names", lambda c: not c.get("sampler.names")),
+        "sgld", one_of_or_function(*WITHOUT_LABELS), "sampler of the negatives", ALONE
     ),
-    "sampler.names": field(
-        (), one_of_or_function(*WITHOUT_LABELS), "samplers that share the negatives"
-    ),
+    "sampler.names": field((), one_of_or_function(*WITHOUT_LABELS), "they share the negatives"),
     "optimizer.name": field("adam", one_of_or_function("adam"), "optimiser"),
-    "sampler.final_step_fraction": field(
-        1.0, UP_TO_ONE, "a training chain's last step, in parts of its first"
-    ),
+    "sampler.final_step_fraction": field(1.0, UP_TO_ONE, "last over first step in training"),
     "sampler.buffer.start": field(
         "uniform",
         one_of("uniform", "gaussian", "data", "informative"),
         "data: a training point under noise; informative: a class's Gaussian, or a cluster's",
     ),
     "sampler.buffer.start_mean": field(
-        (0.0,),
-        FINITE,
-        "mean of the starts: a number, or one for each coordinate of points",
-        when_is("sampler.buffer.start", "gaussian"),
+        (0.0,), FINITE, "mean of the starts: a number, or one for each coordinate", GAUSSIAN
     ),
     "sampler.augmentation.name": field(
         "none", one_of("none", "image"), "augmentation of starts from the buffer", BUFFER
@@ -256,16 +214,14 @@ _ENERGY: dict[str, Field] = {
     ),
     **objectives.fields("energy"),
     "optimizer.max_norm": field(None, optional(POSITIVE), "largest norm of a gradient; None: any"),
-    "optimizer.final_fraction": field(
-        1.0, UP_TO_ONE, "last learning rate, in parts of the first; it decays geometrically"
-    ),
+    "optimizer.final_fraction": field(1.0, UP_TO_ONE, "last over first learning rate"),
     **_evaluators("energies", "nats", "profile"),
     **under(_evaluators("density", "comparison"), OF_POINTS),
 }
 FIELDS = {"energy": _ENERGY, "joint": _JOINT}
 SECTIONS = {
-    "energy": sections(WITHOUT_LABELS, "sampler.name", name_samplers),
-    "joint": sections(SAMPLERS, "sampler.name", name_samplers),
+    "energy": samplers.sections(WITHOUT_LABELS, "sampler.name", name_samplers),
+    "joint": samplers.sections(samplers.SAMPLERS, "sampler.name", name_samplers),
 }
 
 SMOKE: dict[str, dict[str, Any]] = {
@@ -284,13 +240,10 @@ SMOKE: dict[str, dict[str, Any]] = {
         "model.widen_factor": 1,
         "sampler.num_steps": 2,
         "sampler.num_samples": 8,
-        "sampler.buffer.replacement": "in_place",
         "sampler.buffer.num_kept": None,
         "train.positive_batch_size": 16,
         "evals.ood.tfds": (),
         "evals.robustness.num_images": 16,
-        "evals.robustness.linf": (0, 4, 16, 32),
-        "evals.robustness.l2": (0, 64, 128, 256),
         "evals.robustness.num_steps": 2,
         "evals.landscape.num_points": 3,
     },
@@ -309,17 +262,6 @@ POINTS: dict[str, Any] = {
     "evals.batch_size": 10_000,
 }
 """Changes of a configuration of points: chains at temperature 1 that start anew, and no box."""
-
-
-def steps_of(step_size: float, temperature: float = 1.0) -> dict[str, Any]:
-    """Returns one step for every sampler, and one temperature for those that have one."""
-    given = {"step_size": step_size, "temperature": temperature}
-    return {
-        f"sampler.{name}.{key}": value
-        for name, entry in PLAIN.items()
-        for key, value in given.items()
-        if key in entry.fields
-    }
 
 
 configure, configure_joint = (

@@ -12,28 +12,16 @@ import optax
 from ebmjax import data, learning, networks, optim
 from ebmjax._stored import rows_of
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.config.families import POINTS
+from ebmjax.recipes.config.families import is_points
 from ebmjax.recipes.config.user_parts import is_users
-from ebmjax.recipes.models.build import ACTIVATIONS, DTYPES, SHARD_AXES, user_optimizer
-from ebmjax.recipes.models.energy.checks import (
-    check_independence,
-    count_blocks,
-    find_samplers,
-    learns_density,
-)
+from ebmjax.recipes.models.build import ACTIVATIONS, SHARD_AXES, user_optimizer
+from ebmjax.recipes.models.energy import checks
+from ebmjax.recipes.parts import start_distributions as starts
 from ebmjax.recipes.parts.objectives import chains_beta, make_loss
 from ebmjax.recipes.parts.samplers import BASE, chain_kind, temperature
-from ebmjax.recipes.parts.start_distributions import (
-    fit_gaussians,
-    log_base,
-    make_start,
-    split_images,
-)
 from ebmjax.recipes.parts.user_networks import user_networks
 from ebmjax.types import PyTree
 
-MOMENTUM = 0.9
-"""Momentum of SGD."""
 NORM_POLICIES = {
     "default": networks.NormPolicy(),
     "running": networks.NormPolicy(
@@ -44,40 +32,85 @@ NORM_POLICIES = {
 }
 
 
-def make_density(
+def make_classifier(
     config: Config, image_shape: tuple[int, ...], levels: learning.NoiseLevels | None = None
 ) -> tuple[Any, Callable[..., Any], Callable[..., jax.Array]]:
-    """Returns the density of ``config.model``, by our network or the user's, in three parts.
+    """Returns the density of a classifier, our network or the user's, in three parts.
 
     They are the network as training takes it; the function from a key to parameters and
     statistics; and that from these and x (N, *shape) to log densities (N, classes). With noise
-    levels the network sees one channel, or coordinate, more.
+    levels the network sees one channel more.
 
     Raises:
       ConfigError: for whatever a network of the user does wrong.
     """
+    model, num_classes = config.model, config.data.num_classes
     shape = image_shape if levels is None else (*image_shape[:-1], image_shape[-1] + 1)
-    if config.family == "joint":
-        classifier = _classifier(config, shape)
-        if levels is not None:
-            classifier = learning.condition_classifier_on_noise(classifier, levels=levels)
-        policy = NORM_POLICIES[config.model.get("norm_policy", "default")]
-        network = learning.JointNetwork(classifier, None, policy, config.model.is_conditional)
-        # Statistics are begun by a batch, whatever its images.
-        init = lambda key: classifier.init(key, jnp.zeros((2, *image_shape)))  # noqa: E731
-        return network, init, lambda *given: classifier.apply(*given)[0]
-    label = (jnp.int32(0),) if config.model.is_conditional else ()
-    example = (jnp.zeros(shape), *label)
-    own = _energy(config, example)
+    if model.factory:
+        image = jnp.zeros(shape)
+        given = {"num_classes": num_classes, "image_shape": tuple(shape)}
+        spec = ("logits", (image,), (num_classes,))
+        (classifier,) = user_networks(config, given, spec, has_state=True)
+        _, state = jax.eval_shape(classifier.init, jax.random.key(0), image)
+        if jax.tree.leaves(state) and config.loss.generative_weight > 0:
+            checks.check_independence(config)
+    else:
+        ours = networks.WideResNet(
+            depth=model.depth,
+            widen_factor=model.widen_factor,
+            num_classes=num_classes,
+            norm=None if model.norm == "none" else model.norm,
+            dtype=jnp.dtype(model.dtype),
+        )
+        classifier = networks.from_linen(ours)
+    if levels is not None:
+        classifier = learning.condition_classifier_on_noise(classifier, levels=levels)
+    policy = NORM_POLICIES[model.get("norm_policy", "default")]
+    network = learning.JointNetwork(classifier, None, policy, model.is_conditional)
+    # Statistics are begun by a batch, whatever its images.
+    init = lambda key: classifier.init(key, jnp.zeros((2, *image_shape)))  # noqa: E731
+    return network, init, lambda *given: classifier.apply(*given)[0]
+
+
+def make_energy(
+    config: Config, shape: tuple[int, ...], levels: learning.NoiseLevels | None = None
+) -> tuple[Any, Callable[..., Any], Callable[..., jax.Array]]:
+    """Returns the density of an energy E(x), or E(x, y), in the parts of ``make_classifier``.
+
+    With noise levels the network sees one channel, or coordinate, more.
+
+    Raises:
+      ConfigError: for whatever a network of the user does wrong.
+    """
+    model, labels = config.model, config.data.num_classes if config.model.is_conditional else None
+    num_classes = labels or 1
+    x = jnp.zeros(shape if levels is None else (*shape[:-1], shape[-1] + 1))
+    example = (x, jnp.int32(0)) if model.is_conditional else (x,)
+    if model.factory:
+        given = {"num_classes": labels, "image_shape": x.shape}
+        own: Any = user_networks(config, given, ("energies", example, ()))[0]
+    elif is_points(config):
+        act, dtype = ACTIVATIONS[model.activation], jnp.dtype(model.dtype)
+        own = networks.MLPEnergy(hidden=model.hidden, activation=act, dtype=dtype)
+    else:
+        own = networks.ResidualEnergy(
+            features=model.features,
+            depth=model.depth,
+            num_classes=labels,
+            num_scales=model.num_scales,
+            spectral_norm=model.spectral_norm,
+            activation=ACTIVATIONS[model.activation],
+            dtype=jnp.dtype(model.dtype),
+        )
 
     def energy_of(params: PyTree) -> Callable[..., jax.Array]:
         # Norms of kernels are computed once for all chains.
         folded, kept = own.fold(params) if hasattr(own, "fold") else (own, params)
         return lambda *inputs: folded.apply(kept, *inputs[: len(example)])
 
-    num_classes, of_noise = count_blocks(config), energy_of
+    of_noise = energy_of
     if levels is not None:
-        of_noise = learning.condition_on_noise(energy_of, levels, len(image_shape))
+        of_noise = learning.condition_on_noise(energy_of, levels, len(shape))
 
     def logits(params: PyTree, statistics: PyTree, x: jax.Array) -> jax.Array:
         energy = of_noise(params)
@@ -88,81 +121,17 @@ def make_density(
     return network, lambda key: (own.init(key, *example), ()), logits
 
 
-def _classifier(config: Config, image_shape: tuple[int, ...]) -> networks.Network:
-    model, num_classes = config.model, config.data.num_classes
-    if not model.factory:
-        return networks.from_linen(
-            networks.WideResNet(
-                depth=model.depth,
-                widen_factor=model.widen_factor,
-                num_classes=num_classes,
-                norm=None if model.norm == "none" else model.norm,
-                dtype=DTYPES[model.dtype],
-            )
-        )
-    image = jax.ShapeDtypeStruct(image_shape, jnp.float32)
-    given = {"num_classes": num_classes, "image_shape": tuple(image_shape)}
-    (network,) = user_networks(config, given, ("logits", (image,), (num_classes,)), has_state=True)
-    _, state = jax.eval_shape(network.init, jax.random.key(0), image)
-    if jax.tree.leaves(state) and learns_density(config):
-        for chosen in find_samplers(config).values():
-            check_independence(config, chosen)
-    return network
-
-
-def _energy(config: Config, example: tuple[jax.Array, ...]) -> Any:
-    """Returns the network of E(x), or of E(x, y), with functions ``init`` and ``apply``."""
-    model, image_shape = config.model, example[0].shape
-    num_classes = config.data.num_classes if model.is_conditional else None
-    if model.factory:
-        shapes = tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in example)
-        given = {"num_classes": num_classes, "image_shape": image_shape}
-        return user_networks(config, given, ("energies", shapes, ()))[0]
-    ours = {"activation": ACTIVATIONS[model.activation], "dtype": DTYPES[model.dtype]}
-    if config.data.name in POINTS:
-        return networks.MLPEnergy(hidden=model.hidden, **ours)
-    return networks.ResidualEnergy(
-        features=model.features,
-        depth=model.depth,
-        num_classes=num_classes,
-        num_scales=model.num_scales,
-        spectral_norm=model.spectral_norm,
-        **ours,
-    )
-
-
-def take_images(config: Config, train: data.ImageData, about: str = "") -> data.ImageData:
-    """Returns the training images that batches are drawn from.
-
-    All of them, or with ``config.data.num_per_class`` the first ones of each class, by class.
-
-    Raises:
-      ConfigError: if a class has fewer, or none where chains start in every class.
-    """
-    labels, number = np.asarray(train.labels), config.data.get("num_per_class")
-    counts = [int(np.sum(labels == label)) for label in range(config.data.num_classes)]
-    is_informative = config.sampler.buffer.start == "informative" and learns_density(config)
-    if config.family == "joint" and is_informative and 0 in counts:
-        raise ConfigError(
-            "config.sampler.buffer.start=informative needs training images of every class, and of "
-            f"class {counts.index(0)} none are left ({about}): set it to uniform, or change "
-            "config.data.holdout or config.data.max_train."
-        )
-    if number is None:
-        return train
-    if number > min(counts):
-        raise ConfigError(
-            f"config.data.num_per_class must be at most {min(counts)}, the training images of the "
-            f"smallest class, got {number}. Take fewer, or read more images."
-        )
-    first = [np.flatnonzero(labels == label)[:number] for label in range(len(counts))]
+def take_images(train: data.ImageData, number: int) -> data.ImageData:
+    """Returns the first ``number`` training images of each class, or all of a smaller one."""
+    labels = np.asarray(train.labels)
+    first = [np.flatnonzero(labels == label)[:number] for label in np.unique(labels)]
     return data.ImageData(*(rows_of(array, np.concatenate(first)) for array in train))
 
 
 def make_view(config: Config, is_augmented: bool = True) -> learning.View:
     """Returns images of the data to what the network sees; points are seen as they are."""
     is_joint, section = config.family == "joint", config.data
-    if not is_joint and section.name in POINTS:
+    if is_points(config):
         return lambda key, points: points
     names = ("crop", "flip", "", "noise") if is_joint else ("flip", "level", "noise")
 
@@ -195,10 +164,11 @@ def make_objective(config: Config, train: data.ImageData, total_steps: int) -> l
     section, chains, live = config.loss, config.sampler, None
     if section.name == "improved":  # its last steps go on where the chain has annealed to
         step_size = chains.sgld.step_size * chains.final_step_fraction
+        noise = 2.0 * step_size * temperature(checks.find_samplers(config)["sgld"])
         box = {"low": chains.low, "high": chains.high} if chains.box != "none" else {}
         live = learning.LiveSteps(
             step_size=step_size,
-            noise_scale=(2.0 * step_size * temperature(find_samplers(config)["sgld"])) ** 0.5,
+            noise_scale=noise**0.5,
             num_steps=section.live_steps,
             num_references=section.num_references // config.mesh.num_shards,
             **box,
@@ -226,26 +196,35 @@ def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan:
     """
     section, buffer = config.sampler, config.sampler.buffer
     num_shards, num_kept = config.mesh.num_shards, buffer.get("num_kept")
-    num_classes, augment = count_blocks(config), None
-    chosen = find_samplers(config)
+    has_classes = config.family == "joint" or config.model.is_conditional
+    is_informative = buffer.start == "informative"
+    if has_classes and is_informative:
+        missing = {*range(config.data.num_classes)} - {*np.asarray(train.labels).tolist()}
+        if missing:
+            raise ConfigError(
+                "config.sampler.buffer.start=informative needs training images of every class, and "
+                f"of class {min(missing)} none are left by config.data.holdout="
+                f"{config.data.holdout} and config.data.max_train={config.data.max_train}: change "
+                "these, or set it to uniform."
+            )
+    chosen, augment = checks.find_samplers(config), None
     options = dict(section.get("augmentation", {"name": "none"}))
     if options.pop("name") == "image":
         augment = partial(data.augment_starts, low=section.low, high=section.high, **options)
     needs_base = any(one.entry.needs == BASE for one in chosen.values())
-    has_classes = config.family == "joint" or config.model.is_conditional
     grouped, base, log_q = train, None, None
-    if not has_classes and (needs_base or buffer.start == "informative"):
-        grouped = split_images(train)
+    if not has_classes and (needs_base or is_informative):
+        grouped = starts.split_images(train)
     if needs_base:
-        base = fit_gaussians(grouped)
+        base = starts.fit_gaussians(grouped)
         # The first sampler's temperature counts.
-        log_q = partial(log_base, base, next(iter(chosen.values())).options["temperature"])
+        log_q = partial(starts.log_base, base, next(iter(chosen.values())).options["temperature"])
     return learning.ChainPlan(
         kinds={name: chain_kind(one, section, base, SHARD_AXES) for name, one in chosen.items()},
         num_samples=section.num_samples // num_shards,
-        start_fn=make_start(buffer, train, grouped, by_label=has_classes),
+        start_fn=starts.make_start(buffer, train, grouped, by_label=has_classes),
         reinit_prob=buffer.reinit_prob,
-        num_classes=num_classes,
+        num_classes=checks.count_blocks(config),
         augment=augment,
         replacement=buffer.get("replacement", "in_place"),
         num_kept=num_kept and num_kept // num_shards,
@@ -265,17 +244,15 @@ def make_optimizer(
 
     def rate(count: Any) -> Any:
         if name == "geometric":
-            if section.final_fraction == 1.0:
-                return first
             return optax.exponential_decay(first, total_steps, section.final_fraction)(count)
         if name == "steps":
-            scales: dict[int, float] = {}
-            for step in (int(epoch * steps_per_epoch) for epoch in section.decay_epochs):
-                scales[step] = scales.get(step, 1.0) * section.decay_factor
-            decaying = optax.piecewise_constant_schedule(first, scales)(count)
+            value = first
+            for epoch in section.decay_epochs:
+                is_over = count >= int(epoch * steps_per_epoch)
+                value = value * jnp.where(is_over, section.decay_factor, 1.0)
         else:
-            decaying = optax.cosine_decay_schedule(first, total_steps)(count)
-        return decaying * jnp.minimum(1.0, (count + 1) / max(section.warmup_steps, 1))
+            value = optax.cosine_decay_schedule(first, total_steps)(count)
+        return value * jnp.minimum(1.0, (count + 1) / max(section.warmup_steps, 1))
 
     made = []
     if section.get("max_norm") is not None:
@@ -285,7 +262,7 @@ def make_optimizer(
     if is_users(section.name):
         made.append(user_optimizer(config, rate))
     elif section.name == "sgd":
-        made.append(optax.sgd(rate, MOMENTUM))
+        made.append(optax.sgd(rate, momentum=0.9))
     else:
         made.append(optax.adam(rate, b1=section.get("b1", 0.9), b2=section.get("b2", 0.999)))
     if section.average_decay:

@@ -17,29 +17,19 @@ def check(config: Config) -> None:
     elif is_through and loss.kl_weight:
         fewest = {"full": latent_dim + 3, "diagonal": 4}[loss.kl_covariance]
         why = f"config.loss.kl_covariance={loss.kl_covariance!r}, latent_dim={latent_dim}"
-    refusals = (
-        (
-            section.persistent and section.warm_start,
-            "config.sampler.persistent and config.sampler.warm_start exclude each other: chains go "
-            "on where they stood, or start where those of the power below ended.",
+    refused = {
+        "config.sampler.persistent and config.sampler.warm_start exclude each other: chains go on "
+        "where they stood, or start where those of the power below ended.": (
+            section.persistent and section.warm_start
         ),
-        (
-            is_through and section.persistent,
-            "config.loss.name='through_chain' differentiates whole chains and starts them afresh: "
-            "set --config.sampler.persistent=False.",
-        ),
-        (
-            is_through and rejecting,
-            f"config.loss.name='through_chain' needs samplers that always move, such as 'sgld': "
-            f"{' and '.join(rejecting)} may reject, which has no derivative.",
-        ),
-        (
-            loss.chains_per_observation < fewest,
-            f"config.loss.chains_per_observation must be at least {fewest} for {why}, got "
-            f"{loss.chains_per_observation}.",
-        ),
-    )
-    for is_refused, sentence in refusals:
+        "config.loss.name='through_chain' differentiates whole chains and starts them afresh: set "
+        "--config.sampler.persistent=False.": is_through and section.persistent,
+        "config.loss.name='through_chain' needs samplers that always move, such as 'sgld': "
+        f"{' and '.join(rejecting)} may reject, which has no derivative.": is_through and rejecting,
+        f"config.loss.chains_per_observation must be at least {fewest} for {why}, got "
+        f"{loss.chains_per_observation}.": loss.chains_per_observation < fewest,
+    }
+    for sentence, is_refused in refused.items():
         if is_refused:
             raise ConfigError(sentence)
 

@@ -1,6 +1,5 @@
 """Every field of a latent EBM's configuration, with the digits' values."""
 
-from collections.abc import Collection
 from functools import partial
 from typing import Any
 
@@ -39,15 +38,14 @@ SAMPLERS = {
 """Samplers of latents, which move one chain at a time: each chain has a separate density."""
 OBJECTIVES = ("vanilla", "tempered", "telescoped", "covariance", "through_chain", "frozen_prior")
 
-THROUGH_CHAIN = when_is("loss.name", "through_chain")
-_OPTIONS = read_fields(through_chain_loss)
+_OPTIONS = under(read_fields(through_chain_loss), when_is("loss.name", "through_chain"))
 
 
 def _chains(name: str, step_size: float, num_steps: int) -> dict[str, Field]:
     section = f"sampler.{name}"
     has_temperature = When(
         f"a sampler with a temperature, config.{section}.name=sgld",
-        lambda c: "temperature" in fields_of_sampler(c.get(f"{section}.name")),
+        lambda c: c.get(f"{section}.name") != "gradient_descent",
     )
     return {
         f"{section}.name": field("sgld", one_of_or_function(*SAMPLERS), f"sampler of the {name}"),
@@ -55,16 +53,6 @@ def _chains(name: str, step_size: float, num_steps: int) -> dict[str, Field]:
         f"{section}.temperature": field(1.0, POSITIVE, TEMPERATURE, has_temperature),
         f"{section}.num_steps": field(num_steps, COUNT, "steps of a chain"),
     }
-
-
-def fields_of_sampler(name: Any) -> Collection[str]:
-    """Returns the fields of a sampler of ours; a function of the user may have any."""
-    return SAMPLERS[name].fields if name in SAMPLERS else SHARED
-
-
-def name_samplers(config: Any) -> tuple[str, str]:
-    """Returns the names of the samplers of the prior and the posterior."""
-    return config.get("sampler.prior.name"), config.get("sampler.posterior.name")
 
 
 _NETWORKS: dict[str, Field] = {
@@ -97,43 +85,29 @@ FIELDS: dict[str, Field] = {
     "model.latent_dim": field(16, COUNT, "dimensions of a latent"),
     **under(_NETWORKS, OURS),
     "model.likelihood_scale": field(
-        0.3,
-        optional(POSITIVE),
-        "standard deviation of a pixel's likelihood; None: sqrt(variance of images / 1,000)",
+        0.3, optional(POSITIVE), "deviation of a pixel; None: sqrt(variance of images / 1,000)"
     ),
     **_chains("prior", 0.16, 60),
     **_chains("posterior", 0.04, 20),
     "sampler.posterior.start": field(
-        "base",
-        one_of("base", "components"),
-        "draws of the base, or an image's principal components",
+        "base", one_of("base", "components"), "draws of the base, or principal components"
     ),
     "optimizer.name": field("adam", one_of_or_function("adam"), "optimiser of both networks"),
     "sampler.warm_start": field(False, FLAG, "chains start where those of the power below end"),
     "sampler.persistent": field(False, FLAG, "an example's chains go on where they stood"),
-    "sampler.reinit_prob": field(
-        0.0, PROBABILITY, "share of the prior's persistent chains that start anew at an update"
-    ),
-    "evals.num_chain_steps": rare(
-        None, optional(COUNT), "steps of the chains that samples are drawn by; None: training's"
-    ),
+    "sampler.reinit_prob": field(0.0, PROBABILITY, "share of persistent prior chains that restart"),
+    "evals.num_chain_steps": rare(None, optional(COUNT), "steps of sampling; None: training's"),
     "loss.name": field("tempered", one_of(*OBJECTIVES), "estimator of the learning gradient"),
     "loss.num_intervals": field(10, COUNT, "intervals between powers"),
     "loss.exponent": field(6.0, EXPONENT, "exponent p of the powers (i / N)^p"),
     "loss.chains_per_observation": field(1, COUNT, "chains of an image"),
-    **{f"loss.{name}": one for name, one in under(_OPTIONS, THROUGH_CHAIN).items()},
+    **{f"loss.{name}": one for name, one in _OPTIONS.items()},
     "optimizer.decay_per_epoch": field(
-        0.99,
-        optional(UP_TO_ONE),
-        "decay of the learning rates; None: down to the generator's final rate at the end",
+        0.99, optional(UP_TO_ONE), "rates' decay; None: to the generator's final rate at the end"
     ),
-    "optimizer.average_decay": field(
-        0.0, FRACTION, "decay of the averaged parameters; 0: no average"
-    ),
+    "optimizer.average_decay": field(0.0, FRACTION, "decay of averaged parameters; 0: none"),
     "optimizer.prior.learning_rate": field(
-        2e-4,
-        optional(POSITIVE),
-        "learning rate of the prior; None: 0.002, half of it for more than 200 epochs",
+        2e-4, optional(POSITIVE), "None: 0.002, half of it for more than 200 epochs"
     ),
     "optimizer.prior.final_learning_rate": field(1e-4, POSITIVE, "where its decay ends"),
     "optimizer.generator.learning_rate": field(1e-3, POSITIVE, "learning rate of the generator"),
@@ -147,12 +121,10 @@ FIELDS: dict[str, Field] = {
 SECTIONS = sections(
     SAMPLERS,
     "sampler.prior.name",
-    name_samplers,
+    lambda c: (c.get("sampler.prior.name"), c.get("sampler.posterior.name")),
     left_out=(*SHARED, "noise_scale", "target_acceptance"),
 )
 
-
-VANILLA = {"loss.name": "vanilla"}
 
 SMOKE: dict[str, Any] = {
     "data.max_train": 144,
@@ -173,7 +145,11 @@ SMOKE: dict[str, Any] = {
     "evals.evidence.num_intervals": 3,
     "evals.evidence.num_steps": 2,
 }
-COMMON = {"smoke": SMOKE, "vanilla": VANILLA, "bfloat16": {"model.dtype": "bfloat16"}}
+COMMON = {
+    "smoke": SMOKE,
+    "vanilla": {"loss.name": "vanilla"},
+    "bfloat16": {"model.dtype": "bfloat16"},
+}
 configure = partial(configure_images, "latent", COMMON, max_test=352)
 
 # A model 64 times smaller, to try the path of a large configuration on a CPU.

@@ -20,7 +20,7 @@ from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent.checks import sampler
 from ebmjax.recipes.parts.samplers import bind_sampler
 from ebmjax.recipes.parts.start_distributions import fit_gaussians
-from ebmjax.recipes.parts.user_networks import Stateless, user_networks
+from ebmjax.recipes.parts.user_networks import user_networks
 
 PARTS = latent.LatentParams._fields
 """Names of the two networks, each with an optimiser."""
@@ -88,9 +88,13 @@ def model_of(
     Raises:
       ConfigError: if the user's networks do not have the shapes of latents and images.
     """
-    section = config.model
-    z = jnp.zeros(section.latent_dim)
-    energy, generator = (_users if section.factory else _ours)(config, tuple(image_shape))
+    section, z, image_shape = config.model, jnp.zeros(config.model.latent_dim), tuple(image_shape)
+    if section.factory:
+        given = {"latent_dim": section.latent_dim, "num_classes": config.data.num_classes}
+        specs = ("energies", (z,), ()), ("images", (z,), image_shape)
+        energy, generator = user_networks(config, {**given, "image_shape": image_shape}, *specs)
+    else:
+        energy, generator = _ours(config, image_shape)
 
     def init(key: jax.Array) -> latent.LatentParams:
         energy_key, generator_key = jax.random.split(key)
@@ -106,7 +110,7 @@ def model_of(
 
 
 def _ours(config: Config, image_shape: tuple[int, ...]) -> tuple[Any, Any]:
-    section, dtype = config.model, common.DTYPES[config.model.dtype]
+    section, dtype = config.model, jnp.dtype(config.model.dtype)
     energy = networks.LatentEnergy(
         hidden=section.prior_hidden,
         activation=common.ACTIVATIONS[section.prior_activation],
@@ -134,50 +138,32 @@ def widths(side: int) -> tuple[int, ...]:
     return tuple(64 * 2**stage for stage in reversed(range(num_stages)))
 
 
-def _users(config: Config, image_shape: tuple[int, ...]) -> tuple[Stateless, ...]:
-    shape = jax.ShapeDtypeStruct((config.model.latent_dim,), jnp.float32)
-    given = {
-        "latent_dim": config.model.latent_dim,
-        "image_shape": image_shape,
-        "num_classes": config.data.num_classes,
-    }
-    specs = ("energies", (shape,), ()), ("images", (shape,), image_shape)
-    return user_networks(config, given, *specs)
-
-
-def optimizer(
+def make_optimizer(
     config: Config, steps_per_epoch: int, numbers: Mapping[str, Any]
 ) -> optax.GradientTransformation:
-    """One Adam for the prior, one for the generator, and the average of both's parameters."""
-    of_both = optax.multi_transform(
-        {name: make_adam(config, numbers[name], steps_per_epoch) for name in PARTS},
-        latent.LatentParams(*PARTS),
-    )
-    decay = config.optimizer.average_decay
-    return optax.chain(of_both, average_parameters(decay)) if decay else of_both
+    """Returns an optimiser for each network, and the average of both's parameters.
 
-
-def make_adam(
-    config: Config, numbers: Mapping[str, Any], steps_per_epoch: int
-) -> optax.GradientTransformation:
-    """Returns Adam with a rate that decays after each epoch from the second on, down to a floor.
-
-    A rate that starts below the floor stays.
+    Rates decay after each epoch from the second on, down to a floor. A rate that starts below the
+    floor stays.
     """
     decay = config.optimizer.decay_per_epoch
 
-    def schedule(count: Any) -> Any:
-        first = numbers["learning_rate"]
-        return optax.exponential_decay(
+    def make(name: str) -> optax.GradientTransformation:
+        first, last = numbers[name]["learning_rate"], numbers[name]["final_learning_rate"]
+        schedule = optax.exponential_decay(
             first,
             # Without decay there is no end; optax would take it for a ceiling.
-            end_value=jnp.minimum(first, numbers["final_learning_rate"]) if decay < 1.0 else None,
+            end_value=jnp.minimum(first, last) if decay < 1.0 else None,
             transition_steps=steps_per_epoch,
             decay_rate=decay,
             transition_begin=steps_per_epoch,
             staircase=True,
-        )(count)
+        )
+        if is_users(config.get("optimizer.name")):
+            return common.user_optimizer(config, schedule)
+        return optax.adam(schedule, b1=0.5, b2=0.999)
 
-    if is_users(config.get("optimizer.name")):
-        return common.user_optimizer(config, schedule)
-    return optax.adam(schedule, b1=0.5, b2=0.999)
+    labels = latent.LatentParams(*PARTS)
+    of_both = optax.multi_transform({name: make(name) for name in PARTS}, labels)
+    average = config.optimizer.average_decay
+    return optax.chain(of_both, average_parameters(average)) if average else of_both

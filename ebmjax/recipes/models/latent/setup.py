@@ -14,9 +14,8 @@ from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.families import extractor_name
 from ebmjax.recipes.evaluators.evaluations import make_distances
 from ebmjax.recipes.evaluators.gradient_variance import over_coordinates
-from ebmjax.recipes.evaluators.plots import column, figure, panels, step_colours, tiles
-from ebmjax.recipes.evaluators.result_tables import FIDS
-from ebmjax.recipes.folder.run_folder import read_rows, snapshots
+from ebmjax.recipes.evaluators.plots import column, figure, step_colours, tiles
+from ebmjax.recipes.folder.run_folder import snapshots
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent import checks, parts
 from ebmjax.recipes.models.latent.model import LatentEBM
@@ -25,22 +24,6 @@ from ebmjax.recipes.parts.start_distributions import rescale_images
 
 SHOWN = 10
 """Images side by side in a picture."""
-
-PANELS = (
-    ("loss", ("loss",), "linear"),
-    ("energy, nats", ("prior_energy", "posterior_energy"), "linear"),
-    ("squared error, a pixel", ("reconstruction_error", "test_reconstruction_error"), "log"),
-    (
-        "log evidence of test images, nats",
-        ("test_log_evidence", "test_trapezium_log_evidence"),
-        "linear",
-    ),
-    ("variance of gradients", ("coordinate_gradient_variance", "gradient_variance"), "log"),
-    ("FID of samples ({extractor})", FIDS, "linear"),
-    ("KID of samples ({extractor})", ("sample_kid", "start_kid"), "linear"),
-    ("acceptance probability", ("prior_acceptance", "posterior, t = 1"), "linear"),
-)
-"""Panels of ``plots/training.png``: label, numbers of metrics.jsonl, scale."""
 
 
 def build(config: Config, workdir: Path) -> common.Experiment:
@@ -79,10 +62,12 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         data=examples,
         params=init(params_key),
         carry=_carry(config, params_key, train, chains),
-        optimizer=partial(parts.optimizer, config, len(train.images) // config.train.batch_size),
+        optimizer=partial(
+            parts.make_optimizer, config, len(train.images) // config.train.batch_size
+        ),
         numbers=numbers,
         gradient_fn=gradient_fn,
-        draw=partial(draw, workdir, config, np.asarray(powers)),
+        draw=partial(draw, workdir, np.asarray(powers)),
         kept=("prior", "posterior") if config.sampler.persistent else (),
         gradient_metrics_fn=over_coordinates,
     )
@@ -111,22 +96,18 @@ def _carry(
     )
 
 
-def draw(workdir: Path, config: Config, powers: np.ndarray) -> None:
-    """Draws every plot of the run in ``workdir`` whose schedule is ``powers``."""
-    rows, plots = read_rows(workdir), workdir / "plots"
-    kept = {int(path.stem): dict(np.load(path)) for path in snapshots(workdir)}
-    if strips := {step: one["samples"][:SHOWN] for step, one in kept.items() if "samples" in one}:
+def draw(workdir: Path, powers: np.ndarray, rows: list[dict[str, Any]]) -> None:
+    """Draws samples over training and mean log likelihoods; adds a number to ``rows``."""
+    plots, strips = workdir / "plots", {}
+    for path in snapshots(workdir):
+        with np.load(path) as arrays:
+            if "samples" in arrays:
+                strips[str(int(path.stem))] = arrays["samples"][:SHOWN]
+    if strips:
         size, title = (7, 0.75 * len(strips) + 0.6), "samples of the prior chains"
         with figure(plots / "samples_over_training.png", size=size) as ((axes,),):
-            tiles(axes, np.concatenate([*strips.values()]), SHOWN, title, [*map(str, strips)])
+            tiles(axes, np.concatenate([*strips.values()]), SHOWN, title, [*strips])
             axes.set_ylabel("step")
-    if measured := [step for step, one in kept.items() if "reconstructions" in one]:
-        last = kept[max(measured)]
-        pairs = [last[name][:SHOWN] for name in ("originals", "reconstructions")]
-        names = "test image", "reconstruction"
-        with figure(plots / "reconstructions.png", size=(7, 2)) as ((axes,),):
-            title = f"step {max(measured)}"
-            tiles(axes, np.concatenate(pairs), len(pairs[0]), title, names)
     steps, values = column(rows, "test_mean_log_likelihoods")
     with figure(plots / "mean_log_likelihood.png", size=(5.5, 3.6)) as grid:
         colour = step_colours(grid, max(steps, default=0))
@@ -136,4 +117,3 @@ def draw(workdir: Path, config: Config, powers: np.ndarray) -> None:
     for row in rows:
         if "posterior_acceptance" in row:
             row["posterior, t = 1"] = np.ravel(row["posterior_acceptance"])[-1]
-    panels(plots / "training.png", rows, PANELS, config)

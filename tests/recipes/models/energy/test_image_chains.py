@@ -13,7 +13,7 @@ from scipy import special
 
 from ebmjax import data, samplers
 from ebmjax.learning import ChainKind, ChainPlan, EnergyNetwork
-from ebmjax.recipes.models.energy.model import EnergyModel, Trained, densities_of
+from ebmjax.recipes.models.energy.model import EnergyModel, Trained
 
 SHAPE = (2, 1, 1)
 
@@ -43,15 +43,14 @@ def test_chains_descend_from_the_law_in_steps_of_their_own_number(num, batch_siz
     nothing, config = None, smoke("conditional", **{"evals.batch_size": batch_size})
     model = EnergyModel(
         plan=plan,
-        densities_of=densities_of(network),
         train=nothing,
         distances=nothing,
         config=config,
         network=network,
         logits_fn=nothing,
-        trained=Trained(jnp.float32(2.0), {}, 1.0, {}, jnp.float32(0.25)),
+        trained=Trained(jnp.float32(2.0), {}, jnp.float32(0.75), {}),
     )
-    starts, ends, labels, _ = model.fresh_chains(jax.random.key(0), num, 4)
+    starts, ends, labels, *_ = model.fresh_chains(jax.random.key(0), num, 4)
     assert starts.tolist() == np.full((num, *SHAPE), 0.5).tolist()
     assert ends.shape == (num, *SHAPE)
     assert labels.tolist() == [i % 2 for i in range(num)]

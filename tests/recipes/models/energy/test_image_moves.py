@@ -145,7 +145,7 @@ def model_at(energy, adaptation, beta, config):
     return SimpleNamespace(
         config=config,
         densities_of=lambda trained: density,
-        trained=Trained({}, {}, 1.0, adaptation, beta),
+        trained=Trained({}, {}, 1.0 - beta, adaptation),
         program=lambda name, make: make(),
     )
 

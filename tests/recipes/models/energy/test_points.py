@@ -20,7 +20,7 @@ from ebmjax import recipes, training
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators import density as grids
-from ebmjax.recipes.models.energy import checks, parts
+from ebmjax.recipes.models.energy import parts
 from ebmjax.recipes.parts.points_data import load
 from experiments.configs import toy_beta, toy_samplers
 
@@ -138,15 +138,6 @@ def test_the_trained_model_is_used(finished):
     energies = used.model.apply(used.params, points)
     scale = used.config.loss.output_scale
     np.testing.assert_allclose(used.score(points)["log_density"], -scale * energies, rtol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["contrastive_divergence", "score_matching", "own.py:loss"])
-def test_chains_for_another_objective_are_said(name):
-    assert not checks.warn_of_temperature(smoke())
-    assert not checks.warn_of_temperature(smoke("samplers"))
-    (line,) = checks.warn_of_temperature(smoke(**{"loss.name": name}))
-    assert "chains aim at temperature 0.00025 of the density, exp(-1 E)" in line
-    assert line.endswith("set --config.sampler.sgld.temperature=1")
 
 
 def test_points_of_a_law_may_differ_in_their_last_bits(finished, monkeypatch):

@@ -1,5 +1,6 @@
 """The parts of a full evaluation on models whose answers are known, without a run."""
 
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from experiment_runs import build_experiment
-from linear_model import DENSITIES_OF, EPS, MODEL, WEIGHTS, chain_plan
+from linear_model import ENERGY, EPS, MODEL, WEIGHTS, chain_plan
 from scipy.special import logsumexp, softmax
 
 from ebmjax import data, evaluate, samplers
@@ -19,13 +20,7 @@ from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.robustness import robustness
 from ebmjax.recipes.models.energy import checks
-from ebmjax.recipes.models.energy.model import (
-    Trained,
-    densities_of,
-    extract_trained,
-    make_fresh_chains,
-    move,
-)
+from ebmjax.recipes.models.energy.model import Trained
 from experiments.configs import jem_digits
 
 
@@ -47,9 +42,11 @@ def test_a_trained_model_has_the_mean_of_its_shards():
             "is_first": jnp.array([False, False]),
         },
         adaptation={},
+        step=jnp.zeros(2),
     )
-    found = extract_trained(SimpleNamespace(params="params", carry=shards))
-    assert (found.params, float(found.smoothing)) == ("params", 2.0)
+    model = replace(ENERGY, config=smoke())
+    found = model.at(SimpleNamespace(params=np.ones(1), carry=shards)).trained
+    assert (float(found.params[0]), float(found.scale)) == (1.0, 0.5)
     np.testing.assert_array_equal(found.statistics["mean"], [1.0, 2.0])
     assert (found.statistics["count"].dtype, int(found.statistics["count"])) == (jnp.int32, 3)
     assert found.statistics["is_first"].dtype == bool
@@ -59,18 +56,19 @@ def test_a_trained_model_has_the_averaged_parameters_where_they_are_kept():
     optimizer = average_parameters(0.5)
     params = jnp.array([4.0])
     _, opt_state = optimizer.update(jnp.array([2.0]), optimizer.init(params), params)
-    carry = SimpleNamespace(smoothing=jnp.ones(1), statistics={}, adaptation={})
+    carry = SimpleNamespace(smoothing=jnp.ones(1), statistics={}, adaptation={}, step=jnp.zeros(1))
     state = SimpleNamespace(params=jnp.array([6.0]), opt_state=opt_state, carry=carry)
-    assert extract_trained(state, is_averaged=True).params == 5.0
-    assert extract_trained(state).params == 6.0
+    for decay, expected in ((0.5, 5.0), (0.0, 6.0)):
+        model = replace(ENERGY, config=smoke(**{"optimizer.average_decay": decay}))
+        assert model.at(state).params == expected
 
 
 @pytest.mark.parametrize("label", [ANY_CLASS, 0, 1])
 def test_the_density_of_chains(label):
     x = np.array([0.3, -0.2, 0.7], np.float32)
     logits = x @ WEIGHTS
-    expected = 0.25 / 0.5 * (logsumexp(logits) if label < 0 else logits[label])
-    density = DENSITIES_OF(MODEL)(jnp.int32(label))
+    expected = 0.5 * (logsumexp(logits) if label < 0 else logits[label])
+    density = ENERGY.densities_of(MODEL)(jnp.int32(label))
     position = jnp.asarray(x).reshape(3, 1, 1)
     assert density(position) == pytest.approx(expected, rel=20 * EPS)
     composed = density.head(density.first_layer(position))
@@ -79,20 +77,22 @@ def test_the_density_of_chains(label):
 
 def test_fresh_chains_start_from_their_class_and_climb_its_logit():
     labels = np.array([[0, 1], [1, ANY_CLASS]], np.int32)
-    run = make_fresh_chains(chain_plan(), DENSITIES_OF, 7)
-    starts, ends = run(jax.random.key(0), MODEL, chain_plan().start_fn, labels)
+    turns = np.array([[0, 1], [1, 1]], np.int32)
+    run = replace(ENERGY, plan=chain_plan())._make_chains(7)
+    found = run(jax.random.key(0), MODEL, chain_plan().start_fn, turns, labels)
+    starts, ends = map(np.concatenate, found)
     assert starts.shape == ends.shape == (4, 3, 1, 1)
     for i, label in enumerate([0, 1, 1]):
         np.testing.assert_array_equal(starts[i], np.full((3, 1, 1), label))
-        expected = label + 7 * 0.1 * (0.25 / 0.5) * WEIGHTS[:, label]
+        expected = label + 7 * 0.1 * 0.5 * WEIGHTS[:, label]
         np.testing.assert_allclose(ends[i].ravel(), expected, rtol=40 * EPS, atol=0)
     # Between the two starts' paths of the joint density: it lies within 7 steps of either start.
     free = np.asarray(ends[3]).ravel()
     assert min(np.abs(free - start).max() for start in (0, 1)) <= 7 * 0.05 * 3.0
     # After one such step each is nearest to its own start, and some of either class are drawn.
-    many = np.full((2, 8), ANY_CLASS, np.int32)
-    run = make_fresh_chains(chain_plan(), DENSITIES_OF, 1)
-    starts, ends = run(jax.random.key(1), MODEL, chain_plan().start_fn, many)
+    many, turns = np.full((2, 8), ANY_CLASS, np.int32), np.arange(16).reshape(2, 8) % 2
+    run = replace(ENERGY, plan=chain_plan())._make_chains(1)
+    starts, ends = run(jax.random.key(1), MODEL, chain_plan().start_fn, turns, many)
     assert np.unique(np.round(ends)).tolist() == [0.0, 1.0]
     np.testing.assert_array_equal(np.round(ends), starts)
 
@@ -106,8 +106,8 @@ def test_generated_chains_are_normalised_as_those_of_training(policy):
     params, statistics = jax.jit(network.init)(jax.random.key(0), starts)
     joint = JointNetwork(network, network, policy, is_conditional=False)
     of_training = joint.densities(params, statistics, 0.25)(jnp.int32(0))
-    model = Trained(params, statistics, jnp.float32(1.0), {}, beta=0.75)
-    found = densities_of(joint)(model)(jnp.int32(ANY_CLASS))
+    model = Trained(params, statistics, jnp.float32(0.25), {})
+    found = replace(ENERGY, network=joint).densities_of(model)(jnp.int32(ANY_CLASS))
 
     def split(x):
         return found.head(found.first_layer(x))
@@ -120,7 +120,7 @@ def test_generated_chains_are_normalised_as_those_of_training(policy):
     np.testing.assert_allclose(values[1], values[0], rtol=200 * EPS)
     np.testing.assert_allclose(values[2], values[0], rtol=200 * EPS)
     running = joint._replace(policy=NormPolicy(chains="running"))
-    plain = densities_of(running)(model)(jnp.int32(ANY_CLASS))
+    plain = replace(ENERGY, network=running).densities_of(model)(jnp.int32(ANY_CLASS))
     by_averages = np.asarray(jax.jit(jax.vmap(plain))(starts))
     far = np.abs(by_averages - values[1]).max() > 1e-2
     assert far == (policy.chains == "batch")
@@ -207,14 +207,15 @@ def test_refined_images_are_attacked_beside_plain_ones(tmp_path, monkeypatch):
 def refinement(plan, num_steps):
     def refine(model, key, images):
         labels = jnp.full(len(images), ANY_CLASS)
-        return move(key, plan, DENSITIES_OF, model, images, labels, num_steps)
+        energy = replace(ENERGY, plan=plan)
+        return energy.move(key, model, images, labels, num_steps)
 
     return refine
 
 
 def test_refinement_moves_the_images():
     x = jnp.array([0.3, -0.2, 0.7], jnp.float32).reshape(1, 3, 1, 1)
-    position, step = np.float64(x).ravel(), 0.1 * 0.25 / 0.5
+    position, step = np.float64(x).ravel(), 0.1 * 0.5
     for _ in range(2):
         position = position + step * WEIGHTS @ softmax(position @ WEIGHTS)
     refined = refinement(chain_plan(), 2)(MODEL, jax.random.key(0), x)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from linear_model import DENSITIES_OF, MODEL, NETWORK, chain_plan, linear
+from linear_model import MODEL, NETWORK, chain_plan, linear
 from ml_collections import ConfigDict
 from scipy.special import logsumexp
 
@@ -61,7 +61,6 @@ def make_model(positions=(), is_conditional=False, plan=None):
     images = unlabelled(TRAIN)
     return EnergyModel(
         plan=plan or chain_plan(),
-        densities_of=DENSITIES_OF,
         train=images,
         distances=Distances(images, Stub.extractor),
         config=config,
@@ -132,7 +131,7 @@ def test_interacting_particles_move_in_their_own_number_without_a_class():
     found = model.fresh_chains(jax.random.key(0), 10, 3)  # without training's axes
     assert found.ends.shape == (10, 3, 1, 1)
     run, given = model.programs["fresh", 3], []
-    model.programs["fresh", 3] = lambda *arguments: given.append(arguments[3]) or run(*arguments)
+    model.programs["fresh", 3] = lambda *arguments: given.append(arguments[4]) or run(*arguments)
     model.fresh_chains(jax.random.key(0), 10, 3)
     assert given[0].shape == (3, 4)
     assert np.all(given[0] == ANY_CLASS)

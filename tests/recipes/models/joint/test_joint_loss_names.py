@@ -7,10 +7,8 @@ import pytest
 
 from ebmjax import data, losses
 from ebmjax.learning import Samples
-from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.models.energy import parts as joint_parts
 from ebmjax.recipes.models.energy.parts import chain_plan, make_objective
-from ebmjax.recipes.parts import image_data
 from ebmjax.recipes.parts.objectives import make_loss
 from experiments.configs import jem_digits
 
@@ -126,19 +124,11 @@ def test_p_x_has_its_own_part_of_the_augmentation(fields, of_positives):
     assert views(**fields) == (AS_LABELS, of_positives)
 
 
-def few(num, **fields):
-    config = jem_digits.get_config()
-    config.data.update(num_per_class=num, **fields)
-    return config
-
-
 def test_images_are_the_first_of_each_class():
     images = data.load_digits("train")
-    found = joint_parts.take_images(few(2), images)
+    found = joint_parts.take_images(images, 2)
     np.testing.assert_array_equal(found.labels, np.repeat(np.arange(10), 2))
     for label in range(10):
         theirs = images.images[images.labels == label]
         np.testing.assert_array_equal(found.images[2 * label : 2 * label + 2], theirs[:2])
-    assert joint_parts.take_images(few(None), images) is images
-    with pytest.raises(ConfigError, match=r"data\.num_per_class must be at most \d, .* got 9"):
-        joint_parts.take_images(few(9), image_data.load(few(9, max_train=60))[0].train)
+    assert len(joint_parts.take_images(images, 10_000).labels) == len(images.labels)

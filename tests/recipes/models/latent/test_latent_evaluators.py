@@ -15,8 +15,7 @@ from ebmjax.recipes.evaluators.evidence import evidence, evidence_of_each, keys_
 from ebmjax.recipes.evaluators.reconstruction import reconstruction
 from ebmjax.recipes.evaluators.samples import draw_samples, samples
 from ebmjax.recipes.models.latent.model import LatentEBM
-from ebmjax.recipes.models.latent.parts import Examples
-from ebmjax.recipes.models.latent.parts import optimizer as make_optimizer
+from ebmjax.recipes.models.latent.parts import Examples, make_optimizer
 from ebmjax.samplers import mala
 from ebmjax.training import init_state
 from experiments.configs import thermo_celeba
@@ -201,6 +200,6 @@ def test_the_trained_parameters_are_averaged_where_the_run_says_so(decay):
     state = init_state(PARAMS, optimizer)
     updates, opt_state = optimizer.update(PARAMS, state.opt_state, state.params)
     new = optax.apply_updates(PARAMS, updates)
-    found = linear(config=config).extract_trained(state._replace(params=new, opt_state=opt_state))
+    found = linear(config=config).at(state._replace(params=new, opt_state=opt_state)).params
     expected = jax.tree.map(lambda old, new: decay * old + (1 - decay) * new, PARAMS, new)
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-6), found, expected)
