@@ -197,9 +197,9 @@ def configure_images(
 
     Args:
       family: its name.
-      common: variants of all its configurations: "smoke" takes a few steps on few images,
-        "bfloat16" computes in half precision, with parameters, energies and losses in float32.
-      variant: one of them, or of ``variants``; "" is the base itself.
+      common: variants of all its configurations, such as "smoke", a few steps on few images.
+      variant: one of them, or of ``variants``; or "bfloat16", which computes in half precision,
+        with parameters, energies and losses in float32. "" is the base itself.
       base: changes of all variants, by dotted field names.
       variants: those of a configuration file.
       max_test: test images of the packaged digits.
@@ -207,7 +207,7 @@ def configure_images(
     sizes = {"image_size": 8, "num_classes": 10, "max_train": 1440, "max_test": max_test}
     if base.get("data.name", "digits") == "digits":
         base = {**{f"data.{name}": size for name, size in sizes.items()}, **base}
-    variants = {**common, **variants}
+    variants = {"bfloat16": {"model.dtype": "bfloat16"}, **common, **variants}
     every = families.all_fields(family, {*base, *variants.get(variant, ())})
     return declare.configure(every, variant, base, variants)
 

@@ -265,6 +265,5 @@ POINTS: dict[str, Any] = {
 
 
 configure, configure_joint = (
-    partial(configure_images, name, {"smoke": SMOKE[name], "bfloat16": {"model.dtype": "bfloat16"}})
-    for name in ("energy", "joint")
+    partial(configure_images, name, {"smoke": SMOKE[name]}) for name in ("energy", "joint")
 )

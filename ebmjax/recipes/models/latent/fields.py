@@ -145,11 +145,7 @@ SMOKE: dict[str, Any] = {
     "evals.evidence.num_intervals": 3,
     "evals.evidence.num_steps": 2,
 }
-COMMON = {
-    "smoke": SMOKE,
-    "vanilla": {"loss.name": "vanilla"},
-    "bfloat16": {"model.dtype": "bfloat16"},
-}
+COMMON = {"smoke": SMOKE, "vanilla": {"loss.name": "vanilla"}}
 configure = partial(configure_images, "latent", COMMON, max_test=352)
 
 # A model 64 times smaller, to try the path of a large configuration on a CPU.

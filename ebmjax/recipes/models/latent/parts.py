@@ -40,14 +40,13 @@ def observe(batch: Examples) -> jax.Array:
 
 def chains(config: Config, train: data.ImageData) -> latent.LatentChains:
     """Samplers, lengths and starts of ``config.sampler``."""
-    section, shape = config.sampler, (config.model.latent_dim,)
-    start = None
+    section, latent_dim, start = config.sampler, config.model.latent_dim, None
     if section.posterior.start == "components":
         alike = train._replace(labels=np.zeros(len(train.labels), int))
-        base = fit_gaussians(alike, *shape).one(0)
-        start = partial(latent.principal_latents, base, latent_dim=shape[0])
+        base = fit_gaussians(alike, latent_dim).one(0)
+        start = partial(latent.principal_latents, base, latent_dim=latent_dim)
     return latent.LatentChains(
-        config.model.latent_dim,
+        latent_dim,
         prior_sampler=bind_sampler(sampler(config, "prior"), section),
         prior_steps=section.prior.num_steps,
         posterior_sampler=bind_sampler(sampler(config, "posterior"), section),
