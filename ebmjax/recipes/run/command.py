@@ -42,10 +42,7 @@ def read_arguments(argv: list[str]) -> Any:
     add("--num_processes", type=int, default=number, help="number of processes")
     add("--process_id", type=int, default=environ("JAX_PROCESS_ID"), help="this one, from 0 on")
     add("--distributed", action="store_true", help="Slurm or a Cloud TPU tells these three")
-    if not argv:
-        parser.print_help()
-        sys.exit(0)
-    config, fields, rest = command_line.split(["", *argv])
+    config, fields, rest = command_line.split(["", *(argv or ["--help"])])
     options = parser.parse_args(rest[1:])
     if config is None:
         stop("--config is missing. Try --config=configs/joint.py, or --help.")

@@ -85,8 +85,7 @@ def read_arguments(command: str, argv: list[str]) -> argparse.Namespace:
         add("--nats", type=_integer(2), nargs="?", const=0, help=text)
     _, fields, rest = command_line.split(["", *argv])
     arguments = made.parse_args(rest[1:])
-    pairs = (field.removeprefix("--config.").partition("=") for field in fields)
-    arguments.fields = {name: value for name, _, value in pairs}
+    arguments.fields = dict(one.removeprefix("--config.").split("=", 1) for one in fields)
     return arguments
 
 
