@@ -11,9 +11,6 @@ from ebmjax._shown import trim
 from ebmjax.recipes.config import declare, families, files
 from ebmjax.recipes.config.errors import Config, ConfigError, did_you_mean, stop
 
-SHORT = {"max_steps": "config.train.max_steps"}
-"""Short form of an option to its field."""
-
 
 def read(
     config: str, arguments: Sequence[str], *, is_checked: bool = True, where: str = ""
@@ -57,7 +54,7 @@ def split(argv: Sequence[str]) -> tuple[str | None, list[str], list[str]]:
     while waiting:
         argument = waiting.pop(0)
         name, equals, value = argument.lstrip("-").partition("=")
-        name = SHORT.get(name, name)
+        name = "config.train.max_steps" if name == "max_steps" else name
         if argument[:1] != "-" or not (name == "config" or name.startswith("config.")):
             rest.append(argument)
             continue
@@ -100,7 +97,7 @@ def _explain(error: BaseException, path: Path) -> str:
     """Returns what is wrong, on one line: the configuration file, a field's name or its value."""
     one: BaseException | None = error
     while one is not None:
-        if isinstance(one, ConfigError | declare.UnknownVariantError):
+        if isinstance(one, ConfigError):
             return str(one)
         if mistake := files.mistake_in(path, one):
             return mistake

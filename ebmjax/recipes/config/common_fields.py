@@ -40,19 +40,13 @@ OF_FILES = When(
 
 OF_IMAGES: Fields = {
     "data.name": field(
-        "digits",
-        SOURCE,
-        "digits, npz, npy, folder, huggingface, a data set of tfds, FILE.py:FUNCTION",
+        "digits", SOURCE, "digits, npz, npy, folder, huggingface, one of tfds, FILE.py:FUNCTION"
     ),
     "data.path": rare("", PATH, "file or folder of the data; empty: tfds' own folder", OF_FILES),
     "data.test_split": rare("test", NAME, "split of the test images"),
-    "data.image_size": field(
-        None, optional(COUNT), "side that images are resized to, in pixels; None: as they are"
-    ),
+    "data.image_size": field(None, optional(COUNT), "side in pixels; None: as the images have"),
     "data.fit": rare(
-        "crop",
-        one_of("crop", "pad", "stretch"),
-        "images that are no squares: cut, on black, stretched",
+        "crop", one_of("crop", "pad", "stretch"), "oblong images: cut, on black, stretched"
     ),
     "data.pixels": rare(
         None,
@@ -81,9 +75,7 @@ OF_IMAGES: Fields = {
     "train.on_divergence": rare(
         "stop", one_of("stop", "recover"), "recover: go back to a checkpoint, with smaller steps"
     ),
-    "train.num_epochs": field(
-        40, optional(COUNT), "epochs of the run; None: 10, or for 1,000 to 6,000 steps"
-    ),
+    "train.num_epochs": field(40, optional(COUNT), "epochs; None: 10, or for 1,000 to 6,000 steps"),
     "train.max_steps": rare(
         None, optional(COUNT), "steps of the run in place of num_epochs (--max_steps); None: epochs"
     ),
@@ -99,13 +91,9 @@ OF_IMAGES: Fields = {
         10.0, optional(POSITIVE), "epochs between two evaluations; None: 4 times in a run"
     ),
     "evals.batch_size": field(128, COUNT, "images in one call of an evaluation"),
-    "evals.checkpoint": rare(
-        "newest", one_of("newest", "best"), "state that --mode=eval evaluates"
-    ),
+    "evals.checkpoint": rare("newest", one_of("newest", "best"), "state that --mode=eval takes"),
     "evals.functions": rare((), FUNCTIONS, "your own evaluations, each FILE.py:FUNCTION"),
-    "evals.use_test_split": rare(
-        False, FLAG, "--mode=eval uses the test split instead of held-out images"
-    ),
+    "evals.use_test_split": rare(False, FLAG, "--mode=eval takes test images, not held-out ones"),
     "evals.extractor": rare(
         "", FUNCTION, "features that judge samples: your FILE.py:FUNCTION; empty: by the data"
     ),
@@ -124,25 +112,19 @@ OF_CHAINS: Fields = {
     "sampler.low": field(-1.0, FINITE, "lower end of the box"),
     "sampler.high": field(1.0, FINITE, "upper end of the box"),
     "sampler.max_score": rare(None, optional(POSITIVE), "largest score of a pixel; None: any"),
-    "sampler.buffer.size": field(
-        10_000, optional(COUNT), "examples in the replay buffer; None: no buffer"
-    ),
-    "sampler.buffer.reinit_prob": field(
-        0.05, PROBABILITY, "share of chains that start anew instead of from the buffer"
-    ),
+    "sampler.buffer.size": field(10_000, optional(COUNT), "samples in the buffer; None: no buffer"),
+    "sampler.buffer.reinit_prob": field(0.05, PROBABILITY, "share of chains that start anew"),
     "sampler.buffer.start_scale": field(
         1.0, POSITIVE, "half width or standard deviation of the start distribution"
     ),
     "loss.energy_l2": field(0.0, NOT_NEGATIVE, "weight of the penalty on squared energies"),
     "loss.max_gap": field(
-        None,
-        optional(POSITIVE),
-        "gap of log density at which the loss of p(x) has faded to 0; None: it stays",
+        None, optional(POSITIVE), "gap of log density where the loss of p(x) ends; None: nowhere"
     ),
     "evals.num_chain_steps": rare(
         None,
         optional(COUNT),
-        "steps of --mode=eval's own chains; None: 10 times training's, more beyond 32x32",
+        "steps of eval's chains; None: 10 times training's, more above 32x32",
     ),
 }
 """Fields of the chains of images, of an energy alone and of a joint model."""
@@ -207,7 +189,7 @@ def configure_images(
     sizes = {"image_size": 8, "num_classes": 10, "max_train": 1440, "max_test": max_test}
     if base.get("data.name", "digits") == "digits":
         base = {**{f"data.{name}": size for name, size in sizes.items()}, **base}
-    variants = {"bfloat16": {"model.dtype": "bfloat16"}, **common, **variants}
+    variants = {**common, "bfloat16": {"model.dtype": "bfloat16"}, **variants}
     every = families.all_fields(family, {*base, *variants.get(variant, ())})
     return declare.configure(every, variant, base, variants)
 

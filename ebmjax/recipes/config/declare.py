@@ -73,12 +73,10 @@ WITH_OPTIONS = (
 """Fields that name functions of the user which take options."""
 
 
-class UnknownVariantError(ValueError):
+class UnknownVariantError(ConfigError):
     """A configuration file has no such variant; ``known`` are those that it has."""
 
-    def __init__(self, message: str, known: Sequence[str] = ()):
-        super().__init__(message)
-        self.known = list(known)
+    known: Sequence[str] = ()
 
 
 def field(default: Any, values: Range, text: str, *when: When) -> Field:
@@ -152,14 +150,13 @@ def configure(
       UnknownVariantError: for a variant that does not exist.
       ConfigError: for a field that does not exist, or a value of another type.
     """
-    known = {"": {}, **variants}
-    if variant not in known:
-        names = [name for name in known if name]
-        raise UnknownVariantError(
-            f"unknown variant {variant!r}; there are {', '.join(names)}.", names
-        )
+    if variant and variant not in variants:
+        known = ", ".join(variants)
+        error = UnknownVariantError(f"unknown variant {variant!r}; there are {known}.")
+        error.known = [*variants]
+        raise error
     config = defaults(fields)
-    for name, value in {**base, **known[variant]}.items():
+    for name, value in {**base, **variants.get(variant, {})}.items():
         if name not in fields:
             raise ConfigError(f"config.{name} is no field.{did_you_mean(name, fields)}")
         put(fields[name], config, name, value)

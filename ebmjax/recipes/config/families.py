@@ -43,7 +43,6 @@ RANDOM = "random_features"
 OPEN = f"{OWN_CLASSIFIER}_or_{RANDOM}"
 """Name where the images decide, because the configuration leaves the number of classes to them."""
 
-DIGITS_SIDES = (None, 8, 16)
 MIN_CLASSES = 5
 
 EXTRACTOR = "{extractor}"
@@ -71,11 +70,10 @@ def all_fields(family: Any, names: Collection[str] = ()) -> Fields:
     place, every = module(family, "fields"), {}
     for found in (place.FIELDS, getattr(place, "SECTIONS", {})):
         every |= found.get(family, found)  # two families in one place have both by their names
+    functions = [name for name in declare.WITH_OPTIONS if name in every]
     for name in names:
         section, is_option, _ = name.partition(".options.")
-        naming = [
-            one for one in declare.WITH_OPTIONS if one.startswith(f"{section}.") and one in every
-        ]
+        naming = [one for one in functions if one.startswith(f"{section}.")]
         if is_option and naming:
             every[name] = declare.option_field(section, naming)
     return every
@@ -184,11 +182,6 @@ def is_points(config: Mapping[str, Any]) -> bool:
     return config["family"] == "energy" and config["data"]["name"] in POINTS
 
 
-def is_drawn(config: Config) -> bool:
-    """Returns whether a run's points are drawn anew from a law that is known."""
-    return config.data.name in POINTS[:-1]
-
-
 def extractor_name(config: Mapping[str, Any]) -> str:
     """Returns the name of the features that judge a run's samples.
 
@@ -200,7 +193,7 @@ def extractor_name(config: Mapping[str, Any]) -> str:
         return own.rpartition(":")[2]
     if config["evals"].get("inception_weights"):
         return INCEPTION
-    if data["name"] == "digits" and data["image_size"] in DIGITS_SIDES:
+    if data["name"] == "digits" and data["image_size"] in (None, 8, 16):
         return DIGITS
     if data["num_classes"] is None:
         return OPEN

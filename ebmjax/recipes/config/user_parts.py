@@ -14,15 +14,8 @@ from ml_collections import ConfigDict
 
 from ebmjax._shown import trim
 from ebmjax._user_function import user_function
-from ebmjax.recipes.config.declare import (
-    WITH_OPTIONS,
-    Field,
-    Fields,
-    entries_of,
-    is_users,
-    read_fields,
-    refusal_of,
-)
+from ebmjax.recipes.config import declare
+from ebmjax.recipes.config.declare import Fields, is_users, read_fields
 from ebmjax.recipes.config.errors import Config, ConfigError, did_you_mean
 
 
@@ -65,11 +58,7 @@ class UserPart(NamedTuple):
 
 
 def find_function(field: str, name: str) -> Callable[..., Any]:
-    """Returns the function that ``config.<field>`` names.
-
-    Raises:
-      ConfigError: if there is none.
-    """
+    """Returns the function that ``config.<field>`` names, or raises ConfigError."""
     try:
         return user_function(name)
     except ValueError as error:
@@ -122,7 +111,7 @@ def find_part(
     usual = {key: one for key, one in (usual or {}).items() if key in chosen}
     for key, one in {**usual, **read_fields(function)}.items():
         if one.values.refusal(options[key]) is not None:
-            raise ConfigError(refusal_of(one, f"{section}.{key}", options[key]))
+            raise ConfigError(declare.refusal_of(one, f"{section}.{key}", options[key]))
     return UserPart(field, name, function, options)
 
 
@@ -135,16 +124,12 @@ def default_options(function: Callable[..., Any], given: Collection[str]) -> dic
     }
 
 
-def option_fields(config: Config, fields: Fields) -> dict[str, Field]:
-    """Returns the fields that the user's functions, which ``fields`` name, declare as options.
-
-    Raises:
-      ConfigError: if there is no such function.
-    """
-    found: dict[str, Field] = {}
-    for name in (one for one in WITH_OPTIONS if one in fields):
-        for entry in entries_of(config.get(name)):
-            if is_users(entry):
-                own = read_fields(find_function(name, entry)).items()
-                found |= {f"{name.partition('.')[0]}.options.{key}": one for key, one in own}
+def option_fields(config: Config, fields: Fields) -> Fields:
+    """Returns the fields that the user's functions, which ``fields`` name, declare as options."""
+    found = {}
+    for name in (one for one in declare.WITH_OPTIONS if one in fields):
+        section = name.partition(".")[0]
+        for entry in filter(is_users, declare.entries_of(config.get(name))):
+            own = read_fields(find_function(name, entry)).items()
+            found |= {f"{section}.options.{key}": one for key, one in own}
     return found
