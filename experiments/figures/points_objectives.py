@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ebmjax.recipes.evaluators.density import Grid, judge_density, tile
+from ebmjax.evaluate import Grid
+from ebmjax.recipes.evaluators.density import judge_density, tile
 from ebmjax.recipes.evaluators.plots import figure
 from ebmjax.recipes.folder.run_folder import read_json, snapshots
 from ebmjax.recipes.study.cells import Cell, find_runs

@@ -10,8 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from ebmjax.evaluate import Grid
 from ebmjax.recipes.evaluators import density as grids
-from ebmjax.recipes.evaluators.density import Grid
 from ebmjax.types import Key
 
 # Rounding of float64 log densities is below this: a smaller spread counts as none.
@@ -32,22 +32,22 @@ def beta_bias(key: Key, model: Any, data: Any) -> dict[str, float]:
 
     def estimate(key: Key, beta: float) -> np.ndarray:
         ends = model.fresh_chains(key, settings.num_samples, num_steps, scale=1 - beta).ends
-        return grids.smooth_histogram(ends, grid, settings.bandwidth)
+        return grid.histogram(ends, settings.bandwidth)
 
     beta = section.loss.beta
     chains, negatives = estimate(keys[0], 0.0), estimate(keys[1], beta)
     numbers = {
         "bias_slope": math.nan,
         "bias_correlation": math.nan,
-        "negative_tv": grids.total_variation(np.exp(truth), negatives, grid),
+        "negative_tv": grid.total_variation(np.exp(truth), negatives),
         "reweighted_tv": distance_after_weighting(
             learned, truth, negatives=negatives, beta=beta, grid=grid
         ),
     }
-    if grids.border_mass(learned, grid) > grids.MAX_BORDER_MASS:
+    if grid.border_mass(learned) > grids.MAX_BORDER_MASS:
         return numbers
-    data = grids.smooth(np.exp(truth), grid, settings.bandwidth)
-    learned = grids.normalise(learned, grid)
+    data = grid.smooth(np.exp(truth), settings.bandwidth)
+    learned = grid.normalise(learned)
     return numbers | compensation(learned, truth, chains=chains, data=data)
 
 
@@ -93,5 +93,4 @@ def distance_after_weighting(
         return math.nan
     with np.errstate(divide="ignore"):
         product = np.log(negatives) + beta * np.asarray(log_density, np.float64)
-    product = grids.normalise(product, grid)
-    return grids.total_variation(np.exp(truth), np.exp(product), grid)
+    return grid.total_variation(np.exp(truth), np.exp(grid.normalise(product)))

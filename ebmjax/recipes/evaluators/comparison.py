@@ -117,15 +117,14 @@ def find_references(
     data_key, _, model_key, grid_key = jax.random.split(key, 4)
     data = np.asarray(truth.draw(data_key, num))
     judge = partial(draws_numbers, data=data, model=None, means=truth.means, num=num)
-    if density.border_mass(log_density, grid) > density.MAX_BORDER_MASS:
+    if grid.border_mass(log_density) > density.MAX_BORDER_MASS:
         return judge, {}
-    draw = partial(density.grid_draws, grid=grid)
-    judge = partial(judge, model=draw(model_key, log_density, num=num))
+    judge = partial(judge, model=grid.draw(model_key, log_density, num))
     mode_of = lambda x: np.argmin(_distances(x, truth.means), axis=-1)  # noqa: E731
     modes = mode_of(grid.centres).reshape(log_density.shape)
     keys = jax.random.split(grid_key, len(starts) + 1)[1:]
     locked = [
-        draw(one, np.where(modes == mode, log_density, -np.inf), num=length)
+        grid.draw(one, np.where(modes == mode, log_density, -np.inf), length)
         for one, mode in zip(keys, mode_of(starts), strict=True)
     ]
     return judge, {"locked": judge(np.stack(locked))}

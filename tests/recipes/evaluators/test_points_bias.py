@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from experiment_runs import build_experiment
 
-from ebmjax.evaluate import Chains
+from ebmjax.evaluate import Chains, Grid
 from ebmjax.learning import EnergyNetwork
-from ebmjax.recipes.evaluators.density import Grid, grid_of, normalise, truth_on_grid
+from ebmjax.recipes.evaluators.density import grid_of, truth_on_grid
 from experiments.configs.toy_beta import get_config
 from experiments.literal import beta_bias
 from experiments.literal.beta_bias import compensation, distance_after_weighting
@@ -23,7 +23,7 @@ GRID = Grid(half_width=6.0, num=150)
 
 def gaussian(mean=(0.0, 0.0), scale=1.0):
     squares = np.sum((GRID.centres - np.asarray(mean)) ** 2, axis=1).reshape(GRID.num, GRID.num)
-    return normalise(-0.5 * squares / scale**2, GRID)
+    return GRID.normalise(-0.5 * squares / scale**2)
 
 
 @pytest.mark.parametrize("bandwidth", [0.0, 0.5])

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from arviz_stats.base import array_stats
 from jax.tree_util import Partial
-from scipy import stats
 
 from ebmjax import samplers
 from ebmjax.recipes.evaluators.comparison import (
@@ -16,7 +15,6 @@ from ebmjax.recipes.evaluators.comparison import (
     draws_numbers,
     run_chains,
 )
-from ebmjax.recipes.evaluators.density import Grid, grid_draws
 from ebmjax.recipes.parts.samplers import SAMPLERS, Chosen, defaults
 from experiments.literal.psgld import literal_psgld
 
@@ -95,20 +93,6 @@ def test_draws_that_are_not_finite_are_no_number():
     assert all(math.isnan(numbers[name]) for name in ("rhat_rank", "ess", "distance_to_data"))
     assert numbers["inside"] == 0
     assert math.isnan(judged(draws[:, :3])["ess"])
-
-
-def test_draws_from_a_grid_follow_it():
-    grid = Grid(half_width=2.0, num=4)
-    density = np.arange(16.0).reshape(4, 4)
-    with np.errstate(divide="ignore"):
-        log_density = np.log(density) - 2000.0  # whose exponential is 0
-    draws = grid_draws(jax.random.key(3), log_density, grid=grid, num=20_000)
-    counts = np.histogram2d(*draws.T, bins=4, range=[(-2.0, 2.0)] * 2)[0].ravel()
-    assert counts[0] == 0
-    expected = 20_000 * density.ravel() / density.sum()
-    assert stats.chisquare(counts[1:], expected[1:]).pvalue > 2 * stats.norm.sf(5)
-    places = (draws + 2.0) % 1.0
-    assert stats.kstest(places.ravel(), "uniform").pvalue > 2 * stats.norm.sf(5)
 
 
 def test_particles_move_together():

@@ -5,14 +5,14 @@ import json
 import numpy as np
 import pytest
 
-from ebmjax.recipes.evaluators.density import Grid, normalise
+from ebmjax.evaluate import Grid
 from ebmjax.recipes.folder.run_folder import as_json
 from ebmjax.recipes.study.cells import load
 from experiments.configs.toy_beta import get_config
 from experiments.figures.points_objectives import by_setting, objectives
 
 GRID = Grid(2.0, 40)
-TRUTH = normalise(-8.0 * np.sum(GRID.centres**2, axis=1), GRID)
+TRUTH = GRID.normalise(-8.0 * np.sum(GRID.centres**2, axis=1))
 WIDE = np.zeros_like(TRUTH)  # as much mass at the border as anywhere
 
 

@@ -18,7 +18,7 @@ from ebmjax.evaluate import Chains
 from ebmjax.learning import ANY_CLASS, ChainPlan, EnergyNetwork, JointNetwork
 from ebmjax.networks import NormPolicy
 from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.evaluators.density import grid_draws, grid_of, learned_on_grid
+from ebmjax.recipes.evaluators.density import grid_of, learned_on_grid
 from ebmjax.recipes.models.build import ImageModel
 from ebmjax.recipes.models.energy.checks import find_samplers
 from ebmjax.recipes.models.energy.parts import chain_plan
@@ -187,8 +187,7 @@ class EnergyModel(ImageModel):
             found = self.fresh_chains(key, num, steps).drop_diverged()
             return found.images() | ({"labels": found.labels} if has_class else {})
         if num_steps is None and self.train.images.shape[1] == 2:
-            grid = grid_of(self.config)
-            return {"points": grid_draws(key, learned_on_grid(self), grid, num)}
+            return {"points": grid_of(self.config).draw(key, learned_on_grid(self), num)}
         ends = self.fresh_chains(key, num, steps, scale=1.0).ends
         return {"points": ends[np.isfinite(ends).all(axis=1)]}
 

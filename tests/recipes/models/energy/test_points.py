@@ -53,7 +53,7 @@ def test_the_truth_of_the_data_is_normalised_and_its_points_follow_it(name, mode
     grid, truth = grids.grid_of(model.config), grids.truth_on_grid(model)
     density = jax.vmap(model.truth.log_density_fn)(jnp.asarray(grid.centres))
     # Cells of a third of the data's scale at most: the sum is the integral to 1e-3.
-    whole = grids.mass(np.exp(np.asarray(density, np.float64)), grid)
+    whole = grid.mass(np.exp(np.asarray(density, np.float64)))
     assert whole == pytest.approx(1.0, abs=2e-3)
     points = np.asarray(model.truth.draw(jax.random.key(0), 10_000))
     cells = np.histogram2d(*points.T, bins=2, range=[[-19, 19], [-19, 19]])[0].ravel()
@@ -195,8 +195,8 @@ def test_an_evaluation_is_of_density_and_chains(model_of):
     assert report["density_kl"] == pytest.approx(expected, rel=1e-5)
     assert report["density_tv"] == pytest.approx(np.abs(data - gaussian).sum() * cell / 2, rel=1e-5)
     assert ends.shape == (500, 2)
-    estimate = grids.smooth_histogram(ends, grid, model.config.evals.density.bandwidth)
-    assert report["sample_tv"] == grids.total_variation(data, estimate, grid)
+    estimate = grid.histogram(ends, model.config.evals.density.bandwidth)
+    assert report["sample_tv"] == grid.total_variation(data, estimate)
     assert found.row["sample_tv"] == report["sample_tv"]
 
 
