@@ -94,14 +94,13 @@ def check(model: Any, data: ImageData, *, samplers: Sequence[str], **_: Any) -> 
 def choose(name: str, setting: str) -> Chosen:
     """Returns a sampler at temperature 1; a user's has the thesis's step, or its own default."""
     if not is_users(name):
-        options = defaults(name) | SETTINGS[setting].get(name, {})
-        return Chosen(name, f"config.{FIELD}", options, PLAIN[name])
+        return Chosen(name, defaults(name) | SETTINGS[setting].get(name, {}), PLAIN[name])
     function = find_function(FIELD, name)
     usual: dict[str, Any] = {"noise_scale": None, "temperature": 1.0}
     usual |= {"step_size": 0.01} if setting == "thesis" else {}
     options = {k: usual.get(k, v) for k, v in default_options(function, ("axis_name",)).items()}
     entry = describe_users(UserPart(FIELD, name, function, {}))
-    return Chosen(name, f"config.{FIELD}", options, entry)
+    return Chosen(name, options, entry)
 
 
 def find_references(

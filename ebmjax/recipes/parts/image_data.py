@@ -15,10 +15,8 @@ from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.families import RANDOM, extractor_name
 
 DEFAULT_HOLDOUT = 0.2
-MOST_NAMED = 12
-"""Classes whose names are said, at most."""
-MOST_MEASURED = 4000
-"""Images whose variance is measured, at most."""
+MOST_NAMED, MOST_MEASURED = 12, 4000
+"""Classes whose names are said, and images whose variance is measured, at most."""
 
 
 class Images(NamedTuple):
@@ -140,13 +138,13 @@ def _hold_out(
 def _about(split: str, found: data.LoadedImages, num_classes: int, held: int = 0) -> str:
     """Returns a line such as "train 4,000 of 5,000, 28x28x1, 10 classes"."""
     images, labels = found.data
-    classes = f"{num_classes} classes" if num_classes else "no classes"
+    counts = f"{split} {len(labels):,} of {found.num_found:,}"
+    counts += f" ({held:,} held out)" if held else ""
+    classes = f"{num_classes or 'no'} classes"
     if num_classes and found.class_names:
-        named = [f"{i} {printable(name)}" for i, name in enumerate(found.class_names[:MOST_NAMED])]
-        classes += f" ({', '.join([*named, *['...'] * (len(found.class_names) > MOST_NAMED)])})"
-    counts = f"{split} {len(labels):,} of {found.num_found:,}" + f" ({held:,} held out)" * bool(
-        held
-    )
+        named = [f"{i} {printable(name)}" for i, name in enumerate(found.class_names)]
+        named[MOST_NAMED:] = ["..."] * (len(named) > MOST_NAMED)
+        classes += f" ({', '.join(named)})"
     return ", ".join([counts, "x".join(map(str, images.shape[1:])), classes, *found.notes])
 
 

@@ -33,7 +33,6 @@ from ebmjax.recipes.config.user_parts import find_function, find_part, is_users
 from ebmjax.types import Key, Metrics
 
 TILTED = "tilted_langevin"
-LOSS = "return a loss, a floating-point scalar, or (loss, metrics), a dict of scalars beside it"
 
 
 def contrastive_divergence(
@@ -366,22 +365,11 @@ def energy_matching(
     return paths + weight * contrast, {**energies, **metrics}
 
 
-OBJECTIVES: dict[str, Callable[..., Any]] = {
-    function.__name__: function
-    for function in (
-        contrastive_divergence,
-        improved,
-        beta,
-        svgd,
-        denoising,
-        denoising_levels,
-        diffusion_recovery,
-        score_matching,
-        energy_discrepancy,
-        noise_contrastive,
-        energy_matching,
-    )
-}
+OF_SCORES = (denoising, denoising_levels, score_matching, energy_matching)
+"""Objectives whose losses hold gradients of the energy, which training differentiates again."""
+OF_CHAINS = (contrastive_divergence, improved, beta, svgd)
+OTHERS = (diffusion_recovery, energy_discrepancy, noise_contrastive)
+OBJECTIVES: dict[str, Any] = {one.__name__: one for one in (*OF_CHAINS, *OF_SCORES, *OTHERS)}
 """Functions ``(key, model, batch, negatives, *, FIELD=DEFAULT, ...) -> (loss, metrics)``, by name.
 
 Those without ``negatives`` need no chains; theirs are the fields ``loss.<name>.<field>``, and those
@@ -389,9 +377,6 @@ of the others ``loss.<field>``."""
 
 MODELS = {"improved": "energy", "svgd": "joint"}
 """Objectives of one kind of model alone."""
-
-OF_SCORES = ("denoising", "denoising_levels", "score_matching", "energy_matching")
-"""Objectives whose losses hold gradients of the energy, which training differentiates again."""
 
 
 def draws(name: str) -> bool:
@@ -414,7 +399,8 @@ def fields(model: str, text: str = "objective") -> dict[str, Field]:
 def warn_of_objective(config: Config) -> tuple[str, ...]:
     """Returns a line where the objective of ``config.loss`` wants a smooth activation."""
     name, activation = config.loss.name, config.model.get("activation", "")
-    if name not in OF_SCORES or "relu" not in activation or config.model.get("factory"):
+    is_concerned = OBJECTIVES.get(name) in OF_SCORES and not config.model.get("factory")
+    if not is_concerned or "relu" not in activation:
         return ()
     return (
         f"warning: config.loss.name={name} needs second derivatives, of which "
@@ -462,11 +448,7 @@ def make_loss(
         numbers["fitted"] = fit(config, train)
 
     def loss(
-        key: Key,
-        model: Density,
-        batch: Samples,
-        negatives: Samples | None,
-        numbers: Mapping[str, Any],
+        key: Key, model: Density, batch: Samples, negatives: Samples | None, numbers: Any
     ) -> tuple[jax.Array, Metrics]:
         given = {**numbers, "total_steps": total_steps}
         options = {name: given[name] for name in taken if name in given}
@@ -492,23 +474,20 @@ def make_loss(
 
 
 def _users(config: Config) -> Callable[..., tuple[jax.Array, Metrics]]:
-    """Returns the user's ``(key, model, batch)``, or with ``negatives``, with its options.
-
-    The function may return the loss alone, or ``(loss, metrics)``.
-    """
+    """Returns the user's function of (key, model, batch) and perhaps negatives."""
     first = ("key", "model", "batch")
     part = find_part(config, "loss.name", config.loss.name, first, ("negatives",))
+    must = "return a loss, a floating-point scalar, or (loss, metrics), a dict of scalars beside it"
 
     def loss(*given: Any) -> tuple[jax.Array, Metrics]:
         found: Any = part.call(*given, **part.options)
-        value: Any
         value, metrics = found if isinstance(found, tuple) and len(found) == 2 else (found, {})
         is_real = hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jnp.floating)
         types = f"a {type(value).__name__} and a {type(metrics).__name__}"
-        part.hold(is_real and isinstance(metrics, Mapping), LOSS, types)
+        part.hold(is_real and isinstance(metrics, Mapping), must, types)
         shapes = {key: jnp.shape(one) for key, one in {"loss": value, **metrics}.items()}
         wrong = ", ".join(f"{key!r} of shape {shape}" for key, shape in shapes.items() if shape)
-        part.hold(not wrong, LOSS, wrong)
+        part.hold(not wrong, must, wrong)
         return value, dict(metrics)
 
     return loss

@@ -27,8 +27,10 @@ FIRST_LAYER, BASE = "first_layer", "base"
 """Needs of samplers: a density split after its first layer; a Gaussian of the training images."""
 
 TEMPERATURE = "T of the density exp(-E / T) that the chains follow"
-IN_OTHER_SECTIONS = ("curvature_drift", "drive", "max_score", "num_steps")
-AT_DEFAULT = ("acceptance_threshold", "temperature_growth", "langevin_weight")
+NO_FIELDS = {
+    *("curvature_drift", "drive", "max_score", "num_steps"),  # other sections have them
+    *("acceptance_threshold", "temperature_growth", "langevin_weight"),
+}
 """Arguments of the library's samplers that are no fields of theirs."""
 HABITS = ("max_score", "low", "high", "final_step_fraction")
 """Fields of ``config.sampler`` that every chain has, where the family has them."""
@@ -71,10 +73,9 @@ def describe(
     fields = {} if of is None else read_fields(of, **defaults)
     fields |= read_fields(make, **defaults)
     facts = {name: getattr(of or make, name, None) for name in SamplerEntry._fields[3:]}
-    for name in (*IN_OTHER_SECTIONS, *AT_DEFAULT, *["noise_scale"] * bool(facts["rejects"])):
-        fields.pop(name, None)
-    if "temperature" in fields:
-        one = fields["temperature"]
+    left_out = NO_FIELDS | ({"noise_scale"} if facts["rejects"] else set())
+    fields = {name: one for name, one in fields.items() if name not in left_out}
+    if one := fields.get("temperature"):
         default = 1.0 if one.default is None else one.default
         fields["temperature"] = field(default, POSITIVE, TEMPERATURE)
     return SamplerEntry(make, fields, needs, **{k: v for k, v in facts.items() if v is not None})
@@ -211,13 +212,11 @@ class Chosen(NamedTuple):
 
     Attributes:
       name: in the table.
-      where: its section, "config.sampler.sgld", for messages.
       options: every field of its entry, by name.
       entry: its row of the table, or that of the user's function.
     """
 
     name: str
-    where: str
     options: Mapping[str, Any]
     entry: SamplerEntry
 
@@ -247,20 +246,19 @@ def of_section(
         usual = {"step_size": SAMPLERS["sgld"].fields["step_size"]}
         first = arguments[:1] or ["log_density_fn"]
         part = find_part(config, field, name, first, ("axis_name",), usual)
-        entry, where, options = describe_users(part), "config.sampler.options", part.options
+        entry, options = describe_users(part), part.options
         if entry.interacts and not any(one.interacts for one in allowed.values()):
             raise ConfigError(
                 f"config.{field}={name!r} moves all chains together (its attribute interacts), and "
                 f"here each chain moves alone: take one of {sorted(allowed)}, or another function."
             )
     else:
-        entry, where = pick(field, name, allowed), f"config.sampler.{name}"
-        options = dict(config.sampler.get(name, {}))
+        entry, options = pick(field, name, allowed), config.sampler.get(name, {})
     known = {*entry.fields, *options}
     options = {**options, **{key: value for key, value in shared.items() if key in known}}
     if not is_users(name) and options.get("noise_scale") is not None:
         options.pop("temperature", None)  # the noise sets it
-    return Chosen(name, where, options, entry)
+    return Chosen(name, options, entry)
 
 
 def temperature(chosen: Chosen) -> Any:
@@ -345,17 +343,14 @@ def _hold_to_contract(part: UserPart, made: Any) -> Sampler[Any, Any]:
         is_pair = isinstance(found, tuple) and len(found) == 2 and type(found) is not type(state)
         part.hold(is_pair, must, f"a {type(found).__name__} of step")
         with part.explain():
-            before, after = (_shapes(one) for one in (state, found[0]))
+            before, after = (
+                jax.tree.map(lambda x: f"{jnp.result_type(x)}{[*jnp.shape(x)]}", position)
+                for position in map(samplers.position_of, (state, found[0]))
+            )
         part.hold(before == after, must, f"{after} from {before}")
         return found
 
     return Sampler(init, step)
-
-
-def _shapes(state: Any) -> Any:
-    """Returns the shapes and dtypes of a state's positions."""
-    describe = lambda leaf: f"{jnp.result_type(leaf)}{[*jnp.shape(leaf)]}"  # noqa: E731
-    return jax.tree.map(describe, samplers.position_of(state))
 
 
 def bind_sampler(
@@ -373,20 +368,12 @@ def bind_sampler(
     """
     box = section.get("box", "none")
     habits = {name: section.get(name) for name in HABITS}
-    options = dict(chosen.options)
-    if chosen.entry.needs == BASE:
-        options["base"] = base
+    options = {**chosen.options, **({"base": base} if chosen.entry.needs == BASE else {})}
 
     def make_bound(
-        log_density_fn: Any,
-        *,
-        options: dict[str, Any],
-        max_score: Any,
-        low: Any,
-        high: Any,
-        final_step_fraction: Any,
-        **given: Any,
+        log_density_fn: Any, *, options: dict[str, Any], habits: dict[str, Any], **given: Any
     ) -> Any:
+        max_score, low, high = habits["max_score"], habits["low"], habits["high"]
         make = functools.partial(chosen.entry.make, **options)
         if chosen.entry.needs == FIRST_LAYER:
             ends = {"low": low, "high": high} if box == "clamp" else {}
@@ -401,7 +388,7 @@ def bind_sampler(
             # Steps fall evenly along a training chain and then stay, at one temperature: a noise
             # that is given falls with the root of the step.
             last = max(section.num_steps - 1, 1)
-            fraction = optax.linear_schedule(1.0, final_step_fraction, last)
+            fraction = optax.linear_schedule(1.0, habits["final_step_fraction"], last)
             first, noise = given.get("step_size", options["step_size"]), options.get("noise_scale")
             given["step_size"] = lambda step: first * fraction(step)
             if noise is not None:
@@ -417,7 +404,7 @@ def bind_sampler(
             make = samplers.clamp(make, low, high)
         return make(log_density_fn, **given)
 
-    return functools.partial(make_bound, options=options, **habits)
+    return functools.partial(make_bound, options=options, habits=habits)
 
 
 def chain_kind(

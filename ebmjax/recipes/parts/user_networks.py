@@ -1,9 +1,9 @@
 """Networks by command: ``config.model.factory`` names a function of the user that makes them."""
 
 import inspect
-from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,14 +13,10 @@ from ebmjax._checks import check_floating
 from ebmjax.networks import Network
 from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.config.user_parts import find_part
-from ebmjax.types import PyTree
 
-RANDOM: dict[str, Callable[..., Network]] = {
-    "rngs": networks.from_nnx,
-    "key": networks.from_equinox,
-}
+RANDOM = {"rngs": networks.from_nnx, "key": networks.from_equinox}
 """Arguments of a factory whose parameters depend on the seed, and what makes its network."""
-ADAPTERS: dict[str, Callable[..., Network]] = {
+ADAPTERS: dict[str, Any] = {
     "flax.linen.": networks.from_linen,
     "flax.nnx.": networks.from_nnx,
     "equinox.": networks.from_equinox,
@@ -28,30 +24,20 @@ ADAPTERS: dict[str, Callable[..., Network]] = {
 """What makes the network of a module, by the package of one of its classes."""
 
 
-Spec = tuple[str, tuple[Any, ...], tuple[int, ...]]
-"""Words for a network's outputs, an example of each input, and the shape of one output."""
-
-
-class Stateless(NamedTuple):
-    """A network without state, by the functions of a Linen module."""
-
-    init: Callable[..., PyTree]
-    apply: Callable[..., jax.Array]
-
-
 def user_networks(
-    config: Config, given: dict[str, Any], *specs: Spec, has_state: bool = False
+    config: Config, given: dict[str, Any], *specs: tuple[Any, ...], has_state: bool = False
 ) -> tuple[Any, ...]:
     """Returns the networks of ``config.model.factory``, one for each of ``specs``.
 
     The function gets those of ``given`` that it has arguments for, and ``config.model.options``. It
-    returns one network, or as many as there are ``specs``. They are ``Stateless`` unless the family
-    carries a state.
+    returns one network, or as many as there are ``specs``. They have ``init`` and ``apply`` as
+    Linen modules do, unless the family carries a state.
 
     Args:
       config: ``model.factory`` and ``model.options`` are read.
       given: what the run knows, by the names of arguments.
-      specs: networks that are needed.
+      specs: of each network words for its outputs, an example of each input, and the shape of one
+        output.
       has_state: whether the family carries batch statistics, and knows dropout.
 
     Raises:
@@ -97,18 +83,15 @@ def user_networks(
     return tuple(found if has_state else map(_without_state, found))
 
 
-def _without_state(network: Network) -> Stateless:
-    return Stateless(
-        lambda *given: network.init(*given)[0],
-        lambda params, *inputs: network.apply(params, {}, *inputs)[0],
+def _without_state(network: Network) -> SimpleNamespace:
+    return SimpleNamespace(
+        init=lambda *given: network.init(*given)[0],
+        apply=lambda params, *inputs: network.apply(params, {}, *inputs)[0],
     )
 
 
 def _check(network: Network, what: str, inputs: Any, output: Any, has_state: bool) -> Network:
-    """Returns ``network``, without ``drop`` if it has no dropout.
-
-    Raises unless it takes one example and two, and gives outputs of the shape ``output``.
-    """
+    """Returns ``network`` if its outputs have the shape, without ``drop`` if it has no dropout."""
     key = jax.random.key(0)
     params, state = jax.eval_shape(network.init, key, *inputs)
     check_floating("its parameters", params)

@@ -38,7 +38,7 @@ def log_density(params, position):
 
 def chains_of(name, options, num_chains=64, params=1.0, **sizes):
     starts = 3.0 * jax.random.normal(jax.random.key(1), (num_chains, 2))
-    chosen = Chosen(name, "", defaults(name) | options, SAMPLERS[name])
+    chosen = Chosen(name, defaults(name) | options, SAMPLERS[name])
     density = Partial(log_density, jnp.float32(params))
     return run_chains(jax.random.key(2), starts, density, chosen, **(SIZES | sizes))
 

@@ -188,14 +188,15 @@ class Bowl:
 def test_no_number_of_a_sampler_is_part_of_its_move(name):
     section = {"box": "clamp", "low": -1.0, "high": 1.0, "max_score": 2.0}
     start = jnp.zeros((3, 2) if SAMPLERS[name].interacts else 2)
-    bind = bind_sampler(Chosen(name, "", defaults(name), SAMPLERS[name]), section)
+    bind = bind_sampler(Chosen(name, defaults(name), SAMPLERS[name]), section)
 
     def move(key, numbers):
         sampler = with_numbers(bind, numbers)(Bowl())
         return sampler.step(key, start_chain(key, sampler, start))[0]
 
     numbers = numbers_of(bind)
-    assert {"low", "high", "max_score", "options"} <= numbers.keys()
+    assert numbers.keys() == {"habits", "options"}
+    assert {"low", "high", "max_score"} <= numbers["habits"].keys()
     run = jax.jit(move)
     run(jax.random.key(0), numbers)
     run(jax.random.key(0), jax.tree.map(lambda number: number / 2, numbers))

@@ -60,7 +60,7 @@ def set_up(family, name, **fields):
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_a_row_makes_its_sampler_from_its_fields(name):
     """Bound at the defaults and traced: a field that the sampler does not take would be refused."""
-    chosen = Chosen(name, "", defaults(name), SAMPLERS[name])
+    chosen = Chosen(name, defaults(name), SAMPLERS[name])
     make = bind_sampler(chosen, ConfigDict({"box": "none"}))
 
     def density(x):
@@ -93,7 +93,7 @@ def draws(name, **options):
     density = lambda x: -0.5 * jnp.sum(x**2)  # noqa: E731
     density.first_layer, density.head = lambda x: 2.0 * x, lambda z: density(z / 2.0)
     make = bind_sampler(
-        Chosen(name, "", defaults(name) | options, SAMPLERS[name]), ConfigDict({"box": "none"})
+        Chosen(name, defaults(name) | options, SAMPLERS[name]), ConfigDict({"box": "none"})
     )
     start = jnp.array([[1.0, 2.0], [0.5, -1.0], [3.0, 0.1]])
     start = start if SAMPLERS[name].interacts else start[0]
@@ -168,7 +168,7 @@ def test_replicas_have_the_step_and_the_temperature_of_the_section():
     assert density(jnp.float32(3.0)) == -18.0
     np.testing.assert_allclose(found["powers"], [0.04, 0.2, 1.0], rtol=1e-6)
     np.testing.assert_allclose(found["step_size"], 0.2 * 0.5 / np.array([0.04, 0.2, 1.0]))
-    chosen = Chosen("parallel_tempering", "", options, SAMPLERS["parallel_tempering"])
+    chosen = Chosen("parallel_tempering", options, SAMPLERS["parallel_tempering"])
     box = ConfigDict({"box": "clamp", "low": -0.5, "high": 0.5})
     sampler = bind_sampler(chosen, box)(lambda x: 0.0 * jnp.sum(x))
     state, _ = sampler.step(jax.random.key(0), sampler.init(jnp.full((9,), 0.45)))
@@ -246,7 +246,7 @@ def test_a_box_that_rejects_needs_a_sampler_that_rejects():
     buffer = {"start": "uniform", "start_scale": 0.5}
     box = {"box": "reject", "low": -0.5, "high": 0.5}
     section = ConfigDict({**box, "num_samples": 2, "buffer": buffer})
-    sgld, mala = (Chosen(name, name, defaults(name), SAMPLERS[name]) for name in ("sgld", "mala"))
+    sgld, mala = (Chosen(name, defaults(name), SAMPLERS[name]) for name in ("sgld", "mala"))
     with pytest.raises(ConfigError, match=r"box='reject' .* \['sgld'\] never take one back"):
         check(section, [sgld])
     check(section, [sgld, mala])

@@ -8,9 +8,9 @@ from ebmjax.recipes.parts.samplers import Chosen, of_section
 def check(config: Config) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
     section, loss, latent_dim = config.sampler, config.loss, config.model.latent_dim
-    samplers = [sampler(config, name) for name in ("prior", "posterior")]
+    found = {name: sampler(config, name) for name in ("prior", "posterior")}
     is_through = loss.name == "through_chain"
-    rejecting = [f"{one.where}.name={one.name!r}" for one in samplers if one.entry.rejects]
+    rejecting = [f"config.sampler.{k}.name={v.name!r}" for k, v in found.items() if v.entry.rejects]
     fewest, why = 1, ""
     if loss.name == "covariance":
         fewest, why = 2, "config.loss.name='covariance'"
@@ -39,7 +39,6 @@ def sampler(config: Config, name: str) -> Chosen:
 
     It moves one chain at a time, because each chain has a separate density.
     """
-    section, values = f"sampler.{name}", config.sampler[name]
+    values = config.sampler[name]
     shared = {key: values[key] for key in SHARED if key in values}
-    chosen = of_section(config, f"{section}.name", values.name, SAMPLERS, **shared)
-    return chosen._replace(where=f"config.{section}")
+    return of_section(config, f"sampler.{name}.name", values.name, SAMPLERS, **shared)
