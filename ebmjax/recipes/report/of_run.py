@@ -24,9 +24,7 @@ from ebmjax.recipes.config.errors import WorkdirError, count_nouns, flatten, sto
 from ebmjax.recipes.evaluators.result_tables import advice, own_numbers, results, with_error
 from ebmjax.recipes.folder import run_folder
 
-COMMAND = "command.json"
-"""File with the command that started the run last."""
-FILES = ("config.json", "summary.json", "evaluation.json", "recoveries.json", COMMAND)
+FILES = ("config.json", "summary.json", "evaluation.json", "recoveries.json", "command.json")
 
 MOST_BYTES = 400_000
 """Most bytes of the pictures from plots/ that a report holds."""
@@ -35,8 +33,6 @@ FIRST = ("eval_samples", "samples_over_training", "eval_reconstructions", "eval_
 FIRST += ("training", "eval_reliability", "eval_ood", "chains")
 """Pictures that come first. Of those of a step only the newest is shown."""
 OF_A_STEP = re.compile(r"(samples|density)_\d+")
-
-FILE = "report.html"
 
 
 class RunData(NamedTuple):
@@ -88,11 +84,11 @@ def write(folder: Path) -> Path:
     Raises:
       WorkdirError: if the folder is no run's, or a file in it is damaged.
     """
-    run, path = read(folder), folder / FILE
+    run, path = read(folder), folder / "report.html"
     texts, about = tables(run), run.files["summary.json"]
     origin = ("versions.", "revision", "devices", "seed", "params_sha256", "data_sha256")
-    command = str(run.files[COMMAND].get("command", ""))
-    name = Path(str(run.files[COMMAND].get("config", "run"))).name
+    started = run.files["command.json"]  # the command that started the run last
+    command, name = str(started.get("command", "")), Path(str(started.get("config", "run"))).name
     pages = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True)
     text = pages.get_template("page.html").render(
         title=f"{name}: {folder.absolute().name}",

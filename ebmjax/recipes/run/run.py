@@ -152,7 +152,7 @@ class Run:
         key, about = build.root_keys(config.seed)[1], {"config": run_folder.as_json(config)}
         monitor, kept = made.monitor, config.train.get("keep_best")
         if kept and training.is_first():
-            monitor = states.keep_best(monitor, self.path / states.BEST, kept, about)
+            monitor = states.keep_best(monitor, self.path / "best", kept, about)
         with (
             contextlib.closing(training.JsonlWriter(self.path / "metrics.jsonl")) as rows,
             contextlib.closing(TensorBoardWriter(self.path)) as events,
@@ -188,7 +188,7 @@ class Run:
         # Points of a law are what the configuration says; their last bits depend on the machine.
         if not is_points(self.config) or self.config.data.name == "points":
             training.check_same_data(found.meta, found.newest, training.digest_data(made.data))
-        folder = self.path / (states.BEST if found.is_best else "checkpoints")
+        folder = self.path / ("best" if found.is_best else "checkpoints")
         with (
             phase(f"reading the state of step {found.step:,}"),
             training.Checkpoints(folder, is_read_only=True) as checkpoints,
@@ -323,8 +323,7 @@ def launch(
     with contextlib.ExitStack() as held, explain_writes(run.path):
         training.on_first(lambda: held.enter_context(run_folder.only_process(run.path)))
         if training.is_first():
-            about_command = {"command": command, "config": name}
-            run_folder.write_json(run.path / of_run.COMMAND, about_command)
+            run_folder.write_json(run.path / "command.json", {"command": command, "config": name})
             held.callback(of_run.write, run.path)
         result = run.train(command)
         if not isinstance(result, int):

@@ -3,7 +3,7 @@
 import math
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,6 @@ from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, flat
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.models.build import Experiment
 
-BEST = "best"
-"""Folder of the best state, in the run's."""
-
 RECOVERIES, MOST_RECOVERIES = "recoveries.json", 5
 
 SMALLER = {
@@ -29,10 +26,10 @@ SMALLER = {
 
 DOES_NOT_FIT = (training.CheckpointMismatchError, training.CheckpointDamagedError)
 
-Monitor = Callable[[training.TrainState, int], dict[str, Any]]
 
-
-def keep_best(monitor: Monitor, folder: Path, name: str, about: Mapping[str, Any]) -> Monitor:
+def keep_best(
+    monitor: training.Monitor, folder: Path, name: str, about: Mapping[str, Any]
+) -> training.Monitor:
     """Returns ``monitor``, which then saves the state in ``folder`` if its number is the best.
 
     The first of equals is kept; a state before training, or without a finite number, never is.

@@ -22,11 +22,6 @@ from ebmjax.recipes.run.run import Run, launch
 from ebmjax.training import TrainState
 from ebmjax.types import Key
 
-END = 1.0 + 1.0 / 255.0
-"""Float that rounds to the whitest pixel."""
-MAY_DIFFER = (*run_folder.LOCATIONS, "evals.checkpoint")
-"""Fields that a caller may always give; others only where they name code."""
-
 
 @dataclass(frozen=True, eq=False)
 class TrainedRun:
@@ -163,7 +158,8 @@ def load(
     config = run_folder.config_of(path)
     every = families.all_fields(config.family, flatten(config.to_dict()))
     named = declare.find_code(families.fields_of(config), config)
-    allowed = {name.replace(".", "_"): name for name in (*MAY_DIFFER, *named)}
+    may_differ = (*run_folder.LOCATIONS, "evals.checkpoint", *named)
+    allowed = {name.replace(".", "_"): name for name in may_differ}
     given = {allowed.get(name, name): value for name, value in fields.items()}
     if others := given.keys() - {*allowed.values()}:
         raise ConfigError(
@@ -211,7 +207,8 @@ def check_inputs(inputs: Any, shape: tuple[int, ...]) -> np.ndarray:
         wanted = f"(N, {', '.join(map(str, shape))}), at least one"
         raise ValueError(f"inputs must have shape {wanted}; got {inputs.shape}.")
     low, high = float(inputs.min()), float(inputs.max())
-    is_signed = inputs.dtype.kind == "f" and -END <= low < 0 and high <= END
+    # Up to half a pixel beyond 1, which rounds to the whitest.
+    is_signed = inputs.dtype.kind == "f" and low < 0 and max(-low, high) <= 1.0 + 1.0 / 255.0
     is_image = inputs.dtype == np.uint8 or is_signed
     if not (is_image if len(shape) > 1 else np.isfinite([low, high]).all()):
         raise ValueError(

@@ -18,7 +18,7 @@ import argparse
 import csv
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,45 +70,36 @@ def read_arguments(command: str, argv: list[str]) -> argparse.Namespace:
     """Returns the arguments of "sample", "score" or "export"; ``fields`` are those of --config."""
     made = make_parser(__doc__, f"ebmjax {command}")
     add = made.add_argument
-    add("--workdir", required=True, type=_path, help="folder of the run")
+    add("--workdir", required=True, type=Path, help="folder of the run")
     endings = " or ".join(OUTPUTS[command])
-    add("--out", required=True, type=_path, help=f"new file to write, {endings}")
+    add("--out", required=True, type=Path, help=f"new file to write, {endings}")
     add("--step", type=int, help="saved step to use (default: the newest)")
     add("--allow_code", action="store_true", help="run code that the folder names (default: no)")
     if command == "sample":
-        add("--num", type=_integer(1), default=64, help="number of samples (default: %(default)s)")
-        add("--num_steps", type=_integer(1), help="steps of each chain (default: as the run says)")
-        add("--seed", type=_integer(0), default=0, help="seed (default: %(default)s)")
+        add("--num", type=int, default=64, help="number of samples (default: %(default)s)")
+        add("--num_steps", type=int, help="steps of each chain (default: as the run says)")
+        add("--seed", type=int, default=0, help="seed (default: %(default)s)")
     if command == "score":
         add("--data", help="your images: file, folder or function (default: those of evaluation)")
         text = "also write log p(x) in nats, with log Z by so many powers (default: the run's)"
-        add("--nats", type=_integer(2), nargs="?", const=0, help=text)
+        add("--nats", type=int, nargs="?", default=argparse.SUPPRESS, help=text)
     _, fields, rest = command_line.split(["", *argv])
     arguments = made.parse_args(rest[1:])
+    arguments.workdir, arguments.out = arguments.workdir.expanduser(), arguments.out.expanduser()
     arguments.fields = dict(one.removeprefix("--config.").split("=", 1) for one in fields)
     return arguments
-
-
-def _path(text: str) -> Path:
-    return Path(text).expanduser()
-
-
-def _integer(low: int) -> Callable[[str], int]:
-    def integer(text: str) -> int:
-        number = int(text)
-        if not low <= number <= MAX_INTEGER:
-            raise argparse.ArgumentTypeError(f"must be from {low} to {MAX_INTEGER}, got {number}")
-        return number
-
-    return integer
 
 
 def _check_arguments(command: str, arguments: argparse.Namespace) -> None:
     """Refuses what one look tells: no run, no data, or a file that cannot be written."""
     workdir, out, endings = arguments.workdir, arguments.out, OUTPUTS[command]
+    for name, low in {"num": 1, "num_steps": 1, "seed": 0, "nats": 2}.items():
+        number = getattr(arguments, name, None)
+        if number is not None and not low <= number <= MAX_INTEGER:
+            raise ConfigError(f"--{name} must be from {low} to {MAX_INTEGER}, got {number}.")
     config = run_folder.config_of(workdir)
     if command == "score":
-        if arguments.nats is not None and config.family == "latent":
+        if "nats" in arguments and config.family == "latent":
             raise ConfigError("--nats: the scores of a latent model are log evidences already.")
         if arguments.data:
             source_of(arguments.data)
@@ -157,7 +148,7 @@ def _score(run: Any, arguments: argparse.Namespace) -> Arrays:
     from ebmjax.recipes.evaluators import nats, table
 
     place, judge = arguments.data, None
-    if arguments.nats is not None:
+    if "nats" in arguments:
         options = table.options(run.config, "nats")
         del options["num_images"]
         options["num_powers"] = arguments.nats or options["num_powers"]
