@@ -85,10 +85,7 @@ def quietly(work: Callable[[], None]) -> None:
 
 
 def stop_with_stdin() -> None:
-    """Waits until stdin is closed, and then stops this process as a SIGTERM does.
-
-    Its output goes nowhere from then on, because its reader has gone, too.
-    """
+    """Waits until stdin is closed, then stops as by a SIGTERM, silent as its reader has gone."""
     os.read(sys.stdin.fileno(), 1)
     _silence()
     os.kill(os.getpid(), signal.SIGTERM)

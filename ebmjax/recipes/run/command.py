@@ -57,8 +57,7 @@ def main() -> None:
     logging.getLogger("absl").setLevel(logging.WARNING)  # orbax reports every rename as an info
     logging.getLogger().handlers[:] = [PlainWarnings()]
     processes = read_request(asked)
-    is_quick, is_shared = asked.config.endswith(":smoke"), processes is not None
-    os.environ.update(variables(is_quick, is_shared))
+    os.environ.update(variables(asked.config.endswith(":smoke"), processes is not None))
     with join_processes(processes):
         # Only now: --help and mistakes in the command line answer without JAX's second.
         with tell_phases("stdout"), phase("loading JAX"):

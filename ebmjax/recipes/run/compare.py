@@ -14,7 +14,6 @@ from ebmjax.recipes.config.errors import ConfigError, WorkdirError, stop
 from ebmjax.recipes.evaluators.result_tables import with_interval
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.report import of_run
-from ebmjax.recipes.report.of_run import RunData, as_json
 
 
 def main() -> None:
@@ -37,10 +36,10 @@ def main() -> None:
         stop(error)
 
 
-def compare(runs: Mapping[str, RunData]) -> dict[str, dict[str, dict[str, str]]]:
+def compare(runs: Mapping[str, of_run.RunData]) -> dict[str, dict[str, dict[str, str]]]:
     """Returns texts by title, run and label: fields, the last numbers, and paired differences."""
     first, *others = runs
-    fields = {k: {f: as_json(v) for f, v in run.config.items()} for k, run in runs.items()}
+    fields = {k: {f: of_run.as_json(v) for f, v in run.config.items()} for k, run in runs.items()}
     same = [f for f in fields[first] if len({one.get(f) for one in fields.values()}) == 1]
     numbers = {k: of_run.tables(run) for k, run in runs.items()}
     return {
@@ -55,7 +54,7 @@ def compare(runs: Mapping[str, RunData]) -> dict[str, dict[str, dict[str, str]]]
     }
 
 
-def _differences(ours: RunData, theirs: RunData) -> dict[str, str]:
+def _differences(ours: of_run.RunData, theirs: of_run.RunData) -> dict[str, str]:
     """Returns the paired differences of a run from another, if both are of the same images."""
     reports = [run.files["evaluation.json"] for run in (ours, theirs)]
     digests = [report.get("images_sha256") for report in reports]

@@ -21,7 +21,6 @@ from ebmjax._versions import versions
 from ebmjax.data import DataChangedError, DataUnavailableError
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, WriteError
-from ebmjax.recipes.config.families import extractor_name, is_points
 from ebmjax.recipes.evaluators.result_tables import advice, as_lines, results
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.models import build
@@ -59,15 +58,9 @@ def explain_writes(path: Path) -> Iterator[None]:
 
 
 class Run:
-    """One configuration in one folder.
+    """One configuration, checked when it was read (``families.check``), in a folder, new or not.
 
-    Args:
-      config: as the run was given it, and checked when it was read (``families.check``).
-      folder: the run's folder, new or not.
-
-    Attributes:
-      path: the folder.
-      recoveries: what the run did where it diverged, the first one first.
+    ``recoveries`` are what the run did where it diverged, the first one first.
     """
 
     def __init__(self, config: Config, folder: str | Path):
@@ -117,14 +110,9 @@ class Run:
         return made
 
     def train(self, command: str) -> training.FitResult | int:
-        """Trains, recovers where the configuration says so, and prints how it ended.
+        """Trains, prints how it ended, and returns the result or the signal that interrupted it.
 
-        Returns:
-          The result of a run at its end, or the signal that interrupted it. ``command`` continues
-          the run then.
-
-        Raises:
-          DivergenceError: if the run diverged and does not recover.
+        ``command`` continues the run then. DivergenceError says that it does not recover.
         """
         while True:
             try:
@@ -186,7 +174,7 @@ class Run:
         with phase(text, default="stderr"):
             made = self.experiment
         # Points of a law are what the configuration says; their last bits depend on the machine.
-        if not is_points(self.config) or self.config.data.name == "points":
+        if not families.is_points(self.config) or self.config.data.name == "points":
             training.check_same_data(found.meta, found.newest, training.digest_data(made.data))
         folder = self.path / ("best" if found.is_best else "checkpoints")
         with (
@@ -222,7 +210,7 @@ class Run:
             "data": list(made.about_data),
         }
         if made.config is not None:
-            summary["extractor"] = extractor_name(made.config)
+            summary["extractor"] = families.extractor_name(made.config)
         if self.config.train.get("on_divergence") == "recover":
             summary["recoveries"] = self.recoveries
         run_folder.write_json(self.path / "summary.json", summary)

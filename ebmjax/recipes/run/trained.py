@@ -16,7 +16,6 @@ from ebmjax._groups import over_devices
 from ebmjax._records import read_json
 from ebmjax.recipes.config import command_line, declare, families, files
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, did_you_mean, flatten
-from ebmjax.recipes.config.families import is_points
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.run.run import Run, launch
 from ebmjax.training import TrainState
@@ -177,7 +176,7 @@ def load(
         read = declare.from_text(every[name], name, str(value))
         declare.put(every[name], config, name, read)
     families.check(config)
-    if not is_points(config) and data.is_tfds(config.data.name):
+    if not families.is_points(config) and data.is_tfds(config.data.name):
         with contextlib.suppress(ValueError):  # which building explains
             where = config.data.get("path")
             data.check_source(config.data.name, "train", path=where, needs_copy=True)
@@ -197,11 +196,7 @@ def _as_trained(run: Run, state: TrainState, *, is_finished: bool, card: str = "
 
 
 def check_inputs(inputs: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Returns images or points that a model can score.
-
-    Raises:
-      ValueError: if they have another shape, or pixels of another range.
-    """
+    """Returns inputs that a model can score; raises ValueError for another shape or range."""
     inputs = np.asarray(inputs)
     if inputs.shape[1:] != shape or not inputs.size:
         wanted = f"(N, {', '.join(map(str, shape))}), at least one"

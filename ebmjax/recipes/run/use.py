@@ -33,7 +33,6 @@ from ebmjax.recipes.config.errors import ConfigError, WorkdirError, stop
 from ebmjax.recipes.config.families import is_points
 from ebmjax.recipes.evaluators.result_tables import as_lines, results
 from ebmjax.recipes.folder import run_folder
-from ebmjax.recipes.folder.run_folder import check_writable, replacing, write_arrays
 from ebmjax.recipes.run.machine import use_compilation_cache, variables
 
 Arrays = dict[str, np.ndarray]
@@ -58,8 +57,8 @@ def main() -> None:
     try:
         with tell_phases("stdout"):
             arrays = use(trained.load(arguments.workdir, **options), arguments)
-        with replacing(arguments.out) as temporary:
-            WRITERS[arguments.out.suffix](temporary, arrays)
+        with run_folder.replacing(arguments.out) as temporary:
+            OUTPUTS[command][arguments.out.suffix](temporary, arrays)
     except (*USER_ERRORS, OSError) as error:
         stop(error)
     shapes = ", ".join(f"{name} {array.shape}" for name, array in list(arrays.items())[:6])
@@ -111,7 +110,7 @@ def _check_arguments(command: str, arguments: argparse.Namespace) -> None:
     ):
         if is_wrong:
             raise ConfigError(f"--out {what}, got '{out}'.")
-    check_writable(out.absolute().parent, "--out: the folder")
+    run_folder.check_writable(out.absolute().parent, "--out: the folder")
 
 
 def _draw_samples(run: Any, arguments: argparse.Namespace) -> Arrays:
@@ -241,10 +240,9 @@ def _safetensors(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     save_file(dict(arrays), path)
 
 
-WRITERS = {".png": _png, ".npz": write_arrays, ".csv": _csv, ".safetensors": _safetensors}
 OUTPUTS = {
-    "sample": (".png", ".npz"),
-    "score": (".csv", ".npz"),
-    "export": (".safetensors", ".npz"),
+    "sample": {".png": _png, ".npz": run_folder.write_arrays},
+    "score": {".csv": _csv, ".npz": run_folder.write_arrays},
+    "export": {".safetensors": _safetensors, ".npz": run_folder.write_arrays},
 }
-"""Endings of the files that a command writes."""
+"""Writers of a command's files by their endings."""
