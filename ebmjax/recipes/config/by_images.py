@@ -14,10 +14,8 @@ MANY_EPOCHS, PRIOR_RATES = 200, (0.001, 0.002)
 """Epochs beyond which a latent model's prior learns at the first rate, for the same reason."""
 LATENT_NATS = 1000
 """Variance of images, summed over pixels, in squares of ``model.likelihood_scale``."""
-SHIFTED = 16
-"""Pixels from which on images are shifted by one: of 8 it is too many."""
-DOUBLED = 16
-"""Pixels up to which a joint model takes twice the steps, which are cheap there."""
+SMALL = 16
+"""Pixels from which on a shift by one is not too many, and up to which steps are cheap."""
 MULTIPLE = 5
 """Epochs come in multiples of it, so that blocks of as many steps divide a run: one compilation."""
 NUM_MEASURED, NUM_SAVED = 4, 10
@@ -34,7 +32,7 @@ def num_epochs(config: Config, num_train: int, shape: tuple[int, ...]) -> int:
     steps_an_epoch = max(num_train // config.train.batch_size, 1)
     if max_steps := config.train.get("max_steps"):
         return math.ceil(max_steps / steps_an_epoch)
-    if config.family == "joint" and max(shape[:2]) <= DOUBLED:
+    if config.family == "joint" and max(shape[:2]) <= SMALL:
         most *= 2
     elif config.family != "energy":
         most = min(most, MOST_EPOCHS * steps_an_epoch)
@@ -71,8 +69,8 @@ def fill_in(
         "train.num_epochs": lambda: num_epochs(config, num_train, shape),
         "train.checkpoint_every_epochs": lambda: max(train.num_epochs // NUM_SAVED, 1),
         "evals.every_epochs": lambda: train.num_epochs / NUM_MEASURED,
-        "data.crop_padding": lambda: int(side >= SHIFTED),
-        "data.augment_positives": lambda: side > DOUBLED and train.num_epochs > MOST_EPOCHS,
+        "data.crop_padding": lambda: int(side >= SMALL),
+        "data.augment_positives": lambda: side > SMALL and train.num_epochs > MOST_EPOCHS,
         "train.max_abs_loss": lambda: (
             round(MAX_GAP + math.log(max(config.data.num_classes, 1)), 2)
             if has_chains
@@ -93,9 +91,8 @@ def fill_in(
             config.update_from_flattened_dict({name: found[name]})
     if config.family == "joint" and config.sampler.buffer.start == "informative":
         blocks = max(config.data.num_classes, 1) * config.mesh.num_shards  # equal for the classes
-        size = config.sampler.buffer.size
-        if size is not None and size % blocks:
-            whole = max(size - size % blocks, blocks)
+        if rest := (config.sampler.buffer.size or 0) % blocks:
+            whole = max(config.sampler.buffer.size - rest, blocks)
             found["sampler.buffer.size"] = config.sampler.buffer.size = whole
     listed = ", ".join(f"{name}={value}" for name, value in found.items())
     return [f"chosen by the images: {listed}"] if found else []

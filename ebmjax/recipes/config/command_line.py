@@ -32,9 +32,7 @@ def read(
     try:
         get_config = runpy.run_path(str(found)).get("get_config")
         if not callable(get_config):
-            raise ConfigError(
-                f"{found} must define get_config(variant), which returns a configuration."
-            )
+            raise ConfigError(f"{found} must define get_config(variant), which makes the fields.")
         made = get_config(*[variant] * bool(colon))
         names = _change(made, config, split(["", *arguments])[1])
         if is_checked:
@@ -71,10 +69,8 @@ def split(argv: Sequence[str]) -> tuple[str | None, list[str], list[str]]:
 def _change(config: Any, shown: str, arguments: Sequence[str]) -> list[str]:
     """Sets the fields of ``config`` that arguments name, and returns their names."""
     if not isinstance(config, ConfigDict):
-        raise ConfigError(
-            "config: get_config() of the file must return a configuration, got "
-            f"{trim(repr(config))}."
-        )
+        got = trim(repr(config))
+        raise ConfigError(f"config: get_config() must return a configuration, got {got}.")
     given = [one.removeprefix("--config.").partition("=") for one in arguments]
     names = [name for name, _, _ in given]
     fields = families.all_fields(getattr(config, "family", ""), names) if names else {}

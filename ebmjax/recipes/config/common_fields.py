@@ -45,9 +45,7 @@ OF_IMAGES: Fields = {
     "data.path": rare("", PATH, "file or folder of the data; empty: tfds' own folder", OF_FILES),
     "data.test_split": rare("test", NAME, "split of the test images"),
     "data.image_size": field(None, optional(COUNT), "side in pixels; None: as the images have"),
-    "data.fit": rare(
-        "crop", one_of("crop", "pad", "stretch"), "oblong images: cut, on black, stretched"
-    ),
+    "data.fit": rare("crop", one_of("crop", "pad", "stretch"), "how images become squares"),
     "data.pixels": rare(
         None,
         optional(one_of("0..255", "0..1", "-1..1")),
@@ -55,9 +53,7 @@ OF_IMAGES: Fields = {
     ),
     "data.image_column": rare("", TEXT, "column of images; empty: the only one", HUGGING_FACE),
     "data.label_column": rare("", TEXT, "column of labels; empty: the only one", HUGGING_FACE),
-    "data.num_classes": field(
-        None, optional(WHOLE), "number of classes; None: as the data have; 0: labels are not used"
-    ),
+    "data.num_classes": field(None, optional(WHOLE), "classes; None: of the data; 0: no labels"),
     "data.max_train": field(None, optional(COUNT), "training images that are used; None: all"),
     "data.max_test": field(None, optional(COUNT), "test images that are used; None: all"),
     "data.holdout": field(
@@ -65,9 +61,7 @@ OF_IMAGES: Fields = {
         optional(HOLDOUT),
         "training images held out, a part or a number; None: 0.2 without a test split, else 0",
     ),
-    "data.placement": rare(
-        "memory", one_of("memory", "disk"), "training images lie in memory, or in their files"
-    ),
+    "data.placement": rare("memory", one_of("memory", "disk"), "where training images lie"),
     "model.factory": field("", FUNCTION, "your own network: function that makes it; empty: ours"),
     "train.start_from": rare("", PATH, "folder of another run to begin with; empty: none"),
     "train.keep_best": rare("", TEXT, "evaluation number whose best state is kept; empty: none"),
@@ -76,47 +70,33 @@ OF_IMAGES: Fields = {
         "stop", one_of("stop", "recover"), "recover: go back to a checkpoint, with smaller steps"
     ),
     "train.num_epochs": field(40, optional(COUNT), "epochs; None: 10, or for 1,000 to 6,000 steps"),
-    "train.max_steps": rare(
-        None, optional(COUNT), "steps of the run in place of num_epochs (--max_steps); None: epochs"
-    ),
+    "train.max_steps": rare(None, optional(COUNT), "steps, in place of num_epochs; None: epochs"),
     "train.batch_size": field(64, COUNT, "examples in an update"),
     "train.steps_per_dispatch": field(22, COUNT, "steps in one call of the compiled program"),
     "train.log_every": field(11, COUNT, "steps between two rows of metrics.jsonl"),
-    "train.checkpoint_every_epochs": field(
-        10, optional(COUNT), "epochs between two checkpoints; None: 10 times in a run"
-    ),
+    "train.checkpoint_every_epochs": field(10, optional(COUNT), "epochs; None: 10 times in a run"),
     "train.max_abs_loss": field(1e5, POSITIVE, "a step with a larger loss is skipped"),
     "mesh.num_shards": field(1, COUNT, "logical shards of a batch; devices divide them"),
-    "evals.every_epochs": field(
-        10.0, optional(POSITIVE), "epochs between two evaluations; None: 4 times in a run"
-    ),
+    "evals.every_epochs": field(10.0, optional(POSITIVE), "epochs between; None: 4 times in a run"),
     "evals.batch_size": field(128, COUNT, "images in one call of an evaluation"),
     "evals.checkpoint": rare("newest", one_of("newest", "best"), "state that --mode=eval takes"),
     "evals.functions": rare((), FUNCTIONS, "your own evaluations, each FILE.py:FUNCTION"),
     "evals.use_test_split": rare(False, FLAG, "--mode=eval takes test images, not held-out ones"),
-    "evals.extractor": rare(
-        "", FUNCTION, "features that judge samples: your FILE.py:FUNCTION; empty: by the data"
-    ),
-    "evals.inception_weights": rare(
-        "", PATH, "file of Inception-v3 weights; empty: a classifier of the data judges"
-    ),
+    "evals.extractor": rare("", FUNCTION, "your own features to judge samples; empty: by the data"),
+    "evals.inception_weights": rare("", PATH, "file for Inception-v3 as judge; empty: by the data"),
 }
 """Fields of every family of images. A family replaces the defaults that do not suit it."""
 
 OF_CHAINS: Fields = {
     "sampler.num_steps": field(10, COUNT, "steps of a chain between two updates"),
     "sampler.num_samples": field(64, COUNT, "chains that move at each update"),
-    "sampler.box": field(
-        "none", one_of("none", "clamp", "reflect", "reject"), "what the ends of [low, high] do"
-    ),
+    "sampler.box": field("none", one_of("none", "clamp", "reflect", "reject"), "what its ends do"),
     "sampler.low": field(-1.0, FINITE, "lower end of the box"),
     "sampler.high": field(1.0, FINITE, "upper end of the box"),
     "sampler.max_score": rare(None, optional(POSITIVE), "largest score of a pixel; None: any"),
     "sampler.buffer.size": field(10_000, optional(COUNT), "samples in the buffer; None: no buffer"),
     "sampler.buffer.reinit_prob": field(0.05, PROBABILITY, "share of chains that start anew"),
-    "sampler.buffer.start_scale": field(
-        1.0, POSITIVE, "half width or standard deviation of the start distribution"
-    ),
+    "sampler.buffer.start_scale": field(1.0, POSITIVE, "half width or deviation of the starts"),
     "loss.energy_l2": field(0.0, NOT_NEGATIVE, "weight of the penalty on squared energies"),
     "loss.max_gap": field(
         None, optional(POSITIVE), "gap of log density where the loss of p(x) ends; None: nowhere"

@@ -57,8 +57,7 @@ class Field:
 
 Fields = Mapping[str, Field]
 
-LONGEST = 88
-"""Characters of a text that is read from a docstring, at most."""
+LONGEST = 88  # characters of a text that is read from a docstring
 
 WITH_OPTIONS = (
     "evals.functions",
@@ -91,7 +90,6 @@ def rare(default: Any, values: Range, text: str, *when: When) -> Field:
 
 def when_is(name: str, *values: Any) -> When:
     """The choice of one of ``values`` for the field ``name``, alone or among others."""
-
     return When(
         " or ".join(f"config.{name}={value}" for value in values),
         lambda config: any(one in values for one in entries_of(config.get(name))),
@@ -164,11 +162,7 @@ def configure(
 
 
 def put(one: Field, config: Config, name: str, value: Any) -> None:
-    """Sets a field, which is made where it is missing.
-
-    Raises:
-      ConfigError: for a value of another type.
-    """
+    """Sets a field, made where it is missing; ConfigError for a value of another type."""
     *path, last = name.split(".")
     with config.unlocked():
         for part in path:
@@ -188,11 +182,7 @@ def put(one: Field, config: Config, name: str, value: Any) -> None:
 
 
 def from_json(one: Field, name: str, value: Any) -> Any:
-    """Returns the value of a field as a configuration holds it, from what JSON says.
-
-    Raises:
-      ConfigError: unless it has the field's kind and lies in its range.
-    """
+    """Returns a field's value from what JSON says; ConfigError for another kind or range."""
     if value is None and one.values.may_be_none:
         return None
     is_kind = one.values is ANY or (isinstance(value, list) == one.is_many and value is not None)
@@ -203,11 +193,7 @@ def from_json(one: Field, name: str, value: Any) -> Any:
 
 
 def from_text(one: Field, name: str, text: str) -> Any:
-    """Returns the value of a field that a command line gives as ``text``.
-
-    Raises:
-      ConfigError: unless it has the field's kind and lies in its range.
-    """
+    """Returns a field's value from a command line's ``text``; ConfigError as ``from_json``."""
     kind = one.values.kind
     if text == "None" and one.values.may_be_none:
         return None

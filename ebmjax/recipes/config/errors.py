@@ -17,8 +17,7 @@ Config = Any
 
 REFUSED, FAILED = 2, 1
 """Exit codes: what was asked for cannot be done, and nothing was written; a run broke off."""
-NEAR = 0.6
-"""Similarity of two names, from 0 to 1, from which one may be meant by the other."""
+NEAR = 0.6  # similarity of two names from which one may be meant by the other
 
 
 class ConfigError(ValueError):

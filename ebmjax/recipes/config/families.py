@@ -117,11 +117,9 @@ def check(config: Config, typed: Collection[str] = ()) -> None:
     flat = flatten(config.to_dict())
     every, fields = all_fields(flat.get("family"), flat), fields_of(config)
     for name in sorted(flat.keys() - every.keys() | fields.keys() - flat.keys()):
-        problem = f"is no field of the family {config.family}.{did_you_mean(name, fields)}"
-        problem = "is missing." if name in fields else problem
-        raise ConfigError(
-            f"config.{trim(name)} {problem} `ebmjax fields {config.family}` prints all."
-        )
+        near = f"is no field of the family {config.family}.{did_you_mean(name, fields)}"
+        problem = f"config.{trim(name)} {'is missing.' if name in fields else near}"
+        raise ConfigError(f"{problem} `ebmjax fields {config.family}` prints all.")
     for name in typed:
         if name not in fields and not every[name].is_off(flat.get(name, ...)):
             needs = " and ".join(w.needs for w in every[name].when if not w.holds(config))

@@ -1,36 +1,29 @@
-"""Prints the fields of a configuration, ``ebmjax fields``; finds configurations and variants."""
+"""Prints every field of a configuration with its value, text and range.
+
+  ebmjax fields CONFIG[:VARIANT] [--config.FIELD=VALUE ...]
+
+"joint" stands for configs/joint.py, "energy" for the defaults of that family. A configuration has
+the fields of the parts that it names: --config.sampler.name=mala prints those of mala."""
 
 import ast
 import runpy
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from ebmjax.recipes.config import command_line, declare, families, files
 from ebmjax.recipes.config.declare import Fields
-from ebmjax.recipes.config.errors import Config, ConfigError, stop
+from ebmjax.recipes.config.errors import ConfigError, stop
 from ebmjax.recipes.config.user_parts import option_fields
-
-USAGE = """usage: ebmjax fields CONFIG[:VARIANT] [--config.FIELD=VALUE ...]
-
-Prints every field with its value, text and range. "joint" stands for configs/joint.py, "energy" for
-the defaults of that family. A configuration has the fields of the parts that it names:
---config.sampler.name=mala prints those of mala."""
-
-ORDER = "family, seed, data, model, sampler, loss, optimizer, train, mesh, evals"
 
 
 def main() -> None:
-    """Reads the command line and prints.
-
-    Raises:
-      SystemExit: for a configuration that cannot be had.
-    """
+    """Reads the command line and prints; ends with code 2 for what is no configuration."""
     first, *rest = sys.argv[1:] or ["--help"]
     if first in ("--help", "-h"):
-        print(USAGE)
+        print(__doc__)
         return
     first = first.removeprefix("--config=")
-    config: Config
     if first in families.FAMILIES and not files.places(first, "configs"):
         if rest:
             stop(f"{first} is a family: name a configuration to change {rest[0]} of it.")
@@ -54,7 +47,8 @@ def main() -> None:
 
 def in_order(fields: Fields) -> Fields:
     """Returns the fields by section."""
-    names = sorted(fields, key=lambda name: ORDER.index(name.partition(".")[0]))
+    order = "family, seed, data, model, sampler, loss, optimizer, train, mesh, evals"
+    names = sorted(fields, key=lambda name: order.index(name.partition(".")[0]))
     return {name: fields[name] for name in names}
 
 
@@ -72,7 +66,7 @@ def read_definitions(path: Path) -> tuple[str, set[str]]:
     return (ast.get_docstring(tree) or "").partition("\n")[0], names
 
 
-def variants(path: Path) -> list[str]:
+def variants(path: Path) -> Sequence[str]:
     """Returns the variants that a file offers when it is asked for one that is not there."""
     try:
         runpy.run_path(str(path))["get_config"]("?")
