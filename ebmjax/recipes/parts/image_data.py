@@ -71,12 +71,8 @@ def load(config: Config, has_chains: bool = True) -> tuple[Images, Config]:
     num_held = section.holdout = number_held_out(section.holdout, section.max_train)
     about = [_about("train", found, section.num_classes, num_held)]
     if has_no_test:
-        about.append(
-            f"no test split: images held out, config.data.holdout={num_held}, stand for it"
-        )
-    splits = [train]
-    if num_held:
-        splits = [*_hold_out(train, num_held, bool(section.num_classes))]
+        about += [f"no test split: images held out, config.data.holdout={num_held}, stand for it"]
+    splits = _hold_out(train, num_held, section.num_classes > 0) if num_held else [train]
     if found_test is not None:
         _check_alike(config, found, found_test)
         section.max_test = len(found_test.data.labels)
@@ -88,7 +84,7 @@ def load(config: Config, has_chains: bool = True) -> tuple[Images, Config]:
     num_train, shape = len(train.labels), train.images.shape[1:]
     if section.get("num_per_class") is not None:
         num_train = min(num_train, section.num_per_class * section.num_classes)
-    some = train.images[np.arange(min(len(train.images), MOST_MEASURED))]
+    some = train.images[:MOST_MEASURED]
     variance = float(np.var(np.asarray(some) / 127.5, axis=0).sum())
     about += by_images.fill_in(config, num_train, shape, variance, has_chains)
     if extractor_name(config) == RANDOM:
@@ -115,24 +111,20 @@ def number_held_out(holdout: float, total: int) -> int:
     return number
 
 
-def _hold_out(
-    train: data.ImageData, number: int, has_classes: bool
-) -> tuple[data.ImageData, data.ImageData]:
-    """Returns images to train on, and images held out: the last of each class by its share.
-
-    More images held out include fewer.
-    """
+def _hold_out(train: data.ImageData, number: int, has_classes: bool) -> list[data.ImageData]:
+    """Returns images to train on, and images held out: the last of each class by its share."""
     labels = train.labels if has_classes else np.zeros_like(train.labels)
     from_last = np.argsort(labels[::-1], kind="stable")
     counts = np.unique(labels, return_counts=True)[1]
     shares = np.concatenate([(np.arange(count) + 0.5) / count for count in counts])
+    # More images held out include fewer.
     chosen = from_last[np.argsort(shares, kind="stable")[:number]]
     held = np.sort(len(labels) - 1 - chosen)
     kept = np.setdiff1d(np.arange(len(labels)), held)
-    return (
+    return [
         data.ImageData(*(rows_of(array, kept) for array in train)),
         data.ImageData(*(array[held] for array in train)),
-    )
+    ]
 
 
 def _about(split: str, found: data.LoadedImages, num_classes: int, held: int = 0) -> str:
@@ -171,10 +163,9 @@ def _load(
 ) -> data.LoadedImages:
     """Returns the checked images of a split, the first of which decide on the classes."""
     section, options = config.data, _options_of(config, "fit", "image_size", "pixels")
+    options |= {"max_examples": limit, "on_disk": on_disk}
     with name_fields(config, split):
-        found = data.load_images(
-            section.name, split, max_examples=limit, on_disk=on_disk, **options
-        )
+        found = data.load_images(section.name, split, **options)
         if section.num_classes is None:
             section.num_classes = found.num_classes or 0
         if section.num_classes:
@@ -206,12 +197,11 @@ def _where(config: Config, split: str) -> str:
     return f"{', '.join(f'config.data.{k}={v!r}' for k, v in values.items() if v)}, split {split}"
 
 
-def _check_alike(config: Config, *splits: data.LoadedImages) -> None:
+def _check_alike(config: Config, *both: data.LoadedImages) -> None:
     """Raises ConfigError if training and test images differ in their form or their classes."""
-    facts: dict[str, list[Any]] = {"shape": [one.data.images.shape[1:] for one in splits]}
+    facts: dict[str, list[Any]] = {"shape": [one.data.images.shape[1:] for one in both]}
     if config.data.num_classes:
-        other = {True: "labels", False: "none"}
-        facts["classes"] = [one.class_names or other[bool(one.num_classes)] for one in splits]
+        facts["classes"] = [s.class_names or ("labels" if s.num_classes else "none") for s in both]
     for what, (expected, got) in facts.items():
         if got != expected:
             raise ConfigError(

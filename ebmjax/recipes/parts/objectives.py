@@ -416,8 +416,7 @@ def check_objective(config: Config) -> None:
         raise ConfigError(
             f"config.loss.name={name} trains the density exp(f) without chains, and {TILTED} "
             f"samples q exp(f / T), q a Gaussian of the images: set --config.sampler.{other} "
-            "--config.sampler.mala.temperature=1 "
-            "--config.sampler.mala.step_size=1e-4."
+            "--config.sampler.mala.temperature=1 --config.sampler.mala.step_size=1e-4."
         )
     size = "positive_batch_size" if "positive_batch_size" in config.train else "batch_size"
     if section.get("beta_variant") == "true_objective" and config.train[size] % 2:
@@ -501,10 +500,9 @@ def fit(config: Config, train: data.ImageData) -> NoiseLevels | samplers.FactorG
     """
     name, section = config.loss.name, config.loss[config.loss.name]
     is_gaussian = name == noise_contrastive.__name__
-    most = min(len(train.images), 4000 if is_gaussian else 1000)
-    rows = np.asarray(take_rows(train.images, np.arange(most)))
+    rows = take_rows(train.images, slice(4000 if is_gaussian else 1000))
     x = np.asarray(data.to_signed_unit(jnp.asarray(rows)) if rows.dtype == np.uint8 else rows)
-    x = x.reshape(most, -1).astype(np.float64)
+    x = x.reshape(len(x), -1).astype(np.float64)
     if is_gaussian:
         return samplers.fit_factor_gaussian(x, jitter=section.noise_scale**2).one(0)
     squares = np.sum(np.square(x), axis=1)

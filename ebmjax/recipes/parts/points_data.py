@@ -54,9 +54,9 @@ def load(config: Config) -> tuple[Images, Truth, Config]:
                 raise ValueError("points must differ in every coordinate.")
         order = data.epoch_indices(0, 0, len(values))
         points = values[order[: section.max_train]]
-        number = number_held_out(section.holdout or DEFAULT_HOLDOUT, len(points))
-        section.max_train, section.holdout = len(points), number
-        train, test = np.split(points, [len(points) - section.holdout])
+        section.max_train = len(points)
+        section.holdout = number_held_out(section.holdout or DEFAULT_HOLDOUT, len(points))
+        train, test = np.split(points, [-section.holdout])
         truth = _estimate(values, values[order[:NUM_KERNELS]])
         about = (
             f"train {len(train):,} of {len(values):,} points ({len(test):,} held out), truth: "

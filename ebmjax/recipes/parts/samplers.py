@@ -32,8 +32,6 @@ NO_FIELDS = {
     *("acceptance_threshold", "temperature_growth", "langevin_weight"),
 }
 """Arguments of the library's samplers that are no fields of theirs."""
-HABITS = ("max_score", "low", "high", "final_step_fraction")
-"""Fields of ``config.sampler`` that every chain has, where the family has them."""
 
 
 class SamplerEntry(NamedTuple):
@@ -93,11 +91,7 @@ def proximal_sgld(
 
 
 def tempered_mala(
-    log_density_fn: Any,
-    *,
-    step_size: Any,
-    temperature: Annotated[Any, POSITIVE] = 1.0,
-    **options: Any,
+    log_density_fn: Any, *, step_size: Any, temperature: Annotated[Any, POSITIVE] = 1.0, **more: Any
 ) -> samplers.Sampler:
     """Returns tempered MALA whose first moves are MALA's of the same step.
 
@@ -107,7 +101,7 @@ def tempered_mala(
       temperature: T at the start.
     """
     return samplers.tempered_mala(
-        log_density_fn, step_size=step_size * temperature, temperature=temperature, **options
+        log_density_fn, step_size=step_size * temperature, temperature=temperature, **more
     )
 
 
@@ -175,10 +169,7 @@ def defaults(name: str) -> dict[str, Any]:
 
 
 def sections(
-    names: Iterable[str],
-    words: str,
-    named: Callable[[Any], Iterable[str]],
-    left_out: Iterable[str] = (),
+    names: Iterable[str], words: str, named: Callable[[Any], Iterable[str]], *left_out: str
 ) -> dict[str, Field]:
     """Returns the fields of samplers, ``sampler.<name>.<field>``, for a family.
 
@@ -242,8 +233,8 @@ def of_section(
       ConfigError: if ``name`` is not in ``allowed``.
     """
     if is_users(name):
-        arguments = [*inspect.signature(find_function(field, name)).parameters]
         usual = {"step_size": SAMPLERS["sgld"].fields["step_size"]}
+        arguments = [*inspect.signature(find_function(field, name)).parameters]
         first = arguments[:1] or ["log_density_fn"]
         part = find_part(config, field, name, first, ("axis_name",), usual)
         entry, options = describe_users(part), part.options
@@ -312,14 +303,11 @@ def check(section: Config, samplers: Sequence[Chosen]) -> None:
 
 def describe_users(part: UserPart) -> SamplerEntry:
     """Returns the row of a user's function. Mistakes of its sampler name the contract."""
-
-    def make(log_density_fn: Any, **hyperparameters: Any) -> Sampler[Any, Any]:
-        return _hold_to_contract(part, part.call(log_density_fn, **hyperparameters))
-
-    return describe(part.function)._replace(make=make)
+    return describe(part.function)._replace(make=functools.partial(_make_users, part))
 
 
-def _hold_to_contract(part: UserPart, made: Any) -> Sampler[Any, Any]:
+def _make_users(part: UserPart, log_density_fn: Any, **hyperparameters: Any) -> Sampler[Any, Any]:
+    made = part.call(log_density_fn, **hyperparameters)
     must = (
         "return a sampler with init(position) -> state with a field position, and step(key, state) "
         "-> (state, info), which keeps shape and dtype of the position, such as "
@@ -363,11 +351,12 @@ def bind_sampler(
 
     Args:
       chosen: already checked by ``chosen.check``.
-      section: ``config.sampler``, of which the box and ``HABITS`` are read.
+      section: ``config.sampler``, of which the box and what every chain has are read.
       base: Gaussians that a sampler tilts; None for N(0, I).
     """
     box = section.get("box", "none")
-    habits = {name: section.get(name) for name in HABITS}
+    of_all = ("max_score", "low", "high", "final_step_fraction")
+    habits = {name: section.get(name) for name in of_all}
     options = {**chosen.options, **({"base": base} if chosen.entry.needs == BASE else {})}
 
     def make_bound(

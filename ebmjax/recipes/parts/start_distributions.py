@@ -37,7 +37,7 @@ def split_images(train: data.ImageData) -> data.ImageData:
     They are clusters of the pixels, or of the log amplitudes of their spectrum, which do not change
     when a texture is shifted: those whose Gaussians give held-out images the larger log density.
     """
-    images = np.asarray(train.images[np.arange(min(len(train.images), MOST_FITTED))])
+    images = np.asarray(train.images[:MOST_FITTED])
     x = images.astype(np.float32) / 127.5 - 1.0
     spectrum = np.log(np.abs(np.fft.rfft2(x, axes=(1, 2))) + SMALLEST_AMPLITUDE)
     found = [_halve(x), _halve(spectrum.astype(np.float32))]
@@ -85,9 +85,8 @@ def log_base(base: samplers.FactorGaussian, temperature: float, x: jax.Array) ->
 
     q are the Gaussians of ``base``, mixed in equal parts.
     """
-    shape = base.mean.shape[1:]
-    found = jax.vmap(base.log_density)(x.reshape(-1, *shape))
-    return temperature * found.reshape(x.shape[: x.ndim - len(shape)])
+    found = jax.vmap(base.log_density)(x.reshape(-1, *base.mean.shape[1:]))
+    return temperature * found.reshape(x.shape[: x.ndim - base.mean.ndim + 1])
 
 
 def make_start(

@@ -122,7 +122,7 @@ SECTIONS = sections(
     SAMPLERS,
     "sampler.prior.name",
     lambda c: (c.get("sampler.prior.name"), c.get("sampler.posterior.name")),
-    left_out=(*SHARED, "noise_scale", "target_acceptance"),
+    *(*SHARED, "noise_scale", "target_acceptance"),
 )
 
 
