@@ -122,8 +122,7 @@ def _as_config(saved: dict[str, Any]) -> Config:
         if one.off is not ...:
             declare.put(one, config, name, one.off)
     for name in sorted(flat.keys() & every.keys()):
-        flat[name] = declare.from_json(every[name], name, flat[name])
-        declare.put(every[name], config, name, flat[name])
+        declare.put(every[name], config, name, declare.from_json(every[name], name, flat[name]))
     fields = families.fields_of(config)
     for name in sorted(flat.keys() ^ fields.keys()):
         problem = "is missing" if name in fields else "is no field"
@@ -216,7 +215,7 @@ def find_saved(folder: Path, config: Config, step: int | None = None) -> Saved:
         why += "--config.evals.checkpoint=newest."
     if why:
         raise WorkdirError(f"--workdir {folder} {why}")
-    newest = newest_of(folder / "checkpoints", steps)
+    newest = newest_of(folder / "checkpoints")
     if newest.is_diverged and step is None and not is_best:
         raise WorkdirError(
             f"--workdir {folder} holds a run that diverged, by step {newest.step} of "
@@ -227,10 +226,11 @@ def find_saved(folder: Path, config: Config, step: int | None = None) -> Saved:
     return newest._replace(step=step, is_best=is_best)
 
 
-def newest_of(directory: Path, steps: Sequence[int]) -> Saved:
+def newest_of(directory: Path) -> Saved:
     """Returns the newest checkpoint whose description can be read."""
+    steps = list_steps(directory)[::-1]
     with explain_errors(directory.parent):
-        for step in reversed(steps):
+        for step in steps:
             try:
                 meta = _records.read_record(directory, step)["user"]
                 total, is_diverged = int(meta["total_steps"]), bool(meta["is_diverged"])
@@ -240,8 +240,8 @@ def newest_of(directory: Path, steps: Sequence[int]) -> Saved:
                 continue  # it lacks a file: others are errors of the system
             return Saved(step, step, total, False, is_diverged, meta)
     raise WorkdirError(
-        f"None of the checkpoints {list(reversed(steps))} in {directory} can be read back as it "
-        "was written. Put the folder back as it was, or use another --workdir."
+        f"None of the checkpoints {steps} in {directory} can be read back as it was written. Put "
+        "the folder back as it was, or use another --workdir."
     )
 
 

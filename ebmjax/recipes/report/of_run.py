@@ -18,7 +18,6 @@ from urllib.parse import quote
 import numpy as np
 from jinja2 import Environment, FileSystemLoader
 
-from ebmjax._records import list_steps
 from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.config.errors import WorkdirError, count_nouns, flatten, stop
 from ebmjax.recipes.evaluators.result_tables import advice, own_numbers, results, with_error
@@ -65,9 +64,9 @@ def read(folder: Path) -> RunData:
     places = {name: folder / name for name in FILES}
     files = {n: run_folder.read_json(p) if p.exists() else {} for n, p in places.items()}
     rows = run_folder.read_rows(folder)
-    saved, checkpoints = None, folder / "checkpoints"
+    saved = None
     with contextlib.suppress(WorkdirError):  # there is none, or all are damaged
-        saved = run_folder.newest_of(checkpoints, list_steps(checkpoints))
+        saved = run_folder.newest_of(folder / "checkpoints")
     newest = {name: value for row in rows for name, value in row.items()}
     config, found = flatten(files["config.json"]), files["summary.json"] or newest
     return RunData(folder, files, config, rows, found, saved)
@@ -114,11 +113,9 @@ def write(folder: Path) -> Path:
 
 def tables(run: RunData) -> dict[str, dict[str, str]]:
     """Returns the main numbers of the run, and those of the user's parts, as text by label."""
+    titled = {"Newest numbers": run.results, "Full evaluation": run.files["evaluation.json"]}
     found = {}
-    for title, numbers in (
-        ("Newest numbers", run.results),
-        ("Full evaluation", run.files["evaluation.json"]),
-    ):
+    for title, numbers in titled.items():
         own = own_numbers(numbers, run.files["config.json"])
         texts = {name: fitting(with_error, numbers[name], None) for name in own}
         found[title] = fitting(results, numbers) | {k: text for k, text in texts.items() if text}

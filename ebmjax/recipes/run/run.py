@@ -236,11 +236,10 @@ class Run:
         }
 
     def evaluate(self, state: training.TrainState, is_finished: bool = True) -> None:
-        """Evaluates ``state``, writes evaluation.json and prints its numbers.
+        """Evaluates ``state``, the outcome of a finished run or not; writes and prints its numbers.
 
-        ``is_finished`` says whether that is the outcome of a finished run. "per_image" of a report
-        goes to per_image.npz, and its errors into the report. So do warnings of numbers that could
-        not be measured.
+        "per_image" of a report goes to per_image.npz, and its errors into the report. So do
+        warnings of numbers that could not be measured.
         """
         path, config, experiment = self.path, self.config, self.experiment
         started = time.perf_counter()

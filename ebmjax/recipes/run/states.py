@@ -15,6 +15,7 @@ from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, flatten
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.models.build import Experiment
+from ebmjax.training import Monitor
 
 RECOVERIES, MOST_RECOVERIES = "recoveries.json", 5
 
@@ -27,9 +28,7 @@ SMALLER = {
 DOES_NOT_FIT = (training.CheckpointMismatchError, training.CheckpointDamagedError)
 
 
-def keep_best(
-    monitor: training.Monitor, folder: Path, name: str, about: Mapping[str, Any]
-) -> training.Monitor:
+def keep_best(monitor: Monitor, folder: Path, name: str, about: Mapping[str, Any]) -> Monitor:
     """Returns ``monitor``, which then saves the state in ``folder`` if its number is the best.
 
     The first of equals is kept; a state before training, or without a finite number, never is.

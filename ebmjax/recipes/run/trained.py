@@ -13,7 +13,6 @@ import numpy as np
 from ebmjax import data
 from ebmjax._checks import check_at_least, check_key
 from ebmjax._groups import over_devices
-from ebmjax._records import read_json
 from ebmjax.recipes.config import command_line, declare, families, files
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, did_you_mean, flatten
 from ebmjax.recipes.folder import run_folder
@@ -173,8 +172,7 @@ def load(
             "trust the folder with --allow_code. From Python, these are arguments of load."
         )
     for name, value in given.items():  # first: a check may run the named code
-        read = declare.from_text(every[name], name, str(value))
-        declare.put(every[name], config, name, read)
+        declare.put(every[name], config, name, declare.from_text(every[name], name, str(value)))
     families.check(config)
     if not families.is_points(config) and data.is_tfds(config.data.name):
         with contextlib.suppress(ValueError):  # which building explains
@@ -222,7 +220,7 @@ def load_packaged(name: str) -> TrainedRun:
             f"{', '.join(known)}. ebmjax.recipes.load(FOLDER) reads a run of yours."
         )
     place = files.MODELS / name
-    fields = read_json(place / "fields.json")
+    fields = run_folder.read_json(place / "fields.json")
     every = families.all_fields(fields["family"], fields)
     base = {key: declare.from_json(every[key], key, fields[key]) for key in fields}
     config = declare.configure(every, base=base)
