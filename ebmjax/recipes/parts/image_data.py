@@ -65,10 +65,9 @@ def load(config: Config, has_chains: bool = True) -> tuple[Images, Config]:
         if not is_open or not isinstance(missing, data.MissingSplitError) or missing.others:
             raise
     has_no_test = section.holdout is None and found_test is None
-    if section.holdout is None:
-        section.holdout = DEFAULT_HOLDOUT if has_no_test else 0
+    holdout = DEFAULT_HOLDOUT if has_no_test else section.holdout or 0
     section.max_train, section.image_size = len(train.labels), train.images.shape[1]
-    num_held = section.holdout = number_held_out(section.holdout, section.max_train)
+    num_held = section.holdout = number_held_out(holdout, section.max_train)
     about = [_about("train", found, section.num_classes, num_held)]
     if has_no_test:
         about += [f"no test split: images held out, config.data.holdout={num_held}, stand for it"]

@@ -82,8 +82,7 @@ def _estimate(values: np.ndarray, kernels: np.ndarray) -> Truth:
     density = jax.scipy.stats.gaussian_kde(kernels.T)
 
     def draw(key: Key, num: int) -> jax.Array:
-        chosen = jax.random.choice(key, len(values), (num,), replace=num > len(values))
-        return jnp.asarray(values)[chosen]
+        return jax.random.choice(key, jnp.asarray(values), (num,), replace=num > len(values))
 
     return Truth(draw, lambda x: density.logpdf(x)[0], values.mean(axis=0)[None])
 

@@ -68,14 +68,12 @@ def describe(
       defaults: in place of the signature's.
     """
     defaults = {"step_size": 0.01, **defaults}
-    fields = {} if of is None else read_fields(of, **defaults)
-    fields |= read_fields(make, **defaults)
+    fields = read_fields(of or make, **defaults) | read_fields(make, **defaults)
     facts = {name: getattr(of or make, name, None) for name in SamplerEntry._fields[3:]}
     left_out = NO_FIELDS | ({"noise_scale"} if facts["rejects"] else set())
     fields = {name: one for name, one in fields.items() if name not in left_out}
     if one := fields.get("temperature"):
-        default = 1.0 if one.default is None else one.default
-        fields["temperature"] = field(default, POSITIVE, TEMPERATURE)
+        fields["temperature"] = field(one.default or 1.0, POSITIVE, TEMPERATURE)
     return SamplerEntry(make, fields, needs, **{k: v for k, v in facts.items() if v is not None})
 
 
