@@ -480,6 +480,7 @@ def _users(config: Config) -> Callable[..., tuple[jax.Array, Metrics]]:
 
     def loss(*given: Any) -> tuple[jax.Array, Metrics]:
         found: Any = part.call(*given, **part.options)
+        value: Any
         value, metrics = found if isinstance(found, tuple) and len(found) == 2 else (found, {})
         is_real = hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jnp.floating)
         types = f"a {type(value).__name__} and a {type(metrics).__name__}"

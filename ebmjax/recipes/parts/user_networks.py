@@ -25,7 +25,7 @@ ADAPTERS: dict[str, Any] = {
 
 
 def user_networks(
-    config: Config, given: dict[str, Any], *specs: tuple[Any, ...], has_state: bool = False
+    config: Config, given: dict[str, Any], *specs: tuple[str, Any, Any], has_state: bool = False
 ) -> tuple[Any, ...]:
     """Returns the networks of ``config.model.factory``, one for each of ``specs``.
 
