@@ -198,6 +198,15 @@ def extractor_name(config: Mapping[str, Any]) -> str:
     return OWN_CLASSIFIER if data["num_classes"] >= MIN_CLASSES else RANDOM
 
 
+def about_features(extractor: str) -> tuple[str, ...]:
+    """Returns a line where the features of a random network judge samples."""
+    line = (
+        "FID compares features of a random network, because a classifier's need five classes; "
+        "--config.evals.inception_weights=FILE takes Inception's"
+    )
+    return (line,) * (extractor == RANDOM)
+
+
 def with_extractor(label: str, configs: Iterable[Mapping[str, Any]]) -> str:
     """Returns ``label`` with the extractors of runs in place of EXTRACTOR, if it is there."""
     names = sorted({extractor_name(config) for config in configs} if EXTRACTOR in label else [])

@@ -12,7 +12,6 @@ from ebmjax._shown import printable, trim
 from ebmjax._stored import rows_of
 from ebmjax.recipes.config import by_images
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.config.families import RANDOM, extractor_name
 
 DEFAULT_HOLDOUT = 0.2
 MOST_NAMED, MOST_MEASURED = 12, 4000
@@ -86,11 +85,6 @@ def load(config: Config, has_chains: bool = True) -> tuple[Images, Config]:
     some = train.images[:MOST_MEASURED]
     variance = float(np.var(np.asarray(some) / 127.5, axis=0).sum())
     about += by_images.fill_in(config, num_train, shape, variance, has_chains)
-    if extractor_name(config) == RANDOM:
-        about.append(
-            "FID compares features of a random network, because a classifier's need five classes; "
-            "--config.evals.inception_weights=FILE takes Inception's"
-        )
     return Images(train, monitored, evaluated, tuple(about)), config
 
 

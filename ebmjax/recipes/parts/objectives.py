@@ -32,8 +32,6 @@ from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.user_parts import find_function, find_part, is_users
 from ebmjax.types import Key, Metrics
 
-TILTED = "tilted_langevin"
-
 
 def contrastive_divergence(
     key: Key, model: Density, batch: Samples, negatives: Samples
@@ -406,24 +404,6 @@ def warn_of_objective(config: Config) -> tuple[str, ...]:
         f"warning: config.loss.name={name} needs second derivatives, of which "
         f"config.model.activation={activation} has none: set --config.model.activation=swish",
     )
-
-
-def check_objective(config: Config) -> None:
-    """Raises ConfigError if the fields of ``config.loss.name`` do not go with others."""
-    section, name = config.loss, config.loss.name
-    if not draws(name) and TILTED in (config.sampler.get("name"), *config.sampler.get("names", ())):
-        other = "name=mala" if "name" in config.sampler else "names='(\"mala\",)'"
-        raise ConfigError(
-            f"config.loss.name={name} trains the density exp(f) without chains, and {TILTED} "
-            f"samples q exp(f / T), q a Gaussian of the images: set --config.sampler.{other} "
-            "--config.sampler.mala.temperature=1 --config.sampler.mala.step_size=1e-4."
-        )
-    size = "positive_batch_size" if "positive_batch_size" in config.train else "batch_size"
-    if section.get("beta_variant") == "true_objective" and config.train[size] % 2:
-        raise ConfigError(
-            f"config.train.{size} must be even for config.loss.beta_variant=true_objective, which "
-            f"halves it, got {config.train[size]}."
-        )
 
 
 def make_loss(

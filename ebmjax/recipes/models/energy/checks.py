@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.models.energy.fields import name_samplers
+from ebmjax.recipes.config.families import POINTS
 from ebmjax.recipes.parts import samplers
-from ebmjax.recipes.parts.objectives import check_objective
+from ebmjax.recipes.parts.objectives import draws
 
 
 def check(config: Config, about_images: str = "") -> None:
@@ -21,7 +20,7 @@ def check(config: Config, about_images: str = "") -> None:
     found, has_density = find_samplers(config), config.loss.get("generative_weight", 1.0) > 0
     samplers.check(section, [*found.values()])
     moving = [name for name, chosen in found.items() if chosen.entry.interacts]
-    has_none, has_points = config.data.num_classes == 0, families.is_points(config)
+    has_none, has_points = config.data.num_classes == 0, not is_joint and config.data.name in POINTS
     start, of_others = section.buffer.start, "informative" if has_points else "data"
     pairs = {
         f"config.sampler.buffer.start={start} does not go with config.data.name={config.data.name}:"
@@ -40,14 +39,12 @@ def check(config: Config, about_images: str = "") -> None:
         "are none: set it to False.": has_none and config.model.is_conditional,
     }
     if has_density:
-        check_objective(config)
         pairs |= _pair_chains(config, [*found], moving)
     for sentence, is_wrong in pairs.items():
         if is_wrong:
             raise ConfigError(sentence)
     if has_density and not config.model.factory and config.model.get("norm") == "batch":
         check_independence(config)
-    families.check_kept(config)
 
 
 def _pair_chains(config: Config, names: list[str], moving: list[str]) -> dict[str, Any]:
@@ -55,7 +52,18 @@ def _pair_chains(config: Config, names: list[str], moving: list[str]) -> dict[st
     section, num_shards, loss = config.sampler, config.mesh.num_shards, config.loss
     size, blocks = section.buffer.size, count_blocks(config)
     is_conditional, least = config.model.is_conditional, section.num_samples
+    other = "name=mala" if "name" in section else "names='(\"mala\",)'"
+    batch = "positive_batch_size" if "positive_batch_size" in config.train else "batch_size"
     pairs = {
+        f"config.loss.name={loss.name} trains the density exp(f) without chains, and the samplers "
+        f"{names} take q exp(f / T), q a Gaussian of the images: set --config.sampler.{other} "
+        "--config.sampler.mala.temperature=1 --config.sampler.mala.step_size=1e-4.": (
+            not draws(loss.name) and set(names) & set(samplers.TILTING)
+        ),
+        f"config.train.{batch} must be even for config.loss.beta_variant=true_objective, which "
+        f"halves it, got {config.train[batch]}.": (
+            loss.get("beta_variant") == "true_objective" and config.train[batch] % 2
+        ),
         "config.model.is_conditional=True needs chains that belong to a class, and the particles "
         f"of config.sampler.name={moving} move together: take another.": is_conditional and moving,
         f"config.sampler.names={tuple(names)} shares the negatives between chains of two densities:"
@@ -102,12 +110,12 @@ def find_samplers(config: Config) -> dict[str, samplers.Chosen]:
     Those of images without labels move one chain at a time, because a chain may belong to a class.
     """
     offered: Mapping[str, Any] = samplers.SAMPLERS
-    if families.is_points(config):
-        offered = samplers.PLAIN
-    elif config.family == "energy":
-        offered = samplers.SINGLE | samplers.TILTING
-    names = name_samplers(config)
-    field = "sampler.names" if config.sampler.get("names") else "sampler.name"
+    if config.family == "energy":
+        has_points = config.data.name in POINTS
+        offered = samplers.PLAIN if has_points else samplers.SINGLE | samplers.TILTING
+    field, names = "sampler.names", config.sampler.get("names")
+    if not names:
+        field, names = "sampler.name", (config.sampler.get("name"),)
     if len(set(names)) < len(names):
         raise ConfigError(f"config.sampler.names must be different samplers, got {[*names]}.")
     return {name: samplers.of_section(config, field, name, offered) for name in names}

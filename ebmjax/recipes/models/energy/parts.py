@@ -12,7 +12,7 @@ import optax
 from ebmjax import data, learning, networks, optim
 from ebmjax._stored import rows_of
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.config.families import is_points
+from ebmjax.recipes.config.families import POINTS
 from ebmjax.recipes.config.user_parts import is_users
 from ebmjax.recipes.models.build import ACTIVATIONS, SHARD_AXES, user_optimizer
 from ebmjax.recipes.models.energy import checks
@@ -89,7 +89,7 @@ def make_energy(
     if model.factory:
         given = {"num_classes": labels, "image_shape": x.shape}
         own: Any = user_networks(config, given, ("energies", example, ()))[0]
-    elif is_points(config):
+    elif config.data.name in POINTS:
         act, dtype = ACTIVATIONS[model.activation], jnp.dtype(model.dtype)
         own = networks.MLPEnergy(hidden=model.hidden, activation=act, dtype=dtype)
     else:
@@ -131,7 +131,7 @@ def take_images(train: data.ImageData, number: int) -> data.ImageData:
 def make_view(config: Config, is_augmented: bool = True) -> learning.View:
     """Returns images of the data to what the network sees; points are seen as they are."""
     is_joint, section = config.family == "joint", config.data
-    if is_points(config):
+    if not is_joint and section.name in POINTS:
         return lambda key, points: points
     names = ("crop", "flip", "", "noise") if is_joint else ("flip", "level", "noise")
 
@@ -194,8 +194,8 @@ def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan:
     Images without classes are split in clusters, for a start or a sampler that has a Gaussian for
     each class.
     """
-    section, buffer = config.sampler, config.sampler.buffer
-    num_shards, num_kept = config.mesh.num_shards, buffer.get("num_kept")
+    section, buffer, num_shards = config.sampler, config.sampler.buffer, config.mesh.num_shards
+    num_classes, num_kept = checks.count_blocks(config), buffer.get("num_kept")
     has_classes = config.family == "joint" or config.model.is_conditional
     is_informative = buffer.start == "informative"
     if has_classes and is_informative:
@@ -224,7 +224,7 @@ def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan:
         num_samples=section.num_samples // num_shards,
         start_fn=starts.make_start(buffer, train, grouped, by_label=has_classes),
         reinit_prob=buffer.reinit_prob,
-        num_classes=checks.count_blocks(config),
+        num_classes=num_classes,
         augment=augment,
         replacement=buffer.get("replacement", "in_place"),
         num_kept=num_kept and num_kept // num_shards,

@@ -11,7 +11,7 @@ import numpy as np
 from ebmjax import data, latent
 from ebmjax.learning import init_latent_carry, numbers_of
 from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.config.families import extractor_name
+from ebmjax.recipes.config.families import about_features, check_kept, extractor_name
 from ebmjax.recipes.evaluators.evaluations import make_distances
 from ebmjax.recipes.evaluators.gradient_variance import over_coordinates
 from ebmjax.recipes.evaluators.plots import column, figure, step_colours, tiles
@@ -30,7 +30,9 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     """The experiment of ``config`` (see ``latent/fields.py`` for the fields)."""
     images, config = image_data.load(config)
     checks.check(config)
+    check_kept(config)
     extractor = extractor_name(config)
+    images = images._replace(about=(*images.about, *about_features(extractor)))
     train = images.train
     networks, init = parts.model_of(config, train.images.shape[1:])
     chains = parts.chains(config, train)
