@@ -3,7 +3,6 @@
 import runpy
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -34,7 +33,26 @@ def read(
         if not callable(get_config):
             raise ConfigError(f"{found} must define get_config(variant), which makes the fields.")
         made = get_config(*[variant] * bool(colon))
-        names = _change(made, config, split(["", *arguments])[1])
+        if not isinstance(made, ConfigDict):
+            raise ConfigError(
+                "config: get_config() of the file must return a configuration, got "
+                f"{trim(repr(made))}."
+            )
+        given = [one.removeprefix("--config.").partition("=") for one in split(["", *arguments])[1]]
+        names = [name for name, _, _ in given]
+        fields = families.all_fields(getattr(made, "family", ""), names) if names else {}
+        for name, _, text in given:
+            if name.endswith(".options") or any(one.startswith(f"{name}.") for one in fields):
+                raise ConfigError(
+                    f"config.{name} is a section and keeps its fields: set them one by one, as in "
+                    f"--config.{name}.FIELD=VALUE."
+                )
+            if name not in fields:
+                near = did_you_mean(name, families.fields_of(made)) or did_you_mean(name, fields)
+                raise ConfigError(
+                    f"config.{trim(name)} is no field.{near} `ebmjax fields {config}` prints all."
+                )
+            declare.put(fields[name], made, name, declare.from_text(fields[name], name, text))
         if is_checked:
             families.check(made, names)
             families.prune(made)
@@ -64,29 +82,6 @@ def split(argv: Sequence[str]) -> tuple[str | None, list[str], list[str]]:
         else:
             fields.append(f"--{name}={value}")
     return config, fields, rest
-
-
-def _change(config: Any, shown: str, arguments: Sequence[str]) -> list[str]:
-    """Sets the fields of ``config`` that arguments name, and returns their names."""
-    if not isinstance(config, ConfigDict):
-        got = trim(repr(config))
-        raise ConfigError(f"config: get_config() must return a configuration, got {got}.")
-    given = [one.removeprefix("--config.").partition("=") for one in arguments]
-    names = [name for name, _, _ in given]
-    fields = families.all_fields(getattr(config, "family", ""), names) if names else {}
-    for name, _, text in given:
-        if name.endswith(".options") or any(one.startswith(f"{name}.") for one in fields):
-            raise ConfigError(
-                f"config.{name} is a section and keeps its fields: set them one by one, as in "
-                f"--config.{name}.FIELD=VALUE."
-            )
-        if name not in fields:
-            near = did_you_mean(name, families.fields_of(config)) or did_you_mean(name, fields)
-            raise ConfigError(
-                f"config.{trim(name)} is no field.{near} `ebmjax fields {shown}` prints all."
-            )
-        declare.put(fields[name], config, name, declare.from_text(fields[name], name, text))
-    return names
 
 
 def _explain(error: BaseException, path: Path) -> str:

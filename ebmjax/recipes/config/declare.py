@@ -244,24 +244,18 @@ def check_ranges(fields: Fields, config: Config) -> None:
 def read_fields(function: Callable[..., Any], **defaults: Any) -> dict[str, Field]:
     """Returns the fields that the keyword arguments of a function are, by name.
 
-    ``defaults`` take the place of the signature's.
+    ``defaults`` take the place of the signature's. A text is the beginning of a line of ``Args:``,
+    without the marks of its formulas.
     """
     lines = re.findall(r"^  +(\w+): (.*(?:\n    +.*)*)", inspect.getdoc(function) or "", re.M)
-    texts, found = dict(lines), {}
+    texts, found, unmark = dict(lines), {}, lambda formula: formula[1].replace("\\", "")
     for name, one in inspect.signature(function, eval_str=True).parameters.items():
         about = getattr(one.annotation, "__metadata__", ())
         values = next((value for value in about if isinstance(value, Range)), None)
         if values is not None and one.kind is one.KEYWORD_ONLY:
-            text = shorten_text(texts.get(name, ""))
-            found[name] = field(defaults.get(name, one.default), values, text)
+            formula = re.sub(r":math:`([^`]*)`", unmark, texts.get(name, ""))
+            text = " ".join(formula.replace("`", "").split()).partition(". ")[0].rstrip(".")
+            while len(text) > LONGEST and re.search("[,;(]", text):
+                text = re.sub(r"\s*[,;(][^,;(]*$", "", text)
+            found[name] = Field(defaults.get(name, one.default), values, text[:LONGEST])
     return found
-
-
-def shorten_text(text: str) -> str:
-    """Returns the beginning of a text for one line, without the marks of its formulas."""
-    plain = re.sub(r":math:`([^`]*)`", lambda formula: formula[1].replace("\\", ""), text)
-    plain = " ".join(plain.replace("`", "").split())
-    plain = plain.partition(". ")[0].rstrip(".")
-    while len(plain) > LONGEST and re.search("[,;(]", plain):
-        plain = re.sub(r"\s*[,;(][^,;(]*$", "", plain)
-    return plain[:LONGEST]

@@ -30,7 +30,7 @@ def make_evaluators(config: Config) -> Evaluators:
     """Returns the evaluators that run, in the table's order; the user's come last."""
     made: Evaluators = {}
     for name in table.EVALUATORS:
-        if table.wants(config, name):
+        if config.get(f"evals.{name}.every", table.NEVER) != table.NEVER:
             function = partial(table.find(name), **table.options(config, name))
             made[name] = function, config.evals[name].every
     for place, name in enumerate(config.evals.get("functions", ())):

@@ -42,11 +42,6 @@ READ = ("density", "evidence")
 """Evaluators whose fields others read, too: the plane's grid, what scores images."""
 
 
-def wants(config: Config, name: str) -> bool:
-    """Returns whether a configuration runs an evaluator."""
-    return config.get(f"evals.{name}.every", NEVER) != NEVER
-
-
 def find(name: str, part: str = "") -> Any:
     """Returns an evaluator of ours, or a part of its file; None if the file has no such part."""
     module = importlib.import_module(f"ebmjax.recipes.evaluators.{name}")
@@ -79,7 +74,8 @@ def fields(name: str, *when: When, without: Collection[str] = ()) -> dict[str, F
         (*words, 1, 3),
     )
     text = f"N: at every N-th evaluation of training{text}; never: off"
-    is_run = When(f"config.evals.{name}.every other than never", lambda c: wants(c, name))
+    every = f"evals.{name}.every"
+    is_run = When(f"config.{every} other than never", lambda c: c.get(every, NEVER) != NEVER)
     own = own_fields(name)
     if name not in READ:
         own = {key: replace(one, off=one.default) for key, one in under(own, is_run).items()}

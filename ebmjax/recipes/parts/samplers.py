@@ -202,17 +202,12 @@ class Chosen(NamedTuple):
     Attributes:
       name: in the table.
       options: every field of its entry, by name.
-      entry: its row of the table, or that of the user's function.
+      entry: its row of the table, or that of the user's function, with these options.
     """
 
     name: str
     options: Mapping[str, Any]
     entry: SamplerEntry
-
-    @property
-    def rejects(self) -> bool:
-        """Returns whether it takes moves back with these options."""
-        return self.entry.rejects and self.options.get("rejects", True)
 
 
 def of_section(
@@ -247,7 +242,8 @@ def of_section(
     options = {**options, **{key: value for key, value in shared.items() if key in known}}
     if not is_users(name) and options.get("noise_scale") is not None:
         options.pop("temperature", None)  # the noise sets it
-    return Chosen(name, options, entry)
+    rejects = entry.rejects and options.get("rejects", True)
+    return Chosen(name, options, entry._replace(rejects=rejects))
 
 
 def temperature(chosen: Chosen) -> Any:
@@ -271,7 +267,7 @@ def check(section: Config, samplers: Sequence[Chosen]) -> None:
     box, low, high, buffer = section.box, section.low, section.high, section.buffer
     names, has_box = [one.name for one in samplers], box != "none"
     each = section.num_samples // len(samplers)
-    is_moved = any(one.rejects for one in samplers)
+    is_moved = any(one.entry.rejects for one in samplers)
     # Outside the density is zero: no move of such a chain would ever be accepted.
     reach = buffer.start_scale if buffer.start == "uniform" else 1.0
     is_inside = buffer.start not in ("gaussian", "data") and low <= -reach and reach <= high
@@ -385,7 +381,7 @@ def bind_sampler(
             log_density_fn = samplers.clip_score(log_density_fn, max_score)
         if box == "reflect":
             make = samplers.reflect(make, low, high)
-        elif box == "reject" and chosen.rejects:
+        elif box == "reject" and chosen.entry.rejects:
             log_density_fn = densities.within_box(log_density_fn, low, high)
         elif box != "none":  # beside one that rejects, others are projected
             make = samplers.clamp(make, low, high)

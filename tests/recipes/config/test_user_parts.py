@@ -139,7 +139,7 @@ def test_a_sampler_has_its_own_defaults_and_the_options(family, step_size, here)
     """A latent model's section gives the step; the others leave the function its own."""
     chosen = sampler_of(family, "own.py:drift", sampler__options__noise=0.25)
     assert chosen.options == {"step_size": step_size, "noise": 0.25}
-    assert not chosen.rejects
+    assert not chosen.entry.rejects
     assert not chosen.entry.interacts
 
 

@@ -76,7 +76,7 @@ def test_a_row_makes_its_sampler_from_its_fields(name):
     )
     assert library.position_of(state).shape == start.shape
     assert set(library.memory_of(state, chosen.entry.memory)) == set(chosen.entry.memory)
-    if chosen.rejects:
+    if chosen.entry.rejects:
         assert any(
             hasattr(info, field)
             for field in ("is_accepted", "is_swapped", "is_diverging", "acceptance_rate")
@@ -250,7 +250,7 @@ def test_a_box_that_rejects_needs_a_sampler_that_rejects():
     with pytest.raises(ConfigError, match=r"box='reject' .* \['sgld'\] never take one back"):
         check(section, [sgld])
     check(section, [sgld, mala])
-    sure = mala._replace(options={**mala.options, "rejects": False})
+    sure = mala._replace(entry=mala.entry._replace(rejects=False))
     with pytest.raises(ConfigError, match=r"\['mala'\] never take one back"):
         check(section, [sure])
     for chosen, expected in ((sgld, 0.5), (mala, 0.45)):

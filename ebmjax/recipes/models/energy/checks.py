@@ -136,7 +136,7 @@ def check_independence(config: Config) -> None:
     if config.model.get("norm_policy") in ("running", "running_chains"):
         return
     for chosen in find_samplers(config).values():
-        if chosen.rejects or chosen.entry.interacts:
+        if chosen.entry.rejects or chosen.entry.interacts:
             does = "moves particles that interact" if chosen.entry.interacts else "takes moves back"
             raise ConfigError(
                 f"config.sampler.name={chosen.name!r} {does}, and chains that batch normalisation "
