@@ -9,6 +9,7 @@ import inspect
 import itertools
 import os
 import re
+import sys
 import textwrap
 from importlib.metadata import distribution
 from pathlib import Path
@@ -22,6 +23,9 @@ from ebmjax.recipes.config import families, files, show_fields
 
 ROOMS = sorted(ebmjax._ROOMS)
 MARKED = re.compile(r"<!-- (fields of \w+|configurations) -->\n.*?<!-- end -->", re.DOTALL)
+
+# Notebooks call the command by its name: it is that of the interpreter that builds.
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
 
 project, author, release = "ebmjax", "the ebmjax developers", ebmjax.__version__
 extensions = [
