@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import resource
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from statistics import median
@@ -23,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import metrics, training
+from ebmjax._phases import phase, tell_phases
 from ebmjax.recipes.config import command_line
 from ebmjax.recipes.config.errors import Config, stop
 from ebmjax.recipes.models import build
@@ -76,50 +78,50 @@ def build_jem(
     return config, build_experiment(config)
 
 
-def make_steps(config: Config, experiment: build.Experiment) -> Callable[[], Any]:
-    """Returns a call of one block as ``training.fit`` runs it, batches included."""
-    mesh = training.make_mesh(experiment.plan.num_shards)
-    plan = replace(experiment.plan, total_steps=10**9)
-    blocks = Feed(experiment.data, plan, mesh).blocks(0)
-    key, step = build.root_keys(config.seed)[1], make_block(experiment.train_step, mesh)
-    state = place_state(experiment.state, mesh)
+def make_steps(config: Config, made: build.Experiment) -> tuple[Callable[[], Any], Any, float]:
+    """Returns a call of one block as ``training.fit`` runs it, its program, and what that took."""
+    mesh = training.make_mesh(made.plan.num_shards)
+    plan = replace(made.plan, total_steps=10**9)
+    blocks = Feed(made.data, plan, mesh).blocks(0)
+    key, state = build.root_keys(config.seed)[1], place_state(made.state, mesh)
+    given, step = (next(blocks)[-1], made.numbers), make_block(made.train_step, mesh)
+    with tell_phases("stderr"), phase(f"compiling a block of {plan.steps_per_dispatch} steps"):
+        started = time.perf_counter()
+        program = step.lower(key, state, *given).compile()
+        seconds = time.perf_counter() - started
 
     def steps() -> Any:
         nonlocal state
-        state, metrics = step(key, state, next(blocks)[-1], experiment.numbers)
+        state, metrics = program(key, state, next(blocks)[-1], made.numbers)
         return state, metrics
 
-    return steps
+    return steps, program, seconds
 
 
-def measure(config: Config, num_blocks: int, has_flops: bool) -> dict[str, str]:
+def measure(config: Config, num_blocks: int, has_flops: bool) -> Iterator[tuple[str, str]]:
     """Builds it, times it if there are blocks to time, and counts its operations if asked."""
     experiment = build_experiment(config)
     training.digest_data(experiment.data)  # as a run begins: it reads all of them
-    plan, found, seconds = experiment.plan, {}, float("nan")
+    plan, seconds = experiment.plan, float("nan")
     if num_blocks:
-        steps, size = make_steps(config, experiment), plan.steps_per_dispatch
-        first = harness.time_call(steps)
+        steps, program, to_compile = make_steps(config, experiment)
+        yield "to compile", f"{to_compile:.3g} s"
+        yield "program", f"{harness.memory_mib(program)['peak']:.4g} MiB, as XLA counts them"
+        harness.time_call(steps)
+        size = plan.steps_per_dispatch
         times = [harness.time_call(steps) / size for _ in range(num_blocks)]
         seconds = median(times)
         per_epoch = len(jax.tree.leaves(experiment.data)[0]) // plan.streams[0]
-        hours = seconds * plan.total_steps / 3600
-        peak = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", float("nan"))
         resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in KiB on Linux
-        found = {
-            "a step": f"{harness.spread(times, 1e3)} ms",
-            "an epoch": f"{seconds * per_epoch:.4g} s, {per_epoch} steps",
-            "the run": f"{hours:.3g} h, {plan.total_steps} steps, without monitoring",
-            "to compile": f"{first - size * seconds:.3g} s",
-            "process": f"{resident / 2**10:.4g} MiB at its peak",
-            "memory": f"{peak / 2**30:.3g} GiB at its peak",
-        }
+        yield "a step", f"{harness.spread(times, 1e3)} ms"
+        yield "an epoch", f"{seconds * per_epoch:.4g} s, {per_epoch} steps"
+        yield "the run", f"{seconds * plan.total_steps / 3600:.3g} h, {plan.total_steps} steps"
+        yield "process", f"{resident / 2**10:.4g} MiB at its peak"
     if has_flops:
         flops = step_flops(experiment, build.root_keys(config.seed)[1])
         run = f"{flops * plan.total_steps / 1e15:.4g} P in {plan.total_steps} steps"
         rate = f", {flops / seconds / 1e12:.4g} T a second" if num_blocks else ""
-        found["operations"] = f"{flops / 1e12:.4g} T a step{rate}, {run}"
-    return found
+        yield "operations", f"{flops / 1e12:.4g} T a step{rate}, {run}"
 
 
 def step_flops(experiment: build.Experiment, key: jax.Array) -> float:
@@ -151,8 +153,7 @@ def rows(_: str, options: argparse.Namespace) -> Iterator[harness.Row]:
     """Measures a configuration."""
     config = command_line.read(options.config, options.fields)
     if options.blocks < (0 if options.flops else 1):
-        text = "--blocks must be at least 1, or 0 with --flops for the operations alone."
-        options.parser.error(text)
+        options.parser.error("--blocks must be at least 1, or 0 with --flops for operations alone.")
     with offer_examples(options.random_examples):
-        found = measure(config, options.blocks, options.flops)
-        yield from ({"what": what, "value": value} for what, value in found.items())
+        for what, value in measure(config, options.blocks, options.flops):
+            yield {"what": what, "value": value}

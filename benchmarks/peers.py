@@ -225,7 +225,7 @@ def training() -> Iterator[Work]:
     batch_size, num_steps, block = JEM
     shards = math.gcd(batch_size, 10_000)  # which divide the batch and the buffer's slots
     made = on_devices(partial(configured.build_jem, *JEM), shards)
-    ours = {n: configured.make_steps(*both) for n, both in made.items()}
+    ours = {n: configured.make_steps(*both)[0] for n, both in made.items()}
     config, experiment = made[1]
     load = cache(partial(load_jem, config, experiment.state.params))
 

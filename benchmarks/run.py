@@ -12,7 +12,6 @@ the rows so far. NAME --help says more about one of these; the last is a file of
 import importlib
 import os
 import sys
-from itertools import takewhile
 
 from ebmjax.recipes.run.machine import variables
 
@@ -27,7 +26,7 @@ BENCHMARKS = {
     "training": ("peers", "training steps of JEM, beside PyTorch"),
     "plane": ("peers", "Langevin chains in the plane, beside BlackJAX"),
     "svgd": ("peers", "SVGD, beside BlackJAX"),
-    "samplers": ("sampler_throughput", "every sampler, beside the bare gradients that it takes"),
+    "sampler_throughput": ("sampler_throughput", "every sampler, beside its bare gradients"),
     "configuration": ("configuration", "what a configuration costs on this machine"),
 }
 """Name to the file, and what it is for."""
@@ -40,22 +39,21 @@ FILES = {
 
 def main() -> None:
     """Runs the benchmarks that the command line names, one after the other."""
-    names = list(takewhile(lambda one: not one.startswith("-"), sys.argv[1:]))
+    asked = [one for one in sys.argv[1:] if one in BENCHMARKS]
     every = {name: text for name, (_, text) in BENCHMARKS.items()} | FILES
-    listed = "\n".join(f"  {name:17}{text}" for name, text in every.items())
-    known = [name for name in names if name in BENCHMARKS]
-    modules = {name: importlib.import_module(BENCHMARKS[name][0]) for name in known}
+    listed = "\n".join(f"  {name:20}{text}" for name, text in every.items())
+    modules = {name: importlib.import_module(BENCHMARKS[name][0]) for name in asked}
     said = [module.__doc__ or "" for module in modules.values()] or [f"{__doc__}{listed}"]
     parser = harness.make_parser("\n".join(dict.fromkeys(said)))
     parser.add_argument("names", nargs="*", help="benchmarks")
     for module in modules.values():
         module.add_options(parser)
-    options, rest = parser.parse_known_args()
-    for name in set(names).difference(known):
+    options, rest = parser.parse_known_intermixed_args()
+    for name in set(options.names).difference(BENCHMARKS):
         parser.error(f"there is no benchmark {name}; the names are:\n{listed}")
     if rest and not all(getattr(module, "TAKES_FIELDS", False) for module in modules.values()):
         parser.error(f"unexpected arguments: {' '.join(rest)}")
-    if not names:
+    if not asked:
         parser.print_help()
         return
     harness.warn_if_busy()

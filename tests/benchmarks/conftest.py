@@ -26,7 +26,8 @@ def command(load, monkeypatch, capsys, tmp_path):
         runner = load("run")
         monkeypatch.setattr(load("_harness"), "OUT", tmp_path / "runs")
         is_named = name in runner.BENCHMARKS
-        monkeypatch.setattr(sys, "argv", [*(["run.py"] * is_named), name, *arguments.split()])
+        words = [*arguments.split(), name] if is_named else [name, *arguments.split()]
+        monkeypatch.setattr(sys, "argv", [*(["run.py"] * is_named), *words])
         (runner if is_named else load(name)).main()
         return capsys.readouterr().out.splitlines()
 

@@ -49,7 +49,7 @@ def test_a_configuration_is_timed_and_nothing_else_is_left(command, monkeypatch,
     asked = "--config=configs/toy_samplers.py:smoke --blocks=2 --config.seed=3"
     _, _, _, *lines = command("configuration", asked)
     found = [line.split("|")[1].strip() for line in lines]
-    assert found == ["a step", "an epoch", "the run", "to compile", "process", "memory"]
+    assert found == ["to compile", "program", "a step", "an epoch", "the run", "process"]
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
     kept = json.loads((tmp_path / "runs" / "configuration.json").read_text())
     assert kept["command"] == ["configuration", *asked.split()]

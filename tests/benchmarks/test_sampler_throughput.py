@@ -11,8 +11,8 @@ TINY = "--resolutions 8 --chains 4 --steps 2 --repeats 1"
 def test_every_sampler_gets_a_row(load, command, tmp_path):
     samplers = list(load("sampler_throughput").SAMPLERS)
     assert {"gradient_descent", "mala", "adaptive_svgd"} < set(samplers)
-    command("samplers", f"{TINY} --energies mlp --out {tmp_path}")
-    rows = json.loads((tmp_path / "samplers.json").read_text())["rows"]
+    command("sampler_throughput", f"--out {tmp_path} {TINY} --energies mlp")
+    rows = json.loads((tmp_path / "sampler_throughput.json").read_text())["rows"]
     assert [row["sampler"] for row in rows] == samplers
     for row in rows:
         # Time of the chain over time of its gradients, both as the row says.

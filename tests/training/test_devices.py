@@ -10,6 +10,7 @@ import optax
 import pytest
 from training_problems import (
     chains,
+    regression,
     regression_data,
     regression_gradient,
     regression_loss,
@@ -88,6 +89,28 @@ def test_the_sharded_gradient_is_that_of_the_whole_batch():
     for name in expected:
         np.testing.assert_allclose(-new_state.params[name], expected[name], rtol=rtol)
     np.testing.assert_allclose(metrics["gradient_norm"][0], optax.tree.norm(expected), rtol=rtol)
+
+
+def test_the_step_is_the_same_under_pmap_and_shard_map():
+    state, train_step, data = regression()
+    batch = jax.tree.map(lambda leaf: leaf.reshape(8, 1, 12, *leaf.shape[1:]), data)
+    under_pmap, _ = jax.pmap(train_step, axis_name="data", in_axes=(None, None, 0))(
+        KEY, state, batch
+    )
+    mesh, rows, whole = training.make_mesh(8), jax.P("data"), jax.P()
+    step = jax.shard_map(
+        lambda batch: train_step(KEY, state, batch)[0].params,
+        mesh=mesh,
+        in_specs=rows,
+        out_specs=whole,
+        check_vma=False,
+    )
+    under_shard_map = jax.jit(step)(batch)
+    for name, expected in under_shard_map.items():
+        got = under_pmap.params[name]
+        assert got.shape == (8, *expected.shape)
+        # The sum over eight devices may be taken in another order.
+        np.testing.assert_allclose(got, np.broadcast_to(expected, got.shape), rtol=8 * EPS)
 
 
 def collectives(train_step, state, data, *, steps=5):
