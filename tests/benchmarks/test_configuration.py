@@ -52,7 +52,7 @@ def test_a_configuration_is_timed_and_nothing_else_is_left(command, monkeypatch,
     assert found == ["to compile", "program", "a step", "an epoch", "the run", "process"]
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
     kept = json.loads((tmp_path / "runs" / "configuration.json").read_text())
-    assert kept["command"] == ["configuration", *asked.split()]
+    assert kept["command"] == [*asked.split(), "configuration"]
 
 
 def test_a_configuration_that_cannot_be_built_is_named_by_its_field(command):
