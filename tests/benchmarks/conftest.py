@@ -26,8 +26,7 @@ def command(load, monkeypatch, capsys, tmp_path):
         runner = load("run")
         monkeypatch.setattr(load("_harness"), "OUT", tmp_path / "runs")
         is_named = name in runner.BENCHMARKS
-        words = [*arguments.split(), name] if is_named else [name, *arguments.split()]
-        monkeypatch.setattr(sys, "argv", [*(["run.py"] * is_named), *words])
+        monkeypatch.setattr(sys, "argv", [*(["run.py"] * is_named), name, *arguments.split()])
         (runner if is_named else load(name)).main()
         return capsys.readouterr().out.splitlines()
 

@@ -52,7 +52,7 @@ def test_a_configuration_is_timed_and_nothing_else_is_left(command, monkeypatch,
     assert found == ["to compile", "program", "a step", "an epoch", "the run", "process"]
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
     kept = json.loads((tmp_path / "runs" / "configuration.json").read_text())
-    assert kept["command"] == [*asked.split(), "configuration"]
+    assert kept["command"] == ["configuration", *asked.split()]
 
 
 def test_a_configuration_that_cannot_be_built_is_named_by_its_field(command):
@@ -89,3 +89,11 @@ def test_the_step_of_a_run_compiles_for_this_machine(tmp_path):
     (row,) = json.loads((tmp_path / "compile_for.json").read_text())["rows"]
     assert row["program"] == "step on 1"
     assert row["MiB"] >= row["arguments"] > 0
+
+
+def test_a_benchmark_may_be_named_after_an_option(load, monkeypatch, capsys):
+    words = "--out x configuration --config=configs/jem_digits.py --blocks=0"
+    monkeypatch.setattr(sys, "argv", ["run.py", *words.split()])
+    with pytest.raises(SystemExit):
+        load("run").main()
+    assert "--blocks must be at least 1" in capsys.readouterr().err
