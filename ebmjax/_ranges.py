@@ -34,6 +34,7 @@ class Range:
       names_code: tells the values that name code from outside the package.
       may_be_empty: whether a tuple may have no entry.
       ends: the smallest and the largest number, where there are both.
+      is_pair: whether a tuple has two entries, the lower one first.
     """
 
     words: str
@@ -45,6 +46,7 @@ class Range:
     names_code: Callable[[str], bool] = lambda value: False
     may_be_empty: bool = True
     ends: tuple[float, float] | None = None
+    is_pair: bool = False
 
     def __repr__(self) -> str:
         return self.words + ", or None" * self.may_be_none
@@ -56,6 +58,8 @@ class Range:
         entries = list(value) if isinstance(value, list | tuple) else [value]
         if not all(map(self.holds, entries)):
             return self.words
+        if self.is_pair and not (len(entries) == 2 and entries[0] < entries[1]):
+            return f"{self.words}, two of them, the lower one first"
         if not entries and not self.may_be_empty:
             return f"{self.words}, at least one"
         numbers = [] if self is SEED else [v for v in entries if isinstance(v, int | float) and v]
@@ -108,6 +112,7 @@ INSIDE_ONE = _number("in (0, 1)", lambda v: 0 < v < ONE, 0.25, 0.5)
 UP_TO_ONE = _number("in (0, 1]", lambda v: 0 < v <= 1, 0.5, 1.0)
 PROBABILITY = replace(_number("in [0, 1]", lambda v: 0 <= v <= 1, 0.0, 0.5), ends=(0.0, 1.0))
 FINITE = _number("finite", lambda v: -math.inf < v < math.inf, 0.0, -0.5)
+PAIR = replace(FINITE, kind=tuple, examples=((0.0, 1.0), (0, 4095)), is_pair=True)
 BELOW_ONE = _number("finite and below 1", lambda v: -math.inf < v < ONE, 0.0, 0.25)
 EXPONENT = _number("from 0.01 to 10", lambda v: 0.01 <= v <= 10, 0.5, 6.0)
 RADIUS = _number("from 0 to 10000", lambda v: 0 <= v <= 1e4, 1, 2)

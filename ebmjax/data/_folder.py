@@ -29,7 +29,8 @@ def folder_source(
 
     A folder of splits holds one folder for each, as ``train`` and ``test``, and no other images. A
     folder without splits is the split "train". Each folder inside a split is a class, in the order
-    of the names; without folders there are no classes. A note counts files that are not read.
+    of the names, or of the numbers if all names are numbers; without folders there are no classes.
+    A note counts files that are not read.
 
     Raises:
       MissingSplitError: if it has no such split.
@@ -37,6 +38,8 @@ def folder_source(
     """
     place, unread = _of_split(existing(path, "a folder of images"), split, test_split)
     folders = _folders(place)
+    if all(one.name.isdecimal() for one in folders):
+        folders.sort(key=lambda one: int(one.name))
     names = tuple(one.name for one in folders)
     files, labels = _images(place), None
     if folders:

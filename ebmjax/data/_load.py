@@ -1,5 +1,6 @@
 """Reads a split of images from any source by name."""
 
+import contextlib
 import math
 import os
 from collections.abc import Callable, Iterator
@@ -26,13 +27,16 @@ from ebmjax.data._pixels import (
     MAX_SIDE,
     about_fitting,
     check_memory,
+    find_range,
     fit_images,
     fit_shape,
     to_levels,
 )
 from ebmjax.data._source import (
+    TRAIN,
     DataChangedError,
     DataUnavailableError,
+    MissingSplitError,
     Source,
     existing,
     of_array,
@@ -56,7 +60,7 @@ class LoadedImages(NamedTuple):
       notes: sentences about what was done to the images, and what was not read.
       empty_classes: classes below ``num_classes`` that none of the ``num_found`` images has.
       files: file of each image, below the folder of the split; () if images are no files.
-      pixels: range of the pixels in the source, "0..255", "0..1" or "-1..1".
+      value_range: pixels of the source that became levels 0 and 255.
     """
 
     data: ImageData
@@ -66,7 +70,7 @@ class LoadedImages(NamedTuple):
     notes: tuple[str, ...] = ()
     empty_classes: tuple[int, ...] = ()
     files: tuple[str, ...] = ()
-    pixels: str = LEVELS
+    value_range: tuple[float, float] = LEVELS
 
 
 def is_tfds(name: str) -> bool:
@@ -83,15 +87,15 @@ def load_images(
     fit: str = "crop",
     max_examples: int | None = None,
     on_disk: bool = False,
-    pixels: str | None = None,
+    value_range: tuple[float, float] | None = None,
     test_split: str | None = None,
     image_column: str | None = None,
     label_column: str | None = None,
 ) -> LoadedImages:
     """Reads a split once into uint8 (N, side, side, channels) and int32 labels (N,).
 
-    Your own images come in one random order, the same at every call, because files are often sorted
-    by class and ``max_examples`` takes the first.
+    Images come in the order of their source. ``max_examples`` takes some of your own at random, the
+    same at every call, because files are often sorted by class.
 
     Args:
       name: a source. "digits" is packaged. "npz" and "npy" read ``path``, an .npz or .npy file or a
@@ -109,9 +113,8 @@ def load_images(
       max_examples: number of images to read; None for all.
       on_disk: whether the images stay on the disk, to be read when rows are taken. For
         tensorflow-datasets, "folder", "huggingface", and .npy files of uint8.
-      pixels: range of the pixels of an array that does not hold bytes: "0..255", "0..1" or "-1..1".
-        None: the one that the images of this split have, so give that of the training images to all
-        others.
+      value_range: pixels of an array that become levels 0 and 255. None: 0 and 255, 0 and 1, or -1
+        and 1, as all training images have them; of 16-bit whole numbers 0 and 65535.
       test_split: another split of a folder, whose name is not that of a class.
       image_column: column of images in a Hugging Face data set; None: the only one.
       label_column: column of labels; None: the only one; "": none.
@@ -138,9 +141,27 @@ def load_images(
     else:
         columns = {"image_column": image_column, "label_column": label_column}
         source = _own_source(name, split, path, test_split, **columns)
-        places = epoch_indices(0, 0, source.num_images)[:max_examples]
+        if value_range is None and source.rows is not None and source.dtype != np.uint8:
+            train = source
+            with contextlib.suppress(MissingSplitError):
+                train = _own_source(name, TRAIN, path, test_split, **columns)
+            value_range = range_of(train)
+        places = np.arange(source.num_images)
+        if max_examples is not None:
+            places = epoch_indices(0, 0, source.num_images)[:max_examples]
     with phase(f"reading {len(places):,} images, split {split}"):
-        return read_source(source, places, image_size, fit, pixels, on_disk)
+        return read_source(source, places, image_size, fit, value_range, on_disk)
+
+
+def range_of(source: Source) -> tuple[float, float]:
+    """Returns the range of all pixels of an array, see ``find_range``."""
+    step = source.num_read or AT_ONCE
+
+    def blocks() -> Iterator[np.ndarray]:
+        for first in range(0, source.num_images, step):
+            yield source.rows(np.arange(first, min(first + step, source.num_images)))
+
+    return find_range(blocks, source.dtype, source.name_of)
 
 
 def check_source(name: str, split: str, *, needs_copy: bool = False, **source: Any) -> None:
@@ -182,12 +203,12 @@ def read_source(
     places: np.ndarray,
     size: int | None,
     fit: str,
-    pixels: str | None,
+    value_range: tuple[float, float] | None,
     on_disk: bool,
 ) -> LoadedImages:
     """Returns the images at ``places``; the other arguments are those of ``load_images``."""
     labels, num_classes, empty_classes = _classes(source)
-    rows, notes, found = source.rows, [*source.notes], LEVELS
+    rows, notes, value_range = source.rows, [*source.notes], value_range or LEVELS
     if rows is None:
         read, shape, about = _of_pictures(source, places, size, fit)
     else:
@@ -206,7 +227,7 @@ def read_source(
         what = f"{len(places):,} images of shape {source.shape} and dtype {source.dtype}"
         check_memory(num_bytes + num_raw * source.dtype.itemsize, what)
         name_of = lambda index: source.name_of(int(places[index]))  # noqa: E731
-        levels, found, more = to_levels(rows(places), name_of, pixels)
+        levels, more = to_levels(rows(places), name_of, value_range)
         images, notes = fit_images(levels, size, fit), [*notes, *more]
     if not on_disk and (largest := int(images.max())) < DARK:
         notes.append(f"the largest pixel is level {largest} of 255")
@@ -218,7 +239,7 @@ def read_source(
         tuple(map(printable, (*notes, *about))),
         empty_classes,
         tuple(source.files[place] for place in places) if source.files else (),
-        found,
+        LEVELS if rows is None else value_range,
     )
 
 

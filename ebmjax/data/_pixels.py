@@ -1,9 +1,9 @@
 """Turns pixels into levels 0 to 255 of square images, and limits what is read of them."""
 
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ SHARE = 0.8
 
 AT_ONCE = 4096
 """Images converted at once, so that floats of a large set never lie in memory twice."""
+
+NameOf = Callable[[int], str]
+NAMED = "--config.data.range=LOW,HIGH, in Python value_range=(LOW, HIGH)"
 
 FITS = {
     "crop": ("cut to the central square", min),
@@ -104,123 +107,131 @@ def free_bytes() -> int | None:
     return min(known, default=None)
 
 
-class PixelRange(NamedTuple):
-    """Range of the pixels of an array.
+UNIT, SIGNED_UNIT, LEVELS = (0.0, 1.0), (-1.0, 1.0), (0.0, 255.0)
+SIXTEEN_BITS = (0.0, 65535.0)
+REACH = {UNIT: 0.25, SIGNED_UNIT: -0.51, LEVELS: 64.0, SIXTEEN_BITS: 2.0**14}
+"""Ranges that are recognised, and a pixel that images of each reach: largest, or smallest."""
+FURTHEST, MOST_OUTSIDE = 0.5, 0.015
+"""Parts of a range's width that pixels lie outside, at most: one of them, and the mean of all.
+Resizing that sharpens leaves such pixels: of digits up to 0.41 and 0.012, by Lanczos."""
+Range = tuple[float, float]
 
-    Attributes:
-      low: pixel that is level 0.
-      high: pixel that is level 255.
-      reach: least absolute value that the largest pixel has, where nobody says the range.
+
+def show_range(one: Range) -> str:
+    """Returns a range as messages show it, "0..255"."""
+    return f"{one[0]:g}..{one[1]:g}"
+
+
+def find_range(blocks: Callable[[], Iterable[np.ndarray]], dtype: Any, name_of: NameOf) -> Range:
+    """Returns the range of the pixels of a source, of all that it has.
+
+    Bytes and booleans say it themselves, whole numbers of 16 bits by their type. Floats have the
+    first range that holds them and that they use.
+
+    Args:
+      blocks: function that yields all images in their order, (n, ...) at a time.
+      dtype: theirs.
+      name_of: place of an image to its name.
+
+    Raises:
+      ValueError: if there is none, or some are NaN or infinite.
     """
-
-    low: float
-    high: float
-    reach: float
-
-    @property
-    def factor(self) -> float:
-        """Returns the levels a unit of the pixels."""
-        return 255.0 / (self.high - self.low)
-
-    def holds(self, low: float, high: float) -> bool:
-        """Returns whether pixels lie in the range, or outside by half a level at most."""
-        tolerance = 0.5 / self.factor  # no pixel moves further than by rounding
-        return low >= self.low - tolerance and high <= self.high + tolerance
-
-
-LEVELS, UNIT, SIGNED_UNIT = "0..255", "0..1", "-1..1"
-RANGES = {
-    UNIT: PixelRange(0.0, 1.0, 0.25),
-    SIGNED_UNIT: PixelRange(-1.0, 1.0, 0.51),
-    LEVELS: PixelRange(0.0, 255.0, 64.0),
-}
-"""Ranges by name. The first that holds the pixels of the training images is theirs."""
-WORDS = "0 to 255, 0 to 1 or -1 to 1"
+    if dtype in (np.uint8, bool):
+        return LEVELS if dtype == np.uint8 else UNIT
+    low, high = _ends(blocks(), name_of)
+    got, is_whole = f"got {low:g} to {high:g} (dtype {dtype})", np.dtype(dtype).kind in "ui"
+    known = [LEVELS] if is_whole else [UNIT, SIGNED_UNIT, LEVELS]
+    for one in [*known, *[SIXTEEN_BITS] * (dtype == np.uint16)]:
+        furthest = 0.0 if is_whole else FURTHEST * (one[1] - one[0])
+        if low < one[0] - furthest or high > one[1] + furthest:
+            continue
+        if not is_whole and _mean_outside(blocks(), one) > MOST_OUTSIDE:
+            continue
+        if low <= REACH[one] < 0 or 0 < REACH[one] <= high:
+            return one
+        if low >= one[0] and one != SIGNED_UNIT:
+            raise ValueError(
+                f"pixels must use more than a quarter of their range, {got}, which is nearly one "
+                f"grey if they are {show_range(one)}. Rescale them, or name the range: {NAMED}."
+            )
+    raise ValueError(
+        f"pixels must be in 0 to 255, 0 to 1 or -1 to 1, {got}. Give the images before they were "
+        f"standardised, clip what lies outside, or name the range: {NAMED}."
+    )
 
 
 def to_levels(
-    images: np.ndarray, name_of: Callable[[int], str], pixels: str | None = None
-) -> tuple[np.ndarray, str, tuple[str, ...]]:
-    """Returns uint8 levels, the name of the range of the pixels, and notes.
+    images: np.ndarray, name_of: NameOf, value_range: Range
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Returns uint8 levels of pixels (n, ...) in a range, and notes.
 
-    Bytes are levels, and booleans are 0 and 1. All other numbers (n, ...) have the range
-    ``pixels``, or, if that is None, the first of ``RANGES`` that holds them and that they use.
-    Numbers outside by less than half a level are clipped.
+    Bytes are levels, unless the range is one of whole numbers that is not theirs. Pixels a little
+    outside are clipped.
 
     Raises:
       ValueError: if the pixels have another range, or some are NaN or infinite.
     """
-    if pixels is not None and pixels not in RANGES:
-        raise ValueError(f"pixels must be one of {list(RANGES)}, got {pixels!r}.")
-    if images.dtype == np.uint8:
-        if pixels not in (None, LEVELS) and images.max() <= 1:
-            raise ValueError(
-                f"pixels must be in one range, {pixels} as those of the training images, got bytes "
-                f"from {images.min()} to {images.max()}. Multiply them by 255."
-            )
-        return images, LEVELS, ()
-    low, high = _ends(images, name_of)
+    low, high = _ends(_blocks(images), name_of)
+    is_float, words = images.dtype.kind == "f", show_range(value_range)
     if images.dtype == bool:
-        pixels = UNIT
-    found = _find_range(images, low, high) if pixels is None else pixels
-    one = RANGES[found]
-    is_dark = found == LEVELS and images.dtype.kind == "f" and RANGES[UNIT].holds(low, high)
-    if not one.holds(low, high) or (is_dark and high > 0):
+        value_range = UNIT
+    is_unit = value_range[1] <= 1.0
+    if images.dtype == np.uint8 and (value_range == LEVELS or (is_unit and high > 1)):
+        return images, ()
+    levels, num_clipped, outside = _round_levels(images, value_range)
+    furthest = FURTHEST * (value_range[1] - value_range[0])
+    is_other = outside > MOST_OUTSIDE or low < value_range[0] - furthest
+    is_other |= high > value_range[1] + furthest
+    is_other |= is_float and value_range[1] >= LEVELS[1] and 0 < high <= 1
+    if is_other or (images.dtype == np.uint8 and (is_unit or value_range[1] > LEVELS[1])):
         raise ValueError(
-            f"pixels of all images must be in one range, {one.low:g} to {one.high:g} as those of "
-            f"the training images, got {low:g} to {high:g} (dtype {images.dtype}). Bring all "
-            f"splits to one range, or name that of the training images: pixels={list(RANGES)}."
+            f"pixels of all images must be in one range, {words} as those of the training images, "
+            f"got {low:g} to {high:g} (dtype {images.dtype}). Bring all splits to one range, or "
+            f"name that of the training images: {NAMED}."
         )
-    levels, num_clipped = _round_levels(images, one)
-    notes = [f"pixels are {found} and became levels" if found != LEVELS else f"pixels are {found}"]
-    if found == SIGNED_UNIT and low >= 0:
+    notes = [f"pixels are {words}" + " and became levels" * (value_range != LEVELS)]
+    if value_range == SIGNED_UNIT and low >= 0:
         notes.append(f"none is below 0 ({low:g} to {high:g}): are they 0..1, unlike others?")
     if num_clipped:
         notes.append(f"pixels just outside, clipped: {num_clipped} ({low:.8g} to {high:.8g})")
-    return levels, found, tuple(notes)
+    return levels, tuple(notes)
 
 
-def _find_range(images: np.ndarray, low: float, high: float) -> str:
-    """Returns the range of the training images."""
-    got = f"got {low:g} to {high:g} (dtype {images.dtype})"
-    is_whole = images.dtype.kind in "ui"
-    for name, one in RANGES.items():
-        if not one.holds(low, high) or (is_whole and name != LEVELS):
-            continue
-        if max(abs(low), abs(high)) >= one.reach:
-            return name
-        raise ValueError(
-            f"pixels must be in {WORDS} and use more than a quarter of that, {got}, which is "
-            f"nearly one grey if they are {name}. Rescale them, or name the range: pixels={name}."
-        )
-    raise ValueError(
-        f"pixels must be in {WORDS}, {got}. Give the images before they were standardised, clip "
-        "what lies outside, or rescale them to 0 to 1."
-    )
+def _blocks(images: np.ndarray) -> Iterator[np.ndarray]:
+    return (images[first : first + AT_ONCE] for first in range(0, len(images), AT_ONCE))
 
 
-def _ends(images: np.ndarray, name_of: Callable[[int], str]) -> tuple[float, float]:
-    low, high = np.inf, -np.inf
-    for first in range(0, len(images), AT_ONCE):
-        block = images[first : first + AT_ONCE]
+def _ends(blocks: Iterable[np.ndarray], name_of: NameOf) -> Range:
+    low, high, first = np.inf, -np.inf, 0
+    for block in blocks:
         is_broken = ~np.isfinite(block)
         if is_broken.any():
-            where = first + int(np.flatnonzero(is_broken.reshape(len(block), -1).any(axis=1))[0])
-            number = int(is_broken[where - first].sum())
+            where = int(np.flatnonzero(is_broken.reshape(len(block), -1).any(axis=1))[0])
+            number = int(is_broken[where].sum())
             raise ValueError(
-                f"pixels must be finite: {name_of(where)} has {number} that are NaN or infinite. "
-                "Repair it or leave it out."
+                f"pixels must be finite: {name_of(first + where)} has {number} that are NaN or "
+                "infinite. Repair it or leave it out."
             )
         low, high = min(low, float(block.min())), max(high, float(block.max()))
+        first += len(block)
     return low, high
 
 
-def _round_levels(images: np.ndarray, one: PixelRange) -> tuple[np.ndarray, int]:
-    """Returns levels, and the number of pixels that were clipped."""
+def _mean_outside(blocks: Iterable[np.ndarray], one: Range) -> float:
+    """Returns the mean distance of pixels from a range, in parts of its width."""
+    total = num = 0
+    for block in blocks:
+        x = block.astype(np.float64)
+        total, num = total + float(np.abs(x - np.clip(x, *one)).sum()), num + block.size
+    return total / num / (one[1] - one[0])
+
+
+def _round_levels(images: np.ndarray, one: Range) -> tuple[np.ndarray, int, float]:
+    """Returns levels, the number of pixels that were clipped, and ``_mean_outside``."""
     levels, num_clipped = np.empty(images.shape, np.uint8), 0
-    for first in range(0, len(images), AT_ONCE):
-        block = images[first : first + AT_ONCE].astype(np.float32)
-        num_clipped += int(np.count_nonzero((block < one.low) | (block > one.high)))
-        block = one.factor * (np.clip(block, one.low, one.high) - one.low)
+    for first, block in zip(range(0, len(images), AT_ONCE), _blocks(images), strict=True):
+        block = block.astype(np.float32)
+        num_clipped += int(np.count_nonzero((block < one[0]) | (block > one[1])))
+        block = (np.clip(block, *one) - one[0]) * (255.0 / (one[1] - one[0]))
         levels[first : first + AT_ONCE] = np.round(block)
-    return levels, num_clipped
+    return levels, num_clipped, _mean_outside(_blocks(images), one) if num_clipped else 0.0

@@ -16,6 +16,7 @@ from ebmjax._ranges import (
     HOLDOUT,
     NAME,
     NOT_NEGATIVE,
+    PAIR,
     PATH,
     POSITIVE,
     PROBABILITY,
@@ -46,10 +47,8 @@ OF_IMAGES: Fields = {
     "data.test_split": rare("test", NAME, "split of the test images"),
     "data.image_size": field(None, optional(COUNT), "side in pixels; None: as the images have"),
     "data.fit": rare("crop", one_of("crop", "pad", "stretch"), "how images become squares"),
-    "data.pixels": rare(
-        None,
-        optional(one_of("0..255", "0..1", "-1..1")),
-        "range of pixels that are not saved as bytes; None: told from the training images",
+    "data.range": rare(
+        None, optional(PAIR), "pixels that become black and white; None: as the training images say"
     ),
     "data.image_column": rare("", TEXT, "column of images; empty: the only one", HUGGING_FACE),
     "data.label_column": rare("", TEXT, "column of labels; empty: the only one", HUGGING_FACE),

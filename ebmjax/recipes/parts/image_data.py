@@ -8,6 +8,7 @@ import numpy as np
 
 from ebmjax import data
 from ebmjax._checks import check_labels
+from ebmjax._ranges import MAX_INTEGER
 from ebmjax._shown import printable, trim
 from ebmjax._stored import rows_of
 from ebmjax.recipes.config import by_images
@@ -31,7 +32,7 @@ def load(config: Config, has_chains: bool = True) -> tuple[Images, Config]:
     """Returns the checked images of ``config.data``, and ``config`` with what they decide.
 
     In the configuration that is returned, ``image_size``, ``num_classes``, ``max_train``,
-    ``max_test`` and ``pixels`` are those of the images, and ``holdout`` is a number; 0 classes are
+    ``max_test`` and ``range`` are those of the images, and ``holdout`` is a number; 0 classes are
     images without labels. Fields that the configuration leaves to the images have values (see
     ``by_images``). The test split is read only if something uses it.
 
@@ -46,7 +47,7 @@ def load(config: Config, has_chains: bool = True) -> tuple[Images, Config]:
     config = config.copy_and_resolve_references()
     section, test_split = config.data, config.data.get("test_split", "test")
     found = _load(config, "train", section.max_train, section.get("placement") == "disk")
-    train, section.pixels = found.data, found.pixels
+    train, section.range = found.data, found.value_range
     if section.num_classes and found.empty_classes:
         raise ConfigError(
             f"{_where(config, 'train')}: every class must have images, but classes "
@@ -155,8 +156,10 @@ def _load(
     config: Config, split: str, limit: int | None, on_disk: bool = False
 ) -> data.LoadedImages:
     """Returns the checked images of a split, the first of which decide on the classes."""
-    section, options = config.data, _options_of(config, "fit", "image_size", "pixels")
-    options |= {"max_examples": limit, "on_disk": on_disk}
+    section, options = config.data, _options_of(config, "fit", "image_size")
+    if limit is None and not data.is_tfds(section.name):
+        limit = MAX_INTEGER  # all in random order: files are often sorted
+    options |= {"max_examples": limit, "on_disk": on_disk, "value_range": section.get("range")}
     with name_fields(config, split):
         found = data.load_images(section.name, split, **options)
         if section.num_classes is None:

@@ -182,7 +182,9 @@ def _read(run: Any, place: str | None) -> tuple[np.ndarray, np.ndarray | None, A
     if is_points(run.config):
         return data.load_points(place), None, {}
     section, name = run.config.data, source_of(place)
-    options = {one: section.get(one) for one in ("pixels", "image_column")} | {
+    options = {
+        "value_range": section.get("range"),
+        "image_column": section.get("image_column"),
         "path": None if name == place else place,
         "image_size": run.input_shape[0],
         "fit": section.get("fit", "crop"),
@@ -195,11 +197,10 @@ def _read(run: Any, place: str | None) -> tuple[np.ndarray, np.ndarray | None, A
         which = " of split 'train'" if error.others else f", all that {place} holds"
         found = data.load_images(name, "train", **options)
     print(*found.notes, f"--data: {len(found.data.images):,} images{which}", sep="\n")
-    order = np.argsort(data.epoch_indices(0, 0, found.num_found))  # ``load_images`` mixes them
     has_labels = found.num_classes == section.num_classes
-    labels = found.data.labels[order] if has_labels else None
-    files = {"file": np.array(found.files)[order]} if found.files else {}
-    return found.data.images[order], labels, files
+    labels = found.data.labels if has_labels else None
+    files = {"file": np.array(found.files)} if found.files else {}
+    return found.data.images, labels, files
 
 
 def source_of(path: str) -> str:

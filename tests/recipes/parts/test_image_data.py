@@ -137,14 +137,14 @@ def test_pixels_of_all_splits_have_the_range_of_the_training_images(tmp_path):
     signed = IMAGES / 127.5 - 1
     tests = {"test_images": np.abs(signed), "test_labels": LABELS}
     images, found = image_data.load(own(tmp_path, arrays={"images": signed, **tests}))
-    assert found.data.pixels == "-1..1"
+    assert found.data.range == (-1.0, 1.0)
     assert images.monitored.images.min() >= 127
     tests["test_images"] = IMAGES / 1.0
     with pytest.raises(
-        ConfigError, match=r"split test: pixels .* -1 to 1 as those of the training"
+        ConfigError, match=r"split test: pixels .* -1..1 as those of the training"
     ):
         image_data.load(own(tmp_path, arrays={"images": signed, **tests}))
-    dark = own(tmp_path, arrays={"images": IMAGES / 16.0}, **{"data.pixels": "0..255"})
+    dark = own(tmp_path, arrays={"images": IMAGES / 16.0}, **{"data.range": (0, 255)})
     assert image_data.load(dark)[0].train.images.max() == 16
 
 

@@ -39,7 +39,7 @@ def run(tmp_path, monkeypatch):
     params = {"file": np.ones(2, np.float32), "allow_pickle": np.zeros((), np.float32)}
     model = SimpleNamespace(input_shape=(8, 8, 1), score=score, sample=sample, params=params)
     model.config = jem_digits.get_config()
-    model.config.data.pixels = "0..255"  # as the images that it was trained on
+    model.config.data.range = (0.0, 255.0)  # as the images that it was trained on
     monkeypatch.setattr(trained, "load", lambda folder, **_: model)
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "run"
@@ -176,7 +176,7 @@ def test_mistakes_that_one_look_tells_are_told_before_anything_is_loaded(
         (["--data=own.npz"], "--data=own.npz: inputs must have shape"),
         (["--data=own"], "must hold the train images"),
         (["--data=leave.py:read"], "SystemExit"),
-        (["--data=unit.npz"], "0 to 255 as those of the training images, got 0 to 1 (dtype float"),
+        (["--data=unit.npz"], "0..255 as those of the training images, got 0 to 1 (dtype float"),
     ],
 )
 def test_images_that_cannot_be_scored_are_named(

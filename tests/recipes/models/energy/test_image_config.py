@@ -37,7 +37,7 @@ SHARED = {"sampler.names": ("sgld", "tilted_langevin"), "sampler.box": "none"}
         ("", {"sampler.names": ("tilted_langevin",)}, "set --config.sampler.box=none"),
         ("", SHARED, "negatives between chains of two"),
         ("", TILTED | {"loss.name": "denoising"},
-         "denoising trains the density exp.f. without chains, and the samplers .'tilted_langevin'. take q"),
+         "denoising trains the density exp.f. without chains, and .* .'tilted_langevin'. take q"),
         ("", BOXED | {"sampler.buffer.start_scale": 2},
          r"box='reject' keeps chains in \[-1.2, 1.2\], and .*='uniform' may start them"),
         ("", {"model.num_scales": 4}, "must have at least 16 pixels a side"),
