@@ -140,9 +140,7 @@ def test_pixels_of_all_splits_have_the_range_of_the_training_images(tmp_path):
     assert found.data.range == (-1.0, 1.0)
     assert images.monitored.images.min() >= 127
     tests["test_images"] = IMAGES / 1.0
-    with pytest.raises(
-        ConfigError, match=r"split test: pixels .* -1..1 as those of the training"
-    ):
+    with pytest.raises(ConfigError, match=r"split test: pixels .* -1..1 as those of the training"):
         image_data.load(own(tmp_path, arrays={"images": signed, **tests}))
     dark = own(tmp_path, arrays={"images": IMAGES / 16.0}, **{"data.range": (0, 255)})
     assert image_data.load(dark)[0].train.images.max() == 16
