@@ -1,6 +1,7 @@
 """Accuracy, calibration and out-of-distribution detection of a classifier that is an energy."""
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any
@@ -166,7 +167,7 @@ def classification(logits: Any, labels: Any, *, num_bins: int = 20) -> dict[str,
     logits = np.asarray(logits)
     check_labels("labels", labels, logits.shape[:1], logits.shape[1])
     values, bins = jax.device_get(_calibration(logits, np.asarray(labels), num_bins))
-    is_finite = np.isfinite(logits).all()
+    is_finite = np.isfinite(logits.max(axis=1)).all()  # a class may have no chance, -inf
     numbers = {name: float(value) if is_finite else math.nan for name, value in values.items()}
     reliability = {name: array.tolist() for name, array in bins._asdict().items()}
     return {"num_images": len(logits), **numbers, "reliability": reliability}
@@ -186,7 +187,8 @@ def temperature_scaling(
 
     Returns:
       "temperature" with "temperature_error", of ``held_out`` or of all images, and "num_fitted";
-      "ece" and "nll".
+      "ece" and "nll". Where no temperature fits, all but "temperature", an end of its range, are
+      NaN, and a warning says so.
 
     Example:
       >>> logits, labels = np.log(np.tile([0.8, 0.2], (10, 1))) * 3, np.arange(10) % 5 == 0
@@ -198,13 +200,22 @@ def temperature_scaling(
     of_fit, by = map(jnp.asarray, (logits, labels) if held_out is None else held_out)
     found: dict[str, Any] = {"num_fitted": len(by)}
     names = ("temperature", "temperature_error")
-    if not all(np.isfinite(x).all() for x in (logits, of_fit)):
+    if not all(np.isfinite(np.max(x, axis=1)).all() for x in (logits, of_fit)):
         return found | dict.fromkeys((*names, "ece", "nll"), math.nan)
     found |= dict(zip(names, map(float, metrics.fit_temperature(of_fit, by)), strict=True))
-    scales = np.full((len(labels), 1), found["temperature"])
+    scales, is_fitted = np.full((len(labels), 1), found["temperature"]), True
     if held_out is None:
         for ours, others in (np.s_[::2], np.s_[1::2]), (np.s_[1::2], np.s_[::2]):
-            scales[ours] = metrics.fit_temperature(of_fit[others], by[others]).temperature
+            scales[ours], error = metrics.fit_temperature(of_fit[others], by[others])
+            is_fitted &= not jnp.isnan(error)
+    if math.isnan(found["temperature_error"]) or not is_fitted:
+        warnings.warn(
+            f"No temperature fits the logits: it ended at {found['temperature']:.4g}, and the "
+            "likelihood goes on rising. Every answer is right or as good as chance, or logits fall "
+            "where labels are. Do not use it; fit on more images.",
+            stacklevel=2,
+        )
+        return found | {"ece": math.nan, "nll": math.nan}
     after = classification((logits / scales).astype(np.float32), labels, num_bins=num_bins)
     return found | {name: after[name] for name in ("ece", "nll")}
 

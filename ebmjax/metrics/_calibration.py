@@ -11,8 +11,9 @@ from jax.core import Tracer
 from ebmjax._checks import check_at_least, check_labels
 from ebmjax._precision import at_least_float32
 
-LARGEST, HALVINGS = 1e3, 60
-"""Largest temperature that is fitted, inverse of the smallest; and steps of the search."""
+LARGEST, HALVINGS, LOWEST = 1e3, 60, -1e30
+"""Largest temperature that is fitted, inverse of the smallest; steps of the search; a logit that
+stands for -inf."""
 
 
 class ReliabilityBins(NamedTuple):
@@ -164,8 +165,9 @@ def fit_temperature(logits: jax.Array, labels: jax.Array) -> TemperatureFit:
     Fit T on examples that the classifier has not learned from, and judge it by others. The
     arguments are those of ``accuracy``.
 
-    T is at an end of its range if the likelihood has no maximum within, for example if every answer
-    is right. The standard error (of Huber's sandwich) is NaN then.
+    T is at an end of its range if the likelihood has no maximum within: every answer is right or as
+    good as chance, or logits fall where labels are. Do not use it then. The standard error (of
+    Huber's sandwich) is NaN. A logit may be -inf.
 
     Source: Guo, Pleiss, Sun & Weinberger 2017, arXiv:1706.04599, section 4.2.
     """
@@ -174,6 +176,7 @@ def fit_temperature(logits: jax.Array, labels: jax.Array) -> TemperatureFit:
 
 @jax.jit
 def _fit(logits: jax.Array, labels: jax.Array) -> TemperatureFit:
+    logits = jnp.maximum(logits, LOWEST)  # 0 x inf has no slope
     logits = logits - jnp.take_along_axis(logits, labels[:, None], axis=1)
     slopes = jax.jacfwd(lambda inverse: jax.nn.logsumexp(inverse * logits, axis=1))
 

@@ -53,6 +53,35 @@ def test_logits_that_are_not_finite_have_no_temperature():
     assert np.isnan([found[name] for name in ("temperature", "ece", "nll")]).all()
 
 
+LABELS = np.arange(40) % 4
+WITHOUT_TEMPERATURE = {
+    "perfect": (5 * np.eye(4, dtype=np.float32)[LABELS], 1e-3),
+    "constant": (np.ones((40, 4), np.float32), None),
+    "opposite": (-5 * np.eye(4, dtype=np.float32)[LABELS], 1e3),
+    "of one class": (np.random.default_rng(0).normal(size=(40, 1)).astype(np.float32), None),
+    "of no chance": (np.where(np.eye(4)[LABELS], -np.inf, 0.0).astype(np.float32), 1e3),
+}
+
+
+@pytest.mark.parametrize("kind", WITHOUT_TEMPERATURE)
+def test_logits_that_no_temperature_fits_are_told(kind):
+    logits, end = WITHOUT_TEMPERATURE[kind]
+    labels = LABELS * 0 if logits.shape[1] == 1 else LABELS
+    with pytest.warns(UserWarning, match="No temperature fits the logits"):
+        found = evaluate.temperature_scaling(logits, labels, (logits, labels))
+    assert np.isnan([found[name] for name in ("temperature_error", "ece", "nll")]).all()
+    assert end is None or found["temperature"] == pytest.approx(end, rel=1e-3)
+
+
+def test_a_logit_of_minus_infinity_is_a_class_without_chance():
+    logits, labels = make_examples(0)
+    logits[np.arange(60), (labels + 1) % 5] = -np.inf
+    low = np.where(np.isinf(logits), np.float32(-1e8), logits)
+    found, expected = (evaluate.temperature_scaling(one, labels) for one in (logits, low))
+    assert np.isfinite(list(found.values())).all()
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
 def logits_fn(images):
     levels = images[:, 0, 0, 0]
     return 5.0 * jnp.stack([-levels, levels], axis=1)
