@@ -262,3 +262,14 @@ def test_digits_come_in_their_own_order_and_can_be_enlarged():
     larger = data.load_images("digits", "test", image_size=16, max_examples=3)
     assert larger.data.images.shape == (3, 16, 16, 1)
     assert larger.notes == ("resized from 8x8",)
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [(("1", "2", "10", "03"), ("1", "2", "03", "10")), (("1", "b", "10"), ("1", "10", "b"))],
+)
+def test_folders_that_are_all_numbers_are_ordered_as_numbers(names, expected, tmp_path):
+    for name in names:
+        (tmp_path / name).mkdir()
+        Image.fromarray(np.zeros((4, 4), np.uint8)).save(tmp_path / name / "a.png")
+    assert data.load_images("folder", "train", path=tmp_path).class_names == expected

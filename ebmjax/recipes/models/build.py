@@ -68,6 +68,7 @@ class ImageModel:
       train: the training images.
       held_out: images held out of training; None without any.
       distances: distances of samples from the training images; None for points.
+      class_names: names of the classes, by label; () if they have none.
       is_finished: whether training is over.
       state: of training; None before ``at``.
       trained: the parts of the state that are used; None before ``at``.
@@ -78,6 +79,7 @@ class ImageModel:
     train: ImageData
     distances: Distances | None
     held_out: ImageData | None = None
+    class_names: tuple[str, ...] = ()
     is_finished: bool = False
     state: TrainState | None = None
     trained: Any = None

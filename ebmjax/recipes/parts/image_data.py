@@ -15,17 +15,18 @@ from ebmjax.recipes.config import by_images
 from ebmjax.recipes.config.errors import Config, ConfigError
 
 DEFAULT_HOLDOUT = 0.2
-MOST_NAMED, MOST_MEASURED = 12, 4000
+MOST_NAMED, MOST_MEASURED = 1000, 4000
 """Classes whose names are said, and images whose variance is measured, at most."""
 
 
 class Images(NamedTuple):
-    """Images to train on, those that are measured during training and at the end, and lines."""
+    """Images to train on, to measure during training and at the end; lines; names of classes."""
 
     train: data.ImageData
     monitored: data.ImageData
     evaluated: data.ImageData
     about: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = ()
 
 
 def load(config: Config, has_chains: bool = True) -> tuple[Images, Config]:
@@ -86,7 +87,7 @@ def load(config: Config, has_chains: bool = True) -> tuple[Images, Config]:
     some = train.images[:MOST_MEASURED]
     variance = float(np.var(np.asarray(some) / 127.5, axis=0).sum())
     about += by_images.fill_in(config, num_train, shape, variance, has_chains)
-    return Images(train, monitored, evaluated, tuple(about)), config
+    return Images(train, monitored, evaluated, tuple(about), found.class_names), config
 
 
 def number_held_out(holdout: float, total: int) -> int:

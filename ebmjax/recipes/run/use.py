@@ -128,6 +128,8 @@ def _draw_samples(run: Any, arguments: argparse.Namespace) -> Arrays:
         raise ConfigError(f"every chain diverged, so there is nothing to write. {SEE_FAQ}")
     if is_picture and run.config.family == "joint":
         arrays["labels"] = run.score(arrays["images"])["class_probability"].argmax(axis=1)
+    elif names := "labels" in arrays and getattr(run.model, "class_names", ()):
+        arrays["class_names"] = np.array(names)
     return arrays
 
 
@@ -166,6 +168,9 @@ def _score(run: Any, arguments: argparse.Namespace) -> Arrays:
     if labels is not None and "class_probability" in arrays:
         share = np.mean(arrays["class_probability"].argmax(axis=1) == labels)
         print(f"{what}: accuracy {share:.4f} by the classes of these images")
+    if (names := getattr(run.model, "class_names", ())) and arguments.out.suffix == ".csv":
+        of_class = zip(names, arrays.pop("class_probability").T, strict=True)
+        arrays |= {f"class_probability_{name}": column for name, column in of_class}
     return arrays | found
 
 

@@ -38,6 +38,7 @@ def run(tmp_path, monkeypatch):
 
     params = {"file": np.ones(2, np.float32), "allow_pickle": np.zeros((), np.float32)}
     model = SimpleNamespace(input_shape=(8, 8, 1), score=score, sample=sample, params=params)
+    model.model = SimpleNamespace(class_names=("no", "yes"))
     model.config = jem_digits.get_config()
     model.config.data.range = (0.0, 255.0)  # as the images that it was trained on
     monkeypatch.setattr(trained, "load", lambda folder, **_: model)
@@ -97,7 +98,7 @@ def test_every_source_is_scored_into_every_format(
         header, *rows = csv.reader(out.read_text().splitlines())
         columns = dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
         assert columns.pop("image") == [str(index) for index in range(7)]
-        both = columns.pop("class_probability_0"), columns.pop("class_probability_1")
+        both = columns.pop("class_probability_no"), columns.pop("class_probability_yes")
         found = {"class_probability": np.array(both, float).T} | columns
     else:
         with np.load(out, allow_pickle=False) as arrays:
