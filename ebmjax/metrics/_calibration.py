@@ -12,8 +12,7 @@ from ebmjax._checks import check_at_least, check_labels
 from ebmjax._precision import at_least_float32
 
 LARGEST, HALVINGS, LOWEST = 1e3, 60, -1e30
-"""Largest temperature that is fitted, inverse of the smallest; steps of the search; a logit that
-stands for -inf."""
+"""Largest temperature, inverse of the smallest; steps of the search; a logit in place of -inf."""
 
 
 class ReliabilityBins(NamedTuple):
@@ -165,9 +164,8 @@ def fit_temperature(logits: jax.Array, labels: jax.Array) -> TemperatureFit:
     Fit T on examples that the classifier has not learned from, and judge it by others. The
     arguments are those of ``accuracy``.
 
-    T is at an end of its range if the likelihood has no maximum within: every answer is right or as
-    good as chance, or logits fall where labels are. Do not use it then. The standard error (of
-    Huber's sandwich) is NaN. A logit may be -inf.
+    T is at an end of its range if the likelihood has no maximum within, as for answers all right or
+    as good as chance: do not use it. The standard error (Huber's sandwich) is NaN then.
 
     Source: Guo, Pleiss, Sun & Weinberger 2017, arXiv:1706.04599, section 4.2.
     """
