@@ -29,15 +29,16 @@ def main() -> None:
             stop(f"{first} is a family: name a configuration to change {rest[0]} of it.")
         config = declare.defaults(families.all_fields(first))
     else:
-        config = command_line.read(first, rest, is_checked=False)
+        config = command_line.read(first, rest)
     try:
         fields = families.fields_of(config, with_off=True)
-        declare.check_ranges(fields, config)
         fields = in_order({**fields, **option_fields(config, fields)})
     except ConfigError as error:
         stop(error)
+    values = {name: config.get(name, one.off) for name, one in fields.items()}
     lines = {
-        name: f"{name} = {config.get(name, one.default)!r}  # {one.text} [{one.values}]"
+        name: f"{name} = {one.default if values[name] is ... else values[name]!r}  # {one.text} "
+        f"[{one.values}]"
         for name, one in fields.items()
     }
     off = [line for name, line in lines.items() if fields[name].is_off(config.get(name, ...))]

@@ -115,6 +115,20 @@ def heavy_ball(log_density_fn, *, step_size=1.0, momentum: Annotated[float, FRAC
 '''
 
 
+def test_fields_refuses_what_a_run_refuses(printed, capsys):
+    arguments = "joint", "--config.loss.name=denoising_levels"
+    said = []
+    for command in (
+        lambda: printed(*arguments),
+        lambda: command_line.read(*arguments[:1], arguments[1:]),
+    ):
+        with pytest.raises(SystemExit):
+            command()
+        said.append(capsys.readouterr().err)
+    assert said[0] == said[1]
+    assert "trains the density exp(f) without chains" in said[0]
+
+
 def test_fields_of_a_sampler_of_ones_own_are_printed(tmp_path, printed, capsys):
     file = tmp_path / "own.py"
     file.write_text(OWN)
