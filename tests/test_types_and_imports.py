@@ -27,7 +27,7 @@ PACKAGE = ROOT / "ebmjax"
 
 GROUND = {
     "types", "_checks", "_axes", "_dual_averaging", "_extras", "_groups", "_numbers", "_phases",
-    "_precision", "_ranges", "_records", "_shown", "_stored", "_user_function",
+    "_npy", "_precision", "_ranges", "_records", "_shown", "_stored", "_user_function",
     "_versions",
 }  # fmt: skip
 # types -> densities -> samplers -> evidence -> latent -> learning, and training -> learning: the
@@ -44,6 +44,7 @@ MAY_IMPORT = {
     "_user_function": {"_shown"},
     "_precision": {"types", "_checks"},
     "_ranges": {"_user_function"},
+    "_npy": {"_shown"},
     "_numbers": set(),
     "_phases": set(),
     "_records": set(),

@@ -1,5 +1,6 @@
 """Image data decoded once to uint8, the batch of each step, and on-device transforms."""
 
+from ebmjax.data._arrays import load_points as load_points
 from ebmjax.data._augment import augment_starts as augment_starts
 from ebmjax.data._augment import random_flip as random_flip
 from ebmjax.data._augment import reflect_pad_crop as reflect_pad_crop
@@ -16,7 +17,6 @@ from ebmjax.data._load import LoadedImages as LoadedImages
 from ebmjax.data._load import check_source as check_source
 from ebmjax.data._load import is_tfds as is_tfds
 from ebmjax.data._load import load_images as load_images
-from ebmjax.data._npy import load_points as load_points
 from ebmjax.data._out_of_distribution import natural_patches as natural_patches
 from ebmjax.data._source import DataChangedError as DataChangedError
 from ebmjax.data._source import DataUnavailableError as DataUnavailableError

@@ -1,5 +1,6 @@
-"""Reads images from an .npz file, an .npy file or a folder of .npy files."""
+"""Reads images from an .npz file, an .npy file or a folder of .npy files, and points."""
 
+import math
 import os
 from collections.abc import Callable
 from functools import partial
@@ -7,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ebmjax.data._npy import StoredArray, find_array, is_zip, members
+from ebmjax._npy import StoredArray, find_array, is_zip, members
+from ebmjax._shown import near_path
 from ebmjax.data._pixels import check_memory
 from ebmjax.data._source import (
     TRAIN,
@@ -120,3 +122,28 @@ def _labels(array: StoredArray, name: str, num_images: int) -> np.ndarray:
             "labels.argmax(axis=1) of one-hot labels."
         )
     return np.asarray(array.load()).reshape(shape)
+
+
+def load_points(path: str | os.PathLike[str]) -> np.ndarray:
+    """Returns the points in an .npy file, float32 (N, d).
+
+    Raises ValueError unless it holds one or more finite points.
+    """
+    place = Path(path).expanduser()
+    must_be = f"{place} must be an .npy file of points (N, d)"
+    if not place.is_file():
+        raise FileNotFoundError(f"{must_be}, and there is no such file.{near_path(place)}")
+    try:
+        array = find_array(place)  # which an .npz file is not
+    except ValueError as error:
+        raise ValueError(f"{must_be}; {error}") from error
+    if len(array.shape) != 2 or 0 in array.shape or array.dtype.kind not in "buif":
+        raise ValueError(f"{must_be}, got shape {array.shape} and dtype {array.dtype}.")
+    check_memory(4 * math.prod(array.shape), f"the points of {place}")
+    with np.errstate(over="ignore"):  # infinite numbers are named below
+        points = np.asarray(array.load(), np.float32)
+    broken = np.flatnonzero(~np.isfinite(points).all(axis=1))
+    if broken.size:
+        where = f"{broken.size} are not, the first in row {broken[0]}"
+        raise ValueError(f"{must_be}, all finite in 32 bits: {where}.")
+    return points

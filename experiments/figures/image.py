@@ -3,11 +3,9 @@
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from ebmjax.recipes.evaluators.profile import draw_panels, read
 from ebmjax.recipes.evaluators.samples import draw_sheet
-from ebmjax.recipes.folder.run_folder import snapshots
+from ebmjax.recipes.folder.run_folder import read_arrays, snapshots
 from ebmjax.recipes.study import figures
 from ebmjax.recipes.study.cells import find_runs
 
@@ -47,7 +45,7 @@ damping = partial(figures.over_training, DAMPING, "damping")
 def samples(folder: Path) -> None:
     """Draws ``samples.png``: samples of seed 0's runs at the end, a panel a row."""
     paths = {row: snapshots(folder / row / "seed0") for row in find_runs(folder)}
-    ends = {row: np.load(found[-1])["samples"][:100] for row, found in paths.items() if found}
+    ends = {row: read_arrays(found[-1])["samples"][:100] for row, found in paths.items() if found}
     if ends:
         draw_sheet(folder / "samples.png", ends, columns=10)
 

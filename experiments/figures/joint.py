@@ -7,6 +7,7 @@ import numpy as np
 
 from ebmjax.recipes.evaluators.landscape import contours
 from ebmjax.recipes.evaluators.plots import figure, shape
+from ebmjax.recipes.folder.run_folder import read_arrays
 from ebmjax.recipes.study.cells import find_runs, folder_name
 from ebmjax.recipes.study.figures import ACCURACY, BUFFER_FID, Panel, over_training
 
@@ -41,7 +42,7 @@ def landscapes(folder: Path) -> None:
     found = {}
     for row in find_runs(folder):
         path = folder / row / "seed0" / "evaluation.npz"
-        arrays = dict(np.load(path)) if path.exists() else {}
+        arrays = read_arrays(path) if path.exists() else {}
         if "landscape_energies" in arrays:
             coordinates, energies = arrays["landscape_coordinates"], arrays["landscape_energies"]
             centre = np.argmin(np.abs(coordinates))

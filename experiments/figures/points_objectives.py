@@ -9,7 +9,7 @@ import numpy as np
 from ebmjax.evaluate import Grid
 from ebmjax.recipes.evaluators.density import judge_density, tile
 from ebmjax.recipes.evaluators.plots import figure
-from ebmjax.recipes.folder.run_folder import read_json, snapshots
+from ebmjax.recipes.folder.run_folder import read_arrays, read_json, snapshots
 from ebmjax.recipes.study.cells import Cell, find_runs
 
 Runs = Mapping[str, Mapping[Any, Cell]]
@@ -72,8 +72,8 @@ def densities(path: Path, runs: Runs) -> None:
                 continue
             section = read_json(shown[name][0].folder / "config.json")["evals"]["density"]
             grid = Grid(section["half_width"], section["grid_points"])
-            with np.load(snapshots(shown[name][0].folder)[-1]) as arrays:
-                truth, peak = arrays["truth"], np.exp(arrays["truth"].max())
+            truth = read_arrays(snapshots(shown[name][0].folder)[-1])["truth"]
+            peak = np.exp(truth.max())
             tile(axes[0], np.exp(truth), peak, "data")
             axes[0].set_ylabel(name.replace("_", " "))
             for place, column in zip(axes[1:], columns, strict=True):
@@ -81,8 +81,8 @@ def densities(path: Path, runs: Runs) -> None:
                 head = [f"beta {column:g}"] if isinstance(column, float) else column.split(", ")
                 caption = "missing" if run is None else "diverged"
                 if run is not None and run.status != "diverged":
-                    with np.load(snapshots(run.folder)[-1]) as arrays:
-                        numbers, learned = judge_density(arrays["log_density"], truth, grid)
+                    found = read_arrays(snapshots(run.folder)[-1])["log_density"]
+                    numbers, learned = judge_density(found, truth, grid)
                     head += [f"TV {numbers['density_tv']:.2f}"] * (learned is not None)
                     caption = "not normalisable"
                 tile(place, learned, peak, "\n".join(head), missing=caption)

@@ -14,7 +14,7 @@ import numpy as np
 from ebmjax.data import ImageData, load_images
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.evaluators.samples import draw_sheet
-from ebmjax.recipes.folder.run_folder import read_json
+from ebmjax.recipes.folder.run_folder import read_arrays, read_json
 from ebmjax.recipes.study import Study, make_flags
 from ebmjax.recipes.study.cells import Cell, find_runs
 from ebmjax.recipes.study.table import fid_columns, markdown_table, pick_columns
@@ -79,7 +79,7 @@ def judge(folder: Path) -> None:
             if "classification" in report:
                 svc = measure_svc(train, test)
                 off = f"{100 * (svc - report['classification']['accuracy']):.1f}"
-            kept = dict(np.load(run.folder / "evaluation.npz"))
+            kept = read_arrays(run.folder / "evaluation.npz")
             if "fresh_images" in kept:
                 ends = kept["fresh_images"]
                 copies = f"{100 * share_of_copies(ends, train.images, test.images):.1f}"

@@ -16,7 +16,7 @@ from ebmjax.learning import ANY_CLASS, profile_chains
 from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.plots import figure, step_colours
 from ebmjax.recipes.evaluators.samples import draw_buffer
-from ebmjax.recipes.folder.run_folder import snapshots
+from ebmjax.recipes.folder.run_folder import read_arrays, snapshots
 from ebmjax.types import Key, Metrics
 
 PREFIX = "profile."
@@ -82,12 +82,10 @@ def read(workdir: Path) -> dict[str, Numbers]:
     """Returns the numbers of each sampler, from a run's snapshots."""
     found: dict[str, Numbers] = {}
     for path in snapshots(workdir):
-        with np.load(path) as arrays:
-            for name in (one for one in arrays if one.startswith(PREFIX)):
-                # A function's name has dots, too.
-                sampler, _, number = name.removeprefix(PREFIX).rpartition(".")
-                by_step = found.setdefault(sampler, {}).setdefault(number, {})
-                by_step[int(path.stem)] = arrays[name]
+        for name, array in read_arrays(path, PREFIX).items():
+            # A function's name has dots, too.
+            sampler, _, number = name.removeprefix(PREFIX).rpartition(".")
+            found.setdefault(sampler, {}).setdefault(number, {})[int(path.stem)] = array
     return found
 
 

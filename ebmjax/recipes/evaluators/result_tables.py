@@ -60,8 +60,7 @@ OURS = re.compile(
 
 def own_numbers(row: Iterable[str], config: Mapping[str, Any]) -> list[str]:
     """Returns the names in a row that the user's loss or evaluations gave, if there are any."""
-    loss, functions = config.get("loss", {}).get("name"), config.get("evals", {}).get("functions")
-    if not (functions or is_users(loss)):
+    if not (config.get("evals.functions") or is_users(config.get("loss.name"))):
         return []
     return [name for name in row if "." not in name and not OURS.match(name)]
 
@@ -103,8 +102,9 @@ FIDS = ("sample_fid", *(f"{name}_fid" for name in BESIDE))
 
 
 def mean_of(value: Any) -> float:
-    """Returns a number, or the mean of a list; NaN for None."""
-    return float(np.mean(np.asarray(value, dtype=float)))
+    """Returns a number, or the mean of a list; NaN for None or []."""
+    numbers = np.asarray(value, dtype=float)
+    return float(np.mean(numbers)) if numbers.size else math.nan
 
 
 def with_error(value: Any, error: Any) -> str:

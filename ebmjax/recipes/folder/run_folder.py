@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import ebmjax
-from ebmjax import _records
+from ebmjax import _npy, _records
 from ebmjax._records import list_steps
 from ebmjax._shown import SEE_FAQ, near_path, trim
 from ebmjax._user_function import PACKAGE
@@ -369,6 +369,19 @@ def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
                 np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
 
 
+def read_arrays(path: Path, begins: str = "") -> dict[str, np.ndarray]:
+    """Returns arrays of an .npz file, those whose names begin so; see ``_npy.find_array``.
+
+    Raises:
+      WorkdirError: if it is damaged, or holds anything but plain arrays.
+    """
+    try:
+        names = [name for name in _npy.members(path)[0] if name.startswith(begins)]
+        return {name: _npy.find_array(path, name).load() for name in names}
+    except ValueError as error:
+        raise WorkdirError(str(error)) from error
+
+
 def save_snapshot(workdir: Path, step: int, arrays: Mapping[str, Any]) -> None:
     """Saves what monitoring saw at ``step``: ``monitor/<step>.npz``."""
     (workdir / "monitor").mkdir(exist_ok=True)
@@ -404,11 +417,13 @@ def write_per_image(folder: Path, found: Mapping[str, PerImage]) -> dict[str, fl
 
 def read_per_image(folder: Path, name: str) -> PerImage | None:
     """Returns the number ``name`` of each image; None if it is missing."""
-    if not (folder / PER_IMAGE).exists():
-        return None
-    with np.load(folder / PER_IMAGE) as arrays:
-        keys = [key for key in arrays if key.rpartition("#")[0] == name]
-        return {key.rpartition("#")[2]: arrays[key] for key in keys} or None
+    path = folder / PER_IMAGE
+    arrays = read_arrays(path, f"{name}#") if path.exists() else {}
+    for key, array in arrays.items():
+        is_kind = array.ndim == 1 and len(array) > 1 and array.dtype.kind in "buif"
+        if not (is_kind and np.isfinite(array).all()):
+            raise WorkdirError(f"{trim(key)} in {path} is no list of finite numbers. {ANOTHER}")
+    return {key.removeprefix(f"{name}#"): array for key, array in arrays.items()} or None
 
 
 def stack_parts(runs: Sequence[RunParts]) -> tuple[np.ndarray, ...] | None:

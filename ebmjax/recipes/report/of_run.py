@@ -9,7 +9,6 @@ import base64
 import contextlib
 import json
 import re
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -111,12 +110,21 @@ def write(folder: Path) -> Path:
     return path
 
 
+def write_at_exit(folder: Path, error: type[BaseException] | None, *_: object) -> None:
+    """Writes the report at the end of a block ``with``, whose own error counts for more."""
+    try:
+        write(folder)
+    except Exception:
+        if error is None:
+            raise
+
+
 def tables(run: RunData) -> dict[str, dict[str, str]]:
     """Returns the main numbers of the run, and those of the user's parts, as text by label."""
     titled = {"Newest numbers": run.results, "Full evaluation": run.files["evaluation.json"]}
     found = {}
     for title, numbers in titled.items():
-        own = own_numbers(numbers, run.files["config.json"])
+        own = own_numbers(numbers, run.config)
         texts = {name: fitting(with_error, numbers[name], None) for name in own}
         found[title] = fitting(results, numbers) | {k: text for k, text in texts.items() if text}
     return found
@@ -143,7 +151,7 @@ def fitting(function: Callable[..., Any], *arguments: Any) -> Any:
     """Returns what a function makes of a folder's numbers; nothing, {}, if they do not fit."""
     try:
         return function(*arguments)
-    except (LookupError, TypeError, ValueError, ArithmeticError, zipfile.BadZipFile):
+    except (LookupError, TypeError, ValueError, ArithmeticError):
         return {}
 
 

@@ -311,7 +311,7 @@ def launch(
         training.on_first(lambda: held.enter_context(run_folder.only_process(run.path)))
         if training.is_first():
             run_folder.write_json(run.path / "command.json", {"command": command, "config": name})
-            held.callback(of_run.write, run.path)
+            held.push(partial(of_run.write_at_exit, run.path))
         result = run.train(command)
         if not isinstance(result, int):
             training.on_first(lambda: run.finish(result, started, mode == "all"))

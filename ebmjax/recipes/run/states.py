@@ -72,8 +72,7 @@ def warm_start(config: Config, path: Path, experiment: Experiment) -> training.W
     try:
         theirs, ours = run_folder.config_of(other).data, config.data
         differing = [n for n in ("max_train", "holdout") if theirs[n] != ours[n]]
-        is_holding_out = (experiment.config or config).data.holdout
-        if is_holding_out and theirs["name"] == ours.name and differing:
+        if (experiment.config or config).data.holdout and theirs["name"] == ours.name and differing:
             raise WorkdirError(
                 "that run may have learnt from images that config.data.holdout holds out, since "
                 f"its config.data.{differing[0]} is {theirs[differing[0]]}. Start from a run that "

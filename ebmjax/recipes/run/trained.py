@@ -113,8 +113,8 @@ def train(
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             run_folder.write_arrays(path, arrays)
-        with np.load(path, allow_pickle=False) as kept:
-            same = {*kept} == {*arrays} and all(np.array_equal(kept[k], arrays[k]) for k in kept)
+        kept = run_folder.read_arrays(path)
+        same = {*kept} == {*arrays} and all(np.array_equal(kept[k], arrays[k]) for k in kept)
         if not same:
             raise ConfigError(f"{path} holds other images: name another folder, or move that file.")
         given |= {"data.name": "npz", "data.path": path}
@@ -172,7 +172,9 @@ def load(
             "trust the folder with --allow_code. From Python, these are arguments of load."
         )
     for name, value in given.items():  # first: a check may run the named code
-        declare.put(every[name], config, name, declare.from_text(every[name], name, str(value)))
+        is_text = isinstance(value, str | Path)
+        read, value = (declare.from_text, str(value)) if is_text else (declare.from_json, value)
+        declare.put(every[name], config, name, read(every[name], name, value))
     families.check(config)
     if not families.is_points(config) and data.is_tfds(config.data.name):
         with contextlib.suppress(ValueError):  # which building explains
@@ -226,13 +228,13 @@ def load_packaged(name: str) -> TrainedRun:
     config = declare.configure(every, base=base)
     families.prune(config)
     run = Run(config, place)
-    with np.load(place / "state.npz", allow_pickle=False) as arrays:
+    arrays = run_folder.read_arrays(place / "state.npz")
 
-        def fill(path: Any, leaf: Any) -> Any:
-            key = name_leaf(path)
-            return jnp.asarray(arrays[key], leaf.dtype) if key in arrays else leaf
+    def fill(path: Any, leaf: Any) -> Any:
+        key = name_leaf(path)
+        return jnp.asarray(arrays[key], leaf.dtype) if key in arrays else leaf
 
-        state = jax.tree_util.tree_map_with_path(fill, run.experiment.state)
+    state = jax.tree_util.tree_map_with_path(fill, run.experiment.state)
     return _as_trained(run, state, is_finished=True, card=known[name])
 
 

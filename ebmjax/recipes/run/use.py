@@ -202,8 +202,7 @@ def _read(run: Any, place: str | None) -> tuple[np.ndarray, np.ndarray | None, A
         which = " of split 'train'" if error.others else f", all that {place} holds"
         found = data.load_images(name, "train", **options)
     print(*found.notes, f"--data: {len(found.data.images):,} images{which}", sep="\n")
-    has_labels = found.num_classes == section.num_classes
-    labels = found.data.labels if has_labels else None
+    labels = found.data.labels if found.num_classes == section.num_classes else None
     files = {"file": np.array(found.files)} if found.files else {}
     return found.data.images, labels, files
 

@@ -96,10 +96,10 @@ def table(study: Study, all_cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
         images: dict[str, Any] = {}
         for heading, (name, factor, _) in study.columns.items():
             values = [numbers.get(cell.seed, {}).get(name) for cell in ended]
-            known = [one for one in values if isinstance(one, int | float)]
+            known = [one for one in values if isinstance(one, int | float) and abs(one) < 1e300]
             row[heading] = [factor * one if one in known else None for one in values]
             images[heading] = {
-                cell.seed: (numbers[cell.seed].get("images_sha256"), parts)
+                cell.seed: (str(numbers[cell.seed].get("images_sha256")), parts)
                 for cell in done
                 if (parts := run_folder.read_per_image(cell.folder, name))
             }

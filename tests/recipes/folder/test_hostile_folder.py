@@ -157,6 +157,9 @@ def test_what_the_caller_names_is_used_in_place_of_what_the_folder_says(tmp_path
     config = built_from(folder, model_factory="moved/net.py:make", data_name="own.py:images")
     assert (config.model.factory, config.data.name) == ("moved/net.py:make", "own.py:images")
     assert built_from(folder, allow_code=True).model.factory == "evil.py:make"
+    for path in (3, None, ["a"]):
+        said = refusal(lambda path=path: recipes.load(folder, allow_code=True, data_path=path))
+        assert said == f"config.data.path must be a path, or empty, got {path!r}."
     half = refusal(lambda: recipes.load(folder, model_factory="net.py:make"))
     assert "config.data.name='evil:make'" in half
 

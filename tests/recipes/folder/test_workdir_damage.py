@@ -11,8 +11,9 @@ from linear_family import LINEAR, NAME, linear, points
 
 from ebmjax._user_function import definitions
 from ebmjax.recipes.config.errors import WorkdirError, WriteError
-from ebmjax.recipes.run.run import BROKE_OFF, explain_writes
-from ebmjax.training import CheckpointAccessError, CheckpointMismatchError
+from ebmjax.recipes.report import of_run
+from ebmjax.recipes.run.run import BROKE_OFF, Run, explain_writes
+from ebmjax.training import CheckpointAccessError, CheckpointMismatchError, DivergenceError
 
 
 def again(folder):
@@ -58,6 +59,22 @@ def test_a_disk_that_takes_no_more_ends_a_run_in_one_message(error, expected, me
     with pytest.raises(expected, match=message), explain_writes(Path("run")):
         raise error
     assert issubclass(WriteError, BROKE_OFF)
+
+
+def test_a_report_that_cannot_be_written_hides_no_other_error(copied, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def diverge(*_):
+        raise DivergenceError("it diverged")
+
+    monkeypatch.setattr(of_run, "write", full)
+    with pytest.raises(WriteError, match="No space left on device"):
+        again(copied)
+    for fails, error in ((full, WriteError), (diverge, DivergenceError)):
+        monkeypatch.setattr(Run, "finish", fails)
+        with pytest.raises(error, match=r"No space left|it diverged"):
+            again(copied)
 
 
 @pytest.mark.parametrize("mode", ["train", "eval"])

@@ -15,7 +15,7 @@ from ebmjax.recipes.config.families import about_features, check_kept, extractor
 from ebmjax.recipes.evaluators.evaluations import make_distances
 from ebmjax.recipes.evaluators.gradient_variance import over_coordinates
 from ebmjax.recipes.evaluators.plots import column, figure, step_colours, tiles
-from ebmjax.recipes.folder.run_folder import snapshots
+from ebmjax.recipes.folder.run_folder import read_arrays, snapshots
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent import checks, parts
 from ebmjax.recipes.models.latent.model import LatentEBM
@@ -102,9 +102,9 @@ def draw(workdir: Path, powers: np.ndarray, rows: list[dict[str, Any]]) -> None:
     """Draws samples over training and mean log likelihoods; adds a number to ``rows``."""
     plots, strips = workdir / "plots", {}
     for path in snapshots(workdir):
-        with np.load(path) as arrays:
-            if "samples" in arrays:
-                strips[str(int(path.stem))] = arrays["samples"][:SHOWN]
+        arrays = read_arrays(path, "samples")
+        if "samples" in arrays:
+            strips[str(int(path.stem))] = arrays["samples"][:SHOWN]
     if strips:
         size, title = (7, 0.75 * len(strips) + 0.6), "samples of the prior chains"
         with figure(plots / "samples_over_training.png", size=size) as ((axes,),):

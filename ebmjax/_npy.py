@@ -3,7 +3,6 @@
 import contextlib
 import io
 import math
-import os
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,8 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ebmjax._shown import near_path
-from ebmjax.data._pixels import check_memory
+from ebmjax._shown import trim
 
 HEADER = 2**14
 """Bytes read to find a header; NumPy refuses headers above 10,000."""
@@ -24,7 +22,7 @@ class StoredArray(NamedTuple):
     """An array in a file, of which only the header has been read.
 
     Attributes:
-      shape, dtype: of the array; never of Python objects.
+      shape, dtype: of the array; never of Python objects or records.
       load: returns the array. That of an .npy file stays on the disk until it is used.
       file: .npy file that holds it; None for a member of an .npz file, which is read whole.
     """
@@ -54,17 +52,17 @@ def members(file: Path) -> tuple[list[str], list[str]]:
 def find_array(file: Path, member: str | None = None) -> StoredArray:
     """Returns an array of an .npy file, or a member of an .npz file, by its header.
 
-    Raises ValueError if it is damaged, encrypted, shorter than its header says, or of objects.
+    Raises ValueError if it is damaged, encrypted, shorter than its header says, or no plain array.
     """
-    what = str(file) if member is None else f"{member} in {file}"
+    what = str(file) if member is None else f"{trim(member)} in {file}"
     with _explain_damage(what):
         with _open_member(file, member) as (opened, size):
             header = io.BytesIO(opened.read(HEADER))
         version = np.lib.format.read_magic(header)
         read = {(1, 0): np.lib.format.read_array_header_1_0}
         shape, _, dtype = read.get(version, np.lib.format.read_array_header_2_0)(header)
-        if dtype.hasobject:
-            raise ValueError("it holds Python objects, which are never unpickled")
+        if dtype.kind in "OV":
+            raise ValueError("it holds Python objects or records, which are never unpickled")
         if min(shape, default=0) < 0:
             raise ValueError(f"its header has the shape {shape}")
         needed = header.tell() + math.prod(shape) * dtype.itemsize
@@ -81,34 +79,9 @@ def find_array(file: Path, member: str | None = None) -> StoredArray:
     return StoredArray(shape, dtype, load, file if member is None else None)
 
 
-def load_points(path: str | os.PathLike[str]) -> np.ndarray:
-    """Returns the points in an .npy file, float32 (N, d).
-
-    Raises ValueError unless it holds one or more finite points.
-    """
-    place = Path(path).expanduser()
-    must_be = f"{place} must be an .npy file of points (N, d)"
-    if not place.is_file():
-        raise FileNotFoundError(f"{must_be}, and there is no such file.{near_path(place)}")
-    try:
-        array = find_array(place)  # which an .npz file is not
-    except ValueError as error:
-        raise ValueError(f"{must_be}; {error}") from error
-    if len(array.shape) != 2 or 0 in array.shape or array.dtype.kind not in "buif":
-        raise ValueError(f"{must_be}, got shape {array.shape} and dtype {array.dtype}.")
-    check_memory(4 * math.prod(array.shape), f"the points of {place}")
-    with np.errstate(over="ignore"):  # infinite numbers are named below
-        points = np.asarray(array.load(), np.float32)
-    broken = np.flatnonzero(~np.isfinite(points).all(axis=1))
-    if broken.size:
-        where = f"{broken.size} are not, the first in row {broken[0]}"
-        raise ValueError(f"{must_be}, all finite in 32 bits: {where}.")
-    return points
-
-
 @contextlib.contextmanager
 def _open_member(file: Path, member: str | None) -> Iterator[tuple[Any, int]]:
-    """Yields an open file, and the bytes that it says it has."""
+    """Yields an open file, and the most bytes that it can have."""
     if member is None:
         if not file.is_file():  # opening a pipe would wait for ever
             raise ValueError("it is no regular file")
@@ -118,7 +91,7 @@ def _open_member(file: Path, member: str | None) -> Iterator[tuple[Any, int]]:
     with zipfile.ZipFile(file) as archive:
         info = archive.getinfo(f"{member}.npy")
         with archive.open(info) as opened:
-            yield opened, info.file_size
+            yield opened, min(info.file_size, 1032 * file.stat().st_size)  # deflate's most
 
 
 @contextlib.contextmanager
@@ -127,6 +100,6 @@ def _explain_damage(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # of many types, one for each way to be damaged
-        reason = str(error).rstrip(".") or type(error).__name__
-        message = f"{what} cannot be read: {reason}. Save it again as a plain array."
+        reason = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
+        message = f"{what} cannot be read: {reason}. Replace it by a file of plain arrays."
         raise ValueError(message) from error
