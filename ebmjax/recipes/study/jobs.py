@@ -107,6 +107,7 @@ def make_executor(folder: Path, num_jobs: int | None, arguments: Sequence[str]) 
     try:
         import submitit
 
+        folder /= os.urandom(16).hex()  # what lies there is unpickled, so nobody may know the name
         executor = submitit.AutoExecutor(folder, "slurm", slurm_max_num_timeout=MAX_TIMEOUTS)
     except (ImportError, RuntimeError) as error:
         needs = '--executor=slurm needs Slurm and pip install "ebmjax[slurm]"'

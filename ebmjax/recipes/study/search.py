@@ -11,6 +11,7 @@ command continues. --jobs=N chooses and runs N trials together. Other options ar
 "ebmjax study --help"."""
 
 import argparse
+import contextlib
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,13 +20,14 @@ from typing import Any
 import optuna
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.storages import journal
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from ebmjax._shown import trim
 from ebmjax.recipes.__main__ import make_parser
 from ebmjax.recipes.config import command_line, families
 from ebmjax.recipes.config.declare import Fields
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, did_you_mean, flatten
-from ebmjax.recipes.folder.run_folder import write_whole
+from ebmjax.recipes.folder.run_folder import check_links, write_whole
 from ebmjax.recipes.study import Study, cells, command, make_flags
 from ebmjax.recipes.study.jobs import RunEach
 from ebmjax.recipes.study.table import as_markdown, markdown_table, table
@@ -85,24 +87,23 @@ class Search:
         for name, one in self.space.items():
             for end in getattr(one, "choices", ()) or (one.low, one.high):
                 cells.check_data(self.make(0, {name: end})[:1])
-        self.direction = "minimize" if options.minimize else "maximize"
+        self.direction: Any = "minimize" if options.minimize else "maximize"
         ranges = [f"{name}: {one}" for name, one in self.space.items()]
         print(f"{options.trials} trials to {self.direction} {self.number}:", *ranges, sep="\n")
-        self.about = ", ".join([options.file, *overrides, self.number, *ranges])
+        self.about = ", ".join([options.file, *overrides, self.direction, self.number, *ranges])
 
     def make(self, number: int, values: Mapping[str, object]) -> list[cells.Cell]:
         """Returns the runs of a trial; ends the process if its configuration is refused."""
-        row = {f"trial {number:03d}": self.options.file}
-        study = Study(row, {}, common=(*self.overrides, *make_flags(values)))
-        return cells.cells(study, self.folder, 1 + BEST)
+        study = Study({f"trial {number:03d}": self.options.file}, {})
+        return cells.cells(study, self.folder, 1 + BEST, (*self.overrides, *make_flags(values)))
 
     def cells_of(self, trial: FrozenTrial) -> list[cells.Cell]:
-        """Returns the runs of a trial: of seed 0 and fresh seeds; none if it is refused."""
+        """Returns the runs of a trial: of seed 0 and fresh seeds; none if it is refused or cut."""
         if trial.number not in self.cells:
-            try:
-                self.cells[trial.number] = self.make(trial.number, trial.params)
-            except SystemExit:
-                self.cells[trial.number] = []
+            self.cells[trial.number] = []
+            with contextlib.suppress(SystemExit):
+                if trial.params.keys() == self.space.keys():  # unless a kill cut its choice short
+                    self.cells[trial.number] = self.make(trial.number, trial.params)
         return self.cells[trial.number]
 
     def run(self, run_each: RunEach) -> int:
@@ -117,23 +118,39 @@ class Search:
                 return num_failed
         if not (fresh := self.fresh()):
             raise ConfigError(f"no trial has a finite {self.number}: search smaller ranges.")
-        text = f"the best trials on {BEST} fresh seeds"
-        num_failed = command.run_cells(fresh, text, self.end, run_each)
+        num_failed = command.run_cells(fresh, f"best on {BEST} fresh seeds", self.end, run_each)
         print((self.folder / "table.md").read_text(), end="")
         return num_failed
 
     def open(self) -> None:
-        """Opens Optuna's study in the folder; WorkdirError if that holds another search."""
+        """Opens Optuna's study in the folder; WorkdirError, and no change, for one of another."""
         path = self.folder.absolute() / "journal.log"
+        check_links(self.folder)
         backend = journal.JournalFileBackend(str(path), journal.JournalFileOpenLock(str(path)))
+        try:
+            kept: Any = {"study_name": "search", "storage": optuna.storages.JournalStorage(backend)}
+            if kept["storage"].get_all_studies():
+                self.check(optuna.load_study(**kept))
+        except Exception as error:  # of Optuna, too, which takes the journal as it is
+            raise WorkdirError(" ".join(f"it holds another search: {error}".split())) from error
         with path.open("r+b") as file:  # without the half line that a killed process left
             file.truncate(file.read().rfind(b"\n") + 1)
-        kept = {"study_name": "search", "storage": optuna.storages.JournalStorage(backend)}
-        direction: Any = self.direction
-        self.study = optuna.create_study(direction=direction, load_if_exists=True, **kept)
-        if (about := self.study.user_attrs.get("about", self.about)) != self.about:
-            raise WorkdirError(f"it holds another search, {about}.")
+        self.study = optuna.create_study(direction=self.direction, load_if_exists=True, **kept)
         self.study.set_user_attr("about", self.about)
+
+    def check(self, study: optuna.Study) -> None:
+        """Raises ValueError unless the folder's trials are of this search: fields and values."""
+        about = study.user_attrs.get("about", self.about)
+        if (about, study.direction.name.lower()) != (self.about, self.direction):
+            raise ValueError(about)
+        for one in study.trials:
+            wrong = [k for k, v in one.distributions.items() if v != self.space.get(k)]
+            if wrong := wrong or one.system_attrs.get("fixed_params"):
+                raise ValueError(f"trial {one.number} has {trim(wrong)}, which --space has not.")
+            kept = self.space if one.state == TrialState.COMPLETE else one.distributions
+            create_trial(state=one.state, value=one.value, params=one.params, distributions=kept)
+            for cell in self.cells_of(one):
+                cell.check()
 
     def next_group(self) -> list[FrozenTrial]:
         """Returns the trials that run next: those that a killed search left, or new ones."""
@@ -158,7 +175,7 @@ class Search:
 
     def fresh(self) -> list[cells.Cell]:
         """Returns the runs of the best trials, the best first, on seeds that chose none."""
-        known = [trial for trial in self.study.trials if trial.value is not None]
+        known = self.study.get_trials(states=(TrialState.COMPLETE,))
         known.sort(key=lambda trial: trial.values[0], reverse=self.direction == "maximize")
         return [cell for trial in known[:BEST] for cell in self.cells_of(trial)[1:]]
 
@@ -167,13 +184,12 @@ class Search:
         fresh, rows = self.fresh(), []
         for one in self.study.trials:
             end = next((cell.status for cell in self.cells_of(one)), "refused")
-            rows.append([str(x) for x in (one.number, *one.params.values(), one.value, end)])
+            rows.append([*map(str, (one.number, *map(one.params.get, self.space), one.value, end))])
         lines = markdown_table(["trial", *self.space, self.number, "how it ended"], rows)
         if fresh:
             columns = {self.number: (self.number, 1.0, 4)}
             best = Study({cell.label: self.options.file for cell in fresh}, columns)
-            lines.append(f"\nThe best on {BEST} fresh seeds:\n")
-            lines.append(as_markdown(best, table(best, fresh)))
+            lines += [f"\nThe best on {BEST} fresh seeds:\n", as_markdown(best, table(best, fresh))]
         for cell in fresh[::BEST]:
             words = cell.command[cell.command.index("run") : -3]
             lines.append(f"\n{cell.label}: `{shlex.join(['ebmjax', *words, '--mode=all'])}`")

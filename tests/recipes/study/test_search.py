@@ -1,5 +1,6 @@
 """Searches whose runs are none: they write a number of their fields at once."""
 
+import json
 import math
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import distribution_to_json as to_json
 from study_problem import Finished, fail_runs
 
 from ebmjax.recipes.config import command_line, families
@@ -75,20 +77,6 @@ def test_a_range_is_of_the_kind_of_its_field():
 
 
 @pytest.mark.parametrize(
-    ("texts", "message"),
-    [
-        ([STEP], "must be LOW..HIGH"),
-        (["seed=1..2"], "--space=seed must be a field that can be searched"),
-        ([f"{STEP}=1..2", f"{STEP}=1..2"], "can be searched, once"),
-        ([f"{STEP}=2..1"], "must be LOW..HIGH"),
-    ],
-)
-def test_a_wrong_range_is_refused(texts, message):
-    with pytest.raises(ConfigError, match=message):
-        search.read_space(texts, families.all_fields("joint"))
-
-
-@pytest.mark.parametrize(
     ("config", "arguments", "number", "message"),
     [
         ("jem_digits", [HELD_OUT], "minimize=classification.nll", None),
@@ -135,7 +123,7 @@ class KilledError(BaseException):
 def test_a_search_that_is_killed_at_any_moment_goes_on(fakes, tmp_path):
     places = [
         (optuna.Study, "set_user_attr"), (optuna.Study, "ask"), (optuna.Study, "tell"),
-        (subprocess, "Popen"), (search, "write_whole"),
+        (subprocess, "Popen"), (search, "write_whole"), (optuna.Trial, "_suggest"),
     ]  # fmt: skip
     for number, (place, name) in enumerate(places):
         folder, call = tmp_path / f"killed{number}", getattr(place, name)
@@ -164,6 +152,9 @@ def test_a_search_that_is_killed_at_any_moment_goes_on(fakes, tmp_path):
     ("arguments", "message"),
     [
         (["--trials=0"], "argument --trials: invalid count value: '0'"),
+        (["--space=loss.energy_l2=2..1"], "must be LOW..HIGH"),
+        (["--space=seed=1..2"], "--space=seed must be a field that can be searched"),
+        ([f"--space={STEP}=1..2"], "can be searched, once"),
         (["--space=train.batch_size=0..8"], "config.train.batch_size must be an integer of at"),
         (["--space=sampler.box=none,open"], "config.sampler.box must be one of"),
         (["--slurm.time=3"], "'--slurm.time=3' must be --config.FIELD=VALUE"),
@@ -190,6 +181,31 @@ def test_a_folder_holds_one_search_and_a_failed_run_is_tried_again(fakes, tmp_pa
     fakes.setattr(subprocess, "Popen", fake)
     assert run("--trials=1", folder) == 0
     assert [trial[1] for trial in trials_of(tmp_path / "one")] == ["COMPLETE"]
+
+
+EVIL, RANGE = CategoricalDistribution(["evil.py:make"]), FloatDistribution(0.01, 1e3, log=True)
+FORGED = [(name, EVIL, 0) for name in ("evals.functions", "sampler.name", "model.factory", STEPS)]
+FORGED += [(STEP, FloatDistribution(0.01, 1e6), 1.0), (STEP, RANGE, 2e3), (STEP, RANGE, "evil.py")]
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "COMPLETE", "PRUNED", "WAITING"])
+@pytest.mark.parametrize(("name", "one", "value"), FORGED)
+def test_a_forged_trial_is_refused_by_name(name, one, value, state, fakes, tmp_path, capsys):
+    fail_runs(fakes)
+    assert run("--trials=1", f"--folder={tmp_path}") == 1
+    trial = {"op_code": 4, "worker_id": "", "study_id": 0, "value": 0.5}
+    trial |= {"state": optuna.trial.TrialState[state], "datetime_start": None}
+    waits = {"system_attrs": {"fixed_params": {name: value}}}
+    trial |= waits if state == "WAITING" else {"params": {name: value}}
+    trial["distributions"] = {name: to_json(one)}
+    with (tmp_path / "journal.log").open("a") as file:
+        file.write(json.dumps(trial) + "\n" + '{"op_code":4,"work')
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
+    fakes.setattr(subprocess, "Popen", None)
+    assert run("--trials=3", f"--folder={tmp_path}") == 2
+    (told,) = capsys.readouterr().err.splitlines()[1:]
+    assert name in told or "evil.py" in told
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
 
 
 def test_a_refused_combination_has_no_number(tmp_path):
