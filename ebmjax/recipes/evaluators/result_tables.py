@@ -51,7 +51,7 @@ OURS = re.compile(
     r"|cross_entropy|density_|diverge|effective_|energy_|evaluation_|extractor|fid_|gaussian_"
     r"|generator_|gradient_|implied_|is_normal|kl_terms|kid_|live_|log_|loss|mean_coordinate"
     r"|mean_log_likelihoods|negative_|noise_accuracy|num_|objective|outside|perturbed_"
-    r"|positive_|posterior_|powers|prior_|reconstruction_|recovery|run_|sample_"
+    r"|positive_|posterior_|powers|prior_|reconstruction_|recover|run_|sample_"
     r"|score_|seed|skip|smoothing|squared_drift|start_|step|temperature|test_|transport_"
     r"|is_finished|revision|wall_|warnings"
 )

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from experiment_runs import change, launch, rows_of, summary_of
+from experiment_runs import change, rows_of, summary_of
 
-from ebmjax import data
+from ebmjax import data, recipes
 from ebmjax.learning import Samples
-from ebmjax.recipes.config import command_line, declare, families
+from ebmjax.recipes.config import declare, families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators import Found
 from ebmjax.recipes.evaluators.evaluations import Evaluations, make_evaluators
@@ -21,13 +21,16 @@ from ebmjax.recipes.models.build import user_optimizer
 from ebmjax.recipes.models.latent.checks import sampler
 from ebmjax.recipes.parts.objectives import draws, make_loss
 from ebmjax.recipes.parts.samplers import SAMPLERS, SINGLE, of_section
+from ebmjax.recipes.study import make_flags
 from ebmjax.training import init_state
 
 OWN = """
 from typing import Annotated, Any, NamedTuple
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from ebmjax._ranges import FRACTION
@@ -91,6 +94,12 @@ def rateless(scale=1.0):
 
 def none(learning_rate):
     return None
+
+def network():
+    return nn.Sequential([lambda x: x.reshape(len(x), -1), nn.Dense(1), lambda x: x[..., 0]])
+
+def images(split):
+    return np.random.default_rng(len(split)).integers(0, 256, (64, 8, 8, 1), np.uint8), None
 
 def pixels(key, model, data, *, scale=1.0):
     return {"mean_pixel": scale * data.images.mean()}
@@ -324,15 +333,22 @@ def test_what_is_no_number_is_refused(name, message, here):
 @pytest.mark.slow
 def test_a_model_trains_by_parts_of_ones_own(here):
     """The pages on adding parts run the other families."""
-    arguments = [
-        "--config.sampler.name=own.py:drift",
-        "--config.sampler.options.noise=0.02",
-        "--config.loss.name=own.py:gap",
-        "--config.optimizer.name=own.py:sgd",
-        '--config.evals.functions=("own.py:pixels",)',
-    ]
-    name = "configs/igebm_digits.py:smoke"
-    assert launch(command_line.read(name, arguments), name, "out", "all") is None
+    fields = {
+        "data.name": "own.py:images",
+        "model.factory": "own.py:network",
+        "sampler.name": "own.py:drift",
+        "sampler.options.noise": 0.02,
+        "loss.name": "own.py:gap",
+        "optimizer.name": "own.py:sgd",
+        "evals.functions": ("own.py:pixels",),
+    }
+    name = "configs/image.py:smoke"
+    trained = recipes.train(name, folder="out", fields=fields, mode="all")
+    # A file that names them names them, too: the run is finished.
+    text = f"from ebmjax.recipes.config.command_line import read\nflags = {make_flags(fields)}\n"
+    (here / "mine.py").write_text(f"{text}def get_config():\n    return read({name!r}, flags)\n")
+    again = recipes.train("mine.py", folder="out")
+    jax.tree.map(np.testing.assert_array_equal, again.params, trained.params)
     assert summary_of(here / "out")["steps"] > 0
     assert rows_of(here / "out")[-1]["mean_pixel"] > 1
     assert json.loads((here / "out" / "evaluation.json").read_text())["mean_pixel"] > 1
