@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from ebmjax.data import (
+    circle_means,
     gaussian_mixture_log_density,
     gaussian_mixture_points,
     ring_log_density,
@@ -22,6 +23,11 @@ MIXTURE = {"means": MEANS, "scale": 0.3, "weights": WEIGHTS}
 RINGS = {"radii": np.array([0.2, 2.5]), "scale": 0.2, "weights": np.array([3.0, 1.0])}
 # Relative, of a float32 log density: eps times the largest term, (distance / scale)^2 / 2 < 200.
 FLOAT_ERROR = 200 * np.finfo(np.float32).eps * 4
+
+
+def test_means_on_a_circle():
+    means = np.asarray(circle_means(4, 10.0))
+    np.testing.assert_allclose(means, [[10, 0], [0, 10], [-10, 0], [0, -10]], atol=1e-5)
 
 
 def test_mixture_density_is_scipys():

@@ -21,6 +21,7 @@ from latent_problems import (
 )
 
 from ebmjax.latent import covariance_loss, log_evidence, power_schedule
+from ebmjax.latent._losses import _covariances
 
 NUM_PRIOR_PARAMS = 6
 
@@ -90,6 +91,13 @@ def trapezium_by_differences(params, powers):
         return jnp.mean(jax.vmap(one)(jnp.asarray(OBSERVATIONS)))
 
     return by_differences(trapezium, params)
+
+
+def test_covariances_of_groups_are_without_bias():
+    values, law = np.random.default_rng(0).normal(size=(2, 3, 12)).astype(np.float32)
+    pairs = zip(values.reshape(3, 4, 3), law.reshape(3, 4, 3), strict=True)
+    expected = [np.mean([np.cov(*one)[0, 1] for one in zip(*both, strict=True)]) for both in pairs]
+    np.testing.assert_allclose(_covariances(values, law, 3), expected, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.slow

@@ -58,6 +58,13 @@ def test_biases_and_normalisations_stay(params):
     assert all(np.all(w != 0) for w in jax.tree.leaves(params) if w.ndim <= 1)
 
 
+def test_a_direction_that_is_drawn_small_has_the_parameters_norm_too():
+    """The drawn norm of a filter of one weight is below 1 for about two of three keys."""
+    keys, params = jax.random.split(jax.random.key(0), 16), {"kernel": jnp.full((1, 1), 3.0)}
+    drawn = jax.vmap(filter_normalised_direction, (0, None))(keys, params)
+    np.testing.assert_allclose(np.abs(drawn["kernel"]), 3.0, rtol=8 * EPS)
+
+
 def test_directions_are_uniform_on_the_sphere_of_each_filter():
     num_keys, d = 2000, 6
     weights = {"a": jnp.full((3, 2, 2), 2.0), "b": jnp.full((6, 2), 2.0)}

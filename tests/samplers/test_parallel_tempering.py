@@ -11,6 +11,7 @@ from scipy.stats import truncnorm
 
 from ebmjax.evidence import stepping_stone_log_evidence, tempering_log_partition
 from ebmjax.samplers import Sampler, batch_step, mala, parallel_tempering, reflect, run_chain
+from ebmjax.samplers._parallel_tempering import _along
 
 POWERS = jnp.array([0.1, 0.35, 1.0])
 
@@ -103,6 +104,14 @@ def test_a_replica_outside_of_the_support_never_becomes_cold():
     places, swap_prob = jax.jit(step)(jnp.array([-jnp.inf, jnp.nan, jnp.inf]))
     np.testing.assert_array_equal(places, [[6.0, 1.0]] * 3)
     np.testing.assert_array_equal(swap_prob, np.zeros((3, 1)))
+
+
+@pytest.mark.parametrize(
+    ("power", "place", "expected"), [(0.0, 6.0, -4.5), (0.5, 2.0, -1.25), (1.0, 2.0, -2.0)]
+)
+def test_a_replica_follows_the_base_and_the_density_by_its_power(power, place, expected):
+    densities = lambda x: jnp.where(x > 5.0, -jnp.inf, -0.5 * x**2), lambda x: -0.125 * x**2
+    assert _along(*densities, jnp.float32(power), jnp.float32(place)) == expected
 
 
 def test_log_z_of_exact_draws():
