@@ -95,7 +95,7 @@ def test_the_evaluator_reports_it_where_images_are_held_out():
         for _ in range(2)
     )
     config = SimpleNamespace(evals=SimpleNamespace(batch_size=16))
-    model = SimpleNamespace(logits=logits_fn, held_out=None, config=config)
+    model = SimpleNamespace(logits=logits_fn, held_out=None, config=config, is_finished=True)
     key = jax.random.key(0)
     assert "scaled" not in evaluator.classification(key, model, test).report["classification"]
     model.held_out = held_out

@@ -199,6 +199,14 @@ every_diagnostic = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.parametrize("method", ["rank", "classic"])
+def test_a_large_mean_costs_no_digits(method):
+    draws = make_draws(250)[..., :2]
+    shifted = draws + np.float32(8192.0)  # 13 + 10 bits: exact in float32
+    found, expected = (scale_reduction(x, method=method) for x in (shifted, draws))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
 @every_diagnostic
 def test_draws_before_chains_are_refused(diagnose):
     swapped = jnp.asarray(make_draws(50)[..., 0]).T

@@ -17,13 +17,13 @@ from ebmjax.types import Key
 def classification(key: Key, model: Any, data: ImageData) -> Found:
     """Returns "classification" of ``evaluate.classifier``, and the logits as an array.
 
-    Where images are held out, they choose a temperature that scales the logits.
+    Where images are held out, they choose a temperature that scales the logits, after training.
     """
     del key
     classify = partial(evaluate.classifier, model.logits, batch_size=model.config.evals.batch_size)
     found = classify(data)
     numbers, logits = found["classification"], found["logits"]
-    if (held_out := model.held_out) is not None:
+    if model.is_finished and (held_out := model.held_out) is not None:
         of_held = None
         if data.images is not held_out.images:
             of_held = classify(held_out)["logits"], held_out.labels
