@@ -155,11 +155,12 @@ def load_images(
 
 def range_of(source: Source) -> tuple[float, float]:
     """Returns the range of all pixels of an array, see ``find_range``."""
-    step = source.num_read or AT_ONCE
+    step, rows = source.num_read or AT_ONCE, source.rows
+    assert rows is not None
 
     def blocks() -> Iterator[np.ndarray]:
         for first in range(0, source.num_images, step):
-            yield source.rows(np.arange(first, min(first + step, source.num_images)))
+            yield rows(np.arange(first, min(first + step, source.num_images)))
 
     return find_range(blocks, source.dtype, source.name_of)
 

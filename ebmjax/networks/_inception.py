@@ -55,7 +55,7 @@ def _interpolate(images: jax.Array, axis: int) -> jax.Array:
     position = np.arange(INPUT_SIZE, dtype=np.float32) * np.float32(size / INPUT_SIZE)
     below = np.minimum(np.floor(position).astype(np.int32), size - 1)
     above = np.minimum(below + 1, size - 1)
-    weight = np.expand_dims(position - below, [i for i in range(4) if i != axis])
+    weight = np.expand_dims(position - below, tuple(i for i in range(4) if i != axis))
     low = jnp.take(images, below, axis)
     return low + (jnp.take(images, above, axis) - low) * weight
 
