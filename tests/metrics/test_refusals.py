@@ -63,6 +63,7 @@ BAD = [
     ("auroc", {"out_scores": np.zeros(0)}, r"out_scores must have shape \(n,\)"),
     ("brier_score", {"probabilities": 3 * HALVES}, r"sum to one.*softmax.* got \[1.5 1.5\]"),
     ("classifier_two_sample_test", {"samples_b": ROWS[:3]}, "n, m >= 4"),
+    ("classifier_two_sample_test", {"samples_b": ROWS[:, :1]}, "equal axes after the first"),
     ("coordinate_gradient_variance", {"gradients": {"a": np.ones(3, int)}}, r"gradients\['a'\]"),
     ("effective_sample_size", {"chains": np.zeros(100)}, r"got shape \(100,\)"),
     ("effective_sample_size", {"chains": CHAINS.T[:, :4]}, "at least 1 chain.*4 draws"),
