@@ -1,7 +1,7 @@
 """Steps per second of every sampler, and what a step costs beside the gradient it needs.
 
-  python benchmarks/run.py samplers --chains 64 1024 --resolutions 16 32 --steps 50
-  python benchmarks/run.py samplers --energies wrn_28_10 --resolutions 32 --dtype bfloat16
+  python benchmarks/run.py sampler_throughput --chains 64 1024 --resolutions 16 32 --steps 50
+  python benchmarks/run.py sampler_throughput --energies wrn_28_10 --resolutions 32 --dtype bfloat16
 
 Each chain of --steps steps is timed against as many bare jitted gradients of the same energy, one
 after the other within each repeat, on one device. A ratio of 1 means that the sampler costs

@@ -173,15 +173,15 @@ def script(path: Path, arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) 
     if "parser" not in inspect.getsource(main):
         assert not arguments
         return
-    if "parse_known_args" in inspect.getsource(main):  # fields of runs follow its own arguments
+    for method in ("parse_known_args", "parse_known_intermixed_args"):
+        if method not in inspect.getsource(main):
+            continue  # fields of runs follow its own arguments
 
-        def parse(parser):
-            known = _parse_known(parser)
-            assert all(one.startswith("--config.") for one in known[1])
+        def parse(parser, read=getattr(argparse.ArgumentParser, method)):
+            assert all(one.startswith("--config.") for one in read(parser)[1])
             raise Accepted
 
-        _parse_known = argparse.ArgumentParser.parse_known_args
-        at_work.setattr(argparse.ArgumentParser, "parse_known_args", parse)
+        at_work.setattr(argparse.ArgumentParser, method, parse)
     at_work.setattr(sys, "argv", [str(path), *arguments])
     with pytest.raises(Accepted):
         main()
