@@ -177,7 +177,9 @@ def script(path: Path, arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) 
         if method not in inspect.getsource(main):
             continue  # fields of runs follow its own arguments
 
-        def parse(parser, read=getattr(argparse.ArgumentParser, method)):
+        plain = getattr(argparse.ArgumentParser, method)
+
+        def parse(parser, read=plain):
             assert all(one.startswith("--config.") for one in read(parser)[1])
             raise Accepted
 
