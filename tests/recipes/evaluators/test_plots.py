@@ -56,7 +56,7 @@ def test_numbers_of_the_users_parts_have_panels(tmp_path, monkeypatch):
     rows += [{"step": 2, "another": [1.0, 2.0], "recovery": {"number": 1}, "ood.mine": 1.0}]
     drawn = []
     monkeypatch.setattr(plots, "by_step", lambda _, label, scale: drawn.append(label))
-    own = {"loss": {"name": "mine.py:loss"}}
+    own = {"loss.name": "mine.py:loss"}
     wanted = [("loss", ("loss",), "linear"), ("none", ("nothing",), "log")]
     plots.panels(tmp_path / "training.png", rows, wanted, own)
     assert drawn == ["loss", "my score", "another"]
@@ -66,8 +66,8 @@ def test_numbers_of_the_users_parts_have_panels(tmp_path, monkeypatch):
     assert drawn == ["loss", "another"]
     drawn.clear()
     many = [{"step": 1, "loss": 1.0} | {f"mine_{i}": 1.0 for i in range(99)}]
-    plots.panels(tmp_path / "few.png", many, wanted, {"evals": {"functions": ("mine.py:f",)}})
+    plots.panels(tmp_path / "few.png", many, wanted, {"evals.functions": ("mine.py:f",)})
     assert len(drawn) == 1 + plots.MOST_OWN
     drawn.clear()
-    plots.panels(tmp_path / "none.png", many, wanted, {"loss": {"name": "beta"}})
+    plots.panels(tmp_path / "none.png", many, wanted, {"loss.name": "beta"})
     assert drawn == ["loss"]
