@@ -141,7 +141,7 @@ OTHERS = ([], [None, "a", [1]], {"a": {"b": [1]}}, "\ud800", None, 10**400)
 
 
 def replaced(tree):
-    """What JSON holds with each of its parts replaced by each of ``OTHERS``."""
+    """Yields a JSON value with each of its parts replaced by each of ``OTHERS``."""
     yield from OTHERS
     for place, part in tree.items() if isinstance(tree, dict) else enumerate(tree):
         for other in replaced(part) if isinstance(part, dict | list) else OTHERS:
