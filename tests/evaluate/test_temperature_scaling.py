@@ -91,8 +91,10 @@ def logits_fn(images):
 def test_the_evaluator_reports_it_where_images_are_held_out():
     rng = np.random.default_rng(0)
     test, held_out = (
-        data.ImageData(rng.integers(0, 256, (40, 1, 1, 1), np.uint8), rng.integers(0, 2, 40))
-        for _ in range(2)
+        data.ImageData(
+            levels[:, None, None, None], (levels + rng.normal(0, 60, 40) > 128).astype(int)
+        )
+        for levels in rng.integers(0, 256, (2, 40), np.uint8)
     )
     config = SimpleNamespace(evals=SimpleNamespace(batch_size=16))
     model = SimpleNamespace(logits=logits_fn, held_out=None, config=config, is_finished=True)
