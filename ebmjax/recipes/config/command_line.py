@@ -1,6 +1,7 @@
 """Reads the configuration from a command line."""
 
 import runpy
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -54,8 +55,10 @@ def read(
                 )
             declare.put(fields[name], made, name, declare.from_text(fields[name], name, text))
         if is_checked:
-            families.check(made, names)
+            line = families.check(made, names)
             families.prune(made)
+            if line:
+                print(f"chosen: {line}", file=sys.stderr)
     except (Exception, SystemExit) as error:  # whatever the configuration file does
         stop(where + _explain(error, found))
     return made

@@ -224,23 +224,6 @@ def refusal_of(one: Field, name: str, value: Any) -> str:
     return f"config.{name} must be {many}{number}{words}, got {trim(repr(value))}.{near}"
 
 
-def find_code(fields: Fields, config: Config) -> dict[str, Any]:
-    """Returns the fields that name code from outside the package, with their values."""
-    found = {}
-    for name, one in fields.items():
-        entries = entries_of(config.get(name))
-        if any(isinstance(entry, str) and one.values.names_code(entry) for entry in entries):
-            found[name] = config[name]
-    return found
-
-
-def check_ranges(fields: Fields, config: Config) -> None:
-    """Raises ConfigError for the first field whose value is out of range."""
-    for name, one in fields.items():
-        if one.values.refusal(config[name]) is not None:
-            raise ConfigError(refusal_of(one, name, config[name]))
-
-
 def read_fields(function: Callable[..., Any], **defaults: Any) -> dict[str, Field]:
     """Returns the fields that the keyword arguments of a function are, by name.
 

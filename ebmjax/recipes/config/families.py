@@ -32,7 +32,6 @@ IS_HIGHER_BETTER = {
     "test_ece": False,
     "sample_fid": False,
     "sample_kid": False,
-    "sample_is": True,
 }
 """Numbers by which the best state of a run can be chosen."""
 
@@ -40,6 +39,13 @@ INCEPTION = "inception_v3"
 DIGITS = "digits_features"
 OWN_CLASSIFIER = "classifier_features"
 RANDOM = "random_features"
+ABOUT = {
+    RANDOM: (
+        "FID compares features of a random network, because a classifier's need five classes; "
+        "--config.evals.inception_weights=FILE takes Inception's",
+    )
+}
+"""Lines about the features that judge samples."""
 OPEN = f"{OWN_CLASSIFIER}_or_{RANDOM}"
 """Name where the images decide, because the configuration leaves the number of classes to them."""
 
@@ -104,12 +110,17 @@ def prune(config: Config) -> None:
                 del config[section]
 
 
-def check(config: Config, typed: Collection[str] = ()) -> None:
+def check(config: Config, typed: Collection[str] = ()) -> str:
     """Refuses what can be refused without data.
+
+    Fields that are not typed give way where they do not fit a sampler or an objective that is.
 
     Args:
       config: of any family. It may have fields of parts that it does not name.
       typed: names of the fields that a command line sets; each must be of a part that is named.
+
+    Returns:
+      A line that says what gave way; empty if nothing did.
 
     Raises:
       ConfigError: if a field is unknown, missing or out of range, or fields exclude each other.
@@ -120,13 +131,24 @@ def check(config: Config, typed: Collection[str] = ()) -> None:
         near = f"is no field of the family {config.family}.{did_you_mean(name, fields)}"
         problem = f"config.{trim(name)} {'is missing.' if name in fields else near}"
         raise ConfigError(f"{problem} `ebmjax fields {config.family}` prints all.")
+    for name, one in fields.items():
+        if one.values.refusal(flat[name]) is not None:
+            raise ConfigError(declare.refusal_of(one, name, flat[name]))
+    checks, line = module(config.family, "checks"), ""
+    if {"loss.name", "sampler.name"} & {*typed} and hasattr(checks, "what_fits"):
+        why, needed = checks.what_fits(config, typed)
+        if needed and not ("sampler.name" in needed and "sampler.name" in typed):
+            needed = {name: value for name, value in needed.items() if name not in typed}
+            for name, value in needed.items():
+                declare.put(every[name], config, name, value)
+            line = f"{why}: " + ", ".join(f"{k}={v}" for k, v in needed.items())
+        fields = fields_of(config)
     for name in typed:
         if name not in fields and not every[name].is_off(flat.get(name, ...)):
             needs = " and ".join(w.needs for w in every[name].when if not w.holds(config))
             near = did_you_mean(name, fields)
             raise ConfigError(f"config.{name} is no field here: it needs {needs}.{near}")
-    declare.check_ranges(fields, flat)
-    module(config.family, "checks").check(config)
+    checks.check(config)
     check_kept(config)
     num_shards = config.mesh.num_shards
     for name in fields:
@@ -135,6 +157,7 @@ def check(config: Config, typed: Collection[str] = ()) -> None:
                 f"config.{name} must be a multiple of config.mesh.num_shards={num_shards}, got "
                 f"{config[name]}. Change it, or set --config.mesh.num_shards=1."
             )
+    return line
 
 
 def module(family: Any, part: str) -> Any:
@@ -150,10 +173,6 @@ def check_kept(config: Config) -> None:
     name, fields = config.train.get("keep_best", ""), fields_of(config)
     makers = {one: "samples" if "sample" in one else "classification" for one in IS_HIGHER_BETTER}
     numbers = {one: made for one, made in makers.items() if f"evals.{made}.every" in fields}
-    if "sample_is" in numbers and (
-        config.evals.get("extractor") or extractor_name(config) == RANDOM
-    ):
-        numbers.pop("sample_is")  # which needs features that know classes
     if not name:
         if config.evals.get("checkpoint") == "best":
             raise ConfigError(
@@ -196,15 +215,6 @@ def extractor_name(config: Mapping[str, Any]) -> str:
     if data["num_classes"] is None:
         return OPEN
     return OWN_CLASSIFIER if data["num_classes"] >= MIN_CLASSES else RANDOM
-
-
-def about_features(extractor: str) -> tuple[str, ...]:
-    """Returns a line where the features of a random network judge samples."""
-    line = (
-        "FID compares features of a random network, because a classifier's need five classes; "
-        "--config.evals.inception_weights=FILE takes Inception's"
-    )
-    return (line,) * (extractor == RANDOM)
 
 
 def with_extractor(label: str, configs: Iterable[Mapping[str, Any]]) -> str:

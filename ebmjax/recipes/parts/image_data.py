@@ -74,7 +74,20 @@ def load(config: Config, has_chains: bool = True) -> tuple[Images, Config]:
         about += [f"no test split: images held out, config.data.holdout={num_held}, stand for it"]
     splits = _hold_out(train, num_held, section.num_classes > 0) if num_held else [train]
     if found_test is not None:
-        _check_alike(config, found, found_test)
+        facts: dict[str, list[Any]] = {
+            "shape": [some.data.images.shape[1:] for some in (found, found_test)],
+            "classes": [
+                some.class_names or ("labels" if some.num_classes else "none")
+                for some in (found, found_test)
+            ],
+        }
+        for what, (expected, got) in facts.items():
+            if got != expected and (what == "shape" or section.num_classes):
+                raise ConfigError(
+                    f"{_where(config, test_split)}: test images must have the {what} of the "
+                    f"training images, {trim(expected)}, got {trim(got)}. Save both in the same "
+                    "form, or set --config.data.image_size=N, --config.data.num_classes=0."
+                )
         section.max_test = len(found_test.data.labels)
         about.append(_about(test_split, found_test, section.num_classes))
         splits.append(found_test.data)
@@ -192,17 +205,3 @@ def name_fields(config: Config, split: str) -> Iterator[None]:
 def _where(config: Config, split: str) -> str:
     values = {name: config.data.get(name) for name in ("name", "path", "num_classes", "placement")}
     return f"{', '.join(f'config.data.{k}={v!r}' for k, v in values.items() if v)}, split {split}"
-
-
-def _check_alike(config: Config, *both: data.LoadedImages) -> None:
-    """Raises ConfigError if training and test images differ in their form or their classes."""
-    facts: dict[str, list[Any]] = {"shape": [one.data.images.shape[1:] for one in both]}
-    if config.data.num_classes:
-        facts["classes"] = [s.class_names or ("labels" if s.num_classes else "none") for s in both]
-    for what, (expected, got) in facts.items():
-        if got != expected:
-            raise ConfigError(
-                f"{_where(config, config.data.get('test_split', 'test'))}: test images must have "
-                f"the {what} of the training images, {trim(expected)}, got {trim(got)}. Save both "
-                "in the same form, or set --config.data.image_size=N, --config.data.num_classes=0."
-            )

@@ -278,8 +278,6 @@ def check(section: Config, samplers: Sequence[Chosen]) -> None:
             section.get("final_step_fraction", 1.0) != 1.0
             and any("step_size" not in one.options for one in samplers)
         ),
-        f"box must be none for {names}, whose Gaussian has no walls, got {box!r}: set "
-        "--config.sampler.box=none": has_box and not TILTING.keys().isdisjoint(names),
         f"low must be below config.sampler.high={high:g}, got {low:g}": has_box and low >= high,
         f"box must be none or clamp for {names}, got {box!r}": (
             box not in ("none", "clamp") and any(one.entry.needs == FIRST_LAYER for one in samplers)

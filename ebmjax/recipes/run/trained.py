@@ -155,7 +155,12 @@ def load(
     path = Path(folder).expanduser()
     config = run_folder.config_of(path)
     every = families.all_fields(config.family, flatten(config.to_dict()))
-    named = declare.find_code(families.fields_of(config), config)
+    named = {
+        name: config[name]
+        for name, one in families.fields_of(config).items()
+        for entry in declare.entries_of(config.get(name))
+        if isinstance(entry, str) and one.values.names_code(entry)
+    }
     may_differ = (*run_folder.LOCATIONS, "evals.checkpoint", *named)
     allowed = {name.replace(".", "_"): name for name in may_differ}
     given = {allowed.get(name, name): value for name, value in fields.items()}

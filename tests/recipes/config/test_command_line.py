@@ -74,36 +74,9 @@ def test_values_may_follow_a_space(config, seed):
     assert options.workdir == "somewhere"
 
 
-def test_fields_of_every_type_can_be_set():
-    config = parse(
-        SMOKE,
-        "--config.loss.exponent=2",
-        "--config.train.num_epochs=3",
-        "--config.model.prior_hidden=(7, 8)",
-        "--config.sampler.warm_start",
-        "--config.sampler.prior.name=mala",
-    ).config
-    assert (config.loss.exponent, config.train.num_epochs) == (2.0, 3)
-    assert isinstance(config.loss.exponent, float)
-    assert config.model.prior_hidden == (7, 8)
-    assert config.sampler.warm_start is True
-    assert config.sampler.prior.name == "mala"
-
-
 @pytest.mark.parametrize("given", [["--max_steps=7"], ["--max_steps", "7"]])
 def test_a_length_in_steps_has_a_short_form(given):
     assert parse(SMOKE, *given).config.train.max_steps == 7
-
-
-def test_an_optional_field_can_be_unset():
-    """Covers a field that the configuration left unset, and one with a value."""
-    names = ("sampler.max_score", "sampler.buffer.size", "model.spectral_norm")
-    unset = [f"--config.{name}=None" for name in names]
-    config = parse("--config=configs/igebm_digits.py:smoke", *unset, "--config.seed=7").config
-    assert config.seed == 7
-    assert "max_score" not in config.sampler
-    assert config.sampler.buffer.size is None
-    assert config.model.spectral_norm is None
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """A configuration has the sections of the samplers that it names, and of no others."""
 
 import json
+import re
 import sys
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from ebmjax.recipes.config import command_line, declare, families, show_fields
 from ebmjax.recipes.config.errors import WorkdirError
 from ebmjax.recipes.folder import run_folder
+from ebmjax.recipes.parts import objectives, samplers
 from ebmjax.recipes.parts.samplers import SAMPLERS
 from experiments.configs import jem_digits
 
@@ -64,6 +66,29 @@ def test_a_command_line_names_a_sampler_and_sets_its_fields_in_any_order(argumen
     assert config.sampler.mala.to_dict() == expected
 
 
+OF = {"image": {**samplers.SINGLE, **samplers.TILTING, "": None}, "joint": {**SAMPLERS, "": None}}
+OTHERS = {"image": "svgd", "joint": "improved"}
+
+
+@pytest.mark.parametrize(("config", "sampler"), [(key, one) for key in OF for one in OF[key]])
+def test_one_flag_names_a_part_and_a_refusal_has_the_whole_command(config, sampler, capsys):
+    for objective in {"", *objectives.OBJECTIVES} - {OTHERS[config]}:
+        named = {"sampler.name": sampler, "loss.name": objective}
+        given = [f"--config.{name}={one}" for name, one in named.items() if one]
+        try:
+            command_line.read(config, given)
+        except SystemExit as refused:
+            assert len(given) == 2
+            given += re.findall(r"--config\.\S*[^.\s]", str(refused))
+        capsys.readouterr()
+        found = command_line.read(config, [*given, "--config.sampler.num_steps=7"])
+        assert found.sampler.num_steps == 7
+        numbers = found.sampler.get(found.sampler.name)
+        if objective and not objectives.draws(objective) and "temperature" in numbers:
+            assert numbers.temperature == 1.0
+            assert "chosen: " in capsys.readouterr().err or sampler == "tilted_langevin"
+
+
 def test_values_of_a_file_wait_until_their_sampler_is_named(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(FILE)
@@ -116,7 +141,8 @@ def heavy_ball(log_density_fn, *, step_size=1.0, momentum: Annotated[float, FRAC
 
 
 def test_fields_refuses_what_a_run_refuses(printed, capsys):
-    arguments = "joint", "--config.loss.name=denoising_levels"
+    sampler = "--config.sampler.name=tilted_langevin"
+    arguments = "joint", "--config.loss.name=denoising_levels", sampler
     said = []
     for command in (
         lambda: printed(*arguments),
@@ -126,7 +152,7 @@ def test_fields_refuses_what_a_run_refuses(printed, capsys):
             command()
         said.append(capsys.readouterr().err)
     assert said[0] == said[1]
-    assert "trains the density exp(f) without chains" in said[0]
+    assert "set --config.sampler.name=mala" in said[0]
 
 
 def test_fields_of_a_sampler_of_ones_own_are_printed(tmp_path, printed, capsys):

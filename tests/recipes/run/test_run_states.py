@@ -54,7 +54,6 @@ def kept_of(folder, values, name="test_accuracy", first=0):
         ("test_accuracy", [0.0, math.nan, 0.2, math.inf], 2),
         ("test_nll", [0.0, 2.0, 0.5, 0.7, math.nan], 2),
         ("sample_kid", [0.0, 0.2, -0.1, 0.1], 2),  # below 0 where it is nothing but noise
-        ("sample_is", [9.0, 2.0, 5.0, 3.0], 2),
     ],
 )
 def test_the_best_by_the_number_is_kept(name, values, step, tmp_path):

@@ -1,6 +1,7 @@
 """Refuses fields of a density's configuration, with labels or without, that exclude each other."""
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ebmjax.recipes.config.errors import Config, ConfigError
@@ -17,7 +18,11 @@ def check(config: Config, about_images: str = "") -> None:
       about_images: what was read, and what was not.
     """
     section, is_joint = config.sampler, config.family == "joint"
-    found, has_density = find_samplers(config), config.loss.get("generative_weight", 1.0) > 0
+    has_density, (why, needed) = config.loss.get("generative_weight", 1.0) > 0, what_fits(config)
+    if has_density and needed:
+        flags = shlex.join(f"--config.{name}={value}" for name, value in needed.items())
+        raise ConfigError(f"{why}: set {flags}.")
+    found = find_samplers(config)
     samplers.check(section, [*found.values()])
     moving = [name for name, chosen in found.items() if chosen.entry.interacts]
     has_none, has_points = config.data.num_classes == 0, not is_joint and config.data.name in POINTS
@@ -47,19 +52,40 @@ def check(config: Config, about_images: str = "") -> None:
         check_independence(config)
 
 
+def what_fits(config: Config, typed: Collection[str] = ()) -> tuple[str, dict[str, Any]]:
+    """Returns why the parts that are named do not go together, and the fields that mend it.
+
+    Where both are ``typed``, chains of an objective without chains get its temperature, 1.
+    """
+    section, loss = config.sampler, config.loss.name
+    name = (section.get("names") or [section.get("name")])[0]
+    is_tilted, fields = name in samplers.TILTING, {}
+    why = f"config.sampler.name={name} does not fit config.loss.name={loss}"
+    if name == "pyld" and config.model.factory.startswith("ebmjax."):
+        return "config.sampler.name=pyld needs a network with a first layer", {"model.factory": ""}
+    if loss == "improved":
+        fields = {"name": "sgld", "names": (), "max_score": None}
+        fields |= {"buffer.size": section.buffer.size or 1000}
+        fields |= {"box": "none"} if section.box == "reflect" or is_tilted else {}
+    elif is_tilted and draws(loss):
+        why, fields = f"config.sampler.name={name} has no walls", {"box": "none"}
+    elif not draws(loss) and (is_tilted or {"loss.name", "sampler.name"} <= {*typed}):
+        name = "mala" if is_tilted else name
+        if is_tilted or {"temperature", "step_size"} <= {*section.get(name, {})}:
+            new = {"noise_scale": None, "temperature": 1.0, "step_size": 1e-4}
+            new = {f"{name}.{key}": value for key, value in new.items()}
+            fields = {"name": name, "names": (), **new}
+    named = {f"sampler.{key}": value for key, value in fields.items()}
+    return why, {k: v for k, v in named.items() if (config.get(k) or None) != (v or None)}
+
+
 def _pair_chains(config: Config, names: list[str], moving: list[str]) -> dict[str, Any]:
     """Returns sentences about chains, and whether they hold."""
     section, num_shards, loss = config.sampler, config.mesh.num_shards, config.loss
     size, blocks = section.buffer.size, count_blocks(config)
     is_conditional, least = config.model.is_conditional, section.num_samples
-    other = "name=mala" if "name" in section else "names='(\"mala\",)'"
     batch = "positive_batch_size" if "positive_batch_size" in config.train else "batch_size"
     pairs = {
-        f"config.loss.name={loss.name} trains the density exp(f) without chains, and the samplers "
-        f"{names} take q exp(f / T), q a Gaussian of the images: set --config.sampler.{other} "
-        "--config.sampler.mala.temperature=1 --config.sampler.mala.step_size=1e-4.": (
-            not draws(loss.name) and set(names) & set(samplers.TILTING)
-        ),
         f"config.train.{batch} must be even for config.loss.beta_variant=true_objective, which "
         f"halves it, got {config.train[batch]}.": (
             loss.get("beta_variant") == "true_objective" and config.train[batch] % 2
@@ -80,13 +106,7 @@ def _pair_chains(config: Config, names: list[str], moving: list[str]) -> dict[st
         pairs[sentence] = (number or 0) % parts
     if loss.name == "improved":
         least += loss.num_references
-        is_plain = (
-            names == ["sgld"] and section.get("max_score") is None and section.box != "reflect"
-        )
         pairs |= {
-            "config.loss.name=improved differentiates the last steps of SGLD and compares them with"
-            " the buffer: it needs --config.sampler.name=sgld, max_score=None, a box other than "
-            "reflect, and a number for buffer.size.": not is_plain or size is None,
             f"config.loss.num_references={loss.num_references} must be a multiple of "
             f"config.mesh.num_shards={num_shards}, and config.loss.live_steps={loss.live_steps} "
             f"below config.sampler.num_steps={section.num_steps}.": (

@@ -58,11 +58,6 @@ DEPTH = replace(
 WITHOUT_LABELS = {**samplers.PLAIN, **samplers.TILTING}
 
 
-def name_samplers(config: Any) -> tuple[str, ...]:
-    """Returns the names of the samplers among which every batch of negatives is split."""
-    return tuple(config.get("sampler.names") or (config.get("sampler.name"),))
-
-
 def _shared(name: str, decay: float, **defaults: Any) -> dict[str, Field]:
     """Returns the fields of both families, with the defaults of one."""
     return {
@@ -220,8 +215,10 @@ _ENERGY: dict[str, Field] = {
 }
 FIELDS = {"energy": _ENERGY, "joint": _JOINT}
 SECTIONS = {
-    "energy": samplers.sections(WITHOUT_LABELS, "sampler.name", name_samplers),
-    "joint": samplers.sections(samplers.SAMPLERS, "sampler.name", name_samplers),
+    name: samplers.sections(
+        known, "sampler.name", lambda c: c.get("sampler.names") or (c.get("sampler.name"),)
+    )
+    for name, known in {"energy": WITHOUT_LABELS, "joint": samplers.SAMPLERS}.items()
 }
 
 SMOKE: dict[str, dict[str, Any]] = {

@@ -7,7 +7,7 @@ import jax
 
 from ebmjax.learning import NoiseLevels, init_carry, make_gradient_fn, numbers_of
 from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.config.families import POINTS, about_features, check_kept, extractor_name
+from ebmjax.recipes.config.families import ABOUT, POINTS, extractor_name
 from ebmjax.recipes.evaluators.evaluations import make_distances
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.energy import checks, parts
@@ -26,7 +26,6 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     else:
         images, config = image_data.load(config, has_chains)
     checks.check(config, images.about[0])
-    check_kept(config)
     extractor = extractor_name(config) if truth is None else ""
     train, number = images.train, config.data.get("num_per_class")
     learnt = train if number is None else parts.take_images(train, number)
@@ -34,7 +33,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     network_key, buffer_key = jax.random.split(common.root_keys(config.seed)[0])
 
     objective = parts.make_objective(config, train, plan.total_steps)
-    about = (*images.about, *about_features(extractor), *warn_of_objective(config))
+    about = (*images.about, *ABOUT.get(extractor, ()), *warn_of_objective(config))
     fitted = objective.numbers.get("fitted")
     levels = fitted if isinstance(fitted, NoiseLevels) else None
     make = parts.make_classifier if is_joint else parts.make_energy

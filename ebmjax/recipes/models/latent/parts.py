@@ -93,7 +93,22 @@ def model_of(
         specs = ("energies", (z,), ()), ("images", (z,), image_shape)
         energy, generator = user_networks(config, {**given, "image_shape": image_shape}, *specs)
     else:
-        energy, generator = _ours(config, image_shape)
+        dtype, features = jnp.dtype(section.dtype), section.generator_features
+        kernel_init = getattr(nn.initializers, section.generator_init)()
+        shared: dict[str, Any] = {"kernel_init": kernel_init, "dtype": dtype}
+        energy = networks.LatentEnergy(
+            hidden=section.prior_hidden,
+            activation=common.ACTIVATIONS[section.prior_activation],
+            dtype=dtype,
+        )
+        generator: Any = networks.ConvGenerator(
+            features=widths(max(image_shape[:2])) if features is None else features,
+            channels=image_shape[-1],
+            image_size=(image_shape[0], image_shape[1]),
+            **shared,
+        )
+        if section.generator == "dense":
+            generator = networks.DenseGenerator(features or (512, 512), image_shape, **shared)
 
     def init(key: jax.Array) -> latent.LatentParams:
         energy_key, generator_key = jax.random.split(key)
@@ -106,26 +121,6 @@ def model_of(
     )
     # Eagerly every layer would be compiled, and applied, on its own.
     return model, jax.jit(init)
-
-
-def _ours(config: Config, image_shape: tuple[int, ...]) -> tuple[Any, Any]:
-    section, dtype = config.model, jnp.dtype(config.model.dtype)
-    energy = networks.LatentEnergy(
-        hidden=section.prior_hidden,
-        activation=common.ACTIVATIONS[section.prior_activation],
-        dtype=dtype,
-    )
-    features = section.generator_features
-    shared = {"kernel_init": getattr(nn.initializers, section.generator_init)(), "dtype": dtype}
-    if section.generator == "dense":
-        return energy, networks.DenseGenerator(features or (512, 512), image_shape, **shared)
-    generator = networks.ConvGenerator(
-        features=widths(max(image_shape[:2])) if features is None else features,
-        channels=image_shape[-1],
-        image_size=(image_shape[0], image_shape[1]),
-        **shared,
-    )
-    return energy, generator
 
 
 def widths(side: int) -> tuple[int, ...]:

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax import data, latent
+from ebmjax import latent
 from ebmjax.learning import init_latent_carry, numbers_of
 from ebmjax.recipes.config.errors import Config
-from ebmjax.recipes.config.families import about_features, check_kept, extractor_name
+from ebmjax.recipes.config.families import ABOUT, extractor_name
 from ebmjax.recipes.evaluators.evaluations import make_distances
 from ebmjax.recipes.evaluators.gradient_variance import over_coordinates
 from ebmjax.recipes.evaluators.plots import column, figure, step_colours, tiles
@@ -30,10 +30,8 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     """The experiment of ``config`` (see ``latent/fields.py`` for the fields)."""
     images, config = image_data.load(config)
     checks.check(config)
-    check_kept(config)
-    extractor = extractor_name(config)
-    images = images._replace(about=(*images.about, *about_features(extractor)))
-    train = images.train
+    train, extractor = images.train, extractor_name(config)
+    images = images._replace(about=(*images.about, *ABOUT.get(extractor, ())))
     networks, init = parts.model_of(config, train.images.shape[1:])
     chains = parts.chains(config, train)
     powers = latent.power_schedule(config.loss.num_intervals, config.loss.exponent)
@@ -45,7 +43,23 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     if config.loss.name != "vanilla":
         numbers["powers"] = powers
 
-    params_key = common.root_keys(config.seed)[0]
+    params_key, carry = common.root_keys(config.seed)[0], ()
+    if config.sampler.persistent:  # chains for every example and power
+        start, num_examples = None, len(train.labels)
+        if chains.posterior_start is not None:
+            images_of = rescale_images(train)
+            blocks = np.array_split(np.arange(num_examples), -(-num_examples // 1000))
+            start = jnp.concatenate([chains.posterior_start(images_of[rows]) for rows in blocks])
+        carry = init_latent_carry(
+            jax.random.fold_in(params_key, 2),  # the networks' keys use 0 and 1
+            num_shards=config.mesh.num_shards,
+            batch_size=config.train.batch_size,
+            num_examples=num_examples,
+            num_powers=2 if config.loss.name == "vanilla" else config.loss.num_intervals + 1,
+            latent_dim=config.model.latent_dim,
+            num_chains=config.loss.chains_per_observation,
+            posterior_start=start,
+        )
     model = LatentEBM(
         train=train,
         distances=make_distances(config, extractor, train, images.monitored),
@@ -63,7 +77,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         plan=common.plan(config, len(train.images)),
         data=examples,
         params=init(params_key),
-        carry=_carry(config, params_key, train, chains),
+        carry=carry,
         optimizer=partial(
             parts.make_optimizer, config, len(train.images) // config.train.batch_size
         ),
@@ -72,29 +86,6 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         draw=partial(draw, workdir, np.asarray(powers)),
         kept=("prior", "posterior") if config.sampler.persistent else (),
         gradient_metrics_fn=over_coordinates,
-    )
-
-
-def _carry(
-    config: Config, key: jax.Array, train: data.ImageData, chains: latent.LatentChains
-) -> Any:
-    """Returns chains for every example and power, if they persist."""
-    if not config.sampler.persistent:
-        return ()
-    start, num_examples = None, len(train.labels)
-    if chains.posterior_start is not None:
-        images = rescale_images(train)
-        blocks = np.array_split(np.arange(num_examples), -(-num_examples // 1000))
-        start = jnp.concatenate([chains.posterior_start(images[rows]) for rows in blocks])
-    return init_latent_carry(
-        jax.random.fold_in(key, 2),  # the networks' keys use 0 and 1
-        num_shards=config.mesh.num_shards,
-        batch_size=config.train.batch_size,
-        num_examples=num_examples,
-        num_powers=2 if config.loss.name == "vanilla" else config.loss.num_intervals + 1,
-        latent_dim=config.model.latent_dim,
-        num_chains=config.loss.chains_per_observation,
-        posterior_start=start,
     )
 
 
