@@ -52,10 +52,9 @@ def over_training(
 
 def _draw(axes: Axes, seeds: Sequence[Any], name: str, scale: str, **style: Any) -> None:
     """Draws the mean over seeds at common steps, and seeds faintly if it has a label."""
-    curves = [column(rows, name) for rows in seeds]
+    curves = [one for one in (column(rows, name) for rows in seeds) if len(one[0])]
     if scale == "log":
         curves = [(steps, np.where(values > 0, values, np.nan)) for steps, values in curves]
-    curves = [(steps, values) for steps, values in curves if len(steps)]
     if not curves:
         return
     faint: Any = style | {"label": None, "lw": 0.5, "alpha": 0.4}

@@ -73,9 +73,8 @@ class CellJob:
             stdin, self.held = os.pipe()
         with tempfile.TemporaryFile("w+", errors="replace") as file:
             pipes: Any = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": file}
-            pipes |= {"text": True, "errors": "replace"}
-            variables = os.environ | {STOPS_WITH_STDIN: "1"}
-            with subprocess.Popen(cell.command, env=variables, **pipes) as self.process:
+            pipes |= {"env": os.environ | {STOPS_WITH_STDIN: "1"}, "errors": "replace"}
+            with subprocess.Popen(cell.command, **pipes) as self.process:
                 for line in self.process.stdout or ():
                     self.hear(line.strip())
                 self.process.wait()

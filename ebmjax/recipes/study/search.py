@@ -45,8 +45,7 @@ def check_held_out(name: str, config: Config) -> None:
     if not is_exact and (not config.data.get("holdout") or config.evals.get("use_test_split")):
         text = "set --config.data.holdout=0.2, and leave config.evals.use_test_split False."
         raise ConfigError(f"a search compares trials by held-out images: {text}")
-    is_own = bool(config.evals.get("functions"))
-    if not is_own and not name.startswith("density." if is_exact else HELD_OUT):
+    if not (config.evals.get("functions") or name.startswith("density." if is_exact else HELD_OUT)):
         text = "such as classification.nll, or one of your own config.evals.functions."
         raise ConfigError(f"--minimize={name} must name a number of held-out images, {text}")
 
@@ -91,6 +90,9 @@ class Search:
         ranges = [f"{name}: {one}" for name, one in self.space.items()]
         print(f"{options.trials} trials to {self.direction} {self.number}:", *ranges, sep="\n")
         self.about = ", ".join([options.file, *overrides, self.direction, self.number, *ranges])
+        self.path = str(folder.absolute() / "journal.log")
+        if Path(self.path).exists():
+            self.look()
 
     def make(self, number: int, values: Mapping[str, object]) -> list[cells.Cell]:
         """Returns the runs of a trial; ends the process if its configuration is refused."""
@@ -108,7 +110,11 @@ class Search:
 
     def run(self, run_each: RunEach) -> int:
         """Runs all trials, and the best on fresh seeds; returns the number of failed runs."""
-        self.open()
+        self.look()
+        with Path(self.path).open("r+b") as file:  # without the half line of a killed process
+            file.truncate(file.read().rfind(b"\n") + 1)
+        self.study = optuna.create_study(direction=self.direction, load_if_exists=True, **self.kept)
+        self.study.set_user_attr("about", self.about)
         while group := self.next_group():
             for trial in (one for one in group if not self.cells_of(one)):
                 self.study.tell(trial.number, state=TrialState.PRUNED)
@@ -122,21 +128,17 @@ class Search:
         print((self.folder / "table.md").read_text(), end="")
         return num_failed
 
-    def open(self) -> None:
-        """Opens Optuna's study in the folder; WorkdirError, and no change, for one of another."""
-        path = self.folder.absolute() / "journal.log"
+    def look(self) -> None:
+        """Finds trials in the folder; WorkdirError, and no change, for those of another search."""
         check_links(self.folder)
-        backend = journal.JournalFileBackend(str(path), journal.JournalFileOpenLock(str(path)))
+        backend = journal.JournalFileBackend(self.path, journal.JournalFileOpenLock(self.path))
         try:
-            kept: Any = {"study_name": "search", "storage": optuna.storages.JournalStorage(backend)}
-            if kept["storage"].get_all_studies():
-                self.check(optuna.load_study(**kept))
+            storage = optuna.storages.JournalStorage(backend)
+            self.kept: Any = {"study_name": "search", "storage": storage}
+            if storage.get_all_studies():
+                self.check(optuna.load_study(**self.kept))
         except Exception as error:  # of Optuna, too, which takes the journal as it is
             raise WorkdirError(" ".join(f"it holds another search: {error}".split())) from error
-        with path.open("r+b") as file:  # without the half line that a killed process left
-            file.truncate(file.read().rfind(b"\n") + 1)
-        self.study = optuna.create_study(direction=self.direction, load_if_exists=True, **kept)
-        self.study.set_user_attr("about", self.about)
 
     def check(self, study: optuna.Study) -> None:
         """Raises ValueError unless the folder's trials are of this search: fields and values."""
