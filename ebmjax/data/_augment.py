@@ -91,11 +91,6 @@ def augment_starts(
       The shape and dtype of ``images``, within ``[low, high]``.
 
     Source: Du et al. 2021, section 3.3; sampling-approaches thesis, Alg. 7.
-
-    Example:
-      >>> starts = jax.random.uniform(jax.random.key(0), (5, 8, 8, 3), minval=-1.0)
-      >>> augment_starts(jax.random.key(1), starts).shape
-      (5, 8, 8, 3)
     """
     check_batch(images)
     if images.shape[-1] not in (1, 3):

@@ -36,11 +36,6 @@ def check_image_data(data: ImageData, num_classes: int | None = None) -> ImageDa
 
     Returns:
       ``ImageData`` of uint8 images and int32 labels.
-
-    Example:
-      >>> data = check_image_data(ImageData(np.zeros((2, 8, 8, 1), np.uint8), [0, 9]), 10)
-      >>> data.labels
-      array([0, 9], dtype=int32)
     """
     if num_classes is not None:
         check_at_least("num_classes", num_classes, 1)

@@ -21,10 +21,13 @@ from ebmjax.data._function import function_source
 from ebmjax.data._huggingface import huggingface_source
 from ebmjax.data._images import ImageData
 from ebmjax.data._indices import epoch_indices
-from ebmjax.data._pictures import common_shape, decode_pictures, survey
+from ebmjax.data._pictures import DEEP, common_shape, decode_pictures, survey
 from ebmjax.data._pixels import (
     LEVELS,
     MAX_SIDE,
+    NAMED,
+    REACH,
+    SIXTEEN_BITS,
     about_fitting,
     check_memory,
     find_range,
@@ -113,8 +116,8 @@ def load_images(
       max_examples: number of images to read; None for all.
       on_disk: whether the images stay on the disk, to be read when rows are taken. For
         tensorflow-datasets, "folder", "huggingface", and .npy files of uint8.
-      value_range: pixels of an array that become levels 0 and 255. None: 0 and 255, 0 and 1, or -1
-        and 1, as all training images have them; of 16-bit whole numbers 0 and 65535.
+      value_range: pixels that become levels 0 and 255. None: 0 and 255, 0 and 1, or -1 and 1, as
+        all training images have them; of 16-bit whole numbers and grey pictures 0 and 65535.
       test_split: another split of a folder, whose name is not that of a class.
       image_column: column of images in a Hugging Face data set; None: the only one.
       label_column: column of labels; None: the only one; "": none.
@@ -209,26 +212,40 @@ def read_source(
 ) -> LoadedImages:
     """Returns the images at ``places``; the other arguments are those of ``load_images``."""
     labels, num_classes, empty_classes = _classes(source)
-    rows, notes, value_range = source.rows, [*source.notes], value_range or LEVELS
+    rows, notes, named, dtype = source.rows, [*source.notes], value_range, source.dtype
     if rows is None:
-        read, shape, about = _of_pictures(source, places, size, fit)
+        read, shape, about, dtype = _of_pictures(source, places, size, fit)
     else:
         height, width, channels = source.shape
         shape = (*fit_shape(height, width, size, fit), channels)
         about = about_fitting([(height, width)], size, fit)
         read = lambda some: fit_images(rows(some), size, fit)  # noqa: E731
+    value_range = named or (SIXTEEN_BITS if rows is None and dtype == np.uint16 else LEVELS)
+    is_plain = dtype == np.uint8 and (value_range == LEVELS or value_range[1] <= 1.0)
     num_bytes = len(places) * math.prod(shape)
+    if on_disk and not is_plain:
+        raise ValueError(
+            "images that stay on the disk must be levels 0 to 255, uint8, got dtype "
+            f"{np.dtype(dtype)} in {value_range}. Save them as uint8, or read them into memory."
+        )
     if on_disk:
         images: Any = _leave_on_disk(source, places, read, shape)
-    elif rows is None:
+    elif rows is None and is_plain:
         check_memory(num_bytes, f"{len(places):,} images of shape {shape}")
         images = read(places)
     else:
-        num_raw = (source.num_read + len(places)) * math.prod(source.shape)
-        what = f"{len(places):,} images of shape {source.shape} and dtype {source.dtype}"
-        check_memory(num_bytes + num_raw * source.dtype.itemsize, what)
+        raw = source.shape or shape
+        num_raw = (source.num_read + len(places)) * math.prod(raw)
+        what = f"{len(places):,} images of shape {raw} and dtype {dtype}"
+        check_memory(num_bytes + num_raw * np.dtype(dtype).itemsize, what)
+        pixels = (rows or read)(places)
+        if rows is None and not named and (high := int(pixels.max())) < REACH[SIXTEEN_BITS]:
+            raise ValueError(
+                "pictures of 16 bits must use more than a quarter of 0..65535, their largest pixel "
+                f"is {high}. Name the range: {NAMED}."
+            )
         name_of = lambda index: source.name_of(int(places[index]))  # noqa: E731
-        levels, more = to_levels(rows(places), name_of, value_range)
+        levels, more = to_levels(pixels, name_of, value_range)
         images, notes = fit_images(levels, size, fit), [*notes, *more]
     if not on_disk and (largest := int(images.max())) < DARK:
         notes.append(f"the largest pixel is level {largest} of 255")
@@ -240,28 +257,29 @@ def read_source(
         tuple(map(printable, (*notes, *about))),
         empty_classes,
         tuple(source.files[place] for place in places) if source.files else (),
-        LEVELS if rows is None else value_range,
+        LEVELS if rows is None and is_plain else value_range,
     )
 
 
 def _of_pictures(
     source: Source, places: np.ndarray, size: int | None, fit: str
-) -> tuple[Callable[[np.ndarray], np.ndarray], tuple[int, int, int], tuple[str, ...]]:
-    """Returns the way from places to images (n, *shape), their shape, and notes on all."""
+) -> tuple[Callable[[np.ndarray], np.ndarray], tuple[int, int, int], tuple[str, ...], Any]:
+    """Returns the way from places to images (n, *shape), their shape, notes on all, their dtype."""
     pictures, names = source.pictures, lambda some: [source.name_of(int(i)) for i in some]
     assert pictures is not None
     # The one pass over all pictures where they stay on the disk: over their headers.
     headers = count(pictures(places), len(places), " headers")
     told = source.survey or survey(headers, names(places))
-    shape = *common_shape(told.sizes, size, fit), 1 if told.is_grey else 3
+    shape = *common_shape(told.sizes, size, fit), 3 if told.mode == "RGB" else 1
 
     def read(some: np.ndarray) -> np.ndarray:
         found = pictures(some)
         if len(some) == len(places):
             found = count(found, len(some), " images")
-        return decode_pictures(found, names(some), shape, size, fit)
+        return decode_pictures(found, names(some), shape, size, fit, told.mode)
 
-    return read, shape, (*told.notes, *about_fitting(told.sizes, size, fit))
+    dtype = np.uint16 if told.mode == DEEP else np.uint8
+    return read, shape, (*told.notes, *about_fitting(told.sizes, size, fit)), dtype
 
 
 def _leave_on_disk(
@@ -276,11 +294,6 @@ def _leave_on_disk(
         raise ValueError(
             "images stay on the disk in tensorflow-datasets, folders of image files, .npy files "
             "and Hugging Face's save_to_disk alone. Read these into memory."
-        )
-    if source.dtype != np.uint8:
-        raise ValueError(
-            f"images that stay on the disk must be levels 0 to 255, uint8, got dtype "
-            f"{source.dtype}. Save them as uint8, or read them into memory."
         )
     seen = {file: _stamp(file) for file in set(files_of(places))}
 

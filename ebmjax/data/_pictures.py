@@ -31,7 +31,9 @@ MOST_WAITING = 256
 T = TypeVar("T")
 
 GREY, COLOUR = ("1", "L", "LA"), ("RGB", "RGBA", "RGBX", "P", "PA", "CMYK", "YCbCr")
-"""Modes of Pillow with eight bits a channel or fewer."""
+"""Modes of Pillow with eight bits a channel or fewer. Of a colour of 16 it keeps the high byte."""
+DEEP = "I;16"
+"""Mode of Pillow for grey of 16 bits."""
 ORIENTATION = 0x0112
 SIDEWAYS = 5
 """From here on the tag exchanges rows and columns."""
@@ -41,12 +43,12 @@ class Survey(NamedTuple):
     """Facts that the headers of pictures tell.
 
     Attributes:
-      is_grey: whether all are grey; otherwise all become RGB.
+      mode: of Pillow, which all get: "L" if all are grey, ``DEEP`` if those have 16 bits, or "RGB".
       sizes: sizes (height, width) that there are, and the first picture of each.
       notes: sentences about what will be changed.
     """
 
-    is_grey: bool
+    mode: str
     sizes: dict[tuple[int, int], str]
     notes: tuple[str, ...]
 
@@ -55,8 +57,8 @@ class Survey(NamedTuple):
 def open_picture(encoded: Any, name: str) -> Iterator[Any]:
     """Yields a picture with its header read and judged; its pixels are not yet decoded.
 
-    Raises ValueError if it is missing, no regular file, of another format, damaged, of more than 8
-    bits a channel, or too large. A picture is a path, bytes, or an image of Pillow.
+    Raises ValueError if it is missing, no regular file, of another format, damaged, of a mode that
+    is not read, or too large. A picture is a path, bytes, or an image of Pillow.
     """
     with needs_experiments("reading images", "pillow"):
         from PIL import Image, UnidentifiedImageError
@@ -87,11 +89,10 @@ def open_picture(encoded: Any, name: str) -> Iterator[Any]:
 
 def _judge(image: Any, name: str) -> None:
     """Raises ValueError for a picture that would not become the pixels that a viewer shows."""
-    has_16_bits = any(";16B" in str(tile[3]) for tile in getattr(image, "tile", ()))
-    if image.mode not in GREY + COLOUR or has_16_bits:
+    if image.mode not in (*GREY, *COLOUR, DEEP):
         raise ValueError(
-            f"{name} must have at most 8 bits a channel, got Pillow's mode {image.mode!r}"
-            f"{', 16 bits a channel' * has_16_bits}. Scale it to 0 to 255 and save it again."
+            f"{name} must have at most 8 bits a channel, or 16 if grey, got Pillow's mode "
+            f"{image.mode!r}. Scale it to 0 to 255 and save it again."
         )
     if image.width * image.height > MAX_PIXELS:
         raise ValueError(
@@ -106,32 +107,39 @@ def _unreadable(name: str, error: Exception) -> ValueError:
 
 def survey(pictures: Iterable[Any], names: Iterable[str]) -> Survey:
     """Reads the headers of pictures."""
-    modes: set[str] = set()
+    modes: dict[str, str] = {}
     sizes: dict[tuple[int, int], str] = {}
     changed, total = defaultdict[str, list[str]](list), 0
     for name, mode, size, facts in _of_each(_read_header, pictures, names):
         total += 1
-        modes.add(mode)
+        modes.setdefault(mode, name)
         sizes.setdefault(size, name)
         for words in (words for words, holds in facts.items() if holds):
             changed[words].append(name)
-    is_grey = modes <= set(GREY)
+    mode = DEEP if DEEP in modes else "L" if modes.keys() <= set(GREY) else "RGB"
+    if other := [name for one, name in modes.items() if mode == DEEP != one]:
+        raise ValueError(
+            f"images must all be grey of 16 bits or none: {modes[DEEP]} is, {other[0]} is not. "
+            "Save all of them alike."
+        )
     notes = [
         f"{len(some)} of {total} images {words} (first {some[0]})"
         for words, some in changed.items()
     ]
-    if not is_grey and modes & set(GREY):
+    if mode == "RGB" and modes.keys() & set(GREY):
         notes.insert(0, "some images are grey and some in colour: all became RGB")
-    return Survey(is_grey, sizes, tuple(notes))
+    return Survey(mode, sizes, tuple(notes))
 
 
 def _read_header(image: Any, name: str) -> tuple[str, str, tuple[int, int], dict[str, bool]]:
     """Returns name, mode and size of a picture, and whether sentences about changes hold."""
     turn = _turn(image)
+    tile = str(getattr(image, "tile", ""))
     facts = {
         "turned as the EXIF tag says": turn > 1,
         "made opaque: transparency is dropped": image.has_transparency_data,
         "read without further frames": getattr(image, "n_frames", 1) > 1,
+        "cut from 16 bits a channel to 8": ";16B" in tile and image.mode != DEEP,
     }
     size = (image.width, image.height) if turn >= SIDEWAYS else image.size[::-1]
     return name, image.mode, size, facts
@@ -157,13 +165,14 @@ def decode_pictures(
     shape: tuple[int, int, int],
     size: int | None,
     fit: str,
+    mode: str,
 ) -> np.ndarray:
-    """Returns pictures as uint8 (n, *shape), 1 or 3 channels, turned as their EXIF tags say."""
+    """Returns pictures in a mode, (n, *shape) of uint16 or uint8, turned as their EXIF tags say."""
 
     def decode(image: Any, name: str) -> np.ndarray:
-        return fit_images(_pixels(image, name, shape[-1] == 1)[None], size, fit)[0]
+        return fit_images(_pixels(image, name, mode)[None], size, fit)[0]
 
-    images = np.empty((len(names), *shape), np.uint8)
+    images = np.empty((len(names), *shape), np.uint16 if mode == DEEP else np.uint8)
     for index, pixels in enumerate(_of_each(decode, pictures, names)):
         images[index] = pixels
     return images
@@ -187,13 +196,13 @@ def _of_each(
             yield from pool.map(one, some)
 
 
-def _pixels(image: Any, name: str, is_grey: bool) -> np.ndarray:
+def _pixels(image: Any, name: str, mode: str) -> np.ndarray:
     from PIL import ImageOps
 
     try:
         plain = ImageOps.exif_transpose(image) if _turn(image) > 1 else image.copy()
         plain.info.pop("transparency", None)  # Pillow warns where it drops that itself
-        pixels = np.asarray(plain.convert("L" if is_grey else "RGB"))
+        pixels = np.asarray(plain.convert(mode))
     except Exception as error:  # cut short or damaged, in one of many ways
         raise _unreadable(name, error) from error
     return pixels.reshape(*pixels.shape[:2], -1)

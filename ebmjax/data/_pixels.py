@@ -39,9 +39,9 @@ def fit_shape(height: int, width: int, size: int | None, fit: str) -> tuple[int,
 
 
 def fit_images(images: np.ndarray, size: int | None, fit: str = "crop") -> np.ndarray:
-    """Returns uint8 (n, height, width, channels) as squares, resized bilinearly to ``size`` pixels.
+    """Returns images (n, height, width, 1 or 3) as squares, resized bilinearly to ``size`` pixels.
 
-    Without a size the side is the shorter one, or the longer one for "pad".
+    They are uint8 or uint16. Without a size the side is the shorter one, or the longer for "pad".
     """
     height, width, channels = images.shape[1:]
     shape = fit_shape(height, width, size, fit)
@@ -53,7 +53,7 @@ def fit_images(images: np.ndarray, size: int | None, fit: str = "crop") -> np.nd
         images = images[:, top : top + short, left : left + short]
     if height != width and fit == "pad":
         long = max(height, width)
-        squares = np.zeros((len(images), long, long, channels), np.uint8)
+        squares = np.zeros((len(images), long, long, channels), images.dtype)
         top, left = (long - height) // 2, (long - width) // 2
         squares[:, top : top + height, left : left + width] = images
         images = squares
@@ -62,13 +62,11 @@ def fit_images(images: np.ndarray, size: int | None, fit: str = "crop") -> np.nd
     with needs_experiments("resizing images (image_size)", "pillow"):
         from PIL import Image
 
-    resized = np.empty((len(images), *shape, channels), np.uint8)
+    resized = np.empty((len(images), *shape, channels), images.dtype)
+    images = images if images.dtype == np.uint8 else images.astype(np.int32)  # Pillow's "I"
     for image, new in zip(images, resized, strict=True):
-        # Pillow resizes RGB together, any other number of channels one by one.
-        layers = [image] if channels == 3 else np.moveaxis(image, -1, 0)
-        layers = [Image.fromarray(one).resize(shape, Image.Resampling.BILINEAR) for one in layers]
-        layers = [np.asarray(layer).reshape(*shape, -1) for layer in layers]
-        new[:] = np.concatenate(layers, axis=-1)
+        one = Image.fromarray(image if channels == 3 else image[..., 0])
+        new[:] = np.asarray(one.resize(shape, Image.Resampling.BILINEAR)).reshape(new.shape)
     return resized
 
 

@@ -30,12 +30,6 @@ def gaussian_mixture_points(
       means: (k, d), in units of the position.
       scale: standard deviation of every component in every coordinate, in the same units.
       weights: (k,) shares of the components, scaled to sum to 1. None: equal.
-
-    Example:
-      >>> points = gaussian_mixture_points(
-      ...     jax.random.key(0), 100, means=circle_means(4), scale=0.1, weights=[1, 1, 1, 5])
-      >>> points.shape
-      (100, 2)
     """
     check_at_least("num", num, 1)
     means, log_weights = _components("means", means, 2, scale, weights)
@@ -72,10 +66,6 @@ def ring_points(key: Key, num: int, *, radii: Any, scale: Any, weights: Any = No
       radii: (k,), positive, in units of the position.
       scale: standard deviation of the distance, in the same units.
       weights: (k,) shares of the rings. None: equal, so outer rings have a lower density.
-
-    Example:
-      >>> ring_points(jax.random.key(0), 100, radii=[1.0, 2.0], scale=0.1).shape
-      (100, 2)
     """
     check_at_least("num", num, 1)
     check_positive("radii", radii)

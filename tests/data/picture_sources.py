@@ -86,7 +86,7 @@ def load(source, place, pictures, monkeypatch, **options):
         return load_images(
             source, "train", path=write_rows(place / "s", {"image": rows}), **options
         )
-    (place / "s").mkdir()
+    (place / "s").mkdir(parents=True)
     for index, one in enumerate(pictures):
         Path(place / "s" / f"{index}.png").write_bytes(one)
     return load_images(source, "train", path=place / "s", **options)

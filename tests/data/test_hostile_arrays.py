@@ -149,21 +149,16 @@ def test_a_member_that_is_there_twice_is_refused(tmp_path):
         load(place)
 
 
-@pytest.mark.parametrize("shape", [(24, 10, 10, 4), (10**9, 10, 10, 3), (-24, 10, 10, 3)])
-def test_a_header_that_promises_too_much_is_refused(shape, tmp_path, never_read):
-    content = header(shape) + IMAGES.tobytes()
+LONG = b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**31)  # which nobody reads
+SHAPES = [(24, 10, 10, 4), (10**9, 10, 10, 3), (-24, 10, 10, 3)]
+
+
+@pytest.mark.parametrize("first", [LONG, *map(header, SHAPES)])
+def test_a_header_that_promises_too_much_is_refused(first, tmp_path, never_read):
+    content = first + IMAGES.tobytes()
     (tmp_path / "a.npy").write_bytes(content)
     for place in (tmp_path / "a.npy", write_npz(tmp_path / "a.npz", content)):
-        with pytest.raises(ValueError, match=r"cannot be read: its header (promises|has the sh)"):
-            load(place)
-
-
-def test_a_long_header_is_not_read(tmp_path):
-    content = b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**31) + b" " * 100_000
-    for place in (tmp_path / "a.npy", write_npz(tmp_path / "a.npz", content)):
-        if place.suffix == ".npy":
-            place.write_bytes(content)
-        with pytest.raises(ValueError, match="cannot be read: EOF: reading array header"):
+        with pytest.raises(ValueError, match=r"cannot be read: (its header (prom|has the)|EOF: r)"):
             load(place)
 
 

@@ -2,14 +2,13 @@
 
 import json
 import os
-import time
 
 import numpy as np
 import pytest
 from picture_sources import encoded, write_rows
 from PIL import Image
 
-from ebmjax.data import DataChangedError, load_images
+from ebmjax.data import load_images
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3), np.uint8)
 IMAGES = [Image.fromarray(pixels) for pixels in PIXELS]
@@ -115,14 +114,3 @@ def test_a_pipe_is_not_waited_for(name, tmp_path):
     (place / "state.json").write_text(json.dumps(state))
     with pytest.raises(ValueError, match=r"pipe\.arrow is no regular|names files outside of its"):
         load(place)
-
-
-def test_a_set_that_changes_is_noticed(tmp_path):
-    place = write_rows(tmp_path / "set", {"image": IMAGES})
-    images = load(place, on_disk=True).data.images
-    assert images[:2].shape == (2, 8, 8, 3)
-    (file,) = place.glob("*.arrow")
-    later = time.time() + 5
-    os.utime(file, (later, later))
-    with pytest.raises(DataChangedError, match=r"\.arrow is gone or has another size"):
-        images[:2]

@@ -1,5 +1,6 @@
 """Every source of images gives the same images, and every mistake is named."""
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -111,12 +112,15 @@ def test_images_that_cannot_stay_on_the_disk_are_refused(tmp_path):
         data.load_images("npz", "train", path=tmp_path, on_disk=True)
 
 
-def test_a_file_that_changes_later_is_named(tmp_path):
-    found = data.load_images("folder", "train", path=write_folder(tmp_path), on_disk=True)
-    for file in tmp_path.glob("*/*.png"):
-        file.write_bytes(b"no image")
-    with pytest.raises(data.DataChangedError, match=r"\.png is gone or has another size"):
-        found.data.images[:3]
+@pytest.mark.parametrize("name", ["npy", "folder", "huggingface"])
+def test_a_file_that_changes_later_is_named(name, tmp_path):
+    path, name = WRITERS[name](tmp_path), name.replace("npy", "npz")
+    images = data.load_images(name, "train", path=path, on_disk=True).data.images
+    assert images[:3].shape == (3, 10, 10, 3)
+    for file in path.rglob("*.*"):
+        os.utime(file, (5.0, 5.0))
+    with pytest.raises(data.DataChangedError, match=r"\.\w+ is gone or has another size"):
+        images[:3]
 
 
 def test_a_folder_is_known_by_names_and_sizes_wherever_it_lies(tmp_path):

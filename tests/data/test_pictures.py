@@ -16,7 +16,7 @@ RANDOM = np.random.default_rng(0)
 COLOUR = RANDOM.integers(0, 256, (6, 6, 3), np.uint8)
 GREY = RANDOM.integers(0, 256, (6, 6), np.uint8)
 WIDE = RANDOM.integers(0, 256, (4, 6, 3), np.uint8)
-SIXTEEN = np.linspace(0, 65535, 36).reshape(6, 6).astype(np.uint16)
+SCANS = RANDOM.integers(0, 65536, (3, 6, 5), np.uint16)
 TIFF = encoded(GREY, "TIFF")
 sources = pytest.mark.parametrize("source", ENCODED)
 
@@ -25,16 +25,13 @@ sources = pytest.mark.parametrize("source", ENCODED)
 @pytest.mark.parametrize(
     ("picture", "expected"),
     [
-        (encoded(SIXTEEN), "at most 8 bits a channel, got Pillow's mode 'I"),
-        # Pillow would keep the high bytes and say nothing.
-        (png(6, 6, 16, 2, (b"\0" + bytes(36)) * 6), "mode 'RGB', 16 bits a channel"),
-        (png(6, 6, 16, 6, (b"\0" + bytes(48)) * 6), "mode 'RGBA', 16 bits a channel"),
+        (encoded(SCANS[0]), "grey of 16 bits or none: .*1.* is, .*0.* is not. Save all of them"),
         (TIFF, "its content is not PNG, JPEG, WebP or BMP"),
         (b"", "its content is not PNG"),
         (encoded(COLOUR)[:90], "cannot be read as an image: .*Repair it or remove it"),
         (png(100_000, 100_000, 8, 0, b""), "at most 67,108,864 pixels, got 100000x100000"),
     ],
-    ids=["grey of 16", "colour of 16", "alpha of 16", "TIFF", "nothing", "cut short", "huge"],
+    ids=["grey of 16", "TIFF", "nothing", "cut short", "huge"],
 )
 def test_what_is_no_picture_of_bytes_is_refused_by_name(
     source, picture, expected, tmp_path, monkeypatch
@@ -44,6 +41,33 @@ def test_what_is_no_picture_of_bytes_is_refused_by_name(
         load(source, tmp_path, [encoded(COLOUR), picture], monkeypatch)
     named = {"folder": "/s/1.png", "huggingface": "row 1 of", "tfds": "example 1 of some_set"}
     assert named[source] in str(caught.value)
+
+
+@sources
+@pytest.mark.parametrize("options", [{}, {"value_range": (0, 60_000)}, {"image_size": 4}])
+def test_grey_of_16_bits_is_read_as_an_array_of_it(source, options, tmp_path, monkeypatch):
+    found = load(source, tmp_path, [encoded(one) for one in SCANS], monkeypatch, **options)
+    np.save(tmp_path / "same.npy", SCANS)
+    array = load_images("npy", "train", path=tmp_path / "same.npy", **options)
+    assert (found.notes, found.value_range) == (array.notes, array.value_range)
+    most = int("image_size" in options)  # pictures become levels after that, arrays before it
+    np.testing.assert_allclose(found.data.images, array.data.images.astype(int), atol=most)
+
+
+@pytest.mark.parametrize(
+    ("pictures", "options", "expected"),
+    [
+        (SCANS // 16, {}, r"a quarter of 0..65535, .* is 40\d\d. Name the range: --config"),
+        (SCANS, {"on_disk": True}, "must be levels 0 to 255, uint8, got dtype uint16"),
+        (SCANS, {"value_range": (0, 255)}, r"in one range, 0..255 .* \(dtype uint16\)"),
+        ([GREY], {"value_range": (0, 65_535)}, r"in one range, 0..65535 .* \(dtype uint8\)"),
+        ([GREY], {"value_range": (0, 200), "on_disk": True}, "got dtype uint8 in .*0, 200"),
+        ([WIDE], {"fit": "cut"}, r"fit must be one of \['crop', 'pad', 'stretch'\]"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(pictures, options, expected, tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match=expected):
+        load("folder", tmp_path, [encoded(one) for one in pictures], monkeypatch, **options)
 
 
 @sources
@@ -80,15 +104,10 @@ def test_pictures_are_turned_as_their_tag_says(source, tag, tmp_path, monkeypatc
 
 
 @sources
-def test_a_broken_tag_turns_nothing(source, tmp_path, monkeypatch):
-    picture = encoded(COLOUR, exif=b"Exif\0\0no tag at all")
-    found = load(source, tmp_path, [picture], monkeypatch)
-    np.testing.assert_array_equal(found.data.images[0], COLOUR)
-
-
-@sources
 def test_grey_and_colour_become_colour(source, tmp_path, monkeypatch):
+    """A broken tag turns nothing."""
     pictures = [encoded(GREY), encoded(COLOUR, "BMP"), encoded(COLOUR, "WEBP", lossless=True)]
+    pictures.append(encoded(COLOUR, exif=b"Exif\0\0no tag at all"))
     found = load(source, tmp_path, pictures, monkeypatch)
     assert found.notes == ("some images are grey and some in colour: all became RGB",)
     images = {image.tobytes() for image in found.data.images}
@@ -113,13 +132,24 @@ def test_transparency_is_dropped_and_counted(source, mode, tmp_path, monkeypatch
     np.testing.assert_array_equal(found.data.images[0], opaque)
 
 
+MORE = {"save_all": True, "append_images": [Image.fromarray(255 - COLOUR)], "lossless": True}
+DEEP = RANDOM.integers(0, 65536, (6, 6, 3)).astype(">u2")
+DEEP_ROWS = b"".join(b"\0" + row.tobytes() for row in DEEP)
+
+
 @sources
-def test_further_frames_are_counted(source, tmp_path, monkeypatch):
-    more = [Image.fromarray(255 - COLOUR)]
-    picture = encoded(COLOUR, "WEBP", save_all=True, append_images=more, lossless=True)
-    found = load(source, tmp_path, [picture], monkeypatch)
-    assert found.notes[0].startswith("1 of 1 images read without further frames (first ")
-    np.testing.assert_array_equal(found.data.images[0], COLOUR)
+@pytest.mark.parametrize(
+    ("picture", "expected", "words"),
+    [
+        (encoded(COLOUR, "WEBP", **MORE), COLOUR, "read without further frames"),
+        (png(6, 6, 16, 2, DEEP_ROWS), DEEP >> 8, "cut from 16 bits a channel to 8"),
+    ],
+    ids=["frames", "colour of 16"],
+)
+def test_what_is_left_out_is_counted(source, picture, expected, words, tmp_path, monkeypatch):
+    found = load(source, tmp_path, [picture, encoded(COLOUR)], monkeypatch)
+    assert found.notes[0].startswith(f"1 of 2 images {words} (first ")
+    np.testing.assert_array_equal(found.data.images, [expected, COLOUR])
 
 
 @sources
@@ -150,17 +180,9 @@ def test_rectangles_become_squares(source, fit, size, expected, note, tmp_path, 
         np.testing.assert_array_equal(array.data.images[0], expected)
 
 
-def test_an_unknown_fit_is_refused(tmp_path):
-    np.save(tmp_path / "same.npy", WIDE[None])
-    with pytest.raises(ValueError, match=r"fit must be one of \['crop', 'pad', 'stretch'\]"):
-        load_images("npy", "train", path=tmp_path / "same.npy", fit="cut")
-
-
 @sources
 def test_sizes_may_differ_where_images_are_resized(source, tmp_path, monkeypatch):
     pictures = [encoded(COLOUR), encoded(COLOUR.repeat(2, axis=0)), encoded(COLOUR[:5, :5])]
-    for name in "ab":
-        (tmp_path / name).mkdir()
     with pytest.raises(ValueError, match=r"one size, got .*Set image_size, for example .*=5"):
         load(source, tmp_path / "a", pictures, monkeypatch)
     found = load(source, tmp_path / "b", pictures, monkeypatch, image_size=5)
@@ -228,7 +250,7 @@ def test_labels_of_data_sets_are_class_numbers(monkeypatch):
     ("images", "expected"),
     [
         ("[Image.new('L', (6, 6)), None]", "image 1 of .* has no image"),
-        ("[Image.new('I', (6, 6))]", "at most 8 bits a channel, got .* mode 'I'"),
+        ("[Image.new('I', (6, 6))]", "at most 8 bits a channel, .* mode 'I'"),
         ("[Image.open(io.BytesIO(SHORT))]", "image 0 of .* cannot be read as an image: .*Repair"),
         ("[np.zeros((6, 6)), np.zeros((6, 5))]", "must be one array, and their shapes differ"),
         ("np.array([[[None]]])", "must be an array of numbers, got dtype object"),
@@ -245,8 +267,7 @@ def test_what_a_function_returns_is_judged_alike(images, expected, tmp_path, mon
 
 def test_a_function_may_return_pictures(tmp_path):
     """They are left open for the user's own use, and changes are counted."""
-    more = [Image.fromarray(255 - COLOUR)]
-    (tmp_path / "a.png").write_bytes(encoded(COLOUR, save_all=True, append_images=more))
+    (tmp_path / "a.png").write_bytes(encoded(COLOUR, **MORE))
     (tmp_path / "mine.py").write_text(
         "from PIL import Image\n"
         f"PICTURES = [Image.open({str(tmp_path / 'a.png')!r}), Image.new('L', (6, 6))]\n"
@@ -271,8 +292,8 @@ def test_pictures_are_decoded_beside_each_other_and_stay_in_order(monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     levels = [np.full((2, 2), level, np.uint8) for level in range(6)]
     pictures = [encoded(one) for one in levels]
-    found = decode_pictures(pictures, [str(k) for k in range(6)], (2, 2, 1), None, "crop")
+    found = decode_pictures(pictures, [str(k) for k in range(6)], (2, 2, 1), None, "crop", "L")
     np.testing.assert_array_equal(found[..., 0], levels)
     damaged = [*pictures[:2], b"one", b"two"]
     with pytest.raises(ValueError, match=r"^c cannot be read as an image"):
-        decode_pictures(damaged, ["a", "b", "c", "d"], (2, 2, 1), None, "crop")
+        decode_pictures(damaged, ["a", "b", "c", "d"], (2, 2, 1), None, "crop", "L")
