@@ -9,16 +9,18 @@ import pytest
 from ebmjax.recipes.config import command_line, declare, families, show_fields
 from ebmjax.recipes.config.errors import WorkdirError
 from ebmjax.recipes.folder import run_folder
+from ebmjax.recipes.models.latent import checks as latent_checks
+from ebmjax.recipes.models.latent import fields as latent
 from ebmjax.recipes.parts import objectives, samplers
 from ebmjax.recipes.parts.samplers import SAMPLERS
 from experiments.configs import jem_digits
 
-FAMILIES = ("energy", "joint", "latent")
-NAMING = {
-    "energy": ("sampler.names", ("mala", "psgld")),
-    "joint": ("sampler.name", "psgld"),
-    "latent": ("sampler.posterior.name", "psgld"),
-}
+NAMING = [
+    ("energy", "sampler.names", ("mala", "psgld")),
+    ("joint", "sampler.name", "psgld"),
+    ("latent", "sampler.name", "psgld"),
+    ("latent", "sampler.posterior.name", "psgld"),
+]
 FILE = """
 from functools import partial
 
@@ -35,17 +37,15 @@ def sections_in(config):
     return {f"sampler.{name}" for name in config["sampler"] if name in SAMPLERS}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_section_is_where_its_sampler_is_named(family):
-    field, value = NAMING[family]
+@pytest.mark.parametrize(("family", "field", "value"), NAMING)
+def test_a_section_is_where_its_sampler_is_named(family, field, value):
     every = families.all_fields(family)
     config = declare.defaults(every)
     assert sections_in(config) > {"sampler.psgld"}
     config.update_from_flattened_dict({field: value})
     families.check(config)
     before = config.to_json_best_effort()
-    expected = {"sampler.psgld"}
-    expected |= {"energy": {"sampler.mala"}}.get(family, set())
+    expected = {f"sampler.{name}" for name in declare.entries_of(value)}
     assert sections_in(run_folder.as_json(config)) == expected
     assert config.to_json_best_effort() == before
     families.prune(config)
@@ -87,6 +87,33 @@ def test_one_flag_names_a_part_and_a_refusal_has_the_whole_command(config, sampl
         if objective and not objectives.draws(objective) and "temperature" in numbers:
             assert numbers.temperature == 1.0
             assert "chosen: " in capsys.readouterr().err or sampler == "tilted_langevin"
+
+
+@pytest.mark.parametrize("name", latent.SAMPLERS)
+@pytest.mark.parametrize("config", ["joint", "image", "latent"])
+def test_one_name_is_taken_by_every_configuration_of_ones_own_images(config, name):
+    assert command_line.read(config, [f"--config.sampler.name={name}"]).sampler.name == name
+
+
+@pytest.mark.parametrize(
+    ("given", "prior", "posterior"),
+    [
+        ({"name": "hmc"}, "hmc", "hmc"),
+        ({"prior.name": "hmc"}, "hmc", "sgld"),
+        ({"name": "hmc", "prior.name": "gradient_descent"}, "gradient_descent", "hmc"),
+        ({"prior.name": "sgld", "posterior.name": "hmc"}, "sgld", "hmc"),  # as in old folders
+    ],
+)
+def test_prior_and_posterior_may_have_a_sampler_each(given, prior, posterior, tmp_path):
+    given |= {"hmc.num_integration_steps": 7}
+    config = command_line.read("latent", [f"--config.sampler.{k}={v}" for k, v in given.items()])
+    (tmp_path / "config.json").write_text(json.dumps(run_folder.as_json(config)))
+    config = run_folder.config_of(tmp_path)
+    for part, name in (("prior", prior), ("posterior", posterior)):
+        chosen = latent_checks.sampler(config, part)
+        assert (chosen.name, chosen.options.get("num_integration_steps", 7)) == (name, 7)
+        assert ("temperature" in config.sampler[part]) == (name != "gradient_descent")
+    assert ("name" in config.sampler) == ("posterior.name" not in given)
 
 
 def test_values_of_a_file_wait_until_their_sampler_is_named(tmp_path):
@@ -162,6 +189,7 @@ def test_fields_of_a_sampler_of_ones_own_are_printed(tmp_path, printed, capsys):
     for config, argument in (
         ("jem_digits", f"sampler.name={name}"),
         ("igebm_digits", f"sampler.names=('sgld', {name!r})"),
+        ("thermo_digits", f"sampler.name={name}"),
         ("thermo_digits", f"sampler.prior.name={name}"),
     ):
         option = "--config.sampler.options.momentum=0.5"

@@ -133,12 +133,10 @@ def configured(family, **fields):
 
 def sampler_of(family, name, **fields):
     config = configured(family, **fields)
-    if family == "joint":
-        return of_section(config, "sampler.name", name, SAMPLERS)
-    if family == "energy":
-        return of_section(config, "sampler.names", name, SINGLE)
-    config.sampler.prior.name = name
-    return sampler(config, "prior")
+    if family == "latent":
+        config.sampler.name = name
+        return sampler(config, "prior")
+    return of_section(config, "sampler.name", name, SAMPLERS if family == "joint" else SINGLE)
 
 
 @pytest.mark.parametrize(

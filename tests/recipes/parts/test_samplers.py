@@ -16,10 +16,7 @@ from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.comparison import SETTINGS
 from ebmjax.recipes.models.energy import checks as image_checks
-from ebmjax.recipes.models.energy import checks as joint_checks
 from ebmjax.recipes.models.energy import parts as image_parts
-from ebmjax.recipes.models.energy import parts as joint_parts
-from ebmjax.recipes.models.latent import checks as latent_checks
 from ebmjax.recipes.models.latent import parts as latent_parts
 from ebmjax.recipes.parts import samplers as recipes
 from ebmjax.recipes.parts.samplers import (
@@ -35,26 +32,21 @@ from ebmjax.recipes.parts.samplers import (
 )
 from experiments.configs import jem_digits, thermo_digits, toy_beta
 
-OWN_SECTIONS = {"joint": SAMPLERS, "energy": SINGLE, "points": PLAIN}
-# The family's configuration, where its step and noise are, and what refuses them.
 FAMILIES = {
-    "joint": (jem_digits.get_config, "sampler.{name}", joint_checks.check),
-    "energy": (image, "sampler.{name}", image_checks.check),
-    "latent": (thermo_digits.get_config, "sampler.prior", latent_checks.check),
-    "points": (toy_beta.get_config, "sampler.{name}", image_checks.check),
+    "joint": jem_digits.get_config,
+    "energy": image,
+    "latent": thermo_digits.get_config,
+    "points": toy_beta.get_config,
 }
 
 
 def set_up(family, name, **fields):
-    """A configuration of the family with this sampler, and its check."""
-    make, section, check = FAMILIES[family]
-    config, section = make("smoke"), section.format(name=name)
-    if family in ("energy", "points") or family == "joint":
-        config.sampler.name = name
-    else:
-        config.update_from_flattened_dict({f"{section}.name": name})
+    """A configuration of the family with this sampler, checked."""
+    config = FAMILIES[family]("smoke")
+    config.sampler.name, section = name, f"sampler.{'prior' if family == 'latent' else name}"
     config.update_from_flattened_dict({f"{section}.{k}": v for k, v in fields.items()})
-    return config, check
+    families.check(config)
+    return config
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
@@ -81,8 +73,6 @@ def test_a_row_makes_its_sampler_from_its_fields(name):
             hasattr(info, field)
             for field in ("is_accepted", "is_swapped", "is_diverging", "acceptance_rate")
         )
-    texts = [field.text for field in chosen.entry.fields.values() if hasattr(field, "text")]
-    assert all(texts)
 
 
 FIELDS = [(name, field) for name, entry in SAMPLERS.items() for field in entry.fields]
@@ -121,13 +111,11 @@ def test_every_field_of_a_sampler_changes_its_draws(name, field):
 @pytest.mark.parametrize("family", ["joint", "energy"])
 def test_the_buffer_keeps_the_velocity_that_the_row_names(family):
     """Underdamped Langevin dynamics moves images by the step and the temperature of SGLD."""
-    config, check = set_up(family, "underdamped_langevin")
-    check(config)
+    config = set_up(family, "underdamped_langevin")
     section, sgld = config.sampler.underdamped_langevin, config.sampler.sgld
     assert section.step_size == sgld.step_size == 1.0
     assert section.temperature == pytest.approx(sgld.noise_scale**2 / (2 * sgld.step_size))
-    parts = image_parts if family == "energy" else joint_parts
-    plan = parts.chain_plan(config, data.load_digits("train"))
+    plan = image_parts.chain_plan(config, data.load_digits("train"))
     carry = init_carry(jax.random.key(0), plan, num_shards=1, buffer_size=200)
     rows = carry.buffer.positions
     assert rows.position.shape == rows.memory["velocity"].shape == (1, 200, 8, 8, 1)
@@ -135,9 +123,7 @@ def test_the_buffer_keeps_the_velocity_that_the_row_names(family):
 
 def test_the_buffer_keeps_the_replicas_of_tempering():
     """They move from the starts of their chains, and stay where a chain is not drawn."""
-    config, check = set_up("energy", "parallel_tempering")
-    config.sampler.parallel_tempering.num_powers = 3
-    check(config)
+    config = set_up("energy", "parallel_tempering", num_powers=3)
     plan = image_parts.chain_plan(config, data.load_digits("train"))
     carry = init_carry(jax.random.key(0), plan, num_shards=1, buffer_size=200)
     rows = carry.buffer.positions
@@ -184,41 +170,27 @@ def test_each_family_has_the_samplers_that_can_move_its_chains():
     assert not {"svgd", "stochastic_svgd", "pyld"} & set(SINGLE)
 
 
-@pytest.mark.parametrize("family", OWN_SECTIONS)
+@pytest.mark.parametrize("family", ["joint", "energy", "points"])
 def test_a_noise_takes_the_place_of_the_temperature(family):
-    config, check = set_up(family, "sgld", noise_scale=0.1, step_size=0.5, temperature=3.0)
-    check(config)
+    config = set_up(family, "sgld", noise_scale=0.1, step_size=0.5, temperature=3.0)
     families.prune(config)
     assert "temperature" not in config.sampler.sgld
     assert temperature(image_checks.find_samplers(config)["sgld"]) == pytest.approx(0.01)
-    config, check = set_up(family, "sgld", noise_scale=None, temperature=3.0)
-    check(config)
+    config = set_up(family, "sgld", noise_scale=None, temperature=3.0)
     families.prune(config)
     assert "noise_scale" not in config.sampler.sgld
     assert temperature(image_checks.find_samplers(config)["sgld"]) == 3.0
 
 
-def test_a_sampler_without_temperature_has_no_field_for_it():
-    config, check = set_up("latent", "gradient_descent")
-    check(config)
-    families.prune(config)
-    assert "temperature" not in config.sampler.prior
-    assert config.sampler.posterior.temperature == 1.0
-
-
 def moves_of(family, name, density, **fields):
     if name == "sgld" and family != "latent":
         fields["noise_scale"] = None
-    config, check = set_up(family, name, **fields)
-    check(config)
+    config = set_up(family, name, **fields)
     if family == "latent":
         chosen = latent_parts.sampler(config, "prior")
     else:
-        chosen = image_checks.find_samplers(config)[name]
-    section = config.sampler if family in OWN_SECTIONS else ConfigDict()
-    if family in OWN_SECTIONS:
-        config.sampler.box = "none"
-    sampler = bind_sampler(chosen, section)(density)
+        chosen, config.sampler.box = image_checks.find_samplers(config)[name], "none"
+    sampler = bind_sampler(chosen, config.sampler)(density)
     keys = jax.random.split(jax.random.key(0), 4)
     state = sampler.init(jnp.array([0.3, -0.2]))
     return np.asarray(jax.vmap(lambda key: sampler.step(key, state)[0].position)(keys))

@@ -1,16 +1,16 @@
 """Refuses fields of a latent EBM's configuration that exclude each other."""
 
 from ebmjax.recipes.config.errors import Config, ConfigError
-from ebmjax.recipes.models.latent.fields import SAMPLERS, SHARED
+from ebmjax.recipes.models.latent.fields import SAMPLERS, SHARED, naming
 from ebmjax.recipes.parts.samplers import Chosen, of_section
 
 
 def check(config: Config) -> None:
     """Raises ConfigError at the first pair of fields that do not go together."""
     section, loss, latent_dim = config.sampler, config.loss, config.model.latent_dim
-    found = {name: sampler(config, name) for name in ("prior", "posterior")}
+    found = {field: sampler(config, name) for name, field in naming(config).items()}
     is_through = loss.name == "through_chain"
-    rejecting = [f"config.sampler.{k}.name={v.name!r}" for k, v in found.items() if v.entry.rejects]
+    rejecting = [f"config.{k}={v.name!r}" for k, v in found.items() if v.entry.rejects]
     fewest, why = 1, ""
     if loss.name == "covariance":
         fewest, why = 2, "config.loss.name='covariance'"
@@ -35,10 +35,7 @@ def check(config: Config) -> None:
 
 
 def sampler(config: Config, name: str) -> Chosen:
-    """Returns the sampler that ``config.sampler.<name>.name`` names, for "prior" or "posterior".
-
-    It moves one chain at a time, because each chain has a separate density.
-    """
-    values = config.sampler[name]
+    """Returns the sampler of ``name``, "prior" or "posterior"."""
+    values, field = config.sampler[name], naming(config)[name]
     shared = {key: values[key] for key in SHARED if key in values}
-    return of_section(config, f"sampler.{name}.name", values.name, SAMPLERS, **shared)
+    return of_section(config, field, config[field], SAMPLERS, **shared)

@@ -26,6 +26,7 @@ from ebmjax.recipes.config.common_fields import (
     pick_fields,
 )
 from ebmjax.recipes.config.declare import Field, When, field, rare, read_fields, under, when_is
+from ebmjax.recipes.config.errors import Config
 from ebmjax.recipes.evaluators import table as evaluators
 from ebmjax.recipes.parts.samplers import SINGLE, TEMPERATURE, sections
 
@@ -38,17 +39,28 @@ SAMPLERS = {
 """Samplers of latents, which move one chain at a time: each chain has a separate density."""
 OBJECTIVES = ("vanilla", "tempered", "telescoped", "covariance", "through_chain", "frozen_prior")
 
+_NAME = one_of_or_function(*SAMPLERS)
+_SHARING = When(
+    "no config.sampler.prior.name or no config.sampler.posterior.name",
+    lambda c: "sampler.name" in naming(c).values(),
+)
 _OPTIONS = under(read_fields(through_chain_loss), when_is("loss.name", "through_chain"))
+
+
+def naming(config: Config) -> dict[str, str]:
+    """Returns the field that names the sampler, for "prior" and "posterior"."""
+    own = {name: f"sampler.{name}.name" for name in ("prior", "posterior")}
+    return {name: one if config.get(one) else "sampler.name" for name, one in own.items()}
 
 
 def _chains(name: str, step_size: float, num_steps: int) -> dict[str, Field]:
     section = f"sampler.{name}"
     has_temperature = When(
-        f"a sampler with a temperature, config.{section}.name=sgld",
-        lambda c: c.get(f"{section}.name") != "gradient_descent",
+        f"a sampler with a temperature, config.sampler.name=sgld or config.{section}.name=sgld",
+        lambda c: c.get(naming(c)[name]) != "gradient_descent",
     )
     return {
-        f"{section}.name": field("sgld", one_of_or_function(*SAMPLERS), f"sampler of the {name}"),
+        f"{section}.name": rare(None, optional(_NAME), "its own sampler; None: sampler.name"),
         f"{section}.step_size": field(step_size, POSITIVE, "the score is multiplied by it"),
         f"{section}.temperature": field(1.0, POSITIVE, TEMPERATURE, has_temperature),
         f"{section}.num_steps": field(num_steps, COUNT, "steps of a chain"),
@@ -87,6 +99,7 @@ FIELDS: dict[str, Field] = {
     "model.likelihood_scale": field(
         0.3, optional(POSITIVE), "deviation of a pixel; None: sqrt(variance of images / 1,000)"
     ),
+    "sampler.name": field("sgld", _NAME, "sampler of the prior and the posterior", _SHARING),
     **_chains("prior", 0.16, 60),
     **_chains("posterior", 0.04, 20),
     "sampler.posterior.start": field(
@@ -118,13 +131,8 @@ FIELDS: dict[str, Field] = {
     **evaluators.fields("samples"),
     **evaluators.fields("generation", without=("selected_by_confidence",)),
 }
-SECTIONS = sections(
-    SAMPLERS,
-    "sampler.prior.name",
-    lambda c: (c.get("sampler.prior.name"), c.get("sampler.posterior.name")),
-    *(*SHARED, "noise_scale", "target_acceptance"),
-)
-
+_LEFT_OUT = (*SHARED, "noise_scale", "target_acceptance")
+SECTIONS = sections(SAMPLERS, "sampler.name", lambda c: map(c.get, naming(c).values()), *_LEFT_OUT)
 
 SMOKE: dict[str, Any] = {
     "data.max_train": 144,

@@ -1,7 +1,6 @@
 """A trained latent EBM: its chains, its images, and what evaluators ask of it."""
 
-import statistics
-import time
+import timeit
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -68,12 +67,8 @@ class LatentEBM(ImageModel):
         # Not on each device, which would all do the same.
         arguments = key, jax.device_get(self.params), (), batch
 
-        calls = []
-        for _ in range(6):  # the first compiles it, if need be
-            started = time.perf_counter()
-            jax.block_until_ready(self.gradient(*arguments))
-            calls.append(time.perf_counter() - started)
-        seconds = statistics.median(calls[1:])
+        timer = timeit.Timer(lambda: jax.block_until_ready(self.gradient(*arguments)))
+        seconds = float(np.median(timer.repeat(repeat=6, number=1)[1:]))
         num_steps = int(self.state.step) if self.state else 0
         cost = {
             "seconds_per_step": seconds,

@@ -15,6 +15,7 @@ REFUSED = [
     ({"loss.name": "covariance"}, r"chains_per_observation must be at least 2 for .*, got 1"),
     (THROUGH | {"sampler.persistent": True}, "differentiates whole chains"),
     (THROUGH | {"sampler.posterior.name": "mala"}, r"posterior\.name='mala' may reject"),
+    (THROUGH | {"sampler.name": "hmc"}, r": config\.sampler\.name='hmc' may reject"),
     (THROUGH | {"loss.kl_weight": 1.0}, "at least 4 for .*kl_covariance='diagonal'"),
     (THROUGH | {"loss.kl_weight": 1.0, "loss.kl_covariance": "full"}, "at least 19 for .*'full'"),
     (
