@@ -118,9 +118,9 @@ SMOKE_SIZES: Mapping[str, Any] = {
     "train.steps_per_dispatch": 2,
     "train.log_every": 1,
     "train.checkpoint_every_epochs": 1,
-    "evals.every_epochs": 1,
-    "evals.samples.num_images": 20,
-    "evals.generation.num_images": 20,
+    "evals.every_epochs": 2,
+    "evals.samples.num_images": 16,
+    "evals.generation.num_images": 16,
 }
 """Sizes of a run of seconds, of an energy alone and of a joint model."""
 

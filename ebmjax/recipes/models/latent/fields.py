@@ -144,12 +144,12 @@ SMOKE: dict[str, Any] = {
     "train.steps_per_dispatch": 2,
     "train.log_every": 1,
     "train.checkpoint_every_epochs": 1,
-    "evals.every_epochs": 2,
-    "evals.samples.num_images": 20,
+    "evals.every_epochs": 5,
+    "evals.samples.num_images": 16,
     "evals.gradient_variance.num_gradients": 2,
     "evals.evidence.num_images": 2,
     "evals.evidence.num_chains": 48,
-    "evals.generation.num_images": 40,
+    "evals.generation.num_images": 16,
     "evals.evidence.num_intervals": 3,
     "evals.evidence.num_steps": 2,
 }
@@ -163,6 +163,7 @@ SMALL_SMOKE: dict[str, Any] = {
     "data.max_test": 16,
     "model.latent_dim": 8,
     "train.num_epochs": 1,
+    "evals.every_epochs": 1,
     "train.batch_size": 12,
     "mesh.num_shards": 1,
 }
