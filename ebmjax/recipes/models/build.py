@@ -257,15 +257,14 @@ def plan(config: Config, num_examples: int) -> Plan:
         dispatches = round(epochs * steps_per_epoch / train.steps_per_dispatch)
         return train.steps_per_dispatch * max(dispatches, 1)
 
-    monitor_every = whole_dispatches(config.evals.every_epochs)
     return Plan(
         total_steps=total,
         batch_size=tuple(sizes.values()) if len(sizes) > 1 else train.batch_size,
         num_shards=config.mesh.num_shards,
         steps_per_dispatch=train.steps_per_dispatch,
         log_every=train.log_every,
-        monitor_every=monitor_every,
-        monitor_at_start=monitor_every < total,
+        monitor_every=whole_dispatches(config.evals.every_epochs),
+        monitor_at_start=whole_dispatches(config.evals.every_epochs) < total,
         checkpoint_every=whole_dispatches(train.checkpoint_every_epochs),
         max_consecutive_skips=train.max_consecutive_skips,
         data_seed=config.seed,

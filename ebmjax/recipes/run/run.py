@@ -297,12 +297,12 @@ def launch(
     training.on_first(lambda: run_folder.check_writable(run.path))
     training.on_first(lambda: run_folder.check(run.path, config))
     run.recoveries = training.from_first(lambda: states.read_recoveries(run.path, config))
-    print(f"{name} -> {run.path}", about_devices(), sep="\n", flush=True)
     run.experiment = run.build(is_training=True)
-    print(*about(run.experiment), sep="\n", flush=True)
+    print(about_devices(), *about(run.experiment), sep="\n", flush=True)
     if mode == "all":
         run.experiment.check_evaluate()
     training.on_first(lambda: run_folder.prepare(run.path, config))
+    print(f"{name} -> {run.path}", flush=True)
     program, *arguments = sys.argv
     program = f"python {shlex.quote(program)}" if program.endswith(".py") else program
     place = [] if folder else [f"--workdir={run.path}"]

@@ -163,7 +163,6 @@ SMALL_SMOKE: dict[str, Any] = {
     "data.max_test": 16,
     "model.latent_dim": 8,
     "train.num_epochs": 1,
-    "evals.every_epochs": 1,
     "train.batch_size": 12,
     "mesh.num_shards": 1,
 }
