@@ -82,7 +82,7 @@ def monitored(tmp_path):
 
     def make(**changes):
         config = jem_digits.get_config("smoke")
-        config.update_from_flattened_dict(changes)
+        config.update_from_flattened_dict({"evals.samples.num_images": 20, **changes})
         levels = jnp.repeat(jnp.arange(NUM_CLASSES) / NUM_CLASSES, 10)
         state = state_of(jnp.broadcast_to(levels[:, None, None, None], (2, 100, 8, 8, 1)))
         state.params, state.carry.statistics = {}, {}

@@ -20,6 +20,7 @@ from experiments.configs import igebm_digits, jem_digits, thermo_digits
 pytestmark = pytest.mark.usefixtures("shallow")
 
 TIMES = {
+    "evals.every_epochs": 1,
     "evals.robustness.every": 2,
     "evals.landscape.every": 2,
     "evals.landscape.num_points": 2,

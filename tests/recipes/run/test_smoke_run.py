@@ -20,26 +20,25 @@ from ebmjax import training
 from ebmjax._versions import PACKAGES
 
 STEPS = 10
-MONITORED = (0, 4, 8, 10)
+MONITORED = (10,)
 PLOTS = ("training.png", "samples_<step>.png", "samples_over_training.png")
 PLOTS += ("mean_log_likelihood.png",)
 
 
 def test_every_step_has_one_row(smoke):
     rows = rows_of(smoke)
-    assert [row["step"] for row in rows] == list(range(STEPS + 1))
+    assert [row["step"] for row in rows] == list(range(1, STEPS + 1))
     assert [row["step"] for row in rows if "test_log_evidence" in row] == list(MONITORED)
     for name in ("sample_fid", "sample_kid", "sample_is", "start_fid", "start_is"):
-        assert [row["step"] for row in rows if np.isfinite(row.get(name, np.nan))] == list(
-            MONITORED
-        )
+        measured = [row["step"] for row in rows if np.isfinite(row.get(name, np.nan))]
+        assert measured == [*MONITORED]
     assert rows[-1]["generator_gradient_variance"] > 0
-    for row in rows[1:]:
+    for row in rows:
         assert {"loss", "reconstruction_error", "prior_energy", "gradient_norm"} <= row.keys()
         assert len(row["mean_log_likelihoods"]) == 4
         assert len(row["posterior_acceptance"]) == 3
         assert 0 <= row["prior_acceptance"] <= 1
-    assert rows[-1]["reconstruction_error"] < rows[1]["reconstruction_error"]
+    assert rows[-1]["reconstruction_error"] < rows[0]["reconstruction_error"]
 
 
 def test_summary_holds_what_is_promised(smoke):
@@ -87,11 +86,11 @@ def test_mock_data_of_the_right_schema_trains(name, side, tmp_path):
         config = MODULES[f"{name}.py"].get_config("smoke")
         assert launch(config, f"configs/{name}.py:smoke", str(tmp_path)) is None
     rows = rows_of(tmp_path)
-    assert [row["step"] for row in rows] == [0, 1, 2, 3, 4]
-    assert all(row["skipped"] == 0 and np.isfinite(row["loss"]) for row in rows[1:])
+    assert [row["step"] for row in rows] == [1, 2, 3, 4]
+    assert all(row["skipped"] == 0 and np.isfinite(row["loss"]) for row in rows)
     # Vanilla training has no power but 1.
     assert len(rows[-1]["mean_log_likelihoods"]) == (1 if name == "lebm_svhn" else 4)
-    assert np.load(tmp_path / "monitor" / "000004.npz")["samples"].shape == (20, side, side, 3)
+    assert np.load(tmp_path / "monitor" / "000004.npz")["samples"].shape == (16, side, side, 3)
 
 
 def test_the_command_says_where_things_are_and_a_second_call_has_nothing_left_to_do(tmp_path):

@@ -20,7 +20,7 @@ from experiments.configs import igebm_cifar10, shortrun_cifar10
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     workdir = tmp_path_factory.mktemp("igebm") / "run"
-    profile = {"evals.profile.every": 1, "evals.profile.num_chains": 4}
+    profile = {"evals.every_epochs": 1, "evals.profile.every": 1, "evals.profile.num_chains": 4}
     config = smoke("mixed", **{"sampler.names": ("sgld", "mala")}, **profile)
     config.model.features = (4, 8)  # with a smaller one these few steps of MALA accept nothing
     assert launch(config, "configs/igebm_digits.py:smoke", str(workdir), "all") is None
@@ -41,10 +41,10 @@ def test_a_run_leaves_its_numbers_and_plots(finished):
         assert 0 <= scores[name]["recall"] <= 1
         assert 0 <= scores[name]["coverage"] <= 1
     for name in ("short", "fresh", "buffer"):
-        assert (scores[name]["num_images"], scores[name]["num_diverged"]) == (20, 0)
+        assert (scores[name]["num_images"], scores[name]["num_diverged"]) == (16, 0)
         # As many of what the chains began from, by the same numbers.
         starts = scores[name]["starts"]
-        assert starts["num_images"] == 20
+        assert starts["num_images"] == 16
         assert starts.keys() == scores["test_images"].keys()
         assert starts["fid"] > 0
         # Where a slot's chain began is not known.
@@ -54,12 +54,12 @@ def test_a_run_leaves_its_numbers_and_plots(finished):
         shapes = {name: arrays[name].shape for name in arrays.files}
     for name in ("short", "fresh", "buffer"):
         for of, shape in (("images", (8, 8, 1)), ("start_images", (8, 8, 1)), ("log_density", ())):
-            assert shapes[f"{name}_{of}"] == (20, *shape)
+            assert shapes[f"{name}_{of}"] == (16, *shape)
     assert shapes["test_energies"] == (32,)
     # Draws of one law for one and the same monitor, whatever the step.
     assert len({row["start_fid"] for row in rows_of(finished) if "start_fid" in row}) == 1
     assert report["over_training"]["best_sample_fid"]["start_fid"] == summary["start_fid"] > 0
-    assert scores["test_images"]["num_images"] <= 20  # as many of each class
+    assert scores["test_images"]["num_images"] <= 16  # as many of each class
     assert set(report["mixing"]["by_sampler"]) == {"sgld", "mala"}
     rhats = [one["rhat_energy"] for one in report["mixing"]["by_sampler"].values()]
     # Chains that rejected every move have none.
@@ -145,7 +145,7 @@ def test_cifar_runs_on_mock_data(module, tmp_path, monkeypatch):
     workdir = tmp_path / "run"
     assert launch(module.get_config("smoke"), "configs/x.py:smoke", str(workdir), "all") is None
     report = strict_json((workdir / "evaluation.json").read_text())
-    assert report["generation"]["fresh"]["num_images"] == 20
+    assert report["generation"]["fresh"]["num_images"] == 16
 
 
 @pytest.mark.slow

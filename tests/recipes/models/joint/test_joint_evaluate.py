@@ -160,17 +160,17 @@ def test_generated_sets_are_complete_and_named_after_the_extractor(run):
     assert report["num_reference"] == 64
     assert report["extractor"]["name"] == "digits_features"
     for name in ("fresh", "conditional", "buffer"):
-        assert (report[name]["num_images"], report[name]["num_diverged"]) == (20, 0)
-        assert report[name]["starts"]["num_images"] == 20
+        assert (report[name]["num_images"], report[name]["num_diverged"]) == (16, 0)
+        assert report[name]["starts"]["num_images"] == 16
         for images in (arrays[f"{name}_images"], arrays[f"{name}_start_images"]):
-            assert (images.shape, images.dtype) == ((20, 8, 8, 1), np.uint8)
+            assert (images.shape, images.dtype) == ((16, 8, 8, 1), np.uint8)
         for number in ("fid", "kid", "is"):
             assert np.isfinite([report[name][number], report[name]["starts"][number]]).all()
         assert ("rms_displacement" in report[name]) == (name != "buffer")
     assert whole["temperature"] == pytest.approx(0.01**2 / 2)
-    assert np.bincount(arrays["conditional_labels"]).tolist() == [2] * 10
-    assert arrays["buffer_labels"].shape == arrays["buffer_class_probability"].shape == (20,)
-    assert np.unique(arrays["fresh_images"], axis=0).shape[0] == 20
+    assert np.bincount(arrays["conditional_labels"]).tolist() == [2] * 6 + [1] * 4
+    assert arrays["buffer_labels"].shape == arrays["buffer_class_probability"].shape == (16,)
+    assert np.unique(arrays["fresh_images"], axis=0).shape[0] == 16
 
 
 def test_the_centre_of_the_landscape_is_the_mean_energy(run):

@@ -30,17 +30,17 @@ def config_of(name, variant="smoke", **overrides):
 
 def assert_trained(workdir, side, channels):
     rows = rows_of(workdir)
-    assert [row["step"] for row in rows] == list(range(9))
-    for row in rows[1:]:
+    assert [row["step"] for row in rows] == list(range(1, 9))
+    for row in rows:
         assert row["skipped"] == 0
         assert math.isfinite(row["loss"])
         assert row["chain_displacement"] > 0
         assert 0 <= row["accuracy"] <= 1
-    assert [row["step"] for row in rows if "test_ece" in row] == [0, 4, 8]
+    assert [row["step"] for row in rows if "test_ece" in row] == [8]
     summary = summary_of(workdir)
     assert {"test_accuracy", "test_ece", "test_nll", "params_sha256"} <= summary.keys()
     last = np.load(workdir / "monitor" / "000008.npz")
-    assert last["samples"].shape == (20, side, side, channels)
+    assert last["samples"].shape == (16, side, side, channels)
     assert (workdir / "plots" / "training.png").exists()
     assert (workdir / "plots" / "samples_000008.png").exists()
 
