@@ -21,18 +21,16 @@ LATENT = (
     f"{STEPS}thermo_celeba.py:{{whole}} --config.train.steps_per_dispatch=2 "
     "--config.sampler.posterior.num_steps={posterior_steps} --config.loss.num_intervals="
 )
-CHAINS = (
-    "samplers --samplers sgld psgld mala svgd --energies {energy} --resolutions {side} "
-    "--chains {chains} --steps {steps}"
-)
+CHAINS = "sampler_throughput --energies {energy} --resolutions {side} --samplers "
+FOUR = "sgld psgld mala svgd --chains {chains} --steps {steps}"
 COMMANDS = {
     "sadajem_bfloat16": f"{STEPS}sadajem_cifar10.py:{{half}}",
-    "chains_bfloat16": f"{CHAINS} --dtype bfloat16",
+    "chains_bfloat16": f"{CHAINS}{FOUR} --dtype bfloat16",
     "sadajem_float32": f"{STEPS}sadajem_cifar10.py:{{whole}}",
-    "chains_float32": CHAINS,
+    "chains_float32": f"{CHAINS}{FOUR}",
     "latent_10": f"{LATENT}10",
     "latent_30": f"{LATENT}30",
-    "svgd": "samplers --samplers svgd --energies gaussian --resolutions 32 --chains {particles}",
+    "svgd": f"{CHAINS}svgd --energies gaussian --chains {{particles}}",
 }
 REAL = {"examples": 1024, "blocks": 5, "half": "bfloat16", "whole": "", "posterior_steps": 40}
 REAL |= {"energy": "wrn_28_10", "side": 32, "chains": 64, "steps": 20, "particles": 1000}
