@@ -20,7 +20,7 @@ from ebmjax import training
 from ebmjax._versions import PACKAGES
 
 STEPS = 10
-MONITORED = (10,)
+MONITORED = [10]
 PLOTS = ("training.png", "samples_<step>.png", "samples_over_training.png")
 PLOTS += ("mean_log_likelihood.png",)
 
@@ -28,10 +28,9 @@ PLOTS += ("mean_log_likelihood.png",)
 def test_every_step_has_one_row(smoke):
     rows = rows_of(smoke)
     assert [row["step"] for row in rows] == list(range(1, STEPS + 1))
-    assert [row["step"] for row in rows if "test_log_evidence" in row] == list(MONITORED)
-    for name in ("sample_fid", "sample_kid", "sample_is", "start_fid", "start_is"):
+    for name in ("test_log_evidence", "sample_fid", "sample_kid", "sample_is", "start_fid"):
         measured = [row["step"] for row in rows if np.isfinite(row.get(name, np.nan))]
-        assert measured == [*MONITORED]
+        assert measured == MONITORED
     assert rows[-1]["generator_gradient_variance"] > 0
     for row in rows:
         assert {"loss", "reconstruction_error", "prior_energy", "gradient_norm"} <= row.keys()
