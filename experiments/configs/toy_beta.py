@@ -89,7 +89,7 @@ VARIANTS = {
         "train.steps_per_dispatch": 5,
         "train.log_every": 5,
         "train.checkpoint_every_epochs": 1,
-        "evals.every_epochs": 2,
+        "evals.every_epochs": 0,
         "evals.density.num_samples": 200,
         "evals.density.grid_points": 80,
     },

@@ -58,7 +58,7 @@ VARIANTS = {
         "train.steps_per_dispatch": 4,
         "train.log_every": 4,
         "train.checkpoint_every_epochs": 4,
-        "evals.every_epochs": 4,
+        "evals.every_epochs": 0,
         "evals.density.grid_points": 60,
         "evals.density.num_samples": 40,
         "evals.density.bandwidth": 1.0,

@@ -76,7 +76,7 @@ OF_IMAGES: Fields = {
     "train.checkpoint_every_epochs": field(10, optional(COUNT), "epochs; None: 10 times in a run"),
     "train.max_abs_loss": field(1e5, POSITIVE, "a step with a larger loss is skipped"),
     "mesh.num_shards": field(1, COUNT, "logical shards of a batch; devices divide them"),
-    "evals.every_epochs": field(10.0, optional(POSITIVE), "epochs between; None: 4 times in a run"),
+    "evals.every_epochs": field(10.0, optional(NOT_NEGATIVE), "epochs; 0: at end; None: 4 times"),
     "evals.batch_size": field(128, COUNT, "images in one call of an evaluation"),
     "evals.checkpoint": rare("newest", one_of("newest", "best"), "state that --mode=eval takes"),
     "evals.functions": rare((), FUNCTIONS, "your own evaluations, each FILE.py:FUNCTION"),
@@ -118,7 +118,7 @@ SMOKE_SIZES: Mapping[str, Any] = {
     "train.steps_per_dispatch": 2,
     "train.log_every": 1,
     "train.checkpoint_every_epochs": 1,
-    "evals.every_epochs": 2,
+    "evals.every_epochs": 0,
     "evals.samples.num_images": 16,
     "evals.generation.num_images": 16,
 }

@@ -45,6 +45,7 @@ ABOUT = {
         "--config.evals.inception_weights=FILE takes Inception's",
     )
 }
+"""Lines about the features that judge samples."""
 OPEN = f"{OWN_CLASSIFIER}_or_{RANDOM}"
 """Name where the images decide, because the configuration leaves the number of classes to them."""
 

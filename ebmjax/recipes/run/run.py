@@ -345,13 +345,13 @@ def about_devices() -> str:
 
 def about(made: build.Experiment) -> list[str]:
     """Returns lines about a run's data, its model and what will happen."""
-    plan, size = made.plan, made.plan.streams[0]
+    plan, end, size = made.plan, made.plan.total_steps, made.plan.streams[0]
     num_parameters = sum(leaf.size for leaf in jax.tree.leaves(made.state.params))
     steps_an_epoch = max(len(jax.tree.leaves(made.data)[0]) // size, 1)
     return [
         *made.about_data,
         f"model of {num_parameters:,} parameters",
-        f"{plan.total_steps:,} steps of batches of {size}, {steps_an_epoch:,} an epoch; "
-        f"measured every {plan.monitor_every:,}, saved every {plan.checkpoint_every:,}; "
+        f"{end:,} steps of batches of {size}, {steps_an_epoch:,} an epoch; "
+        f"measured every {min(plan.monitor_every, end):,}, saved every {plan.checkpoint_every:,}; "
         f"{training.make_mesh(plan.num_shards).size} of {jax.device_count()} devices",
     ]

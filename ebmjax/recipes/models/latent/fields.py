@@ -136,7 +136,7 @@ SECTIONS = sections(SAMPLERS, "sampler.name", lambda c: map(c.get, naming(c).val
 
 SMOKE: dict[str, Any] = {
     "data.max_train": 144,
-    "data.max_test": 24,
+    "data.max_test": 16,
     "sampler.prior.num_steps": 5,
     "sampler.posterior.num_steps": 5,
     "loss.num_intervals": 3,
@@ -144,7 +144,7 @@ SMOKE: dict[str, Any] = {
     "train.steps_per_dispatch": 2,
     "train.log_every": 1,
     "train.checkpoint_every_epochs": 1,
-    "evals.every_epochs": 5,
+    "evals.every_epochs": 0,
     "evals.samples.num_images": 16,
     "evals.gradient_variance.num_gradients": 2,
     "evals.evidence.num_images": 2,
@@ -160,7 +160,6 @@ configure = partial(configure_images, "latent", COMMON, max_test=352)
 SMALL_SMOKE: dict[str, Any] = {
     **SMOKE,
     "data.max_train": 48,
-    "data.max_test": 16,
     "model.latent_dim": 8,
     "train.num_epochs": 1,
     "train.batch_size": 12,
