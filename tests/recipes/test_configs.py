@@ -11,14 +11,10 @@ from experiment_runs import EXPERIMENTS
 from ebmjax.recipes.config import families, show_fields
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.folder.run_folder import as_json
-
-
-def load(path):
-    return SimpleNamespace(**runpy.run_path(str(path)))
-
+from ebmjax.recipes.models import build
 
 FILES = {path.name: path for path in sorted((EXPERIMENTS / "configs").glob("*.py"))}
-MODULES = {name: load(path) for name, path in FILES.items()}
+MODULES = {name: SimpleNamespace(**runpy.run_path(str(path))) for name, path in FILES.items()}
 VARIANTS = {name: show_fields.variants(path) for name, path in FILES.items()}
 ALL = [(name, variant) for name in FILES for variant in ["", *VARIANTS[name]]]
 
@@ -42,8 +38,9 @@ def test_a_variant_is_a_valid_configuration_and_survives_json(name, variant, tmp
     families.prune(config)
     families.check(config)
     if "smoke" in variant:  # one measurement, of 16 samples
-        assert config.evals.every_epochs >= config.train.num_epochs
-        for one in ("samples", "generation"):
-            assert config.get(f"evals.{one}.num_images", 16) == 16
+        plan = build.plan(config, config.data.max_train)
+        assert [*filter(plan.is_monitored, range(plan.total_steps + 1))] == [plan.total_steps]
+        drawn = {config.get(f"evals.{name}.num_images", 16) for name in ("samples", "generation")}
+        assert drawn == {16}
     (tmp_path / "config.json").write_text(json.dumps(as_json(config), allow_nan=False))
     assert run_folder.config_of(tmp_path) == config

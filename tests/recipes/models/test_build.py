@@ -33,8 +33,8 @@ def test_intervals_are_the_nearest_whole_number_of_dispatches(steps_per_dispatch
         }
     )
     plan = build.plan(config, 144)
-    assert plan.checkpoint_every == steps
-    assert plan.monitor_every == steps
+    assert plan.checkpoint_every == plan.monitor_every == steps
+    assert plan.is_monitored(0)
 
 
 def momentum_of(num):

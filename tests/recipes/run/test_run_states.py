@@ -178,7 +178,7 @@ def test_a_run_killed_before_its_first_checkpoint_starts_from_the_other_again(fi
     assert summary_of(whole)["params_sha256"] == summary_of(killed)["params_sha256"]
 
 
-def test_what_is_no_run_is_refused_before_anything_is_written(finished, tmp_path):
+def test_what_is_no_run_is_refused_before_anything_is_written(finished, tmp_path, capsys):
     folder, empty, unsaved = (tmp_path / name for name in ("second", "empty", "unsaved"))
     empty.mkdir()
     unsaved.mkdir()
@@ -193,6 +193,7 @@ def test_what_is_no_run_is_refused_before_anything_is_written(finished, tmp_path
     with pytest.raises(ConfigError, match=r"of another network: \.params"):
         start(folder, finished, **{"model.hidden": (2,)})
     assert not folder.exists()
+    assert f"-> {folder}" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
