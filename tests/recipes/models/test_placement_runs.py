@@ -94,7 +94,7 @@ def test_a_file_that_changes_under_a_run_ends_it(folder, tmp_path, monkeypatch):
     """With one line that names the file. What was saved is whole, so the run goes on afterwards."""
     images = shutil.copytree(folder, tmp_path / "images") / "images.npy"
     config = config_of("energy", images.parent, "disk")
-    config.data.max_train = 88
+    config.data.max_train, config.evals.every_epochs = 88, 1
     path, build = tmp_path / "run", Run.build
     times = [(0, 0)]
 
