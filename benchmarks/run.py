@@ -51,9 +51,11 @@ def main() -> None:
     options, rest = parser.parse_known_intermixed_args()
     for name in set(options.names).difference(BENCHMARKS):
         parser.error(f"there is no benchmark {name}; the names are:\n{listed}")
+    # "svgd" may be a benchmark, or a value of --samplers.
+    modules = {name: modules[name] for name in options.names}
     if rest and not all(getattr(module, "TAKES_FIELDS", False) for module in modules.values()):
         parser.error(f"unexpected arguments: {' '.join(rest)}")
-    if not asked:
+    if not modules:
         parser.print_help()
         return
     harness.warn_if_busy()
