@@ -117,7 +117,7 @@ def survey(pictures: Iterable[Any], names: Iterable[str]) -> Survey:
         for words in (words for words, holds in facts.items() if holds):
             changed[words].append(name)
     mode = DEEP if DEEP in modes else "L" if modes.keys() <= set(GREY) else "RGB"
-    if other := [name for one, name in modes.items() if mode == DEEP != one]:
+    if mode == DEEP and (other := [name for one, name in modes.items() if one != DEEP]):
         raise ValueError(
             f"images must all be grey of 16 bits or none: {modes[DEEP]} is, {other[0]} is not. "
             "Save all of them alike."

@@ -93,6 +93,10 @@ def test_one_command_lists_all_and_refuses_other_names(load, monkeypatch, capsys
         run("nope")
     assert ended.value.code == 2
     assert "there is no benchmark nope" in capsys.readouterr().err
+    reported = []
+    monkeypatch.setattr(runner.harness, "report", lambda name, *_: reported.append(name))
+    run("--out", "results", "sampler_throughput", "--samplers", "sgld", "svgd")
+    assert reported == ["sampler_throughput"]
 
 
 publish = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "publish.py"))

@@ -92,7 +92,7 @@ def test_the_evaluator_reports_it_where_images_are_held_out():
     rng = np.random.default_rng(0)
     test, held_out = (
         data.ImageData(
-            levels[:, None, None, None], (levels + rng.normal(0, 60, 40) > 128).astype(int)
+            levels[:, None, None, None], (levels > rng.integers(64, 192, 40)).astype(int)
         )
         for levels in rng.integers(0, 256, (2, 40), np.uint8)
     )
@@ -106,9 +106,8 @@ def test_the_evaluator_reports_it_where_images_are_held_out():
         name: evaluate.classifier(logits_fn, images)["logits"]
         for name, images in (("test", test), ("held", held_out))
     }
-    want = evaluate.temperature_scaling(
-        logits["test"], test.labels, (logits["held"], held_out.labels)
-    )
+    held = logits["held"], held_out.labels
+    want = evaluate.temperature_scaling(logits["test"], test.labels, held)
     np.testing.assert_equal(of_test.report["classification"]["scaled"], want)
-    want = evaluate.temperature_scaling(logits["held"], held_out.labels)
+    want = evaluate.temperature_scaling(*held)
     np.testing.assert_equal(of_held.report["classification"]["scaled"], want)

@@ -1,12 +1,12 @@
 """Reads the configuration from a command line."""
 
 import runpy
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from ml_collections import ConfigDict
 
+from ebmjax._phases import say
 from ebmjax._shown import trim
 from ebmjax.recipes.config import declare, families, files
 from ebmjax.recipes.config.errors import Config, ConfigError, did_you_mean, stop
@@ -58,7 +58,7 @@ def read(
             line = families.check(made, names)
             families.prune(made)
             if line:
-                print(f"chosen: {line}", file=sys.stderr)
+                say(f"chosen: {line}", "stderr")
     except (Exception, SystemExit) as error:  # whatever the configuration file does
         stop(where + _explain(error, found))
     return made

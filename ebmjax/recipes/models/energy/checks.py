@@ -53,7 +53,7 @@ def check(config: Config, about_images: str = "") -> None:
 
 
 def what_fits(config: Config, typed: Collection[str] = ()) -> tuple[str, dict[str, Any]]:
-    """Returns why the parts that are named do not go together, and the fields that mend it.
+    """Returns why the named parts do not fit, and the fields that mend it; none where they fit.
 
     Where both are ``typed``, chains of an objective without chains get its temperature, 1.
     """

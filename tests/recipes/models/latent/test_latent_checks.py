@@ -18,10 +18,7 @@ REFUSED = [
     (THROUGH | {"sampler.name": "hmc"}, r": config\.sampler\.name='hmc' may reject"),
     (THROUGH | {"loss.kl_weight": 1.0}, "at least 4 for .*kl_covariance='diagonal'"),
     (THROUGH | {"loss.kl_weight": 1.0, "loss.kl_covariance": "full"}, "at least 19 for .*'full'"),
-    (
-        {"train.keep_best": "test_accuracy"},
-        r"keep_best must be one of \['sample_fid', 'sample_kid'",
-    ),
+    ({"train.keep_best": "test_accuracy"}, r"keep_best must be one of \['sample_fid', 'sample_k"),
     ({"evals.evidence.num_chains": 60}, "num_chains must be a multiple of 8 of at least 16"),
     ({"train.batch_size": 152}, r"config\.train\.batch_size must be at most"),
     ({"mesh.num_shards": 7}, r"config\.train\.batch_size must be a multiple of"),
