@@ -301,16 +301,14 @@ def test_the_extras_hold_what_is_imported() -> None:
     library = {path for path in MODULES if path.parts[1] != "recipes"}
     assert distributions(library - {*asking, with_tfds, huggingface}) <= core
     assert distributions({huggingface}) <= core | listed(extras["huggingface"])
-    cluster = Path("ebmjax/recipes/study/jobs.py")
-    assert distributions({cluster}) <= core | listed(extras["slurm"])
     search = {path for path in MODULES if path.match("ebmjax/recipes/study/search*.py")}
     assert distributions(search) <= core | optional | listed(extras["search"])
-    others = set(MODULES) - {huggingface, cluster} - search
+    others = set(MODULES) - {huggingface} - search
     assert distributions(others) <= core | optional
     assert distributions((ROOT / "experiments").rglob("*.py")) <= core | optional
     assert {"ebmjax[experiments]", "ebmjax[search]"} <= set(extras["examples"])
     assert "ebmjax[examples]" in extras["docs"]
-    assert {"ebmjax[examples]", "ebmjax[huggingface]", "ebmjax[slurm]"} <= set(extras["test"])
+    assert {"ebmjax[examples]", "ebmjax[huggingface]"} <= set(extras["test"])
     assert "ebmjax[test]" in extras["dev"]
 
 

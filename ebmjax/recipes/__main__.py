@@ -22,7 +22,6 @@ COMMANDS = {
     "fields": "ebmjax.recipes.config.show_fields",
     "list": "ebmjax.recipes.study.show",
     "report": "ebmjax.recipes.report.of_run",
-    "compare": "ebmjax.recipes.run.compare",
     **dict.fromkeys(("sample", "score", "export"), "ebmjax.recipes.run.use"),
 }
 
@@ -38,7 +37,6 @@ USAGE = """usage: ebmjax COMMAND ...
   ebmjax score --workdir=RUN     scores your own images by it
   ebmjax export --workdir=RUN    writes its parameters to a file
   ebmjax report RUN              writes the report of a run again
-  ebmjax compare RUN RUN         compares runs: fields and numbers
   ebmjax fields CONFIG           prints every field of a configuration, with its text and range
   ebmjax list [FILE]             prints the configurations and studies, or the rows of a study
   ebmjax --version               prints the versions of ebmjax, JAX and Python

@@ -8,7 +8,6 @@ particle), and options by name; the bound form takes density and options.
 from ebmjax.samplers._adaptive_svgd import adaptive_svgd as adaptive_svgd
 from ebmjax.samplers._adaptive_svgd import adaptive_svgd_init as adaptive_svgd_init
 from ebmjax.samplers._adaptive_svgd import adaptive_svgd_step as adaptive_svgd_step
-from ebmjax.samplers._blackjax import blackjax_algorithm as blackjax_algorithm
 from ebmjax.samplers._chains import batch_step as batch_step
 from ebmjax.samplers._chains import run_chain as run_chain
 from ebmjax.samplers._chains import start_chain as start_chain

@@ -6,11 +6,7 @@
 Every cell is a run in FOLDER/<row>/seed<k>; "ebmjax list STUDY" prints rows and columns. Everything
 is checked before the first run. table.md and table.json are written after every run, figures at the
 end. The same command continues, and repeats no finished or diverged run. --config.FIELD=VALUE sets
-a field in every run and wins over the row's. With --jobs=N every run has a share of the CPUs.
-
-With --executor=slurm every run is a job of Slurm. --slurm.NAME=VALUE passes any option of sbatch,
-such as --slurm.partition=gpu; --slurm.time=MINUTES is needed. Jobs that are preempted or reach
-their time limit save, are queued again and continue. The command waits for the jobs."""
+a field in every run and wins over the row's. With --jobs=N every run has a share of the CPUs."""
 
 import argparse
 import fnmatch
@@ -92,7 +88,6 @@ def start(
     """
     parser.add_argument("--folder", help=f"default runs/{kind}/<file>[_<variant>]")
     parser.add_argument("--jobs", type=count, help="runs at the same time (default 1)")
-    parser.add_argument("--executor", choices=("local", "slurm"), default="local")
     parser.add_argument("--dry_run", action="store_true", help="print the plan and end")
     options, rest = parser.parse_known_args()
     path, _, variant = options.file.partition(":")
@@ -100,11 +95,6 @@ def start(
     folder = Path(options.folder or Path("runs", kind, name)).expanduser()
     run_each: RunEach = partial(jobs.run_here, options.jobs or 1)
     try:
-        if options.executor == "slurm":
-            slurm = [one for one in rest if one.startswith(jobs.SLURM)]
-            rest = [one for one in rest if one not in slurm]
-            executor = jobs.make_executor(folder / "slurm", options.jobs, slurm)
-            run_each = partial(jobs.run_on, executor)
         run = plan(options, folder, rest)
         if options.dry_run:
             sys.exit(0)

@@ -1,23 +1,17 @@
-"""The runs of a study: processes on their CPUs, jobs of Slurm, and what a signal does to them."""
+"""The runs of a study: processes on their CPUs, and what a signal does to them."""
 
 import os
 import signal
 import subprocess
 import sys
 import threading
-from contextlib import nullcontext
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-import submitit
 from experiment_runs import EXPERIMENTS, last_step, wait_until
 from linear_family import LINEAR, hold
 
-from ebmjax.recipes.config.errors import ConfigError
-from ebmjax.recipes.study import jobs
 from ebmjax.recipes.study.cells import Cell
-from ebmjax.recipes.study.jobs import CellJob, make_executor, run_here, run_on, share_cpus
+from ebmjax.recipes.study.jobs import run_here, share_cpus
 from experiments.configs import thermo_digits
 
 CONFIG = thermo_digits.get_config()
@@ -48,19 +42,14 @@ def cell(folder, label, code):
     return Cell(folder / label, label, 0, command, CONFIG)
 
 
-def statuses(executor, all_cells):
-    """Label to status; ``executor`` is submitit's, or the number of runs at a time here."""
+def statuses(num_jobs, all_cells):
+    """Label to status."""
     told = {}
 
     def tell(one, status):
         told[one.label] = status
 
-    if isinstance(executor, int):
-        run_here(executor, all_cells, tell, lambda one, line: None)
-    else:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(jobs, "POLL_SECONDS", 0.05)
-            run_on(executor, all_cells, tell, tell)
+    run_here(num_jobs, all_cells, tell, lambda one, line: None)
     return told
 
 
@@ -187,100 +176,3 @@ def test_a_signal_stops_a_study_and_its_run(tmp_path, signum):
     assert 14 <= step < 120
     assert (workdir / "checkpoints" / str(step)).is_dir()
     assert not (workdir / "summary.json").exists()
-
-
-@pytest.fixture
-def local(tmp_path, monkeypatch):
-    """Submitit's executor on this machine, its jobs with the path of the tests."""
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
-    executor = submitit.AutoExecutor(tmp_path / "jobs", cluster="local")
-    executor.update_parameters(timeout_min=5)
-    return executor
-
-
-def test_every_cell_is_a_job(local, tmp_path):
-    failing = "import sys; sys.exit('no such file')"
-    made = [cell(tmp_path, label, code) for label, code in (("whole", WRITE), ("fails", failing))]
-    failed = "failed with exit code 1: no such file"
-    assert statuses(local, made) == {"whole": "done", "fails": failed}
-
-
-@pytest.mark.slow
-def test_a_preempted_job_saves_and_is_queued_again(local, tmp_path):
-    job = tmp_path / "two" / "running"
-
-    def preempt():
-        wait_until(job.exists)
-        os.kill(int(job.read_text()), signal.SIGUSR2)  # what submitit has Slurm send
-
-    preempting = threading.Thread(target=preempt)
-    made = [cell(tmp_path, "two", PATIENT)]
-    preempting.start()
-    assert statuses(local, made) == {"two": "done"}
-    preempting.join()
-    assert (tmp_path / "two" / "saved").exists()
-
-
-def test_a_job_is_queued_again_only_after_its_run_has_saved(tmp_path):
-    """Slurm ends a job as soon as it is queued again."""
-    job = CellJob(cell(tmp_path, "two", PATIENT))
-    sitting = threading.Thread(target=job)
-    sitting.start()
-    wait_until((tmp_path / "two" / "running").exists)
-    following = job.checkpoint()
-    assert (tmp_path / "two" / "saved").exists()
-    sitting.join()
-    assert following.function() == "done"
-
-
-def test_ctrl_c_cancels_the_jobs(tmp_path):
-    canceled = []
-
-    class Job:
-        def done(self):
-            raise KeyboardInterrupt
-
-        def cancel(self, check):
-            canceled.append(self)
-
-    executor = SimpleNamespace(batch=nullcontext, submit=lambda job: Job())
-    with pytest.raises(KeyboardInterrupt):
-        statuses(executor, [cell(tmp_path, label, WRITE) for label in "ab"])
-    assert len(set(canceled)) == 2
-
-
-@pytest.fixture
-def fake_slurm(tmp_path, monkeypatch):
-    """Commands of Slurm that are there; sbatch keeps the script that it is given."""
-    tools = tmp_path / "bin"
-    tools.mkdir()
-    sbatch = f'cp "$1" {tools}/script; echo Submitted batch job 7'
-    for name, text in {"srun": "", "sbatch": sbatch}.items():
-        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tools / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    return tools
-
-
-def test_options_of_sbatch_are_passed_on(fake_slurm, tmp_path):
-    options = ["time=90", "partition=gpu", "mem=16G", "gres=gpu:1", "some-new=option"]
-    executor = make_executor(tmp_path / "slurm", 2, [f"--slurm.{option}" for option in options])
-    with executor.batch():
-        made = [executor.submit(print, number) for number in range(3)]
-    assert [job.job_id for job in made] == ["7_0", "7_1", "7_2"]
-    script = (fake_slurm / "script").read_text()
-    for line in [*options, "array=0-2%2", "job-name=ebmjax", "signal=USR2@90"]:
-        assert f"#SBATCH --{line}\n" in script, line
-    place = Path(script.split("--output ")[1].split()[0]).parent
-    assert (place.parent, len(place.name)) == (tmp_path / "slurm", 32)  # nobody guesses it
-
-
-def test_mistakes_are_named(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ConfigError, match=r"needs --slurm.time=MINUTES"):
-        make_executor(tmp_path, 1, ["--slurm.time=1:30:00"])
-    with pytest.raises(ConfigError, match=r"needs Slurm and .*srun"):
-        make_executor(tmp_path, 1, ["--slurm.time=5"])
-    monkeypatch.setitem(sys.modules, "submitit", None)
-    with pytest.raises(ConfigError, match=r'pip install "ebmjax\[slurm\]": .*submitit'):
-        make_executor(tmp_path, None, ["--slurm.time=5"])

@@ -155,7 +155,7 @@ def test_a_search_that_is_killed_at_any_moment_goes_on(fakes, tmp_path):
         ([f"--space={STEP}=1..2"], "can be searched, once"),
         (["--space=train.batch_size=0..8"], "config.train.batch_size must be an integer of at"),
         (["--space=sampler.box=none,open"], "config.sampler.box must be one of"),
-        (["--slurm.time=3"], "'--slurm.time=3' must be --config.FIELD=VALUE"),
+        (["--other=3"], "'--other=3' must be --config.FIELD=VALUE"),
     ],
 )
 def test_mistakes_end_in_one_line_before_anything_runs(fakes, tmp_path, capsys, arguments, message):

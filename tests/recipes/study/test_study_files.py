@@ -129,7 +129,7 @@ def test_a_dry_run_prints_the_plan_and_makes_nothing(study):
         ("new", "'new' must be --config.FIELD=VALUE"),
         ("--rows=ros*", "--rows=['ros*'] matches no row of the study: `ebmjax list own.py`"),
         ("--config.seed=3", "of a field other than the seed: see --seeds"),
-        ("--slurm.time=5", "'--slurm.time=5' must be --config.FIELD=VALUE"),
+        ("--other=5", "'--other=5' must be --config.FIELD=VALUE"),
     ],
 )
 def test_arguments_that_cannot_be(argument, expected, study):
