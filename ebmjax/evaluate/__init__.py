@@ -8,7 +8,6 @@ parameters of the same shapes compile nothing again.
 from ebmjax.evaluate._classifier import LogitsFn as LogitsFn
 from ebmjax.evaluate._classifier import classifier as classifier
 from ebmjax.evaluate._classifier import scores as scores
-from ebmjax.evaluate._classifier import temperature_scaling as temperature_scaling
 from ebmjax.evaluate._distances import Distances as Distances
 from ebmjax.evaluate._distances import Scores as Scores
 from ebmjax.evaluate._evidence import evidence as evidence

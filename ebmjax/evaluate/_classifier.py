@@ -1,7 +1,6 @@
 """Accuracy, calibration and out-of-distribution detection of a classifier that is an energy."""
 
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any
@@ -132,9 +131,8 @@ def classifier(
       test images. "per_image": number to set of images to the values behind it, for
       ``metrics.sampling_error`` and ``metrics.paired_difference``. With ``outside``, "scores" of
       every set, that of the test images called "test"; and "ood": "num_images" and "sets", which
-      has for each set and score "auroc", "aupr_in_positive" and "fpr95_in_positive" with the test
-      images as positive class, "aupr_out_positive" and "fpr95_out_positive" with the others, as in
-      OpenOOD v1.5. There is no mean over sets: it would mix easy and hard ones.
+      has for each set and score "auroc" with the test images as positive class. There is no mean
+      over sets: it would mix easy and hard ones.
     """
     test = check_test(test, logits_fn)
     found: dict[str, Any] = {}
@@ -171,53 +169,6 @@ def classification(logits: Any, labels: Any, *, num_bins: int = 20) -> dict[str,
     numbers = {name: float(value) if is_finite else math.nan for name, value in values.items()}
     reliability = {name: array.tolist() for name, array in bins._asdict().items()}
     return {"num_images": len(logits), **numbers, "reliability": reliability}
-
-
-def temperature_scaling(
-    logits: Any, labels: Any, held_out: tuple[Any, Any] | None = None, *, num_bins: int = 20
-) -> dict[str, Any]:
-    """Returns calibration after temperature scaling, by a temperature of other images.
-
-    Args:
-      logits: (N, classes), of the images that are judged.
-      labels: (N,), integers.
-      held_out: logits and labels that the temperature is fitted on. None fits two temperatures,
-        one on either half of the images in turn, and each scales the other half.
-      num_bins: bins of the calibration error.
-
-    Returns:
-      "temperature" with "temperature_error", of ``held_out`` or of all images, and "num_fitted";
-      "ece" and "nll". Where no temperature fits, all but "temperature", an end of its range, are
-      NaN, and a warning says so.
-
-    Example:
-      >>> logits, labels = np.log(np.tile([0.8, 0.2], (10, 1))) * 3, np.arange(10) % 5 == 0
-      >>> found = temperature_scaling(logits, labels.astype(int))
-      >>> round(found["temperature"], 3), round(found["ece"], 3)
-      (3.0, 0.0)
-    """
-    logits, labels = np.asarray(logits), np.asarray(labels)
-    of_fit, by = map(jnp.asarray, (logits, labels) if held_out is None else held_out)
-    found: dict[str, Any] = {"num_fitted": len(by)}
-    names = ("temperature", "temperature_error")
-    if not all(np.isfinite(np.max(x, axis=1)).all() for x in (logits, of_fit)):
-        return found | dict.fromkeys((*names, "ece", "nll"), math.nan)
-    found |= dict(zip(names, map(float, metrics.fit_temperature(of_fit, by)), strict=True))
-    scales, is_fitted = np.full((len(labels), 1), found["temperature"]), True
-    if held_out is None:
-        for ours, others in (np.s_[::2], np.s_[1::2]), (np.s_[1::2], np.s_[::2]):
-            scales[ours], error = metrics.fit_temperature(of_fit[others], by[others])
-            is_fitted &= not jnp.isnan(error)
-    if math.isnan(found["temperature_error"]) or not is_fitted:
-        warnings.warn(
-            f"No temperature fits the logits: it ended at {found['temperature']:.4g}, and the "
-            "likelihood goes on rising. Every answer is right or as good as chance, or logits fall "
-            "where labels are. Do not use it; fit on more images.",
-            stacklevel=2,
-        )
-        return found | {"ece": math.nan, "nll": math.nan}
-    after = classification((logits / scales).astype(np.float32), labels, num_bins=num_bins)
-    return found | {name: after[name] for name in ("ece", "nll")}
 
 
 @partial(jax.jit, static_argnums=2)

@@ -75,9 +75,7 @@ def out_of_distribution(
         name: {
             "num_images": _number(theirs),
             **{
-                score: _detection(
-                    np.asarray(ours, np.float64), np.asarray(theirs[score], np.float64)
-                )
+                score: {"auroc": metrics.auroc(ours, theirs[score])}
                 for score, ours in inside.items()
             },
         }
@@ -88,19 +86,6 @@ def out_of_distribution(
 
 def _number(scores: Mapping[str, Any]) -> int:
     return len(next(iter(scores.values())))
-
-
-def _detection(inside: np.ndarray, outside: np.ndarray) -> dict[str, float]:
-    sides = {"in": (inside, outside), "out": (-outside, -inside)}
-    measures = {"aupr": metrics.average_precision, "fpr95": metrics.fpr_at_tpr}
-    return {
-        "auroc": metrics.auroc(inside, outside),
-        **{
-            f"{name}_{positive}_positive": measure(*scores)
-            for name, measure in measures.items()
-            for positive, scores in sides.items()
-        },
-    }
 
 
 def areas_by_image(

@@ -7,7 +7,6 @@ from ebmjax.metrics._calibration import accuracy as accuracy
 from ebmjax.metrics._calibration import brier_score as brier_score
 from ebmjax.metrics._calibration import calibration_gaps as calibration_gaps
 from ebmjax.metrics._calibration import expected_calibration_error as expected_calibration_error
-from ebmjax.metrics._calibration import fit_temperature as fit_temperature
 from ebmjax.metrics._calibration import negative_log_likelihood as negative_log_likelihood
 from ebmjax.metrics._calibration import reliability_bins as reliability_bins
 from ebmjax.metrics._chains import effective_sample_size as effective_sample_size
@@ -32,14 +31,10 @@ from ebmjax.metrics._landscape import energy_landscape as energy_landscape
 from ebmjax.metrics._landscape import filter_normalised_direction as filter_normalised_direction
 from ebmjax.metrics._out_of_distribution import auroc as auroc
 from ebmjax.metrics._out_of_distribution import auroc_parts as auroc_parts
-from ebmjax.metrics._out_of_distribution import average_precision as average_precision
-from ebmjax.metrics._out_of_distribution import fpr_at_tpr as fpr_at_tpr
 from ebmjax.metrics._out_of_distribution import ood_scores as ood_scores
 from ebmjax.metrics._pairs import energy_distance as energy_distance
 from ebmjax.metrics._pairs import kernel_distance as kernel_distance
 from ebmjax.metrics._pairs import kernel_distances as kernel_distances
 from ebmjax.metrics._pairs import manifold_scores as manifold_scores
 from ebmjax.metrics._pairs import mean_kernel as mean_kernel
-from ebmjax.metrics._tests_of_fit import classifier_two_sample_test as classifier_two_sample_test
 from ebmjax.metrics._tests_of_fit import kernel_stein_discrepancy as kernel_stein_discrepancy
-from ebmjax.metrics._tests_of_fit import kernel_two_sample_test as kernel_two_sample_test

@@ -1,4 +1,4 @@
-"""Accuracy, proper scores, calibration and temperature scaling of a classifier."""
+"""Accuracy, proper scores and calibration of a classifier."""
 
 from typing import NamedTuple
 
@@ -11,9 +11,6 @@ from jax.core import Tracer
 from ebmjax._checks import check_at_least, check_labels
 from ebmjax._precision import at_least_float32
 
-LARGEST, HALVINGS, LOWEST = 1e3, 60, -1e30
-"""Largest temperature, inverse of the smallest; steps of the search; a logit in place of -inf."""
-
 
 class ReliabilityBins(NamedTuple):
     """Means over the examples of each bin, 0 where it is empty, and their number, (num_bins,).
@@ -25,13 +22,6 @@ class ReliabilityBins(NamedTuple):
     confidence: jax.Array
     accuracy: jax.Array
     count: jax.Array
-
-
-class TemperatureFit(NamedTuple):
-    """A temperature for logits, above 1 if they are too sure, and its error over the examples."""
-
-    temperature: jax.Array
-    standard_error: jax.Array
 
 
 def reliability_bins(
@@ -155,40 +145,6 @@ def brier_score(probabilities: jax.Array, labels: jax.Array) -> jax.Array:
     probabilities, labels = _check_probabilities(probabilities, labels)
     target = jax.nn.one_hot(labels, probabilities.shape[-1], dtype=probabilities.dtype)
     return jnp.mean(jnp.sum(jnp.square(probabilities - target), axis=-1))
-
-
-def fit_temperature(logits: jax.Array, labels: jax.Array) -> TemperatureFit:
-    r"""Returns the T that minimises the negative log likelihood of softmax(logits / T).
-
-    The loss is convex in 1 / T, so the zero of its slope is found by halving between 1e-3 and 1e3.
-    Fit T on examples that the classifier has not learned from, and judge it by others. The
-    arguments are those of ``accuracy``.
-
-    T is at an end of its range if the likelihood has no maximum within, as for answers all right or
-    as good as chance: do not use it. The standard error (Huber's sandwich) is NaN then.
-
-    Source: Guo, Pleiss, Sun & Weinberger 2017, arXiv:1706.04599, section 4.2.
-    """
-    return _fit(*_check_examples("logits", logits, labels))
-
-
-@jax.jit
-def _fit(logits: jax.Array, labels: jax.Array) -> TemperatureFit:
-    logits = jnp.maximum(logits, LOWEST)  # 0 x inf has no slope
-    logits = logits - jnp.take_along_axis(logits, labels[:, None], axis=1)
-    slopes = jax.jacfwd(lambda inverse: jax.nn.logsumexp(inverse * logits, axis=1))
-
-    def halve(_: jax.Array, ends: jax.Array) -> jax.Array:
-        middle = jnp.mean(ends)
-        is_below = jnp.mean(slopes(jnp.exp(middle))) <= 0
-        return jnp.where(jnp.stack([is_below, ~is_below]), middle, ends)
-
-    range_ = jnp.log(jnp.asarray([1 / LARGEST, LARGEST], logits.dtype))
-    ends = jax.lax.fori_loop(0, HALVINGS, halve, range_)
-    inverse = jnp.exp(jnp.mean(ends))
-    variance = jnp.mean(jnp.square(slopes(inverse))) / len(logits)
-    error = jnp.sqrt(variance) / jnp.mean(jax.jacfwd(slopes)(inverse)) / jnp.square(inverse)
-    return TemperatureFit(1 / inverse, jnp.where(jnp.all(ends != range_), error, jnp.nan))
 
 
 def _check_probabilities(

@@ -1,7 +1,6 @@
 """Scores of images for out-of-distribution detection, and how well they separate.
 
-A good score is high for in-distribution images, the positive class, and low for others. OpenOOD
-v1.5's numbers with the others as positive class are those of ``(-out_scores, -in_scores)``. The
+A good score is high for in-distribution images, the positive class, and low for others. The
 measures are host code in float64; NaN where a score is NaN.
 """
 
@@ -12,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ebmjax._checks import check_finite, check_floating, check_fraction, check_positive
+from ebmjax._checks import check_finite, check_floating
 from ebmjax._precision import at_least_float32, root
 
 
@@ -61,44 +60,6 @@ def _fraction_below(scores: np.ndarray, others: np.ndarray) -> np.ndarray:
         np.searchsorted(np.sort(others), scores, side) for side in ("left", "right")
     )
     return (below + not_above) / (2 * len(others))
-
-
-def average_precision(in_scores: Any, out_scores: Any) -> float:
-    r"""Returns the area under the precision-recall curve (AUPR), a sum without interpolation.
-
-    .. math::
-        \frac1n \sum_{i \in \mathrm{in}}
-          \frac{\#\{\mathrm{in} \ge s_i\}}{\#\{\mathrm{in} \ge s_i\} + \#\{\mathrm{out} \ge s_i\}}
-
-    Unlike ``auroc``, which has the same arguments, it depends on the sizes of the sets: a score
-    without information gets about n / (n + m). Compare at equal sizes only. Host code.
-
-    Source: Davis & Goadrich 2006; the same definition as scikit-learn's.
-
-    Example:
-      >>> average_precision([3.0, 1.0], [0.0, 2.0])
-      0.8333333333333333
-    """
-    ours, theirs, nan = _check_scores(in_scores, out_scores)
-    hits, false_alarms = _count_at_least(ours, ours), _count_at_least(theirs, ours)
-    return float(np.mean(hits / (hits + false_alarms)) + nan)
-
-
-def fpr_at_tpr(in_scores: Any, out_scores: Any, *, tpr: float = 0.95) -> float:
-    """Returns FPR@95: the fraction of the others accepted with 95% of in-distribution images.
-
-    The threshold is the highest in-distribution score that a fraction ``tpr``, in (0, 1], of
-    in-distribution scores reaches. The other arguments are those of ``auroc``. Host code.
-
-    Source: Hendrycks & Gimpel 2017; Liang, Li & Srikant 2018. Without interpolation.
-    """
-    check_fraction("tpr", tpr)
-    check_positive("tpr", tpr)
-    ours, theirs, nan = _check_scores(in_scores, out_scores)
-    # Compares with k / n, because the rounding of n * tpr can require one score more.
-    num_above = np.sum(np.arange(1, len(ours) + 1) / len(ours) < tpr)
-    threshold = np.sort(ours)[len(ours) - 1 - num_above]
-    return float(_count_at_least(theirs, threshold) / len(theirs) + nan)
 
 
 def ood_scores(
@@ -166,8 +127,3 @@ def _check_scores(in_scores: Any, out_scores: Any) -> tuple[np.ndarray, np.ndarr
                 f"got {scores.shape}."
             )
     return found[0], found[1], np.nan if np.isnan(np.concatenate(found)).any() else 0.0
-
-
-def _count_at_least(scores: np.ndarray, thresholds: Any) -> np.ndarray:
-    """Counts the ``scores`` that reach each of ``thresholds``."""
-    return len(scores) - np.searchsorted(np.sort(scores), thresholds, side="left")

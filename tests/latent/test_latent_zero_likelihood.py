@@ -58,12 +58,6 @@ def test_the_thermodynamic_sum_has_no_value():
         assert np.isnan(estimate.standard_error)
 
 
-def test_no_powers_are_placed_by_them():
-    energies = exact_log_likelihoods(100).mean(axis=1)
-    with pytest.raises(ValueError, match="must be finite"):
-        latent.adaptive_schedule(POWERS, energies, 4)
-
-
 def test_annealed_importance_sampling_weighs_them_with_zero():
     start = jax.random.normal(jax.random.key(1), (4000,))
     samples = evidence.annealed_importance_sampling(

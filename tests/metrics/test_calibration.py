@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 from sklearn.calibration import calibration_curve
 
@@ -13,7 +12,6 @@ from ebmjax.metrics import (
     brier_score,
     calibration_gaps,
     expected_calibration_error,
-    fit_temperature,
     negative_log_likelihood,
     reliability_bins,
     sampling_error,
@@ -179,40 +177,3 @@ def test_the_gaps_of_examples_average_to_the_calibration_error():
         gap = np.bincount(index[chosen], (right - confidence)[chosen], minlength=5)
         draws.append(np.abs(gap).sum() / NUM_EXAMPLES)
     np.testing.assert_allclose(sampling_error(gaps), np.std(draws), rtol=5 / np.sqrt(2000))
-
-
-def make_examples(key, num=1000, classes=4):
-    """Logits whose softmax is the law of the labels: perfectly calibrated."""
-    key_z, key_y = jax.random.split(key)
-    logits = 1.5 * jax.random.normal(key_z, (num, classes))
-    return logits, jax.random.categorical(key_y, logits)
-
-
-KEYS = jax.random.split(jax.random.key(4), 400)
-
-
-@pytest.mark.slow
-def test_logits_times_three_have_the_temperature_three():
-    def one(key):
-        logits, labels = make_examples(key)
-        return fit_temperature(3.0 * logits, labels)
-
-    fits = jax.jit(jax.vmap(one))(KEYS)
-    off = (np.asarray(fits.temperature) - 3.0) / np.asarray(fits.standard_error)
-    assert np.abs(off).max() < 5
-    assert abs(off.mean()) < 5 / np.sqrt(len(KEYS))
-    assert off.std() == pytest.approx(1.0, abs=5 / np.sqrt(2 * len(KEYS)))
-
-
-def test_the_temperature_is_that_of_another_minimiser():
-    logits, labels = make_examples(KEYS[0], num=50)
-    found = minimize_scalar(
-        lambda t: float(negative_log_likelihood(0.2 * logits / t, labels)), (0.01, 1.0)
-    )
-    assert fit_temperature(0.2 * logits, labels).temperature == pytest.approx(found.x, rel=2e-3)
-
-
-def test_answers_that_are_all_right_have_no_best_temperature():
-    fit = fit_temperature(jnp.eye(3), jnp.arange(3))
-    assert fit.temperature == pytest.approx(1e-3, rel=1e-4)
-    assert np.isnan(fit.standard_error)

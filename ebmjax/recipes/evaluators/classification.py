@@ -15,19 +15,10 @@ from ebmjax.types import Key
 
 
 def classification(key: Key, model: Any, data: ImageData) -> Found:
-    """Returns "classification" of ``evaluate.classifier``, and the logits as an array.
-
-    Where images are held out, they choose a temperature that scales the logits, after training.
-    """
+    """Returns "classification" of ``evaluate.classifier``, and the logits as an array."""
     del key
-    classify = partial(evaluate.classifier, model.logits, batch_size=model.config.evals.batch_size)
-    found = classify(data)
+    found = evaluate.classifier(model.logits, data, batch_size=model.config.evals.batch_size)
     numbers, logits = found["classification"], found["logits"]
-    if model.is_finished and (held_out := model.held_out) is not None:
-        of_held = None
-        if data.images is not held_out.images:
-            of_held = classify(held_out)["logits"], held_out.labels
-        numbers["scaled"] = evaluate.temperature_scaling(logits, data.labels, of_held)
     row = {f"test_{name}": numbers[name] for name in ("accuracy", "ece", "nll", "brier")}
     row["test_log_density"] = float(np.mean(logsumexp(logits, axis=-1)))
     return Found(

@@ -29,9 +29,7 @@ def ood(
     num_images: Annotated[int, TWO_OR_MORE] = 1000,
     tfds: Annotated[Sequence[str], NAME] = (),
 ) -> Found:
-    """Returns "ood" of ``evaluate.classifier``, groups and skipped sets; scores are arrays.
-
-    As in OpenOOD v1.5, a set is "near" the run's images or "far" from them, which is easier.
+    """Returns "ood" of ``evaluate.classifier`` and skipped sets; scores are arrays.
 
     Args:
       num_images: images of each out-of-distribution set
@@ -48,12 +46,9 @@ def ood(
     say_part(f"scoring {len(sets)} sets of {len(first.images):,} images")
     size = model.config.evals.batch_size
     found = evaluate.classifier(model.logits, first, outside=sets, batch_size=size)
-    relative = {"cifar10": "cifar100", "cifar100": "cifar10"}.get(model.config.data.name)
-    near = [name for name in sets if name in ("interp", relative)]
-    groups = {"near": near, "far": [name for name in sets if name not in near]}
-    scores = {name: found["scores"][name] for name in ("test", *near, *groups["far"])}
+    scores = found["scores"]
     return Found(
-        {"ood": {**found["ood"], "groups": groups, "skipped": skipped}},
+        {"ood": {**found["ood"], "skipped": skipped}},
         arrays={f"{a}_{b}": x for a, group in scores.items() for b, x in group.items()},
         per_image={k: v for k, v in found["per_image"].items() if k.startswith("ood.")},
         pictures={"ood": partial(draw, scores)},

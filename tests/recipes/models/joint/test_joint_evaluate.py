@@ -10,7 +10,7 @@ import pytest
 from experiment_runs import build_experiment, check_use, launch, strict_json
 from PIL import Image
 from scipy.special import log_softmax, logsumexp, softmax
-from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
+from sklearn.metrics import roc_auc_score
 from test_joint_runs import assert_trained
 
 from ebmjax import data, metrics, training
@@ -102,19 +102,13 @@ def test_out_of_distribution_numbers_are_those_of_scikit_learn(run):
     report, arrays = report_of(run)["ood"], np.load(run / "evaluation.npz")
     assert set(report["sets"]) == {"natural_patches", "interp", "noise", "constant"}
     assert report["num_images"] == 32
-    assert report["groups"] == {"near": ["interp"], "far": ["natural_patches", "noise", "constant"]}
     is_ours = np.arange(64) < 32
     for score in SCORES:
         for name, one in report["sets"].items():
             assert one["num_images"] == 32
             values = np.concatenate([arrays[f"test_{score}"], arrays[f"{name}_{score}"]])
-            found = one[score]
             expected = {"auroc": roc_auc_score(is_ours, values)}
-            for positive, truth, high in (("in", is_ours, values), ("out", ~is_ours, -values)):
-                fpr, tpr, _ = roc_curve(truth, high, drop_intermediate=False)
-                expected[f"aupr_{positive}_positive"] = average_precision_score(truth, high)
-                expected[f"fpr95_{positive}_positive"] = fpr[tpr >= 0.95][0]
-            assert found == pytest.approx(expected, rel=64 * EPS)
+            assert one[score] == pytest.approx(expected, rel=64 * EPS)
     densities = logsumexp(np.float64(arrays["logits"]), axis=1)
     np.testing.assert_allclose(arrays["test_log_density"], densities, rtol=20 * EPS)
 
