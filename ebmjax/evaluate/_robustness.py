@@ -11,13 +11,15 @@ from jax.tree_util import Partial
 from ebmjax import metrics
 from ebmjax._checks import check_at_least
 from ebmjax._groups import map_groups
-from ebmjax._ranges import COUNT, POSITIVE, RADIUS, optional
+from ebmjax._ranges import COUNT, POSITIVE, RADIUS, one_of, optional
 from ebmjax.data import ImageData
 from ebmjax.evaluate._classifier import LogitsFn, as_floats, as_partial, check_test
 from ebmjax.types import Key
 
 Flags = dict[str, np.ndarray]
 """``"<norm>.<radius>"`` to one bool an image."""
+ATTACKS = {"pgd": "", "apgd_ce": "ce", "apgd_dlr": "dlr", "apgd_t": "dlr_targeted"}
+"""Name of an attack to its loss, for those of ``metrics.apgd_attack``."""
 
 
 def robustness(
@@ -27,6 +29,7 @@ def robustness(
     *,
     linf: Annotated[Sequence[float], RADIUS] = (0, 4, 16, 32),
     l2: Annotated[Sequence[float], RADIUS] = (0, 64, 128, 256),
+    attack: Annotated[Any, one_of("pgd", "apgd_ce", "apgd_dlr", "apgd_t")] = "pgd",
     num_steps: Annotated[int, COUNT] = 20,
     step_size: Annotated[float | None, optional(POSITIVE)] = None,
     num_restarts: Annotated[int, COUNT] = 1,
@@ -46,6 +49,8 @@ def robustness(
       test: labelled images; take the first hundred or so of many.
       linf: radii in L-infinity, of 255; () for none.
       l2: radii in L2 of the whole image, of 255; () for none.
+      attack: kind of attack: PGD, or AutoPGD by cross-entropy, DLR or targeted DLR. See
+        ``metrics.pgd_attack`` and ``metrics.apgd_attack``.
       num_steps: steps of an attack.
       step_size: step of PGD, of 255; None: 2.5 radii / steps.
       num_restarts: random starts of an attack.
@@ -66,6 +71,11 @@ def robustness(
         raise ValueError(
             f"gradients must name at least one of 'bpda' and 'full', got {gradients!r}."
         )
+    if attack not in ATTACKS or (step_size is not None and attack != "pgd"):
+        raise ValueError(
+            f"attack must be one of {[*ATTACKS]}, of which 'pgd' alone has a step_size; got "
+            f"{attack=} and {step_size=}."
+        )
     metrics.epsilon_from_levels(np.array([*linf, *l2]))  # refuses what is no radius
     test = check_test(test, logits_fn)
     kinds = gradients if transform else ("none",)
@@ -77,8 +87,10 @@ def robustness(
     images = np.asarray(as_floats(images))
     options = {"num_steps": num_steps, "num_restarts": num_restarts}
     options["num_eot"] = num_eot if transform else 1
-    length = None if step_size is None else metrics.epsilon_from_levels(step_size)
-    attack_fn: Any = partial(metrics.pgd_attack, step_size=length, **options)
+    attack_fn: Any = partial(metrics.apgd_attack, loss=ATTACKS[attack], **options)
+    if attack == "pgd":
+        length = None if step_size is None else metrics.epsilon_from_levels(step_size)
+        attack_fn = partial(metrics.pgd_attack, step_size=length, **options)
     functions = as_partial(logits_fn), transform and as_partial(transform)
     unbroken: dict[str, Flags] = {kind: {} for kind in kinds}
     usable: dict[str, Flags] = {kind: {} for kind in kinds}
@@ -104,7 +116,7 @@ def robustness(
         **_fractions(withstood),
         "usable_gradient": _fractions(had_gradient),
         "protocol": {
-            "attack": "pgd from a random start; an image broken at any step is broken",
+            "attack": f"{attack} from a random start; an image broken at any step is broken",
             "num_images": num_batches * size,
             **options,
             "step_size": step_size or "2.5 epsilon / num_steps",

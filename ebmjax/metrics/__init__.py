@@ -1,5 +1,6 @@
 """Numbers that judge a model or its chains: pure functions, jittable unless marked host code."""
 
+from ebmjax.metrics._attacks import apgd_attack as apgd_attack
 from ebmjax.metrics._attacks import epsilon_from_levels as epsilon_from_levels
 from ebmjax.metrics._attacks import pgd_attack as pgd_attack
 from ebmjax.metrics._attacks import straight_through as straight_through

@@ -1,4 +1,4 @@
-"""Robustness of a classifier, also a randomised one: PGD and BPDA."""
+"""Robustness of a classifier, also a randomised one: PGD, AutoAttack's APGD, and BPDA."""
 
 import math
 from collections.abc import Callable
@@ -20,6 +20,13 @@ from ebmjax._checks import (
 )
 from ebmjax._precision import at_least_float32, root
 from ebmjax.types import Key
+
+CLASSES = {"ce": 2, "dlr": 3, "dlr_targeted": 4}
+"""Losses of ``apgd_attack``, and the least number of classes of each."""
+TINY = 1e-12
+"""Keeps a ratio of logits finite."""
+SHARE, MOMENTUM, NUM_TARGETS = 0.75, 0.75, 9
+"""Share of APGD's steps that must climb, weight of its new step, and targets of "dlr_targeted"."""
 
 
 class PGDResult(NamedTuple):
@@ -148,31 +155,109 @@ def pgd_attack(
     Source: Madry et al. 2018, "Towards deep learning models resistant to adversarial attacks".
     """
 
-    check_not_negative("epsilon", epsilon)
-    if jnp.ndim(epsilon) != 0:
-        raise ValueError(f"epsilon must be one radius, got shape {jnp.shape(epsilon)}.")
-    if norm not in BALLS:
-        raise ValueError(f"norm must be one of {[*BALLS]}, got norm={norm!r}.")
-    if step_size is not None:
-        check_positive("step_size", step_size)
-    counts = {"num_steps": num_steps, "num_restarts": num_restarts, "num_eot": num_eot}
-    for name, count in counts.items():
-        check_at_least(name, count, 1)
-    _check_images(images, low, high)
-    images = at_least_float32(jnp.asarray(images))
-    num, shape = len(images), jax.eval_shape(logits_fn, key, images).shape
-    if len(shape) != 2 or shape[0] != num or shape[1] < 2:
-        raise ValueError(
-            "logits_fn(key, images) must return shape (N, classes) with at least two classes, got "
-            f"{shape} for {num} images."
-        )
-    check_labels("labels", labels, (num,), shape[1])
-    settings = {**counts, "norm": norm, "low": low, "high": high, "random_start": random_start}
+    def begin(attack: _Attack) -> tuple[Any, None, None]:
+        default = 2.5 * attack.epsilon / num_steps
+        length = default if attack.step_size is None else attack.step_size
 
-    def search(key: Key, *arrays: Any) -> PGDResult:
-        return _climb(key, _Attack(logits_fn, *arrays, **settings))
+        def step(point: Any, memory: None, _: None) -> tuple[jax.Array, None]:
+            return attack.project(point[0] + length * BALLS[norm].direction(point[2])), memory
 
-    return jax.jit(search)(key, images, jnp.asarray(labels, jnp.int32), epsilon, step_size)
+        return step, None, None
+
+    ball, runs = (epsilon, norm, num_eot, low, high), (num_restarts, random_start)
+    attack = _Attack(logits_fn, images, labels, *ball, num_steps, "ce", *runs, step_size)
+    return _run_attack(begin, key, attack)
+
+
+def apgd_attack(
+    key: Key,
+    logits_fn: Callable[[Key, jax.Array], jax.Array],
+    images: jax.Array,
+    labels: jax.Array,
+    *,
+    epsilon: Any,
+    norm: Literal["linf", "l2"],
+    loss: Literal["ce", "dlr", "dlr_targeted"] = "ce",
+    num_steps: int = 100,
+    num_restarts: int = 1,
+    random_start: bool = True,
+    num_eot: int = 1,
+    low: Any = -1.0,
+    high: Any = 1.0,
+) -> PGDResult:
+    r"""Looks for a misclassified image within ``epsilon`` by AutoAttack's APGD.
+
+    Steps are two radii long at first, and have momentum:
+
+    .. math::
+        z = \Pi(x_k + \eta\, d(g_k)), \qquad
+        x_{k+1} = \Pi\big(x_k + \tfrac34 (z - x_k) + \tfrac14 (x_k - x_{k-1})\big).
+
+    At a checkpoint, an image may go back to its best point with half its step. It does so if at
+    most three quarters of the steps since the last checkpoint raised its loss. It also does so if
+    neither its step nor its best loss changed there. Every tried image is judged.
+
+    Args:
+      key, logits_fn, images, labels, epsilon, norm, num_restarts, random_start, low, high: as for
+        ``pgd_attack``.
+      loss: "ce" climbs as cross-entropy does, without its rounding to zero. "dlr", the difference
+        of logits ratio, ignores the logits' scale and needs 3 classes. "dlr_targeted" needs 4, and
+        goes towards each of the nine likeliest wrong classes in turn.
+      num_steps: steps of a restart, at least 1.
+      num_eot: copies whose mean gradient, loss and logits count.
+
+    Source: Croce & Hein 2020, "Reliable evaluation of adversarial robustness with an ensemble of
+    diverse parameter-free attacks", Algorithm 1, equations 6 and 7.
+
+    Example:
+      >>> logits_fn = lambda key, x: jnp.stack([x[:, 0], -x[:, 0]], axis=1)
+      >>> attacked = logits_fn, jnp.array([[0.3], [0.5]]), jnp.array([0, 0])
+      >>> apgd_attack(jax.random.key(0), *attacked, epsilon=0.4, norm="linf").is_correct.tolist()
+      [False, True]
+    """
+
+    def begin(attack: _Attack) -> tuple[Any, Any, Any]:
+        wide, num, direction = attack.images, len(images), BALLS[norm].direction
+
+        def step(point: Any, memory: Any, inputs: Any) -> tuple[jax.Array, Any]:
+            before, last, best, length, num_rises, best_then, was_halved = memory
+            (_, height, _), (weight, window) = point, inputs
+            best = _choose(height > best[1], point, best)
+            num_rises += height > last
+            is_stuck = ~was_halved & (best[1] <= best_then)
+            halves = (window > 0) & ((num_rises <= SHARE * window) | is_stuck)
+            x, _, slopes = _choose(halves, best, point)
+            length = jnp.where(halves, length / 2, length)
+            num_rises = jnp.where(window > 0, 0, num_rises)
+            best_then = jnp.where(window > 0, best[1], best_then)
+            was_halved = jnp.where(window > 0, halves, was_halved)
+            moved = attack.project(x + _per_image(length, x) * direction(slopes))
+            moved = attack.project(x + weight * (moved - x) + (1 - weight) * (x - before))
+            return moved, (x, height, best, length, num_rises, best_then, was_halved)
+
+        lowest = jnp.full(num, -jnp.inf, jnp.float32)
+        best = wide, lowest, jnp.zeros_like(wide)
+        length, rises = jnp.full(num, 2.0 * attack.epsilon, wide.dtype), jnp.zeros(num, jnp.int32)
+        memory = wide, -lowest, best, length, rises, lowest, jnp.ones(num, bool)
+        weights = np.where(np.arange(num_steps) > 0, MOMENTUM, 1.0).astype(np.float32)
+        inputs = weights, np.append(0, checkpoint_windows(num_steps)[:-1])
+        return step, memory, inputs
+
+    ball, runs = (epsilon, norm, num_eot, low, high), (loss, num_restarts, random_start)
+    attack = _Attack(logits_fn, images, labels, *ball, num_steps, *runs)
+    return _run_attack(begin, key, attack)
+
+
+def checkpoint_windows(num_steps: int) -> np.ndarray:
+    """Returns, for each step, the steps since the last checkpoint, or 0 if it is none.
+
+    Checkpoints lie at 22 %, 41 %, 57 %, ... of the steps, rounded up: gaps shrink by 3 %, to 6 %.
+    """
+    percents = np.cumsum([22, 19, 16, 13, 10, 7, 6, 6])
+    checkpoints = np.unique(-(-percents * num_steps // 100))
+    windows = np.zeros(num_steps, np.int32)
+    windows[checkpoints - 1] = np.diff(checkpoints, prepend=0)
+    return windows
 
 
 def straight_through(
@@ -210,20 +295,21 @@ def straight_through(
 
 
 class _Attack(NamedTuple):
-    """Settings of an attack; see ``pgd_attack``."""
+    """Settings of an attack; see ``pgd_attack`` and ``apgd_attack``."""
 
     logits_fn: Callable[[Key, jax.Array], jax.Array]
     images: jax.Array
     labels: jax.Array
     epsilon: Any
-    step_size: Any
     norm: str
     num_eot: int
     low: Any
     high: Any
     num_steps: int
+    loss: str
     num_restarts: int
     random_start: bool
+    step_size: Any = None
 
     def project(self, x: jax.Array) -> jax.Array:
         """Returns ``x`` projected onto the ball, then onto the box [low, high]."""
@@ -239,60 +325,115 @@ class _Attack(NamedTuple):
         """Returns the copies' mean logits."""
         return self.mean_of(lambda key: self.logits_fn(key, x).astype(jnp.float32), key)
 
-    def look(self, key: Key, x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Returns margins (N,), the mean loss's gradient (N, ...), and whether it is usable (N,).
+    def look(self, key: Key, x: jax.Array, targets: jax.Array) -> tuple[jax.Array, ...]:
+        """Returns margins (N,), mean losses (N,), their gradient (N, ...), and if it is usable.
 
-        A usable gradient is finite and not zero everywhere. A pixel whose derivative is NaN or
+        A usable gradient (N,) is finite and not zero everywhere. A pixel whose derivative is NaN or
         infinite has 0.
         """
 
-        def climb(x: jax.Array, key: Key) -> tuple[jax.Array, jax.Array]:
+        def climb(x: jax.Array, key: Key) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
             logits = self.logits_fn(key, x).astype(jnp.float32)
-            own, others = _split_logits(self.labels, logits)
-            return jnp.sum(jax.nn.logsumexp(others, axis=1) - own), logits
+            heights = _losses(self.loss, self.labels, targets, logits)
+            return jnp.sum(heights), (logits, heights)
 
-        slopes, logits = self.mean_of(partial(jax.grad(climb, has_aux=True), x), key)
+        slopes, (logits, heights) = self.mean_of(partial(jax.grad(climb, has_aux=True), x), key)
         is_finite, axes = jnp.isfinite(slopes), tuple(range(1, x.ndim))
         usable = jnp.all(is_finite, axis=axes) & jnp.any(slopes != 0, axis=axes)
-        return _margins(self.labels, logits), jnp.where(is_finite, slopes, 0.0), usable
+        return _margins(self.labels, logits), heights, jnp.where(is_finite, slopes, 0.0), usable
 
 
-def _climb(key: Key, attack: _Attack) -> PGDResult:
-    """Returns the worst images over restarts that go up the loss."""
+def _run_attack(begin: Callable[[_Attack], Any], key: Key, attack: _Attack) -> PGDResult:
+    """Checks and runs an attack by one program.
+
+    ``begin(attack)`` returns the step, memory and inputs of ``_climb``.
+    """
+    check_not_negative("epsilon", attack.epsilon)
+    if jnp.ndim(attack.epsilon) != 0:
+        raise ValueError(f"epsilon must be one radius, got shape {jnp.shape(attack.epsilon)}.")
+    if attack.norm not in BALLS:
+        raise ValueError(f"norm must be one of {[*BALLS]}, got norm={attack.norm!r}.")
+    if attack.step_size is not None:
+        check_positive("step_size", attack.step_size)
+    for name in ("num_steps", "num_restarts", "num_eot"):
+        check_at_least(name, getattr(attack, name), 1)
+    _check_images(attack.images, attack.low, attack.high)
+    images = at_least_float32(jnp.asarray(attack.images))
+    num, shape = len(images), jax.eval_shape(attack.logits_fn, key, images).shape
+    if len(shape) != 2 or shape[0] != num or shape[1] < 2:
+        raise ValueError(
+            "logits_fn(key, images) must return shape (N, classes) with at least two classes, got "
+            f"{shape} for {num} images."
+        )
+    able = [name for name, least in CLASSES.items() if least <= shape[1]]
+    if attack.loss not in able:
+        raise ValueError(
+            f"loss must be one of {able} for {shape[1]} classes, got loss={attack.loss!r}."
+        )
+    check_labels("labels", attack.labels, (num,), shape[1])
+    arrays = {"images": images, "labels": jnp.asarray(attack.labels, jnp.int32)}
+    arrays |= {"epsilon": attack.epsilon, "step_size": attack.step_size}
+
+    def search(key: Key, arrays: Any) -> PGDResult:
+        ready = attack._replace(**arrays)
+        return _climb(key, ready, *begin(ready))
+
+    return jax.jit(search)(key, arrays)
+
+
+def _climb(
+    key: Key,
+    attack: _Attack,
+    step: Callable[[Any, Any, Any], tuple[jax.Array, Any]],
+    memory: Any,
+    inputs: Any,
+) -> PGDResult:
+    """Returns the worst images over restarts that go up the loss, towards each target.
+
+    ``step(point, memory, input)`` returns the next images (N, ...) and memory. A point is images,
+    their losses (N,) and finite gradients (N, ...). Each restart begins with ``memory``. Inputs are
+    (num_steps, ...), one for each step.
+    """
     images, (clean_key, runs_key) = attack.images, jax.random.split(key)
-    default = 2.5 * attack.epsilon / attack.num_steps
-    length, ball = default if attack.step_size is None else attack.step_size, BALLS[attack.norm]
+    logits = attack.logits(clean_key, images)
+    likeliest_wrong = jnp.argsort(-_split_logits(attack.labels, logits)[1], axis=1).T[:-1]
+    targets = likeliest_wrong[: NUM_TARGETS if attack.loss == "dlr_targeted" else 1]
 
-    def move(carry: Any, key: Key) -> tuple[Any, None]:
-        x, worst, had_gradient = carry
-        margins, slopes, usable = attack.look(key, x)
+    def move(target: jax.Array, carry: Any, keyed: tuple[Key, Any]) -> tuple[Any, None]:
+        (x, worst, had_gradient, memory), (key, now) = carry, keyed
+        margins, heights, slopes, usable = attack.look(key, x, target)
         worst = _choose(margins < worst[1], (x, margins), worst)
-        x = attack.project(x + length * ball.direction(slopes))
-        return (x, worst, had_gradient & (usable | (worst[1] <= 0))), None
+        x, memory = step((x, heights, slopes), memory, now)
+        return (x, worst, had_gradient & (usable | (worst[1] <= 0)), memory), None
 
-    def run(carry: tuple[Any, jax.Array], key: Key) -> tuple[Any, None]:
-        (worst, had_before), (start_key, steps_key, last_key) = carry, jax.random.split(key, 3)
-        noise = ball.sample(start_key, images.shape, images.dtype)
+    def run(carry: tuple[Any, jax.Array], keyed: tuple[Key, jax.Array]) -> tuple[Any, None]:
+        (worst, had_before), (key, target) = carry, keyed
+        start_key, steps_key, last_key = jax.random.split(key, 3)
+        noise = BALLS[attack.norm].sample(start_key, images.shape, images.dtype)
         start = attack.project(images + attack.epsilon * noise) if attack.random_start else images
-        begin = start, worst, jnp.ones(len(images), bool)
+        begin = start, worst, jnp.ones(len(images), bool), memory
         keys = jax.random.split(steps_key, attack.num_steps)
-        (x, worst, usable), _ = jax.lax.scan(move, begin, keys)
+        (x, worst, usable, _), _ = jax.lax.scan(partial(move, target), begin, (keys, inputs))
         margins = _margins(attack.labels, attack.logits(last_key, x))
         worst = _choose(margins < worst[1], (x, margins), worst)
         return (worst, had_before | usable), None
 
-    margins = _margins(attack.labels, attack.logits(clean_key, images))
-    begin = (images, margins), jnp.full(len(images), attack.epsilon == 0)
-    keys = jax.random.split(runs_key, attack.num_restarts)
-    (adversarial, margins), had_gradient = jax.lax.scan(run, begin, keys)[0]
+    targets = jnp.repeat(targets, attack.num_restarts, axis=0)
+    begin = (images, _margins(attack.labels, logits)), jnp.full(len(images), attack.epsilon == 0)
+    keyed = jax.random.split(runs_key, len(targets)), targets
+    (adversarial, margins), had_gradient = jax.lax.scan(run, begin, keyed)[0]
     had_gradient |= margins <= 0
     return PGDResult(adversarial, (margins > 0) & had_gradient, margins, had_gradient)
 
 
 def _choose(condition: jax.Array, one: Any, other: Any) -> Any:
     """Returns, for each image, arrays (N, ...) of ``one`` where the condition (N,) holds."""
-    shape = lambda a: condition.reshape((-1,) + (1,) * (a.ndim - 1))  # noqa: E731
-    return jax.tree.map(lambda a, b: jnp.where(shape(a), a, b), one, other)
+    pick = lambda a, b: jnp.where(_per_image(condition, a), a, b)  # noqa: E731
+    return jax.tree.map(pick, one, other)
+
+
+def _per_image(values: jax.Array, images: jax.Array) -> jax.Array:
+    return values.reshape((-1,) + (1,) * (images.ndim - 1))
 
 
 def _split_logits(labels: jax.Array, logits: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -307,6 +448,18 @@ def _margins(labels: jax.Array, logits: jax.Array) -> jax.Array:
     own, others = _split_logits(labels, logits)
     margins = own - jnp.max(others, axis=1)
     return jnp.where(jnp.isnan(margins), -jnp.inf, margins)
+
+
+def _losses(loss: str, labels: jax.Array, targets: jax.Array, logits: jax.Array) -> jax.Array:
+    """Returns losses (N,) of ``apgd_attack``."""
+    own, others = _split_logits(labels, logits)
+    if loss == "ce":
+        return jax.nn.logsumexp(others, axis=1) - own
+    first, third, fourth = (jnp.sort(logits, axis=1)[:, -k] for k in (1, 3, min(4, CLASSES[loss])))
+    if loss == "dlr":
+        return -_margins(labels, logits) / (first - third + TINY)
+    gaps = jnp.take_along_axis(logits, targets[:, None], axis=1)[:, 0] - own
+    return gaps / (first - (third + fourth) / 2 + TINY)
 
 
 def _check_images(images: jax.Array, low: Any, high: Any) -> None:
