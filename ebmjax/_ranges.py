@@ -108,7 +108,6 @@ def _integer(words: str, holds: Callable[[Any], bool], *examples: int) -> Range:
 POSITIVE = _number("positive and finite", lambda v: 0 < v < math.inf, 0.5, 2.0)
 NOT_NEGATIVE = _number("finite and at least 0", lambda v: 0 <= v < math.inf, 0.0, 0.5)
 FRACTION = replace(_number("in [0, 1)", lambda v: 0 <= v < ONE, 0.0, 0.25), ends=(0.0, 1 - 2**-24))
-INSIDE_ONE = _number("in (0, 1)", lambda v: 0 < v < ONE, 0.25, 0.5)
 UP_TO_ONE = _number("in (0, 1]", lambda v: 0 < v <= 1, 0.5, 1.0)
 PROBABILITY = replace(_number("in [0, 1]", lambda v: 0 <= v <= 1, 0.0, 0.5), ends=(0.0, 1.0))
 FINITE = _number("finite", lambda v: -math.inf < v < math.inf, 0.0, -0.5)

@@ -41,7 +41,7 @@ Densities = Callable[[jax.Array], Callable[..., jax.Array]]
 """``densities(label) -> log_density_fn`` of one chain, ``label`` a scalar int32. Independent chains
 run under ``vmap(..., axis_name="chains")``. Interacting ones are given ``ANY_CLASS``."""
 
-REPORTED = ("direction_norm", "bandwidth", "temperature", "preconditioner", "swap_prob")
+REPORTED = ("direction_norm", "bandwidth", "temperature", "preconditioner")
 
 
 def run_chains(
@@ -76,9 +76,9 @@ def run_chains(
     Returns:
       Ends, like ``starts``; the adaptation; and metrics. "displacement" is the mean over chains and
       coordinates of the squared distance travelled. Those of "acceptance_prob", "direction_norm",
-      "bandwidth", "temperature", "preconditioner" and "swap_prob" that the sampler reports are
-      means over steps, chains and pairs. "step_size" is there where it adapts. Of several kinds
-      each has the mean over the kinds that report it, and each kind's, prefixed by its name.
+      "bandwidth", "temperature" and "preconditioner" that the sampler reports are means over steps
+      and chains. "step_size" is there where it adapts. Of several kinds each has the mean over the
+      kinds that report it, and each kind's, prefixed by its name.
     """
     num_kinds, adapted = len(plan.kinds), dict(adaptation or {})
     keys = key[None] if num_kinds == 1 else jax.random.split(key, num_kinds)

@@ -289,7 +289,6 @@ class _Step(NamedTuple):
                         loss_key, params_now, densities, carry.statistics, starts, chains
                     )
             seen = self.model.evaluate(
-                key,
                 params_now,
                 carry.statistics,
                 shown,

@@ -12,10 +12,7 @@ from ebmjax._axes import AxisName, spread_axes
 from ebmjax.learning._chains import CHAIN_AXIS, Densities
 from ebmjax.losses import class_log_density, joint_log_density
 from ebmjax.networks import Network, NormPolicy
-from ebmjax.types import Key, PyTree
-
-DROPOUT = 2**31 - 1
-"""Folded into the key of a step for the masks of dropout: its other keys are split off."""
+from ebmjax.types import PyTree
 
 Energy = Callable[..., jax.Array]
 """``energy(x, labels)``: ``(..., *shape)`` and ``(...,)`` to ``(...,)``; labels may be
@@ -69,7 +66,6 @@ class EnergyNetwork(NamedTuple):
 
     def evaluate(
         self,
-        key: Key,
         params: PyTree,
         statistics: PyTree,
         images: dict[str, jax.Array],
@@ -77,7 +73,6 @@ class EnergyNetwork(NamedTuple):
         **_: Any,
     ) -> Seen:
         """Returns f of every role."""
-        del key
         if not images:
             return Seen({}, None, statistics)
         f, arrays = self.log_density_of(params, statistics), (images, labels)
@@ -90,8 +85,7 @@ class JointNetwork(NamedTuple):
     """A classifier read as a density, and whose statistics its passes normalise with.
 
     Attributes:
-      classifier: of the passes that train. Its dropout (``Network.drop``) is on in the
-        cross-entropy alone.
+      classifier: of the passes that train.
       chain_classifier: of the chains where it differs, in precision for example; it must take the
         same parameters.
       policy: of batch normalisation.
@@ -152,7 +146,6 @@ class JointNetwork(NamedTuple):
 
     def evaluate(
         self,
-        key: Key,
         params: PyTree,
         statistics: PyTree,
         images: dict[str, jax.Array],
@@ -164,7 +157,6 @@ class JointNetwork(NamedTuple):
         """Returns f of "positives" and "negatives", and the logits of "classified".
 
         Args:
-          key: of the step; dropout's masks are folded from it.
           params: of the network.
           statistics: running ones.
           images: by role.
@@ -172,19 +164,12 @@ class JointNetwork(NamedTuple):
           second_pass: whether it is SAM's second.
           batch_axis: mapped axes whose shards are normalised as one batch.
         """
-        drop = self.classifier.drop
-        drop = drop and partial(drop, key=jax.random.fold_in(key, DROPOUT))
         logits, updated = {}, statistics
-        if not jax.tree.leaves(statistics):  # nothing couples the images: one pass serves all
-            images = dict(images)
-            if drop:
-                shown = images.pop("classified")
-                logits["classified"], _ = drop(params, statistics, shown, use="batch")
-            if images:
-                together = jnp.concatenate(list(images.values()))
-                found, _ = self.classifier.apply(params, statistics, together)
-                borders = np.cumsum([len(part) for part in images.values()])[:-1]
-                logits |= zip(images, jnp.split(found, borders), strict=True)
+        if images and not jax.tree.leaves(statistics):  # nothing couples images: one pass for all
+            together = jnp.concatenate(list(images.values()))
+            found, _ = self.classifier.apply(params, statistics, together)
+            borders = np.cumsum([len(part) for part in images.values()])[:-1]
+            logits |= zip(images, jnp.split(found, borders), strict=True)
             images = {}
         # The chains' own batch is that of their ends; see NormPolicy for the order.
         for role in ("positives", "chains", "negatives", "classified"):
@@ -196,8 +181,9 @@ class JointNetwork(NamedTuple):
             # Running averages are those the chains ran under, in both passes of SAM alike.
             base = updated if use == "batch" else statistics
             axes = spread_axes(batch_axis) if use == "batch" else ()
-            apply = drop if drop and role == "classified" else self.classifier.apply
-            logits[role], new = apply(params, base, shown, use=use, batch_axis=axes or None)
+            logits[role], new = self.classifier.apply(
+                params, base, shown, use=use, batch_axis=axes or None
+            )
             if updates:
                 updated = jax.lax.stop_gradient(new)
         found = {role: self.log_density(logits[role], labels[role]) for role in labels}

@@ -158,7 +158,7 @@ def condition_classifier_on_noise(network: Network, levels: NoiseLevels) -> Netw
 
         return conditioned
 
-    return Network(init, condition(network.apply), drop=network.drop and condition(network.drop))
+    return Network(init, condition(network.apply))
 
 
 def _show_noise(levels: NoiseLevels, num_axes: int) -> Callable[..., tuple[jax.Array, ...]]:

@@ -3,7 +3,6 @@
 Their parameters and state are flat dicts, from the path in the module to an array.
 """
 
-import inspect
 from typing import Any
 
 import jax
@@ -17,7 +16,7 @@ Named = dict[str, jax.Array]
 EXAMPLES = "examples"  # name of the axis that an Equinox network is mapped over
 
 
-def from_nnx(network: Any, *, input_ndim: int | None = 3, dropout: bool = False) -> Network:
+def from_nnx(network: Any, *, input_ndim: int | None = 3) -> Network:
     """Returns the ``Network`` of a Flax NNX module.
 
     Parameters are the variables of type ``nnx.Param``, such as {"conv/kernel": array}. All other
@@ -28,7 +27,6 @@ def from_nnx(network: Any, *, input_ndim: int | None = 3, dropout: bool = False)
         a module, whose own parameters ``init`` returns for every key.
       input_ndim: number of axes of one example, 3 for an image, 1 for a vector: the module is
         called on one batch axis. None if it takes any leading axes, or none.
-      dropout: whether ``drop`` has the module's dropout; ``apply`` sets ``deterministic`` then.
 
     Raises:
       ValueError: from ``apply``, if ``use`` is unknown or the module draws random numbers.
@@ -52,25 +50,23 @@ def from_nnx(network: Any, *, input_ndim: int | None = 3, dropout: bool = False)
         return _name_leaves(params), _name_leaves(state)
 
     def run(params: Named, state: Named, call: Call) -> tuple[Any, Named]:
-        inputs, use, batch_axis, key = call
-        unused = _reseed(random, key)  # a copy: a merged module changes its variables
+        inputs, use, batch_axis = call
+        unused = jax.tree.map(lambda x: x, random)  # a copy: a merged module changes its variables
         parts = (_fill_arrays(outline_params, params), unused, _fill_arrays(outline_state, state))
         module = nnx.merge(graph, *parts)
-        if dropout and key is None:
-            module.set_attributes(deterministic=True, raise_if_not_found=False)
         module.set_attributes(use_running_average=use == "running", raise_if_not_found=False)
         module.set_attributes(nnx.BatchNorm, axis_name=batch_axis, raise_if_not_found=False)
         outputs = module(*inputs)
         _, _, drawn, new = nnx.split(module, *kinds)
         pairs = zip(jax.tree.leaves(random), jax.tree.leaves(drawn), strict=True)
-        if key is None and any(a is not b for a, b in pairs):
+        if any(a is not b for a, b in pairs):
             raise ValueError(_RANDOM.format("deterministic=True"))
         return outputs, _name_leaves(new)
 
-    return as_network(init, run, input_ndim, dropout)
+    return as_network(init, run, input_ndim)
 
 
-def from_equinox(network: Any, *, input_ndim: int = 3, dropout: bool = False) -> Network:
+def from_equinox(network: Any, *, input_ndim: int = 3) -> Network:
     """Returns the ``Network`` of an Equinox module, which is called on one example at a time.
 
     Parameters are its floating-point arrays, such as {"layers/0/weight": array}. Its other arrays
@@ -83,13 +79,10 @@ def from_equinox(network: Any, *, input_ndim: int = 3, dropout: bool = False) ->
       network: a function ``key -> module``, or a module, as for ``from_nnx``. In both, (module,
         state) as ``equinox.nn.make_with_state`` returns it stands for a module with state.
       input_ndim: number of axes of one example, 3 for an image, 1 for a vector.
-      dropout: whether ``drop`` has the module's dropout, which ``apply`` leaves out. The module's
-        call then takes a ``key``, as those of Equinox do.
 
     Raises:
       ImportError: if Equinox is not installed.
-      ValueError: for dropout without ``inference=True``, or without a ``key`` of the call if
-        ``dropout`` is True; from ``apply``, if ``use`` is unknown.
+      ValueError: for dropout without ``inference=True``; from ``apply``, if ``use`` is unknown.
     """
     try:
         import equinox as eqx
@@ -105,7 +98,10 @@ def from_equinox(network: Any, *, input_ndim: int = 3, dropout: bool = False) ->
         outline, state_outline = _pair(eqx.filter_eval_shape(network, jax.random.key(0)))
         must = "network(key) must return an eqx.Module"
         _check(isinstance(outline, eqx.Module), must, outline)
-    dropout = _has_dropout(outline, eqx.nn.Dropout, dropout)
+    dropout = eqx.nn.Dropout
+    parts = jax.tree.leaves(outline, is_leaf=lambda part: isinstance(part, dropout))
+    if any(isinstance(x, dropout) and not x.inference and x.p != 0 for x in parts):
+        raise ValueError(_RANDOM.format("inference=True"))
 
     def init(key: Key, *inputs: Any) -> tuple[Named, Named]:
         del inputs
@@ -118,43 +114,22 @@ def from_equinox(network: Any, *, input_ndim: int = 3, dropout: bool = False) ->
         return params, {name: jnp.asarray(x).astype(x.dtype) for name, x in others.items()}
 
     def run(params: Named, state: Named, call: Call) -> tuple[Any, Named]:
-        inputs, use, batch_axis, key = call
+        inputs, use, batch_axis = call
         module = _fill_arrays(outline, params | state)
-        if dropout and key is None:
-            module = eqx.nn.inference_mode(module)
         module = _in_use(module, eqx.nn.StatefulLayer, use, batch_axis)
-        drawn = {} if key is None else {"key": jax.random.split(key, len(inputs[0]))}
-
-        def one(drawn: dict[str, Key], *inputs: Any) -> Any:
-            return module(*inputs, **drawn)
-
         if state_outline is None:
-            return jax.vmap(one)(drawn, *inputs), state
-        in_axes = (0, *(0 for _ in inputs), None)
-        mapped = jax.vmap(one, in_axes, (0, None), axis_name=EXAMPLES)
-        outputs, after = mapped(drawn, *inputs, _fill_arrays(state_outline, state, "state/"))
+            return jax.vmap(module)(*inputs), state
+        in_axes = (*(0 for _ in inputs), None)
+        mapped = jax.vmap(module, in_axes, (0, None), axis_name=EXAMPLES)
+        outputs, after = mapped(*inputs, _fill_arrays(state_outline, state, "state/"))
         return outputs, state | _name_leaves(after, "state/")
 
-    return as_network(init, run, input_ndim, dropout)
+    return as_network(init, run, input_ndim)
 
 
 def _pair(found: Any) -> tuple[Any, Any]:
     """Returns an Equinox module and its state, or None."""
     return found if isinstance(found, tuple) and len(found) == 2 else (found, None)
-
-
-def _has_dropout(module: Any, dropout: type, is_allowed: bool) -> bool:
-    parts = jax.tree.leaves(module, is_leaf=lambda part: isinstance(part, dropout))
-    if not any(isinstance(x, dropout) and not x.inference and x.p != 0 for x in parts):
-        return False
-    if not is_allowed:
-        raise ValueError(_RANDOM.format("inference=True"))
-    if "key" not in inspect.signature(module.__call__).parameters:
-        raise ValueError(
-            "network has dropout, and its call takes no key: write __call__(self, x, *, "
-            "key=None), and give dropout this key."
-        )
-    return True
 
 
 def _in_use(module: Any, stateful: type, use: Statistics, batch_axis: AxisName) -> Any:
@@ -208,15 +183,6 @@ def _make_unused(leaf: Any) -> jax.Array:
 
 def _is_key(leaf: Any) -> bool:
     return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-def _reseed(random: PyTree, key: Key | None) -> PyTree:
-    """Returns a copy of a random state whose keys, if one is given, are drawn from ``key``."""
-    leaves, tree = jax.tree.flatten(random)
-    for i, leaf in enumerate(leaves):
-        if key is not None and _is_key(leaf):
-            leaves[i] = jax.random.split(jax.random.fold_in(key, i), leaf.shape)
-    return tree.unflatten(leaves)
 
 
 def _change_fields(part: Any, changes: dict[str, Any]) -> Any:

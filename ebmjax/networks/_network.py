@@ -46,15 +46,12 @@ class Network(NamedTuple):
         differentiates once per outer step; None if the network has no such split.
       head: ``head(params, state, hidden, ...) -> (outputs, new_state)``, the rest, so ``apply`` is
         ``head`` after ``first_layer``.
-      drop: ``apply`` with dropout, whose masks a further argument ``key`` draws: for the
-        cross-entropy of a classifier. None if there is no dropout.
     """
 
     init: Callable[..., tuple[PyTree, PyTree]]
     apply: Callable[..., tuple[Any, PyTree]]
     first_layer: Callable[[PyTree, jax.Array], jax.Array] | None = None
     head: Callable[..., tuple[Any, PyTree]] | None = None
-    drop: Callable[..., tuple[Any, PyTree]] | None = None
 
 
 class Call(NamedTuple):
@@ -63,7 +60,6 @@ class Call(NamedTuple):
     inputs: tuple[Any, ...]
     use: Statistics
     batch_axis: AxisName
-    key: Key | None
 
 
 def from_functions(
@@ -87,22 +83,18 @@ def from_functions(
     return as_network(stateless_init, run, input_ndim)
 
 
-def from_linen(
-    network: nn.Module, *, input_ndim: int | None = None, dropout: bool = False
-) -> Network:
+def from_linen(network: nn.Module, *, input_ndim: int | None = None) -> Network:
     """Returns the ``Network`` of a Linen module.
 
     Batch normalisation follows ``use`` if the module's call has one of the arguments ``statistics``
     (``"running"`` or ``"batch"``), ``train``, ``training``, ``is_training`` or
-    ``use_running_average``. An argument ``deterministic`` is False in ``drop`` alone.
-    ``batch_axis`` reaches Flax's own layers, and the module's attribute of that name if it has one.
+    ``use_running_average``. An argument ``deterministic`` is True. ``batch_axis`` reaches Flax's
+    own layers, and the module's attribute of that name if it has one.
     Methods ``first_layer`` and ``head`` become the fields of that name.
 
     Args:
       network: maps (..., H, W, C) or (..., d), and perhaps labels, to outputs.
       input_ndim: as for ``from_functions``.
-      dropout: whether ``drop`` has the layers ``nn.Dropout``, which ``apply`` leaves out. False
-        refuses them.
 
     Raises:
       ValueError: from ``init``, for variables other than parameters and batch statistics, and for
@@ -118,7 +110,7 @@ def from_linen(
 
     def init(key: Any, *inputs: Any) -> tuple[PyTree, PyTree]:
         filled = {name: value("running") for name, value in choices.items()}
-        with _call_layers(None, without_dropout=dropout):
+        with _call_layers(None):
             variables = network.init(key, *inputs, **filled)
         others = sorted(set(variables) - {"params", "batch_stats"})
         if others:
@@ -132,14 +124,14 @@ def from_linen(
             )
         return variables.get("params", {}), variables.get("batch_stats", {})
 
-    whole = as_network(init, _bind(network, "__call__", dropout), input_ndim, dropout)
+    whole = as_network(init, _bind(network, "__call__"), input_ndim)
     if not (hasattr(network, "first_layer") and hasattr(network, "head")):
         return whole
 
     def first_layer(params: PyTree, x: jax.Array) -> jax.Array:
         return network.apply({"params": params}, x, method="first_layer")  # type: ignore
 
-    head = as_network(init, _bind(network, "head", dropout), None).apply
+    head = as_network(init, _bind(network, "head"), None).apply
     return whole._replace(first_layer=first_layer, head=head)
 
 
@@ -159,23 +151,20 @@ def _choices(network: nn.Module, method: str) -> dict[str, Callable[[Statistics]
     return {name: value for name, value in _CHOICES.items() if name in names}
 
 
-def _bind(network: nn.Module, method: str, dropout: bool) -> Callable[..., tuple[Any, PyTree]]:
+def _bind(network: nn.Module, method: str) -> Callable[..., tuple[Any, PyTree]]:
     """Returns what ``as_network`` runs, by the ``method`` of ``network`` that makes the outputs."""
     choices = _choices(network, method)
 
     def run(params: PyTree, state: PyTree, call: Call) -> tuple[Any, PyTree]:
-        inputs, use, batch_axis, key = call
+        inputs, use, batch_axis = call
         filled = {name: value(use) for name, value in choices.items()}
-        if key is not None and "deterministic" in filled:
-            filled["deterministic"] = False
         is_updated = use == "batch" and bool(set(choices) - {"deterministic"})
         is_told = batch_axis is not None and use == "batch" and hasattr(network, "batch_axis")
         mapped = network.clone(batch_axis=batch_axis) if is_told else network
-        filled["rngs"] = None if key is None else {"dropout": key}
         filled["mutable"] = ["batch_stats"] if is_updated else False
         variables = {"params": params, "batch_stats": state}
         axes = batch_axis if is_updated else None
-        with _call_layers(axes, without_dropout=dropout and key is None):
+        with _call_layers(axes):
             found = mapped.apply(variables, *inputs, method=method, **filled)
         outputs, updated = found if is_updated else (found, {"batch_stats": state})
         return outputs, updated.get("batch_stats", {})
@@ -184,18 +173,14 @@ def _bind(network: nn.Module, method: str, dropout: bool) -> Callable[..., tuple
 
 
 @contextlib.contextmanager
-def _call_layers(axes: AxisName, *, without_dropout: bool) -> Iterator[None]:
-    """Averages statistics of batch normalisation also over mapped ``axes``; refuses random numbers.
-
-    Layers of dropout may be left out.
-    """
+def _call_layers(axes: AxisName) -> Iterator[None]:
+    """Averages batch statistics also over mapped ``axes``; refuses random numbers."""
 
     def call_layer(call: Any, args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
         if axes is not None and isinstance(context.module, nn.BatchNorm):
             # The module was made for this call alone, as all bound modules are.
             object.__setattr__(context.module, "axis_name", axes)
-        is_dropout = isinstance(context.module, nn.Dropout) and context.method_name == "__call__"
-        return args[0] if is_dropout and without_dropout else call(*args, **kwargs)
+        return call(*args, **kwargs)
 
     try:
         with nn.intercept_methods(call_layer):
@@ -211,7 +196,6 @@ def as_network(
     init: Callable[..., tuple[PyTree, PyTree]],
     run: Callable[..., tuple[Any, PyTree]],
     input_ndim: int | None,
-    dropout: bool = False,
 ) -> Network:
     """Returns the ``Network`` of a function for one batch axis.
 
@@ -222,7 +206,6 @@ def as_network(
       init: as ``Network.init``, for one batch axis.
       run: ``run(params, state, call) -> (outputs, new_state)``.
       input_ndim: number of axes of one example of the first input; None if ``run`` takes any.
-      dropout: whether ``run`` with a key is ``Network.drop``.
     """
 
     def flatten(inputs: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[int, ...]]:
@@ -249,7 +232,6 @@ def as_network(
         *inputs: Any,
         use: Statistics = "running",
         batch_axis: AxisName = None,
-        key: Key | None = None,
     ) -> tuple[Any, PyTree]:
         check_statistics("use", use)
         flat, leading = flatten(inputs)
@@ -266,12 +248,12 @@ def as_network(
                 )
             return output.reshape(*leading, *output.shape[1:])
 
-        outputs, new = run(params, state, Call(flat, use, batch_axis, key))
+        outputs, new = run(params, state, Call(flat, use, batch_axis))
         if use == "batch":
             state = jax.tree.map(lambda old, new: jnp.asarray(new).astype(old.dtype), state, new)
         return jax.tree.map(unflat, outputs), state
 
-    return Network(start, apply, drop=apply if dropout else None)
+    return Network(start, apply)
 
 
 @dataclasses.dataclass(frozen=True)

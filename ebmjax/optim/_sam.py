@@ -35,9 +35,9 @@ def sam_gradients(
     zero stays zero: the paper's constant :math:`\eta`, added to T, is 0 here as in SADA-JEM. A zero
     gradient gives zero, a gradient that is not finite one that is not finite.
 
-    Both passes see the same batch, negatives and dropout masks if ``loss_fn`` closes over them, so
-    draw negatives before the call. Put running statistics into the metrics, which come from the
-    first pass alone: they are then updated once.
+    Both passes see the same batch and negatives if ``loss_fn`` closes over them, so draw negatives
+    before the call. Put running statistics into the metrics, which come from the first pass alone:
+    they are then updated once.
 
     Args:
       loss_fn: ``params -> (loss, metrics)``, ``metrics`` any PyTree.

@@ -147,11 +147,7 @@ def parallel_tempering_step(
 
 
 parallel_tempering = bound(
-    parallel_tempering_init,
-    parallel_tempering_step,
-    rejects=True,
-    adapts=True,
-    memory=("hot", "parity"),
+    parallel_tempering_init, parallel_tempering_step, rejects=True, adapts=True
 )
 
 

@@ -10,7 +10,7 @@ def set_fields(names: tuple[str, ...], **values: Any) -> dict[str, Any]:
 
 LANGEVIN = ("sgld", "proximal_sgld", "psgld")
 REJECTING = ("mala", "tempered_mala")
-COLD = (*REJECTING, "underdamped_langevin", "parallel_tempering", "stochastic_svgd", "hmc")
+COLD = (*REJECTING, "underdamped_langevin", "stochastic_svgd", "hmc")
 
 IMAGES: dict[str, Any] = {
     "sampler.gradient_descent.step_size": 1.0,

@@ -66,36 +66,6 @@ def test_the_gradient_is_that_of_both_terms_at_negatives_held_fixed():
         np.testing.assert_allclose(metrics[name], value, rtol=0, atol=ATOL, err_msg=name)
 
 
-def dropping(network):
-    """``network``, which drops half of the pixels in the cross-entropy."""
-
-    def drop(params, state, images, *, key, **options):
-        kept = jax.random.bernoulli(key, 0.5, images.shape)
-        return network.apply(params, state, 2.0 * kept * images, **options)
-
-    return network._replace(drop=drop)
-
-
-@pytest.mark.parametrize("make", [quadratic, centred])
-def test_dropout_is_seen_by_the_cross_entropy_alone(make):
-    """Chains and the generative gradient are those of the network without it."""
-    objectives = [joint_objective(classification_weight=weight) for weight in (0.0, 1.0)]
-    found = {
-        name: [run(objective, classifier=classifier)[0] for objective in objectives]
-        for name, classifier in {"without": make(), "with": dropping(make())}.items()
-    }
-    (without, _), (with_dropout, both) = found["without"], found["with"]
-    # Other sums of the same terms: with dropout the labelled images have a pass for themselves.
-    assert_trees_close(with_dropout[0], without[0])
-    assert_trees_close(buffer_rows(with_dropout[1]), buffer_rows(without[1]))
-    cross_entropies = [float(one[2]["cross_entropy"]) for one in (without, with_dropout, both)]
-    assert abs(cross_entropies[0] - cross_entropies[1]) > 0.01
-    assert cross_entropies[1] == cross_entropies[2]
-    # Both passes of SAM have one mask: a short climb hardly changes the gradient.
-    sam, _ = run(joint_objective(rho=1e-4), classifier=dropping(make()))
-    assert_trees_close(sam[0], both[0], atol=0.01)
-
-
 @pytest.mark.parametrize("weights", [(0.3, 1.7), (0.0, 1.0), (2.0, 0.0)])
 def test_the_terms_have_weights(weights):
     objective = joint_objective(classification_weight=weights[0], generative_weight=weights[1])

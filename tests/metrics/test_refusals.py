@@ -79,7 +79,6 @@ BAD = [
     ("kernel_distance", {"bandwidth": 1.0}, "only kernel='rbf'"),
     ("kernel_distance", {"features_b": ROWS[:, :1]}, "one extractor"),
     ("kernel_stein_discrepancy", {"scores": ROWS[:, :1]}, "one shape"),
-    ("kernel_stein_discrepancy", {"box": (0.0, 4.0)}, r"must lie in box=\(0.0, 4.0\), got 7 "),
     ("manifold_scores", {"num_neighbours": 6}, "more rows than num_neighbours=6, got 6 and 6"),
     ("ood_scores", {"images": np.zeros((2, 3), np.uint8)}, "images must hold floating-point"),
     ("ood_scores", {"logits_fn": lambda x: x[:, 0]}, r"\(8, classes\), got \(8,\)"),

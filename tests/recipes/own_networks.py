@@ -101,17 +101,6 @@ def normalised():
     return Normalised()
 
 
-class Dropping(nn.Module):
-    """One layer of dropout and one of weights."""
-
-    rate: float
-    shape: tuple[int, ...]
-
-    @nn.compact
-    def __call__(self, x, deterministic: bool = False):
-        return Dense(self.shape)(nn.Dropout(self.rate, deterministic=deterministic)(x))
-
-
 class Dropped(nn.Module):
     """One layer of dropout that cannot be switched off, and one of weights."""
 
@@ -122,10 +111,6 @@ class Dropped(nn.Module):
 
 def dropped():
     return Dropped()
-
-
-def dropping(rate=0.5, shape=(10,)):
-    return Dropping(rate, tuple(shape))
 
 
 def needs(depth, image_shape):

@@ -36,13 +36,6 @@ def test_nuts_adapts_and_mixes(capsys):
 
 
 @pytest.mark.slow
-def test_sgld_on_batches_predicts_as_mala_does(capsys):
-    numbers, _ = shown("bayesian_sgld.py", capsys)
-    assert numbers["accuracy"] > 0.9
-    assert numbers["largest difference of a prediction"] < 0.1
-
-
-@pytest.mark.slow
 def test_jem_with_nnx_classifies_and_detects(capsys):
     numbers, _ = shown("jem.py", capsys)
     assert numbers["accuracy"] > 0.95
@@ -60,16 +53,6 @@ def test_jem_with_equinox_classifies_under_attack(capsys):
 
 
 # Features are those of the conftest, which need no training: other distances than the page's.
-@pytest.mark.slow
-def test_a_latent_model_generates_and_two_methods_agree(capsys):
-    numbers, _ = shown("latent_ebm.py", capsys)
-    assert numbers["squared error"] < 0.1  # 0.69 before training, as thermo_digits.py says
-    methods = [numbers[f"log evidence by {name}"] for name in ("stepping_stone", "ais")]
-    # The means of 8 images, each with an error of about 0.3 and 0.4 nats: five of the difference.
-    assert abs(methods[0] - methods[1]) < 5 * (0.3**2 + 0.4**2) ** 0.5 / 8**0.5
-    assert numbers["FID of samples"] < 0.7 * numbers["FID of starts"]
-
-
 @pytest.mark.slow
 def test_particles_leave_noise_for_images(capsys):
     numbers, _ = shown("image_svgd.py", capsys)

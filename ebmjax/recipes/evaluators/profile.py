@@ -24,7 +24,6 @@ KEY_NUMBER = 2**31
 """Number folded into a monitor's key for these chains; its other uses split the key into fewer."""
 LABELS = {
     "acceptance_prob": ("acceptance of the move", "linear"),
-    "swap_prob": ("acceptance of a swap, mean over pairs", "linear"),
     "preconditioner": ("preconditioner G, mean over pixels", "log"),
     "temperature": ("temperature", "linear"),
     "direction_norm": ("norm of the direction", "log"),

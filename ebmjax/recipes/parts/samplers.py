@@ -16,7 +16,7 @@ import optax
 
 from ebmjax import densities, samplers
 from ebmjax._axes import AxisName
-from ebmjax._ranges import INSIDE_ONE, POSITIVE, TWO_OR_MORE, optional
+from ebmjax._ranges import POSITIVE, optional
 from ebmjax.learning import ChainKind
 from ebmjax.recipes.config.declare import Field, When, field, rare, read_fields, under
 from ebmjax.recipes.config.errors import Config, ConfigError, pick
@@ -103,32 +103,6 @@ def tempered_mala(
     )
 
 
-def parallel_tempering(
-    log_density_fn: Any,
-    *,
-    step_size: Annotated[Any, POSITIVE],
-    temperature: Annotated[Any, POSITIVE] = 1.0,
-    num_powers: Annotated[int, TWO_OR_MORE] = 4,
-    lowest_power: Annotated[Any, INSIDE_ONE] = 0.1,
-) -> samplers.Sampler:
-    """Returns tempering of MALA on powers that fall by one factor from 1 to the lowest.
-
-    The replica at power t makes MALA's moves of the same step at the temperature T / t.
-
-    Args:
-      step_size: the score is multiplied by it.
-      temperature: T of the density exp(-E / T) that the chains follow.
-      num_powers: replicas of a chain, at powers from the lowest to 1.
-      lowest_power: smallest power; each is the same factor above the last.
-    """
-    powers = lowest_power ** jnp.linspace(1.0, 0.0, num_powers)
-    return samplers.parallel_tempering(
-        densities.tempered(log_density_fn, temperature),
-        powers=powers,
-        step_size=step_size * temperature / powers,
-    )
-
-
 def pyld(density: Any, **options: Any) -> samplers.Sampler:
     """Returns PYLD on a density with the attributes ``first_layer`` and ``head``."""
     return samplers.pyld(density.first_layer, density.head, **options)
@@ -142,7 +116,6 @@ SAMPLERS: dict[str, SamplerEntry] = {
     "mala": describe(samplers.mala),
     "tempered_mala": describe(tempered_mala, samplers.tempered_mala),
     "underdamped_langevin": describe(samplers.underdamped_langevin),
-    "parallel_tempering": describe(parallel_tempering, samplers.parallel_tempering),
     "tilted_langevin": describe(
         samplers.tilted_langevin, needs=BASE, step_size=0.2, temperature=0.01
     ),

@@ -38,7 +38,7 @@ def user_networks(
       given: what the run knows, by the names of arguments.
       specs: of each network words for its outputs, an example of each input, and the shape of one
         output.
-      has_state: whether the family carries batch statistics, and knows dropout.
+      has_state: whether the family carries batch statistics.
 
     Raises:
       ConfigError: for whatever the function does wrong.
@@ -62,7 +62,7 @@ def user_networks(
         return made[index]
 
     def adapt(index: int) -> Network:
-        options: Any = {"input_ndim": len(specs[index][1][0].shape), "dropout": has_state}
+        options: Any = {"input_ndim": len(specs[index][1][0].shape)}
         if random:
             return RANDOM[random](partial(make, index), **options)
         made = make(index)
@@ -91,9 +91,8 @@ def _without_state(network: Network) -> SimpleNamespace:
 
 
 def _check(network: Network, what: str, inputs: Any, output: Any, has_state: bool) -> Network:
-    """Returns ``network`` if its outputs have the shape, without ``drop`` if it has no dropout."""
-    key = jax.random.key(0)
-    params, state = jax.eval_shape(network.init, key, *inputs)
+    """Returns ``network`` if its outputs have the shape."""
+    params, state = jax.eval_shape(network.init, jax.random.key(0), *inputs)
     check_floating("its parameters", params)
     if jax.tree.leaves(state) and not has_state:
         raise ValueError(
@@ -110,7 +109,4 @@ def _check(network: Network, what: str, inputs: Any, output: Any, has_state: boo
                 f"it must give {what} of shape {expected} for inputs of shape {some[0].shape}, got "
                 f"{got}{hint}"
             )
-    if network.drop is not None:
-        drawn = jax.make_jaxpr(partial(network.drop, use="batch"))(params, state, *some, key=key)
-        network = network if "random_bits" in str(drawn) else network._replace(drop=None)
     return network

@@ -1,7 +1,5 @@
 """The one table of samplers, and that every family draws on it by the same rules."""
 
-from dataclasses import replace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,14 +9,13 @@ from ml_collections import ConfigDict
 
 from ebmjax import data
 from ebmjax import samplers as library
-from ebmjax.learning import init_carry, run_chains
+from ebmjax.learning import init_carry
 from ebmjax.recipes.config import families
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.comparison import SETTINGS
 from ebmjax.recipes.models.energy import checks as image_checks
 from ebmjax.recipes.models.energy import parts as image_parts
 from ebmjax.recipes.models.latent import parts as latent_parts
-from ebmjax.recipes.parts import samplers as recipes
 from ebmjax.recipes.parts.samplers import (
     PLAIN,
     SAMPLERS,
@@ -119,48 +116,6 @@ def test_the_buffer_keeps_the_velocity_that_the_row_names(family):
     carry = init_carry(jax.random.key(0), plan, num_shards=1, buffer_size=200)
     rows = carry.buffer.positions
     assert rows.position.shape == rows.memory["velocity"].shape == (1, 200, 8, 8, 1)
-
-
-def test_the_buffer_keeps_the_replicas_of_tempering():
-    """They move from the starts of their chains, and stay where a chain is not drawn."""
-    config = set_up("energy", "parallel_tempering", num_powers=3)
-    plan = image_parts.chain_plan(config, data.load_digits("train"))
-    carry = init_carry(jax.random.key(0), plan, num_shards=1, buffer_size=200)
-    rows = carry.buffer.positions
-    assert rows.memory["hot"].position.shape == (1, 200, 2, 8, 8, 1)
-    assert rows.memory["parity"].shape == (1, 200)
-    kind = plan.kinds["parallel_tempering"]
-    density = lambda label: lambda x: -0.5 * jnp.sum(x**2)  # noqa: E731
-    first = jax.tree.map(lambda leaf: leaf[0, :16], rows)
-    first = first._replace(memory=first.memory | {"parity": jnp.arange(16, dtype=jnp.int32) % 2})
-    kinds = {"parallel_tempering": replace(kind, num_steps=3)}
-    plan = replace(plan, kinds=kinds, num_samples=16)
-    key, labels = jax.random.key(1), jnp.zeros(16, jnp.int32)
-    ends, _, report = run_chains(key, density, plan, first, labels)
-    assert np.all(np.any(ends.memory["hot"].position != first.memory["hot"].position, (2, 3, 4)))
-    np.testing.assert_array_equal(ends.memory["parity"], (np.arange(16) + 1) % 2)
-    assert 0.0 < report["swap_prob"] <= 1.0
-
-
-def test_replicas_have_the_step_and_the_temperature_of_the_section():
-    """At power t as MALA at T / t, one step for all; the box holds every replica."""
-    seen = []
-    options = {"step_size": 0.2, "temperature": 0.5, "num_powers": 3, "lowest_power": 0.04}
-    with pytest.MonkeyPatch.context() as patch:
-        spy = lambda density, **options: seen.append((density, options))  # noqa: E731
-        patch.setattr(recipes.samplers, "parallel_tempering", spy)
-        recipes.parallel_tempering(lambda x: -(x**2), **options)
-    density, found = seen[0]
-    assert density(jnp.float32(3.0)) == -18.0
-    np.testing.assert_allclose(found["powers"], [0.04, 0.2, 1.0], rtol=1e-6)
-    np.testing.assert_allclose(found["step_size"], 0.2 * 0.5 / np.array([0.04, 0.2, 1.0]))
-    chosen = Chosen("parallel_tempering", options, SAMPLERS["parallel_tempering"])
-    box = ConfigDict({"box": "clamp", "low": -0.5, "high": 0.5})
-    sampler = bind_sampler(chosen, box)(lambda x: 0.0 * jnp.sum(x))
-    state, _ = sampler.step(jax.random.key(0), sampler.init(jnp.full((9,), 0.45)))
-    places = np.stack([state.position, *state.hot.position])
-    assert np.all(np.max(places, 1) == 0.5)
-    assert np.all(np.abs(places) <= 0.5)
 
 
 def test_each_family_has_the_samplers_that_can_move_its_chains():

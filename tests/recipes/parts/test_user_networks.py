@@ -51,12 +51,6 @@ def test_what_a_factory_does_wrong_is_said_before_anything_compiles(
         made(family, factory, **fields)
 
 
-def test_only_a_classifier_that_drops_has_dropout():
-    assert made("joint", "dropping")[0].classifier.drop
-    assert made("joint", "dense", model__options__shape=[10])[0].classifier.drop is None
-    assert made("joint", "dropping", model__options__rate=0.0)[0].classifier.drop is None
-
-
 @pytest.mark.slow
 def test_networks_of_noise_levels_see_one_channel_more():
     """An energy that starts at 0 is the Gaussian's of the data and the noise."""

@@ -182,13 +182,11 @@ def test_sigterm_stops_it_too_and_it_goes_on_to_the_same_bits(whole, tmp_path, m
         ("toy_beta", {"loss.name": "energy_matching", "mesh.num_shards": 2}),
         ("jem_digits", {"loss.name": "energy_matching", "optimizer.rho": 0.1}),
         ("jem_digits", {"train.max_steps": 7, "optimizer.schedule": "cosine"}),
-        ("jem_digits",
-         {"model.factory": "own_networks:dropping", "optimizer.rho": 0.1, "mesh.num_shards": 2}),
         ("joint", {}),
         ("image", {"mesh.num_shards": 2}),
         ("latent", {"mesh.num_shards": 2}),
     ],
-)  # fmt: skip
+)
 def test_every_family_goes_on_to_the_same_bits(name, overrides, tmp_path):
     flags = [f"--config.{field}={value}" for field, value in overrides.items()]
     config = command_line.read(f"configs/{name}.py:smoke", flags)
