@@ -1,6 +1,5 @@
 """Langevin dynamics of a Gaussian that a network tilts, in the Gaussian's own coordinates."""
 
-import math
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -20,6 +19,7 @@ from ebmjax.samplers._langevin import (
     langevin_init,
     log_proposal_ratio,
 )
+from ebmjax.samplers._margins import Margins
 from ebmjax.samplers._starts import StartFn
 from ebmjax.samplers._states import check_state
 from ebmjax.samplers._svgd import multiply
@@ -32,11 +32,15 @@ MAX_ENTRIES = 2**22
 class FactorGaussian(NamedTuple):
     """Gaussians of images, a variance for each of a few directions, one for all the others.
 
+    With margins they are Gaussians of the normal variables that stand for pixels.
+
     Attributes:
       mean: of shape ``(c, *shape)``, one for each of c Gaussians, such as those of classes.
       directions: columns (d, m) for d pixels an image; those of one Gaussian are orthonormal.
       variances: along them, (c, m); 0 along the directions of other Gaussians.
       rest: variance along every other direction, (c,).
+      log_weights: logs of their shares in the mixture, (c,).
+      margins: maps of pixels to normal variables, of all Gaussians; None for pixels as they are.
 
     ``one`` takes one Gaussian out, whose arrays lack the axis of c. All but ``log_densities``,
     ``log_density`` and ``find_likeliest`` are methods of one.
@@ -46,11 +50,19 @@ class FactorGaussian(NamedTuple):
     directions: jax.Array
     variances: jax.Array
     rest: jax.Array
+    log_weights: jax.Array
+    margins: Margins | None = None
 
     def one(self, index: Any) -> "FactorGaussian":
         """Returns the Gaussian at ``index``, an int32 scalar."""
-        mean, variances, rest = (row_of(a, index) for a in (self.mean, self.variances, self.rest))
-        return FactorGaussian(mean, self.directions, variances, rest)
+        mean, *rows = (
+            row_of(a, index) for a in (self.mean, self.variances, self.rest, self.log_weights)
+        )
+        return FactorGaussian(mean, self.directions, *rows, self.margins)
+
+    def gaussianise(self, x: jax.Array) -> tuple[jax.Array, Any]:
+        """Returns the variables that are Gaussian, and the logs of their slopes by pixels."""
+        return (x, 0.0) if self.margins is None else self.margins.gaussianise(x)
 
     def whiten(self, x: jax.Array, power: float) -> tuple[jax.Array, jax.Array]:
         """Returns ``x`` times a ``power`` of the deviations: along directions, and what is left."""
@@ -64,17 +76,26 @@ class FactorGaussian(NamedTuple):
 
     def place(self, z: jax.Array) -> jax.Array:
         """Returns the position at whitened coordinates ``z`` (d,): the mean at 0."""
-        return self.mean + self.colour(*self._split(z))
+        return self.place_apart(*self._split(z))
+
+    def place_apart(self, along: jax.Array, rest: jax.Array) -> jax.Array:
+        """Returns the position at coordinates of ``whiten``."""
+        g = self.mean + self.colour(along, rest)
+        return g if self.margins is None else self.margins.restore(g)
 
     def coordinates_of(self, x: jax.Array) -> jax.Array:
         """Returns the whitened coordinates (d,) of a position, the inverse of ``place``."""
-        along, rest = self.whiten(x - self.mean, -1.0)
+        along, rest = self.whiten(self.gaussianise(x)[0] - self.mean, -1.0)
         return rest + multiply(self.directions, along)
 
-    def log_volume(self) -> jax.Array:
-        """Returns the log determinant of ``place``: of all standard deviations."""
+    def log_volume(self, x: jax.Array | None = None) -> jax.Array:
+        """Returns the log determinant of ``place``: of all standard deviations.
+
+        With margins it is that at a position ``x``.
+        """
         count = self.mean.size - jnp.sum(self.variances > 0)
-        return jnp.sum(jnp.log(self._deviations())) + 0.5 * count * jnp.log(self.rest)
+        volume = jnp.sum(jnp.log(self._deviations())) + 0.5 * count * jnp.log(self.rest)
+        return volume if x is None else volume - jnp.sum(self.gaussianise(x)[1])
 
     def draw_noise(self, key: Key) -> tuple[jax.Array, jax.Array]:
         """Draws N(0, I) in whitened coordinates."""
@@ -94,21 +115,22 @@ class FactorGaussian(NamedTuple):
 
     def log_densities(self, x: jax.Array) -> jax.Array:
         """Returns the log density of every Gaussian (c,) at ``x``, up to one constant of all."""
+        g, slopes = self.gaussianise(x)
 
         def log_density(own: FactorGaussian) -> jax.Array:
-            along, left = own.whiten(x - own.mean, -1.0)
+            along, left = own.whiten(g - own.mean, -1.0)
             return -0.5 * (jnp.sum(along**2) + jnp.sum(left**2)) - own.log_volume()
 
-        axes: Any = FactorGaussian(0, None, 0, 0)  # type: ignore[arg-type]
-        return jax.vmap(log_density, (axes,))(self)
+        axes: Any = FactorGaussian(0, None, 0, 0, 0, None)  # type: ignore[arg-type]
+        return jax.vmap(log_density, (axes,))(self) + jnp.sum(slopes)
 
     def log_density(self, x: jax.Array) -> jax.Array:
-        """Returns the log density of their mixture in equal parts, up to a constant."""
-        return jax.nn.logsumexp(self.log_densities(x)) - math.log(len(self.mean))
+        """Returns the log density of their mixture, up to a constant."""
+        return jax.nn.logsumexp(self.log_densities(x) + self.log_weights)
 
     def find_likeliest(self, x: jax.Array) -> jax.Array:
-        """Returns the index of the Gaussian with the largest density at ``x``."""
-        return jnp.argmax(self.log_densities(x)).astype(jnp.int32)
+        """Returns the index of the Gaussian that ``x`` most likely came from."""
+        return jnp.argmax(self.log_densities(x) + self.log_weights).astype(jnp.int32)
 
 
 def fit_factor_gaussian(
@@ -142,7 +164,9 @@ def fit_factor_gaussian(
     for row, own, rest, end in zip(variances, values, rests, ends, strict=True):
         row[end - len(own) : end] = np.maximum(own, rest) + jitter
     mean = np.stack(means).reshape(-1, *images.shape[1:])
-    arrays = (mean, np.concatenate(directions, axis=1), variances, np.array(rests) + jitter)
+    log_weights = np.log(np.bincount(labels) / len(labels))
+    rests = np.array(rests) + jitter
+    arrays = (mean, np.concatenate(directions, axis=1), variances, rests, log_weights)
     return FactorGaussian(*(jnp.asarray(array, jnp.float32) for array in arrays))
 
 
@@ -174,7 +198,7 @@ def factor_gaussian_start(base: FactorGaussian) -> StartFn:
 
 def _draw_start(base: FactorGaussian, key: Key, label: Any) -> jax.Array:
     own = base.one(label)
-    return own.mean + own.colour(*own.draw_noise(key))
+    return own.place_apart(*own.draw_noise(key))
 
 
 class TiltedLangevinState(NamedTuple):
@@ -240,7 +264,7 @@ def tilted_langevin_step(
     old, score = _whiten(one, state)
     drift = optax.tree.add_scale(optax.tree.scale(step_size, score), -step_size * temperature, old)
     new = jax.tree.map(lambda x, d, n: (x + d + noise_scale * n).astype(x.dtype), old, drift, noise)
-    position = new if one is None else one.mean + one.colour(*new)
+    position = new if one is None else one.place_apart(*new)
     scored = langevin_init(position, log_density_fn)
     proposed = TiltedLangevinState(*scored, state.component)
     scores = optax.tree.add(score, _whiten(one, proposed)[1])
@@ -257,7 +281,8 @@ def _whiten(one: FactorGaussian | None, state: TiltedLangevinState) -> tuple[PyT
     """Returns position and score in the coordinates where the Gaussian is N(0, I)."""
     if one is None:
         return state.position, state.score
-    return one.whiten(state.position - one.mean, -1.0), one.whiten(state.score, 1.0)
+    g, slopes = one.gaussianise(state.position)
+    return one.whiten(g - one.mean, -1.0), one.whiten(state.score * jnp.exp(-slopes), 1.0)
 
 
 tilted_langevin = bound(

@@ -20,6 +20,8 @@ BASE: dict[str, Any] = {
     **project("settings.samplers").IMAGES,
     "data.image_size": None,
     "data.num_classes": None,
+    "data.dequantise": True,
+    "data.noise_scale": 0.0,
     "data.max_train": None,
     "data.max_test": None,
     "model.factory": "ebmjax.networks:ConvEnergy",

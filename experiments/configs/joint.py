@@ -22,6 +22,7 @@ BASE: dict[str, Any] = {
     **project("settings.samplers").JOINT,
     "data.image_size": None,
     "data.num_classes": None,
+    "data.dequantise": True,
     "data.max_train": None,
     "data.max_test": None,
     "data.crop_padding": None,

@@ -67,12 +67,14 @@ def test_each_class_has_its_own_moments_and_its_own_points():
 
 @pytest.mark.parametrize("counts", [(20, 20), (37, 3)])
 def test_the_density_of_the_mixture_is_scipys(counts):
-    """It lacks the constant of six coordinates. Three images have two directions."""
+    """It lacks the constant of six coordinates, and a class weighs as many images as it has."""
     base = fit_factor_gaussian(IMAGES, np.repeat([0, 1], counts), num_directions=3)
     x = jnp.asarray(IMAGES[25], jnp.float32)
     parts = [
-        multivariate_normal(np.ravel(base.mean[k]), covariance_of(base, k)).pdf(np.ravel(x)) / 2
-        for k in (0, 1)
+        count
+        / 40
+        * multivariate_normal(np.ravel(base.mean[k]), covariance_of(base, k)).pdf(x.ravel())
+        for k, count in enumerate(counts)
     ]
     found = float(base.log_density(x)) - 3 * np.log(2 * np.pi)
     assert found == pytest.approx(np.log(sum(parts)), rel=1e-4)

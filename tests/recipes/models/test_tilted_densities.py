@@ -12,7 +12,6 @@ from experiment_runs import image as smoke
 
 from ebmjax import data, metrics
 from ebmjax.learning import ANY_CLASS
-from ebmjax.recipes.parts.start_distributions import fit_gaussians, split_images
 from experiments.configs import image, jem_digits, joint
 
 TEMPERATURE, SMOOTHING = 0.5, 4.0
@@ -34,7 +33,7 @@ def test_a_joint_model_adds_the_gaussians_to_every_logit(tmp_path):
     model = replace(model, trained=model.trained._replace(scale=jnp.float32(1 / SMOOTHING)))
     trained = model.trained
     f = model.network.classifier.apply(trained.params, trained.statistics, IMAGES)[0]
-    base = jax.vmap(fit_gaussians(model.train).log_density)(IMAGES)
+    base = jax.vmap(model.base.gaussians.log_density)(IMAGES)
     expected = f + TEMPERATURE * SMOOTHING * base[:, None]
     np.testing.assert_allclose(model.logits(IMAGES), expected, rtol=1e-5, atol=1e-4)
     # The sampler adds the Gaussians to what it is given, so that it is given f alone.
@@ -53,8 +52,7 @@ def test_an_image_energy_adds_the_gaussians(variant, tmp_path):
     )
     labels = jnp.arange(6) % model.plan.num_classes
     energies = model.network.energy_of(model.params)(IMAGES, labels)
-    gaussians = fit_gaussians(model.train if variant else split_images(model.train))
-    base = jax.vmap(gaussians.log_density)(IMAGES)
+    base = jax.vmap(model.base.gaussians.log_density)(IMAGES)
     expected = energies - TEMPERATURE / 0.8 * base
     by_class = model.apply(model.params, IMAGES)
     by_class = by_class if variant else by_class[:, None]

@@ -1,8 +1,10 @@
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from ebmjax import data
-from ebmjax.recipes.parts.start_distributions import split_images
+from ebmjax.recipes.parts.start_distributions import Plan, _fit, fit_base
 
 
 def make_gratings(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -26,16 +28,32 @@ def make_spots(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 def test_clusters_are_of_one_kind_whether_pixels_or_spectra_tell_kinds_apart(make):
     rng = np.random.default_rng(0)
     x, kinds = make(rng)
-    noisy = 127.5 + 80 * x + 4 * rng.normal(size=x.shape)
-    images = np.uint8(noisy.clip(0, 255))[..., None]
-    split = split_images(data.ImageData(images, np.zeros(160, np.int32)))
-    assert np.bincount(split.labels).tolist() == [20] * 8
-    shares = np.array([kinds[split.labels == label].mean() for label in range(8)])
-    assert set(shares) == {0.0, 1.0}
+    x = np.float32(0.6 * x + 0.03 * rng.normal(size=x.shape))[..., None]
+    plan = Plan(is_of_spectra=make is make_gratings, num_clusters=8, num_directions=4)
+    fitted, classes = _fit(x, np.zeros(160, int), x, plan)
+    found = np.asarray(jax.jit(jax.vmap(fitted.find_likeliest))(x))
+    kind_of = np.array([np.mean(kinds[found == label]) > 0.5 for label in range(len(classes))])
+    assert np.mean(kind_of[found] == kinds) > 0.95  # chance: 0.5
+    assert {*kind_of.tolist()} == {False, True}
 
 
-@pytest.mark.parametrize(("num", "clusters"), [(2, 1), (19, 1), (40, 4)])
-def test_few_images_make_few_clusters(num, clusters):
+@pytest.mark.parametrize("num", [2, 19])
+def test_few_images_make_one_gaussian(num):
     images = np.random.default_rng(0).integers(0, 256, (num, 3, 3, 1)).astype(np.uint8)
-    split = split_images(data.ImageData(images, np.zeros(num, np.int32)))
-    assert len(np.unique(split.labels)) == clusters
+    base, _ = fit_base(data.ImageData(images, np.zeros(num, np.int32)), has_classes=False)
+    assert len(base.classes) == 1
+    assert np.all(np.isfinite(base.gaussians.log_density(jnp.zeros((3, 3, 1)))))
+
+
+def test_classes_weigh_as_they_are_shared_and_draws_are_of_the_class_asked_for():
+    """One class is bright. 5 standard errors of 400 draws of any."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1], [120, 40]).astype(np.int32)
+    images = rng.integers(0, 60, (160, 4, 4, 1)) + 150 * labels.reshape(-1, 1, 1, 1)
+    base, _ = fit_base(data.ImageData(images.astype(np.uint8), labels), has_classes=True)
+    draw = jax.jit(jax.vmap(base.draw, (0, None)))
+    keys = jax.random.split(jax.random.key(0), 400)
+    bright = {label: np.mean(draw(keys, label) > 0, axis=(1, 2, 3)) > 0.5 for label in (-1, 0, 1)}
+    assert bright[1].all()
+    assert not bright[0].any()
+    assert abs(bright[-1].mean() - 0.25) < 5 * np.sqrt(0.25 * 0.75 / 400)

@@ -147,7 +147,8 @@ def count_blocks(config: Config) -> int:
     Without a number of classes it is 1: the data decide, and what uses it comes again.
     """
     has_starts = config.family == "joint" and config.sampler.buffer.start == "informative"
-    has_blocks = config.model.is_conditional or has_starts
+    is_tilted = config.sampler.get("name") in samplers.TILTING  # starts in the classes' shares
+    has_blocks = config.model.is_conditional or (has_starts and not is_tilted)
     return (config.data.num_classes or 1) if has_blocks else 1
 
 

@@ -21,10 +21,11 @@ from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.density import grid_of, learned_on_grid
 from ebmjax.recipes.models.build import ImageModel
 from ebmjax.recipes.models.energy.checks import find_samplers
-from ebmjax.recipes.models.energy.parts import chain_plan
+from ebmjax.recipes.models.energy.parts import chain_plan, fit_base
 from ebmjax.recipes.parts.objectives import chains_beta
 from ebmjax.recipes.parts.points_data import Truth
 from ebmjax.recipes.parts.samplers import temperature
+from ebmjax.recipes.parts.start_distributions import Base
 from ebmjax.samplers import StartFn
 from ebmjax.training import TrainState
 from ebmjax.types import Key, PyTree
@@ -57,6 +58,7 @@ class EnergyModel(ImageModel):
 
     Attributes:
       plan: how training draws its negatives; None without chains.
+      base: the mixture that a network tilts, or that chains start from; None for none.
       network: as training sees it.
       logits_fn: parameters, statistics and x (N, *shape) to log densities (N, classes).
       total_steps: of the run.
@@ -66,6 +68,7 @@ class EnergyModel(ImageModel):
     """
 
     plan: ChainPlan | None
+    base: Base | None
     network: EnergyNetwork | JointNetwork
     logits_fn: Callable[[PyTree, PyTree, jax.Array], jax.Array]
     total_steps: int = 0
@@ -224,7 +227,10 @@ class EnergyModel(ImageModel):
         trained = self.trained if scale is None else self.trained._replace(scale=jnp.float32(scale))
         run = self.program(("fresh", num_steps), lambda: self._make_chains(num_steps))
         say_part(f"{num:,} chains of {num_steps:,} steps")
-        found = *run(key, trained, plan.start_fn, turns, labels), turns
+        start_fn = (
+            plan.start_fn if not of_class or self.base is None else Partial(Base.draw, self.base)
+        )
+        found = *run(key, trained, start_fn, turns, labels), turns
         # Drops the last group's surplus: distances of different counts do not compare.
         starts, ends, classes = (np.concatenate(np.asarray(some))[:num] for some in found)
         return Chains(starts, ends, classes)
@@ -275,7 +281,9 @@ class EnergyModel(ImageModel):
         """
 
         def make() -> Any:
-            plan = self.plan or chain_plan(self.config, self.train)
+            plan = self.plan or chain_plan(
+                self.config, self.train, fit_base(self.config, self.train)[0]
+            )
             alone = self.network._replace(policy=NormPolicy(chains="running"))
             model = replace(self, network=alone, plan=plan)
 

@@ -128,22 +128,27 @@ def take_images(train: data.ImageData, number: int) -> data.ImageData:
     return data.ImageData(*(rows_of(array, np.concatenate(first)) for array in train))
 
 
-def make_view(config: Config, is_augmented: bool = True) -> learning.View:
-    """Returns images of the data to what the network sees; points are seen as they are."""
+def make_view(
+    config: Config, is_augmented: bool = True, *, is_classified: bool = False
+) -> learning.View:
+    """Returns images of the data to what the network sees; points are seen as they are.
+
+    With labels, dequantised images of p(x) have no other noise, and those of p(y | x) only that.
+    """
     is_joint, section = config.family == "joint", config.data
     if not is_joint and section.name in POINTS:
         return lambda key, points: points
-    names = ("crop", "flip", "", "noise") if is_joint else ("flip", "level", "noise")
+    names = ("crop", "flip", "level", "noise") if is_joint else ("flip", "level", "noise")
+    is_rough = section.get("dequantise") and not is_classified
 
     def view(key: jax.Array, images: jax.Array) -> jax.Array:
         keys = dict(zip(names, jax.random.split(key, len(names)), strict=True))
-        is_rough = section.get("dequantise")
         x = data.dequantise(keys["level"], images) if is_rough else data.to_signed_unit(images)
         if section.get("crop_padding") and is_augmented:
             x = data.reflect_pad_crop(keys["crop"], x, padding=section.crop_padding)
         if section.get("flip") and is_augmented:
             x = data.random_flip(keys["flip"], x)
-        if section.noise_scale:
+        if section.noise_scale and not (is_joint and is_rough):
             x = data.add_gaussian_noise(keys["noise"], x, scale=section.noise_scale)
         return x
 
@@ -188,12 +193,19 @@ def make_objective(config: Config, train: data.ImageData, total_steps: int) -> l
     )
 
 
-def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan:
-    """Returns the plan of negatives.
+def fit_base(config: Config, train: data.ImageData) -> tuple[starts.Base | None, str]:
+    """Returns the mixture that the sampler tilts, or from which images without classes start."""
+    has_classes = config.family == "joint" or config.model.is_conditional
+    needs_base = any(one.entry.needs == BASE for one in checks.find_samplers(config).values())
+    if needs_base or (config.sampler.buffer.start == "informative" and not has_classes):
+        return starts.fit_base(train, has_classes)
+    return None, ""
 
-    Images without classes are split in clusters, for a start or a sampler that has a Gaussian for
-    each class.
-    """
+
+def chain_plan(
+    config: Config, train: data.ImageData, base: starts.Base | None
+) -> learning.ChainPlan:
+    """Returns the plan of negatives, whose sampler may tilt ``base``."""
     section, buffer, num_shards = config.sampler, config.sampler.buffer, config.mesh.num_shards
     num_classes, num_kept = checks.count_blocks(config), buffer.get("num_kept")
     has_classes = config.family == "joint" or config.model.is_conditional
@@ -211,18 +223,15 @@ def chain_plan(config: Config, train: data.ImageData) -> learning.ChainPlan:
     options = dict(section.get("augmentation", {"name": "none"}))
     if options.pop("name") == "image":
         augment = partial(data.augment_starts, low=section.low, high=section.high, **options)
-    needs_base = any(one.entry.needs == BASE for one in chosen.values())
-    grouped, base, log_q = train, None, None
-    if not has_classes and (needs_base or is_informative):
-        grouped = starts.split_images(train)
-    if needs_base:
-        base = starts.fit_gaussians(grouped)
+    gaussians, log_q = base and base.gaussians, None
+    if any(one.entry.needs == BASE for one in chosen.values()):
         # The first sampler's temperature counts.
-        log_q = partial(starts.log_base, base, next(iter(chosen.values())).options["temperature"])
+        heat = next(iter(chosen.values())).options["temperature"]
+        log_q = partial(starts.log_base, gaussians, heat)
     return learning.ChainPlan(
-        kinds={name: chain_kind(one, section, base, SHARD_AXES) for name, one in chosen.items()},
+        kinds={n: chain_kind(one, section, gaussians, SHARD_AXES) for n, one in chosen.items()},
         num_samples=section.num_samples // num_shards,
-        start_fn=starts.make_start(buffer, train, grouped, by_label=has_classes),
+        start_fn=starts.make_start(buffer, train, base, is_conditional=config.model.is_conditional),
         reinit_prob=buffer.reinit_prob,
         num_classes=num_classes,
         augment=augment,

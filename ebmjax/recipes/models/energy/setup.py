@@ -40,12 +40,14 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     network, init, logits_fn = make(config, train.images.shape[1:], levels)
     params, statistics = jax.jit(init)(network_key)
     view = parts.make_view(config, config.data.get("augment_positives", True))
-    classified_view = parts.make_view(config) if is_joint else None
-    chain_plan = parts.chain_plan(config, train) if has_density else None
+    classified_view = parts.make_view(config, is_classified=True) if is_joint else None
+    base, about_base = parts.fit_base(config, train) if has_density else (None, "")
+    chain_plan = parts.chain_plan(config, train, base) if has_density else None
     trained_by = chain_plan if has_chains else None
 
     model = EnergyModel(
         plan=chain_plan,
+        base=base,
         train=train,
         class_names=images.class_names,
         distances=None if truth else make_distances(config, extractor, train, images.monitored),
@@ -60,7 +62,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
     made = common.assemble(
         model,
         workdir,
-        images._replace(about=about),
+        images._replace(about=(*about, *([about_base] if base else ()))),
         plan=plan,
         data=learnt,
         params=params,

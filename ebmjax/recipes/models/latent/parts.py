@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from ebmjax import data, latent, networks
@@ -19,8 +18,9 @@ from ebmjax.recipes.config.user_parts import is_users
 from ebmjax.recipes.models import build as common
 from ebmjax.recipes.models.latent.checks import sampler
 from ebmjax.recipes.parts.samplers import bind_sampler
-from ebmjax.recipes.parts.start_distributions import fit_gaussians
+from ebmjax.recipes.parts.start_distributions import MOST_FITTED, rescale_images
 from ebmjax.recipes.parts.user_networks import user_networks
+from ebmjax.samplers import fit_factor_gaussian
 
 PARTS = latent.LatentParams._fields
 """Names of the two networks, each with an optimiser."""
@@ -42,8 +42,8 @@ def chains(config: Config, train: data.ImageData) -> latent.LatentChains:
     """Samplers, lengths and starts of ``config.sampler``."""
     section, latent_dim, start = config.sampler, config.model.latent_dim, None
     if section.posterior.start == "components":
-        alike = train._replace(labels=np.zeros(len(train.labels), int))
-        base = fit_gaussians(alike, latent_dim).one(0)
+        images = rescale_images(train)[:MOST_FITTED]
+        base = fit_factor_gaussian(images, num_directions=latent_dim).one(0)
         start = partial(latent.principal_latents, base, latent_dim=latent_dim)
     return latent.LatentChains(
         latent_dim,

@@ -117,6 +117,6 @@ def test_a_mistake_is_told(overrides, message, shallow, tmp_path):
 def test_a_class_without_images_has_no_gaussian():
     train = image_data.load(config_of("joint", **{"data.max_train": 200}))[0].train
     gap = train._replace(labels=np.where(train.labels == 3, 4, train.labels))
-    base = start_distributions.fit_gaussians(gap)
-    assert len(base.mean) == 9
-    assert np.all(np.isfinite(base.mean))
+    base, _ = start_distributions.fit_base(gap, has_classes=True)
+    assert {*np.asarray(base.classes)} == {0, 1, 2, 4, 5, 6, 7, 8, 9}
+    assert np.all(np.isfinite(base.gaussians.mean))
