@@ -30,6 +30,9 @@ from ebmjax.samplers import ReplayBuffer, select_particles
 from ebmjax.training import GradientFn, write_slots
 from ebmjax.types import Key, Metrics, PyTree
 
+ATTACK = 2**31 - 2
+"""Folded into the key of a step for the attack: its other keys are split off."""
+
 TAKEN = ("objective", "plan")
 """Names of ``numbers`` that a gradient takes."""
 
@@ -72,6 +75,7 @@ class Samples(NamedTuple):
       f: the network's, ``smoothing`` times ``log_density``.
       live: (M,), log densities of the ends of live chains, by constant parameters.
       entropy: scalar, of these ends.
+      attacked: (K,), as ``log_density``, of the labelled images; None without ``Objective.attack``.
     """
 
     x: jax.Array
@@ -79,6 +83,7 @@ class Samples(NamedTuple):
     f: Any = None
     live: Any = None
     entropy: Any = None
+    attacked: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +123,11 @@ class Objective:
       generative_weight: of ``loss``.
       density_scale: the loss's numbers to what multiplies the log density for the sampler alone,
         such as 1 - beta under the beta objective.
+      attack: moves the labelled images of a step, once for both passes of SAM: a function of (key,
+        logits_fn, images, labels, low=, high=) like ``functools.partial(metrics.pgd_attack,
+        epsilon=0.1, norm="linf", num_steps=10)``. It attacks the network with its running averages.
+        The images are constants, within [-1, 1] or no farther out than they were; cross-entropy and
+        accuracy are then theirs. None for none.
       live: makes the last steps of the chains live, for
         ``ebmjax.losses.improved_contrastive_divergence_loss``; needs a replay buffer.
       rho: radius of SAM; None for the plain gradient.
@@ -141,6 +151,7 @@ class Objective:
     classification_weight: float = 1.0
     generative_weight: float = 1.0
     density_scale: Callable[[Mapping[str, Any]], Any] = lambda numbers: 1.0
+    attack: Callable[..., Any] | None = None
     live: LiveSteps | None = None
     rho: float | None = None
     is_adaptive: bool = False
@@ -257,6 +268,16 @@ class _Step(NamedTuple):
             labelled, data = batch
             shown = jnp.asarray(labelled.images)
             images["classified"] = self.classified_view(classified_key, shown)
+            if objective.attack is not None:
+                clean, carried = images["classified"], (params, carry.statistics)
+                images["classified"] = objective.attack(
+                    jax.random.fold_in(key, ATTACK),
+                    lambda _, x: self.model.classifier.apply(*carried, x)[0],
+                    clean,
+                    labelled.labels,
+                    low=jnp.minimum(clean, -1.0),
+                    high=jnp.maximum(clean, 1.0),
+                ).adversarial
         numbers = {"smoothing": carry.smoothing, "step": carry.step, **objective.numbers}
         densities = partial(
             self.model.densities,
@@ -301,6 +322,9 @@ class _Step(NamedTuple):
                 at = {role: values / carry.smoothing for role, values in f.items()}
                 batch = Samples(x, at["positives"], f["positives"])
                 negatives = Samples(shown["negatives"], at["negatives"], f["negatives"], *live)
+            if objective.attack is not None:
+                attacked = self.model.log_density(seen.logits, labelled.labels)
+                batch = batch._replace(attacked=gather_rows(attacked, axis) / carry.smoothing)
             values, metrics = [], {}
             if labelled is not None:
                 cross_entropy, metrics = cross_entropy_loss(seen.logits, labelled.labels)

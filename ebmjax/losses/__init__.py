@@ -13,6 +13,9 @@ from ebmjax.losses._energy_discrepancy import energy_discrepancy_loss as energy_
 from ebmjax.losses._energy_matching import energy_matching_loss as energy_matching_loss
 from ebmjax.losses._energy_matching import match_pairs as match_pairs
 from ebmjax.losses._entropy import nearest_neighbour_entropy as nearest_neighbour_entropy
+from ebmjax.losses._equilibrium_matching import (
+    equilibrium_matching_loss as equilibrium_matching_loss,
+)
 from ebmjax.losses._improved_contrastive_divergence import (
     improved_contrastive_divergence_loss as improved_contrastive_divergence_loss,
 )

@@ -31,6 +31,7 @@ BASE = {
     "loss.energy_l2": 0.01,
 }
 
+ATTACK = {"loss.attack.radius": 32.0, "loss.attack.num_steps": 5}
 
 VARIANTS = {
     "softmax": {"loss.generative_weight": 0.0},
@@ -42,6 +43,8 @@ VARIANTS = {
     "mala": {"sampler.name": "mala", "sampler.box": "reject"},
     "mala_literal": {"sampler.name": "literal/mala.py:literal_mala"},
     "hmc": {"sampler.name": "hmc", "sampler.box": "reject"},
+    "dat": {"loss.name": "dat", **ATTACK},
+    "eb_jdat": {"loss.name": "eb_jdat", **ATTACK},
     "unconfined": joint.DEFAULT,
     **joint.scenario_variants(learning_rate=5e-3),
 }

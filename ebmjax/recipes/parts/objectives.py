@@ -136,6 +136,43 @@ def svgd(
     )
 
 
+def dat(key: Key, model: Density, batch: Samples, negatives: Samples) -> tuple[jax.Array, Metrics]:
+    """Returns the binary cross-entropy that tells data from samples by f: a discriminator's loss.
+
+    Beside it stands the cross-entropy of attacked images. In the paper chains are attacks: steps of
+    one length up the label's logit, from images of other data, more of them as training goes on.
+    Here they are those of ``config.sampler``.
+
+    Source: Yin et al. 2025 (arXiv 2510.13872), and its code.
+    """
+    loss, metrics = losses.noise_contrastive_loss(batch.log_density, negatives.log_density)
+    return loss / (1.0 + len(negatives.log_density) / len(batch.log_density)), metrics
+
+
+def eb_jdat(
+    key: Key,
+    model: Density,
+    batch: Samples,
+    negatives: Samples,
+    *,
+    adversarial_weight: Annotated[Any, NOT_NEGATIVE] = 0.1,
+) -> tuple[jax.Array, Metrics]:
+    """Returns contrastive divergence, and the weighted gap from attacked images to the data.
+
+    With cross-entropy of attacked images x' it is -log p(y | x') - weight log p(x' | x) - log p(x).
+    The data stand for the normaliser of p(x' | x) in the ball around x: log p(x' | x) has the
+    gradient of f(x') - f(x).
+
+    Args:
+      adversarial_weight: weight of -log p(x' | x) of attacked images; 0: JEM, attacked
+
+    Source: Jiang et al. 2025 (arXiv 2505.19459), derived anew, see docs/robustness.md.
+    """
+    loss, metrics = contrastive_divergence(key, model, batch, negatives)
+    gap, _ = losses.contrastive_divergence_loss(-batch.attacked, -batch.log_density)
+    return loss + adversarial_weight * gap, {**metrics, "adversarial_gap": gap}
+
+
 def denoising(
     key: Key, model: Density, batch: Samples, *, noise_scale: Annotated[Any, POSITIVE] = 0.3
 ) -> tuple[jax.Array, Metrics]:
@@ -363,9 +400,34 @@ def energy_matching(
     return paths + weight * contrast, {**energies, **metrics}
 
 
-OF_SCORES = (denoising, denoising_levels, score_matching, energy_matching)
+def equilibrium_matching(
+    key: Key,
+    model: Density,
+    batch: Samples,
+    *,
+    decay_start: Annotated[Any, FRACTION] = 0.8,
+    peak: Annotated[Any, POSITIVE] = 4.0,
+) -> tuple[jax.Array, Metrics]:
+    """Returns ``losses.equilibrium_matching_loss``, of one time an example, uniform in [0, 1].
+
+    Args:
+      decay_start: time from which the slope falls to 0 at the data
+      peak: slope before, in units of the distance from noise to data
+    """
+    x = batch.x
+    noise_key, time_key = jax.random.split(key)
+    noise = jax.random.normal(noise_key, x.shape, x.dtype)
+    time = jax.random.uniform(time_key, (len(x),))
+    between = noise + _across(time, x).astype(x.dtype) * (x - noise)
+    score = jax.grad(lambda x: jnp.sum(model(x)))(between)
+    return losses.equilibrium_matching_loss(
+        score, x - noise, time, decay_start=decay_start, peak=peak
+    )
+
+
+OF_SCORES = (denoising, denoising_levels, score_matching, energy_matching, equilibrium_matching)
 """Objectives whose losses hold gradients of the energy, which training differentiates again."""
-OF_CHAINS = (contrastive_divergence, improved, beta, svgd)
+OF_CHAINS = (contrastive_divergence, improved, beta, svgd, dat, eb_jdat)
 OTHERS = (diffusion_recovery, energy_discrepancy, noise_contrastive)
 OBJECTIVES: dict[str, Any] = {one.__name__: one for one in (*OF_CHAINS, *OF_SCORES, *OTHERS)}
 """Functions ``(key, model, batch, negatives, *, FIELD=DEFAULT, ...) -> (loss, metrics)``, by name.
@@ -373,7 +435,13 @@ OBJECTIVES: dict[str, Any] = {one.__name__: one for one in (*OF_CHAINS, *OF_SCOR
 Those without ``negatives`` need no chains; theirs are the fields ``loss.<name>.<field>``, and those
 of the others ``loss.<field>``."""
 
-MODELS = {"improved": "energy", "svgd": "joint"}
+WITHOUT_DENSITY = {
+    "equilibrium_matching": "a landscape for descent from noise",
+    "dat": "a ratio of the data to the samples",
+}
+"""Objectives whose best energy is no -log p of the data, with a word for what it is."""
+
+MODELS = {"improved": "energy", "svgd": "joint", "dat": "joint", "eb_jdat": "joint"}
 """Objectives of one kind of model alone."""
 
 
@@ -395,15 +463,23 @@ def fields(model: str, text: str = "objective") -> dict[str, Field]:
 
 
 def warn_of_objective(config: Config) -> tuple[str, ...]:
-    """Returns a line where the objective of ``config.loss`` wants a smooth activation."""
-    name, activation = config.loss.name, config.model.get("activation", "")
+    """Returns lines where the objective of ``config.loss`` wants another network, or has no log p.
+
+    It wants a smooth activation where it has gradients of the energy.
+    """
+    name, activation, lines = config.loss.name, config.model.get("activation", ""), []
     is_concerned = OBJECTIVES.get(name) in OF_SCORES and not config.model.get("factory")
-    if not is_concerned or "relu" not in activation:
-        return ()
-    return (
-        f"warning: config.loss.name={name} needs second derivatives, of which "
-        f"config.model.activation={activation} has none: set --config.model.activation=swish",
-    )
+    if is_concerned and "relu" in activation:
+        lines.append(
+            f"warning: config.loss.name={name} needs second derivatives, of which "
+            f"config.model.activation={activation} has none: set --config.model.activation=swish"
+        )
+    if name in WITHOUT_DENSITY:
+        lines.append(
+            f"warning: config.loss.name={name} trains {WITHOUT_DENSITY[name]}: its energy is no "
+            "-log p, and numbers in nats say nothing of the data"
+        )
+    return tuple(lines)
 
 
 def make_loss(

@@ -111,6 +111,17 @@ _JOINT: dict[str, Field] = {
         "in_place", one_of("in_place", "softmax", "argmax"), "how chains are put back", KEPT
     ),
     **objectives.fields("joint", "objective of p(x)"),
+    **under(
+        {
+            "loss.attack.radius": field(8.0, NOT_NEGATIVE, "levels of 255 that an image may move"),
+            "loss.attack.norm": field("linf", one_of("linf", "l2"), "norm of that distance"),
+            "loss.attack.num_steps": field(10, COUNT, "steps of the attack (PGD) in training"),
+            "loss.attack.step_size": field(
+                None, optional(POSITIVE), "levels of 255; None: 2.5 radius / num_steps"
+            ),
+        },
+        when_is("loss.name", "dat", "eb_jdat"),
+    ),
     "loss.generative_weight": field(1.0, NOT_NEGATIVE, "weight of -log p(x); 0: a classifier"),
     "loss.smoothing": field(1.0, POSITIVE, "alpha: p(x) is proportional to exp(f / alpha)"),
     "loss.smoothing_ratio": rare(

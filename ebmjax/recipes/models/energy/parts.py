@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ebmjax import data, learning, networks, optim
+from ebmjax import data, learning, metrics, networks, optim
 from ebmjax._stored import rows_of
 from ebmjax.recipes.config.errors import Config, ConfigError
 from ebmjax.recipes.config.families import POINTS
@@ -178,6 +178,12 @@ def make_objective(config: Config, train: data.ImageData, total_steps: int) -> l
             num_references=section.num_references // config.mesh.num_shards,
             **box,
         )
+    attack = None
+    if "attack" in section:
+        lengths = {"epsilon": section.attack.radius, "step_size": section.attack.step_size}
+        lengths = {name: level and 2.0 * level / 255.0 for name, level in lengths.items()}
+        fixed = {name: section.attack[name] for name in ("norm", "num_steps")}
+        attack = partial(metrics.pgd_attack, **fixed, **lengths)
     weight = section.get("generative_weight", 1.0)
     loss, numbers = make_loss(config, train, total_steps) if weight else (None, {})
     return learning.Objective(
@@ -185,6 +191,7 @@ def make_objective(config: Config, train: data.ImageData, total_steps: int) -> l
         numbers=numbers,
         generative_weight=weight,
         density_scale=lambda numbers: 1.0 - chains_beta(numbers, total_steps),
+        attack=attack,
         live=live,
         rho=config.optimizer.get("rho"),
         is_adaptive=config.optimizer.get("adaptive", False),
