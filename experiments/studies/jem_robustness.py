@@ -1,14 +1,17 @@
-"""Robustness and energy landscapes of the joint family on the digits.
+"""Robustness and energy landscapes of the joint family on the digits; hybrids trained on attacks.
 
 SADA-JEM's Figs. 1, 5 and 7: landscapes (landscapes.png, seed 0), and accuracy under attack in both
 norms, of images as they are and refined by ten steps of a sampler. Refined images are attacked as
 if the chain had the derivative 1 (BPDA), and through the chain's own derivative; broken by either
 is broken.
+
+"hybrid" has classifier, generator and robustness in a row: models that are trained on attacked
+images beside those that are not, judged by AutoPGD.
 """
 
 from ebmjax.recipes.config.files import project
 from ebmjax.recipes.study import Study, make_flags
-from ebmjax.recipes.study.table import pick_columns
+from ebmjax.recipes.study.table import fid_columns, pick_columns
 
 figures = project("figures.joint")
 joint_rows = project("settings.joint_rows")
@@ -45,16 +48,53 @@ COLUMNS = {
     "images with a gradient, linf 64/255, %": ("robustness.usable_gradient.linf.64", 100.0, 1),
     "the same, refined": ("robustness.refined.usable_gradient.linf.64", 100.0, 1),
 }
-STUDY = Study(
-    rows=ROWS,
-    columns=COLUMNS,
-    num_seeds=3,
-    common=(
-        *joint_rows.ONCE,
-        *joint_rows.skip("ood", "generation"),
-        "--config.evals.robustness.linf=(0, 16, 32, 64)",
-        "--config.evals.robustness.l2=(0, 128, 256)",
-        "--config.evals.robustness.num_restarts=2",
+EB_JDAT = f"{JEM}:eb_jdat"
+HYBRIDS = {
+    "softmax": f"{JEM}:softmax",
+    "softmax, attacked": [EB_JDAT, "--config.loss.generative_weight=0"],
+    "JEM": JEM,
+    "SADA-JEM": SADAJEM,
+    "JEM, attacked": [EB_JDAT, "--config.loss.adversarial_weight=0"],
+    "EB-JDAT": EB_JDAT,
+    "DAT": f"{JEM}:dat",
+}
+STUDIES = {
+    "": Study(
+        rows=ROWS,
+        columns=COLUMNS,
+        num_seeds=3,
+        common=(
+            *joint_rows.ONCE,
+            *joint_rows.skip("ood", "generation"),
+            "--config.evals.robustness.linf=(0, 16, 32, 64)",
+            "--config.evals.robustness.l2=(0, 128, 256)",
+            "--config.evals.robustness.num_restarts=2",
+        ),
+        draw=(figures.landscapes,),
     ),
-    draw=(figures.landscapes,),
-)
+    "hybrid": Study(
+        rows=HYBRIDS,
+        columns={
+            **pick_columns("accuracy, %", "ECE, %"),
+            **{
+                f"AutoPGD, linf {level}/255, %": (f"robustness.linf.{level}", 100.0, 1)
+                for level in (0, 16, 32, 64)
+            },
+            **fid_columns("buffer", "fresh"),
+            **pick_columns("seconds of training"),
+        },
+        num_seeds=3,
+        common=(
+            *joint_rows.ONCE,
+            *joint_rows.skip("ood", "landscape"),
+            *make_flags(
+                {
+                    "evals.robustness.attack": "apgd_t",
+                    "evals.robustness.num_steps": 30,
+                    "evals.robustness.linf": (0, 16, 32, 64),
+                    "evals.robustness.l2": (),
+                }
+            ),
+        ),
+    ),
+}

@@ -71,7 +71,10 @@ OF = {"image": {**samplers.SINGLE, **samplers.TILTING, "": None}, "joint": {**SA
 
 @pytest.mark.parametrize(("config", "sampler"), [(key, one) for key in OF for one in OF[key]])
 def test_one_flag_names_a_part_and_a_refusal_has_the_whole_command(config, sampler, capsys):
-    for objective in {"", *objectives.OBJECTIVES} - {"svgd" if config == "image" else "improved"}:
+    of_others = {
+        name for name, of in objectives.MODELS.items() if (of == "joint") == (config == "image")
+    }
+    for objective in {"", *objectives.OBJECTIVES} - of_others:
         named = ("sampler", sampler), ("loss", objective)
         given = [f"--config.{section}.name={one}" for section, one in named if one]
         try:

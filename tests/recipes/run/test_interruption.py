@@ -181,6 +181,8 @@ def test_sigterm_stops_it_too_and_it_goes_on_to_the_same_bits(whole, tmp_path, m
         ("jem_digits", {"loss.name": "diffusion_recovery", "optimizer.rho": 0.1}),
         ("toy_beta", {"loss.name": "energy_matching", "mesh.num_shards": 2}),
         ("jem_digits", {"loss.name": "energy_matching", "optimizer.rho": 0.1}),
+        ("jem_digits", {"loss.name": "eb_jdat", "mesh.num_shards": 2, "optimizer.rho": 0.1}),
+        ("jem_digits", {"loss.name": "dat", "model.norm": "batch"}),
         ("jem_digits", {"train.max_steps": 7, "optimizer.schedule": "cosine"}),
         ("joint", {}),
         ("image", {"mesh.num_shards": 2}),
