@@ -258,6 +258,7 @@ class _Step(NamedTuple):
         num_members(axis, "objective.batch_axis")
         classified_key, view_key, draw_key, keep_key, loss_key = jax.random.split(key, 5)
         labelled, data, images, labels = None, batch, {}, {}
+        classifier = cast(JointNetwork, self.model)  # of labelled images
         if self.classified_view is not None:
             if isinstance(batch, ImageData) or len(batch) != 2:  # ``ImageData`` is a pair as well
                 raise ValueError(
@@ -272,7 +273,7 @@ class _Step(NamedTuple):
                 clean, carried = images["classified"], (params, carry.statistics)
                 images["classified"] = objective.attack(
                     jax.random.fold_in(key, ATTACK),
-                    lambda _, x: self.model.classifier.apply(*carried, x)[0],
+                    lambda _, x: classifier.classifier.apply(*carried, x)[0],
                     clean,
                     labelled.labels,
                     low=jnp.minimum(clean, -1.0),
@@ -322,13 +323,14 @@ class _Step(NamedTuple):
                 at = {role: values / carry.smoothing for role, values in f.items()}
                 batch = Samples(x, at["positives"], f["positives"])
                 negatives = Samples(shown["negatives"], at["negatives"], f["negatives"], *live)
-            if objective.attack is not None:
-                attacked = self.model.log_density(seen.logits, labelled.labels)
-                batch = batch._replace(attacked=gather_rows(attacked, axis) / carry.smoothing)
             values, metrics = [], {}
             if labelled is not None:
                 cross_entropy, metrics = cross_entropy_loss(seen.logits, labelled.labels)
                 values.append(objective.classification_weight * cross_entropy)
+                if objective.attack is not None:
+                    logits = cast(jax.Array, seen.logits)
+                    attacked = classifier.log_density(logits, labelled.labels)
+                    batch = batch._replace(attacked=gather_rows(attacked, axis) / carry.smoothing)
             if objective.loss is not None:
                 density = Density(bind(params_now), bind(params))
                 loss, more = objective.loss(loss_key, density, batch, negatives, numbers)
