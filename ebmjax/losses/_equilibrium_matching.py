@@ -20,27 +20,19 @@ def equilibrium_matching_loss(
         c(t) = \lambda \min\left(1, \frac{1 - t}{1 - a}\right)
 
     The mean is over examples and coordinates, and s does not see t. The best s is the mean of
-    :math:`c(t) (x - \epsilon)` given :math:`x_t`. It is the score of no known density: its energy
-    is a landscape for descent from noise, and no -log p.
+    :math:`c(t) (x - \epsilon)` given :math:`x_t`: no density's score, and its energy is no -log p.
 
     Args:
-      score: s at :math:`x_t`, (N, ...), per unit of the data; here minus the gradient of an energy.
+      score: s at :math:`x_t`, (N, ...): minus the gradient of an energy.
       displacement: :math:`x - \epsilon`, of the same shape.
       time: t in [0, 1], 0 at the noise, (N,).
       decay_start: a in [0, 1), where c begins to fall to 0.
       peak: :math:`\lambda`, the c before.
 
     Returns:
-      The scalar loss, float32 or float64 as the scores are, and the metric ``transport_error``, its
-      root.
+      The scalar loss, as wide as the scores are, and its root, the metric ``transport_error``.
 
-    Source: Wang & Du 2025 (arXiv 2510.02300), its truncated decay and explicit energy.
-
-    Example:
-      >>> score, displacement = jnp.array([[2.0, 5.0]]), jnp.ones((1, 2))
-      >>> loss, _ = equilibrium_matching_loss(score, displacement, jnp.array([0.9]))  # c = 2
-      >>> round(float(loss), 3)
-      4.5
+    Source: Wang & Du 2025 (arXiv 2510.02300), truncated decay, explicit energy.
     """
     time, displacement = jnp.asarray(time), jnp.asarray(displacement)
     if time.shape != displacement.shape[:1]:

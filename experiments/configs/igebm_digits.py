@@ -67,14 +67,13 @@ VARIANTS = {
     "multiscale": {"model.num_scales": 2},
     "conditional": {"model.is_conditional": True},
     "improved": {"loss.name": "improved"},
-    "equilibrium": {
+    "equilibrium": BARE
+    | {
         "loss.name": "equilibrium_matching",
         "model.activation": "swish",
-        "model.spectral_norm": None,
         "sampler.name": "gradient_descent",
         "sampler.gradient_descent.step_size": 0.003,
         "sampler.num_steps": 250,
-        "sampler.box": "none",
         "sampler.buffer.start": "gaussian",
         "train.num_epochs": 120,
     },

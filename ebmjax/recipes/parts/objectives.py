@@ -435,11 +435,8 @@ OBJECTIVES: dict[str, Any] = {one.__name__: one for one in (*OF_CHAINS, *OF_SCOR
 Those without ``negatives`` need no chains; theirs are the fields ``loss.<name>.<field>``, and those
 of the others ``loss.<field>``."""
 
-WITHOUT_DENSITY = {
-    "equilibrium_matching": "a landscape for descent from noise",
-    "dat": "a ratio of the data to the samples",
-}
-"""Objectives whose best energy is no -log p of the data, with a word for what it is."""
+WITHOUT_DENSITY = ("equilibrium_matching", "dat")
+"""Objectives whose best energy is no -log p of the data."""
 
 MODELS = {"improved": "energy", "svgd": "joint", "dat": "joint", "eb_jdat": "joint"}
 """Objectives of one kind of model alone."""
@@ -463,10 +460,7 @@ def fields(model: str, text: str = "objective") -> dict[str, Field]:
 
 
 def warn_of_objective(config: Config) -> tuple[str, ...]:
-    """Returns lines where the objective of ``config.loss`` wants another network, or has no log p.
-
-    It wants a smooth activation where it has gradients of the energy.
-    """
+    """Returns lines if the objective of ``config.loss`` wants a smooth network, or has no log p."""
     name, activation, lines = config.loss.name, config.model.get("activation", ""), []
     is_concerned = OBJECTIVES.get(name) in OF_SCORES and not config.model.get("factory")
     if is_concerned and "relu" in activation:
@@ -476,8 +470,8 @@ def warn_of_objective(config: Config) -> tuple[str, ...]:
         )
     if name in WITHOUT_DENSITY:
         lines.append(
-            f"warning: config.loss.name={name} trains {WITHOUT_DENSITY[name]}: its energy is no "
-            "-log p, and numbers in nats say nothing of the data"
+            f"warning: config.loss.name={name} trains an energy that is no -log p: numbers in nats "
+            "say nothing of the data"
         )
     return tuple(lines)
 
