@@ -5,6 +5,7 @@ Your functions of images see float32 (N, H, W, C) in [-1, 1]. They are traced at
 parameters of the same shapes compile nothing again.
 """
 
+from ebmjax.evaluate._baselines import fit_baselines as fit_baselines
 from ebmjax.evaluate._classifier import LogitsFn as LogitsFn
 from ebmjax.evaluate._classifier import classifier as classifier
 from ebmjax.evaluate._classifier import scores as scores

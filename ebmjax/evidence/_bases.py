@@ -58,14 +58,19 @@ def gaussian_base(
     options: dict[str, Any] = {"num_directions": num_directions, "jitter": jitter}
     whole = fit_factor_gaussian(positions, **options)
     fitted = whole if labels is None else fit_factor_gaussian(positions, labels, **options)
-    start, constant = factor_gaussian_start(fitted), 0.5 * whole.mean.size * math.log(2 * math.pi)
-    num = len(fitted.mean)
+    return mixture_base(fitted)._replace(coordinates=whole.one(0))
+
+
+def mixture_base(fitted: FactorGaussian) -> Base:
+    """Returns the mixture of Gaussians as a base without coordinates."""
+    start, num = factor_gaussian_start(fitted), len(fitted.mean)
+    constant = 0.5 * fitted.mean[0].size * math.log(2 * math.pi)
 
     def draw(key: Key) -> jax.Array:
         label_key, start_key = jax.random.split(key)
         return start(start_key, jax.random.randint(label_key, (), 0, num))
 
-    return Base(draw, lambda x: fitted.log_density(x) - constant, whole.one(0))
+    return Base(draw, lambda x: fitted.log_density(x) - constant)
 
 
 def unfold(

@@ -7,17 +7,19 @@ import jax
 import numpy as np
 
 from ebmjax import evaluate
-from ebmjax._ranges import POSITIVE, TWO_OR_MORE, Range
+from ebmjax._ranges import NOT_NEGATIVE, POSITIVE, TWO_OR_MORE, Range, optional
 from ebmjax.data import ImageData
 from ebmjax.recipes.config.families import is_points
 from ebmjax.recipes.evaluators import Found
 from ebmjax.types import Key
 
-TEMPERATURE = Range(
-    "'fitted', 'chains', or positive and finite",
-    lambda v: v in ("fitted", "chains") or (not isinstance(v, str) and POSITIVE.holds(v)),
-    object,
-    (1.0, "fitted", "chains"),
+TEMPERATURE = optional(
+    Range(
+        "'fitted', 'chains', or positive and finite",
+        lambda v: v in ("fitted", "chains") or (not isinstance(v, str) and POSITIVE.holds(v)),
+        object,
+        (1.0, "fitted", "chains"),
+    )
 )
 
 
@@ -29,21 +31,29 @@ def nats(
     num_images: Annotated[int, TWO_OR_MORE] = 1000,
     num_chains: Annotated[int, TWO_OR_MORE] = 64,
     num_powers: Annotated[int, TWO_OR_MORE] = 400,
-    temperature: Annotated[Any, TEMPERATURE] = 1.0,
+    temperature: Annotated[Any, TEMPERATURE] = None,
+    flow_minutes: Annotated[float, NOT_NEGATIVE] = 1.0,
 ) -> Found:
-    """Returns "nats" of test images or points: log p(x), and bits per dimension of images.
+    """Returns "nats" of test images or points: log p(x), beside baselines; of images bits, too.
 
     Those of every image are arrays.
 
     Args:
       num_images: test images or points that are scored
       num_chains: chains of each side of log Z
-      num_powers: powers from fitted Gaussians to the model
-      temperature: divisor of the log density; fitted: by the data; chains: theirs
+      num_powers: powers from the base to the model
+      temperature: divisor of the log density; fitted: by the data; chains: theirs; None: theirs
+        where the model has a base, else 1
+      flow_minutes: minutes for each of two trainings of a flow, a baseline; 0: none
     """
     key, image_key = jax.random.split(key)
     normalised = normalise(
-        key, model, num_chains=num_chains, num_powers=num_powers, temperature=temperature
+        key,
+        model,
+        num_chains=num_chains,
+        num_powers=num_powers,
+        temperature=temperature,
+        flow_minutes=flow_minutes,
     )
     scores = normalised.score(data.images[:num_images], image_key)
     report = normalised.summarise(scores)
@@ -56,8 +66,11 @@ def normalise(key: Key, model: Any, *, temperature: Any, **options: Any) -> eval
     """Returns the normalised density of a trained model, see ``evaluate.normalise``."""
     config, train = model.config, model.train
     low, high = box_of(config, train.images)
-    if temperature == "chains":  # what the moves of training's sampler imply
-        temperature = model.about().get("temperature") or 1.0
+    base = model.base() if temperature in (None, "chains") else None
+    if base is not None:
+        temperature = model.about()["temperature"] / float(model.trained.scale)
+    elif temperature == "chains":  # what the moves of training's sampler imply
+        temperature = model.about().get("temperature")
     return evaluate.normalise(
         key,
         partial(model.log_density, model.trained),
@@ -65,7 +78,8 @@ def normalise(key: Key, model: Any, *, temperature: Any, **options: Any) -> eval
         low=low,
         high=high,
         noise_scale=config.data.get("noise_scale", 0.0),
-        temperature=temperature,
+        base=base,
+        temperature=temperature or 1.0,
         **options,
     )
 

@@ -36,9 +36,14 @@ LABELS = {
     "gaussian_fid generation.gaussian.fid": "FID of Gaussians fitted to training images",
     "test_images_fid generation.test_images.fid": "FID of test images",
     "nats.nats": "log p(x) of test images or points in nats, between its ends",
-    "nats.gaussian_nats": "that of Gaussians fitted to training data",
+    "nats.best.name": "best baseline on held-out training data",
+    "nats.best.nats": "its nats",
+    "nats.minus_best.difference": "the model's nats minus these, in pairs, 95 % interval",
     "nats.bits": "bits per dimension, between their ends",
-    "nats.gaussian_bits": "those of these Gaussians",
+    "nats.noisy.nats": "nats under the noise of training, between their ends",
+    "nats.noisy.best.name": "best baseline of noisy data",
+    "nats.noisy.best.nats": "its nats under this noise",
+    "nats.noisy.minus_best.difference": "the model's minus these, in pairs, 95 % interval",
     "nats.temperature": "temperature of this density",
     "generation.fresh.energy_gap": "energy of fresh chains less that of test images",
     "generation.fresh.rms_displacement": "RMS displacement of fresh chains",
@@ -78,7 +83,12 @@ def results(numbers: Mapping[str, Any]) -> dict[str, str]:
 
 
 def as_text(numbers: Mapping[str, Any], name: str) -> str:
-    """Returns a number with its interval or error, and with its images if samples have others."""
+    """Returns a number with its interval or error, and with its images if samples have others.
+
+    Text stays as it is.
+    """
+    if isinstance(numbers[name], str):
+        return numbers[name]
     place = name.removesuffix("difference") if name.endswith("difference") else f"{name}_"
     ends = [numbers.get(f"{place}{end}") for end in ("low", "high")]
     if None not in ends:

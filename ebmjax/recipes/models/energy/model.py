@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from ebmjax import evaluate, learning
+from ebmjax import evaluate, evidence, learning
 from ebmjax._groups import map_groups
 from ebmjax._phases import say_part
 from ebmjax.data import to_signed_unit
@@ -123,6 +123,12 @@ class EnergyModel(ImageModel):
     def log_density(self, trained: Trained, x: jax.Array) -> jax.Array:
         """Returns the log density of one image or point, up to a constant."""
         return jax.nn.logsumexp(self.logits_of(trained, x[None])[0])
+
+    def base(self) -> evidence.Base | None:
+        """Returns q of a density q(x) exp(f(x) / T), whose chains tilt a base; None without one."""
+        if self.plan is None or self.plan.log_base is None:
+            return None
+        return evidence.mixture_base(self.plan.log_base.args[0])  # type: ignore[attr-defined]
 
     @property
     def logits(self) -> Partial:
