@@ -175,7 +175,7 @@ HEAVY = [
     "flax", "orbax", "tensorstore", "ml_collections", "tensorflow_datasets", "distrax", "sklearn",
     "matplotlib", "tensorboardX", "tqdm", "PIL", "bs4", "importlib_resources", "requests",
     "tensorflow", "tensorflow_probability",
-    "chex", "blackjax", "equinox", "arviz_stats",
+    "chex", "blackjax", "equinox", "flowjax", "arviz_stats",
     "pytest", "torch", "pandas",
 ]  # fmt: skip
 LIGHT_CODE = f"""
@@ -303,12 +303,14 @@ def test_the_extras_hold_what_is_imported() -> None:
     assert distributions({huggingface}) <= core | listed(extras["huggingface"])
     search = {path for path in MODULES if path.match("ebmjax/recipes/study/search*.py")}
     assert distributions(search) <= core | optional | listed(extras["search"])
-    others = set(MODULES) - {huggingface} - search
+    flow = Path("ebmjax/evaluate/_baselines.py")
+    assert distributions({flow}) <= core | optional | listed(extras["flow"])
+    others = set(MODULES) - {huggingface, flow} - search
     assert distributions(others) <= core | optional
     assert distributions((ROOT / "experiments").rglob("*.py")) <= core | optional
     assert {"ebmjax[experiments]", "ebmjax[search]"} <= set(extras["examples"])
     assert "ebmjax[examples]" in extras["docs"]
-    assert {"ebmjax[examples]", "ebmjax[huggingface]"} <= set(extras["test"])
+    assert {"ebmjax[examples]", "ebmjax[flow]", "ebmjax[huggingface]"} <= set(extras["test"])
     assert "ebmjax[test]" in extras["dev"]
 
 
