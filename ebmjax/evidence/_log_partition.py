@@ -118,13 +118,15 @@ def log_partition(
     path, start, pilot = populate(keys[0], keys[1], log_density_fn, base, **population)
     powers, step_sizes = place_powers(pilot, num_powers)
     ends: Any = pilot.positions if samples is None else samples
-    forward, backward = (
-        anneal(one, begin, p, path.at, path.log_tilt_fn, sampler, num_steps, step_sizes=steps)
-        for one, begin, p, steps in (
-            (keys[2], start, powers, step_sizes),
-            (keys[3], ends, powers[::-1], step_sizes[::-1]),
+
+    @jax.jit  # one program for both sides
+    def weigh(key: Key, begin: Any, powers: jax.Array, steps: jax.Array) -> AnnealedSamples:
+        return anneal(
+            key, begin, powers, path.at, path.log_tilt_fn, sampler, num_steps, step_sizes=steps
         )
-    )
+
+    forward = weigh(keys[2], start, powers, step_sizes)
+    backward = weigh(keys[3], ends, powers[::-1], step_sizes[::-1])
     if coordinates is not None:
         ends = jax.vmap(coordinates.place)(ends)
     return _summarise(forward, backward, powers, ends)

@@ -18,9 +18,10 @@ from ebmjax.types import Key, LogDensityFn, PyTree, Sampler
 
 PILOT_SHARE, MOST_RUNGS = 0.5, 200
 """Effective share of the pilot's population that a power leaves, and rungs of the pilot at most."""
-NUM_MOVES, NUM_KEPT = 10, 40
-"""Moves of the pilot's population at a power, for one of a chain's, and positions of a chain, to
-the second half of which a base is fitted."""
+NUM_MOVES, RELAXED, NUM_KEPT = 10, 0.5, 40
+"""Moves of the pilot's population at a power, at most, for one of a chain's; the correlation of its
+tilts before and after, below which it stops; and positions of a chain, to the second half of which
+a base is fitted."""
 
 
 class PathFromBase(NamedTuple):
@@ -164,22 +165,25 @@ def _pilot(
         tilts = tilts_of(state.positions)
         power = widest(state.power, tilts)
         power = jnp.where(state.count >= MOST_RUNGS - 1, 1.0, power)
-        pick_key, start_key, *move_keys = jax.random.split(
-            jax.random.fold_in(key, state.count), 2 + NUM_MOVES * num_steps
-        )
+        pick_key, start_key, move_key = jax.random.split(jax.random.fold_in(key, state.count), 3)
         chosen = systematic(pick_key, (power - state.power) * tilts)
         positions = jax.tree.map(lambda leaf: leaf[chosen], state.positions)
-        density = path.at(power)
+        density, before = path.at(power), tilts[chosen]
 
-        def move(carry: tuple[Any, jax.Array], key: Key) -> tuple[tuple[Any, Any], None]:
-            states, log_step = carry
+        def move(carry: tuple[Any, ...]) -> tuple[Any, ...]:
+            states, log_step, count, _ = carry
             chain = sampler(density, step_size=jnp.exp(log_step))
-            states, info = batch_step(chain.step)(key, states)
-            return (states, log_step + jnp.mean(info.acceptance_prob) - target), None
+            states, info = batch_step(chain.step)(jax.random.fold_in(move_key, count), states)
+            kept = jnp.corrcoef(before, tilts_of(position_of(states)))[0, 1]
+            return states, log_step + jnp.mean(info.acceptance_prob) - target, count + 1, kept
+
+        def is_tied(carry: tuple[Any, ...]) -> jax.Array:
+            return (carry[2] < NUM_MOVES * num_steps) & ~(carry[3] < RELAXED)
 
         chain = sampler(density, step_size=jnp.exp(state.log_step_size))
-        carry = start_chains(start_key, chain, positions), state.log_step_size
-        (states, log_step), _ = jax.lax.scan(move, carry, jnp.stack(move_keys))
+        states = start_chains(start_key, chain, positions)
+        carry = states, state.log_step_size, jnp.int32(0), jnp.float32(1)
+        states, log_step, *_ = jax.lax.while_loop(is_tied, move, carry)
         place = jnp.where(state.power < 1.0, state.count, MOST_RUNGS)  # beyond it nothing is set
         return PilotPopulation(
             position_of(states),
