@@ -15,7 +15,7 @@ from ebmjax._phases import say_part
 from ebmjax._stored import take_rows
 from ebmjax.data import ImageData, add_gaussian_noise, dequantise
 from ebmjax.evaluate._baselines import Baseline, fit_baselines
-from ebmjax.samplers import hmc
+from ebmjax.samplers import FactorGaussian, hmc
 from ebmjax.types import Key, LogDensityFn
 
 BATCH, LEVEL = 128, 2.0 / 256.0
@@ -135,7 +135,7 @@ def normalise(
     *,
     low: float,
     high: float,
-    base: evidence.Base | None = None,
+    tilted: tuple[FactorGaussian, LogDensityFn] | None = None,
     noise_scale: float = 0.0,
     num_chains: int = 64,
     num_powers: int = 400,
@@ -150,8 +150,9 @@ def normalise(
       train: training images, uint8; or points, floating point.
       low: lower end of the box in which the density lives, if it has no base.
       high: its upper end.
-      base: of which the density, divided by the temperature, is a multiple on the whole space; None
-        for Gaussians of the training data, one a class.
+      tilted: q and f of a density q(x) exp(f(x)) on the whole space, which takes the place of
+        ``log_density_fn``, and has its own temperature in f; None: Gaussians of the classes are the
+        base.
       noise_scale: noise of the training, in units of pixels in [-1, 1].
       num_chains: chains of each side of log Z.
       num_powers: powers from the base to the density.
@@ -169,30 +170,34 @@ def normalise(
     x = np.asarray(x)
     jitter = max(noise_scale, SMALLEST_NOISE) ** 2 if is_image else None
     classes = np.unique(labels, return_inverse=True)[1] if is_image else np.zeros(len(x), int)
-    fitted = evidence.gaussian_base(x, classes if classes.any() else None, jitter=jitter)
+    base = evidence.gaussian_base(x, classes if classes.any() else None, jitter=jitter)
     scale = np.sqrt(np.var(x, axis=0) + SMALLEST_NOISE**2)
     # Beyond the box by the moments of the data.
-    extend: Any = partial(evidence.unfold, low=low, high=high, mean=np.mean(x, axis=0), scale=scale)
-    if base is not None:
-        fitted, extend = base._replace(coordinates=fitted.coordinates), lambda density: density
+    extend = partial(evidence.unfold, low=low, high=high, mean=np.mean(x, axis=0), scale=scale)
     if temperature == "fitted":
         say_part("fitting a temperature to the training data")
-        assert fitted.coordinates is not None
+        assert base.coordinates is not None
         temperature = evidence.fit_temperature(
-            heat_key, log_density_fn, x, fitted.coordinates, extend=extend
+            heat_key, log_density_fn, x, base.coordinates, extend=extend
         )
     tempered = lambda position: log_density_fn(position) / temperature  # noqa: E731
+    density = extend(tempered)
+    if tilted is not None:
+        (q, tilt), constant = tilted, 0.5 * x[0].size * math.log(2 * math.pi)
+        base, place = evidence.latent_mixture(q)
+        tempered = lambda position: q.log_density(position) - constant + tilt(position)  # noqa: E731
+        density = lambda z: base.log_density_fn(z) + tilt(place(z))  # noqa: E731
     say_part(f"log Z: {num_chains} chains through {num_powers:,} powers, both ways")
     found = evidence.log_partition(
         key,
-        extend(tempered),
-        fitted,
+        density,
+        base,
         num_chains=num_chains,
         num_powers=num_powers,
         sampler=hmc,  # at as many gradients the sides of MALA lie twice as far apart
         num_steps=1,
         num_long=200,  # trajectories that move the pilot's end, where the reverse chains begin
-        refit=base is None,
+        refit=tilted is None,
     )
     return Normalised(tempered, found, temperature, baselines, noise_scale, noisy)
 

@@ -18,6 +18,8 @@ from ebmjax.samplers import (
 )
 from ebmjax.types import Key, LogDensityFn, PyTree
 
+SPREAD = 20.0
+"""Deviation of the latent coordinate that chooses a Gaussian, where the others have 1."""
 NUM_IMAGES = 2
 """Mirror images of a box on each side, in pairs. A coordinate reaches one width beyond it."""
 
@@ -40,7 +42,7 @@ class Base(NamedTuple):
 def gaussian_base(
     positions: Any, labels: Any = None, *, num_directions: int = 512, jitter: float | None = None
 ) -> Base:
-    """Fits a Gaussian to data, or a mixture with one Gaussian a class, in equal parts.
+    """Fits a Gaussian to data, or a mixture with one Gaussian a class, in the classes' shares.
 
     Chains then move in coordinates where the Gaussian of all data is N(0, I).
 
@@ -58,19 +60,33 @@ def gaussian_base(
     options: dict[str, Any] = {"num_directions": num_directions, "jitter": jitter}
     whole = fit_factor_gaussian(positions, **options)
     fitted = whole if labels is None else fit_factor_gaussian(positions, labels, **options)
-    return mixture_base(fitted)._replace(coordinates=whole.one(0))
-
-
-def mixture_base(fitted: FactorGaussian) -> Base:
-    """Returns the mixture of Gaussians as a base without coordinates."""
-    start, num = factor_gaussian_start(fitted), len(fitted.mean)
-    constant = 0.5 * fitted.mean[0].size * math.log(2 * math.pi)
+    start, constant = factor_gaussian_start(fitted), 0.5 * whole.mean.size * math.log(2 * math.pi)
 
     def draw(key: Key) -> jax.Array:
         label_key, start_key = jax.random.split(key)
-        return start(start_key, jax.random.randint(label_key, (), 0, num))
+        return start(start_key, jax.random.categorical(label_key, fitted.log_weights))
 
-    return Base(draw, lambda x: fitted.log_density(x) - constant)
+    return Base(draw, lambda x: fitted.log_density(x) - constant, whole.one(0))
+
+
+def latent_mixture(fitted: FactorGaussian) -> tuple[Base, Callable[[jax.Array], jax.Array]]:
+    """Returns a normal base of latent positions (d + 1,), and their map to a mixture's positions.
+
+    Draws of the base become exact draws of the mixture. The last coordinate chooses the Gaussian.
+    It is ``SPREAD`` times as wide as the others, which are the Gaussian's whitened coordinates, so
+    that a move seldom changes the Gaussian.
+    """
+    scale = jnp.ones(fitted.mean[0].size + 1).at[-1].set(SPREAD)
+    ends = jnp.cumsum(jnp.exp(fitted.log_weights))[:-1]
+
+    def place(z: jax.Array) -> jax.Array:
+        index = jnp.searchsorted(ends, norm.cdf(z[-1] / SPREAD))
+        return fitted.one(index).place(z[:-1])
+
+    return Base(
+        lambda key: scale * jax.random.normal(key, scale.shape),
+        lambda z: jnp.sum(norm.logpdf(z, 0.0, scale)),
+    ), place
 
 
 def unfold(

@@ -66,9 +66,9 @@ def normalise(key: Key, model: Any, *, temperature: Any, **options: Any) -> eval
     """Returns the normalised density of a trained model, see ``evaluate.normalise``."""
     config, train = model.config, model.train
     low, high = box_of(config, train.images)
-    base = model.base() if temperature in (None, "chains") else None
-    if base is not None:
-        temperature = model.about()["temperature"] / float(model.trained.scale)
+    tilted = model.tilted() if temperature in (None, "chains") else None
+    if tilted is not None:
+        *tilted, temperature = tilted
     elif temperature == "chains":  # what the moves of training's sampler imply
         temperature = model.about().get("temperature")
     return evaluate.normalise(
@@ -78,7 +78,7 @@ def normalise(key: Key, model: Any, *, temperature: Any, **options: Any) -> eval
         low=low,
         high=high,
         noise_scale=config.data.get("noise_scale", 0.0),
-        base=base,
+        tilted=tilted,
         temperature=temperature or 1.0,
         **options,
     )

@@ -12,7 +12,7 @@ import scipy.stats
 from experiment_runs import command
 
 import ebmjax
-from ebmjax import data, evaluate, evidence
+from ebmjax import data, evaluate
 from ebmjax.evidence import Estimate
 from ebmjax.recipes.config.families import is_points
 from ebmjax.recipes.evaluators import nats
@@ -45,7 +45,7 @@ def model_of_images(temperature=1.0):
         trained=SCALE,
         log_density=log_density,
         about=lambda: {"temperature": 0.01},
-        base=lambda: None,
+        tilted=lambda: None,
     )
 
 
@@ -58,7 +58,8 @@ def test_images_are_normalised_in_their_box():
     log_z = np.log(3) + 4 * np.log(SCALE * np.sqrt(2 * np.pi) * inside)
     assert found.found.interval[0] < log_z < found.found.interval[1]
     scores = found.score(LEVELS[:50], key)
-    x = np.asarray(data.dequantise(key, jnp.asarray(LEVELS[:50])), np.float64).reshape(50, 4)
+    x = data.dequantise(jax.random.split(key)[0], jnp.asarray(LEVELS[:50]))
+    x = np.asarray(x, np.float64).reshape(50, 4)
     truth = np.sum(scipy.stats.norm.logpdf(x, MEAN, SCALE) - np.log(inside), axis=1)
     assert np.all((scores["nats_low"] < truth) & (truth < scores["nats_high"]))
     bits = -(scores["nats_high"] + 4 * np.log(2 / 256)) / (4 * np.log(2))
@@ -77,23 +78,26 @@ def test_images_are_normalised_in_their_box():
 
 
 @pytest.mark.slow
-def test_a_model_with_a_base_is_normalised_from_it_on_the_whole_space():
-    """q of two Gaussians, times a parabola that one coordinate of both has."""
-    means = np.where(np.arange(2)[:, None, None, None] == 0, -0.5, 0.5) * np.ones((2, 2, 2, 1))
-    q = FactorGaussian(
-        *(jnp.asarray(a, jnp.float32) for a in (means, np.eye(4), np.full((2, 4), 0.04), [1, 1]))
-    )
-    model, slope = model_of_images(), 20.0
-    model.base = lambda: evidence.mixture_base(q)
-    model.trained = SimpleNamespace(scale=1.0)
-    quadratic = lambda x: -0.5 * slope * jnp.sum(x[0, 0] ** 2)  # noqa: E731
-    model.log_density = lambda _, x: 0.01 * (quadratic(x) + q.log_density(x))
-    found = nats.normalise(jax.random.key(0), model, **OPTIONS)
+def test_a_tilted_density_is_normalised_from_its_base_on_the_whole_space():
+    """q of two Gaussians, times a parabola of one coordinate, of which both have another share."""
+    means = np.where(np.arange(2)[:, None, None, None] == 0, -0.3, 0.6) * np.ones((2, 2, 2, 1))
+    arrays = means, np.eye(4), np.full((2, 4), 0.04), [1, 1], np.log([0.25, 0.75])
+    q = FactorGaussian(*(jnp.asarray(a, jnp.float32) for a in arrays))
+    quadratic = lambda x: -10.0 * jnp.sum(x[0, 0] ** 2)  # noqa: E731
+    model = model_of_images()
+    model.tilted = lambda: (q, quadratic, 0.01)
+    found, key = nats.normalise(jax.random.key(0), model, **OPTIONS), jax.random.key(1)
     assert (found.temperature, found.found.is_closed) == (0.01, True)
-    # N(x; m, v) exp(-s x^2 / 2) has the integral (1 + s v)^-1/2 exp(-s m^2 / (2 (1 + s v))).
-    log_z = -0.5 * np.log(1.8) - 0.5 * slope * 0.25 / 1.8 + 2 * np.log(2 * np.pi)
-    assert found.found.interval[0] < log_z < found.found.interval[1]
+    # N(x; m, 0.04) exp(-10 x^2) has the integral 1.8^-1/2 exp(-10 m^2 / 1.8).
+    parts = [w * np.exp(-10 * m**2 / 1.8) / np.sqrt(1.8) for w, m in ((0.25, -0.3), (0.75, 0.6))]
+    assert found.found.interval[0] < np.log(sum(parts)) < found.found.interval[1]
     assert np.ptp(found.found.interval) < 1.0
+    x = np.asarray(data.dequantise(jax.random.split(key)[0], jnp.asarray(LEVELS[:20])), np.float64)
+    own = [scipy.stats.norm.logpdf(x, m, 0.2).reshape(20, 4).sum(1) for m in (-0.3, 0.6)]
+    truth = np.logaddexp(*(np.log([0.25, 0.75])[:, None] + own)) - 10 * x[:, 0, 0, 0] ** 2
+    truth -= np.log(sum(parts))
+    scores = found.score(LEVELS[:20], key)
+    np.testing.assert_allclose(scores["nats"], truth, atol=np.ptp(found.found.interval))
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from ebmjax import evaluate, evidence, learning
+from ebmjax import evaluate, learning
 from ebmjax._groups import map_groups
 from ebmjax._phases import say_part
 from ebmjax.data import to_signed_unit
@@ -26,9 +26,9 @@ from ebmjax.recipes.parts.objectives import chains_beta
 from ebmjax.recipes.parts.points_data import Truth
 from ebmjax.recipes.parts.samplers import temperature
 from ebmjax.recipes.parts.start_distributions import Base
-from ebmjax.samplers import StartFn
+from ebmjax.samplers import FactorGaussian, StartFn
 from ebmjax.training import TrainState
-from ebmjax.types import Key, PyTree
+from ebmjax.types import Key, LogDensityFn, PyTree
 
 LONG, FAR_PIXELS = 10, 32**2
 """Default length of an evaluation's chain, in lengths of a training step's, for images of at most
@@ -124,11 +124,20 @@ class EnergyModel(ImageModel):
         """Returns the log density of one image or point, up to a constant."""
         return jax.nn.logsumexp(self.logits_of(trained, x[None])[0])
 
-    def base(self) -> evidence.Base | None:
-        """Returns q of a density q(x) exp(f(x) / T), whose chains tilt a base; None without one."""
-        if self.plan is None or self.plan.log_base is None:
+    def tilted(self) -> tuple[FactorGaussian, LogDensityFn, float] | None:
+        """Returns q, f and T of a density q(x) exp(f(x)) on the whole space; None for another.
+
+        T is the temperature at which ``log_density`` is that of the chains.
+        """
+        if self.plan is None or self.plan.log_base is None or self.base is None:
             return None
-        return evidence.mixture_base(self.plan.log_base.args[0])  # type: ignore[attr-defined]
+        trained, heat = self.trained, self.about()["temperature"] / float(self.trained.scale)
+
+        def tilt(x: jax.Array) -> jax.Array:
+            logits = self.logits_fn(trained.params, trained.statistics, x[None])[0]
+            return jax.nn.logsumexp(self.output_scale * logits) / heat
+
+        return self.base.gaussians, tilt, heat
 
     @property
     def logits(self) -> Partial:
