@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import digamma, polygamma
 
 from ebmjax._checks import (
@@ -130,6 +131,49 @@ def guide(
         return jax.nn.log_softmax(logits)[label]
 
     return power_posterior(log_density_fn, log_probability, weight)
+
+
+def condition(log_density_fn: LogDensityFn, given: Any, mask: Any) -> LogDensityFn:
+    """The density of the free entries of a position, while all others stay as they are given.
+
+    Its position is ``given[mask]``; ``given.at[mask].set(position)`` is the whole one.
+
+    Args:
+      log_density_fn: of a position that is one array, such as an image (H, W, C).
+      given: such an array, whose free entries are not used.
+      mask: bools of its first axes, such as (H, W), True where entries are free (static).
+    """
+    free, whole = np.asarray(mask), jnp.asarray(given)
+    if free.dtype != bool or free.shape != whole.shape[: free.ndim]:
+        raise ValueError(
+            f"mask must be bools of the first axes of given, {whole.shape}; got {free.dtype} of "
+            f"shape {free.shape}."
+        )
+    return lambda position: log_density_fn(whole.at[free].set(position))
+
+
+def observe(
+    log_density_fn: LogDensityFn, operator: Callable[..., Any], observed: Any, noise_scale: Any
+) -> LogDensityFn:
+    r"""The posterior of a position of which an operator was observed under Gaussian noise.
+
+    .. math:: \log p(x \mid y) = \log p(x) - \frac{|A(x) - y|^2}{2 s^2} + \text{const}
+
+    Args:
+      log_density_fn: :math:`\log p`.
+      operator: :math:`A`, from a position to an array; linear or not, with a gradient.
+      observed: :math:`y`, of the shape of ``operator(position)``.
+      noise_scale: :math:`s`, a positive scalar in units of y; may be traced.
+    """
+    check_positive("noise_scale", noise_scale, is_scalar=True)
+
+    def log_likelihood(position: PyTree) -> jax.Array:
+        seen, shape = jnp.asarray(operator(position)), jnp.shape(observed)
+        if seen.shape != shape:
+            raise ValueError(f"operator must return an array of shape {shape}, got {seen.shape}.")
+        return -0.5 * jnp.sum(jnp.square((seen - observed) / noise_scale))
+
+    return power_posterior(log_density_fn, log_likelihood, 1.0)
 
 
 def _check_members(name: str, numbers: Sequence[Any], fns: Sequence[LogDensityFn]) -> None:

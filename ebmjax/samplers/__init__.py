@@ -14,6 +14,7 @@ from ebmjax.samplers._chains import start_chain as start_chain
 from ebmjax.samplers._chains import start_chains as start_chains
 from ebmjax.samplers._chains import start_key as start_key
 from ebmjax.samplers._chains import trace_chain as trace_chain
+from ebmjax.samplers._conditional_gaussian import condition_gaussian as condition_gaussian
 from ebmjax.samplers._gradient_descent import gradient_descent as gradient_descent
 from ebmjax.samplers._gradient_descent import gradient_descent_init as gradient_descent_init
 from ebmjax.samplers._gradient_descent import gradient_descent_step as gradient_descent_step

@@ -216,6 +216,12 @@ def check_use(workdir, monkeypatch, folder, images, columns):
         assert min(sheet.size) > 100
 
     np.savez(folder / "mine.npz", images=images)
+    further = "--mask=left", "--num=2", "--num_steps=2", f"--given={folder / 'mine.npz'}"
+    command(monkeypatch, "sample", workdir, folder / "given.npz", *further)
+    with np.load(folder / "given.npz") as written:
+        right = written["images"][:, :, :, run.input_shape[1] // 2 :]
+        right_of = images[:, None, :, run.input_shape[1] // 2 :]
+        np.testing.assert_array_equal(right, np.broadcast_to(right_of, right.shape))
     command(monkeypatch, "score", workdir, folder / "s.csv", f"--data={folder / 'mine.npz'}")
     header, *rows = list(csv.reader((folder / "s.csv").read_text().splitlines()))
     assert header == ["image", *columns]

@@ -110,7 +110,9 @@ def draw_sets(key: Key, model: Any, num: int) -> dict[str, Any]:
     sets["fresh"] = model.fresh_chains(long_key, num, steps)
     if model.has_labels and not model.plan.is_interacting:
         class_key = jax.random.fold_in(long_key, 1)
-        sets["conditional"] = model.fresh_chains(class_key, num, steps, of_class=True)
+        sets["conditional"] = model.fresh_chains(
+            class_key, num, steps, labels=range(model.config.data.num_classes)
+        )
     if (buffer := draw_buffer(key, model, num)) is not None:
         sets["buffer"] = buffer
     return sets

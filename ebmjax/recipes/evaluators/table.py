@@ -26,6 +26,7 @@ EVALUATORS = {
     "energies": 1,
     "mixing": END,
     "nats": NEVER,
+    "inpainting": NEVER,
     "density": 1,
     "comparison": NEVER,
     "reconstruction": 1,

@@ -1,7 +1,7 @@
 """Models of runs in Python: trained there, loaded from a folder, or one that comes with ebmjax."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -11,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ebmjax import data
-from ebmjax._checks import check_at_least, check_key
+from ebmjax._checks import check_at_least, check_key, check_positive
 from ebmjax._groups import over_devices
 from ebmjax.recipes.config import command_line, declare, families, files
 from ebmjax.recipes.config.errors import Config, ConfigError, WorkdirError, did_you_mean, flatten
+from ebmjax.recipes.evaluators.inpainting import Given, find_mask
 from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.run.run import Run, launch
 from ebmjax.training import TrainState
@@ -49,16 +50,56 @@ class TrainedRun:
         return self.model.params
 
     @over_devices()
-    def sample(self, key: Key, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:
+    def sample(
+        self,
+        key: Key,
+        num: int,
+        num_steps: int | None = None,
+        *,
+        label: Any = None,
+        given: Any = None,
+        mask: Any = None,
+        operator: Callable[[jax.Array], jax.Array] | None = None,
+        noise: float | None = None,
+    ) -> dict[str, np.ndarray]:
         """Returns arrays (num, ...) by name: "images" and "start_images" (uint8), or "points".
 
-        None takes the steps of the run's evaluation.
+        Args:
+          key: consumed.
+          num: of samples; of each given image at least 2, which are (n, num, H, W, C).
+          num_steps: of each chain; None takes those of the run's evaluation.
+          label: class of all samples, its name or number.
+          given: images (n, H, W, C) as ``score`` takes them; with ``operator`` its observations.
+          mask: their free pixels: "left", "centre", an array (H, W), not 0 where free, or its file.
+          operator: function of an image (H, W, C) in [-1, 1] that was observed instead.
+          noise: standard deviation of the observations' Gaussian noise.
         """
         check_key("key", key)
-        check_at_least("num", num, 1)
+        check_at_least("num", num, 1 if given is None else 2)
         if num_steps is not None:
             check_at_least("num_steps", num_steps, 1)
-        return self.model.sample(key, num, num_steps)
+        if label is not None:
+            has_classes = self.config.family == "joint" or self.config.model.get("is_conditional")
+            known = {str(k): k for k in range(self.config.data.num_classes if has_classes else 0)}
+            known |= dict(zip(self.model.class_names, known.values(), strict=False))
+            if str(label) not in known:
+                raise ConfigError(f"label must be a class of the model, {[*known]}; got {label!r}.")
+            label = known[str(label)]
+        if given is None:
+            of_class = {} if label is None else {"label": label}
+            return self.model.sample(key, num, num_steps, **of_class)
+        if len(self.input_shape) == 1:
+            raise ConfigError("given must be images, and the model is one of points.")
+        if operator is not None:
+            check_positive("noise", noise, is_scalar=True)
+            images = jnp.zeros((len(given), *self.input_shape))
+            of_all = np.ones(self.input_shape[:2], bool)
+            found = Given(images, of_all, operator, jnp.asarray(given), noise)
+        else:
+            images = jnp.asarray(check_inputs(given, self.input_shape))
+            images = data.to_signed_unit(images) if images.dtype == jnp.uint8 else images
+            found = Given(images, find_mask(mask, images))
+        return found.run(key, self.model, num, num_steps, label)
 
     @over_devices()
     def score(self, inputs: Any) -> dict[str, np.ndarray]:

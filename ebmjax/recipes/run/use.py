@@ -1,6 +1,7 @@
 """Uses the model of a run, whose data must still be there. The folder stays as it is.
 
   ebmjax sample --workdir=RUN --num=64 --out=samples.png     draws new images (or points)
+  ebmjax sample --workdir=RUN --given=FILE --mask=left ...   draws the free pixels of your images
   ebmjax score --workdir=RUN --data=FILE --out=scores.csv    scores your images, one row each
   ebmjax export --workdir=RUN --out=params.safetensors       writes the parameters
 
@@ -8,6 +9,11 @@ score reads an .npz or .npy file, a folder of images or of .npy files, what data
 wrote, or FILE.py:FUNCTION: its test images if it names some, else all. It writes log density or log
 evidence, and the probabilities of classes where there are any. Rows are in the order of the source;
 those of a folder name their files. Without --data it scores what the run's evaluation is of.
+
+--given reads images as --data does. --mask says where they are free: left (half), centre (half in
+each direction), or a FILE of their height and width, a picture (free: white) or .npy (free: not 0).
+In place of a mask, --operator=FILE.py:FUNCTION, from an image (H, W, C) in [-1, 1] to an array, is
+observed with noise of deviation --noise, which is drawn and added.
 
 An unfinished run is used at its newest checkpoint. --config.evals.checkpoint=best takes the best
 state, --config.data.path=PLACE says where the data lie now. Your own code that the folder names is
@@ -19,6 +25,7 @@ import csv
 import os
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +82,12 @@ def read_arguments(command: str, argv: list[str]) -> argparse.Namespace:
     add("--step", type=int, help="saved step to use (default: the newest)")
     add("--allow_code", action="store_true", help="run code that the folder names (default: no)")
     if command == "sample":
-        add("--num", type=int, default=64, help="number of samples (default: %(default)s)")
+        add("--num", type=int, help="samples (default: 64), or of each given image (default: 8)")
+        add("--class", dest="label", help="class of all samples, its name or number")
+        add("--given", help="images to complete: file, folder or function")
+        add("--mask", help="their free pixels: left, centre or FILE")
+        add("--operator", help="function of an image that is observed instead: FILE.py:FUNCTION")
+        add("--noise", type=float, help="standard deviation of this observation")
         add("--num_steps", type=int, help="steps of each chain (default: as the run says)")
         add("--seed", type=int, default=0, help="seed (default: %(default)s)")
     if command == "score":
@@ -97,6 +109,16 @@ def _check_arguments(command: str, arguments: argparse.Namespace) -> None:
         if number is not None and not low <= number <= MAX_INTEGER:
             raise ConfigError(f"--{name} must be from {low} to {MAX_INTEGER}, got {number}.")
     config = run_folder.config_of(workdir)
+    if command == "sample":
+        names = ("given", "mask", "operator", "noise")
+        found = [name for name in names if getattr(arguments, name) is not None]
+        if found not in ([], [*names[:2]], ["given", *names[2:]]):
+            raise ConfigError(
+                "--given goes with --mask, or with --operator and --noise, and these only with "
+                f"it; got --{', --'.join(found)}."
+            )
+        if found:
+            source_of(arguments.given)
     if command == "score":
         if "nats" in arguments and config.family == "latent":
             raise ConfigError("--nats: the scores of a latent model are log evidences already.")
@@ -119,11 +141,15 @@ def _draw_samples(run: Any, arguments: argparse.Namespace) -> Arrays:
     is_picture = arguments.out.suffix == ".png"
     if len(run.input_shape) == 1 and is_picture:
         raise ConfigError("--out must end in .npz for points, which are no images.")
-    with phase(f"drawing {arguments.num:,} samples"):
-        arrays = run.sample(jax.random.key(arguments.seed), arguments.num, arguments.num_steps)
+    num, key = arguments.num or (8 if arguments.given else 64), jax.random.key(arguments.seed)
+    draw = partial(run.sample, key, num, arguments.num_steps, label=arguments.label)
+    if arguments.given:
+        return _complete(run, arguments, draw)
+    with phase(f"drawing {num:,} samples"):
+        arrays = draw()
     num_found = len(next(iter(arrays.values())))
-    if num_found < arguments.num:
-        print(f"{arguments.num - num_found} chains diverged and are left out. {SEE_FAQ}")
+    if num_found < num:
+        print(f"{num - num_found} chains diverged and are left out. {SEE_FAQ}")
     if not num_found:
         raise ConfigError(f"every chain diverged, so there is nothing to write. {SEE_FAQ}")
     if is_picture and run.config.family == "joint":
@@ -131,6 +157,32 @@ def _draw_samples(run: Any, arguments: argparse.Namespace) -> Arrays:
     elif names := "labels" in arrays and getattr(run.model, "class_names", ()):
         arrays["class_names"] = np.array(names)
     return arrays
+
+
+def _complete(run: Any, arguments: argparse.Namespace, draw: Any) -> Arrays:
+    """Returns samples of images that are known in part, and their scores; prints means of these."""
+    import jax
+    import jax.numpy as jnp
+
+    from ebmjax import data
+    from ebmjax._user_function import user_function
+    from ebmjax.recipes.evaluators.inpainting import score
+
+    options, observed = {"mask": arguments.mask}, {}
+    try:
+        truth = given = _read(run, arguments.given)[0]
+        if name := arguments.operator:
+            options = {"operator": user_function(name), "noise": arguments.noise}
+            seen = jax.vmap(options["operator"])(data.to_signed_unit(jnp.asarray(truth)))
+            key = jax.random.fold_in(jax.random.key(arguments.seed), 1)
+            given = np.asarray(seen + arguments.noise * jax.random.normal(key, seen.shape))
+            observed = {"observed": given}
+        found = draw(given=given, **options)
+    except (TypeError, ValueError, ImportError) as error:
+        raise ConfigError(f"--given={arguments.given}: {error}") from error
+    report, per_image = score(found, truth)
+    print(as_lines(results({"inpainting": report})))
+    return {**found, "given": truth, **observed, **per_image}
 
 
 def _name_parameters(run: Any, arguments: argparse.Namespace) -> Arrays:
@@ -199,16 +251,16 @@ def _read(run: Any, place: str | None) -> tuple[np.ndarray, np.ndarray | None, A
     try:
         found = data.load_images(name, "test", **options)
     except data.MissingSplitError as error:
-        which = " of split 'train'" if error.others else f", all that {place} holds"
+        which = " of split 'train'" if error.others else ", all that it holds"
         found = data.load_images(name, "train", **options)
-    print(*found.notes, f"--data: {len(found.data.images):,} images{which}", sep="\n")
+    print(*found.notes, f"{place}: {len(found.data.images):,} images{which}", sep="\n")
     labels = found.data.labels if found.num_classes == section.num_classes else None
     files = {"file": np.array(found.files)} if found.files else {}
     return found.data.images, labels, files
 
 
 def source_of(path: str) -> str:
-    """Returns the name of the source that reads ``path``, the value of --data."""
+    """Returns the name of the source that reads ``path``, the value of --data or --given."""
     place = Path(path).expanduser()
     if place.is_file() or place.suffix in (".npz", ".npy"):
         return "npz"
@@ -218,12 +270,15 @@ def source_of(path: str) -> str:
         return "npz" if any(place.glob("*.npy")) else "folder"
     if ":" in path:
         return path
-    raise ConfigError(f"--data does not exist: {path}.{near_path(place)}")
+    raise ConfigError(f"images do not exist: {path}.{near_path(place)}")
 
 
 def _png(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    from ebmjax.recipes.evaluators.inpainting import draw
     from ebmjax.recipes.evaluators.samples import draw_sheet
 
+    if "given" in arrays:
+        return draw(path, arrays)
     order = np.argsort(arrays.get("labels", np.zeros(len(arrays["images"]))), stable=True)
     panels = {"samples": "images", "where their chains started": "start_images"}
     draw_sheet(path, {title: arrays[name][order] for title, name in panels.items()})

@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -16,6 +17,7 @@ from ebmjax.recipes.folder import run_folder
 from ebmjax.recipes.folder.run_folder import as_json
 from ebmjax.recipes.run import trained
 from ebmjax.recipes.run.run import Run
+from experiments.configs import igebm_digits, jem_digits, thermo_digits
 
 KEPT = (".step", ".params", ".carry.statistics", ".carry.smoothing", ".carry.adaptation")
 """Leaves of a state that a model needs, by the beginnings of their names."""
@@ -69,6 +71,50 @@ def test_a_run_of_arrays_is_a_run_of_the_command(mine):
     jax.tree.map(np.testing.assert_array_equal, again.params, run.params)
     with pytest.raises(ConfigError, match=r"mine\.npz holds other images"):
         train(images[::-1])
+
+
+def labelled(config, names=(), shape=(8, 8, 1)):
+    """A run whose model returns the arguments of its samples."""
+    sample = lambda key, num, num_steps, label=None: {"label": label}  # noqa: E731
+    config.data.num_classes = 3
+    model = SimpleNamespace(class_names=names, sample=sample)
+    return trained.TrainedRun(config, model, shape, 1, True)
+
+
+@pytest.mark.parametrize(
+    ("names", "label", "expected"),
+    [((), 2, 2), ((), "1", 1), (("a", "b", "c"), "c", 2), (("2", "1", "0"), "2", 0)],
+)
+def test_a_label_is_the_name_or_number_of_a_class(names, label, expected):
+    run = labelled(jem_digits.get_config(), names)
+    assert run.sample(jax.random.key(0), 1, label=label) == {"label": expected}
+    assert run.sample(jax.random.key(0), 1) == {"label": None}
+
+
+@pytest.mark.parametrize(
+    ("config", "label", "expected"),
+    [(jem_digits, 3, r"\['0', '1', '2'\]; got 3"), (jem_digits, "x", "got 'x'"),
+     (igebm_digits, 0, r"a class of the model, \[\]; got 0"), (thermo_digits, 0, r"\[\]; got 0")],
+)  # fmt: skip
+def test_a_class_that_a_model_lacks_is_refused(config, label, expected):
+    with pytest.raises(ConfigError, match=expected):
+        labelled(config.get_config()).sample(jax.random.key(0), 1, label=label)
+
+
+@pytest.mark.parametrize(
+    ("shape", "options", "expected"),
+    [
+        ((2,), {"given": np.ones((1, 2))}, "given must be images, and the model is one of points"),
+        ((8, 8, 1), {"given": BYTES}, "mask must be left or centre"),
+        ((8, 8, 1), {"given": BYTES[:, :4], "mask": "left"}, "inputs must have shape"),
+        ((8, 8, 1), {"given": BYTES, "operator": np.sum, "noise": 0.0}, "noise must be positive"),
+        ((8, 8, 1), {"given": BYTES, "mask": "left", "num": 1}, "num must be an integer of at lea"),
+    ],
+)
+def test_mistakes_in_what_is_given_are_named(shape, options, expected):
+    run = labelled(jem_digits.get_config(), shape=shape)
+    with pytest.raises(ValueError, match=expected):
+        run.sample(jax.random.key(0), **{"num": 2, **options})
 
 
 def test_other_fields_may_not_differ(smoke):

@@ -33,12 +33,19 @@ def run(tmp_path, monkeypatch):
         means = trained.check_inputs(images, (8, 8, 1)).mean((1, 2, 3)).astype(np.float32)
         return {"log_density": means, "class_probability": np.stack([means, -means], axis=1)}
 
-    def sample(key, num, num_steps):
-        return {"images": IMAGES[:num]}
+    def sample(key, num, num_steps, label=None, given=None, **known):
+        if given is None:
+            return {"images": IMAGES[:num]}
+        asked.append({"num": num, "label": label, "given": np.asarray(given), **known})
+        mask = np.arange(64).reshape(8, 8) % 2 == 0
+        return {"images": (drawn := np.zeros((7, num, 8, 8, 1), np.uint8)), "start_images": drawn,
+                "mask": mask}  # fmt: skip
+
+    asked = []
 
     params = {"file": np.ones(2, np.float32), "allow_pickle": np.zeros((), np.float32)}
     model = SimpleNamespace(input_shape=(8, 8, 1), score=score, sample=sample, params=params)
-    model.model = SimpleNamespace(class_names=("no", "yes"))
+    model.model, model.asked = SimpleNamespace(class_names=("no", "yes")), asked
     model.config = jem_digits.get_config()
     model.config.data.range = (0.0, 255.0)  # as the images that it was trained on
     monkeypatch.setattr(trained, "load", lambda folder, **_: model)
@@ -93,7 +100,7 @@ def test_every_source_is_scored_into_every_format(
 ):
     place, out = source(tmp_path), tmp_path / f"scores{ending}"
     command(monkeypatch, "score", run, out, f"--data={place}")
-    assert f"--data: 7 images, all that {place} holds" in capsys.readouterr().out
+    assert f"{place}: 7 images, all that it holds" in capsys.readouterr().out
     if ending == ".csv":
         header, *rows = csv.reader(out.read_text().splitlines())
         columns = dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
@@ -140,12 +147,51 @@ def test_files_of_any_name_are_scored(ending, run, tmp_path, monkeypatch):
     assert found == sorted([*names, "z0.png", "z1.png", "z2.png"])
 
 
+@pytest.mark.parametrize("ending", OUTPUTS["sample"])
+@pytest.mark.parametrize("source", [npz, folder_of_classes, function], ids=lambda one: one.__name__)
+def test_images_of_every_source_are_completed(source, ending, run, tmp_path, monkeypatch, capsys):
+    place, out = source(tmp_path), tmp_path / f"samples{ending}"
+    command(monkeypatch, "sample", run, out, f"--given={place}", "--mask=left", "--class=yes")
+    (asked,) = trained.load(run).asked
+    order = np.argsort([index // 3 for index in range(7)], stable=True)
+    np.testing.assert_array_equal(asked.pop("given"), IMAGES[order])
+    assert asked == {"num": 8, "label": "yes", "mask": "left"}
+    told = capsys.readouterr().out
+    assert "samples of an image" in told
+    assert "true pixels inside the samples' interval" in told
+    if ending == ".npz":
+        with np.load(out, allow_pickle=False) as found:
+            assert found["images"].shape == (7, 8, 8, 8, 1)
+            assert {"given", "mask", "psnr", "start_psnr", "coverage"} <= {*found}
+
+
+def test_an_operator_observes_the_images_under_noise(run, tmp_path, monkeypatch):
+    npz(tmp_path)
+    (tmp_path / "own.py").write_text("def mean(image):\n    return image.mean((0, 1))\n")
+    further = "--given=own.npz", "--operator=own.py:mean", "--noise=0.25", "--num=3"
+    command(monkeypatch, "sample", run, "s.npz", *further)
+    (asked,) = trained.load(run).asked
+    exact = (IMAGES / 127.5 - 1).mean((1, 2))
+    noise = (asked["given"] - exact) / 0.25
+    assert asked["given"].shape == (7, 1)
+    assert 0.1 < np.mean(noise**2) < 26 / 7  # of 7 draws: else once in 500 seeds
+    assert (asked["noise"], asked["num"]) == (0.25, 3)
+    np.testing.assert_allclose(asked["operator"](IMAGES[0] / 255), (IMAGES[0] / 255).mean((0, 1)))
+    with np.load("s.npz") as found:
+        np.testing.assert_array_equal(found["observed"], asked["given"])
+
+
 @pytest.mark.parametrize(
     ("name", "out", "further", "expected"),
     [
+        ("sample", "s.png", ["--given=own.npz"], "--given goes with --mask, or with --operator"),
+        ("sample", "s.png", ["--mask=left"], "got --mask."),
+        ("sample", "s.png", ["--given=own.npz", "--operator=a.py:f"], "got --given, --operator."),
+        ("sample", "s.png", ["--given=own.npz", "--mask=left", "--noise=1"], "--mask, --noise."),
+        ("sample", "s.png", ["--given=nowhere", "--mask=left"], "images do not exist: nowhere"),
         ("sample", "s.txt", [], "--out must end in .png or .npz, got"),
         ("sample", "no/s.png", [], "--out must lie in a folder that exists"),
-        ("score", "s.csv", ["--data=nowhere"], "--data does not exist: nowhere."),
+        ("score", "s.csv", ["--data=nowhere"], "images do not exist: nowhere."),
         ("sample", "own.npz", [], "--out must be a new file, got"),
         ("sample", "dangling.npz", [], "--out must be a new file, got"),
         ("sample", "run/new.png", [], "--out must not lie in the run's folder"),

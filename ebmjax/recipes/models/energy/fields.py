@@ -145,7 +145,7 @@ _JOINT: dict[str, Field] = {
     ),
     **_evaluators("classification", "ood", "robustness", "landscape", "nats"),
     **under(_evaluators("profile", "samples"), ENERGY, BUFFER),
-    **evaluators.fields("generation", ENERGY),
+    **under(_evaluators("generation", "inpainting"), ENERGY),
 }
 _ENERGY: dict[str, Field] = {
     **_shared(
@@ -177,7 +177,7 @@ _ENERGY: dict[str, Field] = {
         {
             **pick_fields(data=AUGMENTED),
             "data.dequantise": field(False, FLAG, "add uniform noise of one grey level"),
-            **_evaluators("samples", "mixing"),
+            **_evaluators("samples", "mixing", "inpainting"),
             **evaluators.fields("generation", without=("selected_by_confidence",)),
         },
         ON_IMAGES,

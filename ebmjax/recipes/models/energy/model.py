@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from ebmjax import evaluate, learning
+from ebmjax import densities, evaluate, learning, samplers
 from ebmjax._groups import map_groups
 from ebmjax._phases import say_part
 from ebmjax.data import to_signed_unit
@@ -19,14 +20,15 @@ from ebmjax.learning import ANY_CLASS, ChainPlan, EnergyNetwork, JointNetwork
 from ebmjax.networks import NormPolicy
 from ebmjax.recipes.config.errors import ConfigError
 from ebmjax.recipes.evaluators.density import grid_of, learned_on_grid
+from ebmjax.recipes.evaluators.inpainting import Given
 from ebmjax.recipes.models.build import ImageModel
 from ebmjax.recipes.models.energy.checks import find_samplers
 from ebmjax.recipes.models.energy.parts import chain_plan, fit_base
 from ebmjax.recipes.parts.objectives import chains_beta
 from ebmjax.recipes.parts.points_data import Truth
-from ebmjax.recipes.parts.samplers import temperature
+from ebmjax.recipes.parts.samplers import FIRST_LAYER, temperature
 from ebmjax.recipes.parts.start_distributions import Base
-from ebmjax.samplers import FactorGaussian, StartFn
+from ebmjax.samplers import FactorGaussian, StartFn, position_of
 from ebmjax.training import TrainState
 from ebmjax.types import Key, LogDensityFn, PyTree
 
@@ -68,7 +70,7 @@ class EnergyModel(ImageModel):
     """
 
     plan: ChainPlan | None
-    base: Base | None
+    base: Base | None = None
     network: EnergyNetwork | JointNetwork
     logits_fn: Callable[[PyTree, PyTree, jax.Array], jax.Array]
     total_steps: int = 0
@@ -193,7 +195,9 @@ class EnergyModel(ImageModel):
             return scores
         return {"class_probability": np.asarray(jax.nn.softmax(logits, axis=1)), **scores}
 
-    def sample(self, key: Key, num: int, num_steps: int | None = None) -> dict[str, np.ndarray]:
+    def sample(
+        self, key: Key, num: int, num_steps: int | None = None, label: int | None = None
+    ) -> dict[str, np.ndarray]:
         """Returns ``Chains.images`` of fresh chains; "labels" of a conditional energy; or "points".
 
         In the plane, points are independent draws of the learned density on the grid of
@@ -202,15 +206,25 @@ class EnergyModel(ImageModel):
         steps = num_steps or self.num_chain_steps
         if self.truth is None:
             has_class = self.config.model.is_conditional and not self.has_labels
-            found = self.fresh_chains(key, num, steps).drop_diverged()
+            labels = None if label is None else (label,)
+            found = self.fresh_chains(key, num, steps, labels=labels).drop_diverged()
             return found.images() | ({"labels": found.labels} if has_class else {})
         if num_steps is None and self.train.images.shape[1] == 2:
             return {"points": grid_of(self.config).draw(key, learned_on_grid(self), num)}
         ends = self.fresh_chains(key, num, steps, scale=1.0).ends
         return {"points": ends[np.isfinite(ends).all(axis=1)]}
 
+    def find_plan(self) -> ChainPlan:
+        """Returns the plan of chains; ConfigError for a classifier alone."""
+        if self.plan is None:
+            raise ConfigError(
+                "config.loss.generative_weight=0 trains a classifier alone, which has no chains "
+                "to sample with."
+            )
+        return self.plan
+
     def fresh_chains(
-        self, key: Key, num: int, num_steps: int, *, of_class: bool = False, scale: Any = None
+        self, key: Key, num: int, num_steps: int, *, labels: Any = None, scale: Any = None
     ) -> Chains:
         """Returns ``num`` chains of training's samplers, which start in the classes in turn.
 
@@ -218,37 +232,87 @@ class EnergyModel(ImageModel):
           key: of the starts and moves.
           num: of chains.
           num_steps: of each chain.
-          of_class: whether a classifier's chains follow the class that they start in, and not p(x).
+          labels: classes that chains start in and follow, in turn. None: they start in all, and a
+            classifier's follow p(x).
           scale: see ``Trained``; None for training's.
 
         Raises:
           ConfigError: for a classifier alone.
         """
-        plan, size = self.plan, min(self.config.evals.batch_size, num)
-        if plan is None:
-            raise ConfigError(
-                "config.loss.generative_weight=0 trains a classifier alone, which has no chains "
-                "to sample with."
-            )
+        plan, size = self.find_plan(), min(self.config.evals.batch_size, num)
         if plan.is_interacting:  # as many particles as in training
             size = self.config.sampler.num_samples
         num_groups, num_kinds = -(-num // size), len(plan.kinds)
         if num_kinds > 1:  # groups of equal size: cutting the last one drops no sampler's chains
             size = -(-num // (num_groups * num_kinds)) * num_kinds
-        num_classes = self.config.data.num_classes if of_class else plan.num_classes
-        turns = np.arange(num_groups * size, dtype=np.int32).reshape(-1, size) % num_classes
-        is_any = self.has_labels and not of_class
+        starts_in_class = labels is not None and self.base is not None
+        start_fn = Partial(Base.draw, self.base) if starts_in_class else plan.start_fn
+        classes = np.arange(plan.num_classes) if labels is None else labels
+        turns = np.resize(np.asarray(classes, np.int32), (num_groups, size))
+        is_any = self.has_labels and labels is None
         labels = np.full_like(turns, ANY_CLASS) if is_any else turns
         trained = self.trained if scale is None else self.trained._replace(scale=jnp.float32(scale))
         run = self.program(("fresh", num_steps), lambda: self._make_chains(num_steps))
         say_part(f"{num:,} chains of {num_steps:,} steps")
-        start_fn = (
-            plan.start_fn if not of_class or self.base is None else Partial(Base.draw, self.base)
-        )
         found = *run(key, trained, start_fn, turns, labels), turns
         # Drops the last group's surplus: distances of different counts do not compare.
         starts, ends, classes = (np.concatenate(np.asarray(some))[:num] for some in found)
         return Chains(starts, ends, classes)
+
+    def conditional_chains(self, given: Given, num: int, num_steps: int | None, label: Any) -> Any:
+        """Returns chains of the run's first sampler on free pixels, as ``Given.run`` takes them.
+
+        Their law is that of its chains of whole images, given the other pixels or times the
+        likelihood of an observation. A step that can adapt does so first, over as many steps.
+        Chains of E(x, y) without a label follow the sum over labels.
+        """
+        plan, mask = self.find_plan().single(num, num_steps or self.num_chain_steps), given.mask
+        (name, chosen), *_ = find_samplers(self.config).items()
+        refused = {
+            "anneal noise": self.levels is not None,
+            "move in a network's first layer": chosen.entry.needs == FIRST_LAYER,
+            "stay in the Gaussian where they start, whatever an operator saw": (
+                plan.log_base is not None and given.operator is not None
+            ),
+        }
+        if why := [why for why, is_so in refused.items() if is_so]:
+            raise ConfigError(
+                f"this run's chains of {name} cannot use what is given: they {why[0]}."
+            )
+        kind, base, more = plan.kinds[name], None, None
+        if self.base is not None and plan.log_base is not None:
+            gaussians = samplers.condition_gaussian(self.base.gaussians, given.images, mask)
+            base = self.base._replace(gaussians=gaussians)
+            more = {"mean": gaussians.mean, "log_weights": gaussians.log_weights}
+        scale = (given.noise or 1.0) / (temperature(chosen) or 1.0) ** 0.5
+        is_summed = self.config.model.is_conditional and not self.has_labels and label is None
+
+        def one(shared: Any, row: Any) -> tuple[jax.Array, jax.Array]:
+            (trained, start_fn, base), (key, image, observed, more) = shared, row
+            start_key, warm_key, chain_key = jax.random.split(key, 3)
+            labels = jnp.full(num, ANY_CLASS if label is None else label)
+            turns = labels if label is not None else jnp.arange(num) % plan.num_classes
+            draw, make = (lambda *of: start_fn(*of)[mask]), kind.sampler
+            if base is not None:
+                own = base._replace(gaussians=base.gaussians._replace(**more))
+                draw, make, turns = own.draw, partial(make, base=own.gaussians), labels
+            starts = ends = jax.vmap(draw)(jax.random.split(start_key, num), turns)
+            of_class, every = self.densities_of(trained), jnp.arange(plan.num_classes)
+            f = of_class(labels[0])
+            if is_summed:
+                f = lambda x: jax.nn.logsumexp(jax.vmap(lambda y: of_class(y)(x))(every))  # noqa: E731
+            if given.operator is not None:
+                f = densities.observe(f, given.operator, observed, scale)
+            f = densities.condition(f, image, mask)
+            if chosen.entry.adapts and chosen.entry.rejects:
+                steps: Any = {"num_steps": kind.num_steps, "step_size": kind.step_size}
+                find = lambda step_size, _: make(f, step_size=step_size)  # noqa: E731
+                found = samplers.warm_up(warm_key, find, starts, adapts_metric=False, **steps)
+                make, ends = partial(make, step_size=found.step_size), position_of(found.states)
+            alone = replace(plan, kinds={name: replace(kind, sampler=make)})
+            return starts, learning.run_chains(chain_key, lambda _: f, alone, ends, labels)[0]
+
+        return one, (self.trained, plan.start_fn, base), more
 
     def _make_chains(self, num_steps: int) -> Callable[..., tuple[jax.Array, jax.Array]]:
         """Returns the program of fresh chains, of classes of starts and labels (groups, size).
@@ -286,8 +350,10 @@ class EnergyModel(ImageModel):
     def move(self, key: Key, trained: Trained, starts: Any, labels: Any, num_steps: int) -> Any:
         """Moves ``starts`` (N, H, W, C) of classes (N,) by ``num_steps`` of training's samplers."""
         plan: Any = self.plan
-        single, densities = plan.single(len(labels), num_steps), self.densities_of(trained)
-        return learning.run_chains(key, densities, single, starts, labels, trained.adaptation)[0]
+        single, of_class = plan.single(len(labels), num_steps), self.densities_of(trained)
+        if plan.is_interacting:  # of one class, or of none
+            of_class = lambda _, of=of_class: of(labels[0])  # noqa: E731
+        return learning.run_chains(key, of_class, single, starts, labels, trained.adaptation)[0]
 
     def refinement(self, num_steps: int) -> Callable[[Trained, Key, jax.Array], jax.Array]:
         """Returns the function that moves attacked images by chains, each image by itself.

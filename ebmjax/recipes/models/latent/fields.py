@@ -129,6 +129,7 @@ FIELDS: dict[str, Field] = {
     **evaluators.fields("evidence"),
     **evaluators.fields("gradient_variance"),
     **evaluators.fields("samples"),
+    **evaluators.fields("inpainting"),
     **evaluators.fields("generation", without=("selected_by_confidence",)),
 }
 _LEFT_OUT = (*SHARED, "noise_scale", "target_acceptance")

@@ -16,9 +16,13 @@ from ebmjax._phases import say_part
 from ebmjax._stored import take_rows
 from ebmjax.evaluate import Chains
 from ebmjax.recipes.evaluators.evidence import evidence_of_each, keys_of
+from ebmjax.recipes.evaluators.inpainting import Given
 from ebmjax.recipes.models.build import ImageModel, root_keys
 from ebmjax.recipes.models.latent.parts import Examples
 from ebmjax.types import Key
+
+LONG = 50
+"""Length of a chain on the posterior of given pixels, in lengths of training's, which are short."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,6 +98,32 @@ class LatentEBM(ImageModel):
         return latent.sample_ladder(
             key, params, self.networks, observations, self.powers, self.chains
         )[0]
+
+    def conditional_chains(self, given: Given, num: int, num_steps: int | None, label: Any) -> Any:
+        """Returns chains of latents given pixels or observations, as ``Given.run`` takes them.
+
+        Free pixels are the generator's, without the noise of the likelihood.
+        """
+        chains, networks = self.chains, self.networks
+        steps = self.config.evals.get("num_chain_steps") or LONG * chains.posterior_steps
+        see = given.operator or (lambda image: image[~given.mask])
+        seen_model = networks._replace(
+            generator_fn=lambda params, z: see(networks.generator_fn(params, z)),
+            likelihood_scale=given.noise or networks.likelihood_scale,
+        )
+        options: Any = {"sampler": chains.posterior_sampler, "num_steps": num_steps or steps}
+
+        def one(params: latent.LatentParams, row: Any) -> list[jax.Array]:
+            (start_key, chain_key), dim = jax.random.split(row[0]), chains.latent_dim
+            seen = see(row[1]) if given.operator is None else row[2]
+            start = networks.base_scale * jax.random.normal(start_key, (1, num, dim))
+            model = params, seen_model, jnp.broadcast_to(seen, (num, *seen.shape))
+            ends, _ = latent.sample_power_posteriors(
+                chain_key, *model, jnp.ones(1), dim, start=start, **options
+            )
+            return [self.apply(params, z[0])[:, given.mask] for z in (start, ends)]
+
+        return one, self.params, None
 
     def fresh_chains(self, key: Key, num: int, num_steps: int | None = None) -> Chains:
         """Returns the chains of ``latent.sample_prior`` with this key, whose ways are latents'."""
