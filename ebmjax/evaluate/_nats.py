@@ -151,15 +151,15 @@ def normalise(
       low: lower end of the box in which the density lives, if it has no base.
       high: its upper end.
       tilted: q and f of a density q(x) exp(f(x)) on the whole space, which takes the place of
-        ``log_density_fn``, and has its own temperature in f; None: Gaussians of the classes are the
-        base.
+        ``log_density_fn``, and has its own temperature in f. Every Gaussian of q is normalised by
+        itself, because chains stay in theirs. None: Gaussians of the classes are the base.
       noise_scale: noise of the training, in units of pixels in [-1, 1].
       num_chains: chains of each side of log Z.
       num_powers: powers from the base to the density.
       temperature: divisor of the log density; "fitted" takes the one that fits the data best.
       flow_minutes: see ``fit_baselines``.
     """
-    fit_key, heat_key, noise_key, *base_keys, key = jax.random.split(key, 6)
+    fit_key, heat_key, noise_key, each_key, *base_keys, key = jax.random.split(key, 7)
     images, labels = take_rows(train.images, slice(MOST_FITTED)), train.labels[:MOST_FITTED]
     x, is_image = to_positions(fit_key, images), images.dtype == np.uint8
     noisy = {}
@@ -183,10 +183,8 @@ def normalise(
     tempered = lambda position: log_density_fn(position) / temperature  # noqa: E731
     density = extend(tempered)
     if tilted is not None:
-        (q, tilt), constant = tilted, 0.5 * x[0].size * math.log(2 * math.pi)
-        base, place = evidence.latent_mixture(q)
-        tempered = lambda position: q.log_density(position) - constant + tilt(position)  # noqa: E731
-        density = lambda z: base.log_density_fn(z) + tilt(place(z))  # noqa: E731
+        q, tilt = tilted
+        tempered, density, base = _weigh(each_key, q, tilt, num_chains, num_powers // 2)
     say_part(f"log Z: {num_chains} chains through {num_powers:,} powers, both ways")
     found = evidence.log_partition(
         key,
@@ -200,6 +198,24 @@ def normalise(
         refit=tilted is None,
     )
     return Normalised(tempered, found, temperature, baselines, noise_scale, noisy)
+
+
+def _weigh(
+    key: Key, q: FactorGaussian, tilt: LogDensityFn, num_chains: int, num_powers: int
+) -> tuple[LogDensityFn, LogDensityFn, evidence.Base]:
+    """Returns the density of chains that tilt q, the same of latent positions, and their base."""
+    say_part(f"log Z of each of {len(q.mean)} Gaussians")
+    options: Any = {"sampler": hmc, "num_chains": num_chains, "num_powers": max(num_powers, 2)}
+    log_z = evidence.log_partitions(key, tilt, q, **options)
+    fair = q._replace(log_weights=q.log_weights - log_z)
+    base, place = evidence.latent_mixture(q)
+    constant = 0.5 * q.mean[0].size * math.log(2 * math.pi)
+
+    def latent_density(z: jax.Array) -> jax.Array:
+        x, index = place(z)
+        return base.log_density_fn(z) + tilt(x) - log_z[index]
+
+    return lambda x: fair.log_density(x) - constant + tilt(x), latent_density, base
 
 
 def to_positions(key: Key, images: Any) -> jax.Array:

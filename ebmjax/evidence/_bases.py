@@ -69,19 +69,21 @@ def gaussian_base(
     return Base(draw, lambda x: fitted.log_density(x) - constant, whole.one(0))
 
 
-def latent_mixture(fitted: FactorGaussian) -> tuple[Base, Callable[[jax.Array], jax.Array]]:
-    """Returns a normal base of latent positions (d + 1,), and their map to a mixture's positions.
+def latent_mixture(
+    fitted: FactorGaussian,
+) -> tuple[Base, Callable[[jax.Array], tuple[jax.Array, jax.Array]]]:
+    """Returns a normal base of latent positions (d + 1,), and what they stand for in a mixture.
 
-    Draws of the base become exact draws of the mixture. The last coordinate chooses the Gaussian.
-    It is ``SPREAD`` times as wide as the others, which are the Gaussian's whitened coordinates, so
-    that a move seldom changes the Gaussian.
+    That is a position of the mixture and the index of its Gaussian: draws of the base become exact
+    draws. The last coordinate chooses the Gaussian. It is ``SPREAD`` times as wide as the others,
+    which are the Gaussian's whitened coordinates, so that a move seldom changes the Gaussian.
     """
     scale = jnp.ones(fitted.mean[0].size + 1).at[-1].set(SPREAD)
     ends = jnp.cumsum(jnp.exp(fitted.log_weights))[:-1]
 
-    def place(z: jax.Array) -> jax.Array:
+    def place(z: jax.Array) -> tuple[jax.Array, jax.Array]:
         index = jnp.searchsorted(ends, norm.cdf(z[-1] / SPREAD))
-        return fitted.one(index).place(z[:-1])
+        return fitted.one(index).place(z[:-1]), index
 
     return Base(
         lambda key: scale * jax.random.normal(key, scale.shape),
