@@ -27,4 +27,5 @@ from ebmjax.evaluate._mixing import mixing as mixing
 from ebmjax.evaluate._nats import Normalised as Normalised
 from ebmjax.evaluate._nats import normalise as normalise
 from ebmjax.evaluate._out_of_distribution import ood_sets as ood_sets
+from ebmjax.evaluate._out_of_distribution import out_of_distribution as out_of_distribution
 from ebmjax.evaluate._robustness import robustness as robustness

@@ -160,7 +160,7 @@ def test_every_gaussian_of_a_tilted_mixture_has_its_own_log_z():
     """f(x) = a . x: log Z_c = a . m_c + a . S_c a / 2. 5 standard errors of ten unbiased means."""
     fitted = fit_factor_gaussian(POINTS, LABELS, num_directions=4, jitter=0.01)
     slope = np.array([0.5, -0.3, 0.2, 0.4])
-    groups = [POINTS[LABELS == label] for label in (0, 1)]
+    groups = [POINTS[label == LABELS] for label in (0, 1)]
     exact = [
         g.mean(0) @ slope + 0.5 * slope @ (np.cov(g.T, bias=True) + 0.01 * np.eye(4)) @ slope
         for g in groups

@@ -1,6 +1,7 @@
 """Detection of images that a model should find unlikely, by three scores."""
 
 import contextlib
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -29,7 +30,11 @@ def ood(
     num_images: Annotated[int, TWO_OR_MORE] = 1000,
     tfds: Annotated[Sequence[str], NAME] = (),
 ) -> Found:
-    """Returns "ood" of ``evaluate.classifier`` and skipped sets; scores are arrays.
+    """Returns "ood" of ``evaluate.classifier``, "typicality" included, and skipped sets.
+
+    Scores are arrays. Typicality is minus the distance of log p(x) from its median over images held
+    out, or over training images where there are none. "detector" is the score with the largest
+    AUROC on the set that is worst for it, of these images and sets of ``evaluate.ood_sets``.
 
     Args:
       num_images: images of each out-of-distribution set
@@ -46,13 +51,39 @@ def ood(
     say_part(f"scoring {len(sets)} sets of {len(first.images):,} images")
     size = model.config.evals.batch_size
     found = evaluate.classifier(model.logits, first, outside=sets, batch_size=size)
-    scores = found["scores"]
+    learnt = (model.held_out or model.train).images[:num_images]
+    score = partial(evaluate.scores, model.logits, batch_size=size)
+    known = {n: score(x) for n, x in {"": learnt, **evaluate.ood_sets(learnt, seed=1)}.items()}
+    usual, scores = np.median(known[""]["log_density"]), found["scores"]
+    for one in (*known.values(), *scores.values()):
+        one.pop("logits", None)
+        one["typicality"] = -np.abs(one["log_density"] - usual)
+    report = evaluate.out_of_distribution(scores["test"], {n: scores[n] for n in sets})
+    detector, worst = choose_detector(known.pop(""), known)
+    report["detector"] = {"name": detector, "lowest_auroc": worst}
+    above = [n for n, one in report["sets"].items() if one["log_density"]["auroc"] < 0.5]
+    if above:
+        warnings.warn(
+            f"log p(x) ranks {', '.join(above)} above test images. Tell foreign images by "
+            f"{detector}, whose AUROC is at least {worst:.2f} on known images.",
+            stacklevel=2,
+        )
     return Found(
-        {"ood": {**found["ood"], "skipped": skipped}},
+        {"ood": {**report, "skipped": skipped}},
         arrays={f"{a}_{b}": x for a, group in scores.items() for b, x in group.items()},
         per_image={k: v for k, v in found["per_image"].items() if k.startswith("ood.")},
         pictures={"ood": partial(draw, scores)},
     )
+
+
+def choose_detector(
+    inside: Mapping[str, np.ndarray], outside: Mapping[str, Mapping[str, np.ndarray]]
+) -> tuple[str, float]:
+    """Returns the score whose lowest AUROC over the sets is the largest, and that AUROC."""
+    sets = evaluate.out_of_distribution(inside, outside)["sets"].values()
+    lowest = {score: min(one[score]["auroc"] for one in sets) for score in inside}
+    best = max(lowest, key=lowest.__getitem__)
+    return best, lowest[best]
 
 
 def check(model: Any, data: ImageData, *, num_images: int, tfds: Sequence[str]) -> None:

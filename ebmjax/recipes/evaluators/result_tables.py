@@ -18,6 +18,8 @@ LABELS = {
     "test_ece classification.ece": "test calibration error",
     "ood.sets.interp.log_density.auroc": "AUROC of log p(x), near images (means of two)",
     "ood.sets.natural_patches.log_density.auroc": "AUROC of log p(x), far images (photographs)",
+    "ood.detector.name": "score that tells foreign images best, by known images",
+    "ood.detector.lowest_auroc": "its AUROC on the worst of the known sets",
     "test_log_evidence": "test log evidence, nats",
     "test_trapezium_log_evidence": "test log evidence by the trapezium rule, nats",
     "evidence.ais.mean": "log evidence by annealed importance sampling, nats",
