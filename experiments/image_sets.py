@@ -17,8 +17,6 @@ import numpy as np
 from ebmjax.data import DataUnavailableError, load_images
 from ebmjax.recipes.__main__ import make_parser
 
-LETTER_FONTS = ("DejaVuSans", "DejaVuSerif", "STIXGeneral", "cmb10", "cmr10", "cmss", "cmt", "cmmi")
-
 
 class ImageSet(NamedTuple):
     """Images (N, height, width, channels) uint8 and labels (N,)."""
@@ -59,38 +57,6 @@ def make_mnist() -> ImageSet:
     return split_shuffled(pixels.reshape(-1, 28, 28, 1).astype(np.uint8), labels, 4000)
 
 
-def draw_letter(letter: str, path: str, side: int, rng: np.random.Generator) -> np.ndarray:
-    """A white letter on black, (side, side, 1): of a random size, slant, weight, turn and place."""
-    from PIL import Image, ImageDraw, ImageFont
-
-    big = 4 * side
-    font = ImageFont.truetype(path, int(big * rng.uniform(0.62, 0.8)))
-    picture = Image.new("L", (big, big))
-    place = tuple(big / 2 + big * rng.uniform(-0.06, 0.06, 2))
-    weight = int(rng.integers(0, 3))
-    pen = ImageDraw.Draw(picture)
-    pen.text(place, letter, fill=255, font=font, anchor="mm", stroke_width=weight)
-    slant = rng.uniform(-0.2, 0.2)
-    picture = picture.transform(
-        (big, big), Image.Transform.AFFINE, (1, slant, -slant * big / 2, 0, 1, 0)
-    )
-    picture = picture.rotate(rng.uniform(-12, 12), resample=Image.Resampling.BILINEAR)
-    return np.asarray(picture.resize((side, side), Image.Resampling.BOX))[..., None]
-
-
-def make_glyphs(letters: str = "ABCDEFGHIJ", side: int = 28, num_train: int = 1500) -> ImageSet:
-    """Letters in the 22 fonts of letters that matplotlib ships; 400 for tests, a class each."""
-    import matplotlib
-
-    folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
-    fonts = [str(path) for path in sorted(folder.glob("*.ttf")) if "Display" not in path.name]
-    fonts = [path for path in fonts if Path(path).name.startswith(LETTER_FONTS)]
-    rng = np.random.default_rng(1)
-    labels = np.arange(num_train + 400) % len(letters)
-    drawn = [draw_letter(letters[label], str(rng.choice(fonts)), side, rng) for label in labels]
-    return split_shuffled(np.stack(drawn), labels, num_train)
-
-
 SHAPES: list[Callable[[np.ndarray, np.ndarray], np.ndarray]] = [
     lambda x, y: np.hypot(x, y) - 1,  # disc
     lambda x, y: np.maximum(abs(x), abs(y)) - 0.85,  # square
@@ -127,14 +93,10 @@ SETS: dict[str, Callable[[], ImageSet]] = {
     "digits": lambda: resize_set("digits", 16, None, None),
     "mnist": make_mnist,
     "cifar16": lambda: resize_set("cifar10", 16, 3200, 1000),
-    "glyphs": make_glyphs,
     "shapes": lambda: make_shapes((24, 24), [0, 1, 2, 3, 4, 5], 2000, 2500),
-    "unlabelled": lambda: make_glyphs("abcdefghijklmnopqrstuvwxyz", 24),
     "large64": lambda: make_shapes((64, 64), [0, 1, 3, 4], 640, 800),
 }
 """Name to the function that makes the set."""
-WITHOUT_LABELS = {"unlabelled"}
-"""Sets whose files hold images alone: the energy and the latent model train on them."""
 
 
 def write_set(name: str, folder: Path) -> Path | None:
@@ -147,8 +109,7 @@ def write_set(name: str, folder: Path) -> Path | None:
             print(f"{name}: left out, {str(error).splitlines()[0]}")
             return None
         folder.mkdir(parents=True, exist_ok=True)
-        kept = [k for k in found._fields if "labels" not in k or name not in WITHOUT_LABELS]
-        np.savez_compressed(path, **{k: getattr(found, k) for k in kept})
+        np.savez_compressed(path, **found._asdict())
     return path
 
 

@@ -23,7 +23,6 @@ from ebmjax.evaluate._generation import along_training as along_training
 from ebmjax.evaluate._generation import finite_images as finite_images
 from ebmjax.evaluate._generation import generation as generation
 from ebmjax.evaluate._grid import Grid as Grid
-from ebmjax.evaluate._mixing import mixing as mixing
 from ebmjax.evaluate._nats import Normalised as Normalised
 from ebmjax.evaluate._nats import normalise as normalise
 from ebmjax.evaluate._out_of_distribution import ood_sets as ood_sets

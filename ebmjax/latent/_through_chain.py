@@ -48,9 +48,6 @@ def literal_log_evidence(
     )
 
 
-SUMS = {"corrected": log_evidence, "literal": literal_log_evidence}
-
-
 def through_chain_loss(
     key: Key,
     params: LatentParams,
@@ -62,7 +59,6 @@ def through_chain_loss(
     num_chains: int = 1,
     kl_weight: Annotated[float, NOT_NEGATIVE] = 0.0,
     kl_covariance: Annotated[str, one_of("full", "diagonal")] = "diagonal",
-    kl_sum: Annotated[str, one_of("corrected", "literal")] = "corrected",
     energy_l2: Any = 0.0,
 ) -> tuple[jax.Array, Metrics]:
     r"""Returns minus the log evidence's estimate from short chains, which are part of the graph.
@@ -90,8 +86,6 @@ def through_chain_loss(
       kl_weight: :math:`\eta`, weight of the divergences; 0 for the trapezium sum alone (static).
         Above 0, Gaussians are fitted to the chains of each observation at each power.
       kl_covariance: covariances of these Gaussians, as in ``fitted_divergences``
-      kl_sum: sign between divergences: corrected, or literal, a plus as the thesis prints. The plus
-        (``literal_log_evidence``) is not a log evidence and rewards neighbours that differ.
       energy_l2: as in ``vanilla_loss``; the penalty does not differentiate its samples.
 
     Returns:
@@ -102,8 +96,6 @@ def through_chain_loss(
     """
     check_powers(powers, is_whole=True)
     check_not_negative("kl_weight", kl_weight)
-    if kl_sum not in SUMS:
-        raise ValueError(f"kl_sum must be one of {sorted(SUMS)}, got {kl_sum!r}.")
     check_at_least("num_chains", num_chains, 2 if kl_weight > 0 else 1)
     observations = jnp.repeat(observations, num_chains, axis=0)
     latents, acceptance = sample_ladder(key, params, model, observations, powers, chains)
@@ -115,7 +107,7 @@ def through_chain_loss(
         evidence = log_evidence(means, powers)
     else:
         forward, backward = fitted_divergences(own, covariance=kl_covariance)
-        evidence = SUMS[kl_sum](
+        evidence = log_evidence(
             means, powers, kl_forward=forward, kl_backward=backward, kl_weight=kl_weight
         )
     fixed = jax.lax.stop_gradient(latents)

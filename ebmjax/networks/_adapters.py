@@ -177,12 +177,8 @@ def _fill_arrays(outline: PyTree, named: Named, prefix: str = "") -> PyTree:
 
 def _make_unused(leaf: Any) -> jax.Array:
     """Returns an array for a random state that nothing draws from."""
-    zero = jax.random.key(0) if _is_key(leaf) else jnp.zeros((), leaf.dtype)
-    return jnp.broadcast_to(zero, leaf.shape)
-
-
-def _is_key(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return jnp.broadcast_to(jax.random.key(0) if is_key else jnp.zeros((), leaf.dtype), leaf.shape)
 
 
 def _change_fields(part: Any, changes: dict[str, Any]) -> Any:

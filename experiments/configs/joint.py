@@ -1,7 +1,7 @@
 """Joint energy model of your own images, without a step to choose.
 
 Claim: a classifier of images of 8 to 64 pixels trains as an energy-based model, whatever the
-images. On six sets it is no worse than PCA with a support vector machine.
+images. On five sets it is no worse than PCA with a support vector machine.
 Paper: JEM's loss, with the informative start of JEM++ and averaged parameters. Chains follow
 q(x) exp(f(x) / T), q Gaussians of the classes behind histograms of the pixels, in the coordinates
 of q, and moves are taken back by the rule of Metropolis and Hastings: so one step suits every size

@@ -62,7 +62,6 @@ COLUMNS = {
     "KID, starts of fresh chains": ("generation.fresh.starts.kid", 1.0, 1),
     "T, 1e-6": ("temperature", 1e6, 3),
     "energy of fresh - of data, nats": ("generation.fresh.energy_gap", 1.0, 2),
-    "R-hat of energies": ("mixing.rhat_energy", 1.0, 2),
     **pick_columns("acceptance, end of training", "distance travelled", "seconds of training"),
 }
 

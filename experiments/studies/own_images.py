@@ -1,7 +1,7 @@
 """Exam of the configurations for anyone's images: sets that nobody tuned for, beside baselines.
 
-experiments/image_sets.py makes the sets in runs/sets first. --rows='* glyphs' runs one set. `joint`
-needs labels. exam.md has, for each finished run of seed 0:
+experiments/image_sets.py makes the sets in runs/sets first. --rows='* mnist' runs one set. exam.md
+has, for each finished run of seed 0:
 - the accuracy of PCA of 50 components with a support vector machine (C = 10), less the run's;
 - copies: the share of samples that are nearer to a training image than 99 % of the test images are,
   and so in relation to its next 50 neighbours, too: blurs are no copies. By chance it is 1 %.
@@ -28,8 +28,6 @@ def make_rows() -> dict[str, list[str]]:
     for name in image_sets.SETS:
         for config in ("joint", "image", "latent"):
             fields = {"data.name": "npz", "data.path": f"runs/sets/{name}.npz"}
-            if config == "joint" and name in image_sets.WITHOUT_LABELS:
-                continue
             found[f"{config} {name}"] = [f"configs/{config}.py", *make_flags(fields)]
     return found
 

@@ -24,7 +24,6 @@ EVALUATORS = {
     "robustness": END,
     "generation": END,
     "energies": 1,
-    "mixing": END,
     "nats": NEVER,
     "inpainting": NEVER,
     "density": 1,

@@ -107,7 +107,6 @@ def test_every_field_of_an_evaluator_is_an_argument_of_its_function(module):
     [
         (jem_digits, "evals.classification.every"),
         (igebm_digits, "evals.energies.every"),
-        (igebm_digits, "evals.mixing.every"),
         (thermo_digits, "evals.evidence.every"),
         (thermo_digits, "evals.gradient_variance.every"),
         (thermo_digits, "evals.reconstruction.every"),

@@ -177,7 +177,7 @@ _ENERGY: dict[str, Field] = {
         {
             **pick_fields(data=AUGMENTED),
             "data.dequantise": field(False, FLAG, "add uniform noise of one grey level"),
-            **_evaluators("samples", "mixing", "inpainting"),
+            **_evaluators("samples", "inpainting"),
             **evaluators.fields("generation", without=("selected_by_confidence",)),
         },
         ON_IMAGES,

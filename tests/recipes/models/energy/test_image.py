@@ -1,9 +1,5 @@
 """A run of image energies: its numbers, plots and the figures of a study."""
 
-import math
-from types import SimpleNamespace
-
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -12,7 +8,6 @@ from experiment_runs import image as smoke
 
 from ebmjax import data
 from ebmjax.data._source import of_array
-from ebmjax.recipes.evaluators.mixing import mixing
 from ebmjax.recipes.evaluators.result_tables import as_lines, over_training, results
 from experiments.configs import igebm_cifar10, shortrun_cifar10
 
@@ -60,10 +55,6 @@ def test_a_run_leaves_its_numbers_and_plots(finished):
     assert len({row["start_fid"] for row in rows_of(finished) if "start_fid" in row}) == 1
     assert report["over_training"]["best_sample_fid"]["start_fid"] == summary["start_fid"] > 0
     assert scores["test_images"]["num_images"] <= 16  # as many of each class
-    assert set(report["mixing"]["by_sampler"]) == {"sgld", "mala"}
-    rhats = [one["rhat_energy"] for one in report["mixing"]["by_sampler"].values()]
-    # Chains that rejected every move have none.
-    assert report["mixing"]["rhat_energy"] == (None if None in rhats else max(rhats))
     assert report["temperature"] == report["samplers"]["mala"]["temperature"] == 5e-5
     # The averaged step size, no longer the one it began with.
     assert report["samplers"]["mala"]["step_size"] != 1.0
@@ -108,25 +99,6 @@ def test_the_first_and_the_best_of_a_run():
         },
     }
     assert over_training(rows[:1]) == {}
-
-
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_the_worst_mixing_hides_no_sampler_without_a_number(place):
-    names = ("rhat_energy", "rhat_pixel", "acceptance")
-    found = [dict.fromkeys(names, float(i)) for i in range(3)]
-    by_sampler = dict(zip("abc", found, strict=True))
-    model = SimpleNamespace(
-        num_chain_steps=8,
-        plan=SimpleNamespace(kinds=by_sampler, start_fn=None),
-        trained=None,
-        program=lambda name, make: lambda *_: by_sampler[name[1]],
-    )
-    worst = {"rhat_energy": 2.0, "rhat_pixel": 2.0, "acceptance": 0.0}
-    report = mixing(jax.random.key(0), model, None)["mixing"]  # pyright: ignore
-    assert report == {"by_sampler": by_sampler, **worst}
-    by_sampler["abc"[place]] = dict.fromkeys(names, math.nan)
-    report = mixing(jax.random.key(0), model, None)["mixing"]  # pyright: ignore
-    assert all(math.isnan(report[name]) for name in worst)
 
 
 @pytest.mark.slow
