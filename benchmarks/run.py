@@ -30,7 +30,10 @@ BENCHMARKS = {
     "configuration": ("configuration", "what a configuration costs on this machine"),
 }
 """Name to the file, and what it is for."""
-FILES = {"accelerator.py": "others of these in an accelerator's sizes, most valuable first"}
+FILES = {
+    "compile_for.py": "a step's program for TPUs that are not at hand",
+    "accelerator.py": "others of these in an accelerator's sizes, most valuable first",
+}
 """Benchmarks that have a command line of their own: ``python benchmarks/FILE``."""
 
 

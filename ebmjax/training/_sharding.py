@@ -28,7 +28,9 @@ def make_mesh(num_shards: int, devices: Sequence[Any] | None = None) -> Mesh:
     check_at_least("num_shards", num_shards, 1)
     groups: dict[int, list[Any]] = {}
     for device in jax.devices() if devices is None else devices:
-        groups.setdefault(device.process_index, []).append(device)
+        # The chips of a compilation for another machine need no process.
+        process = device.process_index if jax.process_count() > 1 else 0
+        groups.setdefault(process, []).append(device)
     if num_shards % len(groups):
         raise ValueError(
             f"num_shards must be a multiple of {len(groups)}, the number of processes, which share "

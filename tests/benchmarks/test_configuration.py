@@ -1,13 +1,17 @@
 """The cost of a configuration: what is timed, counted and said; its program for other devices."""
 
 import json
+import os
+import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import pytest
 
+from ebmjax.recipes.run.machine import QUICK
 from ebmjax.training import Plan
 
 
@@ -56,6 +60,35 @@ def test_a_configuration_that_cannot_be_built_is_named_by_its_field(command):
         command(
             "configuration", "--config=configs/toy_samplers.py:smoke --config.mesh.num_shards=3"
         )
+
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+# libtpu does not know the flags that tests give to XLA.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+COMMAND = [sys.executable, "benchmarks/compile_for.py", "--config=configs/toy_samplers.py:smoke"]
+
+
+def output(*arguments, **variables):
+    environment = ENVIRONMENT | variables
+    command = [*COMMAND, *arguments]
+    return subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True)
+
+
+def test_an_unknown_topology_is_refused():
+    done = output("--topology=v5e:no")
+    assert done.returncode == 2
+    assert "--topology=v5e:no" in done.stderr
+    assert "libtpu" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_step_of_a_run_compiles_for_this_machine(tmp_path):
+    config = "--config=configs/igebm_digits.py:smoke"
+    done = output(config, "--topology=cpu", f"--out={tmp_path}", XLA_FLAGS=" ".join(QUICK))
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads((tmp_path / "compile_for.json").read_text())["rows"]
+    assert row["program"] == "step on 1"
+    assert row["MiB"] >= row["arguments"] > 0
 
 
 def test_a_benchmark_may_be_named_after_an_option(load, monkeypatch, capsys):

@@ -189,14 +189,15 @@ def script(path: Path, arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) 
         main()
 
 
-def configuration(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
+def configuration(name: str, arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
     """Checks a command line of a benchmark that takes the arguments of ``ebmjax run``."""
-    module, command = map(importlib.import_module, ("configuration", "run"))
+    module = importlib.import_module(name)
+    command = module if hasattr(module, "main") else importlib.import_module("run")
 
     def accepted(*_):
         raise Accepted
 
-    at_work.setattr(module, "measure", accepted)
+    at_work.setattr(module, OF_CONFIGURATIONS[name], accepted)
     at_work.setattr(sys, "argv", ["run.py", *arguments])
     with pytest.raises(Accepted):
         command.main()
@@ -215,8 +216,10 @@ def python(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> None:
         compile(files()[first], first, "exec")
     elif first in ("experiments/run.py", "experiments/study.py"):
         CHECKS[Path(first).stem](tuple(rest), at_work)
-    elif first == "benchmarks/run.py" and rest[:1] == ["configuration"]:
-        configuration(tuple(rest), at_work)
+    elif first == "benchmarks/run.py" and rest and rest[0] in OF_CONFIGURATIONS:
+        configuration(rest[0], tuple(rest), at_work)
+    elif Path(first).stem in OF_CONFIGURATIONS:
+        configuration(Path(first).stem, tuple(rest), at_work)
     else:
         script(REPOSITORY / first, tuple(rest), at_work)
 
@@ -258,6 +261,7 @@ def sphinx_build(arguments: tuple[str, ...], at_work: pytest.MonkeyPatch) -> Non
     assert (REPOSITORY / arguments[-2] / "conf.py").exists()
 
 
+OF_CONFIGURATIONS = {"configuration": "measure", "compile_for": "find_devices"}
 CHECKS = {"run": run, "study": study}
 PROGRAMS = {"python": python, "ebmjax": ebmjax, "pip": pip, "pytest": pytest_paths}
 PROGRAMS["sphinx-build"] = sphinx_build
