@@ -66,6 +66,7 @@ class ImageModel:
     Attributes:
       config: of the run.
       train: the training images.
+      held_out: images held out of training; None without any.
       distances: distances of samples from the training images; None for points.
       class_names: names of the classes, by label; () if they have none.
       is_finished: whether training is over.
@@ -77,6 +78,7 @@ class ImageModel:
     config: Config
     train: ImageData
     distances: Distances | None
+    held_out: ImageData | None = None
     class_names: tuple[str, ...] = ()
     is_finished: bool = False
     state: TrainState | None = None

@@ -50,6 +50,7 @@ def build(config: Config, workdir: Path) -> common.Experiment:
         base=base,
         train=train,
         class_names=images.class_names,
+        held_out=images.monitored if config.data.holdout else None,
         distances=None if truth else make_distances(config, extractor, train, images.monitored),
         config=config,
         network=network,
