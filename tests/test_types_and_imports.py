@@ -301,14 +301,11 @@ def test_the_extras_hold_what_is_imported() -> None:
     library = {path for path in MODULES if path.parts[1] != "recipes"}
     assert distributions(library - {*asking, with_tfds, huggingface}) <= core
     assert distributions({huggingface}) <= core | listed(extras["huggingface"])
-    search = {path for path in MODULES if path.match("ebmjax/recipes/study/search*.py")}
-    assert distributions(search) <= core | optional | listed(extras["search"])
     flow = Path("ebmjax/evaluate/_baselines.py")
     assert distributions({flow}) <= core | optional | listed(extras["flow"])
-    others = set(MODULES) - {huggingface, flow} - search
-    assert distributions(others) <= core | optional
+    assert distributions(set(MODULES) - {huggingface, flow}) <= core | optional
     assert distributions((ROOT / "experiments").rglob("*.py")) <= core | optional
-    assert {"ebmjax[experiments]", "ebmjax[search]"} <= set(extras["examples"])
+    assert "ebmjax[experiments]" in extras["examples"]
     assert "ebmjax[examples]" in extras["docs"]
     assert {"ebmjax[examples]", "ebmjax[flow]", "ebmjax[huggingface]"} <= set(extras["test"])
     assert "ebmjax[test]" in extras["dev"]

@@ -18,7 +18,6 @@ from ebmjax.recipes.config.errors import REFUSED, did_you_mean, stop
 COMMANDS = {
     "run": "ebmjax.recipes.run.command",
     "study": "ebmjax.recipes.study.command",
-    "search": "ebmjax.recipes.study.search",
     "fields": "ebmjax.recipes.config.show_fields",
     "list": "ebmjax.recipes.study.show",
     "report": "ebmjax.recipes.report.of_run",
@@ -32,7 +31,6 @@ USAGE = """usage: ebmjax COMMAND ...
 
   ebmjax run --config=FILE       trains one configuration and fills a folder with its results
   ebmjax study --study=FILE      runs a table of configurations over several seeds
-  ebmjax search --config=FILE    searches a configuration's fields for the best number
   ebmjax sample --workdir=RUN    draws new images from the model of a finished run
   ebmjax score --workdir=RUN     scores your own images by it
   ebmjax export --workdir=RUN    writes its parameters to a file
@@ -64,8 +62,7 @@ def command(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("ebmjax"):
             raise
-        extra = "search" if error.name == "optuna" else "experiments"
-        stop(f'ebmjax {name} needs {error.name}: pip install "ebmjax[{extra}]".', REFUSED)
+        stop(f'ebmjax {name} needs {error.name}: pip install "ebmjax[experiments]".', REFUSED)
 
 
 def quietly(work: Callable[[], None]) -> None:

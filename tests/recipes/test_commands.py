@@ -30,7 +30,6 @@ from ebmjax.recipes.config import command_line
 from ebmjax.recipes.run import machine, use
 from ebmjax.recipes.run.command import read_arguments
 from ebmjax.recipes.study import command as study_command
-from ebmjax.recipes.study import search as search_command
 
 SCRIPTS = [
     path
@@ -131,7 +130,6 @@ def at_work(tmp_path, monkeypatch):
         raise Accepted
 
     monkeypatch.setattr(study_command, "run_all", accepted)
-    monkeypatch.setattr(search_command.Search, "run", accepted)
     monkeypatch.setattr(use, "_check_arguments", accepted)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse)

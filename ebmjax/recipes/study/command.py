@@ -19,7 +19,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from textwrap import shorten
-from typing import NoReturn
 
 from ebmjax._phases import phase, say, tell_phases
 from ebmjax.recipes.__main__ import make_parser
@@ -34,83 +33,31 @@ from ebmjax.recipes.study.jobs import RunEach
 def run_all(
     study: Study, all_cells: Sequence[Cell], ours: Sequence[Cell], folder: Path, run_each: RunEach
 ) -> int:
-    """Runs ``ours``, writes the table of all and draws; as ``run_cells``."""
+    """Runs ``ours``, writes the table of all and draws; returns the number of failed runs."""
     configs = [cell.config for cell in all_cells]
     columns = {with_extractor(k, configs): column for k, column in study.columns.items()}
     study = replace(study, columns=columns)
-    ended = lambda cell: table.write(study, all_cells, folder)  # noqa: E731
-    num_failed = run_cells(ours, count_nouns(len(ours), "run"), ended, run_each)
-    print((folder / "table.md").read_text())
-    for draw in study.draw:
-        draw(folder)
-    return num_failed
-
-
-def run_cells(
-    ours: Sequence[Cell], text: str, ended: Callable[[Cell], None], run_each: RunEach
-) -> int:
-    """Runs missing cells and says how each ended; returns the number that failed.
-
-    ``text`` says what runs; ``ended`` takes each cell, also one that ended before.
-    """
     statuses: list[str] = []
 
     def tell(cell: Cell, status: str) -> None:
         statuses.append(status)
         now = time.strftime("%H:%M:%S")
         say(f"{now} {cell.label}, seed {cell.seed}: {status}; {len(statuses)} of {len(ours)}")
-        ended(cell)
+        table.write(study, all_cells, folder)
 
     def hear(cell: Cell, line: str) -> None:
         note(f"{cell.label}, seed {cell.seed}: {shorten(line, 100)}")
 
-    with tell_phases("stdout"), phase(text, again="study") as note:
+    with tell_phases("stdout"), phase(count_nouns(len(ours), "run"), again="study") as note:
         missing = [cell for cell in ours if cell.status == "missing"]
         for cell in (one for one in ours if one.status != "missing"):
             tell(cell, cell.status)
         if missing:
             run_each(missing, tell, hear)
+    print((folder / "table.md").read_text())
+    for draw in study.draw:
+        draw(folder)
     return sum(status not in ("done", "diverged") for status in statuses)
-
-
-def start(
-    parser: argparse.ArgumentParser,
-    kind: str,
-    plan: Callable[[argparse.Namespace, Path, list[str]], Callable[[RunEach], int]],
-) -> NoReturn:
-    """Reads the command line of a study or a search, runs what is planned, and ends the process.
-
-    ``plan`` takes the options, the folder and the arguments of every run. It checks everything, and
-    returns what runs all and returns the number of failed runs.
-
-    Raises:
-      SystemExit: with code 1 if a run failed, 2 after a mistake, 130 after Ctrl-C or SIGTERM.
-    """
-    parser.add_argument("--folder", help=f"default runs/{kind}/<file>[_<variant>]")
-    parser.add_argument("--jobs", type=count, help="runs at the same time (default 1)")
-    parser.add_argument("--dry_run", action="store_true", help="print the plan and end")
-    options, rest = parser.parse_known_args()
-    path, _, variant = options.file.partition(":")
-    name = "_".join(filter(None, (Path(path).stem, variant)))
-    folder = Path(options.folder or Path("runs", kind, name)).expanduser()
-    run_each: RunEach = partial(jobs.run_here, options.jobs or 1)
-    try:
-        run = plan(options, folder, rest)
-        if options.dry_run:
-            sys.exit(0)
-        folder.mkdir(parents=True, exist_ok=True)
-        check_writable(folder, "--folder")
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, also for its runs
-        num_failed = run(run_each)
-    except ConfigError as error:
-        stop(error)
-    except (OSError, WorkdirError) as error:
-        stop(f"--folder={folder} cannot be used: {error}")
-    except KeyboardInterrupt:
-        stop("interrupted, and so are its runs. The same command continues.", 128 + signal.SIGINT)
-    if num_failed:
-        stop(f"{count_nouns(num_failed, 'run')} failed. The same command tries again.", FAILED)
-    sys.exit(0)
 
 
 def count(text: str) -> int:
@@ -120,7 +67,7 @@ def count(text: str) -> int:
     return int(text)
 
 
-def plan_study(
+def plan(
     options: argparse.Namespace, folder: Path, overrides: Sequence[str]
 ) -> Callable[[RunEach], int]:
     """Checks everything, prints the plan of a dry run, and returns what runs the study."""
@@ -143,10 +90,37 @@ def plan_study(
 
 
 def main() -> None:
-    """Reads the command line, checks everything and runs; ends as ``start``."""
+    """Reads the command line, checks everything, runs, and ends the process.
+
+    Raises:
+      SystemExit: with code 1 if a run failed, 2 after a mistake, 130 after Ctrl-C or SIGTERM.
+    """
     parser = make_parser(__doc__, "ebmjax study")
     parser.add_argument("--study", dest="file", required=True, help="study file, with :VARIANT")
     parser.add_argument("--seeds", type=count, help="runs of every row (default: the study's)")
     rows = "rows to run, by their labels: 'SVGD*' 'JEM, K = ?'"
     parser.add_argument("--rows", nargs="+", metavar="PATTERN", default=["*"], help=rows)
-    start(parser, "studies", plan_study)
+    parser.add_argument("--folder", help="default runs/studies/<file>[_<variant>]")
+    parser.add_argument("--jobs", type=count, default=1, help="runs at the same time (default 1)")
+    parser.add_argument("--dry_run", action="store_true", help="print the plan and end")
+    options, overrides = parser.parse_known_args()
+    path, _, variant = options.file.partition(":")
+    name = "_".join(filter(None, (Path(path).stem, variant)))
+    folder = Path(options.folder or Path("runs", "studies", name)).expanduser()
+    try:
+        run = plan(options, folder, overrides)
+        if options.dry_run:
+            sys.exit(0)
+        folder.mkdir(parents=True, exist_ok=True)
+        check_writable(folder, "--folder")
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, also for its runs
+        num_failed = run(partial(jobs.run_here, options.jobs))
+    except ConfigError as error:
+        stop(error)
+    except (OSError, WorkdirError) as error:
+        stop(f"--folder={folder} cannot be used: {error}")
+    except KeyboardInterrupt:
+        stop("interrupted, and so are its runs. The same command continues.", 128 + signal.SIGINT)
+    if num_failed:
+        stop(f"{count_nouns(num_failed, 'run')} failed. The same command tries again.", FAILED)
+    sys.exit(0)

@@ -62,7 +62,7 @@ def run(*arguments, cwd):
 def test_an_unknown_command_is_told_in_a_line(here):
     finished = run("train", cwd=here)
     assert finished.returncode == 2
-    assert finished.stderr.startswith("error: unknown command 'train'. There are run, study, sear")
+    assert finished.stderr.startswith("error: unknown command 'train'. There are run, study, fiel")
     assert finished.stderr.count("\n") == 1
 
 
