@@ -12,11 +12,8 @@ from ebmjax import data, metrics
 from ebmjax._groups import in_batches
 from ebmjax.evaluate._extractors import Extractor
 
-NUM_NEIGHBOURS = 5
-"""Neighbours for precision, recall, density and coverage, as in the paper of the last two."""
-NO_SCORES = dict.fromkeys(("precision", "recall", "density", "coverage"), math.nan)
-"""Scores of images too few to have neighbours."""
 NAMES = ("fid", "fid_num_images", "fid_error", "fid_infinity", "kid", "kid_error", "is")
+"""Scores; the first three also of what stands beside samples along training."""
 FEW_SPLITS, MANY_FEATURES = 10, 512
 """Splits in halves for more features than this, where each takes seconds."""
 
@@ -85,8 +82,7 @@ class Distances:
 
         "fid" and "kid" have standard errors over images, "fid_error" and "kid_error".
         "fid_infinity" is FID at infinitely many images. Features that know classes have an
-        inception score, "is". "precision", "recall", "density" and "coverage" follow. NaN stands
-        for what the images are too few for.
+        inception score, "is". NaN stands for what the images are too few for.
 
         Args:
           images: (N, H, W, C); fewer than two have no other number than theirs.
@@ -94,7 +90,7 @@ class Distances:
           at: number of images that FID is stated for, which its bias depends on. If it is not N,
             the value is taken from the line in 1/N through all images and their halves. Without a
             line (see ``fid_line``) it is of N. "fid_num_images" is the number.
-          num_compared: first images that the scores after "fid_infinity" use; None for all.
+          num_compared: first images that the inception score is of; None for all.
           reference: None for the training images.
           seed: of the splits in halves; two sets of paired images take one seed.
         """
@@ -102,7 +98,7 @@ class Distances:
         if len(images) < 2:
             has_classes = self.outputs(self.train.images[:1])[1] is not None
             names = NAMES if has_classes else NAMES[:-1]
-            return Scores(found | dict.fromkeys(names, math.nan) | NO_SCORES)
+            return Scores(found | dict.fromkeys(names, math.nan))
         reference = reference or self.train_reference
         features, probabilities = self.outputs(images)
         labels = np.zeros(len(images), int) if labels is None else np.asarray(labels)
@@ -127,7 +123,6 @@ class Distances:
         }
         if probabilities is not None:
             found["is"] = metrics.inception_score(probabilities[:num_compared])
-        found |= manifold_scores(features[:num_compared], reference.features)
         return Scores(found, halves, fids, kids)
 
     def train_and(self, images: np.ndarray) -> Reference:
@@ -194,17 +189,3 @@ def difference(
     found = scores.numbers[name] - reference.numbers[name]
     reach = float(stats.t.ppf(0.975, len(scores.halves))) * error
     return {"difference": found, "low": found - reach, "high": found + reach}
-
-
-def manifold_scores(features: np.ndarray, reference: np.ndarray) -> dict[str, float]:
-    """Returns precision, recall, density and coverage against as many rows of the reference.
-
-    The rows are the first of one random order, the same for every run. Too few images give
-    ``NO_SCORES``.
-    """
-    num = min(len(features), len(reference))
-    if num <= NUM_NEIGHBOURS:
-        return {**NO_SCORES}
-    chosen = np.random.default_rng(0).permutation(len(reference))[:num]
-    scores = metrics.manifold_scores(features, reference[chosen], num_neighbours=NUM_NEIGHBOURS)
-    return scores._asdict()

@@ -10,7 +10,7 @@ import numpy as np
 
 from ebmjax import data
 from ebmjax._stored import AT_ONCE
-from ebmjax.evaluate._distances import Distances, difference
+from ebmjax.evaluate._distances import NAMES, Distances, difference
 from ebmjax.training import tree_digest
 
 UNPAIRED_SEED = 1
@@ -148,11 +148,6 @@ def score_references(
     return {name: one.numbers for name, one in found.items()}
 
 
-ALONG = ("fid", "fid_num_images", "fid_error", "fid_infinity", "kid", "kid_error", "is")
-"""Scores of samples and of their starts along training; the first three also of what stands
-beside them."""
-
-
 def along_training(chains: Chains, test: data.ImageData, distances: Distances) -> dict[str, float]:
     """Returns scores of samples and of what stands beside them, for a row of metrics.jsonl.
 
@@ -172,8 +167,8 @@ def along_training(chains: Chains, test: data.ImageData, distances: Distances) -
     found = score_chains(chains, distances, at=num)
     if num not in distances.references:
         distances.references[num] = score_references(test, distances, num)
-    sets = {"sample": ((*ALONG, "rms_displacement"), found), "start": (ALONG, found["starts"])}
-    sets |= {name: (ALONG[:3], one) for name, one in distances.references[num].items()}
+    sets = {"sample": ((*NAMES, "rms_displacement"), found), "start": (NAMES, found["starts"])}
+    sets |= {name: (NAMES[:3], one) for name, one in distances.references[num].items()}
     row = {
         f"{prefix}_{name}": numbers[name]
         for prefix, (names, numbers) in sets.items()
@@ -191,8 +186,8 @@ def generation(
     """Returns the scores of sets of samples, of their starts, of test images and of Gaussians.
 
     Compare a score with that of the chains' starts and of real images. All sets have as many images
-    of each class. FID is stated for as many images as the largest set has;
-    scores without an error use as many images as there are balanced test images.
+    of each class. FID is stated for as many images as the largest set has; the inception score is
+    of as many as there are balanced test images.
 
     Args:
       sets: name to samples.

@@ -87,8 +87,6 @@ COLUMNS = {
         )
     },
     **fid_columns("fresh"),
-    "recall": (f"{FRESH}.recall", 1.0, 3),
-    "coverage": (f"{FRESH}.coverage", 1.0, 3),
     "log evidence by AIS, nats": ("evidence.ais.mean", 1.0, 1),
     "squared error a pixel": ("test_reconstruction_error", 1.0, 3),
     "variance over coordinates": ("coordinate_gradient_variance", 1.0, 4),

@@ -33,8 +33,6 @@ def test_a_run_leaves_its_numbers_and_plots(finished):
     scores = report["generation"]
     for name in ("short", "fresh", "buffer", "test_images"):
         assert scores[name]["fid"] > 0
-        assert 0 <= scores[name]["recall"] <= 1
-        assert 0 <= scores[name]["coverage"] <= 1
     for name in ("short", "fresh", "buffer"):
         assert (scores[name]["num_images"], scores[name]["num_diverged"]) == (16, 0)
         # As many of what the chains began from, by the same numbers.
