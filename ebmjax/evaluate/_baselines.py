@@ -126,7 +126,7 @@ def _fit_groups(
 def _fit_mixture(seed: int, count: int, kind: str, x: np.ndarray) -> list[Part]:
     with needs_experiments("evaluate.fit_baselines", "scikit-learn"):
         from sklearn.mixture import GaussianMixture
-    model = GaussianMixture(count, covariance_type=kind, random_state=seed)
+    model: Any = GaussianMixture(count, covariance_type=kind, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # not converged after 100 rounds: held-out data judge
         model.fit(x)

@@ -55,10 +55,8 @@ class FactorGaussian(NamedTuple):
 
     def one(self, index: Any) -> "FactorGaussian":
         """Returns the Gaussian at ``index``, an int32 scalar."""
-        mean, *rows = (
-            row_of(a, index) for a in (self.mean, self.variances, self.rest, self.log_weights)
-        )
-        return FactorGaussian(mean, self.directions, *rows, self.margins)
+        rows = (a if a is self.directions else row_of(a, index) for a in self[:5])
+        return self._make((*rows, self.margins))
 
     def gaussianise(self, x: jax.Array) -> tuple[jax.Array, Any]:
         """Returns the variables that are Gaussian, and the logs of their slopes by pixels."""
@@ -167,7 +165,7 @@ def fit_factor_gaussian(
     log_weights = np.log(np.bincount(labels) / len(labels))
     rests = np.array(rests) + jitter
     arrays = (mean, np.concatenate(directions, axis=1), variances, rests, log_weights)
-    return FactorGaussian(*(jnp.asarray(array, jnp.float32) for array in arrays))
+    return FactorGaussian._make((*(jnp.asarray(a, jnp.float32) for a in arrays), None))
 
 
 def _principal(flat: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:

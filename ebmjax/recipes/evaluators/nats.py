@@ -68,7 +68,7 @@ def normalise(key: Key, model: Any, *, temperature: Any, **options: Any) -> eval
     low, high = box_of(config, train.images)
     tilted = model.tilted() if temperature in (None, "chains") else None
     if tilted is not None:
-        *tilted, temperature = tilted
+        tilted, temperature = tilted[:2], tilted[2]
     elif temperature == "chains":  # what the moves of training's sampler imply
         temperature = model.about().get("temperature")
     return evaluate.normalise(

@@ -71,7 +71,7 @@ def fit_base(train: data.ImageData, has_classes: bool) -> tuple[Base, str]:
     shares, labels = [np.mean(labels == name) for name in names], labels[places]
     rng = np.random.default_rng(0)
     images = np.asarray(train.images[places])
-    x = np.float32((images + rng.random(images.shape)) / 128.0 - 1.0)
+    x = ((images + rng.random(images.shape)) / 128.0 - 1.0).astype(np.float32)
     num_out = len(x) // 5 if len(x) >= LEAST_IN_CLUSTER else 0
     is_in = rng.permutation(len(x)) >= num_out
     is_out = ~is_in if num_out else is_in  # of fewer images none is held out

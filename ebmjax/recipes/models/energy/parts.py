@@ -231,7 +231,7 @@ def chain_plan(
     if options.pop("name") == "image":
         augment = partial(data.augment_starts, low=section.low, high=section.high, **options)
     gaussians, log_q = base and base.gaussians, None
-    if any(one.entry.needs == BASE for one in chosen.values()):
+    if gaussians and any(one.entry.needs == BASE for one in chosen.values()):
         # The first sampler's temperature counts.
         heat = next(iter(chosen.values())).options["temperature"]
         log_q = partial(starts.log_base, gaussians, heat)
